@@ -1,0 +1,34 @@
+# Each command makes its own virtual environment and installs what it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+BENCH_INSTALLED := $(VENV)/.bench-installed
+
+.PHONY: demo test lint bench docs clean help
+
+help:  ## show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+$(INSTALLED): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+demo: $(INSTALLED)  ## the recipe at work on a built-in target, with a picture
+	$(BIN)/fokker demo --out fokker-demo
+
+test: lint  ## formatting, lint, types and every test
+	$(BIN)/python -m pytest
+
+lint: $(INSTALLED)  ## formatting, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(INSTALLED)  ## speed and memory, as ratios against hand-written code
+	$(BIN)/python benchmarks/recipe.py
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache

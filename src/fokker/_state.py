@@ -1,0 +1,175 @@
+"""The state z: a dictionary of named variables, or any other pytree.
+
+Three questions about a state are answered here and nowhere else: in which order its variables stand when
+it is written as one vector, how a function written in named variables is called on it, and what is wrong
+with a state that does not fit.
+"""
+
+import difflib
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+State = PyTree[Array]
+
+
+def variable_names(z: State) -> tuple[str, ...]:
+    """Names in the order in which matrices over `z` are written: theta first, then by the alphabet.
+
+    JAX sorts the keys of a dictionary whenever it rebuilds one, so the order in which a person typed them
+    cannot be relied upon after the first transformation.
+    """
+    if not isinstance(z, Mapping):
+        return ()
+    return tuple(sorted(z, key=lambda name: (name != "theta", name)))
+
+
+def part(z: State, name: str | None) -> PyTree[Array]:
+    """The variable `name` of `z`; the whole of it for None."""
+    return z if name is None else z[name]
+
+
+def replace_part(z: State, name: str | None, value: PyTree[Array]) -> State:
+    """`z` with the variable `name` (or the whole, for None) put to `value`."""
+    return value if name is None else {**z, name: value}
+
+
+def dimension(tree: PyTree[Array]) -> int:
+    """How many numbers `tree` holds; shapes suffice."""
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree))
+
+
+def _ordered_leaves(tree: PyTree[Any], order: Sequence[str] | None = None) -> list[Any]:
+    if isinstance(tree, Mapping) and tree:
+        names = variable_names(tree) if order is None else order
+        return [leaf for name in names for leaf in jax.tree.leaves(tree[name])]
+    return jax.tree.leaves(tree)
+
+
+def ravel(tree: PyTree[Array], order: Sequence[str] | None = None) -> Array:
+    """`tree` as one vector, variables in the order of `variable_names` unless `order` says otherwise."""
+    leaves = [jnp.ravel(leaf) for leaf in _ordered_leaves(tree, order)]
+    return jnp.concatenate(leaves) if leaves else jnp.zeros(0)
+
+
+def unravel(vector: Array, like: PyTree[Array], order: Sequence[str] | None = None) -> PyTree[Array]:
+    """The inverse of `ravel`: `vector` cut into the structure and shapes of `like`."""
+    if isinstance(like, Mapping) and like:
+        pieces: dict[str, PyTree[Array]] = {}
+        start = 0
+        for name in variable_names(like) if order is None else order:
+            size = dimension(like[name])
+            pieces[name] = unravel(vector[start : start + size], like[name])
+            start += size
+        return pieces
+    leaves, structure = jax.tree.flatten(like)
+    start, cut = 0, []
+    for leaf in leaves:
+        size = math.prod(leaf.shape)
+        cut.append(vector[start : start + size].reshape(leaf.shape).astype(leaf.dtype))
+        start += size
+    return jax.tree.unflatten(structure, cut)
+
+
+def zeros_like(tree: PyTree[Array]) -> PyTree[Array]:
+    """A tree of zeros in the structure, shapes and dtypes of `tree`."""
+    return jax.tree.map(jnp.zeros_like, tree)
+
+
+def inner(a: PyTree[Array], b: PyTree[Array]) -> Array:
+    """The Euclidean inner product of two trees of one structure."""
+    products = jax.tree.map(lambda x, y: jnp.sum(x * y), a, b)
+    return jax.tree.reduce(jnp.add, products)
+
+
+def as_arrays(tree: PyTree[Any]) -> PyTree[Array]:
+    """Python and NumPy numbers in `tree` as JAX arrays of floating point."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(float, leaf)), tree)
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """A hint such as " Did you mean 'theta'?", or nothing."""
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def arguments_of(function: Callable[..., Any]) -> tuple[list[str], bool] | None:
+    """Names of the required positional arguments of `function` and whether it takes **keywords.
+
+    None where a signature cannot be had (some compiled callables).
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    required = [
+        p.name
+        for p in parameters
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.default is p.empty
+    ]
+    return required, any(p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def _takes_whole(required: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether the single argument of a function stands for the state itself rather than for a variable.
+
+    A name close to a variable's is a misspelling of it, not a name for the whole.
+    """
+    return len(required) == 1 and required[0] not in names and not nearest(required[0], names)
+
+
+def depends_on(function: Callable[..., Any], name: str | None, z: State) -> bool:
+    """Whether `function` may depend on the variable `name` of `z`, as far as its signature tells.
+
+    A function written in named variables, such as `lambda theta: …`, depends on those alone: its derivative
+    by any other vanishes and is not computed.
+    """
+    arguments = arguments_of(function)
+    if arguments is None or name is None:
+        return True
+    required, keywords = arguments
+    return keywords or name in required or _takes_whole(required, variable_names(z))
+
+
+def call(function: Callable[..., Any], z: State, what: str = "the function") -> Any:
+    """Call `function` on the state: `f(theta, r)` by the names of its arguments, `f(z)` with the whole.
+
+    A function of one argument that is not the name of a variable, and any function on a state without
+    names, is given the whole state.
+    """
+    arguments = arguments_of(function)
+    if arguments is None or not isinstance(z, Mapping):
+        return function(z)
+    required, keywords = arguments
+    names = variable_names(z)
+    if _takes_whole(required, names):
+        return function(z)
+    if keywords and not required:
+        return function(**z)
+    unknown = [name for name in required if name not in z]
+    if unknown:
+        raise ValueError(
+            f"{what} takes the argument {unknown[0]!r}, but the variables of the state are "
+            f"{', '.join(names)}.{nearest(unknown[0], names)} Name the arguments after the variables, as in "
+            f"`lambda {', '.join(names)}: …`, or take the whole state as one argument `z`."
+        )
+    return function(**({**z} if keywords else {name: z[name] for name in required}))
+
+
+def describe_shapes(tree: PyTree[Any]) -> str:
+    """Structure and shapes of `tree` in a few words, for messages."""
+    return str(jax.tree.map(lambda leaf: tuple(getattr(leaf, "shape", ())), tree))
+
+
+def same_shapes(a: PyTree[Any], b: PyTree[Any]) -> bool:
+    """Whether two trees agree in structure and in the shapes of their leaves."""
+    if jax.tree.structure(a) != jax.tree.structure(b):
+        return False
+    return all(
+        tuple(x.shape) == tuple(y.shape) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    )

@@ -1,0 +1,19 @@
+"""Dynamics: what moves the state, before any choice of integrator."""
+
+from fokker.dynamics._dynamics import SDE, Dynamics
+from fokker.dynamics.langevin import langevin
+from fokker.dynamics.riemann import riemann
+from fokker.dynamics.thermostat import diagonal_thermostat, matrix_thermostat, thermostat
+from fokker.dynamics.underdamped import hamiltonian_flow, underdamped
+
+__all__ = [
+    "SDE",
+    "Dynamics",
+    "diagonal_thermostat",
+    "hamiltonian_flow",
+    "langevin",
+    "matrix_thermostat",
+    "riemann",
+    "thermostat",
+    "underdamped",
+]

@@ -1,0 +1,340 @@
+"""Dynamics from H, D and Q (Theorem 1), and dynamics from a drift and a diffusion as a paper prints them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from fokker import fields
+from fokker._state import (
+    State,
+    arguments_of,
+    as_arrays,
+    call,
+    describe_shapes,
+    dimension,
+    ravel,
+    same_shapes,
+    unravel,
+    variable_names,
+    zeros_like,
+)
+from fokker.fields import Blocks, Field
+from fokker.hamiltonian import Hamiltonian, check_hamiltonian, hamiltonian_gradient
+
+# Above this many coordinates the matrices are not written out to be verified before a run.
+_WRITTEN_OUT = 512
+
+
+class Dynamics(eqx.Module):
+    r"""The stochastic dynamics with stationary density exp(-H/T), from a diffusion D and a curl Q.
+
+        dz = f(z) dt + √(2 T D(z)) dW        (Itô)
+        f(z) = -[D(z) + Q(z)] ∇H(z) + T Γ(z),     Γ_i = Σ_j ∂/∂z_j (D_ij + Q_ij)
+
+    D positive semidefinite and Q skew are enough (Ma, Chen, Fox 2015, Theorem 1; their Eq. 6 and 9 print Γ
+    with the wrong sign). Γ is derived. At T = 0 it is deterministic descent.
+
+    ```python
+    dynamics = fk.Dynamics(
+        hamiltonian=lambda theta, r: U(theta) + jnp.sum(r**2) / 2,
+        D={("r", "r"): 1.0},
+        Q={("r", "theta"): 1.0},  # one triangle; Q[theta, r] = -1 follows
+    )
+    ```
+
+    `hamiltonian` is a function of the state, in named variables or whole, or a `fokker.Hamiltonian`. `D` and
+    `Q` are fields, numbers, matrices, or dictionaries of blocks; absent, they are zero. `temperature` scales
+    the noise and Γ alike.
+    """
+
+    hamiltonian: Callable[..., Any]
+    D: Field
+    Q: Field
+    temperature: Array
+
+    def __init__(
+        self, hamiltonian: Callable[..., Any], D: Any = None, Q: Any = None, temperature: Any = 1.0
+    ) -> None:
+        if not callable(hamiltonian):
+            raise TypeError(f"the Hamiltonian must be a function, not {type(hamiltonian).__name__}.")
+        self.hamiltonian = hamiltonian
+        self.D = _given(D, fields.symmetric)
+        self.Q = _given(Q, fields.skew)
+        self.temperature = as_arrays(temperature)
+        if isinstance(self.Q, fields.Scalar | fields.Diagonal | fields.Elementwise | fields.Gram):
+            raise ValueError(
+                f"Q must be skew, and a field of kind {type(self.Q).__name__} is not. Declare one triangle, as "
+                "in Q={('r', 'theta'): 1.0} or fk.fields.Skew(…). Friction belongs to D."
+            )
+        if not isinstance(self.temperature, jax.core.Tracer) and not bool(self.temperature >= 0):
+            raise ValueError(f"the temperature must not be negative; {temperature} was given.")
+
+    def gradient(self, z: State, gradient: PyTree[Array] | None = None) -> State:
+        """∇H(z), with `gradient` in place of ∇U where it is given."""
+        return hamiltonian_gradient(self.hamiltonian, z, gradient)
+
+    def drift(self, z: State, gradient: PyTree[Array] | None = None, probe: State | None = None) -> State:
+        """f(z). `gradient` replaces ∇U by an estimate; `probe` replaces Γ by its unbiased estimate."""
+        dH = self.gradient(z, gradient)
+        f = jax.tree.map(lambda d, q: -(d + q), self.D.mv(z, dH), self.Q.mv(z, dH))
+        if not (self.D.varies_with(z, None) or self.Q.varies_with(z, None)):
+            return f
+        T = self.temperature
+        return jax.tree.map(lambda a, g: a + T.astype(a.dtype) * g, f, self.gamma(z, probe))
+
+    def gamma(self, z: State, probe: State | None = None) -> State:
+        """Γ(z), exact, or by one Jacobian-vector product along `probe` where that is cheaper."""
+        return jax.tree.map(jnp.add, self.D.divergence(z, probe=probe), self.Q.divergence(z, probe=probe))
+
+    def diffusion(self, z: State) -> Array:
+        """T D(z) written out, variables in the order theta first, then by the alphabet."""
+        return self.temperature * self.D.as_matrix(z)
+
+    def noise_like(self, z: State) -> PyTree[Any]:
+        """Shapes of the unit noise that `noise` takes."""
+        return self.D.noise_like(z)
+
+    def noise(
+        self, z: State, w: PyTree[Array], step_size: Any = 0.0, noise_estimate: Field | None = None
+    ) -> tuple[State, Array]:
+        r"""√(2 T D - ε B̂) w, and the least entry or eigenvalue of 2 T D - ε B̂ that was found below zero.
+
+        `noise_estimate` is B̂, an estimate of the covariance of the drift's minibatch noise
+        (D + Q)[N(0, V), 0] (Ma et al. 2015, Eq. 9). Where 2TD - εB̂ is not positive semidefinite no noise
+        can be small enough; none is added in those directions and the second result is negative, for the
+        caller to report.
+        """
+        scale = 2 * self.temperature
+        if noise_estimate is None:
+            root = jnp.sqrt(scale)
+            return jax.tree.map(lambda x: root.astype(x.dtype) * x, self.D.sqrt_mv(z, w)), jnp.zeros(())
+        return _reduced_noise(scale * self.D, step_size * noise_estimate, z, w)
+
+    def validate(self, z: State) -> None:
+        """Raise where the Hamiltonian or a field does not fit the state `z`, or is not what it must be there."""
+        validate_state(z)
+        check_hamiltonian(self.hamiltonian, z)
+        for name, field in (("D", self.D), ("Q", self.Q)):
+            check_field(field, z, name)
+        if dimension(z) <= _WRITTEN_OUT and not isinstance(jax.tree.leaves(z)[0], jax.core.Tracer):
+            check_semidefinite(self.D.as_matrix(z), "D")
+            check_skew(self.Q.as_matrix(z), "Q")
+
+
+class SDE(eqx.Module):
+    r"""Dynamics dz = f(z) dt + √(2D(z)) dW as somebody wrote it down, right or wrong.
+
+    `drift` and `diffusion` are functions of the state (named variables or the whole); the drift returns the
+    structure of the state, the diffusion D(z) as a field, a matrix, a diagonal in the structure of the state,
+    or one number. `hamiltonian` says which density exp(-H) it is meant to keep: `fokker.check` tells
+    whether it does. `state` is an example of the state, for its shapes; its order of the variables, or that of
+    the Hamiltonian's arguments, is the order of the rows of a matrix.
+    """
+
+    drift_function: Callable[..., Any]
+    diffusion_given: Any
+    hamiltonian: Callable[..., Any]
+    state: State | None
+    variables: tuple[str, ...] = eqx.field(static=True)
+
+    def __init__(
+        self, drift: Callable[..., Any], diffusion: Any, hamiltonian: Callable[..., Any], state: Any = None
+    ) -> None:
+        for name, function in (("drift", drift), ("hamiltonian", hamiltonian)):
+            if not callable(function):
+                raise TypeError(f"the {name} must be a function, not {type(function).__name__}.")
+        self.drift_function = drift
+        self.diffusion_given = diffusion
+        self.hamiltonian = hamiltonian
+        # Read before as_arrays: JAX sorts the keys of a dictionary that it rebuilds.
+        self.variables = tuple(state) if isinstance(state, Mapping) else argument_names(hamiltonian)
+        self.state = None if state is None else as_arrays(state)
+
+    def drift(self, z: State, gradient: PyTree[Array] | None = None, probe: State | None = None) -> State:
+        """f(z), as given."""
+        if gradient is not None:
+            raise TypeError("a drift given as a function has no gradient in it to replace; use fk.Dynamics.")
+        f = call(self.drift_function, z, "the drift")
+        if isinstance(f, tuple | list) and isinstance(z, Mapping) and len(f) == len(z):
+            f = dict(zip(self.order(z), f, strict=True))
+        f = as_arrays(f)
+        if not same_shapes(f, z):
+            raise ValueError(
+                f"the drift returns the structure {describe_shapes(f)}, but the state has {describe_shapes(z)}. "
+                "Return one entry a variable, in the state's own structure."
+            )
+        return f
+
+    def order(self, z: State) -> tuple[str, ...]:
+        """The order of the variables in a matrix or tuple: as in the example state, else the library's."""
+        return self.variables if set(self.variables) == set(variable_names(z)) else variable_names(z)
+
+    def D_field(self, z: State) -> Field:
+        """The diffusion as a field, by the shape of what was given."""
+        return diffusion_field(self.diffusion_given, z, self.order(z))
+
+    def diffusion(self, z: State) -> Array:
+        """D(z) written out."""
+        return self.D_field(z).as_matrix(z)
+
+    def noise_like(self, z: State) -> PyTree[Any]:
+        """Shapes of the unit noise that `noise` takes."""
+        return self.D_field(z).noise_like(z)
+
+    def noise(
+        self, z: State, w: PyTree[Array], step_size: Any = 0.0, noise_estimate: Field | None = None
+    ) -> tuple[State, Array]:
+        """√(2D - εB̂) w, as in `Dynamics.noise`."""
+        D = self.D_field(z)
+        if noise_estimate is None:
+            return jax.tree.map(lambda x: jnp.sqrt(2.0).astype(x.dtype) * x, D.sqrt_mv(z, w)), jnp.zeros(())
+        return _reduced_noise(2.0 * D, step_size * noise_estimate, z, w)
+
+    def validate(self, z: State) -> None:
+        """Raise where the drift, the diffusion or the Hamiltonian does not fit the state `z`."""
+        validate_state(z)
+        check_hamiltonian(self.hamiltonian, z)
+        jax.eval_shape(self.drift, z)
+        check_field(self.D_field(z), z, "the diffusion")
+
+
+def _given(value: Any, of_blocks: Callable[[Mapping[Any, Any]], Blocks]) -> Field:
+    if value is None:
+        return fields.Zero()
+    return of_blocks(value) if isinstance(value, Mapping) else fields.as_field(value)
+
+
+def argument_names(hamiltonian: Callable[..., Any]) -> tuple[str, ...]:
+    """The names in which a Hamiltonian is written; () where it is a function of the whole state."""
+    if isinstance(hamiltonian, Hamiltonian):
+        auxiliary = () if hamiltonian.auxiliary is None else argument_names(hamiltonian.auxiliary)
+        return (hamiltonian.position, *(name for name in auxiliary if name != hamiltonian.position))
+    arguments = arguments_of(hamiltonian)
+    return () if arguments is None else tuple(arguments[0])
+
+
+def diffusion_field(diffusion: Any, z: State, order: tuple[str, ...]) -> Field:
+    """A diffusion given as a field, blocks, a matrix, a diagonal, a number, or a function that returns one."""
+    if isinstance(diffusion, Field):
+        return diffusion
+    if isinstance(diffusion, Mapping) and diffusion and all(isinstance(key, tuple) for key in diffusion):
+        return fields.symmetric(diffusion)
+
+    def value(state: State) -> Any:
+        return call(diffusion, state, "the diffusion") if callable(diffusion) else as_arrays(diffusion)
+
+    shape = jax.eval_shape(value, z)
+    d = dimension(z)
+    is_array = jax.tree.structure(shape) == jax.tree.structure(0)
+    if is_array and shape.shape == (d, d):
+        rows = _row_order(z, order)
+        if not callable(diffusion):
+            return fields.Dense(value(z)[rows][:, rows])
+        return fields.Dense(lambda z: value(z)[rows][:, rows])
+    if same_shapes(shape, z):
+        return fields.Diagonal(diffusion)
+    if is_array and shape.shape == ():
+        return fields.Scalar(diffusion)
+    raise ValueError(
+        f"the diffusion has shapes {describe_shapes(shape)}; for a state of {describe_shapes(z)} a matrix of "
+        f"shape ({d}, {d}), a diagonal in the structure of the state, or one number is wanted."
+    )
+
+
+def _row_order(z: State, order: tuple[str, ...]) -> Array:
+    """Where the rows of a matrix in the library's order stand in a matrix in the order given."""
+    given = unravel(jnp.arange(dimension(z)), jax.tree.map(lambda x: jnp.zeros(x.shape, int), z), order)
+    return ravel(given)
+
+
+def _reduced_noise(twice_D: Field, B: Field, z: State, w: PyTree[Array]) -> tuple[State, Array]:
+    """√(2D - εB̂) w, where the two are diagonal coordinate by coordinate, and otherwise written out."""
+    entries, reductions = twice_D.diagonal(z), B.diagonal(z)
+    if entries is not None and reductions is not None:
+        left = jax.tree.map(jnp.subtract, entries, reductions)
+        least = jax.tree.reduce(jnp.minimum, jax.tree.map(jnp.min, left))
+        full = _spread(w, z)
+        noise = jax.tree.map(lambda a, x: jnp.sqrt(jnp.maximum(a, 0)) * x, left, full)
+        return noise, jnp.minimum(least, 0)
+    matrix = twice_D.as_matrix(z) - B.as_matrix(z)
+    values, vectors = jnp.linalg.eigh((matrix + matrix.T) / 2)
+    # Rounding leaves eigenvalues of size ε·|matrix| below zero; only what is larger is a shortfall.
+    tolerance = values.size * jnp.finfo(values.dtype).eps * jnp.max(jnp.abs(values))
+    root = (vectors * jnp.sqrt(jnp.maximum(values, 0))) @ vectors.T
+    least = jnp.where(values[0] < -tolerance, values[0], 0)
+    return unravel(root @ ravel(_spread(w, z)), z), least
+
+
+def _spread(w: PyTree[Array], z: State) -> State:
+    """Noise for the noisy variables as noise for the whole state."""
+    if not isinstance(z, Mapping):
+        return w
+    return {name: w[name] if name in w else zeros_like(z[name]) for name in z}
+
+
+def validate_state(z: State) -> None:
+    """Raise unless `z` holds finite floating-point arrays."""
+    leaves = jax.tree.leaves(z)
+    if not leaves:
+        raise ValueError("the state is empty: give at least one variable.")
+    for path, leaf in jax.tree.leaves_with_path(z):
+        if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+            raise ValueError(
+                f"the state{jax.tree_util.keystr(path)} is of type {jnp.result_type(leaf)}; samplers move real "
+                "numbers: give floating point, as in 0.0 or jnp.zeros(3)."
+            )
+
+
+def check_field(field: Field, z: State, name: str) -> None:
+    """Raise where a field does not fit the state: an unknown variable, or shapes that do not agree."""
+    if isinstance(field, Blocks):
+        field.check_names(z)
+        for key, block in field.blocks.items():
+            _try_product(block, z, f"{name}[{key[0]}, {key[1]}]", *key)
+    else:
+        _try_product(field, z, name, None, None)
+
+
+def _try_product(field: Field, z: State, name: str, row: str | None, column: str | None) -> None:
+    source, target = (z if column is None else z[column]), (z if row is None else z[row])
+    try:
+        result = jax.eval_shape(lambda state, v: field.mv(state, v, row, column), z, source)
+    except (TypeError, ValueError, IndexError) as error:
+        raise ValueError(f"{name} does not fit the state {describe_shapes(z)}: {error}") from error
+    if not same_shapes(result, target):
+        raise ValueError(
+            f"{name} maps {describe_shapes(source)} to {describe_shapes(result)}, but its row variable has "
+            f"{describe_shapes(target)}. Between variables of different shapes use Dense, Column or Operator."
+        )
+
+
+def check_semidefinite(matrix: Array, name: str) -> None:
+    """Raise unless `matrix` is symmetric and positive semidefinite up to rounding."""
+    size = float(jnp.max(jnp.abs(matrix)))
+    tolerance = 100 * float(jnp.finfo(matrix.dtype).eps) * max(size, 1e-30) * matrix.shape[0]
+    if not bool(jnp.all(jnp.isfinite(matrix))):
+        raise ValueError(f"{name} is not finite at the state given.")
+    if float(jnp.max(jnp.abs(matrix - matrix.T))) > tolerance:
+        raise ValueError(f"{name} must be symmetric; at the state given {name} - {name}ᵀ is not zero.")
+    least = float(jnp.linalg.eigvalsh(matrix)[0])
+    if least < -tolerance:
+        raise ValueError(
+            f"{name} must be positive semidefinite; at the state given its least eigenvalue is {least:.3g}. "
+            "fk.fields.Gram(L) gives L Lᵀ, which always is."
+        )
+
+
+def check_skew(matrix: Array, name: str) -> None:
+    """Raise unless `matrix` is skew up to rounding."""
+    size = float(jnp.max(jnp.abs(matrix)))
+    tolerance = 100 * float(jnp.finfo(matrix.dtype).eps) * max(size, 1e-30) * matrix.shape[0]
+    off = float(jnp.max(jnp.abs(matrix + matrix.T)))
+    if not off <= tolerance:
+        raise ValueError(
+            f"{name} must be skew; at the state given the largest entry of {name} + {name}ᵀ is {off:.3g}. "
+            "Declare one triangle, with a dictionary of blocks or fk.fields.Skew(…): the other follows."
+        )

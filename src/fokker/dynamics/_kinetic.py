@@ -1,0 +1,10 @@
+"""Kinetic energies."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+
+def half_square(tree: PyTree[Array]) -> Array:
+    """xᵀx/2 over all leaves."""
+    return jax.tree.reduce(jnp.add, jax.tree.map(lambda x: jnp.sum(x**2) / 2, tree))

@@ -1,0 +1,76 @@
+"""Nosé–Hoover thermostats: SGNHT with a scalar, a diagonal or a full matrix of friction."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from fokker._state import State, dimension
+from fokker.dynamics._dynamics import Dynamics
+from fokker.dynamics._kinetic import half_square
+from fokker.fields import Column, Elementwise, Operator
+from fokker.hamiltonian import Hamiltonian
+
+
+def thermostat(potential: Callable[..., Any], A: Any = 1.0, temperature: Any = 1.0) -> Dynamics:
+    r"""dθ = r dt, dr = [-∇U - ξr] dt + √(2TA) dW, dξ = (rᵀr/d - T) dt, with ξ a number.
+
+        H = U + rᵀr/2 + (d/2)(ξ - A)²,  D = diag(0, A·I, 0),  Q = [[0, -I, 0], [I, 0, r/d], [0, -rᵀ/d, 0]]
+
+    SGNHT (Ding et al. 2014). The weight d/2 is right; Ma et al. (2015) print 2/d and 1/(2d).
+    """
+
+    def auxiliary(r: PyTree[Array], xi: Array) -> Array:
+        return half_square(r) + dimension(r) / 2 * jnp.sum((xi - A) ** 2)
+
+    def per_dimension(r: PyTree[Array]) -> PyTree[Array]:
+        d = dimension(r)
+        return jax.tree.map(lambda x: x / d, r)
+
+    return Dynamics(
+        Hamiltonian(potential, auxiliary),
+        D={("r", "r"): A},
+        Q={("r", "theta"): 1.0, ("r", "xi"): Column(per_dimension, elementwise=True)},
+        temperature=temperature,
+    )
+
+
+def diagonal_thermostat(potential: Callable[..., Any], A: Any = 1.0, temperature: Any = 1.0) -> Dynamics:
+    r"""One thermostat a coordinate: dr = [-∇U - ξ⊙r] dt + √(2TA) dW, dξ = (r⊙r - T) dt.
+
+    H = U + rᵀr/2 + ‖ξ - A‖²/2 and Q[r, ξ] = diag(r): the diagonal case of Ding et al. (2014), section 4.2.
+    """
+
+    def auxiliary(r: PyTree[Array], xi: PyTree[Array]) -> Array:
+        return half_square(r) + half_square(jax.tree.map(lambda x: x - A, xi))
+
+    return Dynamics(
+        Hamiltonian(potential, auxiliary),
+        D={("r", "r"): A},
+        Q={("r", "theta"): 1.0, ("r", "xi"): Elementwise(lambda r: r)},
+        temperature=temperature,
+    )
+
+
+def matrix_thermostat(
+    potential: Callable[..., Any], A: Any = 1.0, mu: Any = 1.0, temperature: Any = 1.0
+) -> Dynamics:
+    r"""A full matrix Ξ of friction: dr = [-∇U - Ξr] dt + √(2TA) dW, dΞ = (rrᵀ - T·I)/μ dt, with r a vector.
+
+    H = U + rᵀr/2 + (μ/2)‖Ξ - A·I‖² and Q[r, Ξ] V = V r/μ (Ding et al. 2014, section 4.2). `xi` is d×d.
+    """
+
+    def auxiliary(r: Array, xi: Array) -> Array:
+        return half_square(r) + mu * half_square(xi - A * jnp.eye(r.size, dtype=xi.dtype))
+
+    def product(z: State, v: Array) -> Array:
+        return v @ z["r"] / mu
+
+    return Dynamics(
+        Hamiltonian(potential, auxiliary),
+        D={("r", "r"): A},
+        Q={("r", "theta"): 1.0, ("r", "xi"): Operator(product)},
+        temperature=temperature,
+    )

@@ -1,0 +1,45 @@
+"""Hamiltonian and underdamped Langevin dynamics: HMC, ULMC and SGHMC."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from fokker.dynamics._dynamics import Dynamics
+from fokker.dynamics._kinetic import half_square
+from fokker.hamiltonian import Hamiltonian
+
+
+def hamiltonian_flow(potential: Callable[..., Any], mass: Any = 1.0) -> Dynamics:
+    r"""dθ = M⁻¹r dt, dr = -∇U dt: H = U + rᵀM⁻¹r/2, D = 0, Q = [[0, -I], [I, 0]].
+
+    It keeps exp(-H) but is not ergodic alone: HMC resamples the momentum between trajectories.
+    """
+    return Dynamics(_with_momentum(potential, mass), Q={("r", "theta"): 1.0})
+
+
+def underdamped(
+    potential: Callable[..., Any], friction: Any = 1.0, mass: Any = 1.0, temperature: Any = 1.0
+) -> Dynamics:
+    r"""dθ = M⁻¹r dt, dr = [-∇U - C M⁻¹r] dt + √(2TC) dW: the same with D = diag(0, C).
+
+    SGHMC (Chen et al. 2014; Ma et al. 2015, Eq. 12) and underdamped Langevin Monte Carlo. `friction` is C: a
+    number, a matrix or a field; `mass` is M: a number, or a tree of masses in the structure of theta.
+    """
+    return Dynamics(
+        _with_momentum(potential, mass),
+        D={("r", "r"): friction},
+        Q={("r", "theta"): 1.0},
+        temperature=temperature,
+    )
+
+
+def _with_momentum(potential: Callable[..., Any], mass: Any) -> Hamiltonian:
+    def kinetic(r: PyTree[Array]) -> Array:
+        if jax.tree.structure(mass) == jax.tree.structure(0) and jnp.ndim(mass) == 0:
+            return half_square(r) / mass
+        return jax.tree.reduce(jnp.add, jax.tree.map(lambda x, m: jnp.sum(x**2 / m) / 2, r, mass))
+
+    return Hamiltonian(potential, kinetic)

@@ -1,0 +1,46 @@
+"""Matrix fields: what the diffusion D(z) and the curl Q(z) of a sampler are made of.
+
+| field | A(z) | Γ costs |
+| --- | --- | --- |
+| `Zero()` | 0 | nothing |
+| `Scalar(a)` | a·I, a number or a function | nothing, or one gradient |
+| `Diagonal(a)` | diag(a) | nothing, or d Jacobian-vector products |
+| `Elementwise(a)` | diag(a), a_i depending on its own coordinate | one Jacobian-vector product |
+| `Dense(A)` | a matrix, rectangular between two variables | nothing, or d |
+| `Gram(L, diagonal_part=a)` | L Lᵀ + diag(a), low rank plus diagonal | nothing, or d + k |
+| `Skew(T)` | T - Tᵀ from the lower triangle | nothing, or d |
+| `Column(a)` | one column, and its transpose one row | as Diagonal or Elementwise |
+| `Operator(product)` | any linear map, by its product with a vector | d, or what is given |
+| `symmetric({...})`, `skew({...})` | blocks over a named state | as their blocks |
+
+Fields add (`A + B`), scale (`2 * A`) and transpose (`A.T`). A function is written in the names of the
+variables that it depends on, `lambda theta: …`, or in the whole state, `lambda z: …`.
+"""
+
+from fokker.fields._algebra import Scaled, Sum
+from fokker.fields._blocks import Blocks, is_skew_field, skew, symmetric
+from fokker.fields._convert import as_field
+from fokker.fields._dense import Column, Dense, Gram, Operator, Skew
+from fokker.fields._diagonal import Diagonal, Elementwise, Scalar, Zero
+from fokker.fields._field import Field, symmetric_root
+
+__all__ = [
+    "Blocks",
+    "Column",
+    "Dense",
+    "Diagonal",
+    "Elementwise",
+    "Field",
+    "Gram",
+    "Operator",
+    "Scalar",
+    "Scaled",
+    "Skew",
+    "Sum",
+    "Zero",
+    "as_field",
+    "is_skew_field",
+    "skew",
+    "symmetric",
+    "symmetric_root",
+]

@@ -1,0 +1,334 @@
+"""Fields with entries off the diagonal: dense, skew, a factor times its transpose, a column, an operator."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from fokker._state import (
+    State,
+    as_arrays,
+    call,
+    depends_on,
+    describe_shapes,
+    dimension,
+    inner,
+    part,
+    ravel,
+    replace_part,
+    same_shapes,
+    unravel,
+    zeros_like,
+)
+from fokker.fields._field import Field, given_functions, symmetric_root
+
+
+def _matrix(value: Any, z: State, shape: tuple[int, int], kind: str) -> Array:
+    matrix = jnp.asarray(call(value, z, f"the function of a {kind} field") if callable(value) else value)
+    if matrix.shape != shape:
+        raise ValueError(
+            f"{kind} field: its matrix has shape {matrix.shape}, but between these variables {shape} is wanted."
+        )
+    return matrix
+
+
+def _constant_or_function(value: Any) -> Any:
+    return value if callable(value) else as_arrays(value)
+
+
+class Dense(Field):
+    r"""A(z) given as a matrix or as a function that returns one; rectangular between two variables.
+
+    Γ = Σ_k ∂/∂z_k [A(z) e_k] takes one Jacobian-vector product a column in memory of a few d². As a
+    diffusion its square root costs an eigendecomposition a step where A depends on the state: `Gram` is
+    cheaper where a factor is known.
+
+    ```python
+    fk.fields.Dense(jnp.array([[2.0, 0.5], [0.5, 1.0]]))
+    ```
+    """
+
+    value: Array | Callable[..., Array] = eqx.field(converter=_constant_or_function)
+    root: Array | None
+    transposed: bool = eqx.field(static=True)
+
+    def __init__(self, value: Array | Callable[..., Array], transposed: bool = False) -> None:
+        self.value = value
+        self.transposed = transposed
+        self.root = None
+        if not callable(value):
+            matrix = as_arrays(value)
+            if matrix.ndim != 2:
+                raise ValueError(f"Dense takes a matrix or a function, not an array of shape {matrix.shape}.")
+            # A constant diffusion is factored once, here, and not at every step.
+            square = matrix.shape[0] == matrix.shape[1] and not isinstance(matrix, jax.core.Tracer)
+            if square and bool(jnp.allclose(matrix, matrix.T)):
+                self.root = symmetric_root(matrix)
+
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """The function, where one was given."""
+        return given_functions(self.value)
+
+    def mv(
+        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
+    ) -> PyTree[Array]:
+        """A(z) v."""
+        like = part(z, row)
+        shape = (dimension(like), dimension(v))
+        matrix = _matrix(self.value, z, shape[::-1] if self.transposed else shape, "Dense")
+        return unravel((matrix.T if self.transposed else matrix) @ ravel(v), like)
+
+    def transpose(self) -> Field:
+        """The same matrix, read the other way."""
+        return Dense(self.value, not self.transposed)
+
+    def sqrt_mv(self, z: State, w: PyTree[Array], row: str | None = None) -> PyTree[Array]:
+        """L w with the symmetric root, factored beforehand where A is constant."""
+        if self.root is None:
+            return super().sqrt_mv(z, w, row)
+        return unravel(self.root @ ravel(w), part(z, row))
+
+
+class Skew(Field):
+    r"""A(z) = T - Tᵀ with T the strictly lower triangle of the given matrix: skew by construction.
+
+    What stands on and above the diagonal of the given matrix is not read.
+
+    ```python
+    fk.fields.Skew(lambda theta: jnp.outer(theta, theta**2))
+    ```
+    """
+
+    value: Array | Callable[..., Array] = eqx.field(converter=_constant_or_function)
+
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """The function, where one was given."""
+        return given_functions(self.value)
+
+    @property
+    def is_skew(self) -> bool:
+        """Always."""
+        return True
+
+    def mv(
+        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
+    ) -> PyTree[Array]:
+        """(T - Tᵀ) v."""
+        size = dimension(v)
+        lower = jnp.tril(_matrix(self.value, z, (size, size), "Skew"), -1)
+        flat = ravel(v)
+        return unravel(lower @ flat - lower.T @ flat, part(z, row))
+
+    def transpose(self) -> Field:
+        """The negative."""
+        return -self
+
+
+class Gram(Field):
+    r"""A(z) = L(z) L(z)ᵀ + diag(a(z)): positive semidefinite by construction, low rank where L is thin.
+
+    `factor` is a d×k matrix or a function that returns one; `diagonal_part` is absent, a number, a tree in
+    the structure of the variable, or a function that returns one. The noise is L w₁ + √a ⊙ w₂: no
+    decomposition, no d×d array.
+
+    ```python
+    fk.fields.Gram(lambda theta: jnp.stack([theta, theta**2], axis=1), diagonal_part=0.1)
+    ```
+    """
+
+    factor: Array | Callable[..., Array] = eqx.field(converter=_constant_or_function)
+    diagonal_part: Field | None
+
+    def __init__(
+        self, factor: Array | Callable[..., Array], diagonal_part: Any = None, *, elementwise: bool = False
+    ) -> None:
+        from fokker.fields._diagonal import Diagonal, Elementwise, Scalar
+
+        self.factor = factor
+        if diagonal_part is None or isinstance(diagonal_part, Field):
+            self.diagonal_part = diagonal_part
+        elif callable(diagonal_part):
+            self.diagonal_part = (Elementwise if elementwise else Diagonal)(diagonal_part)
+        else:
+            is_number = jax.tree.structure(diagonal_part) == jax.tree.structure(0) and not jnp.ndim(diagonal_part)
+            self.diagonal_part = (Scalar if is_number else Diagonal)(diagonal_part)
+
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """Those of both parts."""
+        return given_functions(self.factor) + (() if self.diagonal_part is None else self.diagonal_part.functions())
+
+    def _factor(self, z: State, size: int) -> Array:
+        L = jnp.asarray(call(self.factor, z, "the factor of a Gram field") if callable(self.factor) else self.factor)
+        if L.ndim != 2 or L.shape[0] != size:
+            raise ValueError(f"Gram field: its factor has shape {L.shape}, but ({size}, k) is wanted here.")
+        return L
+
+    def mv(
+        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
+    ) -> PyTree[Array]:
+        """L(Lᵀv) + a ⊙ v."""
+        L = self._factor(z, dimension(v))
+        product = unravel(L @ (L.T @ ravel(v)), part(z, row))
+        if self.diagonal_part is None:
+            return product
+        return jax.tree.map(jnp.add, product, self.diagonal_part.mv(z, v, row, column))
+
+    def transpose(self) -> Field:
+        """The field itself."""
+        return self
+
+    def divergence(
+        self, z: State, row: str | None = None, column: str | None = None, probe: State | None = None
+    ) -> PyTree[Array]:
+        r"""Γ = Σ_a [(∇·ℓ_a) ℓ_a + (ℓ_a·∇) ℓ_a] over the columns ℓ_a of L, plus that of the diagonal.
+
+        The second part is one Jacobian-vector product a column of L; the divergence of each ℓ_a is one a
+        coordinate (or one in all with a probe), with a d×k array in memory and never a d×d one.
+        """
+        total = zeros_like(part(z, row))
+        if callable(self.factor) and depends_on(self.factor, column, z):
+            total = self._factor_divergence(z, row, column, probe)
+        if self.diagonal_part is not None and not self.diagonal_part.is_constant:
+            total = jax.tree.map(jnp.add, total, self.diagonal_part.divergence(z, row, column, probe))
+        return total
+
+    def _factor_divergence(
+        self, z: State, row: str | None, column: str | None, probe: State | None
+    ) -> PyTree[Array]:
+        z_column = part(z, column)
+        flat = ravel(z_column)
+
+        def factor_at(x: Array) -> Array:
+            return self._factor(replace_part(z, column, unravel(x, z_column)), flat.size)
+
+        L = factor_at(flat)
+        if probe is not None:
+            v = ravel(part(probe, column))
+            product = jax.jvp(lambda x: factor_at(x) @ (factor_at(x).T @ v), (flat,), (v,))[1]
+            return unravel(product, part(z, row))
+
+        def along_column(total: Array, a: Array) -> tuple[Array, None]:
+            moved = jax.jvp(factor_at, (flat,), (L[:, a],))[1]
+            return total + moved[:, a], None
+
+        def own_divergence(total: Array, i: Array) -> tuple[Array, None]:
+            e_i = jnp.zeros_like(flat).at[i].set(1)
+            return total + jax.jvp(factor_at, (flat,), (e_i,))[1][i], None
+
+        carried = jax.lax.scan(along_column, jnp.zeros_like(flat), jnp.arange(L.shape[1]))[0]
+        divergences = jax.lax.scan(own_divergence, jnp.zeros(L.shape[1], L.dtype), jnp.arange(flat.size))[0]
+        return unravel(carried + L @ divergences, part(z, row))
+
+    def sqrt_mv(self, z: State, w: PyTree[Array], row: str | None = None) -> PyTree[Array]:
+        """L w₁ + √a ⊙ w₂."""
+        like = part(z, row)
+        noise = unravel(self._factor(z, dimension(like)) @ w["factor"], like)
+        if self.diagonal_part is None:
+            return noise
+        return jax.tree.map(jnp.add, noise, self.diagonal_part.sqrt_mv(z, w["diagonal"], row))
+
+    def noise_like(self, z: State, row: str | None = None) -> PyTree[Any]:
+        """One number a column of L, and one a coordinate where there is a diagonal."""
+        size = dimension(part(z, row))
+        factor = jax.eval_shape(lambda: self._factor(z, size))
+        shapes = {"factor": jax.ShapeDtypeStruct((factor.shape[1],), factor.dtype)}
+        if self.diagonal_part is None:
+            return shapes
+        return shapes | {"diagonal": self.diagonal_part.noise_like(z, row)}
+
+
+class Column(Field):
+    r"""A(z) = a(z), a single column: from a scalar variable to any variable. Its transpose is a single row.
+
+    The block [r/d] of a thermostat, `Column(lambda r: r / d, elementwise=True)`, maps the scalar ξ to the
+    momentum; its transpose maps the momentum to ξ, with Γ = Σ_j ∂a_j/∂r_j. `elementwise` promises that a_j
+    depends on its own coordinate alone: Γ is then one Jacobian-vector product instead of one a coordinate.
+    """
+
+    value: PyTree[Array] | Callable[..., PyTree[Array]] = eqx.field(converter=_constant_or_function)
+    elementwise: bool = eqx.field(static=True, default=False)
+    transposed: bool = eqx.field(static=True, default=False)
+
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """The function, where one was given."""
+        return given_functions(self.value)
+
+    def _column(self, z: State, like: PyTree[Array]) -> PyTree[Array]:
+        entries = call(self.value, z, "the function of a Column field") if callable(self.value) else self.value
+        if not same_shapes(as_arrays(entries), like):
+            raise ValueError(
+                f"Column field: its entries have shapes {describe_shapes(entries)}, but the variable that "
+                f"they stand for has {describe_shapes(like)}."
+            )
+        return jax.tree.map(lambda a, x: jnp.asarray(a, x.dtype), entries, like)
+
+    def mv(
+        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
+    ) -> PyTree[Array]:
+        """a v for a scalar v; aᵀv as a row."""
+        scalar = part(z, row) if self.transposed else v
+        if dimension(scalar) != 1:
+            raise ValueError(
+                "a Column field stands between a variable and a scalar variable (one number), "
+                f"but this one has shapes {describe_shapes(scalar)}."
+            )
+        if self.transposed:
+            return unravel(jnp.reshape(inner(self._column(z, v), v), (1,)), scalar)
+        number = ravel(v)[0]
+        return jax.tree.map(lambda a: a * number, self._column(z, part(z, row)))
+
+    def transpose(self) -> Field:
+        """A row from a column, and back."""
+        return Column(self.value, self.elementwise, not self.transposed)
+
+    def divergence(
+        self, z: State, row: str | None = None, column: str | None = None, probe: State | None = None
+    ) -> PyTree[Array]:
+        """Σ_j ∂a_j/∂z_j for a row; ∂a/∂ξ for a column."""
+        if not (self.transposed and self.elementwise) or not self.varies_with(z, column):
+            # A column has a single column: its exact divergence is one product already.
+            return super().divergence(z, row, column, probe if self.transposed else None)
+        z_column = part(z, column)
+        ones = jax.tree.map(jnp.ones_like, z_column)
+        slopes = jax.jvp(lambda c: self._column(replace_part(z, column, c), z_column), (z_column,), (ones,))[1]
+        return unravel(jnp.reshape(inner(slopes, ones), (1,)), part(z, row))
+
+
+class Operator(Field):
+    r"""A(z) known only by `product(z, v)` = A(z) v, linear in v; the transpose is derived from it.
+
+    For blocks that have a structure of their own, such as v ↦ v r for a matrix variable v. `gamma(z)`, where
+    known, gives the divergence; else it takes one Jacobian-vector product a column, or one with a probe.
+    """
+
+    product: Callable[[State, PyTree[Array]], PyTree[Array]]
+    gamma: Callable[[State], PyTree[Array]] | None = None
+    transposed: bool = eqx.field(static=True, default=False)
+
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """One of the whole state: on which variables the product depends is not known."""
+        return (lambda z: self.product,)
+
+    def mv(
+        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
+    ) -> PyTree[Array]:
+        """product(z, v), or its transpose."""
+        if not self.transposed:
+            return self.product(z, v)
+        (result,) = jax.linear_transpose(lambda x: self.product(z, x), part(z, row))(v)
+        return result
+
+    def transpose(self) -> Field:
+        """The transpose, whose own divergence is not the one given."""
+        return Operator(self.product, None, not self.transposed)
+
+    def divergence(
+        self, z: State, row: str | None = None, column: str | None = None, probe: State | None = None
+    ) -> PyTree[Array]:
+        """The divergence given, else from the product."""
+        if self.gamma is not None:
+            return self.gamma(z)
+        return super().divergence(z, row, column, probe)

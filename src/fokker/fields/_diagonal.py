@@ -1,0 +1,209 @@
+"""Fields with nothing off the diagonal: zero, a multiple of the identity, and a diagonal."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from fokker._state import (
+    State,
+    as_arrays,
+    call,
+    describe_shapes,
+    part,
+    replace_part,
+    same_shapes,
+    zeros_like,
+)
+from fokker.fields._field import Field, given_functions
+
+
+class Zero(Field):
+    """A(z) = 0: no motion, no noise, no cost."""
+
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """None."""
+        return ()
+
+    @property
+    def is_skew(self) -> bool:
+        """Zero is skew as well as symmetric."""
+        return True
+
+    def mv(
+        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
+    ) -> PyTree[Array]:
+        """Zeros in the structure of the row variable."""
+        return zeros_like(part(z, row))
+
+    def transpose(self) -> Field:
+        """Zero again."""
+        return self
+
+    def diagonal(self, z: State, row: str | None = None) -> PyTree[Array]:
+        """Zeros."""
+        return zeros_like(part(z, row))
+
+    def sqrt_mv(self, z: State, w: PyTree[Array], row: str | None = None) -> PyTree[Array]:
+        """Zeros; there is no noise to take."""
+        return zeros_like(part(z, row))
+
+    def noise_like(self, z: State, row: str | None = None) -> None:
+        """No noise."""
+        return
+
+
+class Scalar(Field):
+    r"""A(z) = a(z)·I for a number or a function `a`; Γ = ∇a, one reverse pass.
+
+    ```python
+    fk.fields.Scalar(0.5)
+    fk.fields.Scalar(lambda theta: jnp.sqrt(1 + jnp.sum(theta**2)))
+    ```
+    """
+
+    value: Array | Callable[..., Array] = eqx.field(converter=lambda a: a if callable(a) else as_arrays(a))
+
+    def __check_init__(self) -> None:
+        if not callable(self.value) and jnp.shape(self.value) != ():
+            raise ValueError(
+                f"Scalar takes one number or a function, not an array of shape {jnp.shape(self.value)}. "
+                "For one number a coordinate use Diagonal, for a matrix use Dense."
+            )
+
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """The function, where one was given."""
+        return given_functions(self.value)
+
+    def _entry(self, z: State) -> Array:
+        if not callable(self.value):
+            return self.value
+        a = jnp.asarray(call(self.value, z, "the function of a Scalar field"))
+        if a.shape != ():
+            raise ValueError(
+                f"the function of a Scalar field must return one number, not shape {a.shape}. "
+                "For one number a coordinate use Elementwise or Diagonal."
+            )
+        return a
+
+    def mv(
+        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
+    ) -> PyTree[Array]:
+        """a(z) v."""
+        a = self._entry(z)
+        return jax.tree.map(lambda x: a.astype(x.dtype) * x, v)
+
+    def transpose(self) -> Field:
+        """The field itself."""
+        return self
+
+    def divergence(
+        self, z: State, row: str | None = None, column: str | None = None, probe: State | None = None
+    ) -> PyTree[Array]:
+        """∇a by the column variable."""
+        if not self.varies_with(z, column):
+            return zeros_like(part(z, row))
+        return jax.grad(lambda value: self._entry(replace_part(z, column, value)))(part(z, column))
+
+    def diagonal(self, z: State, row: str | None = None) -> PyTree[Array]:
+        """a(z) for every coordinate."""
+        a = self._entry(z)
+        return jax.tree.map(lambda x: jnp.broadcast_to(a.astype(x.dtype), x.shape), part(z, row))
+
+
+def _entries_like(value: Any, z: State, row: str | None, kind: str) -> PyTree[Array]:
+    entries = call(value, z, f"the function of a {kind} field") if callable(value) else value
+    like = part(z, row)
+    if not same_shapes(as_arrays(entries), like):
+        name = "the state" if row is None else f"the variable {row!r}"
+        raise ValueError(
+            f"{kind} field: its entries have shapes {describe_shapes(entries)}, but {name} has "
+            f"{describe_shapes(like)}. Give one number a coordinate, in the structure of the variable."
+        )
+    return jax.tree.map(lambda a, x: jnp.asarray(a, x.dtype), entries, like)
+
+
+class Diagonal(Field):
+    r"""A(z) = diag(a(z)) for a tree or a function `a` in the structure of the variable; a_i may depend on all of z.
+
+    Γ_i = ∂a_i/∂z_i takes one Jacobian-vector product a coordinate, or one in all with a probe. Where a_i
+    depends on its own coordinate alone, `Elementwise` has Γ exactly for the price of one.
+
+    ```python
+    fk.fields.Diagonal(jnp.array([1.0, 4.0]))
+    fk.fields.Diagonal(lambda theta: jnp.exp(jnp.roll(theta, 1)))
+    ```
+    """
+
+    value: PyTree[Array] | Callable[..., PyTree[Array]] = eqx.field(
+        converter=lambda a: a if callable(a) else as_arrays(a)
+    )
+
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """The function, where one was given."""
+        return given_functions(self.value)
+
+    def mv(
+        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
+    ) -> PyTree[Array]:
+        """a(z) ⊙ v."""
+        return jax.tree.map(jnp.multiply, self.diagonal(z, row), v)
+
+    def transpose(self) -> Field:
+        """The field itself."""
+        return self
+
+    def diagonal(self, z: State, row: str | None = None) -> PyTree[Array]:
+        """a(z)."""
+        return _entries_like(self.value, z, row, "Diagonal")
+
+
+class Elementwise(Field):
+    r"""A(z) = diag(a(z)) where a_i depends on the i-th coordinate of the column variable alone.
+
+    It may depend on other variables in any way. Γ is then one Jacobian-vector product with a vector of ones.
+    The promise is the user's: `fokker.check` finds it broken.
+
+    ```python
+    fk.fields.Elementwise(lambda theta: 1.5 * jnp.sqrt(1 + theta**2))
+    ```
+    """
+
+    value: Callable[..., PyTree[Array]]
+
+    def __check_init__(self) -> None:
+        if not callable(self.value):
+            raise TypeError(
+                f"Elementwise takes a function, not {type(self.value).__name__}; for constants use Diagonal."
+            )
+
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """The function."""
+        return (self.value,)
+
+    def mv(
+        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
+    ) -> PyTree[Array]:
+        """a(z) ⊙ v."""
+        return jax.tree.map(jnp.multiply, self.diagonal(z, row), v)
+
+    def transpose(self) -> Field:
+        """The field itself."""
+        return self
+
+    def divergence(
+        self, z: State, row: str | None = None, column: str | None = None, probe: State | None = None
+    ) -> PyTree[Array]:
+        """∂a_i/∂z_i for all i at once."""
+        if not self.varies_with(z, column):
+            return zeros_like(part(z, row))
+        z_column = part(z, column)
+        ones = jax.tree.map(jnp.ones_like, z_column)
+        return jax.jvp(lambda c: self.diagonal(replace_part(z, column, c), row), (z_column,), (ones,))[1]
+
+    def diagonal(self, z: State, row: str | None = None) -> PyTree[Array]:
+        """a(z)."""
+        return _entries_like(self.value, z, row, "Elementwise")

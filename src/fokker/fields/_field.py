@@ -1,0 +1,149 @@
+"""The interface of a matrix field A(z), and what follows for every field from its product with a vector."""
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from fokker._state import State, depends_on, dimension, part, ravel, replace_part, unravel, zeros_like
+
+
+class Field(eqx.Module):
+    r"""A matrix A(z) that may depend on the state z, known by what it does to a vector.
+
+    A field maps the column variable to the row variable. `row` and `column` name them where the field is a
+    block over a named state; None, the default, means the whole state. In an Itô equation
+    dz = f dt + √(2D) dW that keeps exp(-H), a field enters by four actions:
+
+    | action | what | for |
+    | --- | --- | --- |
+    | `mv(z, v)` | A(z) v | -(D + Q)∇H |
+    | `divergence(z)` | Γ_i = Σ_j ∂A_ij/∂z_j | the correction Γ |
+    | `sqrt_mv(z, w)` | L(z) w with L Lᵀ = A | the noise |
+    | `transpose()` | Aᵀ | the other triangle of Q |
+
+    Only `mv`, `transpose` and `functions` must be given. None of the actions forms more than the field
+    needs: no d×d array for a diagonal field, no rank-3 tensor for a dense one.
+    """
+
+    @abc.abstractmethod
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """The user's functions of the state that A is made of; none for a constant field."""
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether A is known, before anything is traced, not to depend on z: then Γ is 0 and costs nothing."""
+        return not self.functions()
+
+    @abc.abstractmethod
+    def mv(
+        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
+    ) -> PyTree[Array]:
+        """A(z) v, in the structure of the row variable; `v` is in that of the column variable."""
+
+    @abc.abstractmethod
+    def transpose(self) -> "Field":
+        """Aᵀ, with row and column variables exchanged."""
+
+    @property
+    def is_skew(self) -> bool:
+        """Whether A is skew by the way it was made."""
+        return False
+
+    def divergence(
+        self, z: State, row: str | None = None, column: str | None = None, probe: State | None = None
+    ) -> PyTree[Array]:
+        r"""Γ_i = Σ_j ∂A_ij/∂z_j over the column variable, in the structure of the row variable.
+
+        Exact by Σ_k ∂/∂z_k [A(z) e_k], one Jacobian-vector product a column and never more than one column
+        in memory. With `probe`, a state of independent entries of mean 0 and variance 1, the unbiased
+        estimate d/dt A(z + tv) v at t = 0, one Jacobian-vector product in all. Fields whose exact divergence
+        is as cheap ignore the probe.
+        """
+        if not self.varies_with(z, column):
+            return zeros_like(part(z, row))
+        z_column = part(z, column)
+
+        def product(value: PyTree[Array], v: PyTree[Array]) -> PyTree[Array]:
+            return self.mv(replace_part(z, column, value), v, row, column)
+
+        if probe is not None:
+            v = part(probe, column)
+            return jax.jvp(lambda value: product(value, v), (z_column,), (v,))[1]
+        flat = ravel(z_column)
+
+        def add_column(total: PyTree[Array], k: Array) -> tuple[PyTree[Array], None]:
+            e_k = unravel(jnp.zeros_like(flat).at[k].set(1), z_column)
+            term = jax.jvp(lambda value: product(value, e_k), (z_column,), (e_k,))[1]
+            return jax.tree.map(jnp.add, total, term), None
+
+        return jax.lax.scan(add_column, zeros_like(part(z, row)), jnp.arange(flat.size))[0]
+
+    def varies_with(self, z: State, name: str | None) -> bool:
+        """Whether A may depend on the variable `name`: False only where the functions' signatures prove it."""
+        return any(depends_on(function, name, z) for function in self.functions())
+
+    def diagonal(self, z: State, row: str | None = None) -> PyTree[Array] | None:
+        """The diagonal of A in the structure of the row variable where A is diagonal by its kind, else None."""
+        return None
+
+    def sqrt_mv(self, z: State, w: PyTree[Array], row: str | None = None) -> PyTree[Array]:
+        """L(z) w with L Lᵀ = A(z); `w` has the structure of `noise_like`. A may be singular.
+
+        A negative eigenvalue beyond rounding error gives NaN: a matrix without a square root is not
+        silently replaced by another.
+        """
+        entries = self.diagonal(z, row)
+        if entries is not None:
+            return jax.tree.map(lambda a, x: jnp.sqrt(a) * x, entries, w)
+        root = symmetric_root(self.as_matrix(z, row, row))
+        return unravel(root @ ravel(w), part(z, row))
+
+    def noise_like(self, z: State, row: str | None = None) -> PyTree[Any]:
+        """Shapes of the independent unit noise that `sqrt_mv` takes; None where there is no noise."""
+        return jax.eval_shape(lambda: part(z, row))
+
+    def as_matrix(self, z: State, row: str | None = None, column: str | None = None) -> Array:
+        """A(z) written out, rows and columns in the order of `fokker._state.variable_names`."""
+        z_column = part(z, column)
+        basis = jnp.eye(dimension(z_column), dtype=ravel(z_column).dtype)
+        columns = jax.vmap(lambda e: ravel(self.mv(z, unravel(e, z_column), row, column)))(basis)
+        return columns.T
+
+    def __add__(self, other: Any) -> "Field":
+        from fokker.fields._algebra import Sum
+        from fokker.fields._convert import as_field
+
+        return Sum((self, as_field(other)))
+
+    def __neg__(self) -> "Field":
+        return self * -1.0
+
+    def __mul__(self, scale: Any) -> "Field":
+        from fokker.fields._algebra import Scaled
+
+        return Scaled(scale, self)
+
+    __rmul__ = __mul__
+
+    @property
+    def T(self) -> "Field":
+        """The transpose."""
+        return self.transpose()
+
+
+def symmetric_root(matrix: Array) -> Array:
+    """The symmetric L with L L = `matrix`; NaN where an eigenvalue is negative beyond rounding error."""
+    values, vectors = jnp.linalg.eigh(matrix)
+    tolerance = matrix.shape[0] * jnp.finfo(matrix.dtype).eps * jnp.max(jnp.abs(values))
+    root = jnp.sqrt(jnp.where(values < -tolerance, jnp.nan, jnp.maximum(values, 0)))
+    return (vectors * root) @ vectors.T
+
+
+def given_functions(*values: Any) -> tuple[Callable[..., Any], ...]:
+    """Those of `values` that are functions; a constant is not."""
+    return tuple(value for value in values if callable(value))
