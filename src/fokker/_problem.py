@@ -6,11 +6,12 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from fokker._state import State, as_arrays, dimension, ravel, unravel, variable_names
+from fokker._state import State, as_arrays, call, dimension, ravel, unravel, variable_names
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics._dynamics import argument_names
 from fokker.hamiltonian import Hamiltonian, hamiltonian_value
@@ -86,14 +87,15 @@ def infer_state(given: Dynamics | SDE) -> State:
     if isinstance(given, SDE) and given.state is not None:
         return given.state
     names = argument_names(given.hamiltonian)
-    blocks = getattr(getattr(given, "D", None), "blocks", {}) | getattr(getattr(given, "Q", None), "blocks", {})
+    blocks = getattr(getattr(given, "D", None), "blocks", {}) | getattr(
+        getattr(given, "Q", None), "blocks", {}
+    )
     named_by_blocks = {name for key in blocks for name in key}
     if len(names) > 1 or isinstance(given.hamiltonian, Hamiltonian) or set(names) & named_by_blocks:
         return {name: jnp.zeros(()) for name in dict.fromkeys((*names, *sorted(named_by_blocks)))}
     if isinstance(given, SDE) and not callable(given.diffusion_given):
-        shape = np.shape(given.diffusion_given) if not isinstance(given.diffusion_given, Mapping) else ()
-        if len(shape) == 2:
-            return jnp.zeros(shape[0])
+        if not isinstance(given.diffusion_given, Mapping) and np.ndim(given.diffusion_given) == 2:
+            return jnp.zeros(len(given.diffusion_given))
     raise ValueError(
         "the shape of the state is not known: pass state=…, an example such as "
         '{"theta": jnp.zeros(2), "r": jnp.zeros(2)} or jnp.zeros(3).'
@@ -159,8 +161,6 @@ def make_problem(
         g = H.auxiliary
 
         def auxiliary(x: Vector) -> Array:
-            from fokker._state import call
-
             return jnp.zeros(()) if g is None else call(g, to_state(x), "the auxiliary part of H") / T
 
     return Problem(
@@ -177,7 +177,9 @@ def make_problem(
     )
 
 
-def as_dynamics(given: Any, diffusion: Any = None, hamiltonian: Any = None, state: Any = None) -> Dynamics | SDE:
+def as_dynamics(
+    given: Any, diffusion: Any = None, hamiltonian: Any = None, state: Any = None
+) -> Dynamics | SDE:
     """What a person hands in, as Dynamics or SDE: either of them, a sampler made of one, a mapping, or functions."""
     given = getattr(given, "dynamics", given)
     if isinstance(given, Mapping) and {"drift", "diffusion", "hamiltonian"} <= set(given):

@@ -9,13 +9,14 @@ import difflib
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-State = PyTree[Array]
+# A pytree of arrays; a dictionary of them where the variables have names.
+State: TypeAlias = Any
 
 
 def variable_names(z: State) -> tuple[str, ...]:
@@ -47,7 +48,7 @@ def dimension(tree: PyTree[Array]) -> int:
 def _ordered_leaves(tree: PyTree[Any], order: Sequence[str] | None = None) -> list[Any]:
     if isinstance(tree, Mapping) and tree:
         names = variable_names(tree) if order is None else order
-        return [leaf for name in names for leaf in jax.tree.leaves(tree[name])]
+        return [leaf for name in names for leaf in _ordered_leaves(tree[name])]
     return jax.tree.leaves(tree)
 
 
@@ -59,21 +60,20 @@ def ravel(tree: PyTree[Array], order: Sequence[str] | None = None) -> Array:
 
 def unravel(vector: Array, like: PyTree[Array], order: Sequence[str] | None = None) -> PyTree[Array]:
     """The inverse of `ravel`: `vector` cut into the structure and shapes of `like`."""
-    if isinstance(like, Mapping) and like:
-        pieces: dict[str, PyTree[Array]] = {}
-        start = 0
-        for name in variable_names(like) if order is None else order:
-            size = dimension(like[name])
-            pieces[name] = unravel(vector[start : start + size], like[name])
-            start += size
-        return pieces
     leaves, structure = jax.tree.flatten(like)
-    start, cut = 0, []
-    for leaf in leaves:
+    places = _ordered_leaves(jax.tree.unflatten(structure, range(len(leaves))), order)
+    start = 0
+    for place in places:
+        leaf = leaves[place]
         size = math.prod(leaf.shape)
-        cut.append(vector[start : start + size].reshape(leaf.shape).astype(leaf.dtype))
+        leaves[place] = vector[start : start + size].reshape(leaf.shape).astype(leaf.dtype)
         start += size
-    return jax.tree.unflatten(structure, cut)
+    return jax.tree.unflatten(structure, leaves)
+
+
+def is_leaf(tree: PyTree[Any]) -> bool:
+    """Whether `tree` is a single number or array."""
+    return jax.tree_util.treedef_is_leaf(jax.tree.structure(tree))
 
 
 def zeros_like(tree: PyTree[Array]) -> PyTree[Array]:
@@ -101,7 +101,8 @@ def nearest(name: str, names: Sequence[str]) -> str:
 def arguments_of(function: Callable[..., Any]) -> tuple[list[str], bool] | None:
     """Names of the required positional arguments of `function` and whether it takes **keywords.
 
-    None where a signature cannot be had (some compiled callables).
+    None where a signature cannot be had (some compiled callables) or says nothing (`*args`): such a function
+    is one of the whole state.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -112,15 +113,20 @@ def arguments_of(function: Callable[..., Any]) -> tuple[list[str], bool] | None:
         for p in parameters
         if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.default is p.empty
     ]
-    return required, any(p.kind is p.VAR_KEYWORD for p in parameters)
+    keywords = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    if not required and not keywords and any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return None
+    return required, keywords
 
 
 def _takes_whole(required: Sequence[str], names: Sequence[str]) -> bool:
     """Whether the single argument of a function stands for the state itself rather than for a variable.
 
-    A name close to a variable's is a misspelling of it, not a name for the whole.
+    A name close to a variable's is a misspelling of it, not a name for the whole; but `z` always is one.
     """
-    return len(required) == 1 and required[0] not in names and not nearest(required[0], names)
+    if len(required) != 1 or required[0] in names:
+        return False
+    return required[0] == "z" or not nearest(required[0], names)
 
 
 def depends_on(function: Callable[..., Any], name: str | None, z: State) -> bool:
@@ -166,10 +172,14 @@ def describe_shapes(tree: PyTree[Any]) -> str:
     return str(jax.tree.map(lambda leaf: tuple(getattr(leaf, "shape", ())), tree))
 
 
+def same_structure(a: PyTree[Any], b: PyTree[Any]) -> bool:
+    """Whether two trees agree in structure."""
+    return bool(jax.tree.structure(a) == jax.tree.structure(b))  # type: ignore[operator]
+
+
 def same_shapes(a: PyTree[Any], b: PyTree[Any]) -> bool:
     """Whether two trees agree in structure and in the shapes of their leaves."""
-    if jax.tree.structure(a) != jax.tree.structure(b):
+    if not same_structure(a, b):
         return False
-    return all(
-        tuple(x.shape) == tuple(y.shape) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
-    )
+    shapes = [[tuple(getattr(x, "shape", ())) for x in jax.tree.leaves(tree)] for tree in (a, b)]
+    return shapes[0] == shapes[1]

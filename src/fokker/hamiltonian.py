@@ -1,6 +1,6 @@
 """The Hamiltonian H(z) = U(theta) + g(z), with the gradient of U open to replacement."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._state import State, call, describe_shapes, same_shapes, zeros_like
+from fokker._module import Module
+from fokker._state import State, call, describe_shapes, nearest, same_shapes, variable_names, zeros_like
 
 
-class Hamiltonian(eqx.Module):
+class Hamiltonian(Module):
     r"""H(z) = U(theta) + g(z), where exp(-U) is the target and g belongs to the auxiliary variables.
 
     Kept apart, the two let a minibatch gradient ∇Ũ stand in for ∇U (Ma et al. 2015, Eq. 7 to 9), and let
@@ -32,25 +33,39 @@ class Hamiltonian(eqx.Module):
 
     def __call__(self, z: State) -> Array:
         """H(z)."""
-        total = self.potential(z[self.position])
+        total = self.potential(self.position_of(z))
         return total if self.auxiliary is None else total + call(self.auxiliary, z, "the auxiliary part of H")
+
+    def position_of(self, z: State) -> PyTree[Array]:
+        """The variable of `z` that is the target's."""
+        if not isinstance(z, Mapping):
+            raise ValueError(
+                f"the Hamiltonian is a function of the variable {self.position!r}, but the state has no "
+                f"names: it is not a dictionary. Give {{{self.position!r}: …}}."
+            )
+        if self.position not in z:
+            names = variable_names(z)
+            raise ValueError(
+                f"the Hamiltonian is a function of the variable {self.position!r}, but the variables of the "
+                f"state are {', '.join(names)}.{nearest(self.position, names)}"
+            )
+        return z[self.position]
 
     def gradient(self, z: State, potential_gradient: PyTree[Array] | None = None) -> State:
         """∇H(z), with `potential_gradient` in place of ∇U where it is given."""
         if potential_gradient is None:
             return jax.grad(self.__call__)(z)
-        theta = z[self.position]
+        theta = self.position_of(z)
         if not same_shapes(potential_gradient, theta):
             raise ValueError(
                 f"the gradient of the potential has shapes {describe_shapes(potential_gradient)}, but "
                 f"{self.position!r} has {describe_shapes(theta)}."
             )
-        if self.auxiliary is None:
+        auxiliary = self.auxiliary
+        if auxiliary is None:
             return {name: potential_gradient if name == self.position else zeros_like(z[name]) for name in z}
-        rest = jax.grad(lambda state: call(self.auxiliary, state, "the auxiliary part of H"))(z)
+        rest = jax.grad(lambda state: call(auxiliary, state, "the auxiliary part of H"))(z)
         return {**rest, self.position: jax.tree.map(jnp.add, rest[self.position], potential_gradient)}
-
-
 
 
 def hamiltonian_value(hamiltonian: Callable[..., Any], z: State) -> Array:

@@ -1,5 +1,6 @@
 """Dynamics from H, D and Q (Theorem 1), and dynamics from a drift and a diffusion as a paper prints them."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from fokker import fields
+from fokker._module import Module
 from fokker._state import (
     State,
     arguments_of,
@@ -16,6 +18,7 @@ from fokker._state import (
     call,
     describe_shapes,
     dimension,
+    is_leaf,
     ravel,
     same_shapes,
     unravel,
@@ -25,11 +28,11 @@ from fokker._state import (
 from fokker.fields import Blocks, Field
 from fokker.hamiltonian import Hamiltonian, check_hamiltonian, hamiltonian_gradient
 
-# Above this many coordinates the matrices are not written out to be verified before a run.
+# Above this many coordinates the matrices are not written out to be verified before a run, only tried.
 _WRITTEN_OUT = 512
 
 
-class Dynamics(eqx.Module):
+class Dynamics(Module):
     r"""The stochastic dynamics with stationary density exp(-H/T), from a diffusion D and a curl Q.
 
         dz = f(z) dt + √(2 T D(z)) dW        (Itô)
@@ -67,11 +70,10 @@ class Dynamics(eqx.Module):
         self.temperature = as_arrays(temperature)
         if isinstance(self.Q, fields.Scalar | fields.Diagonal | fields.Elementwise | fields.Gram):
             raise ValueError(
-                f"Q must be skew, and a field of kind {type(self.Q).__name__} is not. Declare one triangle, as "
-                "in Q={('r', 'theta'): 1.0} or fk.fields.Skew(…). Friction belongs to D."
+                f"Q must be skew, and a field of kind {type(self.Q).__name__} is not. Declare one triangle, "
+                "as in Q={('r', 'theta'): 1.0} or fk.fields.Skew(…). Friction belongs to D."
             )
-        if not isinstance(self.temperature, jax.core.Tracer) and not bool(self.temperature >= 0):
-            raise ValueError(f"the temperature must not be negative; {temperature} was given.")
+        check_temperature(self.temperature)
 
     def gradient(self, z: State, gradient: PyTree[Array] | None = None) -> State:
         """∇H(z), with `gradient` in place of ∇U where it is given."""
@@ -94,9 +96,9 @@ class Dynamics(eqx.Module):
         """T D(z) written out, variables in the order theta first, then by the alphabet."""
         return self.temperature * self.D.as_matrix(z)
 
-    def noise_like(self, z: State) -> PyTree[Any]:
+    def noise_like(self, z: State, noise_estimate: Field | None = None) -> PyTree[Any]:
         """Shapes of the unit noise that `noise` takes."""
-        return self.D.noise_like(z)
+        return _noise_like(self.D, noise_estimate, z)
 
     def noise(
         self, z: State, w: PyTree[Array], step_size: Any = 0.0, noise_estimate: Field | None = None
@@ -115,24 +117,23 @@ class Dynamics(eqx.Module):
         return _reduced_noise(scale * self.D, step_size * noise_estimate, z, w)
 
     def validate(self, z: State) -> None:
-        """Raise where the Hamiltonian or a field does not fit the state `z`, or is not what it must be there."""
+        """Raise where the Hamiltonian or a field does not fit the state `z`, or is not what it must be."""
         validate_state(z)
         check_hamiltonian(self.hamiltonian, z)
         for name, field in (("D", self.D), ("Q", self.Q)):
             check_field(field, z, name)
-        if dimension(z) <= _WRITTEN_OUT and not isinstance(jax.tree.leaves(z)[0], jax.core.Tracer):
-            check_semidefinite(self.D.as_matrix(z), "D")
-            check_skew(self.Q.as_matrix(z), "Q")
+        check_semidefinite(self.D, z, "D")
+        check_skew(self.Q, z, "Q")
 
 
-class SDE(eqx.Module):
+class SDE(Module):
     r"""Dynamics dz = f(z) dt + √(2D(z)) dW as somebody wrote it down, right or wrong.
 
     `drift` and `diffusion` are functions of the state (named variables or the whole); the drift returns the
     structure of the state, the diffusion D(z) as a field, a matrix, a diagonal in the structure of the state,
     or one number. `hamiltonian` says which density exp(-H) it is meant to keep: `fokker.check` tells
-    whether it does. `state` is an example of the state, for its shapes; its order of the variables, or that of
-    the Hamiltonian's arguments, is the order of the rows of a matrix.
+    whether it does. `state` is an example of the state, for its shapes; its order of the variables, or that
+    of the Hamiltonian's arguments, is the order of the rows of a matrix.
     """
 
     drift_function: Callable[..., Any]
@@ -164,8 +165,8 @@ class SDE(eqx.Module):
         f = as_arrays(f)
         if not same_shapes(f, z):
             raise ValueError(
-                f"the drift returns the structure {describe_shapes(f)}, but the state has {describe_shapes(z)}. "
-                "Return one entry a variable, in the state's own structure."
+                f"the drift returns the structure {describe_shapes(f)}, but the state has "
+                f"{describe_shapes(z)}. Return one entry a variable, in the state's own structure."
             )
         return f
 
@@ -181,9 +182,9 @@ class SDE(eqx.Module):
         """D(z) written out."""
         return self.D_field(z).as_matrix(z)
 
-    def noise_like(self, z: State) -> PyTree[Any]:
+    def noise_like(self, z: State, noise_estimate: Field | None = None) -> PyTree[Any]:
         """Shapes of the unit noise that `noise` takes."""
-        return self.D_field(z).noise_like(z)
+        return _noise_like(self.D_field(z), noise_estimate, z)
 
     def noise(
         self, z: State, w: PyTree[Array], step_size: Any = 0.0, noise_estimate: Field | None = None
@@ -218,7 +219,7 @@ def argument_names(hamiltonian: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def diffusion_field(diffusion: Any, z: State, order: tuple[str, ...]) -> Field:
-    """A diffusion given as a field, blocks, a matrix, a diagonal, a number, or a function that returns one."""
+    """A diffusion given as a field, blocks, a matrix, a diagonal, a number, or a function to one of these."""
     if isinstance(diffusion, Field):
         return diffusion
     if isinstance(diffusion, Mapping) and diffusion and all(isinstance(key, tuple) for key in diffusion):
@@ -229,12 +230,12 @@ def diffusion_field(diffusion: Any, z: State, order: tuple[str, ...]) -> Field:
 
     shape = jax.eval_shape(value, z)
     d = dimension(z)
-    is_array = jax.tree.structure(shape) == jax.tree.structure(0)
+    is_array = is_leaf(shape)
     if is_array and shape.shape == (d, d):
         rows = _row_order(z, order)
         if not callable(diffusion):
             return fields.Dense(value(z)[rows][:, rows])
-        return fields.Dense(lambda z: value(z)[rows][:, rows])
+        return fields.Dense(lambda *z: value(z[0])[rows][:, rows])
     if same_shapes(shape, z):
         return fields.Diagonal(diffusion)
     if is_array and shape.shape == ():
@@ -251,42 +252,75 @@ def _row_order(z: State, order: tuple[str, ...]) -> Array:
     return ravel(given)
 
 
+def _noise_like(D: Field, B: Field | None, z: State) -> PyTree[Any]:
+    """Noise in the structure of D's own square root, or of the state where 2D - εB̂ has to be written out."""
+    if B is None or _both_diagonal(D, B, z):
+        return D.noise_like(z)
+    return jax.eval_shape(lambda: z)
+
+
+def _both_diagonal(D: Field, B: Field, z: State) -> bool:
+    return jax.eval_shape(lambda: None if D.diagonal(z) is None else B.diagonal(z)) is not None
+
+
 def _reduced_noise(twice_D: Field, B: Field, z: State, w: PyTree[Array]) -> tuple[State, Array]:
-    """√(2D - εB̂) w, where the two are diagonal coordinate by coordinate, and otherwise written out."""
-    entries, reductions = twice_D.diagonal(z), B.diagonal(z)
-    if entries is not None and reductions is not None:
-        left = jax.tree.map(jnp.subtract, entries, reductions)
-        least = jax.tree.reduce(jnp.minimum, jax.tree.map(jnp.min, left))
-        full = _spread(w, z)
-        noise = jax.tree.map(lambda a, x: jnp.sqrt(jnp.maximum(a, 0)) * x, left, full)
-        return noise, jnp.minimum(least, 0)
-    matrix = twice_D.as_matrix(z) - B.as_matrix(z)
+    """√(2D - εB̂) w, where the two are diagonal coordinate by coordinate, and otherwise written out.
+
+    Rounding leaves entries or eigenvalues of size ε·|2D| below zero; only what is larger is a shortfall.
+    """
+    if _both_diagonal(twice_D, B, z):
+        entries = twice_D.diagonal(z)
+        left = jax.tree.map(jnp.subtract, entries, B.diagonal(z))
+        roots = jax.tree.map(lambda a: jnp.sqrt(jnp.maximum(a, 0)), left)
+        shortfalls = jax.tree.map(lambda a, d: jnp.min(jnp.where(a < -_rounding(d), a, 0)), left, entries)
+        noise = jax.tree.map(jnp.multiply, roots, _spread(w, z))
+        return noise, jnp.minimum(jax.tree.reduce(jnp.minimum, shortfalls), 0)
+    matrix = twice_D.as_matrix(z)
+    rounding = len(matrix) * _rounding(jnp.max(jnp.abs(matrix)))
+    matrix = matrix - B.as_matrix(z)
     values, vectors = jnp.linalg.eigh((matrix + matrix.T) / 2)
-    # Rounding leaves eigenvalues of size ε·|matrix| below zero; only what is larger is a shortfall.
-    tolerance = values.size * jnp.finfo(values.dtype).eps * jnp.max(jnp.abs(values))
-    root = (vectors * jnp.sqrt(jnp.maximum(values, 0))) @ vectors.T
-    least = jnp.where(values[0] < -tolerance, values[0], 0)
-    return unravel(root @ ravel(_spread(w, z)), z), least
+    root = (vectors * jnp.sqrt(jnp.maximum(values, 0))[None, :]) @ vectors.T
+    return unravel(root @ ravel(w), z), jnp.where(values[0] < -rounding, values[0], 0)
+
+
+def _rounding(size: Array) -> Array:
+    return 4 * jnp.finfo(size.dtype).eps * size
 
 
 def _spread(w: PyTree[Array], z: State) -> State:
-    """Noise for the noisy variables as noise for the whole state."""
+    """Noise for the noisy variables as noise for the whole state, with zeros for the others."""
+    if w is None:
+        return zeros_like(z)
     if not isinstance(z, Mapping):
         return w
-    return {name: w[name] if name in w else zeros_like(z[name]) for name in z}
+    return {name: zeros_like(z[name]) if w.get(name) is None else w[name] for name in z}
+
+
+def check_temperature(temperature: Array) -> None:
+    """Raise unless the temperature is one finite number, not negative."""
+    if jnp.shape(temperature) != ():
+        raise ValueError(
+            f"the temperature must be one number, not an array of shape {jnp.shape(temperature)}; to run at "
+            "several, use jax.vmap."
+        )
+    if not isinstance(temperature, jax.core.Tracer) and not 0 <= float(temperature) < math.inf:
+        raise ValueError(f"the temperature must be finite and not negative; {temperature} was given.")
 
 
 def validate_state(z: State) -> None:
-    """Raise unless `z` holds finite floating-point arrays."""
+    """Raise unless `z` holds finite floating-point numbers."""
     leaves = jax.tree.leaves(z)
     if not leaves:
         raise ValueError("the state is empty: give at least one variable.")
     for path, leaf in jax.tree.leaves_with_path(z):
         if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
             raise ValueError(
-                f"the state{jax.tree_util.keystr(path)} is of type {jnp.result_type(leaf)}; samplers move real "
-                "numbers: give floating point, as in 0.0 or jnp.zeros(3)."
+                f"the state{jax.tree_util.keystr(path)} is of type {jnp.result_type(leaf)}; samplers move "
+                "real numbers: give floating point, as in 0.0 or jnp.zeros(3)."
             )
+        finite = jnp.all(jnp.isfinite(leaf))
+        if not isinstance(finite, jax.core.Tracer) and not bool(finite):
+            raise ValueError(f"the state{jax.tree_util.keystr(path)} is not finite: {leaf}.")
 
 
 def check_field(field: Field, z: State, name: str) -> None:
@@ -312,10 +346,26 @@ def _try_product(field: Field, z: State, name: str, row: str | None, column: str
         )
 
 
-def check_semidefinite(matrix: Array, name: str) -> None:
-    """Raise unless `matrix` is symmetric and positive semidefinite up to rounding."""
-    size = float(jnp.max(jnp.abs(matrix)))
-    tolerance = 100 * float(jnp.finfo(matrix.dtype).eps) * max(size, 1e-30) * matrix.shape[0]
+def _written_out(field: Field, z: State) -> tuple[Array, Array]:
+    """A(z) and what is rounding error in it; VᵀA(z)V for two random unit vectors where A is too large."""
+    eps = jnp.finfo(ravel(z).dtype).eps
+    if dimension(z) <= _WRITTEN_OUT:
+        matrix = field.as_matrix(z)
+        return matrix, 100 * eps * matrix.shape[0] * jnp.max(jnp.abs(matrix))
+    V = jax.random.normal(jax.random.key(0), (2, dimension(z)), ravel(z).dtype)
+    V = V / jnp.linalg.norm(V, axis=1, keepdims=True)
+    products = jnp.stack([ravel(field.mv(z, unravel(v, z))) for v in V])
+    return V @ products.T, 100 * eps * jnp.max(jnp.linalg.norm(products, axis=1))
+
+
+def check_semidefinite(D: Field, z: State, name: str) -> None:
+    """Raise unless D is symmetric, positive semidefinite and has a square root at `z`, up to rounding.
+
+    A field too large to be written out is tried on two random vectors.
+    """
+    matrix, tolerance = _written_out(D, z)
+    if isinstance(matrix, jax.core.Tracer):
+        return
     if not bool(jnp.all(jnp.isfinite(matrix))):
         raise ValueError(f"{name} is not finite at the state given.")
     if float(jnp.max(jnp.abs(matrix - matrix.T))) > tolerance:
@@ -326,12 +376,19 @@ def check_semidefinite(matrix: Array, name: str) -> None:
             f"{name} must be positive semidefinite; at the state given its least eigenvalue is {least:.3g}. "
             "fk.fields.Gram(L) gives L Lᵀ, which always is."
         )
+    ones = jax.tree.map(lambda s: jnp.ones(s.shape, s.dtype), D.noise_like(z))
+    if not all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(D.sqrt_mv(z, ones))):
+        raise ValueError(
+            f"{name} is positive semidefinite but one of the terms that it is a sum of is not, and the noise "
+            "is drawn term by term. Write it as one field, such as fk.fields.Dense or fk.fields.Diagonal."
+        )
 
 
-def check_skew(matrix: Array, name: str) -> None:
-    """Raise unless `matrix` is skew up to rounding."""
-    size = float(jnp.max(jnp.abs(matrix)))
-    tolerance = 100 * float(jnp.finfo(matrix.dtype).eps) * max(size, 1e-30) * matrix.shape[0]
+def check_skew(Q: Field, z: State, name: str) -> None:
+    """Raise unless Q is skew at `z` up to rounding; a large one is tried on two random vectors."""
+    matrix, tolerance = _written_out(Q, z)
+    if isinstance(matrix, jax.core.Tracer):
+        return
     off = float(jnp.max(jnp.abs(matrix + matrix.T)))
     if not off <= tolerance:
         raise ValueError(

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._state import State, dimension
+from fokker._state import State, dimension, same_shapes
 from fokker.dynamics._dynamics import Dynamics
 from fokker.dynamics._kinetic import half_square
-from fokker.fields import Column, Elementwise, Operator
+from fokker.fields import Column, Elementwise, Field, Operator
 from fokker.hamiltonian import Hamiltonian
 
 
@@ -21,6 +21,8 @@ def thermostat(potential: Callable[..., Any], A: Any = 1.0, temperature: Any = 1
 
     SGNHT (Ding et al. 2014). The weight d/2 is right; Ma et al. (2015) print 2/d and 1/(2d).
     """
+
+    _check_number(A=A)
 
     def auxiliary(r: PyTree[Array], xi: Array) -> Array:
         return half_square(r) + dimension(r) / 2 * jnp.sum((xi - A) ** 2)
@@ -43,6 +45,8 @@ def diagonal_thermostat(potential: Callable[..., Any], A: Any = 1.0, temperature
     H = U + rᵀr/2 + ‖ξ - A‖²/2 and Q[r, ξ] = diag(r): the diagonal case of Ding et al. (2014), section 4.2.
     """
 
+    _check_number(A=A)
+
     def auxiliary(r: PyTree[Array], xi: PyTree[Array]) -> Array:
         return half_square(r) + half_square(jax.tree.map(lambda x: x - A, xi))
 
@@ -62,6 +66,8 @@ def matrix_thermostat(
     H = U + rᵀr/2 + (μ/2)‖Ξ - A·I‖² and Q[r, Ξ] V = V r/μ (Ding et al. 2014, section 4.2). `xi` is d×d.
     """
 
+    _check_number(A=A, mu=mu)
+
     def auxiliary(r: Array, xi: Array) -> Array:
         return half_square(r) + mu * half_square(xi - A * jnp.eye(r.size, dtype=xi.dtype))
 
@@ -74,3 +80,13 @@ def matrix_thermostat(
         Q={("r", "theta"): 1.0, ("r", "xi"): Operator(product)},
         temperature=temperature,
     )
+
+
+def _check_number(**settings: Any) -> None:
+    """A is in H as well as in D, where an array would be read in two ways."""
+    for name, value in settings.items():
+        if callable(value) or isinstance(value, Field) or not same_shapes(value, 0.0):
+            raise TypeError(
+                f"{name} of a thermostat must be one number, not {type(value).__name__}; for friction with a "
+                "structure write H, D and Q out in a fk.Dynamics."
+            )

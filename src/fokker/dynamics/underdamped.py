@@ -5,8 +5,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PyTree
 
+from fokker._state import as_arrays, describe_shapes, same_shapes
 from fokker.dynamics._dynamics import Dynamics
 from fokker.dynamics._kinetic import half_square
 from fokker.hamiltonian import Hamiltonian
@@ -37,9 +39,20 @@ def underdamped(
 
 
 def _with_momentum(potential: Callable[..., Any], mass: Any) -> Hamiltonian:
+    mass = as_arrays(mass)
+    for m in jax.tree.leaves(mass):
+        if not isinstance(m, jax.core.Tracer) and not bool(np.all(np.asarray(m) > 0)):
+            raise ValueError(f"the mass must be positive; {mass} was given.")
+
     def kinetic(r: PyTree[Array]) -> Array:
-        if jax.tree.structure(mass) == jax.tree.structure(0) and jnp.ndim(mass) == 0:
+        if same_shapes(mass, 0.0):
             return half_square(r) / mass
+        if not same_shapes(mass, r):
+            raise ValueError(
+                "the mass must be one number, or masses in the structure of the momentum "
+                f"{describe_shapes(r)}, not {describe_shapes(mass)}. For a dense mass matrix write out "
+                "H = U + rᵀM⁻¹r/2 in a fk.Dynamics."
+            )
         return jax.tree.reduce(jnp.add, jax.tree.map(lambda x, m: jnp.sum(x**2 / m) / 2, r, mass))
 
     return Hamiltonian(potential, kinetic)

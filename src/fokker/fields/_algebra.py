@@ -71,6 +71,12 @@ class Scaled(Field):
     scale: Array = eqx.field(converter=as_arrays)
     field: Field
 
+    def __check_init__(self) -> None:
+        if jnp.shape(self.scale) != ():
+            raise ValueError(
+                f"a field is multiplied by one number, not by an array of shape {jnp.shape(self.scale)}."
+            )
+
     def functions(self) -> tuple[Callable[..., Any], ...]:
         """Those of the field that is scaled."""
         return self.field.functions()

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from fokker._state import State, nearest, variable_names, zeros_like
-from fokker.fields._algebra import Sum
+from fokker.fields._algebra import Scaled, Sum
 from fokker.fields._convert import as_field
-from fokker.fields._dense import Dense
+from fokker.fields._dense import Dense, is_its_transpose
 from fokker.fields._diagonal import Zero
 from fokker.fields._field import Field
 
@@ -118,14 +118,14 @@ def _keyed(blocks: Mapping[Key, Any], what: str) -> dict[Key, Field]:
             )
         if key[0] != key[1] and key[::-1] in blocks:
             raise ValueError(
-                f"{what} declares both {key} and {key[::-1]}: declare one triangle, the other follows from it."
+                f"{what} declares both {key} and {key[::-1]}: declare one triangle, the other follows."
             )
         fields[key] = as_field(value)
     return fields
 
 
 def symmetric(blocks: Mapping[Key, Any]) -> Blocks:
-    """A symmetric field over a named state, from its diagonal blocks and one of each pair off the diagonal."""
+    """A symmetric field over a named state, from its diagonal blocks and one of each pair off it."""
     fields = _keyed(blocks, "a symmetric field")
     mirrored = {(j, i): block.transpose() for (i, j), block in fields.items() if i != j}
     return Blocks(fields | mirrored)
@@ -149,14 +149,13 @@ def skew(blocks: Mapping[Key, Any]) -> Blocks:
 
 
 def is_skew_field(field: Field) -> bool:
-    """Whether a field is skew by construction, or is a constant matrix that is skew."""
+    """Whether a field is skew by construction, or a constant matrix that is (while traced it is trusted)."""
     if field.is_skew:
         return True
     if isinstance(field, Dense) and not callable(field.value):
-        matrix = field.value
-        return matrix.shape[0] == matrix.shape[1] and bool(jnp.allclose(matrix, -matrix.T))
+        return isinstance(field.value, jax.core.Tracer) or is_its_transpose(field.value, -1)
+    if isinstance(field, Scaled):
+        return is_skew_field(field.field)
     if isinstance(field, Sum):
         return all(is_skew_field(term) for term in field.terms)
     return False
-
-

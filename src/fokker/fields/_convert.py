@@ -2,9 +2,9 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
+from fokker._state import is_leaf
 from fokker.fields._dense import Dense
 from fokker.fields._diagonal import Scalar
 from fokker.fields._field import Field
@@ -20,7 +20,7 @@ def as_field(value: Any) -> Field:
             "Elementwise(f) for a diagonal whose entries depend on their own coordinate, Diagonal(f) for any "
             "diagonal, Dense(f) for a matrix, Gram(f) for f fᵀ, Skew(f) for a lower triangle."
         )
-    if jax.tree.structure(value) == jax.tree.structure(0):
+    if is_leaf(value):
         if jnp.ndim(value) == 0:
             return Scalar(value)
         if jnp.ndim(value) == 2:

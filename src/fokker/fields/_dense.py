@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PyTree
 
 from fokker._state import (
@@ -16,10 +17,12 @@ from fokker._state import (
     describe_shapes,
     dimension,
     inner,
+    is_leaf,
     part,
     ravel,
     replace_part,
     same_shapes,
+    same_structure,
     unravel,
     zeros_like,
 )
@@ -30,13 +33,22 @@ def _matrix(value: Any, z: State, shape: tuple[int, int], kind: str) -> Array:
     matrix = jnp.asarray(call(value, z, f"the function of a {kind} field") if callable(value) else value)
     if matrix.shape != shape:
         raise ValueError(
-            f"{kind} field: its matrix has shape {matrix.shape}, but between these variables {shape} is wanted."
+            f"{kind} field: its matrix has shape {matrix.shape}, but {shape} is wanted between its variables."
         )
     return matrix
 
 
 def _constant_or_function(value: Any) -> Any:
     return value if callable(value) else as_arrays(value)
+
+
+def is_its_transpose(matrix: Array, sign: int = 1) -> bool:
+    """Whether a known matrix is symmetric or, for `sign` -1, skew, up to rounding."""
+    entries = np.asarray(matrix)  # with NumPy, as jnp would be traced where a field is made inside jit
+    if entries.shape[0] != entries.shape[1]:
+        return False
+    largest = np.max(np.abs(entries), initial=0)
+    return bool(np.all(np.abs(entries - sign * entries.T) <= 1e-5 * largest))
 
 
 class Dense(Field):
@@ -64,8 +76,7 @@ class Dense(Field):
             if matrix.ndim != 2:
                 raise ValueError(f"Dense takes a matrix or a function, not an array of shape {matrix.shape}.")
             # A constant diffusion is factored once, here, and not at every step.
-            square = matrix.shape[0] == matrix.shape[1] and not isinstance(matrix, jax.core.Tracer)
-            if square and bool(jnp.allclose(matrix, matrix.T)):
+            if not isinstance(matrix, jax.core.Tracer) and is_its_transpose(matrix):
                 self.root = symmetric_root(matrix)
 
     def functions(self) -> tuple[Callable[..., Any], ...]:
@@ -153,24 +164,29 @@ class Gram(Field):
         elif callable(diagonal_part):
             self.diagonal_part = (Elementwise if elementwise else Diagonal)(diagonal_part)
         else:
-            is_number = jax.tree.structure(diagonal_part) == jax.tree.structure(0) and not jnp.ndim(diagonal_part)
+            is_number = is_leaf(diagonal_part) and not jnp.ndim(diagonal_part)
             self.diagonal_part = (Scalar if is_number else Diagonal)(diagonal_part)
 
     def functions(self) -> tuple[Callable[..., Any], ...]:
         """Those of both parts."""
-        return given_functions(self.factor) + (() if self.diagonal_part is None else self.diagonal_part.functions())
+        return given_functions(self.factor) + (
+            () if self.diagonal_part is None else self.diagonal_part.functions()
+        )
 
-    def _factor(self, z: State, size: int) -> Array:
-        L = jnp.asarray(call(self.factor, z, "the factor of a Gram field") if callable(self.factor) else self.factor)
+    def _factor(self, z: State, like: PyTree[Array]) -> Array:
+        size, dtype = dimension(like), jnp.result_type(*jax.tree.leaves(like))
+        L = jnp.asarray(
+            call(self.factor, z, "the factor of a Gram field") if callable(self.factor) else self.factor
+        )
         if L.ndim != 2 or L.shape[0] != size:
             raise ValueError(f"Gram field: its factor has shape {L.shape}, but ({size}, k) is wanted here.")
-        return L
+        return L.astype(dtype)
 
     def mv(
         self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
     ) -> PyTree[Array]:
         """L(Lᵀv) + a ⊙ v."""
-        L = self._factor(z, dimension(v))
+        L = self._factor(z, v)
         product = unravel(L @ (L.T @ ravel(v)), part(z, row))
         if self.diagonal_part is None:
             return product
@@ -202,7 +218,7 @@ class Gram(Field):
         flat = ravel(z_column)
 
         def factor_at(x: Array) -> Array:
-            return self._factor(replace_part(z, column, unravel(x, z_column)), flat.size)
+            return self._factor(replace_part(z, column, unravel(x, z_column)), z_column)
 
         L = factor_at(flat)
         if probe is not None:
@@ -225,15 +241,14 @@ class Gram(Field):
     def sqrt_mv(self, z: State, w: PyTree[Array], row: str | None = None) -> PyTree[Array]:
         """L w₁ + √a ⊙ w₂."""
         like = part(z, row)
-        noise = unravel(self._factor(z, dimension(like)) @ w["factor"], like)
+        noise = unravel(self._factor(z, like) @ w["factor"], like)
         if self.diagonal_part is None:
             return noise
         return jax.tree.map(jnp.add, noise, self.diagonal_part.sqrt_mv(z, w["diagonal"], row))
 
     def noise_like(self, z: State, row: str | None = None) -> PyTree[Any]:
         """One number a column of L, and one a coordinate where there is a diagonal."""
-        size = dimension(part(z, row))
-        factor = jax.eval_shape(lambda: self._factor(z, size))
+        factor = jax.eval_shape(lambda: self._factor(z, part(z, row)))
         shapes = {"factor": jax.ShapeDtypeStruct((factor.shape[1],), factor.dtype)}
         if self.diagonal_part is None:
             return shapes
@@ -257,7 +272,9 @@ class Column(Field):
         return given_functions(self.value)
 
     def _column(self, z: State, like: PyTree[Array]) -> PyTree[Array]:
-        entries = call(self.value, z, "the function of a Column field") if callable(self.value) else self.value
+        entries = (
+            call(self.value, z, "the function of a Column field") if callable(self.value) else self.value
+        )
         if not same_shapes(as_arrays(entries), like):
             raise ValueError(
                 f"Column field: its entries have shapes {describe_shapes(entries)}, but the variable that "
@@ -293,8 +310,17 @@ class Column(Field):
             return super().divergence(z, row, column, probe if self.transposed else None)
         z_column = part(z, column)
         ones = jax.tree.map(jnp.ones_like, z_column)
-        slopes = jax.jvp(lambda c: self._column(replace_part(z, column, c), z_column), (z_column,), (ones,))[1]
+        slopes = jax.jvp(lambda c: self._column(replace_part(z, column, c), z_column), (z_column,), (ones,))[
+            1
+        ]
         return unravel(jnp.reshape(inner(slopes, ones), (1,)), part(z, row))
+
+
+def _as_precise(value: PyTree[Array], like: PyTree[Array]) -> PyTree[Array]:
+    """`value` in the dtypes of `like` where the two agree in structure; the caller looks whether they do."""
+    if not same_structure(value, like):
+        return value
+    return jax.tree.map(lambda a, x: jnp.asarray(a, x.dtype), value, like)
 
 
 class Operator(Field):
@@ -310,15 +336,15 @@ class Operator(Field):
 
     def functions(self) -> tuple[Callable[..., Any], ...]:
         """One of the whole state: on which variables the product depends is not known."""
-        return (lambda z: self.product,)
+        return (lambda *z: self.product,)
 
     def mv(
         self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
     ) -> PyTree[Array]:
         """product(z, v), or its transpose."""
         if not self.transposed:
-            return self.product(z, v)
-        (result,) = jax.linear_transpose(lambda x: self.product(z, x), part(z, row))(v)
+            return _as_precise(self.product(z, v), part(z, row))
+        (result,) = jax.linear_transpose(lambda x: _as_precise(self.product(z, x), v), part(z, row))(v)
         return result
 
     def transpose(self) -> Field:

@@ -81,10 +81,10 @@ class Scalar(Field):
     def _entry(self, z: State) -> Array:
         if not callable(self.value):
             return self.value
-        a = jnp.asarray(call(self.value, z, "the function of a Scalar field"))
-        if a.shape != ():
+        a = as_arrays(call(self.value, z, "the function of a Scalar field"))
+        if jnp.shape(a) != ():
             raise ValueError(
-                f"the function of a Scalar field must return one number, not shape {a.shape}. "
+                f"the function of a Scalar field must return one number, not {describe_shapes(a)}. "
                 "For one number a coordinate use Elementwise or Diagonal."
             )
         return a
@@ -127,10 +127,11 @@ def _entries_like(value: Any, z: State, row: str | None, kind: str) -> PyTree[Ar
 
 
 class Diagonal(Field):
-    r"""A(z) = diag(a(z)) for a tree or a function `a` in the structure of the variable; a_i may depend on all of z.
+    r"""A(z) = diag(a(z)) for a tree or a function `a` in the structure of the variable.
 
-    Γ_i = ∂a_i/∂z_i takes one Jacobian-vector product a coordinate, or one in all with a probe. Where a_i
-    depends on its own coordinate alone, `Elementwise` has Γ exactly for the price of one.
+    a_i may depend on all of z. Γ_i = ∂a_i/∂z_i takes one Jacobian-vector product a coordinate, or one in all
+    with a probe. Where a_i depends on its own coordinate alone, `Elementwise` has Γ exactly for the price of
+    one.
 
     ```python
     fk.fields.Diagonal(jnp.array([1.0, 4.0]))

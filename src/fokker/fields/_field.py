@@ -4,15 +4,15 @@ import abc
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from fokker._module import Module
 from fokker._state import State, depends_on, dimension, part, ravel, replace_part, unravel, zeros_like
 
 
-class Field(eqx.Module):
+class Field(Module):
     r"""A matrix A(z) that may depend on the state z, known by what it does to a vector.
 
     A field maps the column variable to the row variable. `row` and `column` name them where the field is a
@@ -36,7 +36,7 @@ class Field(eqx.Module):
 
     @property
     def is_constant(self) -> bool:
-        """Whether A is known, before anything is traced, not to depend on z: then Γ is 0 and costs nothing."""
+        """Whether A is known not to depend on z before anything is traced: Γ is 0 and costs nothing."""
         return not self.functions()
 
     @abc.abstractmethod
@@ -79,16 +79,16 @@ class Field(eqx.Module):
         def add_column(total: PyTree[Array], k: Array) -> tuple[PyTree[Array], None]:
             e_k = unravel(jnp.zeros_like(flat).at[k].set(1), z_column)
             term = jax.jvp(lambda value: product(value, e_k), (z_column,), (e_k,))[1]
-            return jax.tree.map(jnp.add, total, term), None
+            return jax.tree.map(lambda t, x: t + x.astype(t.dtype), total, term), None
 
         return jax.lax.scan(add_column, zeros_like(part(z, row)), jnp.arange(flat.size))[0]
 
     def varies_with(self, z: State, name: str | None) -> bool:
-        """Whether A may depend on the variable `name`: False only where the functions' signatures prove it."""
+        """Whether A may depend on the variable `name`: False only where signatures prove that it does not."""
         return any(depends_on(function, name, z) for function in self.functions())
 
     def diagonal(self, z: State, row: str | None = None) -> PyTree[Array] | None:
-        """The diagonal of A in the structure of the row variable where A is diagonal by its kind, else None."""
+        """The diagonal of A in the structure of the row variable if A is diagonal by its kind, else None."""
         return None
 
     def sqrt_mv(self, z: State, w: PyTree[Array], row: str | None = None) -> PyTree[Array]:
@@ -141,7 +141,7 @@ def symmetric_root(matrix: Array) -> Array:
     values, vectors = jnp.linalg.eigh(matrix)
     tolerance = matrix.shape[0] * jnp.finfo(matrix.dtype).eps * jnp.max(jnp.abs(values))
     root = jnp.sqrt(jnp.where(values < -tolerance, jnp.nan, jnp.maximum(values, 0)))
-    return (vectors * root) @ vectors.T
+    return (vectors * root[None, :]) @ vectors.T
 
 
 def given_functions(*values: Any) -> tuple[Callable[..., Any], ...]:

@@ -2,17 +2,17 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from fokker._module import Module
 from fokker._state import State
 from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
 
 
-class EulerMaruyama(eqx.Module):
+class EulerMaruyama(Module):
     r"""z' = z + ε f(z) + √ε √(2TD(z) - εB̂) w with w ~ N(0, I).
 
     Weak order 1, one gradient a step, for any dynamics (Ma et al. 2015, Eq. 9 with the sign of Γ corrected).
@@ -30,12 +30,17 @@ class EulerMaruyama(eqx.Module):
         noise_estimate: Field | None = None,
     ) -> tuple[State, Array]:
         """The state one step of size ε later, and how far 2TD - εB̂ fell below zero (0 where it did not)."""
+        h = jnp.asarray(step_size)
+        if h.shape != ():
+            raise ValueError(
+                f"the step size must be one number, not an array of shape {h.shape}. For a step a "
+                "variable scale D and Q; for a step size a chain use jax.vmap."
+            )
         f = dynamics.drift(z, gradient, probe)
         kick, shortfall = dynamics.noise(z, noise, step_size, noise_estimate)
-        h = jnp.asarray(step_size)
         root = jnp.sqrt(h)
 
         def move(x: Array, a: Array, b: Array) -> Array:
-            return x + h.astype(x.dtype) * a + root.astype(x.dtype) * b
+            return x + (h * a + root * b).astype(x.dtype)
 
         return jax.tree.map(move, z, f, kick), shortfall

@@ -8,10 +8,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
+from fokker._module import Module
 from fokker._state import State, as_arrays
 from fokker.dynamics import SDE, Dynamics
-from fokker.dynamics._dynamics import check_field
+from fokker.dynamics._dynamics import check_field, check_semidefinite, validate_state
 from fokker.fields import Field, as_field, symmetric
+from fokker.hamiltonian import Hamiltonian
 from fokker.integrators import EulerMaruyama
 
 
@@ -38,7 +40,7 @@ class Info(NamedTuple):
     noise_shortfall: Array
 
 
-class Recipe(eqx.Module):
+class Recipe(Module):
     r"""Samples any dynamics by z' = z + ε f̃(z) + N(0, ε(2TD - εB̂)); made by `recipe`."""
 
     dynamics: Dynamics | SDE
@@ -53,11 +55,16 @@ class Recipe(eqx.Module):
 
         `position` is the whole state of the dynamics: a dictionary with every variable.
         """
-        z = as_arrays(position)
+        # Before the conversion: a whole number is taken for a real one, an array of integers for a mistake.
+        validate_state(jax.tree.map(lambda x: float(x) if isinstance(x, int) else x, position))
+        z = as_arrays(dict(position) if isinstance(position, Mapping) else position)
         self.dynamics.validate(z)
+        if isinstance(self.dynamics, SDE):
+            check_semidefinite(self.dynamics.D_field(z), z, "the diffusion")
         if self.noise_estimate is not None:
             check_field(self.noise_estimate, z, "noise_estimate")
-            noise = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), self.dynamics.noise_like(z))
+            like = self.dynamics.noise_like(z, self.noise_estimate)
+            noise = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), like)
             _, shortfall = self.dynamics.noise(z, noise, self.step_size, self.noise_estimate)
             if not isinstance(shortfall, jax.core.Tracer) and bool(shortfall < 0):
                 raise ValueError(
@@ -66,15 +73,13 @@ class Recipe(eqx.Module):
                 )
         return SamplerState(z, jnp.zeros((), jnp.int32))
 
-    def step(
-        self, key: Key[Array, ""], state: SamplerState, batch: Any = None
-    ) -> tuple[SamplerState, Info]:
+    def step(self, key: Key[Array, ""], state: SamplerState, batch: Any = None) -> tuple[SamplerState, Info]:
         """One step; pure, for use inside `jax.jit`, `jax.vmap` and `jax.lax.scan`."""
         z = state.z
         noise_key, probe_key = jax.random.split(key) if self.gamma == "estimate" else (key, None)
-        noise = _unit_noise(noise_key, self.dynamics.noise_like(z))
+        noise = _unit_noise(noise_key, self.dynamics.noise_like(z, self.noise_estimate))
         probe = None if probe_key is None else _signs(probe_key, z)
-        gradient = None if self.gradient is None else self.gradient(state.position, batch)
+        gradient = None if self.gradient is None else self.gradient(self._theta(state), batch)
         z, shortfall = self.integrator.advance(
             self.dynamics,
             z,
@@ -86,6 +91,10 @@ class Recipe(eqx.Module):
         )
         finite = jax.tree.reduce(jnp.logical_and, jax.tree.map(lambda x: jnp.all(jnp.isfinite(x)), z))
         return SamplerState(z, state.step + 1), Info(finite, shortfall)
+
+    def _theta(self, state: SamplerState) -> PyTree[Array]:
+        H = self.dynamics.hamiltonian
+        return H.position_of(state.z) if isinstance(H, Hamiltonian) else state.position
 
 
 def recipe(
@@ -99,8 +108,8 @@ def recipe(
     r"""A sampler from dynamics: z' = z + ε f̃(z) + N(0, ε(2TD - εB̂)).
 
     `gradient(theta, batch)`, where given, is the stochastic gradient that stands in for ∇U. `noise_estimate`
-    is B̂: a field, a number, a matrix, or a dictionary of blocks. `gamma="estimate"` replaces Γ by its one-probe
-    unbiased estimate, for fields too large to differentiate column by column.
+    is B̂: a field, a number, a matrix, or a dictionary of blocks. `gamma="estimate"` replaces Γ by its
+    one-probe unbiased estimate, for fields too large to differentiate column by column.
 
     ```python
     sampler = fk.samplers.recipe(dynamics, step_size=0.05)

@@ -1,0 +1,104 @@
+r"""Is theta's marginal the target? That needs ∫ exp(-g(theta, auxiliaries)) to be the same for every theta.
+
+Ma et al. (2015), Eq. 1; Ding et al. (2014), the condition beside their Eq. 9.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from fokker._problem import Problem, Vector
+
+# Quadrature has nodes^dimension nodes: three auxiliary coordinates are a million.
+_LARGEST = 3
+_NODES = 97
+_THETAS = 8
+_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """`holds` is None where it could not be decided; `spread` is that of log ∫exp(-g) over theta."""
+
+    holds: bool | None
+    spread: float | None
+    how: str
+
+
+def check_marginal(problem: Problem, points: Array) -> Marginal:
+    """Decide the condition, by the derivative of g where it vanishes and by quadrature where it does not."""
+    position = problem.variables.get(problem.position)
+    if position is None or len(problem.variables) < 2:
+        return Marginal(True, 0.0, "there are no auxiliary variables")
+    g = problem.auxiliary
+    if g is None:
+        return Marginal(
+            None,
+            None,
+            "not checked: the Hamiltonian is one function, so what belongs to the target is not known; write "
+            "it as fk.Hamiltonian(potential=U, auxiliary=g) to have it checked",
+        )
+    inside = np.zeros(problem.dimension, bool)
+    inside[position] = True
+    others = np.flatnonzero(~inside)
+    gradients = np.asarray(jax.jit(jax.vmap(jax.grad(g)))(points))
+    pull = float(np.max(np.abs(gradients[:, inside])))
+    typical = max(float(np.sqrt(np.mean(gradients[:, ~inside] ** 2))), 1e-300)
+    if pull <= 1e-12 * typical:
+        if others.size > _LARGEST:
+            return Marginal(True, 0.0, f"g does not depend on {problem.position}")
+        spread, converged = _log_integral_spread(g, points[:1], others)
+        if not converged:
+            return Marginal(False, None, "∫ exp(-g) over the auxiliary variables does not converge")
+        return Marginal(True, 0.0, f"g does not depend on {problem.position}, and exp(-g) is integrable")
+    if others.size > _LARGEST:
+        return Marginal(
+            None, None, f"not checked: quadrature over {others.size} auxiliary coordinates is out of reach"
+        )
+    spread, converged = _log_integral_spread(g, points[:_THETAS], others)
+    how = f"quadrature over {others.size} auxiliary coordinates at {len(points[:_THETAS])} values of theta"
+    if not converged:
+        return Marginal(False, None, f"∫ exp(-g) over the auxiliary variables does not converge ({how})")
+    return Marginal(spread <= _TOLERANCE, spread, how)
+
+
+def _log_integral_spread(
+    g: Callable[[Vector], Array], points: Array, others: np.ndarray
+) -> tuple[float, bool]:
+    """Largest less smallest log ∫exp(-g), and whether the integrand vanished at the edge of the grid."""
+    k = others.size
+    nodes = np.linspace(-1.0, 1.0, _NODES)
+    grid = jnp.asarray(np.stack(np.meshgrid(*[nodes] * k, indexing="ij"), axis=-1).reshape(-1, k))
+    on_edge = jnp.max(jnp.abs(grid), axis=1) == 1.0
+
+    def log_integral(x: Vector, reach: Array) -> tuple[Array, Array]:
+        def energy(a: Array) -> Array:
+            return g(x.at[others].set(a))
+
+        def newton(_: int, a: Array) -> Array:
+            values, vectors = jnp.linalg.eigh(jax.hessian(energy)(a))
+            step = vectors @ ((vectors.T @ jax.grad(energy)(a)) / jnp.maximum(jnp.abs(values), 1e-8))
+            return jnp.where(energy(a - step) < energy(a), a - step, a)
+
+        # A few damped Newton steps to the mode; on what is not convex they stay where they are.
+        start = jax.lax.fori_loop(0, 8, newton, x[others])
+        values, vectors = jnp.linalg.eigh(jax.hessian(energy)(start))
+        # A vanishing or negative curvature (a quartic, a double well) is no scale: unit length then.
+        widths = jnp.where(values > 1e-3, 1 / jnp.sqrt(jnp.maximum(values, 1e-3)), 1.0)
+        steps = reach * (vectors * widths[None, :])
+        log_density = -jax.lax.map(lambda u: energy(start + steps @ u), grid, batch_size=4096)
+        volume = jnp.sum(jnp.log(reach * widths)) + k * jnp.log(2.0 / (_NODES - 1))
+        total = jax.scipy.special.logsumexp(log_density)
+        at_edge = jnp.max(jnp.where(on_edge, log_density, -jnp.inf)) - jnp.max(log_density)
+        return total + volume, at_edge
+
+    compiled = jax.jit(jax.vmap(log_integral, in_axes=(0, None)))
+    for reach in (9.0, 18.0, 40.0):
+        logs, edges = compiled(points, jnp.asarray(reach))
+        if bool(jnp.all(edges < -25.0)):
+            return float(jnp.max(logs) - jnp.min(logs)), True
+    return float("inf"), False

@@ -1,0 +1,218 @@
+"""The command `fokker`."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from fokker._state import nearest
+
+app = typer.Typer(
+    help="Bayesian inference by simulating stochastic dynamics: write D and Q, get a sampler, "
+    "and learn whether it is right.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+console = Console(highlight=False)
+errors = Console(stderr=True, highlight=False)
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE.py:NAME",
+        help="A Python file and the name in it of a fk.Dynamics, a fk.SDE, a sampler, or a function without "
+        "arguments that returns one.",
+    ),
+]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        metavar="VARIABLE=SHAPE",
+        help="The shape of a variable, as in theta=3 or xi=2x2 (once for each); theta= is one number. "
+        "Needed where the file does not tell.",
+    ),
+]
+
+
+class CommandError(Exception):
+    """What the user can mend; printed without a traceback."""
+
+
+def main() -> None:
+    """Run the command; a mistake of the user's is one message and exit code 2."""
+    try:
+        app()
+    except (CommandError, ValueError, TypeError) as error:
+        errors.print(f"fokker: {error}", style="red", markup=False)
+        raise SystemExit(2) from None
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    if version:
+        import fokker
+
+        console.print(fokker.__version__)
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("fokker-demo"),
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+) -> None:
+    """The recipe at work: a D and a Q sampled on a built-in target, and the checker's verdicts."""
+    from fokker.demo import run
+
+    run(out, seed, console)
+
+
+@app.command()
+def check(
+    source: Source,
+    shape: Shapes = None,
+    seed: Annotated[int, typer.Option(help="Seed of the points drawn.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Is a sampler right? Exit code 0 if it is, 1 if it is wrong or in doubt, 2 for bad input."""
+    import fokker
+
+    report = fokker.check(load(source), state=parse_shapes(shape), seed=seed)
+    if as_json:
+        typer.echo(json.dumps(report.to_json(), indent=2))
+    else:
+        console.print(str(report), markup=False, soft_wrap=True)
+    raise typer.Exit(0 if report.ok else 1)
+
+
+@app.command()
+def complete(
+    source: Source,
+    shape: Shapes = None,
+    box: Annotated[
+        list[str] | None,
+        typer.Option(metavar="VARIABLE=LOW:HIGH", help="The box, a range for each coordinate; found if absent."),
+    ] = None,
+    grid: Annotated[int | None, typer.Option(help="Points a side of the grid.")] = None,
+    method: Annotated[str, typer.Option(help="fourier, axial, or auto.")] = "auto",
+    out: Annotated[Path | None, typer.Option(help="Folder for completion.npz and completion.png.")] = None,
+) -> None:
+    """Which Q is behind a drift? (Ma et al. 2015, Theorem 2.) Exit code 1 if the drift is not stationary."""
+    import fokker
+
+    found = fokker.complete(
+        load(source), state=parse_shapes(shape), box=parse_box(box), grid=grid, method=method
+    )
+    console.print(str(found), markup=False, soft_wrap=True)
+    if out is not None:
+        from fokker.plots import save_completion
+
+        for path in save_completion(found, out):
+            console.print(f"wrote {path}", markup=False)
+    raise typer.Exit(0 if found.stationary else 1)
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(help="Name of the experiment; 'list' lists them.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for figures and result.json.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer steps, the same code, under a minute.")] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to repeat it with.")] = 1,
+) -> None:
+    """Reproduce an experiment of the papers; exit code 1 if a claim does not hold."""
+    from fokker.experiments import EXPERIMENTS
+    from fokker.experiments import reproduce as run
+
+    if name == "list":
+        for key, experiment in EXPERIMENTS.items():
+            console.print(f"{key:20} {experiment.description}", markup=False)
+        return
+    folder = Path(f"fokker-{name}") if out is None else out
+    result = run(name, folder, quick=quick, seeds=seeds)
+    console.print(result.table())
+    console.print(f"{result.wall_seconds:.1f} s; wrote {folder / 'result.json'}", markup=False)
+    raise typer.Exit(0 if all(claim.holds for claim in result.claims) else 1)
+
+
+def load(source: str) -> Any:
+    """The object that FILE.py:NAME names, called where it is a function that makes one."""
+    from fokker.dynamics import SDE, Dynamics
+
+    file, separator, name = source.rpartition(":")
+    if not separator or not file or not name:
+        raise CommandError(f"give a file and a name in it, as in sampler.py:dynamics, not {source!r}.")
+    module = _import_file(Path(file))
+    if not hasattr(module, name):
+        public = [key for key in vars(module) if not key.startswith("_")]
+        kinds = [key for key in public if isinstance(vars(module)[key], Dynamics | SDE)]
+        has = f"It has: {', '.join(kinds)}." if kinds else "It has no fk.Dynamics or fk.SDE at its top level."
+        raise CommandError(f"{file} has no name {name!r}.{nearest(name, public)} {has}")
+    found = getattr(module, name)
+    if isinstance(found, Dynamics | SDE) or hasattr(found, "dynamics") or not callable(found):
+        return found
+    try:
+        return found()
+    except TypeError as error:
+        raise CommandError(f"{name} in {file} is a function that could not be called without arguments: {error}") from error
+
+
+def _import_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise CommandError(f"there is no file {path}.")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise CommandError(f"{path} is not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise CommandError(f"{path} could not be run: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.pop(0)
+    return module
+
+
+def parse_shapes(shapes: list[str] | None) -> Any:
+    """An example state from options such as theta=3, xi=2x2 and r=; None without any."""
+    import jax.numpy as jnp
+
+    if not shapes:
+        return None
+    state = {}
+    for text in shapes:
+        name, separator, size = text.partition("=")
+        try:
+            sizes = tuple(int(part) for part in size.split("x")) if size else ()
+            if not separator or not name or any(n < 1 for n in sizes):
+                raise ValueError
+        except ValueError:
+            raise CommandError(f"--shape {text}: write VARIABLE=SHAPE, as in theta=3, xi=2x2 or r=.") from None
+        state[name] = jnp.zeros(sizes)
+    return state
+
+
+def parse_box(ranges: list[str] | None) -> Any:
+    """A box from options such as theta=-3:3; None without any."""
+    if not ranges:
+        return None
+    box = {}
+    for text in ranges:
+        name, _, span = text.partition("=")
+        low, separator, high = span.partition(":")
+        try:
+            box[name] = (float(low), float(high))
+        except ValueError:
+            separator = ""
+        if not separator or not name:
+            raise CommandError(f"--box {text}: write VARIABLE=LOW:HIGH, as in theta=-3:3.")
+    return box
