@@ -1,6 +1,7 @@
 """For every test: ranks are never promoted in silence, and hypothesis draws the same examples each time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import pytest
@@ -16,6 +17,23 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 settings.load_profile("fokker")
+
+
+# Half of an exact test is XLA's optimising of code that runs five times: these options leave it out.
+_UNOPTIMISED: dict[str, Any] = {
+    "xla_backend_optimization_level": 0,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_llvm_disable_expensive_passes": True,
+}
+try:
+    jax.jit(lambda x: x, compiler_options=_UNOPTIMISED)(0.0)
+except Exception:  # the options are not a promise of XLA's: without them the tests are slower, no more
+    _UNOPTIMISED = {}
+
+
+def quick_jit(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`jax.jit` for a function that is run a few times only."""
+    return jax.jit(function, compiler_options=_UNOPTIMISED)
 
 
 @pytest.fixture

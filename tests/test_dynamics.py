@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 
 import fokker as fk
+from conftest import quick_jit
 from fokker import fields
 from fokker.dynamics import (
     diagonal_thermostat,
@@ -259,7 +260,7 @@ def compiled(name):
         dynamics, hamiltonian = make(w)
         return jax.vmap(lambda x: residuals(dynamics, hamiltonian, example(points[0]), x))(points)
 
-    return jax.jit(at_points), d
+    return quick_jit(at_points), d
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -542,7 +543,7 @@ def compiled_named(name):
         gradient = flatten(dynamics.gradient(z)) - flatten(jax.grad(hamiltonian)(z))
         return R / scale, flatten(dynamics.drift(z)) - flatten(drift(z, T)), D(x) - jnp.block(rows), gradient
 
-    return jax.jit(at)
+    return quick_jit(at)
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -628,7 +629,7 @@ def covariance(dynamics, z, step_size=0.0, B=None):
     """That of the noise, exactly: it is linear in w."""
     like = dynamics.noise_like(z) if B is None else dynamics.noise_like(z, B)
     w, back = ravel_pytree(jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), like))
-    kick = jax.jit(lambda e: flatten(dynamics.noise(z, back(e), step_size, B)[0]))
+    kick = quick_jit(lambda e: flatten(dynamics.noise(z, back(e), step_size, B)[0]))
     if w.size == 0:
         kick(w)
         return np.zeros((flatten(z).size,) * 2)

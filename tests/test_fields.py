@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 
 import fokker as fk
+from conftest import quick_jit
 from fokker import fields
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -410,7 +411,7 @@ def compiled(layout_name: str, kind: str):
         z = layout.state(jnp.zeros(layout.size))
         example = layout.get(z, layout.row)
         case = square_cases(flat(example).size, example)[kind]
-    return layout, case, jax.jit(lambda w, x, v: errors_of(layout, case, w, x, v))
+    return layout, case, quick_jit(lambda w, x, v: errors_of(layout, case, w, x, v))
 
 
 VARYING = [kind for kind in square_cases(1, 0.0) if "constant" not in kind and "zero" not in kind]
@@ -568,7 +569,7 @@ def whole_errors(make, is_skew, w, x, v):
 
 @cache
 def compiled_whole(make, is_skew):
-    return jax.jit(lambda w, x, v: whole_errors(make, is_skew, w, x, v))
+    return quick_jit(lambda w, x, v: whole_errors(make, is_skew, w, x, v))
 
 
 @pytest.mark.parametrize(

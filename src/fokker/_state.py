@@ -119,14 +119,16 @@ def arguments_of(function: Callable[..., Any]) -> tuple[list[str], bool] | None:
     return required, keywords
 
 
+# What a function of the whole state may call its one argument.
+_WHOLE = ("z", "state", "x")
+
+
 def _takes_whole(required: Sequence[str], names: Sequence[str]) -> bool:
     """Whether the single argument of a function stands for the state itself rather than for a variable.
 
-    A name close to a variable's is a misspelling of it, not a name for the whole; but `z` always is one.
+    Only by these names: any other that is not a variable is taken for a misspelling of one, and refused.
     """
-    if len(required) != 1 or required[0] in names:
-        return False
-    return required[0] == "z" or not nearest(required[0], names)
+    return len(required) == 1 and required[0] not in names and required[0] in _WHOLE
 
 
 def depends_on(function: Callable[..., Any], name: str | None, z: State) -> bool:
@@ -145,8 +147,8 @@ def depends_on(function: Callable[..., Any], name: str | None, z: State) -> bool
 def call(function: Callable[..., Any], z: State, what: str = "the function") -> Any:
     """Call `function` on the state: `f(theta, r)` by the names of its arguments, `f(z)` with the whole.
 
-    A function of one argument that is not the name of a variable, and any function on a state without
-    names, is given the whole state.
+    A function of one argument called z, state or x (unless a variable is), and any function on a state
+    without names, is given the whole state.
     """
     arguments = arguments_of(function)
     if arguments is None or not isinstance(z, Mapping):

@@ -51,7 +51,7 @@ def save_completion(found: "Completion", out: Path) -> list[Path]:
     if len(axes) == 2:
         figure = new_figure(6.0, 4.6)
         panel = figure.subplots()
-        shown = np.ma.masked_where(~trusted, Q[..., 0, 1])
+        shown = np.ma.masked_where(~trusted, Q[0, 1])
         span = float(np.max(np.abs(shown))) or 1.0
         image = panel.pcolormesh(*axes, shown.T, cmap="RdBu_r", vmin=-span, vmax=span, shading="nearest")
         panel.contour(*axes, density.T, levels=6, colors=TRUTH, linewidths=0.6)
@@ -59,7 +59,7 @@ def save_completion(found: "Completion", out: Path) -> list[Path]:
         for setter, axis, column in zip((panel.set_xlim, panel.set_ylim), axes, inside.T, strict=True):
             setter(axis[column.min()], axis[column.max()])
         figure.colorbar(image, ax=panel, label="Q₁₂")
-        tidy(panel, "The curl behind the drift, where it can be trusted", *found.coordinate_names[:2])
+        tidy(panel, "The curl behind the drift, where it can be trusted", *found.names)
         paths.append(out / "completion.png")
         figure.savefig(paths[1], dpi=130)
     return paths

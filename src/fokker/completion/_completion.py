@@ -4,13 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import field as attribute
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from fokker._problem import Problem
 from fokker._state import State, ravel
 from fokker.completion._box import Box
-from fokker.dynamics import Dynamics
+from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field, Zero
 from fokker.hamiltonian import hamiltonian_value
 
@@ -130,7 +132,7 @@ class Completion:
             lines.append("    beyond, Q is an extrapolation; as it is skew, the target is kept all the same")
         if d > 2 and not isinstance(self.Q, Zero):
             lines.append(
-                "  gauge: in three dimensions and more Q is not unique; another with the same Σ_j ∂_j(Q_ij p) "
+                "  gauge: in three dimensions and more Q is not unique; any with the same Σ_j ∂_j(Q_ij p) "
                 "gives the same drift."
             )
         lines += [f"  note: {note}" for note in self.notes]
@@ -145,3 +147,15 @@ class Completion:
 
 def _others(a: int, d: int) -> tuple[int, ...]:
     return tuple(b for b in range(d) if b != a)
+
+
+def completed_dynamics(given: Dynamics | SDE, problem: Problem, Q: Field, T: float, wide: bool) -> Dynamics:
+    """Dynamics with the Q found, in the caller's precision.
+
+    The D of an SDE holds the temperature already, which Dynamics would put in a second time.
+    """
+    if isinstance(given, Dynamics):
+        return Dynamics(given.hamiltonian, given.D, Q, given.temperature)
+    with jax.enable_x64(wide):
+        D = given.D_field(jax.tree.map(lambda x: jnp.zeros(x.shape), problem.example))
+        return Dynamics(given.hamiltonian, D if T == 1 else D * (1 / T), Q, T)

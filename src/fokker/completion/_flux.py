@@ -14,6 +14,7 @@ from fokker.hamiltonian import hamiltonian_gradient
 
 # Below this fraction of the terms that it is the difference of, F is rounding error.
 NEGLIGIBLE_FLUX = 1e-10
+REVERSIBLE = "F = f p - ∇·(D p) is zero: the drift is reversible, -D∇H + ∇·D, and needs no Q."
 
 
 def flux_velocity(given: Dynamics | SDE, temperature: Array | float) -> Callable[[State], State]:

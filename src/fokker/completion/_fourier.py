@@ -80,8 +80,8 @@ def decaying_gauge(F: Array, p: Array, widths: Array) -> Array:
     r"""q with Σ_j ∂_j q_ij = F_i that ends where p ends, in two and three dimensions: (d, d, …).
 
     In three dimensions Q is not unique, and that of the Fourier formula decays in q = Q p by a power only,
-    so that Q = q/p grows without bound. Here instead, along an axis a, q_ia = ∫ F_i dz_a (the axial gauge), which
-    ends at both faces where the line's whole flux L_i = ∫ F_i dz_a is zero. Where it is not, L is itself a
+    so that Q = q/p grows without bound. Here instead, along an axis a, q_ia = ∫ F_i dz_a (the axial gauge),
+    which ends at both faces where the line's whole flux L_i is zero. Where it is not, L is itself a
     divergence-free flux for the marginal p_a = ∫ p dz_a in one dimension fewer; its Q', as a function of the
     other coordinates, carries Q' p, whose line integrals are just L, and is taken out of F first.
     """

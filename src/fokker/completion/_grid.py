@@ -139,6 +139,6 @@ def grid_notes(flux: GridFlux, names: list[str]) -> list[str]:
         return []
     return [
         f"the grid is too coarse in {names[worst]} ({len(flux.axes[worst])} points): the spectrum of the "
-        f"flux has fallen only to {flux.tails[worst]:.1e} of its greatest value, and Q is uncertain by about that "
-        "over p, relative to its size at the mode. Give a larger grid=… or a tighter box=…."
+        f"flux has fallen only to {flux.tails[worst]:.1e} of its greatest value, so Q is uncertain by about "
+        "that over p, relative to its size at the mode. Give a larger grid=… or a tighter box=…."
     ]

@@ -8,7 +8,7 @@ from fokker._problem import Problem
 from fokker.completion._grid import GridFlux
 
 _TOLERANCE = 1e-12
-_MOST_STEPS = {1: 4000, 2: 2000, 3: 400}
+_MOST_STEPS = {1: 4000, 2: 600, 3: 300}
 
 
 def nearest_flux(problem: Problem, flux: GridFlux) -> tuple[np.ndarray, float, float]:

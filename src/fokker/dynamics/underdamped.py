@@ -13,6 +13,8 @@ from fokker.dynamics._dynamics import Dynamics
 from fokker.dynamics._kinetic import half_square
 from fokker.hamiltonian import Hamiltonian
 
+_DENSE_MASS = "For a dense mass matrix write out H = U + rᵀM⁻¹r/2 in a fk.Dynamics."
+
 
 def hamiltonian_flow(potential: Callable[..., Any], mass: Any = 1.0) -> Dynamics:
     r"""dθ = M⁻¹r dt, dr = -∇U dt: H = U + rᵀM⁻¹r/2, D = 0, Q = [[0, -I], [I, 0]].
@@ -42,7 +44,7 @@ def _with_momentum(potential: Callable[..., Any], mass: Any) -> Hamiltonian:
     mass = as_arrays(mass)
     for m in jax.tree.leaves(mass):
         if not isinstance(m, jax.core.Tracer) and not bool(np.all(np.asarray(m) > 0)):
-            raise ValueError(f"the mass must be positive; {mass} was given.")
+            raise ValueError(f"the mass must be positive; {mass} was given. {_DENSE_MASS}")
 
     def kinetic(r: PyTree[Array]) -> Array:
         if same_shapes(mass, 0.0):
@@ -50,8 +52,7 @@ def _with_momentum(potential: Callable[..., Any], mass: Any) -> Hamiltonian:
         if not same_shapes(mass, r):
             raise ValueError(
                 "the mass must be one number, or masses in the structure of the momentum "
-                f"{describe_shapes(r)}, not {describe_shapes(mass)}. For a dense mass matrix write out "
-                "H = U + rᵀM⁻¹r/2 in a fk.Dynamics."
+                f"{describe_shapes(r)}, not {describe_shapes(mass)}. {_DENSE_MASS}"
             )
         return jax.tree.reduce(jnp.add, jax.tree.map(lambda x, m: jnp.sum(x**2 / m) / 2, r, mass))
 

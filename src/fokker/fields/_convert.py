@@ -20,7 +20,7 @@ def as_field(value: Any) -> Field:
             "Elementwise(f) for a diagonal whose entries depend on their own coordinate, Diagonal(f) for any "
             "diagonal, Dense(f) for a matrix, Gram(f) for f fᵀ, Skew(f) for a lower triangle."
         )
-    if is_leaf(value):
+    if is_leaf(value) and not isinstance(value, str):
         if jnp.ndim(value) == 0:
             return Scalar(value)
         if jnp.ndim(value) == 2:

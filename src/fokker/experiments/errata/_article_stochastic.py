@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from fokker.dynamics import SDE
@@ -25,7 +25,7 @@ def _ergodic(drift: Callable[..., dict[str, Array]], noise_at: int, sizes: tuple
         return jnp.zeros_like(x).at[noise_at].set(1.0)
 
     noises: list[VectorField] = [noise]
-    points = jax.random.normal(jax.random.key(0), (32, len(sizes)))
+    points = jnp.asarray(np.random.default_rng(0).normal(size=(32, len(sizes))))
     missed = directions_missed(field, noises, points, depth=len(sizes) - 1)
     return Measurement(missed / len(sizes), f"Lie brackets miss {missed} of {len(sizes)} directions")
 

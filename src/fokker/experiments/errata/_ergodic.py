@@ -26,5 +26,5 @@ def directions_missed(drift: VectorField, noises: Sequence[VectorField], points:
     for _ in range(depth):
         newest = [bracket(a, v) for v in newest for a in (drift, *noises)]
         fields += newest
-    span = np.asarray(jax.vmap(lambda x: jnp.stack([v(x) for v in fields]))(points))
+    span = np.asarray(jax.jit(jax.vmap(lambda x: jnp.stack([v(x) for v in fields])))(points))
     return int(points.shape[1] - min(np.linalg.matrix_rank(rows, tol=1e-8) for rows in span))

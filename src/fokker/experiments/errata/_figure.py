@@ -14,7 +14,7 @@ _COLOUR = {"right": "#0072B2", "wrong": "#D55E00"}
 _MARKER = {"right": "o", "wrong": "X"}
 # Residuals that are exactly zero, or that do not exist because the library refuses the formula, have no place
 # on a logarithmic axis: they are drawn at its two ends.
-_LEAST, _REFUSED = 1e-18, 30.0
+_LEAST, _REFUSED = 1e-18, 300.0
 
 
 def draw(findings: Sequence[Finding], path: Path) -> None:
@@ -39,7 +39,7 @@ def draw(findings: Sequence[Finding], path: Path) -> None:
             axes.annotate("not as expected", (value, row), textcoords="offset points", xytext=(8, -3))
     axes.axvline(THRESHOLD, color="0.3", linestyle="--", linewidth=1)
     axes.set_xscale("log")
-    axes.set_xlim(_LEAST / 2, 100)
+    axes.set_xlim(_LEAST / 2, 1000)
     axes.set_ylim(len(findings) - 0.3, -0.7)
     axes.set_yticks(range(len(findings)), [finding.key for finding in findings], fontsize=7)
     axes.tick_params(axis="y", length=0)

@@ -49,7 +49,7 @@ def _manifold_langevin(metric: Callable[[Array], Array], factor: float, against_
 
 
 def _largest_gamma(well: Callable[[Array], Array], C: float, D: float = 1.5) -> Measurement:
-    r"""By how much max|Γ| grows when the grid about its largest value is made a hundred times finer.
+    r"""What share of max|Γ| is new when the grid about its largest value is made a hundred times finer.
 
     Γ = d/dθ G^{-1/2} with G⁻¹ = D√|U + C|. A bounded Γ has converged after a few refinements; one that
     behaves as |θ - θ₀|^{-3/4} grows by a hundred to the power 3/4 each time.
@@ -67,7 +67,7 @@ def _largest_gamma(well: Callable[[Array], Array], C: float, D: float = 1.5) -> 
         values = np.abs(np.asarray(slope(jnp.asarray(grid))))
         largest.append(float(np.max(values)))
         middle, half_width = float(grid[np.argmax(values)]), half_width / 100
-    growth = largest[-1] / largest[-2] - 1
+    growth = 1 - largest[-2] / largest[-1]
     return Measurement(
         abs(growth), f"max|Γ| under refinement: {', '.join(f'{value:.5g}' for value in largest)}"
     )

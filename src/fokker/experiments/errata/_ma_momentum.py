@@ -82,8 +82,9 @@ def _naive_sgrhmc_residual(z: dict[str, Array]) -> Array:
 def _algorithm_1() -> Dynamics:
     return riemann(
         potential,
-        fields.Dense(lambda theta: inverse_metric(theta)),
-        fields.Dense(lambda theta: metric_root(theta)),
+        # G⁻¹ = LLᵀ with L = G^{-1/2}: the noise needs no other root.
+        fields.Gram(metric_root),
+        fields.Dense(metric_root),
     )
 
 

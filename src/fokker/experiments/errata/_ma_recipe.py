@@ -20,6 +20,7 @@ from fokker.experiments.errata._problems import (
     gradient_noise,
     identity,
     inverse_metric,
+    metric_root,
     potential,
     recipe_drift,
     scalar_metric,
@@ -75,7 +76,7 @@ def _theorem_1() -> Dynamics:
     def whole(matrix: Callable[[Array], Array]) -> Callable[[dict[str, Array]], Array]:
         return lambda z: matrix(_joined(z["theta"], z["r"]))
 
-    return Dynamics(_hamiltonian, D=fields.Dense(whole(inverse_metric)), Q=fields.Skew(whole(curl)))
+    return Dynamics(_hamiltonian, D=fields.Gram(whole(metric_root)), Q=fields.Skew(whole(curl)))
 
 
 def _sgrld(gamma: Callable[[Array], Array], metric: Callable[[Array], Array] = inverse_metric) -> SDE:

@@ -57,7 +57,7 @@ def gradient_noise(theta: Array) -> Array:
 
 def curl(x: Array) -> Array:
     """A skew Q(x) that depends on x."""
-    lower = np.tril(np.ones((x.size, x.size)), -1) * (0.7 + jnp.outer(jnp.sin(x), jnp.cos(x)))
+    lower = jnp.tril(0.7 + jnp.outer(jnp.sin(x), jnp.cos(x)), -1)
     return lower - lower.T
 
 

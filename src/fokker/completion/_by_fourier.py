@@ -1,0 +1,80 @@
+"""Completion on a grid, in one to three dimensions."""
+
+from typing import Any
+
+import numpy as np
+
+from fokker._problem import Problem
+from fokker.completion._box import Box, Energy, check_mass, find_box
+from fokker.completion._completion import TOLERANCE, TRUST, Completion, completed_dynamics
+from fokker.completion._curl import Curl, SplineEntries, curl_from_grid
+from fokker.completion._flux import NEGLIGIBLE_FLUX, REVERSIBLE
+from fokker.completion._fourier import decaying_gauge, divergence_fraction, fourier_gauge, longitudinal_part
+from fokker.completion._grid import adapted_flux, flux_on_grid, grid_notes
+from fokker.completion._projection import nearest_flux
+from fokker.dynamics import SDE, Dynamics
+from fokker.fields import Field, Zero
+
+# q/p is written q p/(p² + δ²): where p has sunk below the rounding error of q, 0 instead of anything.
+_DELTA = 1e-13
+
+
+def complete_by_fourier(
+    given: Dynamics | SDE, problem: Problem, energy: Energy, box: Box | None, shape: Any, T: float, wide: bool
+) -> Completion:
+    """Q by FFT on a periodic box: found there, or given."""
+    d, names = problem.dimension, problem.coordinate_names()
+    sides = find_box(energy, problem) if box is None else box
+    flux = adapted_flux(problem, sides) if shape is None else flux_on_grid(problem, sides, shape)
+    start_energy = float(energy(np.asarray(problem.start)[None])[0])
+    notes = [] if box is None else check_mass(sides, flux.least, flux.faces(), start_energy, names)
+    p = flux.density
+    trusted = p > TRUST
+    Q_grid = np.zeros((d, d, *p.shape))
+    Q: Field = Zero()
+    divergence = distance = 0.0
+    method = "Fourier, on a periodic box" if d > 1 else "none needed in one dimension"
+    if np.abs(flux.F).max() <= NEGLIGIBLE_FLUX * flux.size:
+        notes.append(REVERSIBLE)
+    else:
+        notes += grid_notes(flux, names)
+        divergence = divergence_fraction(flux.F_hat, flux.spectrum)
+        F = flux.F
+        if divergence > TOLERANCE:
+            F, distance, undone = nearest_flux(problem, flux)
+            if undone > 1e-6:
+                notes.append(f"the nearest stationary drift is found only to about {undone:.1e} of the way.")
+        if d > 1:
+            F_hat = flux.spectrum.forward(F)
+            if d == 2:
+                q = fourier_gauge(F_hat, flux.spectrum)
+                method += ", (Qp)^ = (F̂kᵀ - kF̂ᵀ)/(2πi kᵀk)"
+            else:
+                q = decaying_gauge(F - longitudinal_part(F_hat, flux.spectrum), p, flux.widths)
+                method += ", in the axial gauge, whose Qp ends where p ends"
+            Q_grid = q * (p / (p**2 + _DELTA**2)) / T
+            pairs = tuple(zip(*(index.tolist() for index in np.triu_indices(d, 1)), strict=True))
+            Q = Curl(SplineEntries(curl_from_grid(Q_grid, p, trusted, flux.axes)), pairs, problem.names, d)
+    sizes = [
+        (f"{names[i]}, {names[j]}", float(np.abs(Q_grid[i, j][trusted]).max()))
+        for i in range(d)
+        for j in range(i + 1, d)
+    ]
+    return Completion(
+        Q=Q,
+        dynamics=(completed := completed_dynamics(given, problem, Q, T, wide)),
+        divergence=divergence,
+        distance=distance,
+        method=method,
+        box=sides,
+        names=names,
+        notes=notes,
+        least_energy=flux.least,
+        largest=sorted(sizes, key=lambda entry: -entry[1])[:3],
+        axes=flux.axes,
+        density=p,
+        Q_on_grid=Q_grid,
+        trusted=trusted,
+        order=problem.names,
+        projected=given.drift if divergence <= TOLERANCE else completed.drift,
+    )

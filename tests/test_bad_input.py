@@ -1,0 +1,443 @@
+"""What is wrong with an input is said before anything runs, by name, with what to do."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fokker as fk
+from fokker import fields
+from fokker.samplers import SamplerState, recipe
+
+PAIR = {"theta": jnp.ones(2), "r": jnp.ones(2)}
+J = np.array([[0.0, 1.0], [-1.0, 0.0]])
+
+
+def H(z):
+    return jnp.sum(z["theta"] ** 2) + jnp.sum(z["r"] ** 2)
+
+
+def U(theta):
+    return jnp.sum(theta**4)
+
+
+def start(z=PAIR, step_size=0.1, sampler_settings=None, hamiltonian=H, **dynamics):
+    """All that is done before the first step."""
+    return recipe(fk.Dynamics(hamiltonian, **dynamics), step_size, **(sampler_settings or {})).init(z)
+
+
+def test_what_is_right_is_let_through():
+    state = start(
+        D={("r", "r"): 1.0, ("theta", "theta"): fields.Gram(np.ones((2, 1)))},
+        Q={("r", "theta"): 1.0, ("r", "r"): J, ("theta", "theta"): -fields.Dense(J)},
+        sampler_settings={"noise_estimate": {("r", "r"): 0.5}},
+    )
+    assert set(state.z) == {"theta", "r"}
+
+
+def big(sign):
+    """A matrix too large to be written out, of known definiteness."""
+    return fields.Operator(lambda z, v: sign * v + 0.1 * jnp.sum(v))
+
+
+LARGE = {"theta": jnp.ones(400), "r": jnp.ones(400)}
+
+
+def large(z):
+    return recipe(z, 0.1).init(LARGE)
+
+
+# name: (what is done, type of the error, what its message says)
+BAD = {
+    # D
+    "negative number for D": (
+        lambda: start(D={("r", "r"): -1.0}),
+        ValueError,
+        r"D must be positive semidefinite.*least eigenvalue is -1",
+    ),
+    "indefinite matrix for D": (
+        lambda: start(D={("r", "r"): np.array([[1.0, 2.0], [2.0, 1.0]])}),
+        ValueError,
+        r"D must be positive semidefinite.*-1.*Gram",
+    ),
+    "asymmetric matrix for D": (
+        lambda: start(D={("r", "r"): np.array([[1.0, 0.5], [0.0, 1.0]])}),
+        ValueError,
+        "D must be symmetric",
+    ),
+    "skew field for D": (lambda: start(D={("r", "r"): fields.Skew(J)}), ValueError, "D must be symmetric"),
+    "function that is negative": (
+        lambda: start(D={("r", "r"): fields.Elementwise(lambda theta: -theta)}),
+        ValueError,
+        "D must be positive semidefinite",
+    ),
+    "function that is not finite": (
+        lambda: start(D={("r", "r"): fields.Elementwise(lambda theta: jnp.log(theta - 1))}),
+        ValueError,
+        "D is not finite",
+    ),
+    "indefinite D across blocks": (
+        lambda: start(D={("r", "r"): 1.0, ("theta", "theta"): 1.0, ("r", "theta"): 2.0}),
+        ValueError,
+        "D must be positive semidefinite",
+    ),
+    "semidefinite sum of terms that are not": (
+        lambda: start(D={("r", "r"): fields.Dense(2 * np.eye(2)) + -1.0 * fields.Dense(np.eye(2))}),
+        ValueError,
+        r"one of the terms that it is a sum of is not",
+    ),
+    "gram with a negative diagonal": (
+        lambda: start(D={("r", "r"): fields.Gram(2 * np.eye(2), diagonal_part=-1.0)}),
+        ValueError,
+        r"one of the terms",
+    ),
+    "large negative D": (
+        lambda: large(fk.Dynamics(H, D={("r", "r"): big(-1.0)})),
+        ValueError,
+        "D must be positive semidefinite",
+    ),
+    "large asymmetric D": (
+        lambda: large(fk.Dynamics(H, D={("r", "r"): fields.Operator(lambda z, v: v + jnp.roll(v, 1))})),
+        ValueError,
+        "D must be symmetric",
+    ),
+    # Q
+    "number for Q": (
+        lambda: fk.Dynamics(H, Q=1.0),
+        ValueError,
+        r"Q must be skew.*Scalar.*Friction belongs to D",
+    ),
+    "elementwise Q": (
+        lambda: fk.Dynamics(H, Q=fields.Elementwise(lambda z: z)),
+        ValueError,
+        "Q must be skew.*Elementwise",
+    ),
+    "scaled number for Q": (lambda: start(Q=2.0 * fields.Scalar(1.0)), ValueError, r"Q must be skew"),
+    "matrix for Q that is not skew": (
+        lambda: start(Q=np.eye(4) + np.triu(np.ones((4, 4)), 1)),
+        ValueError,
+        r"Q must be skew; .* largest entry of Q \+ Qᵀ",
+    ),
+    "function for Q that is not skew": (
+        lambda: start(Q=fields.Dense(lambda theta, r: jnp.outer(*[jnp.concatenate([theta, r])] * 2))),
+        ValueError,
+        "Q must be skew",
+    ),
+    "large Q that is not skew": (
+        lambda: large(fk.Dynamics(H, Q=fields.Blocks({("r", "theta"): fields.Scalar(1.0)}))),
+        ValueError,
+        "Q must be skew",
+    ),
+    "both triangles of Q": (
+        lambda: fk.Dynamics(H, Q={("r", "theta"): 1.0, ("theta", "r"): -1.0}),
+        ValueError,
+        r"declares both \('r', 'theta'\) and \('theta', 'r'\)",
+    ),
+    "both triangles of D": (
+        lambda: fk.Dynamics(H, D={("r", "theta"): 1.0, ("theta", "r"): 1.0}),
+        ValueError,
+        "declare one triangle",
+    ),
+    "symmetric block on the diagonal of Q": (
+        lambda: fk.Dynamics(H, Q={("r", "r"): 1.0}),
+        ValueError,
+        r"block \('r', 'r'\) of a skew field must itself be skew; Scalar is not",
+    ),
+    "small symmetric matrix on the diagonal of Q": (
+        lambda: fk.Dynamics(H, Q={("r", "r"): 1e-9 * np.eye(2)}),
+        ValueError,
+        "must itself be skew; Dense is not",
+    ),
+    # What is no field, or does not fit
+    "function without a kind": (
+        lambda: fk.Dynamics(H, D=lambda theta: theta),
+        TypeError,
+        r"which kind of matrix.*Scalar\(f\).*Elementwise\(f\)",
+    ),
+    "vector for a field": (
+        lambda: fk.Dynamics(H, D=np.ones(2)),
+        TypeError,
+        "constant diagonal use fk.fields.Diagonal",
+    ),
+    "text for a field": (lambda: fk.Dynamics(H, D="one"), (TypeError, ValueError), r"not a matrix field"),
+    "block without a pair of names": (
+        lambda: fk.Dynamics(H, D={"r": 1.0}),
+        ValueError,
+        r"named by pairs of variables.*not 'r'",
+    ),
+    "array for a Scalar": (
+        lambda: fields.Scalar(np.ones(2)),
+        ValueError,
+        r"array of shape \(2,\).*use Diagonal",
+    ),
+    "function for a Scalar returns an array": (
+        lambda: start(D={("r", "r"): fields.Scalar(lambda theta: theta)}),
+        ValueError,
+        r"D\[r, r\] does not fit.*must return one number, not \(2,\)",
+    ),
+    "constants for Elementwise": (
+        lambda: fields.Elementwise(np.ones(2)),
+        TypeError,
+        "for constants use Diagonal",
+    ),
+    "vector for a Dense": (
+        lambda: fields.Dense(np.ones(2)),
+        ValueError,
+        r"Dense takes a matrix.*shape \(2,\)",
+    ),
+    "array for a scale": (
+        lambda: np.ones(2).tolist() and fields.Scaled(np.ones(2), fields.Scalar(1.0)),
+        ValueError,
+        "one number",
+    ),
+    "Diagonal of another size": (
+        lambda: start(D={("r", "r"): fields.Diagonal(np.ones(3))}),
+        ValueError,
+        r"D\[r, r\] does not fit.*Diagonal field.*\(3,\), but the variable 'r' has \(2,\)",
+    ),
+    "Elementwise of another structure": (
+        lambda: start(D={("r", "r"): fields.Elementwise(lambda theta: {"a": theta})}),
+        ValueError,
+        r"Elementwise field.*variable 'r' has \(2,\)",
+    ),
+    "Dense of another shape": (
+        lambda: start(D={("r", "r"): np.eye(3)}),
+        ValueError,
+        r"D\[r, r\] does not fit.*shape \(3, 3\), but \(2, 2\) is wanted",
+    ),
+    "Skew of another shape": (
+        lambda: start(Q={("r", "r"): fields.Skew(np.eye(3))}),
+        ValueError,
+        r"Skew field.*\(3, 3\), but \(2, 2\) is wanted",
+    ),
+    "Gram of another size": (
+        lambda: start(D={("r", "r"): fields.Gram(np.ones((3, 1)))}),
+        ValueError,
+        r"Gram field.*\(3, 1\), but \(2, k\) is wanted",
+    ),
+    "Gram with a diagonal of another size": (
+        lambda: start(D={("r", "r"): fields.Gram(np.ones((2, 1)), diagonal_part=np.ones(3))}),
+        ValueError,
+        r"Diagonal field.*\(3,\)",
+    ),
+    "Column to what is no scalar": (
+        lambda: start(Q={("r", "theta"): fields.Column(lambda r: r)}),
+        ValueError,
+        r"Q\[r, theta\].*scalar variable \(one number\)",
+    ),
+    "Column of another size": (
+        lambda: start({**PAIR, "xi": jnp.array(0.0)}, Q={("r", "xi"): fields.Column(np.ones(3))}),
+        ValueError,
+        r"Column field.*\(3,\).*has \(2,\)",
+    ),
+    "Operator to another shape": (
+        lambda: start(Q={("r", "theta"): fields.Operator(lambda z, v: v[:1])}),
+        ValueError,
+        r"Q\[r, theta\] maps \(2,\) to \(1,\), but its row variable has \(2,\)",
+    ),
+    "number between variables of different shapes": (
+        lambda: start({"theta": jnp.ones(3), "r": jnp.ones(2)}, Q={("r", "theta"): 1.0}),
+        ValueError,
+        r"Q\[r, theta\] maps \(3,\) to \(3,\).*use Dense, Column or Operator",
+    ),
+    # Names
+    "misspelled variable in a block": (
+        lambda: start(D={("r", "r"): 1.0}, Q={("r", "tehta"): 1.0}),
+        ValueError,
+        r"names 'tehta'.*Did you mean 'theta'",
+    ),
+    "variable that is not there": (
+        lambda: start(D={("momentum", "momentum"): 1.0}),
+        ValueError,
+        r"names 'momentum', but the state has the variables theta, r",
+    ),
+    "blocks over a state without names": (
+        lambda: start(jnp.ones(2), hamiltonian=U, D={("r", "r"): 1.0}),
+        ValueError,
+        "no names: it is not a dictionary",
+    ),
+    "misspelled argument of a field": (
+        lambda: start(D={("r", "r"): fields.Elementwise(lambda tehta: tehta)}),
+        ValueError,
+        r"Elementwise field takes the argument 'tehta'.*Did you mean 'theta'",
+    ),
+    "misspelled argument of the Hamiltonian": (
+        lambda: start(hamiltonian=lambda theta, rr: jnp.sum(theta), D={("r", "r"): 1.0}),
+        ValueError,
+        r"the Hamiltonian takes the argument 'rr'.*theta, r.*Did you mean 'r'",
+    ),
+    "position that is not in the state": (
+        lambda: recipe(fk.dynamics.langevin(U), 0.1).init({"tetha": jnp.ones(2)}),
+        ValueError,
+        r"variable 'theta', but the variables of the state are tetha. Did you mean 'tetha'",
+    ),
+    "named dynamics over a state without names": (
+        lambda: recipe(fk.dynamics.langevin(U), 0.1).init(jnp.ones(2)),
+        ValueError,
+        r"variable 'theta', but the state has no names",
+    ),
+    # The Hamiltonian
+    "no function for H": (lambda: fk.Dynamics(3.0), TypeError, "Hamiltonian must be a function, not float"),
+    "NaN from H": (
+        lambda: start(hamiltonian=lambda z: jnp.nan * H(z)),
+        ValueError,
+        "Hamiltonian is nan at the state",
+    ),
+    "infinite H": (
+        lambda: start(hamiltonian=lambda z: H(z) - jnp.log(0.0 * H(z))),
+        ValueError,
+        "Hamiltonian is inf at the state given; start where the target has mass",
+    ),
+    "array from H": (
+        lambda: start(hamiltonian=lambda z: z["theta"] ** 2),
+        ValueError,
+        r"must return one number; it returns \(2,\). Sum over",
+    ),
+    "array of one number from a potential": (
+        lambda: recipe(fk.dynamics.langevin(lambda theta: theta**2), 0.1).init({"theta": jnp.ones(1)}),
+        ValueError,
+        r"must return one number; it returns \(1,\)",
+    ),
+    "integer from H": (
+        lambda: start(hamiltonian=lambda z: 1),
+        ValueError,
+        "must return a real number, not one of type int",
+    ),
+    "tuple from H": (
+        lambda: start(hamiltonian=lambda z: (H(z), 1.0)),
+        (TypeError, ValueError),
+        r"return one number",
+    ),
+    # The state
+    "integer state": (
+        lambda: start({"theta": jnp.ones(2, int), "r": jnp.ones(2)}),
+        ValueError,
+        r"state\['theta'\] is of type int32.*give floating point",
+    ),
+    "complex state": (
+        lambda: start({**PAIR, "r": jnp.ones(2, complex)}),
+        ValueError,
+        r"state\['r'\] is of type complex",
+    ),
+    "empty state": (lambda: start({}), ValueError, "the state is empty"),
+    "NaN in the state": (
+        lambda: start({**PAIR, "r": jnp.array([1.0, jnp.nan])}),
+        ValueError,
+        r"state\['r'\] is not finite",
+    ),
+    # Settings
+    "negative temperature": (
+        lambda: fk.Dynamics(H, temperature=-0.5),
+        ValueError,
+        "temperature must be .*-0.5 was given",
+    ),
+    "NaN temperature": (
+        lambda: fk.Dynamics(H, temperature=jnp.nan),
+        ValueError,
+        "temperature must be .*nan was given",
+    ),
+    "infinite temperature": (
+        lambda: fk.Dynamics(H, temperature=jnp.inf),
+        ValueError,
+        "temperature must be finite",
+    ),
+    "several temperatures": (
+        lambda: fk.Dynamics(H, temperature=np.ones(2)),
+        ValueError,
+        r"temperature must be one number.*\(2,\)",
+    ),
+    "negative step": (lambda: start(step_size=-0.1), ValueError, "step size must be a positive number; -0.1"),
+    "step of zero": (lambda: start(step_size=0.0), ValueError, "step size must be a positive number; 0.0"),
+    "NaN step": (lambda: start(step_size=jnp.nan), ValueError, "step size must be a positive number; nan"),
+    "unknown gamma": (
+        lambda: start(sampler_settings={"gamma": "none"}),
+        ValueError,
+        "gamma is 'exact' or 'estimate', not 'none'",
+    ),
+    "noise estimate too large": (
+        lambda: start(D={("r", "r"): 1.0}, sampler_settings={"noise_estimate": {("r", "r"): 30.0}}),
+        ValueError,
+        r"2D - εB̂ is not positive semidefinite.*-1.*smaller step",
+    ),
+    "dense noise estimate too large": (
+        lambda: start(
+            D={("r", "r"): 1.0}, sampler_settings={"noise_estimate": {("r", "r"): np.diag([30.0, 1.0])}}
+        ),
+        ValueError,
+        r"least eigenvalue is -1",
+    ),
+    "noise estimate without noise": (
+        lambda: start(Q={("r", "theta"): 1.0}, sampler_settings={"noise_estimate": 1.0}),
+        ValueError,
+        "2D - εB̂ is not positive semidefinite",
+    ),
+    "noise estimate of another shape": (
+        lambda: start(D={("r", "r"): 1.0}, sampler_settings={"noise_estimate": {("r", "r"): np.eye(3)}}),
+        ValueError,
+        r"noise_estimate\[r, r\] does not fit",
+    ),
+    "noise estimate of a misspelled variable": (
+        lambda: start(D={("r", "r"): 1.0}, sampler_settings={"noise_estimate": {("rr", "rr"): 1.0}}),
+        ValueError,
+        "names 'rr'",
+    ),
+    "mass of another shape": (
+        lambda: recipe(fk.dynamics.underdamped(U, mass=np.eye(2) + 1), 0.1).init(PAIR),
+        ValueError,
+        r"mass must be one number.*\(2,\), not \(2, 2\)",
+    ),
+    "negative mass": (lambda: fk.dynamics.underdamped(U, mass=-1.0), ValueError, "mass must be positive"),
+    "matrix for the friction of a thermostat": (
+        lambda: fk.dynamics.thermostat(U, A=np.eye(2)),
+        TypeError,
+        "A of a thermostat must be one number",
+    ),
+    "field for the friction of a thermostat": (
+        lambda: fk.dynamics.matrix_thermostat(U, A=fields.Scalar(1.0)),
+        TypeError,
+        "A of a thermostat must be one number, not Scalar",
+    ),
+    # SDEs
+    "no function for a drift": (
+        lambda: fk.SDE(1.0, 1.0, H),
+        TypeError,
+        "drift must be a function, not float",
+    ),
+    "drift of another structure": (
+        lambda: recipe(fk.SDE(lambda z: {"theta": z["theta"]}, 1.0, H), 0.1).init(PAIR),
+        ValueError,
+        r"drift returns the structure \{'theta': \(2,\)\}, but the state has",
+    ),
+    "drift of another shape": (
+        lambda: recipe(fk.SDE(lambda z: {**z, "r": jnp.sum(z["r"])}, 1.0, H), 0.1).init(PAIR),
+        ValueError,
+        r"drift returns the structure.*'r': \(\)",
+    ),
+    "diffusion of another shape": (
+        lambda: recipe(fk.SDE(lambda z: z, np.eye(3), H), 0.1).init(PAIR),
+        ValueError,
+        r"diffusion has shapes \(3, 3\).*\(4, 4\)",
+    ),
+    "indefinite diffusion of an SDE": (
+        lambda: recipe(fk.SDE(lambda z: z, -1.0, H), 0.1).init(PAIR),
+        ValueError,
+        "the diffusion must be positive semidefinite",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused_by_name(name):
+    action, error, message = BAD[name]
+    with pytest.raises(error, match=f"(?s){message}"):
+        action()
+
+
+def test_a_step_size_a_coordinate_is_refused_where_it_is_used():
+    sampler = recipe(fk.dynamics.langevin(U), jnp.array([0.1, 0.2]))
+    with pytest.raises(ValueError, match=r"step size must be one number, not an array of shape \(2,\)"):
+        jax.eval_shape(sampler.step, jax.random.key(0), SamplerState({"theta": jnp.ones(2)}, jnp.array(0)))
+
+
+def test_large_fields_that_are_right_are_let_through():
+    large(fk.Dynamics(H, D={("r", "r"): big(1.0)}, Q={("r", "theta"): 1.0}))

@@ -1,0 +1,134 @@
+"""The command line: what it prints, what it writes, how it exits."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from fokker import cli
+
+SAMPLERS = '''
+import jax, jax.numpy as jnp
+import fokker as fk
+
+U = lambda theta: jnp.sum(theta**4 - 2 * theta**2)
+H = fk.Hamiltonian(U, auxiliary=lambda r: jnp.sum(r**2) / 2)
+right = fk.Dynamics(H, D={("r", "r"): 1.0}, Q={("r", "theta"): 1.0})
+naive = fk.SDE(lambda theta, r: {"theta": r, "r": -jax.grad(U)(theta)}, {("r", "r"): 1.0}, H)
+
+def make():
+    return right
+
+def needs(argument):
+    return right
+'''
+
+
+@pytest.fixture
+def samplers(tmp_path):
+    path = tmp_path / "samplers.py"
+    path.write_text(SAMPLERS)
+    return path
+
+
+@pytest.fixture
+def fokker(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["fokker", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        printed = capsys.readouterr()
+        return stop.value.code or 0, printed.out, printed.err
+
+    return run
+
+
+def test_check_exits_by_verdict(fokker, samplers):
+    code, out, _ = fokker("check", f"{samplers}:right", "--shape", "theta=2", "--shape", "r=2")
+    assert code == 0
+    assert "RIGHT" in out
+    assert "in 4 dimensions" in out
+    code, out, _ = fokker("check", f"{samplers}:naive", "--json")
+    assert code == 1
+    report = json.loads(out)
+    assert report["ok"] is False
+    assert "lacks -D∇H" in report["reasons"][0]
+
+
+def test_check_calls_a_function_that_makes_the_sampler(fokker, samplers):
+    code, out, _ = fokker("check", f"{samplers}:make")
+    assert (code, "RIGHT" in out) == (0, True)
+
+
+def test_complete_writes_grid_and_picture(fokker, samplers, tmp_path):
+    out = tmp_path / "completion"
+    code, printed, _ = fokker("complete", f"{samplers}:right", "--grid", "96", "--out", out)
+    assert code == 0, printed
+    saved = np.load(out / "completion.npz")
+    trusted = saved["trusted"]
+    assert trusted.any()
+    np.testing.assert_allclose(saved["Q"][0, 1][trusted], -1.0, atol=1e-4)
+    assert (out / "completion.png").stat().st_size > 5_000
+    code, printed, _ = fokker("complete", f"{samplers}:naive", "--grid", "96")
+    assert code == 1
+    assert "stationary" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["check", "FILE"], "give a file and a name in it"),
+        (["check", "FILE:rihgt"], "has no name 'rihgt'. Did you mean 'right'?"),
+        (["check", "nowhere.py:right"], "there is no file nowhere.py"),
+        (["check", "FILE:needs"], "could not be called without arguments"),
+        (["check", "FILE:U"], "could not be called without arguments"),
+        (["check", "FILE:right", "--shape", "theta"], "write VARIABLE=SHAPE"),
+        (["check", "FILE:right", "--shape", "theta=2", "--shape", "r=3"], "its row variable has (3,)"),
+        (["check", "FILE:right", "--shape", "theta=2", "--shape", "p=2"], "takes the argument 'r'"),
+        (["complete", "FILE:right", "--box", "theta=3"], "write VARIABLE=LOW:HIGH"),
+        (["complete", "FILE:right", "--box", "theta=3:-3", "--box", "r=-5:5"], "theta"),
+        (["reproduce", "erata"], "errata"),
+    ],
+)
+def test_bad_input_is_one_message_and_exit_code_2(fokker, samplers, arguments, message):
+    arguments = [str(argument).replace("FILE", str(samplers)) for argument in arguments]
+    code, _, err = fokker(*arguments)
+    assert code == 2
+    assert message in " ".join(err.split())
+    assert "Traceback" not in err
+
+
+def test_a_file_that_does_not_run_is_named(fokker, tmp_path):
+    path = tmp_path / "broken.py"
+    path.write_text("import no_such_module_anywhere\n")
+    code, _, err = fokker("check", f"{path}:x")
+    assert code == 2
+    assert "ModuleNotFoundError" in err
+
+
+def test_help_and_version(fokker):
+    code, out, _ = fokker("--help")
+    assert code == 0
+    for command in ("demo", "check", "complete", "reproduce"):
+        assert command in out
+    code, out, _ = fokker("--version")
+    assert out.strip()
+    code, out, _ = fokker("reproduce", "list")
+    assert "errata" in out
+
+
+def test_demo_tells_right_from_wrong(fokker, tmp_path, monkeypatch):
+    from fokker import demo
+
+    monkeypatch.setattr(demo, "CHAINS", 32)
+    monkeypatch.setattr(demo, "STEPS", 2_000)
+    monkeypatch.setattr(demo, "BURN_IN", 500)
+    code, out, _ = fokker("demo", "--out", tmp_path / "demo")
+    assert code == 0
+    assert "RIGHT" in out
+    assert "WRONG" in out
+    assert "Γ is missing" in out
+    page = (tmp_path / "demo" / "report.html").read_text()
+    assert "data:image/png;base64," in page
+    assert "exp(-H) is stationary" in page

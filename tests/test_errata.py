@@ -1,0 +1,89 @@
+"""The checker tells every formula that is printed wrong from its correction, and no other."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fokker.experiments import EXPERIMENTS, Claim, Result, errata, reproduce
+from fokker.experiments.errata import ENTRIES
+
+_KEYS = {"name", "settings", "seeds", "versions", "wall_seconds", "figures", "claims", "entries"}
+_ENTRY_KEYS = {"key", "source", "what", "residual", "expected", "found", "agrees", "reasons"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("errata")
+
+
+@pytest.fixture(scope="module")
+def result(folder: Path) -> Result:
+    return reproduce("errata", folder, quick=True)
+
+
+@pytest.fixture(scope="module")
+def findings(result: Result) -> dict[str, Any]:
+    return {entry["key"]: entry for entry in result.entries}
+
+
+def test_entries_are_named_once() -> None:
+    keys = [entry.key for entry in ENTRIES]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("key", [entry.key for entry in ENTRIES])
+def test_formula_is_judged_as_expected(findings: dict[str, Any], key: str) -> None:
+    finding = findings[key]
+    assert finding["found"] == finding["expected"], finding
+    if finding["expected"] == "right":
+        assert finding["residual"] <= 1e-8
+    elif finding["residual"] is None:
+        assert "skew" in finding["reasons"][0]  # refused by the library before a residual exists
+    else:
+        assert finding["residual"] >= 1e-3
+
+
+def test_every_claim_holds(result: Result) -> None:
+    assert [claim.claim for claim in result.claims if not claim.holds] == []
+    assert len(result.claims) == 4
+
+
+def test_result_file_is_json_with_the_documented_keys(folder: Path, result: Result) -> None:
+    def refuse(token: str) -> None:
+        raise AssertionError(f"{token} is not JSON")
+
+    read = json.loads((folder / "result.json").read_text(encoding="utf-8"), parse_constant=refuse)
+    assert set(read) == _KEYS
+    assert all(set(claim) == {"claim", "holds", "numbers"} for claim in read["claims"])
+    assert all(set(entry) == _ENTRY_KEYS for entry in read["entries"])
+    assert len(read["entries"]) == len(ENTRIES)
+    assert all((folder / name).stat().st_size > 10_000 for name in read["figures"])
+    assert {"python", "fokker", "jax", "numpy"} <= set(read["versions"])
+
+
+@pytest.mark.parametrize(
+    ("key", "word"), [("ma-eq11", "friction"), ("ma-eq14-printed", "Γ"), ("sgnht-arxiv-D", "not symmetric")]
+)
+def test_the_whole_checker_agrees_and_gives_a_reason(key: str, word: str) -> None:
+    entry = next(entry for entry in ENTRIES if entry.key == key)
+    finding = errata.examine(entry, explain=True)
+    assert finding.found == "wrong"
+    assert any(word in reason for reason in finding.reasons), finding.reasons
+
+
+def test_unknown_experiment_names_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no experiment 'erata'\. Did you mean 'errata'"):
+        reproduce("erata", tmp_path)
+    assert "errata" in EXPERIMENTS
+
+
+def test_result_writes_null_for_what_is_not_a_number(tmp_path: Path) -> None:
+    result = Result("x", [Claim("c", False, {"a": float("nan"), "b": [float("inf"), 1.0]})], wall_seconds=1.0)
+    result.write(tmp_path)
+    read = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
+    assert read["claims"][0]["numbers"] == {"a": None, "b": [None, 1.0]}
+    assert "entries" not in read
+    assert result.table().row_count == 1
+    assert not result.holds
