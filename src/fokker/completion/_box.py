@@ -53,7 +53,7 @@ def coarse_points(box: np.ndarray) -> np.ndarray:
     return np.stack(np.meshgrid(*(np.linspace(low, high, n) for low, high in box), indexing="ij"), axis=-1)
 
 
-def _faces(H: np.ndarray) -> np.ndarray:
+def least_on_faces(H: np.ndarray) -> np.ndarray:
     """The least H on each face: shape (d, 2)."""
     return np.array([[H.take(0, axis=a).min(), H.take(-1, axis=a).min()] for a in range(H.ndim)])
 
@@ -93,7 +93,7 @@ def _grow(energy: Energy, sides: np.ndarray, least: float, problem: Problem) -> 
     for _ in range(200):
         H = energy(coarse_points(sides).reshape(-1, len(sides))).reshape((_COARSE[len(sides)],) * len(sides))
         least = min(least, float(H.min()))
-        short = _faces(H) < least + FACE_ENERGY + 1.5
+        short = least_on_faces(H) < least + FACE_ENERGY + 1.5
         if not short.any():
             return sides, least
         width = sides[:, 1] - sides[:, 0]

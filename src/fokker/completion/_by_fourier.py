@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fokker._problem import Problem
-from fokker.completion._box import Box, Energy, check_mass, find_box
+from fokker.completion._box import Box, Energy, check_mass, coarse_points, find_box, least_on_faces
 from fokker.completion._completion import TOLERANCE, TRUST, Completion, completed_dynamics
 from fokker.completion._curl import Curl, SplineEntries, curl_from_grid
 from fokker.completion._flux import NEGLIGIBLE_FLUX, REVERSIBLE
@@ -25,9 +25,12 @@ def complete_by_fourier(
     """Q by FFT on a periodic box: found there, or given."""
     d, names = problem.dimension, problem.coordinate_names()
     sides = find_box(energy, problem) if box is None else box
-    flux = adapted_flux(problem, sides) if shape is None else flux_on_grid(problem, sides, shape)
-    start_energy = float(energy(np.asarray(problem.start)[None])[0])
-    notes = [] if box is None else check_mass(sides, flux.least, flux.faces(), start_energy, names)
+    notes = [] if box is None else _check_box(energy, problem, box)
+    if shape is None:
+        # Where the flux does not end at the faces, neither does its spectrum: refining would not help.
+        flux = adapted_flux(problem, sides, most_steps=0 if notes else 8)
+    else:
+        flux = flux_on_grid(problem, sides, shape)
     p = flux.density
     trusted = p > TRUST
     Q_grid = np.zeros((d, d, *p.shape))
@@ -78,3 +81,11 @@ def complete_by_fourier(
         order=problem.names,
         projected=given.drift if divergence <= TOLERANCE else completed.drift,
     )
+
+
+def _check_box(energy: Energy, problem: Problem, box: Box) -> list[str]:
+    """Raise where a given box misses the mass; notes where it cuts into it."""
+    points = coarse_points(np.array(box))
+    H = energy(points.reshape(-1, len(box))).reshape(points.shape[:-1])
+    start = float(energy(np.asarray(problem.start)[None])[0])
+    return check_mass(box, float(H.min()), least_on_faces(H), start, problem.coordinate_names())

@@ -43,11 +43,6 @@ class GridFlux:
         """The least H."""
         return float(self.energy.min())
 
-    def faces(self) -> Array:
-        """The least H on the planes next to each face, (d, 2)."""
-        H = self.energy
-        return np.array([[H.take(0, axis=a).min(), H.take(-1, axis=a).min()] for a in range(H.ndim)])
-
 
 def given_grid(grid: Any, d: int) -> tuple[int, ...]:
     """The user's grid as one number of points a coordinate, validated."""
@@ -113,15 +108,16 @@ def _tails(F_hat: Array, shape: tuple[int, ...]) -> Array:
     return np.array(tails)
 
 
-def adapted_flux(problem: Problem, box: Box) -> GridFlux:
+def adapted_flux(problem: Problem, box: Box, most_steps: int) -> GridFlux:
     """The flux on a grid refined, axis by axis, until its spectrum has ended or the grid is too large."""
     d = problem.dimension
     shape = (_FIRST[d],) * d
     flux = flux_on_grid(problem, box, shape)
-    while (coarse := flux.tails > _AIMED_TAIL).any():
+    for _ in range(most_steps):
+        coarse = flux.tails > _AIMED_TAIL
         # Two powers of two and three alternate: 64, 96, 128, 192, …: each a good length for an FFT.
         finer = [_next_length(n) if c else n for n, c in zip(shape, coarse, strict=True)]
-        if np.prod(finer) > _MOST_POINTS[d]:
+        if not coarse.any() or np.prod(finer) > _MOST_POINTS[d]:
             break
         shape = tuple(finer)
         flux = flux_on_grid(problem, box, shape)

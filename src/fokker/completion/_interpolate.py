@@ -15,12 +15,13 @@ _ORDER = 4
 
 def _basis(t: Float[Array, " d"]) -> Float[Array, "d 8"]:
     """The values at offset t ∈ [0, 1) of the splines that are not zero there, in ascending order of knot."""
-    zero = jnp.zeros_like(t)
-    b = [jnp.ones_like(t)]
+    t = t[:, None]
+    b = jnp.ones_like(t)
     for n in range(1, _DEGREE + 1):
-        padded = [zero, *b, zero]
-        b = [((t + j) * padded[j + 1] + (n + 1 - t - j) * padded[j]) / n for j in range(n + 1)]
-    return jnp.stack(b[::-1], axis=-1)
+        offset = t + jnp.arange(n + 1, dtype=t.dtype)[None, :]
+        padded = jnp.pad(b, ((0, 0), (1, 1)))
+        b = (offset * padded[:, 1:] + (n + 1 - offset) * padded[:, :-1]) / n
+    return b[:, ::-1]
 
 
 def _prefilter_taps() -> np.ndarray:

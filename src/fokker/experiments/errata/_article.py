@@ -145,6 +145,7 @@ ENTRIES = [
         "wrong",
         _friction_in_Q,
         TWO,
+        refused=True,
     ),
     Entry(
         "article-underdamped-recipe",

@@ -37,7 +37,8 @@ class Entry:
 
     `build` returns the dynamics that it describes, for the checker, or a `Measurement` where the formula is
     not a drift. `shapes` are the variables of the state. `closed_form`, where a residual is known by hand,
-    gives R(z) to be compared with the checker's.
+    gives R(z) to be compared with the checker's. `refused` says that the library is to refuse the
+    formula with a ValueError; from any other entry such an error is a mistake in the entry, not a verdict.
     """
 
     key: str
@@ -47,6 +48,7 @@ class Entry:
     build: Callable[[], Dynamics | SDE | Measurement]
     shapes: Shapes = field(default_factory=dict)
     closed_form: Callable[[dict[str, Array]], Array] | None = None
+    refused: bool = False
 
     def state(self) -> dict[str, np.ndarray]:
         """An example of the state."""
@@ -101,7 +103,8 @@ def _judge(
             return subject.residual, subject.residual <= THRESHOLD, (subject.how,)
         verdicts = [_verdict(subject, entry, number, explain, seed) for seed in range(seeds)]
     except ValueError as error:
-        # The library refuses it: a matrix that must be skew or symmetric is not.
+        if not entry.refused:
+            raise
         return None, False, (str(error),)
     return max(verdicts, key=lambda verdict: (not verdict[1], verdict[0]))
 
