@@ -112,7 +112,9 @@ def in_turns(programs, repeats):
 
 
 def speed(console, quick):
-    table = Table(title="Steps per second: fk.Dynamics over hand-written JAX (goal 0.95)", title_justify="left")
+    table = Table(
+        title="Steps per second: fk.Dynamics over hand-written JAX (goal 0.95)", title_justify="left"
+    )
     for column in ("sampler", "d", "chains", "Fokker µs/step", "by hand µs/step", "ratio"):
         table.add_column(column, justify="right")
     worst = float("inf")
@@ -128,7 +130,8 @@ def speed(console, quick):
                 steps = max(2, steps // 4) if quick else steps
                 z = start_of(names, d)
                 a, b = in_turns(
-                    [compiled(ours, z, steps, chains), compiled(by_hand, z, steps, chains)], 5 if quick else 15
+                    [compiled(ours, z, steps, chains), compiled(by_hand, z, steps, chains)],
+                    5 if quick else 15,
                 )
                 worst = min(worst, b / a)
                 row = (f"{1e6 * a / steps:.1f}", f"{1e6 * b / steps:.1f}", f"{b / a:.2f}")
@@ -143,16 +146,23 @@ def memory(console):
     program = jax.jit(lambda z: field.divergence(z)).lower(jnp.ones(d)).compile()
     extra = program.memory_analysis().temp_size_in_bytes
     tensor = 4 * d**3
-    console.print(f"Γ of a dense field, d = {d}: {extra / (4 * d * d):.1f} d² of memory (a rank-3 tensor: {d} d²)")
-    jacobian = jax.jit(lambda z: jnp.einsum("ijj->i", jax.jacfwd(field.as_matrix)(z))).lower(jnp.ones(d)).compile()
+    console.print(
+        f"Γ of a dense field, d = {d}: {extra / (4 * d * d):.1f} d² of memory (a rank-3 tensor: {d} d²)"
+    )
+    jacobian = (
+        jax.jit(lambda z: jnp.einsum("ijj->i", jax.jacfwd(field.as_matrix)(z))).lower(jnp.ones(d)).compile()
+    )
     a, b = in_turns(
-        [lambda: jax.block_until_ready(program(jnp.ones(d))), lambda: jax.block_until_ready(jacobian(jnp.ones(d)))],
+        [
+            lambda: jax.block_until_ready(program(jnp.ones(d))),
+            lambda: jax.block_until_ready(jacobian(jnp.ones(d))),
+        ],
         9,
     )
     peer = jacobian.memory_analysis().temp_size_in_bytes
     console.print(
-        f"  {1e3 * a:.1f} ms, by the full Jacobian {1e3 * b:.1f} ms and {peer / tensor:.2f} of the tensor's bytes: "
-        f"ratio {b / a:.2f}"
+        f"  {1e3 * a:.1f} ms, by the full Jacobian {1e3 * b:.1f} ms and {peer / tensor:.2f} of the tensor's "
+        f"bytes: ratio {b / a:.2f}"
     )
     d = 10_000_000
     dynamics = fk.dynamics.riemann(potential, Elementwise(metric), Elementwise(root))
@@ -166,8 +176,8 @@ def memory(console):
     start = time.perf_counter()
     jax.block_until_ready(step(jax.random.key(1), state))
     console.print(
-        f"an elementwise field at d = {d:,}: {time.perf_counter() - start:.2f} s a step, {extra / (4 * d):.1f} d of "
-        f"memory beside the state, finite: {bool(info.finite)} (first step {first:.1f} s with compilation)\n"
+        f"an elementwise field at d = {d:,}: {time.perf_counter() - start:.2f} s a step, {extra / (4 * d):.1f} d "
+        f"of memory beside the state, finite: {bool(info.finite)} (first step {first:.1f} s with compilation)\n"
     )
 
 
@@ -193,7 +203,10 @@ print(f"{time.perf_counter() - start:.1f} s with imports; claims hold: {all(c.ho
 
 
 def answers(console):
-    for what, program in (("the checker on a 4-dimensional sampler (goal 10 s)", CHECK), ("errata (goal 60 s)", ERRATA)):
+    for what, program in (
+        ("the checker on a 4-dimensional sampler (goal 10 s)", CHECK),
+        ("errata (goal 60 s)", ERRATA),
+    ):
         run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         console.print(f"{what}, compilation included, a fresh process: {run.stdout.strip()}")
 

@@ -8,7 +8,7 @@ import pytest
 
 from fokker import cli
 
-SAMPLERS = '''
+SAMPLERS = """
 import jax, jax.numpy as jnp
 import fokker as fk
 
@@ -22,7 +22,7 @@ def make():
 
 def needs(argument):
     return right
-'''
+"""
 
 
 @pytest.fixture

@@ -808,6 +808,9 @@ def test_an_operator_beside_variables_named_like_z_has_its_divergence():
     z = {"z1": jnp.array([1.0, 2.0]), "z2": jnp.array([3.0, 4.0])}
     Q = fields.skew({("z1", "z2"): fields.Operator(lambda z, v: z["z2"] ** 2 * v)})
     np.testing.assert_allclose(Q.divergence(z)["z1"], [6.0, 8.0])
+    z = {"z": jnp.array([1.0, 2.0]), "r": jnp.array([3.0, 4.0])}
+    Q = fields.skew({("z", "r"): fields.Operator(lambda z, v: z["r"] ** 2 * v)})
+    np.testing.assert_allclose(Q.divergence(z)["z"], [6.0, 8.0])
 
 
 def test_a_number_and_a_matrix_stand_for_fields():

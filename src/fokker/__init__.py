@@ -1,4 +1,4 @@
-"""Bayesian inference by simulating stochastic dynamics: write D and Q, get a sampler, learn whether it is right."""
+"""Bayesian inference by simulating stochastic dynamics: write D and Q, get a sampler, and check it."""
 
 from importlib.metadata import version
 

@@ -1,4 +1,4 @@
-"""Dynamics written as functions of one flat vector in double precision, for the checker and the completion."""
+"""Dynamics as functions of one flat vector in double precision, for the checker and the completion."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ class Problem:
     """dx = f(x) dt + √(2D(x)) dW on ℝᵈ, with the target exp(-H(x)); temperature is inside H and D.
 
     Every function takes the flat vector x. `example` is a state in the user's structure, `variables` the
-    slice of x that each named variable takes. `Q_mv` is there where Q is known; `noise_factor(x, w)` where the
-    square root is the library's, else None. `potential` and `position` are there where H is known in parts.
+    slice of x that each named variable takes. `Q_mv` is there where Q is known, `noise_covariance` where the
+    square root is the library's, and `auxiliary` where H is known in parts; else they are None.
     """
 
     example: State
@@ -93,9 +93,9 @@ def infer_state(given: Dynamics | SDE) -> State:
     named_by_blocks = {name for key in blocks for name in key}
     if len(names) > 1 or isinstance(given.hamiltonian, Hamiltonian) or set(names) & named_by_blocks:
         return {name: jnp.zeros(()) for name in dict.fromkeys((*names, *sorted(named_by_blocks)))}
-    if isinstance(given, SDE) and not callable(given.diffusion_given):
-        if not isinstance(given.diffusion_given, Mapping) and np.ndim(given.diffusion_given) == 2:
-            return jnp.zeros(len(given.diffusion_given))
+    matrix: Any = getattr(given, "diffusion_given", None)
+    if not callable(matrix) and not isinstance(matrix, Mapping) and np.ndim(matrix) == 2:
+        return jnp.zeros(len(matrix))
     raise ValueError(
         "the shape of the state is not known: pass state=…, an example such as "
         '{"theta": jnp.zeros(2), "r": jnp.zeros(2)} or jnp.zeros(3).'
@@ -124,7 +124,7 @@ def make_problem(
     if isinstance(given, Dynamics):
         given = _double(given)
     names = order or (given.order(example) if isinstance(given, SDE) else variable_names(example))
-    given.validate(example)
+    given.validate(example, matrices=False)
     slices, start = {}, 0
     for name in names:
         slices[name] = slice(start, start + dimension(example[name]))
@@ -180,7 +180,7 @@ def make_problem(
 def as_dynamics(
     given: Any, diffusion: Any = None, hamiltonian: Any = None, state: Any = None
 ) -> Dynamics | SDE:
-    """What a person hands in, as Dynamics or SDE: either of them, a sampler made of one, a mapping, or functions."""
+    """What a person hands in, as Dynamics or SDE: one of them, a sampler of one, a mapping, or functions."""
     given = getattr(given, "dynamics", given)
     if isinstance(given, Mapping) and {"drift", "diffusion", "hamiltonian"} <= set(given):
         return SDE(given["drift"], given["diffusion"], given["hamiltonian"], given.get("state", state))

@@ -106,7 +106,9 @@ def complete(
     shape: Shapes = None,
     box: Annotated[
         list[str] | None,
-        typer.Option(metavar="VARIABLE=LOW:HIGH", help="The box, a range for each coordinate; found if absent."),
+        typer.Option(
+            metavar="VARIABLE=LOW:HIGH", help="The box, a range for each coordinate; found if absent."
+        ),
     ] = None,
     grid: Annotated[int | None, typer.Option(help="Points a side of the grid.")] = None,
     method: Annotated[str, typer.Option(help="fourier, axial, or auto.")] = "auto",
@@ -131,7 +133,9 @@ def complete(
 def reproduce(
     name: Annotated[str, typer.Argument(help="Name of the experiment; 'list' lists them.")],
     out: Annotated[Path | None, typer.Option(help="Folder for figures and result.json.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer steps, the same code, under a minute.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer steps, the same code, under a minute.")
+    ] = False,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to repeat it with.")] = 1,
 ) -> None:
     """Reproduce an experiment of the papers; exit code 1 if a claim does not hold."""
@@ -168,7 +172,9 @@ def load(source: str) -> Any:
     try:
         return found()
     except TypeError as error:
-        raise CommandError(f"{name} in {file} is a function that could not be called without arguments: {error}") from error
+        raise CommandError(
+            f"{name} in {file} is a function that could not be called without arguments: {error}"
+        ) from error
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -202,7 +208,9 @@ def parse_shapes(shapes: list[str] | None) -> Any:
             if not separator or not name or any(n < 1 for n in sizes):
                 raise ValueError
         except ValueError:
-            raise CommandError(f"--shape {text}: write VARIABLE=SHAPE, as in theta=3, xi=2x2 or r=.") from None
+            raise CommandError(
+                f"--shape {text}: write VARIABLE=SHAPE, as in theta=3, xi=2x2 or r=."
+            ) from None
         state[name] = jnp.zeros(sizes)
     return state
 

@@ -2,7 +2,7 @@
 
 import base64
 import html
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -177,12 +177,13 @@ def _picture(draws: dict[str, np.ndarray], truth: Grid, path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
+def _html_row(tag: str, row: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
+
+
 def _page(right: Report, wrong: Report, draws: dict[str, np.ndarray], truth: Grid, picture: Path) -> str:
     image = base64.b64encode(picture.read_bytes()).decode()
-    cells: Callable[[str, list[str] | tuple[str, ...]], str] = lambda tag, row: (
-        "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
-    )
-    body = "".join(cells("td", row) for row in _rows(draws, truth))
+    body = "".join(_html_row("td", row) for row in _rows(draws, truth))
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Fokker: the recipe at work</title>
 <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem}}
@@ -193,7 +194,7 @@ td,th{{padding:.2rem 1rem .2rem 0;text-align:left}}</style>
 written as a diffusion D and a curl Q, and Fokker derives the correction Γ. The second is the same drift
 written by hand without Γ.</p>
 <img alt="paths and marginal densities of both samplers" src="data:image/png;base64,{image}">
-<table>{cells("th", _COLUMNS)}{body}</table>
+<table>{_html_row("th", _COLUMNS)}{body}</table>
 <p>{CHAINS} chains of {STEPS:,} steps of {STEP_SIZE}, after {BURN_IN:,}.</p>
 <h2>What the checker says of the first</h2><pre>{html.escape(str(right))}</pre>
 <h2>What it says of the second</h2><pre>{html.escape(str(wrong))}</pre>

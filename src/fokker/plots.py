@@ -1,4 +1,4 @@
-"""Pictures, in one visual language: the target in greys, what is right in blue, what is wrong in vermilion."""
+"""Pictures, in one visual language: the target in greys, right in blue, wrong in vermilion."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ def density_contours(axes: Axes, x: np.ndarray, y: np.ndarray, density: np.ndarr
 
 
 def save_completion(found: "Completion", out: Path) -> list[Path]:
-    """The grid of a completion as completion.npz, and in two dimensions a picture of Q where it is trusted."""
+    """The grid of a completion as completion.npz, and in 2-D a picture of Q where it is trusted."""
     out.mkdir(parents=True, exist_ok=True)
     if found.axes is None:
         raise ValueError("this completion has no grid (the axial gauge is pointwise): nothing to write.")
@@ -56,8 +56,10 @@ def save_completion(found: "Completion", out: Path) -> list[Path]:
         image = panel.pcolormesh(*axes, shown.T, cmap="RdBu_r", vmin=-span, vmax=span, shading="nearest")
         panel.contour(*axes, density.T, levels=6, colors=TRUTH, linewidths=0.6)
         inside = np.argwhere(trusted)
-        for setter, axis, column in zip((panel.set_xlim, panel.set_ylim), axes, inside.T, strict=True):
-            setter(axis[column.min()], axis[column.max()])
+        limits = [
+            (axis[column.min()], axis[column.max()]) for axis, column in zip(axes, inside.T, strict=True)
+        ]
+        panel.set(xlim=limits[0], ylim=limits[1])
         figure.colorbar(image, ax=panel, label="Q₁₂")
         tidy(panel, "The curl behind the drift, where it can be trusted", *found.names)
         paths.append(out / "completion.png")

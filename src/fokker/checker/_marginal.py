@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from fokker._problem import Problem, Vector
+from fokker.checker._residual import compile_once
 
 # Quadrature has nodes^dimension nodes: three auxiliary coordinates are a million.
 _LARGEST = 3
@@ -45,7 +46,7 @@ def check_marginal(problem: Problem, points: Array) -> Marginal:
     inside = np.zeros(problem.dimension, bool)
     inside[position] = True
     others = np.flatnonzero(~inside)
-    gradients = np.asarray(jax.jit(jax.vmap(jax.grad(g)))(points))
+    gradients = np.asarray(compile_once(jax.vmap(jax.grad(g)))(points))
     pull = float(np.max(np.abs(gradients[:, inside])))
     typical = max(float(np.sqrt(np.mean(gradients[:, ~inside] ** 2))), 1e-300)
     if pull <= 1e-12 * typical:
@@ -96,7 +97,7 @@ def _log_integral_spread(
         at_edge = jnp.max(jnp.where(on_edge, log_density, -jnp.inf)) - jnp.max(log_density)
         return total + volume, at_edge
 
-    compiled = jax.jit(jax.vmap(log_integral, in_axes=(0, None)))
+    compiled = compile_once(jax.vmap(log_integral, in_axes=(0, None)))
     for reach in (9.0, 18.0, 40.0):
         logs, edges = compiled(points, jnp.asarray(reach))
         if bool(jnp.all(edges < -25.0)):

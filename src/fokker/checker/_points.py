@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from fokker.checker._residual import compile_once
+
 Points = Float[Array, "n d"]
 # The ensemble, its energies and gradients, the proposal's scale in each coordinate, and its log step.
 Carry = tuple[Points, Array, Points, Array, Array]
@@ -81,7 +83,7 @@ def draw_points(
     # All randomness is drawn before the loop: the generator's code is then not compiled again for every H.
     jitter_key, *run_keys = jax.random.split(key, 3)
     jittered = start[None] + jax.random.normal(jitter_key, (number, start.size), start.dtype)
-    compiled = jax.jit(run)
+    compiled = compile_once(run)
     drawn = []
     for beta, run_key in zip((1.0, 0.25), run_keys, strict=True):
         normal_key, uniform_key = jax.random.split(run_key)

@@ -98,7 +98,7 @@ def _derived_curl(problem: Problem, a: slice, b: slice) -> Callable[[Vector], Ve
 
 
 def candidate_stages(problem: Problem) -> Iterator[list[Candidate]]:
-    """What a drift most often lacks, in the order in which to suspect it; later stages cost more to compile."""
+    """What a drift most often lacks, the first to suspect first; later stages cost more to compile."""
     gradient = jax.grad(problem.hamiltonian)
 
     def friction(x: Vector) -> Vector:
@@ -129,6 +129,9 @@ def candidate_stages(problem: Problem) -> Iterator[list[Candidate]]:
             words = _friction_words(f" of {name}")
             rest.append(Candidate(f"friction {name}", _in_rows(friction, rows), words))
         for name, rows in names:
+            words = _unbalanced_words(name)
+            rest.append(Candidate(f"unbalanced {name}", _force(gradient, rows, rows), words))
+        for name, rows in names:
             rest.append(Candidate(f"speed {name}", _in_rows(problem.drift, rows), _speed_words(name)))
     for (a, rows_a), (b, rows_b) in pairs:
         if rows_a.stop - rows_a.start == rows_b.stop - rows_b.start:
@@ -154,10 +157,19 @@ def _force_words(a: str, b: str) -> Callable[[float], str]:
     )
 
 
+def _unbalanced_words(name: str) -> Callable[[float], str]:
+    return lambda alpha: (
+        f"the drift of {name} has {_number(-alpha)} ∂H/∂{name} that no noise balances: take it out, or add "
+        f"{_number(alpha)} to D[{name}, {name}]"
+        if alpha > 0
+        else f"the noise of {name} is not balanced: the drift needs another {_number(alpha)} ∂H/∂{name}"
+    )
+
+
 def _speed_words(name: str) -> Callable[[float], str]:
     return lambda alpha: (
-        f"the drift of {name} would have to be {_number(1 + alpha)} times what it is, or the weight of {name} in "
-        "H as many times its own: H and the drift disagree about it"
+        f"the drift of {name} would have to be {_number(1 + alpha)} times what it is, or the weight of "
+        f"{name} in H as many times its own: H and the drift disagree about it"
     )
 
 
@@ -258,9 +270,7 @@ def _combine(parts: list[tuple[Candidate, float]]) -> Callable[[Vector], Vector]
     return lambda x: sum((alpha * c.field(x) for c, alpha in parts), jnp.zeros_like(x))
 
 
-def _other_temperature(
-    problem: Problem, points: Array, tolerance: float, positive: bool
-) -> Diagnosis | None:
+def _other_temperature(problem: Problem, points: Array, tolerance: float, positive: bool) -> Diagnosis | None:
     r"""Whether the dynamics keeps exp(-βH) for some other β: R(β) is a quadratic in β at every point."""
     gradient_of = jax.grad(problem.hamiltonian)
 

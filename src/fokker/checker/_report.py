@@ -50,8 +50,8 @@ class Report:
             if self.correction is not None:
                 lines.append(f"  add there  {_show(self.correction)}  to the drift")
         lines += [
-            f"  residual   {self.residual:.2g} of the size of its terms (zero means below {self.tolerance:.1g}; "
-            f"typical size {self.scale:.3g})",
+            f"  residual   {self.residual:.2g} of the size of its terms (zero means below "
+            f"{self.tolerance:.1g}; typical size {self.scale:.3g})",
             f"  D          {self._semidefinite()}",
         ]
         if self.structure.skew_error is not None:

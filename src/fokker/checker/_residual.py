@@ -21,6 +21,8 @@ from fokker._problem import Problem, Vector
 
 # Memory that a batch of points may take.
 _BATCH_BYTES = 2**28
+# Below this a point costs less to evaluate than a fast program costs to compile.
+_SMALL = 2**19
 
 
 def divergence_of_matrix(product: Callable[[Vector, Vector], Vector], x: Vector) -> Vector:
@@ -70,10 +72,16 @@ def typical(scales: np.ndarray) -> float:
     return float(np.median(scales)) or float(np.sqrt(np.mean(scales**2)))
 
 
+def compile_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`jax.jit` for a program that runs once: the compiler is told not to spend time on making it fast."""
+    return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
+
+
 def map_points(function: Callable[[Vector], Any], points: Array, bytes_per_point: int) -> Any:
     """`function` over the points, as many at a time as memory allows."""
     batch = int(np.clip(_BATCH_BYTES // max(bytes_per_point, 1), 1, points.shape[0]))
-    return jax.jit(lambda xs: jax.lax.map(function, xs, batch_size=batch))(points)
+    compile_it = compile_once if bytes_per_point < _SMALL else jax.jit
+    return compile_it(lambda xs: jax.lax.map(function, xs, batch_size=batch))(points)
 
 
 def exact_residuals(problem: Problem, points: Array) -> Residuals:

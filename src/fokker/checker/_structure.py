@@ -39,7 +39,7 @@ def check_structure(problem: Problem, points: Array, key: Key[Array, ""]) -> Str
     d = problem.dimension
     if d <= WRITTEN_OUT:
         at, notes = _written_out(problem), tuple[str, ...]()
-        some = points[: max(4, min(len(points), 2**22 // d**2))]
+        some = points[: max(4, min(len(points), 2**20 // d**2))]
         found = map_points(at, some, 8 * 6 * d * d)
     else:
         at = _along_directions(problem, key)

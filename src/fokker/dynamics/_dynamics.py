@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PyTree
 
 from fokker import fields
@@ -116,14 +117,18 @@ class Dynamics(Module):
             return jax.tree.map(lambda x: root.astype(x.dtype) * x, self.D.sqrt_mv(z, w)), jnp.zeros(())
         return _reduced_noise(scale * self.D, step_size * noise_estimate, z, w)
 
-    def validate(self, z: State) -> None:
-        """Raise where the Hamiltonian or a field does not fit the state `z`, or is not what it must be."""
+    def validate(self, z: State, matrices: bool = True) -> None:
+        """Raise where the Hamiltonian or a field does not fit the state `z`.
+
+        With `matrices`, also where D is not symmetric positive semidefinite or Q not skew at `z`.
+        """
         validate_state(z)
         check_hamiltonian(self.hamiltonian, z)
         for name, field in (("D", self.D), ("Q", self.Q)):
             check_field(field, z, name)
-        check_semidefinite(self.D, z, "D")
-        check_skew(self.Q, z, "Q")
+        if matrices:
+            check_semidefinite(self.D, z, "D")
+            check_skew(self.Q, z, "Q")
 
 
 class SDE(Module):
@@ -160,8 +165,11 @@ class SDE(Module):
         if gradient is not None:
             raise TypeError("a drift given as a function has no gradient in it to replace; use fk.Dynamics.")
         f = call(self.drift_function, z, "the drift")
-        if isinstance(f, tuple | list) and isinstance(z, Mapping) and len(f) == len(z):
-            f = dict(zip(self.order(z), f, strict=True))
+        if isinstance(z, Mapping) and not isinstance(f, Mapping):
+            # A tuple has one entry a variable; of a single variable the entry alone will do.
+            entries = f if isinstance(f, tuple | list) else (f,)
+            if len(entries) == len(z):
+                f = dict(zip(self.order(z), entries, strict=True))
         f = as_arrays(f)
         if not same_shapes(f, z):
             raise ValueError(
@@ -195,7 +203,7 @@ class SDE(Module):
             return jax.tree.map(lambda x: jnp.sqrt(2.0).astype(x.dtype) * x, D.sqrt_mv(z, w)), jnp.zeros(())
         return _reduced_noise(2.0 * D, step_size * noise_estimate, z, w)
 
-    def validate(self, z: State) -> None:
+    def validate(self, z: State, matrices: bool = True) -> None:
         """Raise where the drift, the diffusion or the Hamiltonian does not fit the state `z`."""
         validate_state(z)
         check_hamiltonian(self.hamiltonian, z)
@@ -246,10 +254,16 @@ def diffusion_field(diffusion: Any, z: State, order: tuple[str, ...]) -> Field:
     )
 
 
-def _row_order(z: State, order: tuple[str, ...]) -> Array:
-    """Where the rows of a matrix in the library's order stand in a matrix in the order given."""
-    given = unravel(jnp.arange(dimension(z)), jax.tree.map(lambda x: jnp.zeros(x.shape, int), z), order)
-    return ravel(given)
+def _row_order(z: State, order: tuple[str, ...]) -> np.ndarray:
+    """Where the rows of a matrix in the library's order stand in a matrix in the order given.
+
+    In NumPy, because the diffusion is made anew inside traced programs.
+    """
+    if not order:
+        return np.arange(dimension(z))
+    sizes = [dimension(z[name]) for name in order]
+    starts = dict(zip(order, np.cumsum([0, *sizes]), strict=False))
+    return np.concatenate([starts[name] + np.arange(dimension(z[name])) for name in variable_names(z)])
 
 
 def _noise_like(D: Field, B: Field | None, z: State) -> PyTree[Any]:

@@ -5,14 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from fokker._problem import make_problem
 from fokker.checker import check
 from fokker.checker._residual import exact_residuals
-from fokker.checker._structure import check_structure
 from fokker.dynamics import SDE, Dynamics
 
 Verdict = Literal["right", "wrong"]
@@ -112,17 +110,8 @@ def _judge(
 def _verdict(
     subject: Dynamics | SDE, entry: Entry, number: int, explain: bool, seed: int
 ) -> tuple[float, bool, tuple[str, ...]]:
-    points = entry.points(number, seed)
-    if explain:
-        report = check(subject, state=entry.state(), points=points)
-        return float(report.residual), report.ok, tuple(report.reasons)
-    # The two tests by which `check` judges, without the search for a reason that follows a failure.
-    with jax.enable_x64(True):
-        problem = make_problem(subject, state=entry.state())
-        vectors = jnp.asarray(np.concatenate([part.reshape(number, -1) for part in points.values()], axis=1))
-        residual = float(np.max(exact_residuals(problem, vectors).relative))
-        structure = check_structure(problem, vectors, jax.random.key(seed))
-    return residual, residual <= THRESHOLD and not structure.failures, tuple(structure.failures)
+    report = check(subject, state=entry.state(), points=entry.points(number, seed), explain=explain)
+    return float(report.residual), report.ok, tuple(report.reasons)
 
 
 def compare_with_closed_form(entry: Entry, number: int = 256, seed: int = 0) -> dict[str, Any]:
