@@ -175,9 +175,10 @@ def memory(console):
     first = time.perf_counter() - start
     start = time.perf_counter()
     jax.block_until_ready(step(jax.random.key(1), state))
+    second = time.perf_counter() - start
     console.print(
-        f"an elementwise field at d = {d:,}: {time.perf_counter() - start:.2f} s a step, {extra / (4 * d):.1f} d "
-        f"of memory beside the state, finite: {bool(info.finite)} (first step {first:.1f} s with compilation)\n"
+        f"an elementwise field at d = {d:,}: {second:.2f} s a step, {extra / (4 * d):.1f} d of memory beside "
+        f"the state, finite: {bool(info.finite)} (first step {first:.1f} s with compilation)\n"
     )
 
 
