@@ -145,7 +145,6 @@ ENTRIES = [
         "wrong",
         _friction_in_Q,
         TWO,
-        refused=True,
     ),
     Entry(
         "article-underdamped-recipe",

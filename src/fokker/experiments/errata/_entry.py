@@ -35,8 +35,7 @@ class Entry:
 
     `build` returns the dynamics that it describes, for the checker, or a `Measurement` where the formula is
     not a drift. `shapes` are the variables of the state. `closed_form`, where a residual is known by hand,
-    gives R(z) to be compared with the checker's. `refused` says that the library is to refuse the
-    formula with a ValueError; from any other entry such an error is a mistake in the entry, not a verdict.
+    gives R(z) to be compared with the checker's.
     """
 
     key: str
@@ -46,7 +45,6 @@ class Entry:
     build: Callable[[], Dynamics | SDE | Measurement]
     shapes: Shapes = field(default_factory=dict)
     closed_form: Callable[[dict[str, Array]], Array] | None = None
-    refused: bool = False
 
     def state(self) -> dict[str, np.ndarray]:
         """An example of the state."""
@@ -65,7 +63,7 @@ class Finding:
     key: str
     source: str
     what: str
-    residual: float | None
+    residual: float
     expected: Verdict
     found: Verdict
     agrees: bool
@@ -91,19 +89,12 @@ def examine(entry: Entry, number_of_points: int = 64, explain: bool = False, see
     )
 
 
-def _judge(
-    entry: Entry, number: int, explain: bool, seeds: int
-) -> tuple[float | None, bool, tuple[str, ...]]:
-    try:
-        with jax.enable_x64(True):
-            subject = entry.build()
-        if isinstance(subject, Measurement):
-            return subject.residual, subject.residual <= THRESHOLD, (subject.how,)
-        verdicts = [_verdict(subject, entry, number, explain, seed) for seed in range(seeds)]
-    except ValueError as error:
-        if not entry.refused:
-            raise
-        return None, False, (str(error),)
+def _judge(entry: Entry, number: int, explain: bool, seeds: int) -> tuple[float, bool, tuple[str, ...]]:
+    with jax.enable_x64(True):
+        subject = entry.build()
+    if isinstance(subject, Measurement):
+        return subject.residual, subject.residual <= THRESHOLD, (subject.how,)
+    verdicts = [_verdict(subject, entry, number, explain, seed) for seed in range(seeds)]
     return max(verdicts, key=lambda verdict: (not verdict[1], verdict[0]))
 
 

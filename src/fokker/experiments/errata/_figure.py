@@ -3,38 +3,26 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fokker.experiments.errata._entry import THRESHOLD, Finding
+from fokker.plots import RIGHT, WRONG, new_figure
 
-# Two colours that those who do not tell red from green can tell apart (Okabe and Ito), and two shapes.
-_COLOUR = {"right": "#0072B2", "wrong": "#D55E00"}
+_COLOUR = {"right": RIGHT, "wrong": WRONG}
 _MARKER = {"right": "o", "wrong": "X"}
-# Residuals that are exactly zero, or that do not exist because the library refuses the formula, have no place
-# on a logarithmic axis: they are drawn at its two ends.
-_LEAST, _REFUSED = 1e-18, 300.0
+# A residual that is exactly zero has no place on a logarithmic axis: it is drawn at its end.
+_LEAST = 1e-18
 
 
 def draw(findings: Sequence[Finding], path: Path) -> None:
     """Write the figure to `path`."""
-    figure = Figure(figsize=(9.5, 0.2 * len(findings) + 1.6), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9.5, 0.2 * len(findings) + 1.6)
     axes = figure.add_subplot()
     for row, finding in enumerate(findings):
-        refused = finding.residual is None
-        value = _REFUSED if refused else max(finding.residual or 0.0, _LEAST)
+        value = max(finding.residual, _LEAST)
         colour = _COLOUR[finding.found]
         axes.plot([_LEAST, value], [row, row], color=colour, linewidth=0.8, alpha=0.35)
-        axes.plot(
-            value,
-            row,
-            _MARKER[finding.found],
-            color=colour,
-            markersize=5.5,
-            markerfacecolor="white" if refused else colour,
-        )
+        axes.plot(value, row, _MARKER[finding.found], color=colour, markersize=5.5)
         if not finding.agrees:
             axes.annotate("not as expected", (value, row), textcoords="offset points", xytext=(8, -3))
     axes.axvline(THRESHOLD, color="0.3", linestyle="--", linewidth=1)
@@ -53,11 +41,6 @@ def draw(findings: Sequence[Finding], path: Path) -> None:
         Line2D([], [], color=_COLOUR[name], marker=_MARKER[name], linestyle="", label=f"found {name}")
         for name in ("right", "wrong")
     ]
-    handles.append(
-        Line2D(
-            [], [], color=_COLOUR["wrong"], marker="X", markerfacecolor="white", linestyle="", label="refused"
-        )
-    )
     handles.append(Line2D([], [], color="0.3", linestyle="--", linewidth=1, label=f"threshold {THRESHOLD:g}"))
     figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     figure.savefig(path, dpi=150)
