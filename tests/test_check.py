@@ -1,5 +1,7 @@
 """The checker: right samplers pass, each kind of wrong one fails for the reason it is wrong."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -104,7 +106,7 @@ WRONG = {
         PAIR,
         "friction does not match the noise.* 0.3333",
     ),
-    "friction drives": (sghmc(friction=-1.0), PAIR, "wrong sign: 1 D∇H"),
+    "friction drives": (sghmc(friction=-1.0), PAIR, "wrong sign: \\+D∇H"),
     "force reversed": (sghmc(force_sign=1.0), PAIR, "drift of r needs another -2 ∂H/∂theta"),
 }
 
@@ -117,7 +119,7 @@ def test_wrong_samplers_fail_for_their_reason(name):
     assert report.verdict == "wrong"
     assert report.residual > 1e-3
     assert len(report.reasons) == 1
-    assert __import__("re").search(reason, report.reasons[0]), report.reasons
+    assert re.search(reason, report.reasons[0]), report.reasons
     assert report.worst_point is not None
 
 
@@ -190,6 +192,7 @@ def test_broken_promises_of_a_field_are_found():
     broken = fk.dynamics.langevin(potential, Elementwise(coupled))
     report = fk.check(broken, state=state)
     assert not report.ok
+    assert "declare it Diagonal" in report.reasons[0]
 
 
 def test_a_wrong_gamma_given_to_an_operator_is_found():
@@ -291,12 +294,79 @@ def test_points_may_be_given():
         fk.check(sgrhmc(), state=PAIR, points={"theta": jnp.zeros(3)})
 
 
-def test_a_target_without_mass_is_not_passed():
-    """exp(-H) cannot be normalised: the points run away, and the verdict is not 'right'."""
-    given = fk.dynamics.langevin(lambda theta: -jnp.sum(theta**2) / 2)
-    report = fk.check(given, state={"theta": jnp.zeros(2)})
+THETA = {"theta": jnp.zeros(2)}
+NOT_RIGHT = {
+    "log p for -log p": (lambda theta: -jnp.sum(theta**2) / 2, 1.0, THETA, "wrong", "falls without bound"),
+    "a quartic the wrong way": (
+        lambda theta: jnp.sum(theta**2 - theta**4),
+        1.0,
+        THETA,
+        "wrong",
+        "without bound",
+    ),
+    "an edge": (
+        lambda theta: jnp.sum(jnp.where(theta > 0, theta, jnp.inf)),
+        1.0,
+        {"theta": jnp.ones(1)},
+        "undecided",
+        "has an edge",
+    ),
+    "a step of energy": (lambda theta: jnp.sum(theta**2 + (theta > 0.5)), 1.0, THETA, "wrong", "H jumps"),
+    "a step of D": (
+        lambda theta: jnp.sum(theta**2),
+        Elementwise(lambda theta: jnp.where(theta > 0, 4.0, 1.0)),
+        THETA,
+        "wrong",
+        "D jumps",
+    ),
+    "no motion": (
+        lambda theta: jnp.sum(theta**2),
+        Diagonal(jnp.array([1.0, 0.0])),
+        THETA,
+        "undecided",
+        r"theta\[1\] never moves",
+    ),
+    "a flat variable": (
+        lambda theta: theta["a"] ** 2,
+        1.0,
+        {"theta": {"a": 0.0, "b": 0.0}},
+        "undecided",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_RIGHT)
+def test_what_the_residual_cannot_see_is_not_passed(name):
+    """The residual vanishes at every point of these, and yet they do not sample a target."""
+    U, D, state, verdict, reason = NOT_RIGHT[name]
+    report = fk.check(fk.dynamics.langevin(U, D), state=state)
     assert not report.ok
-    assert report.verdict == "undecided"
+    assert report.verdict == verdict, str(report)
+    assert report.residual < 1e-8
+    if reason is not None:
+        assert re.search(reason, report.reasons[0]), report.reasons
+
+
+@pytest.mark.parametrize(
+    "U",
+    [
+        lambda theta: jnp.sum(jnp.abs(theta)),  # a kink is no jump
+        lambda theta: 2 * jnp.log(1 + jnp.sum(theta**2) / 3),  # heavy tails
+        lambda theta: jnp.sum((theta - 100) ** 2),  # far from the start
+        lambda theta: jnp.sum((theta * jnp.array([1e4, 1e-4])) ** 2),  # scales
+    ],
+    ids=["Laplace", "Student", "far", "scales"],
+)
+def test_awkward_targets_are_not_refused(U):
+    report = fk.check(fk.dynamics.langevin(U), state=THETA)
+    assert report.ok, str(report)
+
+
+def test_shapes_that_were_guessed_are_said():
+    given = fk.SDE(lambda theta, r: {"theta": r, "r": -force(theta) - r}, {("r", "r"): 1.0}, H)
+    assert any("taken for single numbers" in note for note in fk.check(given).notes)
+    assert not any("single numbers" in note for note in fk.check(given, state=PAIR).notes)
 
 
 def test_single_precision_constants_do_not_alarm():

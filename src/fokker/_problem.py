@@ -39,6 +39,7 @@ class Problem:
     noise_covariance: Callable[[Vector], Matrix] | None
     auxiliary: Callable[[Vector], Array] | None
     position: str
+    guessed: bool
 
     @property
     def dimension(self) -> int:
@@ -119,6 +120,8 @@ def make_problem(
     To be called, and its functions used, where 64 bits are enabled.
     """
     given = as_dynamics(given, diffusion, hamiltonian, state)
+    if isinstance(given, Dynamics) and temperature != 1.0:
+        raise ValueError("a Dynamics has its own temperature; temperature= goes with a plain drift.")
     order = tuple(state) if isinstance(state, Mapping) else ()
     example = _double(as_arrays(infer_state(given) if state is None else state))
     if isinstance(given, Dynamics):
@@ -174,6 +177,7 @@ def make_problem(
         noise_covariance=None if noise is None else noise_covariance,
         auxiliary=auxiliary,
         position=H.position if isinstance(H, Hamiltonian) else "theta",
+        guessed=bool(names) and state is None and getattr(given, "state", None) is None,
     )
 
 
@@ -186,7 +190,10 @@ def as_dynamics(
         return SDE(given["drift"], given["diffusion"], given["hamiltonian"], given.get("state", state))
     if isinstance(given, Dynamics | SDE):
         if diffusion is not None or hamiltonian is not None:
-            raise TypeError("diffusion and hamiltonian go with a drift; a Dynamics or SDE has its own.")
+            raise TypeError(
+                "diffusion and hamiltonian go with a drift; a Dynamics or SDE has its own. An example of the "
+                "state is passed by name: state=…"
+            )
         return given
     if not callable(given) or diffusion is None or hamiltonian is None:
         raise TypeError(

@@ -120,7 +120,7 @@ def arguments_of(function: Callable[..., Any]) -> tuple[list[str], bool] | None:
 
 
 # What a function of the whole state may call its one argument.
-_WHOLE = ("z", "state", "x")
+_WHOLE = ("z", "state")
 
 
 def _takes_whole(required: Sequence[str], names: Sequence[str]) -> bool:
@@ -147,7 +147,7 @@ def depends_on(function: Callable[..., Any], name: str | None, z: State) -> bool
 def call(function: Callable[..., Any], z: State, what: str = "the function") -> Any:
     """Call `function` on the state: `f(theta, r)` by the names of its arguments, `f(z)` with the whole.
 
-    A function of one argument called z, state or x (unless a variable is), and any function on a state
+    A function of one argument called z or state (unless a variable is), and any function on a state
     without names, is given the whole state.
     """
     arguments = arguments_of(function)

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -41,6 +42,16 @@ Shapes = Annotated[
 ]
 
 
+Starts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--start",
+        metavar="VARIABLE=NUMBER",
+        help="Where to start looking for the target's mass, as in theta=1 (every coordinate); 0 if absent.",
+    ),
+]
+
+
 class CommandError(Exception):
     """What the user can mend; printed without a traceback."""
 
@@ -49,9 +60,19 @@ def main() -> None:
     """Run the command; a mistake of the user's is one message and exit code 2."""
     try:
         app()
-    except (CommandError, ValueError, TypeError) as error:
+    except (CommandError, ValueError, TypeError, OSError) as error:
         errors.print(f"fokker: {error}", style="red", markup=False)
         raise SystemExit(2) from None
+    except Exception as error:
+        # An exception out of the user's own functions, run long after their file was read.
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_users(f.filename)]
+        where = f" at {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
+        errors.print(f"fokker: {type(error).__name__}{where}: {error}", style="red", markup=False)
+        raise SystemExit(2) from None
+
+
+def _is_users(filename: str) -> bool:
+    return "site-packages" not in filename and Path(__file__).parent not in Path(filename).parents
 
 
 def _print_version(wanted: bool) -> None:
@@ -86,13 +107,14 @@ def demo(
 def check(
     source: Source,
     shape: Shapes = None,
+    start: Starts = None,
     seed: Annotated[int, typer.Option(help="Seed of the points drawn.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Is a sampler right? Exit code 0 if it is, 1 if it is wrong or in doubt, 2 for bad input."""
     import fokker
 
-    report = fokker.check(load(source), state=parse_shapes(shape), seed=seed)
+    report = fokker.check(load(source), state=parse_shapes(shape, start), seed=seed)
     if as_json:
         typer.echo(json.dumps(report.to_json(), indent=2))
     else:
@@ -104,6 +126,7 @@ def check(
 def complete(
     source: Source,
     shape: Shapes = None,
+    start: Starts = None,
     box: Annotated[
         list[str] | None,
         typer.Option(
@@ -112,13 +135,17 @@ def complete(
     ] = None,
     grid: Annotated[int | None, typer.Option(help="Points a side of the grid.")] = None,
     method: Annotated[str, typer.Option(help="fourier, axial, or auto.")] = "auto",
+    axis: Annotated[str | None, typer.Option(help="Coordinate of the axial gauge, as in r or r[0].")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for completion.npz and completion.png.")] = None,
 ) -> None:
     """Which Q is behind a drift? (Ma et al. 2015, Theorem 2.) Exit code 1 if the drift is not stationary."""
     import fokker
 
+    state = parse_shapes(shape, start)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     found = fokker.complete(
-        load(source), state=parse_shapes(shape), box=parse_box(box), grid=grid, method=method
+        load(source), state=state, box=parse_box(box), grid=grid, method=method, axis=axis
     )
     console.print(str(found), markup=False, soft_wrap=True)
     if out is not None:
@@ -149,7 +176,8 @@ def reproduce(
     folder = Path(f"fokker-{name}") if out is None else out
     result = run(name, folder, quick=quick, seeds=seeds)
     console.print(result.table())
-    console.print(f"{result.wall_seconds:.1f} s; wrote {folder / 'result.json'}", markup=False)
+    written = ", ".join(str(folder / name) for name in ("result.json", *result.figures))
+    console.print(f"{result.wall_seconds:.1f} s; wrote {written}", markup=False, soft_wrap=True)
     raise typer.Exit(0 if all(claim.holds for claim in result.claims) else 1)
 
 
@@ -167,14 +195,19 @@ def load(source: str) -> Any:
         has = f"It has: {', '.join(kinds)}." if kinds else "It has no fk.Dynamics or fk.SDE at its top level."
         raise CommandError(f"{file} has no name {name!r}.{nearest(name, public)} {has}")
     found = getattr(module, name)
-    if isinstance(found, Dynamics | SDE) or hasattr(found, "dynamics") or not callable(found):
-        return found
-    try:
-        return found()
-    except TypeError as error:
+    if callable(found) and not isinstance(found, Dynamics | SDE) and not hasattr(found, "dynamics"):
+        try:
+            found = found()
+        except TypeError as error:
+            raise CommandError(
+                f"{name} in {file} is a function that could not be called without arguments: {error}. A "
+                "drift is handed in with the rest: fk.SDE(drift, diffusion, hamiltonian)."
+            ) from error
+    if not isinstance(found, Dynamics | SDE | dict) and not hasattr(found, "dynamics"):
         raise CommandError(
-            f"{name} in {file} is a function that could not be called without arguments: {error}"
-        ) from error
+            f"{name} in {file} is of type {type(found).__name__}; a fk.Dynamics or a fk.SDE is wanted."
+        )
+    return found
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -194,10 +227,19 @@ def _import_file(path: Path) -> ModuleType:
     return module
 
 
-def parse_shapes(shapes: list[str] | None) -> Any:
-    """An example state from options such as theta=3, xi=2x2 and r=; None without any."""
+def parse_shapes(shapes: list[str] | None, starts: list[str] | None = None) -> Any:
+    """An example state from options such as theta=3, xi=2x2 and r=, filled with the starts, or None."""
     import jax.numpy as jnp
 
+    fill = {}
+    for text in starts or []:
+        name, _, number = text.partition("=")
+        try:
+            fill[name] = float(number)
+        except ValueError:
+            raise CommandError(f"--start {text}: write VARIABLE=NUMBER, as in theta=1.") from None
+    if fill and not shapes:
+        raise CommandError("--start goes with --shape: give the shape of every variable.")
     if not shapes:
         return None
     state = {}
@@ -211,7 +253,9 @@ def parse_shapes(shapes: list[str] | None) -> Any:
             raise CommandError(
                 f"--shape {text}: write VARIABLE=SHAPE, as in theta=3, xi=2x2 or r=."
             ) from None
-        state[name] = jnp.zeros(sizes)
+        state[name] = jnp.full(sizes, fill.pop(name, 0.0))
+    if fill:
+        raise CommandError(f"--start names {next(iter(fill))!r}, which has no --shape.")
     return state
 
 

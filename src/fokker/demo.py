@@ -150,6 +150,9 @@ def _table(draws: dict[str, np.ndarray], truth: Grid) -> Table:
     return table
 
 
+_LABELS = {"recipe": "by the recipe", "naive": "Γ forgotten"}
+
+
 def _picture(draws: dict[str, np.ndarray], truth: Grid, path: Path) -> None:
     figure = new_figure(10.5, 3.6)
     panels = figure.subplots(1, 3)
@@ -161,7 +164,7 @@ def _picture(draws: dict[str, np.ndarray], truth: Grid, path: Path) -> None:
         strict=False,
     ):
         density_contours(panel, truth.x, truth.y, truth.density)
-        chain = x[0, :80]
+        chain = x[2, :80]
         panel.plot(*chain.T, color=colour, linewidth=0.8, alpha=0.6)
         panel.scatter(*x[:, ::1000].reshape(-1, 2).T, s=5, color=colour, label=name)
         panel.set(xlim=(-3, 3), ylim=(-2.1, 1.1))
@@ -169,7 +172,8 @@ def _picture(draws: dict[str, np.ndarray], truth: Grid, path: Path) -> None:
     last = panels[2]
     edges = np.linspace(-3, 3, 61)
     for (name, x), colour in zip(draws.items(), (RIGHT, WRONG), strict=True):
-        last.stairs(*np.histogram(x[..., 0], edges, density=True), color=colour, linewidth=1.5, label=name)
+        counts = np.histogram(x[..., 0], edges, density=True)
+        last.stairs(*counts, color=colour, linewidth=1.5, label=_LABELS[name])
     last.plot(truth.x, truth.density.sum(axis=1) / (truth.x[1] - truth.x[0]), color=TRUTH, linewidth=1)
     tidy(last, "θ₁ against the exact density (black)", "θ₁", "density")
     last.set_xlim(-3, 3)

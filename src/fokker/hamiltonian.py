@@ -91,7 +91,13 @@ def hamiltonian_gradient(
 
 def check_hamiltonian(hamiltonian: Callable[..., Any], z: State) -> None:
     """Raise unless H is one finite number at `z`."""
-    shape = jax.eval_shape(lambda state: hamiltonian_value(hamiltonian, state), z)
+    try:
+        shape = jax.eval_shape(lambda state: hamiltonian_value(hamiltonian, state), z)
+    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+        raise TypeError(
+            "the Hamiltonian could not be traced: write it with jax.numpy in place of numpy, jnp.where in "
+            f"place of if, and without float(…). JAX says: {str(error).splitlines()[0]}"
+        ) from error
     if getattr(shape, "shape", None) != ():
         raise ValueError(
             f"the Hamiltonian must return one number; it returns {describe_shapes(shape)}. "

@@ -39,10 +39,13 @@ def density_contours(axes: Axes, x: np.ndarray, y: np.ndarray, density: np.ndarr
 
 
 def save_completion(found: "Completion", out: Path) -> list[Path]:
-    """The grid of a completion as completion.npz, and in 2-D a picture of Q where it is trusted."""
+    """A completion's grid as completion.npz (completion.txt without one), and in 2-D a picture of Q."""
     out.mkdir(parents=True, exist_ok=True)
     if found.axes is None:
-        raise ValueError("this completion has no grid (the axial gauge is pointwise): nothing to write.")
+        # The axial gauge is evaluated where it is asked for: there is no grid to write, only what was found.
+        path = out / "completion.txt"
+        path.write_text(str(found) + "\n", encoding="utf-8")
+        return [path]
     axes: list[Any] = [np.asarray(axis) for axis in found.axes]
     Q, density, trusted = (np.asarray(a) for a in (found.Q_on_grid, found.density, found.trusted))
     paths = [out / "completion.npz"]
@@ -60,7 +63,7 @@ def save_completion(found: "Completion", out: Path) -> list[Path]:
             (axis[column.min()], axis[column.max()]) for axis, column in zip(axes, inside.T, strict=True)
         ]
         panel.set(xlim=limits[0], ylim=limits[1])
-        figure.colorbar(image, ax=panel, label="Q₁₂")
+        figure.colorbar(image, ax=panel, label=f"Q[{found.names[0]}, {found.names[1]}]")
         tidy(panel, "The curl behind the drift, where it can be trusted", *found.names)
         paths.append(out / "completion.png")
         figure.savefig(paths[1], dpi=130)

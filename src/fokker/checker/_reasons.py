@@ -55,9 +55,8 @@ def _friction_words(where: str) -> Callable[[float], str]:
         if abs(given) < 1e-6:
             return f"the drift{where} lacks -D∇H: noise without the friction that balances it"
         if given < 0:
-            return (
-                f"the drift{where} has D∇H with the wrong sign: {_number(-given)} D∇H where -D∇H is required"
-            )
+            much = "" if abs(given + 1) < 1e-6 else f"{_number(-given)} "
+            return f"the drift{where} has D∇H with the wrong sign: +{much}D∇H where -D∇H is required"
         return (
             f"the friction does not match the noise{where}: the drift has {_number(given)} times the -D∇H "
             "that the noise requires"
@@ -131,11 +130,12 @@ def candidate_stages(problem: Problem) -> Iterator[list[Candidate]]:
         for name, rows in names:
             words = _unbalanced_words(name)
             rest.append(Candidate(f"unbalanced {name}", _force(gradient, rows, rows), words))
-        for name, rows in names:
-            rest.append(Candidate(f"speed {name}", _in_rows(problem.drift, rows), _speed_words(name)))
     for (a, rows_a), (b, rows_b) in pairs:
         if rows_a.stop - rows_a.start == rows_b.stop - rows_b.start:
             rest.append(Candidate(f"force {a} {b}", _force(gradient, rows_a, rows_b), _force_words(a, b)))
+    if len(names) > 1:
+        for name, rows in names:
+            rest.append(Candidate(f"speed {name}", _in_rows(problem.drift, rows), _speed_words(name)))
     yield rest
     derived = []
     # The position moves by its curl alone, as a rule: its drift is the one that betrays Q.
@@ -176,6 +176,9 @@ def _speed_words(name: str) -> Callable[[float], str]:
 def diagnose(problem: Problem, points: Array, tolerance: float) -> Diagnosis:
     """The simplest correction that takes the residual to zero at every point, if there is one."""
     points = points[: max(24, 4096 // problem.dimension**2)]
+    broken = _broken_promise(problem, points, tolerance)
+    if broken is not None:
+        return broken
     residual, of_S, scale = _residual_parts(problem, points)
     scale = np.maximum(scale, typical(scale))
     target = -residual / scale
@@ -201,6 +204,29 @@ def diagnose(problem: Problem, points: Array, tolerance: float) -> Diagnosis:
     )
 
 
+def _broken_promise(problem: Problem, points: Array, tolerance: float) -> Diagnosis | None:
+    """Whether the drift of a Dynamics is not its own recipe's: then a field's Γ is not its divergence."""
+    Q_mv = problem.Q_mv
+    if Q_mv is None:
+        return None
+
+    def missing(x: Vector) -> Vector:
+        gradient = jax.grad(problem.hamiltonian)(x)
+        required = required_without_curl(problem, x) - Q_mv(x, gradient) + divergence_of_matrix(Q_mv, x)
+        return required - problem.drift(x)
+
+    gaps = np.abs(np.asarray(map_points(missing, points, 8 * 6 * problem.dimension**2)))
+    sizes = np.abs(np.asarray(map_points(problem.drift, points, 8 * problem.dimension)))
+    if np.max(gaps) <= 10 * tolerance * max(float(np.max(sizes)), 1e-300):
+        return None
+    where = problem.coordinate_names()[int(np.argmax(np.max(gaps, axis=0)))]
+    reason = (
+        f"the Γ of a field is not its divergence, in the drift of {where}: an Elementwise field depends on "
+        "other coordinates than it promised (declare it Diagonal), or the gamma given to an Operator is wrong"
+    )
+    return Diagnosis((reason,), missing)
+
+
 def _explain(
     suspects: list[Candidate],
     columns: list[np.ndarray],
@@ -224,10 +250,10 @@ def _explain(
             if left > 10 * tolerance or np.any(np.abs(alphas) < 1e-6):
                 continue
             # Taking a variable's whole drift away, to put back what the recipe wants, explains nothing.
-            if any(
-                suspects[k].name.startswith("speed") and alpha < -1 + 1e-6
-                for k, alpha in zip(chosen, alphas, strict=True)
-            ):
+            speeds = [
+                alpha for k, alpha in zip(chosen, alphas, strict=True) if suspects[k].name[:5] == "speed"
+            ]
+            if speeds and (size > 1 or abs(1 + speeds[0]) < 1e-6):
                 continue
             parts = [(suspects[k], float(alpha)) for k, alpha in zip(chosen, alphas, strict=True)]
             reasons = tuple(candidate.say(alpha) for candidate, alpha in parts)

@@ -14,6 +14,8 @@ def as_field(value: Any) -> Field:
     """`value` as a field: a number is a multiple of the identity, a matrix is dense and constant."""
     if isinstance(value, Field):
         return value
+    if isinstance(value, list):
+        value = jnp.asarray(value)
     if callable(value):
         raise TypeError(
             "a function does not say which kind of matrix it gives. Wrap it: fk.fields.Scalar(f) for a(z)·I, "

@@ -1,6 +1,6 @@
 """Fields with nothing off the diagonal: zero, a multiple of the identity, and a diagonal."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -117,6 +117,9 @@ class Scalar(Field):
 def _entries_like(value: Any, z: State, row: str | None, kind: str) -> PyTree[Array]:
     entries = call(value, z, f"the function of a {kind} field") if callable(value) else value
     like = part(z, row)
+    if isinstance(like, Mapping) and len(like) == 1 and not isinstance(entries, Mapping):
+        # Of a state with a single variable the entries may be given without its name.
+        entries = dict.fromkeys(like, entries)
     if not same_shapes(as_arrays(entries), like):
         name = "the state" if row is None else f"the variable {row!r}"
         raise ValueError(
