@@ -354,13 +354,82 @@ def test_what_the_residual_cannot_see_is_not_passed(name):
         lambda theta: jnp.sum(jnp.abs(theta)),  # a kink is no jump
         lambda theta: 2 * jnp.log(1 + jnp.sum(theta**2) / 3),  # heavy tails
         lambda theta: jnp.sum((theta - 100) ** 2),  # far from the start
-        lambda theta: jnp.sum((theta * jnp.array([1e4, 1e-4])) ** 2),  # scales
+        lambda theta: jnp.sum((theta * jnp.array([10.0, 0.1])) ** 2),  # scales
     ],
     ids=["Laplace", "Student", "far", "scales"],
 )
 def test_awkward_targets_are_not_refused(U):
     report = fk.check(fk.dynamics.langevin(U), state=THETA)
     assert report.ok, str(report)
+
+
+def test_flux_out_of_the_tails_is_not_passed():
+    """f = -z + c exp(z²/2) has R = 0 everywhere, and carries probability to infinity."""
+    explosive = fk.SDE(lambda z: -z + jnp.exp(z**2 / 2) / 2, np.eye(1), lambda z: jnp.sum(z**2) / 2)
+    report = fk.check(explosive, state=jnp.zeros(1))
+    assert report.residual < 1e-8
+    assert report.verdict == "undecided"
+    assert "something flows" in report.reasons[0]
+
+
+def test_a_slow_coordinate_is_not_lost_beside_a_stiff_one():
+    scale = jnp.array([1e-4, 1e4])
+    energy = lambda z: jnp.sum((z / scale) ** 2) / 2  # noqa: E731
+    frozen = fk.SDE(lambda z: jnp.stack([-z[0] / scale[0] ** 2, 0 * z[1]]), np.eye(2), energy)
+    assert not fk.check(frozen, state=jnp.zeros(2)).ok
+
+
+def test_a_strong_curl_does_not_hide_a_wrong_friction():
+    K = np.random.default_rng(0).normal(size=(100, 100))
+    K = 30 * (K - K.T) / 10
+    energy = lambda z: jnp.sum(z**2) / 2 + jnp.sum(z**4) / 8  # noqa: E731
+    slope = jax.grad(energy)
+    for friction, right in ((1.0, True), (1.01, False)):
+        given = fk.SDE(lambda z, c=friction: -c * slope(z) - K @ slope(z), np.eye(100), energy)
+        assert fk.check(given, state=jnp.zeros(100)).ok is right
+
+
+def test_a_second_mode_far_away_is_looked_at():
+    energy = lambda z: -jnp.logaddexp(-(z[0] ** 2) / 2, -((z[0] - 60) ** 2) / 2)  # noqa: E731
+    given = fk.SDE(lambda z: -jnp.where(z > 30, 3.0, 1.0) * jax.grad(energy)(z), np.eye(1), energy)
+    assert not fk.check(given, state=jnp.zeros(1)).ok
+
+
+def test_small_negative_noise_beside_large():
+    report = fk.check(
+        fk.Dynamics(lambda z: jnp.sum(z**2) / 2, D=jnp.diag(jnp.array([1e7, -1.0]))), state=jnp.zeros(2)
+    )
+    assert "positive semidefinite" in report.reasons[0]
+
+
+def test_noise_that_does_not_exist_is_not_passed():
+    """A sum that is positive semidefinite, of terms that are not: its noise is NaN."""
+    D = Dense(2 * jnp.eye(2)) + Dense(jnp.array([[-1.0, 0.5], [0.5, 0.0]]))
+    report = fk.check(fk.Dynamics(lambda z: jnp.sum(z**2) / 2, D=D), state=jnp.zeros(2))
+    assert "covariance 2D" in report.reasons[0]
+
+
+def test_a_mass_that_depends_on_theta_in_many_dimensions():
+    mass = lambda theta: 1 + jnp.sum(theta) ** 2  # noqa: E731
+    state = {"theta": jnp.zeros(4), "r": jnp.zeros(4)}
+    for power, right in ((0.0, False), (2.0, True)):
+        h = fk.Hamiltonian(
+            potential,
+            lambda theta, r, p=power: jnp.sum(r**2) / (2 * mass(theta)) + p * jnp.log(mass(theta)),
+        )
+        report = fk.check(fk.Dynamics(h, D={("r", "r"): 1.0}, Q={("r", "theta"): 1.0}), state=state)
+        assert report.ok is right, str(report)
+
+
+def test_heavy_tailed_momentum_is_not_refused():
+    h = fk.Hamiltonian(potential, auxiliary=lambda r: 3 * jnp.log1p(r**2 / 5))
+    report = fk.check(fk.Dynamics(h, D={("r", "r"): 1.0}, Q={("r", "theta"): 1.0}), state=PAIR)
+    assert report.ok, str(report)
+
+
+def test_a_temperature_beside_dynamics_is_refused():
+    with pytest.raises(ValueError, match="its own temperature"):
+        fk.check(fk.dynamics.langevin(potential), state=THETA, temperature=4.0)
 
 
 def test_shapes_that_were_guessed_are_said():

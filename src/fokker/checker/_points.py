@@ -77,12 +77,22 @@ def draw_points(
         x = jnp.where(inside[:, None], x, start[None])
         log_h = jnp.asarray(-2.0 - jnp.log(x.shape[1]) / 3)
         carry = (x, *evaluate(x), jnp.ones_like(start[None]), log_h)
-        (points, *_), (rates, reaches) = jax.lax.scan(one_round, carry, (normals, uniforms))
+        (points, energy, *_), (rates, reaches) = jax.lax.scan(one_round, carry, (normals, uniforms))
+        # A chain that is still on its way in from far out has an energy that draws from the target have not;
+        # another chain's point takes its place.
+        arrived = energy <= jnp.median(energy) + 30 + 3 * x.shape[1]
+        places = jnp.arange(len(points))
+        last = jax.lax.associative_scan(jnp.maximum, jnp.where(arrived, places, -1))
+        points = points[jnp.where(last < 0, jnp.argmax(arrived), last)]
         return points, rates[-1], reaches
 
     # All randomness is drawn before the loop: the generator's code is then not compiled again for every H.
     jitter_key, *run_keys = jax.random.split(key, 3)
-    jittered = start[None] + jax.random.normal(jitter_key, (number, start.size), start.dtype)
+    # In few dimensions half of the chains start far out, to find modes that are not next to the start.
+    reach = jnp.where(jnp.arange(number) % 2 == 1, 10.0 ** jnp.linspace(0, 2, number), 1.0)
+    reach = reach if start.size <= 12 else jnp.ones(number)
+    jitter = jax.random.normal(jitter_key, (number, start.size), start.dtype)
+    jittered = start[None] + reach[:, None] * jitter
     compiled = compile_once(run)
     drawn = []
     for beta, run_key in zip((1.0, 0.25), run_keys, strict=True):

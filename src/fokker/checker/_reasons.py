@@ -16,6 +16,7 @@ from jaxtyping import Array
 
 from fokker._problem import Problem, Vector
 from fokker.checker._residual import (
+    difference,
     divergence_of_matrix,
     map_points,
     required_without_curl,
@@ -46,7 +47,9 @@ class Diagnosis:
 
 def _number(value: float) -> str:
     rounded = round(value)
-    return str(rounded) if abs(value - rounded) < 1e-6 else f"{value:.4g}"
+    if abs(value - rounded) < 1e-6:
+        return str(rounded)
+    return f"{value:.4g}" if abs(value - rounded) > 1e-3 else f"{value:.7g}"
 
 
 def _friction_words(where: str) -> Callable[[float], str]:
@@ -168,8 +171,8 @@ def _unbalanced_words(name: str) -> Callable[[float], str]:
 
 def _speed_words(name: str) -> Callable[[float], str]:
     return lambda alpha: (
-        f"the drift of {name} would have to be {_number(1 + alpha)} times what it is, or the weight of "
-        f"{name} in H as many times its own: H and the drift disagree about it"
+        f"the drift of {name} would have to be {_number(1 + alpha)} times what it is: H and the drift "
+        f"disagree about {name}"
     )
 
 
@@ -215,9 +218,10 @@ def _broken_promise(problem: Problem, points: Array, tolerance: float) -> Diagno
         required = required_without_curl(problem, x) - Q_mv(x, gradient) + divergence_of_matrix(Q_mv, x)
         return required - problem.drift(x)
 
-    gaps = np.abs(np.asarray(map_points(missing, points, 8 * 6 * problem.dimension**2)))
-    sizes = np.abs(np.asarray(map_points(problem.drift, points, 8 * problem.dimension)))
-    if np.max(gaps) <= 10 * tolerance * max(float(np.max(sizes)), 1e-300):
+    gaps = np.asarray(map_points(missing, points, 8 * 6 * problem.dimension**2))
+    drifts = np.asarray(map_points(problem.drift, points, 8 * problem.dimension))
+    gaps = np.abs(difference(drifts + gaps, drifts, 10 * tolerance))
+    if not np.any(gaps):
         return None
     where = problem.coordinate_names()[int(np.argmax(np.max(gaps, axis=0)))]
     reason = (
@@ -254,6 +258,11 @@ def _explain(
                 alpha for k, alpha in zip(chosen, alphas, strict=True) if suspects[k].name[:5] == "speed"
             ]
             if speeds and (size > 1 or abs(1 + speeds[0]) < 1e-6):
+                continue
+            # No noise has a negative covariance.
+            if any(
+                suspects[k].name == "noise" and alpha <= -1 for k, alpha in zip(chosen, alphas, strict=True)
+            ):
                 continue
             parts = [(suspects[k], float(alpha)) for k, alpha in zip(chosen, alphas, strict=True)]
             reasons = tuple(candidate.say(alpha) for candidate, alpha in parts)
@@ -314,7 +323,12 @@ def _other_temperature(problem: Problem, points: Array, tolerance: float, positi
     best = int(np.argmax(scale))
     for root in np.roots([second[best], first[best], zeroth[best]]):
         beta = float(np.real(root))
-        if abs(np.imag(root)) > 1e-6 or abs(beta - 1) < 1e-6 or (beta > 0) is not positive:
+        if (
+            abs(np.imag(root)) > 1e-6
+            or abs(beta - 1) < 1e-6
+            or (beta > 0) is not positive
+            or not 1e-3 < abs(beta) < 1e3
+        ):
             continue
         left = np.abs(zeroth + beta * first + beta**2 * second)
         if np.all(left <= 100 * tolerance * np.maximum(scale, 1e-3 * np.max(scale))):

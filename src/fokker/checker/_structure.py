@@ -51,17 +51,16 @@ def check_structure(problem: Problem, points: Array, key: Key[Array, ""]) -> Str
             "negative direction",
         )
     values = {name: np.asarray(value) for name, value in found.items()}
-    size = max(float(np.max(values["size"])), 1e-300)
-    asymmetry = float(np.max(values["asymmetry"])) / size
-    least = float(np.min(values["least"])) / size
+    asymmetry = float(np.max(values["asymmetry"]))
+    least = float(np.min(values["least"]))
     failures, worst = [], None
     if not np.all(np.isfinite(values["size"])):
         failures.append("D is not finite at some of the points")
         worst = some[int(np.argmin(np.isfinite(values["size"])))]
-    if asymmetry > _TOLERANCE:
+    if not asymmetry <= _TOLERANCE:
         failures.append(f"D is not symmetric: |D - Dᵀ| reaches {asymmetry:.2g} of its size")
         worst = some[int(np.argmax(values["asymmetry"]))]
-    if least < -_TOLERANCE:
+    if not least >= -_TOLERANCE:
         failures.append(
             f"D is not positive semidefinite: its least eigenvalue reaches {least:.2g} of its size. No noise "
             "has such a covariance"
@@ -69,16 +68,16 @@ def check_structure(problem: Problem, points: Array, key: Key[Array, ""]) -> Str
         worst = some[int(np.argmin(values["least"]))]
     skew_error = noise_error = None
     if "skew" in values:
-        skew_error = float(np.max(values["skew"])) / max(float(np.max(values["Q_size"])), 1e-300)
-        if skew_error > _TOLERANCE:
+        skew_error = float(np.max(values["skew"]))
+        if not skew_error <= _TOLERANCE:
             failures.append(
                 f"Q is not skew: |Q + Qᵀ| reaches {skew_error:.2g} of its size. What is symmetric in it is "
                 "friction and belongs to D, with its noise"
             )
             worst = some[int(np.argmax(values["skew"]))]
     if "noise" in values:
-        noise_error = float(np.max(values["noise"])) / size
-        if noise_error > 1e-4:
+        noise_error = float(np.max(values["noise"]))
+        if not noise_error <= 1e-4:
             failures.append(
                 f"the noise does not have covariance 2D: it is off by {noise_error:.2g} of its size"
             )
@@ -92,16 +91,23 @@ def check_structure(problem: Problem, points: Array, key: Key[Array, ""]) -> Str
 def _written_out(problem: Problem) -> Found:
     def at(x: Vector) -> dict[str, Array]:
         D = problem.D_matrix(x)
+        size = jnp.max(jnp.abs(D))
+        # Each coordinate in its own units: a small negative entry is not lost beside a large positive one.
+        unit = jnp.sqrt(jnp.maximum(jnp.abs(jnp.diagonal(D)), 1e-14 * size))
+        unit = jnp.where(unit > 0, unit, 1.0)
+        units = jnp.outer(unit, unit)
+        scaled = D / units
         found = {
-            "size": jnp.max(jnp.abs(D)),
-            "asymmetry": jnp.max(jnp.abs(D - D.T)),
-            "least": jnp.linalg.eigvalsh((D + D.T) / 2)[0],
+            "size": size,
+            "asymmetry": jnp.max(jnp.abs(scaled - scaled.T)),
+            "least": jnp.linalg.eigvalsh((scaled + scaled.T) / 2)[0],
         }
         if problem.Q_mv is not None:
             Q = problem.Q_matrix(x)
-            found |= {"skew": jnp.max(jnp.abs(Q + Q.T)), "Q_size": jnp.max(jnp.abs(Q))}
+            largest = jnp.max(jnp.abs(Q))
+            found["skew"] = jnp.max(jnp.abs(Q + Q.T)) / jnp.where(largest > 0, largest, 1.0)
         if problem.noise_covariance is not None:
-            found["noise"] = jnp.max(jnp.abs(problem.noise_covariance(x) - 2 * D))
+            found["noise"] = jnp.max(jnp.abs(problem.noise_covariance(x) - 2 * D) / units)
         return found
 
     return at
@@ -113,18 +119,24 @@ def _along_directions(problem: Problem, key: Key[Array, ""]) -> Found:
     def at(x: Vector) -> dict[str, Array]:
         Du, Dv = (jax.vmap(lambda w: problem.D_mv(x, w))(w) for w in (u, v))
         quadratic = jnp.sum(u * Du, axis=1)
+        entries = jax.lax.map(lambda i: problem.D_mv(x, _unit(i, x))[i], jnp.arange(x.size), batch_size=64)
+        size = jnp.sqrt(jnp.max(jnp.sum(Du**2, axis=1)))
+        scale = jnp.where(size > 0, size, 1.0)
+        negative = jnp.min(entries / jnp.where(entries != 0, jnp.abs(entries), 1.0))
         found = {
-            "size": jnp.sqrt(jnp.max(jnp.sum(Du**2, axis=1))),
-            "asymmetry": jnp.max(jnp.abs(jnp.sum(v * Du - u * Dv, axis=1))),
-            "least": jnp.min(quadratic),
+            "size": size,
+            "asymmetry": jnp.max(jnp.abs(jnp.sum(v * Du - u * Dv, axis=1))) / scale,
+            "least": jnp.minimum(jnp.min(quadratic) / scale, negative),
         }
         if problem.Q_mv is not None:
             product = problem.Q_mv
             Qu = jax.vmap(lambda w: product(x, w))(u)
-            found |= {
-                "skew": jnp.max(jnp.abs(jnp.sum(u * Qu, axis=1))),
-                "Q_size": jnp.sqrt(jnp.max(jnp.sum(Qu**2, axis=1))),
-            }
+            largest = jnp.sqrt(jnp.max(jnp.sum(Qu**2, axis=1)))
+            found["skew"] = jnp.max(jnp.abs(jnp.sum(u * Qu, axis=1))) / jnp.where(largest > 0, largest, 1.0)
         return found
 
     return at
+
+
+def _unit(i: Array, x: Vector) -> Vector:
+    return jnp.zeros_like(x).at[i].set(1)
