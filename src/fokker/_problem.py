@@ -120,8 +120,6 @@ def make_problem(
     To be called, and its functions used, where 64 bits are enabled.
     """
     given = as_dynamics(given, diffusion, hamiltonian, state)
-    if isinstance(given, Dynamics) and temperature != 1.0:
-        raise ValueError("a Dynamics has its own temperature; temperature= goes with a plain drift.")
     order = tuple(state) if isinstance(state, Mapping) else ()
     example = _double(as_arrays(infer_state(given) if state is None else state))
     if isinstance(given, Dynamics):

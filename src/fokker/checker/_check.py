@@ -19,6 +19,7 @@ from fokker.checker._report import Report
 from fokker.checker._residual import Residuals, compile_once, estimated_residuals, exact_residuals
 from fokker.checker._structure import check_structure
 from fokker.checker._target import check_target
+from fokker.dynamics import Dynamics
 
 # Up to this many coordinates every derivative is taken; above it traces are estimated.
 EXACT_UP_TO = 64
@@ -72,6 +73,8 @@ def check(
     drawn. `exact` takes every derivative (the default up to 64 dimensions) or estimates traces from random
     probes. `explain=False` leaves out the search for the reason, which takes longer than the verdict.
     """
+    if temperature != 1.0 and isinstance(getattr(drift, "dynamics", drift), Dynamics):
+        raise ValueError("a Dynamics has its own temperature; temperature= goes with a plain drift.")
     with jax.enable_x64(True):
         problem = make_problem(drift, diffusion, hamiltonian, state, temperature)
         report = _check(problem, points, number_of_points, exact, explain, seed)
