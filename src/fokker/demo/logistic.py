@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
@@ -131,7 +132,7 @@ def _rows(
 
 def _picture(
     truth: np.ndarray, mean: np.ndarray, deviation: np.ndarray, mode: np.ndarray, laplace_sd: np.ndarray
-):  # type: ignore[no-untyped-def]
+) -> Figure:
     figure = new_figure(9.0, 3.2)
     panel = figure.subplots()
     place = np.arange(truth.size)
