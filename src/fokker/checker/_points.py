@@ -102,7 +102,7 @@ def draw_points(
         points, rate, reaches = compiled(jittered, jnp.asarray(beta), normals, uniforms)
         # An ensemble that is still spreading in its last round has not arrived, or never will.
         growth = jnp.log(reaches[-1] / reaches[-2])
-        growing = not bool((jnp.mean(growth) < 0.3) & (jnp.max(growth) < 1.0))
+        growing = not bool((jnp.mean(growth) < 0.3) & (jnp.max(growth) < 2.0))
         moved = bool(jnp.any(jnp.std(points, axis=0) > 0))
         drawn.append(Drawn(points, float(rate), moved and not growing and float(rate) > 0.05))
     return drawn[0], drawn[1]

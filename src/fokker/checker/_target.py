@@ -168,4 +168,6 @@ def _stays(
 
     low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (nodes[k], nodes[k + 1]))
     span = jnp.max(values) - jnp.min(values)
-    return (jnp.abs(value(high) - value(low)) > _JUMP * span) & (span > 0) & jnp.isfinite(span)
+    # A constant varies by rounding: its steps are no jumps.
+    varies = span > 1e-8 * jnp.max(jnp.abs(values))
+    return (jnp.abs(value(high) - value(low)) > _JUMP * span) & varies & jnp.isfinite(span)
