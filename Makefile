@@ -15,7 +15,7 @@ $(INSTALLED): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
-demo: $(INSTALLED)  ## the recipe at work on a built-in target, with a picture
+demo: $(INSTALLED)  ## logistic regression on a million rows, with a report to open
 	$(BIN)/fokker demo --out fokker-demo
 
 test: lint  ## formatting, lint, types and every test
@@ -27,7 +27,9 @@ lint: $(INSTALLED)  ## formatting, lint and types
 	$(BIN)/mypy
 
 bench: $(INSTALLED)  ## speed and memory, as ratios against hand-written code
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	$(BIN)/python benchmarks/recipe.py
+	$(BIN)/python benchmarks/minibatch.py
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache

@@ -89,6 +89,7 @@ def test_complete_writes_grid_and_picture(fokker, samplers, tmp_path):
         (["complete", "FILE:right", "--box", "theta=3"], "write VARIABLE=LOW:HIGH"),
         (["complete", "FILE:right", "--box", "theta=3:-3", "--box", "r=-5:5"], "theta"),
         (["reproduce", "erata"], "errata"),
+        (["demo", "recip"], "Did you mean 'recipe'?"),
     ],
 )
 def test_bad_input_is_one_message_and_exit_code_2(fokker, samplers, arguments, message):
@@ -119,12 +120,12 @@ def test_help_and_version(fokker):
 
 
 def test_demo_tells_right_from_wrong(fokker, tmp_path, monkeypatch):
-    from fokker import demo
+    from fokker.demo import recipe as demo
 
     monkeypatch.setattr(demo, "CHAINS", 32)
     monkeypatch.setattr(demo, "STEPS", 2_000)
     monkeypatch.setattr(demo, "BURN_IN", 500)
-    code, out, _ = fokker("demo", "--out", tmp_path / "demo")
+    code, out, _ = fokker("demo", "recipe", "--out", tmp_path / "demo")
     assert code == 0
     assert "RIGHT" in out
     assert "WRONG" in out
@@ -132,3 +133,17 @@ def test_demo_tells_right_from_wrong(fokker, tmp_path, monkeypatch):
     page = (tmp_path / "demo" / "report.html").read_text()
     assert "data:image/png;base64," in page
     assert "exp(-H) is stationary" in page
+
+
+def test_demo_of_logistic_regression(fokker, tmp_path, monkeypatch):
+    """The main job on fewer rows and steps: table, verdict and report."""
+    from fokker.demo import logistic
+
+    for name, value in {"ROWS": 20_000, "COEFFICIENTS": 4, "STEPS": 3_000, "BURN_IN": 500}.items():
+        monkeypatch.setattr(logistic, name, value)
+    code, out, _ = fokker("demo", "--out", tmp_path)
+    assert code == 0
+    assert "kinetic temperature" in out
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == 3
+    assert "Against truth and Laplace" in page

@@ -449,7 +449,7 @@ NAMED = {
         {"r": lambda z: jnp.diag(flat(g(z["theta"])))},
     ),
     "thermostat (SGNHT)": (
-        lambda T: thermostat(U, 1.4, T),
+        lambda T: thermostat(U, 1.4, temperature=T),
         {**PAIR, "xi": np.array(0.6)},
         lambda z: U(z["theta"]) + kinetic(z) + 3 / 2 * (z["xi"] - 1.4) ** 2,
         lambda z, T: {
@@ -460,7 +460,7 @@ NAMED = {
         {"r": lambda z: 1.4 * jnp.eye(3)},
     ),
     "thermostat, diagonal": (
-        lambda T: diagonal_thermostat(U, 1.4, T),
+        lambda T: diagonal_thermostat(U, 1.4, temperature=T),
         {**PAIR, "xi": times(0.5, MOMENTUM)},
         lambda z: U(z["theta"]) + kinetic(z) + jnp.sum((flat(z["xi"]) - 1.4) ** 2) / 2,
         lambda z, T: {

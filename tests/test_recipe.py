@@ -42,7 +42,7 @@ def stationary_covariance(dynamics, z, step_size, gradient_noise=None, noise_est
 
     def step(x, w, nu):
         z = back(x)
-        gradient = None if gradient_noise is None else jax.grad(U)(z["theta"]) + gradient_noise @ nu
+        gradient = None if gradient_noise is None else lambda t: jax.grad(U)(t) + gradient_noise @ nu
         moved, shortfall = EulerMaruyama().advance(
             dynamics, z, gradient, noise(w), step_size, noise_estimate=noise_estimate
         )

@@ -7,19 +7,28 @@ from fokker.checker import Report, check
 from fokker.completion import Completion, complete
 from fokker.dynamics import SDE, Dynamics
 from fokker.hamiltonian import Hamiltonian
+from fokker.runner import sample
+from fokker.targets import ControlVariates, Density, Posterior, find_mode
+from fokker.trace import Trace
 
 __version__ = version("fokker")
 
 __all__ = [
     "SDE",
     "Completion",
+    "ControlVariates",
+    "Density",
     "Dynamics",
     "Hamiltonian",
+    "Posterior",
     "Report",
+    "Trace",
     "check",
     "complete",
     "dynamics",
     "fields",
+    "find_mode",
     "integrators",
+    "sample",
     "samplers",
 ]

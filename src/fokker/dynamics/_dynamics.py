@@ -138,7 +138,8 @@ class SDE(Module):
     structure of the state, the diffusion D(z) as a field, a matrix, a diagonal in the structure of the state,
     or one number. `hamiltonian` says which density exp(-H) it is meant to keep: `fokker.check` tells
     whether it does. `state` is an example of the state, for its shapes; its order of the variables, or that
-    of the Hamiltonian's arguments, is the order of the rows of a matrix.
+    of the Hamiltonian's arguments, is the order of the rows of a matrix. A drift with an argument `gradient`
+    is given ∇U, or a minibatch's estimate of it.
     """
 
     drift_function: Callable[..., Any]
@@ -161,10 +162,8 @@ class SDE(Module):
         self.state = None if state is None else as_arrays(state)
 
     def drift(self, z: State, gradient: PyTree[Array] | None = None, probe: State | None = None) -> State:
-        """f(z), as given."""
-        if gradient is not None:
-            raise TypeError("a drift given as a function has no gradient in it to replace; use fk.Dynamics.")
-        f = call(self.drift_function, z, "the drift")
+        """f(z), as given, with ∇U or the estimate `gradient` of it where the function asks for it."""
+        f = call(self.drift_function, self._with_gradient(z, gradient), "the drift")
         if isinstance(z, Mapping) and not isinstance(f, Mapping):
             # A tuple has one entry a variable; of a single variable the entry alone will do.
             entries = f if isinstance(f, tuple | list) else (f,)
@@ -177,6 +176,23 @@ class SDE(Module):
                 f"{describe_shapes(z)}. Return one entry a variable, in the state's own structure."
             )
         return f
+
+    def _with_gradient(self, z: State, gradient: PyTree[Array] | None) -> State:
+        arguments = arguments_of(self.drift_function)
+        if arguments is None or "gradient" not in arguments[0]:
+            if gradient is not None:
+                raise TypeError(
+                    "this drift has no gradient in it to replace: write it with an argument `gradient`, as "
+                    "in `lambda theta, r, gradient: …`, or use fk.Dynamics."
+                )
+            return z
+        if not isinstance(self.hamiltonian, Hamiltonian):
+            raise TypeError(
+                "a drift with an argument `gradient` needs hamiltonian=fk.Hamiltonian(potential, …)."
+            )
+        if gradient is None:
+            gradient = jax.grad(self.hamiltonian.potential)(self.hamiltonian.position_of(z))
+        return {**z, "gradient": gradient}
 
     def order(self, z: State) -> tuple[str, ...]:
         """The order of the variables in a matrix or tuple: as in the example state, else the library's."""

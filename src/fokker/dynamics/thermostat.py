@@ -14,22 +14,27 @@ from fokker.fields import Column, Elementwise, Field, Operator
 from fokker.hamiltonian import Hamiltonian
 
 
-def thermostat(potential: Callable[..., Any], A: Any = 1.0, temperature: Any = 1.0) -> Dynamics:
-    r"""dθ = r dt, dr = [-∇U - ξr] dt + √(2TA) dW, dξ = (rᵀr/d - T) dt, with ξ a number.
+def thermostat(
+    potential: Callable[..., Any], A: Any = 1.0, mu: Any = 1.0, temperature: Any = 1.0
+) -> Dynamics:
+    r"""dθ = r dt, dr = [-∇U - ξr] dt + √(2TA) dW, dξ = (rᵀr/d - T)/μ dt, with ξ a number.
 
-        H = U + rᵀr/2 + (d/2)(ξ - A)²,  D = diag(0, A·I, 0),  Q = [[0, -I, 0], [I, 0, r/d], [0, -rᵀ/d, 0]]
+        H = U + rᵀr/2 + (μd/2)(ξ - A)²,  D = diag(0, A·I, 0),
+        Q = [[0, -I, 0], [I, 0, r/μd], [0, -rᵀ/μd, 0]]
 
-    SGNHT (Ding et al. 2014). The weight d/2 is right; Ma et al. (2015) print 2/d and 1/(2d).
+    SGNHT (Ding et al. 2014) with μ = 1. μ is the thermostat's inertia: it should be of the order of the
+    square of the time that theta takes to move, 1/curvature of U. The weight d/2 is right; Ma et al. (2015)
+    print 2/d and 1/(2d).
     """
 
-    _check_number(A=A)
+    _check_number(A=A, mu=mu)
 
     def auxiliary(r: PyTree[Array], xi: Array) -> Array:
-        return half_square(r) + dimension(r) / 2 * jnp.sum((xi - A) ** 2)
+        return half_square(r) + mu * dimension(r) / 2 * jnp.sum((xi - A) ** 2)
 
     def per_dimension(r: PyTree[Array]) -> PyTree[Array]:
         d = dimension(r)
-        return jax.tree.map(lambda x: x / d, r)
+        return jax.tree.map(lambda x: x / (mu * d), r)
 
     return Dynamics(
         Hamiltonian(potential, auxiliary),
@@ -39,21 +44,23 @@ def thermostat(potential: Callable[..., Any], A: Any = 1.0, temperature: Any = 1
     )
 
 
-def diagonal_thermostat(potential: Callable[..., Any], A: Any = 1.0, temperature: Any = 1.0) -> Dynamics:
-    r"""One thermostat a coordinate: dr = [-∇U - ξ⊙r] dt + √(2TA) dW, dξ = (r⊙r - T) dt.
+def diagonal_thermostat(
+    potential: Callable[..., Any], A: Any = 1.0, mu: Any = 1.0, temperature: Any = 1.0
+) -> Dynamics:
+    r"""One thermostat a coordinate: dr = [-∇U - ξ⊙r] dt + √(2TA) dW, dξ = (r⊙r - T)/μ dt.
 
-    H = U + rᵀr/2 + ‖ξ - A‖²/2 and Q[r, ξ] = diag(r): the diagonal case of Ding et al. (2014), section 4.2.
+    H = U + rᵀr/2 + (μ/2)‖ξ - A‖² and Q[r, ξ] = diag(r)/μ: the diagonal case of Ding et al. (2014), 4.2.
     """
 
-    _check_number(A=A)
+    _check_number(A=A, mu=mu)
 
     def auxiliary(r: PyTree[Array], xi: PyTree[Array]) -> Array:
-        return half_square(r) + half_square(jax.tree.map(lambda x: x - A, xi))
+        return half_square(r) + mu * half_square(jax.tree.map(lambda x: x - A, xi))
 
     return Dynamics(
         Hamiltonian(potential, auxiliary),
         D={("r", "r"): A},
-        Q={("r", "theta"): 1.0, ("r", "xi"): Elementwise(lambda r: r)},
+        Q={("r", "theta"): 1.0, ("r", "xi"): Elementwise(lambda r: jax.tree.map(lambda x: x / mu, r))},
         temperature=temperature,
     )
 

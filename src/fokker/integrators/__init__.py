@@ -1,5 +1,35 @@
 """Integrators: one step of time for given dynamics, pure in the noise."""
 
-from fokker.integrators.euler_maruyama import EulerMaruyama
+from typing import Any, Protocol
 
-__all__ = ["EulerMaruyama"]
+from jaxtyping import Array
+
+from fokker._state import State
+from fokker.dynamics import SDE, Dynamics
+from fokker.fields import Field
+from fokker.integrators._gradient import Gradient
+from fokker.integrators.euler_maruyama import EulerMaruyama
+from fokker.integrators.splitting import Splitting
+from fokker.integrators.symplectic_euler import SymplecticEuler
+
+__all__ = ["EulerMaruyama", "Integrator", "Splitting", "SymplecticEuler"]
+
+
+class Integrator(Protocol):
+    """What a sampler asks of an integrator."""
+
+    def check(self, dynamics: Dynamics | SDE, z: State) -> None:
+        """Raise where the integrator does not make sense for these dynamics."""
+
+    def advance(
+        self,
+        dynamics: Dynamics | SDE,
+        z: State,
+        gradient: Gradient,
+        noise: Any,
+        step_size: Any,
+        *,
+        probe: State | None = None,
+        noise_estimate: Field | None = None,
+    ) -> tuple[State, Array]:
+        """The state one step later, and how far 2TD - εB̂ fell below zero (0 where it did not)."""

@@ -1,8 +1,6 @@
-"""`fokker demo`: the recipe at work on a built-in target."""
+"""`fokker demo recipe`: the recipe at work on a built-in target."""
 
-import base64
 import html
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +16,7 @@ from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Scalar
 from fokker.hamiltonian import Hamiltonian
 from fokker.plots import RIGHT, TRUTH, WRONG, density_contours, new_figure, tidy
+from fokker.report import image_of_bytes, page, table
 from fokker.samplers import recipe
 
 STEP_SIZE = 0.005
@@ -181,26 +180,15 @@ def _picture(draws: dict[str, np.ndarray], truth: Grid, path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
-def _html_row(tag: str, row: Sequence[str]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
-
-
 def _page(right: Report, wrong: Report, draws: dict[str, np.ndarray], truth: Grid, picture: Path) -> str:
-    image = base64.b64encode(picture.read_bytes()).decode()
-    body = "".join(_html_row("td", row) for row in _rows(draws, truth))
-    return f"""<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>Fokker: the recipe at work</title>
-<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem}}
-pre{{background:#f4f4f4;padding:1rem;overflow-x:auto;white-space:pre-wrap}}img{{max-width:100%}}
-td,th{{padding:.2rem 1rem .2rem 0;text-align:left}}</style>
-<h1>The recipe at work</h1>
-<p>One target, U = θ₁⁴/10 + (4(θ₂ + 1.2) − θ₁²)²/2; one metric, G⁻¹ = ¼ + θ₁²; two samplers. The first is
-written as a diffusion D and a curl Q, and Fokker derives the correction Γ. The second is the same drift
-written by hand without Γ.</p>
-<img alt="paths and marginal densities of both samplers" src="data:image/png;base64,{image}">
-<table>{_html_row("th", _COLUMNS)}{body}</table>
-<p>{CHAINS} chains of {STEPS:,} steps of {STEP_SIZE}, after {BURN_IN:,}.</p>
-<h2>What the checker says of the first</h2><pre>{html.escape(str(right))}</pre>
-<h2>What it says of the second</h2><pre>{html.escape(str(wrong))}</pre>
-</html>
-"""
+    return page(
+        "The recipe at work",
+        "<p>One target, U = θ₁⁴/10 + (4(θ₂ + 1.2) − θ₁²)²/2; one metric, G⁻¹ = ¼ + θ₁²; two samplers. The "
+        "first is written as a diffusion D and a curl Q, and Fokker derives the correction Γ. The second is "
+        "the same drift written by hand without Γ.</p>",
+        image_of_bytes(picture.read_bytes(), "paths and marginal densities of both samplers"),
+        table(_COLUMNS, _rows(draws, truth)),
+        f"<p>{CHAINS} chains of {STEPS:,} steps of {STEP_SIZE}, after {BURN_IN:,}.</p>",
+        f"<h2>What the checker says of the first</h2><pre>{html.escape(str(right))}</pre>",
+        f"<h2>What it says of the second</h2><pre>{html.escape(str(wrong))}</pre>",
+    )

@@ -1,0 +1,58 @@
+r"""Unit noise for an integrator: mean 0, variance 1, and as many further moments of a Gaussian as it needs.
+
+| kind | values | moments matched | weak order kept |
+| --- | --- | --- | --- |
+| `gaussian` | ℝ | all | any |
+| `three-point` | ±√3 with probability 1/6 each, else 0 | 5 | 2 |
+| `two-point` | ±1 | 3 | 1 |
+
+A weak integrator of order 1 needs three moments, one of order 2 needs five: cheaper noise then leaves the
+order of the bias as it is, not its size. Drawing Gaussians is most of the cost of a step in high dimensions.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Key, PyTree
+
+from fokker._state import nearest
+
+
+def _gaussian(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
+    return jax.random.normal(key, shape, dtype)
+
+
+def _two_point(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
+    return jax.random.rademacher(key, shape, dtype)
+
+
+def _three_point(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
+    # 16 random bits a value: 65536/6 is not whole, so the variance is put right by the size of the jump.
+    bits = jax.random.bits(key, shape, jnp.uint16)
+    count = round(65536 / 6)
+    jump = math.sqrt(65536 / (2 * count))
+    return jnp.where(bits < count, jump, jnp.where(bits >= 65536 - count, -jump, 0.0)).astype(dtype)
+
+
+NOISES: dict[str, Callable[..., Array]] = {
+    "gaussian": _gaussian,
+    "three-point": _three_point,
+    "two-point": _two_point,
+}
+
+
+def check_noise(kind: str) -> None:
+    """Raise unless `kind` is one of the noises."""
+    if kind not in NOISES:
+        raise ValueError(f"noise is one of {', '.join(NOISES)}, not {kind!r}.{nearest(kind, list(NOISES))}")
+
+
+def draw_like(kind: str, key: Key[Array, ""], like: PyTree[Any]) -> PyTree[Array]:
+    """Independent unit noise in the structure and shapes of `like`."""
+    shapes, structure = jax.tree.flatten(like)
+    keys = [key] if len(shapes) == 1 else list(jax.random.split(key, len(shapes)))
+    drawn = [NOISES[kind](k, s.shape, s.dtype) for k, s in zip(keys, shapes, strict=False)]
+    return jax.tree.unflatten(structure, drawn)

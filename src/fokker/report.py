@@ -1,0 +1,116 @@
+"""A run as one self-contained HTML page."""
+
+import base64
+import html
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+from matplotlib.figure import Figure
+
+from fokker.plots import ACCENT, RIGHT, TRUTH, new_figure, tidy
+
+if TYPE_CHECKING:
+    from fokker.trace import Trace
+
+_SHOWN = 6
+_STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem}
+pre{background:#f4f4f4;padding:1rem;overflow-x:auto;white-space:pre-wrap}img{max-width:100%}
+td,th{padding:.2rem 1rem .2rem 0;text-align:left}.bad{color:#b03a00;font-weight:600}.good{color:#005a8c}"""
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """An HTML table of texts."""
+    return f"<table>{_row('th', columns)}{''.join(_row('td', row) for row in rows)}</table>"
+
+
+def _row(tag: str, cells: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+
+def image(figure: Figure, alternative: str) -> str:
+    """A figure as an <img> that carries its own data."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=110)
+    return image_of_bytes(buffer.getvalue(), alternative)
+
+
+def image_of_bytes(png: bytes, alternative: str) -> str:
+    """A PNG as an <img> that carries its own data."""
+    data = base64.b64encode(png).decode()
+    return f'<img alt="{html.escape(alternative)}" src="data:image/png;base64,{data}">'
+
+
+def page(title: str, *parts: str) -> str:
+    """A whole page of the parts."""
+    return (
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>\n'
+        f"<style>{_STYLE}</style>\n<h1>{html.escape(title)}</h1>\n" + "\n".join(parts) + "\n</html>\n"
+    )
+
+
+def write_report(
+    trace: "Trace", path: Path, title: str = "A run of Fokker", extra: Sequence[str] = ()
+) -> None:
+    """The summary with its verdict, the settings, and pictures of the first few coordinates."""
+    summary = trace.summary()
+    if summary.trusted:
+        verdict = '<p class="good">Nothing speaks against this result.</p>'
+    else:
+        items = "".join(f"<li>{html.escape(warning)}</li>" for warning in summary.warnings)
+        verdict = f'<p class="bad">Do not trust this result:</p><ul>{items}</ul>'
+    rows = [
+        [name, f"{m:.5g}", f"{s:.4g}", f"{r:.3f}", f"{e:.0f}"]
+        for name, m, s, r, e in zip(
+            summary.names, summary.mean, summary.deviation, summary.r_hat, summary.effective, strict=True
+        )
+    ]
+    settings = ", ".join(f"{name} {value}" for name, value in trace.settings.items())
+    parts = [
+        verdict,
+        *extra,
+        "<h2>Posterior</h2>",
+        table(["", "mean", "sd", "R-hat", "ESS"], rows[:200]),
+        f"<p>{html.escape(settings)}</p>",
+        "<h2>Chains</h2>",
+        image(_chains(trace, summary.names), "traces and marginal densities"),
+    ]
+    if trace.stats:
+        parts += ["<h2>Temperature</h2>", image(_statistics(trace), "kinetic temperature and thermostat")]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(title, *parts), encoding="utf-8")
+
+
+def _chains(trace: "Trace", names: Sequence[str]) -> Figure:
+    leaves = [np.asarray(x) for x in jax.tree.leaves(trace.samples)]
+    flat = np.concatenate([x.reshape(*x.shape[:2], -1) for x in leaves], axis=2)
+    shown = min(_SHOWN, flat.shape[2])
+    figure = new_figure(9.0, 1.5 * shown)
+    panels = figure.subplots(shown, 2, squeeze=False, width_ratios=(3, 1))
+    step = max(1, flat.shape[1] // 1000)
+    for i in range(shown):
+        for chain in flat[:, :, i]:
+            panels[i, 0].plot(np.arange(0, len(chain), step), chain[::step], linewidth=0.5, alpha=0.7)
+            counts, edges = np.histogram(chain, 40, density=True)
+            panels[i, 1].stairs(counts, edges, linewidth=1)
+        tidy(panels[i, 0], names[i])
+        tidy(panels[i, 1])
+        panels[i, 1].set_yticks([])
+    return figure
+
+
+def _statistics(trace: "Trace") -> Figure:
+    figure = new_figure(9.0, 2.2 * len(trace.stats))
+    panels = figure.subplots(len(trace.stats), 1, squeeze=False)[:, 0]
+    for panel, (name, values) in zip(panels, trace.stats.items(), strict=True):
+        running = np.cumsum(values.mean(axis=0)) / np.arange(1, values.shape[1] + 1)
+        panel.plot(values.mean(axis=0), color=ACCENT, linewidth=0.4, alpha=0.5)
+        panel.plot(running, color=RIGHT, linewidth=1.5, label="running mean")
+        if name == "kinetic_temperature":
+            panel.axhline(trace.settings.get("temperature", 1.0), color=TRUTH, linewidth=1, linestyle="--")
+        tidy(panel, name.replace("_", " "), "draw")
+        panel.legend(frameon=False, fontsize=8)
+    return figure

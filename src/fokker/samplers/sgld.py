@@ -1,0 +1,43 @@
+"""Stochastic gradient Langevin dynamics, plain and Riemannian."""
+
+from typing import Any
+
+from fokker.dynamics import langevin
+from fokker.integrators import Integrator
+from fokker.samplers import _auxiliaries
+from fokker.samplers.recipe import Family, Recipe, of_family
+
+
+def sgld(step_size: Any, D: Any = 1.0, *, noise_estimate: Any = None, noise: str = "gaussian") -> Recipe:
+    r"""θ' = θ - ε D∇Ũ + N(0, 2εTD): H = U, D constant, Q = 0, Euler–Maruyama (Welling and Teh 2011).
+
+    Keeps exp(-U/T) up to a bias of order ε, to which the minibatch noise adds εB̂ unless `noise_estimate` is
+    subtracted. One gradient a step.
+
+    ```python
+    trace = fk.sample(target, fk.samplers.sgld(1e-3), init=jnp.zeros(2), steps=10_000)
+    ```
+    """
+    return of_family(_langevin(D), step_size, None, noise_estimate, noise)
+
+
+def sgfs(step_size: Any, preconditioner: Any, noise_estimate: Any) -> Recipe:
+    r"""θ' = θ - ε C∇Ũ + N(0, ε(2TC - εB̂)): SGLD with a constant preconditioner and B̂ subtracted.
+
+    Stochastic gradient Fisher scoring (Ahn et al. 2012; Ma et al. 2015, section 3.1). B̂ is the covariance of
+    C∇Ũ. A step with 2TC - εB̂ not positive semidefinite is refused.
+    """
+    named = {("theta", "theta"): noise_estimate}
+    return of_family(_langevin(preconditioner), step_size, None, named)
+
+
+def sgrld(step_size: Any, inverse_metric: Any, *, integrator: Integrator | None = None) -> Recipe:
+    r"""θ' = θ + ε[-G⁻¹∇Ũ + T∇·G⁻¹] + N(0, 2εTG⁻¹): D = G(θ)⁻¹, a field (Patterson and Teh 2013).
+
+    The correction ∇·G⁻¹ is derived; Ma et al. (2015), Eq. 14, print it with the wrong sign.
+    """
+    return of_family(_langevin(inverse_metric), step_size, integrator)
+
+
+def _langevin(D: Any) -> Family:
+    return Family(lambda potential, T: langevin(potential, D, T), _auxiliaries.none)

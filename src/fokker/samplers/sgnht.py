@@ -1,0 +1,62 @@
+"""The stochastic gradient Nosé–Hoover thermostat."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Key, PyTree
+
+from fokker._state import dimension, nearest
+from fokker.dynamics import Dynamics, diagonal_thermostat, matrix_thermostat, thermostat
+from fokker.integrators import Integrator, SymplecticEuler
+from fokker.samplers import _auxiliaries
+from fokker.samplers.recipe import Family, Recipe, of_family
+
+_KINDS: dict[str, Callable[..., Dynamics]] = {
+    "scalar": thermostat,
+    "diagonal": diagonal_thermostat,
+    "matrix": matrix_thermostat,
+}
+
+
+def sgnht(
+    step_size: Any,
+    A: float = 1.0,
+    mu: float = 1.0,
+    *,
+    kind: str = "scalar",
+    integrator: Integrator | None = None,
+    noise: str = "gaussian",
+) -> Recipe:
+    r"""r' = r - ε∇Ũ - εξr + √(2TA) N(0, ε), θ' = θ + εr', ξ' = ξ + ε(r'ᵀr'/d - T)/μ (Ding et al. 2014).
+
+        H = U + rᵀr/2 + (μd/2)(ξ - A)²,  D = diag(0, A, 0),  Q[r, ξ] = r/μd
+
+    The friction ξ rises until the kinetic temperature is T: unknown minibatch noise is absorbed without an
+    estimate of it. μ, the thermostat's inertia, is to be of the order of 1/curvature of U. `kind`: one
+    thermostat for all coordinates ("scalar"), one each ("diagonal"), or a matrix ("matrix", for theta a
+    vector). Keeps exp(-U/T) with bias of order ε; one gradient a step.
+    """
+    if kind not in _KINDS:
+        raise ValueError(f"kind is one of {', '.join(_KINDS)}, not {kind!r}.{nearest(kind, list(_KINDS))}")
+
+    def auxiliaries(key: Key[Array, ""], theta: PyTree[Array], T: Any) -> dict[str, PyTree[Array]]:
+        dtype = jnp.result_type(*jax.tree.leaves(theta))
+        xi: PyTree[Array]
+        if kind == "scalar":
+            xi = jnp.full((), A, dtype)
+        elif kind == "diagonal":
+            xi = jax.tree.map(lambda x: jnp.full_like(x, A), theta)
+        else:
+            xi = A * jnp.eye(dimension(theta), dtype=dtype)
+        return {**_auxiliaries.momentum(key, theta, T), "xi": xi}
+
+    family = Family(lambda potential, T: _KINDS[kind](potential, A, mu, temperature=T), auxiliaries)
+    return of_family(family, step_size, integrator or SymplecticEuler(), None, noise)
+
+
+def sgnht_by_ding(eta: float, a: float, *, kind: str = "scalar") -> Recipe:
+    r"""The same in the parametrisation η = ε², a = Aε of Ding et al. (2014): u = rε, α = ξε."""
+    step_size = eta**0.5
+    return sgnht(step_size, a / step_size, kind=kind)

@@ -1,0 +1,143 @@
+"""Minibatches: which rows come, how often, and that they do not depend on how a run is cut."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from conftest import quick_jit
+from fokker.batches import KINDS, Batches
+
+KEY = jax.random.key(11)
+# Of every chi-square test here; there are about 60, so the file has one for one key in 150.
+FALSE_ALARM = 1e-4
+
+
+def stream(batches, first, number, key=KEY):
+    """The rows of steps first, first + 1, …, as the runner asks for them."""
+    numbers = jnp.arange(first, first + number)
+    places = [jnp.asarray(p) for p in batches.places(first, number)]
+    keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(numbers)
+    return np.asarray(quick_jit(jax.vmap(lambda k, e, p: batches.rows(key, k, e, p)))(keys, *places))
+
+
+@pytest.mark.parametrize(
+    ("size", "n"), [(1, 1), (2, 1), (3, 2), (7, 3), (7, 7), (64, 10), (65, 10), (100, 33), (128, 128)]
+)
+def test_an_epoch_has_every_row_exactly_once_where_batches_straddle_it_too(size, n):
+    epochs = 3 * n
+    rows = stream(Batches(size, n), 0, 3 * size)  # 3·N batches of n are 3n epochs
+    assert rows.shape == (3 * size, n)
+    orders = rows.reshape(epochs, size)
+    assert np.array_equal(np.sort(orders, axis=1), np.tile(np.arange(size), (epochs, 1)))
+    if size >= 7:  # of 7! orders, two epochs with the same one do not come by chance
+        assert len({tuple(order) for order in orders}) == epochs
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_do_not_depend_on_how_the_steps_are_cut(kind):
+    batches = Batches(100, 33, kind)
+    whole = stream(batches, 0, 20)
+    pieces = [stream(batches, first, k) for first, k in ((0, 1), (1, 6), (7, 13))]
+    assert np.array_equal(whole, np.concatenate(pieces))
+    assert not np.array_equal(whole, stream(batches, 0, 20, jax.random.key(12)))
+    assert len({tuple(row) for row in whole}) == 20
+
+
+def test_places_are_right_beyond_32_bits():
+    """After 10¹² rows, where a product of 32-bit numbers has wrapped round."""
+    epoch, position = Batches(1_000_003, 1000).places(10**9, 2)
+    assert epoch.tolist() == [10**12 // 1_000_003, (10**12 + 1000) // 1_000_003]
+    assert position.tolist() == [10**12 % 1_000_003, (10**12 + 1000) % 1_000_003]
+
+
+@pytest.mark.parametrize(("size", "n"), [(1, 1), (2, 2), (3, 2), (5, 5), (64, 64), (65, 65), (1000, 50)])
+def test_rows_without_replacement_are_distinct(size, n):
+    rows = stream(Batches(size, n, "no replacement"), 0, 300)
+    assert rows.min() >= 0
+    assert rows.max() < size
+    assert all(len(set(row)) == n for row in rows.tolist())
+
+
+def test_large_data_are_permuted_without_a_repeat():
+    rows = stream(Batches(2**18 + 7, 2**12), 0, 65)  # an epoch and the beginning of the next
+    assert len(np.unique(rows.ravel()[: 2**18 + 7])) == 2**18 + 7
+
+
+def uniform(counts):
+    """Whether counts come from equal probabilities, by chi-square."""
+    counts = np.asarray(counts).ravel()
+    if len(counts) == 1:
+        return True
+    expected = counts.sum() / len(counts)
+    assert expected > 10
+    return chi2.sf(np.sum((counts - expected) ** 2) / expected, len(counts) - 1) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 16, 64, 65, 100])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_and_ordered_pairs_of_rows_are_uniform(kind, size):
+    """Of the first two of a batch, by chi-square over 60,000 batches, or 300,000 for the larger.
+
+    For a reshuffle, in which an epoch is one permutation, of the first batch of an epoch and over keys.
+    """
+    n = min(size, 2)
+    batches, number = Batches(size, n, kind), 60_000 if size <= 64 else 300_000
+    keys = jax.random.split(jax.random.fold_in(KEY, size), number)
+    zero = jnp.zeros((), jnp.uint32)
+    rows = np.asarray(quick_jit(jax.vmap(lambda k: batches.rows(k, k, zero, zero)))(keys))
+    for column in rows.T:
+        assert uniform(np.bincount(column, minlength=size))
+    if n == 2:
+        counts = np.bincount(rows[:, 0] * size + rows[:, 1], minlength=size**2).reshape(size, size)
+        if kind == "replacement":
+            assert uniform(counts)
+        else:
+            assert np.all(np.diag(counts) == 0)
+            assert uniform(counts[~np.eye(size, dtype=bool)])
+
+
+@pytest.mark.parametrize("kind", ["no replacement", "reshuffle"])
+def test_all_orders_of_four_rows_are_equally_frequent(kind):
+    keys = jax.random.split(jax.random.fold_in(KEY, 99), 60_000)
+    batches, zero = Batches(4, 4, kind), jnp.zeros((), jnp.uint32)
+    rows = np.asarray(quick_jit(jax.vmap(lambda k: batches.rows(k, k, zero, zero)))(keys))
+    order = {p: i for i, p in enumerate(itertools.permutations(range(4)))}
+    assert uniform(np.bincount([order[tuple(row)] for row in rows.tolist()], minlength=24))
+
+
+def test_the_test_of_uniformity_fails_where_it_should():
+    """The negative control: a row that comes 10 % more often."""
+    generator = np.random.default_rng(0)
+    p = np.array([1.1, *[1.0] * 15])
+    assert not uniform(generator.multinomial(60_000, p / p.sum()))
+
+
+def test_successive_epochs_are_independent():
+    """Where a row stands in one epoch tells nothing of where in the next: chi-square over 8·8 pairs."""
+    orders = stream(Batches(8, 8), 0, 40_000)
+    place = np.argsort(orders, axis=1)[:, 0].reshape(-1, 2)
+    assert uniform(np.bincount(place[:, 0] * 8 + place[:, 1], minlength=64))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ((10, 11), "between 1 and the number of data, 10; 11 was given"),
+        ((10, 0), "between 1 and"),
+        ((10, -3), "between 1 and"),
+        ((10, 5, "reshufle"), "Did you mean 'reshuffle'"),
+        ((10, 5, "no-replacement"), "Did you mean 'no replacement'"),
+    ],
+)
+def test_bad_batches_are_refused(settings, words):
+    with pytest.raises(ValueError, match=words):
+        Batches(*settings)
+
+
+def test_a_batch_size_is_a_whole_number():
+    with pytest.raises(TypeError, match=r"whole number; 2\.5"):
+        Batches(10, 2.5)

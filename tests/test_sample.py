@@ -1,0 +1,511 @@
+"""`fk.sample`: the same draws however a run is cut, the right distribution, and what is told of a bad one."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import conftest
+import fokker as fk
+from fokker import fields, runner, samplers
+from fokker.integrators import Splitting, SymplecticEuler
+from fokker.samplers import SamplerState
+
+NORMAL = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+START = np.array([0.5, -0.3], np.float32)
+
+
+def mean_of_normals(n=1000):
+    """x ~ N(θ, 1), θ ~ N(0, 10): the posterior is N(Σx/(n + 0.1), 1/(n + 0.1))."""
+    x = (np.random.default_rng(0).normal(size=n) + 0.7).astype(np.float32)
+    target = fk.Posterior(
+        lambda theta: -(theta**2) / 20, lambda theta, datum: -((datum["x"] - theta) ** 2) / 2, {"x": x}
+    )
+    return target, float(x.astype(float).sum()) / (n + 0.1), 1 / (n + 0.1)
+
+
+def run(sampler=None, target=NORMAL, **options):
+    settings = {"init": START, "steps": 60, "chains": 2, "progress": False, "seed": 3} | options
+    return fk.sample(target, sampler or samplers.sghmc(0.1), **settings)
+
+
+@pytest.fixture
+def optimised():
+    """For tests that run long or look at bits."""
+
+
+@pytest.fixture(autouse=True)
+def quickly(request, monkeypatch):
+    """Most of the other tests is compiling: theirs is done without optimisation."""
+    if "optimised" not in request.fixturenames:
+        jit = jax.jit
+        options = conftest._UNOPTIMISED
+        monkeypatch.setattr(jax, "jit", lambda f, **given: jit(f, compiler_options=options, **given))
+
+
+# The same draws -------------------------------------------------------------------------------------------
+
+
+def test_draws_are_the_same_bit_for_bit_whatever_the_chunk(optimised):
+    """Remainders of one step too, which XLA compiles otherwise than a loop."""
+    target, _, _ = mean_of_normals(50)
+    options = {"target": target, "init": 0.1, "batch_size": 7, "batches": "replacement"}
+    whole = run(samplers.sgnht(0.01), chunk=500, steps=29, **options)
+    for chunk in (1, 7):
+        cut = run(samplers.sgnht(0.01), chunk=chunk, steps=29, **options)
+        assert np.array_equal(whole.samples, cut.samples)
+        assert np.array_equal(whole.stats["xi"], cut.stats["xi"])
+        assert int(cut.state.step[0]) == 29
+
+
+def test_a_run_is_cut_into_pieces_that_sum_to_it():
+    for steps, most in itertools.product(range(1, 30), range(1, 9)):
+        lengths = runner._cut(steps, most)
+        assert sum(lengths) == steps
+        assert max(lengths) <= max(2, most) + 1
+        assert steps == 1 or min(lengths) > 1
+
+
+def test_draws_are_the_same_bit_for_bit_with_a_progress_bar(capsys):
+    assert np.array_equal(run().samples, run(progress=True).samples)
+
+
+@pytest.mark.parametrize("chunk", [500, 4])
+def test_thinning_keeps_every_kth_and_burn_in_drops(chunk):
+    """A chunk shorter than the thinning too."""
+    whole = run(steps=60).samples
+    assert np.array_equal(run(steps=60, thin=6, chunk=chunk).samples, whole[:, 5::6])
+    assert np.array_equal(run(steps=40, burn_in=20, chunk=chunk).samples, whole[:, 20:])
+    assert np.array_equal(run(steps=40, burn_in=20, thin=5, chunk=chunk).samples, whole[:, 24::5])
+
+
+def test_chains_and_seeds_differ_and_a_seed_repeats():
+    one = run(seed=1, chains=3)
+    assert np.array_equal(one.samples, run(seed=1, chains=3).samples)
+    assert not np.any(one.samples[0] == one.samples[1])
+    assert not np.any(one.samples[1] == one.samples[2])
+    assert not np.any(one.samples == run(seed=2, chains=3).samples)
+
+
+def test_batches_differ_between_chains_and_seeds(monkeypatch):
+    """Without noise, from one start, chains differ by their batches alone."""
+    target, _, _ = mean_of_normals(50)
+    frozen = {"target": target, "init": 0.1, "batch_size": 5, "steps": 4, "temperature": 0.0}
+    one = run(samplers.sgld(0.001), **frozen)
+    assert not np.any(one.samples[0] == one.samples[1])
+    assert not np.any(one.samples == run(samplers.sgld(0.001), **{**frozen, "seed": 4}).samples)
+    whole = run(samplers.sgld(0.001), **{**frozen, "batch_size": None})
+    assert np.array_equal(whole.samples[0], whole.samples[1])
+    full = run(samplers.sgld(0.001), **{**frozen, "batch_size": 50})
+    np.testing.assert_allclose(full.samples, whole.samples, rtol=1e-4)
+
+
+def test_the_noise_and_the_batch_of_a_step_are_independent():
+    """Correlation of the noise with the batch's mean over 20,000 first steps, within 5 standard errors.
+
+    By fixing one and then the other: at T = 0 the batch alone moves theta; with a flat likelihood the noise
+    alone does, for the same seed. A false alarm in 2e6.
+    """
+    x = np.random.default_rng(0).normal(size=64).astype(np.float32)
+    moving = fk.Posterior(lambda theta: 0.0 * theta, lambda theta, x: x * theta, x - x.mean())
+    options = {"init": 0.0, "batch_size": 1, "steps": 1, "chains": 20_000, "batches": "replacement"}
+    batch = run(samplers.sgld(0.01), moving, temperature=0.0, **options).samples[:, 0]
+    noise = run(samplers.sgld(0.01), moving, **options).samples[:, 0] - batch
+    assert min(batch.std(), noise.std()) > 0.01
+    assert abs(np.corrcoef(batch, noise)[0, 1]) < 5 / math.sqrt(20_000)
+    assert abs(np.corrcoef(batch**2, noise**2)[0, 1]) < 5 / math.sqrt(20_000)
+
+
+def test_noise_and_batches_come_from_different_keys(monkeypatch):
+    target, _, _ = mean_of_normals(50)
+    seen = {"noise": set(), "batch": set()}
+    draw, rows = samplers.Recipe.draw, runner.Batches.rows
+
+    def note(what, key):
+        jax.debug.callback(lambda data: seen[what].add(tuple(data.tolist())), jax.random.key_data(key))
+
+    def drawing(self, key, state):
+        note("noise", key)
+        return draw(self, key, state)
+
+    def choosing(self, run_key, step_key, epoch, position):
+        note("batch", run_key)
+        note("batch", step_key)
+        return rows(self, run_key, step_key, epoch, position)
+
+    monkeypatch.setattr(samplers.Recipe, "draw", drawing)
+    monkeypatch.setattr(runner.Batches, "rows", choosing)
+    run(samplers.sgld(0.01), target, init=0.1, batch_size=5, steps=6, chains=2)
+    jax.effects_barrier()
+    assert len(seen["noise"]) == 12
+    assert len(seen["batch"]) == 14  # one for the run and one a step, for each chain
+    assert not seen["noise"] & seen["batch"]
+
+
+def test_moments_are_those_of_the_draws():
+    options = {"init": {"a": START, "b": 0.2}, "steps": 40, "burn_in": 7, "thin": 2, "chains": 3, "chunk": 20}
+    target = fk.Density(lambda theta: -jnp.sum(theta["a"] ** 2) - theta["b"] ** 4)
+    draws, moments = (run(target=target, keep=keep, **options) for keep in ("draws", "moments"))
+    assert moments.samples is None
+    for name in ("a", "b"):
+        x = draws.samples[name].astype(float)
+        np.testing.assert_allclose(moments.moments["mean"][name], x.mean(axis=1), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(moments.moments["variance"][name], x.var(axis=1, ddof=1), rtol=1e-4)
+    np.testing.assert_allclose(
+        moments.stats["kinetic_temperature"], draws.stats["kinetic_temperature"], rtol=1e-5
+    )
+    with pytest.raises(ValueError, match="only moments were kept"):
+        moments.to_arviz()
+    with pytest.raises(ValueError, match="only moments were kept"):
+        moments.summary()
+
+
+def test_init_may_be_drawn_for_each_chain():
+    trace = run(init=lambda key: 5 + jax.random.normal(key, (2,)), steps=1, chains=50)
+    assert np.std(trace.samples[:, 0]) > 0.5
+    assert abs(np.mean(trace.samples) - 5) < 1
+
+
+# One's own loop -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["sgld", "sghmc", "sgnht"])
+def test_ones_own_loop_works_under_jit_vmap_and_scan(name):
+    target, _, _ = mean_of_normals(50)
+    sampler = getattr(samplers, name)(0.001).on(target, 2.0)
+
+    def chain(key):
+        start, walk = jax.random.split(key)
+
+        def step(state, key):
+            batch = jax.tree.map(lambda x: x[:10], target.data)
+            state, info = sampler.step(key, state, batch)
+            return state, (state.position, info.finite)
+
+        return jax.lax.scan(step, sampler.init(jnp.zeros(()), key=start), jax.random.split(walk, 5))
+
+    keys = jax.random.split(jax.random.key(0), 3)
+    last, (draws, finite) = jax.jit(jax.vmap(chain))(keys)
+    assert draws.shape == (3, 5)
+    assert bool(jnp.all(finite))
+    assert last.step.tolist() == [5, 5, 5]
+    alone = chain(keys[1])[1][0]
+    np.testing.assert_allclose(draws[1], alone, rtol=1e-5)
+
+
+def test_a_sampler_made_of_dynamics_is_sampled_too():
+    """H as a plain function; the kinetic temperature is measured against the dynamics' own."""
+    dynamics = fk.Dynamics(
+        lambda theta, r: jnp.sum(theta**2) / 2 + jnp.sum(r**2) / 2,
+        D={("r", "r"): 1.0},
+        Q={("r", "theta"): 1.0},
+        temperature=2.0,
+    )
+    trace = run(samplers.recipe(dynamics, 0.1), init={"theta": START, "r": START}, steps=40, chains=200)
+    assert trace.settings["temperature"] == 2.0
+    assert trace.stats["kinetic_temperature"].shape == (200, 40)
+    with pytest.raises(ValueError, match="made of dynamics at temperature 2"):
+        run(samplers.recipe(dynamics, 0.1), init={"theta": START, "r": START}, temperature=3.0)
+    flow = samplers.recipe(fk.dynamics.hamiltonian_flow(NORMAL.potential), 0.1, integrator=SymplecticEuler())
+    energy = run(flow, init={"theta": START, "r": START}, steps=200).samples
+    assert np.abs(energy).max() < 1
+
+
+# The right distribution -----------------------------------------------------------------------------------
+
+PRECISION = np.array([[2.0, 0.6], [0.6, 1.0]], np.float32)
+
+
+def noisy_gaussian():
+    """exp(-θᵀPθ/2) as a sum over 100 data whose minibatches have a noise of the gradient."""
+    x = np.random.default_rng(1).normal(size=(100, 2)).astype(np.float32)
+    x -= x.mean(axis=0)
+
+    def log_likelihood(theta, datum):
+        return (-(theta @ jnp.asarray(PRECISION) @ theta) / 2 + 4 * datum @ theta) / 100
+
+    return fk.Posterior(lambda theta: 0.0, log_likelihood, x)
+
+
+def errors_of(trace, T):
+    """Covariance over TΣ and kinetic temperature over T, less 1, and their standard errors between chains."""
+    x = trace.samples.astype(float)
+    covariances = np.einsum("cni,cnj->cij", x, x) / x.shape[1]
+    root = np.linalg.inv(np.linalg.cholesky(np.linalg.inv(PRECISION.astype(float))))
+    ratios = root @ covariances @ root.T / T
+    both = np.concatenate(
+        [
+            ratios.reshape(len(x), 4) - np.eye(2).ravel(),
+            trace.stats["kinetic_temperature"].mean(1)[:, None] / T - 1,
+        ],
+        axis=1,
+    )
+    return both.mean(axis=0), both.std(axis=0, ddof=1) / math.sqrt(len(x))
+
+
+@pytest.mark.parametrize(
+    ("kind", "T"), [("scalar", 1.0), ("scalar", 3.0), ("diagonal", 3.0), ("matrix", 3.0)]
+)
+def test_thermostats_absorb_the_noise_of_minibatches_at_every_temperature(kind, T, optimised):
+    """300 chains: each of 5 ratios within 5 standard errors and 0.03 for the bias of the step.
+
+    The gradient's noise has variance V = 4, which at this step heats as A = 0.1 would: 10 % at T = 1 with the
+    friction held at 1. False alarm: one key in 9e4 over all four; this one gives none.
+    """
+    trace = run(
+        samplers.sgnht(0.05, kind=kind),
+        noisy_gaussian(),
+        steps=1500,
+        burn_in=300,
+        chains=300,
+        batch_size=4,
+        batches="replacement",
+        temperature=T,
+    )
+    error, spread = errors_of(trace, T)
+    assert np.all(spread < 0.03)
+    assert np.all(np.abs(error) < 5 * spread + 0.03)
+
+
+def test_without_friction_the_noise_of_minibatches_heats(optimised):
+    """The negative control: naive SGHMC is far too wide, and its summary says not to trust it."""
+    trace = run(
+        samplers.naive_sghmc(0.02),
+        noisy_gaussian(),
+        steps=1000,
+        burn_in=1500,
+        chains=100,
+        batch_size=4,
+        batches="replacement",
+    )
+    error, spread = errors_of(trace, 1.0)
+    assert error[0] > 0.2 + 5 * spread[0]
+    assert any("kinetic temperature" in warning for warning in trace.summary().warnings)
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        samplers.sgld(5e-6),
+        samplers.sghmc(2e-3, 60.0),
+        samplers.sgnht(2e-3, 60.0, 1e-3),
+    ],
+    ids=["sgld", "sghmc", "sgnht"],
+)
+def test_a_conjugate_posterior_by_minibatches(sampler, optimised):
+    """100 chains started in the posterior: mean and variance within 5 standard errors and a bias.
+
+    The variance of the gradient's noise is N²/n·(1 - n/N) ≈ 19,000: it adds εV/(2·friction) to T.
+    """
+    T = 4.0
+    target, mean, variance = mean_of_normals()
+    spread = math.sqrt(variance * T)
+    trace = run(
+        sampler,
+        target,
+        init=lambda key: mean + spread * jax.random.normal(key),
+        steps=3000,
+        burn_in=200,
+        thin=5,
+        chains=100,
+        batch_size=50,
+        batches="no replacement",
+        temperature=T,
+    )
+    x = trace.samples.astype(float) - mean
+    means, variances = x.mean(axis=1), (x**2).mean(axis=1) / (variance * T)
+    assert abs(means.mean()) < 5 * means.std(ddof=1) / 10 + 0.01 * spread
+    heat = 0.0 if sampler.family is None else 19_000 * float(sampler.step_size) / (2 * T)
+    if "xi" in trace.stats:
+        heat = 0.0  # absorbed
+    elif "kinetic_temperature" in trace.stats:
+        heat /= 60
+    error = variances.std(ddof=1) / 10
+    assert error < 0.05
+    assert abs(variances.mean() - 1 - heat) < 5 * error + 0.03
+
+
+# Runs that end early --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keep", ["draws", "moments"])
+def test_ctrl_c_keeps_the_draws_so_far(keep, monkeypatch):
+    whole = run(steps=50, chunk=10)
+    advance, calls = runner._Run._advance, []
+
+    def interrupted(self, *given):
+        calls.append(given)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return advance(self, *given)
+
+    monkeypatch.setattr(runner._Run, "_advance", interrupted)
+    trace = run(steps=50, chunk=10, keep=keep)
+    assert trace.stopped == "interrupted after 30 of 50 steps"
+    if keep == "draws":
+        assert np.array_equal(trace.samples, whole.samples[:, :30])
+        assert trace.stopped in trace.summary().warnings
+    else:
+        np.testing.assert_allclose(
+            trace.moments["mean"], whole.samples[:, :30].mean(axis=1), rtol=1e-4, atol=1e-6
+        )
+    assert trace.stats["kinetic_temperature"].shape == (2, 30)
+    calls[:] = [None] * 3
+    none = run(steps=50, burn_in=20, chunk=10)
+    assert none.stopped == "interrupted after 0 of 70 steps"
+    assert none.samples is None
+    with pytest.raises(ValueError, match="interrupted after 0"):
+        none.summary()
+
+
+@pytest.mark.parametrize("chunk", [500, 7])
+def test_a_run_that_diverges_keeps_the_finite_draws_and_says_so(chunk):
+    quartic = fk.Density(lambda theta: -jnp.sum(theta**4))
+    trace = run(samplers.sgld(0.35), quartic, steps=500, chunk=chunk, chains=3)
+    assert "left the finite numbers" in trace.stopped
+    n = trace.samples.shape[1]
+    assert 2 < n < 500
+    assert np.all(np.isfinite(trace.samples))
+    assert n == run(samplers.sgld(0.35), quartic, steps=500, chains=3).samples.shape[1]
+    moments = run(samplers.sgld(0.35), quartic, steps=500, chunk=chunk, chains=3, keep="moments")
+    assert "left the finite numbers" in moments.stopped
+    assert np.all(np.isfinite(moments.moments["mean"]))
+    assert not np.any(np.isnan(moments.moments["variance"]))
+
+
+def test_noise_that_cannot_be_subtracted_stops_the_run():
+    """2D - εB̂ turns negative where theta does: the draws before are kept."""
+    D = fields.Elementwise(lambda theta: 0.5 + jnp.tanh(theta**2))
+    dynamics = fk.dynamics.langevin(lambda theta: jnp.sum(theta**2) / 2, D)
+    sampler = samplers.recipe(dynamics, 0.1, noise_estimate={("theta", "theta"): 15.0})
+    trace = run(sampler, init={"theta": np.full(2, 2.0, np.float32)}, steps=400, chunk=50)
+    assert "not positive semidefinite" in trace.stopped
+    assert 0 < trace.samples.shape[1] < 400
+    assert np.all(2 * (0.5 + np.tanh(trace.samples[:, :-1] ** 2)) - 1.5 >= -1e-5)
+
+
+# What is told ---------------------------------------------------------------------------------------------
+
+
+def test_a_good_run_is_trusted_and_a_bad_one_is_not():
+    good = run(samplers.sghmc(0.2, integrator=Splitting()), steps=8000, thin=4, burn_in=200, chains=4)
+    summary = good.summary()
+    assert summary.trusted, summary.warnings
+    assert "Nothing speaks against" in str(summary)
+    # The sample moments of a unit normal: 5 standard errors by the effective number of draws.
+    assert np.all(np.abs(summary.mean) < 5 / np.sqrt(summary.effective))
+    assert np.all(np.abs(summary.deviation - 1) < 5 / np.sqrt(summary.effective))
+
+    def warned(trace, words):
+        summary = trace.summary()
+        assert not summary.trusted
+        assert "DO NOT TRUST" in str(summary)
+        return any(words in warning for warning in summary.warnings)
+
+    assert warned(run(steps=2000, chains=1), "one chain")
+    assert warned(run(steps=50, chains=4), "effective draws, fewer than 400")
+    apart = run(samplers.sgld(1e-6), init=lambda key: jax.random.normal(key, (2,)), steps=100, chains=4)
+    assert warned(apart, "R-hat of theta[")
+    assert warned(run(samplers.sghmc(1.5, 0.1), steps=2000, chains=4), "kinetic temperature is")
+    hot = run(steps=500, temperature=2.5, chains=400)
+    assert not warned(hot, "kinetic temperature is")
+    with pytest.raises(ValueError, match="too few to summarise"):
+        run(steps=3).summary()
+
+
+def test_draws_go_to_arviz_by_name():
+    target = fk.Density(lambda theta: -jnp.sum(theta["w"] ** 2) - theta["b"][0] ** 2)
+    trace = run(samplers.sgnht(0.1), target, init={"w": np.zeros((3, 2)), "b": [0.0]}, steps=20, chains=2)
+    data = trace.to_arviz()
+    assert {name: data.posterior[name].shape for name in data.posterior} == {
+        "b.0": (2, 20),
+        "w": (2, 20, 3, 2),
+    }
+    assert np.array_equal(data.posterior["w"], trace.samples["w"])
+    assert data.sample_stats["xi"].shape == (2, 20)
+    assert run(steps=20).to_arviz().posterior["theta"].shape == (2, 20, 2)
+    names = trace.summary().names
+    assert len(names) == 7
+    assert len(set(names)) == 7
+
+
+# Bad input ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"steps": 10, "thin": 3}, "steps=10 is not a multiple of thin=3"),
+        ({"steps": 0}, "steps must be a whole number of at least 1; 0"),
+        ({"steps": 2.5}, r"steps must be a whole number of at least 1; 2\.5"),
+        ({"chains": 0}, "chains must be"),
+        ({"burn_in": -1}, "burn_in must be"),
+        ({"keep": "everything"}, "keep is 'draws' or 'moments'"),
+        ({"batch_size": 5}, "batch_size needs data"),
+        ({"temperature": -1.0}, "temperature must be finite and not negative"),
+        ({"temperature": math.nan}, "temperature must be finite"),
+        ({"init": np.array([0.0, np.nan])}, "nan at the initial position"),
+    ],
+)
+def test_bad_settings_of_a_run_are_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        run(**options)
+
+
+def test_a_batch_larger_than_the_data_and_a_misspelt_kind_are_refused():
+    target, _, _ = mean_of_normals(10)
+    with pytest.raises(ValueError, match="the number of data, 10; 11 was given"):
+        run(target=target, init=0.0, batch_size=11)
+    with pytest.raises(ValueError, match="Did you mean 'reshuffle'"):
+        run(target=target, init=0.0, batch_size=5, batches="reshufle")
+
+
+@pytest.mark.parametrize("h", [-0.1, 0.0, math.nan, math.inf])
+@pytest.mark.parametrize("name", ["sgld", "sghmc", "sgnht"])
+def test_a_step_size_that_is_not_positive_is_refused(name, h):
+    with pytest.raises(ValueError, match="step size must be a positive number"):
+        getattr(samplers, name)(h)
+
+
+def test_misspelt_names_are_refused_with_a_suggestion():
+    with pytest.raises(ValueError, match="Did you mean 'gaussian'"):
+        samplers.sgld(0.1, noise="gausian")
+    with pytest.raises(ValueError, match="Did you mean 'diagonal'"):
+        samplers.sgnht(0.1, kind="diag0nal")
+
+
+def test_a_likelihood_that_returns_a_vector_is_refused_before_anything_is_compiled():
+    target = fk.Posterior(lambda theta: -jnp.sum(theta**2), lambda theta, x: -((x - theta) ** 2), np.zeros(5))
+    with pytest.raises(ValueError, match="log_likelihood must return one number"):
+        run(target=target)
+
+
+def test_an_init_of_the_wrong_structure_is_refused():
+    target = fk.Density(lambda theta: -jnp.sum(theta["w"] ** 2))
+    with pytest.raises((TypeError, ValueError, KeyError)):
+        run(target=target, init=START)
+    with pytest.raises(ValueError, match="the mass must be"):
+        run(samplers.sghmc(0.1, mass=np.ones(3)))
+
+
+def test_a_sampler_without_a_target_says_what_to_do():
+    for call in (
+        lambda: samplers.sgld(0.1).init(START, key=jax.random.key(0)),
+        lambda: samplers.sgld(0.1).step(jax.random.key(0), SamplerState({"theta": START}, 0)),
+    ):
+        with pytest.raises(ValueError, match=r"no target yet.*sampler\.on\(target\)"):
+            call()
+    with pytest.raises(ValueError, match=r"pass key=jax\.random\.key"):
+        samplers.sghmc(0.1).on(NORMAL).init(START)
+    with pytest.raises(TypeError, match="made of dynamics"):
+        samplers.recipe(fk.dynamics.langevin(NORMAL.potential), 0.1).on(NORMAL)
+
+
+def test_a_target_or_sampler_of_the_wrong_type_is_refused():
+    with pytest.raises(TypeError, match=r"fk\.Density\(log_density\)"):
+        run(target=lambda theta: 0.0)
+    with pytest.raises(TypeError, match=r"one of fk\.samplers, not function"):
+        run(lambda key: None)

@@ -1,0 +1,489 @@
+"""The named samplers without luck: on Gaussians a step is affine, its stationary covariance known exactly."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+from scipy.linalg import block_diag, solve_discrete_lyapunov
+
+import fokker as fk
+from conftest import quick_jit
+from fokker import fields, noise, samplers, schedules
+from fokker.integrators import EulerMaruyama, Splitting, SymplecticEuler
+from fokker.samplers import SamplerState
+
+PRECISION = np.array([[2.0, 0.6], [0.6, 1.0]])
+NOISE = np.array([[0.9, 0.3], [0.3, 0.5]])  # the covariance of the gradient's noise, where there is some
+MASS = np.array([2.0, 0.5])
+
+
+class Gaussian:
+    """exp(-θᵀPθ/2), its gradient with the batch added as noise."""
+
+    def __init__(self, precision):
+        self.precision = np.asarray(precision)
+
+    def potential(self, theta):
+        return theta @ jnp.asarray(self.precision, theta.dtype) @ theta / 2
+
+    def minibatch_potential(self, theta, batch):
+        return self.potential(theta) + batch @ theta
+
+
+def precision_of(d):
+    """Eigenvalues from 0.5 to 2 in a rotated basis."""
+    if d == 2:
+        return PRECISION
+    basis, _ = np.linalg.qr(np.random.default_rng(d).normal(size=(d, d)))
+    return basis @ np.diag(np.linspace(0.5, 2.0, d) if d > 1 else [1.3]) @ basis.T
+
+
+def affine_in(make, target):
+    """A, B, C of z' = Az + Bw + Cν as a function of what `make` and the temperature are given.
+
+    w is the noise; ν that of the gradient, which comes by the batch. Compiled once for all settings.
+    """
+    d = len(target.precision)
+
+    def jacobians(temperature, *settings):
+        placed = make(*settings).on(target, temperature)
+        state = placed.init(jnp.linspace(0.2, -0.3, d), key=jax.random.key(0))
+        x, back = ravel_pytree(state.z)
+        w, noise = ravel_pytree(placed.draw(jax.random.key(1), state))
+
+        def step(x, w, nu):
+            moved, info = placed.advance(noise(w), SamplerState(back(x), state.step), nu)
+            return ravel_pytree(moved.z)[0], info.noise_shortfall
+
+        zeros = jnp.zeros_like(w), jnp.zeros(d)
+        return jax.jacfwd(step, argnums=(0, 1, 2), has_aux=True)(x, *zeros)
+
+    compiled = quick_jit(jacobians)
+
+    def matrices(temperature, *settings):
+        ABC, shortfall = compiled(temperature, *settings)
+        assert float(shortfall) == 0
+        return tuple(np.asarray(M) for M in ABC)
+
+    return matrices
+
+
+def affine(sampler, target, temperature):
+    return affine_in(lambda: sampler, target)(temperature)
+
+
+def stationary(matrices, gradient_noise=None):
+    """The stationary covariance; ravel_pytree puts r before theta."""
+    A, B, C = matrices
+    assert np.max(np.abs(np.linalg.eigvals(A))) < 1
+    given = 0 if gradient_noise is None else C @ gradient_noise @ C.T
+    return solve_discrete_lyapunov(A, B @ B.T + given)
+
+
+def covariance(sampler, target, temperature=1.0, gradient_noise=None):
+    """Of theta alone."""
+    d = len(target.precision)
+    return stationary(affine(sampler, target, temperature), gradient_noise)[-d:, -d:]
+
+
+def gsgrhmc(h, c, **options):
+    return samplers.gsgrhmc(h, fields.Scalar(c), fields.Scalar(jnp.sqrt(c)), **options)
+
+
+# Each by its step and a friction or diffusion; its mass; the order of its bias.
+SAMPLERS = {
+    "sgld": (lambda h, c: samplers.sgld(h, c), None, 1),
+    "sgfs": (lambda h, c: samplers.sgfs(h, c, 0.0), None, 1),
+    "sgrld": (lambda h, c: samplers.sgrld(h, fields.Scalar(c)), None, 1),
+    "sghmc": (lambda h, c: samplers.sghmc(h, c), 1.0, 1),
+    "sghmc, mass": (lambda h, c: samplers.sghmc(h, c, 2.5), 2.5, 1),
+    "sghmc, Euler": (lambda h, c: samplers.sghmc(h, c, 2.5, integrator=EulerMaruyama()), 2.5, 1),
+    "sghmc, ABOBA": (lambda h, c: samplers.sghmc(h, c, 2.5, integrator=Splitting("ABOBA")), 2.5, 2),
+    "sghmc, BAOAB": (lambda h, c: samplers.sghmc(h, c, 2.5, integrator=Splitting("BAOAB")), 2.5, 2),
+    "gsgrhmc": (gsgrhmc, 1.0, 1),
+}
+
+
+def wanted(target, mass, temperature):
+    """T diag(M, P⁻¹), the covariance of exp(-H/T)."""
+    sigma = np.linalg.inv(target.precision)
+    return temperature * (sigma if mass is None else block_diag(mass * np.eye(len(sigma)), sigma))
+
+
+@pytest.mark.parametrize("d", [1, 10])
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_the_covariance_is_that_of_the_target_over_temperature_and_friction(name, d, x64):
+    """Of theta and r together. A √T, √C or 1/√C off in the noise shows as a factor of two or more."""
+    make, mass, order = SAMPLERS[name]
+    target = Gaussian(precision_of(d))
+    matrices = affine_in(make, target)
+    h = 0.02 if order == 2 else 0.005
+    for temperature, c in itertools.product((0.1, 1.0, 10.0), (0.25, 1.0, 4.0)):
+        truth = wanted(target, mass, temperature)
+        # An Euler step heats an oscillator by h·curvature/friction; a splitting errs by (h·frequency)²/8.
+        allowed = 2e-4 if order == 2 else 0.01 * max(2, 2 / c)
+        error = np.linalg.norm(stationary(matrices(temperature, h, c)) - truth)
+        assert error < allowed * np.linalg.norm(truth)
+
+
+def test_a_hundred_dimensions(x64):
+    target = Gaussian(precision_of(100))
+    found = covariance(samplers.sghmc(0.02, 0.5, 2.5, integrator=Splitting()), target, 3.0)
+    sigma = 3.0 * np.linalg.inv(target.precision)
+    assert np.linalg.norm(found - sigma) < 2e-4 * np.linalg.norm(sigma)
+
+
+FRICTIONS = np.array([1.5, 0.8])
+MATRICES = {
+    "sgld": (lambda h: samplers.sgld(h, NOISE), None, 1),
+    "sgrld": (lambda h: samplers.sgrld(h, fields.Gram(np.linalg.cholesky(NOISE))), None, 1),
+    "sghmc": (lambda h: samplers.sghmc(h, NOISE, MASS), MASS, 1),
+    "sghmc, diagonal": (lambda h: samplers.sghmc(h, fields.Diagonal(FRICTIONS), MASS), MASS, 1),
+    "sghmc, Euler": (lambda h: samplers.sghmc(h, NOISE, MASS, integrator=EulerMaruyama()), MASS, 1),
+    "sghmc, ABOBA": (
+        lambda h: samplers.sghmc(h, fields.Diagonal(FRICTIONS), MASS, integrator=Splitting()),
+        MASS,
+        2,
+    ),
+    "sghmc, BAOAB": (
+        lambda h: samplers.sghmc(h, fields.Diagonal(FRICTIONS), MASS, integrator=Splitting("BAOAB")),
+        MASS,
+        2,
+    ),
+    "gsgrhmc": (lambda h: samplers.gsgrhmc(h, PRECISION @ PRECISION, PRECISION), 1.0, 1),
+}
+
+
+@pytest.mark.parametrize("name", [*SAMPLERS, *(f"matrices: {name}" for name in MATRICES)])
+def test_the_bias_falls_with_the_step_at_the_order_of_the_integrator(name, x64):
+    """From h to h/2 by 2 or by 4, in theta and r together; at T = 1.7 and a friction that is not 1."""
+    if name in SAMPLERS:
+        make, mass, order = SAMPLERS[name]
+        settings = (1.3,)
+    else:
+        make, mass, order = MATRICES[name.removeprefix("matrices: ")]
+        settings = ()
+    target, T = Gaussian(PRECISION), 1.7
+    matrices, truth = affine_in(make, target), wanted(target, mass, T)
+    steps = (0.1, 0.05) if order == 2 else (0.002, 0.001)
+    coarse, fine = (np.linalg.norm(stationary(matrices(T, h, *settings)) - truth) for h in steps)
+    assert 0.95 * 2**order < coarse / fine < 1.05 * 2**order
+
+
+def test_the_biases_are_the_known_ones(x64):
+    """In closed form for a unit normal at temperature T, not only in order."""
+    target, T, h = Gaussian(np.eye(1)), 2.0, 0.2
+    ula = covariance(samplers.sgld(h, 0.7), target, T)[0, 0]
+    np.testing.assert_allclose(ula, T / (1 - 0.7 * h / 2), rtol=1e-12)
+    # Both splittings have theta exactly right on a Gaussian; the momentum pays for it.
+    for word, momentum in (("ABOBA", T / (1 - h**2 / 4)), ("BAOAB", T * (1 - h**2 / 4))):
+        S = stationary(affine(samplers.sghmc(h, 1.3, integrator=Splitting(word)), target, T))
+        np.testing.assert_allclose(S, np.diag([momentum, T]), rtol=1e-12, atol=1e-12)
+
+
+# The gradient's noise -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "estimate"),
+    [
+        (lambda B: samplers.sgld(0.05, 0.6, noise_estimate=B), 0.36 * NOISE),
+        (lambda B: samplers.sgfs(0.05, PRECISION, 0.0 if B is None else B), PRECISION @ NOISE @ PRECISION),
+        (lambda B: samplers.sghmc(0.05, 1.3, 2.5, noise_estimate=B), NOISE),
+        (lambda B: samplers.sghmc(0.05, 1.3, noise_estimate=B, integrator=EulerMaruyama()), NOISE),
+    ],
+    ids=["sgld", "sgfs", "sghmc", "sghmc, Euler"],
+)
+def test_a_known_noise_of_the_gradient_is_made_up_for(make, estimate, x64):
+    target = Gaussian(PRECISION)
+    without = covariance(make(None), target)
+    made_up = covariance(make(estimate), target, 1.0, NOISE)
+    np.testing.assert_allclose(made_up, without, rtol=1e-10)
+    ignored = covariance(make(None), target, 1.0, NOISE)
+    assert np.linalg.norm(ignored - without) > 5e-3 * np.linalg.norm(without)
+
+
+@pytest.mark.parametrize("name", ["sgld", "sghmc", "sghmc, ABOBA", "gsgrhmc"])
+def test_the_noise_of_the_gradient_adds_a_bias_of_first_order(name, x64):
+    make, _, _ = SAMPLERS[name]
+    target = Gaussian(PRECISION)
+    added = [
+        np.linalg.norm(covariance(make(h, 1.3), target, 1.0, NOISE) - covariance(make(h, 1.3), target))
+        for h in (0.02, 0.01)
+    ]
+    assert 1.95 < added[0] / added[1] < 2.05
+
+
+# Limits ---------------------------------------------------------------------------------------------------
+
+
+def the_same(one, other, T=1.7):
+    target = Gaussian(PRECISION)
+    for x, y in zip(affine(one, target, T), affine(other, target, T), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-14)
+
+
+def test_gsgrhmc_with_a_unit_metric_is_sghmc(x64):
+    the_same(gsgrhmc(0.1, 1.0), samplers.sghmc(0.1, integrator=EulerMaruyama()))
+    one = samplers.gsgrhmc(0.1, fields.Scalar(1.0), fields.Scalar(1.0), integrator=Splitting())
+    the_same(one, samplers.sghmc(0.1, integrator=Splitting()))
+
+
+def test_gsgrhmc_with_a_constant_metric_is_sghmc_with_friction_after_a_change_of_time(x64):
+    """With G⁻¹ = c: dθ = √c r dt, dr = -√c∇U - cr + …, which is SGHMC with friction √c and steps √c h."""
+    c = 2.3
+    the_same(gsgrhmc(0.1, c), samplers.sghmc(0.1 * math.sqrt(c), math.sqrt(c), integrator=EulerMaruyama()))
+
+
+def test_gsgrhmc_with_a_constant_matrix_has_the_moments_of_its_kin(x64):
+    """In θ = G^{-½}x it is SGHMC of unit mass, friction G⁻¹, on the potential U(G^{-½}x)."""
+    root = np.array([[1.2, 0.3], [0.3, 0.8]])
+    one = covariance(samplers.gsgrhmc(0.05, root @ root, root), Gaussian(PRECISION), 1.7)
+    moved = Gaussian(root @ PRECISION @ root)
+    kin = covariance(samplers.sghmc(0.05, root @ root, integrator=EulerMaruyama()), moved, 1.7)
+    np.testing.assert_allclose(one, root @ kin @ root, rtol=1e-10)
+
+
+def test_sgrld_with_a_constant_metric_is_sgld(x64):
+    the_same(samplers.sgrld(0.1, fields.Dense(NOISE)), samplers.sgld(0.1, NOISE))
+    the_same(samplers.sgrld(0.1, fields.Scalar(0.4)), samplers.sgld(0.1, 0.4))
+
+
+def test_sgfs_without_noise_is_sgld(x64):
+    one, other = (
+        covariance(s, Gaussian(PRECISION), 1.7)
+        for s in (samplers.sgfs(0.1, NOISE, 0.0), samplers.sgld(0.1, NOISE))
+    )
+    np.testing.assert_allclose(one, other, rtol=1e-12)
+    the_same(samplers.sgfs(0.1, 0.7, 0.0), samplers.sgld(0.1, 0.7))
+
+
+def test_sgrhmc_is_gsgrhmc(x64):
+    the_same(samplers.sgrhmc(0.1, fields.Scalar(4.0), fields.Scalar(2.0)), gsgrhmc(0.1, 4.0))
+
+
+@pytest.mark.parametrize("integrator", [EulerMaruyama, SymplecticEuler, Splitting])
+def test_the_batch_takes_the_place_of_the_gradient_once(integrator, x64):
+    """A full batch is no batch, and what a gradient's noise does to a step of size h is -h in r, no more."""
+    sampler = samplers.sghmc(0.1, 1.3, integrator=integrator())
+    placed = sampler.on(Gaussian(PRECISION), 1.7)
+    state = placed.init(jnp.array([0.3, -0.4]), key=jax.random.key(0))
+    draws = placed.draw(jax.random.key(1), state)
+    whole, batch = placed.advance(draws, state)[0].z, placed.advance(draws, state, jnp.zeros(2))[0].z
+    for name in ("theta", "r"):
+        np.testing.assert_allclose(whole[name], batch[name], rtol=1e-14)
+    C = affine(sampler, Gaussian(PRECISION), 1.7)[2]
+    decay = math.exp(-0.13) if integrator is Splitting else 1.0
+    np.testing.assert_allclose(C[:2], -0.1 * (1 + decay) / 2 * np.eye(2), rtol=1e-12, atol=1e-15)
+
+
+def test_symplectic_euler_is_symplectic_with_a_batch_too(x64):
+    """det A = 1 without friction, and the order r, θ whatever form the noise to subtract has."""
+    flow = samplers.recipe(
+        fk.dynamics.hamiltonian_flow(Gaussian(PRECISION).potential, 2.0),
+        0.1,
+        integrator=SymplecticEuler(),
+        gradient=jax.grad(Gaussian(PRECISION).minibatch_potential),
+    )
+    state = flow.init({"theta": jnp.array([0.3, -0.4]), "r": jnp.array([0.1, 0.2])})
+    x, back = ravel_pytree(state.z)
+
+    def step(x):
+        moved = flow.advance(
+            flow.draw(jax.random.key(0), state), SamplerState(back(x), state.step), jnp.zeros(2)
+        )
+        return ravel_pytree(moved[0].z)[0]
+
+    np.testing.assert_allclose(np.linalg.det(jax.jacfwd(step)(x)), 1.0, rtol=1e-12)
+    plain = affine(samplers.sghmc(0.1, 1.3), Gaussian(PRECISION), 1.0)[0]
+    reduced = affine(samplers.sghmc(0.1, 1.3, noise_estimate=NOISE), Gaussian(PRECISION), 1.0)[0]
+    np.testing.assert_allclose(reduced, plain, rtol=1e-12, atol=1e-15)
+
+
+def test_a_thermostat_at_its_fixed_point_is_sghmc(x64):
+    """ξ' - ξ is second order in r, so at r'ᵀr' = dT a step of SGNHT from ξ = A is one of SGHMC."""
+    for kind in ("scalar", "diagonal", "matrix"):
+        one = samplers.sgnht(0.1, 1.3, kind=kind).on(Gaussian(PRECISION), 1.7)
+        other = samplers.sghmc(0.1, 1.3).on(Gaussian(PRECISION), 1.7)
+        state = one.init(jnp.array([0.3, -0.4]), key=jax.random.key(0))
+        draws = one.draw(jax.random.key(1), state)
+        moved = one.advance(draws, state)[0].z
+        z = {name: state.z[name] for name in ("theta", "r")}
+        wanted = other.advance(draws, SamplerState(z, state.step))[0].z
+        for name in ("theta", "r"):
+            np.testing.assert_allclose(moved[name], wanted[name], rtol=1e-12)
+        r = np.asarray(moved["r"])
+        pull = {"scalar": r @ r / 2 - 1.7, "diagonal": r**2 - 1.7, "matrix": np.outer(r, r) - 1.7 * np.eye(2)}
+        np.testing.assert_allclose(moved["xi"] - state.z["xi"], 0.1 * pull[kind], rtol=1e-10, atol=1e-14)
+
+
+def test_the_thermostat_in_dings_parametrisation(x64):
+    """u = rε, α = ξε: u' = u - αu - η∇U + N(0, 2aη), θ' = θ + u', α' = α + u'ᵀu'/d - η (Algorithm 1)."""
+    eta, a = 0.04, 0.3
+    target = Gaussian(PRECISION)
+    sampler = samplers.sgnht_by_ding(eta, a).on(target)
+    state = sampler.init(jnp.array([0.3, -0.4]), key=jax.random.key(0))
+    draws = sampler.draw(jax.random.key(1), state)
+    moved = sampler.advance(draws, state)[0].z
+    u, alpha = np.asarray(state.z["r"]) * 0.2, float(state.z["xi"]) * 0.2
+    w = np.asarray(ravel_pytree(draws)[0])
+    new = u - alpha * u - eta * PRECISION @ np.asarray(state.z["theta"]) + math.sqrt(2 * a * eta) * w
+    np.testing.assert_allclose(np.asarray(moved["r"]) * 0.2, new, rtol=1e-10)
+    np.testing.assert_allclose(moved["theta"], np.asarray(state.z["theta"]) + new, rtol=1e-10)
+    np.testing.assert_allclose(float(moved["xi"]) * 0.2, alpha + new @ new / 2 - eta, rtol=1e-10)
+
+
+# A metric that varies ---------------------------------------------------------------------------------------
+
+
+def test_steps_in_a_varying_metric_are_those_of_the_papers_with_gamma(x64):
+    """SGRLD, and Algorithm 1 of Ma et al. (2015), with G⁻¹ = s(θ)² and T ≠ 1; the naive one has no Γ."""
+    T, h, target = 1.7, 0.1, Gaussian(PRECISION)
+    root = fields.Elementwise(lambda theta: 1.5 + jnp.tanh(theta))
+    inverse = fields.Elementwise(lambda theta: (1.5 + jnp.tanh(theta)) ** 2)
+    theta, r = np.array([0.3, -0.4]), np.array([0.5, 0.2])
+    s, slope = 1.5 + np.tanh(theta), 1 - np.tanh(theta) ** 2
+    force = PRECISION @ theta
+
+    def moved(sampler, **z):
+        placed = sampler.on(target, T)
+        state = SamplerState({name: jnp.asarray(x) for name, x in z.items()}, jnp.array(0))
+        draws = placed.draw(jax.random.key(0), state)
+        return placed.advance(draws, state)[0].z, np.asarray(ravel_pytree(draws)[0])
+
+    z, w = moved(samplers.sgrld(h, inverse), theta=theta)
+    wanted = theta + h * (-(s**2) * force + T * 2 * s * slope) + math.sqrt(2 * h * T) * s * w
+    np.testing.assert_allclose(z["theta"], wanted, rtol=1e-12)
+
+    for make, gamma in ((samplers.gsgrhmc, T * slope), (samplers.naive_sgrhmc, 0.0)):
+        z, w = moved(make(h, inverse, root), theta=theta, r=r)
+        np.testing.assert_allclose(z["theta"], theta + h * s * r, rtol=1e-12)
+        wanted = r + h * (-s * force + gamma - s**2 * r) + math.sqrt(2 * h * T) * s * w
+        np.testing.assert_allclose(z["r"], wanted, rtol=1e-12)
+
+
+# Where auxiliary variables start ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mass", [4.0, {"w": jnp.full(3, 4.0)}], ids=["number", "tree"])
+def test_the_momentum_starts_with_variance_TM(mass):
+    """Over 3·4000 values within 5 standard errors: a false alarm in 2e6."""
+    target = fk.Density(lambda theta: -jnp.sum(theta["w"] ** 2) / 2)
+    sampler = samplers.sghmc(0.1, mass=mass).on(target, 2.5)
+    keys = jax.random.split(jax.random.key(0), 4000)
+    r = jax.vmap(lambda k: sampler.init({"w": jnp.zeros(3)}, key=k).z["r"]["w"])(keys)
+    assert abs(float(jnp.mean(r**2)) / 10 - 1) < 5 * math.sqrt(2 / r.size)
+
+
+# Noise ------------------------------------------------------------------------------------------------------
+
+
+def enumerated(kind, monkeypatch):
+    """Every value that a noise can have with equal weights: its random bits replaced by all of them."""
+    if kind == "two-point":
+        values = noise.NOISES[kind](jax.random.key(0), (200,), jnp.float64)
+        return np.unique(np.asarray(values))
+    every = jnp.arange(65536, dtype=jnp.uint16)
+    monkeypatch.setattr(jax.random, "bits", lambda key, shape, dtype: every.astype(dtype).reshape(shape))
+    return np.asarray(noise.NOISES[kind](jax.random.key(0), (65536,), jnp.float64))
+
+
+def test_the_moments_of_cheaper_noise(monkeypatch, x64):
+    """Two points: 1 to 3 exactly; three points: 1 to 5, the fourth to the 16 bits of which they are made."""
+    two = enumerated("two-point", monkeypatch)
+    assert two.tolist() == [-1.0, 1.0]
+    three = enumerated("three-point", monkeypatch)
+    assert len(np.unique(three)) == 3
+    moments = [np.mean(three**k) for k in range(1, 6)]
+    np.testing.assert_allclose(moments, [0, 1, 0, 3, 0], atol=3e-4)
+    np.testing.assert_allclose(moments[:3], [0, 1, 0], atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", noise.NOISES)
+def test_draws_of_noise_have_mean_0_and_variance_1_and_are_independent(kind):
+    """100,000 values each: every moment within 5 standard errors; a false alarm in 2e6 each."""
+    like = {
+        "a": jax.ShapeDtypeStruct((100_000,), jnp.float32),
+        "b": jax.ShapeDtypeStruct((100_000,), jnp.float32),
+    }
+    drawn = noise.draw_like(kind, jax.random.key(3), like)
+    a, b = (np.asarray(drawn[k], np.float64) for k in "ab")
+    kurtosis = {"gaussian": 3, "three-point": 3, "two-point": 1}[kind]
+    n = len(a)
+    for x in (a, b):
+        assert abs(x.mean()) < 5 / math.sqrt(n)
+        assert abs((x**2).mean() - 1) < 5 * math.sqrt((kurtosis - 1) / n) + 1e-6
+        assert abs((x**4).mean() - kurtosis) < 5 * math.sqrt(96 / n) + 3e-4
+    assert abs((a * b).mean()) < 5 / math.sqrt(n)
+    assert drawn["a"].dtype == jnp.float32
+
+
+def test_a_sampler_draws_the_noise_that_was_asked_for():
+    target = fk.Density(lambda theta: -jnp.sum(theta**2))
+    for sampler in (
+        samplers.sgld(0.1, noise="two-point"),
+        samplers.sghmc(0.1, noise="two-point"),
+        samplers.sgnht(0.1, noise="two-point"),
+        gsgrhmc(0.1, 1.0, noise="two-point"),
+    ):
+        z = {name: jnp.zeros(50) for name in ("theta", "r")}
+        drawn = sampler.on(target).draw(jax.random.key(0), SamplerState(z, jnp.array(0)))
+        assert set(ravel_pytree(drawn)[0].tolist()) == {-1.0, 1.0}
+
+
+# Schedules --------------------------------------------------------------------------------------------------
+
+
+def test_schedules_are_what_they_say():
+    t = jnp.array([0, 10, 20])
+    np.testing.assert_allclose(
+        schedules.polynomial(2.0, 10.0, 0.5)(t), (2.0 * np.array([1, 2, 3])) ** -0.5, rtol=1e-6
+    )
+    np.testing.assert_allclose(schedules.cyclical(0.4, 20)(t), [0.4, 0.2, 0.4], rtol=1e-6)
+
+
+def test_a_step_takes_the_step_size_of_its_number():
+    target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    moving = samplers.sgld(schedules.polynomial(10.0, 1.0, 1.0)).on(target)
+    state = SamplerState({"theta": jnp.ones(2)}, jnp.array(4))
+    fixed = samplers.sgld(1 / 50).on(target)
+    key = jax.random.key(0)
+    np.testing.assert_allclose(
+        moving.step(key, state)[0].position, fixed.step(key, state)[0].position, rtol=1e-6
+    )
+
+
+# What does not fit ------------------------------------------------------------------------------------------
+
+
+def test_splittings_refuse_what_they_cannot_solve():
+    target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    start, key = jnp.zeros(2), jax.random.key(0)
+    varying = fields.Elementwise(lambda theta: 1.5 + jnp.tanh(theta))
+    refused = {
+        "not diagonal": samplers.sghmc(0.1, NOISE, integrator=Splitting()).on(target),
+        "another kind": samplers.sgnht(0.1, integrator=Splitting()).on(target),
+        "constant Q": samplers.gsgrhmc(0.1, varying, varying, integrator=Splitting()).on(target),
+    }
+    for words, sampler in refused.items():
+        with pytest.raises(ValueError, match=words):
+            sampler.init(start, key=key)
+    dense = fk.Dynamics(
+        fk.Hamiltonian(
+            lambda theta: jnp.sum(theta**2) / 2, lambda r: r @ jnp.asarray(PRECISION, r.dtype) @ r / 2
+        ),
+        D={("r", "r"): 1.0},
+        Q={("r", "theta"): 1.0},
+    )
+    with pytest.raises(ValueError, match="constant Q"):
+        samplers.recipe(dense, 0.1, integrator=Splitting()).init({"theta": start, "r": start})
+    with pytest.raises(ValueError, match="reads the same backwards"):
+        Splitting("BAO")
+    reduced = samplers.sghmc(0.1, noise_estimate=0.1, integrator=Splitting()).on(target)
+    state = reduced.init(start, key=key)
+    with pytest.raises(ValueError, match="noise_estimate"):
+        reduced.step(key, state)

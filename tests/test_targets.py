@@ -1,0 +1,115 @@
+"""Targets: U and its minibatch estimate against sums written out."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fokker as fk
+from fokker.targets import posterior
+
+THETA = {"w": np.array([0.3, -0.7]), "b": (np.array(0.2),)}
+
+
+def log_prior(theta):
+    return -jnp.sum(theta["w"] ** 2) / 2 - theta["b"][0] ** 4
+
+
+def log_likelihood(theta, datum):
+    return -((datum["y"] - datum["x"] @ theta["w"] - theta["b"][0]) ** 2) / (1 + datum["k"])
+
+
+def made(n, dtype=np.float64):
+    generator = np.random.default_rng(n)
+    data = {"x": generator.normal(size=(n, 2)), "y": generator.normal(size=n), "k": np.arange(n) % 3}
+    return fk.Posterior(
+        log_prior, log_likelihood, {**data, "x": data["x"].astype(dtype), "y": data["y"].astype(dtype)}
+    ), data
+
+
+def by_hand(data, rows, theta=THETA):
+    w, b = np.asarray(theta["w"]), float(theta["b"][0])
+    return sum(-((data["y"][i] - data["x"][i] @ w - b) ** 2) / (1 + data["k"][i]) for i in rows)
+
+
+@pytest.mark.parametrize(("n", "block"), [(1, 4), (3, 4), (4, 4), (8, 4), (9, 4), (11, 4), (11, 65_536)])
+def test_the_potential_is_the_sum_over_the_data_whatever_the_block(n, block, monkeypatch, x64):
+    monkeypatch.setattr(posterior, "_ROWS", block)
+    target, data = made(n)
+    assert target.size == n
+    wanted = -by_hand(data, range(n)) - float(log_prior(THETA))
+    np.testing.assert_allclose(float(target.potential(THETA)), wanted, rtol=1e-12)
+    np.testing.assert_allclose(float(jax.jit(target.potential)(THETA)), wanted, rtol=1e-12)
+
+
+def test_the_gradient_through_blocks_is_that_without(monkeypatch, x64):
+    target, _ = made(11)
+    whole = jax.grad(target.potential)(THETA)
+    monkeypatch.setattr(posterior, "_ROWS", 4)
+    for x, y in zip(jax.tree.leaves(whole), jax.tree.leaves(jax.grad(target.potential)(THETA)), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_the_minibatch_potential_is_unbiased_over_all_batches(n, x64):
+    """Over every one of the batches of n out of 5, value and gradient; without N/n it would not be."""
+    target, _ = made(5)
+    batches = np.array(list(itertools.combinations(range(5), n)))
+    stacked = jax.tree.map(lambda x: x[batches], target.data)
+    values, gradients = jax.vmap(jax.value_and_grad(target.minibatch_potential), (None, 0))(THETA, stacked)
+    value, gradient = jax.value_and_grad(target.potential)(THETA)
+    np.testing.assert_allclose(np.mean(values), value, rtol=1e-12)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a.mean(axis=0), b, rtol=1e-12), gradients, gradient)
+    if n < 5:
+        assert np.std(values) > 1e-2 * abs(float(value))
+
+
+def test_data_keep_their_precision_and_whole_numbers():
+    target, _ = made(4, np.float16)
+    assert target.data["x"].dtype == jnp.float16
+    assert target.data["k"].dtype == jnp.int32
+    theta = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), THETA)
+    batch = jax.tree.map(lambda x: x[:2], target.data)
+    assert target.minibatch_potential(theta, batch).dtype == jnp.float32
+
+
+def test_a_density_is_minus_its_logarithm():
+    target = fk.Density(lambda theta: -3.0 * theta["w"][0] - 1.0)
+    np.testing.assert_allclose(float(target.potential(THETA)), 3 * 0.3 + 1, rtol=1e-6)
+    target.validate(THETA)
+
+
+# What is wrong with them ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({}, "empty"),
+        (np.zeros((0, 2)), "length 0"),
+        ({"x": np.zeros((3, 2)), "y": np.zeros(2)}, r"data\['x'\] has 3, data\['y'\] has 2"),
+        ({"x": np.zeros(3), "n": 3.0}, r"data\['n'\] is a single number"),
+        ({"x": np.array([0.0, 1.0, np.nan])}, r"data\['x'\] .* row 2"),
+        (np.array([[0.0, 1.0], [np.inf, 0.0]]), "not finite, first in row 1"),
+    ],
+)
+def test_data_that_cannot_be_sampled_are_refused(data, words):
+    with pytest.raises(ValueError, match=words):
+        fk.Posterior(lambda theta: 0.0, lambda theta, datum: 0.0, data)
+
+
+@pytest.mark.parametrize(
+    ("prior", "likelihood", "words"),
+    [
+        (lambda t: -t, lambda t, x: jnp.sum(t) * x, "log_prior must return one number"),
+        (lambda t: jnp.sum(t), lambda t, x: -((x - t) ** 2), "log_likelihood must return one number"),
+        (lambda t: jnp.log(jnp.sum(t) - 3), lambda t, x: x, "log_prior is nan"),
+        (lambda t: jnp.sum(t), lambda t, x: jnp.log(x), "log_likelihood is -inf"),
+    ],
+)
+def test_a_log_density_that_is_not_one_finite_number_is_refused(prior, likelihood, words):
+    target = fk.Posterior(prior, likelihood, np.zeros(3))
+    with pytest.raises(ValueError, match=words):
+        target.validate(jnp.ones(2))
