@@ -2,13 +2,13 @@
 
 from importlib.metadata import version
 
-from fokker import dynamics, fields, integrators, samplers
+from fokker import dynamics, fields, gradients, integrators, samplers
 from fokker.checker import Report, check
 from fokker.completion import Completion, complete
 from fokker.dynamics import SDE, Dynamics
 from fokker.hamiltonian import Hamiltonian
 from fokker.runner import sample
-from fokker.targets import ControlVariates, Density, Posterior, find_mode
+from fokker.targets import Density, Posterior, find_mode
 from fokker.trace import Trace
 
 __version__ = version("fokker")
@@ -16,7 +16,6 @@ __version__ = version("fokker")
 __all__ = [
     "SDE",
     "Completion",
-    "ControlVariates",
     "Density",
     "Dynamics",
     "Hamiltonian",
@@ -28,6 +27,7 @@ __all__ = [
     "dynamics",
     "fields",
     "find_mode",
+    "gradients",
     "integrators",
     "sample",
     "samplers",

@@ -4,11 +4,13 @@ All are functions of a key and a place in the stream of steps, so that a run can
 chunks without changing what it sees.
 """
 
+from typing import Any, NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Float, Int, Key, PyTree, UInt32
 
 from fokker._module import Module
 from fokker._state import nearest
@@ -18,6 +20,20 @@ _ROUNDS = 8
 # Up to this many rows the network's halves have too few bits to mix: the permutation is written out.
 _WRITTEN_OUT = 64
 KINDS = ("replacement", "no replacement", "reshuffle")
+
+
+class Batch(NamedTuple):
+    """Rows of the data and what a gradient estimator may want to know of them.
+
+    `rows`: their places in the data. `weights`: what each counts for in the sum over all the data, where that
+    is not N/n. `scatter`: the variance of their sum against that of independent rows, 1 - n/N where they are
+    distinct.
+    """
+
+    data: PyTree[Array]
+    rows: Int[Array, " n"] | None = None
+    weights: Float[Array, " n"] | None = None
+    scatter: Any = 1.0
 
 
 class Batches(Module):
@@ -39,13 +55,7 @@ class Batches(Module):
     kind: str = eqx.field(static=True, default="reshuffle")
 
     def __check_init__(self) -> None:
-        if not isinstance(self.batch_size, int | np.integer):
-            raise TypeError(f"the batch size must be a whole number; {self.batch_size!r} was given.")
-        if not 1 <= self.batch_size <= self.size:
-            raise ValueError(
-                f"the batch size must be between 1 and the number of data, {self.size}; {self.batch_size} "
-                "was given."
-            )
+        _check_batch_size(self.batch_size, self.size)
         if self.kind not in KINDS:
             raise ValueError(
                 f"batches are one of {', '.join(KINDS)}, not {self.kind!r}.{nearest(self.kind, KINDS)}"
@@ -72,6 +82,69 @@ class Batches(Module):
             place < self.size,
             permuted(now, place % self.size, self.size),
             permuted(later, place % self.size, self.size),
+        )
+
+    def batch(self, data: PyTree[Array], rows: Int[Array, " n"]) -> Batch:
+        """Those rows of the data."""
+        scatter = 1.0 if self.kind == "replacement" else 1.0 - self.batch_size / self.size
+        return Batch(jax.tree.map(lambda x: x[rows], data), rows, None, scatter)
+
+
+class WeightedBatches(Module):
+    r"""Batches of n rows, drawn independently with probabilities p_i and counted 1/(n p_i) times each.
+
+    The estimate stays unbiased whatever the p_i > 0; its variance is least where they are proportional to the
+    size of each datum's gradient (`fk.gradients.norms`). The probabilities are whole numbers of 2⁻³², drawn
+    from by bisection: exactly those that the weights are the inverse of, at any N.
+    """
+
+    size: int = eqx.field(static=True)
+    batch_size: int = eqx.field(static=True)
+    last: UInt32[Array, " N"]
+    weights: Float[Array, " N"]
+
+    def __init__(self, scores: Any, size: int, batch_size: int) -> None:
+        _check_batch_size(batch_size, size)
+        scores = np.asarray(scores, float)
+        if scores.shape != (size,):
+            raise ValueError(
+                f"batches has the shape {scores.shape}; weighted batches need one score a datum, ({size},)."
+            )
+        if not (np.all(np.isfinite(scores)) and np.all(scores > 0)):
+            raise ValueError(
+                "the scores of weighted batches must be positive and finite: no row may be left out."
+            )
+        self.size, self.batch_size = size, batch_size
+        # Each row has at least one of the 2³² tickets; the rest are shared out by score.
+        shares = np.cumsum(scores / scores.sum()) * (2**32 - size)
+        ends = np.floor(shares).astype(np.int64) + np.arange(1, size + 1)
+        ends[-1] = 2**32
+        tickets = np.diff(ends, prepend=0)
+        self.last = jnp.asarray((ends - 1).astype(np.uint32))
+        self.weights = jnp.asarray(2.0**32 / (tickets * batch_size), jnp.result_type(float))
+
+    def places(self, first: int, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Nothing depends on the place in the stream."""
+        nothing = np.zeros(number, np.uint32)
+        return nothing, nothing
+
+    def rows(
+        self, run_key: Key[Array, ""], step_key: Key[Array, ""], epoch: Array, position: Array
+    ) -> Int[Array, " n"]:
+        """The rows of one step's batch, from the step's own key."""
+        return jnp.searchsorted(self.last, jax.random.bits(step_key, (self.batch_size,), jnp.uint32))
+
+    def batch(self, data: PyTree[Array], rows: Int[Array, " n"]) -> Batch:
+        """Those rows of the data, with their weights."""
+        return Batch(jax.tree.map(lambda x: x[rows], data), rows, self.weights[rows])
+
+
+def _check_batch_size(batch_size: Any, size: int) -> None:
+    if not isinstance(batch_size, int | np.integer):
+        raise TypeError(f"the batch size must be a whole number; {batch_size!r} was given.")
+    if not 1 <= batch_size <= size:
+        raise ValueError(
+            f"the batch size must be between 1 and the number of data, {size}; {batch_size} was given."
         )
 
 

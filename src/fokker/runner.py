@@ -1,9 +1,9 @@
 """`fokker.sample`: many steps of many chains, in compiled chunks."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +12,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fokker._module import Module
 from fokker._state import as_arrays, dimension, inner
-from fokker.batches import Batches
+from fokker.batches import Batches, WeightedBatches
+from fokker.gradients import Estimator
 from fokker.hamiltonian import hamiltonian_gradient
 from fokker.integrators._gradient import no_force
 from fokker.samplers.recipe import Recipe, SamplerState
@@ -78,7 +79,8 @@ def sample(
     thin: int = 1,
     chains: int = 1,
     batch_size: int | None = None,
-    batches: str = "reshuffle",
+    batches: Any = "reshuffle",
+    gradient: Estimator | None = None,
     seed: int = 0,
     temperature: float = 1.0,
     keep: str = "draws",
@@ -94,14 +96,18 @@ def sample(
     ```
 
     `init` is theta, the same for all chains, or a function of a key that draws it for each. `steps` are taken
-    after `burn_in`, and every `thin`-th is kept. `batch_size` rows a step are drawn as `batches` says
-    (`fokker.batches.Batches`); without it every step sees all the data. `keep="moments"` stores means and
-    variances alone. What step t draws depends on the seed and on t, not on `chunk`. Ctrl-C, or a chain that
-    leaves the finite numbers, ends the run with the draws so far; the trace says so.
+    after `burn_in`, and every `thin`-th is kept. `batch_size` rows a step are drawn as `batches` says: by
+    "reshuffle", "replacement" or "no replacement" (`fokker.batches.Batches`), or, given a score for every
+    datum, with probabilities proportional to the scores (`fokker.batches.WeightedBatches`). Without
+    `batch_size` every step sees all the data. `gradient` is the estimator that the batches are put into, one
+    of `fk.gradients`. `keep="moments"` stores means and variances alone. What step t draws depends on the
+    seed and on t, not on `chunk`. Ctrl-C, or a chain that leaves the finite numbers, ends the run with the
+    draws so far; the trace says so.
     """
     plan = Plan(steps, burn_in, thin, chains, chunk, keep)
     if not isinstance(sampler, Recipe):
         raise TypeError(f"the sampler must be one of fk.samplers, not {type(sampler).__name__}.")
+    batch = _batches(target, batch_size, batches, gradient)
     if sampler.family is None:
         placed = sampler
         own = float(getattr(sampler.dynamics, "temperature", 1.0))
@@ -112,17 +118,16 @@ def sample(
             )
         temperature = own
     else:
-        placed = sampler.on(target, temperature)
+        placed = sampler.on(target, temperature, gradient)
     keys = jax.random.split(jax.random.key(seed), (chains, 3))
     positions = _starts(init, keys[:, 0])
-    first = jax.tree.map(lambda x: x[0], positions)
-    if sampler.family is not None:
-        target.validate(first)
-    batch = _batches(target, batch_size, batches)
-    placed.init(first, key=keys[0, 1])  # validates before anything is compiled
-    # Compiled, so that what init computes to validate, which nobody reads here, is left out.
-    states = jax.jit(jax.vmap(lambda theta, key: placed.init(theta, key=key)))(positions, keys[:, 1])
-    run = _Run(placed, target, batch, plan, keys[:, 2], states, temperature)
+    for chain in range(chains if callable(init) else 1):
+        position = jax.tree.map(lambda x, chain=chain: x[chain], positions)
+        if sampler.family is not None:
+            target.validate(position)
+        placed.init(position, key=keys[chain, 1])  # validates before anything is compiled
+    states = _start(placed, positions, keys[:, 1])
+    run = _Run(placed, batch, plan, keys[:, 2], states, temperature)
     return run.go(progress)
 
 
@@ -133,22 +138,33 @@ def _starts(init: Any, keys: Array) -> PyTree[Array]:
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (keys.shape[0], *x.shape)), position)
 
 
-def _batches(target: Any, batch_size: int | None, kind: str) -> Batches | None:
+# Compiled, so that what init computes to validate, which nobody reads here, is left out.
+@eqx.filter_jit
+def _start(sampler: Recipe, positions: PyTree[Array], keys: Array) -> SamplerState:
+    return jax.vmap(lambda theta, key: sampler.init(theta, key=key))(positions, keys)
+
+
+def _batches(
+    target: Any, batch_size: int | None, kind: Any, gradient: Any
+) -> Batches | WeightedBatches | None:
     if batch_size is None:
+        if gradient is not None or not isinstance(kind, str):
+            raise ValueError("gradient and batches are about minibatches: give a batch_size with them.")
         return None
     if not hasattr(target, "minibatch_potential"):
         raise ValueError("batch_size needs data: give a fk.Posterior as the target.")
-    return Batches(target.size, batch_size, kind)
+    if isinstance(kind, str):
+        return Batches(target.size, batch_size, kind)
+    return WeightedBatches(kind, target.size, batch_size)
 
 
 class _Run:
-    """One run: its compiled chunk, and what it has gathered."""
+    """One run: what it is to do, and what it has gathered."""
 
     def __init__(
         self,
         sampler: Recipe,
-        target: Any,
-        batches: Batches | None,
+        batches: Batches | WeightedBatches | None,
         plan: Plan,
         keys: Key[Array, " chains"],
         states: SamplerState,
@@ -156,9 +172,7 @@ class _Run:
     ) -> None:
         self.temperature = temperature
         self.sampler, self.batches, self.plan, self.keys, self.states = sampler, batches, plan, keys, states
-        self.data = getattr(target, "data", None) if batches is not None else None
         self.moments = jax.vmap(Moments.of)(states.position) if plan.keep == "moments" else None
-        self.compiled: dict[tuple[int, int, bool], Callable[..., Any]] = {}
 
     def go(self, progress: bool) -> Trace:
         """All the steps, or as many as could be taken."""
@@ -220,11 +234,15 @@ class _Run:
         places: Any = None
         if self.batches is not None:
             places = tuple(jnp.asarray(p) for p in self.batches.places(done, steps))
-        shape = (draws, thin, kept)
-        if shape not in self.compiled:
-            self.compiled[shape] = jax.jit(lambda *a: self._chunk(draws, thin, kept, *a))
-        states, moments, sound, out = self.compiled[shape](
-            self.states, self.moments, self.keys, numbers, places, self.data
+        states, moments, sound, out = _chunk(
+            self.sampler,
+            self.batches,
+            (draws, thin, kept),
+            self.states,
+            self.moments,
+            self.keys,
+            numbers,
+            places,
         )
         # Waited for before anything is put in place: a Ctrl-C leaves states, moments and draws in agreement.
         finite, enough = (bool(jnp.all(x)) for x in sound)
@@ -233,56 +251,57 @@ class _Run:
             return "a chain left the finite numbers", out
         return "" if enough else "2TD - εB̂ was not positive semidefinite", out
 
-    def _chunk(
-        self,
-        draws: int,
-        thin: int,
-        kept: bool,
-        states: Any,
-        moments: Any,
-        keys: Any,
-        numbers: Any,
-        places: Any,
-        data: Any,
-    ) -> Any:
-        """The compiled program: randomness for all steps first, then the steps."""
 
-        def chain(state: SamplerState, moment: Moments | None, key: Array) -> Any:
-            step_keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(numbers)
-            noise = jax.vmap(lambda k: self.sampler.draw(k, state))(step_keys)
-            rows = None
-            if self.batches is not None:
-                batches = self.batches
-                # A stream of its own: the batch must not depend on the noise.
-                batch_key = jax.random.fold_in(key, np.uint32(2**32 - 1))
-                batch_keys = jax.vmap(lambda t: jax.random.fold_in(batch_key, t))(numbers)
-                rows = jax.vmap(lambda k, e, p: batches.rows(batch_key, k, e, p))(batch_keys, *places)
+# Compiled once for a sampler, whatever its step size and data: a second run of it starts at once.
+@eqx.filter_jit
+def _chunk(
+    sampler: Recipe,
+    batches: Batches | WeightedBatches | None,
+    shape: tuple[int, int, bool],
+    states: SamplerState,
+    moments: Moments | None,
+    keys: Array,
+    numbers: Array,
+    places: Any,
+) -> Any:
+    """Many steps of all chains: the randomness of all of them first, then the steps."""
+    draws, thin, kept = shape
 
-            def step(carry: Any, given: Any) -> Any:
-                state, (finite, enough) = carry
-                draw, row = given
-                batch = None if row is None else jax.tree.map(lambda x: x[row], data)
-                state, info = self.sampler.advance(draw, state, batch)
-                return (state, (finite & info.finite, enough & (info.noise_shortfall >= 0))), None
+    def chain(state: SamplerState, moment: Moments | None, key: Array) -> Any:
+        step_keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(numbers)
+        noise = jax.vmap(lambda k: sampler.draw(k, state))(step_keys)
+        rows = None
+        if batches is not None:
+            # A stream of its own: the batch must not depend on the noise.
+            batch_key = jax.random.fold_in(key, np.uint32(2**32 - 1))
+            batch_keys = jax.vmap(lambda t: jax.random.fold_in(batch_key, t))(numbers)
+            rows = jax.vmap(lambda k, e, p: batches.rows(batch_key, k, e, p))(batch_keys, *places)
 
-            def one_draw(carry: Any, given: Any) -> Any:
-                state, sound, moment = carry
-                (state, sound), _ = jax.lax.scan(step, (state, sound), given, thin)
-                if not kept:
-                    return (state, sound, moment), None
-                good = sound[0] & sound[1]
-                if moment is not None:
-                    added = moment.add(state.position)
-                    moment = jax.tree.map(lambda new, old: jnp.where(good, new, old), added, moment)
-                record = {**_record(self.sampler, state, moment is None), "sound": good}
-                return (state, sound, moment), record
+        def step(carry: Any, given: Any) -> Any:
+            state, (finite, enough) = carry
+            draw, row, number = given
+            batch = None if batches is None else batches.batch(sampler.target.data, row)
+            state, info = sampler.advance(draw, state, batch, number)
+            return (state, (finite & info.finite, enough & (info.noise_shortfall >= 0))), None
 
-            inputs = jax.tree.map(lambda x: x.reshape(draws, thin, *x.shape[1:]), (noise, rows))
-            carry = (state, (jnp.asarray(True), jnp.asarray(True)), moment)
-            (state, sound, moment), out = jax.lax.scan(one_draw, carry, inputs, draws)
-            return state, moment, sound, out
+        def one_draw(carry: Any, given: Any) -> Any:
+            state, sound, moment = carry
+            (state, sound), _ = jax.lax.scan(step, (state, sound), given, thin)
+            if not kept:
+                return (state, sound, moment), None
+            good = sound[0] & sound[1]
+            if moment is not None:
+                added = moment.add(state.position)
+                moment = jax.tree.map(lambda new, old: jnp.where(good, new, old), added, moment)
+            record = {**_record(sampler, state, moment is None), "sound": good}
+            return (state, sound, moment), record
 
-        return jax.vmap(chain)(states, moments, keys)
+        inputs = jax.tree.map(lambda x: x.reshape(draws, thin, *x.shape[1:]), (noise, rows, numbers))
+        carry = (state, (jnp.asarray(True), jnp.asarray(True)), moment)
+        (state, sound, moment), out = jax.lax.scan(one_draw, carry, inputs, draws)
+        return state, moment, sound, out
+
+    return jax.vmap(chain)(states, moments, keys)
 
 
 def _cut(steps: int, most: int) -> list[int]:
@@ -300,8 +319,8 @@ def _cut(steps: int, most: int) -> list[int]:
 def _record(sampler: Recipe, state: SamplerState, with_position: bool) -> dict[str, Any]:
     """What is kept of a draw: theta, the kinetic temperature, and a scalar thermostat."""
     record: dict[str, Any] = {"position": state.position} if with_position else {}
-    z, dynamics = state.z, sampler.dynamics
-    if isinstance(z, dict) and "r" in z and dynamics is not None:
+    z, dynamics = state.z, sampler.placed
+    if isinstance(z, dict) and "r" in z:
         slope = hamiltonian_gradient(dynamics.hamiltonian, z, no_force(dynamics, z))["r"]
         record["kinetic_temperature"] = inner(z["r"], slope) / dimension(z["r"])
     if isinstance(z, dict) and "xi" in z and jnp.ndim(z["xi"]) == 0:

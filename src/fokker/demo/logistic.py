@@ -11,11 +11,12 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
+from fokker.gradients import control_variates
 from fokker.plots import RIGHT, TRUTH, WRONG, new_figure, tidy
 from fokker.report import image, table
 from fokker.runner import sample
 from fokker.samplers import sgnht
-from fokker.targets import ControlVariates, Posterior, find_mode
+from fokker.targets import Posterior, find_mode
 
 ROWS, COEFFICIENTS, BATCH = 1_000_000, 20, 500
 STEPS, BURN_IN, CHAINS = 12_000, 2_000, 4
@@ -67,8 +68,9 @@ def run(out: Path, seed: int, console: Console) -> None:
     slowest = float(curvatures.min())
     sampler = sgnht(0.2 / np.sqrt(curvatures.max()), A=slowest**0.5, mu=1 / slowest)
     trace = sample(
-        ControlVariates(target, mode),
+        target,
         sampler,
+        gradient=control_variates(mode),
         init=mode,
         steps=STEPS,
         burn_in=BURN_IN,

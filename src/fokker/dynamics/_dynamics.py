@@ -117,6 +117,40 @@ class Dynamics(Module):
             return jax.tree.map(lambda x: root.astype(x.dtype) * x, self.D.sqrt_mv(z, w)), jnp.zeros(())
         return _reduced_noise(scale * self.D, step_size * noise_estimate, z, w)
 
+    def drift_noise(self, z: State, V: Field) -> Field:
+        r"""B̂ = A V Aᵀ, A the columns of D + Q over theta: how a gradient of covariance V scatters the drift.
+
+        A diagonal, as for the samplers with one noisy variable, where all that goes into it is.
+        """
+        position = self.hamiltonian.position if isinstance(self.hamiltonian, Hamiltonian) else "theta"
+        fast = self._diagonal_drift_noise(z, V, position)
+        if fast is not None:
+            return fast
+        start = 0
+        for name in variable_names(z):
+            if name == position:
+                break
+            start += dimension(z[name])
+        columns = (self.D.as_matrix(z) + self.Q.as_matrix(z))[:, start : start + dimension(z[position])]
+        return fields.Dense(columns @ V.as_matrix(z, position, position) @ columns.T)
+
+    def _diagonal_drift_noise(self, z: State, V: Field, position: str) -> Field | None:
+        entries = V.diagonal(z, position)
+        rows: dict[str, list[PyTree[Array]]] = {}
+        for field in (self.D, self.Q):
+            if not isinstance(field, Blocks | fields.Zero):
+                return None
+            for (row, column), block in field.blocks.items() if isinstance(field, Blocks) else ():
+                if column == position:
+                    rows.setdefault(row, []).append(block.diagonal(z, row))
+        if entries is None or len(rows) != 1 or any(a is None for a in next(iter(rows.values()))):
+            return None
+        ((row, terms),) = rows.items()
+        a = jax.tree.map(lambda *xs: sum(xs[1:], start=xs[0]), *terms)
+        return fields.symmetric(
+            {(row, row): fields.Diagonal(jax.tree.map(lambda x, v: x**2 * v, a, entries))}
+        )
+
     def validate(self, z: State, matrices: bool = True) -> None:
         """Raise where the Hamiltonian or a field does not fit the state `z`.
 

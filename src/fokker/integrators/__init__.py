@@ -9,17 +9,22 @@ from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
 from fokker.integrators._gradient import Gradient
 from fokker.integrators.euler_maruyama import EulerMaruyama
+from fokker.integrators.exact_ou import ExactOU
+from fokker.integrators.reflecting import Reflecting
 from fokker.integrators.splitting import Splitting
 from fokker.integrators.symplectic_euler import SymplecticEuler
 
-__all__ = ["EulerMaruyama", "Integrator", "Splitting", "SymplecticEuler"]
+__all__ = ["EulerMaruyama", "ExactOU", "Integrator", "Reflecting", "Splitting", "SymplecticEuler"]
 
 
 class Integrator(Protocol):
     """What a sampler asks of an integrator."""
 
-    def check(self, dynamics: Dynamics | SDE, z: State) -> None:
-        """Raise where the integrator does not make sense for these dynamics."""
+    def check(self, dynamics: Dynamics | SDE, z: State, subtracts: bool = False) -> None:
+        """Raise where the integrator does not make sense for these dynamics, or for subtracting εB̂."""
+
+    def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
+        """Shapes of the unit noise that `advance` takes."""
 
     def advance(
         self,

@@ -19,8 +19,12 @@ class EulerMaruyama(Module):
     Weak order 1, one gradient a step, for any dynamics (Ma et al. 2015, Eq. 9 with the sign of Γ corrected).
     """
 
-    def check(self, dynamics: Dynamics | SDE, z: State) -> None:
+    def check(self, dynamics: Dynamics | SDE, z: State, subtracts: bool = False) -> None:
         """It makes sense for any dynamics."""
+
+    def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
+        """Noise for √(2TD - εB̂)."""
+        return dynamics.noise_like(z, noise_estimate)
 
     def advance(
         self,

@@ -23,7 +23,7 @@ class SymplecticEuler(Module):
     friction it keeps volume and has no drift of the energy, which Euler–Maruyama has.
     """
 
-    def check(self, dynamics: Dynamics | SDE, z: State) -> None:
+    def check(self, dynamics: Dynamics | SDE, z: State, subtracts: bool = False) -> None:
         """It needs a state with names, and noise that is independent between variables."""
         if not isinstance(z, Mapping):
             raise ValueError("the symplectic Euler step goes variable by variable: give a state with names.")
@@ -32,6 +32,10 @@ class SymplecticEuler(Module):
                 "the symplectic Euler step needs a D written as blocks on the diagonal, a variable each; "
                 "with any other D use fk.integrators.EulerMaruyama()."
             )
+
+    def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
+        """Noise for √(2TD - εB̂)."""
+        return dynamics.noise_like(z, noise_estimate)
 
     def advance(
         self,

@@ -1,5 +1,6 @@
 """The sampler of any dynamics: write H, D and Q, and sample."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,8 +12,9 @@ from jaxtyping import Array, Key, PyTree
 from fokker._module import Module
 from fokker._state import State, as_arrays
 from fokker.dynamics import SDE, Dynamics
-from fokker.dynamics._dynamics import check_field, check_semidefinite, validate_state
+from fokker.dynamics._dynamics import check_field, check_semidefinite, check_temperature, validate_state
 from fokker.fields import Field, as_field, symmetric
+from fokker.gradients import Estimator, OnlineNoise
 from fokker.integrators import EulerMaruyama, Integrator
 from fokker.noise import check_noise, draw_like
 
@@ -20,15 +22,29 @@ GradientOfBatch = Callable[[PyTree[Array], Any], PyTree[Array]]
 
 
 class SamplerState(NamedTuple):
-    """What the next step needs: the dynamics' state `z` and the number of steps taken."""
+    """What the next step needs: the dynamics' state `z` and the number of steps taken.
+
+    `estimator` is what the gradient estimator remembers, `noise` the running estimate of the gradient's
+    covariance, where there are any.
+    """
 
     z: State
     step: Array
+    estimator: PyTree[Array] = ()
+    noise: PyTree[Array] = ()
 
     @property
     def position(self) -> PyTree[Array]:
         """theta, or the whole state where it has no variable of that name."""
         return self.z["theta"] if isinstance(self.z, Mapping) and "theta" in self.z else self.z
+
+
+class Draws(NamedTuple):
+    """The randomness of one step: unit noise, the probe of Γ, and a key for a new momentum."""
+
+    noise: PyTree[Array]
+    probe: PyTree[Array] | None = None
+    key: Key[Array, ""] | None = None
 
 
 class Info(NamedTuple):
@@ -63,13 +79,17 @@ class Recipe(Module):
     step_size: Array | Callable[[Array], Array]
     integrator: Integrator
     gradient: GradientOfBatch | None
-    noise_estimate: Field | None
+    noise_estimate: Field | OnlineNoise | None
     gamma: str = eqx.field(static=True)
     noise: str = eqx.field(static=True, default="gaussian")
     family: Family | None = eqx.field(static=True, default=None)
+    resample: int | None = eqx.field(static=True, default=None)
+    target: Any = None
+    estimator: Estimator = Estimator()
+    temperature: Any = 1.0
 
-    def on(self, target: Any, temperature: Any = 1.0) -> "Recipe":
-        """The sampler of exp(-U/T) for a `fk.Density` or `fk.Posterior`."""
+    def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Recipe":
+        """The sampler of exp(-U/T) for a `fk.Density` or `fk.Posterior`, by an estimator of its gradient."""
         if self.family is None:
             raise TypeError("this sampler was made of dynamics, which have a target: call it as it is.")
         if not hasattr(target, "potential"):
@@ -77,26 +97,33 @@ class Recipe(Module):
                 f"the target must be a fk.Density or a fk.Posterior, not {type(target).__name__}; a function "
                 "is made one by fk.Density(log_density)."
             )
-        minibatch = getattr(target, "minibatch_potential", None)
-        gradient = None if minibatch is None else jax.grad(minibatch)
-        return Recipe(
-            self.family.dynamics(target.potential, temperature),
-            self.step_size,
-            self.integrator,
-            gradient,
-            self.noise_estimate,
-            self.gamma,
-            self.noise,
-            self.family,
+        if gradient is not None and not isinstance(gradient, Estimator):
+            raise TypeError(f"gradient must be one of fk.gradients, not {type(gradient).__name__}.")
+        by_datum = hasattr(target, "datum_gradients")
+        if not by_datum and (isinstance(self.noise_estimate, OnlineNoise) or gradient is not None):
+            raise TypeError(
+                "estimators of the gradient and of its noise look at single data: give a fk.Posterior as "
+                "the target."
+            )
+        check_temperature(as_arrays(temperature))
+        return dataclasses.replace(
+            self,
+            target=target,
+            estimator=(gradient or Estimator()).on(target),
+            temperature=as_arrays(temperature),
         )
 
-    def _placed(self) -> Dynamics | SDE:
-        if self.dynamics is None:
+    @property
+    def placed(self) -> Dynamics | SDE:
+        """The dynamics, with the target's potential in them."""
+        if self.dynamics is not None:
+            return self.dynamics
+        if self.family is None or self.target is None:
             raise ValueError(
                 "this sampler has no target yet: call fk.sample(target, sampler, …), or sampler.on(target) "
                 "to use init and step yourself."
             )
-        return self.dynamics
+        return self.family.dynamics(self.target.potential, self.temperature)
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
         """The state to start from, after everything that can be wrong with it has been looked at.
@@ -104,29 +131,32 @@ class Recipe(Module):
         `position` is theta for a named sampler, whose other variables are drawn with `key`; for a sampler
         made of dynamics it is their whole state, a dictionary with every variable.
         """
-        dynamics = self._placed()
+        dynamics = self.placed
         # Before the conversion: a whole number is taken for a real one, an array of integers for a mistake.
         validate_state(jax.tree.map(lambda x: float(x) if isinstance(x, int) else x, position))
         z = as_arrays(dict(position) if isinstance(position, Mapping) else position)
+        remembered: PyTree[Array] = ()
         if self.family is not None:
             if key is None:
                 raise ValueError("the auxiliary variables are drawn at random: pass key=jax.random.key(…).")
-            T = getattr(dynamics, "temperature", jnp.ones(()))
-            z = {"theta": z, **self.family.auxiliaries(key, z, T)}
+            remembered = self.estimator.init(self.target, z)
+            z = {"theta": z, **self.family.auxiliaries(key, z, self.temperature)}
         dynamics.validate(z)
-        self.integrator.check(dynamics, z)
+        self.integrator.check(dynamics, z, self.noise_estimate is not None)
         if isinstance(dynamics, SDE):
             check_semidefinite(dynamics.D_field(z), z, "the diffusion")
+        state = SamplerState(z, jnp.zeros((), jnp.int32), remembered)
+        if isinstance(self.noise_estimate, OnlineNoise):
+            return state._replace(noise=self.noise_estimate.init(state.position))
         if self.noise_estimate is not None:
-            self._check_noise_estimate(dynamics, z)
-        return SamplerState(z, jnp.zeros((), jnp.int32))
+            self._check_noise_estimate(dynamics, self.noise_estimate, z)
+        return state
 
-    def _check_noise_estimate(self, dynamics: Dynamics | SDE, z: State) -> None:
-        assert self.noise_estimate is not None
-        check_field(self.noise_estimate, z, "noise_estimate")
-        like = dynamics.noise_like(z, self.noise_estimate)
+    def _check_noise_estimate(self, dynamics: Dynamics | SDE, noise_estimate: Field, z: State) -> None:
+        check_field(noise_estimate, z, "noise_estimate")
+        like = dynamics.noise_like(z, noise_estimate)
         noise = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), like)
-        _, shortfall = dynamics.noise(z, noise, self._step_size(jnp.zeros(())), self.noise_estimate)
+        _, shortfall = dynamics.noise(z, noise, self._step_size(jnp.zeros(())), noise_estimate)
         if not isinstance(shortfall, jax.core.Tracer) and bool(shortfall < 0):
             raise ValueError(
                 "2D - εB̂ is not positive semidefinite at the state given: its least eigenvalue is "
@@ -136,33 +166,72 @@ class Recipe(Module):
     def _step_size(self, step: Array) -> Array:
         return self.step_size(step) if callable(self.step_size) else self.step_size
 
-    def draw(self, key: Key[Array, ""], state: SamplerState) -> PyTree[Array]:
+    def _drift_noise(self, dynamics: Dynamics | SDE, state: SamplerState) -> Field | None:
+        """B̂ at this state."""
+        if not isinstance(self.noise_estimate, OnlineNoise):
+            return self.noise_estimate
+        assert isinstance(dynamics, Dynamics)
+        return dynamics.drift_noise(state.z, self.noise_estimate.field(state.noise))
+
+    def draw(self, key: Key[Array, ""], state: SamplerState) -> Draws:
         """All the randomness of one step: it depends on the state by its shapes alone."""
-        noise_key, probe_key = jax.random.split(key) if self.gamma == "estimate" else (key, None)
-        like = self._placed().noise_like(state.z, self.noise_estimate)
-        probe = None if probe_key is None else _signs(probe_key, state.z)
-        return draw_like(self.noise, noise_key, like), probe
+        probe_key = momentum_key = None
+        if self.gamma == "estimate" or self.resample is not None:
+            key, probe_key, momentum_key = jax.random.split(key, 3)
+        dynamics = self.placed
+        like = self.integrator.noise_like(dynamics, state.z, self._drift_noise(dynamics, state))
+        probe = _signs(probe_key, state.z) if self.gamma == "estimate" else None
+        return Draws(
+            draw_like(self.noise, key, like), probe, momentum_key if self.resample is not None else None
+        )
 
     def advance(
-        self, draws: PyTree[Array], state: SamplerState, batch: Any = None
+        self, draws: Draws, state: SamplerState, batch: Any = None, number: Array | None = None
     ) -> tuple[SamplerState, Info]:
-        """One step with the randomness given."""
-        dynamics = self._placed()
-        noise, probe = draws
-        gradient = self.gradient
-        if gradient is not None and batch is None and self.family is not None:
-            gradient = None
+        """One step with the randomness given.
+
+        `number` is the number of steps taken, where the caller knows it apart from the state: the same for
+        all chains, it keeps what is done every so many steps from being done at every one under `jax.vmap`.
+        """
+        number = state.step if number is None else number
+        dynamics, z = self.placed, state.z
+        gradient: Any = None
+        remembered, V = state.estimator, state.noise
+        if self.gradient is not None:
+            given = self.gradient
+            gradient = lambda theta: given(theta, batch)  # noqa: E731
+        elif batch is not None and self.family is not None:
+            gradient = lambda theta: self.estimator.gradient(  # noqa: E731
+                self.target, state.estimator, theta, batch
+            )
+            remembered = self.estimator.update(self.target, remembered, state.position, batch, number)
+            if isinstance(self.noise_estimate, OnlineNoise):
+                each = self.estimator.contributions(self.target, state.estimator, state.position, batch)
+                V = self.noise_estimate.update(V, each, getattr(batch, "scatter", 1.0), number)
+        if self.resample is not None:
+            z = self._with_new_momentum(z, draws.key, number)
         z, shortfall = self.integrator.advance(
             dynamics,
-            state.z,
-            None if gradient is None else lambda theta: gradient(theta, batch),
-            noise,
+            z,
+            gradient,
+            draws.noise,
             self._step_size(state.step),
-            probe=probe,
-            noise_estimate=self.noise_estimate,
+            probe=draws.probe,
+            # That of the batches before: the estimate must not depend on the noise that it makes up for.
+            noise_estimate=self._drift_noise(dynamics, state),
         )
         finite = jax.tree.reduce(jnp.logical_and, jax.tree.map(lambda x: jnp.all(jnp.isfinite(x)), z))
-        return SamplerState(z, state.step + 1), Info(finite, shortfall)
+        return SamplerState(z, state.step + 1, remembered, V), Info(finite, shortfall)
+
+    def _with_new_momentum(self, z: State, key: Any, number: Array) -> State:
+        assert self.family is not None
+        assert self.resample is not None
+        auxiliaries = self.family.auxiliaries
+
+        def fresh() -> State:
+            return {**z, "r": auxiliaries(key, z["theta"], self.temperature)["r"]}
+
+        return jax.lax.cond((number % self.resample == 0) & (number > 0), fresh, lambda: dict(z))
 
     def step(self, key: Key[Array, ""], state: SamplerState, batch: Any = None) -> tuple[SamplerState, Info]:
         """One step; pure, for use inside `jax.jit`, `jax.vmap` and `jax.lax.scan`."""
@@ -196,15 +265,27 @@ def recipe(
     return _make(dynamics, step_size, integrator, gradient, noise_estimate, gamma, noise, None)
 
 
+def on_variable(name: str, noise_estimate: Any) -> Any:
+    """B̂ of one variable as B̂ of the state; the name of an estimate, or None, as it is."""
+    return (
+        noise_estimate
+        if noise_estimate is None or isinstance(noise_estimate, str)
+        else {(name, name): noise_estimate}
+    )
+
+
 def of_family(
     family: Family,
     step_size: Any,
     integrator: Integrator | None = None,
     noise_estimate: Any = None,
     noise: str = "gaussian",
+    resample: int | None = None,
 ) -> Recipe:
     """A named sampler: dynamics that wait for a target."""
-    return _make(None, step_size, integrator, None, noise_estimate, "exact", noise, family)
+    if resample is not None and (not isinstance(resample, int) or resample < 1):
+        raise ValueError(f"resample must be a whole number of steps, at least 1; {resample!r} was given.")
+    return _make(None, step_size, integrator, None, noise_estimate, "exact", noise, family, resample)
 
 
 def _make(
@@ -216,6 +297,7 @@ def _make(
     gamma: str,
     noise: str,
     family: Family | None,
+    resample: int | None = None,
 ) -> Recipe:
     if gamma not in ("exact", "estimate"):
         raise ValueError(f"gamma is 'exact' or 'estimate', not {gamma!r}.")
@@ -224,13 +306,27 @@ def _make(
     first = step(jnp.zeros(())) if callable(step) else step
     if not isinstance(first, jax.core.Tracer) and not bool(jnp.all(jnp.isfinite(first) & (first > 0))):
         raise ValueError(f"the step size must be a positive number; {first} was given.")
-    if noise_estimate is not None:
+    if isinstance(noise_estimate, str):
+        if family is None:
+            raise TypeError(
+                "noise is estimated from single data, which a sampler made of dynamics does not see."
+            )
+        noise_estimate = OnlineNoise(noise_estimate)
+    elif noise_estimate is not None:
         is_blocks = isinstance(noise_estimate, Mapping)
         noise_estimate = symmetric(noise_estimate) if is_blocks else as_field(noise_estimate)
     return Recipe(
-        dynamics, step, integrator or EulerMaruyama(), gradient, noise_estimate, gamma, noise, family
+        dynamics,
+        step,
+        integrator or EulerMaruyama(),
+        gradient,
+        noise_estimate,
+        gamma,
+        noise,
+        family,
+        resample,
     )
 
 
-def _signs(key: Key[Array, ""], z: State) -> State:
+def _signs(key: Any, z: State) -> State:
     return draw_like("two-point", key, jax.eval_shape(lambda: z))

@@ -13,7 +13,7 @@ from fokker.fields import symmetric
 from fokker.hamiltonian import Hamiltonian
 from fokker.integrators import Integrator, SymplecticEuler
 from fokker.samplers import _auxiliaries
-from fokker.samplers.recipe import Family, Recipe, of_family
+from fokker.samplers.recipe import Family, Recipe, of_family, on_variable
 
 
 def sghmc(
@@ -24,20 +24,22 @@ def sghmc(
     integrator: Integrator | None = None,
     noise_estimate: Any = None,
     noise: str = "gaussian",
+    resample: int | None = None,
 ) -> Recipe:
     r"""r' = r - ε∇Ũ - εCM⁻¹r + N(0, ε(2TC - εB̂)), θ' = θ + εM⁻¹r' (Chen, Fox, Guestrin 2014).
 
         H = U + rᵀM⁻¹r/2,  D = diag(0, C),  Q = [[0, -I], [I, 0]]
 
     Keeps exp(-U/T). The symplectic Euler step has bias of order ε; `integrator=fk.integrators.Splitting()`
-    has order ε² for the same single gradient. B̂ is the variance of ∇Ũ.
+    has order ε² for the same single gradient. B̂ is the variance of ∇Ũ, given or estimated while sampling
+    ("scalar", "diagonal", "dense"). `resample`: draw the momentum anew every so many steps.
     """
     family = Family(
         lambda potential, T: underdamped(potential, friction, mass, T),
         lambda key, theta, T: _scaled_momentum(key, theta, T, mass),
     )
-    named = None if noise_estimate is None else {("r", "r"): noise_estimate}
-    return of_family(family, step_size, integrator or SymplecticEuler(), named, noise)
+    estimate = on_variable("r", noise_estimate)
+    return of_family(family, step_size, integrator or SymplecticEuler(), estimate, noise, resample)
 
 
 def naive_sghmc(step_size: Any) -> Recipe:

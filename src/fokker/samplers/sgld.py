@@ -5,14 +5,15 @@ from typing import Any
 from fokker.dynamics import langevin
 from fokker.integrators import Integrator
 from fokker.samplers import _auxiliaries
-from fokker.samplers.recipe import Family, Recipe, of_family
+from fokker.samplers.recipe import Family, Recipe, of_family, on_variable
 
 
 def sgld(step_size: Any, D: Any = 1.0, *, noise_estimate: Any = None, noise: str = "gaussian") -> Recipe:
     r"""θ' = θ - ε D∇Ũ + N(0, 2εTD): H = U, D constant, Q = 0, Euler–Maruyama (Welling and Teh 2011).
 
     Keeps exp(-U/T) up to a bias of order ε, to which the minibatch noise adds εB̂ unless `noise_estimate` is
-    subtracted. One gradient a step.
+    subtracted: B̂ itself, or "scalar", "diagonal", "dense" for an estimate made while sampling. One gradient a
+    step.
 
     ```python
     trace = fk.sample(target, fk.samplers.sgld(1e-3), init=jnp.zeros(2), steps=10_000)
@@ -21,22 +22,29 @@ def sgld(step_size: Any, D: Any = 1.0, *, noise_estimate: Any = None, noise: str
     return of_family(_langevin(D), step_size, None, noise_estimate, noise)
 
 
-def sgfs(step_size: Any, preconditioner: Any, noise_estimate: Any) -> Recipe:
+def sgfs(step_size: Any, preconditioner: Any, noise_estimate: Any = "dense") -> Recipe:
     r"""θ' = θ - ε C∇Ũ + N(0, ε(2TC - εB̂)): SGLD with a constant preconditioner and B̂ subtracted.
 
     Stochastic gradient Fisher scoring (Ahn et al. 2012; Ma et al. 2015, section 3.1). B̂ is the covariance of
-    C∇Ũ. A step with 2TC - εB̂ not positive semidefinite is refused.
+    C∇Ũ, given or estimated while sampling ("scalar", "diagonal", "dense"). A step with 2TC - εB̂ not positive
+    semidefinite is refused.
     """
-    named = {("theta", "theta"): noise_estimate}
-    return of_family(_langevin(preconditioner), step_size, None, named)
+    return of_family(_langevin(preconditioner), step_size, None, on_variable("theta", noise_estimate))
 
 
-def sgrld(step_size: Any, inverse_metric: Any, *, integrator: Integrator | None = None) -> Recipe:
+def sgrld(
+    step_size: Any,
+    inverse_metric: Any,
+    *,
+    integrator: Integrator | None = None,
+    noise_estimate: Any = None,
+    noise: str = "gaussian",
+) -> Recipe:
     r"""θ' = θ + ε[-G⁻¹∇Ũ + T∇·G⁻¹] + N(0, 2εTG⁻¹): D = G(θ)⁻¹, a field (Patterson and Teh 2013).
 
     The correction ∇·G⁻¹ is derived; Ma et al. (2015), Eq. 14, print it with the wrong sign.
     """
-    return of_family(_langevin(inverse_metric), step_size, integrator)
+    return of_family(_langevin(inverse_metric), step_size, integrator, noise_estimate, noise)
 
 
 def _langevin(D: Any) -> Family:

@@ -11,7 +11,7 @@ from fokker.fields import as_field, symmetric
 from fokker.hamiltonian import Hamiltonian
 from fokker.integrators import Integrator
 from fokker.samplers import _auxiliaries
-from fokker.samplers.recipe import Family, Recipe, of_family
+from fokker.samplers.recipe import Family, Recipe, of_family, on_variable
 
 
 def gsgrhmc(
@@ -20,7 +20,9 @@ def gsgrhmc(
     inverse_metric_root: Any,
     *,
     integrator: Integrator | None = None,
+    noise_estimate: Any = None,
     noise: str = "gaussian",
+    resample: int | None = None,
 ) -> Recipe:
     r"""θ' = θ + εG^{-½}r, r' = r - εG^{-½}∇Ũ + εT∇·G^{-½} - εG⁻¹r + N(0, 2εTG⁻¹) (Ma et al. 2015, Alg. 1).
 
@@ -32,12 +34,12 @@ def gsgrhmc(
     family = Family(
         lambda potential, T: riemann(potential, inverse_metric, inverse_metric_root, T), _auxiliaries.momentum
     )
-    return of_family(family, step_size, integrator, None, noise)
+    return of_family(family, step_size, integrator, on_variable("r", noise_estimate), noise, resample)
 
 
-def sgrhmc(step_size: Any, inverse_fisher: Any, inverse_fisher_root: Any) -> Recipe:
+def sgrhmc(step_size: Any, inverse_fisher: Any, inverse_fisher_root: Any, **options: Any) -> Recipe:
     """`gsgrhmc` with the Fisher information for G."""
-    return gsgrhmc(step_size, inverse_fisher, inverse_fisher_root)
+    return gsgrhmc(step_size, inverse_fisher, inverse_fisher_root, **options)
 
 
 def naive_sgrhmc(step_size: Any, inverse_metric: Any, inverse_metric_root: Any) -> Recipe:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from fokker._module import Module
+from fokker.batches import Batch
 from fokker.targets.density import check_number
 
 # Rows of data whose likelihoods are evaluated at a time where all are wanted.
@@ -31,7 +32,7 @@ class Posterior(Module):
 
         Ũ(θ) = -(N/n) Σ_{x in batch} log p(x|θ) - log p(θ),
 
-    and the one place where N/n stands.
+    and the one place where N/n stands; rows drawn with unequal probabilities bring their own weights.
     """
 
     log_prior: Callable[[PyTree[Array]], Array]
@@ -66,12 +67,23 @@ class Posterior(Module):
         return -total - self.log_prior(theta)
 
     def minibatch_potential(self, theta: PyTree[Array], batch: PyTree[Array]) -> Array:
-        """Ũ over a batch of n data, scaled by N/n."""
-        n = jax.tree.leaves(batch)[0].shape[0]
-        return -(self.size / n) * self._log_likelihoods(theta, batch) - self.log_prior(theta)
+        """Ũ over a batch of n data: a tree of rows, or a `fokker.batches.Batch`."""
+        rows, weights = self.weighted(batch)
+        return -self._log_likelihoods(theta, rows, weights) - self.log_prior(theta)
 
-    def _log_likelihoods(self, theta: PyTree[Array], rows: PyTree[Array]) -> Array:
-        return jnp.sum(jax.vmap(lambda datum: self.log_likelihood(theta, datum))(rows))
+    def weighted(self, batch: PyTree[Array]) -> tuple[PyTree[Array], Any]:
+        """The rows of a batch, and what each counts for: N/n, or its own weight."""
+        rows, weights = (batch.data, batch.weights) if isinstance(batch, Batch) else (batch, None)
+        n = jax.tree.leaves(rows)[0].shape[0]
+        return rows, self.size / n if weights is None else weights
+
+    def datum_gradients(self, theta: PyTree[Array], rows: PyTree[Array]) -> PyTree[Array]:
+        """-∇log p(x|θ) of every datum in `rows`, along a new first axis."""
+        return jax.vmap(jax.grad(lambda t, datum: -self.log_likelihood(t, datum)), (None, 0))(theta, rows)
+
+    def _log_likelihoods(self, theta: PyTree[Array], rows: PyTree[Array], weights: Any = 1.0) -> Array:
+        each = jax.vmap(lambda datum: self.log_likelihood(theta, datum))(rows)
+        return jnp.sum(weights * each) if jnp.ndim(weights) else weights * jnp.sum(each)
 
     def validate(self, theta: PyTree[Array]) -> None:
         """Raise unless prior and likelihood are one finite number each at theta."""

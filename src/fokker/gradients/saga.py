@@ -1,0 +1,85 @@
+"""Baselines remembered row by row."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from fokker._state import dimension
+from fokker.batches import Batch
+from fokker.gradients.minibatch import Estimator
+
+# Numbers in the table of one chain above which it is taken for a mistake: 4 GiB of single precision.
+_MOST = 2**30
+_ROWS = 4096
+
+
+class _Table(NamedTuple):
+    each: PyTree[Array]
+    total: PyTree[Array]
+
+
+class SAGA(Estimator):
+    """b_i is the gradient of row i where the chain was when it last saw that row; made by `saga`."""
+
+    def init(self, target: Any, theta: PyTree[Array]) -> _Table:
+        """The gradients of all rows at the first position."""
+        numbers = target.size * dimension(theta)
+        if numbers > _MOST:
+            raise ValueError(
+                f"saga keeps a gradient a datum, here {numbers:,} numbers a chain: use "
+                "fk.gradients.control_variates or svrg, which keep one in all."
+            )
+        each = jax.lax.map(
+            lambda datum: target.datum_gradients(theta, jax.tree.map(lambda x: x[None], datum)),
+            target.data,
+            batch_size=_ROWS,
+        )
+        each = jax.tree.map(lambda g: g[:, 0], each)
+        return _Table(each, jax.tree.map(lambda g: jnp.sum(g, axis=0), each))
+
+    def _rows(self, batch: Any) -> Array:
+        if not isinstance(batch, Batch) or batch.rows is None:
+            raise TypeError(
+                "saga needs to know which rows a batch has: give fokker.batches.Batch(data, rows) to step."
+            )
+        return batch.rows
+
+    def baselines(self, target: Any, state: _Table, batch: Any) -> PyTree[Array]:
+        """The remembered gradients of the batch's rows."""
+        rows = self._rows(batch)
+        return jax.tree.map(lambda g: g[rows], state.each)
+
+    def excess(self, target: Any, state: _Table, batch: Any) -> PyTree[Array]:
+        """Σ_{batch} w_i b_i less the sum of the table."""
+        _, weights = target.weighted(batch)
+
+        def weighted_sum(g: Array) -> Array:
+            return jnp.tensordot(jnp.broadcast_to(weights, g.shape[:1]).astype(g.dtype), g, axes=1)
+
+        sums = jax.tree.map(weighted_sum, self.baselines(target, state, batch))
+        return jax.tree.map(jnp.subtract, sums, state.total)
+
+    def update(self, target: Any, state: _Table, theta: PyTree[Array], batch: Any, number: Array) -> _Table:
+        """The batch's rows remembered anew, and their sum kept up with them."""
+        rows = self._rows(batch)
+        new = target.datum_gradients(theta, batch.data)
+        # A row that is twice in the batch changes the sum once.
+        order = jnp.argsort(rows)
+        again = jnp.concatenate([jnp.zeros(1, bool), jnp.diff(rows[order]) == 0])
+        first = jnp.zeros(rows.shape, bool).at[order].set(~again)
+
+        def change(g: Array, table: Array, total: Array) -> Array:
+            return total + jnp.tensordot(first.astype(g.dtype), g - table[rows], axes=1)
+
+        total = jax.tree.map(change, new, state.each, state.total)
+        return _Table(jax.tree.map(lambda table, g: table.at[rows].set(g), state.each, new), total)
+
+
+def saga() -> SAGA:
+    r"""b_i = g_i at the position where row i was last seen (Defazio et al. 2014; Dubey et al. 2016).
+
+    No passes over the data after the first, at the price of N gradients in memory.
+    """
+    return SAGA()

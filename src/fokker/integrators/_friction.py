@@ -1,0 +1,61 @@
+"""Friction on the momentum that acts coordinate by coordinate, as exact solutions of it need."""
+
+from collections.abc import Collection, Mapping
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from fokker._state import State
+from fokker.dynamics import SDE, Dynamics
+from fokker.integrators._gradient import no_force
+from fokker.noise import draw_like
+
+
+def friction_rate(dynamics: Dynamics, z: State) -> PyTree[Array]:
+    """γ of f_r = -γ⊙r + …, a rate a coordinate."""
+    rates = _product(dynamics, z, jax.tree.map(jnp.ones_like, z["r"]))
+    return jax.tree.map(jnp.negative, rates)
+
+
+def _product(dynamics: Dynamics, z: State, v: PyTree[Array]) -> PyTree[Array]:
+    """∂f_r/∂r v."""
+    still = no_force(dynamics, z)
+    return jax.jvp(lambda r: dynamics.drift({**z, "r": r}, still)["r"], (z["r"],), (v,))[1]
+
+
+def check_friction(dynamics: Dynamics | SDE, z: State, what: str, variables: Collection[set[str]]) -> None:
+    """Raise unless f_r is linear in r coordinate by coordinate, D diagonal, and noise on r alone."""
+    use = "Use SymplecticEuler() or EulerMaruyama()."
+    what = f"{what} with a diagonal D on r and friction coordinate by coordinate"
+    if not (isinstance(dynamics, Dynamics) and isinstance(z, Mapping) and set(z) in variables):
+        raise ValueError(f"{what}; this state or sampler is of another kind. {use}")
+    diagonal = dynamics.D.diagonal(z)
+    if diagonal is None:
+        raise ValueError(f"{what}; this D is not diagonal. {use}")
+    noisy = [name for name in z if name != "r"]
+    still = sum(jnp.sum(jnp.abs(x)) for name in noisy for x in jax.tree.leaves(diagonal[name]))
+    if not isinstance(still, jax.core.Tracer) and float(still) != 0:
+        raise ValueError(f"{what}; this D has noise on {' or '.join(noisy)}. Use EulerMaruyama().")
+    if dynamics.Q.varies_with(z, "theta") or not _is_linear(dynamics, z):
+        raise ValueError(f"{what}, and Q the same for every theta; these are not. {use}")
+
+
+def _is_linear(dynamics: Dynamics, z: State) -> bool:
+    """Whether f_r = f_r(r = 0) - γ⊙r, as far as one random direction tells; trusted while traced."""
+    v = draw_like("gaussian", jax.random.key(0), jax.eval_shape(lambda: z["r"]))
+    rate = friction_rate(dynamics, z)
+    still = no_force(dynamics, z)
+
+    def change(r: PyTree[Array]) -> PyTree[Array]:
+        zero = jax.tree.map(jnp.zeros_like, r)
+        moved, rest = (dynamics.drift({**z, "r": x}, still)["r"] for x in (r, zero))
+        return jax.tree.map(jnp.subtract, moved, rest)
+
+    off = [
+        jnp.max(jnp.abs(found + g * x)) <= 1e-3 * jnp.max(jnp.abs(g * x))
+        for product in (change(v), _product(dynamics, z, v))
+        for found, g, x in zip(*(jax.tree.leaves(t) for t in (product, rate, v)), strict=True)
+    ]
+    linear = jnp.all(jnp.stack(off))
+    return isinstance(linear, jax.core.Tracer) or bool(linear)

@@ -1,0 +1,101 @@
+"""A boundary that throws back what would cross it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from fokker._module import Module
+from fokker._state import State, as_arrays, same_shapes
+from fokker.dynamics import SDE, Dynamics
+from fokker.fields import Field
+from fokker.integrators.euler_maruyama import EulerMaruyama
+
+
+class Reflecting(Module):
+    r"""Steps of another integrator, with theta reflected into [lower, upper] and its momentum turned round.
+
+        θ ← 2·lower - θ where θ < lower,  2·upper - θ where θ > upper;   r ← -r where θ was reflected
+
+    for a target that ends at a wall with its density still positive there: under a transform it would have
+    none. `lower` and `upper` are numbers or trees in the structure of theta; None is no wall on that side.
+
+    ```python
+    fk.samplers.sgld(1e-3, integrator=fk.integrators.Reflecting(lower=0.0))
+    ```
+    """
+
+    lower: PyTree[Array] | None = eqx.field(
+        converter=lambda x: None if x is None else as_arrays(x), default=None
+    )
+    upper: PyTree[Array] | None = eqx.field(
+        converter=lambda x: None if x is None else as_arrays(x), default=None
+    )
+    integrator: Any = EulerMaruyama()
+
+    def check(self, dynamics: Dynamics | SDE, z: State, subtracts: bool = False) -> None:
+        """Raise unless theta starts inside, and as the integrator itself does."""
+        self.integrator.check(dynamics, z, subtracts)
+        if not isinstance(z, Mapping) or "theta" not in z:
+            raise ValueError("Reflecting keeps the variable theta inside walls; this state has none.")
+        low, high = self._walls(z["theta"])
+        inside = jax.tree.map(lambda x, a, b: jnp.all((a < b) & (a <= x) & (x <= b)), z["theta"], low, high)
+        every = jnp.all(jnp.stack(jax.tree.leaves(inside)))
+        if not isinstance(every, jax.core.Tracer) and not bool(every):
+            raise ValueError(
+                f"the initial position lies outside its walls, lower={self.lower} and upper={self.upper}, or "
+                "they leave no room: start inside."
+            )
+
+    def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
+        """As the integrator's."""
+        return self.integrator.noise_like(dynamics, z, noise_estimate)
+
+    def _walls(self, theta: PyTree[Array]) -> tuple[PyTree[Array], PyTree[Array]]:
+        def wall(given: PyTree[Array] | None, absent: float) -> PyTree[Array]:
+            value = jnp.asarray(absent) if given is None else given
+            if same_shapes(value, 0.0):
+                return jax.tree.map(lambda x: jnp.full_like(x, value), theta)
+            if not same_shapes(value, theta):
+                raise ValueError("the walls of Reflecting are numbers, or trees in the structure of theta.")
+            return value
+
+        return wall(self.lower, -jnp.inf), wall(self.upper, jnp.inf)
+
+    def advance(self, dynamics: Dynamics | SDE, z: State, *given: Any, **options: Any) -> tuple[State, Array]:
+        """The state one step later, inside the walls."""
+        z, shortfall = self.integrator.advance(dynamics, z, *given, **options)
+        low, high = self._walls(z["theta"])
+        reflected = {**z, "theta": jax.tree.map(_fold, z["theta"], low, high)}
+        if "r" in z:
+            turns = jax.tree.map(_turns, z["theta"], low, high)
+            reflected["r"] = jax.tree.map(lambda r, turn: jnp.where(turn, -r, r), z["r"], turns)
+        return reflected, shortfall
+
+
+def _phase(x: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """The place of x in the zigzag that goes up over [0, width] and down over [width, 2 width]."""
+    width = high - low
+    # From a wall at minus infinity there is nothing to measure: measure from the other, downwards.
+    start = jnp.where(jnp.isfinite(low), low, high)
+    away = jnp.where(jnp.isfinite(low), x - start, start - x)
+    period = jnp.where(jnp.isfinite(width), 2 * width, 1.0)
+    return jnp.where(jnp.isfinite(width), away % period, jnp.abs(away)), width
+
+
+def _fold(x: Array, low: Array, high: Array) -> Array:
+    """x reflected at the walls as often as it takes."""
+    place, width = _phase(x, low, high)
+    up = jnp.where(place <= width, place, 2 * width - place)
+    inside = jnp.where(jnp.isfinite(low), low + up, high - up)
+    return jnp.where((x < low) | (x > high), inside, x)
+
+
+def _turns(x: Array, low: Array, high: Array) -> Array:
+    """Whether x was reflected an odd number of times."""
+    place, width = _phase(x, low, high)
+    odd = jnp.where(jnp.isfinite(width), place > width, True)
+    return ((x < low) | (x > high)) & odd
