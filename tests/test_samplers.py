@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
-from scipy.linalg import block_diag, solve_discrete_lyapunov
+from scipy.linalg import block_diag, expm, solve_discrete_lyapunov
 
 import fokker as fk
 from conftest import quick_jit
 from fokker import fields, noise, samplers, schedules
-from fokker.integrators import EulerMaruyama, Splitting, SymplecticEuler
+from fokker.integrators import EulerMaruyama, ExactOU, Splitting, SymplecticEuler
+from fokker.integrators.exact_ou import coefficients
 from fokker.samplers import SamplerState
 
 PRECISION = np.array([[2.0, 0.6], [0.6, 1.0]])
@@ -104,6 +105,7 @@ SAMPLERS = {
     "sghmc, Euler": (lambda h, c: samplers.sghmc(h, c, 2.5, integrator=EulerMaruyama()), 2.5, 1),
     "sghmc, ABOBA": (lambda h, c: samplers.sghmc(h, c, 2.5, integrator=Splitting("ABOBA")), 2.5, 2),
     "sghmc, BAOAB": (lambda h, c: samplers.sghmc(h, c, 2.5, integrator=Splitting("BAOAB")), 2.5, 2),
+    "sghmc, exact OU": (lambda h, c: samplers.sghmc(h, c, 2.5, integrator=ExactOU()), 2.5, 1),
     "gsgrhmc": (gsgrhmc, 1.0, 1),
 }
 
@@ -262,6 +264,106 @@ def test_sgfs_without_noise_is_sgld(x64):
     the_same(samplers.sgfs(0.1, 0.7, 0.0), samplers.sgld(0.1, 0.7))
 
 
+@pytest.mark.parametrize("x", [1e-3, 0.3, 0.99, 1.0, 1.5, 40.0])
+def test_the_exact_friction_step_is_that_of_the_matrix_exponential(x, x64):
+    """Moments of d(θ, r) = A(θ, r) dt + b dt + √(2Tc) dW by Van Loan's block matrices, at six γh."""
+    gamma, h, T, mass, slope = 2.0, x / 2.0, 3.0, 2.5, np.array([0.7, -0.4])
+    target = fk.Density(lambda theta: -jnp.asarray(slope) @ theta)
+    sampler = samplers.sghmc(h, gamma * mass, mass, integrator=ExactOU()).on(target, T)
+    state = sampler.init(jnp.array([0.2, -0.3]), key=jax.random.key(0))
+    w, back = ravel_pytree(sampler.draw(jax.random.key(1), state))
+
+    def step(w):
+        z = sampler.advance(back(w), state)[0].z
+        return jnp.stack([z["theta"][0], z["r"][0]])
+
+    A = np.array([[0, 1 / mass], [0, -gamma]])
+    noise = np.diag([0, 2 * T * gamma * mass])
+    block = expm(np.block([[-A, noise], [np.zeros((2, 2)), A.T]]) * min(h, 10.0 / gamma))
+    if h <= 10.0 / gamma:
+        covariance = block[2:, 2:].T @ block[:2, 2:]
+        L = np.asarray(jax.jacfwd(step)(jnp.zeros_like(w)))
+        np.testing.assert_allclose(L @ L.T, covariance, rtol=1e-9)
+    both = expm(np.block([[A, np.array([[0], [-slope[0]]])], [np.zeros((1, 3))]]) * h)
+    mean = both[:2, :2] @ [0.2, float(state.z["r"][0])] + both[:2, 2]
+    np.testing.assert_allclose(step(jnp.zeros_like(w)), mean, rtol=1e-9)
+
+
+def test_the_coefficients_of_exact_friction_keep_their_digits_in_single_precision():
+    for x in (1e-6, 1e-3, 0.1, 0.9, 1.1, 5.0):
+        with jax.enable_x64(True):
+            wanted = [float(v) for v in coefficients(jnp.asarray(x))]
+        found = [float(v) for v in coefficients(jnp.asarray(x, jnp.float32))]
+        np.testing.assert_allclose(found, wanted, rtol=5e-6)
+
+
+WORDS = ["ADBOBDA", "BADODAB", "ABDODBA"]
+
+
+@pytest.mark.parametrize("kind", ["scalar", "diagonal"])
+@pytest.mark.parametrize("integrator", [SymplecticEuler(), *map(Splitting, WORDS)], ids=["Euler", *WORDS])
+def test_the_weak_order_of_a_step_of_a_thermostat(integrator, kind, x64):
+    """E φ after one step of h against two of h/2, by quadrature over the noise: of order h² for Euler, h³ for
+    a symmetric word. One dimension, a potential that is not quadratic, friction of both signs."""
+    target = fk.Density(lambda theta: -jnp.sum(theta**4 / 4 + jnp.sin(theta)))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(12)
+    weights = jnp.asarray(weights / weights.sum())
+
+    def expected(h, xi):
+        sampler = samplers.sgnht(h, 0.8, 0.7, kind=kind, integrator=integrator).on(target, 1.3)
+        state = sampler.init(jnp.array([0.6]), key=jax.random.key(0))
+        z = {
+            "theta": jnp.array([0.6]),
+            "r": jnp.array([-0.9]),
+            "xi": jnp.broadcast_to(xi, state.z["xi"].shape),
+        }
+        drawn = sampler.draw(jax.random.key(0), state)
+
+        def step(z, w):
+            draws = drawn._replace(noise=jax.tree.map(lambda x: jnp.full_like(x, w), drawn.noise))
+            return sampler.advance(draws, SamplerState(z, state.step))[0].z
+
+        def phi(z):
+            return jnp.sum(z["theta"] ** 2 + z["r"] ** 3 + z["theta"] * z["r"] + jnp.cos(z["xi"]) * z["r"])
+
+        def twice(z, w, v):
+            return step(step(z, w), v)
+
+        grid = jnp.asarray(nodes)
+        if integrator_steps[0] == 1:
+            return weights @ jax.vmap(lambda w: phi(step(z, w)))(grid)
+        return weights @ jax.vmap(lambda w: jax.vmap(lambda v: phi(twice(z, w, v)))(grid))(grid) @ weights
+
+    for xi in (0.9, -0.4):
+        errors = []
+        for h in (0.08, 0.04):
+            integrator_steps = (1,)
+            once = quick_jit(lambda h=h, xi=xi: expected(h, xi))()
+            integrator_steps = (2,)
+            both = quick_jit(lambda h=h, xi=xi: expected(h / 2, xi))()
+            errors.append(float(abs(once - both)))
+        order = math.log2(errors[0] / errors[1])
+        if isinstance(integrator, Splitting):
+            assert order > 2.7
+        else:
+            assert 1.7 < order < 2.4
+
+
+def test_a_splitting_of_a_thermostat_needs_its_letter():
+    target = fk.Density(lambda theta: -jnp.sum(theta**2))
+    for sampler, words in (
+        (samplers.sgnht(0.1, integrator=Splitting("ABOBA")), "needs a D"),
+        (samplers.sghmc(0.1, integrator=Splitting("ADBOBDA")), "no thermostat"),
+        (samplers.sgnht(0.1, kind="matrix", integrator=Splitting()), "coordinate by coordinate"),
+        (samplers.sghmc(0.1, integrator=Splitting(), noise_estimate=0.1), "noise_estimate"),
+        (samplers.sghmc(0.1, integrator=ExactOU(), noise_estimate=0.1), "noise_estimate"),
+        (samplers.sgnht(0.1, integrator=ExactOU()), "another kind"),
+        (samplers.sghmc(0.1, 0.0, integrator=ExactOU()), "friction on every"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            sampler.on(target).init(jnp.array([0.1, 0.2]), key=jax.random.key(0))
+
+
 def test_sgrhmc_is_gsgrhmc(x64):
     the_same(samplers.sgrhmc(0.1, fields.Scalar(4.0), fields.Scalar(2.0)), gsgrhmc(0.1, 4.0))
 
@@ -393,7 +495,18 @@ def enumerated(kind, monkeypatch):
 
 
 def test_the_moments_of_cheaper_noise(monkeypatch, x64):
-    """Two points: 1 to 3 exactly; three points: 1 to 5, the fourth to the 16 bits of which they are made."""
+    """Two points: 1 to 3 exactly; three points: 1 to 5, the fourth to the 16 bits of which they are made.
+
+    A count of 32 bits: 1 to 3, and a fourth of 3 - 2/32.
+    """
+    count = np.arange(33)
+    chances = np.array([math.comb(32, k) for k in count]) / 2**32
+    bits = jnp.asarray([(1 << int(k)) - 1 for k in count], jnp.uint32)
+    with monkeypatch.context() as patch:
+        patch.setattr(jax.random, "bits", lambda key, shape, dtype: bits)
+        binomial = np.asarray(noise.NOISES["binomial"](jax.random.key(0), (33,), jnp.float64))
+    moments = [chances @ binomial**k for k in range(1, 5)]
+    np.testing.assert_allclose(moments, [0, 1, 0, 3 - 2 / 32], atol=1e-12)
     two = enumerated("two-point", monkeypatch)
     assert two.tolist() == [-1.0, 1.0]
     three = enumerated("three-point", monkeypatch)
@@ -466,8 +579,9 @@ def test_splittings_refuse_what_they_cannot_solve():
     varying = fields.Elementwise(lambda theta: 1.5 + jnp.tanh(theta))
     refused = {
         "not diagonal": samplers.sghmc(0.1, NOISE, integrator=Splitting()).on(target),
-        "another kind": samplers.sgnht(0.1, integrator=Splitting()).on(target),
-        "constant Q": samplers.gsgrhmc(0.1, varying, varying, integrator=Splitting()).on(target),
+        "coordinate by coordinate, and Q": samplers.gsgrhmc(0.1, varying, varying, integrator=Splitting()).on(
+            target
+        ),
     }
     for words, sampler in refused.items():
         with pytest.raises(ValueError, match=words):
@@ -479,11 +593,7 @@ def test_splittings_refuse_what_they_cannot_solve():
         D={("r", "r"): 1.0},
         Q={("r", "theta"): 1.0},
     )
-    with pytest.raises(ValueError, match="constant Q"):
+    with pytest.raises(ValueError, match="coordinate by coordinate, and Q"):
         samplers.recipe(dense, 0.1, integrator=Splitting()).init({"theta": start, "r": start})
     with pytest.raises(ValueError, match="reads the same backwards"):
         Splitting("BAO")
-    reduced = samplers.sghmc(0.1, noise_estimate=0.1, integrator=Splitting()).on(target)
-    state = reduced.init(start, key=key)
-    with pytest.raises(ValueError, match="noise_estimate"):
-        reduced.step(key, state)

@@ -11,12 +11,10 @@ from jaxtyping import Array, Key, PyTree
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fokker._module import Module
-from fokker._state import as_arrays, dimension, inner
+from fokker._state import as_arrays, dimension
 from fokker.batches import Batches, WeightedBatches
 from fokker.gradients import Estimator
-from fokker.hamiltonian import hamiltonian_gradient
-from fokker.integrators._gradient import no_force
-from fokker.samplers.recipe import Recipe, SamplerState
+from fokker.samplers._sampler import Sampler
 from fokker.trace import Trace
 
 # Steps whose randomness is drawn at once: enough to amortise drawing, little enough to fit the cache.
@@ -71,7 +69,7 @@ class Plan:
 
 def sample(
     target: Any,
-    sampler: Recipe,
+    sampler: Sampler,
     *,
     init: Any,
     steps: int,
@@ -105,12 +103,12 @@ def sample(
     draws so far; the trace says so.
     """
     plan = Plan(steps, burn_in, thin, chains, chunk, keep)
-    if not isinstance(sampler, Recipe):
+    if not isinstance(sampler, Sampler):
         raise TypeError(f"the sampler must be one of fk.samplers, not {type(sampler).__name__}.")
     batch = _batches(target, batch_size, batches, gradient)
-    if sampler.family is None:
-        placed = sampler
-        own = float(getattr(sampler.dynamics, "temperature", 1.0))
+    placed = sampler
+    if not sampler.wants_target:
+        own = float(getattr(getattr(sampler, "dynamics", None), "temperature", 1.0))
         if temperature not in (1.0, own):
             raise ValueError(
                 f"this sampler was made of dynamics at temperature {own:g}; give temperature={temperature} "
@@ -123,7 +121,7 @@ def sample(
     positions = _starts(init, keys[:, 0])
     for chain in range(chains if callable(init) else 1):
         position = jax.tree.map(lambda x, chain=chain: x[chain], positions)
-        if sampler.family is not None:
+        if sampler.wants_target:
             target.validate(position)
         placed.init(position, key=keys[chain, 1])  # validates before anything is compiled
     states = _start(placed, positions, keys[:, 1])
@@ -140,7 +138,7 @@ def _starts(init: Any, keys: Array) -> PyTree[Array]:
 
 # Compiled, so that what init computes to validate, which nobody reads here, is left out.
 @eqx.filter_jit
-def _start(sampler: Recipe, positions: PyTree[Array], keys: Array) -> SamplerState:
+def _start(sampler: Sampler, positions: PyTree[Array], keys: Array) -> Any:
     return jax.vmap(lambda theta, key: sampler.init(theta, key=key))(positions, keys)
 
 
@@ -163,11 +161,11 @@ class _Run:
 
     def __init__(
         self,
-        sampler: Recipe,
+        sampler: Sampler,
         batches: Batches | WeightedBatches | None,
         plan: Plan,
         keys: Key[Array, " chains"],
-        states: SamplerState,
+        states: Any,
         temperature: float,
     ) -> None:
         self.temperature = temperature
@@ -216,7 +214,8 @@ class _Run:
     def _pieces(self) -> list[tuple[int, int, bool]]:
         """(draws, steps a draw, whether they are kept), in order."""
         plan = self.plan
-        most = max(1, min(plan.chunk, _CHUNK_NUMBERS // dimension(self.states.z)))
+        drawn = jax.eval_shape(jax.vmap(self.sampler.draw), self.keys, self.states)
+        most = max(1, min(plan.chunk, _CHUNK_NUMBERS // max(1, dimension(drawn))))
         pieces = [(1, n, False) for n in _cut(plan.burn_in, most)]
         draws, thin = plan.steps // plan.thin, plan.thin
         if thin == 1:
@@ -255,10 +254,10 @@ class _Run:
 # Compiled once for a sampler, whatever its step size and data: a second run of it starts at once.
 @eqx.filter_jit
 def _chunk(
-    sampler: Recipe,
+    sampler: Sampler,
     batches: Batches | WeightedBatches | None,
     shape: tuple[int, int, bool],
-    states: SamplerState,
+    states: Any,
     moments: Moments | None,
     keys: Array,
     numbers: Array,
@@ -267,7 +266,7 @@ def _chunk(
     """Many steps of all chains: the randomness of all of them first, then the steps."""
     draws, thin, kept = shape
 
-    def chain(state: SamplerState, moment: Moments | None, key: Array) -> Any:
+    def chain(state: Any, moment: Moments | None, key: Array) -> Any:
         step_keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(numbers)
         noise = jax.vmap(lambda k: sampler.draw(k, state))(step_keys)
         rows = None
@@ -280,7 +279,7 @@ def _chunk(
         def step(carry: Any, given: Any) -> Any:
             state, (finite, enough) = carry
             draw, row, number = given
-            batch = None if batches is None else batches.batch(sampler.target.data, row)
+            batch = None if batches is None else batches.batch(sampler.own_target.data, row)
             state, info = sampler.advance(draw, state, batch, number)
             return (state, (finite & info.finite, enough & (info.noise_shortfall >= 0))), None
 
@@ -293,7 +292,9 @@ def _chunk(
             if moment is not None:
                 added = moment.add(state.position)
                 moment = jax.tree.map(lambda new, old: jnp.where(good, new, old), added, moment)
-            record = {**_record(sampler, state, moment is None), "sound": good}
+            record: dict[str, Any] = {**sampler.record(state), "sound": good}
+            if moment is None:
+                record["position"] = state.position
             return (state, sound, moment), record
 
         inputs = jax.tree.map(lambda x: x.reshape(draws, thin, *x.shape[1:]), (noise, rows, numbers))
@@ -314,15 +315,3 @@ def _cut(steps: int, most: int) -> list[int]:
     if rest == 1 and whole:
         return [most] * (whole - 1) + [most + 1]
     return [most] * whole + [rest] * (rest > 0)
-
-
-def _record(sampler: Recipe, state: SamplerState, with_position: bool) -> dict[str, Any]:
-    """What is kept of a draw: theta, the kinetic temperature, and a scalar thermostat."""
-    record: dict[str, Any] = {"position": state.position} if with_position else {}
-    z, dynamics = state.z, sampler.placed
-    if isinstance(z, dict) and "r" in z:
-        slope = hamiltonian_gradient(dynamics.hamiltonian, z, no_force(dynamics, z))["r"]
-        record["kinetic_temperature"] = inner(z["r"], slope) / dimension(z["r"])
-    if isinstance(z, dict) and "xi" in z and jnp.ndim(z["xi"]) == 0:
-        record["xi"] = z["xi"]
-    return record

@@ -10,7 +10,6 @@ from jaxtyping import PyTree
 
 from fokker.diagnostics import Summary, summarise
 from fokker.report import write_report
-from fokker.samplers.recipe import SamplerState
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Trace:
     samples: PyTree[np.ndarray] | None
     moments: dict[str, PyTree[np.ndarray]] | None
     stats: dict[str, np.ndarray]
-    state: SamplerState
+    state: Any
     stopped: str | None
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -35,7 +34,7 @@ class Trace:
         cls,
         pieces: list[Any],
         moments: Any,
-        state: SamplerState,
+        state: Any,
         stopped: str | None,
         settings: dict[str, Any],
     ) -> "Trace":

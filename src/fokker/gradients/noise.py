@@ -14,15 +14,19 @@ from fokker.fields import Dense, Diagonal, Field, Scalar
 KINDS = ("scalar", "diagonal", "dense")
 # Batches that the running average looks back on: V changes as the chain moves.
 _WINDOW = 1000
+# Batches that the zero which it starts from counts for: too much subtracted stops a run, too little heats it
+# for a moment.
+_CAUTION = 20
 
 
 class OnlineNoise(Module):
     r"""V ≈ Cov(∇Ũ), from the scatter of the per-datum contributions c_i of each batch:
 
-        V̂ = s n/(n - 1) Σ_i (c_i - c̄)(c_i - c̄)ᵀ,    V ← V + κ_t (V̂ - V),   κ_t = max(1/(t + 1), 1/1000)
+        V̂ = s n/(n - 1) Σ_i (c_i - c̄)(c_i - c̄)ᵀ,    V ← V + κ_t (V̂ - V),   κ_t = max(1/(t + 20), 1/1000)
 
-    unbiased for any batch of two rows or more, s = 1 - n/N where the rows are distinct (Ahn et al. 2012, for
-    SGFS). `kind` is what is kept of it: "scalar" (the mean variance), "diagonal" or "dense".
+    V̂ is unbiased for any batch of two rows or more, V starts from zero; s = 1 - n/N where the rows are
+    distinct (Ahn et al. 2012, for SGFS). `kind` is what is kept of it: "scalar" (the mean variance),
+    "diagonal" or "dense".
     """
 
     kind: str = eqx.field(static=True)
@@ -61,7 +65,7 @@ class OnlineNoise(Module):
         else:
             flat = jax.vmap(ravel)(centred)
             found = scale * flat.T @ flat
-        kappa = jnp.maximum(1 / (number + 1), 1 / _WINDOW)
+        kappa = jnp.maximum(1 / (number + _CAUTION), 1 / _WINDOW)
         return jax.tree.map(lambda v, f: v + (kappa * (f - v)).astype(v.dtype), V, found)
 
     def field(self, V: PyTree[Array]) -> Field:

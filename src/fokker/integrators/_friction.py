@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._state import State
+from fokker._state import State, depends_on
 from fokker.dynamics import SDE, Dynamics
 from fokker.integrators._gradient import no_force
 from fokker.noise import draw_like
@@ -37,7 +37,8 @@ def check_friction(dynamics: Dynamics | SDE, z: State, what: str, variables: Col
     still = sum(jnp.sum(jnp.abs(x)) for name in noisy for x in jax.tree.leaves(diagonal[name]))
     if not isinstance(still, jax.core.Tracer) and float(still) != 0:
         raise ValueError(f"{what}; this D has noise on {' or '.join(noisy)}. Use EulerMaruyama().")
-    if dynamics.Q.varies_with(z, "theta") or not _is_linear(dynamics, z):
+    turns = any(depends_on(function, "theta", z) for function in dynamics.Q.functions())
+    if turns or not _is_linear(dynamics, z):
         raise ValueError(f"{what}, and Q the same for every theta; these are not. {use}")
 
 

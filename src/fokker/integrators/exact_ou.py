@@ -32,10 +32,11 @@ class ExactOU(Module):
         """Raise unless the friction of these dynamics can be solved exactly."""
         if subtracts:
             raise ValueError(
-                "the exact Ornstein–Uhlenbeck step cannot subtract a noise_estimate: use SymplecticEuler() or "
-                "EulerMaruyama() with it."
+                "the exact Ornstein–Uhlenbeck step cannot subtract a noise_estimate: use SymplecticEuler() "
+                "or EulerMaruyama() with it."
             )
-        check_friction(dynamics, z, "exact friction is for dynamics of theta and r", ({"theta", "r"},))
+        what = "exact Ornstein–Uhlenbeck steps are for dynamics of theta and r"
+        check_friction(dynamics, z, what, ({"theta", "r"},))
         assert isinstance(dynamics, Dynamics)
         rates = jnp.concatenate([jnp.ravel(g) for g in jax.tree.leaves(friction_rate(dynamics, z))])
         if not isinstance(rates, jax.core.Tracer) and not bool(jnp.all(rates > 0)):

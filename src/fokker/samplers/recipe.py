@@ -9,34 +9,26 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
-from fokker._module import Module
-from fokker._state import State, as_arrays
+from fokker._state import State, as_arrays, dimension, inner
 from fokker.dynamics import SDE, Dynamics
-from fokker.dynamics._dynamics import check_field, check_semidefinite, check_temperature, validate_state
+from fokker.dynamics._dynamics import check_field, check_semidefinite, validate_state
 from fokker.fields import Field, as_field, symmetric
 from fokker.gradients import Estimator, OnlineNoise
+from fokker.hamiltonian import hamiltonian_gradient
 from fokker.integrators import EulerMaruyama, Integrator
+from fokker.integrators._gradient import no_force
 from fokker.noise import check_noise, draw_like
+from fokker.samplers._sampler import (
+    Info,
+    Sampler,
+    SamplerState,
+    all_finite,
+    check_step_size,
+    check_target,
+    step_size_at,
+)
 
 GradientOfBatch = Callable[[PyTree[Array], Any], PyTree[Array]]
-
-
-class SamplerState(NamedTuple):
-    """What the next step needs: the dynamics' state `z` and the number of steps taken.
-
-    `estimator` is what the gradient estimator remembers, `noise` the running estimate of the gradient's
-    covariance, where there are any.
-    """
-
-    z: State
-    step: Array
-    estimator: PyTree[Array] = ()
-    noise: PyTree[Array] = ()
-
-    @property
-    def position(self) -> PyTree[Array]:
-        """theta, or the whole state where it has no variable of that name."""
-        return self.z["theta"] if isinstance(self.z, Mapping) and "theta" in self.z else self.z
 
 
 class Draws(NamedTuple):
@@ -45,17 +37,6 @@ class Draws(NamedTuple):
     noise: PyTree[Array]
     probe: PyTree[Array] | None = None
     key: Key[Array, ""] | None = None
-
-
-class Info(NamedTuple):
-    """What a person wants to see of a step.
-
-    `finite`: whether every number still is. `noise_shortfall`: the least eigenvalue of 2TD - εB̂ found below
-    zero, 0 where there is none; below zero the step could not subtract the minibatch noise asked for.
-    """
-
-    finite: Array
-    noise_shortfall: Array
 
 
 class Family(NamedTuple):
@@ -69,7 +50,7 @@ class Family(NamedTuple):
     auxiliaries: Callable[[Key[Array, ""], PyTree[Array], Any], dict[str, PyTree[Array]]]
 
 
-class Recipe(Module):
+class Recipe(Sampler):
     r"""Samples any dynamics, or a family of them once it is put `on` a target; made by `recipe` and its like.
 
     By Euler–Maruyama steps z' = z + ε f̃(z) + N(0, ε(2TD - εB̂)), or by another integrator.
@@ -88,24 +69,16 @@ class Recipe(Module):
     estimator: Estimator = Estimator()
     temperature: Any = 1.0
 
+    @property
+    def wants_target(self) -> bool:
+        """Not where it was made of dynamics, which have one."""
+        return self.family is not None
+
     def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Recipe":
         """The sampler of exp(-U/T) for a `fk.Density` or `fk.Posterior`, by an estimator of its gradient."""
         if self.family is None:
             raise TypeError("this sampler was made of dynamics, which have a target: call it as it is.")
-        if not hasattr(target, "potential"):
-            raise TypeError(
-                f"the target must be a fk.Density or a fk.Posterior, not {type(target).__name__}; a function "
-                "is made one by fk.Density(log_density)."
-            )
-        if gradient is not None and not isinstance(gradient, Estimator):
-            raise TypeError(f"gradient must be one of fk.gradients, not {type(gradient).__name__}.")
-        by_datum = hasattr(target, "datum_gradients")
-        if not by_datum and (isinstance(self.noise_estimate, OnlineNoise) or gradient is not None):
-            raise TypeError(
-                "estimators of the gradient and of its noise look at single data: give a fk.Posterior as "
-                "the target."
-            )
-        check_temperature(as_arrays(temperature))
+        check_target(target, temperature, gradient, isinstance(self.noise_estimate, OnlineNoise))
         return dataclasses.replace(
             self,
             target=target,
@@ -118,12 +91,8 @@ class Recipe(Module):
         """The dynamics, with the target's potential in them."""
         if self.dynamics is not None:
             return self.dynamics
-        if self.family is None or self.target is None:
-            raise ValueError(
-                "this sampler has no target yet: call fk.sample(target, sampler, …), or sampler.on(target) "
-                "to use init and step yourself."
-            )
-        return self.family.dynamics(self.target.potential, self.temperature)
+        assert self.family is not None
+        return self.family.dynamics(self.own_target.potential, self.temperature)
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
         """The state to start from, after everything that can be wrong with it has been looked at.
@@ -156,15 +125,12 @@ class Recipe(Module):
         check_field(noise_estimate, z, "noise_estimate")
         like = dynamics.noise_like(z, noise_estimate)
         noise = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), like)
-        _, shortfall = dynamics.noise(z, noise, self._step_size(jnp.zeros(())), noise_estimate)
+        _, shortfall = dynamics.noise(z, noise, step_size_at(self.step_size, jnp.zeros(())), noise_estimate)
         if not isinstance(shortfall, jax.core.Tracer) and bool(shortfall < 0):
             raise ValueError(
                 "2D - εB̂ is not positive semidefinite at the state given: its least eigenvalue is "
                 f"{float(shortfall):.3g}. Take a smaller step, a larger D, or a smaller noise_estimate."
             )
-
-    def _step_size(self, step: Array) -> Array:
-        return self.step_size(step) if callable(self.step_size) else self.step_size
 
     def _drift_noise(self, dynamics: Dynamics | SDE, state: SamplerState) -> Field | None:
         """B̂ at this state."""
@@ -215,13 +181,12 @@ class Recipe(Module):
             z,
             gradient,
             draws.noise,
-            self._step_size(state.step),
+            step_size_at(self.step_size, state.step),
             probe=draws.probe,
             # That of the batches before: the estimate must not depend on the noise that it makes up for.
             noise_estimate=self._drift_noise(dynamics, state),
         )
-        finite = jax.tree.reduce(jnp.logical_and, jax.tree.map(lambda x: jnp.all(jnp.isfinite(x)), z))
-        return SamplerState(z, state.step + 1, remembered, V), Info(finite, shortfall)
+        return SamplerState(z, state.step + 1, remembered, V), Info(all_finite(z), shortfall)
 
     def _with_new_momentum(self, z: State, key: Any, number: Array) -> State:
         assert self.family is not None
@@ -233,9 +198,16 @@ class Recipe(Module):
 
         return jax.lax.cond((number % self.resample == 0) & (number > 0), fresh, lambda: dict(z))
 
-    def step(self, key: Key[Array, ""], state: SamplerState, batch: Any = None) -> tuple[SamplerState, Info]:
-        """One step; pure, for use inside `jax.jit`, `jax.vmap` and `jax.lax.scan`."""
-        return self.advance(self.draw(key, state), state, batch)
+    def record(self, state: SamplerState) -> dict[str, Array]:
+        """The kinetic temperature rᵀ∂H/∂r / d, and a scalar thermostat."""
+        record: dict[str, Array] = {}
+        z, dynamics = state.z, self.placed
+        if isinstance(z, dict) and "r" in z:
+            slope = hamiltonian_gradient(dynamics.hamiltonian, z, no_force(dynamics, z))["r"]
+            record["kinetic_temperature"] = inner(z["r"], slope) / dimension(z["r"])
+        if isinstance(z, dict) and "xi" in z and jnp.ndim(z["xi"]) == 0:
+            record["xi"] = z["xi"]
+        return record
 
 
 def recipe(
@@ -302,10 +274,7 @@ def _make(
     if gamma not in ("exact", "estimate"):
         raise ValueError(f"gamma is 'exact' or 'estimate', not {gamma!r}.")
     check_noise(noise)
-    step = step_size if callable(step_size) else as_arrays(step_size)
-    first = step(jnp.zeros(())) if callable(step) else step
-    if not isinstance(first, jax.core.Tracer) and not bool(jnp.all(jnp.isfinite(first) & (first > 0))):
-        raise ValueError(f"the step size must be a positive number; {first} was given.")
+    step = check_step_size(step_size)
     if isinstance(noise_estimate, str):
         if family is None:
             raise TypeError(

@@ -1,0 +1,135 @@
+"""What every sampler is: `on` a target, pure `init` and `step`."""
+
+import abc
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Key, PyTree
+
+from fokker._module import Module
+from fokker._state import State, as_arrays
+from fokker.dynamics._dynamics import check_temperature
+from fokker.gradients import Estimator
+
+
+class SamplerState(NamedTuple):
+    """What the next step needs: the dynamics' state `z` and the number of steps taken.
+
+    `estimator` is what the gradient estimator remembers, `noise` the running estimate of the gradient's
+    covariance, where there are any.
+    """
+
+    z: State
+    step: Array
+    estimator: PyTree[Array] = ()
+    noise: PyTree[Array] = ()
+
+    @property
+    def position(self) -> PyTree[Array]:
+        """theta, or the whole state where it has no variable of that name."""
+        return self.z["theta"] if isinstance(self.z, Mapping) and "theta" in self.z else self.z
+
+
+class Info(NamedTuple):
+    """What a person wants to see of a step.
+
+    `finite`: whether every number still is. `noise_shortfall`: the least eigenvalue of 2TD - εB̂ found below
+    zero, 0 where there is none; below zero the step could not subtract the minibatch noise asked for.
+    """
+
+    finite: Array
+    noise_shortfall: Array
+
+
+class Sampler(Module):
+    """A sampler of exp(-U/T).
+
+    `on(target, temperature)` gives it a target; then `init(position, key=…)` makes a state and
+    `step(key, state, batch)` the next one. A step is `advance` with the randomness of `draw`, which callers
+    may draw for many steps at once.
+    """
+
+    @property
+    def wants_target(self) -> bool:
+        """Whether it has to be put on a target before use."""
+        return True
+
+    @property
+    def own_target(self) -> Any:
+        """The target that it was put on."""
+        target = getattr(self, "target", None)
+        if target is None:
+            raise ValueError(
+                "this sampler has no target yet: call fk.sample(target, sampler, …), or sampler.on(target) "
+                "to use init and step yourself."
+            )
+        return target
+
+    @abc.abstractmethod
+    def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Sampler":
+        """The sampler of exp(-U/T) for a target, by an estimator of its gradient."""
+
+    @abc.abstractmethod
+    def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> Any:
+        """The state to start from; raises where something is wrong with it."""
+
+    @abc.abstractmethod
+    def draw(self, key: Key[Array, ""], state: Any) -> PyTree[Array]:
+        """All the randomness of one step: it depends on the state by its shapes alone."""
+
+    @abc.abstractmethod
+    def advance(
+        self, draws: Any, state: Any, batch: Any = None, number: Array | None = None
+    ) -> tuple[Any, Info]:
+        """One step with the randomness given; `number` of steps taken where the caller knows it."""
+
+    def record(self, state: Any) -> dict[str, Array]:
+        """Numbers about a state to keep beside its position."""
+        return {}
+
+    def step(self, key: Key[Array, ""], state: Any, batch: Any = None) -> tuple[Any, Info]:
+        """One step; pure, for use inside `jax.jit`, `jax.vmap` and `jax.lax.scan`."""
+        return self.advance(self.draw(key, state), state, batch)
+
+    def with_step_size(self, step_size: Any) -> "Sampler":
+        """The same with another step size."""
+        return dataclasses.replace(self, step_size=check_step_size(step_size))  # type: ignore[call-arg]
+
+
+def step_size_at(step_size: Any, step: Array) -> Array:
+    """ε at a step, of a constant or a schedule."""
+    return step_size(step) if callable(step_size) else step_size
+
+
+def check_step_size(step_size: Any) -> Any:
+    """A number or a schedule; raise unless it is positive, a schedule at its start."""
+    step = step_size if callable(step_size) else as_arrays(step_size)
+    first = step(jnp.zeros(())) if callable(step) else step
+    if not isinstance(first, jax.core.Tracer) and not bool(jnp.all(jnp.isfinite(first) & (first > 0))):
+        raise ValueError(f"the step size must be a positive number; {first} was given.")
+    return step
+
+
+def check_target(target: Any, temperature: Any, gradient: Any, by_datum: bool = False) -> None:
+    """Raise unless a sampler can be put on the target with this estimator of the gradient."""
+    if not hasattr(target, "potential"):
+        raise TypeError(
+            f"the target must be a fk.Density or a fk.Posterior, not {type(target).__name__}; a function "
+            "is made one by fk.Density(log_density)."
+        )
+    if gradient is not None and not isinstance(gradient, Estimator):
+        raise TypeError(f"gradient must be one of fk.gradients, not {type(gradient).__name__}.")
+    if not hasattr(target, "datum_gradients") and (by_datum or gradient is not None):
+        raise TypeError(
+            "estimators of the gradient and of its noise look at single data: give a fk.Posterior as the "
+            "target."
+        )
+    check_temperature(as_arrays(temperature))
+
+
+def all_finite(z: PyTree[Array]) -> Array:
+    """Whether every number of a tree is finite."""
+    return jax.tree.reduce(jnp.logical_and, jax.tree.map(lambda x: jnp.all(jnp.isfinite(x)), z))

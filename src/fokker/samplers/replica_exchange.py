@@ -1,0 +1,174 @@
+"""Replicas at several temperatures that exchange their positions."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key, PyTree
+
+from fokker._state import as_arrays
+from fokker.gradients import Estimator
+from fokker.samplers._sampler import Info, Sampler, SamplerState, check_target
+from fokker.samplers.recipe import Recipe
+
+
+class ReplicaState(NamedTuple):
+    """The replicas' states along a first axis, the coldest first; how many exchanges were tried and made."""
+
+    replicas: SamplerState
+    step: Array
+    tried: Array
+    made: Array
+
+    @property
+    def position(self) -> PyTree[Array]:
+        """That of the coldest replica."""
+        return jax.tree.map(lambda x: x[0], self.replicas.position)
+
+
+class ReplicaExchange(Sampler):
+    """Copies of a sampler at several temperatures; made by `replica_exchange`."""
+
+    sampler: Recipe
+    ladder: Float[Array, " replicas"]
+    every: int = eqx.field(static=True)
+    exact: bool = eqx.field(static=True)
+    target: Any = None
+
+    def with_step_size(self, step_size: Any) -> "ReplicaExchange":
+        """The same with another step size for every copy."""
+        return dataclasses.replace(self, sampler=self.sampler.with_step_size(step_size))  # type: ignore[arg-type]
+
+    def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "ReplicaExchange":
+        """The sampler of exp(-U/T) for a target: T is the temperature of the coldest replica."""
+        check_target(target, temperature, gradient)
+        placed = self.sampler.on(target, temperature, gradient)
+        return dataclasses.replace(
+            self, sampler=placed, ladder=self.ladder * as_arrays(temperature), target=target
+        )
+
+    def _copies(self, function: Any, *trees: Any) -> Any:
+        """`function(sampler, …)` for the copy of every temperature."""
+        return jax.vmap(lambda T, *x: function(dataclasses.replace(self.sampler, temperature=T), *x))(
+            self.ladder, *trees
+        )
+
+    def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> ReplicaState:
+        """All replicas at one position, each with auxiliaries of its own temperature."""
+        self.sampler.init(position, key=key)  # raises where something is wrong
+        assert key is not None
+        keys = jax.random.split(key, self.ladder.shape[0])
+        theta = as_arrays(position)
+        states = self._copies(lambda sampler, key: sampler.init(theta, key=key), keys)
+        nothing = jnp.zeros((), jnp.int32)
+        return ReplicaState(states, nothing, nothing, nothing)
+
+    def draw(self, key: Key[Array, ""], state: ReplicaState) -> tuple[PyTree[Array], Array]:
+        """The randomness of every replica, and of the exchanges."""
+        key, exchange_key = jax.random.split(key)
+        keys = jax.random.split(key, self.ladder.shape[0])
+        draws = self._copies(lambda sampler, key, state: sampler.draw(key, state), keys, state.replicas)
+        return draws, jax.random.uniform(exchange_key, (self.ladder.shape[0] - 1,))
+
+    def advance(
+        self, draws: Any, state: ReplicaState, batch: Any = None, number: Array | None = None
+    ) -> tuple[ReplicaState, Info]:
+        """One step of every replica, and every so many steps an exchange."""
+        number = state.step if number is None else number
+        noise, uniforms = draws
+        moved, info = self._copies(
+            lambda sampler, noise, state: sampler.advance(noise, state, batch, number), noise, state.replicas
+        )
+        round_ = (number + 1) // self.every
+        tried, made, moved = jax.lax.cond(
+            (number + 1) % self.every == 0,
+            lambda: self._exchange(moved, uniforms, batch, round_),
+            lambda: (jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32), moved),
+        )
+        after = ReplicaState(moved, state.step + 1, state.tried + tried, state.made + made)
+        return after, Info(jnp.all(info.finite), jnp.min(info.noise_shortfall))
+
+    def _exchange(
+        self, states: SamplerState, uniforms: Array, batch: Any, round_: Array
+    ) -> tuple[Array, Array, SamplerState]:
+        """Neighbours exchange positions, even and odd pairs in turn; momenta stay, being of a temperature."""
+        theta = states.position
+        pairs = np.arange(self.ladder.shape[0] - 1)
+        turn = pairs % 2 == round_ % 2
+        log_ratio = jax.vmap(
+            lambda k: exchange_log_ratio(
+                self.own_target,
+                1 / self.ladder[k] - 1 / self.ladder[k + 1],
+                jax.tree.map(lambda x: x[k], theta),
+                jax.tree.map(lambda x: x[k + 1], theta),
+                None if self.exact else batch,
+            )
+        )(pairs)
+        accepted = turn & (jnp.log(uniforms) < log_ratio)
+        places = jnp.arange(self.ladder.shape[0])
+        up = jnp.concatenate([accepted, jnp.zeros(1, bool)])
+        down = jnp.concatenate([jnp.zeros(1, bool), accepted])
+        source = places + up - down
+        z = {**states.z, "theta": jax.tree.map(lambda x: x[source], theta)}
+        count = jnp.sum(turn).astype(jnp.int32), jnp.sum(accepted).astype(jnp.int32)
+        return *count, states._replace(z=z)
+
+    def record(self, state: ReplicaState) -> dict[str, Array]:
+        """What the coldest replica's sampler records, and how many of the exchanges tried were made."""
+        coldest = jax.tree.map(lambda x: x[0], state.replicas)
+        rate = state.made / jnp.maximum(state.tried, 1)
+        return {**self.sampler.record(coldest), "exchange_rate": rate}
+
+
+def exchange_log_ratio(target: Any, a: Array, cold: PyTree[Array], hot: PyTree[Array], batch: Any) -> Array:
+    r"""log of the probability (if below 0) with which two replicas exchange, a = 1/T_cold - 1/T_hot.
+
+    Exact, with all the data: a(U(cold) - U(hot)). By a minibatch, whose estimate of it scatters with a
+    variance s² found from the same batch: a(Ũ(cold) - Ũ(hot)) - a²s²/2. Without that penalty noise alone
+    would exchange; with it the chain of exchanges keeps detailed balance on average for normal noise
+    (Ceperley and Dewing 1999; Deng et al. 2020).
+    """
+    if batch is None or not hasattr(target, "weighted"):
+        return a * (target.potential(cold) - target.potential(hot))
+    rows, weights = target.weighted(batch)
+
+    def difference(datum: PyTree[Array]) -> Array:
+        return target.log_likelihood(hot, datum) - target.log_likelihood(cold, datum)
+
+    each = weights * jax.vmap(difference)(rows)
+    n = each.shape[0]
+    variance = getattr(batch, "scatter", 1.0) * n / (n - 1) * jnp.sum((each - jnp.mean(each)) ** 2)
+    energy = jnp.sum(each) + target.log_prior(hot) - target.log_prior(cold)
+    return a * energy - a**2 * variance / 2
+
+
+def replica_exchange(
+    sampler: Recipe, temperatures: Sequence[float], every: int = 50, *, exact: bool = False
+) -> ReplicaExchange:
+    r"""Copies of `sampler` at T·`temperatures`, whose neighbours exchange positions every `every` steps.
+
+    The hot ones cross between modes, the coldest one, at temperature T, is the sample. An exchange of the
+    replicas k and k+1 is made with probability min(1, exp(a(Ũ_k - Ũ_{k+1}) - a²s²/2)), a = 1/T_k - 1/T_{k+1},
+    where s² is the variance of the minibatch's estimate; `exact=True` uses all the data for it, and s² = 0.
+    Dropping s² makes exchanges wrong, not just noisy. `trace.stats["exchange_rate"]` says how many of those
+    tried were made: with few, take temperatures closer together, larger batches, or exact exchanges.
+
+    ```python
+    sampler = fk.samplers.replica_exchange(fk.samplers.sgld(1e-4), temperatures=(1.0, 2.0, 4.0))
+    ```
+    """
+    if not (isinstance(sampler, Recipe) and sampler.wants_target):
+        raise TypeError("replica_exchange copies a named sampler such as fk.samplers.sgld(1e-3).")
+    ladder = np.asarray(temperatures, float)
+    if ladder.ndim != 1 or len(ladder) < 2 or ladder[0] != 1 or not np.all(np.diff(ladder) > 0):
+        raise ValueError(
+            f"temperatures must be at least two, increasing from 1.0, as (1.0, 2.0, 4.0); {temperatures} was "
+            "given. They multiply the temperature of the run."
+        )
+    if not isinstance(every, int) or every < 1:
+        raise ValueError(f"every must be a whole number of steps, at least 1; {every!r} was given.")
+    return ReplicaExchange(sampler, as_arrays(ladder), every, exact)
