@@ -41,3 +41,19 @@ def x64() -> Iterator[None]:
     """Double precision, for tests that are exact."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def optimised() -> None:
+    """For tests that run long or look at bits."""
+
+
+@pytest.fixture
+def quickly(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Without XLA's optimisations, for tests that are nearly all compiling; not for those `optimised`."""
+    if "optimised" in request.fixturenames:
+        yield
+        return
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)

@@ -16,6 +16,8 @@ from fokker.samplers.replica_exchange import exchange_log_ratio
 # A skewed density on the line, far from the Gaussian whose gradient is linear.
 SKEWED = fk.Density(lambda theta: -jnp.sum(jnp.exp(theta) - theta + theta**2 / 8))
 
+pytestmark = pytest.mark.usefixtures("quickly")
+
 
 def moments_of(density, low, high):
     """Mean and variance of a density on the line, by quadrature."""
@@ -67,7 +69,7 @@ class _Noisy:
 
 
 @pytest.mark.parametrize("noise", [0.0, 1.0])
-def test_preconditioned_sgld_is_right_with_its_correction(noise):
+def test_preconditioned_sgld_is_right_with_its_correction(noise, optimised):
     """Mean within 5 standard errors between chains and 0.02 of bias by the step; the variance within 5 %.
 
     D is 2 where the slope is zero and a third of that in the tail. A false alarm in 1e6.
@@ -78,7 +80,7 @@ def test_preconditioned_sgld_is_right_with_its_correction(noise):
     assert spread == pytest.approx(variance, rel=0.05)
 
 
-def test_preconditioned_sgld_without_its_correction_would_be_found_wrong(monkeypatch):
+def test_preconditioned_sgld_without_its_correction_would_be_found_wrong(monkeypatch, optimised):
     """The popular version: W, and with it Γ, put to zero."""
 
     def forget(self, draws, state, batch=None, number=None):
@@ -161,7 +163,7 @@ WELLS = fk.Density(
 )
 
 
-def test_replicas_cross_between_modes_that_one_chain_does_not():
+def test_replicas_cross_between_modes_that_one_chain_does_not(optimised):
     """Two wells, 36 units of energy apart by the barrier; 64 chains, all started in the lighter one.
 
     Each chain crosses dozens of times: the weight of a well is known to 0.03; 0.1 is a false alarm in 1e3 of
@@ -179,7 +181,7 @@ def test_replicas_cross_between_modes_that_one_chain_does_not():
     assert 0.1 < trace.stats["exchange_rate"][:, -1].mean() < 0.9
 
 
-def test_replicas_with_momenta_and_minibatches_keep_the_temperature():
+def test_replicas_with_momenta_and_minibatches_keep_the_temperature(optimised):
     """A conjugate posterior at temperature 2, energies by minibatches: the variance is 2/N within 12 %."""
     x = jax.random.normal(jax.random.key(1), (100,))
     target = fk.Posterior(lambda theta: 0.0 * theta, lambda theta, x: -((x - theta) ** 2) / 2, x)

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import conftest
 import fokker as fk
 from fokker import fields, runner, samplers
 from fokker.integrators import Splitting, SymplecticEuler
@@ -32,18 +31,7 @@ def run(sampler=None, target=NORMAL, **options):
     return fk.sample(target, sampler or samplers.sghmc(0.1), **settings)
 
 
-@pytest.fixture
-def optimised():
-    """For tests that run long or look at bits."""
-
-
-@pytest.fixture(autouse=True)
-def quickly(request, monkeypatch):
-    """Most of the other tests is compiling: theirs is done without optimisation."""
-    if "optimised" not in request.fixturenames:
-        jit = jax.jit
-        options = conftest._UNOPTIMISED
-        monkeypatch.setattr(jax, "jit", lambda f, **given: jit(f, compiler_options=options, **given))
+pytestmark = pytest.mark.usefixtures("quickly")
 
 
 # The same draws -------------------------------------------------------------------------------------------
@@ -99,7 +87,7 @@ def test_batches_differ_between_chains_and_seeds(monkeypatch):
     assert not np.any(one.samples == run(samplers.sgld(0.001), **{**frozen, "seed": 4}).samples)
     whole = run(samplers.sgld(0.001), **{**frozen, "batch_size": None})
     assert np.array_equal(whole.samples[0], whole.samples[1])
-    full = run(samplers.sgld(0.001), **{**frozen, "batch_size": 50})
+    full = run(samplers.sgld(0.001), **{**frozen, "batch_size": 50, "batches": "no replacement"})
     np.testing.assert_allclose(full.samples, whole.samples, rtol=1e-4)
 
 

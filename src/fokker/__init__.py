@@ -2,14 +2,15 @@
 
 from importlib.metadata import version
 
-from fokker import dynamics, fields, gradients, integrators, samplers
+from fokker import constraints, diagnostics, dynamics, fields, gradients, integrators, samplers, schedules
 from fokker.checker import Report, check
 from fokker.completion import Completion, complete
 from fokker.dynamics import SDE, Dynamics
 from fokker.hamiltonian import Hamiltonian
 from fokker.runner import sample
-from fokker.targets import Density, Posterior, find_mode
+from fokker.targets import Density, Posterior, constrain, find_mode
 from fokker.trace import Trace
+from fokker.tuning import Tuning, tune
 
 __version__ = version("fokker")
 
@@ -22,8 +23,12 @@ __all__ = [
     "Posterior",
     "Report",
     "Trace",
+    "Tuning",
     "check",
     "complete",
+    "constrain",
+    "constraints",
+    "diagnostics",
     "dynamics",
     "fields",
     "find_mode",
@@ -31,4 +36,6 @@ __all__ = [
     "integrators",
     "sample",
     "samplers",
+    "schedules",
+    "tune",
 ]

@@ -45,6 +45,10 @@ class Batches(Module):
     | `no replacement` | distinct within the batch, batches independent |
     | `reshuffle` | every row exactly once an epoch, in an order drawn anew for each epoch |
 
+    The noise of reshuffled batches cancels over an epoch: it is not white. Where theta moves slowly against
+    an epoch that leaves less of it, but a thermostat or a `noise_estimate`, which take what they see in the
+    momentum or in a batch for white noise, then make up for too much, and theta is too narrow.
+
     The last two are the first n entries, and consecutive entries, of a pseudorandom permutation that is
     evaluated where it is needed (a Feistel network with cycle walking) and, but for a few rows, never written
     down.

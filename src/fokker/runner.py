@@ -14,8 +14,9 @@ from fokker._module import Module
 from fokker._state import as_arrays, dimension
 from fokker.batches import Batches, WeightedBatches
 from fokker.gradients import Estimator
-from fokker.samplers._sampler import Sampler
-from fokker.trace import Trace
+from fokker.samplers._named import by_name
+from fokker.samplers._sampler import Sampler, is_automatic
+from fokker.trace import Origin, Trace
 
 # Steps whose randomness is drawn at once: enough to amortise drawing, little enough to fit the cache.
 _CHUNK = 500
@@ -69,7 +70,7 @@ class Plan:
 
 def sample(
     target: Any,
-    sampler: Sampler,
+    sampler: Sampler | str,
     *,
     init: Any,
     steps: int,
@@ -77,13 +78,14 @@ def sample(
     thin: int = 1,
     chains: int = 1,
     batch_size: int | None = None,
-    batches: Any = "reshuffle",
+    batches: Any = "replacement",
     gradient: Estimator | None = None,
     seed: int = 0,
     temperature: float = 1.0,
     keep: str = "draws",
     chunk: int = _CHUNK,
     progress: bool = True,
+    resume: Trace | None = None,
 ) -> Trace:
     r"""Sample exp(-U/T) for a `fk.Density` or `fk.Posterior` with a sampler of `fk.samplers`.
 
@@ -93,22 +95,47 @@ def sample(
     print(trace.summary())
     ```
 
-    `init` is theta, the same for all chains, or a function of a key that draws it for each. `steps` are taken
+    `init` is theta, the same for all chains, or a function of a key that draws it for each; with a target of
+    `fk.constrain`, `init` and the draws meet the constraints. `steps` are taken
     after `burn_in`, and every `thin`-th is kept. `batch_size` rows a step are drawn as `batches` says: by
-    "reshuffle", "replacement" or "no replacement" (`fokker.batches.Batches`), or, given a score for every
+    "replacement", "no replacement" or "reshuffle" (`fokker.batches.Batches`), or, given a score for every
     datum, with probabilities proportional to the scores (`fokker.batches.WeightedBatches`). Without
     `batch_size` every step sees all the data. `gradient` is the estimator that the batches are put into, one
     of `fk.gradients`. `keep="moments"` stores means and variances alone. What step t draws depends on the
     seed and on t, not on `chunk`. Ctrl-C, or a chain that leaves the finite numbers, ends the run with the
-    draws so far; the trace says so.
+    draws so far; the trace says so, and `trace.resume()` goes on with it.
+
+    `sampler` may be the name of one; its step size, and that of a sampler made with `step_size="auto"`, is
+    found by `fk.tune` first.
     """
+    options = {
+        "init": init,
+        "steps": steps,
+        "burn_in": burn_in,
+        "thin": thin,
+        "chains": chains,
+        "batch_size": batch_size,
+        "batches": batches,
+        "gradient": gradient,
+        "seed": seed,
+        "temperature": temperature,
+        "keep": keep,
+        "chunk": chunk,
+        "progress": progress,
+    }
     plan = Plan(steps, burn_in, thin, chains, chunk, keep)
-    if not isinstance(sampler, Sampler):
+    chosen = by_name(sampler) if isinstance(sampler, str) else sampler
+    if not isinstance(chosen, Sampler):
         raise TypeError(f"the sampler must be one of fk.samplers, not {type(sampler).__name__}.")
-    batch = _batches(target, batch_size, batches, gradient)
-    placed = sampler
-    if not sampler.wants_target:
-        own = float(getattr(getattr(sampler, "dynamics", None), "temperature", 1.0))
+    batch = make_batches(target, batch_size, batches, gradient)
+    if is_automatic(chosen):
+        from fokker.tuning import tune
+
+        shared = ("init", "batch_size", "batches", "gradient", "seed", "temperature", "progress")
+        chosen = tune(target, chosen, **{name: options[name] for name in shared}).sampler
+    placed = chosen
+    if not chosen.wants_target:
+        own = float(getattr(getattr(chosen, "dynamics", None), "temperature", 1.0))
         if temperature not in (1.0, own):
             raise ValueError(
                 f"this sampler was made of dynamics at temperature {own:g}; give temperature={temperature} "
@@ -116,24 +143,46 @@ def sample(
             )
         temperature = own
     else:
-        placed = sampler.on(target, temperature, gradient)
+        placed = chosen.on(target, temperature, gradient)
     keys = jax.random.split(jax.random.key(seed), (chains, 3))
-    positions = _starts(init, keys[:, 0])
-    for chain in range(chains if callable(init) else 1):
+    states = _first_states(placed, target, init, keys) if resume is None else resume.state
+
+    def rerun(step_size: Any = None, **changes: Any) -> Trace:
+        other = chosen if step_size is None else chosen.with_step_size(step_size)
+        return sample(target, other, **{**options, **changes})
+
+    origin = Origin(target, placed, batch, rerun)
+    return _Run(placed, batch, plan, keys[:, 2], states, temperature, origin, resume).go(progress)
+
+
+def _first_states(placed: Sampler, target: Any, init: Any, keys: Array) -> Any:
+    positions = _starts(getattr(placed, "target", None), init, keys[:, 0])
+    for chain in range(keys.shape[0] if callable(init) else 1):
         position = jax.tree.map(lambda x, chain=chain: x[chain], positions)
-        if sampler.wants_target:
+        if placed.wants_target:
             target.validate(position)
         placed.init(position, key=keys[chain, 1])  # validates before anything is compiled
-    states = _start(placed, positions, keys[:, 1])
-    run = _Run(placed, batch, plan, keys[:, 2], states, temperature)
-    return run.go(progress)
+    return _start(placed, positions, keys[:, 1])
 
 
-def _starts(init: Any, keys: Array) -> PyTree[Array]:
+def _starts(target: Any, init: Any, keys: Array) -> PyTree[Array]:
+    """Where each chain starts, as the sampler knows it: unconstrained, where the target has constraints."""
     if callable(init):
-        return jax.vmap(init)(keys)
-    position = as_arrays(init)
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (keys.shape[0], *x.shape)), position)
+        positions = jax.vmap(init)(keys)
+    else:
+        position = as_arrays(init)
+        positions = jax.tree.map(lambda x: jnp.broadcast_to(x, (keys.shape[0], *x.shape)), position)
+    if not hasattr(target, "unconstrain"):
+        return positions
+    for chain in range(keys.shape[0] if callable(init) else 1):
+        target.check(jax.tree.map(lambda x, chain=chain: x[chain], positions))
+    return jax.vmap(target.unconstrain)(positions)
+
+
+def _position(sampler: Sampler, state: Any) -> PyTree[Array]:
+    """Theta as the user knows it: constrained, where the target has constraints."""
+    constrain = getattr(getattr(sampler, "target", None), "constrain", None)
+    return state.position if constrain is None else constrain(state.position)
 
 
 # Compiled, so that what init computes to validate, which nobody reads here, is left out.
@@ -142,9 +191,10 @@ def _start(sampler: Sampler, positions: PyTree[Array], keys: Array) -> Any:
     return jax.vmap(lambda theta, key: sampler.init(theta, key=key))(positions, keys)
 
 
-def _batches(
+def make_batches(
     target: Any, batch_size: int | None, kind: Any, gradient: Any
 ) -> Batches | WeightedBatches | None:
+    """How rows are drawn, or None where every step sees all."""
     if batch_size is None:
         if gradient is not None or not isinstance(kind, str):
             raise ValueError("gradient and batches are about minibatches: give a batch_size with them.")
@@ -167,10 +217,16 @@ class _Run:
         keys: Key[Array, " chains"],
         states: Any,
         temperature: float,
+        origin: Origin,
+        resumed: Trace | None,
     ) -> None:
         self.temperature = temperature
         self.sampler, self.batches, self.plan, self.keys, self.states = sampler, batches, plan, keys, states
-        self.moments = jax.vmap(Moments.of)(states.position) if plan.keep == "moments" else None
+        self.origin, self.resumed = origin, resumed
+        self.moments: Moments | None = None
+        if plan.keep == "moments":
+            first = jax.vmap(lambda state: Moments.of(_position(sampler, state)))(states)
+            self.moments = first if resumed is None else resumed.gathered
 
     def go(self, progress: bool) -> Trace:
         """All the steps, or as many as could be taken."""
@@ -185,9 +241,9 @@ class _Run:
         )
         with Progress(*columns, disable=not progress, transient=True) as bar:
             task = bar.add_task("sampling", total=plan.burn_in + plan.steps, speed="")
-            done = 0
+            done = 0 if self.resumed is None else self.resumed.settings["taken"]
             try:
-                for draws, thin, kept in self._pieces():
+                for draws, thin, kept in self._pieces(done):
                     trouble, out = self._advance(done, draws, thin, kept)
                     done += draws * thin
                     speed = bar.tasks[task].speed
@@ -199,11 +255,14 @@ class _Run:
                         break
             except KeyboardInterrupt:
                 stopped = f"interrupted after {done:,} of {plan.burn_in + plan.steps:,} steps"
-        return Trace.gather(gathered, self.moments, self.states, stopped, self._settings())
+        settings = self._settings(done)
+        return Trace.gather(gathered, self.moments, self.states, stopped, settings, self.origin, self.resumed)
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self, done: int) -> dict[str, Any]:
         plan = self.plan
         return {
+            "taken": done,
+            "step_size": getattr(self.sampler, "step_size", None),
             "steps": plan.steps,
             "burn_in": plan.burn_in,
             "thin": plan.thin,
@@ -211,13 +270,18 @@ class _Run:
             "temperature": float(self.temperature),
         }
 
-    def _pieces(self) -> list[tuple[int, int, bool]]:
-        """(draws, steps a draw, whether they are kept), in order."""
+    def _pieces(self, done: int = 0) -> list[tuple[int, int, bool]]:
+        """(draws, steps a draw, whether they are kept), in order, after the steps that are done."""
         plan = self.plan
         drawn = jax.eval_shape(jax.vmap(self.sampler.draw), self.keys, self.states)
         most = max(1, min(plan.chunk, _CHUNK_NUMBERS // max(1, dimension(drawn))))
-        pieces = [(1, n, False) for n in _cut(plan.burn_in, most)]
-        draws, thin = plan.steps // plan.thin, plan.thin
+        pieces = [(1, n, False) for n in _cut(max(0, plan.burn_in - done), most)]
+        kept, thin = max(0, done - plan.burn_in), plan.thin
+        draws = plan.steps // thin - kept // thin
+        if kept % thin:
+            *between, last = _cut(thin - kept % thin, most)
+            pieces += [*((1, n, False) for n in between), (1, last, True)]
+            draws -= 1
         if thin == 1:
             return pieces + [(n, 1, True) for n in _cut(draws, most)]
         if thin <= most:
@@ -290,11 +354,11 @@ def _chunk(
                 return (state, sound, moment), None
             good = sound[0] & sound[1]
             if moment is not None:
-                added = moment.add(state.position)
+                added = moment.add(_position(sampler, state))
                 moment = jax.tree.map(lambda new, old: jnp.where(good, new, old), added, moment)
             record: dict[str, Any] = {**sampler.record(state), "sound": good}
             if moment is None:
-                record["position"] = state.position
+                record["position"] = _position(sampler, state)
             return (state, sound, moment), record
 
         inputs = jax.tree.map(lambda x: x.reshape(draws, thin, *x.shape[1:]), (noise, rows, numbers))

@@ -1,5 +1,6 @@
 """What a run gathered: draws or moments, and whether to trust them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,18 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from fokker.diagnostics import Summary, summarise
+from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
 from fokker.report import write_report
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a trace comes from: its target, the sampler put on it, its batches, and a way to run it again."""
+
+    target: Any
+    sampler: Any
+    batches: Any
+    rerun: Callable[..., "Trace"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +39,8 @@ class Trace:
     state: Any
     stopped: str | None
     settings: dict[str, Any] = field(default_factory=dict)
+    origin: Origin | None = field(default=None, repr=False)
+    gathered: Any = field(default=None, repr=False)
 
     @classmethod
     def gather(
@@ -37,8 +50,10 @@ class Trace:
         state: Any,
         stopped: str | None,
         settings: dict[str, Any],
+        origin: Origin | None = None,
+        before: "Trace | None" = None,
     ) -> "Trace":
-        """From the pieces of a run, each with leading axes chain and draw."""
+        """From the pieces of a run, each with leading axes chain and draw, after those of `before`."""
         joined: dict[str, Any] = {}
         if pieces:
             joined = jax.tree.map(lambda *xs: np.concatenate([np.asarray(x) for x in xs], axis=1), *pieces)
@@ -46,6 +61,12 @@ class Trace:
             sound = joined.pop("sound").all(axis=0)
             good = len(sound) if sound.all() else int(np.argmin(sound))
             joined = jax.tree.map(lambda x: x[:, :good], joined)
+        if before is not None:
+            earlier: dict[str, Any] = dict(before.stats)
+            if before.samples is not None:
+                earlier["position"] = before.samples
+            both = [tree for tree in (earlier, joined) if tree]
+            joined = jax.tree.map(lambda *xs: np.concatenate(xs, axis=1), *both) if both else {}
         samples = joined.pop("position", None)
         kept = None
         if moments is not None:
@@ -54,7 +75,38 @@ class Trace:
                 lambda s: np.asarray(s) / (count - 1).reshape(-1, *[1] * (s.ndim - 1)), moments.squares
             )
             kept = {"mean": jax.tree.map(np.asarray, moments.mean), "variance": variance}
-        return cls(samples, kept, joined, state, stopped, settings)
+        return cls(samples, kept, joined, state, stopped, settings, origin, moments)
+
+    @property
+    def rerun(self) -> "Callable[..., Trace] | None":
+        """A function that runs it again, with `step_size` or any option of `fk.sample` changed."""
+        return None if self.origin is None else self.origin.rerun
+
+    def resume(self, steps: int = 0) -> "Trace":
+        """Go on where the run ended: with what it did not do, and `steps` more; all the draws together.
+
+        The draws are those of one run of that length.
+        """
+        if self.rerun is None:
+            raise ValueError("only a trace of fk.sample can be resumed.")
+        if self.stopped is not None and not self.stopped.startswith("interrupted"):
+            raise ValueError(f"there is nothing to go on from: {self.stopped}.")
+        return self.rerun(steps=self.settings["steps"] + steps, resume=self)
+
+    @property
+    def positions(self) -> PyTree[np.ndarray]:
+        """The draws in the sampler's own coordinates: those before a constraint's transform."""
+        unconstrain = getattr(self.origin.target, "unconstrain", None) if self.origin is not None else None
+        return self.samples if unconstrain is None else jax.vmap(jax.vmap(unconstrain))(self.samples)
+
+    def flat(self) -> tuple[list[str], np.ndarray]:
+        """Names of all scalars of theta, and their draws as an array chain × draw × scalar."""
+        names, values = [], []
+        for variable, leaf in _named(self.samples).items():
+            flat = np.asarray(leaf).reshape(*leaf.shape[:2], -1)
+            names += [variable] if leaf.ndim == 2 else [f"{variable}[{i}]" for i in range(flat.shape[2])]
+            values.append(flat)
+        return names, np.concatenate(values, axis=2)
 
     def to_arviz(self) -> Any:
         """The draws as an ArviZ InferenceData, for its tables and plots."""
@@ -69,9 +121,18 @@ class Trace:
             return f"there are no draws: the run was {self.stopped}."
         return f"only moments were kept: {advice}."
 
-    def summary(self) -> Summary:
-        """A table of every scalar of theta, and in plain words whether not to trust it."""
-        return summarise(self)
+    def summary(self, *, gradients: bool = True, step_halving: bool = False) -> Summary:
+        """A table of every scalar of theta, and in plain words whether not to trust it.
+
+        With `gradients`, ∇U is computed at up to a hundred draws for the configurational temperature and the
+        kernel Stein discrepancy. With `step_halving` the run is repeated with half the step, for the bias of
+        the step size.
+        """
+        return summarise(self, gradients, step_halving)
+
+    def step_halving(self) -> StepHalving:
+        """The bias of the step size, by a second run with half of it."""
+        return step_halving(self)
 
     def report(self, path: Any, title: str = "A run of Fokker", extra: Any = ()) -> None:
         """Write the summary, its verdict and pictures as one self-contained HTML page."""

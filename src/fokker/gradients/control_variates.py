@@ -8,6 +8,7 @@ from jaxtyping import Array, PyTree
 
 from fokker._state import as_arrays
 from fokker.gradients.minibatch import Estimator
+from fokker.targets.constrained import unconstrained
 
 
 class ControlVariates(Estimator):
@@ -18,8 +19,9 @@ class ControlVariates(Estimator):
 
     def on(self, target: Any) -> "ControlVariates":
         """With ∇U(θ*), the one pass over all the data."""
-        target.validate(self.center)
-        return ControlVariates(self.center, jax.jit(jax.grad(target.potential))(self.center))
+        center = unconstrained(target, self.center)
+        target.validate(center)
+        return ControlVariates(center, jax.jit(jax.grad(target.potential))(center))
 
     def excess(self, target: Any, state: PyTree[Array], batch: Any) -> PyTree[Array]:
         """∇Ũ(θ*) - ∇U(θ*)."""

@@ -45,10 +45,8 @@ class OnlineNoise(Module):
         d, dtype = dimension(theta), jnp.result_type(*jax.tree.leaves(theta))
         return jnp.zeros((d, d) if self.kind == "dense" else (), dtype)
 
-    def update(
-        self, V: PyTree[Array], contributions: PyTree[Array], scatter: Any, number: Array
-    ) -> PyTree[Array]:
-        """V with one more batch."""
+    def estimate(self, contributions: PyTree[Array], scatter: Any) -> PyTree[Array]:
+        """V̂ of one batch."""
         n = jax.tree.leaves(contributions)[0].shape[0]
         if n < 2:
             raise ValueError(
@@ -56,15 +54,19 @@ class OnlineNoise(Module):
             )
         centred = jax.tree.map(lambda c: c - jnp.mean(c, axis=0, keepdims=True), contributions)
         scale = scatter * n / (n - 1)
-        found: PyTree[Array]
         if self.kind == "diagonal":
-            found = jax.tree.map(lambda c: scale * jnp.sum(c**2, axis=0), centred)
-        elif self.kind == "scalar":
+            return jax.tree.map(lambda c: scale * jnp.sum(c**2, axis=0), centred)
+        if self.kind == "scalar":
             total = jax.tree.reduce(jnp.add, jax.tree.map(lambda c: jnp.sum(c**2), centred))
-            found = scale * total / (dimension(contributions) / n)
-        else:
-            flat = jax.vmap(ravel)(centred)
-            found = scale * flat.T @ flat
+            return scale * total / (dimension(contributions) / n)
+        flat = jax.vmap(ravel)(centred)
+        return scale * flat.T @ flat
+
+    def update(
+        self, V: PyTree[Array], contributions: PyTree[Array], scatter: Any, number: Array
+    ) -> PyTree[Array]:
+        """V with one more batch."""
+        found = self.estimate(contributions, scatter)
         kappa = jnp.maximum(1 / (number + _CAUTION), 1 / _WINDOW)
         return jax.tree.map(lambda v, f: v + (kappa * (f - v)).astype(v.dtype), V, found)
 

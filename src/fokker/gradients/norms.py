@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from fokker._state import as_arrays
+from fokker.targets.constrained import unconstrained
 
 _ROWS = 4096
 
@@ -18,7 +18,7 @@ def norms(target: Any, theta: PyTree[Any], least: float = 0.1) -> Float[Array, "
     floor a row that happens to be well explained at `theta` would hardly be drawn and weigh too much
     elsewhere.
     """
-    theta = as_arrays(theta)
+    theta = unconstrained(target, theta)
 
     def size(datum: PyTree[Array]) -> Array:
         g = jax.grad(target.log_likelihood)(theta, datum)

@@ -91,7 +91,8 @@ def _fold(x: Array, low: Array, high: Array) -> Array:
     place, width = _phase(x, low, high)
     up = jnp.where(place <= width, place, 2 * width - place)
     inside = jnp.where(jnp.isfinite(low), low + up, high - up)
-    return jnp.where((x < low) | (x > high), inside, x)
+    # Rounding may carry what is reflected at one wall past the other by a hair.
+    return jnp.where((x < low) | (x > high), jnp.clip(inside, low, high), x)
 
 
 def _turns(x: Array, low: Array, high: Array) -> Array:

@@ -99,13 +99,29 @@ class Sampler(Module):
         return dataclasses.replace(self, step_size=check_step_size(step_size))  # type: ignore[call-arg]
 
 
+AUTOMATIC = "auto"
+
+
+def is_automatic(sampler: Sampler) -> bool:
+    """Whether the step size is still to be found."""
+    return isinstance(getattr(sampler, "step_size", None), str)
+
+
 def step_size_at(step_size: Any, step: Array) -> Array:
     """ε at a step, of a constant or a schedule."""
+    if isinstance(step_size, str):
+        raise ValueError(
+            "the step size is left to be found: fk.sample finds it, or fk.tune(target, sampler, …).sampler."
+        )
     return step_size(step) if callable(step_size) else step_size
 
 
 def check_step_size(step_size: Any) -> Any:
-    """A number or a schedule; raise unless it is positive, a schedule at its start."""
+    """A number, a schedule or "auto"; raise unless it is positive, a schedule at its start."""
+    if isinstance(step_size, str):
+        if step_size != AUTOMATIC:
+            raise ValueError(f"the step size is a number, a schedule or {AUTOMATIC!r}, not {step_size!r}.")
+        return step_size
     step = step_size if callable(step_size) else as_arrays(step_size)
     first = step(jnp.zeros(())) if callable(step) else step
     if not isinstance(first, jax.core.Tracer) and not bool(jnp.all(jnp.isfinite(first) & (first > 0))):
@@ -113,8 +129,8 @@ def check_step_size(step_size: Any) -> Any:
     return step
 
 
-def check_target(target: Any, temperature: Any, gradient: Any, by_datum: bool = False) -> None:
-    """Raise unless a sampler can be put on the target with this estimator of the gradient."""
+def check_target(target: Any, temperature: Any, gradient: Any, by_datum: bool = False) -> Any:
+    """The target at a temperature; raise unless a sampler can be put on it with this estimator."""
     if not hasattr(target, "potential"):
         raise TypeError(
             f"the target must be a fk.Density or a fk.Posterior, not {type(target).__name__}; a function "
@@ -128,6 +144,8 @@ def check_target(target: Any, temperature: Any, gradient: Any, by_datum: bool = 
             "target."
         )
     check_temperature(as_arrays(temperature))
+    # The change of variables of a constrained target is not tempered.
+    return target.at_temperature(as_arrays(temperature)) if hasattr(target, "at_temperature") else target
 
 
 def all_finite(z: PyTree[Array]) -> Array:

@@ -38,7 +38,7 @@ class PreconditionedSGLD(Sampler):
         self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None
     ) -> "PreconditionedSGLD":
         """The sampler of exp(-U/T) for a target, by an estimator of its gradient."""
-        check_target(target, temperature, gradient)
+        target = check_target(target, temperature, gradient)
         estimator = (gradient or Estimator()).on(target)
         return dataclasses.replace(
             self, target=target, estimator=estimator, temperature=as_arrays(temperature)

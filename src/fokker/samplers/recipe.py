@@ -78,7 +78,8 @@ class Recipe(Sampler):
         """The sampler of exp(-U/T) for a `fk.Density` or `fk.Posterior`, by an estimator of its gradient."""
         if self.family is None:
             raise TypeError("this sampler was made of dynamics, which have a target: call it as it is.")
-        check_target(target, temperature, gradient, isinstance(self.noise_estimate, OnlineNoise))
+        by_datum = isinstance(self.noise_estimate, OnlineNoise)
+        target = check_target(target, temperature, gradient, by_datum)
         return dataclasses.replace(
             self,
             target=target,

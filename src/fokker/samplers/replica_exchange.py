@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from fokker._state import as_arrays
 from fokker.gradients import Estimator
-from fokker.samplers._sampler import Info, Sampler, SamplerState, check_target
+from fokker.samplers._sampler import Info, Sampler, SamplerState
 from fokker.samplers.recipe import Recipe
 
 
@@ -45,10 +45,9 @@ class ReplicaExchange(Sampler):
 
     def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "ReplicaExchange":
         """The sampler of exp(-U/T) for a target: T is the temperature of the coldest replica."""
-        check_target(target, temperature, gradient)
         placed = self.sampler.on(target, temperature, gradient)
         return dataclasses.replace(
-            self, sampler=placed, ladder=self.ladder * as_arrays(temperature), target=target
+            self, sampler=placed, ladder=self.ladder * as_arrays(temperature), target=placed.target
         )
 
     def _copies(self, function: Any, *trees: Any) -> Any:

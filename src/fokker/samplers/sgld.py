@@ -8,7 +8,14 @@ from fokker.samplers import _auxiliaries
 from fokker.samplers.recipe import Family, Recipe, of_family, on_variable
 
 
-def sgld(step_size: Any, D: Any = 1.0, *, noise_estimate: Any = None, noise: str = "gaussian") -> Recipe:
+def sgld(
+    step_size: Any,
+    D: Any = 1.0,
+    *,
+    integrator: Integrator | None = None,
+    noise_estimate: Any = None,
+    noise: str = "gaussian",
+) -> Recipe:
     r"""θ' = θ - ε D∇Ũ + N(0, 2εTD): H = U, D constant, Q = 0, Euler–Maruyama (Welling and Teh 2011).
 
     Keeps exp(-U/T) up to a bias of order ε, to which the minibatch noise adds εB̂ unless `noise_estimate` is
@@ -19,7 +26,7 @@ def sgld(step_size: Any, D: Any = 1.0, *, noise_estimate: Any = None, noise: str
     trace = fk.sample(target, fk.samplers.sgld(1e-3), init=jnp.zeros(2), steps=10_000)
     ```
     """
-    return of_family(_langevin(D), step_size, None, noise_estimate, noise)
+    return of_family(_langevin(D), step_size, integrator, noise_estimate, noise)
 
 
 def sgfs(step_size: Any, preconditioner: Any, noise_estimate: Any = "dense") -> Recipe:

@@ -1,7 +1,8 @@
 """Targets: what is sampled, as a potential U(theta) = -log p(theta)."""
 
+from fokker.targets.constrained import Constrained, constrain
 from fokker.targets.density import Density
 from fokker.targets.mode import find_mode
 from fokker.targets.posterior import Posterior
 
-__all__ = ["Density", "Posterior", "find_mode"]
+__all__ = ["Constrained", "Density", "Posterior", "constrain", "find_mode"]

@@ -1,0 +1,18 @@
+"""Whether to trust a run: convergence by ArviZ, and what chains without a Metropolis step need beside it."""
+
+from fokker.diagnostics.configurational import configurational_temperature
+from fokker.diagnostics.halving import StepHalving, step_halving
+from fokker.diagnostics.noise_share import gradient_noise_share
+from fokker.diagnostics.stein import Stein, kernel_stein_discrepancy
+from fokker.diagnostics.summary import Summary, summarise
+
+__all__ = [
+    "Stein",
+    "StepHalving",
+    "Summary",
+    "configurational_temperature",
+    "gradient_noise_share",
+    "kernel_stein_discrepancy",
+    "step_halving",
+    "summarise",
+]

@@ -1,0 +1,51 @@
+"""How much of the noise in a step is the minibatch's."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from fokker.dynamics import Dynamics
+from fokker.gradients import OnlineNoise
+from fokker.samplers._sampler import step_size_at
+from fokker.samplers.recipe import Recipe
+
+
+def gradient_noise_share(sampler: Any, states: Any, batches: Any, seed: int = 0) -> float | None:
+    r"""ε tr B̂ / 2T tr D over the chains' states: the variance that minibatches add, over that injected.
+
+    B̂ is the covariance of the drift (`fk.Dynamics.drift_noise`), from the scatter of single data's gradients
+    in one batch a chain. None where it cannot be told: no minibatches, or no fk.Dynamics.
+    """
+    if not isinstance(sampler, Recipe) or batches is None or batches.batch_size < 2 or sampler.family is None:
+        return None
+    if not isinstance(sampler.placed, Dynamics):
+        return None
+    keys = jax.random.split(jax.random.key(seed), jax.tree.leaves(states.z)[0].shape[0])
+    minibatch, injected = _variances(sampler, states, batches, keys)
+    return float(jnp.mean(minibatch) / jnp.mean(injected))
+
+
+@eqx.filter_jit
+def _variances(sampler: Recipe, states: Any, batches: Any, keys: Array) -> tuple[Array, Array]:
+    def of_chain(state: Any, key: Array) -> tuple[Array, Array]:
+        dynamics, target, online = sampler.placed, sampler.own_target, OnlineNoise("diagonal")
+        assert isinstance(dynamics, Dynamics)
+        nothing = jnp.zeros((), jnp.uint32)
+        batch = batches.batch(target.data, batches.rows(key, key, nothing, nothing))
+        each = sampler.estimator.contributions(target, state.estimator, state.position, batch)
+        V = online.estimate(each, batch.scatter)
+        B, D = dynamics.drift_noise(state.z, online.field(V)), dynamics.D
+        h = step_size_at(sampler.step_size, state.step)
+        return h * _trace(B, state.z), 2 * dynamics.temperature * _trace(D, state.z)
+
+    return jax.vmap(of_chain)(states, keys)
+
+
+def _trace(field: Any, z: Any) -> Array:
+    diagonal = field.diagonal(z)
+    if diagonal is None:
+        return jnp.trace(field.as_matrix(z))
+    return jax.tree.reduce(jnp.add, jax.tree.map(jnp.sum, diagonal))

@@ -1,0 +1,25 @@
+"""Samplers by their names."""
+
+import inspect
+
+from fokker._state import nearest
+from fokker.samplers._sampler import Sampler
+
+
+def by_name(name: str) -> Sampler:
+    """The sampler of that name with its step size left to `fk.tune`."""
+    from fokker import samplers
+
+    known = [n for n in samplers.__all__ if inspect.isfunction(getattr(samplers, n)) and n != "recipe"]
+    if name not in known:
+        raise ValueError(
+            f"there is no sampler {name!r}.{nearest(name, known)} There are: {', '.join(sorted(known))}."
+        )
+    make = getattr(samplers, name)
+    parameters = inspect.signature(make).parameters.values()
+    required = [p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+    if required != ["step_size"]:
+        wanted = ", ".join(required)
+        raise ValueError(f"the sampler {name!r} needs {wanted}: give fk.samplers.{name}({wanted}).")
+    made: Sampler = make("auto")
+    return made

@@ -1,0 +1,248 @@
+"""`fokker.tune`: a step size, and friction where there is one, from short runs."""
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+from rich.progress import track
+
+from fokker._state import inner
+from fokker.diagnostics._slopes import as_vectors, slopes_at, thinned
+from fokker.diagnostics.stein import kernel_stein_discrepancy
+from fokker.samplers._sampler import Sampler
+from fokker.samplers.recipe import Recipe
+from fokker.targets.constrained import unconstrained
+
+# Shares of the fastest time scale of the target, and of its rate: the grids that are tried.
+_STEPS = tuple(2.0**-k for k in range(9))
+_FRICTIONS = (0.03, 0.1, 0.3, 1.0)
+_CHAINS, _POINTS, _ROWS = 4, 256, 65_536
+_HALF, _THIN = 256, 4
+# Rows of data that the judging of one trial looks at.
+_JUDGED = 20_000_000
+# The share of the arms that goes on, for as many times longer.
+_KEPT = 3
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One short run: its settings, how long it was, and the kernel Stein discrepancy² of its second half."""
+
+    step_size: float
+    friction: float | None
+    steps: int
+    discrepancy: float
+    sampler: Sampler = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The sampler chosen, and everything that was tried, round by round; `print(tuning)` shows it."""
+
+    sampler: Sampler
+    step_size: float
+    friction: float | None
+    rounds: list[list[Trial]]
+
+    def __str__(self) -> str:
+        lines = [f"{'step size':>11} {'friction':>10} {'steps':>8} {'discrepancy²':>14}"]
+        for trials in self.rounds:
+            for trial in sorted(trials, key=lambda t: t.discrepancy):
+                friction = "" if trial.friction is None else f"{trial.friction:.4g}"
+                found = f"{trial.discrepancy:.4g}" if math.isfinite(trial.discrepancy) else "diverged"
+                lines.append(f"{trial.step_size:11.4g} {friction:>10} {trial.steps:8,} {found:>14}")
+            lines.append("")
+        chosen = f"chosen: step size {self.step_size:.4g}"
+        return "\n".join([*lines, chosen + (f", friction {self.friction:.4g}" if self.friction else "")])
+
+
+def tune(
+    target: Any,
+    sampler: Sampler | Callable[..., Sampler],
+    *,
+    init: Any,
+    step_sizes: Sequence[float] | None = None,
+    frictions: Sequence[float] | None = None,
+    steps: int = 2 * _HALF,
+    batch_size: int | None = None,
+    batches: Any = "replacement",
+    gradient: Any = None,
+    seed: int = 0,
+    temperature: float = 1.0,
+    progress: bool = True,
+) -> Tuning:
+    r"""Choose a step size, and the friction of a sampler that has one, by successive halving.
+
+    ```python
+    tuning = fk.tune(target, fk.samplers.sghmc, init=mode, batch_size=100)
+    print(tuning)
+    trace = fk.sample(target, tuning.sampler, …)
+    ```
+
+    Every candidate is run for `steps` steps in four chains; the third of them with the smallest kernel Stein
+    discrepancy goes on for three times as long, until one is left: a bandit that spends its budget on the
+    good arms (Coullon, South, Nemeth 2023). The discrepancy is small for draws that are spread as the target
+    is, and so weighs the bias of a large step against the slowness of a small one.
+
+    `sampler` is a sampler, of which the step size is changed, or a function such as `fk.samplers.sghmc`, of
+    which the friction is chosen too (`friction`, or `A` of a thermostat, whose inertia then follows). Without
+    `step_sizes` a grid of powers of two below the fastest time scale of the dynamics at `init` is tried;
+    without `frictions`, four below its rate.
+    """
+    from fokker.runner import make_batches
+
+    make_batches(target, batch_size, batches, gradient)  # raises where they do not fit
+    options = {
+        "batch_size": batch_size,
+        "batches": batches,
+        "gradient": gradient,
+        "seed": seed,
+        "temperature": temperature,
+    }
+    start = unconstrained(target, init(jax.random.key(seed)) if callable(init) else init)
+    target.validate(start)
+    arms = list(_candidates(target, sampler, start, step_sizes, frictions, options))
+    rounds: list[list[Trial]] = []
+    while True:
+        what = f"tuning: {len(arms)} candidates, {steps:,} steps each"
+        shown = track(arms, what, transient=True, disable=not progress)
+        trials = [_trial(target, arm, init, steps, options) for arm in shown]
+        rounds.append(trials)
+        good = sorted((t for t in trials if math.isfinite(t.discrepancy)), key=lambda t: t.discrepancy)
+        if not good:
+            raise ValueError(
+                f"every step size tried from {min(t.step_size for t in trials):.3g} to "
+                f"{max(t.step_size for t in trials):.3g} diverged: give smaller step_sizes, or start nearer "
+                "to the mass of the target (fk.find_mode)."
+            )
+        if len(good) == 1 or len(trials) == 1:
+            best = good[0]
+            return Tuning(best.sampler, best.step_size, best.friction, rounds)
+        arms = [(t.step_size, t.friction, t.sampler) for t in good[: max(1, len(trials) // _KEPT)]]
+        steps *= _KEPT
+
+
+def _trial(target: Any, arm: Any, init: Any, steps: int, options: dict[str, Any]) -> Trial:
+    """A short run of four chains; the second half of it is judged."""
+    from fokker.runner import sample
+
+    step_size, friction, sampler = arm
+    half = _HALF * max(1, round(steps / (2 * _HALF)))
+    # In pieces of one length, whatever the round: each program is compiled once.
+    trace = sample(
+        target,
+        sampler,
+        init=init,
+        steps=half,
+        burn_in=half,
+        thin=_THIN,
+        chains=_CHAINS,
+        chunk=_HALF,
+        progress=False,
+        **options,
+    )
+    discrepancy = math.inf
+    if trace.stopped is None and trace.origin is not None:
+        positions = thinned(trace, _POINTS)
+        slopes = -slopes_at(trace.origin.sampler.own_target, positions, _JUDGED) / options["temperature"]
+        draws = as_vectors(positions)
+        if np.all(np.isfinite(draws)) and np.all(np.isfinite(slopes)):
+            discrepancy = kernel_stein_discrepancy(draws, slopes).squared
+    return Trial(step_size, friction, 2 * half, discrepancy, sampler)
+
+
+def _candidates(
+    target: Any,
+    sampler: Any,
+    start: PyTree[Array],
+    step_sizes: Sequence[float] | None,
+    frictions: Sequence[float] | None,
+    options: dict[str, Any],
+) -> Any:
+    """(step size, friction, sampler) of every arm."""
+    name = None if isinstance(sampler, Sampler) else _friction_name(sampler)
+    if frictions is not None and name is None:
+        raise ValueError("this sampler has no friction to choose: leave frictions out, or give a function.")
+    chosen: Sequence[float | None] = (None,)
+    if name is not None:
+        rate = math.sqrt(largest_curvature(target, start))
+        chosen = frictions or [rate * share for share in _FRICTIONS]
+    for friction in chosen:
+        # One sampler a friction, for a program to be compiled once for all its step sizes.
+        base = sampler if isinstance(sampler, Sampler) else _with_friction(sampler, name, friction)
+        scale = 1.0 if step_sizes is not None else fastest_time(target, base, start, options)
+        for step_size in step_sizes or [scale * share for share in _STEPS]:
+            yield float(step_size), friction, base.with_step_size(step_size)
+
+
+def _with_friction(make: Callable[..., Sampler], name: str | None, friction: float | None) -> Sampler:
+    if name is None or friction is None:
+        return make(1.0)
+    # A thermostat as quick as the friction that it stands for.
+    inertia = {"mu": 1 / friction**2} if name == "A" else {}
+    return make(1.0, **{name: friction}, **inertia)
+
+
+def _friction_name(make: Callable[..., Sampler]) -> str | None:
+    parameters = inspect.signature(make).parameters
+    return next((name for name in ("friction", "A") if name in parameters), None)
+
+
+def _large_batch_potential(target: Any) -> Callable[[PyTree[Array]], Array]:
+    """U, or its estimate by the first rows where there are many."""
+    size = getattr(target, "size", 0)
+    if size <= _ROWS or not hasattr(target, "minibatch_potential"):
+        return target.potential
+    rows = jax.tree.map(lambda x: x[:_ROWS], target.data)
+    return lambda theta: target.minibatch_potential(theta, rows)
+
+
+def largest_curvature(target: Any, theta: PyTree[Array], iterations: int = 20) -> float:
+    """The largest eigenvalue of ∇²U at theta in size, by power iteration."""
+    slope = jax.grad(_large_batch_potential(target))
+    return _growth(lambda v: jax.jvp(slope, (theta,), (v,))[1], theta, iterations)
+
+
+def fastest_time(target: Any, sampler: Any, theta: PyTree[Array], options: dict[str, Any]) -> float:
+    """One over the spectral radius of ∂f/∂z at the start: the time in which the dynamics turn round."""
+    sampler = getattr(sampler, "sampler", sampler)  # the copies of a replica exchange
+    if not isinstance(sampler, Recipe):  # a preconditioner of 1/|∇U| makes steps of about ε
+        return 1.0 / math.sqrt(largest_curvature(target, theta))
+    placed = sampler.on(target, options["temperature"])
+    z = placed.init(theta, key=jax.random.key(options["seed"])).z
+    dynamics, slope = placed.placed, jax.grad(_large_batch_potential(target))
+
+    def drift(z: Any) -> Any:
+        return dynamics.drift(z, slope(z["theta"]))
+
+    return 1.0 / _growth(lambda v: jax.jvp(drift, (z,), (v,))[1], z, 20)
+
+
+def _growth(product: Callable[[PyTree[Array]], PyTree[Array]], like: PyTree[Array], iterations: int) -> float:
+    """The factor by which a linear map stretches in the long run, averaged over the second half."""
+    leaves, structure = jax.tree.flatten(like)
+    keys = jax.random.split(jax.random.key(0), len(leaves))
+    drawn = [jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
+    v = jax.tree.unflatten(structure, drawn)
+
+    @eqx.filter_jit
+    def run(v: PyTree[Array]) -> Array:
+        def apply(v: PyTree[Array], _: Any) -> tuple[PyTree[Array], Array]:
+            v = product(v)
+            size = jnp.sqrt(inner(v, v))
+            return jax.tree.map(lambda x: x / jnp.maximum(size, 1e-30), v), size
+
+        return jax.lax.scan(apply, v, length=iterations)[1]
+
+    sizes = np.asarray(run(v), float)[iterations // 2 :]
+    found = float(np.exp(np.mean(np.log(np.maximum(sizes, 1e-30)))))
+    if not (math.isfinite(found) and found > 1e-20):
+        raise ValueError("the curvature of the target at init is zero or not finite: give step_sizes.")
+    return found
