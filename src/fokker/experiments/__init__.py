@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fokker._state import nearest
-from fokker.experiments import errata
+from fokker.experiments import ding_fig1, ding_fig2_mean, ding_fig2_var, errata, ma_fig2_2d, ma_fig2_kl
 from fokker.experiments._result import Claim, Result
 
 __all__ = ["EXPERIMENTS", "Claim", "Experiment", "Result", "reproduce"]
@@ -24,6 +24,21 @@ class Experiment:
 EXPERIMENTS: dict[str, Experiment] = {
     "errata": Experiment(
         errata.run, "the checker on every formula of the papers known to be misprinted, and on its correction"
+    ),
+    "ma-fig2-kl": Experiment(
+        ma_fig2_kl.run, "which of five samplers have the right density in one dimension (Ma et al. 2015)"
+    ),
+    "ma-fig2-2d": Experiment(
+        ma_fig2_2d.run, "how many steps SGLD, SGHMC and gSGRHMC need to explore a valley (Ma et al. 2015)"
+    ),
+    "ding-fig1": Experiment(
+        ding_fig1.run, "fixed frictions and a thermostat against unknown noise (Ding et al. 2014)"
+    ),
+    "ding-fig2-mean": Experiment(
+        ding_fig2_mean.run, "the mean of a normal by minibatches, SGNHT and SGHMC (Ding et al. 2014)"
+    ),
+    "ding-fig2-var": Experiment(
+        ding_fig2_var.run, "mean and precision: accuracy against autocorrelation (Ding et al. 2014)"
     ),
 }
 
