@@ -26,13 +26,21 @@ def _gaussian(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
     return jax.random.normal(key, shape, dtype)
 
 
+def _lanes(key: Key[Array, ""], shape: tuple[int, ...], bits: int) -> Array:
+    """Independent random numbers of so many bits: `jax.random.bits` would spend 32 on each."""
+    count, each = math.prod(shape), 32 // bits
+    words = jax.random.bits(key, (-(-count // each),), jnp.uint32)
+    lanes = [(words >> (bits * k)) & ((1 << bits) - 1) for k in range(each)]
+    return jnp.concatenate(lanes)[:count].reshape(shape)
+
+
 def _two_point(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
-    return jax.random.rademacher(key, shape, dtype)
+    return (2 * _lanes(key, shape, 1).astype(jnp.int8) - 1).astype(dtype)
 
 
 def _three_point(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
     # 16 random bits a value: 65536/6 is not whole, so the variance is put right by the size of the jump.
-    bits = jax.random.bits(key, shape, jnp.uint16)
+    bits = _lanes(key, shape, 16)
     count = round(65536 / 6)
     jump = math.sqrt(65536 / (2 * count))
     return jnp.where(bits < count, jump, jnp.where(bits >= 65536 - count, -jump, 0.0)).astype(dtype)

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fokker._module import Module
 from fokker._state import as_arrays, dimension
-from fokker.batches import Batches, WeightedBatches
+from fokker.batches import WINDOWS, Batches, WeightedBatches, WindowBatches
 from fokker.gradients import Estimator
 from fokker.samplers._named import by_name
 from fokker.samplers._sampler import Sampler, is_automatic
@@ -20,7 +20,7 @@ from fokker.trace import Origin, Trace
 
 # Steps whose randomness is drawn at once: enough to amortise drawing, little enough to fit the cache.
 _CHUNK = 500
-_CHUNK_NUMBERS = 2**24
+_CHUNK_NUMBERS = 2**22
 
 
 class Moments(Module):
@@ -78,7 +78,7 @@ def sample(
     thin: int = 1,
     chains: int = 1,
     batch_size: int | None = None,
-    batches: Any = "replacement",
+    batches: Any = None,
     gradient: Estimator | None = None,
     seed: int = 0,
     temperature: float = 1.0,
@@ -96,14 +96,15 @@ def sample(
     ```
 
     `init` is theta, the same for all chains, or a function of a key that draws it for each; with a target of
-    `fk.constrain`, `init` and the draws meet the constraints. `steps` are taken
-    after `burn_in`, and every `thin`-th is kept. `batch_size` rows a step are drawn as `batches` says: by
-    "replacement", "no replacement" or "reshuffle" (`fokker.batches.Batches`), or, given a score for every
-    datum, with probabilities proportional to the scores (`fokker.batches.WeightedBatches`). Without
-    `batch_size` every step sees all the data. `gradient` is the estimator that the batches are put into, one
-    of `fk.gradients`. `keep="moments"` stores means and variances alone. What step t draws depends on the
-    seed and on t, not on `chunk`. Ctrl-C, or a chain that leaves the finite numbers, ends the run with the
-    draws so far; the trace says so, and `trace.resume()` goes on with it.
+    `fk.constrain`, `init` and the draws meet the constraints. `steps` are taken after `burn_in`, and every
+    `thin`-th is kept. Without `batch_size` every step sees all the data. With it, that many rows are drawn as
+    `batches` says: "window" (the default on large data: consecutive rows of a shuffled copy,
+    `fokker.batches.WindowBatches`), "replacement" (the default below a thousand batches of data),
+    "no replacement" or "reshuffle" (`fokker.batches.Batches`), or, given a score for every datum, with
+    probabilities proportional to the scores (`fokker.batches.WeightedBatches`). `gradient` is the estimator
+    that the batches are put into, one of `fk.gradients`. `keep="moments"` stores means and variances alone.
+    What step t draws depends on the seed and on t, not on `chunk`. Ctrl-C, or a chain that leaves the finite
+    numbers, ends the run with the draws so far; the trace says so, and `trace.resume()` goes on with it.
 
     `sampler` may be the name of one; its step size, and that of a sampler made with `step_size="auto"`, is
     found by `fk.tune` first.
@@ -127,7 +128,7 @@ def sample(
     chosen = by_name(sampler) if isinstance(sampler, str) else sampler
     if not isinstance(chosen, Sampler):
         raise TypeError(f"the sampler must be one of fk.samplers, not {type(sampler).__name__}.")
-    batch = make_batches(target, batch_size, batches, gradient)
+    batch = make_batches(target, batch_size, batches, gradient, seed)
     if is_automatic(chosen):
         from fokker.tuning import tune
 
@@ -191,17 +192,26 @@ def _start(sampler: Sampler, positions: PyTree[Array], keys: Array) -> Any:
     return jax.vmap(lambda theta, key: sampler.init(theta, key=key))(positions, keys)
 
 
+BatchScheme = Batches | WeightedBatches | WindowBatches
+
+
 def make_batches(
-    target: Any, batch_size: int | None, kind: Any, gradient: Any
-) -> Batches | WeightedBatches | None:
+    target: Any, batch_size: int | None, kind: Any, gradient: Any, seed: int = 0
+) -> BatchScheme | None:
     """How rows are drawn, or None where every step sees all."""
     if batch_size is None:
-        if gradient is not None or not isinstance(kind, str):
+        if gradient is not None or kind is not None:
             raise ValueError("gradient and batches are about minibatches: give a batch_size with them.")
         return None
     if not hasattr(target, "minibatch_potential"):
         raise ValueError("batch_size needs data: give a fk.Posterior as the target.")
+    if kind is None:
+        kind = "window" if target.size >= WINDOWS * batch_size else "replacement"
     if isinstance(kind, str):
+        if kind == "window":
+            return WindowBatches(
+                target.data, batch_size, jax.random.fold_in(jax.random.key(seed), batch_size)
+            )
         return Batches(target.size, batch_size, kind)
     return WeightedBatches(kind, target.size, batch_size)
 
@@ -212,7 +222,7 @@ class _Run:
     def __init__(
         self,
         sampler: Sampler,
-        batches: Batches | WeightedBatches | None,
+        batches: BatchScheme | None,
         plan: Plan,
         keys: Key[Array, " chains"],
         states: Any,
@@ -319,7 +329,7 @@ class _Run:
 @eqx.filter_jit
 def _chunk(
     sampler: Sampler,
-    batches: Batches | WeightedBatches | None,
+    batches: BatchScheme | None,
     shape: tuple[int, int, bool],
     states: Any,
     moments: Moments | None,

@@ -72,7 +72,7 @@ def tune(
     frictions: Sequence[float] | None = None,
     steps: int = 2 * _HALF,
     batch_size: int | None = None,
-    batches: Any = "replacement",
+    batches: Any = None,
     gradient: Any = None,
     seed: int = 0,
     temperature: float = 1.0,
