@@ -484,22 +484,9 @@ def test_the_momentum_starts_with_variance_TM(mass):
 # Noise ------------------------------------------------------------------------------------------------------
 
 
-def enumerated(kind, monkeypatch):
-    """Every value that a noise can have with equal weights: its random words replaced by all of them."""
-    words = jnp.arange(65536, dtype=jnp.uint32)
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            jax.random, "bits", lambda key, shape, dtype: words * 65537 if shape[0] > 1 else words[:1]
-        )
-        lanes = {"three-point": 2, "two-point": 32}[kind]
-        return np.asarray(noise.NOISES[kind](jax.random.key(0), (lanes * 65536,), jnp.float64))
-
-
 def test_the_moments_of_cheaper_noise(monkeypatch, x64):
-    """Two points: 1 to 3 exactly; three points: 1 to 5, the fourth to the 16 bits of which they are made.
-
-    A count of 32 bits: 1 to 3, and a fourth of 3 - 2/32.
-    """
+    """Three points: 1 to 5, the fourth to the 16 bits of which they are made; a count of 32 bits: 1 to 3, and
+    a fourth of 3 - 2/32."""
     count = np.arange(33)
     chances = np.array([math.comb(32, k) for k in count]) / 2**32
     bits = jnp.asarray([(1 << int(k)) - 1 for k in count], jnp.uint32)
@@ -508,14 +495,29 @@ def test_the_moments_of_cheaper_noise(monkeypatch, x64):
         binomial = np.asarray(noise.NOISES["binomial"](jax.random.key(0), (33,), jnp.float64))
     moments = [chances @ binomial**k for k in range(1, 5)]
     np.testing.assert_allclose(moments, [0, 1, 0, 3 - 2 / 32], atol=1e-12)
-    two = enumerated("two-point", monkeypatch)
-    assert np.unique(two).tolist() == [-1.0, 1.0]
-    assert two.mean() == 0
-    three = enumerated("three-point", monkeypatch)
-    assert len(np.unique(three)) == 3
-    moments = [np.mean(three**k) for k in range(1, 6)]
+    words = jnp.arange(65536, dtype=jnp.uint32) << 16
+    with monkeypatch.context() as patch:
+        patch.setattr(jax.random, "bits", lambda key, shape, dtype: words[: shape[0], None])
+        first = np.asarray(noise.NOISES["three-point"](jax.random.key(0), (8 * 65536,), jnp.float64))[::8]
+    assert len(np.unique(first)) == 3
+    moments = [np.mean(first**k) for k in range(1, 6)]
     np.testing.assert_allclose(moments, [0, 1, 0, 3, 0], atol=3e-4)
     np.testing.assert_allclose(moments[:3], [0, 1, 0], atol=1e-12)
+
+
+@pytest.mark.parametrize(("kind", "lanes", "fourth"), [("two-point", 32, 1), ("three-point", 8, 3)])
+def test_values_made_of_one_random_word_are_independent(kind, lanes, fourth):
+    """Every lane has the moments, every pair of lanes no correlation of values or of their squares.
+
+    250,000 words: within 6 standard errors, a false alarm in 1e6 for the 500 numbers looked at.
+    """
+    n = 250_000
+    z = np.asarray(noise.NOISES[kind](jax.random.key(5), (n, lanes), jnp.float32), float)
+    assert np.max(np.abs(z.mean(axis=0))) < 6 / math.sqrt(n)
+    assert np.max(np.abs((z**2).mean(axis=0) - 1)) < 6 * math.sqrt((fourth - 1) / n) + 1e-6
+    for values, spread in ((z, 1.0), (z**2 - 1, fourth - 1.0)):
+        together = values.T @ values / n
+        assert np.max(np.abs(together - np.diag(np.diag(together)))) < 6 * spread / math.sqrt(n) + 1e-6
 
 
 @pytest.mark.parametrize("kind", noise.NOISES)

@@ -26,24 +26,27 @@ def _gaussian(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
     return jax.random.normal(key, shape, dtype)
 
 
-def _lanes(key: Key[Array, ""], shape: tuple[int, ...], bits: int) -> Array:
-    """Independent random numbers of so many bits: `jax.random.bits` would spend 32 on each."""
-    count, each = math.prod(shape), 32 // bits
-    words = jax.random.bits(key, (-(-count // each),), jnp.uint32)
-    lanes = [(words >> (bits * k)) & ((1 << bits) - 1) for k in range(each)]
-    return jnp.concatenate(lanes)[:count].reshape(shape)
+def _words(key: Key[Array, ""], count: int) -> Array:
+    """Random words, made once and not again wherever they are used."""
+    return jax.lax.optimization_barrier(jax.random.bits(key, (count, 1), jnp.uint32))
 
 
 def _two_point(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
-    return (2 * _lanes(key, shape, 1).astype(jnp.int8) - 1).astype(dtype)
+    # One bit a value: `jax.random.rademacher` spends 32.
+    count = math.prod(shape)
+    bits = _words(key, -(-count // 32)) >> jnp.arange(32, dtype=jnp.uint32)[None, :] & 1
+    return (2 * bits.reshape(-1)[:count].astype(jnp.int8) - 1).astype(dtype).reshape(shape)
 
 
 def _three_point(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
-    # 16 random bits a value: 65536/6 is not whole, so the variance is put right by the size of the jump.
-    bits = _lanes(key, shape, 16)
-    count = round(65536 / 6)
-    jump = math.sqrt(65536 / (2 * count))
-    return jnp.where(bits < count, jump, jnp.where(bits >= 65536 - count, -jump, 0.0)).astype(dtype)
+    # The first eight digits of a random word as a fraction in base six: 0 is up, 1 is down. A digit is made
+    # of the top 16 bits of word·6ᵏ; 65536/6 is not whole: the variance is put right by the size of the jump.
+    count = math.prod(shape)
+    powers = jnp.asarray([6**k for k in range(8)], jnp.uint32)
+    digits = (_words(key, -(-count // 8)) * powers[None, :] >> 16) * 6 >> 16
+    jump = math.sqrt(65536 / (2 * 10923))
+    values = jnp.where(digits == 0, jump, jnp.where(digits == 1, -jump, 0.0))
+    return values.reshape(-1)[:count].astype(dtype).reshape(shape)
 
 
 def _binomial(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:

@@ -1,5 +1,6 @@
 """A run in a table, and what speaks against it."""
 
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -66,26 +67,28 @@ def summarise(trace: "Trace", gradients: bool = True, halving: bool = False) -> 
     """Mean, spread, split R-hat and effective draws of every scalar, and what speaks against them."""
     import arviz
 
-    warnings = [trace.stopped] if trace.stopped else []
+    against = [trace.stopped] if trace.stopped else []
     if trace.samples is None:
         raise ValueError(trace._no_draws("trace.moments has them; R-hat and ESS need draws"))
     names, values = trace.flat()
     if values.shape[1] < 8:
         raise ValueError(f"{values.shape[1]} draws are too few to summarise; take more steps.")
-    data = arviz.convert_to_dataset(values)
+    with warnings.catch_warnings():  # of more chains than draws, which is no mistake
+        warnings.simplefilter("ignore", UserWarning)
+        data = arviz.convert_to_dataset(values)
     r_hat, effective = (np.asarray(f(data)["x"]).reshape(-1) for f in (arviz.rhat, arviz.ess))
-    warnings += _against(trace, names, r_hat, effective)
+    against += _against(trace, names, r_hat, effective)
     checks: dict[str, float] = {}
     if "kinetic_temperature" in trace.stats:
         checks["kinetic temperature"] = float(trace.stats["kinetic_temperature"].mean())
     if trace.origin is not None:
-        warnings += _noise_share(trace, checks)
+        against += _noise_share(trace, checks)
         if gradients:
-            warnings += _by_gradients(trace, float(np.nanmin(effective)), checks)
+            against += _by_gradients(trace, float(np.nanmin(effective)), checks)
     if halving:
-        warnings += step_halving(trace).warnings
+        against += step_halving(trace).warnings
     mean, deviation = values.mean(axis=(0, 1)), values.std(axis=(0, 1), ddof=1)
-    return Summary(names, mean, deviation, r_hat, effective, warnings, checks)
+    return Summary(names, mean, deviation, r_hat, effective, against, checks)
 
 
 def _noise_share(trace: "Trace", checks: dict[str, float]) -> list[str]:

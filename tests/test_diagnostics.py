@@ -1,0 +1,368 @@
+"""What is said about a run: Stein's discrepancy, temperatures, noise, bias of the step; and tuning."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fokker as fk
+from fokker import diagnostics, samplers
+from fokker.batches import WindowBatches
+from fokker.integrators import Reflecting, Splitting
+from fokker.tuning import fastest_time, largest_curvature
+
+pytestmark = pytest.mark.usefixtures("quickly")
+
+PRECISION = np.array([[2.0, 0.6], [0.6, 1.0]])
+NORMAL = fk.Density(lambda theta: -theta @ jnp.asarray(PRECISION, theta.dtype) @ theta / 2)
+
+
+def exact_draws(m, spread=1.0, seed=0):
+    root = np.linalg.cholesky(np.linalg.inv(PRECISION))
+    return spread * np.random.default_rng(seed).normal(size=(m, 2)) @ root.T + 3.0
+
+
+def slopes(draws):
+    """∇log p of the normal around 3."""
+    return -(draws - 3.0) @ PRECISION
+
+
+# Stein's discrepancy --------------------------------------------------------------------------------------
+
+
+def test_the_stein_kernel_is_the_stein_operator_twice_applied(x64):
+    """k₀ by the closed form against automatic differentiation of the kernel."""
+    from fokker.diagnostics.stein import _stein_matrix
+
+    rng = np.random.default_rng(1)
+    x, s = rng.normal(size=(2, 4, 3))
+    d = x.shape[1]
+
+    def k(a, b):
+        return (1 + jnp.sum((a - b) ** 2) / d) ** -0.5 + 1 + a @ b / d
+
+    def k0(a, sa, b, sb):
+        by_a, by_b = jax.grad(k, 0)(a, b), jax.grad(k, 1)(a, b)
+        mixed = jnp.trace(jax.jacfwd(jax.grad(k, 0), 1)(a, b))
+        return sa @ sb * k(a, b) + sa @ by_b + sb @ by_a + mixed
+
+    wanted = [[k0(x[i], s[i], x[j], s[j]) for j in range(4)] for i in range(4)]
+    np.testing.assert_allclose(_stein_matrix(jnp.asarray(x), jnp.asarray(s)), wanted, rtol=1e-10)
+
+
+def test_the_discrepancy_of_exact_draws_is_zero_on_average_and_of_others_it_is_not():
+    """200 sets of 50 draws: the mean within 5 standard errors of 0; p below 0.05 in 0.5 to 12 % of them."""
+    found = [
+        diagnostics.kernel_stein_discrepancy(x, slopes(x))
+        for x in (exact_draws(50, seed=i) for i in range(200))
+    ]
+    squares = np.array([f.squared for f in found])
+    # Centring by the mean of the same draws takes 1/m off.
+    assert abs(squares.mean()) < 5 * squares.std() / np.sqrt(200) + 0.1
+    assert 0.005 < np.mean([f.p_value < 0.05 for f in found]) < 0.12
+    for spread in (0.7, 1.4):
+        wrong = exact_draws(100, spread)
+        assert diagnostics.kernel_stein_discrepancy(wrong, slopes(wrong)).p_value < 0.01
+    shifted = exact_draws(100) + 0.5
+    assert diagnostics.kernel_stein_discrepancy(shifted, slopes(shifted)).p_value < 0.01
+    with pytest.raises(ValueError, match="one shape"):
+        diagnostics.kernel_stein_discrepancy(np.zeros((10, 2)), np.zeros((10, 3)))
+
+
+def test_noise_in_the_slopes_does_not_move_the_discrepancy():
+    """Independent noise of three times the slopes' size, over 400 repetitions: within 5 standard errors."""
+    x = exact_draws(40)
+    rng = np.random.default_rng(3)
+    exact = diagnostics.kernel_stein_discrepancy(x, slopes(x)).squared
+    noisy = np.array(
+        [
+            diagnostics.kernel_stein_discrepancy(x, slopes(x) + 3 * rng.normal(size=x.shape)).squared
+            for _ in range(400)
+        ]
+    )
+    assert abs(noisy.mean() - exact) < 5 * noisy.std() / 20
+
+
+# The temperature of theta ---------------------------------------------------------------------------------
+
+
+def test_the_configurational_temperature_is_that_of_the_draws():
+    for T in (0.5, 1.0, 3.0):
+        x = exact_draws(4000, np.sqrt(T))
+        found, error = diagnostics.configurational_temperature(x, -slopes(x))
+        assert abs(found - T) < 5 * error
+        assert error < 0.05 * T
+
+
+def normals(n=1000):
+    x = (np.random.default_rng(0).normal(size=n) + 0.7).astype(np.float32)
+    return fk.Posterior(lambda theta: 0.0 * theta, lambda theta, x: -((x - theta) ** 2) / 2, x)
+
+
+def test_the_share_of_the_minibatches_in_the_noise_is_the_known_one():
+    """Of SGLD with batches of n out of N normal data: ε(N²/n)s²/2; with control variates there is none."""
+    target = normals()
+    s2 = float(np.var(np.asarray(target.data)))
+    options = {
+        "init": 0.7,
+        "steps": 50,
+        "chains": 64,
+        "batch_size": 20,
+        "batches": "replacement",
+        "progress": False,
+    }
+    trace = fk.sample(target, samplers.sgld(1e-5), **options)
+    found = trace.summary(gradients=False).checks["gradient noise over injected noise"]
+    assert found == pytest.approx(1e-5 * (1000**2 / 20) * s2 / 2, rel=0.1)
+    calm = fk.sample(target, samplers.sgld(1e-5), gradient=fk.gradients.control_variates(0.7), **options)
+    assert calm.summary(gradients=False).checks["gradient noise over injected noise"] < 1e-6
+
+
+# What the summary says ------------------------------------------------------------------------------------
+
+
+def summary_of(sampler, target, **options):
+    given = {
+        "init": jnp.array(0.7),
+        "steps": 8_000,
+        "burn_in": 1_000,
+        "thin": 4,
+        "chains": 4,
+        "progress": False,
+    }
+    return fk.sample(target, sampler, **{**given, **options}).summary()
+
+
+def test_minibatch_noise_that_is_not_accounted_for_is_said_to_spread_the_draws(optimised):
+    target = normals()
+    noisy = summary_of(samplers.sgld(1e-4), target, batch_size=20, batches="replacement")
+    assert any("noise of the minibatches" in warning for warning in noisy.warnings)
+    assert any("configurational temperature" in warning and "wide" in warning for warning in noisy.warnings)
+    assert "DO NOT TRUST" in str(noisy)
+    # The same step with all the data: its bias is 5 %, and nothing is said of noise or temperature.
+    calm = summary_of(samplers.sgld(1e-4), target)
+    assert calm.warnings == []
+    assert calm.checks["configurational temperature"] == pytest.approx(
+        1.05, abs=4 * calm.checks["its standard error"]
+    )
+
+
+def test_reshuffled_batches_make_a_thermostat_too_cold_and_it_is_said(optimised):
+    """Their noise cancels over an epoch; the thermostat, which sees it in the momentum, takes it for white.
+
+    100 batches an epoch, friction such that theta moves in about one epoch.
+    """
+    target = normals()
+    sampler = samplers.sgnht(1e-3, 10.0, 0.01)
+    options = {"batch_size": 10, "steps": 40_000, "thin": 20, "burn_in": 4_000, "chains": 16}
+    shuffled = summary_of(sampler, target, batches="reshuffle", **options)
+    assert shuffled.deviation[0] ** 2 * 1000 < 0.8
+    assert abs(shuffled.checks["kinetic temperature"] - 1) < 0.05
+    assert any("narrow" in warning for warning in shuffled.warnings)
+    independent = summary_of(sampler, target, batches="replacement", **options)
+    assert independent.deviation[0] ** 2 * 1000 == pytest.approx(1, abs=0.12)
+
+
+def test_a_target_with_walls_is_not_judged_by_its_slopes():
+    target = fk.Density(lambda theta: -jnp.sum(theta))
+    sampler = samplers.sgld(0.01, integrator=Reflecting(lower=0.0))
+    checks = summary_of(sampler, target, init=jnp.ones(1), steps=400, burn_in=0, thin=1).checks
+    assert "configurational temperature" not in checks
+
+
+# The bias of the step -------------------------------------------------------------------------------------
+
+
+def test_halving_the_step_finds_its_bias(optimised):
+    """Euler steps on a unit normal have the variance 1/(1 - ε/2): at ε = 0.6 a spread 19.5 % too large."""
+    unit = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    options = {"init": jnp.zeros(1), "steps": 6_000, "burn_in": 200, "chains": 32, "progress": False}
+    coarse = fk.sample(unit, samplers.sgld(0.6), **options).step_halving()
+    exact = 2 * (1 - np.sqrt((1 - 0.3) / (1 - 0.15)))
+    assert coarse.deviation[0] == pytest.approx(exact, abs=5 * float(coarse.deviation_error[0]))
+    assert coarse.halved.settings["step_size"] == pytest.approx(0.3)
+    assert any("standard deviation" in warning for warning in coarse.warnings)
+    assert "standard deviation" in str(coarse)
+    fine = fk.sample(unit, samplers.sghmc(0.1, integrator=Splitting()), **options).step_halving()
+    assert fine.warnings == []
+
+
+def test_halving_needs_draws_and_chains():
+    unit = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    options = {"init": jnp.zeros(1), "steps": 20, "progress": False}
+    with pytest.raises(ValueError, match="at least two"):
+        fk.sample(unit, samplers.sgld(0.1), **options).step_halving()
+    with pytest.raises(ValueError, match="draws"):
+        fk.sample(unit, samplers.sgld(0.1), keep="moments", **options).step_halving()
+
+
+# Going on -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keep", ["draws", "moments"])
+def test_a_run_in_two_parts_is_the_run_in_one(keep):
+    target = normals()
+    options = {
+        "init": 0.5,
+        "burn_in": 30,
+        "thin": 2,
+        "chains": 2,
+        "batch_size": 10,
+        "keep": keep,
+        "progress": False,
+    }
+    sampler = samplers.sgnht(1e-3, 10.0)
+    whole = fk.sample(target, sampler, steps=120, chunk=50, **options)
+    parts = fk.sample(target, sampler, steps=40, chunk=50, **options).resume(80)
+    if keep == "draws":
+        np.testing.assert_array_equal(parts.samples, whole.samples)
+        np.testing.assert_array_equal(parts.stats["xi"], whole.stats["xi"])
+    else:
+        np.testing.assert_allclose(parts.moments["mean"], whole.moments["mean"], rtol=1e-6)
+        np.testing.assert_allclose(parts.moments["variance"], whole.moments["variance"], rtol=1e-4)
+
+
+@pytest.mark.parametrize("after", [1, 3, 6])
+def test_an_interrupted_run_is_resumed_to_the_bit(after, monkeypatch):
+    """Ctrl-C in burn-in, between draws that are further apart than a chunk, and among the draws."""
+    import fokker.runner as runner
+
+    options = {
+        "init": jnp.ones(2),
+        "steps": 75,
+        "burn_in": 40,
+        "thin": 25,
+        "chunk": 20,
+        "chains": 2,
+        "progress": False,
+    }
+    whole = fk.sample(NORMAL, samplers.sghmc(0.1), **options)
+    advance, calls = runner._Run._advance, []
+
+    def interrupted(self, *given):
+        calls.append(1)
+        if len(calls) == after:
+            raise KeyboardInterrupt
+        return advance(self, *given)
+
+    monkeypatch.setattr(runner._Run, "_advance", interrupted)
+    part = fk.sample(NORMAL, samplers.sghmc(0.1), **options)
+    assert part.stopped.startswith("interrupted")
+    monkeypatch.setattr(runner._Run, "_advance", advance)
+    rest = part.resume()
+    assert rest.stopped is None
+    np.testing.assert_array_equal(rest.samples, whole.samples)
+
+
+def test_a_run_that_diverged_cannot_be_resumed():
+    trace = fk.sample(
+        fk.Density(lambda theta: -jnp.sum(theta**4)),
+        samplers.sgld(1.0),
+        init=jnp.ones(1),
+        steps=100,
+        progress=False,
+    )
+    with pytest.raises(ValueError, match="left the finite numbers"):
+        trace.resume()
+
+
+# Tuning ---------------------------------------------------------------------------------------------------
+
+
+def test_the_time_scales_of_the_dynamics_are_found():
+    """Of a normal with curvatures 0.7 and 2.3: 1/(D·2.3) for Langevin, 1/√2.3 for SGHMC."""
+    largest = np.linalg.eigvalsh(PRECISION)[-1]
+    theta = jnp.zeros(2)
+    assert largest_curvature(NORMAL, theta) == pytest.approx(largest, rel=0.01)
+    options = {"temperature": 1.0, "seed": 0}
+    assert fastest_time(NORMAL, samplers.sgld(0.1, 3.0), theta, options) == pytest.approx(
+        1 / (3 * largest), rel=0.01
+    )
+    slow = fastest_time(NORMAL, samplers.sghmc(0.1, 1e-3), theta, options)
+    assert slow == pytest.approx(1 / np.sqrt(largest), rel=0.15)
+    with pytest.raises(ValueError, match="give step_sizes"):
+        largest_curvature(fk.Density(lambda theta: -jnp.sum(theta)), theta)
+
+
+def test_tuning_leaves_out_steps_that_explode_or_crawl(optimised):
+    """The best of SGLD's steps on a normal is neither the unstable nor the slowest; all tried is told."""
+    tuning = fk.tune(
+        NORMAL, samplers.sgld(1.0), init=jnp.zeros(2), step_sizes=[3.0, 0.2, 1e-5], progress=False
+    )
+    assert tuning.step_size == 0.2
+    first = {trial.step_size: trial.discrepancy for trial in tuning.rounds[0]}
+    assert first[3.0] == np.inf
+    assert first[1e-5] > 10 * abs(first[0.2])
+    text = str(tuning)
+    assert "diverged" in text
+    assert "chosen: step size 0.2" in text
+    with pytest.raises(ValueError, match="every step size tried"):
+        fk.tune(NORMAL, samplers.sgld(1.0), init=jnp.zeros(2), step_sizes=[50.0], progress=False)
+
+
+def test_friction_is_chosen_for_a_sampler_given_as_a_function(optimised):
+    tuning = fk.tune(
+        NORMAL, samplers.sghmc, init=jnp.zeros(2), step_sizes=[0.3], frictions=[1.0, 1e4], progress=False
+    )
+    assert tuning.friction == 1.0
+    with pytest.raises(ValueError, match="no friction"):
+        fk.tune(NORMAL, samplers.sgld, init=jnp.zeros(2), frictions=[1.0], progress=False)
+
+
+def test_a_step_size_left_open_is_found_by_sample(optimised):
+    trace = fk.sample(NORMAL, "sgld", init=jnp.zeros(2), steps=4_000, chains=4, progress=False)
+    assert 0.01 < float(trace.settings["step_size"]) < 0.6
+    np.testing.assert_allclose(np.cov(trace.flat()[1].reshape(-1, 2).T), np.linalg.inv(PRECISION), atol=0.35)
+    placed = samplers.sgld("auto").on(NORMAL)
+    state = placed.init(jnp.zeros(2), key=jax.random.key(0))
+    with pytest.raises(ValueError, match="left to be found"):
+        placed.step(jax.random.key(0), state)
+    with pytest.raises(ValueError, match="not 'Auto'"):
+        samplers.sgld("Auto")
+
+
+def test_samplers_by_name_are_suggested():
+    for name, words in (("sgdl", "Did you mean 'sgld'"), ("gsgrhmc", "needs step_size, inverse_metric")):
+        with pytest.raises(ValueError, match=words):
+            fk.sample(NORMAL, name, init=jnp.zeros(2), steps=10)
+
+
+# Windows --------------------------------------------------------------------------------------------------
+
+
+def test_windows_have_every_row_equally_often_and_know_which_they_are():
+    data = {"x": jnp.arange(3000.0)}
+    batches = WindowBatches(data, 3, jax.random.key(0))
+    seen = [batches.batch(data, jnp.asarray(start)) for start in range(0, 3000, 7)]
+    for batch in seen[:20]:
+        np.testing.assert_array_equal(batch.data["x"], data["x"][batch.rows])
+    every = jax.vmap(lambda start: batches.batch(data, start).rows)(jnp.arange(3000))
+    np.testing.assert_array_equal(np.bincount(np.asarray(every).ravel()), 3)
+    starts = jax.vmap(lambda key: batches.rows(key, key, 0, 0))(jax.random.split(jax.random.key(1), 30_000))
+    assert np.bincount(np.asarray(starts), minlength=3000).std() == pytest.approx(np.sqrt(10), rel=0.15)
+    with pytest.raises(ValueError, match="3,000 data"):
+        WindowBatches({"x": jnp.arange(2999.0)}, 3, jax.random.key(0))
+
+
+def test_windows_are_the_default_on_large_data_alone():
+    from fokker.runner import make_batches
+
+    target = normals(2000)
+    assert isinstance(make_batches(target, 2, None, None), WindowBatches)
+    assert make_batches(target, 3, None, None).kind == "replacement"
+    assert make_batches(target, 2, "no replacement", None).kind == "no replacement"
+
+
+def test_saga_and_windows_agree_on_the_rows():
+    """On data whose order matters: the table has each row's own gradient."""
+    target = fk.Posterior(lambda t: 0.0 * t, lambda t, x: -((x - t) ** 2) / 2, jnp.arange(2000.0) / 2000)
+    trace = fk.sample(
+        target,
+        samplers.sgld(1e-9),
+        gradient=fk.gradients.saga(),
+        init=0.5,
+        steps=50,
+        batch_size=2,
+        progress=False,
+    )
+    np.testing.assert_allclose(trace.state.estimator.each[0], 0.5 - np.arange(2000) / 2000, atol=1e-3)
