@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from fokker.plots import ACCENT, RIGHT, TRUTH, new_figure, tidy
 
 if TYPE_CHECKING:
+    from fokker.diagnostics import Summary
     from fokker.trace import Trace
 
 _SHOWN = 6
@@ -52,11 +53,8 @@ def page(title: str, *parts: str) -> str:
     )
 
 
-def write_report(
-    trace: "Trace", path: Path, title: str = "A run of Fokker", extra: Sequence[str] = ()
-) -> None:
+def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], summary: "Summary") -> None:
     """The summary with its verdict, the settings, and pictures of the first few coordinates."""
-    summary = trace.summary()
     if summary.trusted:
         verdict = '<p class="good">Nothing speaks against this result.</p>'
     else:
@@ -68,9 +66,13 @@ def write_report(
             summary.names, summary.mean, summary.deviation, summary.r_hat, summary.effective, strict=True
         )
     ]
-    settings = ", ".join(f"{name} {value}" for name, value in trace.settings.items())
+    settings = ", ".join(
+        f"{name.replace('_', ' ')} {_shown(value)}" for name, value in trace.settings.items()
+    )
+    checks = [[name, f"{value:.3g}"] for name, value in summary.checks.items()]
     parts = [
         verdict,
+        *([table(["", ""], checks)] if checks else []),
         *extra,
         "<h2>Posterior</h2>",
         table(["", "mean", "sd", "R-hat", "ESS"], rows[:200]),
@@ -82,6 +84,13 @@ def write_report(
         parts += ["<h2>Temperature</h2>", image(_statistics(trace), "kinetic temperature and thermostat")]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(title, *parts), encoding="utf-8")
+
+
+def _shown(value: object) -> str:
+    """A setting in a few characters; a step size may be an array or a schedule."""
+    if callable(value):
+        return "by a schedule"
+    return f"{float(value):.4g}" if isinstance(value, jax.Array) else str(value)
 
 
 def _chains(trace: "Trace", names: Sequence[str]) -> Figure:

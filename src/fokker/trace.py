@@ -134,9 +134,14 @@ class Trace:
         """The bias of the step size, by a second run with half of it."""
         return step_halving(self)
 
-    def report(self, path: Any, title: str = "A run of Fokker", extra: Any = ()) -> None:
-        """Write the summary, its verdict and pictures as one self-contained HTML page."""
-        write_report(self, Path(path), title, extra)
+    def report(
+        self, path: Any, title: str = "A run of Fokker", extra: Any = (), summary: Summary | None = None
+    ) -> None:
+        """Write the summary, its verdict and pictures as one self-contained HTML page.
+
+        `extra` are further parts of it, in HTML; `summary` is one that was made already.
+        """
+        write_report(self, Path(path), title, extra, self.summary() if summary is None else summary)
 
 
 def _named(samples: Any) -> dict[str, np.ndarray]:

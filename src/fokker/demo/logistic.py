@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fokker.gradients import control_variates
+from fokker.integrators import Splitting
 from fokker.plots import RIGHT, TRUTH, WRONG, new_figure, tidy
 from fokker.report import image, table
 from fokker.runner import sample
@@ -66,7 +67,8 @@ def run(out: Path, seed: int, console: Console) -> None:
     # critical, and a thermostat as quick as theta.
     curvatures = 1 / np.linalg.eigvalsh(np.asarray(covariance, float))
     slowest = float(curvatures.min())
-    sampler = sgnht(0.2 / np.sqrt(curvatures.max()), A=slowest**0.5, mu=1 / slowest)
+    step_size = 0.2 / np.sqrt(curvatures.max())
+    sampler = sgnht(step_size, A=slowest**0.5, mu=1 / slowest, integrator=Splitting())
     trace = sample(
         target,
         sampler,
@@ -108,7 +110,7 @@ def run(out: Path, seed: int, console: Console) -> None:
         ),
     ]
     path = out / "report.html"
-    trace.report(path, title="Logistic regression on a million rows", extra=against)
+    trace.report(path, title="Logistic regression on a million rows", extra=against, summary=summary)
     console.print(
         f"\n{time.perf_counter() - start:.0f} s; wrote {path}, to be opened in a browser", markup=False
     )
