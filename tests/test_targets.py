@@ -75,6 +75,25 @@ def test_data_keep_their_precision_and_whole_numbers():
     assert target.minibatch_potential(theta, batch).dtype == jnp.float32
 
 
+def test_a_posterior_can_be_made_inside_jit_and_vmap(x64):
+    """One for each of many data sets; the lengths are still looked at, the values cannot be."""
+    several = [made(n)[1] for n in (7, 7, 7)]
+    several[1] = jax.tree.map(lambda x: x[::-1] * 2, several[1])
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), *several)
+
+    def potential(data):
+        return fk.Posterior(log_prior, log_likelihood, data).potential(THETA)
+
+    wanted = [potential(data) for data in several]
+    assert len({float(u) for u in wanted}) == 2
+    np.testing.assert_allclose(jax.vmap(potential)(stacked), wanted, rtol=1e-12)
+    np.testing.assert_allclose(jax.jit(potential)(several[1]), wanted[1], rtol=1e-12)
+    with pytest.raises(ValueError, match=r"data\['x'\] has 7, data\['y'\] has 3"):
+        jax.vmap(lambda data: potential({**data, "y": data["y"][:3]}))(stacked)
+    with pytest.raises(ValueError, match=r"data\['y'\] is a single number"):
+        jax.vmap(lambda data: potential({**data, "y": data["y"][0]}))(stacked)
+
+
 def test_a_density_is_minus_its_logarithm():
     target = fk.Density(lambda theta: -3.0 * theta["w"][0] - 1.0)
     np.testing.assert_allclose(float(target.potential(THETA)), 3 * 0.3 + 1, rtol=1e-6)

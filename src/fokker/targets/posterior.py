@@ -102,8 +102,11 @@ def _check_data(data: PyTree[Any]) -> None:
         if np.ndim(leaf) == 0:
             raise ValueError(f"{name} is a single number; the first axis of every leaf runs over the data.")
         lengths[name] = np.shape(leaf)[0]
-        if np.issubdtype(np.asarray(leaf).dtype, np.floating) and not np.all(np.isfinite(np.asarray(leaf))):
-            row = int(np.argwhere(~np.isfinite(np.asarray(leaf)))[0][0])
+        if isinstance(leaf, jax.core.Tracer):  # inside jax.jit or jax.vmap it has a shape and no values yet
+            continue
+        values = np.asarray(leaf)
+        if jnp.issubdtype(values.dtype, jnp.floating) and not np.all(np.isfinite(values)):
+            row = int(np.argwhere(~np.isfinite(values))[0][0])
             raise ValueError(f"{name} has a value that is not finite, first in row {row}: drop or mend it.")
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
