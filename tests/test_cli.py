@@ -147,3 +147,50 @@ def test_demo_of_logistic_regression(fokker, tmp_path, monkeypatch):
     page = (tmp_path / "report.html").read_text()
     assert page.count("data:image/png;base64,") == 3
     assert "Against truth and Laplace" in page
+
+
+MODEL = """
+import jax.numpy as jnp
+import fokker as fk
+
+def target():
+    data = jnp.linspace(-1.0, 3.0, 100)
+    return fk.Posterior(lambda theta: 0.0 * theta["m"], lambda theta, x: -((x - theta["m"]) ** 2) / 2, data)
+
+init = {"m": 1.0}
+steps = fk.samplers.sghmc(0.02, 10.0, integrator=fk.integrators.Splitting())
+"""
+
+
+def test_sample_prints_the_posterior_and_writes_draws_and_report(fokker, tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text(MODEL)
+    out = tmp_path / "out"
+    given = ["--steps", 6000, "--burn-in", 200, "--thin", 3, "--sampler", "steps", "--out", out]
+    code, printed, _ = fokker("sample", f"{path}:target", *given)
+    assert code == 0
+    assert "Nothing speaks against" in printed
+    draws = np.load(out / "draws.npz")["m"]
+    assert draws.shape == (4, 2000)
+    assert abs(draws.mean() - 1.0) < 0.02
+    assert abs(draws.std() - 0.1) < 0.01
+    assert "Nothing speaks against" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_sample_says_what_is_wrong_with_the_model(fokker, tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text(MODEL)
+    for arguments, words in (
+        (["--sampler", "sgdl"], "Did you mean 'sgld'"),
+        (["--init", "start"], "no name 'start'"),
+        (["--sampler", "sgld", "--step-size", -1.0], "positive"),
+        (["--batch-size", 1000, "--step-size", 0.01], "batch size"),
+    ):
+        code, _, err = fokker(
+            "sample", f"{path}:target", "--steps", 10, "--out", tmp_path / "out", *arguments
+        )
+        assert code == 2
+        assert words in err
+    code, _, err = fokker("sample", f"{path}:init", "--steps", 10)
+    assert code == 2
+    assert "fk.Posterior is wanted" in err

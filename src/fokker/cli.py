@@ -162,6 +162,73 @@ def complete(
 
 
 @app.command()
+def sample(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE.py:NAME",
+            help="A Python file and the name in it of a fk.Density or fk.Posterior, or of a function without "
+            "arguments that returns one.",
+        ),
+    ],
+    steps: Annotated[int, typer.Option(help="Steps after burn-in.")],
+    sampler: Annotated[
+        str, typer.Option(help="A name of fk.samplers, or the name of a sampler in the file.")
+    ] = "sgld",
+    step_size: Annotated[float | None, typer.Option(help="Found by short runs if absent.")] = None,
+    init: Annotated[
+        str,
+        typer.Option(help="The name in the file of the position to start from, or of a function of a key."),
+    ] = "init",
+    burn_in: Annotated[int, typer.Option(help="Steps that are not kept.")] = 0,
+    thin: Annotated[int, typer.Option(help="Keep every so many-th step.")] = 1,
+    chains: Annotated[int, typer.Option(help="Chains, side by side.")] = 4,
+    batch_size: Annotated[int | None, typer.Option(help="Rows of data a step; all if absent.")] = None,
+    temperature: Annotated[float, typer.Option(help="T of exp(-U/T).")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for report.html and draws.npz.")] = Path("fokker-sample"),
+) -> None:
+    """Sample a posterior; exit code 1 if the result is not to be trusted. Ctrl-C keeps the draws so far."""
+    import numpy as np
+
+    import fokker
+    from fokker.samplers._named import by_name
+
+    module, target = _named_in(source)
+    if not hasattr(target, "potential"):
+        raise CommandError(
+            f"{source} is of type {type(target).__name__}; a fk.Density or fk.Posterior is wanted."
+        )
+    if not hasattr(module, init):
+        raise CommandError(f"the file has no name {init!r} to start from: give --init NAME.")
+    out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
+    chosen = getattr(module, sampler, None)
+    if not isinstance(chosen, fokker.samplers.Sampler):
+        chosen = by_name(sampler)
+    trace = fokker.sample(
+        target,
+        chosen if step_size is None else chosen.with_step_size(step_size),
+        init=getattr(module, init),
+        steps=steps,
+        burn_in=burn_in,
+        thin=thin,
+        chains=chains,
+        batch_size=batch_size,
+        temperature=temperature,
+        seed=seed,
+        progress=console.is_terminal,
+    )
+    if trace.samples is None:
+        raise CommandError(f"there are no draws: {trace.stopped}.")
+    np.savez(out / "draws.npz", **trace.named())  # type: ignore[arg-type]
+    summary = trace.summary()
+    console.print(str(summary), markup=False, soft_wrap=True)
+    trace.report(out / "report.html", title=f"{source} by {sampler}", summary=summary)
+    console.print(f"wrote {out / 'report.html'} and {out / 'draws.npz'}", markup=False)
+    raise typer.Exit(0 if summary.trusted else 1)
+
+
+@app.command()
 def reproduce(
     name: Annotated[str, typer.Argument(help="Name of the experiment; 'list' lists them.")],
     out: Annotated[Path | None, typer.Option(help="Folder for figures and result.json.")] = None,
@@ -186,9 +253,9 @@ def reproduce(
     raise typer.Exit(0 if all(claim.holds for claim in result.claims) else 1)
 
 
-def load(source: str) -> Any:
-    """The object that FILE.py:NAME names, called where it is a function that makes one."""
-    from fokker.dynamics import SDE, Dynamics
+def _named_in(source: str) -> tuple[ModuleType, Any]:
+    """The module of FILE.py:NAME and the object, called where it is a function that makes one."""
+    from fokker._module import Module
 
     file, separator, name = source.rpartition(":")
     if not separator or not file or not name:
@@ -196,11 +263,11 @@ def load(source: str) -> Any:
     module = _import_file(Path(file))
     if not hasattr(module, name):
         public = [key for key in vars(module) if not key.startswith("_")]
-        kinds = [key for key in public if isinstance(vars(module)[key], Dynamics | SDE)]
-        has = f"It has: {', '.join(kinds)}." if kinds else "It has no fk.Dynamics or fk.SDE at its top level."
+        made = [key for key in public if isinstance(vars(module)[key], Module)]
+        has = f"It has: {', '.join(made)}." if made else "It has no object of Fokker's at its top level."
         raise CommandError(f"{file} has no name {name!r}.{nearest(name, public)} {has}")
     found = getattr(module, name)
-    if callable(found) and not isinstance(found, Dynamics | SDE) and not hasattr(found, "dynamics"):
+    if callable(found) and not isinstance(found, Module):
         try:
             found = found()
         except TypeError as error:
@@ -208,6 +275,15 @@ def load(source: str) -> Any:
                 f"{name} in {file} is a function that could not be called without arguments: {error}. A "
                 "drift is handed in with the rest: fk.SDE(drift, diffusion, hamiltonian)."
             ) from error
+    return module, found
+
+
+def load(source: str) -> Any:
+    """The dynamics or the sampler that FILE.py:NAME names."""
+    from fokker.dynamics import SDE, Dynamics
+
+    _, found = _named_in(source)
+    file, _, name = source.rpartition(":")
     if not isinstance(found, Dynamics | SDE | dict) and not hasattr(found, "dynamics"):
         raise CommandError(
             f"{name} in {file} is of type {type(found).__name__}; a fk.Dynamics or a fk.SDE is wanted."

@@ -99,10 +99,17 @@ class Trace:
         unconstrain = getattr(self.origin.target, "unconstrain", None) if self.origin is not None else None
         return self.samples if unconstrain is None else jax.vmap(jax.vmap(unconstrain))(self.samples)
 
+    def named(self) -> dict[str, np.ndarray]:
+        """The draws of every leaf of theta by its path; a single array is called theta."""
+        leaves = jax.tree.leaves_with_path(self.samples)
+        return {
+            jax.tree_util.keystr(path, simple=True, separator=".") or "theta": leaf for path, leaf in leaves
+        }
+
     def flat(self) -> tuple[list[str], np.ndarray]:
         """Names of all scalars of theta, and their draws as an array chain × draw × scalar."""
         names, values = [], []
-        for variable, leaf in _named(self.samples).items():
+        for variable, leaf in self.named().items():
             flat = np.asarray(leaf).reshape(*leaf.shape[:2], -1)
             names += [variable] if leaf.ndim == 2 else [f"{variable}[{i}]" for i in range(flat.shape[2])]
             values.append(flat)
@@ -114,7 +121,7 @@ class Trace:
 
         if self.samples is None:
             raise ValueError(self._no_draws("sample with keep='draws' for draws"))
-        return arviz.from_dict(posterior=_named(self.samples), sample_stats=dict(self.stats) or None)
+        return arviz.from_dict(posterior=self.named(), sample_stats=dict(self.stats) or None)
 
     def _no_draws(self, advice: str) -> str:
         if self.moments is None:
@@ -142,9 +149,3 @@ class Trace:
         `extra` are further parts of it, in HTML; `summary` is one that was made already.
         """
         write_report(self, Path(path), title, extra, self.summary() if summary is None else summary)
-
-
-def _named(samples: Any) -> dict[str, np.ndarray]:
-    """Leaves by their path; a single array is called theta."""
-    leaves = jax.tree.leaves_with_path(samples)
-    return {jax.tree_util.keystr(path, simple=True, separator=".") or "theta": leaf for path, leaf in leaves}
