@@ -360,9 +360,18 @@ def test_every_estimator_runs_under_the_runner_with_chains(name):
         np.testing.assert_array_equal(trace.state.estimator.center, trace.samples[:, 33])
 
 
-def test_the_momentum_is_drawn_anew_every_so_many_steps():
+@pytest.mark.parametrize(
+    ("made", "mass"),
+    [
+        (samplers.sghmc(1e-6, 1.0, 4.0, resample=5), 4.0),
+        (samplers.sgnht(1e-6, resample=5), 1.0),
+        (samplers.gsgrhmc(1e-6, 1.0, 1.0, resample=5), 1.0),
+    ],
+    ids=["sghmc", "sgnht", "gsgrhmc"],
+)
+def test_the_momentum_is_drawn_anew_every_so_many_steps(made, mass):
     target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
-    sampler = samplers.sghmc(1e-6, 1.0, 4.0, resample=5).on(target, 2.0)
+    sampler = made.on(target, 2.0)
     state = sampler.init(jnp.zeros(2000), key=jax.random.key(0))
 
     def moved(number):
@@ -374,6 +383,38 @@ def test_the_momentum_is_drawn_anew_every_so_many_steps():
     for number in (5, 10):
         fresh = moved(number)
         assert abs(np.corrcoef(fresh, state.z["r"])[0, 1]) < 0.12
-        assert fresh.var() == pytest.approx(8.0, rel=0.2)
+        assert fresh.var() == pytest.approx(2 * mass, rel=0.2)
     with pytest.raises(ValueError, match="at least 1"):
         samplers.sghmc(0.1, resample=0)
+
+
+def test_the_noise_subtracted_is_that_of_the_batches_before(x64):
+    """The first step subtracts nothing; the second what the first batch showed, by the state before it."""
+    target = make_target()
+    for estimator in (gradients.minibatch(), gradients.saga()):
+        placed = samplers.sgld(1e-3, noise_estimate="diagonal").on(target, 1.0, estimator)
+        start = placed.init(THETA, key=jax.random.key(0))
+        batch = take(target, [3, 1], scatter=0.6)
+        draws = placed.draw(jax.random.key(1), start)
+        first, _ = placed.advance(draws, start, batch)
+        plain, _ = samplers.sgld(1e-3).on(target, 1.0, estimator).advance(draws, start, batch)
+        assert_trees_close(first.position, plain.position)
+        each = estimator.contributions(target, start.estimator, start.position, batch)
+        seen = OnlineNoise("diagonal").estimate(each, 0.6)
+        assert_trees_close(first.noise, jax.tree.map(lambda v: v / 20, seen), 1e-6)
+        second, _ = placed.advance(draws, start._replace(noise=first.noise), batch)
+        assert not np.allclose(second.position["a"], plain.position["a"])
+
+
+def test_all_rows_at_once_have_no_noise():
+    """The batches of the runner say that they are distinct: all of them together scatter by nothing."""
+    trace = fk.sample(
+        mean_of_normals(),
+        samplers.sgld(1e-4, noise_estimate="scalar"),
+        init=0.0,
+        steps=10,
+        batch_size=100,
+        batches="no replacement",
+        progress=False,
+    )
+    assert float(trace.state.noise[0]) == 0

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fokker as fk
-from fokker import fields, runner, samplers
-from fokker.integrators import Splitting, SymplecticEuler
+from fokker import fields, runner, samplers, schedules
+from fokker.integrators import ExactOU, Splitting, SymplecticEuler
 from fokker.samplers import SamplerState
 
 NORMAL = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
@@ -332,7 +332,7 @@ def test_ctrl_c_keeps_the_draws_so_far(keep, monkeypatch):
 
     monkeypatch.setattr(runner._Run, "_advance", interrupted)
     trace = run(steps=50, chunk=10, keep=keep)
-    assert trace.stopped == "interrupted after 30 of 50 steps"
+    assert trace.stopped.startswith("interrupted after 30 of 50 steps")
     if keep == "draws":
         assert np.array_equal(trace.samples, whole.samples[:, :30])
         assert trace.stopped in trace.summary().warnings
@@ -497,3 +497,64 @@ def test_a_target_or_sampler_of_the_wrong_type_is_refused():
         run(target=lambda theta: 0.0)
     with pytest.raises(TypeError, match=r"one of fk\.samplers, not function"):
         run(lambda key: None)
+
+
+def test_reshuffled_batches_do_not_start_over_with_every_chunk_or_resume():
+    """13 rows in batches of 4, without noise: every step is the one that its place in the epoch says."""
+    x = np.arange(13.0, dtype=np.float32) - 6
+    target = fk.Posterior(lambda theta: 0.0 * theta, lambda theta, x: x * theta, x)
+    options = {"target": target, "init": 0.0, "batch_size": 4, "batches": "reshuffle", "temperature": 0.0}
+    whole = run(samplers.sgld(0.01), steps=39, **options)
+    cut = run(samplers.sgld(0.01), steps=39, chunk=5, **options)
+    np.testing.assert_array_equal(whole.samples, cut.samples)
+    np.testing.assert_array_equal(
+        run(samplers.sgld(0.01), steps=20, **options).resume(19).samples, whole.samples
+    )
+    # After three whole epochs every row has pulled three times per epoch of 13 steps: the pulls cancel.
+    np.testing.assert_allclose(whole.samples[:, 12::13], 0.0, atol=1e-3)
+
+
+def test_draws_stop_before_the_first_chain_that_diverges():
+    target = fk.Density(lambda theta: -jnp.sum(theta**4))
+    trace = run(
+        samplers.sgld(0.01),
+        target,
+        init=lambda key: jnp.where(jax.random.uniform(key) < 0.5, 0.1, 30.0)[None],
+        chains=8,
+        steps=200,
+        chunk=50,
+    )
+    assert "left the finite numbers" in trace.stopped
+    assert trace.samples is None or np.all(np.isfinite(trace.samples))
+    assert trace.samples.shape[1] < 50
+
+
+def test_a_recipe_with_a_gradient_of_its_own_takes_batches():
+    target, mean, _ = mean_of_normals(200)
+    dynamics = fk.dynamics.langevin(target.potential)
+    gradient = jax.grad(target.minibatch_potential)
+    sampler = samplers.recipe(dynamics, 1e-3, gradient=gradient)
+    trace = run(sampler, target, init={"theta": jnp.array(0.0)}, steps=2000, batch_size=20)
+    assert abs(trace.samples[:, 500:].mean() - mean) < 0.1
+    with pytest.raises(ValueError, match="no gradient for batches"):
+        run(samplers.recipe(dynamics, 1e-3), target, init={"theta": jnp.array(0.0)}, batch_size=20)
+
+
+@pytest.mark.parametrize("sampler", [samplers.sgld, lambda h: samplers.sghmc(h, integrator=Splitting())])
+@pytest.mark.parametrize(
+    ("schedule", "value"), [(lambda t: 0.1 - 0.01 * t, "-"), (lambda t: 0.1 / (t < 30), "inf")]
+)
+def test_a_schedule_that_goes_wrong_is_named(sampler, schedule, value):
+    trace = run(sampler(schedule), NORMAL, steps=60, temperature=0.0)
+    assert "the schedule gave the step size" in trace.stopped
+    assert value in trace.stopped
+    assert trace.samples.shape[1] in (11, 30)
+
+
+def test_exact_friction_survives_a_schedule_that_comes_to_rest():
+    sampler = samplers.sghmc(schedules.cyclical(0.1, 20_000), integrator=ExactOU()).on(NORMAL)
+    state = sampler.init(START, key=jax.random.key(0))
+    state = state._replace(step=jnp.asarray(19_999))
+    moved, info = sampler.step(jax.random.key(1), state)
+    assert bool(info.finite)
+    np.testing.assert_allclose(moved.position, state.position, atol=1e-3)

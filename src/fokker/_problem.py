@@ -112,6 +112,11 @@ def _double(tree: Any) -> Any:
     )
 
 
+def dynamics_of(given: Any) -> Any:
+    """The dynamics of a sampler; anything else as it is."""
+    return given.placed if hasattr(given, "wants_target") else given
+
+
 def make_problem(
     given: Any, diffusion: Any = None, hamiltonian: Any = None, state: Any = None, temperature: float = 1.0
 ) -> Problem:
@@ -183,7 +188,7 @@ def as_dynamics(
     given: Any, diffusion: Any = None, hamiltonian: Any = None, state: Any = None
 ) -> Dynamics | SDE:
     """What a person hands in, as Dynamics or SDE: one of them, a sampler of one, a mapping, or functions."""
-    given = getattr(given, "dynamics", given)
+    given = dynamics_of(given)
     if isinstance(given, Mapping) and {"drift", "diffusion", "hamiltonian"} <= set(given):
         return SDE(given["drift"], given["diffusion"], given["hamiltonian"], given.get("state", state))
     if isinstance(given, Dynamics | SDE):

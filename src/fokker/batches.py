@@ -170,7 +170,8 @@ class WeightedBatches(Module):
             )
         self.size, self.batch_size = size, batch_size
         # Each row has at least one of the 2³² tickets; the rest are shared out by score.
-        shares = np.cumsum(scores / scores.sum()) * (2**32 - size)
+        shares = np.cumsum(scores)
+        shares = np.minimum(shares / shares[-1], 1.0) * (2**32 - size)
         ends = np.floor(shares).astype(np.int64) + np.arange(1, size + 1)
         ends[-1] = 2**32
         tickets = np.diff(ends, prepend=0)

@@ -202,12 +202,13 @@ def sample(
     if not hasattr(module, init):
         raise CommandError(f"the file has no name {init!r} to start from: give --init NAME.")
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    chosen = getattr(module, sampler, None)
-    if not isinstance(chosen, fokker.samplers.Sampler):
-        chosen = by_name(sampler)
+    own = getattr(module, sampler, None)
+    chosen: Any = own if isinstance(own, fokker.samplers.Sampler) else sampler
+    if step_size is not None:
+        chosen = by_name(sampler)(step_size) if chosen is sampler else chosen.with_step_size(step_size)
     trace = fokker.sample(
         target,
-        chosen if step_size is None else chosen.with_step_size(step_size),
+        chosen,
         init=getattr(module, init),
         steps=steps,
         burn_in=burn_in,

@@ -3,6 +3,7 @@
 import base64
 import html
 import io
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from fokker.trace import Trace
 
 _SHOWN = 6
+# Chains, in the colours of Okabe and Ito that everyone can tell apart.
+_COLOURS = (RIGHT, "#E69F00", ACCENT, "#CC79A7")
 _STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem}
 pre{background:#f4f4f4;padding:1rem;overflow-x:auto;white-space:pre-wrap}img{max-width:100%}
 td,th{padding:.2rem 1rem .2rem 0;text-align:left}.bad{color:#b03a00;font-weight:600}.good{color:#005a8c}"""
@@ -101,13 +104,15 @@ def _chains(trace: "Trace", names: Sequence[str]) -> Figure:
     panels = figure.subplots(shown, 2, squeeze=False, width_ratios=(3, 1))
     step = max(1, flat.shape[1] // 1000)
     for i in range(shown):
-        for chain in flat[:, :, i]:
-            panels[i, 0].plot(np.arange(0, len(chain), step), chain[::step], linewidth=0.5, alpha=0.7)
+        for chain, colour in zip(flat[:, :, i], itertools.cycle(_COLOURS)):
+            places = np.arange(0, len(chain), step)
+            panels[i, 0].plot(places, chain[::step], color=colour, linewidth=0.5, alpha=0.7)
             counts, edges = np.histogram(chain, 40, density=True)
-            panels[i, 1].stairs(counts, edges, linewidth=1)
+            panels[i, 1].stairs(counts, edges, color=colour, linewidth=1)
         tidy(panels[i, 0], names[i])
         tidy(panels[i, 1])
         panels[i, 1].set_yticks([])
+        panels[i, 1].locator_params(axis="x", nbins=3)
     return figure
 
 

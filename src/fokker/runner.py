@@ -1,5 +1,6 @@
 """`fokker.sample`: many steps of many chains, in compiled chunks."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fokker._module import Module
@@ -34,12 +36,12 @@ class Moments(Module):
     def of(cls, tree: PyTree[Array]) -> "Moments":
         """Nothing seen yet."""
         zeros = jax.tree.map(jnp.zeros_like, tree)
-        return cls(jnp.zeros(()), zeros, zeros)
+        return cls(jnp.zeros((), jnp.int32), zeros, zeros)
 
     def add(self, tree: PyTree[Array]) -> "Moments":
         """With one more value."""
         n = self.count + 1
-        mean = jax.tree.map(lambda m, x: m + (x - m) / n, self.mean, tree)
+        mean = jax.tree.map(lambda m, x: m + (x - m) / n.astype(m.dtype), self.mean, tree)
         squares = jax.tree.map(
             lambda s, m, new, x: s + (x - m) * (x - new), self.squares, self.mean, mean, tree
         )
@@ -106,8 +108,8 @@ def sample(
     What step t draws depends on the seed and on t, not on `chunk`. Ctrl-C, or a chain that leaves the finite
     numbers, ends the run with the draws so far; the trace says so, and `trace.resume()` goes on with it.
 
-    `sampler` may be the name of one; its step size, and that of a sampler made with `step_size="auto"`, is
-    found by `fk.tune` first.
+    `sampler` may be the name of one: its step size and friction are then found by `fk.tune` first, and so is
+    the step size of a sampler made with `step_size="auto"`.
     """
     options = {
         "init": init,
@@ -125,17 +127,23 @@ def sample(
         "progress": progress,
     }
     plan = Plan(steps, burn_in, thin, chains, chunk, keep)
-    chosen = by_name(sampler) if isinstance(sampler, str) else sampler
-    if not isinstance(chosen, Sampler):
-        raise TypeError(f"the sampler must be one of fk.samplers, not {type(sampler).__name__}.")
+    chosen: Any = by_name(sampler) if isinstance(sampler, str) else sampler
+    if not isinstance(sampler, Sampler | str):
+        hint = "; call it, as in fk.samplers.sgld(1e-3)" if callable(sampler) else ""
+        raise TypeError(f"the sampler must be one of fk.samplers, not {type(sampler).__name__}{hint}.")
     batch = make_batches(target, batch_size, batches, gradient, seed)
-    if is_automatic(chosen):
+    if isinstance(sampler, str) or is_automatic(chosen):
         from fokker.tuning import tune
 
         shared = ("init", "batch_size", "batches", "gradient", "seed", "temperature", "progress")
         chosen = tune(target, chosen, **{name: options[name] for name in shared}).sampler
     placed = chosen
     if not chosen.wants_target:
+        if gradient is not None or (batch is not None and getattr(chosen, "gradient", None) is None):
+            raise ValueError(
+                "this sampler was made of dynamics and has no gradient for batches to go into: make it with "
+                "fk.samplers.recipe(dynamics, step_size, gradient=lambda theta, batch: …)."
+            )
         own = float(getattr(getattr(chosen, "dynamics", None), "temperature", 1.0))
         if temperature not in (1.0, own):
             raise ValueError(
@@ -192,6 +200,11 @@ def _start(sampler: Sampler, positions: PyTree[Array], keys: Array) -> Any:
     return jax.vmap(lambda theta, key: sampler.init(theta, key=key))(positions, keys)
 
 
+def _shuffle_key(seed: int) -> Key[Array, ""]:
+    # fold_in(key, n) is the n-th of the keys that split(key) gives: a number that no chain reaches.
+    return jax.random.fold_in(jax.random.key(seed), np.uint32(2**32 - 1))
+
+
 BatchScheme = Batches | WeightedBatches | WindowBatches
 
 
@@ -209,9 +222,7 @@ def make_batches(
         kind = "window" if target.size >= WINDOWS * batch_size else "replacement"
     if isinstance(kind, str):
         if kind == "window":
-            return WindowBatches(
-                target.data, batch_size, jax.random.fold_in(jax.random.key(seed), batch_size)
-            )
+            return WindowBatches(target.data, batch_size, _shuffle_key(seed))
         return Batches(target.size, batch_size, kind)
     return WeightedBatches(kind, target.size, batch_size)
 
@@ -233,6 +244,9 @@ class _Run:
         self.temperature = temperature
         self.sampler, self.batches, self.plan, self.keys, self.states = sampler, batches, plan, keys, states
         self.origin, self.resumed = origin, resumed
+        # Windows have a copy of their own.
+        gathered = isinstance(batches, Batches | WeightedBatches)
+        self.data = origin.target.data if gathered else None
         self.moments: Moments | None = None
         if plan.keep == "moments":
             first = jax.vmap(lambda state: Moments.of(_position(sampler, state)))(states)
@@ -250,21 +264,25 @@ class _Run:
             TimeRemainingColumn(),
         )
         with Progress(*columns, disable=not progress, transient=True) as bar:
-            task = bar.add_task("sampling", total=plan.burn_in + plan.steps, speed="")
+            task = bar.add_task("compiling", total=plan.burn_in + plan.steps, speed="")
             done = 0 if self.resumed is None else self.resumed.settings["taken"]
             try:
                 for draws, thin, kept in self._pieces(done):
                     trouble, out = self._advance(done, draws, thin, kept)
                     done += draws * thin
                     speed = bar.tasks[task].speed
-                    bar.update(task, completed=done, speed=f"{speed:,.0f}/s" if speed else "")
+                    told = f"{speed:,.0f}/s" if speed else ""
+                    bar.update(task, description="sampling", completed=done, speed=told)
                     if kept:
                         gathered.append(out)
                     if trouble:
                         stopped = f"{trouble} before step {done:,}: take smaller steps"
                         break
             except KeyboardInterrupt:
-                stopped = f"interrupted after {done:,} of {plan.burn_in + plan.steps:,} steps"
+                total = plan.burn_in + plan.steps
+                stopped = f"interrupted after {done:,} of {total:,} steps; trace.resume() goes on"
+        if stopped is not None and progress:
+            Console(stderr=True).print(f"fokker: {stopped}", markup=False, soft_wrap=True)
         settings = self._settings(done)
         return Trace.gather(gathered, self.moments, self.states, stopped, settings, self.origin, self.resumed)
 
@@ -309,6 +327,7 @@ class _Run:
             places = tuple(jnp.asarray(p) for p in self.batches.places(done, steps))
         states, moments, sound, out = _chunk(
             self.sampler,
+            self.data,
             self.batches,
             (draws, thin, kept),
             self.states,
@@ -321,14 +340,24 @@ class _Run:
         finite, enough = (bool(jnp.all(x)) for x in sound)
         self.states, self.moments = states, moments
         if not finite:
-            return "a chain left the finite numbers", out
+            return self._why(done, steps), out
         return "" if enough else "2TD - εB̂ was not positive semidefinite", out
+
+    def _why(self, done: int, steps: int) -> str:
+        size = getattr(self.sampler, "step_size", None)
+        if callable(size):
+            for number in range(done, done + steps):
+                value = float(size(jnp.asarray(number)))
+                if not 0 <= value < math.inf:
+                    return f"the schedule gave the step size {value} at step {number:,}"
+        return "a chain left the finite numbers"
 
 
 # Compiled once for a sampler, whatever its step size and data: a second run of it starts at once.
 @eqx.filter_jit
 def _chunk(
     sampler: Sampler,
+    data: PyTree[Array] | None,
     batches: BatchScheme | None,
     shape: tuple[int, int, bool],
     states: Any,
@@ -353,7 +382,7 @@ def _chunk(
         def step(carry: Any, given: Any) -> Any:
             state, (finite, enough) = carry
             draw, row, number = given
-            batch = None if batches is None else batches.batch(sampler.own_target.data, row)
+            batch = None if batches is None else batches.batch(data, row)
             state, info = sampler.advance(draw, state, batch, number)
             return (state, (finite & info.finite, enough & (info.noise_shortfall >= 0))), None
 

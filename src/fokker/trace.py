@@ -42,6 +42,10 @@ class Trace:
     origin: Origin | None = field(default=None, repr=False)
     gathered: Any = field(default=None, repr=False)
 
+    def __repr__(self) -> str:
+        kept = "moments" if self.samples is None else str(jax.tree.map(np.shape, self.samples))
+        return f"Trace({kept}, stopped={self.stopped!r})"
+
     @classmethod
     def gather(
         cls,
@@ -85,7 +89,7 @@ class Trace:
     def resume(self, steps: int = 0) -> "Trace":
         """Go on where the run ended: with what it did not do, and `steps` more; all the draws together.
 
-        The draws are those of one run of that length.
+        The draws are those of one run of that length, to the bit (to rounding, where one step is left).
         """
         if self.rerun is None:
             raise ValueError("only a trace of fk.sample can be resumed.")
@@ -125,7 +129,7 @@ class Trace:
 
     def _no_draws(self, advice: str) -> str:
         if self.moments is None:
-            return f"there are no draws: the run was {self.stopped}."
+            return f"there are no draws: {self.stopped}."
         return f"only moments were kept: {advice}."
 
     def summary(self, *, gradients: bool = True, step_halving: bool = False) -> Summary:

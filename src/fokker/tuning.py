@@ -16,6 +16,7 @@ from rich.progress import track
 from fokker._state import inner
 from fokker.diagnostics._slopes import as_vectors, slopes_at, thinned
 from fokker.diagnostics.stein import kernel_stein_discrepancy
+from fokker.integrators import Splitting
 from fokker.samplers._sampler import Sampler
 from fokker.samplers.recipe import Recipe
 from fokker.targets.constrained import unconstrained
@@ -65,7 +66,7 @@ class Tuning:
 
 def tune(
     target: Any,
-    sampler: Sampler | Callable[..., Sampler],
+    sampler: Sampler | Callable[..., Sampler] | str,
     *,
     init: Any,
     step_sizes: Sequence[float] | None = None,
@@ -92,11 +93,15 @@ def tune(
     is, and so weighs the bias of a large step against the slowness of a small one.
 
     `sampler` is a sampler, of which the step size is changed, or a function such as `fk.samplers.sghmc`, of
-    which the friction is chosen too (`friction`, or `A` of a thermostat, whose inertia then follows). Without
+    which the friction is chosen too (`friction`, or `A` of a thermostat, whose inertia then follows), with a
+    splitting for its integrator unless another was given. Start near the mode (`fk.find_mode`). Without
     `step_sizes` a grid of powers of two below the fastest time scale of the dynamics at `init` is tried;
     without `frictions`, four below its rate.
     """
     from fokker.runner import make_batches
+    from fokker.samplers._named import by_name
+
+    sampler = by_name(sampler) if isinstance(sampler, str) else sampler
 
     make_batches(target, batch_size, batches, gradient)  # raises where they do not fit
     options = {
@@ -155,6 +160,10 @@ def _trial(target: Any, arm: Any, init: Any, steps: int, options: dict[str, Any]
         draws = as_vectors(positions)
         if np.all(np.isfinite(draws)) and np.all(np.isfinite(slopes)):
             discrepancy = kernel_stein_discrepancy(draws, slopes).squared
+            if "kinetic_temperature" in trace.stats:
+                # The same equation for the momentum.
+                kinetic = float(trace.stats["kinetic_temperature"].mean()) / options["temperature"]
+                discrepancy += (kinetic - 1) ** 2
     return Trial(step_size, friction, 2 * half, discrepancy, sampler)
 
 
@@ -177,17 +186,25 @@ def _candidates(
     for friction in chosen:
         # One sampler a friction, for a program to be compiled once for all its step sizes.
         base = sampler if isinstance(sampler, Sampler) else _with_friction(sampler, name, friction)
-        scale = 1.0 if step_sizes is not None else fastest_time(target, base, start, options)
+        # The step is yet to be found: one so small that nothing speaks against it.
+        scale = 1.0
+        if step_sizes is None:
+            scale = fastest_time(target, base.with_step_size(1e-12), start, options)
         for step_size in step_sizes or [scale * share for share in _STEPS]:
             yield float(step_size), friction, base.with_step_size(step_size)
 
 
 def _with_friction(make: Callable[..., Sampler], name: str | None, friction: float | None) -> Sampler:
-    if name is None or friction is None:
-        return make(1.0)
-    # A thermostat as quick as the friction that it stands for.
-    inertia = {"mu": 1 / friction**2} if name == "A" else {}
-    return make(1.0, **{name: friction}, **inertia)
+    settings: dict[str, Any] = {}
+    parameters = inspect.signature(make).parameters
+    if name is not None and friction is not None:
+        settings[name] = friction
+        if name == "A":  # a thermostat as quick as the friction that it stands for
+            settings["mu"] = 1 / friction**2
+        matrix = "kind" in parameters and parameters["kind"].default == "matrix"
+        if "integrator" in parameters and parameters["integrator"].default is None and not matrix:
+            settings["integrator"] = Splitting()
+    return make(1.0, **settings)
 
 
 def _friction_name(make: Callable[..., Sampler]) -> str | None:

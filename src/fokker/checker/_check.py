@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 from scipy.stats import chi2
 
-from fokker._problem import Problem, make_problem
+from fokker._problem import Problem, dynamics_of, make_problem
 from fokker._state import State, as_arrays
 from fokker.checker._marginal import check_marginal
 from fokker.checker._points import draw_points
@@ -73,7 +73,7 @@ def check(
     drawn. `exact` takes every derivative (the default up to 64 dimensions) or estimates traces from random
     probes. `explain=False` leaves out the search for the reason, which takes longer than the verdict.
     """
-    if temperature != 1.0 and isinstance(getattr(drift, "dynamics", drift), Dynamics):
+    if temperature != 1.0 and isinstance(dynamics_of(drift), Dynamics):
         raise ValueError("a Dynamics has its own temperature; temperature= goes with a plain drift.")
     with jax.enable_x64(True):
         problem = make_problem(drift, diffusion, hamiltonian, state, temperature)

@@ -15,16 +15,19 @@ if TYPE_CHECKING:
     from fokker.trace import Trace
 
 # Rows of data looked at for all the points together: seconds, not minutes.
-_ROWS = 100_000_000
+_ROWS = 50_000_000
 
 
-def thinned(trace: "Trace", points: int, since: float = 0.0) -> PyTree[Array]:
-    """About `points` positions, evenly out of all chains, in the sampler's own coordinates."""
+def thinned(trace: "Trace", points: int) -> PyTree[Array]:
+    """About `points` positions, evenly out of all draws of all chains, in the sampler's own coordinates."""
     leaves = jax.tree.leaves(trace.positions)
     chains, draws = leaves[0].shape[:2]
-    each = max(1, min(points // chains, draws))
-    places = np.unique(np.linspace(int(since * draws), draws - 1, each).astype(int))
-    return jax.tree.map(lambda x: jnp.asarray(x[:, places].reshape(-1, *x.shape[2:])), trace.positions)
+    total = chains * draws
+    places = np.unique(((np.arange(min(points, total)) + 0.5) * total / min(points, total)).astype(int))
+    # The k-th place is draw k // chains of chain k % chains.
+    return jax.tree.map(
+        lambda x: jnp.asarray(np.asarray(x)[places % chains, places // chains]), trace.positions
+    )
 
 
 def slopes_at(target: Any, positions: PyTree[Array], most: int = _ROWS) -> Float[np.ndarray, "m d"]:

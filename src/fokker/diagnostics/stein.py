@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-_SIGNS = 500
+_SIGNS = 4000
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,8 @@ def coefficients(x: Array) -> tuple[Array, Array, Array, Array, Array]:
     α = h a, β = h² b; with noise of strength 2Tc on r: Var r' = Tc h v, Cov = Tc k h² a², and the variance of
     θ' left when r' is known is Tc k² h³ w. Below x = 1 by their series: the closed forms cancel there.
     """
+    still = x == 0  # a schedule may come to rest
+    x = jnp.where(still, 1.0, x)
     small = x < 1
     s, large = jnp.where(small, x, 0.5), jnp.where(small, 1.0, x)
     e = jnp.exp(-large)
@@ -116,7 +118,9 @@ def coefficients(x: Array) -> tuple[Array, Array, Array, Array, Array]:
     v = -jnp.expm1(-2 * x) / x
     b = jnp.where(small, _series(s, _B), (1 - a) / large)
     q = jnp.where(small, _series(s, _Q), (2 * large - 3 + 4 * e - e**2) / large**3)
-    return a, b, q - a**4 / v, v, a**2
+    limits = (1.0, 0.5, 1 / 6, 2.0, 1.0)
+    found = (a, b, q - a**4 / v, v, a**2)
+    return tuple(jnp.where(still, limit, value) for limit, value in zip(limits, found, strict=True))  # type: ignore[return-value]
 
 
 _TERMS = 22  # enough for double precision at x = 1

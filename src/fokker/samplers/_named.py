@@ -1,13 +1,14 @@
 """Samplers by their names."""
 
 import inspect
+from collections.abc import Callable
 
 from fokker._state import nearest
 from fokker.samplers._sampler import Sampler
 
 
-def by_name(name: str) -> Sampler:
-    """The sampler of that name with its step size left to `fk.tune`."""
+def by_name(name: str) -> Callable[..., Sampler]:
+    """The function of `fk.samplers` of that name, if it needs no more than a step size."""
     from fokker import samplers
 
     known = [n for n in samplers.__all__ if inspect.isfunction(getattr(samplers, n)) and n != "recipe"]
@@ -15,11 +16,10 @@ def by_name(name: str) -> Sampler:
         raise ValueError(
             f"there is no sampler {name!r}.{nearest(name, known)} There are: {', '.join(sorted(known))}."
         )
-    make = getattr(samplers, name)
+    make: Callable[..., Sampler] = getattr(samplers, name)
     parameters = inspect.signature(make).parameters.values()
     required = [p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
     if required != ["step_size"]:
         wanted = ", ".join(required)
         raise ValueError(f"the sampler {name!r} needs {wanted}: give fk.samplers.{name}({wanted}).")
-    made: Sampler = make("auto")
-    return made
+    return make

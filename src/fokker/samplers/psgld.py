@@ -11,6 +11,7 @@ from jaxtyping import Array, Key, PyTree
 from fokker._state import as_arrays
 from fokker.dynamics._dynamics import validate_state
 from fokker.gradients import Estimator
+from fokker.integrators.euler_maruyama import one_number
 from fokker.noise import check_noise, draw_like
 from fokker.samplers._sampler import (
     Info,
@@ -72,7 +73,7 @@ class PreconditionedSGLD(Sampler):
             return self.estimator.gradient(target, state.estimator, x, batch)
 
         g, Hv = jax.jvp(gradient, (theta,), (v,))
-        h, alpha = step_size_at(self.step_size, state.step), self.alpha
+        h, alpha = one_number(step_size_at(self.step_size, state.step)), self.alpha
         seen = 1 - alpha ** state.step.astype(alpha.dtype)
         moves = state.step * (1 - alpha) >= 1
 
@@ -95,7 +96,7 @@ class PreconditionedSGLD(Sampler):
         remembered = state.estimator
         if batch is not None:
             remembered = self.estimator.update(target, remembered, theta, batch, number)
-        return SamplerState(z, state.step + 1, remembered), Info(all_finite(z), jnp.zeros(()))
+        return SamplerState(z, state.step + 1, remembered), Info(all_finite(z) & (h >= 0), jnp.zeros(()))
 
 
 def psgld(

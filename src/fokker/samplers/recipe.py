@@ -177,17 +177,20 @@ class Recipe(Sampler):
                 V = self.noise_estimate.update(V, each, getattr(batch, "scatter", 1.0), number)
         if self.resample is not None:
             z = self._with_new_momentum(z, draws.key, number)
+        h = step_size_at(self.step_size, state.step)
         z, shortfall = self.integrator.advance(
             dynamics,
             z,
             gradient,
             draws.noise,
-            step_size_at(self.step_size, state.step),
+            h,
             probe=draws.probe,
             # That of the batches before: the estimate must not depend on the noise that it makes up for.
             noise_estimate=self._drift_noise(dynamics, state),
         )
-        return SamplerState(z, state.step + 1, remembered, V), Info(all_finite(z), shortfall)
+        return SamplerState(z, state.step + 1, remembered, V), Info(
+            all_finite(z) & jnp.all(h >= 0), shortfall
+        )
 
     def _with_new_momentum(self, z: State, key: Any, number: Array) -> State:
         assert self.family is not None

@@ -39,6 +39,11 @@ class ReplicaExchange(Sampler):
     exact: bool = eqx.field(static=True)
     target: Any = None
 
+    @property
+    def step_size(self) -> Any:
+        """That of every copy."""
+        return self.sampler.step_size
+
     def with_step_size(self, step_size: Any) -> "ReplicaExchange":
         """The same with another step size for every copy."""
         return dataclasses.replace(self, sampler=self.sampler.with_step_size(step_size))  # type: ignore[arg-type]
@@ -46,6 +51,8 @@ class ReplicaExchange(Sampler):
     def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "ReplicaExchange":
         """The sampler of exp(-U/T) for a target: T is the temperature of the coldest replica."""
         placed = self.sampler.on(target, temperature, gradient)
+        if not isinstance(temperature, jax.core.Tracer) and float(temperature) == 0:
+            raise ValueError("replicas need a temperature above zero: at zero there is nothing to exchange.")
         return dataclasses.replace(
             self, sampler=placed, ladder=self.ladder * as_arrays(temperature), target=placed.target
         )
@@ -127,9 +134,10 @@ def exchange_log_ratio(target: Any, a: Array, cold: PyTree[Array], hot: PyTree[A
     r"""log of the probability (if below 0) with which two replicas exchange, a = 1/T_cold - 1/T_hot.
 
     Exact, with all the data: a(U(cold) - U(hot)). By a minibatch, whose estimate of it scatters with a
-    variance s² found from the same batch: a(Ũ(cold) - Ũ(hot)) - a²s²/2. Without that penalty noise alone
-    would exchange; with it the chain of exchanges keeps detailed balance on average for normal noise
-    (Ceperley and Dewing 1999; Deng et al. 2020).
+    variance s²: a(Ũ(cold) - Ũ(hot)) - a²s²/2. Without that penalty noise alone would exchange; with it the
+    exchanges keep detailed balance on average where the noise is normal and s² known (Ceperley and Dewing
+    1999; Deng et al. 2020). Here s² is found from the same batch of n rows, which is good enough while a²s²
+    is small against n: at n = 10 the log of the ratio of rates is 2 % off at a²s² = 1 and 9 % at 4.
     """
     if batch is None or not hasattr(target, "weighted"):
         return a * (target.potential(cold) - target.potential(hot))
@@ -140,21 +148,25 @@ def exchange_log_ratio(target: Any, a: Array, cold: PyTree[Array], hot: PyTree[A
 
     each = weights * jax.vmap(difference)(rows)
     n = each.shape[0]
+    if n < 2:
+        raise ValueError("exchanges by minibatches need batches of two rows or more: use exact=True.")
     variance = getattr(batch, "scatter", 1.0) * n / (n - 1) * jnp.sum((each - jnp.mean(each)) ** 2)
     energy = jnp.sum(each) + target.log_prior(hot) - target.log_prior(cold)
     return a * energy - a**2 * variance / 2
 
 
 def replica_exchange(
-    sampler: Recipe, temperatures: Sequence[float], every: int = 50, *, exact: bool = False
+    sampler: Recipe, temperatures: Sequence[float], every: int = 50, *, exact: bool = True
 ) -> ReplicaExchange:
     r"""Copies of `sampler` at T·`temperatures`, whose neighbours exchange positions every `every` steps.
 
     The hot ones cross between modes, the coldest one, at temperature T, is the sample. An exchange of the
-    replicas k and k+1 is made with probability min(1, exp(a(Ũ_k - Ũ_{k+1}) - a²s²/2)), a = 1/T_k - 1/T_{k+1},
-    where s² is the variance of the minibatch's estimate; `exact=True` uses all the data for it, and s² = 0.
-    Dropping s² makes exchanges wrong, not just noisy. `trace.stats["exchange_rate"]` says how many of those
-    tried were made: with few, take temperatures closer together, larger batches, or exact exchanges.
+    replicas k and k+1 is made with probability min(1, exp(a(U_k - U_{k+1}))), a = 1/T_k - 1/T_{k+1}, by a
+    pass over all the data. `exact=False` takes the step's minibatch instead, with a penalty for the variance
+    of its estimate, min(1, exp(a(Ũ_k - Ũ_{k+1}) - a²s²/2)), for data too large even for that: nearly right
+    where a²s² is small against the batch (`exchange_log_ratio`), and wrong without the penalty.
+    `trace.stats["exchange_rate"]` says how many of those tried were made: with few, take temperatures closer
+    together.
 
     ```python
     sampler = fk.samplers.replica_exchange(fk.samplers.sgld(1e-4), temperatures=(1.0, 2.0, 4.0))

@@ -32,7 +32,13 @@ class Density(Module):
 
 def check_number(function: Callable[..., Any], theta: PyTree[Array], name: str, *rest: Any) -> None:
     """Raise unless `function(theta, *rest)` is one number, and a finite one where that can be looked at."""
-    shape = jax.eval_shape(function, theta, *rest)
+    try:
+        shape = jax.eval_shape(function, theta, *rest)
+    except (TypeError, ValueError, KeyError, IndexError) as error:
+        raise ValueError(
+            f"{name} could not be evaluated at a position of shapes {describe_shapes(theta)}: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
     if getattr(shape, "shape", None) != ():
         raise ValueError(
             f"{name} must return one number, not {describe_shapes(shape)}. Sum over what it returns; over "
