@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test lint bench clean help
+.PHONY: demo test test-long lint bench clean help
 
 help:  ## show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -20,6 +20,9 @@ demo: $(INSTALLED)  ## logistic regression on a million rows, with a report to o
 
 test: lint  ## formatting, lint, types and every test
 	$(BIN)/python -m pytest
+
+test-long: lint  ## those tests too that repeat at length what others show
+	$(BIN)/python -m pytest -m long
 
 lint: $(INSTALLED)  ## formatting, lint and types
 	$(BIN)/ruff format --check .

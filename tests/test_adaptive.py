@@ -251,6 +251,7 @@ def test_replicas_cross_between_modes_that_one_chain_does_not(optimised):
     assert 0.1 < trace.stats["exchange_rate"][:, -1].mean() < 0.9
 
 
+@pytest.mark.long
 def test_replicas_with_momenta_and_minibatches_keep_the_temperature(optimised):
     """A conjugate posterior at temperature 2, energies by minibatches: the variance is 2/N within 12 %."""
     x = jax.random.normal(jax.random.key(1), (100,))

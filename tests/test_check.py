@@ -83,6 +83,7 @@ RIGHT = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_samplers_pass(name):
     dynamics, state = RIGHT[name]
@@ -123,6 +124,7 @@ def test_wrong_samplers_fail_for_their_reason(name):
     assert report.worst_point is not None
 
 
+@pytest.mark.long
 def test_two_mistakes_are_both_named():
     report = fk.check(sgrhmc(gamma=0.0, friction=2.0), state=PAIR)
     assert any("friction does not match" in reason for reason in report.reasons)
@@ -243,7 +245,7 @@ def test_small_errors_are_not_rounded_away():
     assert not report.ok
 
 
-@pytest.mark.parametrize("d", [100, 300])
+@pytest.mark.parametrize("d", [pytest.param(100, marks=pytest.mark.long), 300])
 def test_hundreds_of_dimensions_by_probes(d):
     state = {"theta": jnp.zeros(d), "r": jnp.zeros(d)}
     right = fk.dynamics.riemann(potential, Elementwise(metric), Elementwise(root))
@@ -285,6 +287,7 @@ def test_theorem_one_for_an_unnamed_state():
     assert fk.check(dynamics, state=jnp.zeros(2)).ok
 
 
+@pytest.mark.long
 def test_points_may_be_given():
     points = {"theta": jnp.linspace(-1, 1, 9), "r": jnp.linspace(1, 2, 9)}
     report = fk.check(sgrhmc(gamma=0.0), state=PAIR, points=points)
@@ -379,6 +382,7 @@ def test_a_slow_coordinate_is_not_lost_beside_a_stiff_one():
     assert not fk.check(frozen, state=jnp.zeros(2)).ok
 
 
+@pytest.mark.long
 def test_a_strong_curl_does_not_hide_a_wrong_friction():
     K = np.random.default_rng(0).normal(size=(100, 100))
     K = 30 * (K - K.T) / 10
@@ -409,6 +413,7 @@ def test_noise_that_does_not_exist_is_not_passed():
     assert "covariance 2D" in report.reasons[0]
 
 
+@pytest.mark.long
 def test_a_mass_that_depends_on_theta_in_many_dimensions():
     mass = lambda theta: 1 + jnp.sum(theta) ** 2  # noqa: E731
     state = {"theta": jnp.zeros(4), "r": jnp.zeros(4)}
@@ -461,6 +466,7 @@ def test_a_sampler_is_checked_by_its_dynamics():
     assert fk.check(fk.samplers.recipe(dynamics, 0.1), state=state).ok
 
 
+@pytest.mark.long
 def test_a_thermostat_with_the_wrong_weight():
     """H with (1/2d)(ξ - A)² where (d/2)(ξ - A)² belongs, for d = 3."""
     d = 3

@@ -119,6 +119,7 @@ def test_help_and_version(fokker):
     assert "errata" in out
 
 
+@pytest.mark.long
 def test_demo_tells_right_from_wrong(fokker, tmp_path, monkeypatch):
     from fokker.demo import recipe as demo
 

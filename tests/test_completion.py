@@ -217,6 +217,7 @@ def four_dimensional() -> fk.Dynamics:
     return fk.dynamics.underdamped(double_well, friction=FRICTION, temperature=0.8)
 
 
+@pytest.mark.long
 def test_axial_in_four_dimensions_reproduces_the_drift():
     state = {"theta": jnp.zeros(2), "r": jnp.zeros(2)}
     found = fk.complete(four_dimensional(), state=state)
@@ -230,6 +231,7 @@ def test_axial_in_four_dimensions_reproduces_the_drift():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-8, rtol=0), given, again)
 
 
+@pytest.mark.long
 def test_axial_chooses_the_axis_whose_lines_carry_no_flux():
     found = completed(sgnht, method="axial")
     assert "along r" in found.method
@@ -307,6 +309,7 @@ def test_single_precision():
         np.testing.assert_allclose(f[name], exact[name], atol=2e-3, rtol=2e-4)
 
 
+@pytest.mark.long
 def test_Q_stays_finite_and_bounded_far_away():
     found = completed(gsgrhmc)
     far = {"theta": jnp.linspace(-50.0, 50.0, 41), "r": jnp.linspace(80.0, -80.0, 41)}

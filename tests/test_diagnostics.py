@@ -146,6 +146,7 @@ def test_minibatch_noise_that_is_not_accounted_for_is_said_to_spread_the_draws(o
     assert calm.checks["configurational temperature"] == pytest.approx(1.05, abs=4 * error)
 
 
+@pytest.mark.long
 def test_reshuffled_batches_make_a_thermostat_too_cold_and_it_is_said(optimised):
     """Their noise cancels over an epoch; the thermostat, which sees it in the momentum, takes it for white.
 
@@ -187,7 +188,7 @@ def test_draws_that_are_not_of_the_target_are_said_not_to_be(optimised):
     assert not any("Stein" in warning for warning in right.warnings)
 
 
-def test_temperature_and_distinct_rows_enter_the_share_and_the_discrepancy():
+def test_temperature_and_distinct_rows_enter_the_share_and_the_discrepancy(optimised):
     target = normals()
     s2 = float(np.var(np.asarray(target.data)))
     trace = fk.sample(
@@ -382,6 +383,10 @@ def test_a_step_size_left_open_is_found_by_sample(optimised):
         placed.step(jax.random.key(0), state)
     with pytest.raises(ValueError, match="not 'Auto'"):
         samplers.sgld("Auto")
+
+
+@pytest.mark.long
+def test_what_is_left_open_is_found_at_other_temperatures_and_in_replicas(optimised):
     hot = fk.tune(NORMAL, "sgld", init=jnp.zeros(2), step_sizes=[0.2], temperature=4.0, progress=False)
     assert abs(hot.rounds[0][0].discrepancy) < 1
     open_ended = samplers.replica_exchange(samplers.sgld("auto", noise_estimate=0.01), (1.0, 2.0))

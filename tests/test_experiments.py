@@ -137,6 +137,7 @@ def test_mean_of_a_normal(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert held(reproduced("ding-fig2-mean", tmp_path).claims) == [True] * 3
 
 
+@pytest.mark.long
 def test_mean_and_precision_of_a_normal(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     settings = tuple(ding_fig2_var.Setting(h, A) for h in (0.005, 0.01, 0.02) for A in (1.0, 3.0, 10.0, 20.0))
     patch.setattr(ding_fig2_var, "SETTINGS", settings)

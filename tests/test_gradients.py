@@ -294,7 +294,11 @@ def mean_of_normals():
     ("make", "name"),
     [
         (lambda estimate: samplers.sgld(1e-3, noise_estimate=estimate), "sgld"),
-        (lambda estimate: samplers.sghmc(0.01, 10.0, noise_estimate=estimate), "sghmc"),
+        pytest.param(
+            lambda estimate: samplers.sghmc(0.01, 10.0, noise_estimate=estimate),
+            "sghmc",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_noise_that_is_estimated_while_sampling_is_made_up_for(make, name, optimised):
@@ -393,7 +397,8 @@ def test_the_noise_subtracted_is_that_of_the_batches_before(x64):
     target = make_target()
     for estimator in (gradients.minibatch(), gradients.saga()):
         placed = samplers.sgld(1e-3, noise_estimate="diagonal").on(target, 1.0, estimator)
-        start = placed.init(THETA, key=jax.random.key(0))
+        start = placed.init(CENTER, key=jax.random.key(0))
+        start = start._replace(z={"theta": jax.tree.map(jnp.asarray, THETA)})
         batch = take(target, [3, 1], scatter=0.6)
         draws = placed.draw(jax.random.key(1), start)
         first, _ = placed.advance(draws, start, batch)
@@ -403,7 +408,7 @@ def test_the_noise_subtracted_is_that_of_the_batches_before(x64):
         seen = OnlineNoise("diagonal").estimate(each, 0.6)
         assert_trees_close(first.noise, jax.tree.map(lambda v: v / 20, seen), 1e-6)
         second, _ = placed.advance(draws, start._replace(noise=first.noise), batch)
-        assert not np.allclose(second.position["a"], plain.position["a"])
+        assert np.max(np.abs(second.position["a"] - plain.position["a"])) > 1e-6
 
 
 def test_all_rows_at_once_have_no_noise():

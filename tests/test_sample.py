@@ -235,7 +235,13 @@ def errors_of(trace, T):
 
 
 @pytest.mark.parametrize(
-    ("kind", "T"), [("scalar", 1.0), ("scalar", 3.0), ("diagonal", 3.0), ("matrix", 3.0)]
+    ("kind", "T"),
+    [
+        ("scalar", 3.0),
+        pytest.param("scalar", 1.0, marks=pytest.mark.long),
+        pytest.param("diagonal", 3.0, marks=pytest.mark.long),
+        pytest.param("matrix", 3.0, marks=pytest.mark.long),
+    ],
 )
 def test_thermostats_absorb_the_noise_of_minibatches_at_every_temperature(kind, T, optimised):
     """300 chains: each of 5 ratios within 5 standard errors and 0.03 for the bias of the step.
@@ -277,8 +283,8 @@ def test_without_friction_the_noise_of_minibatches_heats(optimised):
 @pytest.mark.parametrize(
     "sampler",
     [
-        samplers.sgld(5e-6),
-        samplers.sghmc(2e-3, 60.0),
+        pytest.param(samplers.sgld(5e-6), marks=pytest.mark.long),
+        pytest.param(samplers.sghmc(2e-3, 60.0), marks=pytest.mark.long),
         samplers.sgnht(2e-3, 60.0, 1e-3),
     ],
     ids=["sgld", "sghmc", "sgnht"],
@@ -343,7 +349,7 @@ def test_ctrl_c_keeps_the_draws_so_far(keep, monkeypatch):
     assert trace.stats["kinetic_temperature"].shape == (2, 30)
     calls[:] = [None] * 3
     none = run(steps=50, burn_in=20, chunk=10)
-    assert none.stopped == "interrupted after 0 of 70 steps"
+    assert none.stopped == "interrupted after 0 of 70 steps; trace.resume() goes on"
     assert none.samples is None
     with pytest.raises(ValueError, match="interrupted after 0"):
         none.summary()
