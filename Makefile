@@ -18,7 +18,7 @@ $(INSTALLED): pyproject.toml
 demo: $(INSTALLED)  ## logistic regression on a million rows, with a report to open
 	$(BIN)/fokker demo --out fokker-demo
 
-test: lint  ## formatting, lint, types and every test
+test: lint  ## formatting, lint, types and the tests
 	$(BIN)/python -m pytest
 
 test-long: lint  ## those tests too that repeat at length what others show
