@@ -187,17 +187,19 @@ def test_exchanges_see_all_the_data_or_the_batch(monkeypatch):
     seen = []
 
     def spy(target, a, cold, hot, batch):
-        seen.append(batch)
+        seen.append((batch, a))
         return jnp.zeros(())
 
     monkeypatch.setattr(module, "exchange_log_ratio", spy)
     target = fk.Posterior(lambda t: -(t**2), lambda t, x: -((x - t) ** 2), jnp.arange(6.0))
     for exact in (True, False):
-        sampler = samplers.replica_exchange(samplers.sgld(0.01), (1.0, 2.0), every=1, exact=exact).on(target)
+        sampler = samplers.replica_exchange(samplers.sgld(0.01), (1.0, 2.0), every=1, exact=exact)
+        sampler = sampler.on(target, 2.0)
         batch = Batch(target.data[:3], jnp.arange(3), None, 0.5)
         sampler.step(jax.random.key(1), sampler.init(0.1, key=jax.random.key(0)), batch)
-    assert seen[0] is None
-    assert seen[1].scatter == 0.5
+    assert seen[0][0] is None
+    assert seen[1][0].scatter == 0.5
+    np.testing.assert_allclose(sampler.ladder, [2.0, 4.0])  # those of the run times its temperature
 
 
 def test_the_log_ratio_of_an_exchange_is_unbiased_but_for_its_penalty(x64):
