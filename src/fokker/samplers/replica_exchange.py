@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
 from fokker._state import as_arrays
-from fokker.gradients import Estimator
+from fokker.gradients import Estimator, OnlineNoise
 from fokker.samplers._sampler import Info, Sampler, SamplerState
 from fokker.samplers.recipe import Recipe
 
@@ -147,10 +147,9 @@ def exchange_log_ratio(target: Any, a: Array, cold: PyTree[Array], hot: PyTree[A
         return target.log_likelihood(hot, datum) - target.log_likelihood(cold, datum)
 
     each = weights * jax.vmap(difference)(rows)
-    n = each.shape[0]
-    if n < 2:
+    if each.shape[0] < 2:
         raise ValueError("exchanges by minibatches need batches of two rows or more: use exact=True.")
-    variance = getattr(batch, "scatter", 1.0) * n / (n - 1) * jnp.sum((each - jnp.mean(each)) ** 2)
+    variance = OnlineNoise("scalar").estimate(each, getattr(batch, "scatter", 1.0))
     energy = jnp.sum(each) + target.log_prior(hot) - target.log_prior(cold)
     return a * energy - a**2 * variance / 2
 
