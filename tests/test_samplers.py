@@ -526,13 +526,13 @@ def test_the_moments_of_cheaper_noise(monkeypatch, x64):
     chances = np.array([math.comb(32, k) for k in count]) / 2**32
     bits = jnp.asarray([(1 << int(k)) - 1 for k in count], jnp.uint32)
     with monkeypatch.context() as patch:
-        patch.setattr(jax.random, "bits", lambda key, shape, dtype: bits)
+        patch.setattr(noise, "random_bits", lambda key, shape: bits)
         binomial = np.asarray(noise.NOISES["binomial"](jax.random.key(0), (33,), jnp.float64))
     moments = [chances @ binomial**k for k in range(1, 5)]
     np.testing.assert_allclose(moments, [0, 1, 0, 3 - 2 / 32], atol=1e-12)
     words = jnp.arange(65536, dtype=jnp.uint32) << 16
     with monkeypatch.context() as patch:
-        patch.setattr(jax.random, "bits", lambda key, shape, dtype: words[: shape[0], None])
+        patch.setattr(noise, "random_bits", lambda key, shape: words[: shape[0], None])
         first = np.asarray(noise.NOISES["three-point"](jax.random.key(0), (8 * 65536,), jnp.float64))[::8]
     assert len(np.unique(first)) == 3
     moments = [np.mean(first**k) for k in range(1, 6)]

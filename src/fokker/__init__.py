@@ -8,7 +8,7 @@ from fokker.completion import Completion, complete
 from fokker.dynamics import SDE, Dynamics
 from fokker.hamiltonian import Hamiltonian
 from fokker.runner import sample
-from fokker.targets import Density, Posterior, constrain, find_mode
+from fokker.targets import Density, Posterior, constrain, find_mode, from_numpyro, from_stan
 from fokker.trace import Trace
 from fokker.tuning import Tuning, tune
 
@@ -32,6 +32,8 @@ __all__ = [
     "dynamics",
     "fields",
     "find_mode",
+    "from_numpyro",
+    "from_stan",
     "gradients",
     "integrators",
     "sample",

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PyTree
 
 # A pytree of arrays; a dictionary of them where the variables have names.
@@ -87,9 +88,27 @@ def inner(a: PyTree[Array], b: PyTree[Array]) -> Array:
     return jax.tree.reduce(jnp.add, products)
 
 
+def is_function(given: Any) -> bool:
+    """Whether `given` is to be called: an Equinox module with numbers in it can be, but is a tree of them."""
+    if isinstance(given, jax.tree_util.Partial) or hasattr(given, "__func__"):
+        return True
+    return callable(given) and not any(isinstance(x, jax.Array | np.ndarray) for x in jax.tree.leaves(given))
+
+
 def as_arrays(tree: PyTree[Any]) -> PyTree[Array]:
     """Python and NumPy numbers in `tree` as JAX arrays of floating point."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(float, leaf)), tree)
+
+    def as_array(path: Any, leaf: Any) -> Array:
+        if callable(leaf) or isinstance(leaf, str):
+            place = jax.tree_util.keystr(path) or "it"
+            raise TypeError(
+                f"a tree of numbers is wanted, but {place} is {leaf!r}. Of an Equinox module the numbers are "
+                "params in `params, static = eqx.partition(module, eqx.is_inexact_array)`, and "
+                "eqx.combine(params, static) is the module again."
+            )
+        return jnp.asarray(leaf, jnp.result_type(float, leaf))
+
+    return jax.tree.map_with_path(as_array, tree)
 
 
 def nearest(name: str, names: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree, UInt32
 
 from fokker._module import Module
+from fokker._random import bits, fold_in
 from fokker._state import nearest
 
 # Six rounds leave pairs of rows measurably uneven where N is below 100; eight do not.
@@ -84,7 +85,7 @@ class Batches(Module):
             return permuted(step_key, steps, self.size)
         place = position + steps
         # A batch may end in the next epoch, which has a permutation of its own.
-        now, later = (jax.random.fold_in(run_key, epoch + k) for k in (0, 1))
+        now, later = (fold_in(run_key, epoch + k) for k in (0, 1))
         return jnp.where(
             place < self.size,
             permuted(now, place % self.size, self.size),
@@ -186,7 +187,7 @@ class WeightedBatches(Module):
         self, run_key: Key[Array, ""], step_key: Key[Array, ""], epoch: Array, position: Array
     ) -> Int[Array, " n"]:
         """The rows of one step's batch, from the step's own key."""
-        return jnp.searchsorted(self.last, jax.random.bits(step_key, (self.batch_size,), jnp.uint32))
+        return jnp.searchsorted(self.last, bits(step_key, (self.batch_size,)))
 
     def batch(self, data: PyTree[Array], rows: Int[Array, " n"]) -> Batch:
         """Those rows of the data, with their weights."""
@@ -211,7 +212,7 @@ def permuted(key: Key[Array, ""], places: Array, size: int) -> Int[Array, " n"]:
     """Entries `places` of the pseudorandom permutation of 0 … size - 1 that the key names."""
     if size <= _WRITTEN_OUT:
         return jax.random.permutation(key, size)[places].astype(jnp.int32)
-    round_keys = jax.random.bits(key, (_ROUNDS,), jnp.uint32)
+    round_keys = bits(key, (_ROUNDS,))
     half = ((size - 1).bit_length() + 1) // 2
     mask = jnp.uint32((1 << half) - 1)
 

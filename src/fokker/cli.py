@@ -51,6 +51,9 @@ Starts = Annotated[
     ),
 ]
 
+# Files that a command names of those that it wrote.
+_FILES_NAMED = 8
+
 
 class CommandError(Exception):
     """What the user can mend; printed without a traceback."""
@@ -249,7 +252,9 @@ def reproduce(
     folder = Path(f"fokker-{name}") if out is None else out
     result = run(name, folder, quick=quick, seeds=seeds)
     console.print(result.table())
-    written = ", ".join(str(folder / name) for name in ("result.json", *result.figures))
+    files = ["result.json", *result.figures]
+    written = ", ".join(str(folder / name) for name in files[:_FILES_NAMED])
+    written += f" and {len(files) - _FILES_NAMED} more" if len(files) > _FILES_NAMED else ""
     console.print(f"{result.wall_seconds:.1f} s; wrote {written}", markup=False, soft_wrap=True)
     raise typer.Exit(0 if all(claim.holds for claim in result.claims) else 1)
 

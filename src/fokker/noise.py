@@ -19,16 +19,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
+from fokker._random import bits as random_bits
+from fokker._random import normal, split
 from fokker._state import nearest
 
 
 def _gaussian(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
-    return jax.random.normal(key, shape, dtype)
+    return normal(key, shape, dtype)
 
 
 def _words(key: Key[Array, ""], count: int) -> Array:
     """Random words, made once and not again wherever they are used."""
-    return jax.lax.optimization_barrier(jax.random.bits(key, (count, 1), jnp.uint32))
+    return jax.lax.optimization_barrier(random_bits(key, (count, 1)))
 
 
 def _two_point(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
@@ -50,7 +52,7 @@ def _three_point(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Arr
 
 
 def _binomial(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
-    ones = jax.lax.population_count(jax.random.bits(key, shape, jnp.uint32))
+    ones = jax.lax.population_count(random_bits(key, shape))
     return ((ones.astype(jnp.int32) - 16) / math.sqrt(8)).astype(dtype)
 
 
@@ -71,6 +73,6 @@ def check_noise(kind: str) -> None:
 def draw_like(kind: str, key: Key[Array, ""], like: PyTree[Any]) -> PyTree[Array]:
     """Independent unit noise in the structure and shapes of `like`."""
     shapes, structure = jax.tree.flatten(like)
-    keys = [key] if len(shapes) == 1 else list(jax.random.split(key, len(shapes)))
+    keys = [key] if len(shapes) == 1 else list(split(key, len(shapes)))
     drawn = [NOISES[kind](k, s.shape, s.dtype) for k, s in zip(keys, shapes, strict=False)]
     return jax.tree.unflatten(structure, drawn)

@@ -13,16 +13,19 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fokker._module import Module
-from fokker._state import as_arrays, dimension
+from fokker._random import fold_in
+from fokker._state import as_arrays, dimension, is_function
 from fokker.batches import WINDOWS, Batches, WeightedBatches, WindowBatches
 from fokker.gradients import Estimator
 from fokker.samplers._named import by_name
-from fokker.samplers._sampler import Sampler, is_automatic
+from fokker.samplers._sampler import AUTOMATIC, CHUNK, Sampler, chunk_length, is_automatic, start_chains
+from fokker.samplers._walker import Walker
+from fokker.targets.constrained import constrained
 from fokker.trace import Origin, Trace
+from fokker.walking import StepSearch, walk_chunk
 
-# Steps whose randomness is drawn at once: enough to amortise drawing, little enough to fit the cache.
-_CHUNK = 500
-_CHUNK_NUMBERS = 2**22
+# Steps of warm-up for a sampler that learns its settings.
+_WARM_UP = 1000
 
 
 class Moments(Module):
@@ -79,13 +82,14 @@ def sample(
     burn_in: int = 0,
     thin: int = 1,
     chains: int = 1,
+    warm_up: int | None = None,
     batch_size: int | None = None,
     batches: Any = None,
     gradient: Estimator | None = None,
     seed: int = 0,
     temperature: float = 1.0,
     keep: str = "draws",
-    chunk: int = _CHUNK,
+    chunk: int = CHUNK,
     progress: bool = True,
     resume: Trace | None = None,
 ) -> Trace:
@@ -109,7 +113,8 @@ def sample(
     numbers, ends the run with the draws so far; the trace says so, and `trace.resume()` goes on with it.
 
     `sampler` may be the name of one: its step size and friction are then found by `fk.tune` first, and so is
-    the step size of a sampler made with `step_size="auto"`.
+    the step size of a sampler made with `step_size="auto"`. Those that learn, such as `fk.samplers.nuts()`,
+    do so in `warm_up` steps of all chains together (1000 unless given), which come before `burn_in`.
     """
     options = {
         "init": init,
@@ -117,6 +122,7 @@ def sample(
         "burn_in": burn_in,
         "thin": thin,
         "chains": chains,
+        "warm_up": warm_up,
         "batch_size": batch_size,
         "batches": batches,
         "gradient": gradient,
@@ -127,16 +133,23 @@ def sample(
         "progress": progress,
     }
     plan = Plan(steps, burn_in, thin, chains, chunk, keep)
-    chosen: Any = by_name(sampler) if isinstance(sampler, str) else sampler
+    make = by_name(sampler) if isinstance(sampler, str) else None
+    chosen: Any = sampler if make is None else make(step_size=AUTOMATIC)
     if not isinstance(sampler, Sampler | str):
         hint = "; call it, as in fk.samplers.sgld(1e-3)" if callable(sampler) else ""
         raise TypeError(f"the sampler must be one of fk.samplers, not {type(sampler).__name__}{hint}.")
     batch = make_batches(target, batch_size, batches, gradient, seed)
-    if isinstance(sampler, str) or is_automatic(chosen):
+    learns = is_automatic(chosen) and chosen.learns
+    if warm_up is not None and not learns:
+        raise ValueError(
+            "warm_up is for samplers that learn their settings, with step_size='auto'; for this one give "
+            "burn_in."
+        )
+    if not learns and (make is not None or is_automatic(chosen)):
         from fokker.tuning import tune
 
         shared = ("init", "batch_size", "batches", "gradient", "seed", "temperature", "progress")
-        chosen = tune(target, chosen, **{name: options[name] for name in shared}).sampler
+        chosen = tune(target, make or chosen, **{name: options[name] for name in shared}).sampler
     placed = chosen
     if not chosen.wants_target:
         if gradient is not None or (batch is not None and getattr(chosen, "gradient", None) is None):
@@ -154,50 +167,67 @@ def sample(
     else:
         placed = chosen.on(target, temperature, gradient)
     keys = jax.random.split(jax.random.key(seed), (chains, 3))
-    states = _first_states(placed, target, init, keys) if resume is None else resume.state
+    if learns:
+        positions = _checked_starts(placed.with_step_size(1.0), target, init, keys)
+        learning = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])
+        warmed = placed.warm_up(positions, learning, warm_up or _WARM_UP, progress)
+        chosen = placed = warmed.sampler
+        # A second run with these settings starts where warm-up ended.
+        options |= {"init": _Started(warmed.positions, warmed.notes), "warm_up": None}
+    start = options["init"]
+    notes = start.notes if isinstance(start, _Started) else ()
+    states = _first_states(placed, target, start, keys) if resume is None else resume.state
 
     def rerun(step_size: Any = None, **changes: Any) -> Trace:
         other = chosen if step_size is None else chosen.with_step_size(step_size)
         return sample(target, other, **{**options, **changes})
 
-    origin = Origin(target, placed, batch, rerun)
+    origin = Origin(target, placed, batch, rerun, notes)
     return _Run(placed, batch, plan, keys[:, 2], states, temperature, origin, resume).go(progress)
 
 
+@dataclass(frozen=True)
+class _Started:
+    """Where warm-up left the chains, as the sampler knows it, and what it found to speak against going on."""
+
+    positions: PyTree[Array]
+    notes: tuple[str, ...]
+
+
 def _first_states(placed: Sampler, target: Any, init: Any, keys: Array) -> Any:
+    positions = _checked_starts(placed, target, init, keys)
+    return start_chains(placed, positions, keys[:, 1])
+
+
+def _checked_starts(placed: Sampler, target: Any, init: Any, keys: Array) -> PyTree[Array]:
+    if isinstance(init, _Started):
+        return init.positions
     positions = _starts(getattr(placed, "target", None), init, keys[:, 0])
-    for chain in range(keys.shape[0] if callable(init) else 1):
+    for chain in range(keys.shape[0] if is_function(init) else 1):
         position = jax.tree.map(lambda x, chain=chain: x[chain], positions)
         if placed.wants_target:
             target.validate(position)
         placed.init(position, key=keys[chain, 1])  # validates before anything is compiled
-    return _start(placed, positions, keys[:, 1])
+    return positions
 
 
 def _starts(target: Any, init: Any, keys: Array) -> PyTree[Array]:
     """Where each chain starts, as the sampler knows it: unconstrained, where the target has constraints."""
-    if callable(init):
+    if is_function(init):
         positions = jax.vmap(init)(keys)
     else:
         position = as_arrays(init)
         positions = jax.tree.map(lambda x: jnp.broadcast_to(x, (keys.shape[0], *x.shape)), position)
     if not hasattr(target, "unconstrain"):
         return positions
-    for chain in range(keys.shape[0] if callable(init) else 1):
+    for chain in range(keys.shape[0] if is_function(init) else 1):
         target.check(jax.tree.map(lambda x, chain=chain: x[chain], positions))
     return jax.vmap(target.unconstrain)(positions)
 
 
 def _position(sampler: Sampler, state: Any) -> PyTree[Array]:
     """Theta as the user knows it: constrained, where the target has constraints."""
-    constrain = getattr(getattr(sampler, "target", None), "constrain", None)
-    return state.position if constrain is None else constrain(state.position)
-
-
-# Compiled, so that what init computes to validate, which nobody reads here, is left out.
-@eqx.filter_jit
-def _start(sampler: Sampler, positions: PyTree[Array], keys: Array) -> Any:
-    return jax.vmap(lambda theta, key: sampler.init(theta, key=key))(positions, keys)
+    return constrained(getattr(sampler, "target", None), state.position)
 
 
 def _shuffle_key(seed: int) -> Key[Array, ""]:
@@ -301,8 +331,7 @@ class _Run:
     def _pieces(self, done: int = 0) -> list[tuple[int, int, bool]]:
         """(draws, steps a draw, whether they are kept), in order, after the steps that are done."""
         plan = self.plan
-        drawn = jax.eval_shape(jax.vmap(self.sampler.draw), self.keys, self.states)
-        most = max(1, min(plan.chunk, _CHUNK_NUMBERS // max(1, dimension(drawn))))
+        most = self._most()
         pieces = [(1, n, False) for n in _cut(max(0, plan.burn_in - done), most)]
         kept, thin = max(0, done - plan.burn_in), plan.thin
         draws = plan.steps // thin - kept // thin
@@ -318,8 +347,44 @@ class _Run:
         *between, last = _cut(thin, most)
         return pieces + [*((1, n, False) for n in between), (1, last, True)] * draws
 
+    def _most(self) -> int:
+        """Steps of a chunk."""
+        if isinstance(self.sampler, Walker):  # the same as warm-up's, for one program to do for both
+            return chunk_length(dimension(self.states.position), self.plan.chunk)
+        drawn = jax.eval_shape(jax.vmap(self.sampler.draw), self.keys, self.states)
+        return chunk_length(dimension(drawn), self.plan.chunk)
+
+    def _walk(self, done: int, draws: int, thin: int, kept: bool) -> tuple[str, Any]:
+        """The same for a sampler whose chains do not wait for each other."""
+        sampler = self.sampler
+        assert isinstance(sampler, Walker)
+        step_sizes = jnp.broadcast_to(sampler.step_size, self.keys.shape).astype(self.states.potential.dtype)
+        chains, out = walk_chunk(
+            sampler,
+            self._most() + 1,  # as long as the longest piece that `_cut` makes
+            self.states,
+            self.moments,
+            self.keys,
+            jnp.uint32(done),
+            jnp.int32(draws * thin),
+            jnp.int32(thin),
+            jnp.asarray(kept),
+            StepSearch.around(step_sizes),
+            jnp.asarray(False),
+        )
+        out = jax.block_until_ready(out)
+        self.states, self.moments = chains.state, chains.moments
+        out = jax.tree.map(lambda x: x[:, :draws], out)
+        positions = out.pop("position")
+        out["sound"] = jnp.ones(out["acceptance_rate"].shape, bool)
+        if self.moments is None:
+            out["position"] = _constrained(sampler.target, positions)
+        return "", out
+
     def _advance(self, done: int, draws: int, thin: int, kept: bool) -> tuple[str, Any]:
         """What went wrong, if anything, and what was recorded."""
+        if isinstance(self.sampler, Walker):
+            return self._walk(done, draws, thin, kept)
         steps = draws * thin
         numbers = jnp.arange(done, done + steps, dtype=jnp.uint32)
         places: Any = None
@@ -353,6 +418,11 @@ class _Run:
         return "a chain left the finite numbers"
 
 
+@eqx.filter_jit
+def _constrained(target: Any, positions: PyTree[Array]) -> PyTree[Array]:
+    return jax.vmap(jax.vmap(lambda y: constrained(target, y)))(positions)
+
+
 # Compiled once for a sampler, whatever its step size and data: a second run of it starts at once.
 @eqx.filter_jit
 def _chunk(
@@ -370,13 +440,13 @@ def _chunk(
     draws, thin, kept = shape
 
     def chain(state: Any, moment: Moments | None, key: Array) -> Any:
-        step_keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(numbers)
+        step_keys = jax.vmap(lambda t: fold_in(key, t))(numbers)
         noise = jax.vmap(lambda k: sampler.draw(k, state))(step_keys)
         rows = None
         if batches is not None:
             # A stream of its own: the batch must not depend on the noise.
-            batch_key = jax.random.fold_in(key, np.uint32(2**32 - 1))
-            batch_keys = jax.vmap(lambda t: jax.random.fold_in(batch_key, t))(numbers)
+            batch_key = fold_in(key, np.uint32(2**32 - 1))
+            batch_keys = jax.vmap(lambda t: fold_in(batch_key, t))(numbers)
             rows = jax.vmap(lambda k, e, p: batches.rows(batch_key, k, e, p))(batch_keys, *places)
 
         def step(carry: Any, given: Any) -> Any:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import PyTree
@@ -15,12 +16,16 @@ from fokker.report import write_report
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a trace comes from: its target, the sampler put on it, its batches, and a way to run it again."""
+    """Where a trace comes from: its target, the sampler put on it, its batches, and a way to run it again.
+
+    `notes` is what warm-up found to speak against the result.
+    """
 
     target: Any
     sampler: Any
     batches: Any
     rerun: Callable[..., "Trace"]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,12 +125,24 @@ class Trace:
         return names, np.concatenate(values, axis=2)
 
     def to_arviz(self) -> Any:
-        """The draws as an ArviZ InferenceData, for its tables and plots."""
+        """The draws as an ArviZ InferenceData, for its tables and plots; with what the target derives."""
         import arviz
 
         if self.samples is None:
             raise ValueError(self._no_draws("sample with keep='draws' for draws"))
-        return arviz.from_dict(posterior=self.named(), sample_stats=dict(self.stats) or None)
+        posterior = {**self.named(), **self._derived()}
+        return arviz.from_dict(posterior=posterior, sample_stats=dict(self.stats) or None)
+
+    def _derived(self) -> dict[str, np.ndarray]:
+        """NumPyro's deterministic sites and Stan's transformed parameters at every draw."""
+        target = None if self.origin is None else self.origin.target
+        if not hasattr(target, "derived"):
+            return {}
+        # One draw after the other: a model may be large and the draws many.
+        derive = eqx.filter_jit(lambda target, chain: jax.lax.map(target.derived, chain))
+        chains = len(jax.tree.leaves(self.samples)[0])
+        each = [derive(target, jax.tree.map(lambda x, c=c: x[c], self.samples)) for c in range(chains)]
+        return jax.tree.map(lambda *xs: np.stack(xs), *each)
 
     def _no_draws(self, advice: str) -> str:
         if self.moments is None:

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 from rich.progress import track
 
-from fokker._state import inner
+from fokker._state import inner, is_function
 from fokker.diagnostics._slopes import as_vectors, slopes_at, thinned
 from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.integrators import Splitting
@@ -111,7 +111,7 @@ def tune(
         "seed": seed,
         "temperature": temperature,
     }
-    start = unconstrained(target, init(jax.random.key(seed)) if callable(init) else init)
+    start = unconstrained(target, init(jax.random.key(seed)) if is_function(init) else init)
     target.validate(start)
     arms = list(_candidates(target, sampler, start, step_sizes, frictions, options))
     rounds: list[list[Trial]] = []

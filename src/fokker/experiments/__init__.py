@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fokker._state import nearest
-from fokker.experiments import ding_fig1, ding_fig2_mean, ding_fig2_var, errata, ma_fig2_2d, ma_fig2_kl
+from fokker.experiments import (
+    article_background,
+    article_gallery,
+    ding_fig1,
+    ding_fig2_mean,
+    ding_fig2_var,
+    errata,
+    ma_fig2_2d,
+    ma_fig2_kl,
+)
 from fokker.experiments._result import Claim, Result
 
 __all__ = ["EXPERIMENTS", "Claim", "Experiment", "Result", "reproduce"]
@@ -39,6 +48,12 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "ding-fig2-var": Experiment(
         ding_fig2_var.run, "mean and precision: accuracy against autocorrelation (Ding et al. 2014)"
+    ),
+    "article-background": Experiment(
+        article_background.run, "ODE and SDE, Itô and Stratonovich, Fokker–Planck, Gibbs, NUTS in pictures"
+    ),
+    "article-gallery": Experiment(
+        article_gallery.run, "every sampler on every target of the article: films, and which converge"
     ),
 }
 

@@ -1,25 +1,46 @@
 """Samplers: dynamics × integrator × correction, each with pure `init` and `step`."""
 
 from fokker.samplers._sampler import Info, Sampler, SamplerState
+from fokker.samplers.gibbs import gibbs, gibbs_normal
+from fokker.samplers.hmc import ghmc, hmc
+from fokker.samplers.metropolis import mala, maula, rwm
+from fokker.samplers.microcanonical import mchmc, mclmc
+from fokker.samplers.naive_nuts import naive_nuts
+from fokker.samplers.nuts import nuts
 from fokker.samplers.psgld import psgld
 from fokker.samplers.recipe import Recipe, recipe
 from fokker.samplers.replica_exchange import replica_exchange
+from fokker.samplers.rhmc import rhmc
 from fokker.samplers.sghmc import naive_sghmc, sghmc
 from fokker.samplers.sgld import sgfs, sgld, sgrld
 from fokker.samplers.sgnht import sgnht, sgnht_by_ding
 from fokker.samplers.sgrhmc import gsgrhmc, naive_sgrhmc, sgrhmc
+from fokker.samplers.slice_sampler import slice_sampler
+from fokker.samplers.unadjusted import ula, ulmc
 
 __all__ = [
     "Info",
     "Recipe",
     "Sampler",
     "SamplerState",
+    "ghmc",
+    "gibbs",
+    "gibbs_normal",
     "gsgrhmc",
+    "hmc",
+    "mala",
+    "maula",
+    "mchmc",
+    "mclmc",
+    "naive_nuts",
     "naive_sghmc",
     "naive_sgrhmc",
+    "nuts",
     "psgld",
     "recipe",
     "replica_exchange",
+    "rhmc",
+    "rwm",
     "sgfs",
     "sghmc",
     "sgld",
@@ -27,4 +48,7 @@ __all__ = [
     "sgnht_by_ding",
     "sgrhmc",
     "sgrld",
+    "slice_sampler",
+    "ula",
+    "ulmc",
 ]

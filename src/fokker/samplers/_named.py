@@ -19,7 +19,7 @@ def by_name(name: str) -> Callable[..., Sampler]:
     make: Callable[..., Sampler] = getattr(samplers, name)
     parameters = inspect.signature(make).parameters.values()
     required = [p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
-    if required != ["step_size"]:
+    if "step_size" not in (p.name for p in parameters) or not set(required) <= {"step_size"}:
         wanted = ", ".join(required)
         raise ValueError(f"the sampler {name!r} needs {wanted}: give fk.samplers.{name}({wanted}).")
     return make

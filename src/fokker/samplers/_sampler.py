@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
@@ -42,6 +43,14 @@ class Info(NamedTuple):
 
     finite: Array
     noise_shortfall: Array
+
+
+class Warmed(NamedTuple):
+    """A sampler with what it learnt in warm-up, where its chains are, and what speaks against going on."""
+
+    sampler: "Sampler"
+    positions: PyTree[Array]
+    notes: tuple[str, ...] = ()
 
 
 class Sampler(Module):
@@ -94,9 +103,37 @@ class Sampler(Module):
         """One step; pure, for use inside `jax.jit`, `jax.vmap` and `jax.lax.scan`."""
         return self.advance(self.draw(key, state), state, batch)
 
+    # Whether a step size left to be found is learnt by `warm_up`, and not by the trials of `fk.tune`.
+    learns = False
+    # Whether the step size leaves no bias.
+    corrected = False
+
+    def warm_up(
+        self, positions: PyTree[Array], keys: Key[Array, " chains"], steps: int, progress: bool = False
+    ) -> Warmed:
+        """The sampler with its settings learnt by `steps` steps of all chains, for samplers that learn."""
+        raise TypeError("this sampler learns nothing in warm-up: find its settings with fk.tune.")
+
     def with_step_size(self, step_size: Any) -> "Sampler":
         """The same with another step size."""
         return dataclasses.replace(self, step_size=check_step_size(step_size))  # type: ignore[call-arg]
+
+
+# Steps whose randomness is drawn at once: enough to amortise drawing, little enough to fit the cache.
+CHUNK = 500
+_CHUNK_NUMBERS = 2**22
+
+
+def chunk_length(numbers: int, most: int = CHUNK) -> int:
+    """Steps to draw the randomness of at once, where one step of all chains takes so many numbers."""
+    return max(1, min(most, _CHUNK_NUMBERS // max(1, numbers)))
+
+
+# Compiled, so that what init computes to validate, which nobody reads here, is left out.
+@eqx.filter_jit
+def start_chains(sampler: Sampler, positions: PyTree[Array], keys: Key[Array, " chains"]) -> Any:
+    """The first states of many chains."""
+    return jax.vmap(lambda theta, key: sampler.init(theta, key=key))(positions, keys)
 
 
 AUTOMATIC = "auto"

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
+from fokker._random import split
 from fokker._state import as_arrays
 from fokker.dynamics._dynamics import validate_state
 from fokker.gradients import Estimator
@@ -56,7 +57,7 @@ class PreconditionedSGLD(Sampler):
     def draw(self, key: Key[Array, ""], state: SamplerState) -> tuple[PyTree[Array], PyTree[Array]]:
         """Noise, and the signs along which the curvature is probed."""
         like = jax.eval_shape(lambda: state.position)
-        noise_key, probe_key = jax.random.split(key)
+        noise_key, probe_key = split(key)
         return draw_like(self.noise, noise_key, like), draw_like("two-point", probe_key, like)
 
     def advance(

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
+from fokker._random import split
 from fokker._state import State, as_arrays, dimension, inner
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics._dynamics import check_field, check_semidefinite, validate_state
@@ -104,7 +105,8 @@ class Recipe(Sampler):
         dynamics = self.placed
         # Before the conversion: a whole number is taken for a real one, an array of integers for a mistake.
         validate_state(jax.tree.map(lambda x: float(x) if isinstance(x, int) else x, position))
-        z = as_arrays(dict(position) if isinstance(position, Mapping) else position)
+        # The variables of dynamics are a plain dictionary; theta stays the tree that it is.
+        z = as_arrays(dict(position) if self.family is None and isinstance(position, Mapping) else position)
         remembered: PyTree[Array] = ()
         if self.family is not None:
             if key is None:
@@ -144,7 +146,7 @@ class Recipe(Sampler):
         """All the randomness of one step: it depends on the state by its shapes alone."""
         probe_key = momentum_key = None
         if self.gamma == "estimate" or self.resample is not None:
-            key, probe_key, momentum_key = jax.random.split(key, 3)
+            key, probe_key, momentum_key = split(key, 3)
         dynamics = self.placed
         like = self.integrator.noise_like(dynamics, state.z, self._drift_noise(dynamics, state))
         probe = _signs(probe_key, state.z) if self.gamma == "estimate" else None

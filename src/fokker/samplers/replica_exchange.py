@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
+from fokker._random import split, uniform
 from fokker._state import as_arrays
 from fokker.gradients import Estimator, OnlineNoise
 from fokker.samplers._sampler import Info, Sampler, SamplerState
@@ -67,7 +68,7 @@ class ReplicaExchange(Sampler):
         """All replicas at one position, each with auxiliaries of its own temperature."""
         self.sampler.init(position, key=key)  # raises where something is wrong
         assert key is not None
-        keys = jax.random.split(key, self.ladder.shape[0])
+        keys = split(key, self.ladder.shape[0])
         theta = as_arrays(position)
         states = self._copies(lambda sampler, key: sampler.init(theta, key=key), keys)
         nothing = jnp.zeros((), jnp.int32)
@@ -75,10 +76,10 @@ class ReplicaExchange(Sampler):
 
     def draw(self, key: Key[Array, ""], state: ReplicaState) -> tuple[PyTree[Array], Array]:
         """The randomness of every replica, and of the exchanges."""
-        key, exchange_key = jax.random.split(key)
-        keys = jax.random.split(key, self.ladder.shape[0])
+        key, exchange_key = split(key)
+        keys = split(key, self.ladder.shape[0])
         draws = self._copies(lambda sampler, key, state: sampler.draw(key, state), keys, state.replicas)
-        return draws, jax.random.uniform(exchange_key, (self.ladder.shape[0] - 1,))
+        return draws, uniform(exchange_key, (self.ladder.shape[0] - 1,), jnp.result_type(float))
 
     def advance(
         self, draws: Any, state: ReplicaState, batch: Any = None, number: Array | None = None

@@ -156,3 +156,8 @@ def constrain(target: Any, constraints: Any) -> Constrained:
 def unconstrained(target: Any, theta: PyTree[Any]) -> PyTree[Array]:
     """Theta as a sampler of the target knows it: y, where the target has constraints."""
     return target.unconstrain(theta) if hasattr(target, "unconstrain") else as_arrays(theta)
+
+
+def constrained(target: Any, y: PyTree[Array]) -> PyTree[Array]:
+    """Theta as the user knows it, for the y of a sampler."""
+    return target.constrain(y) if hasattr(target, "constrain") else y

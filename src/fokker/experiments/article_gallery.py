@@ -1,0 +1,234 @@
+r"""The gallery: every sampler on every target of the article, each pair a film, and whether it converged.
+
+For each pair many chains run from one point; their draws are compared with the exact marginals by Kolmogorov
+and Smirnov's distance, which for a right sampler falls to the Monte Carlo floor of as many independent draws.
+Where it does not, the same is run with half the step, which tells a bias of the step from other causes.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fokker.animation import Backdrop, Job, Painters, Series, Trajectory, Walk, ffmpeg
+from fokker.experiments._gallery_page import draw_overview, word, write_page
+from fokker.experiments._gallery_runs import (
+    BURN_IN,
+    FLOOR,
+    LEAST_EFFECTIVE,
+    WITHIN,
+    Budget,
+    Verdict,
+    compiled,
+    explained,
+    judge,
+)
+from fokker.experiments._gallery_samplers import ROWS, Row, Setting
+from fokker.experiments._gallery_targets import TARGETS, GalleryTarget
+from fokker.experiments._result import Claim, Result
+from fokker.targets import Density
+
+QUICK, FULL = Budget(128, 12_000, 200), Budget(128, 240_000, 400)
+QUICK_FRAMES, FULL_FRAMES = 24, 90
+# Processes that draw while this one samples.
+PAINTERS = 2
+OVERVIEW, PAGE = "overview.png", "index.html"
+# Steps shown in a film at most: the last frames would not differ.
+_SHOWN = 20_000
+_TRAJECTORIES = 3
+# A control that mixes so well that it has to be found out.
+_CONTROL_EFFECTIVE = 10_000
+
+
+def backdrop(target: GalleryTarget) -> Backdrop:
+    """A target as the films show it."""
+    return Backdrop(
+        target.title, target.box, target.grid(), tuple((m.x, m.density) for m in target.marginals)
+    )
+
+
+def series(row: Row, target: GalleryTarget, first: Mapping[str, np.ndarray]) -> tuple[Series, ...]:
+    """The panels of a row, of what the first chain recorded."""
+    panels = []
+    for name in row.panels:
+        if name not in first:
+            continue
+        values = np.asarray(first[name], float).reshape(len(first[name]), -1)[:, 0]
+        so_far = np.cumsum(values) / np.arange(1, len(values) + 1)
+        panels.append(
+            {
+                "xi": Series("thermostat ξ (dashed: A)", values, 1 / target.length),
+                "kinetic_temperature": Series(
+                    "kinetic temperature, mean so far (dashed: T)", so_far, 1.0, limits=(0.0, 2.0)
+                ),
+                "accepted": Series("accepted so far", so_far, limits=(0.0, 1.05)),
+                "exchange_rate": Series("exchanges made, of those tried", values, limits=(0.0, 1.05)),
+            }[name]
+        )
+    return tuple(panels)
+
+
+def sampler_on(row: Row, target: GalleryTarget) -> Any:
+    """The sampler of a row on one target."""
+    density = Density(target.log_density)
+    setting = Setting(
+        jnp.asarray(row.step_size(target)),
+        jnp.asarray(1 / target.length),
+        jnp.asarray(target.curvature),
+        lambda theta: density.potential(theta) - target.lowest,
+    )
+    return row.make(setting).on(density)
+
+
+def trajectories(row: Row, target: GalleryTarget, key: Any) -> tuple[Trajectory, ...]:
+    """The first few, where the sampler shows them by a method `trajectory(key, state)`."""
+    sampler = sampler_on(row, target)
+    if not hasattr(sampler, "trajectory"):
+        return ()
+    found = []
+    key, first_key = jax.random.split(key)
+    state = sampler.init(jnp.asarray(target.start), key=first_key)
+    for step_key in jax.random.split(key, _TRAJECTORIES):
+        found.append(Trajectory.of(sampler.trajectory(step_key, state)))
+        state, _ = sampler.step(step_key, state)
+    return tuple(found)
+
+
+def walk(row: Row, target: GalleryTarget, first: Mapping[str, np.ndarray], key: Any) -> Walk:
+    """The first chain as the films show it."""
+    shown = {name: np.asarray(values)[:_SHOWN] for name, values in first.items()}
+    # One pixel is a five-hundredth of the box: half precision would show, single does not.
+    return Walk(
+        row.title,
+        row.line,
+        shown["position"],
+        shown.get("proposal"),
+        shown.get("accepted"),
+        series(row, target, shown),
+        trajectories(row, target, key),
+    )
+
+
+def pairs(rows: Sequence[Row], targets: Sequence[GalleryTarget], budget: Budget) -> Iterator[Any]:
+    """(row, target, run(step size, key)), the next compiled while one runs."""
+    dimensions = sorted({target.dimension for target in targets})
+    groups = [
+        (row, [t for t in targets if t.dimension == d and row.fits(t)]) for row in rows for d in dimensions
+    ]
+    with ThreadPoolExecutor(1) as ahead:
+
+        def compile_one(row: Row, group: Sequence[GalleryTarget]) -> Any:
+            like = jnp.asarray(0), jnp.asarray(0.1), jax.random.key(0)
+            return compiled(row, group, budget).lower(*like).compile()  # type: ignore[attr-defined]
+
+        waiting = [(row, group, ahead.submit(compile_one, row, group)) for row, group in groups if group]
+        for row, group, future in waiting:
+            program = future.result()
+            for which, target in enumerate(group):
+
+                def run(step_size: float, key: Any, program: Any = program, which: int = which) -> Any:
+                    draws, first = program(jnp.asarray(which), jnp.asarray(step_size), key)
+                    return np.asarray(draws, float), jax.tree.map(np.asarray, first)
+
+                yield row, target, run
+
+
+def entry_of(
+    row: Row, target: GalleryTarget, verdict: Verdict, seed: int, step_size: float
+) -> dict[str, Any]:
+    """A pair as `result.json` has it."""
+    return {
+        "sampler": row.name,
+        "target": target.name,
+        "seed": seed,
+        "right": row.right,
+        "step size": step_size,
+        "distance": verdict.distance,
+        "floor": verdict.floor,
+        "reached": verdict.reached,
+        "reason": verdict.reason,
+        "effective draws": verdict.effective,
+        "R-hat": verdict.r_hat,
+        "curve": verdict.curve,
+        "film": f"{row.name}-{target.name}",
+        "mp4": ffmpeg() is not None,
+    }
+
+
+def claims(entries: Sequence[Mapping[str, Any]]) -> list[Claim]:
+    """What the article says of its samplers, and that the comparison could have said otherwise."""
+    right = [entry for entry in entries if entry["right"]]
+    missed = [entry for entry in right if not entry["reached"]]
+    numbers: dict[str, Any] = {"pairs": len(right), "at the floor": len(right) - len(missed)}
+    numbers |= {f"{entry['sampler']} on {entry['target']}": entry["reason"] for entry in missed}
+    other = {
+        f"{entry['sampler']} on {entry['target']}": entry["reason"]
+        for entry in missed
+        if word(entry["reason"]) == "wrong"
+    }
+    fall = [e["curve"]["distance"][0] / max(e["curve"]["distance"][-1], 1e-12) for e in right if e["reached"]]
+    wrong = [e for e in entries if not e["right"] and e["effective draws"] >= _CONTROL_EFFECTIVE]
+    caught = {f"floors, {e['sampler']} on {e['target']}": e["distance"] / e["floor"] for e in wrong}
+    return [
+        Claim("each correct sampler converges on each target", not missed, numbers),
+        Claim(
+            "where one does not, it is too slow for the run, unstable or biased by its step: none has "
+            "another density",
+            not other,
+            {"at the floor or explained": len(right) - len(other), **other},
+        ),
+        Claim(
+            "the distance falls with the number of draws, on every target that is reached",
+            bool(fall) and min(fall) > 1,
+            {"least fall": min(fall, default=0.0), "median fall": float(np.median(fall)) if fall else 0.0},
+        ),
+        Claim(
+            "a sampler that is wrong on purpose is found out wherever it mixes",
+            bool(wrong) and not any(entry["reached"] for entry in wrong),
+            caught,
+        ),
+    ]
+
+
+def run(out: Path, quick: bool, seeds: int) -> Result:
+    """Sample, judge, and have the films drawn meanwhile."""
+    budget, frames = (QUICK, QUICK_FRAMES) if quick else (FULL, FULL_FRAMES)
+    rows, targets = [row for row in ROWS if row.exists], list(TARGETS.values())
+    drawn = {target.name: backdrop(target) for target in targets}
+    entries: list[dict[str, Any]] = []
+    with Painters(PAINTERS) as painters:
+        for row, target, go in pairs(rows, targets, budget):
+            step_size = row.step_size(target)
+            for seed in range(seeds):
+                key, film_key = jax.random.split(jax.random.key(seed))
+                draws, first = go(step_size, key)
+                if seed == 0:
+                    shown = walk(row, target, first, film_key)
+                    painters.submit(Job(drawn[target.name], shown, frames, out / f"{row.name}-{target.name}"))
+                verdict = judge(draws, target.marginals)
+                if not verdict.reached:
+                    half = judge(go(step_size / 2, key)[0], target.marginals)
+                    verdict = explained(verdict, half, row, target)
+                entries.append(entry_of(row, target, verdict, seed, step_size))
+    first_seed = [entry for entry in entries if entry["seed"] == 0]
+    draw_overview(rows, targets, first_seed, out / OVERVIEW)
+    write_page(rows, targets, first_seed, OVERVIEW, out / PAGE)
+    settings = {
+        "quick": quick,
+        "chains, from one point (chosen)": budget.chains,
+        "gradients a chain (chosen)": budget.gradients,
+        "draws kept a chain": budget.draws,
+        "part dropped at the start (chosen)": BURN_IN,
+        "targets": {target.name: target.setting for target in targets},
+        "samplers": {row.name: row.line for row in rows},
+        "distance": "Kolmogorov–Smirnov, of the coordinate that is the most floors off",
+        "floor": f"{FLOOR:g}/√n of n effective draws (ArviZ)",
+        "reached": f"at most {WITHIN:g} floors, {LEAST_EFFECTIVE} effective draws or more",
+        "frames": frames,
+    }
+    files = (OVERVIEW, PAGE, *sorted(painters.written))
+    return Result("article-gallery", claims(entries), settings, tuple(range(seeds)), files, entries)

@@ -1,0 +1,190 @@
+"""How the microcanonical samplers find their step size, L and scale."""
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key, PyTree
+from scipy.special import ndtri
+
+from fokker._state import ravel
+from fokker.samplers._sampler import SamplerState
+from fokker.samplers._whole import choose
+
+# E[ΔE²]/d of a step without correction, the share of trajectories accepted of one with it, and the share of
+# the length over which a sampler forgets that L is best at (Robnik and Seljak 2024; Robnik et al. 2025).
+ENERGY_ERROR, ACCEPTANCE, FORGETTING = 5e-4, 0.9, 0.4
+# The warm-up in rounds of equal length: until _ARRIVED the chains are on their way; the scale is set twice,
+# at the ends of the next two spans; then the step size is settled, and L after it.
+_ROUNDS, _ARRIVED, _SCALED, _RESCALED, _SETTLED = 20, 3, 6, 12, 16
+_SHORTEST = 10
+# Steps tried at the start; a step's error counts for no more than this many times the one wanted.
+_TRIED = 2.0 ** np.arange(-30, 31)
+_WORST = 1e4
+# Coordinates whose autocorrelation is looked at.
+_COORDINATES = 64
+
+
+class Round(NamedTuple):
+    """What a round of steps found: a chain's mean error or acceptance, moments of theta, some coordinates."""
+
+    error: Array
+    mean: Array
+    square: Array
+    kept: Array
+
+
+def warm_up(
+    sampler: Any, positions: PyTree[Array], keys: Key[Array, " chains"], steps: int
+) -> tuple[Any, PyTree[Array]]:
+    r"""The sampler with step size, L and scale found, and the positions of the chains after it.
+
+    Twenty rounds of all chains, whose statistics are pooled. In every round E[ΔE²]/d is measured, which grows
+    with ε⁶, and ε put to where it would be 5e-4; L is the size of the sample, √Σ Var; the scale is its
+    standard deviations. Of the last four rounds of `mclmc` come autocorrelations, and L = 0.4 times the
+    length over which it forgets. The adjusted kinds warm up without correction for the first twelve rounds,
+    which gets them to the mass of the target sooner; then ε is put to where 90 % would be accepted: for a
+    normal ΔE of variance s² that is 2Φ(-s/2), and s grows with ε².
+    """
+    length = steps // _ROUNDS
+    if length < _SHORTEST:
+        raise ValueError(
+            f"{sampler.name} needs at least {_ROUNDS * _SHORTEST} steps to warm up in; {steps} were given."
+        )
+    states = jax.vmap(lambda theta, key: sampler.init(theta, key=key))(positions, keys)
+    x = jax.vmap(ravel)(positions)
+    d, dtype = x.shape[1], x.dtype
+    columns = np.unique(np.linspace(0, d - 1, min(d, _COORDINATES)).astype(int))
+    given_step = None if isinstance(sampler.step_size, str) else sampler.step_size
+    given_L = None if isinstance(sampler.L, str) else float(sampler.L)
+    scale = np.broadcast_to(np.asarray(sampler.scale, dtype), (d,)).copy()
+    free = dataclasses.replace(sampler, adjusted=False, partial=True)
+
+    def settings(kind: Any, step: float, L: float) -> Any:
+        return dataclasses.replace(
+            kind,
+            step_size=jnp.asarray(step, dtype),
+            L=jnp.asarray(L, dtype),
+            scale=jnp.asarray(scale, dtype),
+        )
+
+    def run(kind: Any, number: int) -> Round:
+        nonlocal states
+        own = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
+        states, found = _round(kind, states, own, length, columns)
+        return found
+
+    step = _first_step(settings(free, 1.0, math.inf), states)
+    L = given_L or 16 * step
+    seen: list[Round] = []
+    slopes: list[float] = []
+    for number in range(_RESCALED if sampler.adjusted else _SETTLED):
+        found = run(settings(free, step, L), number)
+        slopes.append(max(float(jnp.mean(found.error)), 1e-30) / step**6)
+        step *= min(4.0, max(0.25, (ENERGY_ERROR / slopes[-1] / step**6) ** (1 / 6)))
+        seen.append(found)
+        variance = _variance(seen)
+        L = given_L or math.sqrt(np.sum(variance / scale**2))
+        if number + 1 in (_SCALED, _RESCALED) and sampler.preconditioned:
+            scale = np.where(variance > 0, np.sqrt(variance), scale).astype(dtype)
+            step, L = _first_step(settings(free, step, L), states), given_L or math.sqrt(d)
+        if number + 1 in (_ARRIVED, _SCALED, _RESCALED):
+            seen, slopes = [], []
+    if sampler.adjusted:
+        step = _accepted_step(lambda h, n: run(settings(sampler, h, L), n), step)
+    else:
+        step = (ENERGY_ERROR / float(np.mean(slopes))) ** (1 / 6)
+        draws = [run(settings(sampler, step, L), number).kept for number in range(_SETTLED, _ROUNDS)]
+        if sampler.partial and given_L is None:
+            L = _forgotten(np.concatenate(draws, axis=1), step, L)
+    tuned = settings(sampler, step, L)
+    if given_step is not None:
+        tuned = dataclasses.replace(tuned, step_size=given_step)
+    return tuned, states.position
+
+
+def _accepted_step(run: Any, step: float) -> float:
+    """The step at which the share wanted is accepted, from rounds of trajectories."""
+    wanted = -2 * float(ndtri(ACCEPTANCE / 2))
+    slopes = []
+    for number in range(_RESCALED, _ROUNDS):
+        accepted = min(0.999, max(0.001, float(jnp.mean(run(step, number).error))))
+        slopes.append(-2 * float(ndtri(accepted / 2)) / step**2)
+        step *= min(4.0, max(0.25, math.sqrt(wanted / slopes[-1]) / step))
+    return math.sqrt(wanted / float(np.mean(slopes[_SETTLED - _RESCALED :])))
+
+
+def _forgotten(draws: np.ndarray, step: float, L: float) -> float:
+    """0.4 times the length over which the chains forget, within four times of the size of the sample."""
+    import arviz
+
+    chains, length, _ = draws.shape
+    found = np.array([float(arviz.ess(draws[:, :, k])) for k in range(draws.shape[2])])
+    # Too short a run says little: ESS below what ArviZ can tell apart from none.
+    time = float(np.mean(chains * length / np.maximum(found, 1.0)))
+    return min(4 * L, max(L / 4, FORGETTING * step * time))
+
+
+def _variance(seen: list[Round]) -> np.ndarray:
+    """Of every coordinate, over all chains and the rounds."""
+    mean = np.concatenate([np.asarray(r.mean, float) for r in seen])
+    within = np.concatenate([np.asarray(r.square, float) for r in seen]).mean(axis=0)
+    return within + mean.var(axis=0)
+
+
+@eqx.filter_jit
+def _first_steps(sampler: Any, states: SamplerState, tried: Array) -> Array:
+    def error(h: Array) -> Array:
+        kind = dataclasses.replace(sampler, step_size=h)
+        _, info = jax.vmap(lambda state: kind.advance(jnp.zeros_like(state.z["u"]), state))(states)
+        return jnp.mean(info.energy_change**2) / states.z["u"].shape[1]
+
+    return jax.lax.map(error, tried)
+
+
+def _first_step(sampler: Any, states: SamplerState) -> float:
+    """The last of the steps tried before the error goes out of bounds.
+
+    Not the largest in bounds: a step so large that the force turns it straight round leads back to the start.
+    """
+    errors = np.asarray(_first_steps(sampler, states, jnp.asarray(_TRIED, states.z["u"].dtype)))
+    good = errors < ENERGY_ERROR  # NaN is not
+    # Rounding makes errors of its own at steps of next to nothing.
+    first = int(np.argmax(good))
+    last = first + int(np.argmin(np.append(good[first:], False)))
+    return float(_TRIED[max(0, last - 1)])
+
+
+@eqx.filter_jit
+def _round(
+    sampler: Any, states: SamplerState, keys: Array, length: int, columns: np.ndarray
+) -> tuple[SamplerState, Round]:
+    """Steps of all chains; a step that leaves the finite numbers is not taken, and the chain turns round."""
+
+    def chain(state: SamplerState, key: Array) -> tuple[SamplerState, Round]:
+        centre = ravel(state.position)
+
+        def one(carry: Any, key: Array) -> Any:
+            state, first, second = carry
+            after, info = sampler.step(key, state)
+            if sampler.adjusted:
+                value = info.acceptance
+            else:
+                good = info.finite & jnp.isfinite(info.energy_change)
+                back = state._replace(z={**state.z, "u": -state.z["u"]}, step=after.step)
+                after = choose(good, after, back)
+                value = jnp.where(good, info.energy_change**2 / centre.size, jnp.inf)
+                value = jnp.minimum(value, _WORST * ENERGY_ERROR)
+            x = ravel(after.position) - centre
+            return (after, first + x, second + x**2), (value, ravel(after.position)[columns])
+
+        carry = (state, jnp.zeros_like(centre), jnp.zeros_like(centre))
+        (state, first, second), (values, kept) = jax.lax.scan(one, carry, jax.random.split(key, length))
+        mean = first / length
+        return state, Round(jnp.mean(values), centre + mean, jnp.maximum(second / length - mean**2, 0), kept)
+
+    return jax.vmap(chain)(states, keys)

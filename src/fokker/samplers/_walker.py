@@ -1,0 +1,162 @@
+"""Samplers whose step is a walk of one or more moves with an end that is corrected: Metropolis, trees."""
+
+import abc
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key, PyTree
+
+from fokker._random import normal
+from fokker._state import dimension, ravel, unravel
+from fokker.gradients import Estimator
+from fokker.samplers._sampler import Info, Sampler, Warmed, check_step_size, chunk_length
+from fokker.samplers._whole import check_finite_start, check_position, no_batch, placed, tempered
+from fokker.scales import as_scale
+
+Vector = Float[Array, " d"]
+
+
+class WalkerState(NamedTuple):
+    """Theta, the number of steps taken, U/T and its gradient by q there, and what the last step was like.
+
+    `momentum` too is in the coordinates q of the scale; of no account where a step draws it anew.
+    """
+
+    z: dict[str, PyTree[Array]]
+    step: Array
+    potential: Array
+    gradient: Vector
+    momentum: Vector
+    stats: Vector
+
+    @property
+    def position(self) -> PyTree[Array]:
+        """theta."""
+        return self.z["theta"]
+
+
+class Walker(Sampler):
+    r"""A sampler of exp(-U/T) by steps that are walks: `begin`, `onward` until it has `arrived`, `finish`.
+
+    A walk is in coordinates q of its own frame, θ = θ₀ + S q, with unit masses; S is the `scale`. One chain's
+    walk may be longer than another's: `fokker.walking` lets chains go on without waiting for each other.
+    """
+
+    step_size: Any
+    scale: Any = eqx.field(converter=as_scale)
+    target: Any = eqx.field(default=None, kw_only=True)
+    temperature: Any = eqx.field(default=1.0, kw_only=True)
+
+    # What a step leaves in `stats`, by name and type; the first is the acceptance probability.
+    STATS: ClassVar[dict[str, type]] = {"acceptance_rate": float}
+    learns = True
+    corrected = True
+
+    @property
+    @abc.abstractmethod
+    def acceptance(self) -> Any:
+        """The mean acceptance probability at which warm-up sets the step size."""
+
+    @property
+    def name(self) -> str:
+        """As in `fk.samplers`."""
+        return type(self).__name__.lower()
+
+    @abc.abstractmethod
+    def begin(self, draws: Any, state: WalkerState) -> Any:
+        """A walk from a state."""
+
+    @abc.abstractmethod
+    def onward(self, walk: Any, state: WalkerState) -> Any:
+        """One move of the walk that began at `state`."""
+
+    @abc.abstractmethod
+    def arrived(self, walk: Any) -> Array:
+        """Whether the walk is over."""
+
+    @abc.abstractmethod
+    def finish(self, walk: Any, state: WalkerState) -> tuple[WalkerState, Info]:
+        """The state that the walk led to."""
+
+    def with_one_move(self) -> "Walker":
+        """The same with walks of a single move, by whose acceptance the first step size is found."""
+        return self
+
+    def warm_up(
+        self,
+        positions: PyTree[Array],
+        keys: Key[Array, " chains"],
+        steps: int,
+        progress: bool = False,
+    ) -> Warmed:
+        """Dual averaging of the step size and windows for the scale (`fokker.warmup`)."""
+        from fokker.warmup import warm_up
+
+        return warm_up(self, positions, keys, steps, chunk_length(dimension(positions)) + 1, progress)
+
+    def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Walker":
+        """The sampler of exp(-U/T) for a target."""
+        return placed(self, target, temperature, gradient)
+
+    def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> WalkerState:
+        """U and its gradient, and a momentum for samplers that keep theirs."""
+        theta = check_position(position)
+        zero = jnp.zeros_like(ravel(theta))
+        p = normal(jax.random.key(0) if key is None else key, zero.shape, zero.dtype)
+        stats = jnp.zeros(len(self.STATS), zero.dtype)
+        state = WalkerState({"theta": theta}, jnp.zeros((), jnp.int32), zero[0], zero, p, stats)
+        U, gradient = self.evaluate(zero, state)
+        check_finite_start(U, gradient)
+        return state._replace(potential=U, gradient=gradient)
+
+    def vector(self, q: Vector, state: WalkerState) -> Vector:
+        """θ = θ₀ + S q as a vector; a scale that is yet to be learnt is 1."""
+        return ravel(state.position) + (q if isinstance(self.scale, str) else self.scale(q))
+
+    def evaluate(self, q: Vector, state: WalkerState) -> tuple[Array, Vector]:
+        """U/T and its gradient by q."""
+        potential = tempered(self.own_target, self.temperature, state.position)
+        return jax.value_and_grad(lambda q: potential(self.vector(q, state)))(q)
+
+    def moved(
+        self, state: WalkerState, q: Vector, U: Array, gradient: Vector, p: Vector, *stats: Any
+    ) -> tuple[WalkerState, Info]:
+        """The state at q in the frame of the state before."""
+        theta = unravel(self.vector(q, state), state.position)
+        told = jnp.stack([jnp.asarray(s).astype(q.dtype) for s in stats])
+        new = WalkerState({"theta": theta}, state.step + 1, U, gradient, p, told)
+        return new, Info(jnp.all(jnp.isfinite(q)), jnp.zeros(()))
+
+    def advance(
+        self, draws: Any, state: WalkerState, batch: Any = None, number: Array | None = None
+    ) -> tuple[WalkerState, Info]:
+        """One step with the randomness given: the whole walk."""
+        no_batch(self, batch)
+        walk = jax.lax.while_loop(
+            lambda walk: ~self.arrived(walk), lambda walk: self.onward(walk, state), self.begin(draws, state)
+        )
+        return self.finish(walk, state)
+
+    def record(self, state: WalkerState) -> dict[str, Array]:
+        """What the last step was like."""
+        return self.named_stats(state.stats)
+
+    def named_stats(self, stats: Array) -> dict[str, Array]:
+        """The entries of `stats` along its last axis by their names, each of its own type."""
+        types = {float: stats.dtype, int: jnp.int32, bool: bool}
+        return {name: stats[..., i].astype(types[kind]) for i, (name, kind) in enumerate(self.STATS.items())}
+
+
+def check_acceptance(acceptance: float) -> None:
+    """Raise unless it is a share."""
+    if not 0 < acceptance < 1:
+        raise ValueError(f"the acceptance to aim at must be between 0 and 1; {acceptance} was given.")
+
+
+def check_constant(step_size: Any) -> Any:
+    """A step size that is a number or "auto"."""
+    if callable(step_size):
+        raise ValueError("this sampler keeps its target at every step size: give a number, not a schedule.")
+    return check_step_size(step_size)

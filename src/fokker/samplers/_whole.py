@@ -1,0 +1,106 @@
+"""What samplers share that look at the whole target at every step, with no minibatches."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from fokker._state import as_arrays, is_leaf, ravel, unravel
+from fokker.dynamics._dynamics import validate_state
+from fokker.samplers._sampler import Sampler, check_target
+
+# A Metropolis step whose energy rises by more than this is called divergent.
+DIVERGENT = 1000.0
+
+AnySampler = TypeVar("AnySampler", bound=Sampler)
+
+
+class StepInfo(NamedTuple):
+    """What a person wants to see of a step.
+
+    `proposal`: where the step would have gone; `accepted`: whether it did; `acceptance`: with which
+    probability; `energy_change`: of the proposal; `divergent`: whether the proposal was not to be trusted.
+    """
+
+    finite: Array
+    noise_shortfall: Array
+    accepted: Array
+    acceptance: Array
+    proposal: PyTree[Array]
+    energy_change: Array
+    divergent: Array
+
+
+def placed(sampler: AnySampler, target: Any, temperature: Any, gradient: Any) -> AnySampler:
+    """The sampler on a target at a temperature above zero."""
+    if gradient is not None:
+        raise ValueError(f"{_name(sampler)} takes no minibatches, and so no estimator of the gradient.")
+    target = check_target(target, temperature, None)
+    if not isinstance(temperature, jax.core.Tracer) and not float(temperature) > 0:
+        raise ValueError(
+            f"{_name(sampler)} samples exp(-U/T) for temperatures above zero; {temperature} was given. For "
+            "the mode itself use fk.find_mode."
+        )
+    return dataclasses.replace(sampler, target=target, temperature=as_arrays(temperature))  # type: ignore[call-arg]
+
+
+def check_position(position: PyTree[Any]) -> PyTree[Array]:
+    """Theta as arrays; raise unless it holds finite floating-point numbers."""
+    validate_state(jax.tree.map(lambda x: float(x) if isinstance(x, int) else x, position))
+    return as_arrays(position)
+
+
+def no_batch(sampler: Sampler, batch: Any) -> None:
+    """Raise where there is a batch."""
+    if batch is not None:
+        raise ValueError(
+            f"{_name(sampler)} takes no minibatches: it needs the whole target at every step, and would be "
+            "wrong with an estimate of it. Leave batch_size out, or use a sampler made for them, as "
+            "fk.samplers.sghmc or sgnht."
+        )
+
+
+def tempered(target: Any, temperature: Any, theta: PyTree[Array]) -> Callable[[Array], Array]:
+    """U/T of theta written as a vector: the one place where the temperature enters."""
+    return lambda x: (target.potential(unravel(x, theta)) / temperature).astype(x.dtype)
+
+
+def metropolis(
+    uniform: Array, energy_change: Array, sound: Array | bool = True
+) -> tuple[Array, Array, Array]:
+    """(accepted, acceptance, divergent): min(1, e^{-ΔE}), never where the proposal is not sound."""
+    sound = sound & (energy_change < DIVERGENT)  # false for NaN
+    acceptance = jnp.where(sound, jnp.exp(-jnp.maximum(energy_change, 0)), 0)
+    return uniform < acceptance, acceptance, ~sound
+
+
+def choose(condition: Array, yes: PyTree[Array], no: PyTree[Array]) -> PyTree[Array]:
+    """`yes` or `no`, two trees of one structure."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+
+
+def check_finite_start(value: Array, gradient: Array) -> None:
+    """Raise unless U and its gradient are finite, where that can be looked at."""
+    good = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
+    if not isinstance(good, jax.core.Tracer) and not bool(good):
+        raise ValueError(
+            "the target or its gradient is not finite at the initial position; start inside its support, "
+            "where it has mass."
+        )
+
+
+def as_vector(value: PyTree[Any], theta: PyTree[Array]) -> Array:
+    """A number or a tree like theta, as one number or a vector."""
+    value = as_arrays(value)
+    x = ravel(theta)
+    vector = value if is_leaf(value) and value.ndim == 0 else ravel(value)
+    if vector.shape not in ((), x.shape):
+        raise ValueError(f"{vector.size} numbers were given for a theta of {x.size}.")
+    return vector.astype(x.dtype)
+
+
+def _name(sampler: Sampler) -> str:
+    return f"fk.samplers.{getattr(sampler, 'name', type(sampler).__name__)}"

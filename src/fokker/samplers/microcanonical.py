@@ -1,0 +1,261 @@
+"""Microcanonical Langevin and Hamiltonian Monte Carlo, as they are and with a Metropolis correction."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key, PyTree
+
+from fokker._state import as_arrays, nearest, ravel, unravel
+from fokker.gradients import Estimator
+from fokker.integrators.isokinetic import COEFFICIENTS, Slope, isokinetic_step, refresh, unit_vector
+from fokker.samplers import _whole
+from fokker.samplers._sampler import (
+    AUTOMATIC,
+    Sampler,
+    SamplerState,
+    Warmed,
+    all_finite,
+    check_step_size,
+    step_size_at,
+)
+from fokker.samplers._whole import StepInfo
+
+
+class Microcanonical(Sampler):
+    """Isokinetic dynamics with a direction u that is refreshed in part or in whole; see `mclmc`, `mchmc`."""
+
+    step_size: Any
+    L: Any
+    scale: Any = 1.0
+    partial: bool = eqx.field(static=True, default=True)
+    adjusted: bool = eqx.field(static=True, default=False)
+    integrator: str = eqx.field(static=True, default="minimal norm")
+    preconditioned: bool = eqx.field(static=True, default=True)
+    target: Any = None
+    temperature: Any = 1.0
+
+    learns = True
+
+    @property
+    def corrected(self) -> bool:  # type: ignore[override]
+        """Where it is adjusted."""
+        return self.adjusted
+
+    @property
+    def name(self) -> str:
+        """As in `fk.samplers`."""
+        return "mclmc" if self.partial else "mchmc"
+
+    def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Microcanonical":
+        """The sampler of exp(-U/T) for a target."""
+        return _whole.placed(self, target, temperature, gradient)
+
+    def slope(self, theta: PyTree[Array]) -> Slope:
+        """U/T and its gradient, of a vector that stands for a tree like theta."""
+        return jax.value_and_grad(_whole.tempered(self.own_target, self.temperature, theta))
+
+    def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
+        """A direction u drawn at random; U/T and its gradient, which the next step begins with."""
+        if key is None:
+            raise ValueError("the direction u is drawn at random: pass key=jax.random.key(…).")
+        theta = _whole.check_position(position)
+        x = ravel(theta)
+        if x.size < 2:
+            raise ValueError(
+                f"{self.name} moves on a sphere of directions and needs a theta of two numbers or more: in "
+                "one dimension there is nothing to turn. Use fk.samplers.slice_sampler or sghmc for it."
+            )
+        _whole.as_vector(self.scale, theta)
+        U, g = self.slope(theta)(x)
+        _whole.check_finite_start(U, g)
+        u = unit_vector(jax.random.normal(key, x.shape, x.dtype))
+        return SamplerState({"theta": theta, "u": u, "U": U, "gradient": g}, jnp.zeros((), jnp.int32))
+
+    def draw(self, key: Key[Array, ""], state: SamplerState) -> Any:
+        """Noise for u; for a trajectory, whose length is not known before, a key in its place."""
+        if self.adjusted:
+            return key
+        u = state.z["u"]
+        return jax.random.normal(key, u.shape, u.dtype)
+
+    def _leap(self, z: dict[str, Any], h: Array) -> tuple[dict[str, Any], Array]:
+        """A step of the isokinetic dynamics, and the change of K."""
+        theta = z["theta"]
+        scale = jnp.asarray(self.scale, z["u"].dtype)
+        x, u, U, g, kinetic = isokinetic_step(
+            self.slope(theta),
+            ravel(theta),
+            z["u"],
+            z["gradient"],
+            h,
+            jnp.broadcast_to(scale, z["u"].shape),
+            COEFFICIENTS[self.integrator],
+        )
+        return {"theta": unravel(x, theta), "u": u, "U": U, "gradient": g}, kinetic
+
+    def _number(self, h: Array, share: Array | float = 1.0) -> Array:
+        """How many steps L is long."""
+        return jnp.maximum(1, jnp.round(share * self._length(h) / h)).astype(jnp.int32)
+
+    def _length(self, like: Array) -> Array:
+        if isinstance(self.L, str):
+            raise ValueError("L is left to be found: fk.sample finds it with the step size, or give it.")
+        return jnp.asarray(self.L, like.dtype)
+
+    def advance(
+        self, draws: Any, state: SamplerState, batch: Any = None, number: Array | None = None
+    ) -> tuple[SamplerState, Any]:
+        """One step, or for the adjusted kinds one trajectory, with the randomness given."""
+        _whole.no_batch(self, batch)
+        number = state.step if number is None else number
+        h = jnp.asarray(step_size_at(self.step_size, number), state.z["u"].dtype)
+        if self.adjusted:
+            return self._trajectory(draws, state, h)
+        z = state.z
+        if not self.partial:
+            z = {**z, "u": jnp.where(number % self._number(h) == 0, unit_vector(draws), z["u"])}
+        z, kinetic = self._leap(z, h)
+        change = z["U"] - state.z["U"] + kinetic
+        if self.partial:
+            z = {**z, "u": refresh(z["u"], draws, h, self._length(h))}
+        finite = all_finite(z) & (h >= 0)
+        one = jnp.ones((), change.dtype)
+        info = StepInfo(
+            finite, jnp.zeros(()), jnp.asarray(True), one, z["theta"], change, ~jnp.isfinite(change)
+        )
+        return SamplerState(z, state.step + 1), info
+
+    def _trajectory(self, key: Array, state: SamplerState, h: Array) -> tuple[SamplerState, Any]:
+        """From a fresh u, as many steps as L is long, then Metropolis.
+
+        Refreshments within it keep u even on the sphere and are reversible, so that they leave the ratio of
+        the path and its reverse to the energy that the steps between them gained; those at its ends would
+        change nothing, u being drawn anew.
+        """
+        u_key, length_key, accept_key, noise_key = jax.random.split(key, 4)
+        shape, dtype = state.z["u"].shape, state.z["u"].dtype
+        # Of one length, trajectories without noise could come back to where they started.
+        share = 1.0 if self.partial else jax.random.uniform(length_key, (), dtype, 0.5, 1.5)
+        start = {**state.z, "u": unit_vector(jax.random.normal(u_key, shape, dtype))}
+
+        def leap(i: Array, carry: tuple[dict[str, Any], Array]) -> tuple[dict[str, Any], Array]:
+            z, kinetic = carry
+            z, more = self._leap(z, h)
+            if self.partial:
+                noise = jax.random.normal(jax.random.fold_in(noise_key, i), shape, dtype)
+                z = {**z, "u": refresh(z["u"], noise, h, self._length(h))}
+            return z, kinetic + more
+
+        first = (start, jnp.zeros((), dtype))
+        end, kinetic = jax.lax.fori_loop(0, self._number(h, share), leap, first)
+        change = end["U"] - start["U"] + kinetic
+        uniform = jax.random.uniform(accept_key, (), dtype)
+        accepted, acceptance, divergent = _whole.metropolis(uniform, change, all_finite(end))
+        z = _whole.choose(accepted, end, state.z)
+        info = StepInfo(
+            all_finite(z) & (h >= 0),
+            jnp.zeros(()),
+            accepted,
+            acceptance,
+            end["theta"],
+            change,
+            divergent,
+        )
+        return SamplerState(z, state.step + 1), info
+
+    def warm_up(
+        self, positions: PyTree[Array], keys: Key[Array, " chains"], steps: int, progress: bool = False
+    ) -> Warmed:
+        """Step size, L and scale from `steps` steps of all chains; and where the chains then are."""
+        from fokker.samplers._microcanonical_warm_up import warm_up
+
+        return Warmed(*warm_up(self, positions, keys, steps))
+
+
+def mclmc(
+    step_size: Any = AUTOMATIC,
+    L: Any = AUTOMATIC,
+    *,
+    adjusted: bool = False,
+    integrator: str = "minimal norm",
+    preconditioned: bool = True,
+    scale: Any = 1.0,
+) -> Microcanonical:
+    r"""Microcanonical Langevin Monte Carlo (Robnik, De Luca et al. 2023; Robnik and Seljak 2024).
+
+        dθ = s u dt,   du = -(1 - uuᵀ) s∇(U/T)/(d - 1) dt + noise along the sphere,   |u| = 1
+
+    keeps exp(-U/T) times the even distribution of u: a particle of unit speed that the force turns round, and
+    that forgets its direction over a length L. Every kick and the noise are solved exactly; `integrator` is
+    "minimal norm" (two gradients a step) or "leapfrog" (one), both with a bias of order ε². The energy change
+    of a step, ΔU/T + (d - 1)Σ log(cosh δ + e·u sinh δ), is in `info.energy_change`, and its square a
+    dimension measures the bias: "auto" makes it 5e-4.
+
+    `adjusted=True` corrects for the bias exactly: a step is then a trajectory of length L from a fresh u,
+    with the same noise on the way, accepted with probability min(1, e^{-ΔE}) (Riou-Durand and Vogrinc 2022,
+    with the microcanonical energy: Robnik, Cohn-Gordon and Seljak 2025); "auto" finds the step for 90 % of
+    them.
+
+    `scale` s is a number, or a tree like theta: the coordinates' sizes. ε and L are in its units, where a
+    posterior has the size √d. "auto" finds ε and L, and with `preconditioned` s, while warming up. It needs a
+    theta of at least two numbers, and all the data at every step.
+
+    ```python
+    trace = fk.sample(target, fk.samplers.mclmc(), init=jnp.zeros(100), steps=10_000, burn_in=2_000)
+    ```
+    """
+    return _make(step_size, L, scale, True, adjusted, integrator, preconditioned)
+
+
+def mchmc(
+    step_size: Any = AUTOMATIC,
+    L: Any = AUTOMATIC,
+    *,
+    adjusted: bool = False,
+    integrator: str = "minimal norm",
+    preconditioned: bool = True,
+    scale: Any = 1.0,
+) -> Microcanonical:
+    r"""Microcanonical Hamiltonian Monte Carlo: `mclmc` with no noise, and a fresh u after every length L.
+
+        dθ = s u dt,   du = -(1 - uuᵀ) s∇(U/T)/(d - 1) dt
+
+    Keeps exp(-U/T) with a bias of order ε² (Robnik, De Luca, Silverstein and Seljak 2023); with
+    `adjusted=True` exactly, a step being a trajectory of a length between L/2 and 3L/2. The options are those
+    of `mclmc`.
+    """
+    return _make(step_size, L, scale, False, adjusted, integrator, preconditioned)
+
+
+def _make(
+    step_size: Any, L: Any, scale: Any, partial: bool, adjusted: bool, integrator: str, preconditioned: bool
+) -> Microcanonical:
+    if integrator not in COEFFICIENTS:
+        raise ValueError(
+            f"the integrator is one of {', '.join(map(repr, COEFFICIENTS))}, not {integrator!r}."
+            f"{nearest(str(integrator), list(COEFFICIENTS))}"
+        )
+    if L != AUTOMATIC if isinstance(L, str) else not (isinstance(L, jax.core.Tracer) or bool(jnp.all(L > 0))):
+        raise ValueError(f"L is a positive length or {AUTOMATIC!r}; {L!r} was given.")
+    if isinstance(L, str) and not isinstance(step_size, str):
+        raise ValueError(
+            "with a step size given L has to be given too, about √d where the target has unit scale; or "
+            'leave both to be found: step_size="auto".'
+        )
+    leaves = jax.tree.leaves(scale)
+    if not any(isinstance(s, jax.core.Tracer) for s in leaves) and not all(
+        bool(np.all(np.asarray(s) > 0)) for s in leaves
+    ):
+        raise ValueError(f"the scale must be positive; {scale} was given.")
+    length = L if isinstance(L, str) else jnp.asarray(L, jnp.result_type(float))
+    vector = (
+        ravel(jax.tree.map(jnp.asarray, scale))
+        if jnp.ndim(leaves[0]) or len(leaves) > 1
+        else as_arrays(scale)
+    )
+    return Microcanonical(
+        check_step_size(step_size), length, vector, partial, adjusted, integrator, preconditioned
+    )

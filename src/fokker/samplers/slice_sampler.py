@@ -1,0 +1,160 @@
+"""Slice sampling, along the coordinates or along random directions."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Key, PyTree
+
+from fokker._state import as_arrays, ravel, unravel
+from fokker.gradients import Estimator
+from fokker.integrators.isokinetic import unit_vector
+from fokker.samplers import _whole
+from fokker.samplers._sampler import Sampler, SamplerState, all_finite
+
+# Rounds of shrinking after which a move is given up; an interval halves in about two.
+_SHRINKS = 100
+
+
+# Its ends, a point in it, whether that is in the slice, and how many were tried.
+Interval = tuple[Array, Array, Array, Array, Array]
+
+
+class SliceInfo(NamedTuple):
+    """Whether every number is finite, whether every move was made, and how often U was evaluated."""
+
+    finite: Array
+    noise_shortfall: Array
+    accepted: Array
+    evaluations: Array
+
+
+class Slice(Sampler):
+    """A move on the line through theta for every direction; made by `slice_sampler`."""
+
+    width: Any
+    direction: str = eqx.field(static=True)
+    limit: int = eqx.field(static=True)
+    target: Any = None
+    temperature: Any = 1.0
+
+    name = "slice_sampler"
+
+    def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Slice":
+        """The sampler of exp(-U/T) for a target."""
+        return _whole.placed(self, target, temperature, gradient)
+
+    def _potential(self, theta: PyTree[Array]) -> Any:
+        potential = _whole.tempered(self.own_target, self.temperature, theta)
+
+        def U(x: Array) -> Array:
+            value = potential(x)
+            return jnp.where(jnp.isnan(value), jnp.inf, value)  # outside the support
+
+        return U
+
+    def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
+        """The state to start from: inside the support."""
+        theta = _whole.check_position(position)
+        _whole.as_vector(self.width, theta)
+        U = self._potential(theta)(ravel(theta))
+        _whole.check_finite_start(U, U)
+        return SamplerState({"theta": theta}, jnp.zeros((), jnp.int32))
+
+    def draw(self, key: Key[Array, ""], state: SamplerState) -> Key[Array, ""]:
+        """The key itself: how many numbers a move takes is not known before."""
+        return key
+
+    def advance(
+        self, draws: Any, state: SamplerState, batch: Any = None, number: Array | None = None
+    ) -> tuple[SamplerState, Any]:
+        """A move along every coordinate, or along one random direction."""
+        _whole.no_batch(self, batch)
+        theta = state.position
+        x, U = ravel(theta), self._potential(theta)
+        width = jnp.broadcast_to(_whole.as_vector(self.width, theta), x.shape)
+
+        def move(key: Array, x: Array, way: Array) -> tuple[Array, Array, Array]:
+            t, made, count = _slice_move(lambda t: U(x + t * way), key, self.limit)
+            return x + t * way, made, count
+
+        if self.direction == "random":
+            way_key, key = jax.random.split(draws)
+            x, made, count = move(key, x, width * unit_vector(jax.random.normal(way_key, x.shape, x.dtype)))
+        else:
+            keys = jax.random.split(draws, x.size)
+
+            def along(i: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+                x, made, count = carry
+                x, moved, more = move(keys[i], x, jnp.zeros_like(x).at[i].set(width[i]))
+                return x, made & moved, count + more
+
+            first = (x, jnp.asarray(True), jnp.zeros((), jnp.int32))
+            x, made, count = jax.lax.fori_loop(0, x.size, along, first)
+        theta = unravel(x, theta)
+        return SamplerState({"theta": theta}, state.step + 1), SliceInfo(
+            all_finite(theta), jnp.zeros(()), made, count
+        )
+
+
+def _slice_move(U: Any, key: Array, limit: int) -> tuple[Array, Array, Array]:
+    """From t = 0 to a point of the slice U(t) < U(0) + Exp(1), by an interval that is 1 wide at first.
+
+    Both loops have limits that keep detailed balance: that of stepping out is shared between the two ends at
+    random (Neal 2003, Fig. 3), and a move given up after so many points outside the slice would be given up
+    from its other end after the same points. Returns t, whether it was found, and the evaluations of U.
+    """
+    level_key, place_key, share_key, shrink_key = jax.random.split(key, 4)
+    start = U(jnp.zeros(()))
+    level = start + jax.random.exponential(level_key, (), start.dtype)
+    left = -jax.random.uniform(place_key, (), start.dtype)
+    steps_left = jax.random.randint(share_key, (), 0, limit)
+
+    def step_out(end: Array, by: float, most: Array) -> tuple[Array, Array]:
+        def go(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            end, done, _ = carry
+            end = end + by
+            return end, done + 1, U(end) < level
+
+        first = (end, jnp.zeros((), jnp.int32), U(end) < level)
+        end, done, _ = jax.lax.while_loop(lambda carry: (carry[1] < most) & carry[2], go, first)
+        return end, done + 1
+
+    low, first_count = step_out(left, -1.0, steps_left)
+    high, second_count = step_out(left + 1, 1.0, limit - 1 - steps_left)
+
+    def shrink(carry: Interval) -> Interval:
+        low, high, _, _, count = carry
+        share = jax.random.uniform(jax.random.fold_in(shrink_key, count), (), start.dtype)
+        t = low + share * (high - low)
+        return jnp.where(t < 0, t, low), jnp.where(t < 0, high, t), t, U(t) < level, count + 1
+
+    first = (low, high, jnp.zeros_like(low), jnp.asarray(False), jnp.zeros((), jnp.int32))
+    _, _, t, found, count = jax.lax.while_loop(lambda carry: ~carry[3] & (carry[4] < _SHRINKS), shrink, first)
+    return jnp.where(found, t, 0), found, 1 + first_count + second_count + count
+
+
+def slice_sampler(width: Any = 1.0, *, direction: str = "coordinates", limit: int = 50) -> Slice:
+    r"""Slice sampling (Neal 2003) of exp(-U/T): exact, with no gradient and no step size to get wrong.
+
+        level = U(θ)/T + Exp(1);   θ' even on the part of an interval around θ where U/T < level
+
+    The interval is `width` wide at first, steps out in steps of `width` while its ends are inside the slice,
+    to at most `limit` widths, and shrinks to θ with every point tried in vain (Figs. 3 and 5 of the paper).
+    The wrong width costs evaluations of U, no accuracy. `width` is a number or a tree like theta.
+
+    `direction="coordinates"`: a step is a move along each coordinate in turn. "random": one move along a
+    direction even on the sphere, in units of `width` (hit and run); reversible, and cheaper in high
+    dimensions. `info.evaluations` counts those of U. It is called `slice_sampler` so as not to hide
+    Python's own `slice`.
+    """
+    if direction not in ("coordinates", "random"):
+        raise ValueError(f"direction is 'coordinates' or 'random', not {direction!r}.")
+    if not isinstance(limit, int) or limit < 1:
+        raise ValueError(f"limit must be a whole number of at least 1; {limit!r} was given.")
+    width = as_arrays(width)
+    positive = [jnp.all(jnp.isfinite(w) & (w > 0)) for w in jax.tree.leaves(width)]
+    if not all(isinstance(p, jax.core.Tracer) or bool(p) for p in positive):
+        raise ValueError(f"the width must be positive; {width} was given.")
+    return Slice(width, direction, limit)

@@ -1,0 +1,209 @@
+"""A NumPyro model with its arguments, run where it is wanted: on given latent values, on given rows."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from fokker._module import Module
+from fokker._state import describe_shapes
+
+# What NumPyro makes of one statement: a dictionary with its type, name, distribution and value.
+Site = Mapping[str, Any]
+
+
+class _Constant:
+    """An argument that a model may look into while it is compiled, such as an array of groups."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array | np.ndarray)
+
+
+def _is_constant(leaf: Any) -> bool:
+    return isinstance(leaf, _Constant)
+
+
+def _hashable(leaf: Any) -> bool:
+    try:
+        hash(leaf)
+    except TypeError:
+        return False
+    return True
+
+
+class Program(Module):
+    """The model, its arguments by name (those that are rows of data missing), and how to call it."""
+
+    model: Any
+    fixed: dict[str, Any]
+    positional: tuple[str, ...] = eqx.field(static=True)
+    plate: str | None = eqx.field(static=True, default=None)
+    derived: tuple[str, ...] = eqx.field(static=True, default=())
+
+    @classmethod
+    def of(cls, model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> "Program":
+        """Raise unless the model is a function that takes these arguments; none of them is traced."""
+        if not callable(model):
+            raise TypeError(f"the model must be a function with NumPyro's statements; {model!r} was given.")
+        names = _positional_names(model, arguments, keywords)
+        given = {**dict(zip(names, arguments, strict=True)), **keywords}
+        held = jax.tree.map(
+            lambda leaf: _Constant(leaf) if _is_array(leaf) or not _hashable(leaf) else leaf, given
+        )
+        return cls(model, held, names)
+
+    def traced(self) -> "Program":
+        """With arrays as arrays: known while compiling by their shapes alone, and not compiled in."""
+        fixed = jax.tree.map(
+            lambda leaf: jnp.asarray(leaf.value) if _is_constant(leaf) and _is_array(leaf.value) else leaf,
+            self.fixed,
+            is_leaf=_is_constant,
+        )
+        return Program(self.model, fixed, self.positional, self.plate, self.derived)
+
+    def arguments(self, rows: PyTree[Array] | None = None) -> dict[str, Any]:
+        """The arguments of the model, with these rows in their places."""
+        both = {
+            name: eqx.combine(rows[name], given) if rows is not None and name in rows else given
+            for name, given in self.fixed.items()
+        }
+        return jax.tree.map(
+            lambda leaf: leaf.value if _is_constant(leaf) else leaf, both, is_leaf=_is_constant
+        )
+
+    def told(self) -> str:
+        """The arguments and their shapes in a few words, for messages."""
+        given = {name: describe_shapes(value) for name, value in self.arguments().items()}
+        return ", ".join(f"{name}: {shapes}" for name, shapes in given.items()) or "none"
+
+    def _sites(self, model: Callable[..., Any], rows: PyTree[Array] | None) -> dict[str, Site]:
+        from numpyro import handlers
+
+        arguments = self.arguments(rows)
+        first = [arguments.pop(name) for name in self.positional]
+        return dict(handlers.trace(model).get_trace(*first, **arguments))
+
+    def drawn(self, seed: int) -> dict[str, Site]:
+        """Every site, with the latent ones anywhere in their supports."""
+        from numpyro import handlers
+        from numpyro.infer import init_to_uniform
+
+        model = handlers.substitute(handlers.seed(self.model, seed), substitute_fn=init_to_uniform())
+        return self._sites(model, None)
+
+    def run(self, theta: Mapping[str, Array], rows: PyTree[Array] | None = None) -> dict[str, Site]:
+        """Every site, with the latent ones at theta."""
+        from numpyro import handlers
+
+        return self._sites(handlers.substitute(self.model, data=theta), rows)
+
+    def log_density(self, theta: Mapping[str, Array], rows: PyTree[Array] | None = None) -> Array:
+        """log p(theta, all that is observed)."""
+        return _total(self.run(theta, rows).values())
+
+    def log_prior(self, theta: Mapping[str, Array], rows: PyTree[Array]) -> Array:
+        """What is outside the plate over the data."""
+        return _total(site for site in self.run(theta, rows).values() if not in_plate(site, self.plate))
+
+    def log_likelihood(self, theta: Mapping[str, Array], rows: PyTree[Array]) -> Array:
+        """What is inside it."""
+        return _total(site for site in self.run(theta, rows).values() if in_plate(site, self.plate))
+
+    def deterministic(self, theta: Mapping[str, Array], rows: PyTree[Array] | None = None) -> dict[str, Any]:
+        """The values of `numpyro.deterministic`."""
+        sites = self.run(theta, rows)
+        return {name: sites[name]["value"] for name in self.derived}
+
+
+class LogDensity(Module):
+    """`Program.log_density` as a function of theta."""
+
+    program: Program
+
+    def __call__(self, theta: PyTree[Array]) -> Array:
+        return self.program.log_density(theta)
+
+
+class LogPrior(Module):
+    """`Program.log_prior` as a function of theta; `row` is any row, for the model to run on."""
+
+    program: Program
+    row: PyTree[Array]
+
+    def __call__(self, theta: PyTree[Array]) -> Array:
+        return self.program.log_prior(theta, self.row)
+
+
+class LogLikelihood(Module):
+    """`Program.log_likelihood` of one datum: the model on a batch of one row."""
+
+    program: Program
+
+    def __call__(self, theta: PyTree[Array], datum: PyTree[Array]) -> Array:
+        return self.program.log_likelihood(theta, jax.tree.map(lambda x: x[None], datum))
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, without its tail."""
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def in_plate(site: Site, plate: str | None) -> bool:
+    """Whether a site stands inside the plate of that name."""
+    return any(frame.name == plate for frame in site.get("cond_indep_stack", ()))
+
+
+def is_latent(site: Site) -> bool:
+    """Whether a site is to be sampled."""
+    return site["type"] == "sample" and not site["is_observed"]
+
+
+def _total(sites: Any) -> Array:
+    each = []
+    for site in sites:
+        if site["type"] == "sample":
+            log_prob = site["fn"].log_prob(site["value"])
+            # From a handler of the user's own: plates that subsample are refused, and N/n is Posterior's.
+            scale = site["scale"]
+            each.append(jnp.sum(log_prob if scale is None else scale * log_prob))
+    return sum(each, start=jnp.zeros(()))
+
+
+def _innermost(model: Any) -> Any:
+    """The function under NumPyro's handlers, which hide its signature."""
+    from numpyro.primitives import Messenger
+
+    while isinstance(model, Messenger) and model.fn is not None:
+        model = model.fn
+    return model
+
+
+def _positional_names(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[str, ...]:
+    try:
+        signature = inspect.signature(_innermost(model))
+    except (TypeError, ValueError):
+        return tuple(f"argument {i}" for i in range(len(arguments)))
+    try:
+        signature.bind(*arguments, **keywords)
+    except TypeError as error:
+        name = getattr(_innermost(model), "__name__", "model")
+        raise TypeError(
+            f"the arguments do not fit the model {name}{signature}: {error}. Give them after the model, as "
+            "in fk.from_numpyro(model, x, y=y)."
+        ) from error
+    names = [
+        p.name
+        for p in signature.parameters.values()
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    return tuple(names[i] if i < len(names) else f"argument {i}" for i in range(len(arguments)))

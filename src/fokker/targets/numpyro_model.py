@@ -1,0 +1,259 @@
+"""Targets from NumPyro models."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key, PyTree
+
+from fokker._state import nearest
+from fokker.constraints import Constraint
+from fokker.targets._plate import (
+    check_on_one_row,
+    check_plate,
+    check_sum,
+    on_one_row,
+    plate_and_names,
+    shapes,
+    split,
+)
+from fokker.targets._program import (
+    LogDensity,
+    LogLikelihood,
+    LogPrior,
+    Program,
+    Site,
+    first_line,
+    in_plate,
+    is_latent,
+)
+from fokker.targets.constrained import Constrained, ConstrainedPosterior
+from fokker.targets.density import Density
+from fokker.targets.posterior import Posterior
+
+# Where chains start: uniform over this much on both sides of 0 in each unconstrained number, as in NumPyro.
+_RADIUS = 2.0
+
+
+class Support(Constraint):
+    """The support of a NumPyro site as a constraint, by NumPyro's own transform."""
+
+    support: Any
+    shape: tuple[int, ...] = eqx.field(static=True)
+
+    @property
+    def _transform(self) -> Any:
+        from numpyro.distributions import biject_to
+
+        return biject_to(self.support)
+
+    def constrain(self, y: Array) -> Array:
+        """x(y)."""
+        return self._transform(y)
+
+    def unconstrain(self, x: Array) -> Array:
+        """y(x)."""
+        return self._transform._inverse(x)
+
+    def log_jacobian(self, y: Array) -> Array:
+        """log |det dx/dy|."""
+        transform = self._transform
+        return jnp.sum(transform.log_abs_det_jacobian(y, transform(y)))
+
+    def check(self, x: Array, name: str) -> None:
+        """Raise unless x has the site's shape and lies in its support."""
+        if jnp.shape(x) != self.shape:
+            raise ValueError(f"{name} has the shape {jnp.shape(x)}; the site's is {self.shape}.")
+        if not isinstance(x, jax.core.Tracer) and not np.all(self.support(x)):
+            raise ValueError(
+                f"{name} is {np.array2string(np.asarray(x), threshold=10)}, outside its support "
+                f"{self.support}: start inside, as with init=target.init."
+            )
+
+    def draw(self, key: Key[Array, ""]) -> Array:
+        """A value to start from."""
+        free = self._transform.inverse_shape(self.shape)
+        return self.constrain(jax.random.uniform(key, free, minval=-_RADIUS, maxval=_RADIUS))
+
+
+class NumPyroDensity(Constrained):
+    """The density of all latent sites of a NumPyro model; made by `from_numpyro`."""
+
+    def init(self, key: Key[Array, ""]) -> dict[str, Array]:
+        """A theta to start from, uniform in the unconstrained space: `fk.sample(…, init=target.init)`."""
+        return _draw(self.constraints, key)
+
+    def derived(self, theta: PyTree[Array]) -> dict[str, Array]:
+        """The deterministic sites at theta."""
+        return self.target.log_density.program.deterministic(theta)
+
+    def _check_names(self, tree: PyTree[Array]) -> None:
+        super()._check_names(tree)
+        _refuse_unknown(self.constraints, tree)
+
+
+class NumPyroPosterior(ConstrainedPosterior):
+    """A NumPyro model whose plate over the data is seen by minibatches; made by `from_numpyro`."""
+
+    def init(self, key: Key[Array, ""]) -> dict[str, Array]:
+        """A theta to start from, uniform in the unconstrained space: `fk.sample(…, init=target.init)`."""
+        return _draw(self.constraints, key)
+
+    def derived(self, theta: PyTree[Array]) -> dict[str, Array]:
+        """The deterministic sites at theta, but for those with a value a row."""
+        return self.target.log_likelihood.program.deterministic(theta, self.data)
+
+    def _check_names(self, tree: PyTree[Array]) -> None:
+        super()._check_names(tree)
+        _refuse_unknown(self.constraints, tree)
+
+
+def from_numpyro(model: Any, *arguments: Any, subsample: Any = None, **keywords: Any) -> Any:
+    r"""A NumPyro model, called with these arguments, as a target over a dictionary of its latent sites.
+
+    ```python
+    def model(x, y):
+        w = numpyro.sample("w", dist.Normal(0, 1).expand([x.shape[1]]).to_event(1))
+        scale = numpyro.sample("scale", dist.HalfNormal(1))
+        with numpyro.plate("rows", x.shape[0]):
+            numpyro.sample("y", dist.Normal(x @ w, scale), obs=y)
+
+    target = fk.from_numpyro(model, x, y)                    # all the data every step
+    target = fk.from_numpyro(model, x, y, subsample="rows")  # or minibatches
+    trace = fk.sample(target, sampler, init=target.init, batch_size=100, …)
+    trace.samples["scale"]  # positive
+    ```
+
+    `subsample` names the plate that is over the data. The arguments whose first axis has the plate's length
+    are its rows; where others have that length by accident, say which: `subsample={"rows": ["x", "y"]}`. The
+    model is then run on rows alone, so its sizes must come from the data, as x.shape[0] does; what is inside
+    the plate is the likelihood, scaled by N/n as in `fk.Posterior`, and what is outside is the prior.
+
+    Sites are moved to unconstrained space by NumPyro's transforms of their supports, as `fk.constrain` does:
+    `init`, draws and moments are in terms of the sites; `target.init` draws a start as NumPyro would.
+    `trace.to_arviz()` has the deterministic sites too. Discrete latent sites, supports that depend on other
+    sites, and latent sites for single rows of a subsampled plate are refused.
+    """
+    try:
+        import numpyro  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            "fk.from_numpyro needs NumPyro, which is not installed: pip install 'fokker[numpyro]'."
+        ) from error
+    program = Program.of(model, arguments, keywords)
+    sites = _first_look(program)
+    constraints = _supports(sites, program)
+    theta = _draw(constraints, jax.random.key(0))
+    if subsample is not None:
+        return _posterior(program, sites, constraints, theta, subsample)
+    names = tuple(name for name, site in sites.items() if site["type"] == "deterministic")
+    program = Program(program.model, program.fixed, program.positional, None, names)
+    traced = program.traced()
+    try:
+        eqx.filter_eval_shape(lambda p, theta: p.log_density(theta), traced, theta)
+    except Exception:  # it looks into its arguments: they are compiled in
+        traced = program
+    return NumPyroDensity(Density(LogDensity(traced)), constraints)
+
+
+def _draw(constraints: Any, key: Key[Array, ""]) -> dict[str, Array]:
+    keys = jax.random.split(key, len(constraints))
+    return {name: constraints[name].draw(k) for name, k in zip(sorted(constraints), keys, strict=True)}
+
+
+def _refuse_unknown(constraints: Any, tree: PyTree[Array]) -> None:
+    for name in tree:
+        if name not in constraints:
+            raise ValueError(
+                f"theta has {name!r}, but the latent sites of the model are {', '.join(constraints)}."
+                f"{nearest(str(name), list(constraints))}"
+            )
+
+
+def _first_look(program: Program) -> dict[str, Site]:
+    try:
+        sites = program.drawn(0)
+    except Exception as error:
+        raise ValueError(
+            f"the model could not be run with its arguments ({program.told()}): {first_line(error)}"
+        ) from error
+    for name, site in sites.items():
+        if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
+            raise ValueError(
+                f"the plate {name!r} subsamples by itself (subsample_size={site['args'][1]}), which would "
+                f"scale the likelihood a second time: leave subsample_size out, give the model the rows "
+                f"themselves, and call fk.from_numpyro(…, subsample={name!r}) and fk.sample(…, batch_size=…)."
+            )
+        if site["type"] == "param":
+            raise ValueError(
+                f"the model has a numpyro.param, {name!r}, which is optimised and not sampled: give it a "
+                "prior by numpyro.sample, or put its value in."
+            )
+        if is_latent(site) and site["fn"].support.is_discrete:
+            raise ValueError(
+                f"the latent site {name!r} is discrete, and has no gradient: sum it out of the model, as "
+                "numpyro.distributions.MixtureSameFamily does, or give its values as obs."
+            )
+    if not any(is_latent(site) for site in sites.values()):
+        raise ValueError(
+            "the model has no latent site: there is nothing to sample. Sites without obs, as in "
+            'numpyro.sample("w", …), are what theta is made of.'
+        )
+    return sites
+
+
+def _supports(sites: dict[str, Site], program: Program) -> dict[str, Constraint]:
+    """The supports of the latent sites; raise where they are not the same at another theta."""
+    others = program.drawn(1)
+    found: dict[str, Constraint] = {}
+    for name, site in sites.items():
+        if not is_latent(site):
+            continue
+        support = site["fn"].support
+        other = others[name]["fn"].support if name in others else None
+        if not _same(support, other):
+            raise ValueError(
+                f"the support of {name!r} depends on other sites, or on chance: draw it from a fixed one and "
+                f'transform it, as in numpyro.deterministic("{name}", low + (high - low) * u) with u from '
+                "dist.Uniform(0, 1)."
+            )
+        found[name] = Support(support, jnp.shape(site["value"]))
+    return found
+
+
+def _same(one: Any, other: Any) -> bool:
+    if type(one) is not type(other):
+        return False
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+def _posterior(
+    program: Program, sites: dict[str, Site], constraints: dict[str, Constraint], theta: Any, subsample: Any
+) -> NumPyroPosterior:
+    plate, chosen = plate_and_names(subsample, program)
+    check_plate(plate, sites)
+    size = sites[plate]["args"][0]
+    rows, fixed = split(program, plate, size, chosen)
+    row = jax.tree.map(lambda x: x[:1], rows)
+    alone = Program(program.model, fixed, program.positional, plate)
+    traced = alone.traced()
+    try:
+        found = shapes(traced, theta, row)
+    except Exception:
+        traced = alone
+        found = on_one_row(alone, theta, row)
+    check_on_one_row(found, plate, size, theta, rows)
+    names = tuple(
+        name
+        for name, site in sites.items()
+        if site["type"] == "deterministic"
+        and not in_plate(site, plate)
+        and found[name]["shape"] == jnp.shape(site["value"])
+    )
+    traced = Program(traced.model, traced.fixed, traced.positional, plate, names)
+    posterior = Posterior(LogPrior(traced, row), LogLikelihood(traced), rows)
+    check_sum(posterior, traced, lambda key: _draw(constraints, key))
+    return NumPyroPosterior(posterior, constraints)

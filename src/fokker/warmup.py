@@ -1,0 +1,177 @@
+"""Warm-up: a step size, and a scale of every coordinate, from the first steps of all chains together."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key, PyTree
+from rich.progress import BarColumn, Progress, TextColumn
+
+from fokker._state import ravel
+from fokker.samplers._sampler import Warmed, start_chains
+from fokker.samplers._walker import Walker, WalkerState
+from fokker.scales import estimate, identity
+from fokker.walking import StepSearch, walk_chunk
+
+# Stan's plan: a share of the steps to reach the mass of the target, one for the last step size, and between
+# them windows that double, of which each begins anew with the covariance of the one before.
+_FIRST, _LAST, _WINDOW = 0.15, 0.1, 25
+_FIRST_MOST, _LAST_MOST = 75, 50
+# The first step size is doubled or halved until a single move crosses this acceptance.
+_CROSSED, _DOUBLINGS = 0.8, 60
+# A spread that grows by more than this from one window to one twice as long has no end in sight.
+_GROWTH = 4.0
+
+
+def windows(steps: int) -> list[tuple[int, bool]]:
+    """Lengths that sum to `steps`, and whether the scale is learnt from each."""
+    if steps < 20:
+        return [(steps, False)]
+    if steps < 4 * _WINDOW:
+        return [(steps // 2, True), (steps - steps // 2, False)]
+    first = min(_FIRST_MOST, round(_FIRST * steps))
+    last = min(_LAST_MOST, round(_LAST * steps))
+    left, size, plan = steps - first - last, _WINDOW, [(first, False)]
+    while left:
+        size = left if left < 3 * size else size  # too little would be left for one more
+        plan.append((size, True))
+        left, size = left - size, 2 * size
+    return [*plan, (last, False)]
+
+
+class _Chains:
+    """The chains of a warm-up, and what they have learnt so far."""
+
+    def __init__(self, sampler: Walker, positions: PyTree[Array], keys: Key[Array, " chains"], capacity: int):
+        x = ravel(jax.tree.map(lambda x: x[0], positions))
+        self.kind = sampler.scale if isinstance(sampler.scale, str) else None
+        if self.kind is not None:
+            sampler = dataclasses.replace(sampler, scale=identity(self.kind, x.size, x.dtype))
+        self.sampler, self.keys, self.capacity, self.taken = sampler, keys, capacity, 0
+        self.states: WalkerState = start_chains(sampler, positions, keys)
+        self.step_sizes = jnp.ones(keys.shape[0], x.dtype)
+
+    def advance(
+        self, sampler: Walker, states: WalkerState, steps: int, search: StepSearch, learns: bool
+    ) -> Any:
+        """At most `capacity` steps: the chains, and what was recorded."""
+        chains, out = walk_chunk(
+            sampler,
+            self.capacity,
+            states,
+            None,
+            self.keys,
+            jnp.uint32(self.taken),
+            jnp.int32(steps),
+            jnp.int32(1),
+            jnp.asarray(False),
+            search,
+            jnp.asarray(learns),
+        )
+        return chains, {name: jax.tree.map(lambda x: np.asarray(x[:, :steps]), v) for name, v in out.items()}
+
+    def find_first_step(self) -> None:
+        """Double or halve every chain's step size until the acceptance of a single move crosses 0.8."""
+        single = self.sampler.with_one_move()
+        direction = np.zeros(len(self.step_sizes))
+        for _ in range(_DOUBLINGS):
+            search = StepSearch.around(self.step_sizes)
+            _, out = self.advance(single, self.states, 1, search, False)
+            above = out["acceptance_rate"][:, 0] > _CROSSED
+            direction = np.where(direction == 0, np.where(above, 1, -1), direction)
+            going = above == (direction > 0)
+            if not going.any():
+                return
+            factor = jnp.asarray(np.where(going, 2.0**direction, 1.0), self.step_sizes.dtype)
+            self.step_sizes = self.step_sizes * factor
+        if (direction > 0).any():
+            raise ValueError(
+                "every step is accepted, however long: the density is constant around the start, or its "
+                "gradient is zero. Look at the log density and at where the chains start (init)."
+            )
+        raise ValueError(
+            "no step is accepted, however short: the density jumps or is not finite right beside the start, "
+            "or float32 cannot resolve it. Look for a `where`, a rounding or a support that ends there; "
+            "transform the parameters (fk.constrain), start elsewhere, or run in float64 "
+            "(jax.config.update('jax_enable_x64', True))."
+        )
+
+    def window(self, length: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The draws of so many steps, chain × draw × d, and their statistics; the step sizes are learnt."""
+        search = StepSearch.around(self.step_sizes)
+        pieces = []
+        for done in range(0, length, self.capacity):
+            steps = min(self.capacity, length - done)
+            chains, out = self.advance(self.sampler, self.states, steps, search, True)
+            self.states, search = chains.state, chains.search
+            self.taken += steps
+            out["position"] = np.asarray(jax.vmap(jax.vmap(ravel))(out["position"]))
+            pieces.append(out)
+        self.step_sizes = jnp.exp(search.log_average)
+        stats = {name: np.concatenate([p[name] for p in pieces], axis=1) for name in pieces[0]}
+        return stats.pop("position"), stats
+
+    def learn_scale(self, draws: np.ndarray) -> None:
+        """The scale by all chains' draws; the step size is found anew with it."""
+        assert self.kind is not None
+        scale = estimate(self.kind, draws, self.step_sizes.dtype)
+        self.sampler = dataclasses.replace(self.sampler, scale=scale)
+        self.states = start_chains(self.sampler, self.states.position, self.keys)
+        self.find_first_step()
+
+
+def warm_up(
+    sampler: Walker,
+    positions: PyTree[Array],
+    keys: Key[Array, " chains"],
+    steps: int,
+    capacity: int,
+    progress: bool,
+) -> Warmed:
+    """Windows of steps, after each of which all chains go on with what all of them have learnt."""
+    chains = _Chains(sampler, positions, keys, capacity)
+    chains.find_first_step()
+    before: np.ndarray | None = None
+    notes: list[str] = []
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} steps"),
+    )
+    with Progress(*columns, disable=not progress, transient=True) as bar:
+        task = bar.add_task("warming up", total=steps)
+        for length, learns_scale in windows(steps):
+            draws, stats = chains.window(length)
+            bar.update(task, completed=chains.taken)
+            if chains.kind not in (None, "identity") and learns_scale:
+                chains.learn_scale(draws)
+            if learns_scale and length > _WINDOW:
+                notes = _drifts(before, draws)
+                before = draws
+    if "diverging" in stats and stats["diverging"].all():
+        raise ValueError(
+            "every step of the last part of warm-up diverged: nothing can be learnt about this target as it "
+            "is written. Look for parameters that need a constraint (fk.constrain) or a prior, for a scale "
+            "far from 1, start elsewhere (init), or run in float64."
+        )
+    # One step size for all, between those that the chains found.
+    step_size = jnp.exp(jnp.mean(jnp.log(chains.step_sizes)))
+    return Warmed(chains.sampler.with_step_size(step_size), chains.states.position, tuple(notes))
+
+
+def _drifts(before: np.ndarray | None, now: np.ndarray) -> list[str]:
+    """What is said of coordinates that spread further and further: a sign of an improper posterior."""
+    if before is None:
+        return []
+    spread, earlier = (np.sqrt(np.mean(np.var(x, axis=1), axis=0)) for x in (now, before))
+    growth = spread / np.maximum(earlier, 1e-30)
+    worst = int(np.argmax(growth))
+    if not growth[worst] > _GROWTH:
+        return []
+    return [
+        f"during warm-up coordinate {worst} of theta spread {growth[worst]:.0f} times further from one "
+        f"window to the next, to {spread[worst]:.3g}: it may drift to infinity, as in an improper posterior; "
+        "give it a proper prior, or warm up for longer"
+    ]
