@@ -395,7 +395,7 @@ def test_the_warm_up_of_an_adjusted_kind_without_preconditioner():
     target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2 / 9)
     start, keys = jnp.zeros((4, 8)) + 10.0, jax.random.split(jax.random.key(0), 4)
     sampler = samplers.mchmc(adjusted=True, preconditioned=False).on(target, 2.0)
-    tuned, positions = sampler.warm_up(start, keys, 400)
+    tuned, positions, _ = sampler.warm_up(start, keys, 400)
     np.testing.assert_array_equal(tuned.scale, np.ones(8))
     assert 0.7 < float(tuned.L) / 12 < 1.4
     assert 0.83 < float(jnp.mean(run(tuned, positions, 300)[2])) < 0.96
