@@ -380,7 +380,7 @@ def test_the_warm_up_finds_step_size_length_and_scale():
     """Scales from 0.01 to 100 at T = 2, from a bad start; the energy error asked for comes out."""
     start = {"x": jnp.stack([SIZES * 3 * s for s in (-1, 1, -1, 1)])}
     keys = jax.random.split(jax.random.key(0), 4)
-    tuned, positions = samplers.mclmc().on(UNEQUAL, 2.0).warm_up(start, keys, 2000)
+    tuned, positions, _ = samplers.mclmc().on(UNEQUAL, 2.0).warm_up(start, keys, 2000)
     assert positions["x"].shape == (4, 12)
     np.testing.assert_allclose(tuned.scale, math.sqrt(2) * SIZES, rtol=0.35)
     assert 0.5 < float(tuned.L) / math.sqrt(12) < 4
@@ -406,7 +406,7 @@ def test_the_warm_up_of_an_adjusted_kind_without_preconditioner():
 def test_the_warm_up_keeps_an_L_that_was_given():
     target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2 / 9)
     keys = jax.random.split(jax.random.key(0), 2)
-    tuned, _ = samplers.mclmc(L=5.0).on(target).warm_up(jnp.ones((2, 8)), keys, 400)
+    tuned, *_ = samplers.mclmc(L=5.0).on(target).warm_up(jnp.ones((2, 8)), keys, 400)
     assert float(tuned.L) == 5.0
     assert float(tuned.step_size) > 0
 
