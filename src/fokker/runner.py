@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fokker._module import Module
 from fokker._random import fold_in
-from fokker._state import as_arrays, dimension, is_function
+from fokker._state import as_arrays, dimension, is_function, unravel
 from fokker.batches import WINDOWS, Batches, WeightedBatches, WindowBatches
 from fokker.gradients import Estimator
 from fokker.samplers._named import by_name
@@ -207,7 +207,8 @@ def _checked_starts(placed: Sampler, target: Any, init: Any, keys: Array) -> PyT
         position = jax.tree.map(lambda x, chain=chain: x[chain], positions)
         if placed.wants_target:
             target.validate(position)
-        placed.init(position, key=keys[chain, 1])  # validates before anything is compiled
+        if not isinstance(placed, Walker):  # those look at what `start_chains` gives, which is compiled
+            placed.init(position, key=keys[chain, 1])  # validates before anything is compiled
     return positions
 
 
@@ -372,14 +373,12 @@ class _Run:
             StepSearch.around(step_sizes),
             jnp.asarray(False),
         )
-        out = jax.block_until_ready(out)
-        self.states, self.moments = chains.state, chains.moments
-        out = jax.tree.map(lambda x: x[:, :draws], out)
-        positions = out.pop("position")
-        out["sound"] = jnp.ones(out["acceptance_rate"].shape, bool)
+        positions = _constrained(sampler.target, self.states.position, out.pop("position"))
+        out = jax.block_until_ready({**out, "sound": np.ones(out["acceptance_rate"].shape, bool)})
         if self.moments is None:
-            out["position"] = _constrained(sampler.target, positions)
-        return "", out
+            out["position"] = positions
+        self.states, self.moments = chains.state, chains.moments
+        return "", jax.tree.map(lambda x: np.asarray(x)[:, :draws], out)
 
     def _advance(self, done: int, draws: int, thin: int, kept: bool) -> tuple[str, Any]:
         """What went wrong, if anything, and what was recorded."""
@@ -419,8 +418,9 @@ class _Run:
 
 
 @eqx.filter_jit
-def _constrained(target: Any, positions: PyTree[Array]) -> PyTree[Array]:
-    return jax.vmap(jax.vmap(lambda y: constrained(target, y)))(positions)
+def _constrained(target: Any, chains: PyTree[Array], vectors: Array) -> PyTree[Array]:
+    like = jax.tree.map(lambda x: x[0], chains)
+    return jax.vmap(jax.vmap(lambda x: constrained(target, unravel(x, like))))(vectors)
 
 
 # Compiled once for a sampler, whatever its step size and data: a second run of it starts at once.

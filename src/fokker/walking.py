@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Int, Key, UInt
 
 from fokker._packing import pack, unpack
 from fokker._random import fold_in
+from fokker._state import ravel
 from fokker.samplers._walker import Walker, WalkerState
 from fokker.targets.constrained import constrained
 
@@ -74,7 +75,7 @@ def walk_chunk(
     search: StepSearch,
     learns: Bool[Array, ""],
 ) -> tuple[Chain, dict[str, Any]]:
-    """`steps` steps of every chain, at most `capacity`, and every `thin`-th position with its statistics.
+    """`steps` steps of every chain, at most `capacity`; every `thin`-th position, a vector, with statistics.
 
     With `learns` the step sizes are those of the search, which goes on; else they are its averages. How many
     steps, whether they are kept and whether it learns is not compiled in: warm-up and sampling share one
@@ -115,7 +116,7 @@ def walk_chunk(
         row = jnp.minimum(chain.taken // thin, capacity - 1)
         # A row is written again until its draw is complete.
         out = jax.tree.map(
-            lambda o, x: o.at[row].set(jnp.where(ended, x, o[row])), out, (state.position, state.stats)
+            lambda o, x: o.at[row].set(jnp.where(ended, x, o[row])), out, (ravel(state.position), state.stats)
         )
         chain = Chain(state, _where(ended & learns, found, chain.search), moments, chain.taken + ended)
         # A chain that has taken all its steps walks on too, for the others to go on.
@@ -135,7 +136,7 @@ def walk_chunk(
     walks = jax.vmap(begin)(chains, noise)
     like_walk = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), walks)
     blank = jax.tree.map(
-        lambda x: jnp.zeros((x.shape[0], capacity, *x.shape[1:]), x.dtype), (states.position, states.stats)
+        lambda x: jnp.zeros((x.shape[0], capacity, x.shape[1]), x.dtype), (states.gradient, states.stats)
     )
     carry = (jax.vmap(pack)(walks), chains, blank)
     _, chains, (positions, stats) = jax.lax.while_loop(lambda c: jnp.any(c[1].taken < steps), body, carry)

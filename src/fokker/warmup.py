@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 from rich.progress import BarColumn, Progress, TextColumn
+from scipy.special import ndtri
 
 from fokker._state import ravel
 from fokker.samplers._sampler import Warmed, start_chains
@@ -21,16 +22,19 @@ _FIRST, _LAST, _WINDOW = 0.15, 0.1, 25
 _FIRST_MOST, _LAST_MOST = 75, 50
 # The first step size is doubled or halved until a single move crosses this acceptance.
 _CROSSED, _DOUBLINGS = 0.8, 60
+# The last step size is put right by the acceptance that it has, measured over this share of the last steps;
+# by a factor of no more than this, as rare places may need smaller steps than those seen.
+_MEASURED, _CORRECTED = 0.4, 1.25
 # A spread that grows by more than this from one window to one twice as long has no end in sight.
 _GROWTH = 4.0
 
 
 def windows(steps: int) -> list[tuple[int, bool]]:
-    """Lengths that sum to `steps`, and whether the scale is learnt from each."""
+    """Lengths that sum to `steps`, and whether the scale is learnt from each; the last is to measure."""
     if steps < 20:
-        return [(steps, False)]
+        return [(steps, False), (0, False)]
     if steps < 4 * _WINDOW:
-        return [(steps // 2, True), (steps - steps // 2, False)]
+        return [(steps // 2, True), (steps - steps // 2, False), (0, False)]
     first = min(_FIRST_MOST, round(_FIRST * steps))
     last = min(_LAST_MOST, round(_LAST * steps))
     left, size, plan = steps - first - last, _WINDOW, [(first, False)]
@@ -38,7 +42,8 @@ def windows(steps: int) -> list[tuple[int, bool]]:
         size = left if left < 3 * size else size  # too little would be left for one more
         plan.append((size, True))
         left, size = left - size, 2 * size
-    return [*plan, (last, False)]
+    measured = round(_MEASURED * last)
+    return [*plan, (last - measured, False), (measured, False)]
 
 
 class _Chains:
@@ -49,8 +54,10 @@ class _Chains:
         self.kind = sampler.scale if isinstance(sampler.scale, str) else None
         if self.kind is not None:
             sampler = dataclasses.replace(sampler, scale=identity(self.kind, x.size, x.dtype))
-        self.sampler, self.keys, self.capacity, self.taken = sampler, keys, capacity, 0
-        self.states: WalkerState = start_chains(sampler, positions, keys)
+        # A step size already, of no account: with "auto" in its place sampling would be compiled anew.
+        self.sampler = sampler.with_step_size(jnp.ones((), x.dtype))
+        self.keys, self.capacity, self.taken = keys, capacity, 0
+        self.states: WalkerState = start_chains(self.sampler, positions, keys)
         self.step_sizes = jnp.ones(keys.shape[0], x.dtype)
 
     def advance(
@@ -70,7 +77,7 @@ class _Chains:
             search,
             jnp.asarray(learns),
         )
-        return chains, {name: jax.tree.map(lambda x: np.asarray(x[:, :steps]), v) for name, v in out.items()}
+        return chains, {name: np.asarray(x)[:, :steps] for name, x in out.items()}
 
     def find_first_step(self) -> None:
         """Double or halve every chain's step size until the acceptance of a single move crosses 0.8."""
@@ -107,11 +114,30 @@ class _Chains:
             chains, out = self.advance(self.sampler, self.states, steps, search, True)
             self.states, search = chains.state, chains.search
             self.taken += steps
-            out["position"] = np.asarray(jax.vmap(jax.vmap(ravel))(out["position"]))
             pieces.append(out)
         self.step_sizes = jnp.exp(search.log_average)
         stats = {name: np.concatenate([p[name] for p in pieces], axis=1) for name in pieces[0]}
         return stats.pop("position"), stats
+
+    def settle(self, steps: int) -> None:
+        """One step size for all chains, put right for the acceptance that it has.
+
+        Averages of log ε leave the acceptance too high. The log of an acceptance ratio is about normal with a
+        variance s² of twice its mean, and then accepted with 2Φ(-s/2); s grows with a power of ε.
+        """
+        step_size = jnp.exp(jnp.mean(jnp.log(self.step_sizes)))
+        self.step_sizes = jnp.full_like(self.step_sizes, step_size)
+        if steps == 0:
+            return
+        search = StepSearch.around(self.step_sizes)
+        chains, out = self.advance(self.sampler, self.states, steps, search, False)
+        self.states, self.taken = chains.state, self.taken + steps
+        found, wanted = (
+            -ndtri(np.clip(rate, 0.01, 0.99) / 2)
+            for rate in (float(np.mean(out["acceptance_rate"])), float(self.sampler.acceptance))
+        )
+        factor = np.clip((wanted / found) ** (1 / self.sampler.ORDER), 1 / _CORRECTED, _CORRECTED)
+        self.step_sizes = self.step_sizes * jnp.asarray(factor, self.step_sizes.dtype)
 
     def learn_scale(self, draws: np.ndarray) -> None:
         """The scale by all chains' draws; the step size is found anew with it."""
@@ -142,7 +168,8 @@ def warm_up(
     )
     with Progress(*columns, disable=not progress, transient=True) as bar:
         task = bar.add_task("warming up", total=steps)
-        for length, learns_scale in windows(steps):
+        *plan, (measured, _) = windows(steps)
+        for length, learns_scale in plan:
             draws, stats = chains.window(length)
             bar.update(task, completed=chains.taken)
             if chains.kind not in (None, "identity") and learns_scale:
@@ -156,9 +183,8 @@ def warm_up(
             "is written. Look for parameters that need a constraint (fk.constrain) or a prior, for a scale "
             "far from 1, start elsewhere (init), or run in float64."
         )
-    # One step size for all, between those that the chains found.
-    step_size = jnp.exp(jnp.mean(jnp.log(chains.step_sizes)))
-    return Warmed(chains.sampler.with_step_size(step_size), chains.states.position, tuple(notes))
+    chains.settle(measured)
+    return Warmed(chains.sampler.with_step_size(chains.step_sizes[0]), chains.states.position, tuple(notes))
 
 
 def _drifts(before: np.ndarray | None, now: np.ndarray) -> list[str]:

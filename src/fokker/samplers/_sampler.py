@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -114,7 +114,7 @@ class Sampler(Module):
         """The sampler with its settings learnt by `steps` steps of all chains, for samplers that learn."""
         raise TypeError("this sampler learns nothing in warm-up: find its settings with fk.tune.")
 
-    def with_step_size(self, step_size: Any) -> "Sampler":
+    def with_step_size(self, step_size: Any) -> Self:
         """The same with another step size."""
         return dataclasses.replace(self, step_size=check_step_size(step_size))  # type: ignore[call-arg]
 

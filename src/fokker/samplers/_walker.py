@@ -51,6 +51,8 @@ class Walker(Sampler):
 
     # What a step leaves in `stats`, by name and type; the first is the acceptance probability.
     STATS: ClassVar[dict[str, type]] = {"acceptance_rate": float}
+    # The power of the step size with which the spread of log acceptance ratios grows.
+    ORDER: ClassVar[float] = 2.0
     learns = True
     corrected = True
 

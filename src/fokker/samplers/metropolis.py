@@ -86,6 +86,8 @@ class SingleMove(Walker):
 class RWM(SingleMove):
     """Random-walk Metropolis; made by `rwm`."""
 
+    ORDER: ClassVar = 1.0
+
     def propose(self, move: Move, state: WalkerState) -> tuple[Vector, Vector]:
         """q ~ N(0, σ²)."""
         return self.step_size * move.noise, state.momentum
@@ -97,6 +99,8 @@ class RWM(SingleMove):
 
 class MALA(SingleMove):
     """The Metropolis-adjusted Langevin algorithm; made by `mala`."""
+
+    ORDER: ClassVar = 1.5
 
     def propose(self, move: Move, state: WalkerState) -> tuple[Vector, Vector]:
         """q ~ N(-ε∇U, 2ε)."""
