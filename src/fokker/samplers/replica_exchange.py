@@ -47,7 +47,7 @@ class ReplicaExchange(Sampler):
 
     def with_step_size(self, step_size: Any) -> "ReplicaExchange":
         """The same with another step size for every copy."""
-        return dataclasses.replace(self, sampler=self.sampler.with_step_size(step_size))  # type: ignore[arg-type]
+        return dataclasses.replace(self, sampler=self.sampler.with_step_size(step_size))
 
     def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "ReplicaExchange":
         """The sampler of exp(-U/T) for a target: T is the temperature of the coldest replica."""
