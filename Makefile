@@ -34,6 +34,7 @@ bench: $(INSTALLED)  ## speed and memory, as ratios against hand-written code
 	$(BIN)/python benchmarks/recipe.py
 	$(BIN)/python benchmarks/minibatch.py
 	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python benchmarks/nuts.py
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache

@@ -184,6 +184,9 @@ def sample(
         typer.Option(help="The name in the file of the position to start from, or of a function of a key."),
     ] = "init",
     burn_in: Annotated[int, typer.Option(help="Steps that are not kept.")] = 0,
+    warm_up: Annotated[
+        int | None, typer.Option(help="Steps in which nuts, hmc and their like learn their settings.")
+    ] = None,
     thin: Annotated[int, typer.Option(help="Keep every so many-th step.")] = 1,
     chains: Annotated[int, typer.Option(help="Chains, side by side.")] = 4,
     batch_size: Annotated[int | None, typer.Option(help="Rows of data a step; all if absent.")] = None,
@@ -217,6 +220,7 @@ def sample(
         burn_in=burn_in,
         thin=thin,
         chains=chains,
+        warm_up=warm_up,
         batch_size=batch_size,
         temperature=temperature,
         seed=seed,

@@ -84,7 +84,7 @@ def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], s
         image(_chains(trace, summary.names), "traces and marginal densities"),
     ]
     if trace.stats:
-        parts += ["<h2>Temperature</h2>", image(_statistics(trace), "kinetic temperature and thermostat")]
+        parts += ["<h2>Steps</h2>", image(_statistics(trace), "statistics of the steps, as a running mean")]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(title, *parts), encoding="utf-8")
 

@@ -33,8 +33,9 @@ class Trace:
     """The draws of a run.
 
     `samples`: theta's tree, leading axes chain and draw (None where only moments were kept). `moments`: mean
-    and variance of each entry of theta, a chain. `stats`: the kinetic temperature rᵀ∂H/∂r / d and the
-    thermostat xi, where the sampler has them, chain by draw. `state`: the last state of every chain.
+    and variance of each entry of theta, a chain. `stats`, chain by draw, where the sampler has them: the
+    kinetic temperature rᵀ∂H/∂r / d and the thermostat xi; the acceptance rate, divergences, energy, number of
+    leapfrog steps and depth of the tree. `state`: the last state of every chain.
     `stopped`: why the run ended early, else None.
     """
 

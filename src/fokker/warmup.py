@@ -23,8 +23,8 @@ _FIRST_MOST, _LAST_MOST = 75, 50
 # The first step size is doubled or halved until a single move crosses this acceptance.
 _CROSSED, _DOUBLINGS = 0.8, 60
 # The last step size is put right by the acceptance that it has, measured over this share of the last steps;
-# by a factor of no more than this, as rare places may need smaller steps than those seen.
-_MEASURED, _CORRECTED = 0.4, 1.25
+# by a factor within these, as rare places may need smaller steps than those seen.
+_MEASURED, _CORRECTED = 0.4, (0.5, 1.25)
 # A spread that grows by more than this from one window to one twice as long has no end in sight.
 _GROWTH = 4.0
 
@@ -133,10 +133,10 @@ class _Chains:
         chains, out = self.advance(self.sampler, self.states, steps, search, False)
         self.states, self.taken = chains.state, self.taken + steps
         found, wanted = (
-            -ndtri(np.clip(rate, 0.01, 0.99) / 2)
+            -ndtri(np.clip(rate, 0.001, 0.999) / 2)
             for rate in (float(np.mean(out["acceptance_rate"])), float(self.sampler.acceptance))
         )
-        factor = np.clip((wanted / found) ** (1 / self.sampler.ORDER), 1 / _CORRECTED, _CORRECTED)
+        factor = np.clip((wanted / found) ** (1 / self.sampler.ORDER), *_CORRECTED)
         self.step_sizes = self.step_sizes * jnp.asarray(factor, self.step_sizes.dtype)
 
     def learn_scale(self, draws: np.ndarray) -> None:

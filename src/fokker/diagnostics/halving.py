@@ -65,7 +65,11 @@ def step_halving(trace: "Trace") -> StepHalving:
     """Run again with half the step and twice the steps, and compare."""
     if trace.rerun is None or trace.samples is None:
         raise ValueError("halving the step needs the draws of a run of fk.sample: keep='draws'.")
+    if trace.origin is not None and trace.origin.sampler.corrected:
+        raise ValueError("this sampler corrects for its step, which leaves no bias to be measured.")
     size = trace.settings["step_size"]
+    if size is None:
+        raise ValueError("this sampler has no step size to be halved.")
     half = (lambda t: size(t / 2) / 2) if callable(size) else jnp.asarray(size) / 2
     steps, burn_in, thin = (2 * trace.settings[name] for name in ("steps", "burn_in", "thin"))
     halved = trace.rerun(step_size=half, steps=steps, burn_in=burn_in, thin=thin)

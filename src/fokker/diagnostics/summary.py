@@ -24,6 +24,8 @@ _TEMPERATURE = 0.05
 _SHARE = 0.1
 # A discrepancy that draws of the target would show less often than this.
 _P_VALUE = 0.001
+# More paths than this cut off at the greatest depth, and a smaller share of the energy moved than this.
+_DEEP, _MOVES = 0.05, 0.3
 _SLOPES, _POINTS = 1000, 200
 _ROWS = 20
 
@@ -39,6 +41,7 @@ class Summary:
     effective: np.ndarray
     warnings: list[str]
     checks: dict[str, float] = field(default_factory=dict)
+    corrected: bool = False
 
     @property
     def trusted(self) -> bool:
@@ -59,7 +62,8 @@ class Summary:
         if self.warnings:
             lines += ["", "DO NOT TRUST THIS RESULT:"] + [f"- {warning}" for warning in self.warnings]
         else:
-            lines += ["", "Nothing speaks against this result. (The bias of the step: trace.step_halving().)"]
+            halving = "" if self.corrected else " (The bias of the step: trace.step_halving().)"
+            lines += ["", f"Nothing speaks against this result.{halving}"]
         return "\n".join(lines)
 
 
@@ -81,14 +85,18 @@ def summarise(trace: "Trace", gradients: bool = True, halving: bool = False) -> 
     checks: dict[str, float] = {}
     if "kinetic_temperature" in trace.stats:
         checks["kinetic temperature"] = float(trace.stats["kinetic_temperature"].mean())
+    if "acceptance_rate" in trace.stats:
+        checks["mean acceptance"] = float(trace.stats["acceptance_rate"].mean())
     if trace.origin is not None:
+        against += trace.origin.notes
         against += _noise_share(trace, checks)
         if gradients:
             against += _by_gradients(trace, float(np.nanmin(effective)), checks)
     if halving:
         against += step_halving(trace).warnings
     mean, deviation = values.mean(axis=(0, 1)), values.std(axis=(0, 1), ddof=1)
-    return Summary(names, mean, deviation, r_hat, effective, against, checks)
+    corrected = trace.origin is not None and trace.origin.sampler.corrected
+    return Summary(names, mean, deviation, r_hat, effective, against, checks, corrected)
 
 
 def _noise_share(trace: "Trace", checks: dict[str, float]) -> list[str]:
@@ -155,6 +163,7 @@ def _against(trace: "Trace", names: list[str], r_hat: np.ndarray, effective: np.
         warnings.append(
             f"{names[worst]} has {effective[worst]:.0f} effective draws, fewer than {_EFFECTIVE}: run longer"
         )
+    warnings += _against_steps(trace)
     if "kinetic_temperature" in trace.stats:
         asked = trace.settings.get("temperature", 1.0)
         found = float(trace.stats["kinetic_temperature"].mean())
@@ -162,5 +171,38 @@ def _against(trace: "Trace", names: list[str], r_hat: np.ndarray, effective: np.
             warnings.append(
                 f"the kinetic temperature is {found:.3g} where {asked:.3g} was asked for: the step is too "
                 "large, or the gradient's noise is too strong for the friction"
+            )
+    return warnings
+
+
+def _against_steps(trace: "Trace") -> list[str]:
+    """What the steps of a corrected sampler say."""
+    warnings, stats = [], trace.stats
+    divergent = int(np.sum(stats["diverging"])) if "diverging" in stats else 0
+    if divergent:
+        warnings.append(
+            f"{divergent:,} of {stats['diverging'].size:,} steps diverged: there are places where the step "
+            "is too large, and the draws miss what lies behind them. Write the model in other parameters (not "
+            "centred), or ask for a higher acceptance, as in fk.samplers.nuts(acceptance=0.95)"
+        )
+    deepest = getattr(getattr(trace.origin, "sampler", None), "max_depth", None)
+    if "tree_depth" in stats and deepest is not None:
+        share = float(np.mean(stats["tree_depth"] >= int(deepest)))
+        if share > _DEEP:
+            warnings.append(
+                f"{100 * share:.0f} % of the paths were cut off at the greatest depth, {int(deepest)}: the "
+                "scales of the parameters differ too much (scale='dense' or 'low-rank'), or the target has no "
+                "end"
+            )
+    if "tree_depth" in stats and stats["energy"].shape[1] > 1:
+        energy = np.asarray(stats["energy"], float)
+        # Of each chain: how much of the energy's spread a new momentum makes up for (Betancourt 2016).
+        share_of_moves = np.mean(np.diff(energy, axis=1) ** 2, axis=1) / np.maximum(
+            np.var(energy, axis=1), 1e-30
+        )
+        if share_of_moves.min() < _MOVES:
+            warnings.append(
+                f"the energy moves slowly (BFMI {share_of_moves.min():.2f}, below {_MOVES}): heavy tails or "
+                "a funnel; write the model in other parameters"
             )
     return warnings
