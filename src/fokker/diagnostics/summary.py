@@ -182,8 +182,8 @@ def _against_steps(trace: "Trace") -> list[str]:
     if divergent:
         warnings.append(
             f"{divergent:,} of {stats['diverging'].size:,} steps diverged: there are places where the step "
-            "is too large, and the draws miss what lies behind them. Write the model in other parameters (not "
-            "centred), or ask for a higher acceptance, as in fk.samplers.nuts(acceptance=0.95)"
+            "is too large, and the draws miss what lies behind them. Write the model in other parameters "
+            "(not centred), or ask for a higher acceptance, as in fk.samplers.nuts(acceptance=0.95)"
         )
     deepest = getattr(getattr(trace.origin, "sampler", None), "max_depth", None)
     if "tree_depth" in stats and deepest is not None:
@@ -191,8 +191,8 @@ def _against_steps(trace: "Trace") -> list[str]:
         if share > _DEEP:
             warnings.append(
                 f"{100 * share:.0f} % of the paths were cut off at the greatest depth, {int(deepest)}: the "
-                "scales of the parameters differ too much (scale='dense' or 'low-rank'), or the target has no "
-                "end"
+                "scales of the parameters differ too much (scale='dense' or 'low-rank'), or the target "
+                "has no end"
             )
     if "tree_depth" in stats and stats["energy"].shape[1] > 1:
         energy = np.asarray(stats["energy"], float)

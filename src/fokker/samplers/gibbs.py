@@ -29,6 +29,8 @@ class Gibbs(Sampler):
 
     name = "gibbs"
 
+    corrected = True
+
     def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Gibbs":
         """The same: the target is that of the conditionals, and the one given is for diagnostics alone."""
         target = check_target(target, temperature, gradient)
@@ -106,6 +108,8 @@ class NormalGibbs(Sampler):
     temperature: Any = 1.0
 
     name = "gibbs_normal"
+
+    corrected = True
 
     def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "NormalGibbs":
         """The same at a temperature; the target given is for diagnostics alone."""

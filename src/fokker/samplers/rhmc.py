@@ -37,6 +37,8 @@ class RiemannianHMC(Sampler):
 
     name = "rhmc"
 
+    corrected = True
+
     def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "RiemannianHMC":
         """The sampler of exp(-U/T) for a target."""
         return _whole.placed(self, target, temperature, gradient)

@@ -41,6 +41,8 @@ class Slice(Sampler):
 
     name = "slice_sampler"
 
+    corrected = True
+
     def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Slice":
         """The sampler of exp(-U/T) for a target."""
         return _whole.placed(self, target, temperature, gradient)
