@@ -450,15 +450,17 @@ def _chunk(
             rows = jax.vmap(lambda k, e, p: batches.rows(batch_key, k, e, p))(batch_keys, *places)
 
         def step(carry: Any, given: Any) -> Any:
-            state, (finite, enough) = carry
+            state, (finite, enough), _ = carry
             draw, row, number = given
             batch = None if batches is None else batches.batch(data, row)
             state, info = sampler.advance(draw, state, batch, number)
-            return (state, (finite & info.finite, enough & (info.noise_shortfall >= 0))), None
+            sound = (finite & info.finite, enough & (info.noise_shortfall >= 0))
+            return (state, sound, _decision(info) if sampler.decides else ()), None
 
         def one_draw(carry: Any, given: Any) -> Any:
             state, sound, moment = carry
-            (state, sound), _ = jax.lax.scan(step, (state, sound), given, thin)
+            nothing: Any = (jnp.zeros((), jnp.float32), jnp.zeros((), bool)) if sampler.decides else ()
+            (state, sound, decision), _ = jax.lax.scan(step, (state, sound, nothing), given, thin)
             if not kept:
                 return (state, sound, moment), None
             good = sound[0] & sound[1]
@@ -466,6 +468,8 @@ def _chunk(
                 added = moment.add(_position(sampler, state))
                 moment = jax.tree.map(lambda new, old: jnp.where(good, new, old), added, moment)
             record: dict[str, Any] = {**sampler.record(state), "sound": good}
+            if sampler.decides:
+                record["acceptance_rate"], record["diverging"] = decision
             if moment is None:
                 record["position"] = _position(sampler, state)
             return (state, sound, moment), record
@@ -476,6 +480,10 @@ def _chunk(
         return state, moment, sound, out
 
     return jax.vmap(chain)(states, moments, keys)
+
+
+def _decision(info: Any) -> tuple[Array, Array]:
+    return info.acceptance.astype(jnp.float32), info.divergent
 
 
 def _cut(steps: int, most: int) -> list[int]:

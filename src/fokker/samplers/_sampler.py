@@ -107,6 +107,8 @@ class Sampler(Module):
     learns = False
     # Whether the step size leaves no bias.
     corrected = False
+    # Whether the Info of a step has its `acceptance` and whether it was `divergent`, for a run to keep.
+    decides = False
 
     def warm_up(
         self, positions: PyTree[Array], keys: Key[Array, " chains"], steps: int, progress: bool = False

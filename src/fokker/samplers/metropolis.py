@@ -33,7 +33,7 @@ class SingleMove(Walker):
 
     target_acceptance: Array
 
-    STATS: ClassVar = {"acceptance_rate": float, "diverging": bool, "energy": float}
+    STATS: ClassVar = {"acceptance_rate": float}
 
     @property
     def acceptance(self) -> Array:
@@ -76,11 +76,11 @@ class SingleMove(Walker):
 
     def finish(self, move: Move, state: WalkerState) -> tuple[WalkerState, Info]:
         """The proposal or, with the momentum reversed, the state before."""
-        accepted, rate, divergent = metropolis(move.decision, -move.log_ratio)
+        accepted, rate, _ = metropolis(move.decision, -move.log_ratio)
         here = (jnp.zeros_like(move.q), state.potential, state.gradient, -state.momentum)
         there = (move.q, move.potential, move.gradient, move.p)
         q, U, gradient, p = choose(accepted, there, here)
-        return self.moved(state, q, U, gradient, p, rate, divergent, state.potential)
+        return self.moved(state, q, U, gradient, p, rate)
 
 
 class RWM(SingleMove):

@@ -45,6 +45,11 @@ class Microcanonical(Sampler):
         return self.adjusted
 
     @property
+    def decides(self) -> bool:  # type: ignore[override]
+        """Where it is adjusted."""
+        return self.adjusted
+
+    @property
     def name(self) -> str:
         """As in `fk.samplers`."""
         return "mclmc" if self.partial else "mchmc"

@@ -38,6 +38,7 @@ class RiemannianHMC(Sampler):
     name = "rhmc"
 
     corrected = True
+    decides = True
 
     def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "RiemannianHMC":
         """The sampler of exp(-U/T) for a target."""
