@@ -107,14 +107,15 @@ def psgld(
 
         V ← αV + (1 - α) ∇Ũ²,   W ← αW + (1 - α) 2∇Ũ ⊙ diag(∇²Ũ),   Γ = ∂D/∂θ = -½ D² W/√V
 
-    Preconditioned SGLD (Li et al. 2016) with its correction Γ, which is commonly dropped and without which
-    the samples crowd where gradients are small. V depends on theta through every gradient in its average,
-    and so does Γ: W is the derivative of V, by one Hessian-vector product a step along random signs v, whose
-    v ⊙ ∇²Ũv is unbiased for the diagonal. The paper's own Γ counts the newest gradient alone, which is 1 - α
-    of it. D is made of the steps before, so as not to depend on this step's minibatch. Keeps exp(-U/T) as
-    ε → 0 for a fixed α, minibatches or not; but V lags behind, and while theta moves far within 1/(1 - α) steps
-    the draws are too narrow (by a fifth on two coordinates correlated by 0.95 at ordinary steps). The chain stands still for its first 1/(1 - α) steps, while V is
-    gathered: burn them in. `regularisation` is λ. Two gradients' work a step.
+    Preconditioned SGLD (Li et al. 2016) with its correction Γ, which is commonly dropped and without
+    which the samples crowd where gradients are small. V depends on theta through every gradient in its
+    average, and so does Γ: W is the derivative of V, by one Hessian-vector product a step along random
+    signs v, whose v ⊙ ∇²Ũv is unbiased for the diagonal. The paper's own Γ counts the newest gradient
+    alone, which is 1 - α of it. D is made of the steps before, so as not to depend on this step's
+    minibatch. Keeps exp(-U/T) as ε → 0 for a fixed α, minibatches or not; but V lags behind, and while
+    theta moves far within 1/(1 - α) steps the draws are too narrow (by a fifth on two coordinates
+    correlated by 0.95 at ordinary steps). The chain stands still for its first 1/(1 - α) steps, while V
+    is gathered: burn them in. `regularisation` is λ. Two gradients' work a step.
     """
     if not 0 < alpha < 1:
         raise ValueError(f"alpha must be between 0 and 1; {alpha} was given.")
