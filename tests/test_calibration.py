@@ -4,7 +4,7 @@ Where the parameters are drawn from the prior and the data from the model, the r
 draws from the posterior is uniform (Talts et al. 2018). Each of 2048 replications has parameters, data and a
 chain of its own, all in one compiled program. Of every parameter, and of the log likelihood of all the data,
 the true value is ranked among 15 draws, far enough apart to be nearly independent, and the 16 ranks, two by
-two, are tried for uniformity by χ² at a false-alarm rate of 1e-6 each: 2e-5 for all 16 of this file. The log
+two, are tried for uniformity by χ² at a false-alarm rate of 1e-6 each: 3e-5 for all 24 of this file. The log
 likelihood is there because parameters drawn from the prior rank uniformly too (Modrák et al. 2023).
 
 What this cannot see: one test finds the mean of a normal posterior 0.1 standard deviations off with
@@ -16,6 +16,7 @@ one, with a standard error of 1 %, and the correlation left between the draws wi
 3 % at most.
 """
 
+import importlib
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -105,7 +106,7 @@ class Case:
     """A model and a sampler of it: `thin` steps a draw, on batches of so many rows or on all."""
 
     model: Any
-    sampler: samplers.Recipe
+    sampler: Any
     thin: int
     batch_size: int | None = None
 
@@ -123,6 +124,9 @@ CASES = {
     "logistic, noise estimated": Case(
         Logistic(), samplers.sghmc(0.04, 4.0, noise_estimate="diagonal"), thin=40, batch_size=10
     ),
+    # Five steps a draw are too few: the log likelihood is then correlated enough to push its ranks outwards.
+    "logistic, hmc": Case(Logistic(), samplers.hmc(0.45, 2), thin=20),
+    "logistic, nuts": Case(Logistic(), samplers.nuts(0.5, np.array([0.8, 1.0, 1.3]), max_depth=3), thin=12),
 }
 UNCORRECTED = Case(Logistic(), samplers.sghmc(0.04, 4.0), thin=40, batch_size=10)
 
@@ -220,3 +224,18 @@ def test_minibatch_noise_that_is_not_made_up_for_is_found():
     """The sampler of "logistic, noise estimated" without the estimate: theta is about a quarter too hot."""
     found = p_values(UNCORRECTED)
     assert found["log likelihood"] < FALSE_ALARM, found
+
+
+def test_paths_that_are_never_rejected_are_found(monkeypatch):
+    """The sampler of "logistic, hmc" without its Metropolis step."""
+    module = importlib.import_module("fokker.samplers.hmc")
+    right = module.metropolis
+    monkeypatch.setattr(module, "metropolis", lambda u, change: right(u, jnp.minimum(change, 0.0)))
+    case = CASES["logistic, hmc"]
+    found = p_values(Case(case.model, case.sampler, case.thin))
+    assert found["log likelihood"] < FALSE_ALARM, found
+
+
+def test_a_temperature_of_four_thirds_is_found_in_trees():
+    found = p_values(CASES["logistic, nuts"], temperature=4 / 3)
+    assert min(found.values()) < FALSE_ALARM, found

@@ -19,7 +19,8 @@ from fokker.batches import WINDOWS, Batches, WeightedBatches, WindowBatches
 from fokker.gradients import Estimator
 from fokker.samplers._named import by_name
 from fokker.samplers._sampler import AUTOMATIC, CHUNK, Sampler, chunk_length, is_automatic, start_chains
-from fokker.samplers._walker import Walker
+from fokker.samplers._walker import Walker, check_chains
+from fokker.samplers._whole import no_batch
 from fokker.targets.constrained import constrained
 from fokker.trace import Origin, Trace
 from fokker.walking import StepSearch, walk_chunk
@@ -139,11 +140,18 @@ def sample(
         hint = "; call it, as in fk.samplers.sgld(1e-3)" if callable(sampler) else ""
         raise TypeError(f"the sampler must be one of fk.samplers, not {type(sampler).__name__}{hint}.")
     batch = make_batches(target, batch_size, batches, gradient, seed)
+    if chosen.learns:  # and so looks at the whole target
+        no_batch(chosen, batch)
     learns = is_automatic(chosen) and chosen.learns
     if warm_up is not None and not learns:
         raise ValueError(
             "warm_up is for samplers that learn their settings, with step_size='auto'; for this one give "
             "burn_in."
+        )
+    if warm_up is not None and (not isinstance(warm_up, int | np.integer) or warm_up < 1):
+        raise ValueError(
+            f"warm_up must be a whole number of at least 1; {warm_up!r} was given. With a step_size given to "
+            "the sampler there is none."
         )
     if not learns and (make is not None or is_automatic(chosen)):
         from fokker.tuning import tune
@@ -196,7 +204,10 @@ class _Started:
 
 def _first_states(placed: Sampler, target: Any, init: Any, keys: Array) -> Any:
     positions = _checked_starts(placed, target, init, keys)
-    return start_chains(placed, positions, keys[:, 1])
+    states = start_chains(placed, positions, keys[:, 1])
+    if isinstance(placed, Walker):
+        check_chains(states)
+    return states
 
 
 def _checked_starts(placed: Sampler, target: Any, init: Any, keys: Array) -> PyTree[Array]:
@@ -205,10 +216,15 @@ def _checked_starts(placed: Sampler, target: Any, init: Any, keys: Array) -> PyT
     positions = _starts(getattr(placed, "target", None), init, keys[:, 0])
     for chain in range(keys.shape[0] if is_function(init) else 1):
         position = jax.tree.map(lambda x, chain=chain: x[chain], positions)
-        if placed.wants_target:
-            target.validate(position)
-        if not isinstance(placed, Walker):  # those look at what `start_chains` gives, which is compiled
-            placed.init(position, key=keys[chain, 1])  # validates before anything is compiled
+        try:
+            if placed.wants_target:
+                target.validate(position)
+            if not isinstance(placed, Walker):  # whose states are looked at once they are compiled
+                placed.init(position, key=keys[chain, 1])  # validates before anything is compiled
+        except ValueError as error:
+            if not is_function(init):
+                raise
+            raise ValueError(f"chain {chain}, whose start init drew: {error}") from error
     return positions
 
 
@@ -362,7 +378,7 @@ class _Run:
         step_sizes = jnp.broadcast_to(sampler.step_size, self.keys.shape).astype(self.states.potential.dtype)
         chains, out = walk_chunk(
             sampler,
-            self._most() + 1,  # as long as the longest piece that `_cut` makes
+            max(2, self._most()) + 1,  # as long as the longest piece that `_cut` makes
             self.states,
             self.moments,
             self.keys,

@@ -103,6 +103,10 @@ def _low_rank(x: np.ndarray, deviations: np.ndarray, dtype: Any) -> LowRank:
     rank = min(_RANK, d)
     _, s, Vt = np.linalg.svd(x / deviations / np.sqrt(n - 1), full_matrices=False)
     variances = s**2
+    # A few strong directions raise every coordinate's deviation, and leave the many others with variances far
+    # below 1, all alike: those are the step size's affair, and must not crowd out the few.
+    middle = float(np.clip(np.median(variances), 1e-3, 1.0)) if n > 2 * d else 1.0
+    variances = variances / middle
     # With few draws the small ones are noise: of n draws in d dimensions they reach down to (1 - √(d/n))².
     lowest, highest = max(0.0, 1 - np.sqrt(d / n)) ** 2, (1 + np.sqrt(d / n)) ** 2
     certain = (variances > _CUTOFF * highest) | (variances < lowest / _CUTOFF)
@@ -113,7 +117,20 @@ def _low_rank(x: np.ndarray, deviations: np.ndarray, dtype: Any) -> LowRank:
     directions[:, : len(chosen)] = Vt[chosen].T
     padded = np.ones(rank)
     padded[: len(chosen)] = stretches
-    return LowRank(*(jnp.asarray(a, dtype) for a in (deviations, directions, padded)))
+    return LowRank(*(jnp.asarray(a, dtype) for a in (deviations * np.sqrt(middle), directions, padded)))
+
+
+def check_size(scale: Any, dimension: int) -> None:
+    """Raise unless a scale that was given fits a theta of so many numbers."""
+    if isinstance(scale, str):
+        return
+    size = (scale.factor if isinstance(scale, Dense) else scale.deviations).shape[0]
+    if size != dimension:
+        what = f"a {size} × {size} covariance" if isinstance(scale, Dense) else f"{size} standard deviations"
+        raise ValueError(
+            f"{what} given as the scale for a theta of {dimension} numbers: there must be one a number of "
+            "theta, in the order of its leaves."
+        )
 
 
 def as_scale(given: Any) -> Any:

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from fokker._state import ravel
 from fokker.samplers._sampler import Warmed, start_chains
-from fokker.samplers._walker import Walker, WalkerState
+from fokker.samplers._walker import Walker, WalkerState, check_chains
 from fokker.scales import estimate, identity
 from fokker.walking import StepSearch, walk_chunk
 
@@ -58,6 +58,7 @@ class _Chains:
         self.sampler = sampler.with_step_size(jnp.ones((), x.dtype))
         self.keys, self.capacity, self.taken = keys, capacity, 0
         self.states: WalkerState = start_chains(self.sampler, positions, keys)
+        check_chains(self.states)
         self.step_sizes = jnp.ones(keys.shape[0], x.dtype)
 
     def advance(
@@ -77,6 +78,7 @@ class _Chains:
             search,
             jnp.asarray(learns),
         )
+        # Cut by NumPy: JAX would compile a program for every length.
         return chains, {name: np.asarray(x)[:, :steps] for name, x in out.items()}
 
     def find_first_step(self) -> None:
@@ -87,16 +89,19 @@ class _Chains:
             search = StepSearch.around(self.step_sizes)
             _, out = self.advance(single, self.states, 1, search, False)
             above = out["acceptance_rate"][:, 0] > _CROSSED
+            # A step below what rounding resolves leads nowhere and is accepted for that.
+            above &= (direction >= 0) | self._moved(out["position"])
             direction = np.where(direction == 0, np.where(above, 1, -1), direction)
             going = above == (direction > 0)
             if not going.any():
                 return
             factor = jnp.asarray(np.where(going, 2.0**direction, 1.0), self.step_sizes.dtype)
             self.step_sizes = self.step_sizes * factor
-        if (direction > 0).any():
+        if (going & (direction > 0)).any():
             raise ValueError(
                 "every step is accepted, however long: the density is constant around the start, or its "
-                "gradient is zero. Look at the log density and at where the chains start (init)."
+                "gradient is zero, or it grows without end (a sign turned round?). Look at the log density "
+                "and at where the chains start (init)."
             )
         raise ValueError(
             "no step is accepted, however short: the density jumps or is not finite right beside the start, "
@@ -104,6 +109,11 @@ class _Chains:
             "transform the parameters (fk.constrain), start elsewhere, or run in float64 "
             "(jax.config.update('jax_enable_x64', True))."
         )
+
+    def _moved(self, positions: np.ndarray) -> np.ndarray:
+        """Of which chains the first step led elsewhere."""
+        starts = np.asarray(jax.vmap(ravel)(self.states.position))
+        return np.asarray(np.any(starts != positions[:, 0], axis=1))
 
     def window(self, length: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """The draws of so many steps, chain × draw × d, and their statistics; the step sizes are learnt."""
@@ -183,6 +193,7 @@ def warm_up(
             "is written. Look for parameters that need a constraint (fk.constrain) or a prior, for a scale "
             "far from 1, start elsewhere (init), or run in float64."
         )
+    notes += _unfelt(chains)
     chains.settle(measured)
     return Warmed(chains.sampler.with_step_size(chains.step_sizes[0]), chains.states.position, tuple(notes))
 
@@ -200,4 +211,18 @@ def _drifts(before: np.ndarray | None, now: np.ndarray) -> list[str]:
         f"during warm-up coordinate {worst} of theta spread {growth[worst]:.0f} times further from one "
         f"window to the next, to {spread[worst]:.3g}: it may drift to infinity, as in an improper posterior; "
         "give it a proper prior, or warm up for longer"
+    ]
+
+
+def _unfelt(chains: _Chains) -> list[str]:
+    """What is said of coordinates on which the density depends by jumps alone, or not at all."""
+    slopes = np.asarray(chains.states.gradient)
+    mixed = chains.kind in ("dense", "low-rank")  # slopes along directions, not coordinates
+    if chains.sampler.name == "rwm" or not (np.all(slopes == 0) if mixed else np.any(np.all(slopes == 0, 0))):
+        return []
+    place = int(np.argmax(np.all(slopes == 0, axis=0)))
+    return [
+        f"at the end of warm-up the gradient by coordinate {place} of theta was zero in every chain: the "
+        "density does not depend on it, or has steps where it should have a slope, which a sampler by "
+        "gradients does not see; give it a prior, write it without rounding, or use fk.samplers.rwm"
     ]

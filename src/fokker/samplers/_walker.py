@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
 from fokker._random import normal
@@ -13,7 +14,7 @@ from fokker._state import dimension, ravel, unravel
 from fokker.gradients import Estimator
 from fokker.samplers._sampler import Info, Sampler, Warmed, check_step_size, chunk_length
 from fokker.samplers._whole import check_finite_start, check_position, no_batch, placed, tempered
-from fokker.scales import as_scale
+from fokker.scales import as_scale, check_size
 
 Vector = Float[Array, " d"]
 
@@ -106,6 +107,7 @@ class Walker(Sampler):
         """U and its gradient, and a momentum for samplers that keep theirs."""
         theta = check_position(position)
         zero = jnp.zeros_like(ravel(theta))
+        check_size(self.scale, zero.size)
         p = normal(jax.random.key(0) if key is None else key, zero.shape, zero.dtype)
         stats = jnp.zeros(len(self.STATS), zero.dtype)
         state = WalkerState({"theta": theta}, jnp.zeros((), jnp.int32), zero[0], zero, p, stats)
@@ -115,7 +117,7 @@ class Walker(Sampler):
 
     def vector(self, q: Vector, state: WalkerState) -> Vector:
         """θ = θ₀ + S q as a vector; a scale that is yet to be learnt is 1."""
-        return ravel(state.position) + (q if isinstance(self.scale, str) else self.scale(q))
+        return ravel(state.position) + (q if isinstance(self.scale, str) else self.scale(q).astype(q.dtype))
 
     def evaluate(self, q: Vector, state: WalkerState) -> tuple[Array, Vector]:
         """U/T and its gradient by q."""
@@ -161,4 +163,19 @@ def check_constant(step_size: Any) -> Any:
     """A step size that is a number or "auto"."""
     if callable(step_size):
         raise ValueError("this sampler keeps its target at every step size: give a number, not a schedule.")
+    if jnp.ndim(step_size):
+        raise ValueError(
+            f"the step size is one number, not an array of shape {jnp.shape(step_size)}; for one a "
+            "coordinate give standard deviations as the scale."
+        )
     return check_step_size(step_size)
+
+
+def check_chains(states: WalkerState) -> None:
+    """Raise unless U and its gradient are finite where every chain starts."""
+    potentials, gradients = np.asarray(states.potential), np.asarray(states.gradient)
+    for chain, (U, gradient) in enumerate(zip(potentials, gradients, strict=True)):
+        try:
+            check_finite_start(U, gradient)
+        except ValueError as error:
+            raise ValueError(f"chain {chain}: {error}") from error

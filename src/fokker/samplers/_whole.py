@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PyTree
 
 from fokker._state import as_arrays, is_leaf, ravel, unravel
@@ -72,7 +73,8 @@ def metropolis(
     uniform: Array, energy_change: Array, sound: Array | bool = True
 ) -> tuple[Array, Array, Array]:
     """(accepted, acceptance, divergent): min(1, e^{-ΔE}), never where the proposal is not sound."""
-    sound = sound & (energy_change < DIVERGENT)  # false for NaN
+    # Not for NaN, nor for -inf: a point of infinite density would never be left.
+    sound = sound & jnp.isfinite(energy_change) & (energy_change < DIVERGENT)
     acceptance = jnp.where(sound, jnp.exp(-jnp.maximum(energy_change, 0)), 0)
     return uniform < acceptance, acceptance, ~sound
 
@@ -84,12 +86,24 @@ def choose(condition: Array, yes: PyTree[Array], no: PyTree[Array]) -> PyTree[Ar
 
 def check_finite_start(value: Array, gradient: Array) -> None:
     """Raise unless U and its gradient are finite, where that can be looked at."""
-    good = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
-    if not isinstance(good, jax.core.Tracer) and not bool(good):
+    if isinstance(value, jax.core.Tracer) or isinstance(gradient, jax.core.Tracer):
+        return
+    finite = np.isfinite(np.asarray(gradient))
+    if np.isfinite(np.asarray(value)) and finite.all():
+        return
+    if not np.isfinite(np.asarray(value)):
         raise ValueError(
-            "the target or its gradient is not finite at the initial position; start inside its support, "
-            "where it has mass."
+            f"the log density is not finite at the initial position ({-float(value)}); start inside the "
+            "target's support, where it has mass: another init, or one drawn for each chain, "
+            "init=lambda key: …"
         )
+    place = int(np.argmax(~finite))
+    raise ValueError(
+        f"the gradient of the log density is not finite at the initial position ({float(gradient[place])} in "
+        f"coordinate {place} of {gradient.size}), though the density is. Often it is a root, "
+        "a norm or a logarithm at zero, or a `where` whose other branch is not finite: start elsewhere, by "
+        "init=lambda key: 0.1 * jax.random.normal(key, shape), or write it so that it has a derivative there."
+    )
 
 
 def as_vector(value: PyTree[Any], theta: PyTree[Array]) -> Array:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Key
 
 from fokker._random import normal, split, uniform
@@ -156,6 +157,6 @@ def ghmc(
 
 
 def _check_leaps(leaps: Any) -> Array:
-    if not isinstance(leaps, int) or leaps < 1:
+    if not isinstance(leaps, int | np.integer) or leaps < 1:
         raise ValueError(f"leaps must be a whole number of at least 1; {leaps!r} was given.")
     return jnp.asarray(leaps, jnp.int32)

@@ -65,10 +65,11 @@ class SingleMove(Walker):
 
     def onward(self, move: Move, state: WalkerState) -> Move:
         """The proposal, and U there."""
-        q, p = self.propose(move, state)
+        # A step size in double precision is not to make theta that.
+        q, p = (x.astype(move.q.dtype) for x in self.propose(move, state))
         U, gradient = self.evaluate(q, state)
         move = move._replace(q=q, p=p, potential=U, gradient=gradient, made=jnp.ones((), bool))
-        return move._replace(log_ratio=self.log_ratio(move, state))
+        return move._replace(log_ratio=self.log_ratio(move, state).astype(q.dtype))
 
     def arrived(self, move: Move) -> Array:
         """After one move."""

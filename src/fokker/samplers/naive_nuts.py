@@ -141,7 +141,7 @@ class NaiveNUTS(Walker):
 
             _, new = jax.lax.scan(leap, edge, length=2**depth)
             change = new.potential + jnp.sum(new.p**2, axis=1) / 2 - energy
-            change = jnp.where(jnp.isnan(change), jnp.inf, change)
+            change = jnp.where(jnp.isfinite(change), change, jnp.inf)
             new = jax.tree.map(lambda x: jnp.where(right, x, x[::-1]), new)
             inside = jnp.where(right, change, change[::-1]) <= draws.height
             diverged = jnp.any(change - draws.height > DIVERGENT)

@@ -131,10 +131,9 @@ class NUTS(Walker):
 
         along, marked, square = table @ p, tree.marks @ p, jnp.sum(p**2)
         change = U + square / 2 - tree.energy
-        change = jnp.where(jnp.isnan(change), jnp.inf, change)
-        excess = change - tree.draws.height if self.by_slice else change
-        weight = jnp.where(excess <= 0, 0.0, -jnp.inf).astype(p.dtype) if self.by_slice else -change
-        divergent = excess > DIVERGENT
+        # An energy of -inf is no better than one that is not a number: it would never be left again.
+        change = jnp.where(jnp.isfinite(change), change, jnp.inf)
+        weight, divergent = self._weighed(change, tree.draws)
 
         u, v = uniforms_at(tree.draws.bits, tree.leaps, p.dtype)
         # Within the subtree a leaf is chosen in proportion to its weight; between the tree and the subtree
@@ -175,6 +174,13 @@ class NUTS(Walker):
             divergent=divergent,
             over=divergent | turned | (joins & (returned | (depth >= self.max_depth))),
         )
+
+    def _weighed(self, change: Array, draws: Draws) -> tuple[Array, Array]:
+        """The log weight of a leaf by its change of energy, and whether it is too high to be trusted."""
+        if not self.by_slice:
+            return -change, change > DIVERGENT
+        excess = change - draws.height
+        return jnp.where(excess <= 0, 0.0, -jnp.inf).astype(change.dtype), excess > DIVERGENT
 
     def _turned(
         self, tree: Tree, marked: Array, so_far: Array, square: Array

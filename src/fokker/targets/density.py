@@ -48,5 +48,6 @@ def check_number(function: Callable[..., Any], theta: PyTree[Array], name: str, 
     if not isinstance(value, jax.core.Tracer) and not bool(jnp.isfinite(value)):
         raise ValueError(
             f"{name} is {float(value)} at the initial position; start where the target has mass, inside its "
-            "support."
+            "support: another init, or one drawn for each chain, as in "
+            "init=lambda key: jax.random.normal(key, shape)."
         )

@@ -1,0 +1,1021 @@
+"""Samplers that walk: balance, the tree of NUTS, leapfrog, chains that do not wait, warm-up, bad input."""
+
+import dataclasses
+import importlib
+import math
+import re
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from scipy.special import logsumexp
+
+import fokker as fk
+from conftest import quick_jit
+from detailed_balance import BENT, FALSE_ALARM, LOG_GAMMA, A, asymmetry, bent, log_gamma
+from fokker import _random, samplers, scales
+from fokker._packing import pack, unpack
+from fokker.samplers import nuts as make_nuts
+from fokker.warmup import windows
+
+pytestmark = pytest.mark.usefixtures("quickly")
+
+# The functions of fk.samplers hide the modules of the same names.
+HMC, METROPOLIS, NUTS, NAIVE = (
+    importlib.import_module(f"fokker.samplers.{name}") for name in ("hmc", "metropolis", "nuts", "naive_nuts")
+)
+# What a wrong kernel must be found with.
+CLEAR = 1e-9
+
+
+def long(*values):
+    """A case that repeats what another shows."""
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
+# The leapfrog -----------------------------------------------------------------------------------------------
+
+
+def bumpy(x):
+    """Far from quadratic, coupled, of any dimension."""
+    return jnp.sum(x**4) / 8 + jnp.sum(jnp.sin(2 * x)) / 2 + x[0] * x[-1] / 2 + jnp.sum(x**2) / 2
+
+
+BUMPY = fk.Density(lambda x: -bumpy(x))
+SCALE = np.array([[1.3, 0.4, 0.0], [0.4, 0.8, -0.2], [0.0, -0.2, 0.5]])
+
+
+@quick_jit
+def leaps_of_hmc(q, p, h, count):
+    """`count` leaps of HMC from q, in the frame of a scale around a point that is not the origin."""
+    sampler = dataclasses.replace(samplers.hmc(0.1, 1, SCALE).on(BUMPY, 1.7), step_size=h)
+    frame = sampler.init(jnp.array([0.2, -0.3, 0.1]))
+    U, g = sampler.evaluate(q, frame)
+    path = HMC.Path(q, p, U, g, p, jnp.zeros(()), jnp.int32(count), jnp.int32(count))
+    path = jax.lax.fori_loop(0, count, lambda _, path: sampler.onward(path, frame), path)
+    return path.q, path.p
+
+
+somewhere = st.tuples(*[st.floats(-1.5, 1.5)] * 3).map(np.array)
+
+
+@settings(max_examples=15)
+@given(q=somewhere, p=somewhere, h=st.floats(0.01, 0.5), count=st.integers(1, 12))
+def test_the_leapfrog_leads_back_and_keeps_volume(q, p, h, count, x64):
+    y, r = leaps_of_hmc(q, p, h, count)
+    back, flipped = leaps_of_hmc(y, -r, h, count)
+    np.testing.assert_allclose(back, q, atol=1e-8)
+    np.testing.assert_allclose(flipped, -p, atol=1e-8)
+    assert np.abs(np.asarray(y) - q).max() > 0
+    # The derivative of few leaps alone: that of many is large, and its determinant a small difference.
+    few, d, z = min(count, 3), 1e-5, np.concatenate([q, p])
+
+    def flow(z):
+        return np.concatenate(leaps_of_hmc(z[:3], z[3:], h, few))
+
+    J = np.stack([(flow(z + d * e) - flow(z - d * e)) / (2 * d) for e in np.eye(6)], 1)
+    omega = np.block([[np.zeros((3, 3)), np.eye(3)], [-np.eye(3), np.zeros((3, 3))]])
+    np.testing.assert_allclose(J.T @ omega @ J, omega, atol=1e-4 * np.abs(J).max() ** 2)
+    assert abs(np.linalg.det(J) - 1) < 1e-4 * np.abs(J).max()
+
+
+def test_the_leapfrog_is_of_second_order(x64):
+    q, p = np.array([0.3, -0.5, 0.8]), np.array([1.1, 0.2, -0.7])
+    best = np.concatenate(leaps_of_hmc(q, p, 1 / 1024, 1024))
+    errors = [
+        np.linalg.norm(np.concatenate(leaps_of_hmc(q, p, 1 / count, count)) - best) for count in (16, 32)
+    ]
+    assert 1.9 < math.log2(errors[0] / errors[1]) < 2.1
+
+
+# The tree of NUTS against a plain recursion -----------------------------------------------------------------
+
+
+class Stop(Exception):
+    """The subtree turned or diverged."""
+
+
+class Recursion:
+    """A NUTS tree with every point kept, every product computed from what it is made of."""
+
+    def __init__(self, slope, energy, height, h):
+        self.slope, self.energy, self.height, self.h = slope, energy, height, h
+        self.leaves, self.decisions, self.change = [], [], []
+        self.divergent = False
+
+    def leap(self, q, p, g, sign):
+        p = p - sign * self.h / 2 * g
+        q = q + sign * self.h * p
+        U, g = self.slope(q)
+        return q, p - sign * self.h / 2 * g, g, U
+
+    def turns(self, momenta):
+        rho = np.sum(momenta, axis=0) - (momenta[0] + momenta[-1]) / 2
+        turned = bool(momenta[0] @ rho <= 0 or momenta[-1] @ rho <= 0)
+        self.decisions.append((len(momenta), turned))
+        return turned
+
+    def subtree(self, edge, sign, depth):
+        """Its 2^depth points in the order in which they are made."""
+        if depth == 0:
+            new = self.leap(*edge[:3], sign)
+            change = new[3] + new[1] @ new[1] / 2 - self.energy
+            self.leaves.append(new)
+            self.change.append(change)
+            if not change - (0 if self.height is None else self.height) <= 1000:
+                self.divergent = True
+                raise Stop
+            return [new]
+        half = self.subtree(edge, sign, depth - 1)
+        whole = half + self.subtree(half[-1], sign, depth - 1)
+        if self.turns([leaf[1] for leaf in whole]):
+            raise Stop
+        return whole
+
+    def log_weights(self, first):
+        change = np.array(self.change[first:])
+        if self.height is None:
+            return -change
+        return np.where(change <= self.height, 0.0, -np.inf)
+
+    def run(self, start, rights, uniforms, max_depth):
+        path, depth = [start], 0  # in the order of time
+        chosen, weight = start, 0.0
+        while depth < max_depth:
+            first = len(self.leaves)
+            try:
+                new = self.subtree(path[-1] if rights[depth] else path[0], 1 if rights[depth] else -1, depth)
+            except Stop:
+                break
+            w = self.log_weights(first)
+            # The last leaf that took the place of those before it.
+            taken = [
+                k
+                for k in range(len(new))
+                if w[k] > -np.inf and uniforms[first + k][0] < math.exp(w[k] - logsumexp(w[: k + 1]))
+            ]
+            total = logsumexp(w) if len(taken) else -np.inf
+            if uniforms[first + len(new) - 1][1] < math.exp(total - weight) and taken:
+                chosen = new[taken[-1]]
+            weight = np.logaddexp(weight, total)
+            path = path + new if rights[depth] else new[::-1] + path
+            depth += 1
+            if self.turns([leaf[1] for leaf in path]):
+                break
+        return chosen, depth, weight
+
+
+def grown(sampler, most, start, key):
+    """Every state of a tree on its way, until long after its end."""
+    state = sampler.init(start)
+    draws = sampler.draw(key, state)
+
+    def onward(tree, _):
+        new = sampler.onward(tree, state)
+        tree = jax.tree.map(lambda a, b: jnp.where(tree.over, a, b), tree, new)
+        return tree, (tree.table, tree.over)
+
+    tree, way = jax.lax.scan(onward, sampler.begin(draws, state), length=most)
+    return draws, tree, way, sampler.finish(tree, state)[0]
+
+
+MAX_DEPTH = 6
+TREES = 200
+
+
+TREE_T = 1.4
+
+
+@cache
+def trees_of(variant):
+    """Starts, step sizes and the trees grown there; in double precision, so to be called with x64."""
+    T, d, rng = TREE_T, 3, np.random.default_rng(0)
+    make = partial(make_nuts, 0.1, np.full(d, 1.0), max_depth=MAX_DEPTH, variant=variant)
+    starts = rng.normal(size=(TREES, d))
+    # From steps so short that the tree is never complete to such as diverge.
+    steps = np.exp(rng.uniform(np.log(0.01), np.log(1.8), TREES))
+
+    @quick_jit
+    def run(starts, steps, keys):
+        def one(start, h, key):
+            sampler = dataclasses.replace(make().on(BUMPY, T), step_size=h)
+            return grown(sampler, 2**MAX_DEPTH - 1, start, key)
+
+        return jax.vmap(one)(starts, steps, keys)
+
+    keys = jax.random.split(jax.random.key(3), TREES)
+    return starts, steps, jax.tree.map(np.asarray, run(starts, steps, keys))
+
+
+@pytest.mark.parametrize("variant", ["multinomial", "slice"])
+def test_the_tree_is_that_of_the_recursion(variant, x64):
+    """From the same draws: every leaf, where it stops and why, and the point that is chosen; T ≠ 1."""
+    starts, steps, (draws, trees, way, after) = trees_of(variant)
+    T, d = TREE_T, starts.shape[1]
+
+    def slope(x):
+        x = np.asarray(x)
+        U = np.sum(x**4 / 8 + np.sin(2 * x) / 2 + x**2 / 2) + x[0] * x[-1] / 2
+        return U / T, (x**3 / 2 + np.cos(2 * x) + x + np.array([x[-1], 0, x[0]]) / 2) / T
+
+    words = jax.vmap(
+        lambda b: jax.vmap(lambda n: jax.random.key_data(jax.random.fold_in(jax.random.wrap_key_data(b), n)))(
+            jnp.arange(2**MAX_DEPTH)
+        )
+    )(jnp.asarray(draws.bits[:, :2]))
+    uniforms = (np.asarray(words) >> 8) * 2.0**-24
+    depths, turns, diverged, moved = set(), 0, 0, 0
+    for i in range(TREES):
+        U, g = slope(starts[i])
+        p, rights = draws.p[i], [int(draws.bits[i, 2]) >> k & 1 for k in range(MAX_DEPTH)]
+        height = draws.height[i] if variant == "slice" else None
+        reference = Recursion(lambda q, i=i: slope(starts[i] + q), U + p @ p / 2, height, steps[i])
+        start = (np.zeros(d), p, g, U)
+        with np.errstate(all="ignore"):
+            chosen, depth, weight = reference.run(start, rights, uniforms[i], MAX_DEPTH)
+        leaps = len(reference.leaves)
+        assert (int(trees.leaps[i]), int(trees.depth[i])) == (leaps, depth)
+        assert bool(trees.divergent[i]) == reference.divergent
+        # Each leaf was at the end of the table that was growing when it was made.
+        sizes = np.concatenate([np.full(2**k, k) for k in range(MAX_DEPTH)])[:leaps]
+        rows = np.where(np.array(rights)[sizes], 3, 0)
+        for part in (0, 1):
+            wanted = [leaf[part] for leaf in reference.leaves]
+            found = way[0][i, np.arange(leaps), rows + part]
+            np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-8)
+        assert way[1][i].argmax() == leaps - 1
+        np.testing.assert_allclose(after.position[i], starts[i] + chosen[0], rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(after.potential[i], chosen[3], rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(after.gradient[i], chosen[2], rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(trees.weight[i], weight, rtol=1e-6, atol=1e-8)
+        rates = np.exp(-np.maximum(np.nan_to_num(reference.change, nan=np.inf), 0))
+        np.testing.assert_allclose(after.stats[i, 0], rates.mean(), rtol=1e-6, atol=1e-9)
+        depths.add(depth)
+        turns += reference.decisions[-1][1] if reference.decisions else 0
+        diverged += reference.divergent
+        moved += bool(np.any(chosen[0]))
+    assert depths >= set(range(MAX_DEPTH + 1)) - {0}
+    assert turns > TREES / 4
+    assert diverged > 3
+    assert moved > TREES / 2
+
+
+def test_a_tree_without_the_half_ends_in_its_criterion_is_another(monkeypatch, x64):
+    """What the test above compares with: a criterion that is a little off gives another tree somewhere."""
+    right = Recursion.turns
+
+    def other(self, momenta):
+        rho = np.sum(momenta, axis=0)
+        self.decisions.append((len(momenta), bool(momenta[0] @ rho <= 0 or momenta[-1] @ rho <= 0)))
+        return self.decisions[-1][1]
+
+    monkeypatch.setattr(Recursion, "turns", other)
+    assert right is not Recursion.turns
+    with pytest.raises(AssertionError):
+        test_the_tree_is_that_of_the_recursion("multinomial", None)
+
+
+# Detailed balance -------------------------------------------------------------------------------------------
+
+T = 1.6
+COUNT = 20_000
+SPREAD = np.array([0.8])
+SPREADS = np.array([0.7, 1.5])
+COVARIANCE = np.array([[0.8, 0.5], [0.5, 1.4]])
+
+# Steps at which a good part is rejected, in coordinates that are not those of theta.
+CASES = {
+    "rwm": (samplers.rwm(3.0, SPREAD), LOG_GAMMA),
+    "mala": (samplers.mala(2.0, SPREAD), LOG_GAMMA),
+    "hmc": (samplers.hmc(1.6, 2, SPREAD), LOG_GAMMA),
+    "hmc, random": (samplers.hmc(1.5, None, SPREAD), LOG_GAMMA),
+    "nuts": (samplers.nuts(1.4, SPREAD, max_depth=4), LOG_GAMMA),
+    "nuts, slice": (samplers.nuts(1.4, SPREAD, max_depth=4, variant="slice"), LOG_GAMMA),
+    "naive_nuts": (samplers.naive_nuts(1.4, SPREAD, max_depth=4), LOG_GAMMA),
+    "rwm, plane": (samplers.rwm(1.5, COVARIANCE), BENT),
+    "mala, plane": (samplers.mala(0.5, SPREADS), BENT),
+    "hmc, plane": (samplers.hmc(0.8, 3, COVARIANCE), BENT),
+    "hmc, random, plane": (samplers.hmc(0.8, None, SPREADS), BENT),
+    "nuts, plane": (samplers.nuts(0.8, COVARIANCE, max_depth=4), BENT),
+    "nuts, slice, plane": (samplers.nuts(0.8, SPREADS, max_depth=4, variant="slice"), BENT),
+    "naive_nuts, plane": (samplers.naive_nuts(0.8, COVARIANCE, max_depth=4), BENT),
+}
+
+
+def exact(target, count=COUNT):
+    rng = np.random.default_rng(0)
+    x = log_gamma(rng, T, (count, 1)) if target is LOG_GAMMA else bent(rng, T, count)
+    return jnp.asarray(x, jnp.float32)
+
+
+def many(sampler, target, before, steps=1, momenta=None):
+    """The states after a few steps from each of many draws."""
+    placed = sampler.on(target, T)
+
+    @quick_jit
+    def run(before, momenta, keys):
+        def move(theta, p, key):
+            first, second = jax.random.split(key)
+            state = placed.init(theta, key=first)
+            state = state if momenta is None else state._replace(momentum=p)
+            if steps == 1:
+                return placed.step(second, state)[0]
+            return jax.lax.fori_loop(
+                0, steps, lambda t, s: placed.step(jax.random.fold_in(second, t), s)[0], state
+            )
+
+        return jax.vmap(move, (0, None if momenta is None else 0, 0))(before, momenta, keys)
+
+    return run(before, momenta, jax.random.split(jax.random.key(1), len(before)))
+
+
+def balance(sampler, target):
+    """The chance of such asymmetry, the mean acceptance, and how many moved."""
+    before = exact(target)
+    after = many(sampler, target, before)
+    moved = float(jnp.mean(jnp.any(before != after.position, axis=1)))
+    bins = 8 if target is LOG_GAMMA else 4
+    return asymmetry(before, after.position, bins), float(jnp.mean(after.stats[:, 0])), moved
+
+
+REPEATS = ("nuts, slice, plane", "naive_nuts, plane", "hmc, random, plane", "rwm, plane")
+
+
+@pytest.mark.parametrize("name", [long(name) if name in REPEATS else name for name in CASES])
+def test_detailed_balance(name):
+    """From exact draws at T ≠ 1, with many rejections; false alarm 1e-6 each."""
+    p, acceptance, moved = balance(*CASES[name])
+    assert 0.2 < acceptance < 0.88
+    assert moved > 0.2
+    assert p > FALSE_ALARM
+
+
+def accept_always(monkeypatch):
+    right = METROPOLIS.metropolis
+
+    def wrong(u, change, *sound):
+        return right(u, jnp.where(change < 1000, -1.0, change), *sound)
+
+    monkeypatch.setattr(METROPOLIS, "metropolis", wrong)
+    monkeypatch.setattr(HMC, "metropolis", wrong)
+
+
+def no_proposal_ratio(monkeypatch):
+    monkeypatch.setattr(METROPOLIS.MALA, "log_ratio", METROPOLIS.RWM.log_ratio)
+
+
+def no_energy(monkeypatch):
+    right = NUTS.NUTS._weighed
+
+    def wrong(self, change, draws):
+        weight, divergent = right(self, change, draws)
+        return jnp.zeros_like(weight), divergent
+
+    monkeypatch.setattr(NUTS.NUTS, "_weighed", wrong)
+
+
+def no_subtrees(monkeypatch):
+    """Only the whole path is looked at, so that from some of its points it would have ended before."""
+    right = NUTS.NUTS._turned
+
+    def wrong(self, *given):
+        products, here, turned = right(self, *given)
+        return products, here, jnp.zeros_like(turned)
+
+    monkeypatch.setattr(NUTS.NUTS, "_turned", wrong)
+    monkeypatch.setattr(NAIVE, "_turns", lambda points: jnp.zeros((), bool))
+
+
+def no_height(monkeypatch):
+    """A slice at the level of the start itself."""
+    right = NAIVE.NaiveNUTS.grow
+    monkeypatch.setattr(
+        NAIVE.NaiveNUTS, "grow", lambda self, d, s: right(self, d._replace(height=0 * d.height), s)
+    )
+
+
+def too_light(monkeypatch):
+    """The new subtree is favoured too much: as if all before it weighed a half."""
+    right = NUTS.NUTS.onward
+
+    def wrong(self, tree, state):
+        light = tree._replace(weight=tree.weight - jnp.log(2.0))
+        new = right(self, light, state)
+        return new._replace(weight=jnp.where(new.depth > tree.depth, new.weight, tree.weight))
+
+    monkeypatch.setattr(NUTS.NUTS, "onward", wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("rwm", accept_always),
+        ("mala", accept_always),
+        ("hmc", accept_always),
+        ("mala", no_proposal_ratio),
+        ("nuts", no_energy),
+        long("nuts, slice", no_energy),
+        ("nuts", no_subtrees),
+        long("nuts, slice", no_subtrees),
+        ("naive_nuts", no_subtrees),
+        long("naive_nuts", no_height),
+        ("nuts", too_light),
+    ],
+)
+def test_balance_fails_for_a_wrong_rule(name, fault, monkeypatch):
+    fault(monkeypatch)
+    assert balance(*CASES[name])[0] < CLEAR
+
+
+# Momenta that are kept: balance holds between (θ, p) and (θ', -p').
+KEPT = {
+    "maula": samplers.maula(1.5, 0.7, SPREAD),
+    "ghmc": samplers.ghmc(1.8, 0.8, SPREAD, leaps=1),
+}
+
+
+def phase_space():
+    before = exact(LOG_GAMMA)
+    return before, jnp.asarray(np.random.default_rng(1).normal(size=before.shape), jnp.float32)
+
+
+def flipped_balance(sampler):
+    theta, p = phase_space()
+    after = many(sampler, LOG_GAMMA, theta, momenta=p)
+    before, there = (np.concatenate(pair, 1) for pair in ((theta, p), (after.position, -after.momentum)))
+    return asymmetry(before, there), float(jnp.mean(after.stats[:, 0]))
+
+
+@pytest.mark.parametrize("name", ["maula", "ghmc"])
+def test_balance_up_to_a_flip_of_the_momentum(name, monkeypatch):
+    """Of MAULA's kernel; of GHMC's without its refreshment, which is balanced by itself. False alarm 1e-6."""
+    sampler = KEPT[name]
+    if name == "ghmc":
+        sampler = dataclasses.replace(sampler, persistence=jnp.ones(()))
+    p, acceptance = flipped_balance(sampler)
+    assert 0.3 < acceptance < 0.9
+    assert p > FALSE_ALARM
+    accept_always(monkeypatch)
+    assert flipped_balance(sampler)[0] < CLEAR
+
+
+def stationarity(sampler, steps):
+    """The chance that θ and p are as unlike exact draws as they are after a few steps from such."""
+    theta, p = phase_space()
+    after = many(sampler, LOG_GAMMA, theta, steps, p)
+    u = stats.gamma(A / T).cdf(np.exp(np.asarray(after.position, float)[:, 0]) / T)
+    v = stats.norm.cdf(np.asarray(after.momentum, float)[:, 0])
+    counts = np.histogram2d(u, v, bins=6, range=[[0, 1], [0, 1]])[0]
+    return stats.chisquare(counts.ravel()).pvalue
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_kept_momenta_keep_the_target_over_several_steps_and_not_without_the_flip(name, monkeypatch):
+    """Over 6 steps; a chi-square of 36 cells of (θ, p), false alarm 1e-6."""
+    assert stationarity(KEPT[name], 6) > FALSE_ALARM
+    right = HMC.choose
+    for module in (HMC, METROPOLIS):
+        monkeypatch.setattr(
+            module, "choose", lambda yes, there, here: right(yes, there, (*here[:3], -here[3]))
+        )
+    assert stationarity(KEPT[name], 6) < CLEAR
+
+
+def test_naive_and_efficient_nuts_agree():
+    """On a bent target in a plane, 8 steps from one point: KS of θ₁, θ₂ and U, false alarm 1e-6 each.
+
+    Their trees differ by the criterion, (θ⁺-θ⁻)·p < 0 and ρ·p ≤ 0, and are nearly as deep.
+    """
+    start = jnp.broadcast_to(jnp.array([0.5, 0.5]), (2000, 2))
+    found = [
+        many(make(0.4, COVARIANCE, max_depth=5), BENT, start, 8)
+        for make in (samplers.naive_nuts, partial(samplers.nuts, variant="slice"))
+    ]
+    for part in (lambda s: s.position[:, 0], lambda s: s.position[:, 1], lambda s: s.potential):
+        assert stats.ks_2samp(*(np.asarray(part(s)) for s in found)).pvalue > FALSE_ALARM
+    depths, leaps = (np.array([float(jnp.mean(s.stats[:, k])) for s in found]) for k in (4, 3))
+    assert depths[0] > 2
+    np.testing.assert_allclose(depths[0], depths[1], rtol=0.05)
+    np.testing.assert_allclose(leaps[0], leaps[1], rtol=0.1)
+    exactly = exact(BENT, 2000)
+    assert stats.ks_2samp(np.asarray(found[1].position)[:, 1], np.asarray(exactly)[:, 1]).pvalue > FALSE_ALARM
+    assert stats.ks_2samp(np.asarray(start)[:, 1], np.asarray(exactly)[:, 1]).pvalue < CLEAR
+
+
+# Random numbers ---------------------------------------------------------------------------------------------
+
+
+def everything(module, key, dtype):
+    """What is drawn by either, as plain numbers."""
+
+    def words(keys):
+        return keys if keys.dtype == jnp.uint32 else jax.random.key_data(keys)
+
+    out = [words(module.fold_in(key, n)) for n in (0, 1, np.uint32(2**32 - 1))]
+    out += [words(module.split(key, n)) for n in (2, 5)]
+    bits = (lambda k, s: jax.random.bits(k, s, jnp.uint32)) if module is jax.random else module.bits
+    out += [bits(key, shape) for shape in ((), (2, 5))]
+    out += [module.uniform(key, shape, dtype) for shape in ((), (3,), (2, 5))]
+    # A range that is no power of two is left to rounding, which the compiler is free to do otherwise.
+    out += [module.uniform(key, (3,), dtype, -1.0, 1.0), module.uniform(key, (4,), dtype, 0.0, 0.5)]
+    return out + [module.normal(key, shape, dtype) for shape in ((), (3,), (1, 1, 7))]
+
+
+def same(ours, theirs):
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+def test_random_numbers_are_those_of_jax_to_the_bit():
+    key = jax.random.fold_in(jax.random.key(7), 2**31 + 5)
+    keys = jax.random.split(key, 4)
+    found = {}
+    for module in (_random, jax.random):
+        draw = partial(everything, module, dtype=jnp.float32)
+        found[module] = quick_jit(lambda key, keys, draw=draw: (draw(key), jax.vmap(draw)(keys)))(key, keys)
+    for ours, theirs in zip(found[_random], found[jax.random], strict=True):
+        same(ours, theirs)
+    with jax.disable_jit():  # one operation after the other
+        same([_random.normal(key, (3,), jnp.float32)], [found[jax.random][0][-2]])
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg", None])
+def test_random_numbers_of_other_kinds_are_those_of_jax_too(impl, x64):
+    """Double precision, another generator, and keys of the old kind."""
+    key = jax.random.PRNGKey(3) if impl is None else jax.random.key(3, impl=impl)
+    same(*(quick_jit(partial(everything, m, dtype=jnp.float64))(key) for m in (_random, jax.random)))
+
+
+def test_uniforms_for_counters_are_even_and_unlike_each_other():
+    """10⁴ pairs of one key: KS each and the correlation, false alarm 1e-6 each."""
+    words = jnp.array([123, 2**31 + 7], jnp.uint32)
+    u, v = map(np.asarray, _random.uniforms_at(words, jnp.arange(10_000), jnp.float32))
+    assert (u >= 0).all()
+    assert (u < 1).all()
+    for x in (u, v):
+        assert stats.kstest(x, "uniform").pvalue > FALSE_ALARM
+    assert stats.pearsonr(u, v).pvalue > FALSE_ALARM
+    assert stats.pearsonr(u[1:], u[:-1]).pvalue > FALSE_ALARM
+
+
+def test_a_packed_tree_is_unpacked():
+    tree = {"a": jnp.ones(3), "b": (jnp.zeros(3), jnp.ones((), int)), "c": [jnp.full(3, 2.0), jnp.ones(2)]}
+    packed = pack(tree)
+    assert [x.shape for x in packed] == [(3, 3), (), (2,)]
+    jax.tree.map(np.testing.assert_array_equal, unpack(packed, tree), tree)
+
+
+# Scales -----------------------------------------------------------------------------------------------------
+
+
+def written_out(scale, d):
+    return np.stack([np.asarray(scale(e)) for e in jnp.eye(d)], 1)
+
+
+def test_scales_are_their_matrices(x64):
+    rng = np.random.default_rng(0)
+    deviations, V = rng.uniform(0.1, 3, 5), np.linalg.qr(rng.normal(size=(5, 2)))[0]
+    stretches = np.array([3.0, 0.2])
+    scale = scales.LowRank(*map(jnp.asarray, (deviations, V, stretches)))
+    middle = np.eye(5) + V @ np.diag(stretches - 1) @ V.T
+    np.testing.assert_allclose(written_out(scale, 5), np.diag(deviations) @ middle, atol=1e-12)
+    # The variances along V are λ, those across it 1.
+    S = written_out(scale, 5) / deviations[:, None]
+    np.testing.assert_allclose(S @ S.T, np.eye(5) + V @ np.diag(stretches**2 - 1) @ V.T, atol=1e-12)
+    covariance = SCALE @ SCALE.T
+    S = written_out(scales.as_scale(covariance), 3)
+    np.testing.assert_allclose(S @ S.T, covariance, atol=1e-12)
+    np.testing.assert_allclose(written_out(scales.as_scale([1.0, 2.0]), 2), np.diag([1.0, 2.0]))
+    for kind in scales.KINDS:
+        np.testing.assert_allclose(written_out(scales.identity(kind, 4, float), 4), np.eye(4))
+
+
+@pytest.mark.parametrize("kind", ["diagonal", "dense", "low-rank"])
+def test_an_estimated_scale_is_the_covariance_shrunk(kind, x64):
+    rng = np.random.default_rng(0)
+    root = np.linalg.cholesky(np.array([[4.0, 1.9, 0.0], [1.9, 1.0, 0.0], [0.0, 0.0, 1e-4]]))
+    x = rng.normal(size=(4, 5000, 3)) @ root.T + 100
+    S = written_out(scales.estimate(kind, x, float), 3)
+    covariance = np.cov(x.reshape(-1, 3).T)
+    wanted = np.diag(np.diag(covariance)) if kind == "diagonal" else covariance
+    if kind == "low-rank":  # it leaves alone what is off by less than a factor of two
+        ratios = np.linalg.eigvalsh(np.linalg.inv(S) @ covariance @ np.linalg.inv(S).T)
+        assert ratios.max() < 2.1
+        assert ratios.min() > 0.48
+    else:
+        np.testing.assert_allclose(S @ S.T, wanted, rtol=0.02, atol=1e-3)
+        np.testing.assert_allclose(np.diag(S @ S.T), np.diag(covariance), rtol=0.02)
+    # Few draws count n against five of variance 1e-3, even where they are all alike.
+    few = x[:1, :10]
+    variances = np.diag(written_out(scales.estimate("diagonal", few, float), 3)) ** 2
+    wanted = (10 * few[0].var(axis=0, ddof=1) + 5e-3) / 15
+    np.testing.assert_allclose(variances, wanted, rtol=1e-9)
+    S = written_out(scales.estimate(kind, np.zeros((1, 10, 3)), float), 3)
+    assert np.isfinite(S).all()
+    if kind != "low-rank":
+        np.testing.assert_allclose(S @ S.T, np.eye(3) * 5e-3 / 15, rtol=1e-6)
+    assert np.linalg.cond(written_out(scales.estimate(kind, rng.normal(size=(1, 10, 40)), float), 40)) < 300
+
+
+def test_scales_that_are_none_are_refused():
+    for given_, words in (
+        ("full", "one of identity, diagonal, dense, low-rank"),
+        ([1.0, -1.0], "must be positive"),
+        (np.array([[1.0, 2.0], [2.0, 1.0]]), "not positive definite"),
+        (np.ones((2, 3)), r"array of shape \(2, 3\)"),
+        (2.0, r"array of shape \(\)"),
+        ([1.0, np.nan], "must be positive"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            samplers.nuts(0.1, given_)
+
+
+# Many chains, none of which waits ---------------------------------------------------------------------------
+
+
+def by_hand(sampler, target, starts, steps, seed, T=1.0):
+    """The draws that fk.sample should give: a loop of steps with its keys."""
+    placed = sampler.on(target, T)
+    keys = jax.random.split(jax.random.key(seed), (len(starts), 3))
+
+    @quick_jit
+    def run(starts, keys):
+        def chain(theta, key):
+            def step(state, t):
+                state, _ = placed.step(jax.random.fold_in(key[2], t), state)
+                return state, (state.position, state.stats)
+
+            return jax.lax.scan(step, placed.init(theta, key=key[1]), jnp.arange(steps, dtype=jnp.uint32))[1]
+
+        return jax.vmap(chain)(starts, keys)
+
+    return jax.tree.map(np.asarray, run(starts, keys))
+
+
+WALKERS = {
+    "nuts": samplers.nuts(0.5, COVARIANCE),
+    "hmc": samplers.hmc(0.5, None, SPREADS),
+    "ghmc": samplers.ghmc(0.5, 0.7, SPREADS),
+    "maula": samplers.maula(0.5, 1.0, COVARIANCE),
+    "naive_nuts": samplers.naive_nuts(0.6, SPREADS, max_depth=4),
+}
+RUN = {"progress": False, "chains": 3, "seed": 5, "temperature": T}
+
+
+def drawn_starts(key):
+    return 0.5 * jax.random.normal(key, (2,))
+
+
+@pytest.mark.parametrize("name", ["nuts", "ghmc", long("hmc"), long("maula"), long("naive_nuts")])
+def test_chains_that_do_not_wait_draw_what_a_loop_draws(name):
+    """To rounding, which a step may well multiply: over 24 steps."""
+    sampler = WALKERS[name]
+    trace = fk.sample(BENT, sampler, init=drawn_starts, steps=24, **RUN)
+    keys = jax.random.split(jax.random.key(5), (3, 3))
+    starts = jax.vmap(drawn_starts)(keys[:, 0])
+    draws, told = by_hand(sampler, BENT, starts, 24, 5, T)
+    np.testing.assert_allclose(trace.samples, draws, rtol=1e-3, atol=1e-3)
+    for k, (stat, values) in enumerate(trace.stats.items()):
+        if stat in ("n_steps", "tree_depth", "diverging"):
+            np.testing.assert_array_equal(values, told[..., list(sampler.STATS).index(stat)])
+        else:
+            np.testing.assert_allclose(
+                values, told[..., list(sampler.STATS).index(stat)], rtol=0.01, atol=0.01
+            )
+        assert k < len(sampler.STATS)
+    assert set(trace.stats) == set(sampler.STATS)
+    if name in ("nuts", "hmc"):  # paths of different lengths, in chains and in time
+        assert len(np.unique(trace.stats["n_steps"])) > 2
+        assert len({tuple(row) for row in trace.stats["n_steps"]}) == 3
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """One run of 24 steps after 5 of burn-in."""
+    return fk.sample(BENT, WALKERS["nuts"], init=drawn_starts, steps=24, burn_in=5, **RUN)
+
+
+def near(a, b):
+    np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("chunk", [1, long(2), long(7)])
+def test_draws_do_not_depend_on_the_chunk(chunk, reference):
+    """Also where a piece is longer than the chunk: one of a single step is put to the one before."""
+    options = {"init": drawn_starts, "steps": 24, "burn_in": 5, "chunk": chunk, **RUN}
+    trace = fk.sample(BENT, WALKERS["nuts"], **options)
+    near(trace.samples, reference.samples)
+    np.testing.assert_array_equal(trace.stats["n_steps"], reference.stats["n_steps"])
+    if chunk == 7:
+        every = fk.sample(BENT, WALKERS["nuts"], **{**options, "thin": 4})
+        near(every.samples, reference.samples[:, 3::4])
+        rare = fk.sample(BENT, WALKERS["nuts"], **{**options, "thin": 12})
+        near(rare.samples, reference.samples[:, 11::12])
+
+
+def test_a_run_goes_on_and_burn_in_drops(reference):
+    options = {"init": drawn_starts, **RUN}
+    trace = fk.sample(BENT, WALKERS["nuts"], steps=10, burn_in=5, **options)
+    near(trace.resume(14).samples, reference.samples)
+    whole = fk.sample(BENT, WALKERS["nuts"], steps=29, **options)
+    near(whole.samples[:, 5:], reference.samples)
+
+
+def test_moments_are_those_of_the_draws(reference):
+    options = {"init": drawn_starts, "steps": 24, "burn_in": 5, "keep": "moments", **RUN}
+    for thin, chunk in ((4, 7),):
+        kept = fk.sample(BENT, WALKERS["nuts"], **{**options, "thin": thin, "chunk": chunk})
+        assert kept.samples is None
+        draws = reference.samples[:, thin - 1 :: thin]
+        near(kept.moments["mean"], draws.mean(axis=1))
+        near(kept.moments["variance"], draws.var(axis=1, ddof=1))
+        np.testing.assert_array_equal(kept.stats["n_steps"], reference.stats["n_steps"][:, thin - 1 :: thin])
+
+
+@pytest.mark.parametrize("keep", ["draws", long("moments")])
+def test_constrained_targets_give_constrained_draws(keep):
+    """exp(-U/T) of θ > 0 is a Gamma density: E θ of 100 chains within 5 standard errors (1 in 2e6)."""
+    target = fk.constrain(
+        fk.Density(lambda t: jnp.sum(0.5 * jnp.log(t["x"]) - t["x"]) - t["y"] ** 2), {"x": "positive"}
+    )
+    options = {"init": {"x": jnp.array([1.0]), "y": 0.1}, "steps": 100, "burn_in": 20, "chains": 100}
+    options |= {"progress": False, "temperature": T}
+    sampler = samplers.hmc(0.8, 3, np.array([1.3, 0.8]))
+    x = fk.sample(target, sampler, **options).samples["x"][..., 0]
+    assert (x > 0).all()
+    means = x.mean(axis=1)
+    assert abs(means.mean() - T * (0.5 / T + 1)) < 5 * means.std(ddof=1) / math.sqrt(len(means))
+    if keep == "moments":
+        kept = fk.sample(target, sampler, keep="moments", **options)
+        near(kept.moments["mean"]["x"][:, 0], means)
+
+
+@pytest.mark.parametrize("name", ["mala", "nuts", *map(long, ("rwm", "maula", "hmc", "ghmc", "naive_nuts"))])
+def test_single_precision_stays_where_double_is_enabled(name, x64):
+    sampler = getattr(samplers, name)(0.3, scale=np.array([1.0, 2.0])).on(BENT, 1.3)
+    state = sampler.init(jnp.array([0.1, 0.2], jnp.float32))
+    after, _ = quick_jit(sampler.step)(jax.random.key(0), state)
+    assert jax.tree.map(lambda x: x.dtype, after) == jax.tree.map(lambda x: x.dtype, state)
+    assert after.position.dtype == after.potential.dtype == jnp.float32
+
+
+# Warm-up ----------------------------------------------------------------------------------------------------
+
+
+def test_windows_are_the_steps():
+    for steps in range(1, 3001):
+        plan = windows(steps)
+        assert sum(length for length, _ in plan) == steps
+        assert all(length > 0 for length, _ in plan[:-1])
+        assert not plan[-1][1]
+        learnt = [length for length, learns in plan if learns]
+        assert bool(learnt) == (steps >= 20)
+        assert learnt == sorted(learnt)
+        if steps >= 100:
+            assert min(learnt) >= 25
+            assert not plan[0][1]
+
+
+def normal_target(covariance):
+    precision = jnp.asarray(np.linalg.inv(covariance), jnp.float32)
+    return fk.Density(lambda x: -x @ (precision @ x) / 2)
+
+
+def warmed(target, sampler, d, **options):
+    options = {"steps": 300, "warm_up": 500, "chains": 4, "progress": False, **options}
+    return fk.sample(target, sampler, init=lambda key: jax.random.normal(key, (d,)), **options)
+
+
+def learnt(trace, d):
+    """S of the sampler that warm-up made."""
+    return written_out(trace.origin.sampler.scale, d)
+
+
+def test_warm_up_finds_scales_over_four_orders_of_magnitude():
+    """And one step size for all chains, at which they accept as much as was asked for."""
+    deviations = np.array([1e-2, 0.1, 1.0, 10.0, 100.0])
+    target = fk.Density(lambda x: -jnp.sum((x / deviations.astype("f")) ** 2) / 2)
+    trace = warmed(target, samplers.nuts(), 5)
+    # A standard deviation of some 1000 draws.
+    np.testing.assert_allclose(np.diag(learnt(trace, 5)), deviations, rtol=0.25)
+    assert trace.origin.sampler.step_size.shape == ()
+    assert 0.7 < trace.stats["acceptance_rate"].mean() < 0.93
+    np.testing.assert_allclose(trace.samples.std(axis=(0, 1)), deviations, rtol=0.2)
+    assert trace.origin.notes == ()
+
+
+ROTATION = np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))[0]
+ROTATED = ROTATION @ np.diag([25.0, 1.0, 0.04, 4.0]) @ ROTATION.T
+
+
+@pytest.mark.long
+def test_warm_up_finds_a_rotated_normal():
+    trace = warmed(normal_target(ROTATED), samplers.nuts(scale="dense"), 4)
+    S = learnt(trace, 4)
+    ratios = np.linalg.eigvalsh(np.linalg.inv(S) @ ROTATED @ np.linalg.inv(S).T)
+    assert ratios.min() > 0.6
+    assert ratios.max() < 1.7
+    # Without it a path must be as long as the widest direction takes in steps for the narrowest.
+    assert trace.stats["n_steps"].mean() < 8
+
+
+@pytest.mark.parametrize("by", ["draws", long("warm-up")])
+def test_a_few_strong_directions_of_many_are_found(by):
+    """They must not be crowded out by the many others, which scaling by coordinate leaves too narrow."""
+    rng = np.random.default_rng(1)
+    V = np.linalg.qr(rng.normal(size=(50, 3)))[0]
+    covariance = np.eye(50) + V @ np.diag([400.0, 100.0, 50.0]) @ V.T
+    if by == "draws":
+        x = rng.normal(size=(4, 200, 50)) @ np.linalg.cholesky(covariance).T
+        S = written_out(scales.estimate("low-rank", x, jnp.float32), 50)
+    else:
+        S = learnt(warmed(normal_target(covariance), samplers.nuts(scale="low-rank"), 50), 50)
+    ratios = np.linalg.eigvalsh(np.linalg.inv(S) @ covariance @ np.linalg.inv(S).T)
+    assert np.linalg.cond(covariance) > 390
+    assert ratios.max() / ratios.min() < 14
+
+
+NESTED = fk.Density(lambda t: -jnp.sum(t["a"]["b"] ** 2) / 2 - (t["c"] - 3) ** 2 / 8)
+ROOT = {"a": {"b": jnp.zeros((2, 2))}, "c": 0.0}
+
+
+@pytest.mark.parametrize(
+    "name", ["nuts", long("mala"), long("ghmc"), long("mclmc"), long("rwm"), long("maula"), long("hmc")]
+)
+def test_defaults_do_for_a_nested_tree(name):
+    """By its name alone, four chains: means within 5 standard errors of their own estimate, or 0.3."""
+    steps = 2000 if name in ("rwm", "mala", "maula", "ghmc") else 400
+    trace = fk.sample(NESTED, name, init=ROOT, steps=steps, warm_up=300, chains=4, progress=False)
+    assert jax.tree.map(np.shape, trace.samples) == {"a": {"b": (4, steps, 2, 2)}, "c": (4, steps)}
+    c, b = trace.samples["c"], trace.samples["a"]["b"]
+    assert abs(c.mean() - 3) < 0.4
+    assert 1.5 < c.std() < 2.5
+    assert np.abs(b.mean(axis=(0, 1))).max() < 0.25
+    assert 0.8 < b.std() < 1.2
+    if name != "mclmc":
+        wanted = float(trace.origin.sampler.acceptance)
+        assert abs(trace.stats["acceptance_rate"].mean() - wanted) < 0.13
+        assert trace.origin.sampler.step_size.shape == ()
+
+
+def test_a_warmed_run_is_run_again_with_what_was_learnt():
+    trace = warmed(NORMAL, samplers.hmc(leaps=3), 2, steps=60, warm_up=150)
+    longer, again = trace.resume(20), trace.rerun()
+    np.testing.assert_allclose(longer.samples[:, :60], trace.samples, rtol=1e-4, atol=1e-4)
+    assert longer.samples.shape[1] == 80
+    np.testing.assert_allclose(again.samples, trace.samples, rtol=1e-4, atol=1e-4)
+    half = trace.rerun(step_size=0.1)
+    assert float(half.settings["step_size"]) == pytest.approx(0.1)
+
+
+NORMAL = fk.Density(lambda x: -jnp.sum(x**2) / 2)
+
+
+# What is wrong ----------------------------------------------------------------------------------------------
+
+
+def density(log_density):
+    return fk.Density(log_density)
+
+
+DATA = fk.Posterior(lambda t: -(t**2), lambda t, x: -((x - t) ** 2), np.ones(20))
+
+
+def run(target=NORMAL, sampler=None, init=(0.1, 0.2), **options):
+    start = jnp.asarray(init) if isinstance(init, tuple) else init
+    options = {"steps": 20, "warm_up": 100, "chains": 2, "progress": False, **options}
+    return fk.sample(target, sampler or samplers.hmc(leaps=2), init=start, **options)
+
+
+def one_chain_outside(key):
+    """The second of two chains starts where the density is zero."""
+    keys = jax.random.split(jax.random.split(jax.random.key(0), (2, 3))[1, 0])
+    same_key = jnp.all(jax.random.key_data(jax.random.split(key)) == jax.random.key_data(keys))
+    return jnp.where(same_key, -1.0, 1.0) * jnp.ones(2)
+
+
+BAD = {
+    "nan at the start": (
+        lambda: run(density(lambda x: jnp.sum(jnp.log(x - 1)))),
+        r"log_density is nan at the initial position.*init=lambda key",
+    ),
+    "minus infinity at the start": (
+        lambda: run(density(lambda x: jnp.sum(jnp.where(x > 1, -x, -jnp.inf)))),
+        r"log_density is -inf at the initial position.*inside its support",
+    ),
+    "one chain outside": (
+        lambda: run(density(lambda x: jnp.sum(jnp.log(x))), init=one_chain_outside),
+        r"chain 1, whose start init drew: log_density is nan",
+    ),
+    "no gradient at the start": (
+        lambda: run(density(lambda x: -jnp.sqrt(jnp.sum(x**2))), init=(0.0, 0.0)),
+        r"gradient .* is not finite at the initial position \(nan in coordinate 0 of 2\).*start elsewhere",
+    ),
+    "no gradient by a where": (
+        lambda: run(density(lambda x: -jnp.sum(jnp.where(x > 0, jnp.sqrt(x), 0.0) + x**2)), init=(1.0, -1.0)),
+        r"not finite at the initial position \(nan in coordinate 1 of 2\)",
+    ),
+    "infinite density at the start": (
+        lambda: run(density(lambda x: -jnp.sum(jnp.log(jnp.abs(x)))), init=(0.0, 1.0)),
+        "log_density is inf",
+    ),
+    "constant density": (
+        lambda: run(density(lambda x: 0.0 * jnp.sum(x))),
+        "every step is accepted, however long",
+    ),
+    "density that jumps beside the start": (
+        lambda: run(density(lambda x: jnp.where(jnp.all(x == x[0]), 0.0, -jnp.inf)), init=(1.0, 1.0)),
+        r"no step is accepted, however short.*jumps",
+    ),
+    "batches": (
+        lambda: run(DATA, init=jnp.array(0.5), batch_size=5),
+        r"fk.samplers.hmc takes no minibatches.*batch_size",
+    ),
+    "batches, step given": (
+        lambda: run(DATA, samplers.nuts(0.1), init=jnp.array(0.5), batch_size=5, warm_up=None),
+        r"fk.samplers.nuts takes no minibatches",
+    ),
+    "batches in a loop of one's own": (
+        lambda: samplers.nuts(0.1).on(DATA).advance(None, None, np.ones(5)),
+        "no minibatches",
+    ),
+    "an estimator": (lambda: samplers.hmc(0.1).on(DATA, 1.0, fk.gradients.saga()), "no estimator"),
+    "gradient without batches": (lambda: run(DATA, gradient=object()), "give a batch_size"),
+    "schedule": (lambda: samplers.nuts(lambda t: 0.1), "give a number, not a schedule"),
+    "steps by coordinate": (
+        lambda: samplers.mala(np.array([0.1, 0.2])),
+        r"one number, not an array of shape \(2,\)",
+    ),
+    "word for a step": (lambda: samplers.hmc("small"), "a number, a schedule or 'auto'"),
+    "negative step": (lambda: samplers.rwm(-0.1), "positive number; -0.1"),
+    "no step yet": (lambda: samplers.nuts(0.1).init(jnp.zeros(2)), "no target yet"),
+    "deviations of another size": (
+        lambda: run(sampler=samplers.nuts(0.1, np.ones(3)), warm_up=None),
+        "3 standard deviations given as the scale for a theta of 2 numbers",
+    ),
+    "deviations of another size, to warm up": (
+        lambda: run(sampler=samplers.hmc(scale=np.ones(3))),
+        "3 standard deviations given as the scale for a theta of 2 numbers",
+    ),
+    "covariance of another size": (
+        lambda: run(sampler=samplers.mala(0.1, np.eye(3)), warm_up=None),
+        "a 3 × 3 covariance given as the scale for a theta of 2",
+    ),
+    "acceptance": (lambda: samplers.nuts(acceptance=1.0), "between 0 and 1; 1.0"),
+    "acceptance of rwm": (lambda: samplers.rwm(acceptance=-0.1), "between 0 and 1; -0.1"),
+    "depth": (lambda: samplers.nuts(max_depth=0), "max_depth must be a whole number from 1 to 30; 0"),
+    "depth that is none": (lambda: samplers.nuts(max_depth=2.5), "max_depth must be a whole number"),
+    "depth of the naive": (lambda: samplers.naive_nuts(max_depth=13), "from 1 to 12"),
+    "leaps": (lambda: samplers.hmc(0.1, 0), "leaps must be a whole number of at least 1; 0"),
+    "leaps that are none": (lambda: samplers.ghmc(0.1, leaps=1.5), "leaps must be a whole number"),
+    "variant": (lambda: samplers.nuts(variant="biased"), "'multinomial' or 'slice', not 'biased'"),
+    "friction": (lambda: samplers.maula(0.1, 0.0), "friction must be positive"),
+    "persistence": (lambda: samplers.ghmc(0.1, 1.0), "at least 0 and below 1"),
+    "temperature": (lambda: run(sampler=samplers.hmc(0.1), warm_up=None, temperature=0.0), "above zero"),
+    "no warm-up": (lambda: run(warm_up=0), "warm_up must be a whole number of at least 1; 0"),
+    "warm-up for what has its step": (
+        lambda: run(sampler=samplers.hmc(0.1)),
+        "warm_up is for samplers that learn",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_wrong_is_said(name):
+    action, words = BAD[name]
+    with pytest.raises((ValueError, TypeError), match=f"(?s){words}"):
+        action()
+
+
+def test_a_warm_up_that_only_diverges_is_no_start(monkeypatch):
+    from fokker import warmup
+
+    stats = {"diverging": np.ones((2, 5), bool)}
+    monkeypatch.setattr(warmup._Chains, "find_first_step", lambda self: None)
+    monkeypatch.setattr(warmup._Chains, "learn_scale", lambda self, draws: None)
+    monkeypatch.setattr(warmup._Chains, "window", lambda self, length: (np.ones((2, 5, 2)), stats))
+    with pytest.raises(ValueError, match=r"every step of the last part of warm-up diverged.*fk\.constrain"):
+        run()
+
+
+@pytest.mark.parametrize(
+    ("log_density", "words"),
+    [
+        long(lambda x: -(x[0] ** 2) / 2, "gradient by coordinate 1 .* zero in every chain"),
+        (lambda x: -jnp.sum(jnp.floor(jnp.abs(x))), "gradient by coordinate 0 .* has steps"),
+        (lambda x: -(x[0] ** 2) / 2 + 1e-3 * x[1], "coordinate 1 of theta spread .* improper posterior"),
+    ],
+    ids=["flat", "steps", "a slope without end"],
+)
+def test_a_target_that_is_none_is_warned_of_in_the_summary(log_density, words):
+    """Flat in a direction, made of steps, or growing without end: found in warm-up, said in the summary."""
+    trace = run(fk.Density(log_density), samplers.hmc(leaps=3), steps=50, warm_up=400)
+    found = [w for w in trace.summary(gradients=False).warnings if w in trace.origin.notes]
+    assert any(re.search(words, w) for w in found)
+    assert not run(NORMAL, samplers.hmc(leaps=3), steps=50, warm_up=400).origin.notes
