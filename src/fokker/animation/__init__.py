@@ -35,8 +35,8 @@ __all__ = [
     "write_mp4",
 ]
 
-# Pictures of one trajectory.
-_OF_A_TRAJECTORY = 16
+# Pictures of one trajectory at most, and of one that is longer at least.
+_OF_A_TRAJECTORY, _FEWEST = 17, 6
 
 
 def times(steps: int, frames: int) -> np.ndarray:
@@ -55,8 +55,8 @@ def animate(backdrop: Backdrop, walk: Walk, frames: int, share: float = 0.5) -> 
     told: list[Frame] = []
     room = int(share * frames)
     for trajectory in walk.trajectories:
-        shown = min(len(trajectory.points), _OF_A_TRAJECTORY) + 1
-        if len(told) + shown > room:
+        shown = min(len(trajectory.points) + 1, _OF_A_TRAJECTORY, room - len(told))
+        if shown < min(len(trajectory.points) + 1, _FEWEST):
             break
         told += scene.trajectory_frames(trajectory, shown)
     scene.hide_trajectory()

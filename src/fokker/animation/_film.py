@@ -134,8 +134,8 @@ def write_mp4(frames: Sequence[Frame], path: Path, milliseconds: int = 80, last:
     return path
 
 
-def write_films(frames: Sequence[Frame], stem: Path, milliseconds: int = 80) -> list[str]:
-    """`stem`.gif, and `stem`.mp4 where there is ffmpeg; the names of the files written."""
+def write_films(frames: Sequence[Frame], stem: Path, milliseconds: int = 80, mp4: bool = True) -> list[str]:
+    """`stem`.gif, and `stem`.mp4 where it is wanted and there is ffmpeg; the names of the files written."""
     written = [write_gif(frames, stem.with_name(stem.name + ".gif"), milliseconds)]
-    film = write_mp4(frames, stem.with_name(stem.name + ".mp4"), milliseconds)
+    film = write_mp4(frames, stem.with_name(stem.name + ".mp4"), milliseconds) if mp4 else None
     return [path.name for path in written + ([film] if film else [])]

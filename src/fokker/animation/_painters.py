@@ -18,18 +18,22 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Job:
-    """A film to make: see `fokker.animation.animate`; `stem` is the path without the ending."""
+    """A film to make: see `fokker.animation.animate`; `stem` is the path without the ending.
+
+    `mp4`: besides the GIF, where there is ffmpeg.
+    """
 
     backdrop: Any
     walk: Any
     frames: int
     stem: Path
+    mp4: bool = True
 
     def do(self) -> list[str]:
         """Draw it and write it; the names of the files."""
         from fokker.animation import animate, write_films
 
-        return write_films(animate(self.backdrop, self.walk, self.frames), self.stem)
+        return write_films(animate(self.backdrop, self.walk, self.frames), self.stem, mp4=self.mp4)
 
 
 class Painters:

@@ -200,6 +200,9 @@ class Scene:
         depth = np.zeros(len(points), int) if trajectory.depth is None else trajectory.depth.astype(int)
         self.hide_trajectory()
         self.point.set_data(*points[:1].T)
+        # Many points would cover each other.
+        for artist in self.visited:
+            artist.set_markersize(float(np.clip(5.5 * (24 / len(points)) ** 0.5, 2.5, 5.5)))
         told = []
         for seen in np.unique(np.round(np.linspace(1, len(points), frames - 1)).astype(int)):
             for k, artist in enumerate(self.visited):
@@ -210,7 +213,8 @@ class Scene:
             self.count.set_text(f"{grown}, {seen:,} points")
             told.append(self.stage.frame())
         self.chosen.set_data(*points[[trajectory.chosen]].T)
-        self.count.set_text("chosen" if trajectory.accepted else "rejected: stays")
+        stays = "rejected: stays" if trajectory.depth is None else "the start is chosen"
+        self.count.set_text("★ chosen" if trajectory.accepted else stays)
         told.append(self.stage.frame())
         return told + [told[-1]] * (frames - len(told))
 

@@ -10,6 +10,7 @@ from fokker._state import nearest
 from fokker.experiments import (
     article_background,
     article_gallery,
+    article_scaling,
     ding_fig1,
     ding_fig2_mean,
     ding_fig2_var,
@@ -54,6 +55,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "article-gallery": Experiment(
         article_gallery.run, "every sampler on every target of the article: films, and which converge"
+    ),
+    "article-scaling": Experiment(
+        article_scaling.run, "what an effective draw costs as the dimension grows: RWM, MALA, HMC, NUTS"
     ),
 }
 

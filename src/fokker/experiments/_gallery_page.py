@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from fokker.experiments._gallery_runs import BIASED, LEFT, OTHER, SLOW
+from fokker.experiments._gallery_runs import BIASED, CAVEAT, LEFT, OTHER, SLOW
 from fokker.experiments._gallery_samplers import Row
 from fokker.experiments._gallery_targets import GalleryTarget
 from fokker.plots import RIGHT, WRONG, new_figure
 
 # A word for each reason: colour alone says nothing to some.
-_WORDS = {LEFT: "left", SLOW: "slow", BIASED: "biased", OTHER: "wrong"}
-_TINTS = {"": RIGHT, "slow": "#E69F00", "left": WRONG, "biased": WRONG, "wrong": WRONG}
+_WORDS = {LEFT: "left", SLOW: "slow", BIASED: "biased", CAVEAT: "flawed", OTHER: "wrong"}
+_TINTS = {"": RIGHT, "slow": "#E69F00", "left": WRONG, "biased": WRONG, "flawed": WRONG, "wrong": WRONG}
 
 
 def word(reason: str) -> str:

@@ -11,13 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import arviz
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from fokker._module import Module
+from fokker._random import fold_in, split
 from fokker.experiments._gallery_samplers import Row, Setting
 from fokker.experiments._gallery_targets import GalleryTarget, Marginal
+from fokker.samplers import Sampler
 from fokker.targets import Density
 
 # √(π/2) log 2, the mean of Kolmogorov's distribution.
@@ -28,12 +32,13 @@ WITHIN = 2.5
 # have an R-hat above 1.01: where the distance is too large, an R-hat above this says that time is what lacks.
 LEAST_EFFECTIVE, R_HAT = 1000, 1.2
 BURN_IN = 0.25
-# Where half the step takes off this part of the distance beyond the floor, the step was to blame.
-_OFF_BY_HALVING = 0.3
+# What takes off this part of the distance beyond the floor was to blame for it: the step, halved, or a flaw.
+_OFF_BY = 0.3
 # Where it makes the distance so many times as large, time was lacking.
 _LATE = 1.3
 # Why a floor is not reached.
-LEFT, SLOW, BIASED, OTHER = "left the finite numbers", "too slow", "bias of the step", "another density"
+LEFT, SLOW, BIASED = "left the finite numbers", "too slow", "bias of the step"
+CAVEAT, OTHER = "a known flaw", "another density"
 RECORDED = ("accepted", "proposal")
 
 
@@ -50,6 +55,51 @@ class Budget:
         return max(1, round(self.gradients / cost / self.draws))
 
 
+class Switched(Module):
+    """The log density of one of several targets; which of them is data: one program serves all."""
+
+    which: Array
+    functions: tuple[Callable[[Any], Any], ...] = eqx.field(static=True)
+
+    def __call__(self, theta: Array) -> Array:
+        """log p, up to a constant."""
+        value: Array = jax.lax.switch(self.which, self.functions, theta)
+        return value
+
+
+def sampler_on(row: Row, targets: Sequence[GalleryTarget], which: Any, step_size: Any) -> Sampler:
+    """The sampler of a row on one of the targets, all of one dimension; both arguments may be traced."""
+    density = Density(Switched(jnp.asarray(which), tuple(target.log_density for target in targets)))
+    lengths, curvatures, lowest = (
+        jnp.asarray([getattr(target, name) for target in targets])[which]
+        for name in ("length", "curvature", "lowest")
+    )
+    setting = Setting(
+        step_size,
+        lengths,
+        curvatures,
+        targets[0].dimension,
+        lambda theta: density.potential(theta) - lowest,
+    )
+    return row.make(setting).on(density)
+
+
+def trajectories(
+    row: Row, targets: Sequence[GalleryTarget], which: int, budget: Budget, key: Array, number: int = 3
+) -> list[Any]:
+    """The first steps of the first chain of `compiled`, point by point, of samplers that show them."""
+    if not row.paths or targets[which].dimension < 2:  # on a line paths cover themselves
+        return []
+    sampler: Any = sampler_on(row, targets, which, jnp.asarray(row.step_size(targets[which])))
+    first_key, key = split(key)
+    state = sampler.init(jnp.asarray(targets[which].start), key=split(first_key, budget.chains)[0])
+    told = []
+    for i in range(number):
+        told.append(sampler.trajectory(split(fold_in(key, i), budget.chains)[0], state))
+        state = told[-1].state
+    return told
+
+
 Chains = Callable[..., tuple[Array, dict[str, Array]]]
 
 
@@ -58,35 +108,27 @@ def compiled(row: Row, targets: Sequence[GalleryTarget], budget: Budget) -> Chai
 
     One compilation serves all targets of a dimension: which of them it is, is an argument.
     """
-    starts, frictions, curvatures, lowest = (
-        jnp.asarray([f(t) for t in targets])
-        for f in (lambda t: t.start, lambda t: 1 / t.length, lambda t: t.curvature, lambda t: t.lowest)
-    )
+    starts = jnp.asarray([target.start for target in targets])
     thin = budget.thin(row.cost)
 
     @jax.jit
     def run(which: Array, step_size: Array, key: Array) -> tuple[Array, dict[str, Array]]:
-        density = Density(lambda theta: jax.lax.switch(which, [t.log_density for t in targets], theta))
-        setting = Setting(
-            step_size,
-            frictions[which],
-            curvatures[which],
-            lambda theta: density.potential(theta) - lowest[which],
-        )
-        sampler = row.make(setting).on(density)
-        first_key, key = jax.random.split(key)
+        sampler = sampler_on(row, targets, which, step_size)
+        first_key, key = split(key)
         position = starts[which]
-        states = jax.vmap(lambda k: sampler.init(position, key=k))(jax.random.split(first_key, budget.chains))
+        states = jax.vmap(lambda k: sampler.init(position, key=k))(split(first_key, budget.chains))
 
-        def step(states: Any, number: Array) -> Any:
-            keys = jax.random.split(jax.random.fold_in(key, number), budget.chains)
-            states, info = jax.vmap(sampler.step)(keys, states)
+        def step(states: Any, given: Any) -> Any:
+            states, info = jax.vmap(sampler.advance)(given, states)
             first = jax.tree.map(lambda x: x[0], states)
             shown = {name: getattr(info, name)[0] for name in RECORDED if hasattr(info, name)}
             return states, {"position": first.position, **sampler.record(first), **shown}
 
         def draw(states: Any, numbers: Array) -> Any:
-            states, first = jax.lax.scan(step, states, numbers)
+            # The randomness of all steps up to the next draw at once, as it does not depend on the states.
+            keys = jax.vmap(lambda number: split(fold_in(key, number), budget.chains))(numbers)
+            given = jax.vmap(jax.vmap(sampler.draw), in_axes=(0, None))(keys, states)
+            states, first = jax.lax.scan(step, states, given)
             # Of each chain, not of them all together: a position may be a part of a state.
             return states, (jax.vmap(lambda state: state.position)(states), first)
 
@@ -165,8 +207,10 @@ def _curve(draws: np.ndarray, marginal: Marginal, worth: float) -> dict[str, lis
     }
 
 
-def explained(verdict: Verdict, half: Verdict, row: Row, target: GalleryTarget) -> Verdict:
-    """With the reason that it did not reach the floor in full, in view of a run with half the step."""
+def explained(
+    verdict: Verdict, half: Verdict, row: Row, target: GalleryTarget, cured: Verdict | None = None
+) -> Verdict:
+    """With the reason in full, in view of a run with half the step, and of one without the known flaw."""
     if verdict.reason == LEFT:
         then = "with half the step none does" if half.finite == 1 else "with half the step too"
         share = 100 * (1 - verdict.finite)
@@ -175,14 +219,21 @@ def explained(verdict: Verdict, half: Verdict, row: Row, target: GalleryTarget) 
         told = f"{SLOW}: {verdict.effective:.0f} effective draws, R-hat {verdict.r_hat:.2f}"
         told += f"; {_WHERE[target.name]}" if target.name in _WHERE else ""
     else:
-        beyond, halved = (max(v.distance - v.floor, 0.0) for v in (verdict, half))
-        blamed = not row.exact and halved < (1 - _OFF_BY_HALVING) * beyond
+        blamed = not row.exact and _falls(verdict, half)
         # In half the time further from the truth: it was still on its way.
         late = half.distance > _LATE * verdict.distance
-        told = f"{BIASED if blamed else SLOW if late else OTHER}: distance {verdict.distance:.3f}"
-        told += f", with half the step {half.distance:.3f}"
-        told += f"; {row.caveat}" if row.caveat and not blamed and not late else ""
+        flawed = cured is not None and _falls(verdict, cured)
+        told = CAVEAT if flawed else BIASED if blamed else SLOW if late else OTHER
+        told += f": distance {verdict.distance:.3f}, with half the step {half.distance:.3f}"
+        told += f", without the flaw {cured.distance:.3f}" if cured is not None else ""
+        told += f"; {row.caveat}" if row.caveat and (flawed or not (blamed or late)) else ""
     return dataclasses.replace(verdict, reason=told)
+
+
+def _falls(verdict: Verdict, other: Verdict) -> bool:
+    """Whether a good part of what the distance has beyond its floor is gone."""
+    beyond, left = (max(v.distance - v.floor, 0.0) for v in (verdict, other))
+    return left < (1 - _OFF_BY) * beyond
 
 
 _WHERE = {

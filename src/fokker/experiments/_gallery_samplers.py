@@ -1,16 +1,21 @@
 """The samplers of the gallery, one row each: how it is made for a target, and what is said of it.
 
-A row whose sampler `fokker.samplers` does not have is left out. To add a sampler, add a row.
+To add a sampler, add a row. Left out are those that need more than a density: `sgfs` and the estimates of
+noise, made for minibatches, and `gibbs`, made of conditionals.
 """
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from fokker import samplers
-from fokker.experiments._gallery_targets import CORRELATION, TARGETS, GalleryTarget
+from fokker.experiments._gallery_targets import TARGETS, GalleryTarget
 from fokker.fields import Scalar
 from fokker.integrators import Splitting, SymplecticEuler
 from fokker.samplers import Sampler
@@ -19,13 +24,19 @@ from fokker.samplers import Sampler
 class Setting(NamedTuple):
     """A target as a sampler is told of it: all but the density are numbers, which may be traced.
 
-    `energy(theta)` is U less its least value.
+    `energy(theta)` is U less its least value; `length` the largest standard deviation.
     """
 
     step_size: Any
-    friction: Any
+    length: Any
     curvature: Any
+    dimension: int
     energy: Callable[[Array], Array]
+
+    @property
+    def friction(self) -> Any:
+        """What forgets a momentum over the time that unit speed takes across the target."""
+        return 1 / self.length
 
 
 @dataclass(frozen=True)
@@ -34,8 +45,9 @@ class Row:
 
     `factor` times 1/curvature (times 1/√curvature, where `inertial`) is its step size; `cost` is about how
     many gradients a step takes; `panels` are the numbers shown below; `exact` says that no step size biases
-    it, `right` that it samples the target as the step goes to zero; `caveat` is what speaks against it;
-    `only` are the targets that it can be used on, where those are not all.
+    it, `right` that it samples the target as the step goes to zero; `caveat` is what speaks against it, and
+    `cure` the sampler without that, by which the caveat is tested; `only` are the targets that it can be used
+    on, where those are not all; `paths` says that a step is a path worth showing point by point.
     """
 
     name: str
@@ -50,12 +62,9 @@ class Row:
     exact: bool = False
     right: bool = True
     caveat: str = ""
+    cure: Callable[[Setting], Sampler] | None = None
     only: tuple[str, ...] = ()
-
-    @property
-    def exists(self) -> bool:
-        """Whether the library has it."""
-        return hasattr(samplers, self.name)
+    paths: bool = False
 
     def fits(self, target: GalleryTarget) -> bool:
         """Whether it can sample the target."""
@@ -66,15 +75,28 @@ class Row:
         return self.factor / (target.curvature**0.5 if self.inertial else target.curvature)
 
 
-def _called(name: str, *arguments: Any) -> Sampler:
-    """`fk.samplers.name(*arguments)`, of a sampler that may not be there when this file is read."""
-    made: Sampler = getattr(samplers, name)(*arguments)
-    return made
+def _hmc(setting: Setting) -> Sampler:
+    """Paths of random length, about a quarter of a period where the target is widest."""
+    wide = jnp.full(setting.dimension, setting.length)
+    return samplers.hmc(setting.step_size / setting.length, None, wide)
 
 
-def _by_name(name: str, *rest: Any) -> Callable[[Setting], Sampler]:
-    """`fk.samplers.name(step_size, *rest)`."""
-    return lambda setting: _called(name, setting.step_size, *rest)
+def _ghmc(setting: Setting) -> Sampler:
+    """Momenta forgotten over the width of the target."""
+    kept = jnp.exp(-setting.friction * setting.step_size)
+    return dataclasses.replace(samplers.ghmc(setting.step_size, scale="identity"), persistence=kept)
+
+
+def _maula(setting: Setting) -> Sampler:
+    sampler = samplers.maula(setting.step_size, scale="identity")
+    return dataclasses.replace(sampler, friction=jnp.asarray(setting.friction))
+
+
+def _gibbs(setting: Setting) -> Sampler:
+    """Of a normal, whose precision is the Hessian of its potential."""
+    origin = jnp.zeros(setting.dimension)
+    sampler = samplers.gibbs_normal(np.zeros(setting.dimension), np.eye(setting.dimension))
+    return dataclasses.replace(sampler, precision=jax.hessian(setting.energy)(origin))
 
 
 def _metric(setting: Setting, power: float = 0.5) -> tuple[Scalar, Scalar]:
@@ -89,13 +111,14 @@ def _metric(setting: Setting, power: float = 0.5) -> tuple[Scalar, Scalar]:
 _PLANE = tuple(target.name for target in TARGETS.values() if target.dimension > 1)
 _HEAT = ("kinetic_temperature",)
 _ACCEPT = ("accepted",)
+_TREE = ("n_steps",)
 _METRIC = "with G⁻¹ = √(1 + U)"
 
 ROWS: tuple[Row, ...] = (
     Row(
         "rwm",
         "RWM",
-        _by_name("rwm"),
+        lambda s: samplers.rwm(s.step_size, "identity"),
         1.2,
         "random walk × Gaussian proposal × Metropolis",
         "Steps anywhere, and stays where it is too often: no gradient, and slow for it.",
@@ -105,17 +128,17 @@ ROWS: tuple[Row, ...] = (
     Row(
         "gibbs_normal",
         "Gibbs",
-        lambda setting: _called("gibbs_normal", [0.0, 0.0], [[1.0, CORRELATION], [CORRELATION, 1.0]]),
+        _gibbs,
         1.0,
         "coordinate by coordinate × exact conditionals × none needed",
         "Moves along the axes: quick where coordinates are independent, slow where they hang together.",
         exact=True,
-        only=("correlated",),
+        only=("normal-1d", "normal-2d", "correlated"),
     ),
     Row(
         "slice_sampler",
         "Slice",
-        _by_name("slice_sampler"),
+        lambda s: samplers.slice_sampler(s.step_size),
         2.0,
         "coordinate by coordinate × stepping out and shrinking × none needed",
         "Draws from under the density; its width finds itself.",
@@ -125,7 +148,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "ula",
         "ULA",
-        _by_name("ula"),
+        lambda s: samplers.ula(s.step_size),
         0.1,
         "Langevin × Euler–Maruyama × none",
         "Drifts uphill in log density and is shaken; its step leaves a bias.",
@@ -134,8 +157,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         "mala",
         "MALA",
-        _by_name("mala"),
-        0.5,
+        lambda s: samplers.mala(s.step_size, "identity"),
+        0.8,
         "Langevin × Euler–Maruyama × Metropolis",
         "ULA's step as a proposal: the bias goes, rejections come.",
         inertial=False,
@@ -146,8 +169,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         "ulmc",
         "ULMC",
-        _by_name("ulmc"),
-        0.2,
+        lambda s: samplers.ulmc(s.step_size, jnp.sqrt(s.curvature)),
+        0.1,
         "underdamped Langevin × exact Ornstein–Uhlenbeck × none",
         "Has momentum, friction and noise: glides where ULA trembles.",
         panels=_HEAT,
@@ -155,28 +178,29 @@ ROWS: tuple[Row, ...] = (
     Row(
         "maula",
         "MAULA",
-        _by_name("maula"),
+        _maula,
         0.4,
         "underdamped Langevin × exact Ornstein–Uhlenbeck × Metropolis with momentum flip",
         "ULMC as a proposal; a rejection turns it round.",
-        panels=("accepted", "kinetic_temperature"),
+        panels=_ACCEPT,
         exact=True,
     ),
     Row(
         "hmc",
         "HMC",
-        _by_name("hmc", 12),
-        0.5,
+        _hmc,
+        0.35,
         "Hamiltonian × leapfrog × Metropolis",
         "Rolls along the density with a fresh push each time.",
-        cost=12.0,
+        cost=40.0,
         panels=_ACCEPT,
+        paths=True,
         exact=True,
     ),
     Row(
         "ghmc",
         "GHMC",
-        _by_name("ghmc"),
+        _ghmc,
         0.4,
         "Hamiltonian with partly kept momentum × leapfrog × Metropolis",
         "One leap at a time, most of the momentum kept.",
@@ -186,40 +210,41 @@ ROWS: tuple[Row, ...] = (
     Row(
         "naive_nuts",
         "Naive NUTS",
-        _by_name("naive_nuts"),
+        lambda s: samplers.naive_nuts(s.step_size, "identity", max_depth=5),
         0.5,
         "Hamiltonian × leapfrog × tree, all points stored",
         "Doubles its path until it turns back, and picks one of the points.",
-        cost=20.0,
+        cost=60.0,
+        panels=_TREE,
         exact=True,
     ),
     Row(
         "nuts",
         "NUTS",
-        _by_name("nuts"),
+        lambda s: samplers.nuts(s.step_size, "identity", max_depth=8),
         0.5,
         "Hamiltonian × leapfrog × tree",
         "Doubles its path until it turns back; keeps a few points only.",
-        cost=12.0,
+        cost=30.0,
+        panels=_TREE,
+        paths=True,
         exact=True,
     ),
     Row(
         "rhmc",
         "RHMC",
-        lambda setting: _called(
-            "rhmc", setting.step_size, lambda theta: (1 + setting.energy(theta)) ** -0.5, 6
-        ),
-        0.3,
+        lambda s: samplers.rhmc(s.step_size, lambda theta: (1 + s.energy(theta)) ** -0.5, 12),
+        0.4,
         f"Hamiltonian, Riemannian {_METRIC} × generalised leapfrog × Metropolis",
         "HMC whose mass grows where the density is high.",
-        cost=40.0,
+        cost=80.0,
         panels=_ACCEPT,
         exact=True,
     ),
     Row(
         "mclmc",
         "MCLMC",
-        lambda setting: _called("mclmc", setting.step_size, 1 / setting.friction),
+        lambda s: samplers.mclmc(s.step_size, s.length),
         0.4,
         "isokinetic × its own splitting × none",
         "Speed is constant, only the direction is shaken.",
@@ -229,7 +254,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "mchmc",
         "MCHMC",
-        lambda setting: _called("mchmc", setting.step_size, 1 / setting.friction),
+        lambda s: samplers.mchmc(s.step_size, s.length),
         0.4,
         "isokinetic × its own splitting × bounces",
         "Energy is kept to the end; now and then a new direction.",
@@ -239,7 +264,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "sgld",
         "SGLD",
-        _by_name("sgld"),
+        lambda s: samplers.sgld(s.step_size),
         0.1,
         "Langevin × Euler–Maruyama × none",
         "Langevin dynamics that take minibatches; here it sees the whole gradient.",
@@ -248,12 +273,14 @@ ROWS: tuple[Row, ...] = (
     Row(
         "psgld",
         "pSGLD",
-        _by_name("psgld"),
+        lambda s: samplers.psgld(s.step_size),
         0.1,
         "Langevin, learnt diagonal metric × Euler–Maruyama × none",
         "Scales each coordinate by the gradients seen lately.",
         cost=2.0,
-        caveat="its metric is an average over the last hundred steps, in which the chain moves",
+        caveat="its metric averages a hundred steps and lags behind the chain, which one of a thousand "
+        "hardly does",
+        cure=lambda s: samplers.psgld(s.step_size, 0.999),
     ),
     Row(
         "sgrld",
@@ -310,7 +337,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "naive_sgrhmc",
-        "naive SGRHMC",
+        "naive SGRHMC (a control)",
         lambda setting: samplers.naive_sgrhmc(setting.step_size, *_metric(setting, 1.0)),
         0.05,
         "gSGRHMC with G⁻¹ = 1 + U, Γ forgotten × Euler–Maruyama × none",

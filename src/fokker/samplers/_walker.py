@@ -13,7 +13,16 @@ from fokker._random import normal
 from fokker._state import dimension, ravel, unravel
 from fokker.gradients import Estimator
 from fokker.samplers._sampler import Info, Sampler, Warmed, check_step_size, chunk_length
-from fokker.samplers._whole import check_finite_start, check_position, no_batch, placed, tempered
+from fokker.samplers._trajectory import Seen, Trajectory, taken
+from fokker.samplers._whole import (
+    DIVERGENT,
+    StepInfo,
+    check_finite_start,
+    check_position,
+    no_batch,
+    placed,
+    tempered,
+)
 from fokker.scales import as_scale, check_size
 
 Vector = Float[Array, " d"]
@@ -80,8 +89,16 @@ class Walker(Sampler):
         """Whether the walk is over."""
 
     @abc.abstractmethod
-    def finish(self, walk: Any, state: WalkerState) -> tuple[WalkerState, Info]:
+    def finish(self, walk: Any, state: WalkerState) -> tuple[WalkerState, Any]:
         """The state that the walk led to."""
+
+    def visited(self, before: Any, after: Any, state: WalkerState) -> Seen:
+        """The points that a move went through."""
+        return Seen(after.q[None])
+
+    def trajectory(self, key: Key[Array, ""], state: WalkerState) -> Trajectory:
+        """What `step(key, state)` does, point by point: for teaching, not for use inside `jax.jit`."""
+        return taken(self, key, state)
 
     def with_one_move(self) -> "Walker":
         """The same with walks of a single move, by whose acceptance the first step size is found."""
@@ -132,6 +149,14 @@ class Walker(Sampler):
         told = jnp.stack([jnp.asarray(s).astype(q.dtype) for s in stats])
         new = WalkerState({"theta": theta}, state.step + 1, U, gradient, p, told)
         return new, Info(jnp.all(jnp.isfinite(q)), jnp.zeros(()))
+
+    def judged(
+        self, walk: Any, state: WalkerState, info: Info, accepted: Array, rate: Array, change: Array
+    ) -> StepInfo:
+        """What a person wants to see of a proposal; nothing where compiled code does not read it."""
+        proposal = unravel(self.vector(walk.q, state), state.position)
+        divergent = ~(change < DIVERGENT)
+        return StepInfo(*info, accepted, rate, proposal, change, divergent)
 
     def advance(
         self, draws: Any, state: WalkerState, batch: Any = None, number: Array | None = None

@@ -11,9 +11,9 @@ from jaxtyping import Array, Key
 
 from fokker._random import normal, split, uniform
 from fokker._state import as_arrays
-from fokker.samplers._sampler import AUTOMATIC, Info
+from fokker.samplers._sampler import AUTOMATIC
 from fokker.samplers._walker import Vector, Walker, WalkerState, check_acceptance, check_constant
-from fokker.samplers._whole import choose, metropolis
+from fokker.samplers._whole import StepInfo, choose, metropolis
 
 # A quarter of the period of a coordinate of unit scale: from there a path would come back.
 _LENGTH = math.pi / 2
@@ -102,7 +102,7 @@ class HMC(Walker):
         """Whether the whole of it has been walked."""
         return path.left <= 0
 
-    def finish(self, path: Path, state: WalkerState) -> tuple[WalkerState, Info]:
+    def finish(self, path: Path, state: WalkerState) -> tuple[WalkerState, StepInfo]:
         """The end of the path with probability min(1, e^{-ΔH}), else its start with the momentum reversed."""
         energy = state.potential + jnp.sum(path.start_p**2) / 2
         change = path.potential + jnp.sum(path.p**2) / 2 - energy
@@ -110,7 +110,8 @@ class HMC(Walker):
         here = (jnp.zeros_like(path.q), state.potential, state.gradient, -path.start_p)
         there = (path.q, path.potential, path.gradient, path.p)
         q, U, gradient, p = choose(accepted, there, here)
-        return self.moved(state, q, U, gradient, p, rate, divergent, energy, path.leaps)
+        new, info = self.moved(state, q, U, gradient, p, rate, divergent, energy, path.leaps)
+        return new, self.judged(path, state, info, accepted, rate, change)
 
 
 def hmc(

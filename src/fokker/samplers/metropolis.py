@@ -9,9 +9,9 @@ from jaxtyping import Array, Key
 from fokker._random import normal, split, uniform
 from fokker._state import as_arrays
 from fokker.integrators.exact_ou import coefficients
-from fokker.samplers._sampler import AUTOMATIC, Info
+from fokker.samplers._sampler import AUTOMATIC
 from fokker.samplers._walker import Vector, Walker, WalkerState, check_acceptance, check_constant
-from fokker.samplers._whole import choose, metropolis
+from fokker.samplers._whole import StepInfo, choose, metropolis
 
 
 class Move(NamedTuple):
@@ -75,13 +75,14 @@ class SingleMove(Walker):
         """After one move."""
         return move.made
 
-    def finish(self, move: Move, state: WalkerState) -> tuple[WalkerState, Info]:
+    def finish(self, move: Move, state: WalkerState) -> tuple[WalkerState, StepInfo]:
         """The proposal or, with the momentum reversed, the state before."""
         accepted, rate, _ = metropolis(move.decision, -move.log_ratio)
         here = (jnp.zeros_like(move.q), state.potential, state.gradient, -state.momentum)
         there = (move.q, move.potential, move.gradient, move.p)
         q, U, gradient, p = choose(accepted, there, here)
-        return self.moved(state, q, U, gradient, p, rate)
+        new, info = self.moved(state, q, U, gradient, p, rate)
+        return new, self.judged(move, state, info, accepted, rate, -move.log_ratio)
 
 
 class RWM(SingleMove):

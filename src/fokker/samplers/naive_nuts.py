@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Key
 
 from fokker._random import normal, split, uniform
 from fokker.samplers._sampler import AUTOMATIC, Info
+from fokker.samplers._trajectory import Seen
 from fokker.samplers._walker import Vector, Walker, WalkerState, check_constant
 from fokker.samplers._whole import DIVERGENT, metropolis
 
@@ -107,6 +108,23 @@ class NaiveNUTS(Walker):
         """The point chosen."""
         q, U, gradient, stats = walk[2]
         return self.moved(state, q, U, gradient, state.momentum, *stats)
+
+    def visited(self, before: Any, after: Any, state: WalkerState) -> Seen:
+        """The path again, its points in the order of their doublings and not of time."""
+        draws = before[0]
+        tree = self.grow(draws, state)
+        q, depths, ways = [], [], []
+        rest = tree.points.q
+        for depth in reversed(range(self.max_depth)):
+            # The last doubling is the first or the second half of the path; one not made stands behind it.
+            half, made = 2**depth, tree.leaps >= 2**depth
+            right = draws.right[depth] | ~made
+            new = jnp.where(right, rest[half:], rest[:half][::-1])
+            rest = jnp.where(right, rest[:half], rest[half:])
+            q.append(new)
+            depths.append(jnp.full(half, jnp.where(made, depth + 1, -1)))
+            ways.append(jnp.full(half, jnp.where(right, 1, -1)))
+        return Seen(*(jnp.concatenate(parts[::-1]) for parts in (q, depths, ways)))
 
     def grow(self, draws: Draws, state: WalkerState) -> Grown:
         """Double the path, forward or back in time, until it or a half, quarter, … of it turns round."""

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Key
 from fokker._random import bits, normal, split, uniforms_at
 from fokker._state import as_arrays
 from fokker.samplers._sampler import AUTOMATIC, Info
+from fokker.samplers._trajectory import Seen
 from fokker.samplers._walker import Vector, Walker, WalkerState, check_acceptance, check_constant
 from fokker.samplers._whole import DIVERGENT, metropolis
 
@@ -208,6 +209,12 @@ class NUTS(Walker):
     def arrived(self, tree: Tree) -> Array:
         """Whether the path has turned, diverged or become as long as it may."""
         return tree.over
+
+    def visited(self, before: Tree, after: Tree, state: WalkerState) -> Seen:
+        """The end of the tree that moved."""
+        right = _goes_right(before.draws, before.depth)
+        q = jnp.where(right, after.table[_RIGHT_Q], after.table[_LEFT_Q])
+        return Seen(q[None], before.depth + 1, jnp.where(right, 1, -1))
 
     def finish(self, tree: Tree, state: WalkerState) -> tuple[WalkerState, Info]:
         """The point chosen of the tree."""
