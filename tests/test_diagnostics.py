@@ -1,5 +1,7 @@
 """What is said about a run: Stein's discrepancy, temperatures, noise, bias of the step; and tuning."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -442,3 +444,19 @@ def test_saga_and_windows_agree_on_the_rows():
         progress=False,
     )
     np.testing.assert_allclose(trace.state.estimator.each[0], 0.5 - np.arange(2000) / 2000, atol=1e-3)
+
+
+@pytest.mark.parametrize("chains", [1, 2, 4, 5])
+def test_every_chain_is_looked_at(chains):
+    """Also by those that look at every k-th of the draws that were looked at."""
+    target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    trace = fk.sample(
+        target, fk.samplers.sgld(0.1), init=jnp.zeros(1), steps=1000, chains=chains, progress=False
+    )
+    samples = np.broadcast_to(np.arange(chains)[:, None, None], trace.samples.shape)
+    marked = dataclasses.replace(trace, samples=samples + np.arange(1000)[None, :, None] / 1000)
+    found = np.asarray(thinned(marked, 1000))[:, 0]
+    assert len(np.unique(found)) == len(found)
+    for k in (1, 5):
+        counts = np.bincount(np.floor(found[::k]).astype(int), minlength=chains)
+        assert counts.min() >= 0.9 * len(found[::k]) / chains

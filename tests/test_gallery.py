@@ -288,21 +288,16 @@ def test_gallery_with_a_right_and_a_wrong_sampler(tmp_path: Path, monkeypatch: p
     assert [claim.holds for claim in article_gallery.claims(wrong)][:2] == [False, False]
 
 
-def test_every_row_makes_a_sampler_on_every_dimension() -> None:
+def test_every_row_makes_a_sampler() -> None:
     for row in ROWS:
-        for dimension in (1, 2):
-            group = [t for t in TARGETS.values() if t.dimension == dimension and row.fits(t)]
-            if group:
-                made = sampler_on(row, group, 0, jnp.asarray(0.1))
-                state = jax.eval_shape(
-                    lambda key, made=made, d=dimension: made.init(jnp.ones(d), key=key), jax.random.key(0)
-                )
-                assert jax.eval_shape(lambda s: s.position, state).shape == (dimension,)
+        group = [t for t in TARGETS.values() if t.dimension == 2 and row.fits(t)]
+        made = sampler_on(row, group, 0, jnp.asarray(0.1))
+        state = jax.eval_shape(lambda key, made=made: made.init(jnp.ones(2), key=key), jax.random.key(0))
+        assert jax.eval_shape(lambda s: s.position, state).shape == (2,)
 
 
 PATHS = {
-    "hmc": samplers.hmc(0.6, 7, "identity"),
-    "hmc of random length": samplers.hmc(0.3, None, [2.0, 1.0]),
+    "hmc": samplers.hmc(0.3, None, [2.0, 1.0]),
     "ghmc": samplers.ghmc(1.5, scale="identity", leaps=2),
     "nuts": samplers.nuts(0.5, "identity"),
     "naive nuts": samplers.naive_nuts(0.8, "identity", max_depth=3),
@@ -351,7 +346,7 @@ def test_what_a_metropolis_step_tells() -> None:
 
 
 def test_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    size = {"paths": 1000, "particles": 3000, "gibbs": (200, 200), "trees": 20, "frames": 14}
+    size = {"paths": 1000, "particles": 3000, "gibbs": (200, 200), "trees": 8, "frames": 14}
     monkeypatch.setattr(article_background, "QUICK", size)
     monkeypatch.setattr(_background_density, "STEP_SIZE", 0.004)
     monkeypatch.setattr(film.shutil, "which", lambda name: None)
@@ -420,7 +415,7 @@ def test_cost_of_an_effective_draw_and_its_slope() -> None:
 
 def test_scaling_by_the_samplers_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too small for the laws: costs and slopes are computed, and in the right order."""
-    size = article_scaling.Size((16, 64), 8, 60)
+    size = article_scaling.Size((16, 64), 8, 40)
     monkeypatch.setattr(article_scaling, "QUICK", size)
     methods = [m for m in article_scaling.METHODS if m.name in ("rwm", "hmc")]
     monkeypatch.setattr(article_scaling, "METHODS", tuple(methods))

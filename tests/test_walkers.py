@@ -18,9 +18,10 @@ from scipy.special import logsumexp
 import fokker as fk
 from conftest import quick_jit
 from detailed_balance import BENT, FALSE_ALARM, LOG_GAMMA, A, asymmetry, bent, log_gamma
-from fokker import _random, samplers, scales
+from fokker import _random, samplers, scales, warmup
 from fokker._packing import pack, unpack
 from fokker.samplers import nuts as make_nuts
+from fokker.walking import Chain, StepSearch
 from fokker.warmup import windows
 
 pytestmark = pytest.mark.usefixtures("quickly")
@@ -727,6 +728,35 @@ def test_a_run_goes_on_and_burn_in_drops(reference):
     near(whole.samples[:, 5:], reference.samples)
 
 
+@pytest.mark.parametrize("call", [7, 8, 9])
+def test_a_walk_interrupted_while_its_draws_are_fetched_goes_on(call, monkeypatch):
+    """Draws and states are in agreement, wherever in the second chunk a Ctrl-C comes."""
+    from fokker import runner
+
+    options = {"init": jnp.zeros(2), "steps": 30, "chains": 2, "chunk": 10, "progress": False}
+    sampler = samplers.hmc(0.3, 2)
+    whole = fk.sample(NORMAL, sampler, **options)
+
+    class Interrupting:
+        calls = 0
+
+        def __getattr__(self, name):
+            return getattr(np, name)
+
+        def asarray(self, *given):
+            Interrupting.calls += 1
+            if Interrupting.calls == call:
+                raise KeyboardInterrupt
+            return np.asarray(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "np", Interrupting())
+        cut = fk.sample(NORMAL, sampler, **options)
+    assert cut.stopped is not None
+    assert cut.stopped.startswith("interrupted after 10")
+    near(cut.resume().samples, whole.samples)
+
+
 def test_moments_are_those_of_the_draws(reference):
     options = {"init": drawn_starts, "steps": 24, "burn_in": 5, "keep": "moments", **RUN}
     for thin, chunk in ((4, 7),):
@@ -1019,3 +1049,51 @@ def test_a_target_that_is_none_is_warned_of_in_the_summary(log_density, words):
     found = [w for w in trace.summary(gradients=False).warnings if w in trace.origin.notes]
     assert any(re.search(words, w) for w in found)
     assert not run(NORMAL, samplers.hmc(leaps=3), steps=50, warm_up=400).origin.notes
+
+
+# Settings as they are learnt --------------------------------------------------------------------------------
+
+
+def test_dual_averaging_is_that_of_the_paper(x64):
+    """Hoffman and Gelman (2014), Algorithm 6, by hand."""
+    search = StepSearch.around(jnp.asarray(0.5))
+    shortfall, average = 0.0, math.log(0.5)
+    for t, alpha in enumerate([0.2, 0.9, 0.7, 1.0, 0.4], start=1):
+        search = search.updated(jnp.asarray(alpha), 0.8)
+        shortfall = (1 - 1 / (t + 10)) * shortfall + (0.8 - alpha) / (t + 10)
+        log_step = math.log(5.0) - math.sqrt(t) / 0.05 * shortfall
+        average = t**-0.75 * log_step + (1 - t**-0.75) * average
+        np.testing.assert_allclose([search.log_step, search.log_average], [log_step, average], rtol=1e-9)
+
+
+@pytest.mark.parametrize(("rate", "factor"), [(0.7, 0.811), (0.9, 1.25), (0.05, 0.5)])
+def test_the_last_step_size_is_put_right(rate, factor, monkeypatch):
+    """s = -2Φ⁻¹(rate/2) goes with ε²: at 0.7 in place of 0.8 it is too long by √(0.385/0.253)."""
+    chains = object.__new__(warmup._Chains)
+    chains.step_sizes, chains.states, chains.taken = jnp.array([0.5, 2.0]), None, 0
+    chains.sampler = samplers.nuts(1.0)
+    rates = {"acceptance_rate": np.full((2, 5), rate)}
+    monkeypatch.setattr(chains, "advance", lambda *a: (Chain(None, None, None, None), rates), raising=False)
+    chains.settle(5)
+    np.testing.assert_allclose(chains.step_sizes, factor, rtol=0.01)
+
+
+def test_random_paths_are_uniform_in_length():
+    """π/2 at ε = 0.3 is 5 leaps: 1 to 9 of them, each as often; beyond 5 standard errors once in 1e5."""
+    target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    trace = fk.sample(
+        target, samplers.hmc(0.3, scale="identity"), init=jnp.zeros(1), steps=2000, chains=4, progress=False
+    )
+    counts = np.bincount(trace.stats["n_steps"].ravel(), minlength=10)
+    assert counts[0] == 0
+    assert len(counts) == 10
+    np.testing.assert_allclose(counts[1:] / 8000, 1 / 9, atol=5 * math.sqrt(8 / 81 / 8000))
+
+
+def test_a_warmed_run_is_run_again_with_other_chains_and_without_gradients():
+    """The density has no gradient at its mode, where the chains start."""
+    target = fk.Density(lambda theta: -jnp.sqrt(jnp.sum(theta**2)))
+    trace = fk.sample(
+        target, samplers.rwm(), init=jnp.zeros(2), steps=20, warm_up=60, chains=2, progress=False
+    )
+    assert trace.rerun(chains=3).samples.shape == (3, 20, 2)

@@ -212,7 +212,9 @@ def _first_states(placed: Sampler, target: Any, init: Any, keys: Array) -> Any:
 
 def _checked_starts(placed: Sampler, target: Any, init: Any, keys: Array) -> PyTree[Array]:
     if isinstance(init, _Started):
-        return init.positions
+        # A second run may have more chains, or fewer, than were warmed up.
+        place = np.arange(keys.shape[0])
+        return jax.tree.map(lambda x: x[place % x.shape[0]], init.positions)
     positions = _starts(getattr(placed, "target", None), init, keys[:, 0])
     for chain in range(keys.shape[0] if is_function(init) else 1):
         position = jax.tree.map(lambda x, chain=chain: x[chain], positions)
@@ -390,11 +392,13 @@ class _Run:
             jnp.asarray(False),
         )
         positions = _constrained(sampler.target, self.states.position, out.pop("position"))
-        out = jax.block_until_ready({**out, "sound": np.ones(out["acceptance_rate"].shape, bool)})
+        out["sound"] = np.ones(out["acceptance_rate"].shape, bool)
         if self.moments is None:
             out["position"] = positions
+        # Waited for before anything is put in place, as in `_advance`.
+        out = jax.tree.map(lambda x: np.asarray(x)[:, :draws], out)
         self.states, self.moments = chains.state, chains.moments
-        return "", jax.tree.map(lambda x: np.asarray(x)[:, :draws], out)
+        return "", out
 
     def _advance(self, done: int, draws: int, thin: int, kept: bool) -> tuple[str, Any]:
         """What went wrong, if anything, and what was recorded."""

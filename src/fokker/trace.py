@@ -153,7 +153,7 @@ class Trace:
     def summary(self, *, gradients: bool = True, step_halving: bool = False) -> Summary:
         """A table of every scalar of theta, and in plain words whether not to trust it.
 
-        With `gradients`, ∇U is computed at up to a hundred draws for the configurational temperature and the
+        With `gradients`, ∇U is computed at up to a thousand draws for the configurational temperature and the
         kernel Stein discrepancy. With `step_halving` the run is repeated with half the step, for the bias of
         the step size.
         """

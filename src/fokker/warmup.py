@@ -62,7 +62,13 @@ class _Chains:
         self.step_sizes = jnp.ones(keys.shape[0], x.dtype)
 
     def advance(
-        self, sampler: Walker, states: WalkerState, steps: int, search: StepSearch, learns: bool
+        self,
+        sampler: Walker,
+        states: WalkerState,
+        steps: int,
+        search: StepSearch,
+        learns: bool,
+        number: int | None = None,
     ) -> Any:
         """At most `capacity` steps: the chains, and what was recorded."""
         chains, out = walk_chunk(
@@ -71,7 +77,7 @@ class _Chains:
             states,
             None,
             self.keys,
-            jnp.uint32(self.taken),
+            jnp.uint32(self.taken if number is None else number),
             jnp.int32(steps),
             jnp.int32(1),
             jnp.asarray(False),
@@ -85,9 +91,10 @@ class _Chains:
         """Double or halve every chain's step size until the acceptance of a single move crosses 0.8."""
         single = self.sampler.with_one_move()
         direction = np.zeros(len(self.step_sizes))
-        for _ in range(_DOUBLINGS):
+        for trial in range(_DOUBLINGS):
             search = StepSearch.around(self.step_sizes)
-            _, out = self.advance(single, self.states, 1, search, False)
+            # Each with randomness of its own, and none of what steps will use.
+            _, out = self.advance(single, self.states, 1, search, False, 2**31 + self.taken + trial)
             above = out["acceptance_rate"][:, 0] > _CROSSED
             # A step below what rounding resolves leads nowhere and is accepted for that.
             above &= (direction >= 0) | self._moved(out["position"])

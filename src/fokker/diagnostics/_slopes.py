@@ -22,12 +22,12 @@ def thinned(trace: "Trace", points: int) -> PyTree[Array]:
     """About `points` positions, evenly out of all draws of all chains, in the sampler's own coordinates."""
     leaves = jax.tree.leaves(trace.positions)
     chains, draws = leaves[0].shape[:2]
-    total = chains * draws
-    places = np.unique(((np.arange(min(points, total)) + 0.5) * total / min(points, total)).astype(int))
-    # The k-th place is draw k // chains of chain k % chains.
-    return jax.tree.map(
-        lambda x: jnp.asarray(np.asarray(x)[places % chains, places // chains]), trace.positions
-    )
+    number = np.arange(min(points, chains * draws))
+    # One draw of every chain at each of evenly spaced places; the chains in another order each time, so that
+    # whoever takes every k-th of these has draws of all chains too.
+    place = number // chains
+    chain, draw = (number + place) % chains, ((place + 0.5) * draws / (place[-1] + 1)).astype(int)
+    return jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[chain, draw]), trace.positions)
 
 
 def slopes_at(target: Any, positions: PyTree[Array], most: int = _ROWS) -> Float[np.ndarray, "m d"]:

@@ -57,6 +57,11 @@ class HMC(Walker):
         return self.kind
 
     @property
+    def ORDER(self) -> float:  # type: ignore[override]
+        """The energy error of one leap grows with ε³, of a path of given length with ε²."""
+        return 3.0 if self.kind == "ghmc" else 2.0
+
+    @property
     def acceptance(self) -> Array:
         """As asked for."""
         return self.target_acceptance

@@ -11,7 +11,7 @@ from fokker._state import as_arrays
 from fokker.integrators.exact_ou import coefficients
 from fokker.samplers._sampler import AUTOMATIC
 from fokker.samplers._walker import Vector, Walker, WalkerState, check_acceptance, check_constant
-from fokker.samplers._whole import StepInfo, choose, metropolis
+from fokker.samplers._whole import StepInfo, choose, metropolis, tempered
 
 
 class Move(NamedTuple):
@@ -90,6 +90,11 @@ class RWM(SingleMove):
 
     ORDER: ClassVar = 1.0
 
+    def evaluate(self, q: Vector, state: WalkerState) -> tuple[Array, Vector]:
+        """U/T alone: the target need have no gradient."""
+        potential = tempered(self.own_target, self.temperature, state.position)
+        return potential(self.vector(q, state)), jnp.zeros_like(q)
+
     def propose(self, move: Move, state: WalkerState) -> tuple[Vector, Vector]:
         """q ~ N(0, σ²)."""
         return self.step_size * move.noise, state.momentum
@@ -121,6 +126,9 @@ class MAULA(SingleMove):
     """The Metropolis-adjusted underdamped Langevin algorithm; made by `maula`."""
 
     friction: Array
+
+    # The frozen gradient is off by O(ε), its force by O(ε²), against a noise of √ε.
+    ORDER: ClassVar = 1.5
 
     def _coefficients(self) -> tuple[Array, ...]:
         """α, β, e^{-γh}, and of the noise: its spread on p, the slope of q on it, and the rest of q's."""
@@ -155,9 +163,9 @@ class MAULA(SingleMove):
 def rwm(step_size: Any = AUTOMATIC, scale: Any = "diagonal", *, acceptance: float = 0.234) -> RWM:
     r"""Random-walk Metropolis: θ* = θ + σ S w, accepted with min(1, π(θ*)/π(θ)) (Metropolis et al. 1953).
 
-    Keeps exp(-U/T) exactly, and needs no gradient of it (one is computed, as a walk carries it). `step_size`
-    is σ; the best is about 2.4/√d of the target's scale, where 0.234 of the proposals are accepted (Roberts,
-    Gelman, Gilks 1997). Warm-up finds σ and the scale S as for `nuts`.
+    Keeps exp(-U/T) exactly, and needs no gradient of it. `step_size` is σ; the best is about 2.4/√d of
+    the target's scale, where 0.234 of the proposals are accepted (Roberts, Gelman, Gilks 1997). Warm-up
+    finds σ and the scale S as for `nuts`.
     """
     check_acceptance(acceptance)
     return RWM(check_constant(step_size), scale, as_arrays(acceptance))

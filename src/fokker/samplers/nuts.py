@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from fokker._random import bits, normal, split, uniforms_at
@@ -275,8 +276,8 @@ def nuts(
     if variant not in ("multinomial", "slice"):
         raise ValueError(f"variant is 'multinomial' or 'slice', not {variant!r}.")
     check_acceptance(acceptance)
-    if not isinstance(max_depth, int) or not 1 <= max_depth <= 30:
+    if not isinstance(max_depth, int | np.integer) or not 1 <= max_depth <= 30:
         raise ValueError(f"max_depth must be a whole number from 1 to 30; {max_depth!r} was given.")
     depth = jnp.asarray(max_depth, jnp.int32)
     step = check_constant(step_size)
-    return NUTS(step, scale, as_arrays(acceptance), depth, max_depth, variant == "slice")
+    return NUTS(step, scale, as_arrays(acceptance), depth, int(max_depth), variant == "slice")
