@@ -112,7 +112,13 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+# One for each reason; the others name the same by another case.
+OTHERS = {"Γ of D missing", "friction too weak", "Γ of Q with the wrong sign", "friction drives"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long) if n in OTHERS else n for n in WRONG]
+)
 def test_wrong_samplers_fail_for_their_reason(name):
     dynamics, state, reason = WRONG[name]
     report = fk.check(dynamics, state=state)
@@ -184,6 +190,7 @@ def test_an_auxiliary_density_that_has_no_integral():
     assert not report.ok
 
 
+@pytest.mark.long
 def test_broken_promises_of_a_field_are_found():
     """An Elementwise field whose entries depend on their neighbours has another Γ than it says."""
     coupled = lambda theta: 1 + jnp.roll(theta, 1) * theta + theta**2 + jnp.roll(theta, 1) ** 2  # noqa: E731
@@ -197,6 +204,7 @@ def test_broken_promises_of_a_field_are_found():
     assert "declare it Diagonal" in report.reasons[0]
 
 
+@pytest.mark.long
 def test_a_wrong_gamma_given_to_an_operator_is_found():
     def make(gamma):
         block = Operator(lambda z, v: jnp.cos(z["theta"]) * v, gamma=gamma)
@@ -206,6 +214,7 @@ def test_a_wrong_gamma_given_to_an_operator_is_found():
     assert not fk.check(make(lambda z: jnp.sin(z["theta"])), state=PAIR).ok
 
 
+@pytest.mark.long
 def test_structure_failures():
     not_semidefinite = fk.SDE(lambda z: z * 0 + z, -jnp.eye(2), lambda z: jnp.sum(z**2) / 2)
     report = fk.check(not_semidefinite, state=jnp.zeros(2))
@@ -240,11 +249,13 @@ def test_an_error_in_a_small_region_is_found():
     assert "0.9% of the target's mass" in report.power
 
 
+@pytest.mark.long
 def test_small_errors_are_not_rounded_away():
     report = fk.check(sghmc(friction=1.0 + 1e-6), state=PAIR)
     assert not report.ok
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("d", [pytest.param(100, marks=pytest.mark.long), 300])
 def test_hundreds_of_dimensions_by_probes(d):
     state = {"theta": jnp.zeros(d), "r": jnp.zeros(d)}
@@ -280,6 +291,7 @@ def test_probes_agree_with_every_derivative_taken():
     assert np.median(estimated.errors) < 0.2 * np.median(np.abs(exact.values))
 
 
+@pytest.mark.long
 def test_theorem_one_for_an_unnamed_state():
     D = Dense(lambda z: jnp.eye(2) * (1 + z[0] ** 2))
     Q = Skew(lambda z: jnp.full((2, 2), jnp.sin(z[0] * z[1])))
@@ -426,6 +438,7 @@ def test_a_mass_that_depends_on_theta_in_many_dimensions():
         assert report.ok is right, str(report)
 
 
+@pytest.mark.long
 def test_heavy_tailed_momentum_is_not_refused():
     h = fk.Hamiltonian(potential, auxiliary=lambda r: 3 * jnp.log1p(r**2 / 5))
     report = fk.check(fk.Dynamics(h, D={("r", "r"): 1.0}, Q={("r", "theta"): 1.0}), state=PAIR)
@@ -437,6 +450,7 @@ def test_a_temperature_beside_dynamics_is_refused():
         fk.check(fk.dynamics.langevin(potential), state=THETA, temperature=4.0)
 
 
+@pytest.mark.long
 def test_shapes_that_were_guessed_are_said():
     given = fk.SDE(lambda theta, r: {"theta": r, "r": -force(theta) - r}, {("r", "r"): 1.0}, H)
     assert any("taken for single numbers" in note for note in fk.check(given).notes)
@@ -451,6 +465,7 @@ def test_single_precision_constants_do_not_alarm():
     assert any("single precision" in note for note in report.notes)
 
 
+@pytest.mark.long
 def test_the_order_of_a_matrix_is_that_of_the_state():
     def drift(x, v):
         return {"x": v, "v": -x - 0.5 * v}
@@ -461,6 +476,7 @@ def test_the_order_of_a_matrix_is_that_of_the_state():
     assert not fk.check(drift, **given, state={"v": 0.0, "x": 0.0}).ok
 
 
+@pytest.mark.long
 def test_a_sampler_is_checked_by_its_dynamics():
     dynamics, state = RIGHT["thermostat"]
     assert fk.check(fk.samplers.recipe(dynamics, 0.1), state=state).ok
@@ -483,6 +499,7 @@ def test_a_thermostat_with_the_wrong_weight():
     assert "drift of xi would have to be 9 times" in reports["wrong"].reasons[0]
 
 
+@pytest.mark.long
 def test_scalar_and_column_fields_in_one_state():
     dynamics = fk.Dynamics(
         fk.Hamiltonian(potential, lambda r, xi: (jnp.sum(r**2) + xi**2) / 2),
@@ -492,6 +509,7 @@ def test_scalar_and_column_fields_in_one_state():
     assert fk.check(dynamics, state={**PAIR_2D, "xi": jnp.zeros(())}).ok
 
 
+@pytest.mark.long
 def test_the_report_explains_itself_and_is_json():
     import json
 

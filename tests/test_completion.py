@@ -241,6 +241,7 @@ def test_axial_chooses_the_axis_whose_lines_carry_no_flux():
     assert any("whole lines of xi" in note for note in worse.notes)
 
 
+@pytest.mark.long
 def test_temperature():
     T = 0.4
     found = fk.complete(sghmc(temperature=T), temperature=T)
@@ -319,6 +320,7 @@ def test_Q_stays_finite_and_bounded_far_away():
     assert not bool(jax.vmap(found.is_trusted)(far)[:5].any())
 
 
+@pytest.mark.long
 def test_the_spline_is_smooth_and_of_high_order():
     def f(x):
         return jnp.sin(2 * x[0]) * jnp.exp(x[1])
@@ -336,6 +338,7 @@ def test_the_spline_is_smooth_and_of_high_order():
     assert np.log2(errors[0][1] / errors[1][1]) > 5.5
 
 
+@pytest.mark.long
 def test_state_order_and_another_mode():
     """Rows follow the order of the state given, and a second mode far off is found."""
 
@@ -358,6 +361,7 @@ def test_state_order_and_another_mode():
     np.testing.assert_allclose(found.Q.as_matrix(z), [[0, -1], [1, 0]], atol=1e-2)
 
 
+@pytest.mark.long
 def test_notes_tell_of_a_coarse_grid_and_a_tight_box():
     coarse = fk.complete(sghmc(), grid=24)
     assert any("too coarse in" in note for note in coarse.notes)

@@ -202,6 +202,7 @@ def normals(n, dtype=np.float32):
     return fk.constrain(posterior, {"scale": "positive"}), x.astype(float)
 
 
+@pytest.mark.long
 def test_a_positive_scale_by_minibatches_around_a_mode():
     """Mean and variance of both parameters, as moments, against quadrature: within 5 standard errors and 3 %.
 

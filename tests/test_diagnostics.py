@@ -10,6 +10,7 @@ import pytest
 import fokker as fk
 from fokker import diagnostics, samplers
 from fokker.batches import WindowBatches
+from fokker.diagnostics._slopes import thinned
 from fokker.integrators import Reflecting, Splitting
 from fokker.tuning import _with_friction, fastest_time, largest_curvature
 
@@ -190,6 +191,7 @@ def test_draws_that_are_not_of_the_target_are_said_not_to_be(optimised):
     assert not any("Stein" in warning for warning in right.warnings)
 
 
+@pytest.mark.long
 def test_temperature_and_distinct_rows_enter_the_share_and_the_discrepancy(optimised):
     target = normals()
     s2 = float(np.var(np.asarray(target.data)))
@@ -261,6 +263,7 @@ def test_halving_needs_draws_and_chains():
 # Going on -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keep", ["draws", "moments"])
 def test_a_run_in_two_parts_is_the_run_in_one(keep):
     target = normals()
@@ -362,6 +365,7 @@ def test_tuning_leaves_out_steps_that_explode_or_crawl(optimised):
         fk.tune(NORMAL, samplers.sgld(1.0), init=jnp.zeros(2), step_sizes=[50.0], progress=False)
 
 
+@pytest.mark.long
 def test_friction_is_chosen_for_a_sampler_given_as_a_function(optimised):
     tuning = fk.tune(
         NORMAL, samplers.sghmc, init=jnp.zeros(2), step_sizes=[0.3], frictions=[1.0, 1e4], progress=False
@@ -375,6 +379,7 @@ def test_friction_is_chosen_for_a_sampler_given_as_a_function(optimised):
         fk.tune(NORMAL, samplers.sgld, init=jnp.zeros(2), frictions=[1.0], progress=False)
 
 
+@pytest.mark.long
 def test_a_step_size_left_open_is_found_by_sample(optimised):
     trace = fk.sample(NORMAL, "sgld", init=jnp.zeros(2), steps=4_000, chains=4, progress=False)
     assert 0.01 < float(trace.settings["step_size"]) < 0.6

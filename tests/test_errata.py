@@ -85,6 +85,7 @@ def test_result_file_is_json_with_the_documented_keys(folder: Path, result: Resu
     assert {"python", "fokker", "jax", "numpy"} <= set(read["versions"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("key", "word"), [("ma-eq11", "friction"), ("ma-eq14-printed", "Γ"), ("sgnht-arxiv-D", "not symmetric")]
 )

@@ -413,6 +413,7 @@ def test_cost_of_an_effective_draw_and_its_slope() -> None:
     assert not article_scaling.claims(rows, [dataclasses.replace(method, slope=1.0)])[0].holds
 
 
+@pytest.mark.long
 def test_scaling_by_the_samplers_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too small for the laws: costs and slopes are computed, and in the right order."""
     size = article_scaling.Size((16, 64), 8, 40)

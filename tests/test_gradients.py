@@ -301,6 +301,7 @@ def mean_of_normals():
         ),
     ],
 )
+@pytest.mark.long
 def test_noise_that_is_estimated_while_sampling_is_made_up_for(make, name, optimised):
     """Batches of 10 rows, independent: without the estimate the spread is far too large.
 
@@ -347,6 +348,7 @@ def test_estimators_and_batches_need_single_data_and_minibatches():
         gradients.svrg(0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["svrg", "saga", "control variates"])
 def test_every_estimator_runs_under_the_runner_with_chains(name):
     """SVRG's passes over the data are made every so many steps, not at every one: the state shows when."""
@@ -373,6 +375,7 @@ def test_every_estimator_runs_under_the_runner_with_chains(name):
     ],
     ids=["sghmc", "sgnht", "gsgrhmc"],
 )
+@pytest.mark.long
 def test_the_momentum_is_drawn_anew_every_so_many_steps(made, mass):
     target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
     sampler = made.on(target, 2.0)

@@ -233,6 +233,7 @@ def conjugate_run():
     )
 
 
+@pytest.mark.long
 def test_a_conjugate_posterior_by_minibatches():
     """Mean and variance of both sites: within 5 standard errors of 50 chains and 3 % of the spread.
 

@@ -112,6 +112,7 @@ def test_the_noise_of_the_gradient_is_made_up_for_where_its_covariance_is_known(
     assert np.linalg.norm(ignored - without) > 1e-3 * np.linalg.norm(without)
 
 
+@pytest.mark.long
 def test_the_noise_of_a_step_is_gaussian_of_covariance_2TD(x64):
     """Over 40,000 keys: eight moments of the noise of r, each within 5 standard errors.
 
@@ -195,7 +196,13 @@ def close(a, b, rtol=1e-6):
         np.testing.assert_allclose(x, y, rtol=rtol, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        n if n in ("thermostat", "estimated gamma", "sde") else pytest.param(n, marks=pytest.mark.long)
+        for n in SAMPLERS
+    ],
+)
 def test_jit_vmap_and_scan_give_what_the_plain_loop_gives(name):
     sampler, position = SAMPLERS[name]()
     start = sampler.init(position, key=jax.random.key(0))
@@ -225,6 +232,7 @@ def test_jit_vmap_and_scan_give_what_the_plain_loop_gives(name):
     assert ravel_pytree(again.z)[0].tolist() == ravel_pytree(sampler.step(keys[0], start)[0].z)[0].tolist()
 
 
+@pytest.mark.long
 def test_a_sampler_can_be_started_inside_jit_and_vmap():
     sampler, position = SAMPLERS["riemann"]()
     key = jax.random.key(0)

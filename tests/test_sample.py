@@ -264,6 +264,7 @@ def test_thermostats_absorb_the_noise_of_minibatches_at_every_temperature(kind, 
     assert np.all(np.abs(error) < 5 * spread + 0.03)
 
 
+@pytest.mark.long
 def test_without_friction_the_noise_of_minibatches_heats(optimised):
     """The negative control: naive SGHMC is far too wide, and its summary says not to trust it."""
     trace = run(
@@ -505,6 +506,7 @@ def test_a_target_or_sampler_of_the_wrong_type_is_refused():
         run(lambda key: None)
 
 
+@pytest.mark.long
 def test_reshuffled_batches_do_not_start_over_with_every_chunk_or_resume():
     """13 rows in batches of 4, without noise: every step is the one that its place in the epoch says."""
     x = np.arange(13.0, dtype=np.float32) - 6

@@ -384,6 +384,7 @@ def test_the_weak_order_of_a_step_of_a_thermostat(integrator, kind, x64):
             assert 1.7 < order < 2.4
 
 
+@pytest.mark.long
 def test_a_splitting_of_a_thermostat_needs_its_letter():
     target = fk.Density(lambda theta: -jnp.sum(theta**2))
     for sampler, words in (
