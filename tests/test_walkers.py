@@ -1097,3 +1097,30 @@ def test_a_warmed_run_is_run_again_with_other_chains_and_without_gradients():
         target, samplers.rwm(), init=jnp.zeros(2), steps=20, warm_up=60, chains=2, progress=False
     )
     assert trace.rerun(chains=3).samples.shape == (3, 20, 2)
+
+
+def test_proposals_are_the_steps_of_the_dynamics(x64):
+    """MALA proposes the Euler step of Langevin dynamics on U/T, MAULA the exact one of underdamped ones."""
+    T, theta, p = 1.7, jnp.array([0.3, -1.1]), jnp.array([0.8, 0.2])
+    w, v = jax.random.normal(jax.random.key(0), (2, 2))
+    potential = lambda theta: LOG_GAMMA.potential(theta) / T  # noqa: E731
+    langevin, underdamped = fk.dynamics.langevin(potential), fk.dynamics.underdamped(potential, 1.3)
+    by_euler, _ = fk.integrators.EulerMaruyama().advance(langevin, {"theta": theta}, None, {"theta": w}, 0.3)
+    noise = {"r": w, "theta": v}
+    exact, _ = fk.integrators.ExactOU().advance(underdamped, {"theta": theta, "r": p}, None, noise, 0.4)
+    for made, wanted in ((samplers.mala(0.3), by_euler), (samplers.maula(0.4, 1.3), {**exact})):
+        walker = made.on(LOG_GAMMA, T)
+        state = walker.init(theta)._replace(momentum=p)
+        q, new_p = walker.propose(walker.begin((w, v, jnp.zeros(())), state), state)
+        np.testing.assert_allclose(theta + q, wanted["theta"], rtol=1e-10)
+        np.testing.assert_allclose(new_p, wanted.get("r", p), rtol=1e-10)
+
+
+def test_unadjusted_samplers_are_the_stochastic_gradient_ones_with_all_the_data():
+    options = {"init": jnp.zeros(2), "steps": 20, "temperature": 1.7, "progress": False}
+    for one, other in (
+        (samplers.ula(0.1, 0.7), samplers.sgld(0.1, 0.7)),
+        (samplers.ulmc(0.1, 1.3, 2.0), samplers.sghmc(0.1, 1.3, 2.0, integrator=fk.integrators.ExactOU())),
+    ):
+        draws = [fk.sample(LOG_GAMMA, sampler, **options).samples for sampler in (one, other)]
+        np.testing.assert_array_equal(*draws)
