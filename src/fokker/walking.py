@@ -15,6 +15,7 @@ from fokker._packing import pack, unpack
 from fokker._random import fold_in
 from fokker._state import ravel
 from fokker.samplers._walker import Walker, WalkerState
+from fokker.samplers._whole import choose
 from fokker.targets.constrained import constrained
 
 # Of Hoffman and Gelman (2014): how strongly early steps count, and how fast later ones count less.
@@ -108,19 +109,19 @@ def walk_chunk(
         ended = over & (chain.taken < steps)
         new, _ = stepping(chain.search).finish(unpack(walk, like_walk), chain.state)
         found = chain.search.updated(new.stats[0], sampler.acceptance)
-        state = _where(ended, new, chain.state)
+        state = choose(ended, new, chain.state)
         moments = chain.moments
         if moments is not None:
             kept = ended & keeps & ((chain.taken + 1) % thin == 0)
-            moments = _where(kept, moments.add(constrained(sampler.target, state.position)), moments)
+            moments = choose(kept, moments.add(constrained(sampler.target, state.position)), moments)
         row = jnp.minimum(chain.taken // thin, capacity - 1)
         # A row is written again until its draw is complete.
         out = jax.tree.map(
             lambda o, x: o.at[row].set(jnp.where(ended, x, o[row])), out, (ravel(state.position), state.stats)
         )
-        chain = Chain(state, _where(ended & learns, found, chain.search), moments, chain.taken + ended)
+        chain = Chain(state, choose(ended & learns, found, chain.search), moments, chain.taken + ended)
         # A chain that has taken all its steps walks on too, for the others to go on.
-        return _where(over, pack(begin(chain, noise)), walk), chain, out
+        return choose(over, pack(begin(chain, noise)), walk), chain, out
 
     def body(carry: Any) -> Any:
         walks, chains, out = carry
@@ -141,7 +142,3 @@ def walk_chunk(
     carry = (jax.vmap(pack)(walks), chains, blank)
     _, chains, (positions, stats) = jax.lax.while_loop(lambda c: jnp.any(c[1].taken < steps), body, carry)
     return chains, {"position": positions, **sampler.named_stats(stats)}
-
-
-def _where(chosen: Array, yes: Any, no: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(chosen, a, b), yes, no)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
 from fokker._random import normal
-from fokker._state import dimension, ravel, unravel
+from fokker._state import as_arrays, dimension, ravel, unravel
 from fokker.gradients import Estimator
 from fokker.samplers._sampler import Info, Sampler, Warmed, check_step_size, chunk_length
 from fokker.samplers._trajectory import Seen, Trajectory, taken
@@ -47,6 +47,13 @@ class WalkerState(NamedTuple):
         return self.z["theta"]
 
 
+def check_acceptance(acceptance: Any) -> Any:
+    """An array; raise unless it is a share."""
+    if not isinstance(acceptance, jax.core.Tracer) and not 0 < acceptance < 1:
+        raise ValueError(f"the acceptance to aim at must be between 0 and 1; {acceptance} was given.")
+    return as_arrays(acceptance)
+
+
 class Walker(Sampler):
     r"""A sampler of exp(-U/T) by steps that are walks: `begin`, `onward` until it has `arrived`, `finish`.
 
@@ -56,6 +63,8 @@ class Walker(Sampler):
 
     step_size: Any
     scale: Any = eqx.field(converter=as_scale)
+    # The mean acceptance probability at which warm-up sets the step size.
+    acceptance: Any = eqx.field(converter=check_acceptance)
     target: Any = eqx.field(default=None, kw_only=True)
     temperature: Any = eqx.field(default=1.0, kw_only=True)
 
@@ -65,11 +74,6 @@ class Walker(Sampler):
     ORDER: ClassVar[float] = 2.0
     learns = True
     corrected = True
-
-    @property
-    @abc.abstractmethod
-    def acceptance(self) -> Any:
-        """The mean acceptance probability at which warm-up sets the step size."""
 
     @property
     def name(self) -> str:
@@ -176,12 +180,6 @@ class Walker(Sampler):
         """The entries of `stats` along its last axis by their names, each of its own type."""
         types = {float: stats.dtype, int: jnp.int32, bool: bool}
         return {name: stats[..., i].astype(types[kind]) for i, (name, kind) in enumerate(self.STATS.items())}
-
-
-def check_acceptance(acceptance: float) -> None:
-    """Raise unless it is a share."""
-    if not 0 < acceptance < 1:
-        raise ValueError(f"the acceptance to aim at must be between 0 and 1; {acceptance} was given.")
 
 
 def check_constant(step_size: Any) -> Any:

@@ -116,5 +116,11 @@ def as_vector(value: PyTree[Any], theta: PyTree[Array]) -> Array:
     return vector.astype(x.dtype)
 
 
+def check_whole(name: str, value: Any) -> None:
+    """Raise unless it is a whole number of at least 1."""
+    if not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1; {value!r} was given.")
+
+
 def _name(sampler: Sampler) -> str:
     return f"fk.samplers.{getattr(sampler, 'name', type(sampler).__name__)}"

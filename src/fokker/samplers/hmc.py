@@ -6,14 +6,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Key
 
 from fokker._random import normal, split, uniform
 from fokker._state import as_arrays
 from fokker.samplers._sampler import AUTOMATIC
-from fokker.samplers._walker import Vector, Walker, WalkerState, check_acceptance, check_constant
-from fokker.samplers._whole import StepInfo, choose, metropolis
+from fokker.samplers._walker import Vector, Walker, WalkerState, check_constant
+from fokker.samplers._whole import StepInfo, check_whole, choose, metropolis
 
 # A quarter of the period of a coordinate of unit scale: from there a path would come back.
 _LENGTH = math.pi / 2
@@ -44,7 +43,6 @@ class Path(NamedTuple):
 class HMC(Walker):
     """Hamiltonian Monte Carlo; made by `hmc` and `ghmc`."""
 
-    target_acceptance: Array
     leaps: Array | None
     persistence: Array | None
     kind: str = eqx.field(static=True, default="hmc")
@@ -60,11 +58,6 @@ class HMC(Walker):
     def ORDER(self) -> float:  # type: ignore[override]
         """The energy error of one leap grows with ε³, of a path of given length with ε²."""
         return 3.0 if self.kind == "ghmc" else 2.0
-
-    @property
-    def acceptance(self) -> Array:
-        """As asked for."""
-        return self.target_acceptance
 
     def with_one_move(self) -> "HMC":
         """Paths of one leap."""
@@ -134,9 +127,8 @@ def hmc(
     period of a coordinate of unit scale takes, which no target can resonate with. Warm-up finds step size and
     scale as for `nuts`.
     """
-    check_acceptance(acceptance)
-    number = None if leaps is None else _check_leaps(leaps)
-    return HMC(check_constant(step_size), scale, as_arrays(acceptance), number, None, "hmc")
+    number = None if leaps is None else _as_number(leaps)
+    return HMC(check_constant(step_size), scale, acceptance, number, None, "hmc")
 
 
 def ghmc(
@@ -153,16 +145,12 @@ def ghmc(
     γ = -log κ/ε, corrected by Metropolis. On rejection the momentum is reversed, without which the
     target would not be kept. Keeps exp(-U/T) exactly; one gradient a leap.
     """
-    check_acceptance(acceptance)
     if not 0 <= persistence < 1:
         raise ValueError(f"the persistence must be at least 0 and below 1; {persistence} was given.")
-    number = _check_leaps(leaps)
-    return HMC(
-        check_constant(step_size), scale, as_arrays(acceptance), number, as_arrays(persistence), "ghmc"
-    )
+    number = _as_number(leaps)
+    return HMC(check_constant(step_size), scale, acceptance, number, as_arrays(persistence), "ghmc")
 
 
-def _check_leaps(leaps: Any) -> Array:
-    if not isinstance(leaps, int | np.integer) or leaps < 1:
-        raise ValueError(f"leaps must be a whole number of at least 1; {leaps!r} was given.")
+def _as_number(leaps: Any) -> Array:
+    check_whole("leaps", leaps)
     return jnp.asarray(leaps, jnp.int32)

@@ -10,7 +10,7 @@ from fokker._random import normal, split, uniform
 from fokker._state import as_arrays
 from fokker.integrators.exact_ou import coefficients
 from fokker.samplers._sampler import AUTOMATIC
-from fokker.samplers._walker import Vector, Walker, WalkerState, check_acceptance, check_constant
+from fokker.samplers._walker import Vector, Walker, WalkerState, check_constant
 from fokker.samplers._whole import StepInfo, choose, metropolis, tempered
 
 
@@ -31,14 +31,7 @@ class Move(NamedTuple):
 class SingleMove(Walker):
     """A sampler that proposes one move a step, and accepts it with the Metropolis–Hastings probability."""
 
-    target_acceptance: Array
-
     STATS: ClassVar = {"acceptance_rate": float}
-
-    @property
-    def acceptance(self) -> Array:
-        """As asked for."""
-        return self.target_acceptance
 
     def draw(self, key: Key[Array, ""], state: WalkerState) -> tuple[Vector, Vector, Array]:
         """Two unit normals a coordinate, and a uniform to decide."""
@@ -167,8 +160,7 @@ def rwm(step_size: Any = AUTOMATIC, scale: Any = "diagonal", *, acceptance: floa
     the target's scale, where 0.234 of the proposals are accepted (Roberts, Gelman, Gilks 1997). Warm-up
     finds σ and the scale S as for `nuts`.
     """
-    check_acceptance(acceptance)
-    return RWM(check_constant(step_size), scale, as_arrays(acceptance))
+    return RWM(check_constant(step_size), scale, acceptance)
 
 
 def mala(step_size: Any = AUTOMATIC, scale: Any = "diagonal", *, acceptance: float = 0.574) -> MALA:
@@ -179,8 +171,7 @@ def mala(step_size: Any = AUTOMATIC, scale: Any = "diagonal", *, acceptance: flo
     Keeps exp(-U/T) exactly, one gradient a step. The convention is dθ = -∇U dt + √2 dW: others' ε is twice
     this one. 0.574 is the best acceptance in high dimensions (Roberts and Rosenthal 1998).
     """
-    check_acceptance(acceptance)
-    return MALA(check_constant(step_size), scale, as_arrays(acceptance))
+    return MALA(check_constant(step_size), scale, acceptance)
 
 
 def maula(
@@ -193,7 +184,6 @@ def maula(
     Accepts (θ*, p*) with π(θ*,p*) q((θ,-p)|(θ*,-p*)) / [π(θ,p) q((θ*,p*)|(θ,p))]; on rejection p is reversed.
     Keeps exp(-U/T) exactly, one gradient a step. `ulmc` is the same without the correction.
     """
-    check_acceptance(acceptance)
     if not friction > 0:
         raise ValueError(f"the friction must be positive; {friction} was given.")
-    return MAULA(check_constant(step_size), scale, as_arrays(acceptance), as_arrays(friction))
+    return MAULA(check_constant(step_size), scale, acceptance, as_arrays(friction))

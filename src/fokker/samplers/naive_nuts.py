@@ -12,6 +12,7 @@ from fokker.samplers._sampler import AUTOMATIC, Info
 from fokker.samplers._trajectory import Seen
 from fokker.samplers._walker import Vector, Walker, WalkerState, check_constant
 from fokker.samplers._whole import DIVERGENT, metropolis
+from fokker.samplers.nuts import NUTS
 
 
 class Points(NamedTuple):
@@ -49,23 +50,12 @@ class NaiveNUTS(Walker):
 
     max_depth: int = eqx.field(static=True)
 
-    STATS: ClassVar = {
-        "acceptance_rate": float,
-        "diverging": bool,
-        "energy": float,
-        "n_steps": int,
-        "tree_depth": int,
-    }
+    STATS: ClassVar = NUTS.STATS
 
     @property
     def name(self) -> str:
         """As in `fk.samplers`."""
         return "naive_nuts"
-
-    @property
-    def acceptance(self) -> float:
-        """That of `nuts`."""
-        return 0.8
 
     def draw(self, key: Key[Array, ""], state: WalkerState) -> Draws:
         """The randomness of one tree."""
@@ -215,4 +205,4 @@ def naive_nuts(step_size: Any = AUTOMATIC, scale: Any = "diagonal", *, max_depth
     """
     if not isinstance(max_depth, int) or not 1 <= max_depth <= 12:
         raise ValueError(f"max_depth must be a whole number from 1 to 12 here; {max_depth!r} was given.")
-    return NaiveNUTS(check_constant(step_size), scale, max_depth)
+    return NaiveNUTS(check_constant(step_size), scale, 0.8, max_depth)

@@ -10,10 +10,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from fokker._random import bits, normal, split, uniforms_at
-from fokker._state import as_arrays
 from fokker.samplers._sampler import AUTOMATIC, Info
 from fokker.samplers._trajectory import Seen
-from fokker.samplers._walker import Vector, Walker, WalkerState, check_acceptance, check_constant
+from fokker.samplers._walker import Vector, Walker, WalkerState, check_constant
 from fokker.samplers._whole import DIVERGENT, metropolis
 
 # Rows of a tree's table: position, momentum and gradient of its left and right end; position and gradient of
@@ -64,7 +63,6 @@ class Tree(NamedTuple):
 class NUTS(Walker):
     """The no-U-turn sampler; made by `nuts`."""
 
-    target_acceptance: Array
     max_depth: Array
     slots: int = eqx.field(static=True)
     by_slice: bool = eqx.field(static=True)
@@ -76,11 +74,6 @@ class NUTS(Walker):
         "n_steps": int,
         "tree_depth": int,
     }
-
-    @property
-    def acceptance(self) -> Array:
-        """As asked for."""
-        return self.target_acceptance
 
     def with_one_move(self) -> "NUTS":
         """A tree of two leaves."""
@@ -275,9 +268,8 @@ def nuts(
     """
     if variant not in ("multinomial", "slice"):
         raise ValueError(f"variant is 'multinomial' or 'slice', not {variant!r}.")
-    check_acceptance(acceptance)
     if not isinstance(max_depth, int | np.integer) or not 1 <= max_depth <= 30:
         raise ValueError(f"max_depth must be a whole number from 1 to 30; {max_depth!r} was given.")
     depth = jnp.asarray(max_depth, jnp.int32)
     step = check_constant(step_size)
-    return NUTS(step, scale, as_arrays(acceptance), depth, int(max_depth), variant == "slice")
+    return NUTS(step, scale, acceptance, depth, int(max_depth), variant == "slice")

@@ -165,10 +165,8 @@ def rhmc(
     sampler = fk.samplers.rhmc(0.3, lambda theta: 1 + jnp.exp(theta))
     ```
     """
-    if not isinstance(leaps, int) or leaps < 1:
-        raise ValueError(f"leaps must be a whole number of at least 1; {leaps!r} was given.")
-    if not isinstance(iterations, int) or iterations < 1:
-        raise ValueError(f"iterations must be a whole number of at least 1; {iterations!r} was given.")
+    _whole.check_whole("leaps", leaps)
+    _whole.check_whole("iterations", iterations)
     if tolerance is not None and not tolerance > 0:
         raise ValueError(f"the tolerance must be positive; {tolerance} was given.")
     if isinstance(step_size, str):

@@ -153,8 +153,7 @@ def slice_sampler(width: Any = 1.0, *, direction: str = "coordinates", limit: in
     """
     if direction not in ("coordinates", "random"):
         raise ValueError(f"direction is 'coordinates' or 'random', not {direction!r}.")
-    if not isinstance(limit, int) or limit < 1:
-        raise ValueError(f"limit must be a whole number of at least 1; {limit!r} was given.")
+    _whole.check_whole("limit", limit)
     width = as_arrays(width)
     positive = [jnp.all(jnp.isfinite(w) & (w > 0)) for w in jax.tree.leaves(width)]
     if not all(isinstance(p, jax.core.Tracer) or bool(p) for p in positive):
