@@ -145,6 +145,17 @@ class Walker(Sampler):
         potential = tempered(self.own_target, self.temperature, state.position)
         return jax.value_and_grad(lambda q: potential(self.vector(q, state)))(q)
 
+    def leap(
+        self, q: Vector, p: Vector, gradient: Vector, h: Array, state: WalkerState
+    ) -> tuple[Vector, Vector, Vector, Array]:
+        r"""A leapfrog step, p½ = p - h/2 ∇U, q' = q + h p½, p' = p½ - h/2 ∇U(q'): (q', p', ∇U(q'), U(q'))."""
+        p = p - h / 2 * gradient
+        q = q + h * p
+        # Computed once and not again wherever they are used.
+        q, p = jax.lax.optimization_barrier((q, p))
+        U, gradient = jax.lax.optimization_barrier(self.evaluate(q, state))
+        return q, p - h / 2 * gradient, gradient, U
+
     def moved(
         self, state: WalkerState, q: Vector, U: Array, gradient: Vector, p: Vector, *stats: Any
     ) -> tuple[WalkerState, Info]:

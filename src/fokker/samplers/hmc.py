@@ -86,12 +86,9 @@ class HMC(Walker):
         return 1 + jnp.floor(u * (2 * mean - 1)).astype(jnp.int32)
 
     def onward(self, path: Path, state: WalkerState) -> Path:
-        """One leap: p½ = p - h/2 ∇U, q' = q + h p½, p' = p½ - h/2 ∇U(q')."""
+        """One leap."""
         h = jnp.asarray(self.step_size).astype(path.p.dtype)
-        p = path.p - h / 2 * path.gradient
-        q = path.q + h * p
-        U, gradient = self.evaluate(q, state)
-        p = p - h / 2 * gradient
+        q, p, gradient, U = self.leap(path.q, path.p, path.gradient, h, state)
         # A path that has left the finite numbers will not be accepted: it goes no further.
         left = jnp.where(jnp.isfinite(U), path.left - 1, 0)
         return path._replace(q=q, p=p, potential=U, gradient=gradient, left=left)

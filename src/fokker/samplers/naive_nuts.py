@@ -141,10 +141,7 @@ class NaiveNUTS(Walker):
             edge = jax.tree.map(lambda x: jnp.where(right, x[-1], x[0]), old)
 
             def leap(point: Points, _: None) -> tuple[Points, Points]:
-                p = point.p - h / 2 * point.gradient
-                q = point.q + h * p
-                U, gradient = self.evaluate(q, state)
-                new = Points(q, p - h / 2 * gradient, gradient, U)
+                new = Points(*self.leap(point.q, point.p, point.gradient, h, state))
                 return new, new
 
             _, new = jax.lax.scan(leap, edge, length=2**depth)

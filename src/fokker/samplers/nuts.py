@@ -117,12 +117,7 @@ class NUTS(Walker):
         right = _goes_right(tree.draws, tree.depth)
         q, p, g = jnp.where(right, table[_RIGHT_Q : _RIGHT_G + 1], table[_LEFT_Q : _LEFT_G + 1])
         h = jnp.where(right, self.step_size, -self.step_size).astype(p.dtype)
-        p = p - h / 2 * g
-        q = q + h * p
-        # Computed once and not again wherever they are used.
-        q, p = jax.lax.optimization_barrier((q, p))
-        U, g = jax.lax.optimization_barrier(self.evaluate(q, state))
-        p = p - h / 2 * g
+        q, p, g, U = self.leap(q, p, g, h, state)
 
         along, marked, square = table @ p, tree.marks @ p, jnp.sum(p**2)
         change = U + square / 2 - tree.energy
