@@ -154,7 +154,9 @@ def test_a_program_given_as_text_is_stored_once_and_compiled_by_bridgestan(monke
         fk.from_stan(text, "bad")
 
 
-def test_without_bridgestan_it_is_said_what_to_install(monkeypatch):
+def test_without_bridgestan_it_is_said_what_to_install(monkeypatch, tmp_path):
+    program = tmp_path / "schools.stan"
+    program.write_text("parameters { real m; }")
     found = builtins.__import__
 
     def without(name, *rest, **keywords):
@@ -164,4 +166,4 @@ def test_without_bridgestan_it_is_said_what_to_install(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ImportError, match=r"pip install 'fokker\[stan\]'"):
-        fk.from_stan("schools.stan")
+        fk.from_stan(program)

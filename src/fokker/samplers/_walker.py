@@ -49,7 +49,8 @@ class WalkerState(NamedTuple):
 
 def check_acceptance(acceptance: Any) -> Any:
     """An array; raise unless it is a share."""
-    if not isinstance(acceptance, jax.core.Tracer) and not 0 < acceptance < 1:
+    # As a float: inside a compiled function JAX traces a comparison even of values that are known.
+    if not isinstance(acceptance, jax.core.Tracer) and not 0 < float(acceptance) < 1:
         raise ValueError(f"the acceptance to aim at must be between 0 and 1; {acceptance} was given.")
     return as_arrays(acceptance)
 

@@ -162,18 +162,18 @@ def from_stan(program: Any, data: Any = None) -> StanTarget:
 
 
 def _compiled(program: Any, data: Any) -> Any:
-    try:
-        import bridgestan
-    except ImportError as error:
-        raise ImportError(
-            "fk.from_stan needs BridgeStan, which is not installed: pip install 'fokker[stan]'."
-        ) from error
     text = isinstance(program, str) and "{" in program
     path = _stored(program) if text else Path(program)
     if not path.exists():
         raise FileNotFoundError(
             f"there is no file {str(path)!r}: give the path of a .stan file, or its text."
         )
+    try:
+        import bridgestan
+    except ImportError as error:
+        raise ImportError(
+            "fk.from_stan needs BridgeStan, which is not installed: pip install 'fokker[stan]'."
+        ) from error
     try:
         return bridgestan.StanModel(path, data, warn=False)
     except (RuntimeError, ValueError) as error:
