@@ -1,0 +1,1 @@
+"""Latent Dirichlet allocation by stochastic-gradient MCMC, over streams of documents."""
