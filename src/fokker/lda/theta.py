@@ -8,7 +8,7 @@ K).
 """
 
 import functools
-from typing import Any, Protocol
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -19,12 +19,17 @@ from jaxtyping import Array, Float, Key
 from fokker._module import Module
 from fokker._random import fold_in
 from fokker._state import nearest
+from fokker.dynamics import Dynamics
+from fokker.dynamics._kinetic import half_square
 from fokker.fields import Elementwise
+from fokker.hamiltonian import Hamiltonian
 from fokker.integrators import Reflecting, SymplecticEuler
 from fokker.lda._uniform import seed_at
 from fokker.lda.cir import SMALLEST, transitions
-from fokker.samplers import gsgrhmc, sghmc, sgld, sgrld
+from fokker.samplers import sghmc, sgld, sgrld
+from fokker.samplers._auxiliaries import momentum
 from fokker.samplers._sampler import SamplerState
+from fokker.samplers.recipe import Family, of_family
 
 # Streams of random numbers that a step has besides the noise of the library's samplers.
 _CATCHING_UP, _MOVING, _LOOKING = 1, 2, 3
@@ -76,24 +81,43 @@ def _sgrld(alpha: Any, h: Any, scale: Any, friction: Any) -> Any:
 
 
 def _sgrhmc(alpha: Any, h: Any, scale: Any, friction: Any) -> Any:
-    # G^{-1/2} = θ/√(θ + δ), which is √θ down to θ = δ: the force has a bound. Any G is right, and any
-    # friction D (Ma et al. 2015, Theorem 1). The paper's G⁻¹ = θ is none for the words that a topic does not
-    # use, and more than a step can bear for those that it uses most: here it is the same for all.
-    def root(theta: Array) -> Array:
-        return theta / jnp.sqrt(theta + h * h * scale)
+    r"""SGRHMC with G = diag(θ)⁻¹, but for a layer at zero, in which it is SGRLD.
 
-    walls = Reflecting(lower=SMALLEST, integrator=SymplecticEuler())
-    return gsgrhmc(h, friction, Elementwise(root), integrator=walls).on(TopicPotential(alpha))
+        D = [[h θδ/(θ + δ), 0], [0, C]],   Q = [[0, -θ/√(θ + δ)], [θ/√(θ + δ), 0]]
 
+    Above δ, Q is that of the paper, G^{-1/2} = √θ, and θ has next to no noise of its own. Below, where the
+    force N_kw/√θ of a word first seen has no bound and would throw it anywhere, Q vanishes and D = hθ takes
+    over. Right by Theorem 1 of Ma et al. (2015), as is any friction: theirs, G⁻¹ = θ, is none for the words
+    that a topic does not use, and more than a step can bear for those that it uses most; here it is C for
+    all.
+    """
+    delta = _LAYER * h * h
+    diffusion = Elementwise(lambda theta: h * theta * delta / (theta + delta))
+    root = Elementwise(lambda theta: theta / jnp.sqrt(theta + delta))
+
+    def dynamics(potential: Any, temperature: Any) -> Dynamics:
+        return Dynamics(
+            Hamiltonian(potential, lambda r: half_square(r)),
+            D={("theta", "theta"): diffusion, ("r", "r"): friction},
+            Q={("r", "theta"): root},
+            temperature=temperature,
+        )
+
+    walls = Reflecting(lower=SMALLEST)
+    return of_family(Family(dynamics, momentum), h, walls).on(TopicPotential(alpha))
+
+
+# The layer's width in squares of what a momentum of one covers in a step: wide enough for several steps.
+_LAYER = 100.0
 
 _FROM_THE_LIBRARY = {"sgld": _sgld, "sghmc": _sghmc, "sgrhmc": _sgrhmc, "sgrld": _sgrld}
-_WITH_MOMENTUM = ("sghmc", "sgrhmc")
+WITH_MOMENTUM = ("sghmc", "sgrhmc")
 # Those for which the words that a minibatch does not have follow a law known in closed form.
 _LAZY = ("sgrld", "scir")
 SAMPLERS = (*_FROM_THE_LIBRARY, "scir")
 
 
-@functools.partial(jax.jit, static_argnames="name", donate_argnames="z")
+@functools.partial(jax.jit, static_argnames="name")
 def _advance(
     name: str,
     z: dict[str, Array],
@@ -121,34 +145,11 @@ class NotFiniteError(ArithmeticError):
     """θ left the finite numbers."""
 
 
-class Topics(Protocol):
-    """θ, and how it moves."""
-
-    alpha: float
-
-    def rows(self, words: np.ndarray) -> np.ndarray:
-        """θ of these words (U, K), as it is now."""
-
-    @property
-    def totals(self) -> np.ndarray:
-        """θ_k· of each topic (K,)."""
-
-    def step(self, words: np.ndarray, counts: np.ndarray, h: float, scale: float) -> None:
-        """One step of size h, given N of these words: expected counts times `scale` = |S|/|S̃|."""
-
-    def whole(self) -> np.ndarray:
-        """θ of all words (V, K)."""
-
-    def state(self) -> dict[str, np.ndarray]:
-        """All that a resume needs."""
-
-
 def make_topics(
     sampler: str,
     theta: np.ndarray,
     alpha: float,
     key: Key[Array, ""],
-    friction: float = 1.0,
     threads: int = 1,
 ) -> "DenseTopics | LazyTopics":
     """θ (V, K) to be moved by a sampler of `SAMPLERS`."""
@@ -157,20 +158,23 @@ def make_topics(
         raise ValueError(f"the samplers of topics are {', '.join(SAMPLERS)}, not {sampler!r}.{close}")
     if sampler in _LAZY:
         return LazyTopics(sampler, theta, alpha, key, threads)
-    return DenseTopics(sampler, theta, alpha, key, friction)
+    return DenseTopics(sampler, theta, alpha, key)
 
 
 class DenseTopics:
     """θ of which every word moves at every step, by a sampler of the library."""
 
-    def __init__(
-        self, sampler: str, theta: np.ndarray, alpha: float, key: Key[Array, ""], friction: float
-    ) -> None:
-        self.sampler, self.alpha, self.friction, self.number = sampler, alpha, friction, 0
+    def __init__(self, sampler: str, theta: np.ndarray, alpha: float, key: Key[Array, ""]) -> None:
+        self.sampler, self.alpha, self.number = sampler, alpha, 0
         self._key = key
         self._z = {"theta": jnp.asarray(theta, jnp.float32)}
-        if sampler in _WITH_MOMENTUM:
+        if sampler in WITH_MOMENTUM:
             self._z["r"] = jax.random.normal(fold_in(key, _MOVING), theta.shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many words and topics there are."""
+        return self._z["theta"].shape
 
     def rows(self, words: np.ndarray) -> np.ndarray:
         """θ of these words (U, K)."""
@@ -181,17 +185,22 @@ class DenseTopics:
         """θ_k· (K,)."""
         return self.whole().sum(0)
 
-    def step(self, words: np.ndarray, counts: np.ndarray, h: float, scale: float) -> None:
-        """One step of every word."""
+    def step(self, words: np.ndarray, counts: np.ndarray, h: float, friction: float, scale: float) -> None:
+        """One step of size h of every word, given N of these: expected counts times `scale` = |S|/|S̃|."""
+        if self.sampler in WITH_MOMENTUM and h * friction >= 2:
+            raise ValueError(
+                f"the step size {h:.3g} times the friction {friction:.3g} must be less than 2, or the "
+                "momentum grows without end: make one of them smaller."
+            )
         V = len(self._z["theta"])
         rows, counts = _padded(words, V), _padded(counts, 0)
         batch = Counts(_spread(rows, counts, V), jnp.zeros(counts.shape[1]))
-        self._z, finite = _advance(
-            self.sampler, self._z, batch, self.alpha, h, scale, self.friction, self._key,
-            np.int32(self.number)
-        )  # fmt: skip
+        z, finite = _advance(
+            self.sampler, self._z, batch, self.alpha, h, scale, friction, self._key, np.int32(self.number)
+        )
         if not bool(finite):
             raise NotFiniteError(_too_long(self.sampler, h, self.number))
+        self._z = z
         self.number += 1
 
     def whole(self) -> np.ndarray:
@@ -252,6 +261,11 @@ class LazyTopics:
         seed = seed_at(self._key, 4 * self.number + stream)
         return theta, transitions(theta, self.alpha, None, delta, g, which, words, seed, self.threads)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many words and topics there are."""
+        return self._theta.shape
+
     def rows(self, words: np.ndarray) -> np.ndarray:
         """θ of these words (U, K), brought up to date."""
         theta, surprise = self._up_to_date(words, _CATCHING_UP)
@@ -265,8 +279,11 @@ class LazyTopics:
         """E[θ_k· | what was drawn] (K,)."""
         return self._totals
 
-    def step(self, words: np.ndarray, counts: np.ndarray, h: float, scale: float) -> None:
-        """One step: of these words now, of the others when they are next seen."""
+    def step(self, words: np.ndarray, counts: np.ndarray, h: float, friction: float, scale: float) -> None:
+        """One step of size h: of these words now, of the others when they are next seen.
+
+        `counts` are expected counts times `scale` = |S|/|S̃|; there is no momentum to have a `friction`.
+        """
         theta = self.rows(words)
         by_topic = counts.sum(0, dtype=np.float64)
         b = 1 + by_topic / self._totals
@@ -278,7 +295,7 @@ class LazyTopics:
             moved = theta
         else:
             moved = self._euler(theta, counts, h)
-        if not np.all(np.isfinite(moved.sum(0))):
+        if not np.all(np.isfinite(moved.sum(0))) or np.any(b * h > self._FARTHEST):
             raise NotFiniteError(_too_long(self.sampler, h, self.number))
         # Of all words, as if none were seen; then what is known better of those that were.
         old = self._theta[words].sum(0, dtype=np.float64)
