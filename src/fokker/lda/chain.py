@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from scipy.special import digamma
 
 from fokker._random import fold_in
 from fokker.corpora import Documents
@@ -42,10 +43,29 @@ def automatic(sampler: str, rate: float, start: float) -> tuple[float, float]:
         "sgld": (0.1 * start / b, 0.0),
         "sghmc": (0.2 * start**0.5 / omega, 2.4 * omega / start**0.5),
         "sgrld": (0.35 / b, 0.0),
-        "scir": (0.35 / b, 0.0),
+        "scir": (0.15 / b, 0.0),
         "sgrhmc": (0.5 / omega, 2.4 * omega),
     }[sampler]
     return h, friction
+
+
+# Minibatches that learning γ waits for, and how fast it forgets (Hoffman et al. 2010).
+_LEARNING_DELAY, _LEARNING_POWER = 10.0, 0.7
+
+
+def likelier_gamma(gamma: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    r"""γ_k ← γ_k Σ_d [ψ(γ_k + n_dk) - ψ(γ_k)] / Σ_d [ψ(γ· + n_d·) - ψ(γ·)] (Minka 2000).
+
+    A step towards the γ under which the documents' topic counts (D, K) are likeliest; here they are
+    expectations.
+    """
+    more = (digamma(gamma + counts) - digamma(gamma)).sum(0)
+    total = (digamma(gamma.sum() + counts.sum(1)) - digamma(gamma.sum())).sum()
+    # Not to zero: a topic that no document of a minibatch has may come back.
+    return np.maximum(gamma * more / total, _LEAST_GAMMA)
+
+
+_LEAST_GAMMA = 1e-4
 
 
 class TopicChain:
@@ -63,6 +83,7 @@ class TopicChain:
         sampler: str,
         alpha: float,
         gamma: float | np.ndarray,
+        learn_gamma: bool = False,
         step_size: Schedule | None = None,
         friction: float | None = None,
         start: float = 0.1,
@@ -73,6 +94,7 @@ class TopicChain:
     ) -> None:
         key = jax.random.key(seed)
         self.gamma = np.broadcast_to(np.asarray(gamma, np.float64), (topics,)).copy()
+        self.learn_gamma = learn_gamma
         self.step_size, self.friction, self.start = step_size, friction, start
         self.sweeps, self.burn_in, self.threads = sweeps, burn_in, threads
         # Words a document, of the first minibatch.
@@ -111,6 +133,9 @@ class TopicChain:
         scale = total / documents.size
         h, friction = self._settings(documents, total)
         self.topics.step(words, expected.counts * np.float32(scale), h, friction, scale)
+        if self.learn_gamma:
+            share = (self.number + _LEARNING_DELAY) ** -_LEARNING_POWER
+            self.gamma = self.gamma ** (1 - share) * likelier_gamma(self.gamma, expected.mixtures) ** share
         return expected
 
     def _settings(self, documents: Documents, total: float) -> tuple[float, float]:

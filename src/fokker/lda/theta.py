@@ -26,6 +26,7 @@ from fokker.hamiltonian import Hamiltonian
 from fokker.integrators import Reflecting, SymplecticEuler
 from fokker.lda._uniform import seed_at
 from fokker.lda.cir import SMALLEST, transitions
+from fokker.lda.settings import SAMPLERS
 from fokker.samplers import sghmc, sgld, sgrld
 from fokker.samplers._auxiliaries import momentum
 from fokker.samplers._sampler import SamplerState
@@ -122,7 +123,6 @@ _FROM_THE_LIBRARY = {"sgld": _sgld, "sghmc": _sghmc, "sgrhmc": _sgrhmc, "sgrld":
 WITH_MOMENTUM = ("sghmc", "sgrhmc")
 # Those for which the words that a minibatch does not have follow a law known in closed form.
 _LAZY = ("sgrld", "scir")
-SAMPLERS = (*_FROM_THE_LIBRARY, "scir")
 
 
 @functools.partial(jax.jit, static_argnames="name")
@@ -162,7 +162,7 @@ def make_topics(
 ) -> "DenseTopics | LazyTopics":
     """θ (V, K) to be moved by a sampler of `SAMPLERS`."""
     if sampler not in SAMPLERS:
-        close = nearest(sampler, list(SAMPLERS))
+        close = nearest(sampler, SAMPLERS)
         raise ValueError(f"the samplers of topics are {', '.join(SAMPLERS)}, not {sampler!r}.{close}")
     if sampler in _LAZY:
         return LazyTopics(sampler, theta, alpha, key, threads)

@@ -1,0 +1,206 @@
+"""The whole chain: the posterior of topics on a corpus small enough to enumerate, known topics recovered."""
+
+import numpy as np
+import pytest
+
+from fokker.corpora import Documents
+from fokker.lda.chain import TopicChain, automatic, decaying
+from fokker.lda.draws import TopicDraws
+from fokker.lda.evaluate import HeldOut, coherence, mixtures, perplexity, split_tokens
+from fokker.lda.reference import enumerate_posterior
+
+# ---- the posterior of a corpus of nine words
+
+TINY = [[0, 0, 1], [0, 1, 1], [2, 2, 2]]
+WORDS, TOPICS, ALPHA, GAMMA = 3, 2, 1.5, 0.5
+
+
+def tiny_documents():
+    return Documents.from_matrix(np.array([np.bincount(d, minlength=WORDS) for d in TINY]))
+
+
+def run_tiny(sampler, h, steps, total=len(TINY), seed=0, friction=2.0):
+    """Second moments E[Σ_k β_kv β_kw]/K by a chain, with their standard errors from blocks."""
+    chain = TopicChain(
+        WORDS,
+        TOPICS,
+        sampler=sampler,
+        alpha=ALPHA,
+        gamma=GAMMA,
+        step_size=lambda t: h,
+        friction=friction,
+        start=ALPHA,
+        sweeps=30,
+        burn_in=5,
+        seed=seed,
+    )
+    documents = tiny_documents()
+    drawn = np.empty((steps, WORDS, WORDS))
+    for t in range(steps):
+        chain.step(documents, total)
+        beta = chain.beta()
+        drawn[t] = beta @ beta.T / TOPICS
+    blocks = drawn[steps // 20 :]
+    blocks = blocks[: len(blocks) // 20 * 20].reshape(20, -1, WORDS, WORDS).mean(1)
+    return blocks.mean(0), blocks.std(0, ddof=1) / np.sqrt(20)
+
+
+def distance(sampler, h, steps, **given):
+    """How far the chain is from the enumerated posterior, in standard errors."""
+    exact = enumerate_posterior(TINY, WORDS, TOPICS, ALPHA, GAMMA).second_moments()
+    found, error = run_tiny(sampler, h, steps, **given)
+    return np.abs(found - exact).max() / np.maximum(error, 0.002).max()
+
+
+# A standard error below 0.002 is taken for that: a bias of order h, and of the finite sweeps, is allowed for.
+@pytest.mark.parametrize(("sampler", "h"), [("scir", 0.1), ("sgrld", 0.04), ("sgrhmc", 0.1)])
+def test_the_posterior_of_topics_is_the_enumerated_one(sampler, h):
+    assert distance(sampler, h, 5000) < 5
+
+
+def test_a_corpus_taken_for_larger_than_it_is_is_found():
+    # A wrong |S|/|S̃|, by which the posterior is too narrow.
+    assert distance("scir", 0.1, 2500, total=5 * len(TINY)) > 8
+
+
+# ---- topics that are known
+
+
+def known_corpus(documents=600, topics=5, words=50, length=40, seed=0):
+    """Documents of topics that each have ten words of their own; the topics (K, V)."""
+    rng = np.random.default_rng(seed)
+    beta = np.zeros((topics, words))
+    for k in range(topics):
+        own = slice(k * words // topics, (k + 1) * words // topics)
+        beta[k, own] = rng.dirichlet(np.full(words // topics, 2.0))
+    mixture = rng.dirichlet(np.full(topics, 0.2), documents)
+    matrix = np.stack([rng.multinomial(length, pi @ beta) for pi in mixture])
+    return Documents.from_matrix(matrix), beta
+
+
+@pytest.fixture(scope="module")
+def known():
+    return known_corpus()
+
+
+def pass_over(documents, sampler="sgrhmc", passes=2, batch=20, seed=0, words=50, topics=5, **given):
+    chain = TopicChain(words, topics, sampler=sampler, alpha=0.05, gamma=0.2, seed=seed, **given)
+    draws = TopicDraws(words, topics, interval=1)
+    for _ in range(passes):
+        for start in range(0, documents.size, batch):
+            chain.step(documents.select(slice(start, start + batch)), documents.size)
+            draws.offer(chain.number, chain.beta)
+    return chain, draws
+
+
+@pytest.mark.parametrize("sampler", ["sgrhmc", "sgrld", "scir"])
+def test_known_topics_are_recovered(known, sampler):
+    documents, truth = known
+    _, draws = pass_over(documents, sampler, passes=6, sweeps=20, burn_in=10)
+    found = np.mean(draws.draws, 0).T
+    distances = 0.5 * np.abs(found[:, None] - truth[None]).sum(-1)
+    nearest = distances.argmin(0)
+    assert len(set(nearest)) == 5
+    assert distances.min(0).max() < 0.2
+
+
+def test_perplexity_is_near_that_of_the_truth_and_far_below_unigrams(known):
+    documents, truth = known
+    chain, draws = pass_over(documents, sweeps=20, burn_in=10)
+    held_out = known_corpus(200, seed=0)[0]
+    ours = perplexity(held_out, draws.draws, chain.gamma)
+    exact = perplexity(held_out, [truth.T.astype(np.float32)], np.full(5, 0.2))
+    unigrams = np.asarray(documents.to_matrix(50).sum(0), np.float32).T
+    alone = perplexity(held_out, [unigrams / unigrams.sum()], np.ones(1))
+    assert exact < ours * 1.02 < exact * 1.15
+    assert ours < 0.6 * alone
+    # Averaged over draws the prediction is better than by a draw (Jensen, up to the halves' noise).
+    single = np.mean([perplexity(held_out, [draw], chain.gamma) for draw in draws.draws])
+    assert ours < single
+
+
+def test_mixtures_are_shares_and_find_the_topic(known):
+    _, truth = known
+    document = Documents.from_matrix(np.array([[0] * 10 + [3] * 10 + [0] * 30]))
+    pi = mixtures(document, truth.T.astype(np.float32), np.full(5, 0.2))
+    assert pi.shape == (1, 5)
+    assert pi.sum() == pytest.approx(1)
+    assert pi[0, 1] > 0.9
+
+
+# ---- the same draws, whatever the threads and interruptions
+
+
+@pytest.mark.parametrize("sampler", ["sgrhmc", "scir"])
+def test_a_resumed_chain_and_more_threads_give_the_same_draws(known, sampler):
+    documents = known[0].select(slice(0, 120))
+    settings = dict(sampler=sampler, alpha=0.05, gamma=0.2, sweeps=6, burn_in=3, seed=4)  # noqa: C408
+    parts = [documents.select(slice(i, i + 30)) for i in range(0, 120, 30)]
+    whole = TopicChain(50, 5, **settings)
+    for part in parts:
+        whole.step(part, 120)
+    first = TopicChain(50, 5, **settings, threads=2)
+    for part in parts[:2]:
+        first.step(part, 120)
+    second = TopicChain(50, 5, **settings)
+    second.restore({name: np.array(x) for name, x in first.state().items()})
+    for part in parts[2:]:
+        second.step(part, 120)
+    np.testing.assert_array_equal(second.beta(), whole.beta())
+
+
+def test_steps_shrink_as_the_corpus_grows():
+    for sampler in ("sgld", "sghmc", "sgrld", "scir", "sgrhmc"):
+        small, large = (automatic(sampler, rate, 0.1)[0] for rate in (10.0, 1000.0))
+        assert large < small
+    assert decaying(0.5, 10.0, 1.0)(10) == pytest.approx(0.25)
+
+
+# ---- draws kept
+
+
+def test_draws_are_of_the_second_half_and_bounded():
+    draws = TopicDraws(3, 2, most=8, interval=1)
+    for t in range(1, 401):
+        draws.offer(t, lambda t=t: np.full((3, 2), float(t)))
+        assert len(draws.draws) <= 8
+    assert draws.steps == [int(draw[0, 0]) for draw in draws.draws]
+    assert min(draws.steps) >= 150
+    assert len(draws.draws) >= 3
+    assert len(set(np.diff(draws.steps))) == 1
+    again = TopicDraws(3, 2, most=8)
+    again.restore(draws.state())
+    for t in range(401, 500):
+        for kept in (draws, again):
+            kept.offer(t, lambda t=t: np.full((3, 2), float(t)))
+    assert again.steps == draws.steps
+
+
+# ---- halves, and coherence
+
+
+def test_halves_add_up():
+    documents = known_corpus(30)[0]
+    shown, hidden = split_tokens(documents, 3)
+    np.testing.assert_array_equal(shown.lengths, documents.lengths // 2)
+    total = shown.to_matrix(50) + hidden.to_matrix(50)
+    assert (total != documents.to_matrix(50)).nnz == 0
+    again = split_tokens(documents, 3)[0]
+    np.testing.assert_array_equal(again.words, shown.words)
+
+
+def test_held_out_documents_of_one_word_are_refused():
+    with pytest.raises(ValueError, match="nothing to show"):
+        HeldOut(Documents.from_matrix(np.array([[1, 0], [0, 1]])))
+    with pytest.raises(ValueError, match="no draw"):
+        _ = HeldOut(Documents.from_matrix(np.array([[1, 1]]))).perplexity
+
+
+def test_coherence_is_one_for_words_always_together_and_minus_one_for_words_never():
+    documents = Documents.from_matrix(np.array([[1, 2, 0, 0], [3, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]))
+    found = coherence(documents, np.array([[0, 1], [2, 3]]))
+    np.testing.assert_allclose(found, [1.0, -1.0])
+    # By hand: p(0) = 2/3, p(1) = 2/3, p(0, 1) = 1/3.
+    documents = Documents.from_matrix(np.array([[1, 1], [1, 0], [0, 1]]))
+    by_hand = np.log((1 / 3) / (4 / 9)) / -np.log(1 / 3)
+    np.testing.assert_allclose(coherence(documents, np.array([[0, 1]])), [by_hand])
