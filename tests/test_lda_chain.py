@@ -149,6 +149,21 @@ def test_a_resumed_chain_and_more_threads_give_the_same_draws(known, sampler):
     np.testing.assert_array_equal(second.beta(), whole.beta())
 
 
+def test_both_engines_move_the_topics_alike(known):
+    documents = known[0].select(slice(0, 40))
+
+    def first_counts(engine):
+        chain = TopicChain(
+            50, 5, sampler="scir", alpha=0.05, gamma=0.2, sweeps=300, burn_in=100, engine=engine
+        )
+        return chain.expect(documents)[1]
+
+    numba, jax = first_counts("numba"), first_counts("jax")
+    # By the same θ: they differ by the noise of 200 sweeps alone.
+    assert np.abs(numba.mixtures - jax.mixtures).mean() < 0.6
+    assert np.corrcoef(numba.mixtures.ravel(), jax.mixtures.ravel())[0, 1] > 0.99
+
+
 def test_steps_shrink_as_the_corpus_grows():
     for sampler in ("sgld", "sghmc", "sgrld", "scir", "sgrhmc"):
         small, large = (automatic(sampler, rate, 0.1)[0] for rate in (10.0, 1000.0))

@@ -9,9 +9,9 @@ from scipy.special import digamma
 
 from fokker._random import fold_in
 from fokker.corpora import Documents
+from fokker.lda import gibbs, gibbs_jax
 from fokker.lda._expected import Expected
 from fokker.lda._uniform import seed_at
-from fokker.lda.gibbs import expected_counts
 from fokker.lda.theta import WITH_MOMENTUM, DenseTopics, LazyTopics, make_topics
 
 Schedule = Callable[[int], float]
@@ -90,6 +90,7 @@ class TopicChain:
         sweeps: int = 50,
         burn_in: int = 25,
         threads: int = 1,
+        engine: str = "numba",
         seed: int = 0,
     ) -> None:
         key = jax.random.key(seed)
@@ -97,6 +98,7 @@ class TopicChain:
         self.learn_gamma = learn_gamma
         self.step_size, self.friction, self.start = step_size, friction, start
         self.sweeps, self.burn_in, self.threads = sweeps, burn_in, threads
+        self.engine = engine
         # Words a document, of the first minibatch.
         self._length = 0.0
         self._key = fold_in(key, _SWEEPS)
@@ -117,7 +119,18 @@ class TopicChain:
         """The minibatch's words, and the expected counts of each topic under θ as it is."""
         words, local = local_words(documents)
         beta = self.topics.rows(words) / self.topics.totals.astype(np.float32)
-        return words, expected_counts(
+        if self.engine == "jax":
+            return words, gibbs_jax.expected_counts(
+                fold_in(self._key, self.number),
+                local.indptr,
+                local.words,
+                local.counts,
+                beta,
+                self.gamma,
+                self.sweeps,
+                self.burn_in,
+            )
+        return words, gibbs.expected_counts(
             local,
             beta,
             self.gamma,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from fokker.lda.chain import TopicChain
 
+ENGINES = ("numba", "jax")
 SAMPLERS = ("sgrhmc", "sgrld", "scir", "sghmc", "sgld")
 
 _WHOLE = ("topics", "batch", "sweeps")
@@ -24,8 +25,9 @@ class Settings:
     `decay_after` minibatches and c = `decay_power`; None takes a step, and `friction` None a friction of the
     samplers with momentum, that suit the size of the corpus. `start`: θ begins as Gamma(start, 1). `batch`:
     documents a step. `sweeps`, `burn_in`: Gibbs sweeps over a document, and
-    those of them not counted. `threads`: None takes all processors. `total`: |S|, how many documents the
-    corpus has; "growing" takes those seen so far, None what the corpus says.
+    those of them not counted. `threads`: None takes all processors. `engine`: of the
+    sweeps, numba, or jax for a GPU, which pays for minibatches of many thousand documents. `total`: |S|, how
+    many documents the corpus has; "growing" takes those seen so far, None what the corpus says.
     """
 
     topics: int = 50
@@ -42,6 +44,7 @@ class Settings:
     sweeps: int = 50
     burn_in: int = 25
     threads: int | None = None
+    engine: str = "numba"
     seed: int = 0
     total: int | Literal["growing"] | None = None
 
@@ -53,6 +56,8 @@ class Settings:
             raise ValueError(
                 f"the samplers of topics are {', '.join(SAMPLERS)}, not {self.sampler!r}.{close}"
             )
+        if self.engine not in ENGINES:
+            raise ValueError(f"the engines are {', '.join(ENGINES)}, not {self.engine!r}.")
         for name in _WHOLE:
             self._check_whole(name, 1)
         self._check_whole("burn_in", 0)
@@ -109,6 +114,7 @@ class Settings:
             sweeps=self.sweeps,
             burn_in=self.burn_in,
             threads=self.processors,
+            engine=self.engine,
             seed=self.seed,
         )
 
