@@ -29,12 +29,12 @@ class TopicDraws:
         """Keep `beta()` if it is wanted after so many steps; say whether it was."""
         if not self.wanted(step):
             return False
+        self._draws = [(t, draw) for t, draw in self._draws if 2 * t >= step]
         if len(self._draws) == self.most:
             self.interval *= 2
             self._draws = [(t, draw) for t, draw in self._draws if t % self.interval == 0]
             if not self.wanted(step):
                 return False
-        self._draws = [(t, draw) for t, draw in self._draws if 2 * t >= step]
         self._draws.append((step, np.asarray(beta(), np.float32)))
         return True
 

@@ -363,8 +363,8 @@ class LazyTopics:
 
 
 def _padded(rows: np.ndarray, fill: float) -> np.ndarray:
-    """Rows added up to one of few lengths, eight to an octave, so that few programs have to be compiled."""
-    grain = max(64, 1 << max(0, len(rows).bit_length() - 4))
+    """Rows added up to one of few lengths, four to an octave, so that few programs have to be compiled."""
+    grain = max(64, 1 << max(0, len(rows).bit_length() - 3))
     missing = -len(rows) % grain
     if not missing:
         return rows
