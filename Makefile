@@ -35,6 +35,7 @@ bench: $(INSTALLED)  ## speed and memory, as ratios against hand-written code
 	$(BIN)/python benchmarks/minibatch.py
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/nuts.py
+	$(BIN)/python benchmarks/topics.py
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache

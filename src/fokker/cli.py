@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from fokker._state import nearest
+from fokker.lda.command import app as lda
 
 app = typer.Typer(
     help="Bayesian inference by simulating stochastic dynamics: write D and Q, get a sampler, "
@@ -20,6 +20,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(lda, name="lda")
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
 
@@ -102,6 +103,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
 ) -> None:
     """Logistic regression on a million rows; or, with 'recipe', a right and a wrong sampler side by side."""
+    from fokker._state import nearest
     from fokker.demo import DEMOS
 
     if name not in DEMOS:
@@ -243,7 +245,14 @@ def reproduce(
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer steps, the same code, under a minute.")
     ] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to repeat it with.")] = 1,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many seeds to repeat it with; if absent, as many as it has by itself."),
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(help="Folder of data, for experiments that need some; $FOKKER_DATA if absent."),
+    ] = None,
 ) -> None:
     """Reproduce an experiment of the papers; exit code 1 if a claim does not hold."""
     from fokker.experiments import EXPERIMENTS
@@ -254,7 +263,7 @@ def reproduce(
             console.print(f"{key:20} {experiment.description}", markup=False)
         return
     folder = Path(f"fokker-{name}") if out is None else out
-    result = run(name, folder, quick=quick, seeds=seeds)
+    result = run(name, folder, quick=quick, seeds=seeds, data_dir=data_dir)
     console.print(result.table())
     files = ["result.json", *result.figures]
     written = ", ".join(str(folder / name) for name in files[:_FILES_NAMED])
@@ -266,6 +275,7 @@ def reproduce(
 def _named_in(source: str) -> tuple[ModuleType, Any]:
     """The module of FILE.py:NAME and the object, called where it is a function that makes one."""
     from fokker._module import Module
+    from fokker._state import nearest
 
     file, separator, name = source.rpartition(":")
     if not separator or not file or not name:

@@ -101,6 +101,8 @@ class TopicChain:
         self.engine = engine
         # Words a document, of the first minibatch.
         self._length = 0.0
+        # Documents of the largest minibatch so far.
+        self._usual = 0
         self._key = fold_in(key, _SWEEPS)
         # From a seed: NumPy's generator of Gamma numbers is far faster than JAX's on a CPU.
         generator = np.random.Generator(np.random.Philox(int(seed_at(key, _START))))
@@ -145,6 +147,9 @@ class TopicChain:
         words, expected = self.expect(documents)
         scale = total / documents.size
         h, friction = self._settings(documents, total)
+        # Fewer documents than usual, each of which counts the more, are a part of a step.
+        self._usual = max(self._usual, documents.size)
+        h *= documents.size / self._usual
         self.topics.step(words, expected.counts * np.float32(scale), h, friction, scale)
         if self.learn_gamma:
             share = (self.number + _LEARNING_DELAY) ** -_LEARNING_POWER
@@ -171,11 +176,16 @@ class TopicChain:
 
     def state(self) -> dict[str, np.ndarray]:
         """All that a resume needs."""
-        return self.topics.state() | {"gamma": self.gamma, "length": np.asarray(self._length)}
+        return self.topics.state() | {
+            "gamma": self.gamma,
+            "length": np.asarray(self._length),
+            "usual": np.asarray(self._usual),
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """As it was when `state` was taken."""
         self.gamma, self._length = np.array(state["gamma"]), float(state["length"])
+        self._usual = int(state["usual"])
         self.topics.restore(state)
 
 

@@ -1,0 +1,713 @@
+"""`fokker lda`: what a run writes, that it goes on to the bit after a stop, and what it says of bad input."""
+
+import contextlib
+import csv
+import errno
+import gzip
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from fokker import cli
+from fokker.lda import files
+from fokker.lda.chain import TopicChain
+from fokker.lda.mixtures_file import MixturesFile
+from fokker.lda.model import Model, top_words
+from fokker.lda.results import effective_draws, hellinger, is_falling, plane, topics_csv, verdict
+from fokker.lda.run import Evaluation, Reading, Run
+from fokker.lda.settings import Settings
+
+SUBJECTS = (
+    "apple pear plum cherry grape melon",
+    "violin cello flute oboe trumpet harp",
+    "granite basalt marble slate quartz chalk",
+    "sparrow robin eagle heron falcon swan",
+)
+FEW = {"topics": 4, "batch": 20, "sweeps": 6, "burn_in": 2, "threads": 2}
+OPTIONS = (
+    *("--topics", 4, "--batch", 20, "--sweeps", 6, "--burn-in", 2, "--alpha", 0.1),
+    *("--sampler", "scir", "--step", 0.05),
+)
+
+
+def command(*arguments):
+    """Exit code, output and errors of `fokker lda …`."""
+    out, err, before = io.StringIO(), io.StringIO(), sys.argv
+    sys.argv = ["fokker", "lda", *map(str, arguments)]
+    try:
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            pytest.raises(SystemExit) as end,
+        ):
+            cli.main()
+    finally:
+        sys.argv = before
+    return end.value.code or 0, out.getvalue(), err.getvalue()
+
+
+class Watching:
+    """Does something after the n-th minibatch, and keeps what is said."""
+
+    def __init__(self, at=None, act=lambda: None):
+        self.at, self.act, self.said, self.looked = at, act, [], 0
+
+    def look(self, run):
+        self.looked += 1
+        if self.looked == self.at:
+            self.act()
+
+    def say(self, text):
+        self.said.append(text)
+
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """190 lines, each of words of one subject and a few of another; and five of which nothing is known."""
+    generator = np.random.default_rng(1)
+    lines = []
+    for _ in range(190):
+        main, other = generator.permutation(4)[:2]
+        words = [*generator.choice(SUBJECTS[main].split(), 12), *generator.choice(SUBJECTS[other].split(), 2)]
+        lines.append(" ".join(words))
+    lines[7:7] = ["nothing that is known"] * 5
+    path = tmp_path_factory.mktemp("corpus") / "lines.txt"
+    path.write_text("\n".join(lines) + "\n")
+    (path.parent / "words.txt").write_text("\n".join(" ".join(SUBJECTS).split()) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def words(corpus):
+    return corpus.parent / "words.txt"
+
+
+@pytest.fixture(scope="module")
+def finished(corpus, words, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    told = command(corpus, "--vocab", words, "--passes", 12, "--out", folder, *OPTIONS)
+    return folder, *told
+
+
+def table(path):
+    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return list(csv.DictReader(io.StringIO(content.decode())))
+
+
+# What a run writes.
+
+
+def test_a_run_finds_the_subjects_and_says_what_it_left_out(finished):
+    folder, code, out, err = finished
+    assert (code, err) == (0, "")
+    assert "190 documents" in out
+    assert "5 documents without a known word skipped" in out
+    model = Model.load(folder)
+    found = {
+        frozenset(model.vocabulary.words[w] for w in topic) for topic in top_words(model.beta.mean(0), 6)
+    }
+    assert found == {frozenset(subject.split()) for subject in SUBJECTS}
+    assert np.allclose(model.beta.sum(1), 1, atol=1e-5)
+
+
+def test_the_bounds_are_percentiles_of_the_draws(finished):
+    folder, *_ = finished
+    model, rows = Model.load(folder), table(folder / "topics.csv")
+    assert list(rows[0]) == ["topic", "rank", "word", "mean", "5 %", "95 %"]
+    assert len(rows) == 4 * 24
+    for row in rows:
+        draws = model.beta[:, model.vocabulary.index[row["word"]], int(row["topic"])]
+        expected = [draws.mean(), np.quantile(draws, 0.05), np.quantile(draws, 0.95)]
+        assert np.allclose([float(row[name]) for name in ("mean", "5 %", "95 %")], expected, rtol=1e-4)
+    for k in range(4):
+        means = [float(row["mean"]) for row in rows if row["topic"] == str(k)]
+        assert means == sorted(means, reverse=True)
+
+
+def test_mixtures_are_of_the_last_pass_and_of_no_held_out_document(finished):
+    folder, *_ = finished
+    rows = table(folder / "mixtures.csv.gz")
+    assert len(rows) == len({row["document"] for row in rows}) == 190 - 19
+    assert all(190 * 11 <= int(row["number"]) < 190 * 12 for row in rows)
+    shares = np.array([[float(row[f"topic {k}"]) for k in range(4)] for row in rows])
+    assert np.allclose(shares.sum(1), 1, atol=1e-3)
+    assert np.mean(shares.max(1) > 0.5) > 0.9
+
+
+def test_the_report_tells_what_the_tables_tell(finished):
+    folder, *_ = finished
+    page = (folder / "report.html").read_text()
+    for text in ("5 documents without a known word skipped", "granite", "scir", "|S| = 171", "NPMI"):
+        assert text in page
+    assert page.count("<img") == 3
+    assert (folder / "vocabulary.txt").read_text().split() == " ".join(SUBJECTS).split()
+    lines = (folder / "topics.txt").read_text().splitlines()
+    assert sum(line.startswith("topic ") for line in lines) == 4
+    curve = table(folder / "perplexity.csv")
+    assert float(curve[-1]["perplexity of the average"]) < 24
+    assert not list(folder.glob("*.part"))
+
+
+def test_a_finished_run_is_not_overwritten_unless_asked(finished, corpus, words):
+    folder, *_ = finished
+    code, _, err = command(corpus, "--vocab", words, "--out", folder, *OPTIONS)
+    assert code == 2
+    assert_in("has a run already.*--overwrite", err)
+
+
+def test_a_finished_run_can_be_given_more_passes(finished, tmp_path):
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    for path in finished[0].iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    code, out, _ = command("--resume", folder)
+    assert code == 0
+    assert f"{171 * 12:,} documents in" in out
+    code, out, _ = command("--resume", folder, "--passes", 13)
+    assert code == 0
+    assert f"{171 * 13:,} documents in" in out
+    assert {int(row["number"]) // 190 for row in table(folder / "mixtures.csv.gz")} == {12}
+
+
+# Stopping, and going on.
+
+
+def begin(corpus, words, folder, sampler="scir", passes=2, **more):
+    settings = Settings(**FEW, sampler=sampler, **more)
+    return Run.begin(Reading(str(corpus)), settings, folder, vocabulary=words, passes=passes)
+
+
+def everything(run):
+    """All that a run has found, as bytes."""
+    parts = {
+        **files.under("chain", run.chain.state()),
+        **files.under("draws", run.draws.state()),
+        **files.under("held out", run.held_out.state()),
+        "word counts": run.word_counts,
+        "curve": np.array([(e.documents, e.of_draw, e.of_average) for e in run.curve]),
+        "position": np.array([run.position, run.trained, run.tokens]),
+    }
+    with gzip.open(run.folder / "mixtures.csv.gz") as file:
+        parts["mixtures"] = np.frombuffer(file.read(), np.uint8)
+    return {name: np.array(x).tobytes() for name, x in parts.items()}
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """A checkpoint after each minibatch."""
+    monkeypatch.setattr("fokker.lda.run._SECONDS_APART", 0.0)
+    monkeypatch.setattr("fokker.lda.run._TIMES_APART", 0.0)
+
+
+@pytest.fixture(scope="module")
+def whole(corpus, words, tmp_path_factory):
+    """What an uninterrupted run finds, by sampler."""
+    found = {}
+
+    def of(sampler):
+        if sampler not in found:
+            run = begin(corpus, words, tmp_path_factory.mktemp("whole"), sampler)
+            run.go(Watching())
+            assert run.position == 380
+            assert len(run.draws.draws) == 2
+            found[sampler] = everything(run)
+        return found[sampler]
+
+    return of
+
+
+@pytest.mark.parametrize(("sampler", "batches"), [("scir", 4), ("scir", 13), ("sgrld", 12), ("sgrhmc", 7)])
+def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(corpus, words, tmp_path, whole, sampler, batches):
+    run = begin(corpus, words, tmp_path, sampler)
+    run.go(Watching(batches, interrupt))
+    assert run.interrupted
+    assert run.position == 20 * batches
+    again = Run.resume(tmp_path, {"sampler": sampler}, threads=1)
+    again.go(Watching())
+    assert everything(again) == whole(sampler)
+
+
+def test_a_run_that_died_goes_on_from_its_last_checkpoint(corpus, words, tmp_path, whole, always):
+    class Accident(Exception):
+        pass
+
+    def happen():
+        raise Accident
+
+    run = begin(corpus, words, tmp_path)
+    with pytest.raises(Accident):
+        run.go(Watching(14, happen))
+    with (tmp_path / "mixtures.csv.gz").open("ab") as file:
+        file.write(b"half a row")
+    again = Run.resume(tmp_path, {})
+    assert again.position == 20 * 13
+    again.go(Watching())
+    assert everything(again) == whole("scir")
+
+
+def damage(path):
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+def test_a_damaged_checkpoint_is_told_and_the_one_before_it_used(corpus, words, tmp_path, whole):
+    run = begin(corpus, words, tmp_path)
+    run.go(Watching(5, interrupt))
+    run = Run.resume(tmp_path, {})
+    run.go(Watching(3, interrupt))
+    damage(tmp_path / files.CHECKPOINT)
+    said = []
+    again = Run.resume(tmp_path, {}, say=said.append)
+    assert "is damaged" in said[0]
+    assert "The one before it is used, of 100 documents" in said[0]
+    again.go(Watching())
+    assert everything(again) == whole("scir")
+    damage(tmp_path / files.CHECKPOINT)
+    damage(tmp_path / files.PREVIOUS)
+    code, _, err = command("--resume", tmp_path)
+    assert code == 2
+    assert_in("no checkpoint of", err)
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(corpus, words, tmp_path, monkeypatch):
+    step, steps = TopicChain.step, []
+
+    def interrupted_step(self, documents, total):
+        steps.append(total)
+        if len(steps) == 6:
+            interrupt()
+        return step(self, documents, total)
+
+    monkeypatch.setattr(TopicChain, "step", interrupted_step)
+    code, out, _ = command(corpus, "--vocab", words, "--out", tmp_path, "--forever", *OPTIONS)
+    assert code == 130
+    assert f"to go on: fokker lda --resume {tmp_path}" in out
+    assert len(steps) == 6
+    assert (tmp_path / "report.html").is_file()
+    assert not (tmp_path / "mixtures.csv.gz").exists()
+    code, out, _ = command("--resume", tmp_path, "--passes", 1)
+    assert code in (0, 1)
+    assert "going on after 120 documents" in out
+    assert set(steps) == {171}
+
+
+@pytest.fixture
+def standard_input(monkeypatch):
+    """Makes a file, or a descriptor, standard input."""
+    with contextlib.ExitStack() as stack:
+
+        def become(file):
+            monkeypatch.setattr(sys, "stdin", stack.enter_context(open(file)))
+
+        yield become
+
+
+def test_a_stream_that_waits_can_be_stopped(words, tmp_path, standard_input, monkeypatch):
+    step, steps = TopicChain.step, []
+
+    def last_step(self, documents, total):
+        steps.append(total)
+        if len(steps) == 5:  # there are no more documents, and no end of them
+            threading.Timer(0.3, interrupt).start()
+        return step(self, documents, total)
+
+    monkeypatch.setattr(TopicChain, "step", last_step)
+    reader, writer = os.pipe()
+    standard_input(reader)
+    for _ in range(3):
+        os.write(writer, "".join(f"{subject}\n" for subject in SUBJECTS * 10).encode())
+    code, out, _ = command("-", "--vocab", words, "--held-out", 20, "--out", tmp_path, *OPTIONS)
+    os.close(writer)
+    assert code == 130
+    assert "100 documents in" in out
+
+
+def test_held_out_documents_are_never_learned_from_and_the_schedule_is_by_steps(
+    corpus, words, tmp_path, monkeypatch
+):
+    step, seen = TopicChain.step, []
+
+    def remembered(self, documents, total):
+        seen.extend(documents.names)
+        return step(self, documents, total)
+
+    monkeypatch.setattr(TopicChain, "step", remembered)
+    run = begin(corpus, words, tmp_path, passes=3)
+    run.go(Watching())
+    held_out = set(run.held_out.documents.names)
+    assert len(held_out) == 19
+    assert held_out.isdisjoint(seen)
+    assert {seen.count(name) for name in seen} == {3}
+    # 5 · 19 documents apart, and at 1, 2, 4 steps.
+    at = [e.documents for e in run.curve]
+    assert at[:4] == [1, 21, 61, 81]
+    assert len(at) == 3 + run.chain.number // 5
+
+
+# |S|.
+
+
+def test_the_size_of_the_corpus_is_given_counted_or_grows(corpus, words, tmp_path, monkeypatch):
+    totals = []
+    step = TopicChain.step
+
+    def remembered(self, documents, total):
+        totals.append(total)
+        return step(self, documents, total)
+
+    monkeypatch.setattr(TopicChain, "step", remembered)
+    begin(corpus, words, tmp_path / "given", passes=1, total=1000).go(Watching())
+    assert set(totals) == {1000}
+    totals.clear()
+    begin(corpus, words, tmp_path / "counted", passes=1).go(Watching())
+    assert set(totals) == {171}
+    totals.clear()
+    begin(corpus, words, tmp_path / "growing", total="growing").go(Watching())
+    assert totals[:3] == [1, 21, 41]
+    assert max(totals) == 171
+    assert totals[-1] == 171
+    # A corpus too large to be counted: its length is known when it comes again.
+    monkeypatch.setattr("fokker.lda.run._COUNTED_BYTES", 100)
+    totals.clear()
+    reading, settings = Reading(str(corpus), held_out=19), Settings(**FEW, sampler="scir")
+    run = Run.begin(reading, settings, tmp_path / "long", vocabulary=words, passes=2)
+    assert run.length is None
+    run.go(Watching())
+    assert run.length == 190
+    assert run.position == 380
+    assert totals[:3] == [1, 21, 41]
+    assert totals[-1] == 171
+    assert len(table(tmp_path / "long" / "mixtures.csv.gz")) == 171
+
+
+def test_standard_input_grows_and_goes_on(corpus, words, tmp_path, standard_input):
+    standard_input(corpus)
+    code, out, _ = command("-", "--vocab", words, "--out", tmp_path, *OPTIONS)
+    assert code in (0, 1)
+    assert "|S| growing with those seen, 100 documents held out" in out
+    assert "90 documents in" in out
+    standard_input(corpus)
+    assert "90 documents in" in command("--resume", tmp_path)[1]  # nothing new
+    standard_input(corpus)
+    # All come again, and the hundred that are held out stay so.
+    assert "180 documents in" in command("--resume", tmp_path, "--no-skip")[1]
+
+
+# Disks that are full, steps that are too long.
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """Set `full` and nothing more can be written."""
+
+    class Disk:
+        full = False
+
+    fsync = os.fsync
+
+    def limited(descriptor):
+        if Disk.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(descriptor)
+
+    monkeypatch.setattr(files.os, "fsync", limited)
+    return Disk
+
+
+def test_a_full_disk_is_told_and_the_run_goes_on(corpus, words, tmp_path, whole, disk, always):
+    run = begin(corpus, words, tmp_path)
+
+    class Filling(Watching):
+        def look(self, run):
+            super().look(run)
+            disk.full = 5 <= self.looked < 9
+
+    watcher = Filling()
+    run.go(watcher)
+    assert len(watcher.said) == 4
+    assert "No space left on device" in watcher.said[0]
+    assert "The last whole checkpoint, of 80 documents, is kept. It will be tried again." in watcher.said[0]
+    assert everything(run) == whole("scir")
+    assert run.saved_at == 380
+
+
+def test_a_disk_that_stays_full_is_an_error_and_loses_nothing(finished, tmp_path, disk):
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    for path in finished[0].iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "mixtures.csv.gz"}
+    disk.full = True
+    code, out, err = command("--resume", folder, "--passes", 13)
+    assert code == 2
+    assert "It will be tried again" in out
+    assert_in("topics.csv, .*checkpoint.npz could not be written", err)
+    assert_in(f"The checkpoint there is of {190 * 12:,} documents: make room, then: fokker lda --resume", err)
+    assert before == {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "mixtures.csv.gz"}
+    disk.full = False
+    assert command("--resume", folder, "--passes", 13)[0] == 0
+
+
+def test_a_corpus_that_breaks_off_keeps_what_was_learned(words, tmp_path, monkeypatch):
+    monkeypatch.setattr("fokker.lda.run._COUNTED_BYTES", 0)
+    broken = tmp_path / "broken.dat"
+    broken.write_text("3 0:2 1:2 2:1\n" * 90 + "3 0:1\n")
+    reading, settings = Reading(str(broken), held_out=10, shuffle_buffer=0), Settings(**FEW, sampler="scir")
+    run = Run.begin(reading, settings, tmp_path / "run", vocabulary=words)
+    watcher = Watching()
+    with pytest.raises(ValueError, match="91"):
+        run.go(watcher)
+    assert watcher.said == ["The last whole checkpoint, of 80 documents, is kept."]
+    assert Run.resume(tmp_path / "run", {}).position == 80
+
+
+def test_a_step_that_is_too_long_is_named_and_nothing_broken_is_saved(corpus, words, tmp_path):
+    options = [x if x != "scir" else "sgrld" for x in OPTIONS[:-1]]
+    code, _, err = command(corpus, "--vocab", words, "--out", tmp_path, *options, 1e30)
+    assert code == 2
+    assert_in("left the finite numbers", err)
+    assert_in(r"step size 1e\+30: take a smaller", err)
+    assert_in(r"--step of a tenth of it. There is no checkpoint yet.", err)
+    assert not (tmp_path / files.CHECKPOINT).exists()
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--sampler", "sgrdl"], "the samplers of topics are .*Did you mean 'sgrld'"),
+        (["--topics", 25], "K larger than V: 25 topics of a vocabulary of 24 words"),
+        (["--topics", 0], "topics must be a whole number of at least 1; 0"),
+        (["--burn-in", 6], "burn_in is 6 of 6 sweeps"),
+        (["--alpha", -1], "alpha must be a positive number; -1"),
+        (["--step", "nan"], "step must be a positive number; nan"),
+        (["--total", "many"], "--total is a number of documents, or 'growing'; 'many'"),
+        (["--passes", 0], "passes must be at least 1; 0"),
+        (["--passes", 2, "--forever"], "--passes and --forever contradict"),
+        (["--vocab-size", 5], "give one of them"),
+        (["--held-out", 0], "held_out must be at least 1"),
+        (["--held-out", 190], "all 190 documents .* are held out"),
+        (["--resume", "nowhere"], "does not go with --resume"),
+    ],
+)
+def test_bad_options_are_named(corpus, words, tmp_path, arguments, message):
+    code, _, err = command(corpus, "--vocab", words, "--out", tmp_path, *OPTIONS, *arguments)
+    assert code == 2
+    assert_in(message, err)
+
+
+def assert_in(pattern, text):
+    assert re.search(pattern, " ".join(text.split())), text
+
+
+@pytest.mark.parametrize(
+    ("text", "vocabulary", "message"),
+    [
+        ("", "apple\npear\n", "has no document of at least 1 known word. It is empty."),
+        ("stones\nbirds\n", "apple\npear\n", "2 documents without a known word skipped"),
+        ("apple pear\n" * 30, "apple\npear\napple\n", "has 'apple' twice, in lines 1 and 3"),
+    ],
+)
+def test_a_corpus_of_nothing_and_a_vocabulary_with_repeats(tmp_path, text, vocabulary, message):
+    (tmp_path / "text.txt").write_text(text)
+    (tmp_path / "words").write_text(vocabulary)
+    options = ["--vocab", tmp_path / "words", "--out", tmp_path / "out", "--topics", 2]
+    code, _, err = command(tmp_path / "text.txt", *options)
+    assert code == 2
+    assert_in(message, err)
+
+
+def test_a_resume_of_nothing_or_of_something_else_is_refused(finished, tmp_path):
+    folder, *_ = finished
+    code, _, err = command("--resume", tmp_path)
+    assert code == 2
+    assert_in("has no checkpoint: there is nothing to resume", err)
+    assert_in("is not a folder", command("--resume", tmp_path / "none")[2])
+    code, _, err = command("--resume", folder, "--topics", 5, "--step", 0.05, "--seed", 3)
+    assert code == 2
+    assert_in("begun with other settings: topics was 4, not 5; seed was 0, not 3", err)
+    assert_in("corpus was .*lines.txt', not '.*other'", command("other", "--resume", folder)[2])
+
+
+# Models, applied to new text.
+
+
+@pytest.fixture
+def letters(tmp_path):
+    path = tmp_path / "letters.txt"
+    path.write_text(
+        "Violin and cello, oboe, harp: and a flute!\nno word of it\nGranite, slate, quartz, chalk.\n"
+    )
+    return path
+
+
+def test_infer_names_the_topics_of_new_text(finished, letters, standard_input):
+    code, out, err = command("infer", finished[0], letters)
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == "1"
+    assert set(lines[1].partition(": ")[2].split()) == set(SUBJECTS[1].split())
+    assert float(lines[1].split("%")[0]) > 80
+    assert set(lines[lines.index("3") + 1].partition(": ")[2].split()) == set(SUBJECTS[2].split())
+    assert_in("1 document without a known word skipped", err)
+    standard_input(letters)
+    assert command("infer", finished[0] / "model.npz", "-")[1] == out
+
+
+@pytest.mark.parametrize("name", ["found.csv", "found.csv.gz", "found.npz"])
+def test_infer_writes_all_proportions(finished, letters, tmp_path, name):
+    code, out, _ = command("infer", finished[0], letters, letters, "--out", tmp_path / name)
+    assert code == 0
+    assert f"wrote {tmp_path / name}" in out
+    if name.endswith(".npz"):
+        with np.load(tmp_path / name) as stored:
+            names, shares = stored["documents"].tolist(), stored["mixtures"]
+    else:
+        rows = table(tmp_path / name)
+        names = [row["document"] for row in rows]
+        shares = np.array([[float(row[f"topic {k}"]) for k in range(4)] for row in rows])
+    assert names == ["1", "3", "1", "3"]
+    assert np.allclose(shares.sum(1), 1, atol=1e-3)
+    assert np.array_equal(shares[:2], shares[2:])
+    assert shares[0].argmax() != shares[1].argmax()
+
+
+def test_infer_refuses_what_it_cannot_use(finished, letters, tmp_path):
+    folder, *_ = finished
+    (tmp_path / "strange.txt").write_text("nothing here\n")
+    code, _, err = command("infer", folder, tmp_path / "strange.txt")
+    assert code == 2
+    assert_in("no document of at least 1 known word.*1 document without a known word", err)
+    assert_in("there is no file", command("infer", tmp_path / "model.npz", letters)[2])
+    assert_in("is damaged, or not a model", command("infer", letters, letters)[2])
+    np.savez(tmp_path / "arrays.npz", beta=np.ones(3))
+    assert_in("is damaged, or not a model", command("infer", tmp_path / "arrays.npz", letters)[2])
+    assert_in("is a checkpoint; a model", command("infer", folder / files.CHECKPOINT, letters)[2])
+    with np.load(folder / "model.npz") as stored:
+        arrays = dict(stored)
+    header = json.loads(bytes(arrays.pop("header"))) | {"version": 99}
+    files.write_arrays(tmp_path / "later.npz", header, arrays)
+    assert_in("is a model of version 99", command("infer", tmp_path / "later.npz", letters)[2])
+    assert_in(r"ends in .csv, .csv.gz or .npz", command("infer", folder, letters, "--out", "x.txt")[2])
+
+
+# The parts.
+
+
+def test_help_shows_both_uses_and_imports_nothing_heavy():
+    code, out, _ = command("--help")
+    assert code == 0
+    for text in ("infer", "--topics", "--resume", "CORPUS"):
+        assert text in out
+    assert "TEXT…" in command("infer", "--help")[1]
+    program = (
+        "import sys; sys.argv = ['fokker', '--help']\n"
+        "from fokker.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: print([x for x in ('jax', 'numba', 'matplotlib') if x in sys.modules])"
+    )
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout
+    assert "lda" in printed
+    assert printed.splitlines()[-1] == "[]"
+
+
+def test_settings_are_checked_and_go_through_json():
+    settings = Settings(topics=7, sampler="sgrhmc", total="growing", step=0.5)
+    assert Settings.from_json(json.loads(json.dumps(settings.to_json()))) == settings
+    with pytest.raises(ValueError, match="there is no setting 'colour'"):
+        Settings.from_json({"colour": 1})
+    for name, value in [
+        ("topics", 2.5), ("batch", True), ("gamma", 0), ("friction", float("inf")), ("decay_power", -1),
+        ("threads", 0), ("seed", -1), ("total", "some"), ("total", 0), ("start", "x"), ("decay_after", None),
+    ]:  # fmt: skip
+        if value is not None:
+            with pytest.raises(ValueError, match=name):
+                Settings(**{name: value})
+
+
+def curve_of(perplexities):
+    return [Evaluation(i + 1, 0.0, x, x) for i, x in enumerate(perplexities)]
+
+
+def test_the_verdict_is_honest():
+    falling, flat = curve_of(np.geomspace(2000, 1000, 40)), curve_of([1000 + 10 * (i % 3) for i in range(40)])
+    assert is_falling(falling) == pytest.approx(np.log(2) / 39 * 10, rel=1e-6)
+    assert is_falling(flat) == 0
+    assert is_falling([]) == is_falling(falling[:1]) == 0
+    many = np.full(4, 15.0)
+    worries, notes = verdict(1000, 1500, falling, 20, many)
+    assert not worries
+    assert "still falling" in " ".join(notes)
+    worries, notes = verdict(1000, 1500, flat, 20, many)
+    assert not worries
+    assert "not fallen by more than its noise" in " ".join(notes)
+    assert "too few to say whether it has settled" in " ".join(verdict(1000, 1500, flat[:3], 20, many)[1])
+    assert "explain nothing" in verdict(1500, 1500, flat, 20, many)[0][0]
+    assert "explain nothing" in verdict(float("inf"), 1500, flat, 20, many)[0][0]
+    assert "too few for credible bounds" in verdict(1000, 1500, flat, 3, many)[0][0]
+    assert "worth 2.0 independent ones" in verdict(1000, 1500, flat, 20, np.full(4, 2.0))[0][0]
+    assert "One by one the draws do worse" in " ".join(verdict(500, 900, flat, 20, many)[1])
+
+
+def test_effective_draws_are_fewer_where_draws_hang_together():
+    noise = np.random.default_rng(0).normal(size=20)
+    assert 10 < effective_draws(noise) <= 20
+    assert effective_draws(np.cumsum(noise)) < 8
+    assert np.isnan(effective_draws(noise[:3]))
+    assert np.isnan(effective_draws(np.ones(20)))
+
+
+def test_distances_and_their_plane():
+    beta = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
+    assert np.allclose(hellinger(beta), [[0, 0, 1], [0, 0, 1], [1, 1, 0]])
+    points = np.random.default_rng(0).normal(size=(7, 2))
+    distances = np.linalg.norm(points[:, None] - points, axis=2)
+    found = plane(distances)
+    assert np.allclose(np.linalg.norm(found[:, None] - found, axis=2), distances)
+    assert plane(np.zeros((1, 1))).tolist() == [[0, 0]]
+
+
+def test_words_with_commas_are_quoted():
+    from fokker.lda.results import Topic
+
+    topic = Topic(0, ('a,"b',), *(np.array([x]) for x in (0.5, 0.4, 0.6)), 1.0, 0.0, 1.0)
+    assert next(csv.DictReader(io.StringIO(topics_csv([topic]))))["word"] == 'a,"b'
+
+
+def test_the_table_of_mixtures_is_cut_back_and_bears_a_full_disk(tmp_path, disk, monkeypatch):
+    path, half = tmp_path / "mixtures.csv.gz", np.array([[0.5, 0.5]])
+    written = MixturesFile(path, 2)
+    written.add([0], ["a,b"], half)
+    size = written.flush()
+    written.add([1], ["c"], half)
+    assert written.flush() > size
+    again = MixturesFile(path, 2, size)
+    assert path.stat().st_size == size
+    again.add([2], ["d"], half)
+    disk.full = True
+    with pytest.raises(OSError, match="No space left"):
+        again.flush()
+    disk.full = False
+    again.add([3], ["e"], half)
+    again.flush()
+    assert [(row["number"], row["document"]) for row in table(path)] == [("0", "a,b"), ("2", "d"), ("3", "e")]
+    monkeypatch.setattr("fokker.lda.mixtures_file._HELD", 10)
+    for number in (4, 5):
+        again.add([number], ["f"], half)
+    assert again.dropped == 1
+    with pytest.raises(ValueError, match="shorter than when the checkpoint was written"):
+        MixturesFile(path, 2, 10**6)
