@@ -194,7 +194,11 @@ class LDA(Base):
         return self.n_components
 
     def credible_interval(self, probability: float = 0.9) -> np.ndarray:
-        """The bounds (2, K, V) between which β lies with that probability, by the draws kept."""
+        """The bounds (2, K, V) between which β lies with that probability, by the draws kept.
+
+        Wider than the posterior's by the noise of minibatches, which longer chains of smaller steps have less
+        of.
+        """
         if not 0 < probability < 1:
             raise ValueError(f"the probability must be between 0 and 1; {probability!r} was given.")
         return np.quantile(self.draws_, [(1 - probability) / 2, (1 + probability) / 2], axis=0)

@@ -43,7 +43,8 @@ def report(run: Run, findings: Findings) -> str:
         "<p>Prevalence is a topic's share of the words of the held-out documents, NPMI the coherence of its "
         "ten likeliest words in those: 1 if they always come together, 0 if by chance, -1 if never.</p>",
         "<h2>Their words</h2>",
-        f"<p>E[β<sub>kw</sub>], with 5 % and 95 % bounds over {findings.draws} draws.{shown}</p>",
+        f"<p>E[β<sub>kw</sub>], with 5 % and 95 % bounds over {findings.draws} draws, wider than the "
+        f"posterior's by the noise of minibatches.{shown}</p>",
         image(topics_figure(findings), "the likeliest words of each topic with credible bounds"),
         "<h2>Held-out perplexity</h2>",
         image(curve_figure(findings), "perplexity of held-out documents against documents seen"),
