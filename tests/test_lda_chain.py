@@ -55,7 +55,7 @@ def distance(sampler, h, steps, **given):
 # A standard error below 0.002 is taken for that: a bias of order h, and of the finite sweeps, is allowed for.
 @pytest.mark.parametrize(("sampler", "h"), [("scir", 0.1), ("sgrld", 0.04), ("sgrhmc", 0.1)])
 def test_the_posterior_of_topics_is_the_enumerated_one(sampler, h):
-    assert distance(sampler, h, 5000) < 5
+    assert distance(sampler, h, 3000) < 5
 
 
 def test_a_corpus_taken_for_larger_than_it_is_is_found():
