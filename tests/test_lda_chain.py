@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fokker.corpora import Documents
-from fokker.lda.chain import TopicChain, automatic, decaying
+from fokker.lda.chain import TopicChain, automatic, decaying, likelier_gamma
 from fokker.lda.draws import TopicDraws
 from fokker.lda.evaluate import HeldOut, coherence, mixtures, perplexity, split_tokens
 from fokker.lda.reference import enumerate_posterior
@@ -171,6 +171,94 @@ def test_steps_shrink_as_the_corpus_grows():
     assert decaying(0.5, 10.0, 1.0)(10) == pytest.approx(0.25)
 
 
+def some_documents(lengths, words=12, seed=0):
+    """A document of each of these lengths, its words at random."""
+    rng = np.random.default_rng(seed)
+    return Documents.from_matrix(np.stack([rng.multinomial(n, np.full(words, 1 / words)) for n in lengths]))
+
+
+def told(chain, monkeypatch):
+    """What each step of a chain tells its topics, as it goes."""
+    seen = []
+    step = chain.topics.step
+
+    def note(words, counts, h, friction, scale):
+        seen.append((counts.sum(), h, friction, scale))
+        step(words, counts, h, friction, scale)
+
+    monkeypatch.setattr(chain.topics, "step", note)
+    return seen
+
+
+def test_a_minibatch_stands_for_the_corpus_and_a_small_one_is_part_of_a_step(monkeypatch):
+    chain = TopicChain(
+        12, 3, sampler="scir", alpha=0.1, gamma=0.2, step_size=lambda t: 0.01, sweeps=4, burn_in=2
+    )
+    seen = told(chain, monkeypatch)
+    for size in (8, 2, 16, 8):
+        chain.step(some_documents([5] * size), 160)
+    # All stand for 160 documents of five words; the step is measured by the largest minibatch so far.
+    counts, h, _, scale = zip(*seen, strict=True)
+    np.testing.assert_allclose(counts, 800, rtol=1e-5)
+    np.testing.assert_allclose(h, [0.01, 0.0025, 0.01, 0.005])
+    np.testing.assert_allclose(scale, [20, 80, 10, 20])
+
+
+@pytest.mark.parametrize(("sampler", "power"), [("scir", 0.6), ("sgrhmc", 0.3)])
+def test_automatic_steps_decay_with_momentum_as_the_root(sampler, power):
+    chain = TopicChain(12, 3, sampler=sampler, alpha=0.1, gamma=0.2, start=0.5)
+    first, friction = chain._settings(some_documents([20, 10]), 600)
+    # 600 documents of 15 words over 3 topics, and θ_k· = 12·0.5.
+    assert (first, friction) == automatic(sampler, 600 * 15 / 3 / 6, 0.5)
+    chain.topics.number = 1000
+    # The words a document are those of the first minibatch.
+    later, friction_then = chain._settings(some_documents([90]), 600)
+    assert later == pytest.approx(first * 2**-power)
+    assert friction_then == friction
+
+
+@pytest.mark.parametrize("sampler", ["sgrhmc", "sgrld"])
+def test_a_resumed_chain_knows_the_gamma_the_lengths_and_the_sizes_it_had(sampler):
+    def fresh():
+        return TopicChain(12, 3, sampler=sampler, alpha=0.1, gamma=0.2, learn_gamma=True, sweeps=4, burn_in=2)
+
+    parts = [
+        some_documents(lengths, seed=i) for i, lengths in enumerate([[9] * 8, [4] * 3, [6] * 4, [5] * 2])
+    ]
+    whole, first, second = fresh(), fresh(), fresh()
+    for part in parts:
+        whole.step(part, 50)
+    for part in parts[:2]:
+        first.step(part, 50)
+    second.restore({name: np.array(x) for name, x in first.state().items()})
+    for part in parts[2:]:
+        second.step(part, 50)
+    np.testing.assert_array_equal(second.beta(), whole.beta())
+    np.testing.assert_array_equal(second.gamma, whole.gamma)
+
+
+@pytest.mark.parametrize("engine", ["numba", "jax"])
+def test_each_minibatch_has_random_numbers_of_its_own(engine):
+    chain = TopicChain(12, 3, sampler="scir", alpha=0.1, gamma=0.2, sweeps=4, burn_in=2, engine=engine)
+    documents = some_documents([9] * 8)
+    first, again = chain.expect(documents)[1], chain.expect(documents)[1]
+    np.testing.assert_array_equal(again.mixtures, first.mixtures)
+    chain.topics.number = 1
+    assert np.any(np.asarray(chain.expect(documents)[1].mixtures) != first.mixtures)
+
+
+def test_gamma_moves_a_share_that_shrinks_and_stays_where_there_is_no_word():
+    chain = TopicChain(12, 3, sampler="scir", alpha=0.1, gamma=0.2, learn_gamma=True, sweeps=4, burn_in=2)
+    for number in (1, 2, 3):
+        before = chain.gamma
+        wanted = likelier_gamma(before, chain.step(some_documents([9] * 8), 50).mixtures)
+        share = (number + 10) ** -0.7
+        np.testing.assert_allclose(np.log(chain.gamma / before), share * np.log(wanted / before), rtol=1e-6)
+    before = chain.gamma
+    chain.step(Documents.from_matrix(np.zeros((2, 12), int)), 50)
+    np.testing.assert_array_equal(chain.gamma, before)
+
+
 # ---- draws kept
 
 
@@ -179,6 +267,8 @@ def test_draws_are_of_the_second_half_and_bounded():
     for t in range(1, 401):
         draws.offer(t, lambda t=t: np.full((3, 2), float(t)))
         assert len(draws.draws) <= 8
+        assert 2 * min(draws.steps) >= t - draws.interval
+        assert t < 8 or max(draws.steps) > t - draws.interval
     assert draws.steps == [int(draw[0, 0]) for draw in draws.draws]
     assert min(draws.steps) >= 150
     assert len(draws.draws) >= 3
@@ -202,6 +292,33 @@ def test_halves_add_up():
     assert (total != documents.to_matrix(50)).nnz == 0
     again = split_tokens(documents, 3)[0]
     np.testing.assert_array_equal(again.words, shown.words)
+
+
+def test_perplexity_is_that_by_hand_where_words_tell_their_topics():
+    # Words 0 and 1 are of the first topic alone, 2 and 3 of the second: no sweep can err.
+    documents = Documents.from_matrix(np.array([[7, 2, 1, 0], [0, 1, 3, 5], [1, 0, 0, 0]]))
+    betas = [
+        np.array([[0.9, 0], [0.1, 0], [0, 0.3], [0, 0.7]]),
+        np.array([[0.2, 0], [0.8, 0], [0, 0.5], [0, 0.5]]),
+    ]
+    gamma = np.array([0.4, 3.0])
+    shown, hidden = (half.to_matrix(4).toarray() for half in split_tokens(documents.select(slice(0, 2)), 5))
+    weights = np.stack([shown[:, :2].sum(1), shown[:, 2:].sum(1)], 1) + gamma
+    pi = weights / weights.sum(1, keepdims=True)
+    p = [pi @ beta.T for beta in betas]
+
+    def by_hand(p):
+        return np.exp(-np.sum(hidden * np.log(p)) / hidden.sum())
+
+    held_out = HeldOut(documents, 5)
+    for beta, own in zip(betas, p, strict=True):
+        assert held_out.add(beta.astype(np.float32), gamma) == pytest.approx(by_hand(own), rel=1e-5)
+    assert held_out.perplexity == pytest.approx(by_hand(np.mean(p, 0)), rel=1e-5)
+    again = HeldOut(documents, 5)
+    again.restore(held_out.state())
+    assert again.perplexity == held_out.perplexity
+    again.forget()
+    assert again.add(betas[1].astype(np.float32), gamma) == pytest.approx(again.perplexity)
 
 
 def test_held_out_documents_of_one_word_are_refused():

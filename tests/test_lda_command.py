@@ -649,7 +649,10 @@ def test_the_verdict_is_honest():
     assert is_falling(flat) == 0
     assert is_falling([]) == is_falling(falling[:1]) == 0
     many = np.full(4, 15.0)
-    worries, notes = verdict(1000, 1500, falling, 20, many)
+    # Few looks, all on one line: the line is no noise.
+    assert is_falling(curve_of([4000, 3500, 3000, 2500, 2450, 2400])) > 0
+    assert "still falling" in verdict(1000, 1500, falling, 20, many)[0][0]
+    worries, notes = verdict(1000, 1500, curve_of(np.geomspace(1050, 1000, 40)), 20, many)
     assert not worries
     assert "still falling" in " ".join(notes)
     worries, notes = verdict(1000, 1500, flat, 20, many)

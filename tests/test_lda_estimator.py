@@ -8,7 +8,9 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
 
 import fokker as fk
-from fokker.lda.chain import likelier_gamma
+from fokker.corpora import Documents
+from fokker.lda.chain import TopicChain, likelier_gamma
+from fokker.lda.evaluate import mixtures
 from test_lda_chain import known_corpus
 
 QUICK = dict(batch_size=25, sweeps=10, burn_in=5, n_jobs=1)  # noqa: C408
@@ -96,6 +98,37 @@ def test_rows_without_words_are_passed_over_and_get_the_prior(counts, fitted):
     lda = fk.models.LDA(3, **QUICK).fit(with_empty)
     assert lda.n_documents_seen_ == 40
     np.testing.assert_allclose(fitted.transform(with_empty)[-1], 0.2, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("given", "wanted"), [({}, 40), ({"total_samples": 1000}, 1000)])
+def test_the_corpus_is_as_large_as_it_is_said_or_found_to_be(counts, monkeypatch, given, wanted):
+    told = []
+    step = TopicChain.step
+    monkeypatch.setattr(
+        TopicChain, "step", lambda self, batch, total: (told.append(total), step(self, batch, total))[1]
+    )
+    # A row without words is in no minibatch: counted as a document, it would have the others count too much.
+    with_empty = sparse.vstack([counts[:40], sparse.csr_matrix((30, 50))]).tocsr()
+    fk.models.LDA(3, passes=2, **QUICK, **given).fit(with_empty)
+    assert told == [wanted] * 4
+    told.clear()
+    fk.models.LDA(3, **QUICK, **given).partial_fit(with_empty).partial_fit(with_empty)
+    assert told == ([20, 40, 60, 80] if not given else [wanted] * 4)
+
+
+def test_transform_averages_over_the_draws_with_gamma_as_it_was_learned(counts):
+    lda = fk.models.LDA(3, learn_doc_topic_prior=True, passes=4, **QUICK).fit(counts[:100])
+    gamma = lda.doc_topic_prior_
+    assert np.ptp(gamma) > 0
+    assert len(lda.draws_) > 1
+    some = sparse.vstack([counts[:5], sparse.csr_matrix((1, 50))]).tocsr()
+    each = [
+        mixtures(Documents.from_matrix(some), draw.T, gamma, i, sweeps=10, burn_in=5)
+        for i, draw in enumerate(lda.draws_)
+    ]
+    found = lda.transform(some)
+    np.testing.assert_allclose(found, np.mean(each, 0), rtol=1e-5)
+    np.testing.assert_allclose(found[-1], gamma / gamma.sum(), rtol=1e-5)
 
 
 def test_gamma_is_learned():

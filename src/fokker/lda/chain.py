@@ -151,7 +151,7 @@ class TopicChain:
         self._usual = max(self._usual, documents.size)
         h *= documents.size / self._usual
         self.topics.step(words, expected.counts * np.float32(scale), h, friction, scale)
-        if self.learn_gamma:
+        if self.learn_gamma and documents.tokens:
             share = (self.number + _LEARNING_DELAY) ** -_LEARNING_POWER
             self.gamma = self.gamma ** (1 - share) * likelier_gamma(self.gamma, expected.mixtures) ** share
         return expected

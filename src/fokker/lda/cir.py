@@ -24,6 +24,8 @@ from fokker.lda.gibbs import thread_pool
 # θ below this is kept at this: far below any probability that a word can have, far above where float32 ends.
 SMALLEST = np.float32(LEAST_PROBABILITY)
 _LOG_SMALLEST = math.log(LEAST_PROBABILITY)
+# Words whose surprises are added up together: sums of parts that followed the threads would round by them.
+_TOGETHER = 64
 
 
 @numba.njit(nogil=True, cache=True)
@@ -130,17 +132,16 @@ def transitions(
     leave it). A word's draws depend on `seed` and its number in `words` alone.
     """
     given = np.zeros((0, theta.shape[1]), np.float32) if counts is None else counts
-    parts = np.array_split(np.arange(len(theta)), threads)
-    surprises = np.zeros((threads, theta.shape[1]))
+    parts = -(-len(theta) // _TOGETHER)
+    surprises = np.zeros((parts, theta.shape[1]))
 
-    def work(part: int) -> None:
-        if not len(parts[part]):
-            return
-        rows = slice(parts[part][0], parts[part][-1] + 1)
-        _transitions(
-            theta[rows], alpha, given[rows] if counts is not None else given, delta, g, which[rows],
-            words[rows], seed, surprises[part],
-        )  # fmt: skip
+    def work(thread: int) -> None:
+        for part in range(thread, parts, threads):
+            rows = slice(part * _TOGETHER, (part + 1) * _TOGETHER)
+            _transitions(
+                theta[rows], alpha, given[rows] if counts is not None else given, delta, g, which[rows],
+                words[rows], seed, surprises[part],
+            )  # fmt: skip
 
     if threads == 1:
         work(0)

@@ -31,6 +31,7 @@ _PRINTED, _LEAST_SHARE, _WORDS = 4, 0.05, 6
 # Topics that a run prints at its end, the most prevalent.
 _LISTED = 10
 # The exit code of a program that Ctrl-C ended.
+_NOTHING_YET = "interrupted before the first step: there is nothing to save."
 _INTERRUPTED = 130
 
 
@@ -185,6 +186,7 @@ def run(
     reading, settings = _given(about_reading), _given(about_sampling)
     if forever and passes is not None:
         raise ValueError("--passes and --forever contradict each other: give one of them.")
+    from fokker.lda.interruption import Interruption
     from fokker.lda.run import Reading, Run, learned
 
     if resume is not None:
@@ -209,15 +211,20 @@ def run(
             settings.setdefault("topics", _BUILT_IN_TOPICS)
             passes = _BUILT_IN_PASSES if passes is None else passes
         chosen = Settings(**settings, threads=threads)
-        this = Run.begin(
-            Reading(**reading),
-            chosen,
-            out or _OUT,
-            vocabulary=vocab if vocab_size is None else learned(vocab_size),
-            passes=None if forever else 1 if passes is None else passes,
-            mixtures=not no_mixtures,
-            overwrite=overwrite,
-        )
+        # An exception that comes while a library is at work may be lost in it: the wish is noted instead.
+        with Interruption() as interruption:
+            this = Run.begin(
+                Reading(**reading),
+                chosen,
+                out or _OUT,
+                vocabulary=vocab if vocab_size is None else learned(vocab_size),
+                passes=None if forever else 1 if passes is None else passes,
+                mixtures=not no_mixtures,
+                overwrite=overwrite,
+            )
+        if interruption.asked:
+            _say(_NOTHING_YET)
+            raise typer.Exit(_INTERRUPTED)
         _say(_beginning(this))
     raise typer.Exit(_carry_out(this, skip=not no_skip))
 
@@ -260,7 +267,7 @@ def _carry_out(run: "Run", skip: bool) -> int:
         run.go(progress, skip=skip)
     again = f"fokker lda --resume {run.folder}"
     if not run.trained:
-        _say("interrupted before the first step: there is nothing to save.")
+        _say(_NOTHING_YET)
         return _INTERRUPTED
     if told := run.tally.sentence():
         _say(told)

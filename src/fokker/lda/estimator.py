@@ -63,7 +63,8 @@ class LDA(Base):
 
     `topic_word_prior` is α, `doc_topic_prior` γ, learned from there on with `learn_doc_topic_prior`.
     `total_samples` is |S|, how many documents there are: X's for `fit`, and for `partial_fit` those seen so
-    far unless it is given. `step_size` and `friction` None are chosen by |S|. `passes` are over X in `fit`.
+    far unless it is given. `step_size` and `friction` None are chosen by |S|. `passes` are over X in `fit`: a
+    thousand documents want ten or more.
     `draws` of the topics are kept, spaced over the second half of the chain.
 
     After fitting: `components_` (K, V), the posterior mean of β (rows sum to one; scikit-learn's are counts);
@@ -144,7 +145,9 @@ class LDA(Base):
         self._begin(X)
         generator = np.random.Generator(np.random.Philox(self.random_state))
         for _ in range(self.passes):
-            self._steps(documents.select(generator.permutation(documents.size)), documents.size)
+            # |S| is of the documents that have words: no others are in a minibatch.
+            known = int(np.sum(documents.lengths > 0))
+            self._steps(documents.select(generator.permutation(documents.size)), known)
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:

@@ -20,10 +20,13 @@ from fokker.lda._uniform import seed_at
 from fokker.lda.chain import local_words
 from fokker.lda.gibbs import expected_counts
 
+# Apart from the streams that a chain of the same seed has.
+_SPLIT, _SWEEPS = 101, 102
+
 
 def split_tokens(documents: Documents, seed: int = 0) -> tuple[Documents, Documents]:
     """Each document's words in two halves, token by token at random: what is shown, and what is predicted."""
-    generator = np.random.Generator(np.random.Philox(int(seed_at(jax.random.key(seed), 0))))
+    generator = np.random.Generator(np.random.Philox(int(seed_at(jax.random.key(seed), _SPLIT))))
     shown = np.zeros_like(documents.counts)
     for start, stop in zip(documents.indptr[:-1], documents.indptr[1:], strict=True):
         counts = documents.counts[start:stop].astype(np.int64)
@@ -55,7 +58,7 @@ def mixtures(
         local,
         beta[words],
         gamma,
-        seed_at(jax.random.key(seed), 1),
+        seed_at(jax.random.key(seed), _SWEEPS),
         sweeps=sweeps,
         burn_in=burn_in,
         threads=threads,

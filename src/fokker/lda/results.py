@@ -19,7 +19,7 @@ _BOUNDS = (5, 95)
 # Draws below which neither bounds nor effective draws can be told.
 _FEWEST_DRAWS, _FEW_EFFECTIVE = 4, 5.0
 # A fall of the perplexity from one quarter of the run to the next that is worth going on for.
-_WORTH_GOING_ON = 0.005
+_WORTH_GOING_ON, _FAR_FROM_SETTLED = 0.005, 0.02
 
 
 @dataclass(frozen=True)
@@ -144,16 +144,19 @@ def unigram_perplexity(documents: Documents, word_counts: np.ndarray, seed: int)
 
 
 def is_falling(curve: Sequence[Evaluation]) -> float:
-    """By which share the perplexity fell from the third to the last quarter of the run; 0 if within noise."""
+    """By which share the perplexity fell from the third to the last quarter of the run; 0 if within noise.
+
+    By the slope of a line through its logarithm in the second half; what is off the line is noise.
+    """
     end = curve[-1].documents if curve else 0
-    log_of_draw = [(e.documents / end, np.log(e.of_draw)) for e in curve]
-    third = [x for share, x in log_of_draw if 0.5 < share <= 0.75]
-    last = [x for share, x in log_of_draw if share > 0.75]
-    if not third or not last or not np.all(np.isfinite([*third, *last])):
+    late = np.array([(e.documents / end, np.log(e.of_draw)) for e in curve if 2 * e.documents > end])
+    if len(late) < 3 or not np.all(np.isfinite(late)):
         return 0.0
-    fall = float(np.mean(third) - np.mean(last))
-    spread = [np.var(part, ddof=1) / len(part) for part in (third, last) if len(part) > 1]
-    return fall if fall > 2 * float(np.sqrt(np.sum(spread))) else 0.0
+    share, log_perplexity = late.T
+    slope, level = np.polyfit(share, log_perplexity, 1)
+    left = log_perplexity - (slope * share + level)
+    error = np.sqrt(np.sum(left**2) / (len(late) - 2) / np.sum((share - share.mean()) ** 2))
+    return float(-slope / 4) if -slope > 2 * error else 0.0
 
 
 def verdict(
@@ -165,22 +168,24 @@ def verdict(
         worries.append(
             f"The held-out perplexity, {reached:,.0f}, is not below the {unigram:,.0f} of the words' "
             "frequencies alone: these topics explain nothing. The step (--step) or the size of the corpus "
-            "(--total) does not suit, or there were too few documents yet."
+            "(--total) does not suit, or the run was too short: a small corpus needs more --passes."
         )
     else:
         notes.append(
             f"The held-out perplexity is {reached:,.0f}; by words' frequencies alone it is {unigram:,.0f}."
         )
     if (fall := is_falling(curve)) > _WORTH_GOING_ON:
-        notes.append(
-            f"It is still falling: by {fall:.1%} from the third to the last quarter of the run. More passes "
-            "or more documents will make the topics better."
+        (worries if fall > _FAR_FROM_SETTLED else notes).append(
+            f"The perplexity is still falling: by {fall:.1%} from the third to the last quarter of the run. "
+            "More passes or more documents will make the topics better."
         )
     elif len(curve) < 2 * _FEWEST_DRAWS:
-        notes.append(f"It was looked at {len(curve)} times: too few to say whether it has settled.")
+        looks = "once" if len(curve) == 1 else f"{len(curve)} times"
+        notes.append(f"The perplexity was looked at {looks}: too few to say whether it has settled.")
     else:
         notes.append(
-            "From the third to the last quarter of the run it has not fallen by more than its noise."
+            "From the third to the last quarter of the run the perplexity has not fallen by more than "
+            "its noise."
         )
     late = [e.of_draw for e in curve if 4 * e.documents > 3 * curve[-1].documents]
     if late and reached < unigram <= np.median(late):

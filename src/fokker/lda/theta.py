@@ -34,6 +34,8 @@ from fokker.samplers.recipe import Family, of_family
 
 # Streams of random numbers that a step has besides the noise of the library's samplers.
 _CATCHING_UP, _MOVING, _LOOKING = 1, 2, 3
+# Numbers of no step.
+_BEGINNING, _STEPPING = 2**30, 2**30 + 1
 
 
 class Counts(eqx.Module):
@@ -94,11 +96,11 @@ def _sgrhmc(alpha: Any, h: Any, scale: Any, friction: Any) -> Any:
 
         D = [[h θδ/(θ + δ), 0], [0, C]],   Q = [[0, -θ/√(θ + δ)], [θ/√(θ + δ), 0]]
 
-    Above δ, Q is that of the paper, G^{-1/2} = √θ, and θ has next to no noise of its own. Below, where the
-    force N_kw/√θ of a word first seen has no bound and would throw it anywhere, Q vanishes and D = hθ takes
-    over. Right by Theorem 1 of Ma et al. (2015), as is any friction: theirs, G⁻¹ = θ, is none for the words
-    that a topic does not use, and more than a step can bear for those that it uses most; here it is C for
-    all.
+    Far above δ, Q is that of the paper, G^{-1/2} = √θ, and θ has next to no noise of its own. Below, where
+    the force N_kw/√θ of a word first seen has no bound and would throw it anywhere, Q vanishes and D = hθ
+    takes over. Right by Theorem 1 of Ma et al. (2015), as is any friction: theirs, G⁻¹ = θ, is none for the
+    words that a topic does not use, and more than a step can bear for those that it uses most; here it is C
+    for all.
     """
     delta = _LAYER * h * h
     diffusion = Elementwise(lambda theta: h * theta * delta / (theta + delta))
@@ -177,7 +179,7 @@ class DenseTopics:
         self._key = key
         self._z = {"theta": jnp.asarray(theta, jnp.float32)}
         if sampler in WITH_MOMENTUM:
-            self._z["r"] = jax.random.normal(fold_in(key, _MOVING), theta.shape)
+            self._z["r"] = jax.random.normal(fold_in(key, _BEGINNING), theta.shape)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -243,6 +245,8 @@ class LazyTopics:
     ) -> None:
         self.sampler, self.alpha, self.number, self.threads = sampler, alpha, 0, threads
         self._key = key
+        # That of the library's steps, apart from the streams here.
+        self._step_key = fold_in(key, _STEPPING)
         self._theta = np.array(theta, np.float32)
         self._totals = self._theta.sum(0, dtype=np.float64)
         self._forget()
@@ -333,7 +337,7 @@ class LazyTopics:
             h,
             1.0,
             0.0,
-            self._key,
+            self._step_key,
             np.int32(self.number),
         )
         return np.asarray(z["theta"])[: len(theta)]
