@@ -33,7 +33,7 @@ TOPICS, BATCH, SWEEPS = 50, 50, 50
 # What θ_kw and the mixtures have for a prior: (α, γ). The second is Ma et al.'s for Riemannian samplers.
 PRIORS = ((0.01, 0.1), (0.0001, 0.01))
 CORES = {"cores": 2, "memory": 2}
-OTHERS = ("scir", "sgrhmc", "sgld", "sghmc")
+OTHERS = ("scir", "sgrld", "sgld", "sghmc")
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ def loop(path: Path, sizes: Sizes, rounds: int) -> None:
     documents = learnt.select(slice(sizes.timed))
     libraries: dict[str, Callable[[], Any]] = {
         f"fokker {sampler}, batch {size}": lambda s=sampler, b=size: our_pass(documents, width, s, b)
-        for sampler, size in (("sgrld", BATCH), ("sgrld", 128), *((s, BATCH) for s in OTHERS))
+        for sampler, size in (("sgrhmc", BATCH), ("sgrhmc", 128), *((s, BATCH) for s in OTHERS))
     }
     rivals = {}
     online = peers("gensim", "sklearn")
@@ -256,32 +256,32 @@ def loop(path: Path, sizes: Sizes, rounds: int) -> None:
         for chunk in (BATCH, 2_000):
             name = f"gensim LdaModel, chunk {chunk:,}"
             libraries[name] = lambda c=chunk: gensim_model("LdaModel", rows, width, c, *PRIORS[0])
-            rivals[name] = f"fokker sgrld, batch {min(chunk, 128)}"
+            rivals[name] = f"fokker sgrhmc, batch {min(chunk, 128)}"
     if "sklearn" in online:
         matrix = documents.to_matrix(width)
         for size in (BATCH, 128):
             name = f"scikit-learn, batch {size}"
             libraries[name] = lambda b=size: sklearn_model(matrix, b, *PRIORS[0])
-            rivals[name] = f"fokker sgrld, batch {size}"
+            rivals[name] = f"fokker sgrhmc, batch {size}"
     found = in_turns(libraries, rounds)
     print(f"  {documents.tokens / documents.size:.0f} tokens a document, one core")
     print_rates(found, documents.size, "documents", rivals)
     if rivals:
         fastest = min(rivals, key=lambda name: found[name][0])
-        print(f"  sgrld with minibatches of {BATCH} over the fastest of them, {fastest}: "
-              f"{found[fastest][0] / found[f'fokker sgrld, batch {BATCH}'][0]:.2f}")  # fmt: skip
+        print(f"  sgrhmc with minibatches of {BATCH} over the fastest of them, {fastest}: "
+              f"{found[fastest][0] / found[f'fokker sgrhmc, batch {BATCH}'][0]:.2f}")  # fmt: skip
 
 
 def cores(path: Path, sizes: Sizes, rounds: int) -> None:
     """One pass, two cores. Only the clock is compared: the workers are processes of their own."""
     learnt, _, width = load(path)
     documents = learnt.select(slice(sizes.timed))
-    threads = {f"fokker sgrld, {n} thread{'s' * (n > 1)}": n for n in (2, 1)}
+    threads = {f"fokker sgrhmc, {n} thread{'s' * (n > 1)}": n for n in (2, 1)}
     chunks = {f"gensim LdaMulticore, chunk {c:,}": c for c in (BATCH, 2_000)} if peers("gensim") else {}
     taken: dict[str, list[float]] = {name: [] for name in (*threads, *chunks)}
     for _ in range(rounds + 1):
         for name, number in threads.items():
-            taken[name].append(timed(lambda n=number: our_pass(documents, width, "sgrld", threads=n))[1])
+            taken[name].append(timed(lambda n=number: our_pass(documents, width, "sgrhmc", threads=n))[1])
         for name, chunk in chunks.items():
             # In a process of its own: its workers are forked, which JAX's threads do not bear.
             command = [sys.executable, __file__, "multicore", "--documents", str(path), "--chunk", str(chunk),
