@@ -5,6 +5,8 @@ of topics with the same counts are thousands of independent chains. Comparisons 
 their standard errors; with some 150 of them at 5 standard errors a false alarm has a chance of 1e-4.
 """
 
+import importlib
+
 import jax
 import numpy as np
 import pytest
@@ -14,6 +16,9 @@ from fokker.fields import Elementwise
 from fokker.lda import theta as theta_module
 from fokker.lda.cir import draw_gamma, draw_poisson, transitions
 from fokker.lda.theta import LazyTopics, NotFiniteError, make_topics
+
+# The name in the package is that of the function.
+recipe_module = importlib.import_module("fokker.samplers.recipe")
 
 ALPHA = 0.6
 COUNTS = np.array([6.0, 2.0, 1.0, 0.0])
@@ -74,15 +79,41 @@ def test_without_a_metric_it_is_kept_where_the_density_is_smooth_at_zero(sampler
     assert theta.sum(0).mean() == pytest.approx(8.0, rel=0.05)
 
 
-def test_a_wrong_sign_of_the_correction_is_found(monkeypatch):
-    right = Elementwise.divergence
-    monkeypatch.setattr(Elementwise, "divergence", lambda *given, **more: -right(*given, **more))
-    # What was compiled before has the right sign in it, and what is compiled now may not be used again.
+def breaking(monkeypatch, mistake):
+    """Put a mistake into the library that the samplers of topics are made of."""
+    right, drawn = Elementwise.divergence, recipe_module.draw_like
+    if mistake == "noise doubled":
+        monkeypatch.setattr(
+            recipe_module, "draw_like", lambda *given: jax.tree.map(lambda x: 2 * x, drawn(*given))
+        )
+    else:
+        factor = {"Γ reversed": -1.0, "Γ dropped": 0.0}[mistake]
+        monkeypatch.setattr(Elementwise, "divergence", lambda *given, **more: factor * right(*given, **more))
+
+
+@pytest.fixture
+def compiled_anew():
+    """What was compiled before has no mistake in it, and what is compiled now may not be used again."""
     theta_module._advance.clear_cache()
-    try:
-        assert worst(settled("sgrld", 0.004, 100)) > 20
-    finally:
-        theta_module._advance.clear_cache()
+    yield
+    theta_module._advance.clear_cache()
+
+
+@pytest.mark.parametrize("mistake", ["Γ reversed", "Γ dropped", "noise doubled"])
+@pytest.mark.parametrize(("sampler", "h", "steps"), [("sgrld", 0.004, 100), ("sgrhmc", 0.02, 200)])
+def test_mistakes_in_the_dynamics_are_found(monkeypatch, compiled_anew, sampler, h, steps, mistake):
+    breaking(monkeypatch, mistake)
+    assert worst(settled(sampler, h, steps)) > 15
+
+
+@pytest.mark.parametrize(("sampler", "h"), [("sgld", 2e-3), ("sghmc", 0.02)])
+def test_doubled_noise_is_found_without_a_metric(monkeypatch, compiled_anew, sampler, h):
+    breaking(monkeypatch, "noise doubled")
+    counts = np.array([6.0, 4.0, 3.0, 5.0])
+    theta = settled(sampler, h, 400, counts, alpha=2.0)
+    beta = theta / theta.sum(0)
+    # Of what the test of the right sampler allows, 0.12, more than twice.
+    assert np.all(beta.std(1) > 1.3 * np.sqrt(stats.dirichlet(2.0 + counts).var()))
 
 
 def test_counts_that_are_not_scaled_are_found():
