@@ -224,7 +224,7 @@ class LDA(Base):
         ]
         return np.mean(found, 0)
 
-    def perplexity(self, X: Any, sub_sampling: bool = False) -> float:
+    def perplexity(self, X: Any) -> float:
         """Of half of each document's words given the other half, averaged over the draws of the topics.
 
         Not the bound that scikit-learn's gives; compare topics of both with `fokker.lda.evaluate.perplexity`.
