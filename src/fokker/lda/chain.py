@@ -12,6 +12,7 @@ from fokker.corpora import Documents
 from fokker.lda import gibbs, gibbs_jax
 from fokker.lda._expected import Expected
 from fokker.lda._uniform import seed_at
+from fokker.lda.cir import SMALLEST
 from fokker.lda.theta import WITH_MOMENTUM, DenseTopics, LazyTopics, make_topics
 
 Schedule = Callable[[int], float]
@@ -107,7 +108,7 @@ class TopicChain:
         # From a seed: NumPy's generator of Gamma numbers is far faster than JAX's on a CPU.
         generator = np.random.Generator(np.random.Philox(int(seed_at(key, _START))))
         theta = generator.standard_gamma(start, (words, topics), dtype=np.float32)
-        theta = np.maximum(theta, np.float32(1e-30))
+        theta = np.maximum(theta, SMALLEST)
         self.topics: DenseTopics | LazyTopics = make_topics(
             sampler, theta, alpha, fold_in(key, _TOPICS), threads
         )
@@ -166,7 +167,7 @@ class TopicChain:
             h = self.step_size(self.number)
         else:
             half = 0.5 if self.topics.sampler in WITH_MOMENTUM else 1.0
-            h *= (1 + self.number / _DECAY_AFTER) ** (-half * _DECAY_POWER)
+            h *= decaying(1.0, c=half * _DECAY_POWER)(self.number)
         return h, friction if self.friction is None else self.friction
 
     def beta(self) -> np.ndarray:
