@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 import fokker as fk
 from conftest import quick_jit
 from detailed_balance import BENT, FALSE_ALARM, asymmetry, bent, one_step
-from fokker import samplers
+from fokker import corrections, samplers
 from fokker.integrators import isokinetic
 from fokker.integrators.isokinetic import COEFFICIENTS, isokinetic_step, kick, refresh, unit_vector
-from fokker.samplers import _whole
 from fokker.samplers._microcanonical_warm_up import _first_step
 
 INTEGRATORS = list(COEFFICIENTS)
@@ -199,7 +198,7 @@ def test_detailed_balance_fails_without_the_right_energy(fault, monkeypatch):
     before = exact_draws()
     if fault == "no rejection":
         monkeypatch.setattr(
-            _whole, "metropolis", lambda u, e, s: (jnp.asarray(True), jnp.ones(()), jnp.asarray(False))
+            corrections, "metropolis", lambda u, e, s: (jnp.asarray(True), jnp.ones(()), jnp.asarray(False))
         )
     else:
         right, sign = isokinetic.kick, {"no": 0.0, "ki": -1.0}[fault[:2]]

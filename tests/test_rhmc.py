@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 import fokker as fk
 from conftest import quick_jit
 from detailed_balance import BENT, FALSE_ALARM, LOG_GAMMA, asymmetry, bent, log_gamma, one_step
-from fokker import fields, samplers
+from fokker import corrections, fields, samplers
 from fokker.integrators.generalised_leapfrog import generalised_leapfrog
-from fokker.samplers import _whole
 from fokker.samplers.rhmc import Draws
 
 pytestmark = pytest.mark.usefixtures("quickly")
@@ -145,8 +144,10 @@ def test_detailed_balance(case):
 def test_detailed_balance_fails_for_another_hamiltonian(fault, monkeypatch):
     sampler, target = CASES["number, in one dimension"]
     if fault == "no rejection":
-        right_rule = _whole.metropolis
-        monkeypatch.setattr(_whole, "metropolis", lambda u, e, s: right_rule(u, jnp.where(s, -1.0, e), s))
+        right_rule = corrections.metropolis
+        monkeypatch.setattr(
+            corrections, "metropolis", lambda u, e, s: right_rule(u, jnp.where(s, -1.0, e), s)
+        )
     else:
         right, sign = rhmc_class().hamiltonian, 2.0 if "sign" in fault else 1.0
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from fokker import (
         constraints,
         corpora,
+        corrections,
         diagnostics,
         dynamics,
         fields,
@@ -45,6 +46,7 @@ __all__ = [
     "constrain",
     "constraints",
     "corpora",
+    "corrections",
     "diagnostics",
     "dynamics",
     "fields",
@@ -87,6 +89,7 @@ _MODULES = {
     "completion",
     "constraints",
     "corpora",
+    "corrections",
     "diagnostics",
     "dynamics",
     "fields",

@@ -99,6 +99,21 @@ class Blocks(Field):
             return Field.sqrt_mv(self, z, w, row)
         return self._sum_rows(z, [(i, block.sqrt_mv(z, w[i], i)) for (i, _), block in self._noisy()])
 
+    def solve(self, z: State, v: PyTree[Array], row: str | None = None) -> PyTree[Array]:
+        """Block by block; with blocks off the diagonal, by the matrix written out."""
+        if self._off_diagonal():
+            return super().solve(z, v, row)
+        return {name: self._on_diagonal(name).solve(z, v[name], name) for name in z}
+
+    def log_determinant(self, z: State, row: str | None = None) -> Array:
+        """The sum over the blocks; with blocks off the diagonal, by the matrix written out."""
+        if self._off_diagonal():
+            return super().log_determinant(z, row)
+        return sum((self._on_diagonal(name).log_determinant(z, name) for name in z), start=jnp.zeros(()))
+
+    def _on_diagonal(self, name: str) -> Field:
+        return self.blocks.get((name, name), Zero())
+
     def _noisy(self) -> list[tuple[Key, Field]]:
         return [(key, block) for key, block in self.blocks.items() if not isinstance(block, Zero)]
 

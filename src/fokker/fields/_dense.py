@@ -246,6 +246,32 @@ class Gram(Field):
             return noise
         return jax.tree.map(jnp.add, noise, self.diagonal_part.sqrt_mv(z, w["diagonal"], row))
 
+    def solve(self, z: State, v: PyTree[Array], row: str | None = None) -> PyTree[Array]:
+        """With a diagonal part, by Woodbury's identity: no d×d array."""
+        parts = self._woodbury(z, row)
+        if parts is None:
+            return super().solve(z, v, row)
+        L, a, factor = parts
+        flat = ravel(v) / a
+        return unravel(flat - L @ jax.scipy.linalg.cho_solve((factor, True), L.T @ flat) / a, part(z, row))
+
+    def log_determinant(self, z: State, row: str | None = None) -> Array:
+        """log det diag(a) + log det(I + Lᵀ diag(a)⁻¹ L), where there is a diagonal part."""
+        parts = self._woodbury(z, row)
+        if parts is None:
+            return super().log_determinant(z, row)
+        _, a, factor = parts
+        return jnp.sum(jnp.log(a)) + 2 * jnp.sum(jnp.log(jnp.diagonal(factor)))
+
+    def _woodbury(self, z: State, row: str | None) -> tuple[Array, Array, Array] | None:
+        """L, a and the Cholesky factor of I + Lᵀ diag(a)⁻¹ L; None where there is no diagonal part."""
+        entries = None if self.diagonal_part is None else self.diagonal_part.diagonal(z, row)
+        if entries is None:
+            return None
+        L, a = self._factor(z, part(z, row)), ravel(entries)
+        small = jnp.eye(L.shape[1], dtype=L.dtype) + L.T @ (L / a[:, None])
+        return L, a, jnp.linalg.cholesky(small)
+
     def noise_like(self, z: State, row: str | None = None) -> PyTree[Any]:
         """One number a column of L, and one a coordinate where there is a diagonal."""
         factor = jax.eval_shape(lambda: self._factor(z, part(z, row)))

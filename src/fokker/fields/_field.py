@@ -17,13 +17,14 @@ class Field(Module):
 
     A field maps the column variable to the row variable. `row` and `column` name them where the field is a
     block over a named state; None, the default, means the whole state. In an Itô equation
-    dz = f dt + √(2D) dW that keeps exp(-H), a field enters by four actions:
+    dz = f dt + √(2D) dW that keeps exp(-H), a field enters by these actions:
 
     | action | what | for |
     | --- | --- | --- |
     | `mv(z, v)` | A(z) v | -(D + Q)∇H |
     | `divergence(z)` | Γ_i = Σ_j ∂A_ij/∂z_j | the correction Γ |
     | `sqrt_mv(z, w)` | L(z) w with L Lᵀ = A | the noise |
+    | `solve(z, v)`, `log_determinant(z)` | A(z)⁻¹ v, log det A(z) | the density of a step, for Metropolis |
     | `transpose()` | Aᵀ | the other triangle of Q |
 
     Only `mv`, `transpose` and `functions` must be given. None of the actions forms more than the field
@@ -102,6 +103,21 @@ class Field(Module):
             return jax.tree.map(lambda a, x: jnp.sqrt(a) * x, entries, w)
         root = symmetric_root(self.as_matrix(z, row, row))
         return unravel(root @ ravel(w), part(z, row))
+
+    def solve(self, z: State, v: PyTree[Array], row: str | None = None) -> PyTree[Array]:
+        """A(z)⁻¹ v for a symmetric positive definite A(z); not finite where A(z) is singular."""
+        entries = self.diagonal(z, row)
+        if entries is not None:
+            return jax.tree.map(jnp.divide, v, entries)
+        factor = jnp.linalg.cholesky(self.as_matrix(z, row, row))
+        return unravel(jax.scipy.linalg.cho_solve((factor, True), ravel(v)), part(z, row))
+
+    def log_determinant(self, z: State, row: str | None = None) -> Array:
+        """log det A(z) for a symmetric positive definite A(z); not finite where A(z) is singular."""
+        entries = self.diagonal(z, row)
+        if entries is not None:
+            return jnp.sum(jnp.log(ravel(entries)))
+        return 2 * jnp.sum(jnp.log(jnp.diagonal(jnp.linalg.cholesky(self.as_matrix(z, row, row)))))
 
     def noise_like(self, z: State, row: str | None = None) -> PyTree[Any]:
         """Shapes of the independent unit noise that `sqrt_mv` takes; None where there is no noise."""

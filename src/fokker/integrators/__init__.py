@@ -8,13 +8,23 @@ from fokker._state import State
 from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
 from fokker.integrators._gradient import Gradient
+from fokker.integrators._proposal import Correctable, Proposal
 from fokker.integrators.euler_maruyama import EulerMaruyama
 from fokker.integrators.exact_ou import ExactOU
 from fokker.integrators.reflecting import Reflecting
 from fokker.integrators.splitting import Splitting
 from fokker.integrators.symplectic_euler import SymplecticEuler
 
-__all__ = ["EulerMaruyama", "ExactOU", "Integrator", "Reflecting", "Splitting", "SymplecticEuler"]
+__all__ = [
+    "Correctable",
+    "EulerMaruyama",
+    "ExactOU",
+    "Integrator",
+    "Proposal",
+    "Reflecting",
+    "Splitting",
+    "SymplecticEuler",
+]
 
 
 class Integrator(Protocol):

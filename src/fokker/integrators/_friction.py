@@ -37,9 +37,25 @@ def check_friction(dynamics: Dynamics | SDE, z: State, what: str, variables: Col
     still = sum(jnp.sum(jnp.abs(x)) for name in noisy for x in jax.tree.leaves(diagonal[name]))
     if not isinstance(still, jax.core.Tracer) and float(still) != 0:
         raise ValueError(f"{what}; this D has noise on {' or '.join(noisy)}. Use EulerMaruyama().")
+    if _pushes_position(dynamics, z):
+        raise ValueError(
+            f"{what}, and no force on theta itself; these have a Q or D that puts one there. {use}"
+        )
     turns = any(depends_on(function, "theta", z) for function in dynamics.Q.functions())
     if turns or not _is_linear(dynamics, z):
         raise ValueError(f"{what}, and Q the same for every theta; these are not. {use}")
+
+
+def _pushes_position(dynamics: Dynamics, z: State) -> bool:
+    """Whether f_θ depends on ∇U, as far as one random gradient tells; trusted while traced."""
+    rest = no_force(dynamics, z)
+    if rest is None:
+        return False
+    push = draw_like("gaussian", jax.random.key(0), jax.eval_shape(lambda: rest))
+    pushed, still = (dynamics.drift(z, force)["theta"] for force in (push, rest))
+    same = [jnp.all(a == b) for a, b in zip(jax.tree.leaves(pushed), jax.tree.leaves(still), strict=True)]
+    found = ~jnp.all(jnp.stack(same))
+    return not isinstance(found, jax.core.Tracer) and bool(found)
 
 
 def _is_linear(dynamics: Dynamics, z: State) -> bool:

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from fokker._module import Module
-from fokker._state import State
+from fokker._state import State, inner
 from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
 from fokker.integrators._gradient import Gradient, evaluate
+from fokker.integrators._proposal import Proposal, energy, temperature_of
 
 
 class EulerMaruyama(Module):
@@ -47,6 +48,36 @@ class EulerMaruyama(Module):
             return x + (h * a + root * b).astype(x.dtype)
 
         return jax.tree.map(move, z, f, kick), shortfall
+
+    def check_correction(self, dynamics: Dynamics | SDE, z: State) -> None:
+        """Raise unless D is invertible: without noise on a variable no step leads back."""
+        log_determinant = _diffusion(dynamics, z).log_determinant(z)
+        if not isinstance(log_determinant, jax.core.Tracer) and not bool(jnp.isfinite(log_determinant)):
+            raise ValueError(
+                "Euler–Maruyama steps can be corrected only where D is invertible, with noise on every "
+                "variable; this D is singular at the state given, and a step has no way back. Give D noise "
+                "there too, as in D={('theta', 'theta'): 0.1, …}, or for underdamped dynamics use "
+                "fk.integrators.Splitting() or ExactOU()."
+            )
+
+    def propose(self, dynamics: Dynamics | SDE, z: State, noise: PyTree[Array], step_size: Any) -> Proposal:
+        r"""The step with q(z'|z) = N(z + εf(z), 2εTD(z)) there and q(z|z') back; two gradients."""
+        h = one_number(step_size)
+        new, _ = self.advance(dynamics, z, None, noise, h)
+        there, back = (_log_density(dynamics, a, b, h) for a, b in ((z, new), (new, z)))
+        return Proposal(new, energy(dynamics, z) - energy(dynamics, new) + back - there, z)
+
+
+def _diffusion(dynamics: Dynamics | SDE, z: State) -> Field:
+    return dynamics.D if isinstance(dynamics, Dynamics) else dynamics.D_field(z)
+
+
+def _log_density(dynamics: Dynamics | SDE, z: State, new: State, h: Array) -> Array:
+    """log N(z'; z + εf(z), 2εTD(z)) up to a constant that is the same for every z and z'."""
+    D = _diffusion(dynamics, z)
+    residual = jax.tree.map(lambda b, a, f: b - a - h.astype(a.dtype) * f, new, z, dynamics.drift(z))
+    squares = inner(residual, D.solve(z, residual))
+    return -squares / (4 * h * temperature_of(dynamics)) - D.log_determinant(z) / 2
 
 
 def one_number(step_size: Any) -> Array:

@@ -1,7 +1,7 @@
 """Underdamped dynamics solved exactly for a gradient that stays what it is over the step."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
 from fokker.integrators._friction import check_friction, friction_rate
 from fokker.integrators._gradient import Gradient, evaluate, no_force
+from fokker.integrators._proposal import Proposal, check_reversible, energy, with_reversed_momentum
 from fokker.integrators.euler_maruyama import one_number
 
 
@@ -59,48 +60,91 @@ class ExactOU(Module):
         noise_estimate: Field | None = None,
     ) -> tuple[State, Array]:
         """The state one step later."""
-        assert isinstance(dynamics, Dynamics)
-        h, T = one_number(step_size), dynamics.temperature
-        still = {**z, "r": jax.tree.map(jnp.zeros_like, z["r"])}
-        force = dynamics.drift(still, evaluate(gradient, dynamics, z), probe)["r"]
-        rates = friction_rate(dynamics, z)
-        diagonal = dynamics.D.diagonal(z)
-        assert diagonal is not None
-
-        def velocity(r: PyTree[Array]) -> PyTree[Array]:
-            """What a momentum r adds to dθ/dt: r/m."""
-            return dynamics.drift({**z, "r": r}, no_force(dynamics, z), probe)["theta"]
-
-        ones = jax.tree.map(jnp.ones_like, z["r"])
-        inverse_masses = jax.jvp(velocity, (z["r"],), (ones,))[1]
-
-        def move(
-            theta: Array, r: Array, g: Array, gamma: Array, c: Array, k: Array, w: Array, v: Array
-        ) -> tuple[Array, Array]:
-            a, b, var_theta, var_r, cov = coefficients(gamma * h)
-            scale = T * c  # noise 2Tc a unit of time on r
-            spread_r = jnp.sqrt(scale * h * var_r)
-            # θ given r' has the variance that the regression of θ on r' leaves.
-            slope = k * h * cov / var_r
-            rest = jnp.sqrt(scale * h**3 * k**2 * var_theta)
-            new_r = jnp.exp(-gamma * h) * r + h * a * g + spread_r * w
-            new_theta = theta + k * (h * a * r + h**2 * b * g) + slope * spread_r * w + rest * v
-            return new_theta.astype(theta.dtype), new_r.astype(r.dtype)
-
-        moved = jax.tree.map(
-            move,
-            z["theta"],
-            z["r"],
-            force,
-            rates,
-            diagonal["r"],
-            inverse_masses,
+        law = _law(dynamics, z, evaluate(gradient, dynamics, z), one_number(step_size), probe)
+        r = jax.tree.map(lambda m, s, w: m + s * w, law.mean_r, law.spread_r, noise["r"])
+        theta = jax.tree.map(
+            lambda m, slope, s, w, rest, v: m + slope * s * w + rest * v,
+            law.mean_theta,
+            law.slope,
+            law.spread_r,
             noise["r"],
+            law.rest,
             noise["theta"],
         )
-        pairs = jax.tree.structure(z["theta"])
-        theta, r = jax.tree.transpose(pairs, jax.tree.structure((0, 0)), moved)
-        return {**z, "theta": theta, "r": r}, jnp.zeros(())
+        moved = {"theta": theta, "r": r}
+        return {**z, **jax.tree.map(lambda new, x: new.astype(x.dtype), moved, _pair(z))}, jnp.zeros(())
+
+    def check_correction(self, dynamics: Dynamics | SDE, z: State) -> None:
+        """Raise where the way back in reversed time is not a step of the same dynamics."""
+        check_reversible(dynamics, z)
+
+    def propose(self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any) -> Proposal:
+        """The step with its normal density there, and from (θ', -r') back to (θ, -r); two gradients."""
+        h = one_number(step_size)
+        new, _ = self.advance(dynamics, z, None, noise, h)
+        back, stay = with_reversed_momentum(new), with_reversed_momentum(z)
+        change = _log_density(dynamics, back, stay, h) - _log_density(dynamics, z, new, h)
+        return Proposal(new, energy(dynamics, z) - energy(dynamics, new) + change, stay)
+
+
+class _Law(NamedTuple):
+    """r' ~ N(mean_r, spread_r²), and θ' given r' ~ N(mean_θ + slope (r' - mean_r), rest²)."""
+
+    mean_theta: PyTree[Array]
+    mean_r: PyTree[Array]
+    slope: PyTree[Array]
+    spread_r: PyTree[Array]
+    rest: PyTree[Array]
+
+
+def _pair(z: State) -> State:
+    return {name: z[name] for name in ("theta", "r")}
+
+
+def _law(
+    dynamics: Dynamics | SDE, z: State, gradient: PyTree[Array] | None, h: Array, probe: State | None = None
+) -> _Law:
+    """The normal law of a step from z."""
+    assert isinstance(dynamics, Dynamics)
+    T = dynamics.temperature
+    still = {**z, "r": jax.tree.map(jnp.zeros_like, z["r"])}
+    force = dynamics.drift(still, gradient, probe)["r"]
+    rates = friction_rate(dynamics, z)
+    diagonal = dynamics.D.diagonal(z)
+    assert diagonal is not None
+
+    def velocity(r: PyTree[Array]) -> PyTree[Array]:
+        """What a momentum r adds to dθ/dt: r/m."""
+        return dynamics.drift({**z, "r": r}, no_force(dynamics, z), probe)["theta"]
+
+    ones = jax.tree.map(jnp.ones_like, z["r"])
+    inverse_masses = jax.jvp(velocity, (z["r"],), (ones,))[1]
+
+    def law(theta: Array, r: Array, g: Array, gamma: Array, c: Array, k: Array) -> tuple[Array, ...]:
+        a, b, var_theta, var_r, cov = coefficients(gamma * h)
+        scale = T * c  # noise 2Tc per unit of time on r
+        spread_r = jnp.sqrt(scale * h * var_r)
+        # θ given r' has the variance that the regression of θ on r' leaves.
+        slope = k * h * cov / var_r
+        rest = jnp.sqrt(scale * h**3 * k**2 * var_theta)
+        mean_r = jnp.exp(-gamma * h) * r + h * a * g
+        return theta + k * (h * a * r + h**2 * b * g), mean_r, slope, spread_r, rest
+
+    each = jax.tree.map(law, z["theta"], z["r"], force, rates, diagonal["r"], inverse_masses)
+    leaves = jax.tree.structure(z["theta"])
+    return _Law(*jax.tree.transpose(leaves, jax.tree.structure((0,) * 5), each))
+
+
+def _log_density(dynamics: Dynamics | SDE, z: State, new: State, h: Array) -> Array:
+    """log of the density of a step from z at z', up to a constant."""
+    law = _law(dynamics, z, None, h)
+
+    def one(theta: Array, r: Array, mean_theta: Array, mean_r: Array, slope: Any, s: Any, rest: Any) -> Array:
+        w = (r - mean_r) / s
+        v = (theta - mean_theta - slope * (r - mean_r)) / rest
+        return -jnp.sum((w**2 + v**2) / 2 + jnp.log(s) + jnp.log(rest))
+
+    return jax.tree.reduce(jnp.add, jax.tree.map(one, new["theta"], new["r"], *law))
 
 
 def coefficients(x: Array) -> tuple[Array, Array, Array, Array, Array]:

@@ -14,6 +14,7 @@ from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
 from fokker.integrators._friction import check_friction, friction_rate
 from fokker.integrators._gradient import Gradient, evaluate, no_force
+from fokker.integrators._proposal import Proposal, check_reversible, energy, with_reversed_momentum
 from fokker.integrators.euler_maruyama import one_number
 
 
@@ -80,9 +81,32 @@ class Splitting(Module):
         noise_estimate: Field | None = None,
     ) -> tuple[State, Array]:
         """The state one step later."""
+        return self._go(dynamics, z, gradient, noise, step_size, probe)[0], jnp.zeros(())
+
+    def check_correction(self, dynamics: Dynamics | SDE, z: State) -> None:
+        """Raise where the parts are not reversible in time."""
+        check_reversible(dynamics, z)
+
+    def propose(self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any) -> Proposal:
+        """The step, weighed by the energy that its deterministic parts A and B gained: the work."""
+        new, heat = self._go(dynamics, z, None, noise, step_size)
+        work = energy(dynamics, new) - energy(dynamics, z) - heat
+        return Proposal(new, -work, with_reversed_momentum(z))
+
+    def _go(
+        self,
+        dynamics: Dynamics | SDE,
+        z: State,
+        gradient: Gradient,
+        noise: Any,
+        step_size: Any,
+        probe: State | None = None,
+    ) -> tuple[State, Array]:
+        """The state one step later, and the energy over T that friction and noise added."""
         assert isinstance(dynamics, Dynamics)
         h = one_number(step_size)
         word = self._word(z)
+        heat = jnp.zeros(())
         counts = Counter(word)
         force: PyTree[Array] | None = None
         fresh = False
@@ -98,8 +122,10 @@ class Splitting(Module):
                     force, fresh = evaluate(gradient, dynamics, z), True
                 z = {**z, "r": _add(z["r"], _kick(dynamics, z, force, probe), t)}
             else:
-                z = {**z, "r": _friction(dynamics, z, noise["r"], t)}
-        return z, jnp.zeros(())
+                relaxed = {**z, "r": _friction(dynamics, z, noise["r"], t)}
+                heat = heat + _heat(dynamics, z, relaxed)
+                z = relaxed
+        return z, heat
 
 
 def _add(x: PyTree[Array], f: PyTree[Array], t: Array) -> PyTree[Array]:
@@ -123,6 +149,20 @@ def _friction(dynamics: Dynamics, z: State, w: PyTree[Array], t: Array) -> PyTre
         return jnp.exp(-gamma * t).astype(r.dtype) * r + jnp.sqrt(variance).astype(r.dtype) * noise
 
     return jax.tree.map(relax, z["r"], diagonal["r"], friction_rate(dynamics, z), w)
+
+
+def _heat(dynamics: Dynamics, z: State, new: State) -> Array:
+    r"""log of q(-r' → -r)/q(r → r') of the friction's own step, Σ γ(r'² - r²)/2Tc: with γ = c/m, ΔK/T."""
+    diagonal = dynamics.D.diagonal(z)
+    assert diagonal is not None
+
+    def one(r: Array, r_new: Array, c: Array, gamma: Array) -> Array:
+        noisy = c > 0
+        rate = jnp.where(noisy, gamma / jnp.where(noisy, c, 1), 0)
+        return jnp.sum(rate * (r_new - r) * (r_new + r)) / (2 * dynamics.temperature)
+
+    each = jax.tree.map(one, z["r"], new["r"], diagonal["r"], friction_rate(dynamics, z))
+    return jax.tree.reduce(jnp.add, each)
 
 
 def relative_growth(x: Array) -> Array:

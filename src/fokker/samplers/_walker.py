@@ -11,11 +11,11 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from fokker._random import normal
 from fokker._state import as_arrays, dimension, ravel, unravel
+from fokker.corrections import DIVERGENT
 from fokker.gradients import Estimator
 from fokker.samplers._sampler import Info, Sampler, Warmed, check_step_size, chunk_length
 from fokker.samplers._trajectory import Seen, Trajectory, taken
 from fokker.samplers._whole import (
-    DIVERGENT,
     StepInfo,
     check_finite_start,
     check_position,

@@ -13,9 +13,6 @@ from fokker._state import as_arrays, is_leaf, ravel, unravel
 from fokker.dynamics._dynamics import validate_state
 from fokker.samplers._sampler import Sampler, check_target
 
-# A Metropolis step whose energy rises by more than this is called divergent.
-DIVERGENT = 1000.0
-
 AnySampler = TypeVar("AnySampler", bound=Sampler)
 
 
@@ -67,16 +64,6 @@ def no_batch(sampler: Sampler, batch: Any) -> None:
 def tempered(target: Any, temperature: Any, theta: PyTree[Array]) -> Callable[[Array], Array]:
     """U/T of theta written as a vector: the one place where the temperature enters."""
     return lambda x: (target.potential(unravel(x, theta)) / temperature).astype(x.dtype)
-
-
-def metropolis(
-    uniform: Array, energy_change: Array, sound: Array | bool = True
-) -> tuple[Array, Array, Array]:
-    """(accepted, acceptance, divergent): min(1, e^{-ΔE}), never where the proposal is not sound."""
-    # Not for NaN, nor for -inf: a point of infinite density would never be left.
-    sound = sound & jnp.isfinite(energy_change) & (energy_change < DIVERGENT)
-    acceptance = jnp.where(sound, jnp.exp(-jnp.maximum(energy_change, 0)), 0)
-    return uniform < acceptance, acceptance, ~sound
 
 
 def choose(condition: Array, yes: PyTree[Array], no: PyTree[Array]) -> PyTree[Array]:

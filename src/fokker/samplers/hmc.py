@@ -10,9 +10,10 @@ from jaxtyping import Array, Key
 
 from fokker._random import normal, split, uniform
 from fokker._state import as_arrays
+from fokker.corrections import metropolis
 from fokker.samplers._sampler import AUTOMATIC
 from fokker.samplers._walker import Vector, Walker, WalkerState, check_constant
-from fokker.samplers._whole import StepInfo, check_whole, choose, metropolis
+from fokker.samplers._whole import StepInfo, check_whole, choose
 
 # A quarter of the period of a coordinate of unit scale: from there a path would come back.
 _LENGTH = math.pi / 2

@@ -8,10 +8,11 @@ from jaxtyping import Array, Key
 
 from fokker._random import normal, split, uniform
 from fokker._state import as_arrays
+from fokker.corrections import metropolis
 from fokker.integrators.exact_ou import coefficients
 from fokker.samplers._sampler import AUTOMATIC
 from fokker.samplers._walker import Vector, Walker, WalkerState, check_constant
-from fokker.samplers._whole import StepInfo, choose, metropolis, tempered
+from fokker.samplers._whole import StepInfo, choose, tempered
 
 
 class Move(NamedTuple):

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
+from fokker import corrections
 from fokker._state import as_arrays, nearest, ravel, unravel
 from fokker.gradients import Estimator
 from fokker.integrators.isokinetic import COEFFICIENTS, Slope, isokinetic_step, refresh, unit_vector
@@ -158,7 +159,7 @@ class Microcanonical(Sampler):
         end, kinetic = jax.lax.fori_loop(0, self._number(h, share), leap, first)
         change = end["U"] - start["U"] + kinetic
         uniform = jax.random.uniform(accept_key, (), dtype)
-        accepted, acceptance, divergent = _whole.metropolis(uniform, change, all_finite(end))
+        accepted, acceptance, divergent = corrections.metropolis(uniform, change, all_finite(end))
         z = _whole.choose(accepted, end, state.z)
         info = StepInfo(
             all_finite(z) & (h >= 0),

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from fokker._random import normal, split, uniform
+from fokker.corrections import DIVERGENT, metropolis
 from fokker.samplers._sampler import AUTOMATIC, Info
 from fokker.samplers._trajectory import Seen
 from fokker.samplers._walker import Vector, Walker, WalkerState, check_constant
-from fokker.samplers._whole import DIVERGENT, metropolis
 from fokker.samplers.nuts import NUTS
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from fokker._random import bits, normal, split, uniforms_at
+from fokker.corrections import DIVERGENT, metropolis
 from fokker.samplers._sampler import AUTOMATIC, Info
 from fokker.samplers._trajectory import Seen
 from fokker.samplers._walker import Vector, Walker, WalkerState, check_constant
-from fokker.samplers._whole import DIVERGENT, metropolis
 
 # Rows of a tree's table: position, momentum and gradient of its left and right end; position and gradient of
 # the point chosen of the tree, and of the subtree that is being added; the sums of the momenta of both.

@@ -9,14 +9,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
-from fokker._random import split
+from fokker._random import split, uniform
 from fokker._state import State, as_arrays, dimension, inner
+from fokker.corrections import Metropolis
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics._dynamics import check_field, check_semidefinite, validate_state
 from fokker.fields import Field, as_field, symmetric
 from fokker.gradients import Estimator, OnlineNoise
 from fokker.hamiltonian import hamiltonian_gradient
-from fokker.integrators import EulerMaruyama, Integrator
+from fokker.integrators import Correctable, EulerMaruyama, Integrator
 from fokker.integrators._gradient import no_force
 from fokker.noise import check_noise, draw_like
 from fokker.samplers._sampler import (
@@ -28,16 +29,21 @@ from fokker.samplers._sampler import (
     check_target,
     step_size_at,
 )
+from fokker.samplers._whole import StepInfo, no_batch
 
 GradientOfBatch = Callable[[PyTree[Array], Any], PyTree[Array]]
 
 
 class Draws(NamedTuple):
-    """The randomness of one step: unit noise, the probe of Γ, and a key for a new momentum."""
+    """The randomness of one step: unit noise, the probe of Γ, a key for a new momentum, and a uniform number.
+
+    The last decides whether a correction accepts the step.
+    """
 
     noise: PyTree[Array]
     probe: PyTree[Array] | None = None
     key: Key[Array, ""] | None = None
+    uniform: Array | None = None
 
 
 class Family(NamedTuple):
@@ -54,7 +60,8 @@ class Family(NamedTuple):
 class Recipe(Sampler):
     r"""Samples any dynamics, or a family of them once it is put `on` a target; made by `recipe` and its like.
 
-    By Euler–Maruyama steps z' = z + ε f̃(z) + N(0, ε(2TD - εB̂)), or by another integrator.
+    By Euler–Maruyama steps z' = z + ε f̃(z) + N(0, ε(2TD - εB̂)), or by another integrator; with a correction,
+    exactly.
     """
 
     dynamics: Dynamics | SDE | None
@@ -69,6 +76,17 @@ class Recipe(Sampler):
     target: Any = None
     estimator: Estimator = Estimator()
     temperature: Any = 1.0
+    correction: Metropolis | None = None
+
+    @property
+    def corrected(self) -> bool:  # type: ignore[override]
+        """Whether the step size leaves no bias."""
+        return self.correction is not None
+
+    @property
+    def decides(self) -> bool:  # type: ignore[override]
+        """Whether steps are accepted or rejected."""
+        return self.correction is not None
 
     @property
     def wants_target(self) -> bool:
@@ -115,6 +133,8 @@ class Recipe(Sampler):
             z = {"theta": z, **self.family.auxiliaries(key, z, self.temperature)}
         dynamics.validate(z)
         self.integrator.check(dynamics, z, self.noise_estimate is not None)
+        if self.correction is not None:
+            self.correction.check(dynamics, self.integrator, z)
         if isinstance(dynamics, SDE):
             check_semidefinite(dynamics.D_field(z), z, "the diffusion")
         state = SamplerState(z, jnp.zeros((), jnp.int32), remembered)
@@ -144,19 +164,25 @@ class Recipe(Sampler):
 
     def draw(self, key: Key[Array, ""], state: SamplerState) -> Draws:
         """All the randomness of one step: it depends on the state by its shapes alone."""
-        probe_key = momentum_key = None
+        probe_key = momentum_key = decision = None
+        if self.correction is not None:
+            key, decision_key = split(key)
+            decision = uniform(decision_key, (), jnp.result_type(*jax.tree.leaves(state.z)))
         if self.gamma == "estimate" or self.resample is not None:
             key, probe_key, momentum_key = split(key, 3)
         dynamics = self.placed
         like = self.integrator.noise_like(dynamics, state.z, self._drift_noise(dynamics, state))
         probe = _signs(probe_key, state.z) if self.gamma == "estimate" else None
         return Draws(
-            draw_like(self.noise, key, like), probe, momentum_key if self.resample is not None else None
+            draw_like(self.noise, key, like),
+            probe,
+            momentum_key if self.resample is not None else None,
+            decision,
         )
 
     def advance(
         self, draws: Draws, state: SamplerState, batch: Any = None, number: Array | None = None
-    ) -> tuple[SamplerState, Info]:
+    ) -> tuple[SamplerState, Any]:
         """One step with the randomness given.
 
         `number` is the number of steps taken, where the caller knows it apart from the state: the same for
@@ -180,6 +206,9 @@ class Recipe(Sampler):
         if self.resample is not None:
             z = self._with_new_momentum(z, draws.key, number)
         h = step_size_at(self.step_size, state.step)
+        if self.correction is not None:
+            no_batch(self, batch)
+            return self._corrected(draws, state._replace(z=z), h)
         z, shortfall = self.integrator.advance(
             dynamics,
             z,
@@ -193,6 +222,18 @@ class Recipe(Sampler):
         return SamplerState(z, state.step + 1, remembered, V), Info(
             all_finite(z) & jnp.all(h >= 0), shortfall
         )
+
+    def _corrected(self, draws: Draws, state: SamplerState, h: Array) -> tuple[SamplerState, StepInfo]:
+        """One step that is accepted or rejected."""
+        assert self.correction is not None
+        assert draws.uniform is not None
+        assert isinstance(self.integrator, Correctable)
+        proposal = self.integrator.propose(self.placed, state.z, draws.noise, h)
+        z, accepted, rate, divergent = self.correction.decide(draws.uniform, proposal)
+        new = state._replace(z=z, step=state.step + 1)
+        there = state._replace(z=proposal.z).position
+        finite, zero = all_finite(z) & jnp.all(h >= 0), jnp.zeros(())
+        return new, StepInfo(finite, zero, accepted, rate, there, -proposal.log_ratio, divergent)
 
     def _with_new_momentum(self, z: State, key: Any, number: Array) -> State:
         assert self.family is not None
@@ -221,6 +262,7 @@ def recipe(
     step_size: Any,
     *,
     integrator: Integrator | None = None,
+    correction: Metropolis | None = None,
     gradient: GradientOfBatch | None = None,
     noise_estimate: Any = None,
     gamma: str = "exact",
@@ -228,10 +270,12 @@ def recipe(
 ) -> Recipe:
     r"""A sampler from dynamics: z' = z + ε f̃(z) + N(0, ε(2TD - εB̂)), or by another integrator.
 
-    `step_size` is a number or a function of the number of steps taken. `gradient(theta, batch)`, where given,
-    is the stochastic gradient that stands in for ∇U. `noise_estimate` is B̂: a field, a number, a matrix, or a
-    dictionary of blocks. `gamma="estimate"` replaces Γ by its one-probe unbiased estimate, for fields too
-    large to differentiate column by column. `noise` is a kind of `fokker.noise`.
+    `step_size` is a number or a function of the number of steps taken. With
+    `correction=fk.corrections.Metropolis()` every step keeps exp(-H/T) exactly, whatever its size.
+    `gradient(theta, batch)`, where given, is the stochastic gradient that stands in for ∇U. `noise_estimate`
+    is B̂: a field, a number, a matrix, or a dictionary of blocks. `gamma="estimate"` replaces Γ by its
+    one-probe unbiased estimate, for fields too large to differentiate column by column. `noise` is a kind of
+    `fokker.noise`.
 
     ```python
     sampler = fk.samplers.recipe(dynamics, step_size=0.05)
@@ -240,7 +284,26 @@ def recipe(
     _, draws = jax.lax.scan(step, state, jax.random.split(jax.random.key(0), 10_000))
     ```
     """
-    return _make(dynamics, step_size, integrator, gradient, noise_estimate, gamma, noise, None)
+    if correction is not None:
+        _check_correctable(correction, gradient, noise_estimate, gamma, noise)
+    sampler = _make(dynamics, step_size, integrator, gradient, noise_estimate, gamma, noise, None)
+    return dataclasses.replace(sampler, correction=correction)
+
+
+def _check_correctable(correction: Any, gradient: Any, noise_estimate: Any, gamma: str, noise: str) -> None:
+    """Raise where the probability of a step would not be known."""
+    if not isinstance(correction, Metropolis):
+        hint = "; call it, as in fk.corrections.Metropolis()" if callable(correction) else ""
+        raise TypeError(f"the correction must be one of fk.corrections, not {correction!r}{hint}.")
+    reasons = {
+        "gradient": (gradient is not None, "an estimate of the gradient is not the target's"),
+        "noise_estimate": (noise_estimate is not None, "it is for minibatches, which cannot be corrected"),
+        "gamma": (gamma != "exact", "with a random Γ the probability of a step is not known"),
+        "noise": (noise != "gaussian", "the probability of a step is that of Gaussian noise"),
+    }
+    for name, (given, reason) in reasons.items():
+        if given:
+            raise ValueError(f"a sampler with a correction takes no {name}: {reason}. Leave {name} out.")
 
 
 def on_variable(name: str, noise_estimate: Any) -> Any:

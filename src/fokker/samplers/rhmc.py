@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
+from fokker import corrections
 from fokker._state import as_arrays, describe_shapes, is_leaf, ravel, same_structure, unravel
 from fokker.fields import Field
 from fokker.gradients import Estimator
@@ -118,7 +119,7 @@ class RiemannianHMC(Sampler):
 
         y, p, sound = jax.lax.fori_loop(0, self.leaps, leap, (x, r, jnp.asarray(True)))
         change = H(y, p) - H(x, r)
-        accepted, acceptance, divergent = _whole.metropolis(draws.uniform, change, sound)
+        accepted, acceptance, divergent = corrections.metropolis(draws.uniform, change, sound)
         proposal = unravel(y, theta)
         moved = _whole.choose(accepted, proposal, theta)
         finite = all_finite(moved) & (h >= 0)
