@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
+from fokker._count import Count, no_steps
 from fokker._random import split
 from fokker._state import as_arrays
 from fokker.dynamics._dynamics import validate_state
@@ -52,7 +53,7 @@ class PreconditionedSGLD(Sampler):
         validate_state(theta)
         nothing = jax.tree.map(jnp.zeros_like, theta)
         z = {"theta": theta, "V": nothing, "W": nothing}
-        return SamplerState(z, jnp.zeros((), jnp.int32), self.estimator.init(self.own_target, theta))
+        return SamplerState(z, no_steps(), self.estimator.init(self.own_target, theta))
 
     def draw(self, key: Key[Array, ""], state: SamplerState) -> tuple[PyTree[Array], PyTree[Array]]:
         """Noise, and the signs along which the curvature is probed."""
@@ -61,7 +62,7 @@ class PreconditionedSGLD(Sampler):
         return draw_like(self.noise, noise_key, like), draw_like("two-point", probe_key, like)
 
     def advance(
-        self, draws: Any, state: SamplerState, batch: Any = None, number: Array | None = None
+        self, draws: Any, state: SamplerState, batch: Any = None, number: Count | None = None
     ) -> tuple[SamplerState, Info]:
         """One step with the randomness given."""
         number = state.step if number is None else number

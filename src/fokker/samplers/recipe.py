@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
+from fokker._count import Count, no_steps
 from fokker._random import split
 from fokker._state import State, as_arrays, dimension, inner
 from fokker.dynamics import SDE, Dynamics
@@ -117,7 +118,7 @@ class Recipe(Sampler):
         self.integrator.check(dynamics, z, self.noise_estimate is not None)
         if isinstance(dynamics, SDE):
             check_semidefinite(dynamics.D_field(z), z, "the diffusion")
-        state = SamplerState(z, jnp.zeros((), jnp.int32), remembered)
+        state = SamplerState(z, no_steps(), remembered)
         if isinstance(self.noise_estimate, OnlineNoise):
             return state._replace(noise=self.noise_estimate.init(state.position))
         if self.noise_estimate is not None:
@@ -128,7 +129,7 @@ class Recipe(Sampler):
         check_field(noise_estimate, z, "noise_estimate")
         like = dynamics.noise_like(z, noise_estimate)
         noise = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), like)
-        _, shortfall = dynamics.noise(z, noise, step_size_at(self.step_size, jnp.zeros(())), noise_estimate)
+        _, shortfall = dynamics.noise(z, noise, step_size_at(self.step_size, no_steps()), noise_estimate)
         if not isinstance(shortfall, jax.core.Tracer) and bool(shortfall < 0):
             raise ValueError(
                 "2D - εB̂ is not positive semidefinite at the state given: its least eigenvalue is "
@@ -155,7 +156,7 @@ class Recipe(Sampler):
         )
 
     def advance(
-        self, draws: Draws, state: SamplerState, batch: Any = None, number: Array | None = None
+        self, draws: Draws, state: SamplerState, batch: Any = None, number: Count | None = None
     ) -> tuple[SamplerState, Info]:
         """One step with the randomness given.
 
@@ -194,7 +195,7 @@ class Recipe(Sampler):
             all_finite(z) & jnp.all(h >= 0), shortfall
         )
 
-    def _with_new_momentum(self, z: State, key: Any, number: Array) -> State:
+    def _with_new_momentum(self, z: State, key: Any, number: Count) -> State:
         assert self.family is not None
         assert self.resample is not None
         auxiliaries = self.family.auxiliaries
