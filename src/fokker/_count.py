@@ -61,7 +61,7 @@ class Count(Module):
     def astype(self, dtype: Any) -> Array:
         """Rounded to floating point; of integers at most the largest of 31 bits."""
         if not jnp.issubdtype(dtype, jnp.floating):
-            large = (self.high > 0) | (self.low >= _WORD // 2)
+            large = (self.high > 0) | (self.low >= np.uint32(_WORD // 2))
             return jnp.where(large, np.uint32(_WORD // 2 - 1), self.low).astype(dtype)
         wide = jnp.promote_types(dtype, jnp.float32)  # half precision ends before 2³²
         return (self.high.astype(wide) * float(_WORD) + self.low.astype(wide)).astype(dtype)
