@@ -165,7 +165,7 @@ def test_running_averages_outlast_the_counter():
     sampler = samplers.psgld(0.1).on(fk.Density(lambda theta: -(theta**2) / 2))
     state = sampler.init(1.0)._replace(step=Count.of(2**48))
     state = state._replace(z={"theta": jnp.ones(()), "V": jnp.ones(()), "W": jnp.zeros(())})
-    moved, _ = sampler.advance((jnp.zeros(()), jnp.ones(())), state)
+    moved, _ = sampler.advance((jnp.zeros(()), jnp.ones(()), ()), state)
     np.testing.assert_allclose(moved.position, 0.9, rtol=1e-4)  # D = 1/(λ + √V)
 
 

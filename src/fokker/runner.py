@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from fokker._count import Count, StepNumber, no_steps
 from fokker._module import Module
 from fokker._random import fold_in, fold_in_step
+from fokker._rounding import lowered, raised
 from fokker._state import as_arrays, dimension, is_function, unravel
 from fokker.batches import WINDOWS, Batches, WeightedBatches, WindowBatches
 from fokker.gradients import Estimator
@@ -242,7 +243,7 @@ def _checked_starts(placed: Sampler, target: Any, init: Any, keys: Array) -> PyT
         position = jax.tree.map(lambda x, chain=chain: x[chain], positions)
         try:
             if placed.wants_target:
-                target.validate(position)
+                target.validate(raised(position))
             if not isinstance(placed, Walker):  # whose states are looked at once they are compiled
                 placed.init(position, key=keys[chain, 1])  # validates before anything is compiled
         except ValueError as error:
@@ -262,13 +263,13 @@ def _starts(target: Any, init: Any, keys: Array) -> PyTree[Array]:
     if not hasattr(target, "unconstrain"):
         return positions
     for chain in range(keys.shape[0] if is_function(init) else 1):
-        target.check(jax.tree.map(lambda x, chain=chain: x[chain], positions))
-    return jax.vmap(target.unconstrain)(positions)
+        target.check(jax.tree.map(lambda x, chain=chain: x[chain], raised(positions)))
+    return lowered(jax.vmap(target.unconstrain)(raised(positions)), positions)
 
 
 def _position(sampler: Sampler, state: Any) -> PyTree[Array]:
-    """Theta as the user knows it: constrained, where the target has constraints."""
-    return constrained(getattr(sampler, "target", None), state.position)
+    """Theta as the user knows it: constrained, where the target has constraints, and known to NumPy."""
+    return constrained(getattr(sampler, "target", None), raised(state.position))
 
 
 def _shuffle_key(seed: int) -> Key[Array, ""]:

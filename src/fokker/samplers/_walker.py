@@ -128,7 +128,7 @@ class Walker(Sampler):
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> WalkerState:
         """U and its gradient, and a momentum for samplers that keep theirs."""
-        theta = check_position(position)
+        theta = check_position(self, position)
         zero = jnp.zeros_like(ravel(theta))
         check_size(self.scale, zero.size)
         p = normal(jax.random.key(0) if key is None else key, zero.shape, zero.dtype)

@@ -44,7 +44,7 @@ class Gibbs(Sampler):
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
         """The state to start from, after every conditional has been tried on it for shapes."""
-        theta = _whole.check_position(position)
+        theta = _whole.check_position(self, position)
         if not isinstance(theta, Mapping):
             raise ValueError(
                 "theta must be a dictionary, of which the conditionals name the blocks; it is "
@@ -118,7 +118,7 @@ class NormalGibbs(Sampler):
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
         """The state to start from."""
-        theta = _whole.check_position(position)
+        theta = _whole.check_position(self, position)
         if ravel(theta).shape != self.mean.shape:
             raise ValueError(f"theta has {ravel(theta).size} numbers, the mean {self.mean.size}.")
         return SamplerState({"theta": theta}, no_steps())

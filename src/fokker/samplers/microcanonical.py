@@ -67,7 +67,7 @@ class Microcanonical(Sampler):
         """A direction u drawn at random; U/T and its gradient, which the next step begins with."""
         if key is None:
             raise ValueError("the direction u is drawn at random: pass key=jax.random.key(…).")
-        theta = _whole.check_position(position)
+        theta = _whole.check_position(self, position)
         x = ravel(theta)
         if x.size < 2:
             raise ValueError(

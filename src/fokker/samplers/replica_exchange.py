@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from fokker._count import Count, no_steps
 from fokker._random import split, uniform
+from fokker._rounding import raised
 from fokker._state import as_arrays
 from fokker.gradients import Estimator, OnlineNoise
 from fokker.samplers._sampler import Info, Sampler, SamplerState
@@ -103,7 +104,7 @@ class ReplicaExchange(Sampler):
         self, states: SamplerState, uniforms: Array, batch: Any, round_: Count
     ) -> tuple[Array, Array, SamplerState]:
         """Neighbours exchange positions, even and odd pairs in turn; momenta stay, being of a temperature."""
-        theta = states.position
+        theta = raised(states.position)
         pairs = np.arange(self.ladder.shape[0] - 1)
         turn = pairs % 2 == round_ % 2
         log_ratio = jax.vmap(
@@ -120,7 +121,7 @@ class ReplicaExchange(Sampler):
         up = jnp.concatenate([accepted, jnp.zeros(1, bool)])
         down = jnp.concatenate([jnp.zeros(1, bool), accepted])
         source = places + up - down
-        z = {**states.z, "theta": jax.tree.map(lambda x: x[source], theta)}
+        z = {**states.z, "theta": jax.tree.map(lambda x: x[source], states.position)}
         count = jnp.sum(turn).astype(jnp.uint32), jnp.sum(accepted).astype(jnp.uint32)
         return *count, states._replace(z=z)
 

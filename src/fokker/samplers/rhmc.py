@@ -70,7 +70,7 @@ class RiemannianHMC(Sampler):
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
         """The state to start from, after the metric there has been looked at."""
-        theta = _whole.check_position(position)
+        theta = _whole.check_position(self, position)
         x = ravel(theta)
         G = _metric_at(self.metric, theta)
         if G.shape not in ((), x.shape, (x.size, x.size)):

@@ -59,7 +59,7 @@ class Slice(Sampler):
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
         """The state to start from: inside the support."""
-        theta = _whole.check_position(position)
+        theta = _whole.check_position(self, position)
         _whole.as_vector(self.width, theta)
         U = self._potential(theta)(ravel(theta))
         _whole.check_finite_start(U, U)
