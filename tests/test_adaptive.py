@@ -93,7 +93,7 @@ def test_a_step_of_preconditioned_sgld_is_the_formula(x64):
     w = jnp.array([0.3, -1.2])
     after = []
     for signs in itertools.product((-1.0, 1.0), repeat=2):
-        moved, _ = sampler.advance((w, jnp.asarray(signs)), state)
+        moved, _ = sampler.advance((w, jnp.asarray(signs), ()), state)
         after.append(moved.z["W"])
     seen = 1 - alpha**30
     D = 1 / (floor + jnp.sqrt(V / seen))

@@ -51,7 +51,7 @@ def test_draws_are_the_same_bit_for_bit_whatever_the_chunk(optimised):
 
 def test_a_run_is_cut_into_pieces_that_sum_to_it():
     for steps, most in itertools.product(range(1, 30), range(1, 9)):
-        lengths = runner._cut(steps, most)
+        lengths = list(runner._cut(steps, most))
         assert sum(lengths) == steps
         assert max(lengths) <= max(2, most) + 1
         assert steps == 1 or min(lengths) > 1

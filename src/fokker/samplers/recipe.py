@@ -9,7 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
+from fokker._count import Count, no_steps
 from fokker._random import split, uniform
+from fokker._rounding import Rounding, draw_rounding, is_half, lowered, raised, rounded
 from fokker._state import State, as_arrays, dimension, inner
 from fokker.corrections import Metropolis
 from fokker.dynamics import SDE, Dynamics
@@ -29,20 +31,21 @@ from fokker.samplers._sampler import (
     check_target,
     step_size_at,
 )
-from fokker.samplers._whole import StepInfo, no_batch
+from fokker.samplers._whole import StepInfo, check_position, no_batch
 
 GradientOfBatch = Callable[[PyTree[Array], Any], PyTree[Array]]
 
 
 class Draws(NamedTuple):
-    """The randomness of one step: unit noise, the probe of Γ, a key for a new momentum, and a uniform number.
+    """The randomness of one step: unit noise, the probe of Γ, a key for a new momentum, and rounding.
 
-    The last decides whether a correction accepts the step.
+    `uniform` decides whether a correction accepts the step.
     """
 
     noise: PyTree[Array]
     probe: PyTree[Array] | None = None
     key: Key[Array, ""] | None = None
+    rounding: Rounding = ()
     uniform: Array | None = None
 
 
@@ -124,7 +127,10 @@ class Recipe(Sampler):
         # Before the conversion: a whole number is taken for a real one, an array of integers for a mistake.
         validate_state(jax.tree.map(lambda x: float(x) if isinstance(x, int) else x, position))
         # The variables of dynamics are a plain dictionary; theta stays the tree that it is.
-        z = as_arrays(dict(position) if self.family is None and isinstance(position, Mapping) else position)
+        given = as_arrays(
+            dict(position) if self.family is None and isinstance(position, Mapping) else position
+        )
+        z = raised(given)
         remembered: PyTree[Array] = ()
         if self.family is not None:
             if key is None:
@@ -134,12 +140,14 @@ class Recipe(Sampler):
         dynamics.validate(z)
         self.integrator.check(dynamics, z, self.noise_estimate is not None)
         if self.correction is not None:
+            check_position(given)
             self.correction.check(dynamics, self.integrator, z)
         if isinstance(dynamics, SDE):
             check_semidefinite(dynamics.D_field(z), z, "the diffusion")
-        state = SamplerState(z, jnp.zeros((), jnp.int32), remembered)
+        stored = lowered(z, given) if self.family is None else {**z, "theta": given}
+        state = SamplerState(stored, no_steps(), remembered)
         if isinstance(self.noise_estimate, OnlineNoise):
-            return state._replace(noise=self.noise_estimate.init(state.position))
+            return state._replace(noise=self.noise_estimate.init(raised(state.position)))
         if self.noise_estimate is not None:
             self._check_noise_estimate(dynamics, self.noise_estimate, z)
         return state
@@ -148,7 +156,7 @@ class Recipe(Sampler):
         check_field(noise_estimate, z, "noise_estimate")
         like = dynamics.noise_like(z, noise_estimate)
         noise = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), like)
-        _, shortfall = dynamics.noise(z, noise, step_size_at(self.step_size, jnp.zeros(())), noise_estimate)
+        _, shortfall = dynamics.noise(z, noise, step_size_at(self.step_size, no_steps()), noise_estimate)
         if not isinstance(shortfall, jax.core.Tracer) and bool(shortfall < 0):
             raise ValueError(
                 "2D - εB̂ is not positive semidefinite at the state given: its least eigenvalue is "
@@ -164,7 +172,11 @@ class Recipe(Sampler):
 
     def draw(self, key: Key[Array, ""], state: SamplerState) -> Draws:
         """All the randomness of one step: it depends on the state by its shapes alone."""
-        probe_key = momentum_key = decision = None
+        probe_key = momentum_key = rounding_key = decision = None
+        if any(is_half(x) for x in jax.tree.leaves(state.z)):
+            key, rounding_key = split(key)
+        rounding = draw_rounding(rounding_key, state.z)
+        state = state._replace(z=raised(state.z))
         if self.correction is not None:
             key, decision_key = split(key)
             decision = uniform(decision_key, (), jnp.result_type(*jax.tree.leaves(state.z)))
@@ -177,11 +189,12 @@ class Recipe(Sampler):
             draw_like(self.noise, key, like),
             probe,
             momentum_key if self.resample is not None else None,
+            rounding,
             decision,
         )
 
     def advance(
-        self, draws: Draws, state: SamplerState, batch: Any = None, number: Array | None = None
+        self, draws: Draws, state: SamplerState, batch: Any = None, number: Count | None = None
     ) -> tuple[SamplerState, Any]:
         """One step with the randomness given.
 
@@ -189,6 +202,7 @@ class Recipe(Sampler):
         all chains, it keeps what is done every so many steps from being done at every one under `jax.vmap`.
         """
         number = state.step if number is None else number
+        stored, state = state.z, state._replace(z=raised(state.z))
         dynamics, z = self.placed, state.z
         gradient: Any = None
         remembered, V = state.estimator, state.noise
@@ -219,6 +233,7 @@ class Recipe(Sampler):
             # That of the batches before: the estimate must not depend on the noise that it makes up for.
             noise_estimate=self._drift_noise(dynamics, state),
         )
+        z = rounded(z, stored, draws.rounding)
         return SamplerState(z, state.step + 1, remembered, V), Info(
             all_finite(z) & jnp.all(h >= 0), shortfall
         )
@@ -235,7 +250,7 @@ class Recipe(Sampler):
         finite, zero = all_finite(z) & jnp.all(h >= 0), jnp.zeros(())
         return new, StepInfo(finite, zero, accepted, rate, there, -proposal.log_ratio, divergent)
 
-    def _with_new_momentum(self, z: State, key: Any, number: Array) -> State:
+    def _with_new_momentum(self, z: State, key: Any, number: Count) -> State:
         assert self.family is not None
         assert self.resample is not None
         auxiliaries = self.family.auxiliaries
@@ -248,7 +263,7 @@ class Recipe(Sampler):
     def record(self, state: SamplerState) -> dict[str, Array]:
         """The kinetic temperature rᵀ∂H/∂r / d, and a scalar thermostat."""
         record: dict[str, Array] = {}
-        z, dynamics = state.z, self.placed
+        z, dynamics = raised(state.z), self.placed
         if isinstance(z, dict) and "r" in z:
             slope = hamiltonian_gradient(dynamics.hamiltonian, z, no_force(dynamics, z))["r"]
             record["kinetic_temperature"] = inner(z["r"], slope) / dimension(z["r"])
