@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fokker.completion import Completion, complete
     from fokker.dynamics import SDE, Dynamics
     from fokker.hamiltonian import Hamiltonian
-    from fokker.runner import sample
+    from fokker.run.sample import sample
     from fokker.targets import Density, Posterior, constrain, find_mode, from_numpyro, from_stan
     from fokker.trace import Trace
     from fokker.tuning import Tuning, tune
@@ -79,7 +79,7 @@ _HOMES = {
     "find_mode": "targets",
     "from_numpyro": "targets",
     "from_stan": "targets",
-    "sample": "runner",
+    "sample": "run.sample",
     "tune": "tuning",
 }
 # Modules that are attributes without an import of their own.
@@ -101,7 +101,7 @@ _MODULES = {
     "noise",
     "plots",
     "report",
-    "runner",
+    "run",
     "samplers",
     "scales",
     "schedules",

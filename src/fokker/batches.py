@@ -70,12 +70,14 @@ class Batches(Module):
                 f"{nearest(self.kind, (*KINDS, 'window'))}"
             )
 
-    def places(self, first: int, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Epoch and position in it at which the batches of steps first, first + 1, … begin."""
-        # In Python's numbers as far as they grow with the steps: a product of 64 bits would wrap too.
-        epoch, start = divmod(first * self.batch_size, self.size)
-        starts = start + np.arange(number, dtype=np.int64) * self.batch_size
-        return (epoch + starts // self.size).astype(np.uint64), (starts % self.size).astype(np.uint32)
+    def place(self, step: int) -> tuple[int, int]:
+        """Epoch and position in it at which the batch of a step begins."""
+        return divmod(step * self.batch_size, self.size)
+
+    def places_after(self, place: tuple[Count, Array], steps: Array) -> tuple[Count, Array]:
+        """The places so many steps after a place, while steps · batch_size stays below 2³¹."""
+        total = place[1] + steps * np.uint32(self.batch_size)
+        return place[0] + total // np.uint32(self.size), total % np.uint32(self.size)
 
     def rows(
         self, run_key: Key[Array, ""], step_key: Key[Array, ""], epoch: Count | Array, position: Array
@@ -128,9 +130,14 @@ class WindowBatches(Module):
         self.order = jnp.concatenate([order, order[: batch_size - 1]])
         self.data = jax.tree.map(lambda x: x[self.order], data)
 
-    def places(self, first: int, number: int) -> tuple[np.ndarray, np.ndarray]:
+    def place(self, step: int) -> tuple[int, int]:
         """Nothing depends on the place in the stream."""
-        return _no_places(number)
+        return 0, 0
+
+    def places_after(self, place: tuple[Count, Array], steps: Array) -> tuple[Count, Array]:
+        """Nothing depends on the place in the stream."""
+        nothing = jnp.zeros_like(steps)
+        return Count(nothing, nothing), nothing
 
     def rows(
         self, run_key: Key[Array, ""], step_key: Key[Array, ""], epoch: Count | Array, position: Array
@@ -182,9 +189,14 @@ class WeightedBatches(Module):
         self.last = jnp.asarray((ends - 1).astype(np.uint32))
         self.weights = jnp.asarray(2.0**32 / (tickets * batch_size), jnp.result_type(float))
 
-    def places(self, first: int, number: int) -> tuple[np.ndarray, np.ndarray]:
+    def place(self, step: int) -> tuple[int, int]:
         """Nothing depends on the place in the stream."""
-        return _no_places(number)
+        return 0, 0
+
+    def places_after(self, place: tuple[Count, Array], steps: Array) -> tuple[Count, Array]:
+        """Nothing depends on the place in the stream."""
+        nothing = jnp.zeros_like(steps)
+        return Count(nothing, nothing), nothing
 
     def rows(
         self, run_key: Key[Array, ""], step_key: Key[Array, ""], epoch: Count | Array, position: Array
@@ -197,9 +209,7 @@ class WeightedBatches(Module):
         return Batch(jax.tree.map(lambda x: x[rows], data), rows, self.weights[rows])
 
 
-def _no_places(number: int) -> tuple[np.ndarray, np.ndarray]:
-    nothing = np.zeros(number, np.uint32)
-    return nothing, nothing
+BatchScheme = Batches | WeightedBatches | WindowBatches
 
 
 def _check_batch_size(batch_size: Any, size: int) -> None:

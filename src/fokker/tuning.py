@@ -98,7 +98,7 @@ def tune(
     `step_sizes` a grid of powers of two below the fastest time scale of the dynamics at `init` is tried;
     without `frictions`, four below its rate.
     """
-    from fokker.runner import make_batches
+    from fokker.run.sample import make_batches
     from fokker.samplers._named import by_name
 
     sampler = by_name(sampler) if isinstance(sampler, str) else sampler
@@ -136,7 +136,7 @@ def tune(
 
 def _trial(target: Any, arm: Any, init: Any, steps: int, options: dict[str, Any]) -> Trial:
     """A short run of four chains; the second half of it is judged."""
-    from fokker.runner import sample
+    from fokker.run.sample import sample
 
     step_size, friction, sampler = arm
     half = _HALF * max(1, round(steps / (2 * _HALF)))

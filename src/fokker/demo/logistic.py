@@ -15,7 +15,7 @@ from fokker.gradients import control_variates
 from fokker.integrators import Splitting
 from fokker.plots import RIGHT, TRUTH, WRONG, new_figure, tidy
 from fokker.report import image, table
-from fokker.runner import sample
+from fokker.run.sample import sample
 from fokker.samplers import sgnht
 from fokker.targets import Posterior, find_mode
 

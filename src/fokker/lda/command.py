@@ -186,8 +186,8 @@ def run(
     reading, settings = _given(about_reading), _given(about_sampling)
     if forever and passes is not None:
         raise ValueError("--passes and --forever contradict each other: give one of them.")
-    from fokker.lda.interruption import Interruption
     from fokker.lda.run import Reading, Run, learned
+    from fokker.run.interruption import Interruption
 
     if resume is not None:
         for name, value in (("--out", out), ("--vocab", vocab), ("--vocab-size", vocab_size)):

@@ -17,10 +17,10 @@ from fokker.lda._expected import Expected
 from fokker.lda.draws import TopicDraws
 from fokker.lda.evaluate import HeldOut
 from fokker.lda.files import CHECKPOINT, PREVIOUS, part_of, read_latest, under, write_arrays
-from fokker.lda.interruption import Interruption, Stopped
 from fokker.lda.mixtures_file import MixturesFile
 from fokker.lda.settings import Settings
 from fokker.lda.theta import NotFiniteError
+from fokker.run.interruption import Interruption, Stopped
 
 _KIND, _VERSION = "checkpoint", 1
 MIXTURES = "mixtures.csv.gz"

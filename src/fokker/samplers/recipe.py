@@ -140,7 +140,7 @@ class Recipe(Sampler):
         dynamics.validate(z)
         self.integrator.check(dynamics, z, self.noise_estimate is not None)
         if self.correction is not None:
-            check_position(given)
+            check_position(self, given)
             self.correction.check(dynamics, self.integrator, z)
         if isinstance(dynamics, SDE):
             check_semidefinite(dynamics.D_field(z), z, "the diffusion")

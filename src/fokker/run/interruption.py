@@ -11,19 +11,20 @@ class Stopped(BaseException):
 
 
 class Interruption:
-    """Within its `with`, the first SIGINT or SIGTERM sets `asked`; the second one interrupts at once.
+    """Within its `with`, the first of these signals sets `asked`; the second one interrupts at once.
 
     While `waiting` is true (for documents that may never come) the first one raises `Stopped` there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *signals: signal.Signals) -> None:
+        self.signals = signals or (signal.SIGINT, signal.SIGTERM)
         self.asked, self.waiting = False, False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Interruption":
         # Elsewhere Python does not let one, and it is not ours to do.
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in self.signals:
                 self._before[number] = signal.signal(number, self._hear)
         return self
 

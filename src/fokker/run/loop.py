@@ -1,0 +1,247 @@
+"""The loop over the blocks of a run: while one is computed, the one before is fetched."""
+
+import signal
+import time
+from collections import deque
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key, PyTree
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from fokker._count import Count, StepNumber
+from fokker._state import dimension, unravel
+from fokker.batches import Batches, BatchScheme, WeightedBatches
+from fokker.run.block import Chains, Setting, Task, position_of, run_block, start, steps_ahead
+from fokker.run.interruption import Interruption
+from fokker.run.moments import Moments
+from fokker.run.plan import Plan
+from fokker.samplers._sampler import Sampler, chunk_length
+from fokker.samplers._walker import Walker
+from fokker.targets.constrained import constrained
+from fokker.trace import Origin, Trace
+from fokker.walking import StepSearch, walk_chunk
+
+# Seconds that a block should take: few blocks, and a Ctrl-C that is soon heard.
+_SECONDS = 1.0
+# Steps of the first blocks, whose speed is not known, and how much longer than the last one a block may be.
+_FIRST_STEPS, _GROWTH = 16, 8
+# Numbers and draws that a block has room for.
+_NUMBERS, _ROWS = 2**22, 2**12
+# A step's place in the data is counted in 31 bits within a block.
+_PLACES = 2**31
+
+
+class _Block(NamedTuple):
+    """A block that is being computed: its steps, whether its chains stayed sound, and what it records."""
+
+    first: int
+    draws: int
+    thin: int
+    kept: bool
+    sound: Any
+    out: dict[str, Any]
+    began: float
+
+
+class Run:
+    """One run: what it is to do, and what it has gathered."""
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        batches: BatchScheme | None,
+        plan: Plan,
+        keys: Key[Array, " chains"],
+        states: Any,
+        temperature: float,
+        origin: Origin,
+        resumed: Trace | None,
+    ) -> None:
+        self.sampler, self.batches, self.plan, self.keys = sampler, batches, plan, keys
+        self.temperature, self.origin, self.resumed = temperature, origin, resumed
+        self.done = 0 if resumed is None else resumed.settings["taken"]
+        moments: Moments | None = None
+        if plan.keep == "moments":
+            first = jax.vmap(lambda state: Moments.of(position_of(sampler, state)))
+            moments = first(states) if resumed is None else resumed.gathered
+        self.chains = start(sampler, states, moments)
+        self.gathered: list[Any] = []
+        self.pace = _Pace(plan.chunk)
+        most = plan.chunk
+        if isinstance(sampler, Walker):  # the same as warm-up's, for one program to do for both
+            most = min(most, chunk_length(dimension(states.position), 500))
+            self.rows = max(2, chunk_length(dimension(states.position), 500)) + 1
+        else:
+            self.rows = self._room(states)
+            self.setting = self._setting(states)
+            if batches is not None:
+                most = min(most, _PLACES // batches.batch_size)
+        self.pace.most = most
+
+    def _room(self, states: Any) -> int:
+        """Draws that a block has room for: a power of two, for runs of like length to share a program."""
+        plan = self.plan
+        if plan.keep == "moments":
+            return min(_ROWS, _power_of_two(plan.steps // plan.thin))
+        numbers = dimension(jax.eval_shape(jax.vmap(lambda s: position_of(self.sampler, s)), states))
+        return min(_ROWS, max(1, _NUMBERS // max(1, numbers)), _power_of_two(plan.steps // plan.thin))
+
+    def _setting(self, states: Any) -> Setting:
+        # Windows have a copy of their own.
+        gathered = isinstance(self.batches, Batches | WeightedBatches)
+        data = self.origin.target.data if gathered else None
+        ahead = steps_ahead(self.sampler, states, self.keys)
+        return Setting(self.sampler, data, self.batches, self.keys, self.rows, ahead)
+
+    def go(self, progress: bool) -> Trace:
+        """All the steps, or as many as could be taken."""
+        plan, stopped = self.plan, None
+        total = plan.burn_in + plan.steps
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:,.0f}/{task.total:,.0f} steps {task.fields[speed]}"),
+            TimeRemainingColumn(),
+        )
+        with (
+            Progress(*columns, disable=not progress, transient=True) as bar,
+            Interruption(signal.SIGINT) as interruption,
+        ):
+            bar_task = bar.add_task("compiling", total=total, completed=self.done, speed="")
+            running: deque[_Block] = deque()
+            sent = self.done
+            while stopped is None and (running or sent < total):
+                if sent < total and not interruption.asked:
+                    running.append(self._send(sent))
+                    sent += running[-1].draws * running[-1].thin
+                    if len(running) < 2 and sent < total:
+                        continue  # one more, to be computed while this one is fetched
+                if not running:
+                    break
+                stopped = self._fetch(running.popleft())
+                speed = f"{self.pace.speed:,.0f}/s" if self.pace.speed else ""
+                bar.update(bar_task, description="sampling", completed=self.done, speed=speed)
+        if stopped is None and self.done < total:
+            stopped = f"interrupted after {self.done:,} of {total:,} steps; trace.resume() goes on"
+        if stopped is not None and progress:
+            Console(stderr=True).print(f"fokker: {stopped}", markup=False, soft_wrap=True)
+        states, moments = self.chains.states, self.chains.moments
+        return Trace.gather(
+            self.gathered, moments, states, stopped, self._settings(), self.origin, self.resumed
+        )
+
+    def _settings(self) -> dict[str, Any]:
+        plan = self.plan
+        return {
+            "taken": self.done,
+            "step_size": getattr(self.sampler, "step_size", None),
+            "steps": plan.steps,
+            "burn_in": plan.burn_in,
+            "thin": plan.thin,
+            "chains": plan.chains,
+            "temperature": float(self.temperature),
+        }
+
+    def _send(self, first: int) -> _Block:
+        """Begin the next block, without waiting for it."""
+        draws, thin, kept = self.plan.piece(first, self.pace.steps, self.rows)
+        walk = isinstance(self.sampler, Walker)
+        self.chains, out = (self._walk if walk else self._steps)(first, draws, thin, kept)
+        # The chains' own flags are given to the next block: a copy stays.
+        sound = jax.tree.map(jnp.copy, self.chains.sound)
+        return _Block(first, draws, thin, kept, sound, out, time.monotonic())
+
+    def _steps(self, first: int, draws: int, thin: int, kept: bool) -> tuple[Chains, dict[str, Any]]:
+        epoch, position = (0, 0) if self.batches is None else self.batches.place(first)
+        task = Task(
+            Count.of(first),
+            jnp.int32(draws),
+            jnp.int32(thin),
+            jnp.asarray(kept),
+            (Count.of(epoch), jnp.uint32(position)),
+        )
+        return run_block((self.setting, task), self.chains)
+
+    def _walk(self, first: int, draws: int, thin: int, kept: bool) -> tuple[Chains, dict[str, Any]]:
+        """The same for a sampler whose chains do not wait for each other."""
+        sampler, states = self.sampler, self.chains.states
+        assert isinstance(sampler, Walker)
+        step_sizes = jnp.broadcast_to(sampler.step_size, self.keys.shape).astype(states.potential.dtype)
+        chains, out = walk_chunk(
+            sampler,
+            self.rows,
+            states,
+            self.chains.moments,
+            self.keys,
+            Count.of(first),
+            jnp.int32(draws * thin),
+            jnp.int32(thin),
+            jnp.asarray(kept),
+            StepSearch.around(step_sizes),
+            jnp.asarray(False),
+        )
+        positions = out.pop("position")
+        if chains.moments is None:
+            out["position"] = _constrained(sampler.target, states.position, positions)
+        out = {name: jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), x) for name, x in out.items()}
+        out["sound"] = np.ones(out["acceptance_rate"].shape, bool)
+        return self.chains._replace(states=chains.state, moments=chains.moments), out
+
+    def _fetch(self, block: _Block) -> str | None:
+        """Wait for a block, keep what it recorded, and say what went wrong, if anything."""
+        finite, enough = (bool(np.all(np.asarray(x))) for x in block.sound)
+        steps = block.draws * block.thin
+        self.pace.took(steps, block.began)
+        self.done = block.first + steps
+        if block.kept:
+            # Leading axes chain and draw.
+            self.gathered.append(
+                jax.tree.map(lambda x: np.swapaxes(np.asarray(x)[: block.draws], 0, 1), block.out)
+            )
+        if finite and enough:
+            return None
+        trouble = "2TD - εB̂ was not positive semidefinite" if finite else self._why(block.first, steps)
+        return f"{trouble} before step {self.done:,}: take smaller steps"
+
+    def _why(self, first: int, steps: int) -> str:
+        size = getattr(self.sampler, "step_size", None)
+        if callable(size):
+            for number in range(first, first + steps):
+                value = float(size(StepNumber.of(number)))
+                if not 0 <= value < float("inf"):
+                    return f"the schedule gave the step size {value} at step {number:,}"
+        return "a chain left the finite numbers"
+
+
+class _Pace:
+    """How many steps the next block is to take, for it to last about a second."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.speed, self._last, self._ended = most, 0.0, _FIRST_STEPS, 0.0
+
+    @property
+    def steps(self) -> int:
+        """Steps of the next block."""
+        wanted = int(self.speed * _SECONDS) if self.speed else _FIRST_STEPS
+        return max(1, min(wanted, _GROWTH * self._last, self.most))
+
+    def took(self, steps: int, began: float) -> None:
+        """A block of so many steps, sent at a time, has just ended."""
+        now = time.monotonic()
+        self.speed = steps / max(now - max(began, self._ended), 1e-6)
+        self._ended, self._last = now, steps
+
+
+def _power_of_two(number: int) -> int:
+    return 1 << max(0, number - 1).bit_length()
+
+
+@eqx.filter_jit
+def _constrained(target: Any, chains: PyTree[Array], vectors: Array) -> PyTree[Array]:
+    like = jax.tree.map(lambda x: x[0], chains)
+    return jax.vmap(jax.vmap(lambda x: constrained(target, unravel(x, like))))(vectors)

@@ -1,0 +1,45 @@
+"""Means and variances of a run, without its draws."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from fokker._count import Count, no_steps
+from fokker._module import Module
+
+
+class Moments(Module):
+    """Streaming mean and sum of squared deviations (Welford) of a tree, for what is too large to store.
+
+    `lost` is what rounding took from both, to be made up for with the next value (Kahan 1965): in single
+    precision a sum of 2²⁴ squares would otherwise no longer grow, and the variance fall to zero.
+    """
+
+    count: Count
+    mean: PyTree[Array]
+    squares: PyTree[Array]
+    lost: tuple[PyTree[Array], PyTree[Array]]
+
+    @classmethod
+    def of(cls, tree: PyTree[Array]) -> "Moments":
+        """Nothing seen yet."""
+        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32)), tree)
+        return cls(no_steps(), zeros, zeros, (zeros, zeros))
+
+    def add(self, tree: PyTree[Array]) -> "Moments":
+        """With one more value."""
+        n = self.count + 1
+        steps = jax.tree.map(lambda m, x: (x - m) / n.astype(m.dtype), self.mean, tree)
+        mean, lost_mean = _plus(self.mean, self.lost[0], steps)
+        products = jax.tree.map(lambda m, new, x: (x - m) * (x - new), self.mean, mean, tree)
+        squares, lost_squares = _plus(self.squares, self.lost[1], products)
+        return Moments(n, mean, squares, (lost_mean, lost_squares))
+
+
+def _plus(
+    total: PyTree[Array], lost: PyTree[Array], terms: PyTree[Array]
+) -> tuple[PyTree[Array], PyTree[Array]]:
+    """total + terms + lost, and what is lost by rounding this time."""
+    terms = jax.tree.map(jnp.add, terms, lost)
+    new = jax.tree.map(jnp.add, total, terms)
+    return new, jax.tree.map(lambda t, s, x: x - (s - t), total, new, terms)

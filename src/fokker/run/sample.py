@@ -1,0 +1,189 @@
+"""`fokker.sample`: many steps of many chains."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Key, PyTree
+
+from fokker._random import fold_in
+from fokker.batches import WINDOWS, Batches, BatchScheme, WeightedBatches, WindowBatches
+from fokker.gradients import Estimator
+from fokker.run.loop import Run
+from fokker.run.plan import Plan
+from fokker.run.starts import checked_positions, first_states
+from fokker.samplers._named import by_name
+from fokker.samplers._sampler import AUTOMATIC, Sampler, is_automatic, start_chains
+from fokker.samplers._whole import no_batch
+from fokker.trace import Origin, Trace
+
+# Steps of warm-up for a sampler that learns its settings, and of how many the randomness is kept apart.
+_WARM_UP = 1000
+_LONGEST_WARM_UP = 2**30
+# At most this many steps per block, where nothing else is asked for.
+_CHUNK = 2**24
+
+
+def sample(
+    target: Any,
+    sampler: Sampler | str,
+    *,
+    init: Any,
+    steps: int,
+    burn_in: int = 0,
+    thin: int = 1,
+    chains: int = 1,
+    warm_up: int | None = None,
+    batch_size: int | None = None,
+    batches: Any = None,
+    gradient: Estimator | None = None,
+    seed: int = 0,
+    temperature: float = 1.0,
+    keep: str = "draws",
+    chunk: int = _CHUNK,
+    progress: bool = True,
+    resume: Trace | None = None,
+) -> Trace:
+    r"""Sample exp(-U/T) for a `fk.Density` or `fk.Posterior` with a sampler of `fk.samplers`.
+
+    ```python
+    trace = fk.sample(target, fk.samplers.sgnht(1e-3), init=jnp.zeros(50), steps=20_000, burn_in=5_000,
+                      chains=4, batch_size=100)
+    print(trace.summary())
+    ```
+
+    `init` is theta, the same for all chains, or a function of a key that draws it for each; with a target of
+    `fk.constrain`, `init` and the draws meet the constraints. `steps` are taken after `burn_in`, and every
+    `thin`-th is kept. Without `batch_size` every step sees all the data. With it, that many rows are drawn as
+    `batches` says: "window" (the default on large data: consecutive rows of a shuffled copy,
+    `fokker.batches.WindowBatches`), "replacement" (the default below a thousand batches of data),
+    "no replacement" or "reshuffle" (`fokker.batches.Batches`), or, given a score for every datum, with
+    probabilities proportional to the scores (`fokker.batches.WeightedBatches`). `gradient` is the estimator
+    that the batches are put into, one of `fk.gradients`. `keep="moments"` stores means and variances alone.
+    What step t draws depends on the seed and on t alone. Steps are taken in blocks of about a second, of at
+    most `chunk` steps. Ctrl-C, or a chain that leaves the finite
+    numbers, ends the run with the draws so far; the trace says so, and `trace.resume()` goes on with it.
+
+    `sampler` may be the name of one: its step size and friction are then found by `fk.tune` first, and so is
+    the step size of a sampler made with `step_size="auto"`. Those that learn, such as `fk.samplers.nuts()`,
+    do so in `warm_up` steps of all chains together (1000 unless given), which come before `burn_in`.
+    """
+    options = {
+        "init": init,
+        "steps": steps,
+        "burn_in": burn_in,
+        "thin": thin,
+        "chains": chains,
+        "warm_up": warm_up,
+        "batch_size": batch_size,
+        "batches": batches,
+        "gradient": gradient,
+        "seed": seed,
+        "temperature": temperature,
+        "keep": keep,
+        "chunk": chunk,
+        "progress": progress,
+    }
+    plan = Plan(steps, burn_in, thin, chains, chunk, keep)
+    make = by_name(sampler) if isinstance(sampler, str) else None
+    chosen: Any = sampler if make is None else make(step_size=AUTOMATIC)
+    if not isinstance(sampler, Sampler | str):
+        hint = "; call it, as in fk.samplers.sgld(1e-3)" if callable(sampler) else ""
+        raise TypeError(f"the sampler must be one of fk.samplers, not {type(sampler).__name__}{hint}.")
+    batch = make_batches(target, batch_size, batches, gradient, seed)
+    if chosen.learns:  # and so looks at the whole target
+        no_batch(chosen, batch)
+    learns = is_automatic(chosen) and chosen.learns
+    if warm_up is not None and not learns:
+        raise ValueError(
+            "warm_up is for samplers that learn their settings, with step_size='auto'; for this one give "
+            "burn_in."
+        )
+    if warm_up is not None and (not isinstance(warm_up, int | np.integer) or warm_up < 1):
+        raise ValueError(
+            f"warm_up must be a whole number of at least 1; {warm_up!r} was given. With a step_size given to "
+            "the sampler there is none."
+        )
+    if warm_up is not None and warm_up > _LONGEST_WARM_UP:
+        raise ValueError(f"warm_up is at most {_LONGEST_WARM_UP:,} steps; {warm_up:,} were given.")
+    if not learns and (make is not None or is_automatic(chosen)):
+        from fokker.tuning import tune
+
+        shared = ("init", "batch_size", "batches", "gradient", "seed", "temperature", "progress")
+        chosen = tune(target, make or chosen, **{name: options[name] for name in shared}).sampler
+    placed = chosen
+    if not chosen.wants_target:
+        if gradient is not None or (batch is not None and getattr(chosen, "gradient", None) is None):
+            raise ValueError(
+                "this sampler was made of dynamics and has no gradient for batches to go into: make it with "
+                "fk.samplers.recipe(dynamics, step_size, gradient=lambda theta, batch: …)."
+            )
+        own = float(getattr(getattr(chosen, "dynamics", None), "temperature", 1.0))
+        if temperature not in (1.0, own):
+            raise ValueError(
+                f"this sampler was made of dynamics at temperature {own:g}; give temperature={temperature} "
+                "to them, not to fk.sample."
+            )
+        temperature = own
+    else:
+        placed = chosen.on(target, temperature, gradient)
+    keys = jax.random.split(jax.random.key(seed), (chains, 3))
+    if learns:
+        positions = checked_positions(placed.with_step_size(1.0), target, init, keys)
+        learning = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])
+        warmed = placed.warm_up(positions, learning, warm_up or _WARM_UP, progress)
+        chosen = placed = warmed.sampler
+        # A second run with these settings starts where warm-up ended.
+        options |= {"init": _Started(warmed.positions, warmed.notes), "warm_up": None}
+    start = options["init"]
+    notes = start.notes if isinstance(start, _Started) else ()
+    if resume is not None:
+        states = resume.state
+    elif isinstance(start, _Started):
+        states = start_chains(placed, start.positions_of(chains), keys[:, 1])
+    else:
+        states = first_states(placed, target, start, keys)
+
+    def rerun(step_size: Any = None, **changes: Any) -> Trace:
+        other = chosen if step_size is None else chosen.with_step_size(step_size)
+        return sample(target, other, **{**options, **changes})
+
+    origin = Origin(target, placed, batch, rerun, notes)
+    return Run(placed, batch, plan, keys[:, 2], states, temperature, origin, resume).go(progress)
+
+
+@dataclass(frozen=True)
+class _Started:
+    """Where warm-up left the chains, as the sampler knows it, and what it found to speak against going on."""
+
+    positions: PyTree[Array]
+    notes: tuple[str, ...]
+
+    def positions_of(self, chains: int) -> PyTree[Array]:
+        """Of so many chains: a second run may have more, or fewer, than were warmed up."""
+        return jax.tree.map(lambda x: x[np.arange(chains) % x.shape[0]], self.positions)
+
+
+def _shuffle_key(seed: int) -> Key[Array, ""]:
+    # fold_in(key, n) is the n-th of the keys that split(key) gives: a number that no chain reaches.
+    return jax.random.fold_in(jax.random.key(seed), np.uint32(2**32 - 1))
+
+
+def make_batches(
+    target: Any, batch_size: int | None, kind: Any, gradient: Any, seed: int = 0
+) -> BatchScheme | None:
+    """How rows are drawn, or None where every step sees all."""
+    if batch_size is None:
+        if gradient is not None or kind is not None:
+            raise ValueError("gradient and batches are about minibatches: give a batch_size with them.")
+        return None
+    if not hasattr(target, "minibatch_potential"):
+        raise ValueError("batch_size needs data: give a fk.Posterior as the target.")
+    if kind is None:
+        kind = "window" if target.size >= WINDOWS * batch_size else "replacement"
+    if isinstance(kind, str):
+        if kind == "window":
+            return WindowBatches(target.data, batch_size, _shuffle_key(seed))
+        return Batches(target.size, batch_size, kind)
+    return WeightedBatches(kind, target.size, batch_size)

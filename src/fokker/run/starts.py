@@ -1,0 +1,101 @@
+"""Where the chains of a run start, each looked at before the first step."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key, PyTree
+
+from fokker._rounding import lowered, raised
+from fokker._state import as_arrays, is_function
+from fokker.samplers._sampler import Sampler, start_chains
+from fokker.samplers._walker import Walker, check_chains
+
+# A start that does not come back from the unconstrained space to within this is looked at by itself.
+_ROUND_TRIP = 1e-3
+
+
+def first_states(placed: Sampler, target: Any, init: Any, keys: Key[Array, "chains 3"]) -> Any:
+    """The first state of every chain."""
+    positions = checked_positions(placed, target, init, keys)
+    states = start_chains(placed, positions, keys[:, 1])
+    if isinstance(placed, Walker):
+        check_chains(states)
+    return states
+
+
+def checked_positions(placed: Sampler, target: Any, init: Any, keys: Key[Array, "chains 3"]) -> PyTree[Array]:
+    """Where each chain starts, as the sampler knows it; raise where a chain cannot start there.
+
+    The first chain is looked at in every respect, and all the others in one compiled call: one that is not
+    finite there, or breaks a constraint, is then looked at by itself for what to say of it.
+    """
+    number = keys.shape[0]
+    if is_function(init):
+        given = jax.vmap(init)(keys[:, 0])
+    else:
+        given = jax.tree.map(lambda x: jnp.broadcast_to(x, (number, *x.shape)), as_arrays(init))
+    transform = getattr(placed, "target", None)
+    transform = transform if hasattr(transform, "unconstrain") else None
+    suspects = [0]
+    if is_function(init) and number > 1:
+        whole = target if placed.wants_target else None
+        suspects += [int(c) for c in np.flatnonzero(~np.asarray(_sound(transform, whole, given))) if c]
+    for chain in suspects:
+        try:
+            _check(placed, target, transform, _of(given, chain), keys[chain, 1])
+        except ValueError as error:
+            if not is_function(init):
+                raise
+            raise ValueError(f"chain {chain}, whose start init drew: {error}") from error
+    return given if transform is None else _unconstrained(transform, given)
+
+
+def _of(positions: PyTree[Array], chain: int) -> PyTree[Array]:
+    return jax.tree.map(lambda x: x[chain], positions)
+
+
+def _unconstrained(transform: Any, given: PyTree[Array]) -> PyTree[Array]:
+    return lowered(jax.vmap(transform.unconstrain)(raised(given)), given)
+
+
+def _check(placed: Sampler, target: Any, transform: Any, position: PyTree[Array], key: Array) -> None:
+    if transform is not None:
+        transform.check(raised(position))
+        position = lowered(transform.unconstrain(raised(position)), position)
+    if placed.wants_target:
+        target.validate(raised(position))
+    if not isinstance(placed, Walker):  # whose states are looked at once they are compiled
+        placed.init(position, key=key)
+
+
+@eqx.filter_jit
+def _sound(transform: Any, target: Any, given: PyTree[Array]) -> Array:
+    """Of which chains the start can be trusted: it meets its constraints and U, of one datum, is finite."""
+
+    def one(position: PyTree[Array]) -> Array:
+        position = raised(position)
+        sound = _finite(position)
+        if transform is not None:
+            free = transform.unconstrain(position)
+            back = transform.constrain(free)
+            off = jax.tree.map(
+                lambda a, b: jnp.all(jnp.abs(a - b) <= _ROUND_TRIP * (1 + jnp.abs(b))), back, position
+            )
+            sound &= jnp.all(jnp.stack(jax.tree.leaves(off)))
+            position = free
+        if target is None:
+            return sound
+        if hasattr(target, "minibatch_potential"):
+            return sound & _finite(
+                target.minibatch_potential(position, jax.tree.map(lambda x: x[:1], target.data))
+            )
+        return sound & _finite(target.potential(position))
+
+    return jax.vmap(one)(given)
+
+
+def _finite(tree: PyTree[Array]) -> Array:
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(tree)]))
