@@ -2,8 +2,8 @@
 
     python benchmarks/driver.py [--quick]
 
-Chain-steps per second of both, in turns, without compilation, and their ratio: SGHMC of a logistic regression and
-of a network of 784-100-10 units (79,510 parameters), with 1 to 4,096 chains.
+Chain-steps per second of both, in turns, without compilation, and their ratio: SGHMC of a logistic
+regression and of a network of 784-100-10 units (79,510 parameters), with 1 to 4,096 chains.
 """
 
 import argparse
@@ -16,7 +16,8 @@ import numpy as np
 
 import fokker as fk
 
-THIN = 10
+# Steps per draw: of the network few draws fit into memory.
+THIN = {"logistic": 10, "network": 100}
 
 
 def logistic(rows=100_000, d=50):
@@ -53,7 +54,7 @@ def network(rows=10_000):
     return fk.Posterior(log_prior, log_likelihood, {"x": x, "y": y}), theta, 20, 1e-4
 
 
-def plain(target, sampler, init, batch_size, chains, steps):
+def plain(target, sampler, init, batch_size, chains, steps, thin):
     """The user's own loop: seconds for `steps` steps of all chains."""
     placed = sampler.on(target)
 
@@ -69,10 +70,10 @@ def plain(target, sampler, init, batch_size, chains, steps):
             return jax.vmap(one)(jax.random.split(key_step, chains), states, rows), None
 
         def draw(states, key):
-            states, _ = jax.lax.scan(step, states, jax.random.split(key, THIN))
+            states, _ = jax.lax.scan(step, states, jax.random.split(key, thin))
             return states, states.position
 
-        return jax.lax.scan(draw, states, jax.random.split(key, steps // THIN))
+        return jax.lax.scan(draw, states, jax.random.split(key, steps // thin))
 
     states = jax.jit(lambda keys: jax.vmap(lambda key: placed.init(init, key=key))(keys))(
         jax.random.split(jax.random.key(1), chains)
@@ -87,7 +88,7 @@ def plain(target, sampler, init, batch_size, chains, steps):
     return seconds
 
 
-def ours(target, sampler, init, batch_size, chains, steps):
+def ours(target, sampler, init, batch_size, chains, steps, thin):
     def seconds(seed):
         began = time.perf_counter()
         fk.sample(
@@ -95,7 +96,7 @@ def ours(target, sampler, init, batch_size, chains, steps):
             sampler,
             init=init,
             steps=steps,
-            thin=THIN,
+            thin=thin,
             chains=chains,
             batch_size=batch_size,
             batches="replacement",
@@ -111,23 +112,27 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="a tenth of the steps")
+    parser.add_argument("--quick", action="store_true", help="a fifth of the steps")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    gpu = jax.default_backend() != "cpu"
-    speed = (20 if gpu else 1) / (10 if options.quick else 1)
-    cases = [
-        ("logistic", c, "gaussian", n) for c, n in ((1, 100_000), (64, 20_000), (1024, 1000), (4096, 200))
-    ]
-    cases += [("network", c, "gaussian", n) for c, n in ((1, 2000), (64, 60), (256, 20))]
-    cases += [("network", 1, noise, 2000) for noise in ("three-point", "two-point")]
+    # Chain-steps of one timing, some seconds of them.
+    lengths = {"logistic": {1: 5e4, 64: 5e5, 1024: 5e5, 4096: 5e5}, "network": {1: 2e3, 64: 1e4, 256: 3e4}}
+    if jax.default_backend() != "cpu":
+        lengths = {
+            "logistic": {1: 2e5, 64: 5e6, 1024: 4e7, 4096: 5e7},
+            "network": {1: 4e4, 64: 1e6, 256: 2e6},
+        }
+    share = 0.2 if options.quick else 1.0
+    cases = [(name, c, "gaussian", share * n) for name, each in lengths.items() for c, n in each.items()]
+    cases += [("network", 1, noise, share * lengths["network"][1]) for noise in ("three-point", "two-point")]
     print(f"{jax.devices()[0].device_kind}, JAX {jax.__version__}")
     print(f"{'':10} {'chains':>6} {'noise':12} {'fk.sample':>14} {'plain scan':>14} {'ratio':>6}")
-    for name, chains, noise, steps in cases:
+    for name, chains, noise, length in cases:
         target, init, batch_size, step_size = {"logistic": logistic, "network": network}[name]()
         sampler = fk.samplers.sghmc(step_size, 1.0, noise=noise)
-        steps = max(THIN * 2, int(steps * speed) // THIN * THIN)
-        runs = [make(target, sampler, init, batch_size, chains, steps) for make in (ours, plain)]
+        thin = THIN[name]
+        steps = thin * max(1, round(length / chains / thin))
+        runs = [make(target, sampler, init, batch_size, chains, steps, thin) for make in (ours, plain)]
         for run in runs:
             run(0)
         times = [[run(1 + k) for run in runs] for k in range(options.rounds)]

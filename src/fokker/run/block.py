@@ -13,7 +13,7 @@ from fokker._rounding import raised
 from fokker._state import dimension
 from fokker.batches import BatchScheme
 from fokker.run.moments import Moments
-from fokker.samplers._sampler import Sampler
+from fokker.samplers._sampler import Sampler, all_finite
 from fokker.targets.constrained import constrained
 
 # The number that a chain's key is folded with for the stream of its batches.
@@ -22,19 +22,25 @@ BATCHES = 2**32 - 1
 # states so small that the randomness of all of them stays in the cache.
 _AHEAD, _AHEAD_NUMBERS = 128, 2**18
 _LEAST_AHEAD = 8
+# Steps of a loop whose length an accelerator knows: else it asks the host before each of them.
+_KNOWN = 64
 
 
 class Chains(NamedTuple):
     """What the chains carry from step to step.
 
-    `sound`: whether every number has been finite so far, and 2TD - εB̂ positive semidefinite; `decision`: the
-    acceptance rate of the last step and whether it diverged, for samplers that accept and reject.
+    `enough`: whether 2TD - εB̂ has been positive semidefinite at every step so far; `decision`: the acceptance
+    rate of the last step and whether it diverged, for samplers that accept and reject.
     """
 
     states: Any
     moments: Moments | None
-    sound: tuple[Bool[Array, " chains"], Bool[Array, " chains"]]
+    enough: Bool[Array, " chains"]
     decision: Any
+
+
+# Of every chain: whether its numbers are all finite, and whether 2TD - εB̂ was positive semidefinite.
+Sound = tuple[Bool[Array, " chains"], Bool[Array, " chains"]]
 
 
 class Task(NamedTuple):
@@ -59,27 +65,40 @@ class Setting(NamedTuple):
     batches: BatchScheme | None
     keys: Key[Array, " chains"]
     rows: int
-    ahead: int
+    form: "Form"
 
 
 def start(sampler: Sampler, states: Any, moments: Moments | None) -> Chains:
     """Chains before their first step; a copy, as a block takes the memory of the chains that it is given."""
     number = jax.tree.leaves(states)[0].shape[0]
-    true = jnp.ones(number, bool)
     decision = (jnp.zeros(number, jnp.float32), jnp.zeros(number, bool)) if sampler.decides else ()
-    return jax.tree.map(jnp.copy, Chains(states, moments, (true, true.copy()), decision))
+    return jax.tree.map(jnp.copy, Chains(states, moments, jnp.ones(number, bool), decision))
 
 
-def steps_ahead(sampler: Sampler, states: Any, keys: Key[Array, " chains"]) -> int:
-    """Of how many steps the randomness is drawn at once; 1 for drawing it in the step.
+class Form(NamedTuple):
+    """How the loop over steps is written.
 
-    On an accelerator, and for large states, drawn ahead it would go through memory twice.
+    `length`: steps of the inner loop. `ahead`: whether the randomness of all of them is drawn before them,
+    which on a CPU is faster for small states; on an accelerator, and for large states, it would go through
+    memory twice. `known`: whether the inner loop always takes all its steps, those too many without effect.
+    `each_step`: whether a draw is recorded at each of its steps, the last of which stays, and not once.
     """
-    if jax.tree.leaves(states)[0].devices().pop().platform != "cpu":
-        return 1
-    numbers = dimension(jax.eval_shape(jax.vmap(sampler.draw), keys, states))
-    ahead = min(_AHEAD, _AHEAD_NUMBERS // max(1, numbers))
-    return ahead if ahead >= _LEAST_AHEAD else 1
+
+    length: int
+    ahead: bool
+    known: bool
+    each_step: bool
+
+    @classmethod
+    def of(cls, states: Any, thin: int) -> "Form":
+        """For chains in these states and so many steps per draw."""
+        if jax.tree.leaves(states)[0].devices().pop().platform != "cpu":
+            if thin < _KNOWN // 4:
+                return cls(_KNOWN, False, True, True)
+            return cls(-(-thin // -(-thin // _KNOWN)), False, True, False)
+        length = min(_AHEAD, _AHEAD_NUMBERS // max(1, dimension(states.position)))
+        ahead = length >= _LEAST_AHEAD
+        return cls(length if ahead else _AHEAD, ahead, False, ahead)
 
 
 def position_of(sampler: Sampler, state: Any) -> PyTree[Array]:
@@ -90,7 +109,7 @@ def position_of(sampler: Sampler, state: Any) -> PyTree[Array]:
 # Compiled once for a sampler, whatever its step size, data and number of steps. The memory of the chains is
 # used again for their next states.
 @eqx.filter_jit(donate="all-except-first")
-def run_block(given: tuple[Setting, Task], chains: Chains) -> tuple[Chains, dict[str, Any]]:
+def run_block(given: tuple[Setting, Task], chains: Chains) -> tuple[Chains, Sound, dict[str, Any]]:
     """All the steps of a task; what was recorded has leading axes draw, of `rows` rows, and chain."""
     setting, task = given
     sampler, batches, keys = setting.sampler, setting.batches, setting.keys
@@ -121,14 +140,13 @@ def run_block(given: tuple[Setting, Task], chains: Chains) -> tuple[Chains, dict
             info: Any
             state, info = sampler.advance(noise, state, batch, number)
             decision = (info.acceptance.astype(jnp.float32), info.divergent) if sampler.decides else ()
-            return state, (info.finite, info.noise_shortfall >= 0), decision
+            return state, info.noise_shortfall >= 0, decision
 
-        states, sound, decision = jax.vmap(one)(chains.states, drawn)
-        sound = jax.tree.map(jnp.logical_and, chains.sound, sound)
-        return Chains(states, chains.moments, sound, decision)
+        states, enough, decision = jax.vmap(one)(chains.states, drawn)
+        return Chains(states, chains.moments, chains.enough & enough, decision)
 
     def seen(chains: Chains) -> dict[str, Any]:
-        found = {**jax.vmap(sampler.record)(chains.states), "sound": chains.sound[0] & chains.sound[1]}
+        found = {**jax.vmap(sampler.record)(chains.states), "sound": chains.enough}
         if sampler.decides:
             found["acceptance_rate"], found["diverging"] = chains.decision
         if chains.moments is None:
@@ -139,45 +157,58 @@ def run_block(given: tuple[Setting, Task], chains: Chains) -> tuple[Chains, dict
         chains, out = carry
         found = seen(chains)
         if chains.moments is not None:
-            counts = found["sound"] & task.keeps & is_draw
 
-            def add(moments: Moments, state: Any, counts: Array) -> Moments:
-                added = moments.add(position_of(sampler, state))
+            def add(moments: Moments, state: Any, enough: Array) -> Moments:
+                position = position_of(sampler, state)
+                counts = enough & all_finite(position) & task.keeps & is_draw
+                added = moments.add(position)
                 return jax.tree.map(lambda new, old: jnp.where(counts, new, old), added, moments)
 
-            chains = chains._replace(moments=jax.vmap(add)(chains.moments, chains.states, counts))
-        return chains, jax.tree.map(
-            lambda o, x: jax.lax.dynamic_update_index_in_dim(o, x, row, 0), out, found
+            moments = jax.vmap(add)(chains.moments, chains.states, chains.enough)
+            chains = chains._replace(moments=moments)
+        write = jax.lax.dynamic_update_index_in_dim
+        return chains, jax.tree.map(lambda rows, x: write(rows, x, row, 0), out, found)
+
+    form = setting.form
+
+    def some_steps(first: Array, end: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
+        """Steps from `first` up to `end` of the block, at most `length` of them."""
+        drawn = randomness(first, form.length) if form.ahead else None
+
+        def one_step(t: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
+            before, out = carry
+            given, k = (randomness(t, 1), 0) if drawn is None else (drawn, t - first)
+            chains = step(t, jax.tree.map(lambda x: x[k], given), before)
+            active = t < end
+            if form.known:
+                chains = jax.tree.map(lambda new, old: jnp.where(active, new, old), chains, before)
+            if not form.each_step:
+                return chains, out
+            is_draw = active & ((t + 1) % task.thin == 0)
+            return record(jnp.minimum(t, end - 1) // task.thin, is_draw, (chains, out))
+
+        count = form.length if form.known else jnp.minimum(form.length, end - first)
+        return jax.lax.fori_loop(0, count, lambda k, carry: one_step(first + k, carry), carry)
+
+    def many_steps(first: Array, end: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
+        parts = -((first - end) // form.length)
+        return jax.lax.fori_loop(
+            0, parts, lambda k, carry: some_steps(first + k * form.length, end, carry), carry
         )
 
-    def in_the_step(chains: Chains, out: Any) -> Any:
-        def one_step(t: Array, chains: Chains) -> Chains:
-            return step(t, jax.tree.map(lambda x: x[0], randomness(t, 1)), chains)
-
-        def one_draw(row: Array, carry: Any) -> Any:
-            chains, out = carry
-            chains = jax.lax.fori_loop(row * task.thin, (row + 1) * task.thin, one_step, chains)
-            return record(row, True, (chains, out))
-
-        return jax.lax.fori_loop(0, task.draws, one_draw, (chains, out))
-
-    def ahead_of_steps(chains: Chains, out: Any) -> Any:
-        steps = task.draws * task.thin
-
-        def some_steps(part: Array, carry: Any) -> Any:
-            first = part * setting.ahead
-            drawn = randomness(first, setting.ahead)
-
-            def one_step(t: Array, carry: Any) -> Any:
-                chains, out = carry
-                chains = step(t, jax.tree.map(lambda x: x[t - first], drawn), chains)
-                # The row of a draw is written at each of its steps; the last stays.
-                return record(t // task.thin, (t + 1) % task.thin == 0, (chains, out))
-
-            return jax.lax.fori_loop(first, jnp.minimum(first + setting.ahead, steps), one_step, carry)
-
-        return jax.lax.fori_loop(0, -(-steps // setting.ahead), some_steps, (chains, out))
+    def one_draw(row: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
+        carry = many_steps(row * task.thin, (row + 1) * task.thin, carry)
+        return record(row, True, carry)
 
     shapes = jax.eval_shape(seen, chains)
     blank = jax.tree.map(lambda x: jnp.zeros((setting.rows, *x.shape), x.dtype), shapes)
-    return (in_the_step if setting.ahead == 1 else ahead_of_steps)(chains, blank)
+    carry = (chains, blank)
+    if form.each_step:
+        chains, out = many_steps(jnp.zeros((), jnp.int32), task.draws * task.thin, carry)
+    else:
+        chains, out = jax.lax.fori_loop(0, task.draws, one_draw, carry)
+    # What left the finite numbers does not come back: it is looked for once, not at every step.
+    finite = jax.vmap(all_finite)(chains.states)
+    if "position" in out:
+        out["sound"] &= jax.vmap(jax.vmap(all_finite))(out["position"])
+    return chains, (finite, chains.enough), out

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from fokker._count import Count, StepNumber
 from fokker._state import dimension, unravel
 from fokker.batches import Batches, BatchScheme, WeightedBatches
-from fokker.run.block import Chains, Setting, Task, position_of, run_block, start, steps_ahead
+from fokker.run.block import Chains, Form, Setting, Task, position_of, run_block, start
 from fokker.run.interruption import Interruption
 from fokker.run.moments import Moments
 from fokker.run.plan import Plan
@@ -84,19 +84,19 @@ class Run:
         self.pace.most = most
 
     def _room(self, states: Any) -> int:
-        """Draws that a block has room for: a power of two, for runs of like length to share a program."""
+        """Draws that a block has room for: a power of eight, for runs of like length to share a program."""
         plan = self.plan
         if plan.keep == "moments":
-            return min(_ROWS, _power_of_two(plan.steps // plan.thin))
+            return _ROWS
         numbers = dimension(jax.eval_shape(jax.vmap(lambda s: position_of(self.sampler, s)), states))
-        return min(_ROWS, max(1, _NUMBERS // max(1, numbers)), _power_of_two(plan.steps // plan.thin))
+        return min(_ROWS, max(1, _NUMBERS // max(1, numbers)), _power_of_eight(plan.steps // plan.thin))
 
     def _setting(self, states: Any) -> Setting:
         # Windows have a copy of their own.
         gathered = isinstance(self.batches, Batches | WeightedBatches)
         data = self.origin.target.data if gathered else None
-        ahead = steps_ahead(self.sampler, states, self.keys)
-        return Setting(self.sampler, data, self.batches, self.keys, self.rows, ahead)
+        form = Form.of(states, self.plan.thin)
+        return Setting(self.sampler, data, self.batches, self.keys, self.rows, form)
 
     def go(self, progress: bool) -> Trace:
         """All the steps, or as many as could be taken."""
@@ -151,12 +151,10 @@ class Run:
         """Begin the next block, without waiting for it."""
         draws, thin, kept = self.plan.piece(first, self.pace.steps, self.rows)
         walk = isinstance(self.sampler, Walker)
-        self.chains, out = (self._walk if walk else self._steps)(first, draws, thin, kept)
-        # The chains' own flags are given to the next block: a copy stays.
-        sound = jax.tree.map(jnp.copy, self.chains.sound)
+        self.chains, sound, out = (self._walk if walk else self._steps)(first, draws, thin, kept)
         return _Block(first, draws, thin, kept, sound, out, time.monotonic())
 
-    def _steps(self, first: int, draws: int, thin: int, kept: bool) -> tuple[Chains, dict[str, Any]]:
+    def _steps(self, first: int, draws: int, thin: int, kept: bool) -> tuple[Chains, Any, dict[str, Any]]:
         epoch, position = (0, 0) if self.batches is None else self.batches.place(first)
         task = Task(
             Count.of(first),
@@ -167,7 +165,7 @@ class Run:
         )
         return run_block((self.setting, task), self.chains)
 
-    def _walk(self, first: int, draws: int, thin: int, kept: bool) -> tuple[Chains, dict[str, Any]]:
+    def _walk(self, first: int, draws: int, thin: int, kept: bool) -> tuple[Chains, Any, dict[str, Any]]:
         """The same for a sampler whose chains do not wait for each other."""
         sampler, states = self.sampler, self.chains.states
         assert isinstance(sampler, Walker)
@@ -190,7 +188,8 @@ class Run:
             out["position"] = _constrained(sampler.target, states.position, positions)
         out = {name: jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), x) for name, x in out.items()}
         out["sound"] = np.ones(out["acceptance_rate"].shape, bool)
-        return self.chains._replace(states=chains.state, moments=chains.moments), out
+        sound = (True, True)  # what is not finite is never accepted
+        return self.chains._replace(states=chains.state, moments=chains.moments), sound, out
 
     def _fetch(self, block: _Block) -> str | None:
         """Wait for a block, keep what it recorded, and say what went wrong, if anything."""
@@ -237,8 +236,8 @@ class _Pace:
         self._ended, self._last = now, steps
 
 
-def _power_of_two(number: int) -> int:
-    return 1 << max(0, number - 1).bit_length()
+def _power_of_eight(number: int) -> int:
+    return 8 ** -(-max(0, number - 1).bit_length() // 3)
 
 
 @eqx.filter_jit
