@@ -113,23 +113,27 @@ def run_block(given: tuple[Setting, Task], chains: Chains) -> tuple[Chains, Soun
     """All the steps of a task; what was recorded has leading axes draw, of `rows` rows, and chain."""
     setting, task = given
     sampler, batches, keys = setting.sampler, setting.batches, setting.keys
-    batch_keys = jax.vmap(lambda key: fold_in(key, BATCHES))(keys)
+    form = setting.form
 
-    def randomness(t: Array, number: int) -> Any:
-        """Of steps t to t + number - 1 of the block: leading axes step and chain."""
-        offsets = t.astype(jnp.uint32) + jnp.arange(number, dtype=jnp.uint32)
+    def keys_and_rows(first: Array) -> Any:
+        """Of the steps of one inner loop: each step's key and the rows of its batch, by step and chain."""
+        offsets = first.astype(jnp.uint32) + jnp.arange(form.length, dtype=jnp.uint32)
         numbers = task.first + offsets
-        state = jax.tree.map(lambda x: x[0], chains.states)
 
-        def of_chain(key: Array, batch_key: Array) -> Any:
-            noise = jax.vmap(lambda n: sampler.draw(fold_in_step(key, n, BATCHES), state))(numbers)
+        def of_chain(key: Array) -> Any:
+            step_keys = jax.vmap(lambda n: fold_in_step(key, n, BATCHES))(numbers)
             if batches is None:
-                return noise, None
+                return step_keys, None
+            batch_key = fold_in(key, BATCHES)
             places = batches.places_after(task.place, offsets)
             rows = jax.vmap(lambda n, e, p: batches.rows(batch_key, fold_in(batch_key, n), e, p))
-            return noise, rows(numbers, *places)
+            return step_keys, rows(numbers, *places)
 
-        return jax.vmap(of_chain, out_axes=1)(keys, batch_keys)
+        return jax.vmap(of_chain, out_axes=1)(keys)
+
+    def noise_of(step_keys: Array) -> Any:
+        """The noise of one step of all chains."""
+        return jax.vmap(sampler.draw)(step_keys, chains.states)
 
     def step(t: Array, drawn: Any, chains: Chains) -> Chains:
         number = task.first + t.astype(jnp.uint32)
@@ -169,16 +173,15 @@ def run_block(given: tuple[Setting, Task], chains: Chains) -> tuple[Chains, Soun
         write = jax.lax.dynamic_update_index_in_dim
         return chains, jax.tree.map(lambda rows, x: write(rows, x, row, 0), out, found)
 
-    form = setting.form
-
     def some_steps(first: Array, end: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
         """Steps from `first` up to `end` of the block, at most `length` of them."""
-        drawn = randomness(first, form.length) if form.ahead else None
+        step_keys, rows = jax.lax.optimization_barrier(keys_and_rows(first))
+        noise = jax.vmap(noise_of)(step_keys) if form.ahead else None
 
         def one_step(t: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
             before, out = carry
-            given, k = (randomness(t, 1), 0) if drawn is None else (drawn, t - first)
-            chains = step(t, jax.tree.map(lambda x: x[k], given), before)
+            key, row, drawn = jax.tree.map(lambda x: x[t - first], (step_keys, rows, noise))
+            chains = step(t, (noise_of(key) if noise is None else drawn, row), before)
             active = t < end
             if form.known:
                 chains = jax.tree.map(lambda new, old: jnp.where(active, new, old), chains, before)
