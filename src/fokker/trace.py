@@ -55,7 +55,7 @@ class Trace:
     @classmethod
     def gather(
         cls,
-        pieces: list[Any],
+        gathered: dict[str, Any] | None,
         moments: Any,
         state: Any,
         stopped: str | None,
@@ -63,10 +63,9 @@ class Trace:
         origin: Origin | None = None,
         before: "Trace | None" = None,
     ) -> "Trace":
-        """From the pieces of a run, each with leading axes chain and draw, after those of `before`."""
-        joined: dict[str, Any] = {}
-        if pieces:
-            joined = jax.tree.map(lambda *xs: np.concatenate([np.asarray(x) for x in xs], axis=1), *pieces)
+        """From what a run recorded, with leading axes chain and draw, after that of `before`."""
+        joined = dict(gathered or {})
+        if joined:
             # The draws before the first step that went wrong in any chain.
             sound = joined.pop("sound").all(axis=0)
             good = len(sound) if sound.all() else int(np.argmin(sound))

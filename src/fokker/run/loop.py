@@ -70,7 +70,9 @@ class Run:
             first = jax.vmap(lambda state: Moments.of(position_of(sampler, state)))
             moments = first(states) if resumed is None else resumed.gathered
         self.chains = start(sampler, states, moments)
-        self.gathered: list[Any] = []
+        self.store: Any = None
+        self.draws = 0
+        self.draws_left = plan.steps // plan.thin - max(0, self.done - plan.burn_in) // plan.thin
         self.pace = _Pace(plan.chunk)
         most = plan.chunk
         if isinstance(sampler, Walker):  # the same as warm-up's, for one program to do for both
@@ -131,9 +133,8 @@ class Run:
         if stopped is not None and progress:
             Console(stderr=True).print(f"fokker: {stopped}", markup=False, soft_wrap=True)
         states, moments = self.chains.states, self.chains.moments
-        return Trace.gather(
-            self.gathered, moments, states, stopped, self._settings(), self.origin, self.resumed
-        )
+        gathered = None if self.store is None else jax.tree.map(lambda x: x[:, : self.draws], self.store)
+        return Trace.gather(gathered, moments, states, stopped, self._settings(), self.origin, self.resumed)
 
     def _settings(self) -> dict[str, Any]:
         plan = self.plan
@@ -198,14 +199,23 @@ class Run:
         self.pace.took(steps, block.began)
         self.done = block.first + steps
         if block.kept:
-            # Leading axes chain and draw.
-            self.gathered.append(
-                jax.tree.map(lambda x: np.swapaxes(np.asarray(x)[: block.draws], 0, 1), block.out)
-            )
+            self._keep(block)
         if finite and enough:
             return None
         trouble = "2TD - εB̂ was not positive semidefinite" if finite else self._why(block.first, steps)
         return f"{trouble} before step {self.done:,}: take smaller steps"
+
+    def _keep(self, block: _Block) -> None:
+        """Put the draws of a block where they stay, while the next block is computed."""
+        if self.store is None:
+            total = self.draws_left
+            self.store = jax.tree.map(
+                lambda x: np.empty((x.shape[1], total, *x.shape[2:]), x.dtype), block.out
+            )
+        rows = slice(self.draws, self.draws + block.draws)
+        for place, x in zip(jax.tree.leaves(self.store), jax.tree.leaves(block.out), strict=True):
+            place[:, rows] = np.swapaxes(np.asarray(x)[: block.draws], 0, 1)
+        self.draws += block.draws
 
     def _why(self, first: int, steps: int) -> str:
         size = getattr(self.sampler, "step_size", None)
