@@ -64,13 +64,16 @@ RIGHT = {
     ),
     "hamiltonian": (fk.dynamics.hamiltonian_flow(potential, mass=2.0), PAIR_2D),
     "underdamped": (fk.dynamics.underdamped(potential, friction=2.0, mass=3.0, temperature=0.5), PAIR_2D),
-    "thermostat": (fk.dynamics.thermostat(potential, A=2.0), {**PAIR_2D, "xi": jnp.zeros(())}),
+    "thermostat": (
+        fk.dynamics.thermostat(potential, A=2.0, mu=0.5, temperature=0.6),
+        {**PAIR_2D, "xi": jnp.zeros(())},
+    ),
     "diagonal thermostat": (
         fk.dynamics.diagonal_thermostat(potential, A=0.5, temperature=3.0),
         {**PAIR_2D, "xi": jnp.zeros(2)},
     ),
     "matrix thermostat": (
-        fk.dynamics.matrix_thermostat(potential, A=0.5, mu=2.0),
+        fk.dynamics.matrix_thermostat(potential, A=0.5, mu=2.0, temperature=1.7),
         {**PAIR_2D, "xi": jnp.zeros((2, 2))},
     ),
     "riemann": (
