@@ -230,8 +230,8 @@ def largest_curvature(target: Any, theta: PyTree[Array], iterations: int = 20) -
 def fastest_time(target: Any, sampler: Any, theta: PyTree[Array], options: dict[str, Any]) -> float:
     """One over the spectral radius of ∂f/∂z at the start: the time in which the dynamics turn round."""
     sampler = getattr(sampler, "sampler", sampler)  # the copies of a replica exchange
-    if not isinstance(sampler, Recipe):  # a preconditioner of 1/|∇U| makes steps of about ε
-        return 1.0 / math.sqrt(largest_curvature(target, theta))
+    if not isinstance(sampler, Recipe):  # preconditioned by 1/√(T∇²U), the root mean square of ∇U
+        return math.sqrt(options["temperature"] / largest_curvature(target, theta))
     placed = sampler.on(target, options["temperature"])
     z = placed.init(theta, key=jax.random.key(options["seed"])).z
     dynamics, slope = placed.placed, jax.grad(_large_batch_potential(target))
