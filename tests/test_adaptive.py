@@ -98,12 +98,12 @@ def psgld_chain(h, alpha, floor, noise, counts, key):
 
 
 def test_preconditioned_sgld_is_right_with_its_correction_and_with_no_other(optimised):
-    """Mean and variance of a skewed density by 256 chains: within 5 standard errors and a bias of 0.02 and 2 %.
+    """Mean and variance of a skewed density by 256 chains: within 5 standard errors and 0.02, or 2 %.
 
     With `QUICK` the averages follow theta closely, with `SLOW` theta goes through its whole range while they
-    hardly change. Every wrong Γ is off by 1.5 times what is allowed, or more: dropped, halved or of the newest
-    gradient alone the chain is too wide by a fifth and more; with nothing forgotten its mean is off by 0.3.
-    A false alarm in 1e5.
+    hardly change. Every wrong Γ is off by 1.5 times what is allowed, or more: dropped, halved or of the
+    newest gradient alone it makes the chain too wide by a fifth and more; with nothing forgotten the mean is
+    off by 0.3. A false alarm in 1e5.
     """
     mean, variance = moments_of(SKEWED, -12, 5)
     rows = [(*row[:4], *COUNTS[row[4]]) for row in CASES]
