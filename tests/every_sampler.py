@@ -50,8 +50,8 @@ REFUSING = {
     "hmc": lambda: samplers.hmc(0.1, 2, scale="identity"),
     "mala": lambda: samplers.mala(0.1),
     "maula": lambda: samplers.maula(0.1),
-    "mchmc": lambda: samplers.mchmc(0.1, 1.0, adjusted=True),
-    "mclmc": lambda: samplers.mclmc(0.1, 0.3, adjusted=True),
+    "mchmc": lambda: samplers.mchmc(0.1, 0.1, adjusted=True),
+    "mclmc": lambda: samplers.mclmc(0.1, 0.2, adjusted=True),
     "naive_nuts": lambda: samplers.naive_nuts(0.3),
     "nuts": lambda: samplers.nuts(0.3, scale="identity"),
     "rhmc": lambda: samplers.rhmc(0.1, 1.0, 2),
@@ -61,11 +61,15 @@ REFUSING = {
 EVERY = ROUNDING | REFUSING
 
 
-def started(name, theta=THETA):
-    """The sampler on the target, and its first state."""
+def placed(name):
+    """The sampler on the target."""
     sampler = EVERY[name]()
-    if not sampler.wants_target:
-        momentum = jax.tree.map(lambda x: jnp.full(x.shape, 0.5, x.dtype), theta)
-        return sampler, sampler.init({"theta": theta, "r": momentum})
-    sampler = sampler.on(TARGET)
-    return sampler, sampler.init(theta, key=jax.random.key(1))
+    return sampler.on(TARGET) if sampler.wants_target else sampler
+
+
+def started(sampler, theta=THETA):
+    """Its first state."""
+    if sampler.wants_target:
+        return sampler.init(theta, key=jax.random.key(1))
+    momentum = jax.tree.map(lambda x: jnp.full(x.shape, 0.5, x.dtype), theta)
+    return sampler.init({"theta": theta, "r": momentum})

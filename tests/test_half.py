@@ -11,7 +11,7 @@ import pytest
 
 import fokker as fk
 from conftest import quick_jit
-from every_sampler import EVERY, REFUSING, ROUNDING, THETA, started
+from every_sampler import EVERY, REFUSING, ROUNDING, THETA, placed, started
 from fokker import _rounding, samplers
 from fokker._rounding import raised, stochastic_round
 from fokker.runner import Moments
@@ -77,11 +77,11 @@ def steps():
 
     Beside it the types of the first states and of those after the step.
     """
-    types = {}
+    types, every = {}, {name: placed(name) for name in ROUNDING}
 
     def mean_and_single(name):
-        sampler, state = started(name, half(THETA))
-        state = past_the_first(state)
+        sampler = every[name]
+        state = past_the_first(started(sampler, half(THETA)))
         draws = sampler.draw(jax.random.key(2), state)
 
         def step(bits):
@@ -133,7 +133,7 @@ def test_the_others_refuse_half_precision_and_say_what_to_do(name, dtype):
         r"cast it by jax\.tree\.map\(lambda x: x\.astype\(jnp\.float32\), theta\)"
     )
     with pytest.raises(ValueError, match=words):
-        started(name, half(THETA, dtype))
+        started(placed(name), half(THETA, dtype))
 
 
 def test_a_run_refuses_before_anything_is_compiled():
