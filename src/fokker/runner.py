@@ -131,7 +131,8 @@ def sample(
     "no replacement" or "reshuffle" (`fokker.batches.Batches`), or, given a score for every datum, with
     probabilities proportional to the scores (`fokker.batches.WeightedBatches`). `gradient` is the estimator
     that the batches are put into, one of `fk.gradients`. `keep="moments"` stores means and variances alone.
-    What step t draws depends on the seed and on t, not on `chunk`. Ctrl-C, or a chain that leaves the finite
+    What step t draws depends on the seed and on t, not on `chunk`. Leaves of `init` in half precision stay so
+    under the samplers that round their steps at random (docs/sampling.md); the draws are float32. Ctrl-C, or a chain that leaves the finite
     numbers, ends the run with the draws so far; the trace says so, and `trace.resume()` goes on with it.
 
     `sampler` may be the name of one: its step size and friction are then found by `fk.tune` first, and so is
