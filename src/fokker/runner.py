@@ -132,8 +132,9 @@ def sample(
     probabilities proportional to the scores (`fokker.batches.WeightedBatches`). `gradient` is the estimator
     that the batches are put into, one of `fk.gradients`. `keep="moments"` stores means and variances alone.
     What step t draws depends on the seed and on t, not on `chunk`. Leaves of `init` in half precision stay so
-    under the samplers that round their steps at random (docs/sampling.md); the draws are float32. Ctrl-C, or a chain that leaves the finite
-    numbers, ends the run with the draws so far; the trace says so, and `trace.resume()` goes on with it.
+    under the samplers that round their steps at random (docs/sampling.md); the draws are float32. Ctrl-C, or
+    a chain that leaves the finite numbers, ends the run with the draws so far; the trace says so, and
+    `trace.resume()` goes on with it.
 
     `sampler` may be the name of one: its step size and friction are then found by `fk.tune` first, and so is
     the step size of a sampler made with `step_size="auto"`. Those that learn, such as `fk.samplers.nuts()`,

@@ -1,7 +1,7 @@
 """Step sizes that change with the number of steps taken: any function of it will do.
 
-The number t has 64 bits (`fokker._count.StepNumber`): t % n, t // n, t + n and comparisons with whole numbers are
-exact, everything else is floating point.
+The number t has 64 bits (`fokker._count.StepNumber`): t % n, t // n, t + n and comparisons with whole numbers
+are exact, everything else is floating point.
 """
 
 from collections.abc import Callable
