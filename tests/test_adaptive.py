@@ -128,7 +128,7 @@ def test_a_step_of_preconditioned_sgld_is_the_formula(x64):
     g, hessian = jax.grad(target.potential)(theta), jax.hessian(target.potential)(theta)
     w = jnp.array([0.3, -1.2])
     probes = jnp.asarray(list(itertools.product((-1.0, 1.0), repeat=2)))
-    after = quick_jit(jax.vmap(lambda v: sampler.advance((w, v), state)[0].z))(probes)
+    after = quick_jit(jax.vmap(lambda v: sampler.advance((w, v, ()), state)[0].z))(probes)
     moved = jax.tree.map(lambda x: x[0], after)
     seen = 1 - alpha**30
     D = 1 / (floor + jnp.sqrt(V / seen))
@@ -149,7 +149,7 @@ def test_the_gamma_of_preconditioned_sgld_is_the_derivative_of_its_d(x64):
     target = fk.Density(lambda theta: -jnp.sum(jnp.exp(theta) - theta + theta**4))
     T, h, floor = 1.7, 1e-8, 0.3
     sampler = samplers.psgld(h, 0.5, floor).on(target, T)
-    still = (jnp.zeros(3), jnp.ones(3))
+    still = (jnp.zeros(3), jnp.ones(3), ())
 
     @quick_jit
     def drift(theta):
@@ -172,7 +172,7 @@ def test_preconditioned_sgld_gathers_the_mean_square_of_gradients_to_come(x64):
     target = fk.Density(lambda theta: -jnp.sum(scales * theta**2) / 2)
     sampler = samplers.psgld(0.1, 0.9).on(target, 1.7)
     state = sampler.init(jnp.zeros(3))
-    still = (jnp.ones(3), jnp.array([1.0, -1.0, 1.0]))
+    still = (jnp.ones(3), jnp.array([1.0, -1.0, 1.0]), ())
     for _ in range(10):
         state, _ = sampler.advance(still, state)
     np.testing.assert_array_equal(state.position, 0)
@@ -229,7 +229,7 @@ def test_preconditioned_sgld_in_many_dimensions(optimised):
 def test_the_noise_and_the_probe_of_preconditioned_sgld_are_independent(noise):
     """4,096 numbers each: a correlation beyond 5 standard errors once in 1e6."""
     sampler = samplers.psgld(0.1, noise=noise).on(SKEWED)
-    w, v = sampler.draw(jax.random.key(0), sampler.init(jnp.zeros(4096)))
+    w, v, _ = sampler.draw(jax.random.key(0), sampler.init(jnp.zeros(4096)))
     for part in (w, jnp.abs(w)) if noise == "gaussian" else (w,):
         assert abs(np.corrcoef(part, v)[0, 1]) < 5 / 64
 

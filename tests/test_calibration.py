@@ -165,7 +165,7 @@ def ranks(case, seed, temperature, counted):
 
         def step(carry, _):
             state, sound = carry
-            step_key, row_key = jax.random.split(jax.random.fold_in(run_key, state.step))
+            step_key, row_key = jax.random.split(state.step.fold_into(run_key))
             batch = None
             if case.batch_size is not None:
                 batches = Batches(target.size, case.batch_size, "replacement")

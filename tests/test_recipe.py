@@ -290,13 +290,6 @@ def test_the_second_call_compiles_nothing():
     assert not traces
 
 
-def test_a_step_uses_each_key_once():
-    sampler, position = SAMPLERS["estimated gamma"]()
-    state = sampler.init(position)
-    with jax.debug_key_reuse(True):
-        jax.jit(sampler.step)(jax.random.key(0), state)
-
-
 def test_the_noises_of_the_variables_are_independent():
     """The correlation of 5,000 pairs lies within 5 standard errors of 0: a false alarm in 2e6."""
     dynamics = fk.Dynamics(lambda z: 0.0 * jnp.sum(z["a"]), D=fields.Scalar(1.0))

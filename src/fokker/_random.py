@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from fokker._count import Count
+
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
 
@@ -42,12 +44,24 @@ def _halves(key: Key[Array, ""]) -> tuple[Array, Array]:
 
 
 def fold_in(key: Key[Array, ""], number: Any) -> Key[Array, ""]:
-    """`jax.random.fold_in`."""
+    """`jax.random.fold_in`; of numbers from 2³² on too, for which that of JAX would begin again from 0."""
+    count = Count.of(number)
     if not _is_threefry(key):
-        return jax.random.fold_in(key, number)
-    number = jnp.asarray(number).astype(jnp.uint32)
-    words = threefry(_halves(key), jnp.zeros_like(number), number)
+        low = jax.random.fold_in(key, count.low)
+        return jnp.where(count.high == 0, low, jax.random.fold_in(low, count.high))
+    words = threefry(_halves(key), count.high, count.low)
     return jax.random.wrap_key_data(jnp.stack(words, axis=-1), impl="threefry2x32")
+
+
+def fold_in_step(key: Key[Array, ""], number: Any, reserved: int) -> Key[Array, ""]:
+    """`fold_in` for steps beside a stream of another purpose, whose key is `fold_in(key, reserved)`.
+
+    The step of that number takes 2⁶⁴ - 1 in its place, which no run reaches.
+    """
+    count = Count.of(number)
+    last = np.uint32(2**32 - 1)
+    words = (jnp.where(count == reserved, last, word) for word in (count.high, count.low))
+    return fold_in(key, Count(*words))
 
 
 def split(key: Key[Array, ""], count: int = 2) -> Key[Array, " count"]:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree, UInt32
 
+from fokker._count import Count
 from fokker._module import Module
 from fokker._random import bits, fold_in
 from fokker._state import nearest
@@ -71,11 +72,13 @@ class Batches(Module):
 
     def places(self, first: int, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Epoch and position in it at which the batches of steps first, first + 1, … begin."""
-        starts = (first + np.arange(number, dtype=np.int64)) * self.batch_size
-        return (starts // self.size).astype(np.uint32), (starts % self.size).astype(np.uint32)
+        # In Python's numbers as far as they grow with the steps: a product of 64 bits would wrap too.
+        epoch, start = divmod(first * self.batch_size, self.size)
+        starts = start + np.arange(number, dtype=np.int64) * self.batch_size
+        return (epoch + starts // self.size).astype(np.uint64), (starts % self.size).astype(np.uint32)
 
     def rows(
-        self, run_key: Key[Array, ""], step_key: Key[Array, ""], epoch: Array, position: Array
+        self, run_key: Key[Array, ""], step_key: Key[Array, ""], epoch: Count | Array, position: Array
     ) -> Int[Array, " n"]:
         """The rows of one step's batch: from the step's own key, or from the run's key and the place."""
         if self.kind == "replacement":
@@ -130,7 +133,7 @@ class WindowBatches(Module):
         return _no_places(number)
 
     def rows(
-        self, run_key: Key[Array, ""], step_key: Key[Array, ""], epoch: Array, position: Array
+        self, run_key: Key[Array, ""], step_key: Key[Array, ""], epoch: Count | Array, position: Array
     ) -> Int[Array, ""]:
         """Where the window of one step begins, from the step's own key."""
         return jax.random.randint(step_key, (), 0, self.size)
@@ -184,7 +187,7 @@ class WeightedBatches(Module):
         return _no_places(number)
 
     def rows(
-        self, run_key: Key[Array, ""], step_key: Key[Array, ""], epoch: Array, position: Array
+        self, run_key: Key[Array, ""], step_key: Key[Array, ""], epoch: Count | Array, position: Array
     ) -> Int[Array, " n"]:
         """The rows of one step's batch, from the step's own key."""
         return jnp.searchsorted(self.last, bits(step_key, (self.batch_size,)))

@@ -1,6 +1,8 @@
 """`fokker.sample`: many steps of many chains, in compiled chunks."""
 
+import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +14,10 @@ from jaxtyping import Array, Key, PyTree
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from fokker._count import Count, StepNumber, no_steps
 from fokker._module import Module
-from fokker._random import fold_in
+from fokker._random import fold_in, fold_in_step
+from fokker._rounding import lowered, raised
 from fokker._state import as_arrays, dimension, is_function, unravel
 from fokker.batches import WINDOWS, Batches, WeightedBatches, WindowBatches
 from fokker.gradients import Estimator
@@ -25,31 +29,48 @@ from fokker.targets.constrained import constrained
 from fokker.trace import Origin, Trace
 from fokker.walking import StepSearch, walk_chunk
 
-# Steps of warm-up for a sampler that learns its settings.
+# Steps of warm-up for a sampler that learns its settings, and of how many the randomness is kept apart.
 _WARM_UP = 1000
+_LONGEST_WARM_UP = 2**30
+# The number that a chain's key is folded with for the stream of its batches.
+_BATCHES = 2**32 - 1
 
 
 class Moments(Module):
-    """Streaming mean and sum of squared deviations (Welford) of a tree, for what is too large to store."""
+    """Streaming mean and sum of squared deviations (Welford) of a tree, for what is too large to store.
 
-    count: Array
+    `lost` is what rounding took from both, to be made up for with the next value (Kahan 1965): in single
+    precision a sum of 2²⁴ squares would otherwise no longer grow, and the variance fall to zero.
+    """
+
+    count: Count
     mean: PyTree[Array]
     squares: PyTree[Array]
+    lost: tuple[PyTree[Array], PyTree[Array]]
 
     @classmethod
     def of(cls, tree: PyTree[Array]) -> "Moments":
         """Nothing seen yet."""
-        zeros = jax.tree.map(jnp.zeros_like, tree)
-        return cls(jnp.zeros((), jnp.int32), zeros, zeros)
+        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32)), tree)
+        return cls(no_steps(), zeros, zeros, (zeros, zeros))
 
     def add(self, tree: PyTree[Array]) -> "Moments":
         """With one more value."""
         n = self.count + 1
-        mean = jax.tree.map(lambda m, x: m + (x - m) / n.astype(m.dtype), self.mean, tree)
-        squares = jax.tree.map(
-            lambda s, m, new, x: s + (x - m) * (x - new), self.squares, self.mean, mean, tree
-        )
-        return Moments(n, mean, squares)
+        steps = jax.tree.map(lambda m, x: (x - m) / n.astype(m.dtype), self.mean, tree)
+        mean, lost_mean = _plus(self.mean, self.lost[0], steps)
+        products = jax.tree.map(lambda m, new, x: (x - m) * (x - new), self.mean, mean, tree)
+        squares, lost_squares = _plus(self.squares, self.lost[1], products)
+        return Moments(n, mean, squares, (lost_mean, lost_squares))
+
+
+def _plus(
+    total: PyTree[Array], lost: PyTree[Array], terms: PyTree[Array]
+) -> tuple[PyTree[Array], PyTree[Array]]:
+    """total + terms + lost, and what is lost by rounding this time."""
+    terms = jax.tree.map(jnp.add, terms, lost)
+    new = jax.tree.map(jnp.add, total, terms)
+    return new, jax.tree.map(lambda t, s, x: x - (s - t), total, new, terms)
 
 
 @dataclass(frozen=True)
@@ -110,8 +131,10 @@ def sample(
     "no replacement" or "reshuffle" (`fokker.batches.Batches`), or, given a score for every datum, with
     probabilities proportional to the scores (`fokker.batches.WeightedBatches`). `gradient` is the estimator
     that the batches are put into, one of `fk.gradients`. `keep="moments"` stores means and variances alone.
-    What step t draws depends on the seed and on t, not on `chunk`. Ctrl-C, or a chain that leaves the finite
-    numbers, ends the run with the draws so far; the trace says so, and `trace.resume()` goes on with it.
+    What step t draws depends on the seed and on t, not on `chunk`. Leaves of `init` in half precision stay so
+    under the samplers that round their steps at random (docs/sampling.md); the draws are float32. Ctrl-C, or
+    a chain that leaves the finite numbers, ends the run with the draws so far; the trace says so, and
+    `trace.resume()` goes on with it.
 
     `sampler` may be the name of one: its step size and friction are then found by `fk.tune` first, and so is
     the step size of a sampler made with `step_size="auto"`. Those that learn, such as `fk.samplers.nuts()`,
@@ -153,6 +176,8 @@ def sample(
             f"warm_up must be a whole number of at least 1; {warm_up!r} was given. With a step_size given to "
             "the sampler there is none."
         )
+    if warm_up is not None and warm_up > _LONGEST_WARM_UP:
+        raise ValueError(f"warm_up is at most {_LONGEST_WARM_UP:,} steps; {warm_up:,} were given.")
     if not learns and (make is not None or is_automatic(chosen)):
         from fokker.tuning import tune
 
@@ -220,7 +245,7 @@ def _checked_starts(placed: Sampler, target: Any, init: Any, keys: Array) -> PyT
         position = jax.tree.map(lambda x, chain=chain: x[chain], positions)
         try:
             if placed.wants_target:
-                target.validate(position)
+                target.validate(raised(position))
             if not isinstance(placed, Walker):  # whose states are looked at once they are compiled
                 placed.init(position, key=keys[chain, 1])  # validates before anything is compiled
         except ValueError as error:
@@ -240,13 +265,13 @@ def _starts(target: Any, init: Any, keys: Array) -> PyTree[Array]:
     if not hasattr(target, "unconstrain"):
         return positions
     for chain in range(keys.shape[0] if is_function(init) else 1):
-        target.check(jax.tree.map(lambda x, chain=chain: x[chain], positions))
-    return jax.vmap(target.unconstrain)(positions)
+        target.check(jax.tree.map(lambda x, chain=chain: x[chain], raised(positions)))
+    return lowered(jax.vmap(target.unconstrain)(raised(positions)), positions)
 
 
 def _position(sampler: Sampler, state: Any) -> PyTree[Array]:
-    """Theta as the user knows it: constrained, where the target has constraints."""
-    return constrained(getattr(sampler, "target", None), state.position)
+    """Theta as the user knows it: constrained, where the target has constraints, and known to NumPy."""
+    return constrained(getattr(sampler, "target", None), raised(state.position))
 
 
 def _shuffle_key(seed: int) -> Key[Array, ""]:
@@ -347,24 +372,25 @@ class _Run:
             "temperature": float(self.temperature),
         }
 
-    def _pieces(self, done: int = 0) -> list[tuple[int, int, bool]]:
+    def _pieces(self, done: int = 0) -> Iterator[tuple[int, int, bool]]:
         """(draws, steps a draw, whether they are kept), in order, after the steps that are done."""
         plan = self.plan
         most = self._most()
-        pieces = [(1, n, False) for n in _cut(max(0, plan.burn_in - done), most)]
+        yield from ((1, n, False) for n in _cut(max(0, plan.burn_in - done), most))
         kept, thin = max(0, done - plan.burn_in), plan.thin
         draws = plan.steps // thin - kept // thin
         if kept % thin:
-            *between, last = _cut(thin - kept % thin, most)
-            pieces += [*((1, n, False) for n in between), (1, last, True)]
+            yield from _one_draw(thin - kept % thin, most)
             draws -= 1
         if thin == 1:
-            return pieces + [(n, 1, True) for n in _cut(draws, most)]
-        if thin <= most:
+            yield from ((n, 1, True) for n in _cut(draws, most))
+        elif thin <= most:
             whole, rest = divmod(draws, most // thin)
-            return pieces + [(most // thin, thin, True)] * whole + [(rest, thin, True)] * (rest > 0)
-        *between, last = _cut(thin, most)
-        return pieces + [*((1, n, False) for n in between), (1, last, True)] * draws
+            yield from itertools.repeat((most // thin, thin, True), whole)
+            yield from itertools.repeat((rest, thin, True), rest > 0)
+        else:
+            for _ in range(draws):
+                yield from _one_draw(thin, most)
 
     def _most(self) -> int:
         """Steps of a chunk."""
@@ -384,7 +410,7 @@ class _Run:
             self.states,
             self.moments,
             self.keys,
-            jnp.uint32(done),
+            Count.of(done),
             jnp.int32(draws * thin),
             jnp.int32(thin),
             jnp.asarray(kept),
@@ -405,10 +431,11 @@ class _Run:
         if isinstance(self.sampler, Walker):
             return self._walk(done, draws, thin, kept)
         steps = draws * thin
-        numbers = jnp.arange(done, done + steps, dtype=jnp.uint32)
+        numbers = Count.of(np.uint64(done) + np.arange(steps, dtype=np.uint64))
         places: Any = None
         if self.batches is not None:
-            places = tuple(jnp.asarray(p) for p in self.batches.places(done, steps))
+            epochs, positions = self.batches.places(done, steps)
+            places = (Count.of(epochs), jnp.asarray(positions))
         states, moments, sound, out = _chunk(
             self.sampler,
             self.data,
@@ -431,7 +458,7 @@ class _Run:
         size = getattr(self.sampler, "step_size", None)
         if callable(size):
             for number in range(done, done + steps):
-                value = float(size(jnp.asarray(number)))
+                value = float(size(StepNumber.of(number)))
                 if not 0 <= value < math.inf:
                     return f"the schedule gave the step size {value} at step {number:,}"
         return "a chain left the finite numbers"
@@ -453,19 +480,19 @@ def _chunk(
     states: Any,
     moments: Moments | None,
     keys: Array,
-    numbers: Array,
+    numbers: Count,
     places: Any,
 ) -> Any:
     """Many steps of all chains: the randomness of all of them first, then the steps."""
     draws, thin, kept = shape
 
     def chain(state: Any, moment: Moments | None, key: Array) -> Any:
-        step_keys = jax.vmap(lambda t: fold_in(key, t))(numbers)
+        step_keys = jax.vmap(lambda t: fold_in_step(key, t, _BATCHES))(numbers)
         noise = jax.vmap(lambda k: sampler.draw(k, state))(step_keys)
         rows = None
         if batches is not None:
             # A stream of its own: the batch must not depend on the noise.
-            batch_key = fold_in(key, np.uint32(2**32 - 1))
+            batch_key = fold_in(key, _BATCHES)
             batch_keys = jax.vmap(lambda t: fold_in(batch_key, t))(numbers)
             rows = jax.vmap(lambda k, e, p: batches.rows(batch_key, k, e, p))(batch_keys, *places)
 
@@ -506,13 +533,20 @@ def _decision(info: Any) -> tuple[Array, Array]:
     return info.acceptance.astype(jnp.float32), info.divergent
 
 
-def _cut(steps: int, most: int) -> list[int]:
+def _cut(steps: int, most: int) -> Iterator[int]:
     """Lengths of about `most` that sum to `steps`.
 
     None is 1 unless `steps` is: XLA takes a loop of one step for no loop, and then rounds otherwise.
     """
     most = max(2, most)
-    whole, rest = divmod(steps, most)
-    if rest == 1 and whole:
-        return [most] * (whole - 1) + [most + 1]
-    return [most] * whole + [rest] * (rest > 0)
+    while steps > 0:
+        length = steps if steps <= most + 1 else most
+        yield length
+        steps -= length
+
+
+def _one_draw(steps: int, most: int) -> Iterator[tuple[int, int, bool]]:
+    """The pieces of so many steps of which the last is kept."""
+    for length in _cut(steps, most):
+        steps -= length
+        yield 1, length, steps == 0

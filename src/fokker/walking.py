@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, Key, UInt
+from jaxtyping import Array, Bool, Int, Key
 
+from fokker._count import Count
 from fokker._packing import pack, unpack
 from fokker._random import fold_in
 from fokker._state import ravel
@@ -69,7 +70,7 @@ def walk_chunk(
     states: WalkerState,
     moments: Any,
     keys: Key[Array, " chains"],
-    first: UInt[Array, ""],
+    first: Count,
     steps: Int[Array, ""],
     thin: Int[Array, ""],
     keeps: Bool[Array, ""],

@@ -10,6 +10,7 @@ from jaxtyping import Array, Key, PyTree
 from rich.progress import BarColumn, Progress, TextColumn
 from scipy.special import ndtri
 
+from fokker._count import Count
 from fokker._state import ravel
 from fokker.samplers._sampler import Warmed, start_chains
 from fokker.samplers._walker import Walker, WalkerState, check_chains
@@ -77,7 +78,7 @@ class _Chains:
             states,
             None,
             self.keys,
-            jnp.uint32(self.taken if number is None else number),
+            Count.of(self.taken if number is None else number),
             jnp.int32(steps),
             jnp.int32(1),
             jnp.asarray(False),

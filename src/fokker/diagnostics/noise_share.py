@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from fokker._rounding import raised
 from fokker.dynamics import Dynamics
 from fokker.gradients import OnlineNoise
 from fokker.samplers._sampler import step_size_at
@@ -31,6 +32,7 @@ def gradient_noise_share(sampler: Any, states: Any, batches: Any, seed: int = 0)
 @eqx.filter_jit
 def _variances(sampler: Recipe, states: Any, batches: Any, keys: Array) -> tuple[Array, Array]:
     def of_chain(state: Any, key: Array) -> tuple[Array, Array]:
+        state = state._replace(z=raised(state.z))
         dynamics, target, online = sampler.placed, sampler.own_target, OnlineNoise("diagonal")
         assert isinstance(dynamics, Dynamics)
         nothing = jnp.zeros((), jnp.uint32)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from fokker._rounding import raised
 from fokker._state import as_arrays
 from fokker.gradients.minibatch import Estimator
 from fokker.targets.constrained import unconstrained
@@ -19,7 +20,7 @@ class ControlVariates(Estimator):
 
     def on(self, target: Any) -> "ControlVariates":
         """With ∇U(θ*), the one pass over all the data."""
-        center = unconstrained(target, self.center)
+        center = unconstrained(target, raised(self.center))
         target.validate(center)
         return ControlVariates(center, jax.jit(jax.grad(target.potential))(center))
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from fokker._count import Count
 from fokker._module import Module
 
 
@@ -38,7 +39,7 @@ class Estimator(Module):
         return None
 
     def update(
-        self, target: Any, state: PyTree[Array], theta: PyTree[Array], batch: Any, number: Array
+        self, target: Any, state: PyTree[Array], theta: PyTree[Array], batch: Any, number: Count
     ) -> PyTree[Array]:
         """The state for the step after step `number`, which saw `batch` at `theta`."""
         return state

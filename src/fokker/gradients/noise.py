@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from fokker._count import Count
 from fokker._module import Module
 from fokker._state import dimension, nearest, ravel
 from fokker.fields import Dense, Diagonal, Field, Scalar
@@ -63,7 +64,7 @@ class OnlineNoise(Module):
         return scale * flat.T @ flat
 
     def update(
-        self, V: PyTree[Array], contributions: PyTree[Array], scatter: Any, number: Array
+        self, V: PyTree[Array], contributions: PyTree[Array], scatter: Any, number: Count
     ) -> PyTree[Array]:
         """V with one more batch."""
         found = self.estimate(contributions, scatter)

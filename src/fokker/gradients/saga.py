@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from fokker._count import Count
 from fokker._state import dimension
 from fokker.batches import Batch
 from fokker.gradients.minibatch import Estimator
@@ -61,7 +62,7 @@ class SAGA(Estimator):
         sums = jax.tree.map(weighted_sum, self.baselines(target, state, batch))
         return jax.tree.map(jnp.subtract, sums, state.total)
 
-    def update(self, target: Any, state: _Table, theta: PyTree[Array], batch: Any, number: Array) -> _Table:
+    def update(self, target: Any, state: _Table, theta: PyTree[Array], batch: Any, number: Count) -> _Table:
         """The batch's rows remembered anew, and their sum kept up with them."""
         rows = self._rows(batch)
         new = target.datum_gradients(theta, batch.data)

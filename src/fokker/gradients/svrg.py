@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, PyTree
 
+from fokker._count import Count
 from fokker.gradients.control_variates import ControlVariates
 from fokker.gradients.minibatch import Estimator
 
@@ -35,7 +36,7 @@ class SVRG(Estimator):
         """g_i(θ*)."""
         return self._around(state).baselines(target, (), batch)
 
-    def update(self, target: Any, state: _Center, theta: PyTree[Array], batch: Any, number: Array) -> _Center:
+    def update(self, target: Any, state: _Center, theta: PyTree[Array], batch: Any, number: Count) -> _Center:
         """Around where the chain was, with a pass over all the data, at every `every`-th step."""
         return jax.lax.cond(
             (number + 1) % self.every == 0, lambda: self.init(target, theta), lambda: _Center(*state)

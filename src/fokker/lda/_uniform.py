@@ -12,6 +12,7 @@ import numba
 import numpy as np
 from jaxtyping import Array, Key
 
+from fokker._count import Count
 from fokker._random import bits, fold_in
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -24,13 +25,13 @@ compiled = numba.njit(nogil=True, cache=True, inline="always")
 
 
 @jax.jit
-def _words(key: Key[Array, ""], number: Array) -> Array:
+def _words(key: Key[Array, ""], number: Count) -> Array:
     return bits(fold_in(key, number), (2,))
 
 
 def seed_at(key: Key[Array, ""], number: int) -> np.uint64:
     """64 bits that depend on (key, number) alone."""
-    high, low = np.asarray(_words(key, np.uint32(number))).astype(np.uint64)
+    high, low = np.asarray(_words(key, Count.of(number))).astype(np.uint64)
     return np.uint64(high << np.uint64(32) | low)
 
 

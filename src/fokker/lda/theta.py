@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from fokker._count import Count
 from fokker._module import Module
-from fokker._random import fold_in
+from fokker._random import fold_in, fold_in_step
 from fokker._state import nearest
 from fokker.dynamics import Dynamics
 from fokker.dynamics._kinetic import half_square
@@ -34,7 +35,7 @@ from fokker.samplers.recipe import Family, of_family
 
 # Streams of random numbers that a step has besides the noise of the library's samplers.
 _CATCHING_UP, _MOVING, _LOOKING = 1, 2, 3
-# Numbers of no step.
+# Numbers that a key is folded with for other purposes than steps.
 _BEGINNING, _STEPPING = 2**30, 2**30 + 1
 
 
@@ -137,11 +138,11 @@ def _advance(
     scale: Array,
     friction: Array,
     key: Key[Array, ""],
-    number: Array,
+    number: Count,
 ) -> tuple[dict[str, Array], Array]:
     """One step of a library's sampler, and whether all numbers are finite."""
     sampler = _FROM_THE_LIBRARY[name](alpha, h, scale, friction)
-    state, info = sampler.step(fold_in(key, number), SamplerState(z, number), batch)
+    state, info = sampler.step(fold_in_step(key, number, _BEGINNING), SamplerState(z, number), batch)
     return state.z, info.finite
 
 
@@ -206,7 +207,7 @@ class DenseTopics:
         rows, counts = _padded(words, V), _padded(counts, 0)
         batch = Counts(_spread(rows, counts, V), jnp.zeros(counts.shape[1]))
         z, finite = _advance(
-            self.sampler, self._z, batch, self.alpha, h, scale, friction, self._key, np.int32(self.number)
+            self.sampler, self._z, batch, self.alpha, h, scale, friction, self._key, Count.of(self.number)
         )
         if not bool(finite):
             raise NotFiniteError(_too_long(self.sampler, h, self.number))
@@ -259,6 +260,11 @@ class LazyTopics:
         # ∫b and ∫exp(∫b) since then, of each topic after each step.
         self._rate, self._time = (np.zeros((self._REMEMBERED + 1, K)) for _ in range(2))
 
+    def _seed(self, stream: int) -> np.uint64:
+        """For one purpose of this step."""
+        number = 4 * self.number + stream
+        return seed_at(self._key, 2**64 - 1 if number == _STEPPING else number)
+
     def _up_to_date(self, words: np.ndarray, stream: int) -> tuple[np.ndarray, np.ndarray]:
         """θ of these words now, drawn given what it was when they were last seen; and Σ_w (θ - E[θ])."""
         theta = self._theta[words]
@@ -270,7 +276,7 @@ class LazyTopics:
         delta = np.exp(self._rate[when] - rate)
         g = (time - self._time[when]) * np.exp(-rate)
         which = np.where(waiting[which], which, -1)
-        seed = seed_at(self._key, 4 * self.number + stream)
+        seed = self._seed(stream)
         return theta, transitions(theta, self.alpha, None, delta, g, which, words, seed, self.threads)
 
     @property
@@ -301,7 +307,7 @@ class LazyTopics:
         b = 1 + by_topic / self._totals
         delta, g = np.exp(-b * h), -np.expm1(-b * h) / b
         if self.sampler == "scir":
-            seed = seed_at(self._key, 4 * self.number + _MOVING)
+            seed = self._seed(_MOVING)
             which = np.zeros(len(words), np.int64)
             transitions(theta, self.alpha, counts, delta[None], g[None], which, words, seed, self.threads)
             moved = theta
@@ -338,7 +344,7 @@ class LazyTopics:
             1.0,
             0.0,
             self._step_key,
-            np.int32(self.number),
+            Count.of(self.number),
         )
         return np.asarray(z["theta"])[: len(theta)]
 

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
+from fokker._count import Count, StepNumber
 from fokker._module import Module
 from fokker._state import State, as_arrays
 from fokker.dynamics._dynamics import check_temperature
@@ -19,12 +20,13 @@ from fokker.gradients import Estimator
 class SamplerState(NamedTuple):
     """What the next step needs: the dynamics' state `z` and the number of steps taken.
 
+    `step` is a number of 64 bits: `int(state.step)`, or `state.step.fold_into(key)` in a loop of your own.
     `estimator` is what the gradient estimator remembers, `noise` the running estimate of the gradient's
     covariance, where there are any.
     """
 
     z: State
-    step: Array
+    step: Count
     estimator: PyTree[Array] = ()
     noise: PyTree[Array] = ()
 
@@ -91,7 +93,7 @@ class Sampler(Module):
 
     @abc.abstractmethod
     def advance(
-        self, draws: Any, state: Any, batch: Any = None, number: Array | None = None
+        self, draws: Any, state: Any, batch: Any = None, number: Count | None = None
     ) -> tuple[Any, Info]:
         """One step with the randomness given; `number` of steps taken where the caller knows it."""
 
@@ -146,13 +148,15 @@ def is_automatic(sampler: Sampler) -> bool:
     return isinstance(getattr(sampler, "step_size", None), str)
 
 
-def step_size_at(step_size: Any, step: Array) -> Array:
+def step_size_at(step_size: Any, step: Any) -> Array:
     """ε at a step, of a constant or a schedule."""
     if isinstance(step_size, str):
         raise ValueError(
             "the step size is left to be found: fk.sample finds it, or fk.tune(target, sampler, …).sampler."
         )
-    return step_size(step) if callable(step_size) else step_size
+    if not callable(step_size):
+        return step_size
+    return step_size(StepNumber.of(step) if isinstance(step, Count) else step)
 
 
 def check_step_size(step_size: Any) -> Any:
@@ -162,7 +166,7 @@ def check_step_size(step_size: Any) -> Any:
             raise ValueError(f"the step size is a number, a schedule or {AUTOMATIC!r}, not {step_size!r}.")
         return step_size
     step = step_size if callable(step_size) else as_arrays(step_size)
-    first = step(jnp.zeros(())) if callable(step) else step
+    first = step(StepNumber.of(0)) if callable(step) else step
     if not isinstance(first, jax.core.Tracer) and not bool(jnp.all(jnp.isfinite(first) & (first > 0))):
         raise ValueError(f"the step size must be a positive number; {first} was given.")
     return step

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
+from fokker._count import Count, no_steps
 from fokker._random import normal
 from fokker._state import as_arrays, dimension, ravel, unravel
 from fokker.gradients import Estimator
@@ -35,7 +36,7 @@ class WalkerState(NamedTuple):
     """
 
     z: dict[str, PyTree[Array]]
-    step: Array
+    step: Count
     potential: Array
     gradient: Vector
     momentum: Vector
@@ -127,12 +128,12 @@ class Walker(Sampler):
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> WalkerState:
         """U and its gradient, and a momentum for samplers that keep theirs."""
-        theta = check_position(position)
+        theta = check_position(self, position)
         zero = jnp.zeros_like(ravel(theta))
         check_size(self.scale, zero.size)
         p = normal(jax.random.key(0) if key is None else key, zero.shape, zero.dtype)
         stats = jnp.zeros(len(self.STATS), zero.dtype)
-        state = WalkerState({"theta": theta}, jnp.zeros((), jnp.int32), zero[0], zero, p, stats)
+        state = WalkerState({"theta": theta}, no_steps(), zero[0], zero, p, stats)
         U, gradient = self.evaluate(zero, state)
         check_finite_start(U, gradient)
         return state._replace(potential=U, gradient=gradient)
@@ -175,7 +176,7 @@ class Walker(Sampler):
         return StepInfo(*info, accepted, rate, proposal, change, divergent)
 
     def advance(
-        self, draws: Any, state: WalkerState, batch: Any = None, number: Array | None = None
+        self, draws: Any, state: WalkerState, batch: Any = None, number: Count | None = None
     ) -> tuple[WalkerState, Info]:
         """One step with the randomness given: the whole walk."""
         no_batch(self, batch)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from fokker._rounding import is_half
 from fokker._state import as_arrays, is_leaf, ravel, unravel
 from fokker.dynamics._dynamics import validate_state
 from fokker.samplers._sampler import Sampler, check_target
@@ -48,8 +49,15 @@ def placed(sampler: AnySampler, target: Any, temperature: Any, gradient: Any) ->
     return dataclasses.replace(sampler, target=target, temperature=as_arrays(temperature))  # type: ignore[call-arg]
 
 
-def check_position(position: PyTree[Any]) -> PyTree[Array]:
-    """Theta as arrays; raise unless it holds finite floating-point numbers."""
+def check_position(sampler: Sampler, position: PyTree[Any]) -> PyTree[Array]:
+    """Theta as arrays; raise unless it holds finite numbers of single or double precision."""
+    for path, leaf in jax.tree.leaves_with_path(position):
+        if is_half(leaf):
+            raise ValueError(
+                f"{_name(sampler)} needs single or double precision, but theta{jax.tree_util.keystr(path)} "
+                f"is {leaf.dtype}: cast it by jax.tree.map(lambda x: x.astype(jnp.float32), theta), or use a "
+                "sampler that rounds its steps at random, such as fk.samplers.sghmc."
+            )
     validate_state(jax.tree.map(lambda x: float(x) if isinstance(x, int) else x, position))
     return as_arrays(position)
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
+from fokker._count import Count, no_steps
 from fokker._state import as_arrays, describe_shapes, nearest, ravel, same_shapes, unravel
 from fokker.gradients import Estimator
 from fokker.samplers import _whole
@@ -43,7 +44,7 @@ class Gibbs(Sampler):
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
         """The state to start from, after every conditional has been tried on it for shapes."""
-        theta = _whole.check_position(position)
+        theta = _whole.check_position(self, position)
         if not isinstance(theta, Mapping):
             raise ValueError(
                 "theta must be a dictionary, of which the conditionals name the blocks; it is "
@@ -65,14 +66,14 @@ class Gibbs(Sampler):
                     f"the conditional of {name!r} gives {describe_shapes(found)}; theta[{name!r}] is "
                     f"{describe_shapes(theta[name])}."
                 )
-        return SamplerState({"theta": dict(theta)}, jnp.zeros((), jnp.int32))
+        return SamplerState({"theta": dict(theta)}, no_steps())
 
     def draw(self, key: Key[Array, ""], state: SamplerState) -> Key[Array, ""]:
         """The key itself: what the conditionals draw is their own."""
         return key
 
     def advance(
-        self, draws: Any, state: SamplerState, batch: Any = None, number: Array | None = None
+        self, draws: Any, state: SamplerState, batch: Any = None, number: Count | None = None
     ) -> tuple[SamplerState, Info]:
         """Every block once, or one of them."""
         _whole.no_batch(self, batch)
@@ -117,10 +118,10 @@ class NormalGibbs(Sampler):
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
         """The state to start from."""
-        theta = _whole.check_position(position)
+        theta = _whole.check_position(self, position)
         if ravel(theta).shape != self.mean.shape:
             raise ValueError(f"theta has {ravel(theta).size} numbers, the mean {self.mean.size}.")
-        return SamplerState({"theta": theta}, jnp.zeros((), jnp.int32))
+        return SamplerState({"theta": theta}, no_steps())
 
     def draw(self, key: Key[Array, ""], state: SamplerState) -> tuple[Array, Array]:
         """Noise for every coordinate, and which one is moved in a random scan."""
@@ -129,7 +130,7 @@ class NormalGibbs(Sampler):
         return jax.random.normal(noise_key, x.shape, x.dtype), jax.random.randint(choice_key, (), 0, x.size)
 
     def advance(
-        self, draws: Any, state: SamplerState, batch: Any = None, number: Array | None = None
+        self, draws: Any, state: SamplerState, batch: Any = None, number: Count | None = None
     ) -> tuple[SamplerState, Info]:
         """Every coordinate once, or one of them."""
         _whole.no_batch(self, batch)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
+from fokker._count import Count, no_steps
 from fokker._state import as_arrays, nearest, ravel, unravel
 from fokker.gradients import Estimator
 from fokker.integrators.isokinetic import COEFFICIENTS, Slope, isokinetic_step, refresh, unit_vector
@@ -66,7 +67,7 @@ class Microcanonical(Sampler):
         """A direction u drawn at random; U/T and its gradient, which the next step begins with."""
         if key is None:
             raise ValueError("the direction u is drawn at random: pass key=jax.random.key(…).")
-        theta = _whole.check_position(position)
+        theta = _whole.check_position(self, position)
         x = ravel(theta)
         if x.size < 2:
             raise ValueError(
@@ -77,7 +78,7 @@ class Microcanonical(Sampler):
         U, g = self.slope(theta)(x)
         _whole.check_finite_start(U, g)
         u = unit_vector(jax.random.normal(key, x.shape, x.dtype))
-        return SamplerState({"theta": theta, "u": u, "U": U, "gradient": g}, jnp.zeros((), jnp.int32))
+        return SamplerState({"theta": theta, "u": u, "U": U, "gradient": g}, no_steps())
 
     def draw(self, key: Key[Array, ""], state: SamplerState) -> Any:
         """Noise for u; for a trajectory, whose length is not known before, a key in its place."""
@@ -111,7 +112,7 @@ class Microcanonical(Sampler):
         return jnp.asarray(self.L, like.dtype)
 
     def advance(
-        self, draws: Any, state: SamplerState, batch: Any = None, number: Array | None = None
+        self, draws: Any, state: SamplerState, batch: Any = None, number: Count | None = None
     ) -> tuple[SamplerState, Any]:
         """One step, or for the adjusted kinds one trajectory, with the randomness given."""
         _whole.no_batch(self, batch)

@@ -8,7 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
+from fokker._count import Count, no_steps
 from fokker._random import split
+from fokker._rounding import draw_rounding, is_half, raised, rounded
 from fokker._state import as_arrays
 from fokker.dynamics._dynamics import validate_state
 from fokker.gradients import Estimator
@@ -50,23 +52,28 @@ class PreconditionedSGLD(Sampler):
         """No gradients seen yet."""
         theta = as_arrays(position)
         validate_state(theta)
-        nothing = jax.tree.map(jnp.zeros_like, theta)
+        single = raised(theta)
+        nothing = jax.tree.map(jnp.zeros_like, single)
         z = {"theta": theta, "V": nothing, "W": nothing}
-        return SamplerState(z, jnp.zeros((), jnp.int32), self.estimator.init(self.own_target, theta))
+        return SamplerState(z, no_steps(), self.estimator.init(self.own_target, single))
 
-    def draw(self, key: Key[Array, ""], state: SamplerState) -> tuple[PyTree[Array], PyTree[Array]]:
-        """Noise, and the signs along which the curvature is probed."""
-        like = jax.eval_shape(lambda: state.position)
+    def draw(self, key: Key[Array, ""], state: SamplerState) -> tuple[PyTree[Array], ...]:
+        """Noise, the signs along which the curvature is probed, and bits to round half precision with."""
+        rounding_key = None
+        if any(is_half(x) for x in jax.tree.leaves(state.position)):
+            key, rounding_key = split(key)
+        like = jax.eval_shape(lambda: raised(state.position))
         noise_key, probe_key = split(key)
-        return draw_like(self.noise, noise_key, like), draw_like("two-point", probe_key, like)
+        noise, signs = draw_like(self.noise, noise_key, like), draw_like("two-point", probe_key, like)
+        return noise, signs, draw_rounding(rounding_key, state.position)
 
     def advance(
-        self, draws: Any, state: SamplerState, batch: Any = None, number: Array | None = None
+        self, draws: Any, state: SamplerState, batch: Any = None, number: Count | None = None
     ) -> tuple[SamplerState, Info]:
         """One step with the randomness given."""
         number = state.step if number is None else number
-        target, theta, T = self.own_target, state.position, self.temperature
-        w, v = draws
+        target, theta, T = self.own_target, raised(state.position), self.temperature
+        w, v, rounding = draws
 
         def gradient(x: PyTree[Array]) -> PyTree[Array]:
             if batch is None:
@@ -102,6 +109,7 @@ class PreconditionedSGLD(Sampler):
         z = dict(
             zip(("theta", "V", "W"), jax.tree.transpose(jax.tree.structure(theta), None, moved), strict=True)
         )
+        z["theta"] = rounded(z["theta"], state.position, rounding)
         remembered = state.estimator
         if batch is not None:
             remembered = self.estimator.update(target, remembered, theta, batch, number)

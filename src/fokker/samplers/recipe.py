@@ -9,7 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
+from fokker._count import Count, no_steps
 from fokker._random import split
+from fokker._rounding import Rounding, draw_rounding, is_half, lowered, raised, rounded
 from fokker._state import State, as_arrays, dimension, inner
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics._dynamics import check_field, check_semidefinite, validate_state
@@ -33,11 +35,12 @@ GradientOfBatch = Callable[[PyTree[Array], Any], PyTree[Array]]
 
 
 class Draws(NamedTuple):
-    """The randomness of one step: unit noise, the probe of Γ, and a key for a new momentum."""
+    """The randomness of one step: unit noise, the probe of Γ, a key for a new momentum, and rounding."""
 
     noise: PyTree[Array]
     probe: PyTree[Array] | None = None
     key: Key[Array, ""] | None = None
+    rounding: Rounding = ()
 
 
 class Family(NamedTuple):
@@ -106,7 +109,10 @@ class Recipe(Sampler):
         # Before the conversion: a whole number is taken for a real one, an array of integers for a mistake.
         validate_state(jax.tree.map(lambda x: float(x) if isinstance(x, int) else x, position))
         # The variables of dynamics are a plain dictionary; theta stays the tree that it is.
-        z = as_arrays(dict(position) if self.family is None and isinstance(position, Mapping) else position)
+        given = as_arrays(
+            dict(position) if self.family is None and isinstance(position, Mapping) else position
+        )
+        z = raised(given)
         remembered: PyTree[Array] = ()
         if self.family is not None:
             if key is None:
@@ -117,9 +123,10 @@ class Recipe(Sampler):
         self.integrator.check(dynamics, z, self.noise_estimate is not None)
         if isinstance(dynamics, SDE):
             check_semidefinite(dynamics.D_field(z), z, "the diffusion")
-        state = SamplerState(z, jnp.zeros((), jnp.int32), remembered)
+        stored = lowered(z, given) if self.family is None else {**z, "theta": given}
+        state = SamplerState(stored, no_steps(), remembered)
         if isinstance(self.noise_estimate, OnlineNoise):
-            return state._replace(noise=self.noise_estimate.init(state.position))
+            return state._replace(noise=self.noise_estimate.init(raised(state.position)))
         if self.noise_estimate is not None:
             self._check_noise_estimate(dynamics, self.noise_estimate, z)
         return state
@@ -128,7 +135,7 @@ class Recipe(Sampler):
         check_field(noise_estimate, z, "noise_estimate")
         like = dynamics.noise_like(z, noise_estimate)
         noise = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), like)
-        _, shortfall = dynamics.noise(z, noise, step_size_at(self.step_size, jnp.zeros(())), noise_estimate)
+        _, shortfall = dynamics.noise(z, noise, step_size_at(self.step_size, no_steps()), noise_estimate)
         if not isinstance(shortfall, jax.core.Tracer) and bool(shortfall < 0):
             raise ValueError(
                 "2D - εB̂ is not positive semidefinite at the state given: its least eigenvalue is "
@@ -144,18 +151,25 @@ class Recipe(Sampler):
 
     def draw(self, key: Key[Array, ""], state: SamplerState) -> Draws:
         """All the randomness of one step: it depends on the state by its shapes alone."""
-        probe_key = momentum_key = None
+        probe_key = momentum_key = rounding_key = None
+        if any(is_half(x) for x in jax.tree.leaves(state.z)):
+            key, rounding_key = split(key)
+        rounding = draw_rounding(rounding_key, state.z)
+        state = state._replace(z=raised(state.z))
         if self.gamma == "estimate" or self.resample is not None:
             key, probe_key, momentum_key = split(key, 3)
         dynamics = self.placed
         like = self.integrator.noise_like(dynamics, state.z, self._drift_noise(dynamics, state))
         probe = _signs(probe_key, state.z) if self.gamma == "estimate" else None
         return Draws(
-            draw_like(self.noise, key, like), probe, momentum_key if self.resample is not None else None
+            draw_like(self.noise, key, like),
+            probe,
+            momentum_key if self.resample is not None else None,
+            rounding,
         )
 
     def advance(
-        self, draws: Draws, state: SamplerState, batch: Any = None, number: Array | None = None
+        self, draws: Draws, state: SamplerState, batch: Any = None, number: Count | None = None
     ) -> tuple[SamplerState, Info]:
         """One step with the randomness given.
 
@@ -163,6 +177,7 @@ class Recipe(Sampler):
         all chains, it keeps what is done every so many steps from being done at every one under `jax.vmap`.
         """
         number = state.step if number is None else number
+        stored, state = state.z, state._replace(z=raised(state.z))
         dynamics, z = self.placed, state.z
         gradient: Any = None
         remembered, V = state.estimator, state.noise
@@ -190,11 +205,12 @@ class Recipe(Sampler):
             # That of the batches before: the estimate must not depend on the noise that it makes up for.
             noise_estimate=self._drift_noise(dynamics, state),
         )
+        z = rounded(z, stored, draws.rounding)
         return SamplerState(z, state.step + 1, remembered, V), Info(
             all_finite(z) & jnp.all(h >= 0), shortfall
         )
 
-    def _with_new_momentum(self, z: State, key: Any, number: Array) -> State:
+    def _with_new_momentum(self, z: State, key: Any, number: Count) -> State:
         assert self.family is not None
         assert self.resample is not None
         auxiliaries = self.family.auxiliaries
@@ -207,7 +223,7 @@ class Recipe(Sampler):
     def record(self, state: SamplerState) -> dict[str, Array]:
         """The kinetic temperature rᵀ∂H/∂r / d, and a scalar thermostat."""
         record: dict[str, Array] = {}
-        z, dynamics = state.z, self.placed
+        z, dynamics = raised(state.z), self.placed
         if isinstance(z, dict) and "r" in z:
             slope = hamiltonian_gradient(dynamics.hamiltonian, z, no_force(dynamics, z))["r"]
             record["kinetic_temperature"] = inner(z["r"], slope) / dimension(z["r"])

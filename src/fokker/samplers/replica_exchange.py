@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
+from fokker._count import Count, no_steps
 from fokker._random import split, uniform
+from fokker._rounding import raised
 from fokker._state import as_arrays
 from fokker.gradients import Estimator, OnlineNoise
 from fokker.samplers._sampler import Info, Sampler, SamplerState
@@ -21,9 +23,9 @@ class ReplicaState(NamedTuple):
     """The replicas' states along a first axis, the coldest first; how many exchanges were tried and made."""
 
     replicas: SamplerState
-    step: Array
-    tried: Array
-    made: Array
+    step: Count
+    tried: Count
+    made: Count
 
     @property
     def position(self) -> PyTree[Array]:
@@ -71,8 +73,7 @@ class ReplicaExchange(Sampler):
         keys = split(key, self.ladder.shape[0])
         theta = as_arrays(position)
         states = self._copies(lambda sampler, key: sampler.init(theta, key=key), keys)
-        nothing = jnp.zeros((), jnp.int32)
-        return ReplicaState(states, nothing, nothing, nothing)
+        return ReplicaState(states, no_steps(), no_steps(), no_steps())
 
     def draw(self, key: Key[Array, ""], state: ReplicaState) -> tuple[PyTree[Array], Array]:
         """The randomness of every replica, and of the exchanges."""
@@ -82,7 +83,7 @@ class ReplicaExchange(Sampler):
         return draws, uniform(exchange_key, (self.ladder.shape[0] - 1,), jnp.result_type(float))
 
     def advance(
-        self, draws: Any, state: ReplicaState, batch: Any = None, number: Array | None = None
+        self, draws: Any, state: ReplicaState, batch: Any = None, number: Count | None = None
     ) -> tuple[ReplicaState, Info]:
         """One step of every replica, and every so many steps an exchange."""
         number = state.step if number is None else number
@@ -94,16 +95,16 @@ class ReplicaExchange(Sampler):
         tried, made, moved = jax.lax.cond(
             (number + 1) % self.every == 0,
             lambda: self._exchange(moved, uniforms, batch, round_),
-            lambda: (jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32), moved),
+            lambda: (jnp.zeros((), jnp.uint32), jnp.zeros((), jnp.uint32), moved),
         )
         after = ReplicaState(moved, state.step + 1, state.tried + tried, state.made + made)
         return after, Info(jnp.all(info.finite), jnp.min(info.noise_shortfall))
 
     def _exchange(
-        self, states: SamplerState, uniforms: Array, batch: Any, round_: Array
+        self, states: SamplerState, uniforms: Array, batch: Any, round_: Count
     ) -> tuple[Array, Array, SamplerState]:
         """Neighbours exchange positions, even and odd pairs in turn; momenta stay, being of a temperature."""
-        theta = states.position
+        theta = raised(states.position)
         pairs = np.arange(self.ladder.shape[0] - 1)
         turn = pairs % 2 == round_ % 2
         log_ratio = jax.vmap(
@@ -120,14 +121,14 @@ class ReplicaExchange(Sampler):
         up = jnp.concatenate([accepted, jnp.zeros(1, bool)])
         down = jnp.concatenate([jnp.zeros(1, bool), accepted])
         source = places + up - down
-        z = {**states.z, "theta": jax.tree.map(lambda x: x[source], theta)}
-        count = jnp.sum(turn).astype(jnp.int32), jnp.sum(accepted).astype(jnp.int32)
+        z = {**states.z, "theta": jax.tree.map(lambda x: x[source], states.position)}
+        count = jnp.sum(turn).astype(jnp.uint32), jnp.sum(accepted).astype(jnp.uint32)
         return *count, states._replace(z=z)
 
     def record(self, state: ReplicaState) -> dict[str, Array]:
         """What the coldest replica's sampler records, and how many of the exchanges tried were made."""
         coldest = jax.tree.map(lambda x: x[0], state.replicas)
-        rate = state.made / jnp.maximum(state.tried, 1)
+        rate = state.made / jnp.maximum(state.tried.value, 1)
         return {**self.sampler.record(coldest), "exchange_rate": rate}
 
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
+from fokker._count import Count, no_steps
 from fokker._state import as_arrays, describe_shapes, is_leaf, ravel, same_structure, unravel
 from fokker.fields import Field
 from fokker.gradients import Estimator
@@ -69,7 +70,7 @@ class RiemannianHMC(Sampler):
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
         """The state to start from, after the metric there has been looked at."""
-        theta = _whole.check_position(position)
+        theta = _whole.check_position(self, position)
         x = ravel(theta)
         G = _metric_at(self.metric, theta)
         if G.shape not in ((), x.shape, (x.size, x.size)):
@@ -88,7 +89,7 @@ class RiemannianHMC(Sampler):
             )
         U = self.own_target.potential(theta)
         _whole.check_finite_start(U, U)
-        return SamplerState({"theta": theta}, jnp.zeros((), jnp.int32))
+        return SamplerState({"theta": theta}, no_steps())
 
     def draw(self, key: Key[Array, ""], state: SamplerState) -> Draws:
         """A momentum in units of the metric's root, and the number to accept with."""
@@ -98,7 +99,7 @@ class RiemannianHMC(Sampler):
         return Draws(noise, jax.random.uniform(accept_key, (), x.dtype))
 
     def advance(
-        self, draws: Draws, state: SamplerState, batch: Any = None, number: Array | None = None
+        self, draws: Draws, state: SamplerState, batch: Any = None, number: Count | None = None
     ) -> tuple[SamplerState, Any]:
         """One trajectory with the randomness given."""
         _whole.no_batch(self, batch)

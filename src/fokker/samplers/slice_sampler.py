@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
+from fokker._count import Count, no_steps
 from fokker._state import as_arrays, ravel, unravel
 from fokker.gradients import Estimator
 from fokker.integrators.isokinetic import unit_vector
@@ -58,18 +59,18 @@ class Slice(Sampler):
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
         """The state to start from: inside the support."""
-        theta = _whole.check_position(position)
+        theta = _whole.check_position(self, position)
         _whole.as_vector(self.width, theta)
         U = self._potential(theta)(ravel(theta))
         _whole.check_finite_start(U, U)
-        return SamplerState({"theta": theta}, jnp.zeros((), jnp.int32))
+        return SamplerState({"theta": theta}, no_steps())
 
     def draw(self, key: Key[Array, ""], state: SamplerState) -> Key[Array, ""]:
         """The key itself: how many numbers a move takes is not known before."""
         return key
 
     def advance(
-        self, draws: Any, state: SamplerState, batch: Any = None, number: Array | None = None
+        self, draws: Any, state: SamplerState, batch: Any = None, number: Count | None = None
     ) -> tuple[SamplerState, Any]:
         """A move along every coordinate, or along one random direction."""
         _whole.no_batch(self, batch)
