@@ -178,6 +178,11 @@ def _check(
         reasons.append(f"whether the marginal of {problem.position} is the target is {marginal.how}")
     notes += structure.notes
     undecided = not looked.settled or bool(target.doubts) or undecidable
+    if not looked.settled and not target.wrong:
+        reasons.append(
+            "points could not be drawn where the target has mass (it may not be normalisable, or the state "
+            "given is far from it): pass a better state, or points"
+        )
     if not np.all(usable):
         share = float(np.mean(~usable))
         notes.append(f"the residual is not finite at {share:.0%} of the points")
@@ -275,15 +280,9 @@ def _look_where(
         are_draws = np.zeros(problem.dimension, bool)
         are_draws[problem.variables[problem.position]] = True
     target, wide = draw_points(problem.hamiltonian, starts, number, generator, are_draws)
-    notes = []
     # Heavy tails made heavier, exp(-H/4), may have no integral: only the target itself must settle.
-    if not target.settled:
-        notes.append(
-            "points could not be drawn where the target has mass (it may not be normalisable, or the state "
-            "given is far from it): pass a better state, or points"
-        )
     points = np.concatenate([target.points, wide.points[: number // 2]])
-    return Looked(points, number, target.settled, False, notes, target.below)
+    return Looked(points, number, target.settled, False, [], target.below)
 
 
 def _select(residuals: Residuals, usable: np.ndarray) -> Residuals:

@@ -91,13 +91,16 @@ def lift(problem: Problem, periodic: Mapping[str, Any] | None, sphere: str | Ite
         return first, second
 
     def length(y: Vector, name: str) -> Array:
-        return jnp.sqrt(jnp.sum(y[variables[name]] ** 2))
+        square = jnp.sum(y[variables[name]] ** 2)
+        return jnp.sqrt(jnp.where(square > 0, square, 1.0))
 
     def fold(y: Vector) -> Vector:
         def piece(name: str) -> Array:
             if name in periods:
                 cosine, sine = halves(y, name)
-                return jnp.arctan2(sine, cosine) / wave[name]
+                # At the origin there is no angle; any will do, but its derivatives must be finite.
+                away = cosine**2 + sine**2 > 0
+                return jnp.arctan2(jnp.where(away, sine, 0.0), jnp.where(away, cosine, 1.0)) / wave[name]
             return y[variables[name]] / (length(y, name) if name in spheres else 1.0)
 
         return by_variable(piece)

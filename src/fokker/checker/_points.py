@@ -133,7 +133,8 @@ def draw_points(
         # An ensemble that is still spreading in its last round has not arrived, or never will.
         with np.errstate(all="ignore"):
             growth = np.log(reaches[-1] / reaches[-2])
-        growing = not bool((np.mean(growth) < 0.3) & (np.max(growth) < 2.0))
+        # Four standard errors of the mean of d medians of n chains more.
+        growing = not bool((np.mean(growth) < 0.3 + 4 / np.sqrt(number * d)) & (np.max(growth) < 2.0))
         moved = bool(np.any(np.std(points, axis=0) > 0))
         settled = moved and not growing and float(rate) > 0.05
         below = np.asarray(
