@@ -83,7 +83,10 @@ def sgrld(gamma=1.0):
 
 
 def thermostat(kinetic=1.0, constant=1.0, weight=0.5, friction=1.0):
-    """dξ = kinetic·rᵀr - constant, weight·(ξ - 1)² in H; right if 2 weight kinetic = 1, constant = d kinetic."""
+    """dξ = kinetic·rᵀr - constant, weight·(ξ - 1)² in H.
+
+    Right where 2 weight kinetic = 1 and constant = d kinetic.
+    """
     h = fk.Hamiltonian(potential, lambda r, xi: jnp.sum(r**2) / 2 + weight * (xi - 1.0) ** 2)
 
     def drift(theta, r, xi):

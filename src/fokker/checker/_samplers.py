@@ -77,11 +77,19 @@ def _of_dynamics(dynamics: Any, state: Any, options: Mapping[str, Any]) -> Repor
 
 def _of_recipe(sampler: Recipe, state: Any, options: Mapping[str, Any]) -> Report:
     dynamics = sampler.placed
-    if sampler.family is None or state is None:
+    if sampler.family is None:
         return _of_dynamics(dynamics, state, options)
     _, states = first_state(state)
-    whole = [_completed(sampler, dynamics, one) for one in states]
-    return _of_dynamics(dynamics, whole if isinstance(state, list) else whole[0], options)
+    whole: Any = [_completed(sampler, dynamics, one) for one in states]
+    whole = whole if isinstance(state, list) else whole[0] if whole else None
+    report = _of_dynamics(dynamics, whole, options)
+    if report.ok and report.structure is not None and not report.structure.has_noise and not sampler.resample:
+        reason = (
+            "there is neither noise nor friction: with exact gradients the energy never changes, and the "
+            "noise of minibatches is heat that nothing takes out (Ma et al. 2015, Eq. 11)"
+        )
+        return dataclasses.replace(report, ok=False, verdict="undecided", reasons=[reason])
+    return report
 
 
 def _completed(sampler: Recipe, dynamics: Any, state: Any) -> Any:
