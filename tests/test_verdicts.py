@@ -28,6 +28,7 @@ def test_verdict(case: Case):
     assert report.verdict == case.verdict, str(report)
     assert report.ok is (case.verdict == "right")
     assert bool(report.reasons) is not report.ok
+    assert any(case.reason in reason for reason in report.reasons) or not case.reason, report.reasons
     if report.ok:
         assert report.residual < report.tolerance
         assert report.modes or report.structure is None

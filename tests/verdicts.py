@@ -19,7 +19,7 @@ from fokker.fields import Dense, Diagonal, Elementwise, Skew, Zero
 
 @dataclass(frozen=True)
 class Case:
-    """`build` returns what is handed to `fk.check`; `quick`: part of every test run."""
+    """`build` returns what is handed to `fk.check`; `quick`: in every test run; `reason`: words in one."""
 
     kind: str
     name: str
@@ -27,6 +27,7 @@ class Case:
     build: Callable[[], Any]
     options: dict[str, Any] = field(default_factory=dict)
     quick: bool = False
+    reason: str = ""
 
 
 def check(case: Case) -> fk.Report:
@@ -297,6 +298,7 @@ CASES = [
         lambda: turning(lambda z: jnp.where(z[0] <= 0, 1.0, 2.0)),
         {"state": jnp.zeros(2)},
         quick=True,
+        reason="the drift jumps",
     ),
     Case(
         "jumps",
@@ -375,6 +377,7 @@ CASES = [
         lambda: explosive([0.6, 0.8, 0.0]),
         {"state": jnp.zeros(3)},
         quick=True,
+        reason="flows out to infinity",
     ),
     Case("tails", "explosive in five", "wrong", lambda: explosive([1, 1, 1, 1, 0]), {"state": jnp.zeros(5)}),
     Case(
@@ -401,7 +404,15 @@ CASES = [
         {"state": ANGLE, "periodic": {"phi": 2 * np.pi}},
         quick=True,
     ),
-    Case("compact", "an angle not declared", "undecided", microcanonical_angle, {"state": ANGLE}, quick=True),
+    Case(
+        "compact",
+        "an angle not declared",
+        "undecided",
+        microcanonical_angle,
+        {"state": ANGLE},
+        quick=True,
+        reason='pass periodic={"phi": 2π}',
+    ),
     Case(
         "compact",
         "an angle of the wrong period",
@@ -507,6 +518,7 @@ CASES = [
         langevin(lambda theta: jnp.sum(jnp.where(theta > 0, theta, jnp.inf))),
         {"state": {"theta": jnp.ones(1)}},
         quick=True,
+        reason="has an edge",
     ),
     Case(
         "in doubt",
