@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-long lint bench clean help
+.PHONY: demo test test-long verdicts lint bench clean help
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -23,6 +23,9 @@ test: lint  ## formatting, lint, types and the tests
 
 test-long: lint  ## those tests too that repeat at length what others show
 	$(BIN)/python -m pytest -m long
+
+verdicts: $(INSTALLED)  ## the checker on the whole table of right and wrong samplers
+	$(BIN)/python tests/verdicts.py
 
 lint: $(INSTALLED)  ## formatting, lint and types
 	$(BIN)/ruff format --check .

@@ -56,6 +56,22 @@ def test_check_exits_by_verdict(fokker, samplers):
     assert "lacks -D∇H" in report["reasons"][0]
 
 
+def test_check_takes_angles(fokker, tmp_path):
+    path = tmp_path / "turn.py"
+    path.write_text(
+        "import jax.numpy as jnp, fokker as fk\n"
+        "turn = fk.SDE(lambda theta, phi: {'theta': -theta, 'phi': 1.0 + 0 * phi},\n"
+        "              {('theta', 'theta'): 1.0, ('phi', 'phi'): 0.5},\n"
+        "              lambda theta, phi: theta**2 / 2 + 0 * phi)\n"
+    )
+    code, out, _ = fokker("check", f"{path}:turn", "--periodic", "phi=2pi")
+    assert (code, "RIGHT" in out) == (0, True)
+    code, _, err = fokker("check", f"{path}:turn", "--periodic", "phi=two")
+    assert (code, "write VARIABLE=PERIOD" in err) == (2, True)
+    code, out, _ = fokker("check", f"{path}:turn")
+    assert (code, "UNDECIDED" in out) == (1, True)
+
+
 def test_check_calls_a_function_that_makes_the_sampler(fokker, samplers):
     code, out, _ = fokker("check", f"{samplers}:make")
     assert (code, "RIGHT" in out) == (0, True)
