@@ -6,7 +6,7 @@ import numpy as np
 
 from fokker.diagnostics._findings import Finding, Grade, care_or_bad
 from fokker.diagnostics._slopes import as_vectors, slopes_at, thinned
-from fokker.diagnostics.configurational import Spread, spread_of
+from fokker.diagnostics.configurational import FALSE_ALARMS, Spread, spread_of
 from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.integrators import Reflecting
 
@@ -49,7 +49,7 @@ def by_gradients(
     return [*spread_finding(spread), *_stein(draws, gradients, effective, checks)], spread
 
 
-def spread_finding(spread: Spread) -> list[Finding]:
+def spread_finding(spread: Spread, false_alarms: float = FALSE_ALARMS) -> list[Finding]:
     """The direction in which the variance is furthest off, where that is not chance."""
     if spread.astray:
         return [
@@ -60,7 +60,7 @@ def spread_finding(spread: Spread) -> list[Finding]:
                 "have not arrived (start at fk.find_mode, or give more burn_in)",
             )
         ]
-    off = spread.furthest()
+    off = spread.furthest(false_alarms)
     if off is None:
         return []
     name, bias, error = off

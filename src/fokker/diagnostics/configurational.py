@@ -10,7 +10,7 @@ from jaxtyping import Float
 from scipy import stats
 
 # Share of right runs that raise an alarm, over all directions and the pooled statistic together.
-_FALSE_ALARMS = 0.01
+FALSE_ALARMS = 0.01
 # A bias of the variance below this is not worth an alarm, however sure.
 TOLERATED = 0.05
 # Fewer effective products than this give no standard error to rely on.
@@ -51,7 +51,7 @@ class Spread:
         """Whether a typical draw lies where the target has no mass."""
         return self.typical > _ASTRAY
 
-    def thresholds(self, false_alarms: float = _FALSE_ALARMS) -> tuple[float, float]:
+    def thresholds(self, false_alarms: float = FALSE_ALARMS) -> tuple[float, float]:
         """Scores of one direction and of the average beyond which right draws seldom lie."""
         number = max(1, int(self.judged.sum()))
         if number == 1:  # one direction is its own average
@@ -66,12 +66,12 @@ class Spread:
         worst = float(np.max(self.error[self.judged], initial=0.0)) if self.judged.any() else math.inf
         return max(TOLERATED, (one + power) * worst), max(TOLERATED, (all_ + power) * self.pooled_error)
 
-    def furthest(self, false_alarms: float = _FALSE_ALARMS) -> tuple[str, float, float] | None:
+    def furthest(self, false_alarms: float = FALSE_ALARMS) -> tuple[str, float, float] | None:
         """What is off, its bias and standard error, where it is too far off for chance; None else."""
         one, all_ = self.thresholds(false_alarms)
         sure = self.judged & (np.abs(self.score) > one) & (np.abs(self.bias) > TOLERATED)
         if sure.any():
-            worst = int(np.argmax(np.where(sure, np.abs(self.bias), 0)))
+            worst = int(np.argmax(np.where(sure, np.abs(self.score), 0)))
             return self.name(worst), float(self.bias[worst]), float(self.error[worst])
         if abs(self.pooled_score) > all_ and abs(self.pooled_bias) > TOLERATED:
             return "all coordinates together", self.pooled_bias, self.pooled_error
