@@ -352,17 +352,19 @@ def test_the_time_scales_of_the_dynamics_are_found():
 
 
 def test_tuning_leaves_out_steps_that_explode_or_crawl(optimised):
-    """The best of SGLD's steps on a normal is neither the unstable nor the slowest; all tried is told."""
+    """The best of SGLD's steps on a normal is neither the unstable nor the slowest; its bias is mended."""
     tuning = fk.tune(
         NORMAL, samplers.sgld(1.0), init=jnp.zeros(2), step_sizes=[3.0, 0.2, 1e-5], progress=False
     )
-    assert tuning.step_size == 0.2
+    assert tuning.rounds[1][0].step_size == 0.2  # the winner, whose variance is 30 % too large
+    assert 0.02 < tuning.step_size <= 0.1
     first = {trial.step_size: trial.discrepancy for trial in tuning.rounds[0]}
+    assert [trial.problem for trial in tuning.rounds[0]][2] == "theta has hardly moved"
     assert first[3.0] == np.inf
     assert first[1e-5] > 10 * abs(first[0.2])
     text = str(tuning)
     assert "diverged" in text
-    assert "chosen: step size 0.2" in text
+    assert f"chosen: step size {tuning.step_size:.4g}" in text
     with pytest.raises(ValueError, match="every step size tried"):
         fk.tune(NORMAL, samplers.sgld(1.0), init=jnp.zeros(2), step_sizes=[50.0], progress=False)
 

@@ -41,6 +41,10 @@ _CHECKED = 64 * _HALF
 _HALVINGS = 6
 # A check that rejects too many costs half a step; one that rejects too few costs the run that follows.
 _FALSE_REJECTIONS = 0.1
+# A typical (θ - c)·∇U/Td below this, which is near 1 where chains have mixed, is of chains that crawl: they
+# show no bias, but only for want of draws.
+_STILL = 0.1
+_HARDLY_MOVED = "theta has hardly moved"
 # A gradient at the start this many times as large as draws have is a start far from the mass.
 _FAR = 5.0
 
@@ -195,7 +199,7 @@ def _check(
         )
         if not trial.problem:
             break
-        step_size /= 2
+        step_size *= 2 if trial.problem == _HARDLY_MOVED else 0.5
         sampler = sampler.with_step_size(step_size)
     notes = []
     if trial.problem:
@@ -261,7 +265,10 @@ def _problem(trace: Any, draws: np.ndarray, gradients: np.ndarray) -> str:
     sampler = trace.origin.sampler
     findings = [*noise_share(trace, {}), *kinetic_temperature(trace, {})]
     if not findings and judged_by_gradients(sampler, trace.settings["temperature"]):
-        findings = spread_finding(spread_of(draws, gradients), _FALSE_REJECTIONS)
+        spread = spread_of(draws, gradients)
+        if spread.typical < _STILL:
+            return _HARDLY_MOVED
+        findings = spread_finding(spread, _FALSE_REJECTIONS)
     return findings[0].text.split(":")[0] if findings else ""
 
 
