@@ -793,7 +793,7 @@ def test_moments_are_those_of_the_draws(reference):
     options = {"init": drawn_starts, "steps": 24, "burn_in": 5, "keep": "moments", **RUN}
     for thin, chunk in ((4, 7),):
         kept = fk.sample(BENT, WALKERS["nuts"], **{**options, "thin": thin, "chunk": chunk})
-        assert kept.samples is None
+        assert kept.draws is None
         draws = reference.samples[:, thin - 1 :: thin]
         near(kept.moments["mean"], draws.mean(axis=1))
         near(kept.moments["variance"], draws.var(axis=1, ddof=1))

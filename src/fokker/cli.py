@@ -212,7 +212,7 @@ def sample(
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for report.html and draws.npz.")] = Path("fokker-sample"),
 ) -> None:
-    """Sample a posterior; exit code 1 if the result is not to be trusted. Ctrl-C keeps the draws so far."""
+    """Sample a posterior; exit code 1 if it has problems. Ctrl-C keeps the draws so far."""
     import numpy as np
 
     import fokker
@@ -244,8 +244,8 @@ def sample(
         seed=seed,
         progress=console.is_terminal,
     )
-    if trace.samples is None:
-        raise CommandError(f"there are no draws: {trace.stopped}.")
+    if trace.draws is None:
+        raise CommandError(f"the run ended before its first draw: {trace.stopped}.")
     np.savez(out / "draws.npz", **trace.named())  # type: ignore[arg-type]
     summary = trace.summary()
     console.print(str(summary), markup=False, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -215,7 +216,8 @@ def sample(
         other = chosen if step_size is None else chosen.with_step_size(step_size)
         return sample(target, other, **{**options, **changes})
 
-    origin = Origin(target, placed, batch, rerun, notes)
+    one_start = chains > 1 and not is_function(init) and not isinstance(init, _Started)
+    origin = Origin(target, placed, batch, rerun, notes, one_start)
     return _Run(placed, batch, plan, keys[:, 2], states, temperature, origin, resume).go(progress)
 
 
@@ -355,10 +357,16 @@ class _Run:
             except KeyboardInterrupt:
                 total = plan.burn_in + plan.steps
                 stopped = f"interrupted after {done:,} of {total:,} steps; trace.resume() goes on"
-        if stopped is not None and progress:
-            Console(stderr=True).print(f"fokker: {stopped}", markup=False, soft_wrap=True)
         settings = self._settings(done)
-        return Trace.gather(gathered, self.moments, self.states, stopped, settings, self.origin, self.resumed)
+        trace = Trace.gather(
+            gathered, self.moments, self.states, stopped, settings, self.origin, self.resumed
+        )
+        if trace.draws is None and trace.moments is None:
+            # Whoever goes on to use the trace has to know, progress bar or not.
+            warnings.warn(f"the run ended before its first draw: {stopped}.", RuntimeWarning, stacklevel=3)
+        elif stopped is not None and progress:
+            Console(stderr=True).print(f"fokker: {stopped}", markup=False, soft_wrap=True)
+        return trace
 
     def _settings(self, done: int) -> dict[str, Any]:
         plan = self.plan
