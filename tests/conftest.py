@@ -1,6 +1,11 @@
 """For every test: ranks are never promoted in silence, and hypothesis draws the same examples each time."""
 
+import ctypes
+import gc
+import mmap
+import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,6 +22,37 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 settings.load_profile("fokker")
+
+
+# Nearly all the time of the suite is XLA's, and much of that goes into the same thousands of tiny programs. They
+# are kept on disk: workers share them, and so do runs. A folder that has grown by many changes is emptied.
+_KEPT = Path(__file__).resolve().parents[1] / ".pytest_cache" / "xla"
+_MOST_KEPT = 2**30
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if jax.config.jax_compilation_cache_dir is None:
+        is_worker = hasattr(config, "workerinput")
+        if not is_worker and sum(file.stat().st_size for file in _KEPT.glob("*")) > _MOST_KEPT:
+            shutil.rmtree(_KEPT)
+        jax.config.update("jax_compilation_cache_dir", str(_KEPT))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+# A compiled program takes a megabyte, however small. Above this all are dropped, to be read from disk again.
+_MOST_MEMORY = 3 * 2**29
+
+
+@pytest.fixture(autouse=True)
+def bounded_memory() -> Iterator[None]:
+    """A worker does not grow without end; where Linux does not say how large it is, it may."""
+    yield
+    statm = Path("/proc/self/statm")
+    if statm.exists() and int(statm.read_text().split()[1]) * mmap.PAGESIZE > _MOST_MEMORY:
+        jax.clear_caches()
+        gc.collect()
+        if hasattr(ctypes.CDLL(None), "malloc_trim"):  # glibc keeps what was freed unless asked
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 # Half of an exact test is XLA's optimising of code that runs five times: these options leave it out.
