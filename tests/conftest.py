@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import mmap
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,8 +25,8 @@ settings.register_profile(
 settings.load_profile("fokker")
 
 
-# Nearly all the time of the suite is XLA's, and much of that goes into the same thousands of tiny programs. They
-# are kept on disk: workers share them, and so do runs. A folder that has grown by many changes is emptied.
+# Nearly all the time of the suite is XLA's, much of it for the same thousands of tiny programs: they are kept
+# on disk, for all workers and runs. A folder that has grown by many changes is emptied.
 _KEPT = Path(__file__).resolve().parents[1] / ".pytest_cache" / "xla"
 _MOST_KEPT = 2**30
 
@@ -65,6 +66,11 @@ try:
     jax.jit(lambda x: x, compiler_options=_UNOPTIMISED)(0.0)
 except Exception:  # the options are not a promise of XLA's: without them the tests are slower, no more
     _UNOPTIMISED = {}
+# A third of the time of a tiny program is its fusion emitter's. The flag is for workers, which start later.
+# For this process it is too late; and one that XLA does not know would end a process.
+_FLAG = "xla_cpu_use_fusion_emitters"
+if _UNOPTIMISED and _FLAG not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --{_FLAG}=false".strip()
 
 
 def quick_jit(function: Callable[..., Any]) -> Callable[..., Any]:

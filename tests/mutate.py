@@ -18,6 +18,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import conftest  # noqa: F401 - its flags for XLA, which the tests inherit
 from mutations import ALL, Mutation
 from mutations._mutation import ROOT
 

@@ -192,10 +192,7 @@ MUTATIONS = [
         "row = jnp.minimum(chain.taken // thin, capacity - 1)",
         "row = jnp.minimum((chain.taken + thin - 1) // thin, capacity - 1)",
         "thinned walks keep the first step in place of the last",
-        (
-            "walkers::draws_do_not_depend_on_the_chunk",
-            "walkers::chains_that_do_not_wait_draw_what_a_loop_draws",
-        ),
+        ("walkers::a_run_goes_on_and_burn_in_drops",),
     ),
     Mutation(
         "warmup.py",
@@ -259,7 +256,7 @@ MUTATIONS = [
         "return new, p, solved & solved_back & back",
         "return new, p, solved & solved_back",
         "a leap that does not lead back is accepted",
-        ("rhmc",),
+        ("rhmc::a_leap_that_does_not_lead_back_is_not_taken_for_sound",),
     ),
     Mutation(
         "samplers/gibbs.py",
