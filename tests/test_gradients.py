@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 
 import fokker as fk
 from conftest import quick_jit
@@ -114,16 +115,14 @@ def test_the_noise_of_every_estimator_is_estimated_without_bias(name, kind, x64)
             kind: OnlineNoise(kind).update(OnlineNoise(kind).init(THETA), each, batch.scatter, jnp.array(-19))
             for kind in ("scalar", "diagonal", "dense")
         }
-        return jax.flatten_util.ravel_pytree(gradient)[0], found
+        return ravel_pytree(gradient)[0], found
 
     flat, estimates = zip(*map(of, batches), strict=True)
     mean = sum(p * g for p, g in zip(chances, flat, strict=True))
     wanted = sum(p * jnp.outer(g - mean, g - mean) for p, g in zip(chances, flat, strict=True))
     found = average(estimates, chances)
     np.testing.assert_allclose(found["dense"], wanted, rtol=1e-9)
-    np.testing.assert_allclose(
-        jax.flatten_util.ravel_pytree(found["diagonal"])[0], jnp.diag(wanted), rtol=1e-9
-    )
+    np.testing.assert_allclose(ravel_pytree(found["diagonal"])[0], jnp.diag(wanted), rtol=1e-9)
     np.testing.assert_allclose(found["scalar"], jnp.trace(wanted) / 3, rtol=1e-9)
 
 
