@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-long lint bench clean help
+.PHONY: demo test test-long verdicts mutate lint bench clean help
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -23,6 +23,12 @@ test: lint  ## formatting, lint, types and the tests
 
 test-long: lint  ## those tests too that repeat at length what others show
 	$(BIN)/python -m pytest -m long
+
+verdicts: $(INSTALLED)  ## the checker on the whole table of right and wrong samplers
+	$(BIN)/python tests/verdicts.py
+
+mutate: $(INSTALLED)  ## whether the tests notice mistakes made on purpose; ONLY=pattern for some of them
+	$(BIN)/python tests/mutate.py --jobs 2 $(if $(ONLY),--only '$(ONLY)')
 
 lint: $(INSTALLED)  ## formatting, lint and types
 	$(BIN)/ruff format --check .

@@ -1,6 +1,12 @@
 """For every test: ranks are never promoted in silence, and hypothesis draws the same examples each time."""
 
+import ctypes
+import gc
+import mmap
+import os
+import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,6 +25,37 @@ settings.register_profile(
 settings.load_profile("fokker")
 
 
+# Nearly all the time of the suite is XLA's, much of it for the same thousands of tiny programs: they are kept
+# on disk, for all workers and runs. A folder that has grown by many changes is emptied.
+_KEPT = Path(__file__).resolve().parents[1] / ".pytest_cache" / "xla"
+_MOST_KEPT = 2**30
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if jax.config.jax_compilation_cache_dir is None:
+        is_worker = hasattr(config, "workerinput")
+        if not is_worker and sum(file.stat().st_size for file in _KEPT.glob("*")) > _MOST_KEPT:
+            shutil.rmtree(_KEPT)
+        jax.config.update("jax_compilation_cache_dir", str(_KEPT))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+# A compiled program takes a megabyte, however small. Above this all are dropped, to be read from disk again.
+_MOST_MEMORY = 3 * 2**29
+
+
+@pytest.fixture(autouse=True)
+def bounded_memory() -> Iterator[None]:
+    """A worker does not grow without end; where Linux does not say how large it is, it may."""
+    yield
+    statm = Path("/proc/self/statm")
+    if statm.exists() and int(statm.read_text().split()[1]) * mmap.PAGESIZE > _MOST_MEMORY:
+        jax.clear_caches()
+        gc.collect()
+        if hasattr(ctypes.CDLL(None), "malloc_trim"):  # glibc keeps what was freed unless asked
+            ctypes.CDLL(None).malloc_trim(0)
+
+
 # Half of an exact test is XLA's optimising of code that runs five times: these options leave it out.
 _UNOPTIMISED: dict[str, Any] = {
     "xla_backend_optimization_level": 0,
@@ -29,6 +66,11 @@ try:
     jax.jit(lambda x: x, compiler_options=_UNOPTIMISED)(0.0)
 except Exception:  # the options are not a promise of XLA's: without them the tests are slower, no more
     _UNOPTIMISED = {}
+# A third of the time of a tiny program is its fusion emitter's. The flag is for workers, which start later.
+# For this process it is too late; and one that XLA does not know would end a process.
+_FLAG = "xla_cpu_use_fusion_emitters"
+if _UNOPTIMISED and _FLAG not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --{_FLAG}=false".strip()
 
 
 def quick_jit(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -392,6 +392,13 @@ BAD = {
         TypeError,
         "A of a thermostat must be one number",
     ),
+    "thermostat at temperature zero": (
+        lambda: (
+            fk.samplers.sgnht(0.1).on(fk.Density(lambda x: -(x**2)), 0.0).init(0.1, key=jax.random.key(0))
+        ),
+        ValueError,
+        "temperature, which must be above zero",
+    ),
     "field for the friction of a thermostat": (
         lambda: fk.dynamics.matrix_thermostat(U, A=fields.Scalar(1.0)),
         TypeError,

@@ -8,20 +8,30 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+import fokker as fk
 from conftest import quick_jit
-from fokker.batches import KINDS, Batches
+from fokker import samplers
+from fokker._count import Count
+from fokker._random import fold_in
+from fokker.batches import KINDS, Batches, WindowBatches
 
 KEY = jax.random.key(11)
 # Of every chi-square test here; there are about 60, so the file has one for one key in 150.
 FALSE_ALARM = 1e-4
 
 
+def start_of(batches, step):
+    epoch, position = batches.place(step)
+    return Count.of(epoch), jnp.uint32(position)
+
+
 def stream(batches, first, number, key=KEY):
     """The rows of steps first, first + 1, …, as the runner asks for them."""
-    numbers = jnp.arange(first, first + number)
-    places = [jnp.asarray(p) for p in batches.places(first, number)]
-    keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(numbers)
-    return np.asarray(quick_jit(jax.vmap(lambda k, e, p: batches.rows(key, k, e, p)))(keys, *places))
+    numbers = Count.of(np.uint64(first) + np.arange(number, dtype=np.uint64))
+    epochs, positions = batches.places_after(start_of(batches, first), jnp.arange(number, dtype=jnp.uint32))
+    keys = jax.vmap(lambda t: fold_in(key, t))(numbers)
+    rows = quick_jit(jax.vmap(lambda k, e, p: batches.rows(key, k, e, p)))
+    return np.asarray(rows(keys, epochs, positions))
 
 
 @pytest.mark.parametrize(
@@ -47,11 +57,58 @@ def test_rows_do_not_depend_on_how_the_steps_are_cut(kind):
     assert len({tuple(row) for row in whole}) == 20
 
 
-def test_places_are_right_beyond_32_bits():
-    """After 10¹² rows, where a product of 32-bit numbers has wrapped round."""
-    epoch, position = Batches(1_000_003, 1000).places(10**9, 2)
-    assert epoch.tolist() == [10**12 // 1_000_003, (10**12 + 1000) // 1_000_003]
-    assert position.tolist() == [10**12 % 1_000_003, (10**12 + 1000) % 1_000_003]
+@pytest.mark.parametrize(("size", "n", "step"), [(1_000_003, 1000, 10**9), (2**24 + 1, 2**24, 2**48)])
+def test_places_are_right_beyond_32_bits(size, n, step):
+    """After 10¹² rows, where a product of 32-bit numbers has wrapped round, and 2⁷², where one of 64 has."""
+    batches = Batches(size, n)
+    epoch, position = batches.places_after(start_of(batches, step), jnp.arange(2, dtype=jnp.uint32))
+    assert epoch.tolist() == [step * n // size, (step + 1) * n // size]
+    assert position.tolist() == [step * n % size, (step + 1) * n % size]
+
+
+@pytest.mark.parametrize("epoch", [2**31, 2**32, 2**48])
+def test_epochs_beyond_32_bits_are_whole_and_their_orders_new(epoch):
+    """Three steps an epoch, from two steps before the end of one on."""
+    batches = Batches(70, 25)
+    first = (epoch * 70 + 24) // 25 - 3
+    rows = stream(batches, first, 9).ravel()
+    begin = epoch * 70 - first * 25
+    order = rows[begin : begin + 70]
+    assert np.array_equal(np.sort(order), np.arange(70))
+    early = stream(batches, 0, 12).ravel().reshape(-1)[:280].reshape(4, 70)
+    assert not any(np.array_equal(order, other) for other in early)
+
+
+def test_a_run_goes_through_every_epoch_however_it_is_cut():
+    """At T = 0 a step is as long as the rows of its batch, 4ⁱ each: three steps an epoch, chunks of four."""
+    target = fk.Posterior(lambda t: 0.0 * t, lambda t, x: x * t, 4.0 ** np.arange(6, dtype=np.float32))
+    trace = fk.sample(
+        target,
+        samplers.sgld(2.0**-10 / 3),
+        init=0.0,
+        steps=12,
+        chunk=4,
+        temperature=0.0,
+        batch_size=2,
+        batches="reshuffle",
+        progress=False,
+    )
+    steps = np.diff(trace.samples[0], prepend=0.0) * 2**10
+    batches = np.round(steps).astype(int)
+    np.testing.assert_allclose(steps, batches, atol=0.1)
+    assert np.all(batches.reshape(4, 3).sum(axis=1) == (4**6 - 1) // 3)
+    assert len({tuple(epoch) for epoch in batches.reshape(4, 3)}) > 1
+
+
+def test_windows_are_of_a_shuffled_copy():
+    """Neighbours of the data are neighbours of the copy two times on average; 12 times for one key in 1e5."""
+    data = np.arange(3000)
+    batches, others = (WindowBatches(data, 3, jax.random.key(seed)) for seed in (0, 1))
+    order = np.asarray(batches.order)
+    assert np.array_equal(np.sort(order[:3000]), data)
+    assert np.sum(np.abs(np.diff(order)) == 1) < 12
+    assert not np.array_equal(order, others.order)
+    assert np.array_equal(batches.data, order)
 
 
 @pytest.mark.parametrize(("size", "n"), [(1, 1), (2, 2), (3, 2), (5, 5), (64, 64), (65, 65), (1000, 50)])

@@ -11,6 +11,7 @@ import pytest
 
 import fokker as fk
 from fokker._problem import make_problem
+from fokker.completion._axial import AxialEntries
 from fokker.completion._flux import flat_flux
 from fokker.completion._interpolate import fit_spline
 
@@ -239,6 +240,37 @@ def test_axial_chooses_the_axis_whose_lines_carry_no_flux():
     assert_same_drift(found, sgnht().drift, 1e-10)
     worse = completed(sgnht, method="axial", axis="xi")
     assert any("whole lines of xi" in note for note in worse.notes)
+
+
+def test_temperature_in_the_axial_gauge():
+    """The drift of underdamped dynamics at T: Q is that of T = 1, and not T or 1/T times it."""
+    dynamics = fk.dynamics.underdamped(U, friction=FRICTION, temperature=0.4)
+    z = {"theta": jnp.asarray(0.8), "r": jnp.asarray(0.3)}
+    # By its parts: finding the box and the axis is most of the time that fk.complete takes.
+    entries = AxialEntries(dynamics, jnp.asarray(0.4), jnp.array([-8.0, 8.0]), 1, ("theta", "r"), True)
+    np.testing.assert_allclose(entries(z, jnp.array([0.8, 0.3])), [-1.0], atol=1e-9)
+
+
+def test_axial_entries_rebuild_the_drift_in_four_dimensions():
+    """F_i for i ≠ a is ∂_a(Q_ia p): the rows beside the axis are those of the drift given."""
+    given = four_dimensional()
+    problem = make_problem(given, state={"theta": jnp.zeros(2), "r": jnp.zeros(2)})
+    entries = AxialEntries(given, given.temperature, jnp.array([-9.0, 9.0]), 3, ("theta", "r"), False)
+
+    def weighted(x):
+        return entries(problem.to_state(x), x) * jnp.exp(-problem.hamiltonian(x))
+
+    x = jnp.array([0.4, -0.3, 0.5, 0.2])
+    slope = jax.jit(jax.jacfwd(weighted))(x)[:, 3] * jnp.exp(problem.hamiltonian(x)) * given.temperature
+    np.testing.assert_allclose(slope, flat_flux(problem)(x)[2][:3], atol=1e-8)
+
+
+def test_Q_is_kept_at_its_edge_far_away():
+    """Beyond the box the spline gives the value of the nearest point inside."""
+    spline = fit_spline(np.linspace(0.0, 1.0, 24)[None], [np.linspace(-1.0, 1.0, 24)])
+    far = np.asarray(jax.vmap(spline)(jnp.array([[-50.0], [50.0]])))[:, 0]
+    assert np.all(np.isfinite(far))
+    assert np.all(np.abs(far) < 2)
 
 
 @pytest.mark.long

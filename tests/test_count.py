@@ -15,7 +15,7 @@ from fokker import samplers, schedules
 from fokker._count import Count, StepNumber
 from fokker._random import fold_in, fold_in_step
 from fokker.gradients import OnlineNoise
-from fokker.runner import Moments
+from fokker.run.moments import Moments
 from fokker.samplers import SamplerState
 
 pytestmark = pytest.mark.usefixtures("quickly")
@@ -170,14 +170,14 @@ def test_running_averages_outlast_the_counter():
 
 
 def test_moments_do_not_stand_still_once_a_value_is_lost_beside_their_sum():
-    """2²⁴ values of variance 1, then 2,000 of variance 4: their squares are lost one by one in 24 bits."""
-    n, more = 2**24, 2000
+    """2²⁸ values of variance 1, then 2,000 of variance 4: their squares are lost one by one in 24 bits."""
+    n, more = 2**28, 2000
     before = Moments.of(jnp.zeros(()))
     before = dataclasses.replace(before, count=Count.of(n), squares=jnp.asarray(float(n)))
     values = jnp.asarray(np.tile([2.0, -2.0], more // 2), jnp.float32)
     after, _ = jax.jit(lambda m: jax.lax.scan(lambda m, x: (m.add(x), None), m, values))(before)
     assert int(after.count) == n + more
-    assert float(after.squares) - n == pytest.approx(4 * more, rel=1e-3)
+    assert float(after.squares) - n == pytest.approx(4 * more, rel=1e-2)
     assert float(dataclasses.replace(before, count=Count.of(2**48)).add(jnp.ones(())).mean) == 2.0**-48
 
 
@@ -196,7 +196,7 @@ RUNS = {
     "reshuffled": (
         DATA,
         samplers.sgld(lambda t: 2.0 ** -(18 + t % 2)),
-        {"init": 0.0, "batch_size": 2, "batches": "reshuffle", "temperature": 1e-12},
+        {"init": 0.0, "batch_size": 2, "batches": "reshuffle", "temperature": 1e-8},
     ),
     "nuts": (
         fk.Density(lambda t: -jnp.sum(t**2) / 2),
@@ -223,7 +223,9 @@ def test_runs_that_pass_the_ends_of_counters_resume_to_the_bit_and_repeat_nothin
             later = again.samples[:, 4:]
             assert not np.any(np.all(later[:, 4:] == first.samples, axis=-1))
         else:
-            check_batches(number, whole.samples[:, 3:])
+            noise = check_batches(number, whole.samples[:, 3:])
+            early = check_batches(0, np.concatenate([np.zeros((2, 1)), first.samples], axis=1))
+            assert np.all(np.abs(noise[:, 4:] - early).max(axis=1) > 0.3)
 
 
 def start(trace):
@@ -235,11 +237,13 @@ def start(trace):
 
 
 def check_batches(number, theta):
-    """Steps are made of the rows 4ⁱ: every epoch of three steps has each of them once."""
-    sizes = 2.0 ** -(18 + np.array([(number + k) % 2 for k in range(8)]))
-    gradients = np.diff(theta, axis=1) / sizes / 3  # N/n = 3
-    assert np.max(np.abs(gradients - np.round(gradients))) < 0.3
-    batches = np.round(gradients).astype(int)
+    """The noise of steps that are made of rows 4ⁱ besides, each of them once in an epoch of three steps."""
+    sizes = 2.0 ** -(18 + np.array([(number + k) % 2 for k in range(theta.shape[1] - 1)]))
+    steps = np.diff(theta.astype(float), axis=1)
+    batches = np.round(steps / sizes / 3)  # N/n = 3
+    noise = (steps - 3 * sizes * batches) / np.sqrt(2 * sizes * 1e-8)
+    assert np.max(np.abs(noise)) < 5
     begin = -number % 3
-    for epoch in (batches[:, begin : begin + 3], batches[:, begin + 3 : begin + 6]):
-        assert np.all(epoch.sum(axis=1) == (4**6 - 1) // 3)
+    for start in range(begin, batches.shape[1] - 2, 3):
+        assert np.all(batches[:, start : start + 3].sum(axis=1) == (4**6 - 1) // 3)
+    return noise

@@ -376,21 +376,21 @@ NAMED = {
     "langevin": (
         lambda T: langevin(U, 0.7, T),
         {"theta": TREE},
-        lambda z: U(z["theta"]),
+        lambda z, T: U(z["theta"]),
         lambda z, T: {"theta": times(-0.7, dU(z["theta"]))},
         {"theta": lambda z: 0.7 * jnp.eye(3)},
     ),
     "langevin, dense": (
         lambda T: langevin(U, DENSE, T),
         {"theta": TREE},
-        lambda z: U(z["theta"]),
+        lambda z, T: U(z["theta"]),
         lambda z, T: {"theta": times(-1.0, tree_product(DENSE, dU(z["theta"])))},
         {"theta": lambda z: jnp.asarray(DENSE)},
     ),
     "langevin, elementwise (SGRLD)": (
         lambda T: langevin(U, fields.Elementwise(g), T),
         {"theta": TREE},
-        lambda z: U(z["theta"]),
+        lambda z, T: U(z["theta"]),
         lambda z, T: {
             "theta": add(times(-1.0, product(g(z["theta"]), dU(z["theta"]))), times(T, dg(z["theta"])))
         },
@@ -399,7 +399,7 @@ NAMED = {
     "langevin, metric (SGRLD)": (
         lambda T: langevin(U, fields.Gram(root_metric), T),
         {"theta": TREE},
-        lambda z: U(z["theta"]),
+        lambda z, T: U(z["theta"]),
         lambda z, T: {
             "theta": add(
                 times(-1.0, tree_product(gram(root_metric(z["theta"])), dU(z["theta"]))),
@@ -411,14 +411,14 @@ NAMED = {
     "hamiltonian flow": (
         lambda T: hamiltonian_flow(U, MASS),
         PAIR,
-        lambda z: U(z["theta"]) + flat(z["r"]) @ (flat(z["r"]) / flat(MASS)) / 2,
+        lambda z, T: U(z["theta"]) + flat(z["r"]) @ (flat(z["r"]) / flat(MASS)) / 2,
         lambda z, T: {"theta": jax.tree.map(jnp.divide, z["r"], MASS), "r": times(-1.0, dU(z["theta"]))},
         {},
     ),
     "underdamped": (
         lambda T: underdamped(U, 1.7, 2.3, T),
         PAIR,
-        lambda z: U(z["theta"]) + kinetic(z) / 2.3,
+        lambda z, T: U(z["theta"]) + kinetic(z) / 2.3,
         lambda z, T: {
             "theta": times(1 / 2.3, z["r"]),
             "r": add(times(-1.0, dU(z["theta"])), times(-1.7 / 2.3, z["r"])),
@@ -428,7 +428,7 @@ NAMED = {
     "underdamped, matrix of friction, tree of masses": (
         lambda T: underdamped(U, DENSE, MASS, T),
         PAIR,
-        lambda z: U(z["theta"]) + flat(z["r"]) @ (flat(z["r"]) / flat(MASS)) / 2,
+        lambda z, T: U(z["theta"]) + flat(z["r"]) @ (flat(z["r"]) / flat(MASS)) / 2,
         lambda z, T: {
             "theta": jax.tree.map(jnp.divide, z["r"], MASS),
             "r": add(
@@ -441,7 +441,7 @@ NAMED = {
     "underdamped, friction of theta": (
         lambda T: underdamped(U, fields.Elementwise(lambda theta: g(theta)), 1.0, T),
         PAIR,
-        lambda z: U(z["theta"]) + kinetic(z),
+        lambda z, T: U(z["theta"]) + kinetic(z),
         lambda z, T: {
             "theta": z["r"],
             "r": add(times(-1.0, dU(z["theta"])), times(-1.0, product(g(z["theta"]), z["r"]))),
@@ -451,33 +451,33 @@ NAMED = {
     "thermostat (SGNHT)": (
         lambda T: thermostat(U, 1.4, temperature=T),
         {**PAIR, "xi": np.array(0.6)},
-        lambda z: U(z["theta"]) + kinetic(z) + 3 / 2 * (z["xi"] - 1.4) ** 2,
+        lambda z, T: U(z["theta"]) + kinetic(z) + T * 3 / 2 * (z["xi"] - 1.4) ** 2,
         lambda z, T: {
             "theta": z["r"],
             "r": add(times(-1.0, dU(z["theta"])), times(-z["xi"], z["r"])),
-            "xi": flat(z["r"]) @ flat(z["r"]) / 3 - T,
+            "xi": flat(z["r"]) @ flat(z["r"]) / (3 * T) - 1,
         },
         {"r": lambda z: 1.4 * jnp.eye(3)},
     ),
     "thermostat, diagonal": (
         lambda T: diagonal_thermostat(U, 1.4, temperature=T),
         {**PAIR, "xi": times(0.5, MOMENTUM)},
-        lambda z: U(z["theta"]) + kinetic(z) + jnp.sum((flat(z["xi"]) - 1.4) ** 2) / 2,
+        lambda z, T: U(z["theta"]) + kinetic(z) + T * jnp.sum((flat(z["xi"]) - 1.4) ** 2) / 2,
         lambda z, T: {
             "theta": z["r"],
             "r": add(times(-1.0, dU(z["theta"])), times(-1.0, product(z["xi"], z["r"]))),
-            "xi": jax.tree.map(lambda r: r**2 - T, z["r"]),
+            "xi": jax.tree.map(lambda r: r**2 / T - 1, z["r"]),
         },
         {"r": lambda z: 1.4 * jnp.eye(3)},
     ),
     "thermostat, matrix": (
         lambda T: matrix_thermostat(U, 1.4, 0.8, T),
         {"theta": VECTOR, "r": MOMENTUM_VECTOR, "xi": np.array([[0.5, 0.2], [-0.3, 1.1]])},
-        lambda z: U(z["theta"]) + kinetic(z) + 0.8 / 2 * jnp.sum((z["xi"] - 1.4 * jnp.eye(2)) ** 2),
+        lambda z, T: U(z["theta"]) + kinetic(z) + 0.8 * T / 2 * jnp.sum((z["xi"] - 1.4 * jnp.eye(2)) ** 2),
         lambda z, T: {
             "theta": z["r"],
             "r": -dU(z["theta"]) - z["xi"] @ z["r"],
-            "xi": (jnp.outer(z["r"], z["r"]) - T * jnp.eye(2)) / 0.8,
+            "xi": (jnp.outer(z["r"], z["r"]) / T - jnp.eye(2)) / 0.8,
         },
         {"r": lambda z: 1.4 * jnp.eye(2)},
     ),
@@ -489,7 +489,7 @@ NAMED = {
             T,
         ),
         PAIR,
-        lambda z: U(z["theta"]) + kinetic(z),
+        lambda z, T: U(z["theta"]) + kinetic(z),
         lambda z, T: {
             "theta": product(g(z["theta"]), z["r"]),
             "r": add(
@@ -503,7 +503,7 @@ NAMED = {
     "riemann, dense (gSGRHMC)": (
         lambda T: riemann(U, fields.Gram(lambda theta: root_metric(theta)), fields.Dense(root_metric), T),
         PAIR,
-        lambda z: U(z["theta"]) + kinetic(z),
+        lambda z, T: U(z["theta"]) + kinetic(z),
         lambda z, T: {
             "theta": tree_product(root_metric(z["theta"]), z["r"]),
             "r": add(
@@ -530,7 +530,7 @@ def compiled_named(name):
         T = dynamics.temperature  # one where the dynamics takes none
         x = flatten(z)
         f, D, _ = pieces(dynamics, z)
-        terms, scale = residual(f, lambda x: T * D(x), lambda x: hamiltonian(unflatten(x, z)) / T, x)
+        terms, scale = residual(f, lambda x: T * D(x), lambda x: hamiltonian(unflatten(x, z), T) / T, x)
         R = terms[0] - terms[1] + terms[2]
         blocks = {
             name: noisy[name](z) if name in noisy else jnp.zeros((flat(z[name]).size,) * 2) for name in z
@@ -540,7 +540,7 @@ def compiled_named(name):
             [blocks[i] if i == j else jnp.zeros((len(blocks[i]), len(blocks[j]))) for j in in_order]
             for i in in_order
         ]
-        gradient = flatten(dynamics.gradient(z)) - flatten(jax.grad(hamiltonian)(z))
+        gradient = flatten(dynamics.gradient(z)) - flatten(jax.grad(hamiltonian)(z, T))
         return R / scale, flatten(dynamics.drift(z)) - flatten(drift(z, T)), D(x) - jnp.block(rows), gradient
 
     return quick_jit(at)

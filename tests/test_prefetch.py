@@ -122,8 +122,12 @@ def is_running(pid):
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes where Linux lists them")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_the_reader_ends_with_its_parent_and_in_silence(path, how):
+    # A process started in the background may have been given SIGINT to ignore, and its children with it:
+    # this one listens again.
     program = f"""
+import signal
 from fokker.corpora import *
+signal.signal(signal.SIGINT, signal.default_int_handler)
 corpus = open_corpus({str(path)!r}, vocabulary={WORDS}, repeat=True)
 try:
     with prefetched(corpus, 10, ahead=1) as batches:
@@ -143,8 +147,11 @@ except KeyboardInterrupt:
         start_new_session=True,
     )
     child = int(parent.stdout.readline())
-    os.killpg(parent.pid, how)
-    out, errors = parent.communicate()
+    try:
+        os.killpg(parent.pid, how)
+        out, errors = parent.communicate(timeout=60)
+    finally:
+        parent.kill()
     assert errors == ""
     assert out == ("interrupted\n" if how == signal.SIGINT else "")
     # It notices when it next has something to say: at once, but not at the same moment.

@@ -13,7 +13,7 @@ import fokker as fk
 from conftest import quick_jit
 from detailed_balance import BENT, FALSE_ALARM, LOG_GAMMA, asymmetry, bent, log_gamma, one_step
 from fokker import corrections, fields, samplers
-from fokker.integrators.generalised_leapfrog import generalised_leapfrog
+from fokker.integrators.generalised_leapfrog import generalised_leapfrog, reversible_leapfrog
 from fokker.samplers.rhmc import Draws
 
 pytestmark = pytest.mark.usefixtures("quickly")
@@ -50,6 +50,25 @@ def test_the_generalised_leapfrog_leads_back(x, r, h, x64):
     back, q, _, _ = leap(y, -p, h)
     np.testing.assert_allclose(back, x, atol=1e-10)
     np.testing.assert_allclose(q, -r, atol=1e-10)
+
+
+def wavy(x, r):
+    """H in a metric that varies fast: the implicit equations have several solutions."""
+    G = 1.1 + jnp.sin(3 * x)
+    return jnp.sum(x**2 + jnp.log(G) + r**2 / G) / 2
+
+
+def test_a_leap_that_does_not_lead_back_is_not_taken_for_sound(x64):
+    """Solved from both ends, but by another solution; and one of a shorter step, which leads back."""
+    leap = quick_jit(lambda x, r, h: generalised_leapfrog(wavy, x, r, h, 1e-10, 60))
+    checked = quick_jit(lambda x, r, h: reversible_leapfrog(wavy, x, r, h, 1e-10, 60)[2])
+    x, r = jnp.array([1.5650043]), jnp.array([0.07757683])
+    y, p, solved = leap(x, r, 0.51205055)
+    back, _, solved_back = leap(y, -p, 0.51205055)
+    assert bool(solved & solved_back)
+    assert abs(float(back[0] - x[0])) > 0.1
+    assert not bool(checked(x, r, 0.51205055))
+    assert bool(checked(x, r, 0.05))
 
 
 def test_the_generalised_leapfrog_is_symplectic_and_of_second_order(x64):

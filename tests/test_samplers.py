@@ -442,6 +442,36 @@ def test_symplectic_euler_is_symplectic_with_a_batch_too(x64):
     np.testing.assert_allclose(reduced, plain, rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.parametrize("kind", ["scalar", "diagonal", "matrix"])
+@pytest.mark.parametrize("integrator", [SymplecticEuler(), Splitting()], ids=["Euler", "splitting"])
+def test_one_set_of_settings_of_a_thermostat_serves_every_temperature(kind, integrator, x64):
+    """On T·U(θ/√T) at temperature T the chain is √T times that on U at T = 1, and ξ is the same."""
+    if kind == "matrix" and isinstance(integrator, Splitting):
+        integrator = EulerMaruyama()  # a splitting solves friction coordinate by coordinate
+
+    def scaled(T):
+        target = fk.Density(lambda theta: -T * bent_well(theta / jnp.sqrt(T)))
+        sampler = samplers.sgnht(0.1, 0.8, 0.3, kind=kind, integrator=integrator).on(target, T)
+        state = sampler.init(jnp.sqrt(T) * jnp.array([0.6, -0.2]), key=jax.random.key(0))
+        z = jax.lax.scan(
+            lambda s, key: (sampler.step(key, s)[0], s.z), state, jax.random.split(jax.random.key(1), 30)
+        )[1]
+        return {**z, "theta": z["theta"] / jnp.sqrt(T), "r": z["r"] / jnp.sqrt(T)}
+
+    compiled = quick_jit(scaled)
+    wanted = compiled(1.0)
+    assert np.std(wanted["theta"]) > 0.1
+    for T in (0.05, 5.0, 20.0):
+        found = compiled(T)
+        for name in wanted:
+            np.testing.assert_allclose(found[name], wanted[name], rtol=1e-9, atol=1e-10)
+
+
+def bent_well(theta):
+    """Neither quadratic nor the same in both coordinates."""
+    return jnp.sum(theta**2) / 2 + theta[0] ** 4 / 4 + jnp.sin(theta[0] * theta[1])
+
+
 def test_a_thermostat_at_its_fixed_point_is_sghmc(x64):
     """ξ' - ξ is second order in r, so at r'ᵀr' = dT a step of SGNHT from ξ = A is one of SGHMC."""
     for kind in ("scalar", "diagonal", "matrix"):
@@ -455,7 +485,11 @@ def test_a_thermostat_at_its_fixed_point_is_sghmc(x64):
         for name in ("theta", "r"):
             np.testing.assert_allclose(moved[name], wanted[name], rtol=1e-12)
         r = np.asarray(moved["r"])
-        pull = {"scalar": r @ r / 2 - 1.7, "diagonal": r**2 - 1.7, "matrix": np.outer(r, r) - 1.7 * np.eye(2)}
+        pull = {
+            "scalar": r @ r / 3.4 - 1,
+            "diagonal": r**2 / 1.7 - 1,
+            "matrix": np.outer(r, r) / 1.7 - np.eye(2),
+        }
         np.testing.assert_allclose(moved["xi"] - state.z["xi"], 0.1 * pull[kind], rtol=1e-10, atol=1e-14)
 
 

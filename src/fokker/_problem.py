@@ -59,6 +59,10 @@ class Problem:
         """A vector from the user's structure."""
         return ravel(z, self.names or None)
 
+    def to_tangent(self, x: Vector, velocity: Vector) -> State:
+        """The user's structure from a velocity at x."""
+        return self.to_state(velocity)
+
     def D_matrix(self, x: Vector) -> Matrix:
         """D(x) written out."""
         return _written_out(self.D_mv, x)
@@ -103,7 +107,7 @@ def infer_state(given: Dynamics | SDE) -> State:
     )
 
 
-def _double(tree: Any) -> Any:
+def double(tree: Any) -> Any:
     """Every floating-point array in `tree` in double precision; call it where 64 bits are enabled."""
     return jax.tree.map(
         lambda x: jnp.asarray(x, jnp.float64) if eqx.is_inexact_array_like(x) else x,
@@ -126,9 +130,9 @@ def make_problem(
     """
     given = as_dynamics(given, diffusion, hamiltonian, state)
     order = tuple(state) if isinstance(state, Mapping) else ()
-    example = _double(as_arrays(infer_state(given) if state is None else state))
+    example = double(as_arrays(infer_state(given) if state is None else state))
     if isinstance(given, Dynamics):
-        given = _double(given)
+        given = double(given)
     names = order or (given.order(example) if isinstance(given, SDE) else variable_names(example))
     given.validate(example, matrices=False)
     slices, start = {}, 0

@@ -118,13 +118,29 @@ def check(
     source: Source,
     shape: Shapes = None,
     start: Starts = None,
+    periodic: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="VARIABLE=PERIOD",
+            help="An angle with its period, as in phi=6.283185307179586 or phi=2pi.",
+        ),
+    ] = None,
+    sphere: Annotated[
+        list[str] | None, typer.Option(metavar="VARIABLE", help="A unit vector (once for each).")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the points drawn.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Is a sampler right? Exit code 0 if it is, 1 if it is wrong or in doubt, 2 for bad input."""
     import fokker
 
-    report = fokker.check(load(source), state=parse_shapes(shape, start), seed=seed)
+    report = fokker.check(
+        load(source),
+        state=parse_shapes(shape, start),
+        periodic=parse_periods(periodic),
+        sphere=sphere or (),
+        seed=seed,
+    )
     if as_json:
         typer.echo(json.dumps(report.to_json(), indent=2))
     else:
@@ -196,7 +212,7 @@ def sample(
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for report.html and draws.npz.")] = Path("fokker-sample"),
 ) -> None:
-    """Sample a posterior; exit code 1 if the result is not to be trusted. Ctrl-C keeps the draws so far."""
+    """Sample a posterior; exit code 1 if it has problems. Ctrl-C keeps the draws so far."""
     import numpy as np
 
     import fokker
@@ -228,8 +244,8 @@ def sample(
         seed=seed,
         progress=console.is_terminal,
     )
-    if trace.samples is None:
-        raise CommandError(f"there are no draws: {trace.stopped}.")
+    if trace.draws is None:
+        raise CommandError(f"the run ended before its first draw: {trace.stopped}.")
     np.savez(out / "draws.npz", **trace.named())  # type: ignore[arg-type]
     summary = trace.summary()
     console.print(str(summary), markup=False, soft_wrap=True)
@@ -358,6 +374,20 @@ def parse_shapes(shapes: list[str] | None, starts: list[str] | None = None) -> A
     if fill:
         raise CommandError(f"--start names {next(iter(fill))!r}, which has no --shape.")
     return state
+
+
+def parse_periods(texts: list[str] | None) -> dict[str, float]:
+    """Periods from options such as phi=6.28 or phi=2pi."""
+    import math
+
+    periods = {}
+    for text in texts or []:
+        name, _, number = text.partition("=")
+        try:
+            periods[name] = float(number.removesuffix("pi") or 1) * (math.pi if number.endswith("pi") else 1)
+        except ValueError:
+            raise CommandError(f"--periodic {text}: write VARIABLE=PERIOD, as in phi=2pi.") from None
+    return periods
 
 
 def parse_box(ranges: list[str] | None) -> Any:

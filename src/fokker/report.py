@@ -12,6 +12,8 @@ import jax
 import numpy as np
 from matplotlib.figure import Figure
 
+from fokker.diagnostics import Grade
+from fokker.diagnostics.summary import COLUMNS
 from fokker.plots import ACCENT, RIGHT, TRUTH, new_figure, tidy
 
 if TYPE_CHECKING:
@@ -23,7 +25,9 @@ _SHOWN = 6
 _COLOURS = (RIGHT, "#E69F00", ACCENT, "#CC79A7")
 _STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem}
 pre{background:#f4f4f4;padding:1rem;overflow-x:auto;white-space:pre-wrap}img{max-width:100%}
-td,th{padding:.2rem 1rem .2rem 0;text-align:left}.bad{color:#b03a00;font-weight:600}.good{color:#005a8c}"""
+td,th{padding:.2rem 1rem .2rem 0;text-align:left}
+.bad{color:#b03a00;font-weight:600}.care{color:#8a5a00;font-weight:600}.good{color:#005a8c}"""
+_CLASSES = {Grade.GOOD: "good", Grade.CARE: "care", Grade.BAD: "bad"}
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -58,17 +62,9 @@ def page(title: str, *parts: str) -> str:
 
 def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], summary: "Summary") -> None:
     """The summary with its verdict, the settings, and pictures of the first few coordinates."""
-    if summary.trusted:
-        verdict = '<p class="good">Nothing speaks against this result.</p>'
-    else:
-        items = "".join(f"<li>{html.escape(warning)}</li>" for warning in summary.warnings)
-        verdict = f'<p class="bad">Do not trust this result:</p><ul>{items}</ul>'
-    rows = [
-        [name, f"{m:.5g}", f"{s:.4g}", f"{r:.3f}", f"{e:.0f}"]
-        for name, m, s, r, e in zip(
-            summary.names, summary.mean, summary.deviation, summary.r_hat, summary.effective, strict=True
-        )
-    ]
+    items = "".join(f"<li>{html.escape(warning)}</li>" for warning in summary.warnings)
+    items += "".join(f"<li>Note: {html.escape(note)}.</li>" for note in summary.notes)
+    verdict = f'<p class="{_CLASSES[summary.grade]}">{html.escape(summary.verdict)}</p><ul>{items}</ul>'
     settings = ", ".join(
         f"{name.replace('_', ' ')} {_shown(value)}" for name, value in trace.settings.items()
     )
@@ -78,7 +74,7 @@ def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], s
         *([table(["", ""], checks)] if checks else []),
         *extra,
         "<h2>Posterior</h2>",
-        table(["", "mean", "sd", "R-hat", "ESS"], rows[:200]),
+        table(COLUMNS, summary.rows()[:200]),
         f"<p>{html.escape(settings)}</p>",
         "<h2>Chains</h2>",
         image(_chains(trace, summary.names), "traces and marginal densities"),

@@ -1,11 +1,16 @@
-"""Step sizes that change with the number of steps taken: any function of it will do."""
+"""Step sizes that change with the number of steps taken: any function of it will do.
+
+The number t has 64 bits (`fokker._count.StepNumber`): t % n, t // n, t + n and comparisons with whole numbers
+are exact, everything else is floating point.
+"""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
-Schedule = Callable[[Array], Array]
+Schedule = Callable[[Any], Array]
 
 
 def polynomial(a: float, b: float, c: float) -> Schedule:

@@ -18,7 +18,7 @@ from fokker.report import write_report
 class Origin:
     """Where a trace comes from: its target, the sampler put on it, its batches, and a way to run it again.
 
-    `notes` is what warm-up found to speak against the result.
+    `notes` is what warm-up found to be wrong; `one_start`: whether all chains started at one point.
     """
 
     target: Any
@@ -26,20 +26,21 @@ class Origin:
     batches: Any
     rerun: Callable[..., "Trace"]
     notes: tuple[str, ...] = ()
+    one_start: bool = False
 
 
 @dataclass(frozen=True)
 class Trace:
     """The draws of a run.
 
-    `samples`: theta's tree, leading axes chain and draw (None where only moments were kept). `moments`: mean
-    and variance of each entry of theta, a chain. `stats`, chain by draw, where the sampler has them: the
-    kinetic temperature rᵀ∂H/∂r / d and the thermostat xi; the acceptance rate, divergences, energy, number of
-    leapfrog steps and depth of the tree. `state`: the last state of every chain.
-    `stopped`: why the run ended early, else None.
+    `samples`: theta's tree, leading axes chain and draw; it raises, with the reason, where there are none.
+    `draws` is the same, or None. `moments`: mean and variance of each entry of theta, per chain. `stats`,
+    chain by draw, where the sampler has them: the kinetic temperature rᵀ∂H/∂r / d and the thermostat xi; the
+    acceptance rate, divergences, energy, number of leapfrog steps and depth of the tree. `state`: the last
+    state of every chain. `stopped`: why the run ended early, else None.
     """
 
-    samples: PyTree[np.ndarray] | None
+    draws: PyTree[np.ndarray] | None
     moments: dict[str, PyTree[np.ndarray]] | None
     stats: dict[str, np.ndarray]
     state: Any
@@ -49,8 +50,27 @@ class Trace:
     gathered: Any = field(default=None, repr=False)
 
     def __repr__(self) -> str:
-        kept = "moments" if self.samples is None else str(jax.tree.map(np.shape, self.samples))
+        kept = str(jax.tree.map(np.shape, self.draws))
+        if self.draws is None:
+            kept = "no draws" if self.moments is None else "moments"
         return f"Trace({kept}, stopped={self.stopped!r})"
+
+    @property
+    def samples(self) -> PyTree[np.ndarray]:
+        """Theta's tree, leading axes chain and draw; raises where the run has no draws."""
+        if self.draws is not None:
+            return self.draws
+        if self.moments is not None:
+            raise RuntimeError(
+                "only moments were kept: trace.moments has them; for draws, R-hat and ESS sample with "
+                "keep='draws'."
+            )
+        raise RuntimeError(f"the run ended before its first draw: {self.stopped}.")
+
+    @property
+    def was_interrupted(self) -> bool:
+        """Whether the run was ended by Ctrl-C, and so can go on."""
+        return self.stopped is not None and self.stopped.startswith("interrupted")
 
     @classmethod
     def gather(
@@ -72,13 +92,15 @@ class Trace:
             joined = jax.tree.map(lambda x: x[:, :good], joined)
         if before is not None:
             earlier: dict[str, Any] = dict(before.stats)
-            if before.samples is not None:
-                earlier["position"] = before.samples
+            if before.draws is not None:
+                earlier["position"] = before.draws
             both = [tree for tree in (earlier, joined) if tree]
             joined = jax.tree.map(lambda *xs: np.concatenate(xs, axis=1), *both) if both else {}
         samples = joined.pop("position", None)
+        if samples is not None and jax.tree.leaves(samples)[0].shape[1] == 0:
+            samples = None
         kept = None
-        if moments is not None:
+        if moments is not None and np.any(moments.count):
             count = np.maximum(np.asarray(moments.count), 2)
             variance = jax.tree.map(
                 lambda s: np.asarray(s) / (count - 1).reshape(-1, *[1] * (s.ndim - 1)), moments.squares
@@ -98,7 +120,7 @@ class Trace:
         """
         if self.rerun is None:
             raise ValueError("only a trace of fk.sample can be resumed.")
-        if self.stopped is not None and not self.stopped.startswith("interrupted"):
+        if self.stopped is not None and not self.was_interrupted:
             raise ValueError(f"there is nothing to go on from: {self.stopped}.")
         return self.rerun(steps=self.settings["steps"] + steps, resume=self)
 
@@ -110,26 +132,25 @@ class Trace:
 
     def named(self) -> dict[str, np.ndarray]:
         """The draws of every leaf of theta by its path; a single array is called theta."""
-        leaves = jax.tree.leaves_with_path(self.samples)
-        return {
-            jax.tree_util.keystr(path, simple=True, separator=".") or "theta": leaf for path, leaf in leaves
-        }
+        return _named(self.samples)
 
     def flat(self) -> tuple[list[str], np.ndarray]:
         """Names of all scalars of theta, and their draws as an array chain × draw × scalar."""
-        names, values = [], []
-        for variable, leaf in self.named().items():
-            flat = np.asarray(leaf).reshape(*leaf.shape[:2], -1)
-            names += [variable] if leaf.ndim == 2 else [f"{variable}[{i}]" for i in range(flat.shape[2])]
-            values.append(flat)
-        return names, np.concatenate(values, axis=2)
+        return _flat(self.samples)
+
+    def flat_positions(self) -> tuple[list[str], np.ndarray]:
+        """The same of `positions`; of a leaf that has another shape there, the names say so."""
+        shapes = {name: leaf.shape for name, leaf in _named(self.samples).items()}
+        renamed = {
+            name if leaf.shape == shapes.get(name) else f"unconstrained {name}": leaf
+            for name, leaf in _named(self.positions).items()
+        }
+        return _flat(renamed)
 
     def to_arviz(self) -> Any:
         """The draws as an ArviZ InferenceData, for its tables and plots; with what the target derives."""
         import arviz
 
-        if self.samples is None:
-            raise ValueError(self._no_draws("sample with keep='draws' for draws"))
         posterior = {**self.named(), **self._derived()}
         return arviz.from_dict(posterior=posterior, sample_stats=dict(self.stats) or None)
 
@@ -144,17 +165,13 @@ class Trace:
         each = [derive(target, jax.tree.map(lambda x, c=c: x[c], self.samples)) for c in range(chains)]
         return jax.tree.map(lambda *xs: np.stack(xs), *each)
 
-    def _no_draws(self, advice: str) -> str:
-        if self.moments is None:
-            return f"there are no draws: {self.stopped}."
-        return f"only moments were kept: {advice}."
-
     def summary(self, *, gradients: bool = True, step_halving: bool = False) -> Summary:
-        """A table of every scalar of theta, and in plain words whether not to trust it.
+        """A table of every scalar of theta, a grade, and in plain words what is wrong.
 
-        With `gradients`, ∇U is computed at up to a thousand draws for the configurational temperature and the
-        kernel Stein discrepancy. With `step_halving` the run is repeated with half the step, for the bias of
-        the step size.
+        The grade is "No problems found", with how small a problem would have been seen, "Use with care" or
+        "Do not use". With `gradients`, ∇U is computed at up to ten thousand draws, to compare their spread
+        with the target's along coordinates and principal directions, and for the kernel Stein discrepancy.
+        With `step_halving` the run is repeated with half the step, for the bias of the step size.
         """
         return summarise(self, gradients, step_halving)
 
@@ -170,3 +187,17 @@ class Trace:
         `extra` are further parts of it, in HTML; `summary` is one that was made already.
         """
         write_report(self, Path(path), title, extra, self.summary() if summary is None else summary)
+
+
+def _named(tree: PyTree[Any]) -> dict[str, np.ndarray]:
+    leaves = jax.tree.leaves_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator=".") or "theta": leaf for path, leaf in leaves}
+
+
+def _flat(tree: PyTree[Any]) -> tuple[list[str], np.ndarray]:
+    names, values = [], []
+    for variable, leaf in _named(tree).items():
+        shape = leaf.shape[2:]
+        names += [f"{variable}[{','.join(map(str, i))}]" if shape else variable for i in np.ndindex(*shape)]
+        values.append(np.asarray(leaf).reshape(*leaf.shape[:2], -1))
+    return names, np.concatenate(values, axis=2)

@@ -92,6 +92,7 @@ class _Chains:
         """Double or halve every chain's step size until the acceptance of a single move crosses 0.8."""
         single = self.sampler.with_one_move()
         direction = np.zeros(len(self.step_sizes))
+        going = np.ones(len(self.step_sizes), bool)
         for trial in range(_DOUBLINGS):
             search = StepSearch.around(self.step_sizes)
             # Each with randomness of its own, and none of what steps will use.
@@ -100,7 +101,8 @@ class _Chains:
             # A step below what rounding resolves leads nowhere and is accepted for that.
             above &= (direction >= 0) | self._moved(out["position"])
             direction = np.where(direction == 0, np.where(above, 1, -1), direction)
-            going = above == (direction > 0)
+            # A chain that has crossed keeps its step size, however long others beside it go on.
+            going &= above == (direction > 0)
             if not going.any():
                 return
             factor = jnp.asarray(np.where(going, 2.0**direction, 1.0), self.step_sizes.dtype)

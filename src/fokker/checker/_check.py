@@ -1,23 +1,28 @@
 """`fokker.check`: is exp(-H) stationary under a sampler's dynamics, and if not, what is missing?"""
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 from scipy.stats import chi2
 
 from fokker._problem import Problem, dynamics_of, make_problem
-from fokker._state import State, as_arrays
+from fokker._state import State, dimension
+from fokker.checker._compact import leaves_the_sphere, lift
+from fokker.checker._evaluate import WRITTEN_OUT, Evaluator
+from fokker.checker._inputs import first_state, given_points, starts_of
+from fokker.checker._jumps import find_jumps
 from fokker.checker._marginal import check_marginal
+from fokker.checker._modes import find_modes
 from fokker.checker._points import draw_points
 from fokker.checker._reasons import LARGEST, Diagnosis, diagnose
 from fokker.checker._report import Report
 from fokker.checker._residual import Residuals, compile_once, estimated_residuals, exact_residuals
 from fokker.checker._structure import check_structure
+from fokker.checker._tails import find_escape
 from fokker.checker._target import check_target
 from fokker.dynamics import Dynamics
 
@@ -42,20 +47,23 @@ def check(
     number_of_points: int | None = None,
     exact: bool | None = None,
     explain: bool = True,
+    periodic: Mapping[str, Any] | None = None,
+    sphere: str | Iterable[str] = (),
     seed: int = 0,
 ) -> Report:
     r"""Whether exp(-H) is stationary under dz = f dt + √(2D) dW, where it fails, and what is missing.
 
-    Hand in a `fk.Dynamics`, a `fk.SDE`, a sampler made of one, or a `drift`, `diffusion` and `hamiltonian` as
-    functions of the state. Four questions are asked, in float64 and at points drawn where the target has
-    mass and around it: whether D is symmetric positive semidefinite and Q skew; whether the stationary
-    Fokker–Planck residual vanishes,
+    Hand in a `fk.Dynamics`, a `fk.SDE`, a sampler, or a `drift`, `diffusion` and `hamiltonian` as functions
+    of the state. These questions are asked, in float64 and at points drawn where the target has mass and
+    around it: whether D is symmetric positive semidefinite and Q skew; whether the stationary Fokker–Planck
+    residual vanishes,
 
         R = -∇·f + f·∇H + Σ_ij [∂_i∂_j D_ij - 2 ∂_iD_ij ∂_jH + D_ij(∂_iH ∂_jH - ∂_i∂_jH)] = 0,
 
-    with derivatives by automatic differentiation; whether theta's marginal is the target; and, where the
-    residual does not vanish, which term added to the drift makes it vanish (Ma, Chen, Fox 2015, Theorem 1;
-    Ding et al. 2014, Eq. 9).
+    with derivatives by automatic differentiation; whether something flows where the residual cannot see it,
+    through a jump or out to infinity; whether theta's marginal is the target; and, where the residual does
+    not vanish, which term added to the drift makes it vanish (Ma, Chen, Fox 2015, Theorem 1; Ding et al.
+    2014, Eq. 9).
 
     ```python
     report = fk.check(
@@ -67,62 +75,114 @@ def check(
     report.reasons  # ["the drift lacks -D∇H: noise without the friction that balances it"]
     ```
 
-    `state` is an example of the state, for its shapes and to start drawing from; without it named variables
-    are taken to be single numbers. `temperature` is that of a plain drift: the target is exp(-H/T) and
-    `diffusion` includes T. `points`, in the structure of the state with a leading axis, replaces the points
-    drawn. `exact` takes every derivative (the default up to 64 dimensions) or estimates traces from random
-    probes. `explain=False` leaves out the search for the reason, which takes longer than the verdict.
+    `state` is an example of the state, for its shapes and to start drawing from; a list of states starts from
+    each of them, so that every mode you know of is looked at. Without it named variables are taken to be
+    single numbers. `temperature` is that of a plain drift: the target is exp(-H/T) and `diffusion` has T in
+    it. `points`, in the structure of the state with a leading axis, replaces the points drawn; draws of theta
+    alone, as `trace.samples`, are where the drawing starts. `exact` takes every derivative (the default up to
+    64 dimensions) or estimates traces from random probes. `explain=False` leaves out the search for the
+    reason, which takes longer than the verdict.
+
+    H need not confine a variable that is compact: `periodic={"phi": 2 * jnp.pi}` names angles with their
+    periods, `sphere="u"` unit vectors, of which exp(-H) is then a density on the sphere.
+
+    A sampler with a Metropolis correction is exact by it: of such a one the correction itself is checked
+    (detailed balance, reversibility, volume). `state` may then be theta alone.
     """
+    from fokker.checker._samplers import check_sampler, is_sampler  # it calls `check` in its turn
+
+    options: dict[str, Any] = {
+        "points": points,
+        "number_of_points": number_of_points,
+        "exact": exact,
+        "explain": explain,
+        "periodic": periodic,
+        "sphere": sphere,
+        "seed": seed,
+    }
+    if is_sampler(drift):
+        if diffusion is not None or hamiltonian is not None:
+            raise TypeError("diffusion and hamiltonian go with a drift; a sampler has its own.")
+        if temperature != 1.0:
+            raise ValueError("a sampler has its own temperature: sampler.on(target, temperature).")
+        return check_sampler(drift, state, options)
     if temperature != 1.0 and isinstance(dynamics_of(drift), Dynamics):
         raise ValueError("a Dynamics has its own temperature; temperature= goes with a plain drift.")
+    if number_of_points is not None and number_of_points < 2:
+        raise ValueError(f"number_of_points must be at least 2; {number_of_points} was given.")
+    example, states = first_state(state)
     with jax.enable_x64(True):
-        problem = make_problem(drift, diffusion, hamiltonian, state, temperature)
-        report = _check(problem, points, number_of_points, exact, explain, seed)
+        problem = lift(make_problem(drift, diffusion, hamiltonian, example, temperature), periodic, sphere)
+        report = _check(problem, states, points, number_of_points, exact, explain, seed)
     if problem.guessed:
         report.notes.append(
             f"no shapes were given: {' and '.join(problem.names)} taken for single numbers. What goes wrong "
             "only in more dimensions is not seen; pass state=… (on the command line --shape theta=3 …)"
         )
-    if hasattr(drift, "step_size"):
-        report.notes.append(
-            "of the sampler its continuous dynamics were checked; its step size, gradient and noise_estimate "
-            "were not"
-        )
     return report
 
 
+class Looked(NamedTuple):
+    """The points, how many are draws from the target, whether they settled or were given; their valleys."""
+
+    points: np.ndarray
+    on_target: int
+    settled: bool
+    given: bool
+    notes: list[str]
+    below: np.ndarray | None = None
+
+
 def _check(
-    problem: Problem, given: Any, number: int | None, exact: bool | None, explain: bool, seed: int
+    problem: Problem,
+    states: list[Any],
+    given: Any,
+    number: int | None,
+    exact: bool | None,
+    explain: bool,
+    seed: int,
 ) -> Report:
     d = problem.dimension
     exact = d <= EXACT_UP_TO if exact is None else exact
     if number is None:
         number = (512 if d <= 12 else 128) if exact else 32
-    if number < 2:
-        raise ValueError(f"number_of_points must be at least 2; {number} was given.")
-    key = jax.random.key(seed)
-    points_key, probes_key, structure_key, target_key = jax.random.split(key, 4)
-    points, on_target, notes, settled = _points(problem, given, number, points_key)
+    # NumPy's, not JAX's: generators would be compiled for every shape.
+    generator = np.random.default_rng(seed)
+    looked = _look_where(problem, states, given, number, generator)
+    points, on_target, notes = looked.points, looked.on_target, looked.notes
     single = _computes_in_single_precision(problem)
+    rounding = 1e-6 if single else 1e-10
+    evaluate = Evaluator(problem)
     residuals = (
-        exact_residuals(problem, points, rounding=1e-6 if single else 1e-10)
+        exact_residuals(problem, points, rounding)
         if exact
-        else estimated_residuals(problem, points, _PROBES, probes_key)
+        else estimated_residuals(problem, points, _PROBES, generator)
     )
     usable = np.isfinite(residuals.values) & np.isfinite(residuals.scales)
-    structure = check_structure(problem, points, structure_key)
-    target = check_target(problem, points[:on_target], target_key)
+    structure = check_structure(problem, evaluate, points, generator)
+    drawn = points[:on_target]
+    seen = evaluate.fields(drawn)
+    target = check_target(problem, evaluate, drawn, seen, generator)
     marginal = check_marginal(problem, points)
 
     tolerance = _SINGLE if single else _DOUBLE
     if single:
         notes.append("some constants or steps are in single precision: zero is judged accordingly")
-    reasons = [*structure.failures, *target.wrong, *target.doubts]
+    failures = list(structure.failures)
+    if d <= WRITTEN_OUT:
+        some = drawn[:64]
+        failures += leaves_the_sphere(problem, some, seen["f"][:64], evaluate.matrices(some)["D"])
+    reasons = [*failures, *target.wrong, *target.doubts]
     undecidable = marginal.holds is None and problem.auxiliary is not None
     if undecidable:
         reasons.append(f"whether the marginal of {problem.position} is the target is {marginal.how}")
     notes += structure.notes
-    undecided = not settled or bool(target.doubts) or undecidable
+    undecided = not looked.settled or bool(target.doubts) or undecidable
+    if not looked.settled and not target.wrong:
+        reasons.append(
+            "points could not be drawn where the target has mass (it may not be normalisable, or the state "
+            "given is far from it): pass a better state, or points"
+        )
     if not np.all(usable):
         share = float(np.mean(~usable))
         notes.append(f"the residual is not finite at {share:.0%} of the points")
@@ -132,8 +192,21 @@ def _check(
         undecided = True
     residuals = _select(residuals, usable)
     residual, stationary, blind = _judge(residuals, tolerance)
+    flawed = bool(failures or target.wrong)
+    if not target.wrong:
+        jumps = find_jumps(problem, evaluate, drawn, rounding)
+        # Next to a drift that is wrong anyway, its jumps say nothing new.
+        jump_wrong = [*jumps.wrong, *(jumps.drift_wrong if stationary and not jumps.wrong else ())]
+        jump_doubts = [*jumps.doubts, *(jumps.drift_doubts if stationary and not jumps.wrong else ())]
+        flawed, undecided = flawed or bool(jump_wrong), undecided or bool(jump_doubts)
+        reasons += [*jump_wrong, *jump_doubts]
+        if stationary and not flawed:
+            escape = find_escape(problem, evaluate, drawn, seen["H"], rounding, generator)
+            if escape is not None:
+                flawed = True
+                reasons.append(escape)
     # Points that were given are not draws from the target: averages over them say nothing.
-    if stationary and target.flows and given is None:
+    if stationary and target.flows and not looked.given and not flawed:
         undecided = True
         reasons.append(target.flows)
     if blind:
@@ -146,16 +219,17 @@ def _check(
         index = int(np.argmax(residuals.relative))
         worst_x = points[np.flatnonzero(usable)[index]]
         if not stationary:
-            worst, worst_value = problem.to_state(worst_x), float(residuals.values[index])
+            worst, worst_value = problem.to_state(jnp.asarray(worst_x)), float(residuals.values[index])
         if not stationary and not explain:
             reasons.append("the stationary Fokker–Planck equation does not hold")
         elif not stationary:
             diagnosis = _diagnose(problem, points[np.flatnonzero(usable)], tolerance, exact)
             reasons += diagnosis.reasons
             if diagnosis.correction is not None:
-                correction = problem.to_state(compile_once(diagnosis.correction)(worst_x))
+                velocity = compile_once(diagnosis.correction)(worst_x)
+                correction = problem.to_tangent(jnp.asarray(worst_x), velocity)
     if structure.failures and stationary and structure.worst is not None:
-        worst = problem.to_state(structure.worst)
+        worst = problem.to_state(jnp.asarray(structure.worst))
     if marginal.holds is False:
         reasons.append(
             f"the marginal of {problem.position} is not the target: ∫exp(-g) over the auxiliary variables "
@@ -163,8 +237,11 @@ def _check(
         )
     if stationary and not structure.has_noise and not target.doubts:
         notes.append("without noise exp(-H) is kept but not sought: resample the momentum from time to time")
-    wrong = not stationary or bool(structure.failures or target.wrong) or marginal.holds is False
+    wrong = not stationary or flawed or marginal.holds is False
     verdict = "wrong" if wrong else "undecided" if undecided else "right"
+    modes = np.zeros((0, d))
+    if looked.settled and looked.below is not None:
+        modes = find_modes(evaluate, looked.below)
     return Report(
         ok=verdict == "right",
         verdict=verdict,
@@ -176,44 +253,36 @@ def _check(
         worst_point=_ordered(worst, problem),
         worst_value=worst_value,
         correction=_ordered(correction, problem),
-        dimension=d,
-        number_of_points=int(points.shape[0]),
+        dimension=dimension(problem.example),
+        number_of_points=len(points),
         method="every derivative taken"
         if exact
-        else f"traces estimated from {_PROBES} random probes a point",
+        else f"traces estimated from {_PROBES} random probes per point",
         power=_power(on_target, residuals, tolerance, exact),
         structure=structure,
         marginal=marginal,
+        modes=[_ordered(problem.to_state(jnp.asarray(mode)), problem) for mode in modes],
         notes=notes,
     )
 
 
-def _points(problem: Problem, given: Any, number: int, key: Array) -> tuple[Array, int, list[str], bool]:
-    """The points, how many are draws from the target, what to say of them, and whether they settled."""
-    if given is not None:
-        stacked = as_arrays(given)
-        try:
-            points = jax.vmap(problem.to_vector)(stacked)
-        except (KeyError, ValueError, TypeError, IndexError) as error:
-            raise ValueError(
-                f"points must have the structure of the state with a leading axis: {error}"
-            ) from error
-        if points.ndim != 2 or points.shape[1] != problem.dimension:
-            raise ValueError(
-                f"points make vectors of length {points.shape[-1]}; the state has {problem.dimension}."
-            )
-        points = points.astype(jnp.float64)
-        return points, int(points.shape[0]), ["the points were given, not drawn"], True
-    target, wide = draw_points(problem.hamiltonian, problem.start, number, key)
-    notes = []
+def _look_where(
+    problem: Problem, states: list[Any], given: Any, number: int, generator: np.random.Generator
+) -> Looked:
+    """The points that were given, or points drawn, from the draws or states that were given."""
+    are_draws: np.ndarray | bool = False
+    if given is None:
+        starts = starts_of(problem, states)
+    else:
+        starts, are_whole = given_points(problem, given)
+        if are_whole:
+            return Looked(starts, len(starts), True, True, ["the points were given, not drawn"])
+        are_draws = np.zeros(problem.dimension, bool)
+        are_draws[problem.variables[problem.position]] = True
+    target, wide = draw_points(problem.hamiltonian, starts, number, generator, are_draws)
     # Heavy tails made heavier, exp(-H/4), may have no integral: only the target itself must settle.
-    if not target.settled:
-        notes.append(
-            "points could not be drawn where the target has mass (it may not be normalisable, or the state "
-            "given is far from it): pass a better state, or points"
-        )
-    points = jnp.concatenate([target.points, wide.points[: number // 2]])
-    return points, number, notes, target.settled
+    points = np.concatenate([target.points, wide.points[: number // 2]])
+    return Looked(points, number, target.settled, False, [], target.below)
 
 
 def _select(residuals: Residuals, usable: np.ndarray) -> Residuals:
@@ -252,15 +321,15 @@ def _power(on_target: int, residuals: Residuals, tolerance: float, exact: bool) 
     mass = 1 - 0.01 ** (1 / on_target)
     words = (
         f"an error confined to a region is missed with probability below 1 % if the region holds {mass:.1%} "
-        "of the target's mass or more, as far as chains from the state given reach; one in a formula without "
-        "case distinctions is found almost surely if it is "
+        "of the target's mass or more, as far as the modes found reach; one in a formula without case "
+        "distinctions is found almost surely if it is "
     )
     if exact:
         return words + f"above {tolerance:.1g} of the terms"
     return words + f"above {_detectable(residuals, tolerance):.2g} of the terms (99 %)"
 
 
-def _diagnose(problem: Problem, points: Array, tolerance: float, exact: bool) -> Diagnosis:
+def _diagnose(problem: Problem, points: np.ndarray, tolerance: float, exact: bool) -> Diagnosis:
     if problem.dimension > LARGEST or not exact:
         return Diagnosis(
             (

@@ -30,7 +30,7 @@ class Marginal:
     how: str
 
 
-def check_marginal(problem: Problem, points: Array) -> Marginal:
+def check_marginal(problem: Problem, points: np.ndarray) -> Marginal:
     """Decide the condition, by the derivative of g where it vanishes and by quadrature where it does not."""
     position = problem.variables.get(problem.position)
     if len(problem.variables) < 2:
@@ -70,7 +70,7 @@ def check_marginal(problem: Problem, points: Array) -> Marginal:
     return Marginal(spread <= _TOLERANCE, spread, how)
 
 
-def _gaussian(g: Callable[[Vector], Array], points: Array, others: np.ndarray) -> Marginal:
+def _gaussian(g: Callable[[Vector], Array], points: np.ndarray, others: np.ndarray) -> Marginal:
     """In any dimension, where g is quadratic in the auxiliaries: log ∫exp(-g) = -min g - ½ log det ∇²g."""
 
     def at(x: Vector) -> tuple[Array, Array]:
@@ -94,15 +94,15 @@ def _gaussian(g: Callable[[Vector], Array], points: Array, others: np.ndarray) -
 
 
 def _log_integral_spread(
-    g: Callable[[Vector], Array], points: Array, others: np.ndarray, edge: float = -25.0
+    g: Callable[[Vector], Array], points: np.ndarray, others: np.ndarray, edge: float = -25.0
 ) -> tuple[float, float | None]:
     """Largest less smallest log ∫exp(-g), and its error; None where exp(-g) did not vanish at the edge."""
     k = others.size
     nodes = np.linspace(-1.0, 1.0, _NODES)
-    grid = jnp.asarray(np.stack(np.meshgrid(*[nodes] * k, indexing="ij"), axis=-1).reshape(-1, k))
-    on_edge = jnp.max(jnp.abs(grid), axis=1) == 1.0
+    grid = np.stack(np.meshgrid(*[nodes] * k, indexing="ij"), axis=-1).reshape(-1, k)
+    on_edge = np.max(np.abs(grid), axis=1) == 1.0
     index = np.stack(np.meshgrid(*[np.arange(_NODES)] * k, indexing="ij"), axis=-1).reshape(-1, k)
-    coarse = jnp.asarray(np.all(index % 2 == 0, axis=1))
+    coarse = np.all(index % 2 == 0, axis=1)
 
     def log_integral(x: Vector, reach: Array) -> tuple[Array, Array, Array]:
         def energy(a: Array) -> Array:
@@ -128,7 +128,7 @@ def _log_integral_spread(
 
     compiled = compile_once(jax.vmap(log_integral, in_axes=(0, None)))
     for reach in (9.0, 18.0, 40.0):
-        logs, edges, errors = compiled(points, jnp.asarray(reach))
-        if bool(jnp.all(edges < edge)):
-            return float(jnp.max(logs) - jnp.min(logs)), float(jnp.max(errors))
+        logs, edges, errors = (np.asarray(x) for x in compiled(points, np.asarray(reach)))
+        if np.all(edges < edge):
+            return float(np.max(logs) - np.min(logs)), float(np.max(errors))
     return float("inf"), None

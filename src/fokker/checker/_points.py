@@ -5,39 +5,73 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+import numpy as np
+from jaxtyping import Array, Float
 
 from fokker.checker._residual import compile_once
 
 Points = Float[Array, "n d"]
 # The ensemble, its energies and gradients, the proposal's scale in each coordinate, and its log step.
 Carry = tuple[Points, Array, Points, Array, Array]
+# The ensemble, its energies and gradients, and the step of each of its points.
+Descent = tuple[Points, Array, Points, Array]
 
 # Rounds of adaptation: in each the spread of the ensemble becomes the proposal's scale.
 _ROUNDS = 4
 _STEPS = 150
 # Acceptance at which Metropolis-adjusted Langevin moves fastest (Roberts and Rosenthal 1998).
 _ACCEPTANCE = 0.574
+_DESCENTS = 200
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """`points`, one from each of n independent chains; whether the chains settled; the acceptance rate."""
+    """`points`, one from each of n independent chains, and the valleys `below` them; whether they settled."""
 
-    points: Points
+    points: np.ndarray
+    below: np.ndarray
     acceptance: float
     settled: bool
 
 
 def draw_points(
-    hamiltonian: Callable[[Array], Array], start: Float[Array, " d"], number: int, key: Key[Array, ""]
+    hamiltonian: Callable[[Array], Array],
+    starts: np.ndarray,
+    number: int,
+    generator: np.random.Generator,
+    are_draws: np.ndarray | bool = False,
 ) -> tuple[Drawn, Drawn]:
     r"""Points from exp(-H), and wide points from exp(-H/4), by Metropolis-adjusted Langevin chains.
 
-    The chains are independent given the adapted proposal, one point each, so that n points are n draws. The
-    wide ones reach into the tails and between modes, where a wrong term may hide.
+    The chains are independent given the adapted proposal, one point each, so that n points are n draws. They
+    start around the rows of `starts`, half of them far out, from where they descend into whatever mode is
+    near: into some that are not next to a start. Coordinates of `starts` that `are_draws` already are left
+    where they are. The wide ones reach into the tails and between modes, where a wrong term may hide.
     """
     energy_and_gradient = jax.vmap(jax.value_and_grad(hamiltonian))
+    d = starts.shape[1]
+
+    def is_sound(energy: Array, gradient: Points) -> Array:
+        return jnp.isfinite(energy) & jnp.all(jnp.isfinite(gradient), axis=1)
+
+    def descend(x: Points, home: Points, enough: Array) -> Points:
+        """Down the gradient until the energy is no more than `enough`."""
+
+        def step(_: int, carry: Descent) -> Descent:
+            x, energy, gradient, size = carry
+            length = jnp.sqrt(jnp.sum(gradient**2, axis=1))
+            there = x - (size / jnp.where(length > 0, length, 1.0))[:, None] * gradient
+            new_energy, new_gradient = energy_and_gradient(there)
+            better = is_sound(new_energy, new_gradient) & (new_energy < energy) & (energy > enough)
+            x, gradient = (
+                jnp.where(better[:, None], a, b) for a, b in ((there, x), (new_gradient, gradient))
+            )
+            return x, jnp.where(better, new_energy, energy), gradient, size * jnp.where(better, 1.5, 0.4)
+
+        # Chains that start where H is not finite start from a start that was given.
+        x = jnp.where(is_sound(*energy_and_gradient(x))[:, None], x, home)
+        size = 0.1 * jnp.sqrt(jnp.sum((x - home) ** 2, axis=1)) + 1e-3
+        return jax.lax.fori_loop(0, _DESCENTS, step, (x, *energy_and_gradient(x), size))[0]
 
     def run(x: Points, beta: Array, normals: Array, uniforms: Array) -> tuple[Points, Array, Array]:
         def evaluate(x: Points) -> tuple[Array, Points]:
@@ -56,8 +90,7 @@ def draw_points(
             new_energy, new_gradient = evaluate(proposed)
             ratio = energy - new_energy
             ratio += log_proposal(x, proposed, new_gradient) - log_proposal(proposed, x, gradient)
-            finite = jnp.isfinite(new_energy) & jnp.all(jnp.isfinite(new_gradient), axis=1)
-            accept = finite & (jnp.log(uniform) < ratio)
+            accept = is_sound(new_energy, new_gradient) & (jnp.log(uniform) < ratio)
             x = jnp.where(accept[:, None], proposed, x)
             energy = jnp.where(accept, new_energy, energy)
             gradient = jnp.where(accept[:, None], new_gradient, gradient)
@@ -71,38 +104,41 @@ def draw_points(
             rate = jnp.mean(rates[_STEPS // 2 :])
             return (x, energy, gradient, scale, log_h), (rate, jnp.median(jnp.abs(x), axis=0))
 
-        # Chains that start where H is not finite start from the example state instead.
-        energy, gradient = evaluate(x)
-        inside = jnp.isfinite(energy) & jnp.all(jnp.isfinite(gradient), axis=1)
-        x = jnp.where(inside[:, None], x, start[None])
-        log_h = jnp.asarray(-2.0 - jnp.log(x.shape[1]) / 3)
-        carry = (x, *evaluate(x), jnp.ones_like(start[None]), log_h)
+        log_h = jnp.asarray(-2.0 - np.log(d) / 3)
+        carry = (x, *evaluate(x), jnp.ones((1, d)), log_h)
         (points, energy, *_), (rates, reaches) = jax.lax.scan(one_round, carry, (normals, uniforms))
         # A chain that is still on its way in from far out has an energy that draws from the target have not;
         # another chain's point takes its place.
-        arrived = energy <= jnp.median(energy) + 30 + 3 * x.shape[1]
-        places = jnp.arange(len(points))
+        arrived = energy <= jnp.median(energy) + 30 + 3 * d
+        places = jnp.arange(number)
         last = jax.lax.associative_scan(jnp.maximum, jnp.where(arrived, places, -1))
         points = points[jnp.where(last < 0, jnp.argmax(arrived), last)]
         return points, rates[-1], reaches
 
-    # All randomness is drawn before the loop: the generator's code is then not compiled again for every H.
-    jitter_key, *run_keys = jax.random.split(key, 3)
-    # In few dimensions half of the chains start far out, to find modes that are not next to the start.
-    reach = jnp.where(jnp.arange(number) % 2 == 1, 10.0 ** jnp.linspace(0, 2, number), 1.0)
-    reach = reach if start.size <= 12 else jnp.ones(number)
-    jitter = jax.random.normal(jitter_key, (number, start.size), start.dtype)
-    jittered = start[None] + reach[:, None] * jitter
+    # Randomness is drawn on the host: compiling a generator for every shape costs more than all the rest.
+    home = starts[np.arange(number) % len(starts)]
+    reach = np.where(np.arange(number) // len(starts) % 2 == 1, 10.0 ** np.linspace(0, 2, number), 1.0)
+    reach = np.ones(number) if np.any(are_draws) else reach
+    jittered = home + np.where(are_draws, 0.0, reach[:, None]) * generator.normal(size=home.shape)
+    down = compile_once(descend)
+    energy = np.asarray(compile_once(jax.vmap(hamiltonian))(starts))
+    # To the energy of the starts: from there the chains go on.
+    began = down(jittered, home, np.min(energy) + d)
     compiled = compile_once(run)
     drawn = []
-    for beta, run_key in zip((1.0, 0.25), run_keys, strict=True):
-        normal_key, uniform_key = jax.random.split(run_key)
-        normals = jax.random.normal(normal_key, (_ROUNDS, _STEPS, number, start.size), start.dtype)
-        uniforms = jax.random.uniform(uniform_key, (_ROUNDS, _STEPS, number), start.dtype)
-        points, rate, reaches = compiled(jittered, jnp.asarray(beta), normals, uniforms)
+    for beta in (1.0, 0.25):
+        normals = generator.normal(size=(_ROUNDS, _STEPS, number, d))
+        uniforms = generator.uniform(size=(_ROUNDS, _STEPS, number))
+        points, rate, reaches = (np.asarray(x) for x in compiled(began, np.asarray(beta), normals, uniforms))
         # An ensemble that is still spreading in its last round has not arrived, or never will.
-        growth = jnp.log(reaches[-1] / reaches[-2])
-        growing = not bool((jnp.mean(growth) < 0.3) & (jnp.max(growth) < 2.0))
-        moved = bool(jnp.any(jnp.std(points, axis=0) > 0))
-        drawn.append(Drawn(points, float(rate), moved and not growing and float(rate) > 0.05))
+        with np.errstate(all="ignore"):
+            growth = np.log(reaches[-1] / reaches[-2])
+        # Four standard errors of the mean of d medians of n chains more.
+        growing = not bool((np.mean(growth) < 0.3 + 4 / np.sqrt(number * d)) & (np.max(growth) < 2.0))
+        moved = bool(np.any(np.std(points, axis=0) > 0))
+        settled = moved and not growing and float(rate) > 0.05
+        below = np.asarray(
+            down(points, np.mean(points, axis=0, keepdims=True) + 0 * points, np.asarray(-np.inf))
+        )
+        drawn.append(Drawn(points, below, float(rate), settled))
     return drawn[0], drawn[1]

@@ -137,8 +137,16 @@ def candidate_stages(problem: Problem) -> Iterator[list[Candidate]]:
         if rows_a.stop - rows_a.start == rows_b.stop - rows_b.start:
             rest.append(Candidate(f"force {a} {b}", _force(gradient, rows_a, rows_b), _force_words(a, b)))
     if len(names) > 1:
+        sizes = {name: rows.stop - rows.start for name, rows in names}
         for name, rows in names:
-            rest.append(Candidate(f"speed {name}", _in_rows(problem.drift, rows), _speed_words(name)))
+            if name != problem.position:
+                rest.append(_linear_friction(problem, gradient, name, rows))
+        for name, rows in names:
+            words = _speed_words(name, {n: sizes[n] for (n, _) in auxiliaries_first if n != name})
+            rest.append(Candidate(f"speed {name}", _in_rows(problem.drift, rows), words))
+        for (a, rows_a), (b, rows_b) in pairs:
+            if problem.position not in (a, b) and sizes[a] == 1:
+                rest += _thermostat(gradient, a, rows_a, b, rows_b)
     yield rest
     derived = []
     # The position moves by its curl alone, as a rule: its drift is the one that betrays Q.
@@ -169,14 +177,65 @@ def _unbalanced_words(name: str) -> Callable[[float], str]:
     )
 
 
-def _speed_words(name: str) -> Callable[[float], str]:
-    return lambda alpha: (
-        f"the drift of {name} would have to be {_number(1 + alpha)} times what it is: H and the drift "
-        f"disagree about {name}"
-    )
+def _speed_words(name: str, sizes: dict[str, int]) -> Callable[[float], str]:
+    def say(alpha: float) -> str:
+        words = (
+            f"the drift of {name} would have to be {_number(1 + alpha)} times what it is: H and the drift "
+            f"disagree about {name}"
+        )
+        for other, d in sizes.items():
+            if d > 1 and any(abs(1 + alpha - d**k) < 1e-6 for k in (-2, -1, 1, 2)):
+                return f"{words} (d = {d} is the number of coordinates of {other}: was it forgotten?)"
+        return words
+
+    return say
 
 
-def diagnose(problem: Problem, points: Array, tolerance: float) -> Diagnosis:
+def _linear_friction(
+    problem: Problem, gradient: Callable[[Vector], Vector], name: str, rows: slice
+) -> Candidate:
+    """-Dr in place of -D∂H/∂r: the same for H = r²/2, and for no other kinetic energy."""
+
+    def field(x: Vector) -> Vector:
+        own = jnp.zeros_like(x).at[rows].set(x[rows] - gradient(x)[rows])
+        return problem.D_mv(x, own)
+
+    def say(alpha: float) -> str:
+        share = "" if abs(alpha - 1) < 1e-6 else f" (in {_number(alpha)} of it)"
+        return (
+            f"the friction of {name} is -D {name} where -D ∂H/∂{name} is required{share}: for a kinetic "
+            "energy that is not quadratic they differ"
+        )
+
+    return Candidate(f"linear friction {name}", field, say)
+
+
+def _thermostat(
+    gradient: Callable[[Vector], Vector], a: str, rows_a: slice, b: str, rows_b: slice
+) -> list[Candidate]:
+    """A thermostat a on b, dξ ∝ r·∂H/∂r - d: its two terms, of which one has forgotten d."""
+    d = rows_b.stop - rows_b.start
+    term = f"{b}·∂H/∂{b}"
+
+    def kinetic(x: Vector) -> Vector:
+        return jnp.zeros_like(x).at[rows_a].set(x[rows_b] @ gradient(x)[rows_b])
+
+    def constant(x: Vector) -> Vector:
+        return jnp.zeros_like(x).at[rows_a].set(1.0)
+
+    def say(what: str) -> Callable[[float], str]:
+        return lambda alpha: (
+            f"the drift of {a} needs another {_number(alpha)}{what}: a thermostat is driven by {term} - d, "
+            f"whose mean is zero for d = {d}, the number of coordinates of {b}; was d forgotten?"
+        )
+
+    return [
+        Candidate(f"thermostat {a} {b}", kinetic, say(f" {term}")),
+        Candidate(f"target {a} {b}", constant, say("")),
+    ]
+
+
+def diagnose(problem: Problem, points: np.ndarray, tolerance: float) -> Diagnosis:
     """The simplest correction that takes the residual to zero at every point, if there is one."""
     points = points[: max(24, 4096 // problem.dimension**2)]
     broken = _broken_promise(problem, points, tolerance)
@@ -207,7 +266,7 @@ def diagnose(problem: Problem, points: Array, tolerance: float) -> Diagnosis:
     )
 
 
-def _broken_promise(problem: Problem, points: Array, tolerance: float) -> Diagnosis | None:
+def _broken_promise(problem: Problem, points: np.ndarray, tolerance: float) -> Diagnosis | None:
     """Whether the drift of a Dynamics is not its own recipe's: then a field's Γ is not its divergence."""
     Q_mv = problem.Q_mv
     if Q_mv is None:
@@ -271,7 +330,7 @@ def _explain(
     return None
 
 
-def _residual_parts(problem: Problem, points: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _residual_parts(problem: Problem, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     def at(x: Vector) -> tuple[Array, Array, Array]:
         gradient = jax.grad(problem.hamiltonian)(x)
         own, own_size = stationarity_terms(problem.drift, gradient, x)
@@ -282,7 +341,9 @@ def _residual_parts(problem: Problem, points: Array) -> tuple[np.ndarray, np.nda
     return np.asarray(residual), np.asarray(of_S), np.asarray(scale)
 
 
-def _effects(problem: Problem, vector_fields: list[Callable[[Vector], Vector]], points: Array) -> np.ndarray:
+def _effects(
+    problem: Problem, vector_fields: list[Callable[[Vector], Vector]], points: np.ndarray
+) -> np.ndarray:
     """L[c] for every c, at every point."""
     if not vector_fields:
         return np.zeros((len(points), 0))
@@ -305,7 +366,9 @@ def _combine(parts: list[tuple[Candidate, float]]) -> Callable[[Vector], Vector]
     return lambda x: sum((alpha * c.field(x) for c, alpha in parts), jnp.zeros_like(x))
 
 
-def _other_temperature(problem: Problem, points: Array, tolerance: float, positive: bool) -> Diagnosis | None:
+def _other_temperature(
+    problem: Problem, points: np.ndarray, tolerance: float, positive: bool
+) -> Diagnosis | None:
     r"""Whether the dynamics keeps exp(-βH) for some other β: R(β) is a quadratic in β at every point."""
     gradient_of = jax.grad(problem.hamiltonian)
 

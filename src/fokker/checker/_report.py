@@ -9,6 +9,8 @@ from fokker._state import State
 from fokker.checker._marginal import Marginal
 from fokker.checker._structure import Structure
 
+_MODES_SHOWN = 8
+
 
 @dataclass(frozen=True)
 class Report:
@@ -18,7 +20,8 @@ class Report:
     |R| over the size of the terms that it is made of (pooled over points where it is estimated). `scale`:
     the typical size of those terms. `tolerance`: the residual below which it is rounding error.
     `reasons`: what is wrong, in words. `worst_point`: where. `correction`: what to add to the drift there.
-    `power`: what an error must be like to have been missed. `notes`: how it was looked at.
+    `power`: what an error must be like to have been missed. `modes`: a point of each mode that was looked at,
+    the deepest first. `checks`: what was found of a sampler's correction. `notes`: how it was looked at.
     """
 
     ok: bool
@@ -35,47 +38,57 @@ class Report:
     number_of_points: int
     method: str
     power: str
-    structure: Structure
-    marginal: Marginal
+    structure: Structure | None
+    marginal: Marginal | None
+    modes: list[State] = field(default_factory=list)
+    checks: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return self.ok
 
     def __str__(self) -> str:
-        lines = [f"{'RIGHT' if self.ok else self.verdict.upper()}: {self._headline()}", ""]
+        lines = [self._headline(), ""]
         lines += [f"  reason     {reason}" for reason in self.reasons]
         if not self.ok and self.worst_point is not None:
             lines.append(f"  worst at   {_show(self.worst_point)}  where R = {self.worst_value:.4g}")
             if self.correction is not None:
                 lines.append(f"  add there  {_show(self.correction)}  to the drift")
+        lines += [f"  checked    {words}" for words in self.checks]
+        if self.structure is not None:
+            lines += [
+                f"  residual   {self.residual:.2g} of the size of its terms (zero means below "
+                f"{self.tolerance:.1g}; typical size {self.scale:.3g})",
+                f"  D          {_semidefinite(self.structure)}",
+            ]
+            if self.structure.skew_error is not None:
+                lines.append(f"  Q          |Q + Qᵀ| at most {self.structure.skew_error:.1g} of its size")
+        if self.marginal is not None:
+            lines.append(f"  marginal   {_marginal_words(self.marginal)}")
         lines += [
-            f"  residual   {self.residual:.2g} of the size of its terms (zero means below "
-            f"{self.tolerance:.1g}; typical size {self.scale:.3g})",
-            f"  D          {self._semidefinite()}",
-        ]
-        if self.structure.skew_error is not None:
-            lines.append(f"  Q          |Q + Qᵀ| at most {self.structure.skew_error:.1g} of its size")
-        lines += [
-            f"  marginal   {_marginal_words(self.marginal)}",
             f"  points     {self.number_of_points} in {self.dimension} dimensions, {self.method}",
             f"  power      {self.power}",
         ]
+        shown = self.modes[:_MODES_SHOWN]
+        lines += [f"  mode       {_show(mode)}" for mode in shown]
+        if len(self.modes) > len(shown):
+            lines.append(f"  mode       and {len(self.modes) - len(shown)} more")
         lines += [f"  note       {note}" for note in self.notes]
         return "\n".join(lines)
 
     def _headline(self) -> str:
+        if self.ok and self.structure is None:
+            return "RIGHT: a step keeps the target at every step size, as far as was checked."
         if self.ok:
-            return "exp(-H) is stationary under these dynamics."
+            number = len(self.modes)
+            where = {0: "at the points given", 1: "around the mode found"}
+            return (
+                f"RIGHT {where.get(number, f'around the {number} modes found')}: exp(-H) is stationary under "
+                "these dynamics."
+            )
         if self.verdict == "undecided":
-            return "not enough could be established to trust this sampler."
-        return "these dynamics do not sample the target."
-
-    def _semidefinite(self) -> str:
-        s = self.structure
-        if not s.has_noise:
-            return "zero: no noise"
-        return f"least eigenvalue {s.least_eigenvalue:.2g}, |D - Dᵀ| {s.asymmetry:.1g}, of its size"
+            return "UNDECIDED: not enough could be established to trust this sampler."
+        return "WRONG: this does not sample the target."
 
     def to_json(self) -> dict[str, Any]:
         """The findings as plain values, for a file."""
@@ -93,9 +106,19 @@ class Report:
             "points": self.number_of_points,
             "method": self.method,
             "power": self.power,
-            "marginal": {"holds": self.marginal.holds, "how": self.marginal.how},
+            "marginal": None
+            if self.marginal is None
+            else {"holds": self.marginal.holds, "how": self.marginal.how},
+            "modes": [_plain(mode) for mode in self.modes],
+            "checks": self.checks,
             "notes": self.notes,
         }
+
+
+def _semidefinite(s: Structure) -> str:
+    if not s.has_noise:
+        return "zero: no noise"
+    return f"least eigenvalue {s.least_eigenvalue:.2g}, |D - Dᵀ| {s.asymmetry:.1g}, of its size"
 
 
 def _marginal_words(marginal: Marginal) -> str:

@@ -7,6 +7,7 @@ R = 0 everywhere if and only if exp(-H) is stationary. Nothing here uses what a 
 structure: D is known by its product with a vector alone.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array
 
 from fokker._problem import Problem, Vector
 
@@ -72,19 +73,43 @@ def typical(scales: np.ndarray) -> float:
     return float(np.median(scales)) or float(np.sqrt(np.mean(scales**2)))
 
 
+# For programs that run a few times: compiling them fast matters more than running them fast.
+_QUICK: tuple[dict[str, Any], ...] = (
+    {
+        "xla_backend_optimization_level": 0,
+        "xla_cpu_use_fusion_emitters": False,
+        "xla_llvm_disable_expensive_passes": True,
+    },
+    {"xla_backend_optimization_level": 0},
+    {},
+)
+
+
+@functools.cache
+def _quick_options() -> dict[str, Any]:
+    """The first of the options that this version of XLA knows: they are no promise of its."""
+    for options in _QUICK:
+        try:
+            jax.jit(lambda x: x, compiler_options=options)(np.zeros(()))
+        except Exception:  # an unknown option is reported in various ways
+            continue
+        return options
+    return {}
+
+
 def compile_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`jax.jit` for a program that runs once: the compiler is told not to spend time on making it fast."""
-    return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
+    """`jax.jit` for a program that runs a few times: the compiler is not to spend time on making it fast."""
+    return jax.jit(function, compiler_options=_quick_options())
 
 
-def map_points(function: Callable[[Vector], Any], points: Array, bytes_per_point: int) -> Any:
+def map_points(function: Callable[[Vector], Any], points: Array | np.ndarray, bytes_per_point: int) -> Any:
     """`function` over the points, as many at a time as memory allows."""
     batch = int(np.clip(_BATCH_BYTES // max(bytes_per_point, 1), 1, points.shape[0]))
     compile_it = compile_once if bytes_per_point < _SMALL else jax.jit
     return compile_it(lambda xs: jax.lax.map(function, xs, batch_size=batch))(points)
 
 
-def exact_residuals(problem: Problem, points: Array, rounding: float = 1e-10) -> Residuals:
+def exact_residuals(problem: Problem, points: Array | np.ndarray, rounding: float = 1e-10) -> Residuals:
     r"""R with every derivative taken.
 
     Where f_i and S_i agree to `rounding` the coordinate adds nothing, and the scale is that of what is left,
@@ -104,6 +129,9 @@ def exact_residuals(problem: Problem, points: Array, rounding: float = 1e-10) ->
     slopes = difference(slopes_f, slopes_S, rounding)
     # Non-finite entries stay visible in the values; they are counted by the caller.
     values = np.sum(along - slopes, axis=1)
+    # What was put to zero may have been what balances the rest.
+    dropped = np.sum(np.abs((f - S) * gradient - along) + np.abs(slopes_f - slopes_S - slopes), axis=1)
+    values = np.sign(values) * np.maximum(np.abs(values) - dropped, 0.0)
     return Residuals(values, np.zeros(len(points)), np.sum(np.abs(along) + np.abs(slopes), axis=1), 0)
 
 
@@ -114,7 +142,9 @@ def difference(a: np.ndarray, b: np.ndarray, rounding: float) -> np.ndarray:
     return np.where(np.abs(a - b) <= rounding * (size + usual), 0.0, a - b)
 
 
-def estimated_residuals(problem: Problem, points: Array, probes: int, key: Key[Array, ""]) -> Residuals:
+def estimated_residuals(
+    problem: Problem, points: np.ndarray, probes: int, generator: np.random.Generator
+) -> Residuals:
     r"""R with traces and divergences by averages over random signs u, v, exact as far as that is cheaper.
 
     E[vᵀ(∂f)v] = ∇·f, E[∂_v ∇HᵀDv] = Σ∂_iD_ij∂_jH, E[(Dv)·∇²H v] = tr(D∇²H), E[∂_u∂_v uᵀDv] = Σ∂_i∂_jD_ij. Up
@@ -125,8 +155,8 @@ def estimated_residuals(problem: Problem, points: Array, probes: int, key: Key[A
     by_basis = d <= probes
     repeats = max(24, probes // d)
 
-    def at(x_and_key: tuple[Vector, Array]) -> tuple[Array, Array, Array]:
-        x, point_key = x_and_key
+    def at(x_and_signs: tuple[Vector, Array]) -> tuple[Array, Array, Array]:
+        x, signs = x_and_signs
         gradient_of = jax.grad(problem.hamiltonian)
         gradient = gradient_of(x)
         f = problem.drift(x)
@@ -147,12 +177,12 @@ def estimated_residuals(problem: Problem, points: Array, probes: int, key: Key[A
         if by_basis:
             basis = jnp.eye(d, dtype=x.dtype)
             first = jnp.sum(jax.lax.map(first_order, basis, batch_size=16), axis=0)[None]
-            signs = jax.random.rademacher(point_key, (repeats, d), x.dtype)
             second = jax.lax.map(
-                lambda u: jnp.sum(jax.lax.map(lambda v: second_order(u, v), basis, batch_size=16)), signs
+                lambda u: jnp.sum(jax.lax.map(lambda v: second_order(u, v), basis, batch_size=16)),
+                signs.astype(x.dtype),
             )
         else:
-            u, v = jax.random.rademacher(point_key, (2, probes, d), x.dtype)
+            u, v = signs.astype(x.dtype)
             first = jax.lax.map(first_order, v, batch_size=16)
             second = jax.lax.map(lambda uv: second_order(*uv), (u, v), batch_size=16)
         sums = jnp.sum(first, axis=1) + second
@@ -165,6 +195,7 @@ def estimated_residuals(problem: Problem, points: Array, probes: int, key: Key[A
         size += jnp.sum(jnp.abs((f + pulled) * gradient))
         return value, error, size
 
-    keys = jax.random.split(key, points.shape[0])
-    values, errors, scales = jax.jit(lambda xs: jax.lax.map(at, xs))((points, keys))
+    shape = (repeats, d) if by_basis else (2, probes, d)
+    signs = generator.choice(np.array([-1, 1], np.int8), (len(points), *shape))
+    values, errors, scales = jax.jit(lambda *xs: jax.lax.map(at, xs))(points, signs)
     return Residuals(np.asarray(values), np.asarray(errors), np.asarray(scales), probes)

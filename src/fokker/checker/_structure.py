@@ -1,23 +1,19 @@
 """Is D symmetric and positive semidefinite, Q skew, and the noise of covariance 2D, at many points?"""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array
 
 from fokker._problem import Problem, Vector
+from fokker.checker._evaluate import WRITTEN_OUT, Evaluator, Values
 from fokker.checker._residual import map_points
 
-# Above this many coordinates the matrices are not written out.
-WRITTEN_OUT = 512
 _DIRECTIONS = 64
 # Matrices may come from single precision constants; what is wrong is wrong by more than this.
 _TOLERANCE = 1e-6
-
-Found = Callable[[Vector], dict[str, Array]]
 
 
 @dataclass(frozen=True)
@@ -28,29 +24,29 @@ class Structure:
     least_eigenvalue: float
     skew_error: float | None
     noise_error: float | None
-    worst: Vector | None
+    worst: np.ndarray | None
     failures: tuple[str, ...]
     notes: tuple[str, ...]
     has_noise: bool
 
 
-def check_structure(problem: Problem, points: Array, key: Key[Array, ""]) -> Structure:
+def check_structure(
+    problem: Problem, evaluate: Evaluator, points: np.ndarray, generator: np.random.Generator
+) -> Structure:
     """Look at D, Q and the noise at the points."""
     d = problem.dimension
     if d <= WRITTEN_OUT:
-        at, notes = _written_out(problem), tuple[str, ...]()
+        notes = tuple[str, ...]()
         some = points[: max(4, min(len(points), 2**20 // d**2))]
-        found = map_points(at, some, 8 * 6 * d * d)
+        values = _written_out(evaluate.matrices(some))
     else:
-        at = _along_directions(problem, key)
         some = points[:16]
-        found = map_points(at, some, 8 * 8 * d * _DIRECTIONS)
+        values = _along_directions(problem, some, generator)
         notes = (
             f"D and Q are too large to write out ({d} coordinates): symmetry, definiteness and skewness were "
             f"tested along {_DIRECTIONS} random directions at {len(some)} points, which can miss a narrow "
             "negative direction",
         )
-    values = {name: np.asarray(value) for name, value in found.items()}
     asymmetry = float(np.max(values["asymmetry"]))
     least = float(np.min(values["least"]))
     failures, worst = [], None
@@ -88,38 +84,41 @@ def check_structure(problem: Problem, points: Array, key: Key[Array, ""]) -> Str
     )
 
 
-def _written_out(problem: Problem) -> Found:
-    def at(x: Vector) -> dict[str, Array]:
-        D = problem.D_matrix(x)
-        size = jnp.max(jnp.abs(D))
-        # Each coordinate in its own units: a small negative entry is not lost beside a large positive one.
-        unit = jnp.sqrt(jnp.maximum(jnp.abs(jnp.diagonal(D)), 1e-14 * size))
-        unit = jnp.where(unit > 0, unit, 1.0)
-        units = jnp.outer(unit, unit)
-        scaled = D / units
-        found = {
-            "size": size,
-            "asymmetry": jnp.max(jnp.abs(scaled - scaled.T)),
-            "least": jnp.linalg.eigvalsh((scaled + scaled.T) / 2)[0],
-        }
-        if problem.Q_mv is not None:
-            Q = problem.Q_matrix(x)
-            largest = jnp.max(jnp.abs(Q))
-            found["skew"] = jnp.max(jnp.abs(Q + Q.T)) / jnp.where(largest > 0, largest, 1.0)
-        if problem.noise_covariance is not None:
-            found["noise"] = jnp.max(jnp.abs(problem.noise_covariance(x) - 2 * D) / units)
-        return found
-
-    return at
+def _largest(matrices: np.ndarray) -> np.ndarray:
+    return np.max(np.abs(matrices), axis=(1, 2))
 
 
-def _along_directions(problem: Problem, key: Key[Array, ""]) -> Found:
-    u, v = jax.random.normal(key, (2, _DIRECTIONS, problem.dimension)) / np.sqrt(problem.dimension)
+def _written_out(values: Values) -> Values:
+    D = values["D"]
+    size = _largest(D)
+    # Each coordinate in its own units: a small negative entry is not lost beside a large positive one.
+    diagonal = np.abs(np.diagonal(D, axis1=1, axis2=2))
+    unit = np.sqrt(np.maximum(diagonal, 1e-14 * size[:, None]))
+    unit = np.where(unit > 0, unit, 1.0)
+    units = unit[:, :, None] * unit[:, None, :]
+    scaled = D / units
+    symmetric = (scaled + scaled.transpose(0, 2, 1)) / 2
+    finite = np.isfinite(size)
+    least = np.full(len(D), np.nan)
+    least[finite] = np.linalg.eigvalsh(symmetric[finite])[:, 0]
+    found = {"size": size, "asymmetry": _largest(scaled - scaled.transpose(0, 2, 1)), "least": least}
+    if "Q" in values:
+        Q = values["Q"]
+        largest = _largest(Q)
+        found["skew"] = _largest(Q + Q.transpose(0, 2, 1)) / np.where(largest > 0, largest, 1.0)
+    if "noise" in values:
+        found["noise"] = _largest((values["noise"] - 2 * D) / units)
+    return found
+
+
+def _along_directions(problem: Problem, points: np.ndarray, generator: np.random.Generator) -> Values:
+    d = problem.dimension
+    u, v = generator.normal(size=(2, _DIRECTIONS, d)) / np.sqrt(d)
 
     def at(x: Vector) -> dict[str, Array]:
         Du, Dv = (jax.vmap(lambda w: problem.D_mv(x, w))(w) for w in (u, v))
         quadratic = jnp.sum(u * Du, axis=1)
-        entries = jax.lax.map(lambda i: problem.D_mv(x, _unit(i, x))[i], jnp.arange(x.size), batch_size=64)
+        entries = jax.lax.map(lambda i: problem.D_mv(x, _unit(i, x))[i], jnp.arange(d), batch_size=64)
         size = jnp.sqrt(jnp.max(jnp.sum(Du**2, axis=1)))
         scale = jnp.where(size > 0, size, 1.0)
         negative = jnp.min(entries / jnp.where(entries != 0, jnp.abs(entries), 1.0))
@@ -135,7 +134,8 @@ def _along_directions(problem: Problem, key: Key[Array, ""]) -> Found:
             found["skew"] = jnp.max(jnp.abs(jnp.sum(u * Qu, axis=1))) / jnp.where(largest > 0, largest, 1.0)
         return found
 
-    return at
+    found = map_points(at, points, 8 * 8 * d * _DIRECTIONS)
+    return {name: np.asarray(value) for name, value in found.items()}
 
 
 def _unit(i: Array, x: Vector) -> Vector:

@@ -1,18 +1,23 @@
 """Whether to trust a run: convergence by ArviZ, and what chains without a Metropolis step need beside it."""
 
-from fokker.diagnostics.configurational import configurational_temperature
+from fokker.diagnostics._findings import Finding, Grade
+from fokker.diagnostics.configurational import Spread, configurational_temperature, spread_of
 from fokker.diagnostics.halving import StepHalving, step_halving
 from fokker.diagnostics.noise_share import gradient_noise_share
 from fokker.diagnostics.stein import Stein, kernel_stein_discrepancy
 from fokker.diagnostics.summary import Summary, summarise
 
 __all__ = [
+    "Finding",
+    "Grade",
+    "Spread",
     "Stein",
     "StepHalving",
     "Summary",
     "configurational_temperature",
     "gradient_noise_share",
     "kernel_stein_discrepancy",
+    "spread_of",
     "step_halving",
     "summarise",
 ]

@@ -1,4 +1,4 @@
-"""∇U at a few draws of a run, over all the data or, where they are too many, over large minibatches."""
+"""∇U at many draws of a run, over all the data or, where they are too many, by control variates."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,43 +16,62 @@ if TYPE_CHECKING:
 
 # Rows of data looked at for all the points together: seconds, not minutes.
 _ROWS = 50_000_000
+# Numbers of all the points together, for them to fit into memory in double precision.
+_NUMBERS = 20_000_000
+_FEWEST_ROWS = 1000
 
 
 def thinned(trace: "Trace", points: int) -> PyTree[Array]:
-    """About `points` positions, evenly out of all draws of all chains, in the sampler's own coordinates."""
-    leaves = jax.tree.leaves(trace.positions)
-    chains, draws = leaves[0].shape[:2]
-    number = np.arange(min(points, chains * draws))
-    # One draw of every chain at each of evenly spaced places; the chains in another order each time, so that
-    # whoever takes every k-th of these has draws of all chains too.
-    place = number // chains
-    chain, draw = (number + place) % chains, ((place + 0.5) * draws / (place[-1] + 1)).astype(int)
-    return jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[chain, draw]), trace.positions)
+    """About `points` positions, chain × place, evenly out of all draws, in the sampler's own coordinates."""
+    positions = trace.positions
+    chains, draws = jax.tree.leaves(positions)[0].shape[:2]
+    most = max(100, min(points, _NUMBERS // max(1, as_vector_length(positions))))
+    places = min(draws, max(1, most // chains))
+    draw = ((np.arange(places) + 0.5) * draws / places).astype(int)
+    return jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[:, draw]), positions)
 
 
-def slopes_at(target: Any, positions: PyTree[Array], most: int = _ROWS) -> Float[np.ndarray, "m d"]:
-    """∇U at each position, as vectors; unbiased, with independent noise, where the data are too many."""
-    points = jax.tree.leaves(positions)[0].shape[0]
-    keys = jax.random.split(jax.random.key(0), points)
+def as_vector_length(positions: PyTree[Any]) -> int:
+    """How many numbers one position has."""
+    return sum(int(np.prod(leaf.shape[2:])) for leaf in jax.tree.leaves(positions))
+
+
+def slopes_at(target: Any, positions: PyTree[Array], most: int = _ROWS) -> Float[np.ndarray, "c n d"]:
+    """∇U at positions chain × place, as vectors; unbiased, with independent noise, where data are too many.
+
+    With few rows per position the gradient is that at the mean of the positions plus the difference that a
+    minibatch shows: its noise falls with the distance from there, and is far below the gradient's own spread.
+    """
+    chains, places = jax.tree.leaves(positions)[0].shape[:2]
+    flat = jax.tree.map(lambda x: x.reshape(chains * places, *x.shape[2:]), positions)
+    keys = jax.random.split(jax.random.key(0), chains * places)
     size = getattr(target, "size", 0)
-    rows = min(size, max(1000, most // points)) if hasattr(target, "minibatch_potential") else size
-    return np.asarray(_slopes(target, positions, keys, None if rows == size else rows), float)
+    rows = size
+    if hasattr(target, "minibatch_potential"):
+        rows = min(size, max(_FEWEST_ROWS, most // (2 * chains * places)))
+    found = _slopes(target, flat, keys, None if rows == size else rows)
+    return np.asarray(found, float).reshape(chains, places, -1)
 
 
 @eqx.filter_jit
 def _slopes(target: Any, positions: PyTree[Array], keys: Array, rows: int | None) -> Array:
+    whole = jax.grad(target.potential)
+    if rows is None:
+        return jax.lax.map(lambda theta: ravel(whole(theta)), positions)
+    batches = Batches(target.size, rows, "replacement")
+    nothing = jnp.zeros((), jnp.uint32)
+    centre = jax.tree.map(lambda x: jnp.mean(x, axis=0), positions)
+    at_centre = ravel(whole(centre))
+
     def slope(given: Any) -> Array:
         theta, key = given
-        if rows is None:
-            return ravel(jax.grad(target.potential)(theta))
-        batches = Batches(target.size, rows, "replacement")
-        nothing = jnp.zeros((), jnp.uint32)
         batch = batches.batch(target.data, batches.rows(key, key, nothing, nothing))
-        return ravel(jax.grad(target.minibatch_potential)(theta, batch))
+        here, there = (ravel(jax.grad(target.minibatch_potential)(x, batch)) for x in (theta, centre))
+        return at_centre + (here - there)
 
     return jax.lax.map(slope, (positions, keys))
 
 
-def as_vectors(positions: PyTree[Array]) -> Float[np.ndarray, "m d"]:
-    """Each position as a vector."""
-    return np.asarray(jax.vmap(ravel)(positions), float)
+def as_vectors(positions: PyTree[Array]) -> Float[np.ndarray, "c n d"]:
+    """Each position, chain × place, as a vector."""
+    return np.asarray(jax.vmap(jax.vmap(ravel))(positions), float)

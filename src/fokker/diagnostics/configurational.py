@@ -1,15 +1,178 @@
-"""The temperature of theta itself."""
+"""The temperature of theta itself: whether draws are spread as the target is."""
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from jaxtyping import Float
+from scipy import stats
+
+# Share of right runs that raise an alarm, over all directions and the pooled statistic together.
+FALSE_ALARMS = 0.01
+# A bias of the variance below this is not worth an alarm, however sure.
+TOLERATED = 0.05
+# Fewer effective products than this give no standard error to rely on.
+_FEWEST = 50
+# A tail this heavy has no variance: a mean's standard error means nothing (Vehtari et al. 2024).
+_NO_VARIANCE = 0.5
+# Beyond this, finding principal directions takes longer than it is worth.
+_LARGEST = 2000
+# A typical product beyond this is that of draws far from the target's mass.
+_ASTRAY = 10.0
+# The share of biases of the size reported as detectable that are seen.
+_POWER = 0.9
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The variance of draws over that of the target, minus 1, along directions; `spread_of` makes it.
+
+    The first `dimension` directions are the coordinates, the others the principal directions of the draws.
+    `bias`, its standard `error` and its `score`, a standard normal for right draws, of each direction; the
+    same of the average over all coordinates (`pooled`). `typical` is the median over draws of the average of
+    (θ_i - c_i) ∂_iU/T, near 1 where the target has its mass. `judged` is False for directions with too few
+    effective products or with products of infinite variance.
+    """
+
+    dimension: int
+    bias: Float[np.ndarray, " k"]
+    error: Float[np.ndarray, " k"]
+    score: Float[np.ndarray, " k"]
+    judged: np.ndarray
+    pooled_bias: float
+    pooled_error: float
+    pooled_score: float
+    typical: float
+
+    @property
+    def astray(self) -> bool:
+        """Whether a typical draw lies where the target has no mass."""
+        return self.typical > _ASTRAY
+
+    def thresholds(self, false_alarms: float = FALSE_ALARMS) -> tuple[float, float]:
+        """Scores of one direction and of the average beyond which right draws seldom lie."""
+        number = max(1, int(self.judged.sum()))
+        if number == 1:  # one direction is its own average
+            return (float(stats.norm.isf(false_alarms / 2)),) * 2
+        return float(stats.norm.isf(false_alarms / 4 / number)), float(stats.norm.isf(false_alarms / 4))
+
+    @property
+    def detectable(self) -> tuple[float, float]:
+        """Biases that nine of ten runs like this one would show: of one direction (the worst), of all."""
+        one, all_ = self.thresholds()
+        power = float(stats.norm.ppf(_POWER))
+        worst = float(np.max(self.error[self.judged], initial=0.0)) if self.judged.any() else math.inf
+        return max(TOLERATED, (one + power) * worst), max(TOLERATED, (all_ + power) * self.pooled_error)
+
+    def furthest(self, false_alarms: float = FALSE_ALARMS) -> tuple[str, float, float] | None:
+        """What is off, its bias and standard error, where it is too far off for chance; None else."""
+        one, all_ = self.thresholds(false_alarms)
+        sure = self.judged & (np.abs(self.score) > one) & (np.abs(self.bias) > TOLERATED)
+        if sure.any():
+            worst = int(np.argmax(np.where(sure, np.abs(self.score), 0)))
+            return self.name(worst), float(self.bias[worst]), float(self.error[worst])
+        if abs(self.pooled_score) > all_ and abs(self.pooled_bias) > TOLERATED:
+            return "all coordinates together", self.pooled_bias, self.pooled_error
+        return None
+
+    def name(self, direction: int) -> str:
+        """A coordinate, or a principal direction, the widest first."""
+        if direction < self.dimension:
+            return f"coordinate {direction}"
+        return f"principal direction {direction - self.dimension + 1} of {self.dimension}"
 
 
 def configurational_temperature(draws: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     r"""E[(θ_i - Eθ_i) ∂U/∂θ_i] of every coordinate, T for draws of exp(-U/T) without walls; standard errors.
 
     The virial theorem: what the kinetic temperature is to the momentum. `draws` and `slopes`, ∇U at them, are
-    m × d. A step too large, or minibatch noise not accounted for, shows as too high a value.
+    m × d, and the draws independent; `spread_of` is for chains. A step too large, or minibatch noise not
+    accounted for, shows as too high a value.
     """
     each = (draws - draws.mean(axis=0)) * slopes
     m = len(each)
     # The mean was taken from the same draws, which costs one of them.
     return each.sum(axis=0) / (m - 1), each.std(axis=0, ddof=1) / np.sqrt(m)
+
+
+def spread_of(draws: Float[np.ndarray, "c n d"], gradients: Float[np.ndarray, "c n d"]) -> Spread:
+    r"""Whether draws of chains are spread as exp(-U/T) is, given ∇U/T at them.
+
+    For every fixed direction v and centre c, E[v·(θ - c) v·∇U/T] = |v|² for a target without walls (Stein).
+    For a normal it is, along an eigenvector, the variance of the draws over that of the target, with the
+    relative standard error √(2/n) of n effective draws. Centre, scales and principal directions used for
+    one half of the chains come from the other half: chosen by the same draws, the widest of d directions
+    would look too wide by about 2√(d/n). Standard errors are by the effective number of products (ArviZ);
+    the scores are corrected for the skewness of the products (Hall 1992), which are as skewed as χ²₁ is.
+    """
+    if len(draws) == 1:  # two halves of the one chain
+        half = draws.shape[1] // 2
+        draws, gradients = (x[0, : 2 * half].reshape(2, half, -1) for x in (draws, gradients))
+    products = np.concatenate(
+        [
+            _products(draws[to::2], gradients[to::2], draws[1 - to :: 2].reshape(-1, draws.shape[2]))
+            for to in (0, 1)
+        ]
+    )
+    d = draws.shape[2]
+    bias, error, score, judged = _scores(products)
+    average = products[:, :, :d].mean(axis=2, keepdims=True)
+    pooled_bias, pooled_error, pooled_score, _ = (float(x[0]) for x in _scores(average))
+    typical = float(np.median(average))
+    return Spread(d, bias, error, score, judged, pooled_bias, pooled_error, pooled_score, typical)
+
+
+def _products(draws: np.ndarray, gradients: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """v·(θ - c) v·∇U/T along the coordinates and the principal directions of the other draws."""
+    d = draws.shape[2]
+    scale = others.std(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    # The gradient is centred too, by zero, which its mean is: a centre of its own would not be fixed.
+    x, g = (draws - others.mean(axis=0)) / scale, gradients * scale
+    if not 1 < d <= _LARGEST:
+        return x * g
+    correlation = np.cov((others / scale).T)
+    directions = np.linalg.eigh(correlation)[1][:, ::-1]
+    return np.concatenate([x * g, (x @ directions) * (g @ directions)], axis=2)
+
+
+def _scores(products: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Of every kind of product its mean minus 1, standard error, score, and whether it can be judged."""
+    number = products.shape[0] * products.shape[1]
+    effective = np.minimum(effective_draws(products), number)
+    flat = products.reshape(number, -1)
+    bias, deviation = flat.mean(axis=0) - 1, flat.std(axis=0, ddof=1)
+    deviation = np.where(deviation > 0, deviation, 1e-30)
+    error = deviation / np.sqrt(np.maximum(effective, 1))
+    skewness = np.mean(((flat - flat.mean(axis=0)) / deviation) ** 3, axis=0) / np.sqrt(effective)
+    t = bias / error
+    # Hall's transformation: a normal to the order 1/n, and increasing in t.
+    score = t + skewness * t**2 / 3 + skewness**2 * t**3 / 27 + skewness / 6
+    judged = (effective >= _FEWEST) & np.isfinite(score)
+    for k in np.flatnonzero(judged & (np.abs(t) > 2)):  # others raise no alarm
+        judged[k] = _tail_index(flat[:, k]) < _NO_VARIANCE
+    return bias, error, np.where(judged, score, 0.0), judged
+
+
+def _tail_index(values: np.ndarray) -> float:
+    """Pareto's k of the large ones, by ArviZ: moments of order 1/k and above are infinite."""
+    import arviz
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        k: Any = arviz.psislw(np.log(np.maximum(np.abs(values), 1e-300)))[1]
+    return float(k)
+
+
+def effective_draws(values: Float[np.ndarray, "c n k"]) -> Float[np.ndarray, " k"]:
+    """The number of independent draws that give the mean of each series as well (ArviZ)."""
+    import arviz
+
+    if values.shape[1] < 4:  # too few places for an autocorrelation: chains are independent
+        return np.full(values.shape[2], float(values.shape[0]))
+    with warnings.catch_warnings():  # of more chains than draws, which is no mistake
+        warnings.simplefilter("ignore", UserWarning)
+        data = arviz.convert_to_dataset(values)
+    return np.asarray(arviz.ess(data, method="mean")["x"], float).reshape(-1)

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._state import State, dimension, same_shapes
-from fokker.dynamics._dynamics import Dynamics
+from fokker._state import State, as_arrays, dimension, same_shapes
+from fokker.dynamics._dynamics import Dynamics, check_temperature
 from fokker.dynamics._kinetic import half_square
 from fokker.fields import Column, Elementwise, Field, Operator
 from fokker.hamiltonian import Hamiltonian
@@ -17,24 +17,25 @@ from fokker.hamiltonian import Hamiltonian
 def thermostat(
     potential: Callable[..., Any], A: Any = 1.0, mu: Any = 1.0, temperature: Any = 1.0
 ) -> Dynamics:
-    r"""dθ = r dt, dr = [-∇U - ξr] dt + √(2TA) dW, dξ = (rᵀr/d - T)/μ dt, with ξ a number.
+    r"""dθ = r dt, dr = [-∇U - ξr] dt + √(2TA) dW, dξ = (rᵀr/(dT) - 1)/μ dt, with ξ a number.
 
-        H = U + rᵀr/2 + (μd/2)(ξ - A)²,  D = diag(0, A·I, 0),
-        Q = [[0, -I, 0], [I, 0, r/μd], [0, -rᵀ/μd, 0]]
+        H = U + rᵀr/2 + (μTd/2)(ξ - A)²,  D = diag(0, A·I, 0),
+        Q = [[0, -I, 0], [I, 0, r/(μTd)], [0, -rᵀ/(μTd), 0]]
 
-    SGNHT (Ding et al. 2014) with μ = 1. μ is the thermostat's inertia: it should be of the order of the
-    square of the time that theta takes to move, 1/curvature of U. The weight d/2 is right; Ma et al. (2015)
-    print 2/d and 1/(2d).
+    SGNHT (Ding et al. 2014) with μ = T = 1. μ is the thermostat's inertia: it should be of the order of the
+    square of the time that theta takes to move, 1/curvature of U. With the factor T beside it the same A, μ
+    and step size serve every temperature: θ/√T, r/√T and ξ of the target exp(-U(θ)/T) move as they do at
+    T = 1 under the potential U(√T θ)/T. The weight d/2 is right; Ma et al. (2015) print 2/d and 1/(2d).
     """
 
-    _check_number(A=A, mu=mu)
+    inertia = _inertia(A, mu, temperature)
 
     def auxiliary(r: PyTree[Array], xi: Array) -> Array:
-        return half_square(r) + mu * dimension(r) / 2 * jnp.sum((xi - A) ** 2)
+        return half_square(r) + inertia * dimension(r) / 2 * jnp.sum((xi - A) ** 2)
 
     def per_dimension(r: PyTree[Array]) -> PyTree[Array]:
         d = dimension(r)
-        return jax.tree.map(lambda x: x / (mu * d), r)
+        return jax.tree.map(lambda x: x / (inertia * d), r)
 
     return Dynamics(
         Hamiltonian(potential, auxiliary),
@@ -47,20 +48,20 @@ def thermostat(
 def diagonal_thermostat(
     potential: Callable[..., Any], A: Any = 1.0, mu: Any = 1.0, temperature: Any = 1.0
 ) -> Dynamics:
-    r"""One thermostat a coordinate: dr = [-∇U - ξ⊙r] dt + √(2TA) dW, dξ = (r⊙r - T)/μ dt.
+    r"""One thermostat per coordinate: dr = [-∇U - ξ⊙r] dt + √(2TA) dW, dξ = (r⊙r/T - 1)/μ dt.
 
-    H = U + rᵀr/2 + (μ/2)‖ξ - A‖² and Q[r, ξ] = diag(r)/μ: the diagonal case of Ding et al. (2014), 4.2.
+    H = U + rᵀr/2 + (μT/2)‖ξ - A‖² and Q[r, ξ] = diag(r)/(μT): the diagonal case of Ding et al. (2014), 4.2.
     """
 
-    _check_number(A=A, mu=mu)
+    inertia = _inertia(A, mu, temperature)
 
     def auxiliary(r: PyTree[Array], xi: PyTree[Array]) -> Array:
-        return half_square(r) + mu * half_square(jax.tree.map(lambda x: x - A, xi))
+        return half_square(r) + inertia * half_square(jax.tree.map(lambda x: x - A, xi))
 
     return Dynamics(
         Hamiltonian(potential, auxiliary),
         D={("r", "r"): A},
-        Q={("r", "theta"): 1.0, ("r", "xi"): Elementwise(lambda r: jax.tree.map(lambda x: x / mu, r))},
+        Q={("r", "theta"): 1.0, ("r", "xi"): Elementwise(lambda r: jax.tree.map(lambda x: x / inertia, r))},
         temperature=temperature,
     )
 
@@ -68,18 +69,18 @@ def diagonal_thermostat(
 def matrix_thermostat(
     potential: Callable[..., Any], A: Any = 1.0, mu: Any = 1.0, temperature: Any = 1.0
 ) -> Dynamics:
-    r"""A full matrix Ξ of friction: dr = [-∇U - Ξr] dt + √(2TA) dW, dΞ = (rrᵀ - T·I)/μ dt, with r a vector.
+    r"""A full matrix Ξ of friction: dr = [-∇U - Ξr] dt + √(2TA) dW, dΞ = (rrᵀ/T - I)/μ dt, with r a vector.
 
-    H = U + rᵀr/2 + (μ/2)‖Ξ - A·I‖² and Q[r, Ξ] V = V r/μ (Ding et al. 2014, section 4.2). `xi` is d×d.
+    H = U + rᵀr/2 + (μT/2)‖Ξ - A·I‖² and Q[r, Ξ] V = V r/(μT) (Ding et al. 2014, section 4.2). `xi` is d×d.
     """
 
-    _check_number(A=A, mu=mu)
+    inertia = _inertia(A, mu, temperature)
 
     def auxiliary(r: Array, xi: Array) -> Array:
-        return half_square(r) + mu * half_square(xi - A * jnp.eye(r.size, dtype=xi.dtype))
+        return half_square(r) + inertia * half_square(xi - A * jnp.eye(r.size, dtype=xi.dtype))
 
     def product(z: State, v: Array) -> Array:
-        return v @ z["r"] / mu
+        return v @ z["r"] / inertia
 
     return Dynamics(
         Hamiltonian(potential, auxiliary),
@@ -89,11 +90,18 @@ def matrix_thermostat(
     )
 
 
-def _check_number(**settings: Any) -> None:
-    """A is in H as well as in D, where an array would be read in two ways."""
-    for name, value in settings.items():
+def _inertia(A: Any, mu: Any, temperature: Any) -> Any:
+    """μT; raises unless T > 0 and A and μ are numbers: A is in H and D, which read an array in two ways."""
+    for name, value in {"A": A, "mu": mu}.items():
         if callable(value) or isinstance(value, Field) or not same_shapes(value, 0.0):
             raise TypeError(
                 f"{name} of a thermostat must be one number, not {type(value).__name__}; for friction with a "
                 "structure write H, D and Q out in a fk.Dynamics."
             )
+    check_temperature(as_arrays(temperature))
+    if not isinstance(temperature, jax.core.Tracer) and float(temperature) == 0:
+        raise ValueError(
+            "a thermostat holds the momentum at a temperature, which must be above zero; 0 was given. "
+            "To cool to zero use fk.dynamics.underdamped (fk.samplers.sghmc)."
+        )
+    return mu * temperature

@@ -2,6 +2,7 @@
 
 import signal
 import time
+import warnings
 from collections import deque
 from typing import Any, NamedTuple
 
@@ -130,11 +131,16 @@ class Run:
                 bar.update(bar_task, description="sampling", completed=self.done, speed=speed)
         if stopped is None and self.done < total:
             stopped = f"interrupted after {self.done:,} of {total:,} steps; trace.resume() goes on"
-        if stopped is not None and progress:
-            Console(stderr=True).print(f"fokker: {stopped}", markup=False, soft_wrap=True)
         states, moments = self.chains.states, self.chains.moments
         gathered = None if self.store is None else jax.tree.map(lambda x: x[:, : self.draws], self.store)
-        return Trace.gather(gathered, moments, states, stopped, self._settings(), self.origin, self.resumed)
+        settings = self._settings()
+        trace = Trace.gather(gathered, moments, states, stopped, settings, self.origin, self.resumed)
+        if trace.draws is None and trace.moments is None:
+            # Whoever goes on to use the trace has to know, progress bar or not.
+            warnings.warn(f"the run ended before its first draw: {stopped}.", RuntimeWarning, stacklevel=3)
+        elif stopped is not None and progress:
+            Console(stderr=True).print(f"fokker: {stopped}", markup=False, soft_wrap=True)
+        return trace
 
     def _settings(self) -> dict[str, Any]:
         plan = self.plan

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from fokker._random import fold_in
+from fokker._state import is_function
 from fokker.batches import WINDOWS, Batches, BatchScheme, WeightedBatches, WindowBatches
 from fokker.gradients import Estimator
 from fokker.run.loop import Run
@@ -149,7 +150,8 @@ def sample(
         other = chosen if step_size is None else chosen.with_step_size(step_size)
         return sample(target, other, **{**options, **changes})
 
-    origin = Origin(target, placed, batch, rerun, notes)
+    one_start = chains > 1 and not is_function(init) and not isinstance(init, _Started)
+    origin = Origin(target, placed, batch, rerun, notes, one_start)
     return Run(placed, batch, plan, keys[:, 2], states, temperature, origin, resume).go(progress)
 
 

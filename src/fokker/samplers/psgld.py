@@ -82,25 +82,34 @@ class PreconditionedSGLD(Sampler):
 
         g, Hv = jax.jvp(gradient, (theta,), (v,))
         h, alpha = one_number(step_size_at(self.step_size, state.step)), self.alpha
-        seen = 1 - alpha ** state.step.astype(alpha.dtype)
-        moves = state.step * (1 - alpha) >= 1
+        gathers = state.step < jnp.round(1 / (1 - alpha))
+        total = jnp.where(gathers, 1.0, 1 - alpha ** state.step.astype(alpha.dtype))  # of the weights in V
 
-        def move(x: Array, g: Array, w: Array, V: Array, W: Array) -> Array:
+        def move(
+            x: Array, g: Array, w: Array, v: Array, Hv: Array, V: Array, W: Array
+        ) -> tuple[Array, Array, Array]:
             # The averages of the steps before: D and this step's minibatch are then independent.
-            root = jnp.sqrt(V / jnp.where(moves, seen, 1.0))
+            root = jnp.sqrt(V / total)
             D = 1 / (self.regularisation + root)
-            slope = jnp.where(root > 0, W / jnp.where(moves, seen, 1.0) / jnp.where(root > 0, 2 * root, 1), 0)
+            slope = jnp.where(root > 0, W / total / jnp.where(root > 0, 2 * root, 1), 0)
             step = h * (-D * g - T * D**2 * slope) + jnp.sqrt(2 * h * T * D) * w
-            return x + jnp.where(moves, step, 0).astype(x.dtype)
+            curvature = v * Hv
+            # At a mode g says nothing of the gradients to come, whose mean square is T·diag(∇²U).
+            expected = jnp.where(gathers, T * jnp.abs(curvature), 0)
+            # What is gathered at the start is a constant: it does not change with theta.
+            new_slope = jnp.where(gathers, 0, 2 * g * curvature)
+            # Bounded: a single probe can be far off, and where curvature is negative paths part.
+            kept = jnp.clip(1 - h * D * curvature, -1, 1)
+            x_new = x + jnp.where(gathers, 0, step)
+            V_new = alpha * V + (1 - alpha) * (g**2 + expected)
+            W_new = alpha * kept * W + (1 - alpha) * new_slope
+            return x_new.astype(x.dtype), V_new.astype(V.dtype), W_new.astype(W.dtype)
 
-        V, W = state.z["V"], state.z["W"]
-        z = {
-            "theta": rounded(jax.tree.map(move, theta, g, w, V, W), state.position, rounding),
-            "V": jax.tree.map(lambda a, g: (alpha * a + (1 - alpha) * g**2).astype(a.dtype), V, g),
-            "W": jax.tree.map(
-                lambda a, g, v, Hv: (alpha * a + (1 - alpha) * 2 * g * v * Hv).astype(a.dtype), W, g, v, Hv
-            ),
-        }
+        moved = jax.tree.map(move, theta, g, w, v, Hv, state.z["V"], state.z["W"])
+        z = dict(
+            zip(("theta", "V", "W"), jax.tree.transpose(jax.tree.structure(theta), None, moved), strict=True)
+        )
+        z["theta"] = rounded(z["theta"], state.position, rounding)
         remembered = state.estimator
         if batch is not None:
             remembered = self.estimator.update(target, remembered, theta, batch, number)
@@ -112,17 +121,24 @@ def psgld(
 ) -> PreconditionedSGLD:
     r"""θ' = θ + ε[-D∇Ũ + TΓ] + N(0, 2εTD) with D = diag(1/(λ + √V)), V a running average of ∇Ũ².
 
-        V ← αV + (1 - α) ∇Ũ²,   W ← αW + (1 - α) 2∇Ũ ⊙ diag(∇²Ũ),   Γ = ∂D/∂θ = -½ D² W/√V
+        V ← αV + (1 - α) ∇Ũ²,   W ← α(1 - εD diag(∇²Ũ))W + (1 - α) 2∇Ũ ⊙ diag(∇²Ũ),   Γ = -½ D² W/√V
 
-    Preconditioned SGLD (Li et al. 2016) with its correction Γ, which is commonly dropped and without
+    Preconditioned SGLD (Li et al. 2016) with its correction Γ = ∂D/∂θ, which is commonly dropped and without
     which the samples crowd where gradients are small. V depends on theta through every gradient in its
-    average, and so does Γ: W is the derivative of V, by one Hessian-vector product a step along random
+    average, and so does Γ: W is the derivative of V, by one Hessian-vector product per step along random
     signs v, whose v ⊙ ∇²Ũv is unbiased for the diagonal. The paper's own Γ counts the newest gradient
-    alone, which is 1 - α of it. D is made of the steps before, so as not to depend on this step's
-    minibatch. Keeps exp(-U/T) as ε → 0 for a fixed α, minibatches or not; but V lags behind, and while
-    theta moves far within 1/(1 - α) steps the draws are too narrow (by a fifth on two coordinates
-    correlated by 0.95 at ordinary steps). The chain stands still for its first 1/(1 - α) steps, while V
-    is gathered: burn them in. `regularisation` is λ. Two gradients' work a step.
+    alone, which is 1 - α of it. An old gradient depends on where theta is now only as far as theta still
+    remembers where it was: two paths with the same noise draw together by 1 - εD∇²U per step, and W counts
+    old gradients less by that factor (its diagonal, between -1 and 1). D is made of the steps before, so as
+    not to depend on this step's minibatch. Keeps exp(-U/T) as ε → 0 for a fixed α, minibatches or not, and
+    nearly so where theta moves far within 1/(1 - α) steps and D is all but constant; a small α, which leaves
+    D to a few gradients, needs small steps.
+
+    The chain stands still for its first 1/(1 - α) steps, while V gathers ∇Ũ² + T|v ⊙ ∇²Ũv|: burn them in.
+    The second term is what ∇U² will be on average, E[∂_iU²] = T E[∂_i²U] under exp(-U/T), and lets the chain
+    start at the mode, where gradients are zero; it is forgotten as fast as any gradient. Where gradient and
+    curvature both vanish at the start, D is 1/λ there: start elsewhere or take a larger λ. `regularisation`
+    is λ. Two gradients' work per step.
     """
     if not 0 < alpha < 1:
         raise ValueError(f"alpha must be between 0 and 1; {alpha} was given.")

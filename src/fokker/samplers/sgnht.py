@@ -31,16 +31,16 @@ def sgnht(
     noise: str = "gaussian",
     resample: int | None = None,
 ) -> Recipe:
-    r"""r' = r - ε∇Ũ - εξr + √(2TA) N(0, ε), θ' = θ + εr', ξ' = ξ + ε(r'ᵀr'/d - T)/μ (Ding et al. 2014).
+    r"""r' = r - ε∇Ũ - εξr + √(2TA) N(0, ε), θ' = θ + εr', ξ' = ξ + ε(r'ᵀr'/(dT) - 1)/μ (Ding et al. 2014).
 
-        H = U + rᵀr/2 + (μd/2)(ξ - A)²,  D = diag(0, A, 0),  Q[r, ξ] = r/μd
+        H = U + rᵀr/2 + (μTd/2)(ξ - A)²,  D = diag(0, A, 0),  Q[r, ξ] = r/(μTd)
 
     The friction ξ rises until the kinetic temperature is T: unknown minibatch noise is absorbed without an
-    estimate of it. μ, the thermostat's inertia, is to be of the order of 1/curvature of U. `kind`: one
-    thermostat for all coordinates ("scalar"), one each ("diagonal"), or a matrix ("matrix", for theta a
-    vector). Keeps exp(-U/T) with bias of order ε; one gradient a step. With
-    `integrator=fk.integrators.Splitting()` it is of order ε² for the same single gradient (not for the
-    matrix).
+    estimate of it. μ, the thermostat's inertia, is to be of the order of 1/curvature of U; it means the same
+    at every temperature, which must be above zero. `kind`: one thermostat for all coordinates ("scalar"), one
+    each ("diagonal"), or a matrix ("matrix", for theta a vector). Keeps exp(-U/T) with bias of order ε; one
+    gradient per step. With `integrator=fk.integrators.Splitting()` it is of order ε² for the same single
+    gradient (not for the matrix).
     """
     if kind not in _KINDS:
         raise ValueError(f"kind is one of {', '.join(_KINDS)}, not {kind!r}.{nearest(kind, list(_KINDS))}")

@@ -1,0 +1,222 @@
+r"""Angles and unit vectors as points of a Euclidean space, where the rest of the checker can look at them.
+
+An angle φ of period P becomes y = ρ(cos kφ, sin kφ) with k = 2π/P, a unit vector u becomes y = ρu, and ρ
+stays what it is. By Itô's formula, with x the variables that were given and f and D theirs,
+
+    dy = M dx - k² D_φφ y dt (of an angle),    M = ∂y/∂x at fixed ρ,    D_y = M D Mᵀ,
+
+so exp(-H) is stationary for x if and only if exp(-H - ρ²/2) is for y. An H, D or drift that is not periodic
+jumps where the angle starts again, and is found as every jump is.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from fokker._problem import Problem, Vector
+from fokker._state import State, nearest
+
+
+@dataclasses.dataclass(frozen=True)
+class Lifted(Problem):
+    """A problem on the lifted vector y; states are still the user's."""
+
+    fold: Callable[[Vector], Vector]
+    lift: Callable[[Vector], Vector]
+    pull_back: Callable[[Vector, Vector], Vector]
+    flat: Problem
+    spheres: tuple[str, ...]
+
+    @property
+    def dimension(self) -> int:
+        """The length of y."""
+        return max(rows.stop for rows in self.variables.values())
+
+    @property
+    def start(self) -> Vector:
+        """The example state as y."""
+        return self.lift(self.flat.start)
+
+    def to_state(self, x: Vector) -> State:
+        """The user's structure from y."""
+        return self.flat.to_state(self.fold(x))
+
+    def to_vector(self, z: State) -> Vector:
+        """y from the user's structure."""
+        return self.lift(self.flat.to_vector(z))
+
+    def to_tangent(self, x: Vector, velocity: Vector) -> State:
+        """The user's structure from a velocity at y."""
+        return self.flat.to_state(self.pull_back(x, velocity))
+
+    def coordinate_names(self) -> list[str]:
+        """Those given; an angle has two."""
+        result: list[str] = []
+        names = self.flat.coordinate_names()
+        for name, rows in self.flat.variables.items():
+            own = names[rows]
+            lifted = self.variables[name]
+            if lifted.stop - lifted.start > len(own):
+                own = [f"cos {n}" for n in own] + [f"sin {n}" for n in own]
+            result += own
+        return result
+
+
+def lift(problem: Problem, periodic: Mapping[str, Any] | None, sphere: str | Iterable[str]) -> Problem:
+    """The problem with angles and unit vectors lifted; as it is without any."""
+    spheres = (sphere,) if isinstance(sphere, str) else tuple(sphere)
+    periods = {name: np.asarray(period, float) for name, period in (periodic or {}).items()}
+    if not spheres and not periods:
+        return problem
+    _validate(problem, periods, spheres)
+    variables, start = {}, 0
+    for name, rows in problem.variables.items():
+        size = (rows.stop - rows.start) * (2 if name in periods else 1)
+        variables[name] = slice(start, start + size)
+        start += size
+    wave = {
+        name: jnp.asarray(np.broadcast_to(2 * np.pi / period, _size(problem, name)))
+        for name, period in periods.items()
+    }
+
+    def by_variable(piece: Callable[[str], Array]) -> Vector:
+        return jnp.concatenate([piece(name) for name in problem.variables])
+
+    def halves(y: Vector, name: str) -> tuple[Array, Array]:
+        first, second = jnp.split(y[variables[name]], 2)
+        return first, second
+
+    def length(y: Vector, name: str) -> Array:
+        square = jnp.sum(y[variables[name]] ** 2)
+        return jnp.sqrt(jnp.where(square > 0, square, 1.0))
+
+    def fold(y: Vector) -> Vector:
+        def piece(name: str) -> Array:
+            if name in periods:
+                cosine, sine = halves(y, name)
+                # At the origin there is no angle; any will do, but its derivatives must be finite.
+                away = cosine**2 + sine**2 > 0
+                return jnp.arctan2(jnp.where(away, sine, 0.0), jnp.where(away, cosine, 1.0)) / wave[name]
+            return y[variables[name]] / (length(y, name) if name in spheres else 1.0)
+
+        return by_variable(piece)
+
+    def lifted(x: Vector) -> Vector:
+        def piece(name: str) -> Array:
+            own = x[problem.variables[name]]
+            if name in periods:
+                return jnp.concatenate([jnp.cos(wave[name] * own), jnp.sin(wave[name] * own)])
+            if name in spheres:
+                # No direction was given: any will do.
+                own = jnp.where(jnp.all(own == 0), 1.0, own)
+                return own / jnp.sqrt(jnp.sum(own**2))
+            return own
+
+        return by_variable(piece)
+
+    def push(y: Vector, w: Vector) -> Vector:
+        """M w."""
+
+        def piece(name: str) -> Array:
+            own = w[problem.variables[name]]
+            if name in periods:
+                cosine, sine = halves(y, name)
+                return jnp.concatenate([-sine * wave[name] * own, cosine * wave[name] * own])
+            return own * (length(y, name) if name in spheres else 1.0)
+
+        return by_variable(piece)
+
+    def pull(y: Vector, v: Vector, inverse: bool = False) -> Vector:
+        """Mᵀ v, or M⁻¹ v for a velocity v."""
+
+        def piece(name: str) -> Array:
+            own = v[variables[name]]
+            if name in periods:
+                cosine, sine = halves(y, name)
+                first, second = jnp.split(own, 2)
+                along = cosine * second - sine * first
+                return along / ((cosine**2 + sine**2) * wave[name]) if inverse else along * wave[name]
+            scale = length(y, name) if name in spheres else 1.0
+            return own / scale if inverse else own * scale
+
+        return by_variable(piece)
+
+    def drift(y: Vector) -> Vector:
+        x = fold(y)
+        result = push(y, problem.drift(x))
+        for name in periods:
+            rows = np.arange(x.size)[problem.variables[name]]
+            entries = jnp.stack([problem.D_mv(x, jnp.zeros_like(x).at[i].set(1))[i] for i in rows])
+            turn = wave[name] ** 2 * entries
+            result = result.at[variables[name]].add(-jnp.concatenate([turn, turn]) * y[variables[name]])
+        return result
+
+    def radial(y: Vector, names: Iterable[str]) -> Array:
+        return sum((jnp.sum(y[variables[name]] ** 2) / 2 for name in names), jnp.zeros(()))
+
+    compact = (*periods, *spheres)
+    Q_mv, auxiliary = problem.Q_mv, problem.auxiliary
+    return Lifted(
+        example=problem.example,
+        names=problem.names,
+        variables=variables,
+        drift=drift,
+        D_mv=lambda y, v: push(y, problem.D_mv(fold(y), pull(y, v))),
+        hamiltonian=lambda y: problem.hamiltonian(fold(y)) + radial(y, compact),
+        Q_mv=None if Q_mv is None else lambda y, v: push(y, Q_mv(fold(y), pull(y, v))),
+        noise_covariance=None,
+        auxiliary=None
+        if auxiliary is None
+        else lambda y: auxiliary(fold(y)) + radial(y, (n for n in compact if n != problem.position)),
+        position=problem.position,
+        guessed=problem.guessed,
+        fold=fold,
+        lift=lifted,
+        pull_back=lambda y, v: pull(y, v, inverse=True),
+        flat=problem,
+        spheres=spheres,
+    )
+
+
+def leaves_the_sphere(problem: Problem, points: np.ndarray, f: np.ndarray, D: np.ndarray) -> list[str]:
+    """In words, which unit vectors do not stay of unit length: d|y|²/dt = 2(y·f + tr D), with noise 2D y."""
+    found = []
+    for name in problem.spheres if isinstance(problem, Lifted) else ():
+        rows = problem.variables[name]
+        y, own = points[:, rows], D[:, rows, rows]
+        size = np.abs(np.trace(own, axis1=1, axis2=2)) + np.sum(np.abs(y * f[:, rows]), axis=1)
+        change = np.sum(y * f[:, rows], axis=1) + np.trace(own, axis1=1, axis2=2)
+        noise = np.linalg.norm(np.einsum("nij,nj->ni", own, y), axis=1)
+        if np.any(np.abs(change) > 1e-6 * size) or np.any(noise > 1e-6 * size):
+            found.append(
+                f"{name} does not stay on the sphere |{name}| = 1: D must have D{name} = 0, as 1 - uuᵀ has, "
+                f"and the drift (Itô) must have {name}·f = -tr D"
+            )
+    return found
+
+
+def _size(problem: Problem, name: str) -> int:
+    rows = problem.variables[name]
+    return rows.stop - rows.start
+
+
+def _validate(problem: Problem, periods: Mapping[str, np.ndarray], spheres: tuple[str, ...]) -> None:
+    for name in (*periods, *spheres):
+        if name not in problem.variables:
+            known = list(problem.variables)
+            raise ValueError(
+                f"periodic and sphere name variables of the state; {name!r} is none of "
+                f"{', '.join(known) or 'them (the state has no names)'}.{nearest(name, known)}"
+            )
+        if name in periods and name in spheres:
+            raise ValueError(f"{name} is either periodic or on a sphere, not both.")
+    for name, period in periods.items():
+        if not np.all(np.isfinite(period) & (period > 0)):
+            raise ValueError(f"the period of {name} must be a positive number, as 2π; {period} was given.")
+    for name in spheres:
+        if _size(problem, name) < 2:
+            raise ValueError(f"a unit vector needs two numbers or more; {name} has {_size(problem, name)}.")

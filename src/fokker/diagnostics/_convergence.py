@@ -1,0 +1,186 @@
+"""Whether chains have converged, and if not, why."""
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy import stats
+
+from fokker.diagnostics._findings import Finding, Grade, care_or_bad
+from fokker.diagnostics.configurational import effective_draws
+
+# Vehtari et al. (2021): split R-hat above this, or fewer effective draws than this, is not convergence.
+_R_HAT, _EFFECTIVE = 1.01, 400
+# Beyond these not even the first digit of a mean is known.
+_R_HAT_BAD, _EFFECTIVE_BAD = 1.05, 100
+# Share of converged runs in which chance alone may raise R-hat above what is said to be chance.
+_FALSE_ALARMS = 0.01
+# The last third of a chain over the first, by its quartiles: no chain that stays does this.
+_GROWTH = 30.0
+# Effective draws within each chain that show that it has settled.
+_SETTLED = 50
+# Ratio of standard deviations, and of eigenvalues of the correlations, from which scales are unequal.
+_UNEQUAL, _CORRELATED = 10.0, 100.0
+_LARGEST = 200
+
+
+def r_hat_and_effective(values: Float[np.ndarray, "c n k"]) -> tuple[np.ndarray, np.ndarray]:
+    """Split R-hat and effective draws of each series (ArviZ); NaN of those that never change."""
+    import arviz
+
+    r_hat, effective = np.full((2, values.shape[2]), math.nan)
+    usable = (np.ptp(values, axis=(0, 1)) > 0) & np.isfinite(values).all(axis=(0, 1))
+    if usable.any():
+        with warnings.catch_warnings():  # of more chains than draws, and of chains that stand still
+            warnings.simplefilter("ignore")
+            data = arviz.convert_to_dataset(values[:, :, usable])
+            r_hat[usable] = np.asarray(arviz.rhat(data)["x"]).reshape(-1)
+            effective[usable] = np.asarray(arviz.ess(data)["x"]).reshape(-1)
+    return r_hat, effective
+
+
+def convergence(
+    names: list[str],
+    values: np.ndarray,
+    r_hat: np.ndarray,
+    effective: np.ndarray,
+    sampler: Any,
+    astray: bool = False,
+) -> list[Finding]:
+    """What is wrong with the convergence of series in the sampler's own coordinates.
+
+    `astray`: the draws are known to lie where the target has no mass, for which no way of mixing helps.
+    """
+    finite = np.isfinite(values).all(axis=(0, 1))
+    if not finite.all():
+        worst = int(np.argmin(finite))
+        return [
+            Finding(
+                Grade.BAD,
+                f"{names[worst]} has draws that are not finite: the chain blew up; take smaller steps",
+            )
+        ]
+    still = np.ptp(values, axis=1).max(axis=0) == 0
+    if still.any():
+        name = names[int(np.argmax(still))]
+        return [
+            Finding(
+                Grade.BAD,
+                f"{name} never moved in any chain: every proposal was rejected, or the step is below the "
+                "precision of its numbers; take another step size, or start elsewhere",
+            )
+        ]
+    growing = _blown_up(names, values)
+    if growing:
+        return growing
+    found = []
+    chains = values.shape[0]
+    if chains < 2:
+        found.append(
+            Finding(Grade.CARE, "one chain cannot show that it has converged: run at least two, better four")
+        )
+    else:
+        found += _disagreement(names, values, r_hat, effective, sampler, astray)
+    if not np.all(effective >= _EFFECTIVE):
+        worst = int(np.argmin(np.nan_to_num(effective)))
+        advice = "" if found or astray else _how_to_mix(values, worst, sampler)
+        found.append(
+            Finding(
+                care_or_bad(not effective[worst] >= _EFFECTIVE_BAD),
+                f"{names[worst]} has {effective[worst]:.0f} effective draws, fewer than {_EFFECTIVE}"
+                + (f": {advice}" if advice else ""),
+            )
+        )
+    return found
+
+
+def _blown_up(names: list[str], values: np.ndarray) -> list[Finding]:
+    third = values.shape[1] // 3
+    first, last = (
+        np.subtract(*np.quantile(values[:, part], [0.75, 0.25], axis=1))
+        for part in (slice(third), slice(-third, None))
+    )
+    growth = np.where(first > 0, last / np.where(first > 0, first, 1), 0).max(axis=0)
+    worst = int(np.argmax(growth))
+    if growth[worst] <= _GROWTH:
+        return []
+    return [
+        Finding(
+            Grade.BAD,
+            f"{names[worst]} spreads {growth[worst]:.2g} times as wide in the last third of a chain as in "
+            "the first: the chain is blowing up (take smaller steps), or the target has no end (give it a "
+            "proper prior)",
+        )
+    ]
+
+
+def chance_r_hat(chains: int, effective: np.ndarray, number: int) -> np.ndarray:
+    r"""R-hat that converged chains stay below in all of `number` series but for one run in a hundred.
+
+    The halves of m chains with S effective draws in all have R̂² ≈ 1 + (2m/S)(χ²_{2m-1}/(2m-1) - 1).
+    """
+    freedom = 2 * chains - 1
+    # Two R-hats, of the ranks and of the folded ranks, in each.
+    excess = stats.chi2.isf(_FALSE_ALARMS / (2 * number), freedom) / freedom - 1
+    return np.sqrt(1 + 2 * chains / np.maximum(np.nan_to_num(effective), _EFFECTIVE) * excess)
+
+
+def _disagreement(
+    names: list[str],
+    values: np.ndarray,
+    r_hat: np.ndarray,
+    effective: np.ndarray,
+    sampler: Any,
+    astray: bool,
+) -> list[Finding]:
+    allowed = np.maximum(_R_HAT, np.minimum(_R_HAT_BAD, chance_r_hat(len(values), effective, len(names))))
+    shown = np.where(np.isnan(r_hat), np.inf, r_hat)
+    if np.all(shown <= allowed):
+        return []
+    worst = int(np.argmax(shown - allowed))
+    series = values[:, :, worst]
+    within = [effective_draws(chain[None, :, None])[0] for chain in series[:20]]
+    half = values.shape[1] // 2
+    moves = series[:, half:].mean(axis=1) - series[:, :half].mean(axis=1)
+    common = abs(moves.mean()) > 2 * moves.std(ddof=1) / np.sqrt(len(moves))
+    if astray:
+        cause = "the chains are not where the target has its mass"
+    elif np.median(np.nan_to_num(within)) >= _SETTLED:
+        cause = (
+            "every chain has settled, at a place of its own: the target may have several modes; try "
+            "fk.samplers.replica_exchange, and other starts (init)"
+        )
+    elif common:
+        advice = _how_to_mix(values, worst, sampler)
+        cause = f"the chains are still on their way from the start: give more burn_in; {advice}"
+    else:
+        cause = f"the chains have not mixed yet: {_how_to_mix(values, worst, sampler)}"
+    bad = not r_hat[worst] <= _R_HAT_BAD
+    return [
+        Finding(care_or_bad(bad), f"R-hat of {names[worst]} is {r_hat[worst]:.3g}, above {_R_HAT}: {cause}")
+    ]
+
+
+def _how_to_mix(values: np.ndarray, slow: int, sampler: Any) -> str:
+    """Advice for slow chains: other scales where they are unequal, else a longer run."""
+    learns = getattr(sampler, "learns", False)
+    remedy = (
+        "scale='dense' or 'low-rank'"
+        if learns
+        else "a mass (sghmc) or a D (sgld) that fits them, or a sampler that learns them (nuts)"
+    )
+    deviation = np.sqrt(values.var(axis=1).mean(axis=0))
+    narrow = float(deviation.min())
+    if not learns and deviation[slow] > _UNEQUAL * narrow:
+        return (
+            f"the scales are unequal (standard deviations from {narrow:.2g} to {deviation.max():.2g}), and "
+            f"the narrowest limits the step: give {remedy}"
+        )
+    if 1 < values.shape[2] <= _LARGEST and narrow > 0:
+        within = values - values.mean(axis=1, keepdims=True)
+        spectrum = np.linalg.eigvalsh(np.corrcoef(within.reshape(-1, values.shape[2]).T))
+        if spectrum[-1] > _CORRELATED * max(spectrum[0], 1e-12):
+            return f"the parameters are strongly correlated: give {remedy}, or write the model in others"
+    return "run longer" if learns else "run longer, or with a larger step if the checks below allow it"

@@ -1,0 +1,98 @@
+"""What ∇U at the draws says about a run."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fokker.diagnostics._findings import Finding, Grade, care_or_bad
+from fokker.diagnostics._slopes import as_vectors, slopes_at, thinned
+from fokker.diagnostics.configurational import FALSE_ALARMS, Spread, spread_of
+from fokker.diagnostics.stein import kernel_stein_discrepancy
+from fokker.integrators import Reflecting
+
+if TYPE_CHECKING:
+    from fokker.trace import Trace
+
+# Draws at which ∇U is computed, and those of them for the discrepancy, whose cost grows with their square.
+_POINTS, _STEIN = 10_000, 200
+# A discrepancy that draws of the target would show less often than this.
+_P_VALUE = 0.001
+# A variance further off than this makes intervals useless.
+_BIAS_BAD = 0.25
+
+
+def judged_by_gradients(sampler: Any, temperature: float) -> bool:
+    """Whether E[v·(θ - c) v·∇U] = T|v|² holds: for targets without walls, at a temperature above 0."""
+    walls = isinstance(getattr(sampler, "integrator", None), Reflecting)
+    return sampler.wants_target and not walls and temperature > 0
+
+
+def by_gradients(
+    trace: "Trace", effective: float, checks: dict[str, float]
+) -> tuple[list[Finding], Spread | None]:
+    """The spread of theta, and Stein's discrepancy."""
+    assert trace.origin is not None
+    sampler, T = trace.origin.sampler, trace.settings.get("temperature", 1.0)
+    if not judged_by_gradients(sampler, T):
+        return [], None
+    positions = thinned(trace, _POINTS)
+    draws, gradients = as_vectors(positions), slopes_at(sampler.own_target, positions) / T
+    if not (np.isfinite(draws).all() and np.isfinite(gradients).all()):
+        return [
+            Finding(
+                Grade.BAD, "the gradient is not finite at draws of the run: look at the log density there"
+            )
+        ], None
+    spread = spread_of(draws, gradients)
+    checks["configurational temperature"] = T * (1 + spread.pooled_bias)
+    checks["its standard error"] = T * spread.pooled_error
+    return [*spread_finding(spread), *_stein(draws, gradients, effective, checks)], spread
+
+
+def spread_finding(spread: Spread, false_alarms: float = FALSE_ALARMS) -> list[Finding]:
+    """The direction in which the variance is furthest off, where that is not chance."""
+    if spread.astray:
+        return [
+            Finding(
+                Grade.BAD,
+                "the draws are not where the target has its mass: (θ - c)·∇U is typically "
+                f"{spread.typical:.1g} times what it should be. The chains blew up (take smaller steps), or "
+                "have not arrived (start at fk.find_mode, or give more burn_in)",
+            )
+        ]
+    off = spread.furthest(false_alarms)
+    if off is None:
+        return []
+    name, bias, error = off
+    return [
+        Finding(
+            care_or_bad(abs(bias) > _BIAS_BAD),
+            f"theta is spread too {'wide' if bias > 0 else 'narrow'}: by the configurational temperature the "
+            f"variance of {name} is {100 * abs(bias):.0f} ± {100 * error:.0f} % too "
+            f"{'large' if bias > 0 else 'small'}; take smaller steps, or account for the gradient's noise",
+        )
+    ]
+
+
+def _stein(
+    draws: np.ndarray, gradients: np.ndarray, effective: float, checks: dict[str, float]
+) -> list[Finding]:
+    # Places first, then chains: every k-th of these has draws of all chains and of all times.
+    chains, places, d = draws.shape
+    shifted = [(np.arange(chains) + place) % chains for place in range(places)]
+    order = np.concatenate([chain * places + place for place, chain in enumerate(shifted)])
+    few = order[:: max(1, len(order) // _STEIN)]
+    if len(few) < 8:
+        return []
+    stein = kernel_stein_discrepancy(draws.reshape(-1, d)[few], -gradients.reshape(-1, d)[few])
+    checks["kernel Stein discrepancy²"], checks["its p-value"] = stein.squared, stein.p_value
+    # Draws that hang together look alike without being wrong: only as many as are independent can tell.
+    if not (stein.p_value < _P_VALUE and effective >= stein.points):
+        return []
+    return [
+        Finding(
+            Grade.CARE,
+            f"the kernel Stein discrepancy² of {stein.points} draws is {stein.squared:.3g}, which draws of "
+            f"the target would show once in {1 / stein.p_value:.0f} times or less: they are not of it",
+        )
+    ]

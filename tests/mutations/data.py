@@ -1,0 +1,211 @@
+"""Mistakes in targets, constraints, batches, gradient estimators and random numbers."""
+
+from mutations._mutation import Mutation
+
+_UNBIASED = ("gradients::every_estimator_is_unbiased_under_every_way_of_drawing_batches",)
+_JACOBIAN = ("constraints::transforms_go_there_and_back_with_the_jacobian_of_autodiff",)
+
+MUTATIONS = [
+    Mutation(
+        "targets/posterior.py",
+        "return rows, self.size / n if weights is None else weights",
+        "return rows, 1.0 if weights is None else weights",
+        "N/n forgotten",
+        ("targets::the_minibatch_potential_is_unbiased_over_all_batches",),
+    ),
+    Mutation(
+        "targets/posterior.py",
+        "return -self._log_likelihoods(theta, rows, weights) - self.log_prior(theta)",
+        "return -self._log_likelihoods(theta, rows, weights) - jnp.mean(weights) * self.log_prior(theta)",
+        "the prior counted N/n times",
+        ("targets::the_minibatch_potential_is_unbiased_over_all_batches",),
+    ),
+    Mutation(
+        "targets/posterior.py",
+        "if whole < self.size:",
+        "if whole == 0:",
+        "rows after the last whole block are left out",
+        ("targets::the_potential_is_the_sum_over_the_data_whatever_the_block",),
+    ),
+    Mutation(
+        "targets/constrained.py",
+        "return self.target.potential(self.constrain(y)) - self.log_jacobian(y)",
+        "return self.target.potential(self.constrain(y)) + self.log_jacobian(y)",
+        "the Jacobian with the wrong sign",
+        ("constraints::a_normalised_density_stays_normalised",),
+    ),
+    Mutation(
+        "targets/constrained.py",
+        "return type(self)(self.target, self.constraints, temperature)",
+        "return self",
+        "the Jacobian tempered with the target",
+        ("constraints::draws_have_the_density_of_theta_at_every_temperature",),
+    ),
+    Mutation(
+        "targets/constrained.py",
+        "return self.target.log_prior(self.constrain(y)) + self.log_jacobian(y)",
+        "return self.target.log_prior(self.constrain(y))",
+        "the prior of a constrained posterior without the Jacobian",
+        ("constraints::the_minibatch_potential_is_unbiased_and_splits_by_datum",),
+    ),
+    Mutation(
+        "constraints.py",
+        "return jnp.sum(logs) + rows * math.log(logs.shape[-1]) / 2",
+        "return jnp.sum(logs)",
+        "the Jacobian of a simplex without its constant",
+        _JACOBIAN,
+    ),
+    Mutation(
+        "constraints.py",
+        "return jnp.sum(y[..., 1:])",
+        "return jnp.sum(y)",
+        "the Jacobian of ordered numbers counts the first",
+        _JACOBIAN,
+    ),
+    Mutation(
+        "constraints.py",
+        "jnp.sum(jnp.log(high - low) + jax.nn.log_sigmoid(y) + jax.nn.log_sigmoid(-y))",
+        "jnp.sum(jax.nn.log_sigmoid(y) + jax.nn.log_sigmoid(-y))",
+        "the Jacobian of an interval without its width",
+        _JACOBIAN,
+    ),
+    # Estimators.
+    Mutation(
+        "gradients/control_variates.py",
+        "return jax.tree.map(jnp.subtract, noisy, self.full)",
+        "return noisy",
+        "control variates without the gradient of all the data",
+        _UNBIASED,
+    ),
+    Mutation(
+        "gradients/minibatch.py",
+        "return plain if excess is None else jax.tree.map(jnp.subtract, plain, excess)",
+        "return plain if excess is None else jax.tree.map(jnp.add, plain, excess)",
+        "control variates added, not subtracted",
+        (
+            *_UNBIASED,
+            "gradients::where_the_baselines_are_the_gradients_themselves_there_is_no_noise",
+        ),
+    ),
+    Mutation(
+        "gradients/minibatch.py",
+        "each = jax.tree.map(jnp.subtract, each, baselines)",
+        "pass",
+        "the noise of an estimator seen without its baselines",
+        ("gradients::the_noise_of_every_estimator_is_estimated_without_bias",),
+    ),
+    Mutation(
+        "gradients/svrg.py",
+        "(number + 1) % self.every == 0, lambda: self.init(target, theta)",
+        "number % self.every == 0, lambda: self.init(target, theta)",
+        "SVRG moves its centre a step late",
+        ("gradients::svrg_moves_its_center_to_the_chain_every_so_many_steps",),
+    ),
+    Mutation(
+        "gradients/saga.py",
+        "first = jnp.zeros(rows.shape, bool).at[order].set(~again)",
+        "first = jnp.ones(rows.shape, bool)",
+        "SAGA counts a row twice that comes twice",
+        ("gradients::saga_remembers_rows_and_their_sum_where_a_row_comes_twice_too",),
+    ),
+    Mutation(
+        "gradients/saga.py",
+        "return jax.tree.map(jnp.subtract, sums, state.total)",
+        "return sums",
+        "SAGA without the sum of its table",
+        _UNBIASED,
+    ),
+    Mutation(
+        "gradients/noise.py",
+        "scale = scatter * n / (n - 1)",
+        "scale = scatter",
+        "the estimate of the gradient's noise without n/(n - 1)",
+        ("gradients::the_noise_of_every_estimator_is_estimated_without_bias",),
+    ),
+    Mutation(
+        "gradients/noise.py",
+        "kappa = jnp.maximum(1 / (number + _CAUTION), 1 / _WINDOW)",
+        "kappa = jnp.maximum(1 / (number + 1), 1 / _WINDOW)",
+        "the estimate of the gradient's noise trusts its first batch wholly",
+        ("gradients::the_estimate_of_the_noise_starts_from_zero_and_forgets_slowly",),
+    ),
+    # Batches.
+    Mutation(
+        "batches.py",
+        "order = jax.random.permutation(key, self.size).astype(jnp.int32)",
+        "order = jnp.arange(self.size, dtype=jnp.int32)",
+        "windows of batches not shuffled",
+        ("windows",),
+    ),
+    Mutation(
+        "batches.py",
+        "self.order = jnp.concatenate([order, order[: batch_size - 1]])",
+        "self.order = jnp.concatenate([order, order[1:batch_size]])",
+        "the copy of windows does not close on itself",
+        ("windows",),
+    ),
+    Mutation(
+        "batches.py",
+        "now, later = (fold_in(run_key, epoch + k) for k in (0, 1))",
+        "now, later = (fold_in(run_key, epoch) for k in (0, 1))",
+        "a batch that straddles two epochs has the order of the first",
+        ("batches::an_epoch_has_every_row_exactly_once_where_batches_straddle_it_too", "batches"),
+    ),
+    Mutation(
+        "batches.py",
+        "starts = (first + np.arange(number, dtype=np.int64)) * self.batch_size",
+        "starts = np.arange(number, dtype=np.int64) * self.batch_size",
+        "reshuffled batches restart in each block",
+        ("sample::reshuffled_batches_do_not_start_over_with_every_chunk_or_resume", "batches"),
+    ),
+    Mutation(
+        "batches.py",
+        'scatter = 1.0 if self.kind == "replacement" else 1.0 - self.batch_size / self.size',
+        "scatter = 1.0",
+        "distinct rows scatter as independent ones",
+        ("gradients::batches_say_how_much_less_distinct_rows_scatter",),
+    ),
+    Mutation(
+        "batches.py",
+        "self.weights = jnp.asarray(2.0**32 / (tickets * batch_size), jnp.result_type(float))",
+        "self.weights = jnp.asarray(2.0**32 / tickets, jnp.result_type(float))",
+        "weighted rows counted n times too often",
+        _UNBIASED,
+    ),
+    Mutation(
+        "batches.py",
+        "self.last = jnp.asarray((ends - 1).astype(np.uint32))",
+        "self.last = jnp.asarray(np.minimum(ends, 2**32 - 1).astype(np.uint32))",
+        "weighted rows: tickets off by one",
+        ("gradients::weighted_batches_draw_each_row_as_often_as_its_weight_says", "gradients"),
+    ),
+    # Random numbers.
+    Mutation(
+        "_random.py",
+        "_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))",
+        "_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 25))",
+        "a rotation of Threefry wrong",
+        ("walkers::random_numbers_are_those_of_jax_to_the_bit",),
+    ),
+    Mutation(
+        "noise.py",
+        "keys = [key] if len(shapes) == 1 else list(split(key, len(shapes)))",
+        "keys = [key] * len(shapes)",
+        "all leaves of a state have the same noise",
+        ("recipe::the_noises_of_the_variables_are_independent",),
+    ),
+    Mutation(
+        "_state.py",
+        'return tuple(sorted(z, key=lambda name: (name != "theta", name)))',
+        "return tuple(sorted(z))",
+        "variables by the alphabet and not theta first",
+        ("state::theta_comes_first_and_the_rest_follow_the_alphabet",),
+    ),
+    Mutation(
+        "hamiltonian.py",
+        "return {**rest, self.position: jax.tree.map(jnp.add, rest[self.position], potential_gradient)}",
+        "return {**rest, self.position: potential_gradient}",
+        "a replaced gradient replaces that of the auxiliary part too",
+        ("dynamics::a_replaced_gradient_stands_for_that_of_the_potential_alone",),
+    ),
+]

@@ -1,0 +1,169 @@
+"""Every sampler can be checked: one table over the names of `fk.samplers`, and corrections that are wrong."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fokker as fk
+from fokker.fields import Elementwise
+from fokker.samplers.hmc import HMC
+from fokker.samplers.metropolis import MALA, MAULA
+from fokker.samplers.microcanonical import Microcanonical
+from verdicts import metric, potential, root
+
+S = fk.samplers
+TARGET = fk.Density(lambda theta: -potential(theta))
+POSTERIOR = fk.Posterior(
+    lambda theta: -potential(theta), lambda theta, x: -jnp.sum((theta - x) ** 2) / 8, jnp.zeros((4, 2))
+)
+COVARIANCE = np.array([[1.0, 0.5], [0.5, 2.0]])
+NORMAL = fk.Density(lambda theta: -theta @ jnp.asarray(np.linalg.inv(COVARIANCE), theta.dtype) @ theta / 2)
+BLOCKS = fk.Density(lambda theta: -jnp.sum(theta["a"] ** 2) / 2)
+FIELDS = (Elementwise(metric), Elementwise(root))
+TWO = jnp.zeros(2)
+
+
+def on(sampler, target=TARGET, temperature=1.5):
+    return sampler.on(target, temperature)
+
+
+# name: (how it is made, theta, the verdict). Those marked long are another name for one beside them.
+SAMPLERS = {
+    "ghmc": (lambda: on(S.ghmc(0.1)), TWO, "right"),
+    "gibbs": (
+        lambda: S.gibbs({"a": lambda key, theta: jax.random.normal(key, theta["a"].shape)}).on(BLOCKS),
+        {"a": TWO},
+        "right",
+    ),
+    "gibbs_normal": (lambda: on(S.gibbs_normal(np.zeros(2), COVARIANCE), NORMAL), TWO, "right"),
+    "gsgrhmc": (lambda: on(S.gsgrhmc(0.1, *FIELDS)), jnp.zeros(()), "right"),
+    "hmc": (lambda: on(S.hmc()), TWO, "right"),
+    "mala": (lambda: on(S.mala(0.1)), TWO, "right"),
+    "maula": (lambda: on(S.maula(0.1)), TWO, "right"),
+    "mchmc": (lambda: on(S.mchmc(0.1, 1.4)), TWO, "right"),
+    "mclmc": (lambda: on(S.mclmc(0.1, 1.4, adjusted=True)), TWO, "right"),
+    "naive_nuts": (lambda: on(S.naive_nuts(0.5, max_depth=2)), TWO, "right"),
+    "naive_sghmc": (lambda: on(S.naive_sghmc(0.1)), jnp.zeros(()), "undecided"),
+    "naive_sgrhmc": (lambda: on(S.naive_sgrhmc(0.1, *FIELDS)), jnp.zeros(()), "wrong"),
+    "nuts": (lambda: on(S.nuts(0.1)), TWO, "right"),
+    "psgld": (lambda: on(S.psgld(0.1)), TWO, "right"),
+    "recipe": (lambda: S.recipe(fk.dynamics.langevin(potential), 0.1), {"theta": TWO}, "right"),
+    "replica_exchange": (lambda: on(S.replica_exchange(S.sgld(0.1), (1.0, 2.0))), TWO, "right"),
+    "rhmc": (lambda: on(S.rhmc(0.1, lambda theta: 1 + theta**2)), TWO, "right"),
+    "rwm": (lambda: on(S.rwm(0.5)), TWO, "right"),
+    "sgfs": (lambda: on(S.sgfs(0.1, 2.0), POSTERIOR), TWO, "right"),
+    "sghmc": (lambda: on(S.sghmc(0.1)), TWO, "right"),
+    "sgld": (lambda: on(S.sgld(0.1)), TWO, "right"),
+    "sgnht": (lambda: on(S.sgnht(0.1)), TWO, "right"),
+    "sgnht_by_ding": (lambda: on(S.sgnht_by_ding(0.01, 0.1)), TWO, "right"),
+    "sgrhmc": (lambda: on(S.sgrhmc(0.1, *FIELDS)), jnp.zeros(()), "right"),
+    "sgrld": (lambda: on(S.sgrld(0.1, FIELDS[0])), TWO, "right"),
+    "slice_sampler": (lambda: on(S.slice_sampler()), TWO, "right"),
+    "ula": (lambda: on(S.ula(0.1)), TWO, "right"),
+    "ulmc": (lambda: on(S.ulmc(0.1)), TWO, "right"),
+}
+REPEATS = {"sgnht_by_ding", "sgrhmc", "ula", "ulmc", "recipe", "sgld"}
+
+
+def test_every_sampler_is_in_the_table():
+    names = {name for name in S.__all__ if inspect.isfunction(getattr(S, name))}
+    assert set(SAMPLERS) == names
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long if n in REPEATS else ()) for n in SAMPLERS]
+)
+def test_every_sampler_is_checked(name):
+    make, theta, verdict = SAMPLERS[name]
+    report = fk.check(make(), state=theta, number_of_points=64, explain=False)
+    assert report.verdict == verdict, str(report)
+    # Either the dynamics were checked, or the correction; the report says which.
+    assert report.checks or report.structure is not None
+    assert "checked" in str(report)
+
+
+class ForgetfulMALA(MALA):
+    """Accepts by the energies alone."""
+
+    def log_ratio(self, move, state):
+        return state.potential - move.potential
+
+
+class ForgetfulMAULA(MAULA):
+    """Goes back with the momentum that it came with."""
+
+    def log_ratio(self, move, state):
+        w, v = self._noise(-move.q, move.p, move.gradient, state.momentum)
+        there, back = jnp.sum(move.noise**2 + move.more**2), jnp.sum(w**2 + v**2)
+        kinetic = jnp.sum(state.momentum**2) - jnp.sum(move.p**2)
+        return state.potential - move.potential + (kinetic + there - back) / 2
+
+
+class EulerHMC(HMC):
+    """Explicit Euler in place of the leapfrog."""
+
+    def leap(self, q, p, gradient, h, state):
+        q, p = q + h * p, p - h * gradient
+        U, gradient = self.evaluate(q, state)
+        return q, p, gradient, U
+
+
+class WarmHMC(HMC):
+    """Forgets the temperature where it accepts."""
+
+    def finish(self, path, state):
+        new, info = super().finish(path, state)
+        return new, info._replace(acceptance=jnp.minimum(1, jnp.exp(-self.temperature * info.energy_change)))
+
+
+class Isotropic(Microcanonical):
+    """Counts the change of volume of a kick with d in place of d - 1."""
+
+    def _leap(self, z, h):
+        new, kinetic = super()._leap(z, h)
+        return new, kinetic * z["u"].size / (z["u"].size - 1)
+
+
+WRONG = {
+    "mala": (lambda: ForgetfulMALA(jnp.asarray(0.1), "identity", 0.6), "detailed balance does not hold"),
+    "maula": (
+        lambda: ForgetfulMAULA(jnp.asarray(0.1), "identity", 0.6, jnp.asarray(1.0)),
+        "detailed balance does not hold",
+    ),
+    "hmc": (lambda: EulerHMC(jnp.asarray(0.1), "identity", 0.8, None, None), "not reversible"),
+    "hmc, its temperature": (
+        lambda: WarmHMC(jnp.asarray(0.1), "identity", 0.8, None, None),
+        "acceptance is not min",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_corrections_that_are_wrong_are_found(name):
+    make, reason = WRONG[name]
+    report = fk.check(on(make()), state=TWO, number_of_points=16)
+    assert report.verdict == "wrong"
+    assert reason in report.reasons[0]
+
+
+def test_a_volume_that_is_counted_wrong_is_found():
+    right = S.mclmc(0.1, 1.4, adjusted=True)
+    wrong = Isotropic(right.step_size, right.L, right.scale, adjusted=True)
+    report = fk.check(on(wrong), state=TWO, number_of_points=32)
+    assert any("does not keep volume" in reason for reason in report.reasons)
+
+
+def test_conditionals_of_another_target_are_found():
+    """By averages after one step: a right one is called wrong once in fifty million seeds."""
+    report = fk.check(on(S.gibbs_normal(np.zeros(2), 3 * COVARIANCE), NORMAL), state=TWO)
+    assert report.verdict == "wrong"
+    assert "changes averages" in report.reasons[0]
+
+
+def test_theta_is_guessed_and_said_to_be():
+    report = fk.check(S.rwm(0.1).on(TARGET), number_of_points=16)
+    assert report.ok
+    assert any("single number" in note for note in report.notes)
