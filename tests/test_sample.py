@@ -139,8 +139,8 @@ def test_noise_and_batches_come_from_different_keys(monkeypatch):
     monkeypatch.setattr(Batches, "rows", choosing)
     run(samplers.sgld(0.01), target, init=0.1, batch_size=5, steps=6, chains=2)
     jax.effects_barrier()
-    assert len(seen["noise"]) == 12
-    assert len(seen["batch"]) == 14  # one for the run and one a step, for each chain
+    assert len(seen["noise"]) >= 12  # drawn ahead, for more steps than are taken
+    assert len(seen["batch"]) == len(seen["noise"]) + 2  # one for each chain, beside those of the steps
     assert not seen["noise"] & seen["batch"]
 
 
@@ -156,7 +156,7 @@ def test_moments_are_those_of_the_draws():
     np.testing.assert_allclose(
         moments.stats["kinetic_temperature"], draws.stats["kinetic_temperature"], rtol=1e-5
     )
-    with pytest.raises(ValueError, match="only moments were kept"):
+    with pytest.raises(RuntimeError, match="only moments were kept"):
         moments.to_arviz()
     with pytest.raises(ValueError, match="only moments were kept"):
         moments.summary()

@@ -13,7 +13,7 @@ from fokker._rounding import raised
 from fokker._state import dimension
 from fokker.batches import BatchScheme
 from fokker.run.moments import Moments
-from fokker.samplers._sampler import Sampler, all_finite
+from fokker.samplers._sampler import Sampler, all_finite, step_size_at
 from fokker.targets.constrained import constrained
 
 # The number that a chain's key is folded with for the stream of its batches.
@@ -29,17 +29,17 @@ _KNOWN = 64
 class Chains(NamedTuple):
     """What the chains carry from step to step.
 
-    `enough`: whether 2TD - εB̂ has been positive semidefinite at every step so far; `decision`: the acceptance
-    rate of the last step and whether it diverged, for samplers that accept and reject.
+    `sound`: whether at every step so far 2TD - εB̂ was positive semidefinite and ε not negative; `decision`:
+    the acceptance rate of the last step and whether it diverged, for samplers that accept and reject.
     """
 
     states: Any
     moments: Moments | None
-    enough: Bool[Array, " chains"]
+    sound: Bool[Array, " chains"]
     decision: Any
 
 
-# Of every chain: whether its numbers are all finite, and whether 2TD - εB̂ was positive semidefinite.
+# Of every chain: whether its numbers are all finite, and whether its steps were sound.
 Sound = tuple[Bool[Array, " chains"], Bool[Array, " chains"]]
 
 
@@ -146,11 +146,14 @@ def run_block(given: tuple[Setting, Task], chains: Chains) -> tuple[Chains, Soun
             decision = (info.acceptance.astype(jnp.float32), info.divergent) if sampler.decides else ()
             return state, info.noise_shortfall >= 0, decision
 
-        states, enough, decision = jax.vmap(one)(chains.states, drawn)
-        return Chains(states, chains.moments, chains.enough & enough, decision)
+        states, sound, decision = jax.vmap(one)(chains.states, drawn)
+        size = getattr(sampler, "step_size", None)
+        if callable(size):
+            sound &= jnp.all(step_size_at(size, number) >= 0)
+        return Chains(states, chains.moments, chains.sound & sound, decision)
 
     def seen(chains: Chains) -> dict[str, Any]:
-        found = {**jax.vmap(sampler.record)(chains.states), "sound": chains.enough}
+        found = {**jax.vmap(sampler.record)(chains.states), "sound": chains.sound}
         if sampler.decides:
             found["acceptance_rate"], found["diverging"] = chains.decision
         if chains.moments is None:
@@ -162,13 +165,13 @@ def run_block(given: tuple[Setting, Task], chains: Chains) -> tuple[Chains, Soun
         found = seen(chains)
         if chains.moments is not None:
 
-            def add(moments: Moments, state: Any, enough: Array) -> Moments:
+            def add(moments: Moments, state: Any, sound: Array) -> Moments:
                 position = position_of(sampler, state)
-                counts = enough & all_finite(position) & task.keeps & is_draw
+                counts = sound & all_finite(position) & task.keeps & is_draw
                 added = moments.add(position)
                 return jax.tree.map(lambda new, old: jnp.where(counts, new, old), added, moments)
 
-            moments = jax.vmap(add)(chains.moments, chains.states, chains.enough)
+            moments = jax.vmap(add)(chains.moments, chains.states, chains.sound)
             chains = chains._replace(moments=moments)
         write = jax.lax.dynamic_update_index_in_dim
         return chains, jax.tree.map(lambda rows, x: write(rows, x, row, 0), out, found)
@@ -214,4 +217,4 @@ def run_block(given: tuple[Setting, Task], chains: Chains) -> tuple[Chains, Soun
     finite = jax.vmap(all_finite)(chains.states)
     if "position" in out:
         out["sound"] &= jax.vmap(jax.vmap(all_finite))(out["position"])
-    return chains, (finite, chains.enough), out
+    return chains, (finite, chains.sound), out

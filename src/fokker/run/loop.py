@@ -1,5 +1,6 @@
 """The loop over the blocks of a run: while one is computed, the one before is fetched."""
 
+import math
 import signal
 import time
 import warnings
@@ -200,15 +201,16 @@ class Run:
 
     def _fetch(self, block: _Block) -> str | None:
         """Wait for a block, keep what it recorded, and say what went wrong, if anything."""
-        finite, enough = (bool(np.all(np.asarray(x))) for x in block.sound)
+        finite, sound = (bool(np.all(np.asarray(x))) for x in block.sound)
         steps = block.draws * block.thin
         self.pace.took(steps, block.began)
         self.done = block.first + steps
         if block.kept:
             self._keep(block)
-        if finite and enough:
+        if finite and sound:
             return None
-        trouble = "2TD - εB̂ was not positive semidefinite" if finite else self._why(block.first, steps)
+        noise = "2TD - εB̂ was not positive semidefinite"
+        trouble = self._wrong_schedule(block) or ("a chain left the finite numbers" if not finite else noise)
         return f"{trouble} before step {self.done:,}: take smaller steps"
 
     def _keep(self, block: _Block) -> None:
@@ -223,14 +225,14 @@ class Run:
             place[:, rows] = np.swapaxes(np.asarray(x)[: block.draws], 0, 1)
         self.draws += block.draws
 
-    def _why(self, first: int, steps: int) -> str:
-        size = getattr(self.sampler, "step_size", None)
-        if callable(size):
-            for number in range(first, first + steps):
-                value = float(size(StepNumber.of(number)))
-                if not 0 <= value < float("inf"):
-                    return f"the schedule gave the step size {value} at step {number:,}"
-        return "a chain left the finite numbers"
+    def _wrong_schedule(self, block: _Block) -> str | None:
+        """The first step size of a block that is none, of a schedule."""
+        size: Any = getattr(self.sampler, "step_size", None)
+        for number in range(block.first, block.first + block.draws * block.thin) if callable(size) else ():
+            value = float(size(StepNumber.of(number)))
+            if not 0 <= value < math.inf:
+                return f"the schedule gave the step size {value} at step {number:,}"
+        return None
 
 
 class _Pace:
