@@ -12,6 +12,7 @@ import fokker as fk
 from fokker import fields, samplers, schedules
 from fokker.batches import Batches
 from fokker.integrators import ExactOU, Splitting, SymplecticEuler
+from fokker.run.cache import folder_of_programs
 from fokker.run.plan import Plan
 from fokker.samplers import SamplerState
 from interrupted import interrupt_at
@@ -576,3 +577,15 @@ def test_exact_friction_survives_a_schedule_that_comes_to_rest():
     moved, info = sampler.step(jax.random.key(1), state)
     assert bool(info.finite)
     np.testing.assert_allclose(moved.position, state.position, atol=1e-3)
+
+
+def test_compiled_programs_are_kept_where_nothing_else_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("FOKKER_CACHE", str(tmp_path))
+    assert folder_of_programs(None) == tmp_path / "programs"
+    assert (tmp_path / "programs").is_dir()
+    assert folder_of_programs("elsewhere") is None
+    monkeypatch.setenv("FOKKER_CACHE", "off")
+    assert folder_of_programs(None) is None
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FOKKER_CACHE", str(tmp_path / "file"))
+    assert folder_of_programs(None) is None

@@ -11,6 +11,7 @@ from fokker._random import fold_in
 from fokker._state import is_function
 from fokker.batches import WINDOWS, Batches, BatchScheme, WeightedBatches, WindowBatches
 from fokker.gradients import Estimator
+from fokker.run.cache import keep_compiled_programs
 from fokker.run.loop import Run
 from fokker.run.plan import Plan
 from fokker.run.starts import checked_positions, first_states
@@ -86,6 +87,7 @@ def sample(
         "chunk": chunk,
         "progress": progress,
     }
+    keep_compiled_programs()
     plan = Plan(steps, burn_in, thin, chains, chunk, keep)
     make = by_name(sampler) if isinstance(sampler, str) else None
     chosen: Any = sampler if make is None else make(step_size=AUTOMATIC)
