@@ -101,7 +101,7 @@ class Trace:
         if samples is not None and jax.tree.leaves(samples)[0].shape[1] == 0:
             samples = None
         kept = None
-        if moments is not None and np.any(moments.count):
+        if moments is not None and np.any(np.asarray(moments.count)):
             count = np.maximum(np.asarray(moments.count), 2)
             variance = jax.tree.map(
                 lambda s: np.asarray(s) / (count - 1).reshape(-1, *[1] * (s.ndim - 1)), moments.squares
