@@ -121,9 +121,10 @@ class _Chains:
         )
 
     def _moved(self, positions: np.ndarray) -> np.ndarray:
-        """Of which chains the first step led elsewhere."""
+        """Of which chains the first step led elsewhere, by more than rounding might."""
         starts = np.asarray(jax.vmap(ravel)(self.states.position))
-        return np.asarray(np.any(starts != positions[:, 0], axis=1))
+        rounding = 16 * np.finfo(starts.dtype).eps * np.abs(starts)
+        return np.asarray(np.any(np.abs(positions[:, 0] - starts) > rounding, axis=1))
 
     def window(self, length: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """The draws of so many steps, chain × draw × d, and their statistics; the step sizes are learnt."""
