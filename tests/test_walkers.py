@@ -831,6 +831,9 @@ def test_windows_are_the_steps():
         if steps >= 100:
             assert min(learnt) >= 25
             assert not plan[0][1]
+            # They double; the last takes what would be too little for one more.
+            assert learnt[:-1] == [25 * 2**k for k in range(len(learnt) - 1)]
+            assert learnt[-1] >= 25 * 2 ** (len(learnt) - 1)
 
 
 def normal_target(covariance):

@@ -211,7 +211,7 @@ MUTATIONS = [
         "t = h / counts[letter]",
         "t = h",
         "a letter that stands twice in a splitting acts for the whole step each time",
-        _COVARIANCE,
+        ("samplers::the_biases_are_the_known_ones",),
     ),
     Mutation(
         "integrators/splitting.py",
