@@ -12,6 +12,7 @@ import fokker as fk
 from fokker import fields, samplers, schedules
 from fokker.batches import Batches
 from fokker.integrators import ExactOU, Splitting, SymplecticEuler
+from fokker.run import block
 from fokker.run.cache import folder_of_programs
 from fokker.run.plan import Plan
 from fokker.samplers import SamplerState
@@ -66,6 +67,27 @@ def test_a_run_is_cut_into_pieces_that_sum_to_it():
             done += draws * steps
         assert done == burn_in + 21
         assert ends == [burn_in + thin * (k + 1) for k in range(21 // thin)]
+
+
+@pytest.mark.parametrize("keep", ["draws", "moments"])
+def test_every_form_of_the_loop_gives_the_same_draws(keep, monkeypatch):
+    """Those of a CPU and of an accelerator, whose loops have a known length and steps too many."""
+    target, _, _ = mean_of_normals(50)
+    options = {"target": target, "init": 0.1, "batch_size": 7, "batches": "reshuffle", "keep": keep}
+
+    def result(form):
+        monkeypatch.setattr(block.Form, "of", classmethod(lambda cls, states, thin: form))
+        trace = run(samplers.sghmc(0.01), steps=24, thin=3, burn_in=5, **options)
+        return trace.moments["mean"] if keep == "moments" else trace.samples
+
+    first = result(block.Form(128, True, False, True))
+    others = (
+        block.Form(64, False, True, True),
+        block.Form(2, False, True, False),
+        block.Form(5, False, False, False),
+    )
+    for form in others:
+        np.testing.assert_allclose(result(block.Form(*form)), first, rtol=1e-5, atol=1e-6)
 
 
 def test_draws_are_the_same_bit_for_bit_with_a_progress_bar(capsys):

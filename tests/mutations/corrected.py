@@ -18,14 +18,14 @@ MUTATIONS = [
         _BALANCE,
     ),
     Mutation(
-        "samplers/_whole.py",
+        "corrections/metropolis.py",
         "jnp.exp(-jnp.maximum(energy_change, 0))",
         "jnp.exp(-jnp.maximum(energy_change, 0) / 2)",
         "accepted with the root of the Metropolis ratio",
         _BALANCE,
     ),
     Mutation(
-        "samplers/_whole.py",
+        "corrections/metropolis.py",
         "sound = sound & jnp.isfinite(energy_change) & (energy_change < DIVERGENT)",
         "sound = jnp.isfinite(energy_change) & (energy_change < DIVERGENT)",
         "a proposal that is not sound is accepted",

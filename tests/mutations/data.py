@@ -153,8 +153,8 @@ MUTATIONS = [
     ),
     Mutation(
         "batches.py",
-        "starts = (first + np.arange(number, dtype=np.int64)) * self.batch_size",
-        "starts = np.arange(number, dtype=np.int64) * self.batch_size",
+        "return divmod(step * self.batch_size, self.size)",
+        "return 0, 0",
         "reshuffled batches restart in each block",
         ("sample::reshuffled_batches_do_not_start_over_with_every_chunk_or_resume", "batches"),
     ),
