@@ -38,6 +38,7 @@ lint: $(INSTALLED)  ## formatting, lint and types
 bench: $(INSTALLED)  ## speed and memory, as ratios against hand-written code
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	$(BIN)/python benchmarks/recipe.py
+	$(BIN)/python benchmarks/driver.py
 	$(BIN)/python benchmarks/minibatch.py
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/nuts.py
