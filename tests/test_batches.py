@@ -108,6 +108,7 @@ def test_windows_are_of_a_shuffled_copy():
     assert np.array_equal(np.sort(order[:3000]), data)
     assert np.sum(np.abs(np.diff(order)) == 1) < 12
     assert not np.array_equal(order, others.order)
+    assert np.array_equal(order[3000:], order[:2])  # the copy closes on itself
     assert np.array_equal(batches.data, order)
 
 

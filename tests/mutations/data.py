@@ -135,14 +135,14 @@ MUTATIONS = [
         "order = jax.random.permutation(key, self.size).astype(jnp.int32)",
         "order = jnp.arange(self.size, dtype=jnp.int32)",
         "windows of batches not shuffled",
-        ("windows",),
+        ("batches::windows_are_of_a_shuffled_copy",),
     ),
     Mutation(
         "batches.py",
         "self.order = jnp.concatenate([order, order[: batch_size - 1]])",
         "self.order = jnp.concatenate([order, order[1:batch_size]])",
         "the copy of windows does not close on itself",
-        ("windows",),
+        ("batches::windows_are_of_a_shuffled_copy",),
     ),
     Mutation(
         "batches.py",
