@@ -156,7 +156,7 @@ MUTATIONS = [
         "starts = (first + np.arange(number, dtype=np.int64)) * self.batch_size",
         "starts = np.arange(number, dtype=np.int64) * self.batch_size",
         "reshuffled batches restart in each block",
-        ("sample::reshuffled_batches_do_not_start_over_with_every_chunk_or_resume", "batches"),
+        ("sample", "batches"),
     ),
     Mutation(
         "batches.py",
