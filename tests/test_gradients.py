@@ -370,8 +370,8 @@ def test_every_estimator_runs_under_the_runner_with_chains(name):
     ("made", "mass"),
     [
         (samplers.sghmc(1e-6, 1.0, 4.0, resample=5), 4.0),
-        (samplers.sgnht(1e-6, resample=5), 1.0),
-        (samplers.gsgrhmc(1e-6, 1.0, 1.0, resample=5), 1.0),
+        pytest.param(samplers.sgnht(1e-6, resample=5), 1.0, marks=pytest.mark.long),
+        pytest.param(samplers.gsgrhmc(1e-6, 1.0, 1.0, resample=5), 1.0, marks=pytest.mark.long),
     ],
     ids=["sghmc", "sgnht", "gsgrhmc"],
 )

@@ -181,7 +181,7 @@ def test_moments_are_those_of_the_draws():
     )
     with pytest.raises(RuntimeError, match="only moments were kept"):
         moments.to_arviz()
-    with pytest.raises(ValueError, match="only moments were kept"):
+    with pytest.raises(RuntimeError, match="only moments were kept"):
         moments.summary()
 
 

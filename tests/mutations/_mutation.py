@@ -1,9 +1,19 @@
 """What a mutation is, and how one is applied to a copy of the source."""
 
+import ast
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@cache
+def _in_every_run(path: Path) -> set[str]:
+    """The tests of a file that are not marked long as a whole."""
+    found = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
+    long = "pytest.mark.long"
+    return {test.name for test in found if long not in map(ast.unparse, test.decorator_list)}
 
 
 class Mutation(NamedTuple):
@@ -37,8 +47,8 @@ class Mutation(NamedTuple):
         for test in self.tests:
             file, _, name = test.partition("::")
             tests = root / "tests" / f"test_{file}.py"
-            if not tests.is_file() or (name and f"def test_{name}(" not in tests.read_text()):
-                return f"there is no test {test!r}"
+            if not tests.is_file() or (name and f"test_{name}" not in _in_every_run(tests)):
+                return f"there is no test {test!r}, or it is marked long"
         return None if self.tests else "it names no test"
 
     def apply(self, root: Path) -> None:

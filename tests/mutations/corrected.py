@@ -174,11 +174,11 @@ MUTATIONS = [
         ("walkers::dual_averaging_is_that_of_the_paper",),
     ),
     Mutation(
-        "walking.py",
-        "log_step = jnp.where(learns, search.log_step, search.log_average)",
-        "log_step = search.log_step",
+        "warmup.py",
+        "self.step_sizes = jnp.exp(search.log_average)",
+        "self.step_sizes = jnp.exp(search.log_step)",
         "after learning the last step size is taken and not the average",
-        ("walkers::chains_that_do_not_wait_draw_what_a_loop_draws", "walkers"),
+        ("walkers",),
     ),
     Mutation(
         "walking.py",

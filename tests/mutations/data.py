@@ -156,7 +156,7 @@ MUTATIONS = [
         "return divmod(step * self.batch_size, self.size)",
         "return 0, 0",
         "reshuffled batches restart in each block",
-        ("sample::reshuffled_batches_do_not_start_over_with_every_chunk_or_resume", "batches"),
+        ("sample", "batches"),
     ),
     Mutation(
         "batches.py",

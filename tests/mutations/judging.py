@@ -68,7 +68,7 @@ MUTATIONS = [
         "if not asymmetry <= _TOLERANCE:",
         "if asymmetry > 1e6:",
         "the checker passes an asymmetric D",
-        ("check::structure_failures",),
+        ("check",),
     ),
     Mutation(
         "checker/_structure.py",
@@ -125,7 +125,7 @@ MUTATIONS = [
         "lambda a, g, h: a - T.astype(a.dtype) * g + h, f, D.divergence(z), D.mv(z, dH)",
         "lambda a, g, h: a - g + h, f, D.divergence(z), D.mv(z, dH)",
         "the flux of a Dynamics with ∇·D not times T",
-        ("completion::temperature", "completion"),
+        ("completion",),
     ),
     Mutation(
         "completion/_fourier.py",
@@ -146,7 +146,7 @@ MUTATIONS = [
         "Q_grid = q * (p / (p**2 + _DELTA**2)) / T",
         "Q_grid = q * (p / (p**2 + _DELTA**2))",
         "Q by Fourier without 1/T",
-        ("completion::temperature",),
+        ("completion",),
     ),
     Mutation(
         "completion/_axial.py",
@@ -160,7 +160,7 @@ MUTATIONS = [
         "best = int(np.argmin(np.round(leftovers, 9)))",
         "best = int(np.argmax(np.round(leftovers, 9)))",
         "the axis of the most leftover flux is chosen",
-        ("completion::axial_chooses_the_axis_whose_lines_carry_no_flux",),
+        ("completion",),
     ),
     Mutation(
         "completion/_curl.py",

@@ -165,7 +165,7 @@ MUTATIONS = [
         'return self.rerun(steps=self.settings["steps"] + steps, resume=self)',
         'return self.rerun(steps=self.settings["steps"] + steps + self.settings["thin"], resume=self)',
         "a resumed run takes a draw too many",
-        ("diagnostics::a_run_in_two_parts_is_the_run_in_one",),
+        ("diagnostics",),
     ),
     # The summary.
     Mutation(
@@ -243,7 +243,7 @@ MUTATIONS = [
         "return h * _trace(B, state.z), 2 * dynamics.temperature * _trace(D, state.z)",
         "return h * _trace(B, state.z), 2 * _trace(D, state.z)",
         "the share of the minibatch noise ignores the temperature",
-        ("diagnostics::temperature_and_distinct_rows_enter_the_share_and_the_discrepancy",),
+        ("diagnostics",),
     ),
     # Tuning.
     Mutation(
