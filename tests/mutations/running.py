@@ -215,7 +215,7 @@ MUTATIONS = [
         "stein = kernel_stein_discrepancy(draws.reshape(-1, d)[few], -gradients.reshape(-1, d)[few])",
         "stein = kernel_stein_discrepancy(draws.reshape(-1, d)[few], -2 * gradients.reshape(-1, d)[few])",
         "Stein's discrepancy of another temperature",
-        ("diagnostics::temperature_and_distinct_rows_enter_the_share_and_the_discrepancy",),
+        ("verdict", "diagnostics"),
     ),
     Mutation(
         "diagnostics/stein.py",
