@@ -1134,6 +1134,18 @@ def test_the_last_step_size_is_put_right(rate, factor, monkeypatch):
     np.testing.assert_allclose(chains.step_sizes, factor, rtol=0.01)
 
 
+def test_a_window_leaves_the_average_step_size_and_not_the_last(monkeypatch):
+    chains = object.__new__(warmup._Chains)
+    chains.step_sizes, chains.states, chains.taken, chains.capacity = jnp.ones(2), None, 0, 5
+    chains.sampler = samplers.nuts(1.0)
+    search = StepSearch.around(jnp.ones(2))._replace(log_average=jnp.log(jnp.array([0.5, 2.0])))
+    out = {"position": np.zeros((2, 5, 1))}
+    monkeypatch.setattr(chains, "advance", lambda *a: (Chain(None, search, None, None), out), raising=False)
+    chains.window(10)
+    np.testing.assert_allclose(chains.step_sizes, [0.5, 2.0], rtol=1e-6)
+    assert chains.taken == 10
+
+
 def test_random_paths_are_uniform_in_length():
     """π/2 at ε = 0.3 is 5 leaps: 1 to 9 of them, each as often; beyond 5 standard errors once in 1e5."""
     target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)

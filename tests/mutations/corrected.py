@@ -178,7 +178,7 @@ MUTATIONS = [
         "self.step_sizes = jnp.exp(search.log_average)",
         "self.step_sizes = jnp.exp(search.log_step)",
         "after learning the last step size is taken and not the average",
-        ("walkers",),
+        ("walkers::a_window_leaves_the_average_step_size_and_not_the_last",),
     ),
     Mutation(
         "walking.py",
