@@ -292,3 +292,34 @@ def test_a_splitting_refuses_forces_on_the_position():
     for integrator in (Splitting(), ExactOU()):
         with pytest.raises(ValueError, match="force on theta"):
             fk.samplers.recipe(turning, 0.1, integrator=integrator).init(z)
+
+
+@pytest.mark.parametrize("what", ["a mass that depends on theta", "a Q that depends on r"])
+def test_what_a_splitting_cannot_solve_is_seen_from_any_start(what):
+    """From theta = 0, where the mass has no slope, and r = 0, where Q has none."""
+    if what == "a Q that depends on r":
+        turned = {("r", "theta"): fields.Diagonal(lambda r: 1 / (0.2 + r**2))}
+        dynamics = fk.Dynamics(H, D={("r", "r"): 1.0}, Q=turned)
+    else:
+        kinetic = fk.Hamiltonian(
+            lambda theta: jnp.sum(theta**2) / 2,
+            lambda theta, r: jnp.sum(r**2 / (2 * (1 + theta**2)) + jnp.log1p(theta**2) / 2),
+        )
+        dynamics = fk.Dynamics(kinetic, D={("r", "r"): 1.0}, Q={("r", "theta"): 1.0})
+    for integrator in (Splitting(), ExactOU()):
+        with pytest.raises(ValueError, match="Q and the mass the same everywhere"):
+            fk.samplers.recipe(dynamics, 0.1, integrator=integrator).init(
+                {"theta": jnp.zeros(1), "r": jnp.zeros(1)}
+            )
+
+
+def test_the_checker_says_what_it_did_not_look_at_of_a_correction():
+    slow = fk.SDE(lambda theta: -theta / 2, 1.0, lambda theta: jnp.sum(theta**2) / 2)
+    state = {"theta": jnp.zeros(1)}
+    report = fk.check(fk.samplers.recipe(slow, 0.1, correction=EXACT), state=state, explain=False)
+    assert report.verdict == "undecided"
+    assert "the correction" in report.reasons[0]
+    right = fk.Dynamics(lambda theta: jnp.sum(theta**2) / 2, D=1.0)
+    report = fk.check(fk.samplers.recipe(right, 0.1, correction=EXACT), state=state)
+    assert report.ok
+    assert any("ratio was not checked" in note for note in report.notes)

@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import signal
+import time
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +16,8 @@ from fokker.batches import Batches
 from fokker.integrators import ExactOU, Splitting, SymplecticEuler
 from fokker.run import block
 from fokker.run.cache import folder_of_programs
+from fokker.run.interruption import Interruption
+from fokker.run.loop import _Pace
 from fokker.run.plan import Plan
 from fokker.samplers import SamplerState
 from interrupted import interrupt_at
@@ -76,7 +80,7 @@ def test_every_form_of_the_loop_gives_the_same_draws(keep, monkeypatch):
     options = {"target": target, "init": 0.1, "batch_size": 7, "batches": "reshuffle", "keep": keep}
 
     def result(form):
-        monkeypatch.setattr(block.Form, "of", classmethod(lambda cls, states, thin: form))
+        monkeypatch.setattr(block.Form, "of", classmethod(lambda cls, *given: form))
         trace = run(samplers.sghmc(0.01), steps=24, thin=3, burn_in=5, **options)
         return trace.moments["mean"] if keep == "moments" else trace.samples
 
@@ -611,3 +615,32 @@ def test_compiled_programs_are_kept_where_nothing_else_is_asked_for(tmp_path, mo
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FOKKER_CACHE", str(tmp_path / "file"))
     assert folder_of_programs(None) is None
+
+
+def test_the_length_of_blocks_follows_the_clock_where_jax_does_not_compute_in_the_background():
+    """A block that was done when it was sent is timed by that, not by the one sent after it."""
+    pace = _Pace(10**9)
+    lengths = []
+    for _ in range(20):
+        lengths.append(pace.steps)
+        pace.took(lengths[-1], time.monotonic(), lengths[-1] / 340)
+    assert max(lengths) <= 340
+    assert lengths[-1] >= 330
+
+
+def test_signals_that_are_not_pythons_are_left_alone(monkeypatch):
+    monkeypatch.setattr(signal, "getsignal", lambda number: None)
+    with Interruption(signal.SIGINT) as interruption:
+        assert interruption._before == {}
+
+
+def test_a_run_that_would_only_gather_is_refused():
+    with pytest.raises(ValueError, match="stands still for its first 100 steps"):
+        run(samplers.psgld(0.01), steps=60)
+
+
+def test_chains_that_started_together_are_remembered_when_a_run_goes_on():
+    options = {"init": jnp.zeros(2), "steps": 20, "chains": 2, "warm_up": 30, "progress": False}
+    trace = fk.sample(NORMAL, samplers.hmc(), **options)
+    assert trace.origin.one_start
+    assert trace.resume(10).origin.one_start

@@ -12,11 +12,13 @@ import pytest
 from scipy import signal
 
 import fokker as fk
-from fokker import samplers
+from fokker import samplers, tuning
 from fokker.diagnostics import Grade, spread_of
-from fokker.diagnostics._convergence import chance_r_hat, r_hat_and_effective
+from fokker.diagnostics._convergence import _blown_up, chance_r_hat, r_hat_and_effective
 from fokker.diagnostics._steps import energy_moved
+from fokker.diagnostics.configurational import _scores
 from fokker.tuning import _trial
+from interrupted import interrupt_at
 
 pytestmark = pytest.mark.usefixtures("quickly")
 
@@ -324,3 +326,42 @@ def test_tuning_halves_the_step_until_its_diagnostics_find_no_bias(capsys):
     assert checks[-1].problem == ""
     assert "too wide" in str(tuning)
     assert "tuning: 1 candidates in 4 chains, about 25,088 steps in all" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("chains", "draws"), [(1000, 10), (4, 8)])
+def test_many_short_chains_do_not_look_as_if_they_blew_up(chains, draws):
+    values = np.random.default_rng(0).normal(size=(chains, draws, 20))
+    assert _blown_up([f"x{k}" for k in range(20)], values) == []
+    growing = values * np.geomspace(1, 1e4, draws)[None, :, None]
+    assert bool(_blown_up([f"x{k}" for k in range(20)], growing)) is (chains > 4)
+
+
+def test_short_chains_that_hang_together_are_as_many_as_chains():
+    """Of products that hardly change within a chain: the error is that of the means of the chains."""
+    rng = np.random.default_rng(0)
+    products = 1 + rng.normal(size=(64, 1, 3)) + 1e-3 * rng.normal(size=(64, 8, 3))
+    _, error, _, _ = _scores(products)
+    np.testing.assert_allclose(error, products.mean(axis=1).std(axis=0, ddof=1) / 8, rtol=1e-6)
+
+
+def test_a_step_that_diverges_when_it_is_checked_is_halved(monkeypatch):
+    def trial(target, arm, init, steps, options):
+        step_size, friction, sampler = arm
+        diverged = step_size > 0.1 and steps > 2000
+        problem = "the chains diverged" if diverged else ""
+        return tuning.Trial(step_size, friction, steps, np.inf if diverged else 0.1, sampler, problem), None
+
+    monkeypatch.setattr(tuning, "_trial", trial)
+    options = {"init": jnp.zeros(1), "step_sizes": [0.3], "progress": False}
+    found = fk.tune(fk.Density(lambda theta: -jnp.sum(theta**4) / 4), fk.samplers.sgld, **options)
+    assert found.step_size == pytest.approx(0.075)
+
+
+def test_a_trial_that_diverges_is_a_problem_and_ctrl_c_ends_tuning(monkeypatch):
+    target = fk.Density(lambda theta: -jnp.sum(theta**4) / 4)
+    options = {"gradient": None, "seed": 0, "temperature": 1.0, "batch_size": None, "batches": None}
+    trial, _ = tuning._trial(target, (5.0, None, fk.samplers.sgld(5.0)), jnp.ones(1), 512, options)
+    assert "diverged" in trial.problem
+    interrupt_at(monkeypatch, "_fetch", 1)
+    with pytest.raises(KeyboardInterrupt):
+        tuning._trial(target, (0.01, None, fk.samplers.sgld(0.01)), jnp.ones(1), 512, options)

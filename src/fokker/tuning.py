@@ -241,7 +241,9 @@ def _trial(
             progress=False,
             **options,
         )
-    failed = Trial(step_size, friction, 2 * half, math.inf, sampler), None
+    if trace.was_interrupted:
+        raise KeyboardInterrupt
+    failed = Trial(step_size, friction, 2 * half, math.inf, sampler, "the chains diverged"), None
     if trace.stopped is not None or trace.origin is None:
         return failed
     positions = thinned(trace, max(_POINTS, half // 2))

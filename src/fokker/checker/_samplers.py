@@ -77,6 +77,8 @@ def _of_dynamics(dynamics: Any, state: Any, options: Mapping[str, Any]) -> Repor
 
 def _of_recipe(sampler: Recipe, state: Any, options: Mapping[str, Any]) -> Report:
     dynamics = sampler.placed
+    if sampler.correction is not None:
+        return _of_corrected_recipe(sampler, state, options)
     if sampler.family is None:
         return _of_dynamics(dynamics, state, options)
     _, states = first_state(state)
@@ -90,6 +92,25 @@ def _of_recipe(sampler: Recipe, state: Any, options: Mapping[str, Any]) -> Repor
         )
         return dataclasses.replace(report, ok=False, verdict="undecided", reasons=[reason])
     return report
+
+
+def _of_corrected_recipe(sampler: Recipe, state: Any, options: Mapping[str, Any]) -> Report:
+    """Of its dynamics; a wrong drift is made up for by the correction, whose own ratio is not looked at."""
+    report = _of_dynamics(sampler.placed, state, options)
+    report.notes.append(
+        "the Metropolis correction makes its steps exact at any step size; its ratio was not checked here"
+    )
+    if state is not None:
+        _, states = first_state(state)
+        try:
+            for one in states:
+                sampler.init(one)
+        except ValueError as error:
+            return dataclasses.replace(report, ok=False, verdict="undecided", reasons=[str(error)])
+    if report.verdict != "wrong":
+        return report
+    reason = "these dynamics do not keep the target; what the correction makes of them was not checked"
+    return dataclasses.replace(report, ok=False, verdict="undecided", reasons=[reason, *report.reasons])
 
 
 def _completed(sampler: Recipe, dynamics: Any, state: Any) -> Any:

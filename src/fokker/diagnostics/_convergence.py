@@ -19,6 +19,8 @@ _R_HAT_BAD, _EFFECTIVE_BAD = 1.05, 100
 _FALSE_ALARMS = 0.01
 # The last third of a chain over the first, by its quartiles: no chain that stays does this.
 _GROWTH = 30.0
+# Draws whose quartiles say something.
+_FEW = 20
 # Effective draws within each chain that show that it has settled.
 _SETTLED = 50
 # Ratio of standard deviations, and of eigenvalues of the correlations, from which scales are unequal.
@@ -98,6 +100,11 @@ def convergence(
 
 def _blown_up(names: list[str], values: np.ndarray) -> list[Finding]:
     third = values.shape[1] // 3
+    if third < _FEW:  # of so few draws the quartiles say nothing, but of those of all chains together
+        values = values.transpose(1, 0, 2).reshape(1, -1, values.shape[2])
+        third = values.shape[1] // 3
+        if third < _FEW:
+            return []
     first, last = (
         np.subtract(*np.quantile(values[:, part], [0.75, 0.25], axis=1))
         for part in (slice(third), slice(-third, None))

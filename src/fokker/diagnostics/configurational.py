@@ -13,6 +13,8 @@ from scipy import stats
 FALSE_ALARMS = 0.01
 # A bias of the variance below this is not worth an alarm, however sure.
 TOLERATED = 0.05
+# Chains of which the means alone tell how uncertain an average is.
+_MANY_CHAINS = 8
 # Fewer effective products than this give no standard error to rely on.
 _FEWEST = 50
 # A tail this heavy has no variance: a mean's standard error means nothing (Vehtari et al. 2024).
@@ -146,6 +148,11 @@ def _scores(products: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
     bias, deviation = flat.mean(axis=0) - 1, flat.std(axis=0, ddof=1)
     deviation = np.where(deviation > 0, deviation, 1e-30)
     error = deviation / np.sqrt(np.maximum(effective, 1))
+    if products.shape[0] >= _MANY_CHAINS:
+        # Chains are independent, and short ones do not show how their draws hang together.
+        between = products.mean(axis=1).std(axis=0, ddof=1) / np.sqrt(products.shape[0])
+        error = np.maximum(error, between)
+        effective = np.maximum((deviation / error) ** 2, 1)
     skewness = np.mean(((flat - flat.mean(axis=0)) / deviation) ** 3, axis=0) / np.sqrt(effective)
     t = bias / error
     # Hall's transformation: a normal to the order 1/n, and increasing in t.

@@ -1,6 +1,7 @@
 """Friction on the momentum that acts coordinate by coordinate, as exact solutions of it need."""
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,19 +43,48 @@ def check_friction(dynamics: Dynamics | SDE, z: State, what: str, variables: Col
             f"{what}, and no force on theta itself; these have a Q or D that puts one there. {use}"
         )
     turns = any(depends_on(function, "theta", z) for function in dynamics.Q.functions())
-    if turns or not _is_linear(dynamics, z):
-        raise ValueError(f"{what}, and Q the same for every theta; these are not. {use}")
+    if turns or _moves_with_state(dynamics, z) or not _is_linear(dynamics, z):
+        raise ValueError(f"{what}, and Q and the mass the same everywhere; these are not. {use}")
 
 
 def _pushes_position(dynamics: Dynamics, z: State) -> bool:
     """Whether f_θ depends on ∇U, as far as one random gradient tells; trusted while traced."""
     rest = no_force(dynamics, z)
-    if rest is None:
-        return False
-    push = draw_like("gaussian", jax.random.key(0), jax.eval_shape(lambda: rest))
-    pushed, still = (dynamics.drift(z, force)["theta"] for force in (push, rest))
-    same = [jnp.all(a == b) for a, b in zip(jax.tree.leaves(pushed), jax.tree.leaves(still), strict=True)]
-    found = ~jnp.all(jnp.stack(same))
+    return rest is not None and _differ([_drifts(dynamics, "theta", [(z, _drawn(0, rest)), (z, rest)])])
+
+
+def _moves_with_state(dynamics: Dynamics, z: State) -> bool:
+    """Whether f_θ depends on theta, or what ∇U does to r depends on r, as far as a random place tells."""
+    rest = no_force(dynamics, z)
+    near = jax.tree.map(lambda x, w: x + 0.3 * (1 + jnp.abs(x)) * w, z["theta"], _drawn(1, z["theta"]))
+    here = {**z, "r": _drawn(2, z["r"])}
+    pairs = [_drifts(dynamics, "theta", [(here, rest), ({**here, "theta": near}, rest)])]
+    if rest is not None:
+        still, push = {**z, "r": jax.tree.map(jnp.zeros_like, z["r"])}, _drawn(3, rest)
+
+        def force(at: State) -> PyTree[Array]:
+            return jax.tree.map(jnp.subtract, *_drifts(dynamics, "r", [(at, push), (at, rest)]))
+
+        pairs.append((force(still), force(here)))
+    return _differ(pairs)
+
+
+def _drawn(number: int, like: PyTree[Array]) -> PyTree[Array]:
+    return draw_like("gaussian", jax.random.key(number), jax.eval_shape(lambda: like))
+
+
+def _drifts(dynamics: Dynamics, name: str, places: list[tuple[State, PyTree[Array] | None]]) -> Any:
+    return tuple(dynamics.drift(z, gradient)[name] for z, gradient in places)
+
+
+def _differ(pairs: list[Any]) -> bool:
+    """Whether any pair of trees differs beyond rounding; NaN, as outside a support, is no evidence."""
+    off = [
+        jnp.max(jnp.abs(a - b), initial=0) > 1e-3 * (1e-6 + jnp.max(jnp.abs(a), initial=0))
+        for one, other in pairs
+        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    ]
+    found = jnp.any(jnp.stack(off))
     return not isinstance(found, jax.core.Tracer) and bool(found)
 
 

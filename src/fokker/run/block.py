@@ -23,7 +23,7 @@ BATCHES = 2**32 - 1
 _AHEAD, _AHEAD_NUMBERS = 128, 2**18
 _LEAST_AHEAD = 8
 # Steps of a loop whose length an accelerator knows: else it asks the host before each of them.
-_KNOWN = 64
+_KNOWN, _KNOWN_ROWS = 64, 2**24
 
 
 class Chains(NamedTuple):
@@ -90,15 +90,18 @@ class Form(NamedTuple):
     each_step: bool
 
     @classmethod
-    def of(cls, states: Any, thin: int) -> "Form":
-        """For chains in these states and so many steps per draw."""
+    def of(cls, states: Any, thin: int, rows: int = 0) -> "Form":
+        """For chains in these states, so many steps per draw, and so many rows of data per step."""
+        chains = jax.tree.leaves(states)[0].shape[0]
         if jax.tree.leaves(states)[0].devices().pop().platform != "cpu":
-            if thin < _KNOWN // 4:
-                return cls(_KNOWN, False, True, True)
-            return cls(-(-thin // -(-thin // _KNOWN)), False, True, False)
-        length = min(_AHEAD, _AHEAD_NUMBERS // max(1, dimension(states.position)))
+            known = max(_LEAST_AHEAD, min(_KNOWN, _KNOWN_ROWS // max(1, chains * rows)))
+            if thin < known // 4:
+                return cls(known, False, True, True)
+            return cls(-(-thin // -(-thin // known)), False, True, False)
+        length = min(_AHEAD, _AHEAD_NUMBERS // max(1, dimension(states.position), chains * rows))
         ahead = length >= _LEAST_AHEAD
-        return cls(length if ahead else _AHEAD, ahead, False, ahead)
+        alone = max(1, min(_AHEAD, _AHEAD_NUMBERS // max(1, chains * rows)))
+        return cls(length if ahead else alone, ahead, False, ahead)
 
 
 def position_of(sampler: Sampler, state: Any) -> PyTree[Array]:

@@ -25,7 +25,8 @@ class Interruption:
         # Elsewhere Python does not let one, and it is not ours to do.
         if threading.current_thread() is threading.main_thread():
             for number in self.signals:
-                self._before[number] = signal.signal(number, self._hear)
+                if signal.getsignal(number) is not None:  # one that is not Python's cannot be put back
+                    self._before[number] = signal.signal(number, self._hear)
         return self
 
     def _hear(self, number: int, frame: FrameType | None) -> None:

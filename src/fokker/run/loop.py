@@ -1,6 +1,5 @@
 """The loop over the blocks of a run: while one is computed, the one before is fetched."""
 
-import math
 import signal
 import time
 import warnings
@@ -15,14 +14,14 @@ from jaxtyping import Array, Key, PyTree
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fokker._count import Count, StepNumber
+from fokker._count import Count
 from fokker._state import dimension, unravel
 from fokker.batches import Batches, BatchScheme, WeightedBatches
 from fokker.run.block import Chains, Form, Setting, Task, position_of, run_block, start
 from fokker.run.interruption import Interruption
 from fokker.run.moments import Moments
 from fokker.run.plan import Plan
-from fokker.samplers._sampler import Sampler, chunk_length
+from fokker.samplers._sampler import Sampler, chunk_length, step_size_at
 from fokker.samplers._walker import Walker
 from fokker.targets.constrained import constrained
 from fokker.trace import Origin, Trace
@@ -34,6 +33,8 @@ _SECONDS = 1.0
 _FIRST_STEPS, _GROWTH = 16, 8
 # Numbers and draws that a block has room for.
 _NUMBERS, _ROWS = 2**22, 2**12
+# Steps of a schedule that are looked at together.
+_SCHEDULED = 2**16
 # A step's place in the data is counted in 31 bits within a block.
 _PLACES = 2**31
 
@@ -48,6 +49,7 @@ class _Block(NamedTuple):
     sound: Any
     out: dict[str, Any]
     began: float
+    seconds: float | None
 
 
 class Run:
@@ -99,7 +101,8 @@ class Run:
         # Windows have a copy of their own.
         gathered = isinstance(self.batches, Batches | WeightedBatches)
         data = self.origin.target.data if gathered else None
-        form = Form.of(states, self.plan.thin)
+        rows = 0 if self.batches is None else self.batches.batch_size
+        form = Form.of(states, self.plan.thin, rows)
         return Setting(self.sampler, data, self.batches, self.keys, self.rows, form)
 
     def go(self, progress: bool) -> Trace:
@@ -159,8 +162,12 @@ class Run:
         """Begin the next block, without waiting for it."""
         draws, thin, kept = self.plan.piece(first, self.pace.steps, self.rows)
         walk = isinstance(self.sampler, Walker)
+        before = time.monotonic()
         self.chains, sound, out = (self._walk if walk else self._steps)(first, draws, thin, kept)
-        return _Block(first, draws, thin, kept, sound, out, time.monotonic())
+        # Where JAX does not compute in the background, as with callbacks, the block is done already.
+        is_done = all(x.is_ready() for x in jax.tree.leaves(self.chains.states))
+        seconds = time.monotonic() - before if is_done else None
+        return _Block(first, draws, thin, kept, sound, out, time.monotonic(), seconds)
 
     def _steps(self, first: int, draws: int, thin: int, kept: bool) -> tuple[Chains, Any, dict[str, Any]]:
         epoch, position = (0, 0) if self.batches is None else self.batches.place(first)
@@ -203,7 +210,7 @@ class Run:
         """Wait for a block, keep what it recorded, and say what went wrong, if anything."""
         finite, sound = (bool(np.all(np.asarray(x))) for x in block.sound)
         steps = block.draws * block.thin
-        self.pace.took(steps, block.began)
+        self.pace.took(steps, block.began, block.seconds)
         self.done = block.first + steps
         if block.kept:
             self._keep(block)
@@ -228,9 +235,16 @@ class Run:
     def _wrong_schedule(self, block: _Block) -> str | None:
         """The first step size of a block that is none, of a schedule."""
         size: Any = getattr(self.sampler, "step_size", None)
-        for number in range(block.first, block.first + block.draws * block.thin) if callable(size) else ():
-            value = float(size(StepNumber.of(number)))
-            if not 0 <= value < math.inf:
+        if not callable(size):
+            return None
+        of_steps = jax.jit(jax.vmap(lambda number: step_size_at(size, number)))
+        end = block.first + block.draws * block.thin
+        for first in range(block.first, end, _SCHEDULED):
+            numbers = np.arange(first, min(first + _SCHEDULED, end), dtype=np.uint64)
+            values = np.asarray(of_steps(Count.of(numbers)))
+            wrong = np.flatnonzero(~((values >= 0) & np.isfinite(values)))
+            if wrong.size:
+                value, number = float(values[wrong[0]]), int(numbers[wrong[0]])
                 return f"the schedule gave the step size {value} at step {number:,}"
         return None
 
@@ -247,10 +261,11 @@ class _Pace:
         wanted = int(self.speed * _SECONDS) if self.speed else _FIRST_STEPS
         return max(1, min(wanted, _GROWTH * self._last, self.most))
 
-    def took(self, steps: int, began: float) -> None:
-        """A block of so many steps, sent at a time, has just ended."""
+    def took(self, steps: int, began: float, seconds: float | None = None) -> None:
+        """A block of so many steps, sent at a time, has just ended, or took so many seconds to send."""
         now = time.monotonic()
-        self.speed = steps / max(now - max(began, self._ended), 1e-6)
+        elapsed = now - max(began, self._ended) if seconds is None else seconds
+        self.speed = steps / max(elapsed, 1e-6)
         self._ended, self._last = now, steps
 
 

@@ -115,6 +115,11 @@ def sample(
 
         shared = ("init", "batch_size", "batches", "gradient", "seed", "temperature", "progress")
         chosen = tune(target, make or chosen, **{name: options[name] for name in shared}).sampler
+    if burn_in + steps <= getattr(chosen, "gathering_steps", 0):
+        raise ValueError(
+            f"this sampler stands still for its first {chosen.gathering_steps} steps, while it gathers "
+            f"gradients; burn_in={burn_in} and steps={steps} would end before it moves: take more."
+        )
     placed = chosen
     if not chosen.wants_target:
         if gradient is not None or (batch is not None and getattr(chosen, "gradient", None) is None):
@@ -132,13 +137,14 @@ def sample(
     else:
         placed = chosen.on(target, temperature, gradient)
     keys = jax.random.split(jax.random.key(seed), (chains, 3))
+    one_start = init.one_start if isinstance(init, _Started) else chains > 1 and not is_function(init)
     if learns:
         positions = checked_positions(placed.with_step_size(1.0), target, init, keys)
         learning = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])
         warmed = placed.warm_up(positions, learning, warm_up or _WARM_UP, progress)
         chosen = placed = warmed.sampler
         # A second run with these settings starts where warm-up ended.
-        options |= {"init": _Started(warmed.positions, warmed.notes), "warm_up": None}
+        options |= {"init": _Started(warmed.positions, warmed.notes, one_start), "warm_up": None}
     start = options["init"]
     notes = start.notes if isinstance(start, _Started) else ()
     if resume is not None:
@@ -152,7 +158,6 @@ def sample(
         other = chosen if step_size is None else chosen.with_step_size(step_size)
         return sample(target, other, **{**options, **changes})
 
-    one_start = chains > 1 and not is_function(init) and not isinstance(init, _Started)
     origin = Origin(target, placed, batch, rerun, notes, one_start)
     return Run(placed, batch, plan, keys[:, 2], states, temperature, origin, resume).go(progress)
 
@@ -163,6 +168,7 @@ class _Started:
 
     positions: PyTree[Array]
     notes: tuple[str, ...]
+    one_start: bool
 
     def positions_of(self, chains: int) -> PyTree[Array]:
         """Of so many chains: a second run may have more, or fewer, than were warmed up."""

@@ -48,6 +48,11 @@ class PreconditionedSGLD(Sampler):
             self, target=target, estimator=estimator, temperature=as_arrays(temperature)
         )
 
+    @property
+    def gathering_steps(self) -> int:
+        """Steps for which the chain stands still."""
+        return round(1 / (1 - float(self.alpha)))
+
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
         """No gradients seen yet."""
         theta = as_arrays(position)
@@ -130,9 +135,11 @@ def psgld(
     alone, which is 1 - α of it. An old gradient depends on where theta is now only as far as theta still
     remembers where it was: two paths with the same noise draw together by 1 - εD∇²U per step, and W counts
     old gradients less by that factor (its diagonal, between -1 and 1). D is made of the steps before, so as
-    not to depend on this step's minibatch. Keeps exp(-U/T) as ε → 0 for a fixed α, minibatches or not, and
-    nearly so where theta moves far within 1/(1 - α) steps and D is all but constant; a small α, which leaves
-    D to a few gradients, needs small steps.
+    not to depend on this step's minibatch. Keeps exp(-U/T) as ε → 0 for a fixed α on paper only: as V
+    follows the gradient where the chain is, D grows to 1/λ where that vanishes, and the steps at hand are
+    never small against it. On a standard normal with α = 0.99 variances come out 3 to 8 % too large at every
+    ε from 0.05 to 0.0001; a larger λ, or an α nearer to 1, has less of it. A small α, which leaves D to a
+    few gradients, needs small steps.
 
     The chain stands still for its first 1/(1 - α) steps, while V gathers ∇Ũ² + T|v ⊙ ∇²Ũv|: burn them in.
     The second term is what ∇U² will be on average, E[∂_iU²] = T E[∂_i²U] under exp(-U/T), and lets the chain
