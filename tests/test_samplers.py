@@ -142,7 +142,16 @@ def test_a_hundred_dimensions(name, x64):
     assert np.linalg.norm(found - truth) < (2e-4 if order == 2 else 0.02) * np.linalg.norm(truth)
 
 
-@pytest.mark.parametrize(("kind", "d"), [("scalar", 1), ("scalar", 100), ("diagonal", 10), ("matrix", 10)])
+@pytest.mark.parametrize(
+    ("kind", "d"),
+    [
+        ("scalar", 1),
+        ("scalar", 20),
+        pytest.param("scalar", 100, marks=pytest.mark.long),
+        ("diagonal", 10),
+        ("matrix", 10),
+    ],
+)
 def test_thermostats_over_temperature_friction_and_dimension(kind, d):
     """E θᵀPθ / d = E rᵀr / d = T for nine settings at once: 48 chains each, 4,000 steps of 0.1.
 

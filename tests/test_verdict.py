@@ -315,6 +315,7 @@ def test_what_was_tuned_passes_its_own_summary(make, optimised):
     assert summary.trusted, summary.warnings
 
 
+@pytest.mark.long
 def test_tuning_halves_the_step_until_its_diagnostics_find_no_bias(capsys):
     """From ε = 0.8, with a variance 67 % too large, to 0.2 or less; a far start is warned of."""
     with pytest.warns(RuntimeWarning, match="gradient at init is .* times as large"):

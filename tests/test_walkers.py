@@ -509,6 +509,7 @@ def test_a_step_begins_with_a_new_momentum(name):
     assert not np.allclose(*noises)
 
 
+@pytest.mark.long
 def test_naive_and_efficient_nuts_agree():
     """On a bent target in a plane, 8 steps from one point: KS of θ₁, θ₂ and U, false alarm 1e-6 each.
 
@@ -707,7 +708,7 @@ def drawn_starts(key):
     return 0.5 * jax.random.normal(key, (2,))
 
 
-@pytest.mark.parametrize("name", ["nuts", "ghmc", long("hmc"), long("maula"), long("naive_nuts")])
+@pytest.mark.parametrize("name", ["nuts", long("ghmc"), long("hmc"), long("maula"), long("naive_nuts")])
 def test_chains_that_do_not_wait_draw_what_a_loop_draws(name):
     """To rounding, which a step may well multiply: over 24 steps."""
     sampler = WALKERS[name]
