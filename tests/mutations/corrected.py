@@ -163,7 +163,7 @@ MUTATIONS = [
         "both = (tree.candidates, inside & sound)",
         "both = (tree.candidates, inside)",
         "naive NUTS chooses from a doubling that turned round",
-        (*_BALANCE, "walkers::naive_and_efficient_nuts_agree"),
+        (*_BALANCE, "walkers::detailed_balance"),
     ),
     # Warm-up.
     Mutation(
