@@ -163,7 +163,7 @@ MUTATIONS = [
         "both = (tree.candidates, inside & sound)",
         "both = (tree.candidates, inside)",
         "naive NUTS chooses from a doubling that turned round",
-        (*_BALANCE, "walkers::detailed_balance"),
+        _BALANCE,
     ),
     # Warm-up.
     Mutation(
