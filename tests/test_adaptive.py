@@ -248,7 +248,7 @@ def test_preconditioned_sgld_takes_estimators():
     )
     np.testing.assert_array_equal(trace.state.estimator.center, trace.samples[:, 33])
     with pytest.raises(ValueError, match="one number"):
-        fk.sample(target, samplers.psgld(jnp.ones(2)), init=0.3, steps=4, progress=False)
+        fk.sample(target, samplers.psgld(jnp.ones(2)), init=0.3, steps=104, progress=False)
 
 
 def test_preconditioned_sgld_on_a_tree_with_data_and_bad_settings():
