@@ -14,7 +14,7 @@ from scipy import signal
 import fokker as fk
 from fokker import samplers, tuning
 from fokker.diagnostics import Grade, spread_of
-from fokker.diagnostics._convergence import _blown_up, chance_r_hat, r_hat_and_effective
+from fokker.diagnostics._convergence import _blown_up, _disagreement, chance_r_hat, r_hat_and_effective
 from fokker.diagnostics._steps import energy_moved
 from fokker.diagnostics.configurational import _scores
 from fokker.tuning import _trial
@@ -366,3 +366,27 @@ def test_a_trial_that_diverges_is_a_problem_and_ctrl_c_ends_tuning(monkeypatch):
     interrupt_at(monkeypatch, "_fetch", 1)
     with pytest.raises(KeyboardInterrupt):
         tuning._trial(target, (0.01, None, fk.samplers.sgld(0.01)), jnp.ones(1), 512, options)
+
+
+def test_r_hat_of_antithetic_chains_is_judged_by_their_folded_draws():
+    """As NUTS's: the draws alternate about their mean and their size hangs together; right in all respects.
+
+    Of 40 runs at most two may be found to disagree (chance_r_hat allows one in a hundred).
+    """
+    rng = np.random.default_rng(0)
+    alarms = 0
+    for _ in range(40):
+        size = np.exp(
+            0.5 * signal.lfilter([np.sqrt(1 - 0.8**2)], [1, -0.8], rng.normal(size=(4, 400)), axis=1)
+        )
+        values = (size * rng.normal(size=(4, 400)))[:, -200:, None]
+        r_hat, effective = r_hat_and_effective(values)
+        alarms += bool(_disagreement(["x"], values, r_hat, effective, None, False))
+    assert alarms <= 2
+    shifted = values + 0.5 * np.arange(4)[:, None, None]
+    assert _disagreement(["x"], shifted, *r_hat_and_effective(shifted), None, False)
+
+
+def test_a_list_for_a_vector_is_named():
+    with pytest.raises(ValueError, match=r"init is a list; for a vector give jnp.array"):
+        fk.sample(fk.Density(lambda t: -jnp.sum(t**2)), samplers.sgld(0.1), init=[0.0, 0.0], steps=9)

@@ -131,7 +131,7 @@ def chance_r_hat(chains: int, effective: np.ndarray, number: int) -> np.ndarray:
     freedom = 2 * chains - 1
     # Two R-hats, of the ranks and of the folded ranks, in each.
     excess = stats.chi2.isf(_FALSE_ALARMS / (2 * number), freedom) / freedom - 1
-    return np.sqrt(1 + 2 * chains / np.maximum(np.nan_to_num(effective), _EFFECTIVE) * excess)
+    return np.sqrt(1 + 2 * chains / np.maximum(np.nan_to_num(effective), _EFFECTIVE_BAD) * excess)
 
 
 def _disagreement(
@@ -142,7 +142,10 @@ def _disagreement(
     sampler: Any,
     astray: bool,
 ) -> list[Finding]:
-    allowed = np.maximum(_R_HAT, np.minimum(_R_HAT_BAD, chance_r_hat(len(values), effective, len(names))))
+    # R-hat looks at the folded draws too, of which fewer may be effective, as of NUTS's.
+    folded = effective_draws(np.abs(values - np.median(values, axis=(0, 1))))
+    chance = chance_r_hat(len(values), np.fmin(effective, folded), len(names))
+    allowed = np.maximum(_R_HAT, np.minimum(_R_HAT_BAD, chance))
     shown = np.where(np.isnan(r_hat), np.inf, r_hat)
     if np.all(shown <= allowed):
         return []

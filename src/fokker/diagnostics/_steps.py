@@ -72,7 +72,8 @@ def decisions(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
                 care_or_bad(number > max(2, _DIVERGING_BAD * steps)),
                 f"{number:,} of {steps:,} steps diverged: there are places where the step is too large, and "
                 "the draws may miss what lies behind them. Write the model in other parameters (not "
-                "centred), or ask for a higher acceptance, as in fk.samplers.nuts(acceptance=0.95)",
+                "centred), or take smaller steps: a smaller step_size where you gave one, else a higher "
+                "acceptance, as in fk.samplers.nuts(acceptance=0.95)",
             )
         )
     deepest = getattr(getattr(trace.origin, "sampler", None), "max_depth", None)

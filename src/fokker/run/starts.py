@@ -47,6 +47,8 @@ def checked_positions(placed: Sampler, target: Any, init: Any, keys: Key[Array, 
         try:
             _check(placed, target, transform, _of(given, chain), keys[chain, 1])
         except ValueError as error:
+            if isinstance(init, list):
+                raise ValueError(f"{error} init is a list; for a vector give jnp.array({init}).") from error
             if not is_function(init):
                 raise
             raise ValueError(f"chain {chain}, whose start init drew: {error}") from error
