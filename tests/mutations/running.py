@@ -56,8 +56,8 @@ MUTATIONS = [
     ),
     Mutation(
         "run/loop.py",
-        "place[:, rows] = np.swapaxes(np.asarray(x)[: block.draws], 0, 1)",
-        "place[:, rows] = np.swapaxes(np.asarray(x)[-block.draws :], 0, 1)",
+        "else np.swapaxes(rows[: block.draws], 0, 1)",
+        "else np.swapaxes(rows[-block.draws :], 0, 1)",
         "the last rows of a block in place of the first",
         _CHUNK,
     ),

@@ -82,6 +82,8 @@ class Run:
         if isinstance(sampler, Walker):  # the same as warm-up's, for one program to do for both
             most = min(most, chunk_length(dimension(states.position), 500))
             self.rows = max(2, chunk_length(dimension(states.position), 500)) + 1
+            step_sizes = jnp.broadcast_to(sampler.step_size, keys.shape).astype(states.potential.dtype)
+            self.search = StepSearch.around(step_sizes)
         else:
             self.rows = self._room(states)
             self.setting = self._setting(states)
@@ -184,7 +186,6 @@ class Run:
         """The same for a sampler whose chains do not wait for each other."""
         sampler, states = self.sampler, self.chains.states
         assert isinstance(sampler, Walker)
-        step_sizes = jnp.broadcast_to(sampler.step_size, self.keys.shape).astype(states.potential.dtype)
         chains, out = walk_chunk(
             sampler,
             self.rows,
@@ -195,13 +196,12 @@ class Run:
             jnp.int32(draws * thin),
             jnp.int32(thin),
             jnp.asarray(kept),
-            StepSearch.around(step_sizes),
+            self.search,
             jnp.asarray(False),
         )
         positions = out.pop("position")
         if chains.moments is None:
             out["position"] = _constrained(sampler.target, states.position, positions)
-        out = {name: jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), x) for name, x in out.items()}
         out["sound"] = np.ones(out["acceptance_rate"].shape, bool)
         sound = (True, True)  # what is not finite is never accepted
         return self.chains._replace(states=chains.state, moments=chains.moments), sound, out
@@ -222,14 +222,21 @@ class Run:
 
     def _keep(self, block: _Block) -> None:
         """Put the draws of a block where they stay, while the next block is computed."""
+        by_chain = isinstance(self.sampler, Walker)  # else by draw, as they were written
+
+        def rows_of(x: Any) -> np.ndarray:
+            rows = np.asarray(x)
+            return rows[:, : block.draws] if by_chain else np.swapaxes(rows[: block.draws], 0, 1)
+
+        recorded = jax.tree.map(rows_of, block.out)
         if self.store is None:
             total = self.draws_left
             self.store = jax.tree.map(
-                lambda x: np.empty((x.shape[1], total, *x.shape[2:]), x.dtype), block.out
+                lambda x: np.empty((x.shape[0], total, *x.shape[2:]), x.dtype), recorded
             )
-        rows = slice(self.draws, self.draws + block.draws)
-        for place, x in zip(jax.tree.leaves(self.store), jax.tree.leaves(block.out), strict=True):
-            place[:, rows] = np.swapaxes(np.asarray(x)[: block.draws], 0, 1)
+        place = slice(self.draws, self.draws + block.draws)
+        for stored, x in zip(jax.tree.leaves(self.store), jax.tree.leaves(recorded), strict=True):
+            stored[:, place] = x
         self.draws += block.draws
 
     def _wrong_schedule(self, block: _Block) -> str | None:
