@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import fokker as fk
 from fokker.dynamics import underdamped
 from fokker.integrators import EulerMaruyama, SymplecticEuler
+from fokker.integrators.noise import NOISES
 
 REPEATS, INNER = 10, 10
 
@@ -43,7 +44,7 @@ def main() -> None:
     r, gradient = jnp.full(n, 0.25, jnp.float32), jnp.full(n, 0.5, jnp.float32)
     copy = jax.jit(lambda x: x + 1)
     programs = {"copy": lambda: copy(x)}
-    for kind in fk.noise.NOISES:
+    for kind in NOISES:
         for integrator in (SymplecticEuler(), EulerMaruyama()):
             sampler = fk.samplers.recipe(
                 underdamped(lambda theta: jnp.sum(theta**2) / 2, 1.0),

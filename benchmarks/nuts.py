@@ -21,8 +21,8 @@ import numpy as np
 from numpyro.infer import MCMC, NUTS
 
 import fokker as fk
-from fokker._state import ravel, unravel
-from fokker.posteriors import POSTERIORS
+from fokker._core.state import ravel, unravel
+from fokker.lab.posteriors import POSTERIORS
 
 CHAINS, WARM_UP, DRAWS = 4, 1000, 1000
 

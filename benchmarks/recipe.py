@@ -196,7 +196,7 @@ print(f"{time.perf_counter() - loaded:.1f} s, and {loaded - start:.1f} s to impo
 ERRATA = """
 import sys, tempfile, time, pathlib
 start = time.perf_counter()
-from fokker.experiments import reproduce
+from fokker.lab.experiments import reproduce
 with tempfile.TemporaryDirectory() as folder:
     result = reproduce("errata", pathlib.Path(folder))
 print(f"{time.perf_counter() - start:.1f} s with imports; claims hold: {all(c.holds for c in result.claims)}")

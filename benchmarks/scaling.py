@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 import fokker as fk
-from fokker.noise import draw_like
+from fokker.integrators.noise import NOISES, draw_like
 
 STEPS = {1: 50_000, 64: 5_000}
 LAYERS = {"w1": (784, 100), "b1": (100,), "w2": (100, 10), "b2": (10,)}
@@ -77,7 +77,7 @@ def net_of_80_000(repeats):
         return {name: jax.random.normal(k, LAYERS[name]) for name, k in zip(LAYERS, keys, strict=True)}
 
     ours = jax.jit(lambda key: draw_like("gaussian", key, like))
-    steps = in_turns({kind: steps_of(kind) for kind in fk.noise.NOISES}, repeats)
+    steps = in_turns({kind: steps_of(kind) for kind in NOISES}, repeats)
     draws = in_turns(
         {"ours": lambda: ours(jax.random.key(0)), "leaf": lambda: leaf_by_leaf(jax.random.key(0))},
         10 * repeats,

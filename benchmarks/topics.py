@@ -119,9 +119,9 @@ def prepare(sizes: Sizes, path: Path) -> None:
     """Write the documents of this run for the processes that measure."""
     import numpy as np
 
-    from fokker.experiments import ma_lda
-    from fokker.experiments._data import VARIABLE
-    from fokker.experiments._topic_runs import draw_from_topics
+    from fokker.lab.experiments import ma_lda
+    from fokker.lab.experiments._data import VARIABLE
+    from fokker.lab.experiments._topic_runs import draw_from_topics
 
     number = max(sizes.timed, sizes.learnt)
     if os.environ.get(VARIABLE):
@@ -193,7 +193,7 @@ def sklearn_model(matrix: Any, batch: int, alpha: float, gamma: float) -> Any:
 
 
 def our_chain(width: int, sampler: str, threads: int = 1) -> Any:
-    from fokker.lda.chain import TopicChain
+    from fokker.models.lda.chain import TopicChain
 
     alpha, gamma = PRIORS[0]
     return TopicChain(
@@ -214,8 +214,8 @@ def sweeps(path: Path, sizes: Sizes, rounds: int) -> None:
     """Token updates of the E-step, given topics that have been learnt."""
     import numpy as np
 
-    from fokker.lda.chain import local_words
-    from fokker.lda.gibbs import expected_counts
+    from fokker.models.lda.chain import local_words
+    from fokker.models.lda.gibbs import expected_counts
 
     learnt, _, width = load(path)
     documents = learnt.select(slice(sizes.timed))
@@ -311,9 +311,9 @@ def perplexity(path: Path, sizes: Sizes, rounds: int) -> None:
     """After one pass; ours averaged over draws of the last half, peers' topics as they are at the end."""
     import numpy as np
 
-    from fokker.experiments import ma_lda
-    from fokker.experiments._topic_runs import Stream, follow
-    from fokker.lda.evaluate import perplexity as completed
+    from fokker.lab.experiments import ma_lda
+    from fokker.lab.experiments._topic_runs import Stream, follow
+    from fokker.models.lda.evaluate import perplexity as completed
 
     learnt, held_out, width = load(path)
     stream = Stream(
@@ -359,10 +359,10 @@ def shares(path: Path, sizes: Sizes, rounds: int) -> None:
     import jax
     import numpy as np
 
-    from fokker.lda._uniform import seed_at
-    from fokker.lda.chain import local_words
-    from fokker.lda.gibbs import expected_counts
-    from fokker.lda.theta import SAMPLERS
+    from fokker.models.lda._uniform import seed_at
+    from fokker.models.lda.chain import local_words
+    from fokker.models.lda.gibbs import expected_counts
+    from fokker.models.lda.theta import SAMPLERS
 
     learnt, _, width = load(path)
     documents = learnt.select(slice(sizes.timed))
@@ -426,7 +426,7 @@ def large(path: Path, sizes: Sizes, rounds: int) -> None:
     import numpy as np
 
     from fokker.corpora import Documents
-    from fokker.lda.chain import TopicChain
+    from fokker.models.lda.chain import TopicChain
 
     topics, width, length = 500, 100_000, 150
     generator = np.random.default_rng(0)

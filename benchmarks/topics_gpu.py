@@ -9,7 +9,7 @@ import time
 import jax
 import numpy as np
 
-from fokker.lda.gibbs_jax import expected_counts
+from fokker.models.lda.gibbs_jax import expected_counts
 
 SWEEPS, BURN_IN = 50, 25
 

@@ -20,7 +20,7 @@ import fokker as fk
 from fokker import samplers
 from fokker.diagnostics import Grade
 from fokker.integrators import Splitting
-from fokker.posteriors import POSTERIORS
+from fokker.lab.posteriors import POSTERIORS
 
 Truth = Mapping[str, float]
 

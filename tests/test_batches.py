@@ -11,8 +11,8 @@ from scipy.stats import chi2
 import fokker as fk
 from conftest import quick_jit
 from fokker import samplers
-from fokker._count import Count
-from fokker._random import fold_in
+from fokker._core.count import Count
+from fokker._core.random import fold_in
 from fokker.batches import KINDS, Batches, WindowBatches
 
 KEY = jax.random.key(11)

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import fokker as fk
-from fokker._problem import make_problem
 from fokker.checker._check import _judge
 from fokker.checker._evaluate import Evaluator
 from fokker.checker._marginal import check_marginal
@@ -21,6 +20,7 @@ from fokker.checker._reasons import diagnose
 from fokker.checker._residual import estimated_residuals, exact_residuals
 from fokker.checker._structure import check_structure
 from fokker.checker._tails import find_escape
+from fokker.dynamics.problem import make_problem
 from fokker.fields import Column, Dense, Diagonal, Elementwise, Operator, Scalar
 from verdicts import (
     CASES,

@@ -137,7 +137,7 @@ def test_help_and_version(fokker):
 
 @pytest.mark.long
 def test_demo_tells_right_from_wrong(fokker, tmp_path, monkeypatch):
-    from fokker.demo import recipe as demo
+    from fokker.lab.demo import recipe as demo
 
     monkeypatch.setattr(demo, "CHAINS", 32)
     monkeypatch.setattr(demo, "STEPS", 2_000)
@@ -154,7 +154,7 @@ def test_demo_tells_right_from_wrong(fokker, tmp_path, monkeypatch):
 
 def test_demo_of_logistic_regression(fokker, tmp_path, monkeypatch):
     """The main job on fewer rows and steps: table, verdict and report."""
-    from fokker.demo import logistic
+    from fokker.lab.demo import logistic
 
     for name, value in {"ROWS": 20_000, "COEFFICIENTS": 4, "STEPS": 3_000, "BURN_IN": 500}.items():
         monkeypatch.setattr(logistic, name, value)

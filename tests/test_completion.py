@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import fokker as fk
-from fokker._problem import make_problem
 from fokker.completion._axial import AxialEntries
 from fokker.completion._flux import flat_flux
 from fokker.completion._interpolate import fit_spline
+from fokker.dynamics.problem import make_problem
 
 FRICTION = 0.7
 

@@ -14,8 +14,9 @@ from scipy import special, stats
 
 import conftest
 import fokker as fk
-from fokker import constraints, samplers
+from fokker import samplers
 from fokker.integrators import Reflecting, Splitting, SymplecticEuler, reflecting
+from fokker.targets import constraints
 
 pytestmark = pytest.mark.usefixtures("quickly")
 

@@ -11,12 +11,12 @@ import pytest
 
 import fokker as fk
 from conftest import quick_jit
-from fokker import samplers, schedules
-from fokker._count import Count, StepNumber
-from fokker._random import fold_in, fold_in_step
+from fokker import samplers
+from fokker._core.count import Count, StepNumber
+from fokker._core.random import fold_in, fold_in_step
 from fokker.gradients import OnlineNoise
 from fokker.run.moments import Moments
-from fokker.samplers import SamplerState
+from fokker.samplers import SamplerState, schedules
 
 pytestmark = pytest.mark.usefixtures("quickly")
 

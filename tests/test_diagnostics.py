@@ -12,7 +12,7 @@ from fokker import diagnostics, samplers
 from fokker.batches import WindowBatches
 from fokker.diagnostics._slopes import thinned
 from fokker.integrators import Reflecting, Splitting
-from fokker.tuning import _with_friction, fastest_time, largest_curvature
+from fokker.run.tuning import _with_friction, fastest_time, largest_curvature
 from interrupted import interrupt_at
 
 pytestmark = pytest.mark.usefixtures("quickly")

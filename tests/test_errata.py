@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fokker._problem import make_problem
 from fokker.checker._residual import exact_residuals
-from fokker.experiments import EXPERIMENTS, Claim, Result, errata, reproduce
-from fokker.experiments.errata import ENTRIES, Entry, _ma_momentum
-from fokker.experiments.errata._entry import THRESHOLD, Measurement
+from fokker.dynamics.problem import make_problem
+from fokker.lab.experiments import EXPERIMENTS, Claim, Result, errata, reproduce
+from fokker.lab.experiments.errata import ENTRIES, Entry, _ma_momentum
+from fokker.lab.experiments.errata._entry import THRESHOLD, Measurement
 
 _KEYS = {"name", "settings", "seeds", "versions", "wall_seconds", "figures", "claims", "entries"}
 _ENTRY_KEYS = {"key", "source", "what", "residual", "expected", "found", "agrees", "reasons"}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fokker import samplers
-from fokker.experiments import (
+from fokker.lab.experiments import (
     Result,
     _normal_gamma,
     _valley,
@@ -21,7 +21,7 @@ from fokker.experiments import (
     ma_fig2_kl,
     reproduce,
 )
-from fokker.experiments._histogram import Histogram, divergence
+from fokker.lab.experiments._histogram import Histogram, divergence
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,21 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fokker import animation, samplers
-from fokker.animation import Backdrop, Job, Painters, Series, Trajectory, Walk, animate, write_gif, write_mp4
-from fokker.animation import _film as film
-from fokker.experiments import (
+from fokker import samplers
+from fokker.lab import animation
+from fokker.lab.animation import (
+    Backdrop,
+    Job,
+    Painters,
+    Series,
+    Trajectory,
+    Walk,
+    animate,
+    write_gif,
+    write_mp4,
+)
+from fokker.lab.animation import _film as film
+from fokker.lab.experiments import (
     _background_density,
     _background_paths,
     _background_steps,
@@ -24,7 +35,7 @@ from fokker.experiments import (
     article_scaling,
     reproduce,
 )
-from fokker.experiments._gallery_runs import (
+from fokker.lab.experiments._gallery_runs import (
     BIASED,
     CAVEAT,
     LEFT,
@@ -35,8 +46,8 @@ from fokker.experiments._gallery_runs import (
     judge,
     sampler_on,
 )
-from fokker.experiments._gallery_samplers import ROWS, Row
-from fokker.experiments._gallery_targets import TARGETS, Marginal
+from fokker.lab.experiments._gallery_samplers import ROWS, Row
+from fokker.lab.experiments._gallery_targets import TARGETS, Marginal
 from fokker.targets import Density
 
 TWO_DIMENSIONAL = [name for name, target in TARGETS.items() if target.dimension == 2]

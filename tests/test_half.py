@@ -12,8 +12,9 @@ import pytest
 import fokker as fk
 from conftest import quick_jit
 from every_sampler import EVERY, REFUSING, ROUNDING, THETA, placed, started
-from fokker import _rounding, samplers
-from fokker._rounding import raised, stochastic_round
+from fokker import samplers
+from fokker._core import rounding as _rounding
+from fokker._core.rounding import raised, stochastic_round
 from fokker.run.moments import Moments
 
 pytestmark = pytest.mark.usefixtures("quickly")

@@ -16,7 +16,8 @@ import pytest
 import fokker as fk
 from conftest import quick_jit
 from every_sampler import EVERY, TARGET, THETA, placed, started
-from fokker import _random, samplers
+from fokker import samplers
+from fokker._core import random as _random
 
 pytestmark = pytest.mark.usefixtures("quickly")
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from fokker.corpora import Documents
-from fokker.lda.chain import TopicChain, automatic, decaying, likelier_gamma
-from fokker.lda.draws import TopicDraws
-from fokker.lda.evaluate import HeldOut, coherence, mixtures, perplexity, split_tokens
-from fokker.lda.reference import enumerate_posterior
+from fokker.models.lda.chain import TopicChain, automatic, decaying, likelier_gamma
+from fokker.models.lda.draws import TopicDraws
+from fokker.models.lda.evaluate import HeldOut, coherence, mixtures, perplexity, split_tokens
+from fokker.models.lda.reference import enumerate_posterior
 
 # ---- the posterior of a corpus of nine words
 

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 
 from fokker import cli
-from fokker.lda import files
-from fokker.lda.chain import TopicChain
-from fokker.lda.mixtures_file import MixturesFile
-from fokker.lda.model import Model, top_words
-from fokker.lda.results import effective_draws, hellinger, is_falling, plane, topics_csv, verdict
-from fokker.lda.run import Evaluation, Reading, Run
-from fokker.lda.settings import Settings
+from fokker.models.lda import files
+from fokker.models.lda.chain import TopicChain
+from fokker.models.lda.mixtures_file import MixturesFile
+from fokker.models.lda.model import Model, top_words
+from fokker.models.lda.results import effective_draws, hellinger, is_falling, plane, topics_csv, verdict
+from fokker.models.lda.run import Evaluation, Reading, Run
+from fokker.models.lda.settings import Settings
 
 SUBJECTS = (
     "apple pear plum cherry grape melon",
@@ -207,8 +207,8 @@ def everything(run):
 @pytest.fixture
 def always(monkeypatch):
     """A checkpoint after each minibatch."""
-    monkeypatch.setattr("fokker.lda.run._SECONDS_APART", 0.0)
-    monkeypatch.setattr("fokker.lda.run._TIMES_APART", 0.0)
+    monkeypatch.setattr("fokker.models.lda.run._SECONDS_APART", 0.0)
+    monkeypatch.setattr("fokker.models.lda.run._TIMES_APART", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -379,7 +379,7 @@ def test_the_size_of_the_corpus_is_given_counted_or_grows(corpus, words, tmp_pat
     assert max(totals) == 171
     assert totals[-1] == 171
     # A corpus too large to be counted: its length is known when it comes again.
-    monkeypatch.setattr("fokker.lda.run._COUNTED_BYTES", 100)
+    monkeypatch.setattr("fokker.models.lda.run._COUNTED_BYTES", 100)
     totals.clear()
     reading, settings = Reading(str(corpus), held_out=19), Settings(**FEW, sampler="scir")
     run = Run.begin(reading, settings, tmp_path / "long", vocabulary=words, passes=2)
@@ -461,7 +461,7 @@ def test_a_disk_that_stays_full_is_an_error_and_loses_nothing(finished, tmp_path
 
 
 def test_a_corpus_that_breaks_off_keeps_what_was_learned(words, tmp_path, monkeypatch):
-    monkeypatch.setattr("fokker.lda.run._COUNTED_BYTES", 0)
+    monkeypatch.setattr("fokker.models.lda.run._COUNTED_BYTES", 0)
     broken = tmp_path / "broken.dat"
     broken.write_text("3 0:2 1:2 2:1\n" * 90 + "3 0:1\n")
     reading, settings = Reading(str(broken), held_out=10, shuffle_buffer=0), Settings(**FEW, sampler="scir")
@@ -685,7 +685,7 @@ def test_distances_and_their_plane():
 
 
 def test_words_with_commas_are_quoted():
-    from fokker.lda.results import Topic
+    from fokker.models.lda.results import Topic
 
     topic = Topic(0, ('a,"b',), *(np.array([x]) for x in (0.5, 0.4, 0.6)), 1.0, 0.0, 1.0)
     assert next(csv.DictReader(io.StringIO(topics_csv([topic]))))["word"] == 'a,"b'
@@ -708,7 +708,7 @@ def test_the_table_of_mixtures_is_cut_back_and_bears_a_full_disk(tmp_path, disk,
     again.add([3], ["e"], half)
     again.flush()
     assert [(row["number"], row["document"]) for row in table(path)] == [("0", "a,b"), ("2", "d"), ("3", "e")]
-    monkeypatch.setattr("fokker.lda.mixtures_file._HELD", 10)
+    monkeypatch.setattr("fokker.models.lda.mixtures_file._HELD", 10)
     for number in (4, 5):
         again.add([number], ["f"], half)
     assert again.dropped == 1

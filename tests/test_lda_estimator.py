@@ -9,8 +9,8 @@ from sklearn.pipeline import make_pipeline
 
 import fokker as fk
 from fokker.corpora import Documents
-from fokker.lda.chain import TopicChain, likelier_gamma
-from fokker.lda.evaluate import mixtures
+from fokker.models.lda.chain import TopicChain, likelier_gamma
+from fokker.models.lda.evaluate import mixtures
 from test_lda_chain import known_corpus
 
 QUICK = dict(batch_size=25, sweeps=10, burn_in=5, n_jobs=1)  # noqa: C408

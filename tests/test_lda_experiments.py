@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fokker.experiments import Result, _data, ding_lda, ma_lda, reproduce
-from fokker.experiments._online_vb import follow_online_vb
-from fokker.experiments._topic_runs import (
+from fokker.lab.experiments import Result, _data, ding_lda, ma_lda, reproduce
+from fokker.lab.experiments._online_vb import follow_online_vb
+from fokker.lab.experiments._topic_runs import (
     Setting,
     Stream,
     draw_from_topics,

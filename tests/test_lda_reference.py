@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 from scipy.special import roots_sh_jacobi
 
-from fokker.lda import gibbs_jax
-from fokker.lda.reference import (
+from fokker.models.lda import gibbs_jax
+from fokker.models.lda.reference import (
     MOST_ASSIGNMENTS,
     all_assignments,
     dense_gibbs,

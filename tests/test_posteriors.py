@@ -11,8 +11,8 @@ from jax.flatten_util import ravel_pytree
 from scipy import integrate, special, stats
 
 import fokker as fk
-from fokker.posteriors import POSTERIORS, correlated_normal
-from fokker.posteriors._classic import stored_references
+from fokker.lab.posteriors import POSTERIORS, correlated_normal
+from fokker.lab.posteriors._classic import stored_references
 from fokker.targets.constrained import unconstrained
 
 pytestmark = pytest.mark.usefixtures("quickly")
@@ -23,7 +23,7 @@ STARTS = 4
 
 def module(name):
     """Functions bear the names of their modules."""
-    return sys.modules[f"fokker.posteriors.{name}"]
+    return sys.modules[f"fokker.lab.posteriors.{name}"]
 
 
 # The models again, from their docstrings --------------------------------------------------------------------

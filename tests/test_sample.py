@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fokker as fk
-from fokker import fields, samplers, schedules
+from fokker import fields, samplers
 from fokker.batches import Batches
 from fokker.integrators import ExactOU, Splitting, SymplecticEuler
 from fokker.run import block
@@ -19,7 +19,7 @@ from fokker.run.cache import folder_of_programs
 from fokker.run.interruption import Interruption
 from fokker.run.loop import _Pace
 from fokker.run.plan import Plan
-from fokker.samplers import SamplerState
+from fokker.samplers import SamplerState, schedules
 from interrupted import interrupt_at
 
 NORMAL = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)

@@ -12,10 +12,10 @@ from scipy.linalg import block_diag, expm, solve_discrete_lyapunov
 
 import fokker as fk
 from conftest import quick_jit
-from fokker import fields, noise, samplers, schedules
-from fokker.integrators import EulerMaruyama, ExactOU, Splitting, SymplecticEuler
+from fokker import fields, samplers
+from fokker.integrators import EulerMaruyama, ExactOU, Splitting, SymplecticEuler, noise
 from fokker.integrators.exact_ou import coefficients
-from fokker.samplers import SamplerState
+from fokker.samplers import SamplerState, schedules
 
 PRECISION = np.array([[2.0, 0.6], [0.6, 1.0]])
 NOISE = np.array([[0.9, 0.3], [0.3, 0.5]])  # the covariance of the gradient's noise, where there is some

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fokker._state import (
+from fokker._core.state import (
     arguments_of,
     as_arrays,
     call,

@@ -12,12 +12,13 @@ import pytest
 from scipy import signal
 
 import fokker as fk
-from fokker import samplers, tuning
+from fokker import samplers
 from fokker.diagnostics import Grade, spread_of
 from fokker.diagnostics._convergence import _blown_up, _disagreement, chance_r_hat, r_hat_and_effective
 from fokker.diagnostics._steps import energy_moved
 from fokker.diagnostics.configurational import _scores
-from fokker.tuning import _trial
+from fokker.run import tuning
+from fokker.run.tuning import _trial
 from interrupted import interrupt_at
 
 pytestmark = pytest.mark.usefixtures("quickly")

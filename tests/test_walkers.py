@@ -18,12 +18,15 @@ from scipy.special import logsumexp
 import fokker as fk
 from conftest import quick_jit
 from detailed_balance import BENT, FALSE_ALARM, LOG_GAMMA, A, asymmetry, bent, log_gamma
-from fokker import _random, samplers, scales, warmup
-from fokker._packing import pack, unpack
+from fokker import samplers
+from fokker._core import random as _random
+from fokker._core.packing import pack, unpack
+from fokker.run import warmup
+from fokker.run.walking import Chain, StepSearch
+from fokker.run.warmup import windows
 from fokker.samplers import nuts as make_nuts
+from fokker.samplers import scales
 from fokker.samplers._walker import WalkerState
-from fokker.walking import Chain, StepSearch
-from fokker.warmup import windows
 from interrupted import interrupt_at
 
 pytestmark = pytest.mark.usefixtures("quickly")
@@ -1049,7 +1052,7 @@ def test_what_is_wrong_is_said(name):
 
 
 def test_a_warm_up_that_only_diverges_is_no_start(monkeypatch):
-    from fokker import warmup
+    from fokker.run import warmup
 
     stats = {"diverging": np.ones((2, 5), bool)}
     monkeypatch.setattr(warmup._Chains, "find_first_step", lambda self: None)

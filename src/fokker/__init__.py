@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fokker import (
-        constraints,
+        batches,
         corpora,
         corrections,
         diagnostics,
@@ -18,16 +18,17 @@ if TYPE_CHECKING:
         integrators,
         models,
         samplers,
-        schedules,
     )
     from fokker.checker import Report, check
     from fokker.completion import Completion, complete
     from fokker.dynamics import SDE, Dynamics
-    from fokker.hamiltonian import Hamiltonian
+    from fokker.dynamics.hamiltonian import Hamiltonian
+    from fokker.lab import posteriors
     from fokker.run.sample import sample
-    from fokker.targets import Density, Posterior, constrain, find_mode, from_numpyro, from_stan
-    from fokker.trace import Trace
-    from fokker.tuning import Tuning, tune
+    from fokker.run.trace import Trace
+    from fokker.run.tuning import Tuning, tune
+    from fokker.samplers import schedules
+    from fokker.targets import Density, Posterior, constrain, constraints, find_mode, from_numpyro, from_stan
 
     __version__: str
 
@@ -41,6 +42,7 @@ __all__ = [
     "Report",
     "Trace",
     "Tuning",
+    "batches",
     "check",
     "complete",
     "constrain",
@@ -56,68 +58,53 @@ __all__ = [
     "gradients",
     "integrators",
     "models",
+    "posteriors",
     "sample",
     "samplers",
     "schedules",
     "tune",
 ]
 
-# Which module each name is from.
+# Every public name, and the module that it is from; a module is from itself.
 _HOMES = {
     "SDE": "dynamics",
     "Completion": "completion",
     "Density": "targets",
     "Dynamics": "dynamics",
-    "Hamiltonian": "hamiltonian",
+    "Hamiltonian": "dynamics.hamiltonian",
     "Posterior": "targets",
     "Report": "checker",
-    "Trace": "trace",
-    "Tuning": "tuning",
+    "Trace": "run.trace",
+    "Tuning": "run.tuning",
+    "batches": "batches",
     "check": "checker",
     "complete": "completion",
     "constrain": "targets",
+    "constraints": "targets.constraints",
+    "corpora": "corpora",
+    "corrections": "corrections",
+    "diagnostics": "diagnostics",
+    "dynamics": "dynamics",
+    "fields": "fields",
     "find_mode": "targets",
     "from_numpyro": "targets",
     "from_stan": "targets",
+    "gradients": "gradients",
+    "integrators": "integrators",
+    "models": "models",
+    "posteriors": "lab.posteriors",
     "sample": "run.sample",
-    "tune": "tuning",
-}
-# Modules that are attributes without an import of their own.
-_MODULES = {
-    "batches",
-    "checker",
-    "completion",
-    "constraints",
-    "corpora",
-    "corrections",
-    "diagnostics",
-    "dynamics",
-    "fields",
-    "gradients",
-    "hamiltonian",
-    "integrators",
-    "lda",
-    "models",
-    "noise",
-    "plots",
-    "report",
-    "run",
-    "samplers",
-    "scales",
-    "schedules",
-    "targets",
-    "trace",
-    "tuning",
-    "walking",
+    "samplers": "samplers",
+    "schedules": "samplers.schedules",
+    "tune": "run.tuning",
 }
 
 
 def __getattr__(name: str) -> Any:
     value: Any
     if name in _HOMES:
-        value = getattr(importlib.import_module(f"fokker.{_HOMES[name]}"), name)
-    elif name in _MODULES:
-        value = importlib.import_module(f"fokker.{name}")
+        home = importlib.import_module(f"fokker.{_HOMES[name]}")
+        value = getattr(home, name, home)  # a module has no attribute of its own name
     elif name == "__version__":
         from importlib.metadata import version
 
@@ -129,4 +116,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_MODULES, "__version__"})
+    return sorted({*_HOMES, "__version__"})

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree, UInt32
 
-from fokker._count import Count
-from fokker._module import Module
-from fokker._random import bits, fold_in
-from fokker._state import nearest
+from fokker._core.count import Count
+from fokker._core.module import Module
+from fokker._core.random import bits, fold_in
+from fokker._core.state import nearest
 
 # Six rounds leave pairs of rows measurably uneven where N is below 100; eight do not.
 _ROUNDS = 8

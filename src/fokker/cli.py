@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from fokker.lda.command import app as lda
+from fokker.models.lda.command import app as lda
 
 app = typer.Typer(
     help="Bayesian inference by simulating stochastic dynamics: write D and Q, get a sampler, "
@@ -103,8 +103,8 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
 ) -> None:
     """Logistic regression on a million rows; or, with 'recipe', a right and a wrong sampler side by side."""
-    from fokker._state import nearest
-    from fokker.demo import DEMOS
+    from fokker._core.state import nearest
+    from fokker.lab.demo import DEMOS
 
     if name not in DEMOS:
         raise CommandError(
@@ -175,7 +175,7 @@ def complete(
     )
     console.print(str(found), markup=False, soft_wrap=True)
     if out is not None:
-        from fokker.plots import save_completion
+        from fokker.report.plots import save_completion
 
         for path in save_completion(found, out):
             console.print(f"wrote {path}", markup=False)
@@ -271,8 +271,8 @@ def reproduce(
     ] = None,
 ) -> None:
     """Reproduce an experiment of the papers; exit code 1 if a claim does not hold."""
-    from fokker.experiments import EXPERIMENTS
-    from fokker.experiments import reproduce as run
+    from fokker.lab.experiments import EXPERIMENTS
+    from fokker.lab.experiments import reproduce as run
 
     if name == "list":
         for key, experiment in EXPERIMENTS.items():
@@ -290,8 +290,8 @@ def reproduce(
 
 def _named_in(source: str) -> tuple[ModuleType, Any]:
     """The module of FILE.py:NAME and the object, called where it is a function that makes one."""
-    from fokker._module import Module
-    from fokker._state import nearest
+    from fokker._core.module import Module
+    from fokker._core.state import nearest
 
     file, separator, name = source.rpartition(":")
     if not separator or not file or not name:

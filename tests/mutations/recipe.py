@@ -242,14 +242,14 @@ MUTATIONS = [
         ("constraints::a_step_across_a_wall_comes_back_with_the_momentum_turned_round",),
     ),
     Mutation(
-        "noise.py",
+        "integrators/noise.py",
         "jump = math.sqrt(65536 / (2 * 10923))",
         "jump = math.sqrt(2)",
         "three-point noise of variance 2/3",
         ("samplers::the_moments_of_cheaper_noise",),
     ),
     Mutation(
-        "noise.py",
+        "integrators/noise.py",
         "return ((ones.astype(jnp.int32) - 16) / math.sqrt(8)).astype(dtype)",
         "return ((ones.astype(jnp.int32) - 16) / math.sqrt(16)).astype(dtype)",
         "binomial noise of variance 1/2",

@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import chi2
 
-from fokker._problem import Problem, dynamics_of, make_problem
-from fokker._state import State, dimension
+from fokker._core.state import State, dimension
 from fokker.checker._compact import leaves_the_sphere, lift
 from fokker.checker._evaluate import WRITTEN_OUT, Evaluator
 from fokker.checker._inputs import first_state, given_points, starts_of
@@ -25,6 +24,7 @@ from fokker.checker._structure import check_structure
 from fokker.checker._tails import find_escape
 from fokker.checker._target import check_target
 from fokker.dynamics import Dynamics
+from fokker.dynamics.problem import Problem, dynamics_of, make_problem
 
 # Up to this many coordinates every derivative is taken; above it traces are estimated.
 EXACT_UP_TO = 64

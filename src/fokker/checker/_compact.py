@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from fokker._problem import Problem, Vector
-from fokker._state import State, nearest
+from fokker._core.state import State, nearest
+from fokker.dynamics.problem import Problem, Vector
 
 
 @dataclasses.dataclass(frozen=True)

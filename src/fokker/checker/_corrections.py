@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from fokker._problem import Problem
-from fokker._state import ravel
+from fokker._core.state import ravel
 from fokker.checker._residual import compile_once
+from fokker.dynamics.problem import Problem
 from fokker.integrators.generalised_leapfrog import reversible_leapfrog
 from fokker.samplers._sampler import Sampler, step_size_at
 from fokker.samplers._walker import Walker

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fokker._problem import Problem, Vector
 from fokker.checker._residual import compile_once, divergence_of_matrix
+from fokker.dynamics.problem import Problem, Vector
 
 # Above this many coordinates the matrices are not written out.
 WRITTEN_OUT = 512

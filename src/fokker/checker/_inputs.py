@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fokker._problem import Problem
-from fokker._state import as_arrays, describe_shapes
+from fokker._core.state import as_arrays, describe_shapes
+from fokker.dynamics.problem import Problem
 
 # Chains start from so many of the draws that were given.
 _MOST_STARTS = 256

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fokker._problem import Problem
 from fokker.checker._evaluate import WRITTEN_OUT, Evaluator, Values
+from fokker.dynamics.problem import Problem
 
 _SEGMENTS, _SUSPECTS, _CASES = 128, 32, 6
 _NODES = 33

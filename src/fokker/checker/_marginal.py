@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from fokker._problem import Problem, Vector
 from fokker.checker._residual import compile_once
+from fokker.dynamics.problem import Problem, Vector
 
 # Quadrature has nodes^dimension nodes: three auxiliary coordinates are a million.
 _LARGEST = 3

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from fokker._problem import Problem, Vector
 from fokker.checker._residual import (
     difference,
     divergence_of_matrix,
@@ -23,6 +22,7 @@ from fokker.checker._residual import (
     stationarity_terms,
     typical,
 )
+from fokker.dynamics.problem import Problem, Vector
 
 # Candidates are evaluated where writing out d×d matrices and differentiating them again is cheap.
 LARGEST = 24

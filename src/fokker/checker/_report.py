@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fokker._state import State
+from fokker._core.state import State
 from fokker.checker._marginal import Marginal
 from fokker.checker._structure import Structure
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from fokker._problem import Problem, Vector
+from fokker.dynamics.problem import Problem, Vector
 
 # Memory that a batch of points may take.
 _BATCH_BYTES = 2**28

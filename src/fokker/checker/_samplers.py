@@ -10,16 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from fokker._problem import double, make_problem
-from fokker._state import as_arrays, ravel, unravel
+from fokker._core.state import as_arrays, ravel, unravel
 from fokker.checker._corrections import Finding, check_correction
 from fokker.checker._inputs import first_state, given_points, starts_of
 from fokker.checker._points import draw_points
 from fokker.checker._report import Report
 from fokker.dynamics import SDE, langevin
 from fokker.dynamics._dynamics import argument_names
+from fokker.dynamics.hamiltonian import Hamiltonian
+from fokker.dynamics.problem import double, make_problem
 from fokker.fields import Dense, Diagonal, Zero, symmetric
-from fokker.hamiltonian import Hamiltonian
 from fokker.samplers._sampler import Sampler, is_automatic
 from fokker.samplers.microcanonical import Microcanonical
 from fokker.samplers.psgld import PreconditionedSGLD

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from fokker._problem import Problem, Vector
 from fokker.checker._evaluate import WRITTEN_OUT, Evaluator, Values
 from fokker.checker._residual import map_points
+from fokker.dynamics.problem import Problem, Vector
 
 _DIRECTIONS = 64
 # Matrices may come from single precision constants; what is wrong is wrong by more than this.

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fokker._problem import Problem
 from fokker.checker._evaluate import Evaluator
+from fokker.dynamics.problem import Problem
 
 _RAYS = 64
 _LEVELS = np.array([40.0, 80.0, 160.0, 320.0])

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from fokker._problem import Problem, Vector
 from fokker.checker._evaluate import Evaluator, Values
 from fokker.checker._residual import map_points
+from fokker.dynamics.problem import Problem, Vector
 
 _RAYS = 64
 _TESTS = 32

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from fokker._problem import Problem
-from fokker._state import State, ravel, unravel
+from fokker._core.state import State, ravel, unravel
 from fokker.completion._explore import Exploration
 from fokker.completion._flux import NEGLIGIBLE_FLUX, flat_flux, flux_velocity, require_finite
 from fokker.dynamics import SDE, Dynamics
-from fokker.hamiltonian import hamiltonian_value
+from fokker.dynamics.hamiltonian import hamiltonian_value
+from fokker.dynamics.problem import Problem
 
 _PANELS, _NODES = 20, 8
 # A whole line's flux below this fraction of ∫|F| counts as none.

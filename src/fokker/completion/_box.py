@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fokker._problem import Problem
+from fokker.dynamics.problem import Problem
 
 Box = list[tuple[float, float]]
 Energy = Callable[[np.ndarray], np.ndarray]

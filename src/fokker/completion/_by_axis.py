@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fokker._problem import Problem
 from fokker.completion._axial import AxialEntries, survey
 from fokker.completion._box import Box, Energy, check_mass
 from fokker.completion._completion import TOLERANCE, Completion, completed_dynamics
@@ -12,6 +11,7 @@ from fokker.completion._curl import Curl
 from fokker.completion._explore import explore
 from fokker.completion._flux import REVERSIBLE
 from fokker.dynamics import SDE, Dynamics
+from fokker.dynamics.problem import Problem
 from fokker.fields import Field, Zero
 
 

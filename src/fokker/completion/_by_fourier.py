@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from fokker._problem import Problem
 from fokker.completion._box import Box, Energy, check_mass, coarse_points, find_box, least_on_faces
 from fokker.completion._completion import TOLERANCE, TRUST, Completion, completed_dynamics
 from fokker.completion._curl import Curl, SplineEntries, curl_from_grid
@@ -13,6 +12,7 @@ from fokker.completion._fourier import decaying_gauge, divergence_fraction, four
 from fokker.completion._grid import adapted_flux, flux_on_grid, grid_notes
 from fokker.completion._projection import nearest_flux
 from fokker.dynamics import SDE, Dynamics
+from fokker.dynamics.problem import Problem
 from fokker.fields import Field, Zero
 
 # q/p is written q p/(p² + δ²): where p has sunk below the rounding error of q, 0 instead of anything.

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fokker._problem import Problem, as_dynamics, make_problem
 from fokker.completion._box import given_box
 from fokker.completion._by_axis import complete_by_axis
 from fokker.completion._by_fourier import complete_by_fourier
 from fokker.completion._completion import Completion
 from fokker.completion._grid import given_grid
 from fokker.dynamics import SDE, Dynamics
+from fokker.dynamics.problem import Problem, as_dynamics, make_problem
 
 
 def complete(

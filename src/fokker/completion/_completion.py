@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from fokker._problem import Problem
-from fokker._state import State, ravel
+from fokker._core.state import State, ravel
 from fokker.completion._box import Box
 from fokker.dynamics import SDE, Dynamics
+from fokker.dynamics.hamiltonian import hamiltonian_value
+from fokker.dynamics.problem import Problem
 from fokker.fields import Field, Zero
-from fokker.hamiltonian import hamiltonian_value
 
 # Above this share of divergence in the flux, the drift is said not to keep exp(-H).
 TOLERANCE = 1e-6

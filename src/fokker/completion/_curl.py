@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from fokker._state import State, dimension, ravel, unravel, variable_names
+from fokker._core.state import State, dimension, ravel, unravel, variable_names
 from fokker.completion._interpolate import Spline, extend, fit_spline
 from fokker.fields import Field
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fokker._problem import Problem
 from fokker.completion._box import FACE_ENERGY, Box, Energy, never_decays
+from fokker.dynamics.problem import Problem
 
 Array = np.ndarray
 

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from fokker._problem import Problem, Vector
-from fokker._state import State
+from fokker._core.state import State
 from fokker.dynamics import SDE, Dynamics
-from fokker.hamiltonian import hamiltonian_gradient
+from fokker.dynamics.hamiltonian import hamiltonian_gradient
+from fokker.dynamics.problem import Problem, Vector
 
 # Below this fraction of the terms that it is the difference of, F is rounding error.
 NEGLIGIBLE_FLUX = 1e-10

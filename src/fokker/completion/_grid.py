@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fokker._problem import Problem
 from fokker.completion._box import Box
 from fokker.completion._flux import flat_flux, require_finite
 from fokker.completion._fourier import Spectrum
+from fokker.dynamics.problem import Problem
 
 Array = np.ndarray
 

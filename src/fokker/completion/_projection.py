@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fokker._problem import Problem
 from fokker.completion._grid import GridFlux
+from fokker.dynamics.problem import Problem
 
 _TOLERANCE = 1e-12
 _MOST_STEPS = {1: 4000, 2: 600, 3: 300}

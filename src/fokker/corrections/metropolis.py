@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from fokker._module import Module
-from fokker._state import State
+from fokker._core.module import Module
+from fokker._core.state import State
 from fokker.dynamics import SDE, Dynamics
 from fokker.integrators import Correctable, Integrator, Proposal
 from fokker.integrators._proposal import temperature_of

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from fokker._state import ravel
+from fokker._core.state import ravel
 from fokker.batches import Batches
 
 if TYPE_CHECKING:
-    from fokker.trace import Trace
+    from fokker.run.trace import Trace
 
 # Rows of data looked at for all the points together: seconds, not minutes.
 _ROWS = 50_000_000

@@ -11,7 +11,7 @@ from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.integrators import Reflecting
 
 if TYPE_CHECKING:
-    from fokker.trace import Trace
+    from fokker.run.trace import Trace
 
 # Draws at which ∇U is computed, and those of them for the discrepancy, whose cost grows with their square.
 _POINTS, _STEIN = 10_000, 200

@@ -9,7 +9,7 @@ from fokker.diagnostics.configurational import effective_draws
 from fokker.diagnostics.noise_share import gradient_noise_share
 
 if TYPE_CHECKING:
-    from fokker.trace import Trace
+    from fokker.run.trace import Trace
 
 # A kinetic temperature further from T than this is a step too large, or gradient noise not accounted for.
 _TEMPERATURE, _TEMPERATURE_BAD = 0.05, 0.25

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 if TYPE_CHECKING:
-    from fokker.trace import Trace
+    from fokker.run.trace import Trace
 
 # A bias that matters: a tenth of a standard deviation in the mean, or of the standard deviation itself.
 _MATTERS = 0.1

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from fokker._rounding import raised
+from fokker._core.rounding import raised
 from fokker.dynamics import Dynamics
 from fokker.gradients import OnlineNoise
 from fokker.samplers._sampler import step_size_at

@@ -13,7 +13,7 @@ from fokker.diagnostics.halving import step_halving
 
 if TYPE_CHECKING:
     from fokker.diagnostics.configurational import Spread
-    from fokker.trace import Trace
+    from fokker.run.trace import Trace
 
 _QUANTILES = (0.05, 0.5, 0.95)
 _ROWS = 20

@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from fokker import fields
-from fokker._module import Module
-from fokker._state import (
+from fokker._core.module import Module
+from fokker._core.state import (
     State,
     arguments_of,
     as_arrays,
@@ -26,8 +26,8 @@ from fokker._state import (
     variable_names,
     zeros_like,
 )
+from fokker.dynamics.hamiltonian import Hamiltonian, check_hamiltonian, hamiltonian_gradient
 from fokker.fields import Blocks, Field
-from fokker.hamiltonian import Hamiltonian, check_hamiltonian, hamiltonian_gradient
 
 # Above this many coordinates the matrices are not written out to be verified before a run, only tried.
 _WRITTEN_OUT = 512

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fokker.dynamics._dynamics import Dynamics
-from fokker.hamiltonian import Hamiltonian
+from fokker.dynamics.hamiltonian import Hamiltonian
 
 
 def langevin(potential: Callable[..., Any], D: Any = 1.0, temperature: Any = 1.0) -> Dynamics:

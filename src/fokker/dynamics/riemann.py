@@ -5,7 +5,7 @@ from typing import Any
 
 from fokker.dynamics._dynamics import Dynamics
 from fokker.dynamics._kinetic import half_square
-from fokker.hamiltonian import Hamiltonian
+from fokker.dynamics.hamiltonian import Hamiltonian
 
 
 def riemann(

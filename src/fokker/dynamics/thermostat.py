@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._state import State, as_arrays, dimension, same_shapes
+from fokker._core.state import State, as_arrays, dimension, same_shapes
 from fokker.dynamics._dynamics import Dynamics, check_temperature
 from fokker.dynamics._kinetic import half_square
+from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import Column, Elementwise, Field, Operator
-from fokker.hamiltonian import Hamiltonian
 
 
 def thermostat(

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from fokker._state import as_arrays, describe_shapes, same_shapes
+from fokker._core.state import as_arrays, describe_shapes, same_shapes
 from fokker.dynamics._dynamics import Dynamics
 from fokker.dynamics._kinetic import half_square
-from fokker.hamiltonian import Hamiltonian
+from fokker.dynamics.hamiltonian import Hamiltonian
 
 _DENSE_MASS = "For a dense mass matrix write out H = U + rᵀM⁻¹r/2 in a fk.Dynamics."
 

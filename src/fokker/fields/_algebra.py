@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._state import State, as_arrays
+from fokker._core.state import State, as_arrays
 from fokker.fields._field import Field
 
 

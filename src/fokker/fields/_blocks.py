@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._state import State, nearest, variable_names, zeros_like
+from fokker._core.state import State, nearest, variable_names, zeros_like
 from fokker.fields._algebra import Scaled, Sum
 from fokker.fields._convert import as_field
 from fokker.fields._dense import Dense, is_its_transpose

@@ -4,7 +4,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from fokker._state import is_leaf
+from fokker._core.state import is_leaf
 from fokker.fields._dense import Dense
 from fokker.fields._diagonal import Scalar
 from fokker.fields._field import Field

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from fokker._state import (
+from fokker._core.state import (
     State,
     as_arrays,
     call,

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._state import (
+from fokker._core.state import (
     State,
     as_arrays,
     call,

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._module import Module
-from fokker._state import State, depends_on, dimension, part, ravel, replace_part, unravel, zeros_like
+from fokker._core.module import Module
+from fokker._core.state import State, depends_on, dimension, part, ravel, replace_part, unravel, zeros_like
 
 
 class Field(Module):
@@ -124,7 +124,7 @@ class Field(Module):
         return jax.eval_shape(lambda: part(z, row))
 
     def as_matrix(self, z: State, row: str | None = None, column: str | None = None) -> Array:
-        """A(z) written out, rows and columns in the order of `fokker._state.variable_names`."""
+        """A(z) written out, rows and columns in the order of `fokker._core.state.variable_names`."""
         z_column = part(z, column)
         basis = jnp.eye(dimension(z_column), dtype=ravel(z_column).dtype)
         columns = jax.vmap(lambda e: ravel(self.mv(z, unravel(e, z_column), row, column)))(basis)

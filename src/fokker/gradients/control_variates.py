@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._rounding import raised
-from fokker._state import as_arrays
+from fokker._core.rounding import raised
+from fokker._core.state import as_arrays
 from fokker.gradients.minibatch import Estimator
 from fokker.targets.constrained import unconstrained
 

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._count import Count
-from fokker._module import Module
+from fokker._core.count import Count
+from fokker._core.module import Module
 
 
 class Estimator(Module):

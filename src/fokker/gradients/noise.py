@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._count import Count
-from fokker._module import Module
-from fokker._state import dimension, nearest, ravel
+from fokker._core.count import Count
+from fokker._core.module import Module
+from fokker._core.state import dimension, nearest, ravel
 from fokker.fields import Dense, Diagonal, Field, Scalar
 
 KINDS = ("scalar", "diagonal", "dense")

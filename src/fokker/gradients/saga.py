@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._count import Count
-from fokker._state import dimension
+from fokker._core.count import Count
+from fokker._core.state import dimension
 from fokker.batches import Batch
 from fokker.gradients.minibatch import Estimator
 

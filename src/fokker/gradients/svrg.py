@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, PyTree
 
-from fokker._count import Count
+from fokker._core.count import Count
 from fokker.gradients.control_variates import ControlVariates
 from fokker.gradients.minibatch import Estimator
 

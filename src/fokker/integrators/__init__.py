@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 from jaxtyping import Array
 
-from fokker._state import State
+from fokker._core.state import State
 from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
 from fokker.integrators._gradient import Gradient

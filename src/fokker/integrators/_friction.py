@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._state import State, depends_on
+from fokker._core.state import State, depends_on
 from fokker.dynamics import SDE, Dynamics
 from fokker.integrators._gradient import no_force
-from fokker.noise import draw_like
+from fokker.integrators.noise import draw_like
 
 
 def friction_rate(dynamics: Dynamics, z: State) -> PyTree[Array]:

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from jaxtyping import Array, PyTree
 
-from fokker._state import State, zeros_like
+from fokker._core.state import State, zeros_like
 from fokker.dynamics import SDE, Dynamics
-from fokker.hamiltonian import Hamiltonian
+from fokker.dynamics.hamiltonian import Hamiltonian
 
 # ∇Ũ as a function of the position, for an integrator to evaluate where it needs it; None for ∇U itself.
 Gradient = Callable[[PyTree[Array]], PyTree[Array]] | None

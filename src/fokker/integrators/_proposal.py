@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from fokker._state import State
+from fokker._core.state import State
 from fokker.dynamics import SDE, Dynamics
-from fokker.hamiltonian import hamiltonian_value
-from fokker.noise import draw_like
+from fokker.dynamics.hamiltonian import hamiltonian_value
+from fokker.integrators.noise import draw_like
 
 
 class Proposal(NamedTuple):

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._module import Module
-from fokker._state import State, as_arrays, same_shapes
+from fokker._core.module import Module
+from fokker._core.state import State, as_arrays, same_shapes
 from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
 from fokker.integrators.euler_maruyama import EulerMaruyama

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from fokker._module import Module
-from fokker._state import State, variable_names
+from fokker._core.module import Module
+from fokker._core.state import State, variable_names
 from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
 from fokker.integrators._gradient import Gradient, evaluate

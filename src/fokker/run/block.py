@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
-from fokker._count import Count
-from fokker._random import fold_in, fold_in_step
-from fokker._rounding import raised
-from fokker._state import dimension
+from fokker._core.count import Count
+from fokker._core.random import fold_in, fold_in_step
+from fokker._core.rounding import raised
+from fokker._core.state import dimension
 from fokker.batches import BatchScheme
 from fokker.run.moments import Moments
 from fokker.samplers._sampler import Sampler, all_finite, step_size_at

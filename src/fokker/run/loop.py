@@ -14,18 +14,18 @@ from jaxtyping import Array, Key, PyTree
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fokker._count import Count
-from fokker._state import dimension, unravel
+from fokker._core.count import Count
+from fokker._core.state import dimension, unravel
 from fokker.batches import Batches, BatchScheme, WeightedBatches
 from fokker.run.block import Chains, Form, Setting, Task, position_of, run_block, start
 from fokker.run.interruption import Interruption
 from fokker.run.moments import Moments
 from fokker.run.plan import Plan
+from fokker.run.trace import Origin, Trace
+from fokker.run.walking import StepSearch, walk_chunk
 from fokker.samplers._sampler import Sampler, chunk_length, step_size_at
 from fokker.samplers._walker import Walker
 from fokker.targets.constrained import constrained
-from fokker.trace import Origin, Trace
-from fokker.walking import StepSearch, walk_chunk
 
 # Seconds that a block should take: few blocks, and a Ctrl-C that is soon heard.
 _SECONDS = 1.0

@@ -1,24 +1,27 @@
 """`fokker.sample`: many steps of many chains."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
-from fokker._random import fold_in
-from fokker._state import is_function
+from fokker._core.random import fold_in
+from fokker._core.state import is_function
 from fokker.batches import WINDOWS, Batches, BatchScheme, WeightedBatches, WindowBatches
 from fokker.gradients import Estimator
 from fokker.run.cache import keep_compiled_programs
 from fokker.run.loop import Run
 from fokker.run.plan import Plan
 from fokker.run.starts import checked_positions, first_states
+from fokker.run.trace import Origin, Trace
+from fokker.run.warmup import warmed_up
 from fokker.samplers._named import by_name
 from fokker.samplers._sampler import AUTOMATIC, Sampler, is_automatic, start_chains
+from fokker.samplers._walker import Walker
 from fokker.samplers._whole import no_batch
-from fokker.trace import Origin, Trace
 
 # Steps of warm-up for a sampler that learns its settings, and of how many the randomness is kept apart.
 _WARM_UP = 1000
@@ -111,7 +114,7 @@ def sample(
     if warm_up is not None and warm_up > _LONGEST_WARM_UP:
         raise ValueError(f"warm_up is at most {_LONGEST_WARM_UP:,} steps; {warm_up:,} were given.")
     if not learns and (make is not None or is_automatic(chosen)):
-        from fokker.tuning import tune
+        from fokker.run.tuning import tune
 
         shared = ("init", "batch_size", "batches", "gradient", "seed", "temperature", "progress")
         chosen = tune(target, make or chosen, **{name: options[name] for name in shared}).sampler
@@ -141,7 +144,8 @@ def sample(
     if learns:
         positions = checked_positions(placed.with_step_size(1.0), target, init, keys)
         learning = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])
-        warmed = placed.warm_up(positions, learning, warm_up or _WARM_UP, progress)
+        learn = partial(warmed_up, placed) if isinstance(placed, Walker) else placed.warm_up
+        warmed = learn(positions, learning, warm_up or _WARM_UP, progress)
         chosen = placed = warmed.sampler
         # A second run with these settings starts where warm-up ended.
         options |= {"init": _Started(warmed.positions, warmed.notes, one_start), "warm_up": None}

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
-from fokker._rounding import lowered, raised
-from fokker._state import as_arrays, is_function
+from fokker._core.rounding import lowered, raised
+from fokker._core.state import as_arrays, is_function
 from fokker.samplers._sampler import Sampler, start_chains
 from fokker.samplers._walker import Walker, check_chains
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
-from fokker.noise import draw_like
+from fokker.integrators.noise import draw_like
 
 
 def none(key: Key[Array, ""], theta: PyTree[Array], temperature: Any) -> dict[str, PyTree[Array]]:

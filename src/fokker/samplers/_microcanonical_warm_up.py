@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 from scipy.special import ndtri
 
-from fokker._state import ravel
+from fokker._core.state import ravel
 from fokker.samplers._sampler import SamplerState
 from fokker.samplers._whole import choose
 

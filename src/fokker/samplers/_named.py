@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 
-from fokker._state import nearest
+from fokker._core.state import nearest
 from fokker.samplers._sampler import Sampler
 
 

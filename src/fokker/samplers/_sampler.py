@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
-from fokker._count import Count, StepNumber
-from fokker._module import Module
-from fokker._state import State, as_arrays
+from fokker._core.count import Count, StepNumber
+from fokker._core.module import Module
+from fokker._core.state import State, as_arrays
 from fokker.dynamics._dynamics import check_temperature
 from fokker.gradients import Estimator
 

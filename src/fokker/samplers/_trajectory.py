@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Key
 
-from fokker._state import ravel
+from fokker._core.state import ravel
 
 if TYPE_CHECKING:
     from fokker.samplers._walker import Walker, WalkerState

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
-from fokker._count import Count, no_steps
-from fokker._random import normal
-from fokker._state import as_arrays, dimension, ravel, unravel
+from fokker._core.count import Count, no_steps
+from fokker._core.random import normal
+from fokker._core.state import as_arrays, ravel, unravel
 from fokker.corrections import DIVERGENT
 from fokker.gradients import Estimator
-from fokker.samplers._sampler import Info, Sampler, Warmed, check_step_size, chunk_length
+from fokker.samplers._sampler import Info, Sampler, check_step_size
 from fokker.samplers._trajectory import Seen, Trajectory, taken
 from fokker.samplers._whole import (
     StepInfo,
@@ -24,7 +24,7 @@ from fokker.samplers._whole import (
     placed,
     tempered,
 )
-from fokker.scales import as_scale, check_size
+from fokker.samplers.scales import as_scale, check_size
 
 Vector = Float[Array, " d"]
 
@@ -60,7 +60,7 @@ class Walker(Sampler):
     r"""A sampler of exp(-U/T) by steps that are walks: `begin`, `onward` until it has `arrived`, `finish`.
 
     A walk is in coordinates q of its own frame, θ = θ₀ + S q, with unit masses; S is the `scale`. One chain's
-    walk may be longer than another's: `fokker.walking` lets chains go on without waiting for each other.
+    walk may be longer than another's: `fokker.run.walking` lets chains go on without waiting for each other.
     """
 
     step_size: Any
@@ -109,18 +109,6 @@ class Walker(Sampler):
     def with_one_move(self) -> "Walker":
         """The same with walks of a single move, by whose acceptance the first step size is found."""
         return self
-
-    def warm_up(
-        self,
-        positions: PyTree[Array],
-        keys: Key[Array, " chains"],
-        steps: int,
-        progress: bool = False,
-    ) -> Warmed:
-        """Dual averaging of the step size and windows for the scale (`fokker.warmup`)."""
-        from fokker.warmup import warm_up
-
-        return warm_up(self, positions, keys, steps, chunk_length(dimension(positions)) + 1, progress)
 
     def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Walker":
         """The sampler of exp(-U/T) for a target."""

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from fokker._rounding import is_half
-from fokker._state import as_arrays, is_leaf, ravel, unravel
+from fokker._core.rounding import is_half
+from fokker._core.state import as_arrays, is_leaf, ravel, unravel
 from fokker.dynamics._dynamics import validate_state
 from fokker.samplers._sampler import Sampler, check_target
 

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
-from fokker._count import Count, no_steps
-from fokker._state import as_arrays, describe_shapes, nearest, ravel, same_shapes, unravel
+from fokker._core.count import Count, no_steps
+from fokker._core.state import as_arrays, describe_shapes, nearest, ravel, same_shapes, unravel
 from fokker.gradients import Estimator
 from fokker.samplers import _whole
 from fokker.samplers._sampler import Info, Sampler, SamplerState, all_finite, check_target

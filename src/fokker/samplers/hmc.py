@@ -8,8 +8,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
-from fokker._random import normal, split, uniform
-from fokker._state import as_arrays
+from fokker._core.random import normal, split, uniform
+from fokker._core.state import as_arrays
 from fokker.corrections import metropolis
 from fokker.samplers._sampler import AUTOMATIC
 from fokker.samplers._walker import Vector, Walker, WalkerState, check_constant

@@ -6,8 +6,8 @@ from typing import Any, ClassVar, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
-from fokker._random import normal, split, uniform
-from fokker._state import as_arrays
+from fokker._core.random import normal, split, uniform
+from fokker._core.state import as_arrays
 from fokker.corrections import metropolis
 from fokker.integrators.exact_ou import coefficients
 from fokker.samplers._sampler import AUTOMATIC

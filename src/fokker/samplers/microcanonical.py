@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from fokker import corrections
-from fokker._count import Count, no_steps
-from fokker._state import as_arrays, nearest, ravel, unravel
+from fokker._core.count import Count, no_steps
+from fokker._core.state import as_arrays, nearest, ravel, unravel
 from fokker.gradients import Estimator
 from fokker.integrators.isokinetic import COEFFICIENTS, Slope, isokinetic_step, refresh, unit_vector
 from fokker.samplers import _whole

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from fokker._random import normal, split, uniform
+from fokker._core.random import normal, split, uniform
 from fokker.corrections import DIVERGENT, metropolis
 from fokker.samplers._sampler import AUTOMATIC, Info
 from fokker.samplers._trajectory import Seen

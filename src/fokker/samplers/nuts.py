@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
-from fokker._random import bits, normal, split, uniforms_at
+from fokker._core.random import bits, normal, split, uniforms_at
 from fokker.corrections import DIVERGENT, metropolis
 from fokker.samplers._sampler import AUTOMATIC, Info
 from fokker.samplers._trajectory import Seen

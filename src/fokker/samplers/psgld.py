@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
-from fokker._count import Count, no_steps
-from fokker._random import split
-from fokker._rounding import draw_rounding, is_half, raised, rounded
-from fokker._state import as_arrays
+from fokker._core.count import Count, no_steps
+from fokker._core.random import split
+from fokker._core.rounding import draw_rounding, is_half, raised, rounded
+from fokker._core.state import as_arrays
 from fokker.dynamics._dynamics import validate_state
 from fokker.gradients import Estimator
 from fokker.integrators.euler_maruyama import one_number
-from fokker.noise import check_noise, draw_like
+from fokker.integrators.noise import check_noise, draw_like
 from fokker.samplers._sampler import (
     Info,
     Sampler,

@@ -9,19 +9,19 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
-from fokker._count import Count, no_steps
-from fokker._random import split, uniform
-from fokker._rounding import Rounding, draw_rounding, is_half, lowered, raised, rounded
-from fokker._state import State, as_arrays, dimension, inner
+from fokker._core.count import Count, no_steps
+from fokker._core.random import split, uniform
+from fokker._core.rounding import Rounding, draw_rounding, is_half, lowered, raised, rounded
+from fokker._core.state import State, as_arrays, dimension, inner
 from fokker.corrections import Metropolis
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics._dynamics import check_field, check_semidefinite, validate_state
+from fokker.dynamics.hamiltonian import hamiltonian_gradient
 from fokker.fields import Field, as_field, symmetric
 from fokker.gradients import Estimator, OnlineNoise
-from fokker.hamiltonian import hamiltonian_gradient
 from fokker.integrators import Correctable, EulerMaruyama, Integrator
 from fokker.integrators._gradient import no_force
-from fokker.noise import check_noise, draw_like
+from fokker.integrators.noise import check_noise, draw_like
 from fokker.samplers._sampler import (
     Info,
     Sampler,
@@ -290,7 +290,7 @@ def recipe(
     `gradient(theta, batch)`, where given, is the stochastic gradient that stands in for ∇U. `noise_estimate`
     is B̂: a field, a number, a matrix, or a dictionary of blocks. `gamma="estimate"` replaces Γ by its
     one-probe unbiased estimate, for fields too large to differentiate column by column. `noise` is a kind of
-    `fokker.noise`.
+    `fokker.integrators.noise`.
 
     ```python
     sampler = fk.samplers.recipe(dynamics, step_size=0.05)

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
-from fokker._count import Count, no_steps
-from fokker._random import split, uniform
-from fokker._rounding import raised
-from fokker._state import as_arrays
+from fokker._core.count import Count, no_steps
+from fokker._core.random import split, uniform
+from fokker._core.rounding import raised
+from fokker._core.state import as_arrays
 from fokker.gradients import Estimator, OnlineNoise
 from fokker.samplers._sampler import Info, Sampler, SamplerState
 from fokker.samplers.recipe import Recipe

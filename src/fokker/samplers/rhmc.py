@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
 from fokker import corrections
-from fokker._count import Count, no_steps
-from fokker._state import as_arrays, describe_shapes, is_leaf, ravel, same_structure, unravel
+from fokker._core.count import Count, no_steps
+from fokker._core.state import as_arrays, describe_shapes, is_leaf, ravel, same_structure, unravel
 from fokker.fields import Field
 from fokker.gradients import Estimator
 from fokker.integrators.generalised_leapfrog import reversible_leapfrog

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
-from fokker._state import same_shapes
+from fokker._core.state import same_shapes
 from fokker.dynamics import SDE, underdamped
 from fokker.dynamics._kinetic import half_square
+from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import symmetric
-from fokker.hamiltonian import Hamiltonian
 from fokker.integrators import Integrator, SymplecticEuler
 from fokker.samplers import _auxiliaries
 from fokker.samplers.recipe import Family, Recipe, of_family, on_variable

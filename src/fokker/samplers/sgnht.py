@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
-from fokker._state import dimension, nearest
+from fokker._core.state import dimension, nearest
 from fokker.dynamics import Dynamics, diagonal_thermostat, matrix_thermostat, thermostat
 from fokker.integrators import Integrator, SymplecticEuler
 from fokker.samplers import _auxiliaries

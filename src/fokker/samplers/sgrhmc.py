@@ -7,8 +7,8 @@ from jaxtyping import Array, PyTree
 
 from fokker.dynamics import SDE, riemann
 from fokker.dynamics._kinetic import half_square
+from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import as_field, symmetric
-from fokker.hamiltonian import Hamiltonian
 from fokker.integrators import Integrator
 from fokker.samplers import _auxiliaries
 from fokker.samplers.recipe import Family, Recipe, of_family, on_variable

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
-from fokker._count import Count, no_steps
-from fokker._state import as_arrays, ravel, unravel
+from fokker._core.count import Count, no_steps
+from fokker._core.state import as_arrays, ravel, unravel
 from fokker.gradients import Estimator
 from fokker.integrators.isokinetic import unit_vector
 from fokker.samplers import _whole

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from fokker._state import describe_shapes, nearest
+from fokker._core.state import describe_shapes, nearest
 from fokker.targets._program import Program, Site, first_line, in_plate, is_latent
 from fokker.targets.posterior import Posterior
 

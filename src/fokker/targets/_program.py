@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from fokker._module import Module
-from fokker._state import describe_shapes
+from fokker._core.module import Module
+from fokker._core.state import describe_shapes
 
 # What NumPyro makes of one statement: a dictionary with its type, name, distribution and value.
 Site = Mapping[str, Any]

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._module import Module
-from fokker._state import as_arrays, is_leaf, nearest
-from fokker.constraints import Constraint, as_constraint
+from fokker._core.module import Module
+from fokker._core.state import as_arrays, is_leaf, nearest
+from fokker.targets.constraints import Constraint, as_constraint
 
 
 class Constrained(Module):

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._module import Module
-from fokker._state import describe_shapes
+from fokker._core.module import Module
+from fokker._core.state import describe_shapes
 
 
 class Density(Module):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.scipy.optimize import minimize
 from jaxtyping import Array, PyTree
 
-from fokker._state import ravel, unravel
+from fokker._core.state import ravel, unravel
 from fokker.targets.constrained import unconstrained
 
 

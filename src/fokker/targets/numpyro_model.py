@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
-from fokker._state import nearest
-from fokker.constraints import Constraint
+from fokker._core.state import nearest
 from fokker.targets._plate import (
     check_on_one_row,
     check_plate,
@@ -30,6 +29,7 @@ from fokker.targets._program import (
     is_latent,
 )
 from fokker.targets.constrained import Constrained, ConstrainedPosterior
+from fokker.targets.constraints import Constraint
 from fokker.targets.density import Density
 from fokker.targets.posterior import Posterior
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from fokker._module import Module
+from fokker._core.module import Module
 from fokker.batches import Batch
 from fokker.targets.density import check_number
 

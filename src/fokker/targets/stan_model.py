@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
-from fokker._module import Module
-from fokker._state import as_arrays, nearest
+from fokker._core.module import Module
+from fokker._core.state import as_arrays, nearest
 from fokker.targets.density import check_number
 
 # Where chains start: uniform over this much on both sides of 0 in each unconstrained number, as in Stan.

@@ -1,0 +1,1 @@
+"""What everything stands on: states as trees, counters, random numbers, rounding."""

@@ -1,0 +1,210 @@
+"""Numbers of steps: whole numbers up to 2⁶⁴, which JAX has only where double precision is enabled.
+
+A run takes 2³² steps within hours. A number that wraps there gives schedules a wrong time and draws the same
+randomness a second time.
+"""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key, UInt32
+
+from fokker._core.module import Module
+
+_WORD = 2**32
+
+
+def _by_value(operation: Callable[[Any, Any], Any], swapped: bool = False) -> Callable[[Any, Any], Any]:
+    """An operator in floating point."""
+
+    def method(self: "Count", other: Any) -> Any:
+        other = other.value if isinstance(other, Count) else other
+        return operation(other, self.value) if swapped else operation(self.value, other)
+
+    return method
+
+
+class Count(Module):
+    """A whole number high·2³² + low, or an array of them.
+
+    Sums, comparisons, quotients `//` and remainders `%` with whole numbers are exact; every other operation
+    is one of floating point. `int(count)` and `np.asarray(count)` give the number itself.
+    """
+
+    high: UInt32[Array, "..."]
+    low: UInt32[Array, "..."]
+
+    __array_ufunc__ = None  # a NumPy number on the left leaves the operation to the methods here
+
+    @classmethod
+    def of(cls, number: Any) -> "Count":
+        """Of a whole number, or an array of them, that is not negative."""
+        if isinstance(number, Count):
+            return cls(number.high, number.low)
+        if isinstance(number, jax.Array):
+            wide = number.dtype.itemsize > 4
+            low = number.astype(jnp.uint32)
+            return cls((number >> 32).astype(jnp.uint32) if wide else jnp.zeros_like(low), low)
+        words = np.asarray(number, np.uint64)
+        halves = (words >> np.uint64(32), words & np.uint64(_WORD - 1))
+        return cls(*(jnp.asarray(half.astype(np.uint32)) for half in halves))
+
+    @property
+    def value(self) -> Array:
+        """In floating point: exact below 2²⁴, in double precision below 2⁵³."""
+        return self.astype(jnp.result_type(float))
+
+    def astype(self, dtype: Any) -> Array:
+        """Rounded to floating point; of integers at most the largest of 31 bits."""
+        if not jnp.issubdtype(dtype, jnp.floating):
+            large = (self.high > 0) | (self.low >= np.uint32(_WORD // 2))
+            return jnp.where(large, np.uint32(_WORD // 2 - 1), self.low).astype(dtype)
+        wide = jnp.promote_types(dtype, jnp.float32)  # half precision ends before 2³²
+        return (self.high.astype(wide) * float(_WORD) + self.low.astype(wide)).astype(dtype)
+
+    def fold_into(self, key: Key[Array, ""]) -> Key[Array, ""]:
+        """`jax.random.fold_in(key, number)`, with all 64 bits."""
+        from fokker._core.random import fold_in
+
+        return fold_in(key, self)
+
+    def __add__(self, other: Any) -> Any:
+        if not _is_whole(other):
+            return self.value + other
+        other = Count.of(other)
+        low = self.low + other.low
+        return type(self)(self.high + other.high + (low < other.low).astype(jnp.uint32), low)
+
+    __radd__ = __add__
+
+    def __divmod__(self, divisor: Any) -> tuple[Any, Array]:
+        """Quotient and remainder, exact for whole numbers from 1 to 2³¹ - 1."""
+        bits = 1
+        if not isinstance(divisor, jax.Array):
+            if divisor != int(divisor):
+                return self.value // divisor, self.value % divisor
+            divisor = int(divisor)
+            if not 0 < divisor < _WORD // 2:
+                raise ValueError(
+                    f"steps can be divided by whole numbers from 1 to 2³¹ - 1, not by {divisor}."
+                )
+            bits = 32 - divisor.bit_length()
+        m = jnp.asarray(divisor).astype(jnp.uint32)
+        # Long division, by as many bits of the low word at a time as a word has room for after a remainder.
+        first = self.high // m
+        rest, quotient = self.high - first * m, jnp.zeros_like(self.low)
+        for left in range(32, 0, -bits):
+            n = min(bits, left)
+            digits = (self.low >> np.uint32(left - n)) & np.uint32((1 << n) - 1)
+            rest = (rest << np.uint32(n)) | digits
+            digit = (rest >= m).astype(jnp.uint32) if n == 1 else rest // m
+            quotient, rest = (quotient << np.uint32(n)) | digit, rest - digit * m
+        return type(self)(first, quotient), rest.astype(jnp.int32)
+
+    def __floordiv__(self, divisor: Any) -> Any:
+        return divmod(self, divisor)[0]
+
+    def __mod__(self, divisor: Any) -> Array:
+        return divmod(self, divisor)[1]
+
+    __sub__, __rsub__ = _by_value(operator.sub), _by_value(operator.sub, swapped=True)
+    __mul__ = __rmul__ = _by_value(operator.mul)
+    __truediv__, __rtruediv__ = _by_value(operator.truediv), _by_value(operator.truediv, swapped=True)
+    __pow__, __rpow__ = _by_value(operator.pow), _by_value(operator.pow, swapped=True)
+
+    def __neg__(self) -> Array:
+        return -self.value
+
+    def __lt__(self, other: Any) -> Any:
+        if not _is_whole(other):
+            return self.value < other
+        other = Count.of(other)
+        return (self.high < other.high) | ((self.high == other.high) & (self.low < other.low))
+
+    def __gt__(self, other: Any) -> Any:
+        return Count.of(other) < self if _is_whole(other) else self.value > other
+
+    def __ge__(self, other: Any) -> Any:
+        return ~(self < other)
+
+    def __le__(self, other: Any) -> Any:
+        return ~(self > other)
+
+    def __eq__(self, other: Any) -> Any:
+        if not _is_whole(other):
+            return self.value == other
+        other = Count.of(other)
+        return (self.high == other.high) & (self.low == other.low)
+
+    def __ne__(self, other: Any) -> Any:
+        return ~(self == other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """() for one number."""
+        return self.low.shape
+
+    @property
+    def ndim(self) -> int:
+        """0 for one number."""
+        return self.low.ndim
+
+    def __getitem__(self, place: Any) -> "Count":
+        return type(self)(self.high[place], self.low[place])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        high, low = (np.asarray(word).astype(np.uint64) for word in (self.high, self.low))
+        return np.asarray(high << np.uint64(32) | low, dtype)
+
+    def tolist(self) -> Any:
+        """As Python's own numbers."""
+        return np.asarray(self).tolist()
+
+    def __int__(self) -> int:
+        return int(np.asarray(self))
+
+    __index__ = __int__
+
+    def __float__(self) -> float:
+        return float(int(self))
+
+    def __repr__(self) -> str:
+        if isinstance(self.low, jax.core.Tracer) or not isinstance(self.low, jax.Array | np.ndarray):
+            return f"Count({self.high}, {self.low})"  # within a transformation there is no number yet
+        return str(np.asarray(self))
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self), spec) if spec else repr(self)
+
+    def __jax_array__(self) -> Array:
+        raise TypeError(
+            "a number of steps has 64 bits, in two words, and is no JAX array: take "
+            "state.step.fold_into(key) for jax.random.fold_in(key, state.step), state.step.astype(float) for "
+            "floating point, int(state.step) outside of compiled code."
+        )
+
+
+class StepNumber(Count):
+    """The number of steps as schedules get it: functions of JAX take its floating-point value."""
+
+    def __jax_array__(self) -> Array:
+        return self.value
+
+
+def _is_whole(other: Any) -> bool:
+    """Whether an operation with it is exact; arrays of signed integers might be negative."""
+    if isinstance(other, int | np.integer):
+        return bool(other >= 0)
+    is_array = isinstance(other, jax.Array | np.ndarray)
+    return isinstance(other, Count) or (is_array and bool(jnp.issubdtype(other.dtype, jnp.unsignedinteger)))
+
+
+def no_steps() -> Count:
+    """Zero."""
+    return Count(jnp.zeros((), jnp.uint32), jnp.zeros((), jnp.uint32))

@@ -1,7 +1,0 @@
-"""The demonstrations of `fokker demo`."""
-
-from fokker.demo import logistic, recipe
-
-DEMOS = {"logistic": logistic.run, "recipe": recipe.run}
-
-__all__ = ["DEMOS"]

@@ -1,0 +1,113 @@
+"""The Hamiltonian H(z) = U(theta) + g(z), with the gradient of U open to replacement."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from fokker._core.module import Module
+from fokker._core.state import State, call, describe_shapes, nearest, same_shapes, variable_names, zeros_like
+
+
+class Hamiltonian(Module):
+    r"""H(z) = U(theta) + g(z), where exp(-U) is the target and g belongs to the auxiliary variables.
+
+    Kept apart, the two let a minibatch gradient ∇Ũ stand in for ∇U (Ma et al. 2015, Eq. 7 to 9), and let
+    `fokker.check` test that ∫ exp(-g) over the auxiliaries is the same for every theta, without which the
+    marginal of theta is not exp(-U) (their Eq. 1).
+
+    ```python
+    H = fk.Hamiltonian(potential=U, auxiliary=lambda r: jnp.sum(r**2) / 2)
+    ```
+
+    `potential` is a function of the position; `auxiliary` is a function in named variables or of the whole
+    state; `position` is the name of the variable that is the target's.
+    """
+
+    potential: Callable[[PyTree[Array]], Array]
+    auxiliary: Callable[..., Array] | None = None
+    position: str = eqx.field(static=True, default="theta")
+
+    def __call__(self, z: State) -> Array:
+        """H(z)."""
+        total = self.potential(self.position_of(z))
+        return total if self.auxiliary is None else total + call(self.auxiliary, z, "the auxiliary part of H")
+
+    def position_of(self, z: State) -> PyTree[Array]:
+        """The variable of `z` that is the target's."""
+        if not isinstance(z, Mapping):
+            raise ValueError(
+                f"the Hamiltonian is a function of the variable {self.position!r}, but the state has no "
+                f"names: it is not a dictionary. Give {{{self.position!r}: …}}."
+            )
+        if self.position not in z:
+            names = variable_names(z)
+            raise ValueError(
+                f"the Hamiltonian is a function of the variable {self.position!r}, but the variables of the "
+                f"state are {', '.join(names)}.{nearest(self.position, names)}"
+            )
+        return z[self.position]
+
+    def gradient(self, z: State, potential_gradient: PyTree[Array] | None = None) -> State:
+        """∇H(z), with `potential_gradient` in place of ∇U where it is given."""
+        if potential_gradient is None:
+            return jax.grad(self.__call__)(z)
+        theta = self.position_of(z)
+        if not same_shapes(potential_gradient, theta):
+            raise ValueError(
+                f"the gradient of the potential has shapes {describe_shapes(potential_gradient)}, but "
+                f"{self.position!r} has {describe_shapes(theta)}."
+            )
+        auxiliary = self.auxiliary
+        if auxiliary is None:
+            return {name: potential_gradient if name == self.position else zeros_like(z[name]) for name in z}
+        rest = jax.grad(lambda state: call(auxiliary, state, "the auxiliary part of H"))(z)
+        return {**rest, self.position: jax.tree.map(jnp.add, rest[self.position], potential_gradient)}
+
+
+def hamiltonian_value(hamiltonian: Callable[..., Any], z: State) -> Array:
+    """H(z) for a `Hamiltonian`, or for a function of the whole state or of named variables."""
+    if isinstance(hamiltonian, Hamiltonian):
+        return hamiltonian(z)
+    return jnp.asarray(call(hamiltonian, z, "the Hamiltonian"))
+
+
+def hamiltonian_gradient(
+    hamiltonian: Callable[..., Any], z: State, potential_gradient: PyTree[Array] | None = None
+) -> State:
+    """∇H(z), with the gradient of the potential replaced where one is given."""
+    if isinstance(hamiltonian, Hamiltonian):
+        return hamiltonian.gradient(z, potential_gradient)
+    if potential_gradient is not None:
+        raise TypeError(
+            "the gradient of the potential can be replaced only where the Hamiltonian says which part is the "
+            "potential: write hamiltonian=fk.Hamiltonian(potential=U, auxiliary=g) instead of one function."
+        )
+    return jax.grad(lambda state: hamiltonian_value(hamiltonian, state))(z)
+
+
+def check_hamiltonian(hamiltonian: Callable[..., Any], z: State) -> None:
+    """Raise unless H is one finite number at `z`."""
+    try:
+        shape = jax.eval_shape(lambda state: hamiltonian_value(hamiltonian, state), z)
+    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+        raise TypeError(
+            "the Hamiltonian could not be traced: write it with jax.numpy in place of numpy, jnp.where in "
+            f"place of if, and without float(…). JAX says: {str(error).splitlines()[0]}"
+        ) from error
+    if getattr(shape, "shape", None) != ():
+        raise ValueError(
+            f"the Hamiltonian must return one number; it returns {describe_shapes(shape)}. "
+            "Sum over the coordinates, as in jnp.sum(…)."
+        )
+    if not jnp.issubdtype(shape.dtype, jnp.floating):
+        raise ValueError(f"the Hamiltonian must return a real number, not one of type {shape.dtype}.")
+    value = hamiltonian_value(hamiltonian, z)
+    if not isinstance(value, jax.core.Tracer) and not bool(jnp.isfinite(value)):
+        raise ValueError(
+            f"the Hamiltonian is {float(value)} at the state given; start where the target has mass. The "
+            f"state: {z}"
+        )

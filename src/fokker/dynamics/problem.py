@@ -1,0 +1,210 @@
+"""Dynamics as functions of one flat vector in double precision, for the checker and the completion."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.flatten_util
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from fokker._core.state import State, as_arrays, call, dimension, ravel, unravel, variable_names
+from fokker.dynamics import SDE, Dynamics
+from fokker.dynamics._dynamics import argument_names
+from fokker.dynamics.hamiltonian import Hamiltonian, hamiltonian_value
+
+Vector = Float[Array, " d"]
+Matrix = Float[Array, "d d"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """dx = f(x) dt + √(2D(x)) dW on ℝᵈ, with the target exp(-H(x)); temperature is inside H and D.
+
+    Every function takes the flat vector x. `example` is a state in the user's structure, `variables` the
+    slice of x that each named variable takes. `Q_mv` is there where Q is known, `noise_covariance` where the
+    square root is the library's, and `auxiliary` where H is known in parts; else they are None.
+    """
+
+    example: State
+    names: tuple[str, ...]
+    variables: dict[str, slice]
+    drift: Callable[[Vector], Vector]
+    D_mv: Callable[[Vector, Vector], Vector]
+    hamiltonian: Callable[[Vector], Array]
+    Q_mv: Callable[[Vector, Vector], Vector] | None
+    noise_covariance: Callable[[Vector], Matrix] | None
+    auxiliary: Callable[[Vector], Array] | None
+    position: str
+    guessed: bool
+
+    @property
+    def dimension(self) -> int:
+        """d."""
+        return dimension(self.example)
+
+    @property
+    def start(self) -> Vector:
+        """The example state as a vector."""
+        return ravel(self.example, self.names or None)
+
+    def to_state(self, x: Vector) -> State:
+        """The user's structure from a vector."""
+        return unravel(x, self.example, self.names or None)
+
+    def to_vector(self, z: State) -> Vector:
+        """A vector from the user's structure."""
+        return ravel(z, self.names or None)
+
+    def to_tangent(self, x: Vector, velocity: Vector) -> State:
+        """The user's structure from a velocity at x."""
+        return self.to_state(velocity)
+
+    def D_matrix(self, x: Vector) -> Matrix:
+        """D(x) written out."""
+        return _written_out(self.D_mv, x)
+
+    def Q_matrix(self, x: Vector) -> Matrix:
+        """Q(x) written out."""
+        assert self.Q_mv is not None
+        return _written_out(self.Q_mv, x)
+
+    def coordinate_names(self) -> list[str]:
+        """A name for each coordinate: theta, or theta[0], theta[1], …"""
+        if not self.names:
+            return [f"z[{i}]" for i in range(self.dimension)]
+        result: list[str] = []
+        for name in self.names:
+            size = dimension(self.example[name])
+            result += [name] if size == 1 else [f"{name}[{i}]" for i in range(size)]
+        return result
+
+
+def _written_out(product: Callable[[Vector, Vector], Vector], x: Vector) -> Matrix:
+    return jax.vmap(lambda e: product(x, e))(jnp.eye(x.size, dtype=x.dtype)).T
+
+
+def infer_state(given: Dynamics | SDE) -> State:
+    """An example state where none was given: named scalars from the arguments of H, or a vector from D."""
+    if isinstance(given, SDE) and given.state is not None:
+        return given.state
+    names = argument_names(given.hamiltonian)
+    blocks = getattr(getattr(given, "D", None), "blocks", {}) | getattr(
+        getattr(given, "Q", None), "blocks", {}
+    )
+    named_by_blocks = {name for key in blocks for name in key}
+    if len(names) > 1 or isinstance(given.hamiltonian, Hamiltonian) or set(names) & named_by_blocks:
+        return {name: jnp.zeros(()) for name in dict.fromkeys((*names, *sorted(named_by_blocks)))}
+    matrix: Any = getattr(given, "diffusion_given", None)
+    if not callable(matrix) and not isinstance(matrix, Mapping) and np.ndim(matrix) == 2:
+        return jnp.zeros(len(matrix))
+    raise ValueError(
+        "the shape of the state is not known: pass state=…, an example such as "
+        '{"theta": jnp.zeros(2), "r": jnp.zeros(2)} or jnp.zeros(3).'
+    )
+
+
+def double(tree: Any) -> Any:
+    """Every floating-point array in `tree` in double precision; call it where 64 bits are enabled."""
+    return jax.tree.map(
+        lambda x: jnp.asarray(x, jnp.float64) if eqx.is_inexact_array_like(x) else x,
+        tree,
+        is_leaf=lambda x: x is None,
+    )
+
+
+def dynamics_of(given: Any) -> Any:
+    """The dynamics of a sampler; anything else as it is."""
+    return given.placed if hasattr(given, "wants_target") else given
+
+
+def make_problem(
+    given: Any, diffusion: Any = None, hamiltonian: Any = None, state: Any = None, temperature: float = 1.0
+) -> Problem:
+    """A `Problem` from a Dynamics, an SDE, a sampler, or (drift, diffusion, hamiltonian), validated.
+
+    To be called, and its functions used, where 64 bits are enabled.
+    """
+    given = as_dynamics(given, diffusion, hamiltonian, state)
+    order = tuple(state) if isinstance(state, Mapping) else ()
+    example = double(as_arrays(infer_state(given) if state is None else state))
+    if isinstance(given, Dynamics):
+        given = double(given)
+    names = order or (given.order(example) if isinstance(given, SDE) else variable_names(example))
+    given.validate(example, matrices=False)
+    slices, start = {}, 0
+    for name in names:
+        slices[name] = slice(start, start + dimension(example[name]))
+        start = slices[name].stop
+
+    def to_state(x: Vector) -> State:
+        return unravel(x, example, names or None)
+
+    def to_vector(z: State) -> Vector:
+        return ravel(z, names or None)
+
+    if isinstance(given, Dynamics):
+        T, D, Q = given.temperature, given.D, given.Q
+        noise = given.noise_like(example)
+    else:
+        T, D, Q, noise = jnp.asarray(temperature), given.D_field(example), None, None
+
+    def D_mv(x: Vector, v: Vector) -> Vector:
+        product = to_vector(D.mv(to_state(x), to_state(v)))
+        return T * product if isinstance(given, Dynamics) else product
+
+    def Q_mv(x: Vector, v: Vector) -> Vector:
+        assert Q is not None
+        return T * to_vector(Q.mv(to_state(x), to_state(v)))
+
+    def noise_covariance(x: Vector) -> Matrix:
+        flat, rebuild = jax.flatten_util.ravel_pytree(jax.tree.map(lambda s: jnp.zeros(s.shape), noise))
+        root = jax.vmap(lambda e: to_vector(given.noise(to_state(x), rebuild(e))[0]))(jnp.eye(flat.size)).T
+        return root @ root.T
+
+    H = given.hamiltonian
+    auxiliary = None
+    if isinstance(H, Hamiltonian):
+        g = H.auxiliary
+
+        def auxiliary(x: Vector) -> Array:
+            return jnp.zeros(()) if g is None else call(g, to_state(x), "the auxiliary part of H") / T
+
+    return Problem(
+        example=example,
+        names=names,
+        variables=slices,
+        drift=lambda x: to_vector(given.drift(to_state(x))),
+        D_mv=D_mv,
+        hamiltonian=lambda x: hamiltonian_value(H, to_state(x)) / T,
+        Q_mv=None if Q is None else Q_mv,
+        noise_covariance=None if noise is None else noise_covariance,
+        auxiliary=auxiliary,
+        position=H.position if isinstance(H, Hamiltonian) else "theta",
+        guessed=bool(names) and state is None and getattr(given, "state", None) is None,
+    )
+
+
+def as_dynamics(
+    given: Any, diffusion: Any = None, hamiltonian: Any = None, state: Any = None
+) -> Dynamics | SDE:
+    """What a person hands in, as Dynamics or SDE: one of them, a sampler of one, a mapping, or functions."""
+    given = dynamics_of(given)
+    if isinstance(given, Mapping) and {"drift", "diffusion", "hamiltonian"} <= set(given):
+        return SDE(given["drift"], given["diffusion"], given["hamiltonian"], given.get("state", state))
+    if isinstance(given, Dynamics | SDE):
+        if diffusion is not None or hamiltonian is not None:
+            raise TypeError(
+                "diffusion and hamiltonian go with a drift; a Dynamics or SDE has its own. An example of the "
+                "state is passed by name: state=…"
+            )
+        return given
+    if not callable(given) or diffusion is None or hamiltonian is None:
+        raise TypeError(
+            "give a fk.Dynamics, or a drift together with a diffusion and a Hamiltonian: "
+            "(drift=…, diffusion=…, hamiltonian=…)."
+        )
+    return SDE(given, diffusion, hamiltonian, state)

@@ -1,0 +1,153 @@
+"""`fokker demo`: Bayesian logistic regression on a million rows, by minibatches."""
+
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+from fokker.gradients import control_variates
+from fokker.integrators import Splitting
+from fokker.report.page import image, table
+from fokker.report.plots import RIGHT, TRUTH, WRONG, new_figure, tidy
+from fokker.run.sample import sample
+from fokker.samplers import sgnht
+from fokker.targets import Posterior, find_mode
+
+ROWS, COEFFICIENTS, BATCH = 1_000_000, 20, 500
+STEPS, BURN_IN, CHAINS = 12_000, 2_000, 4
+
+
+def make_data(seed: int) -> tuple[dict[str, Array], Array]:
+    """Standard normal covariates, coefficients of both signs, and outcomes drawn from the model."""
+    covariates_key, coefficients_key, outcomes_key = jax.random.split(jax.random.key(seed), 3)
+    x = jax.random.normal(covariates_key, (ROWS, COEFFICIENTS))
+    truth = jax.random.normal(coefficients_key, (COEFFICIENTS,)) / 2
+    y = jax.random.bernoulli(outcomes_key, jax.nn.sigmoid(x @ truth)).astype(jnp.float32)
+    return {"x": x, "y": y}, truth
+
+
+def log_prior(theta: Array) -> Array:
+    """N(0, 1) on every coefficient."""
+    return -jnp.sum(theta**2) / 2
+
+
+def log_likelihood(theta: Array, datum: dict[str, Array]) -> Array:
+    """log p(y | x, theta) of one row: y η - log(1 + e^η)."""
+    eta = datum["x"] @ theta
+    return datum["y"] * eta - jnp.logaddexp(0.0, eta)
+
+
+def laplace(target: Posterior, mode: Array) -> Array:
+    """The posterior covariance by a quadratic at the mode: the inverse of XᵀWX + I."""
+    x = target.data["x"]
+    p = jax.nn.sigmoid(x @ mode)
+    return jnp.linalg.inv(x.T @ (x * (p * (1 - p))[:, None]) + jnp.eye(mode.size))
+
+
+def run(out: Path, seed: int, console: Console) -> None:
+    """Sample the posterior and set it beside the truth and the Laplace approximation."""
+    start = time.perf_counter()
+    out.mkdir(parents=True, exist_ok=True)
+    console.print(
+        f"[bold]Logistic regression[/bold], {ROWS:,} rows, {COEFFICIENTS} coefficients, by SGNHT with"
+    )
+    console.print(f"minibatches of {BATCH} rows and control variates, {CHAINS} chains of {STEPS:,} steps\n")
+    data, truth = make_data(seed)
+    target = Posterior(log_prior, log_likelihood, data)
+    with console.status("finding the mode …"):
+        mode = find_mode(target, jnp.zeros(COEFFICIENTS))
+        covariance = laplace(target, mode)
+    # Curvatures of U at the mode set the scales of time: a step a fifth of the fastest, friction near
+    # critical, and a thermostat as quick as theta.
+    curvatures = 1 / np.linalg.eigvalsh(np.asarray(covariance, float))
+    slowest = float(curvatures.min())
+    step_size = 0.2 / np.sqrt(curvatures.max())
+    sampler = sgnht(step_size, A=slowest**0.5, mu=1 / slowest, integrator=Splitting())
+    trace = sample(
+        target,
+        sampler,
+        gradient=control_variates(mode),
+        init=mode,
+        steps=STEPS,
+        burn_in=BURN_IN,
+        chains=CHAINS,
+        batch_size=BATCH,
+        thin=10,
+        seed=seed,
+        progress=console.is_terminal,
+    )
+    summary = trace.summary()
+    deviation = np.sqrt(np.diag(np.asarray(covariance)))
+    rows = _rows(np.asarray(truth), np.asarray(mode), deviation, summary.mean, summary.deviation)
+    shown = Table(title="Posterior against truth and Laplace", title_justify="left")
+    for column in _COLUMNS:
+        shown.add_column(column, justify="right")
+    for row in rows:
+        shown.add_row(*row)
+    console.print(shown)
+    worst = float(np.max(np.abs(summary.mean - np.asarray(mode)) / deviation))
+    ratio = summary.deviation / deviation
+    console.print(f"means within {worst:.2f} standard deviations of Laplace's, ", end="")
+    console.print(f"standard deviations {ratio.min():.2f} to {ratio.max():.2f} of them")
+    kinetic = trace.stats["kinetic_temperature"].mean()
+    console.print(
+        f"kinetic temperature {kinetic:.3f} (1 is right), R-hat at most {summary.r_hat.max():.3f}, ", end=""
+    )
+    console.print(f"at least {summary.effective.min():.0f} effective draws")
+    console.print(summary.verdict if summary.trusted else str(summary), markup=False, soft_wrap=True)
+    against = [
+        "<h2>Against truth and Laplace</h2>",
+        table(_COLUMNS, rows),
+        image(
+            _picture(np.asarray(truth), summary.mean, summary.deviation, np.asarray(mode), deviation),
+            "intervals",
+        ),
+    ]
+    path = out / "report.html"
+    trace.report(path, title="Logistic regression on a million rows", extra=against, summary=summary)
+    console.print(
+        f"\n{time.perf_counter() - start:.0f} s; wrote {path}, to be opened in a browser", markup=False
+    )
+
+
+_COLUMNS = ("coefficient", "truth", "Laplace", "posterior", "truth lies at")
+
+
+def _rows(
+    truth: np.ndarray, mode: np.ndarray, laplace_sd: np.ndarray, mean: np.ndarray, deviation: np.ndarray
+) -> list[list[str]]:
+    return [
+        [
+            f"θ{i + 1}",
+            f"{truth[i]:.4f}",
+            f"{mode[i]:.4f} ± {laplace_sd[i]:.4f}",
+            f"{mean[i]:.4f} ± {deviation[i]:.4f}",
+            f"{(truth[i] - mean[i]) / deviation[i]:+.1f} sd",
+        ]
+        for i in range(truth.size)
+    ]
+
+
+def _picture(
+    truth: np.ndarray, mean: np.ndarray, deviation: np.ndarray, mode: np.ndarray, laplace_sd: np.ndarray
+) -> Figure:
+    figure = new_figure(9.0, 3.2)
+    panel = figure.subplots()
+    place = np.arange(truth.size)
+    panel.errorbar(
+        place - 0.12, (mean - truth), 2 * deviation, fmt="o", color=RIGHT, markersize=4, label="SGNHT"
+    )
+    panel.errorbar(
+        place + 0.12, (mode - truth), 2 * laplace_sd, fmt="s", color=WRONG, markersize=3, label="Laplace"
+    )
+    panel.axhline(0, color=TRUTH, linewidth=1)
+    panel.set_xticks(place, [f"θ{i + 1}" for i in place])
+    tidy(panel, "Difference from the true coefficient, with two standard deviations")
+    panel.legend(frameon=False, fontsize=8)
+    return figure

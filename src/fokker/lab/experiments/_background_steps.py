@@ -1,0 +1,123 @@
+r"""How a step is made: Gibbs sampling along the axes, and the tree of NUTS doubling by doubling."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fokker import samplers
+from fokker._core.random import fold_in, split
+from fokker.lab.animation import Backdrop, Trajectory, Walk, animate, write_films
+from fokker.lab.experiments._gallery_targets import CORRELATION, TARGETS
+from fokker.lab.experiments._result import Claim
+from fokker.targets import Density
+
+ERRORS = 4.0
+LEAP, DEEPEST = 0.5, 8
+# Of min(1, e^{-ΔH}), as a mean over the points of trees: what warm-up aims at is 0.8.
+KEPT = 0.8
+
+
+def backdrop(name: str) -> Backdrop:
+    """A target of the gallery."""
+    target = TARGETS[name]
+    return Backdrop(
+        target.title, target.box, target.grid(), tuple((m.x, m.density) for m in target.marginals)
+    )
+
+
+def gibbs(key: Any, chains: int, sweeps: int) -> np.ndarray:
+    """Half-steps (chain, half-step, coordinate) on the correlated normal: x given y, then y given x."""
+    target = TARGETS["correlated"]
+    covariance = np.array([[1.0, CORRELATION], [CORRELATION, 1.0]])
+    sampler = samplers.gibbs_normal(np.zeros(2), covariance, scan="cyclic").on(Density(target.log_density))
+
+    @jax.jit
+    def run(key: Any) -> Any:
+        first = sampler.init(jnp.asarray(target.start))
+        states = jax.tree.map(lambda x: jnp.broadcast_to(x, (chains, *x.shape)), first)
+
+        def step(states: Any, number: Any) -> Any:
+            states, _ = jax.vmap(sampler.step)(split(fold_in(key, number), chains), states)
+            return states, states.z["theta"]
+
+        return jax.lax.scan(step, states, jnp.arange(2 * sweeps))[1]
+
+    return np.asarray(run(key), float).transpose(1, 0, 2)
+
+
+def gibbs_claims(halves: np.ndarray) -> list[Claim]:
+    """Along the axes, a chain on a correlated normal forgets by ρ² a sweep."""
+    x = halves[:, halves.shape[1] // 2 :: 2, 0]
+    # What is left of a sweep when the part that is remembered is taken off hangs together with nothing: its
+    # error is far smaller than that of an autocovariance.
+    left = np.mean((x[:, 1:] - CORRELATION**2 * x[:, :-1]) * x[:, :-1], axis=1)
+    variance = np.mean(x**2, axis=1)
+    error = [float(v.std(ddof=1) / np.sqrt(len(v))) for v in (left, variance)]
+    off = abs(left.mean()), abs(variance.mean() - 1)
+    return [
+        Claim(
+            "Gibbs sampling of a correlated normal keeps it, and forgets by a factor ρ² a sweep",
+            bool(off[0] < ERRORS * error[0] and off[1] < ERRORS * error[1]),
+            {
+                "autocorrelation over one sweep": CORRELATION**2 + float(left.mean() / variance.mean()),
+                "ρ²": CORRELATION**2,
+                "variance": float(variance.mean()),
+                "standard errors": error,
+            },
+        )
+    ]
+
+
+def tree_chain(key: Any, steps: int) -> tuple[list[Trajectory], list[dict[str, Any]], np.ndarray]:
+    """NUTS on the banana, by a step of the scale of its width: its trees, what it says of them, its draws."""
+    target = TARGETS["banana"]
+    sampler = samplers.nuts(LEAP, "identity", max_depth=DEEPEST).on(Density(target.log_density))
+    state = sampler.init(jnp.asarray(target.start), key=key)
+    trees, told, chain = [], [], []
+    for i in range(steps):
+        found = sampler.trajectory(fold_in(key, i), state)
+        trees.append(Trajectory.of(found))
+        state = found.state
+        numbers = {name: float(value) for name, value in sampler.record(state).items()}
+        told.append(numbers | {"points": len(found.points), "deepest": int(np.max(np.asarray(found.depth)))})
+        chain.append(np.asarray(state.position, float))
+    return trees, told, np.array(chain)
+
+
+def tree_claims(told: list[dict[str, Any]]) -> list[Claim]:
+    """A path of k doublings has 2ᵏ points, but for a last one that turns or diverges within itself."""
+    whole = [
+        2 ** numbers["tree_depth"] <= numbers["points"] <= 2 ** numbers["deepest"]
+        and numbers["points"] == numbers["n_steps"] + 1
+        for numbers in told
+    ]
+    stopped = [numbers["tree_depth"] < DEEPEST for numbers in told]
+    rate = float(np.mean([numbers["acceptance_rate"] for numbers in told]))
+    return [
+        Claim(
+            "NUTS doubles its path until it turns back: 2ᵏ points after k doublings, and leapfrog nearly "
+            "keeps the energy",
+            all(whole) and any(stopped) and rate > KEPT,
+            {
+                "trees": len(told),
+                "mean depth": float(np.mean([numbers["tree_depth"] for numbers in told])),
+                "share that turned before the deepest": float(np.mean(stopped)),
+                "mean acceptance of their points": rate,
+            },
+        )
+    ]
+
+
+def draw(halves: np.ndarray, trees: list[Trajectory], chain: np.ndarray, frames: int, out: Path) -> list[str]:
+    """A film of each."""
+    line = "coordinate by coordinate × exact conditionals × none needed"
+    walk = Walk("Gibbs", line, halves[0])
+    written = write_films(animate(backdrop("correlated"), walk, frames), out / "gibbs", 120)
+    # The trees that have the most to show first.
+    shown = sorted(trees[:12], key=lambda tree: -len(tree.points))[:2]
+    walk = Walk("NUTS", "Hamiltonian × leapfrog × tree", chain, trajectories=tuple(shown))
+    film = animate(backdrop("banana"), walk, frames, share=0.7)
+    return written + write_films(film, out / "nuts-tree", 160)

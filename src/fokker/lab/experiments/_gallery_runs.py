@@ -1,0 +1,245 @@
+r"""Chains of a sampler on all targets of a dimension, and whether they reached the Monte Carlo floor.
+
+The distance of n independent draws from their own distribution, by Kolmogorov and Smirnov, is 0.87/√n on
+average: the floor. ArviZ says how many independent draws those of a chain are worth.
+"""
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import arviz
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from fokker._core.module import Module
+from fokker._core.random import fold_in, split
+from fokker.lab.experiments._gallery_samplers import Row, Setting
+from fokker.lab.experiments._gallery_targets import GalleryTarget, Marginal
+from fokker.samplers import Sampler
+from fokker.targets import Density
+
+# √(π/2) log 2, the mean of Kolmogorov's distribution.
+FLOOR = 0.8687
+# Of exact draws one in ten thousand is further than this many floors.
+WITHIN = 2.5
+# With fewer effective draws nothing can be called converged. Many short chains, started at one point, always
+# have an R-hat above 1.01: where the distance is too large, an R-hat above this says that time is what lacks.
+LEAST_EFFECTIVE, R_HAT = 1000, 1.2
+BURN_IN = 0.25
+# What takes off this part of the distance beyond the floor was to blame for it: the step, halved, or a flaw.
+_OFF_BY = 0.3
+# Where it makes the distance so many times as large, time was lacking.
+_LATE = 1.3
+# Why a floor is not reached.
+LEFT, SLOW, BIASED = "left the finite numbers", "too slow", "bias of the step"
+CAVEAT, OTHER = "a known flaw", "another density"
+RECORDED = ("accepted", "proposal")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Chains, gradients a chain, and draws kept of each."""
+
+    chains: int
+    gradients: int
+    draws: int
+
+    def thin(self, cost: float) -> int:
+        """Steps from one draw to the next."""
+        return max(1, round(self.gradients / cost / self.draws))
+
+
+class Switched(Module):
+    """The log density of one of several targets; which of them is data: one program serves all."""
+
+    which: Array
+    functions: tuple[Callable[[Any], Any], ...] = eqx.field(static=True)
+
+    def __call__(self, theta: Array) -> Array:
+        """log p, up to a constant."""
+        value: Array = jax.lax.switch(self.which, self.functions, theta)
+        return value
+
+
+def sampler_on(row: Row, targets: Sequence[GalleryTarget], which: Any, step_size: Any) -> Sampler:
+    """The sampler of a row on one of the targets, all of one dimension; both arguments may be traced."""
+    density = Density(Switched(jnp.asarray(which), tuple(target.log_density for target in targets)))
+    lengths, curvatures, lowest = (
+        jnp.asarray([getattr(target, name) for target in targets])[which]
+        for name in ("length", "curvature", "lowest")
+    )
+    setting = Setting(
+        step_size,
+        lengths,
+        curvatures,
+        targets[0].dimension,
+        lambda theta: density.potential(theta) - lowest,
+    )
+    return row.make(setting).on(density)
+
+
+def trajectories(
+    row: Row, targets: Sequence[GalleryTarget], which: int, budget: Budget, key: Array, number: int = 3
+) -> list[Any]:
+    """The first steps of the first chain of `compiled`, point by point, of samplers that show them."""
+    if not row.paths or targets[which].dimension < 2:  # on a line paths cover themselves
+        return []
+    sampler: Any = sampler_on(row, targets, which, jnp.asarray(row.step_size(targets[which])))
+    first_key, key = split(key)
+    state = sampler.init(jnp.asarray(targets[which].start), key=split(first_key, budget.chains)[0])
+    told = []
+    for i in range(number):
+        told.append(sampler.trajectory(split(fold_in(key, i), budget.chains)[0], state))
+        state = told[-1].state
+    return told
+
+
+Chains = Callable[..., tuple[Array, dict[str, Array]]]
+
+
+def compiled(row: Row, targets: Sequence[GalleryTarget], budget: Budget) -> Chains:
+    """`run(which, step_size, key)`: draws (chain, draw, coordinate), and all of the first chain.
+
+    One compilation serves all targets of a dimension: which of them it is, is an argument.
+    """
+    starts = jnp.asarray([target.start for target in targets])
+    thin = budget.thin(row.cost)
+
+    @jax.jit
+    def run(which: Array, step_size: Array, key: Array) -> tuple[Array, dict[str, Array]]:
+        sampler = sampler_on(row, targets, which, step_size)
+        first_key, key = split(key)
+        position = starts[which]
+        states = jax.vmap(lambda k: sampler.init(position, key=k))(split(first_key, budget.chains))
+
+        def step(states: Any, given: Any) -> Any:
+            states, info = jax.vmap(sampler.advance)(given, states)
+            first = jax.tree.map(lambda x: x[0], states)
+            shown = {name: getattr(info, name)[0] for name in RECORDED if hasattr(info, name)}
+            return states, {"position": first.position, **sampler.record(first), **shown}
+
+        def draw(states: Any, numbers: Array) -> Any:
+            # The randomness of all steps up to the next draw at once, as it does not depend on the states.
+            keys = jax.vmap(lambda number: split(fold_in(key, number), budget.chains))(numbers)
+            given = jax.vmap(jax.vmap(sampler.draw), in_axes=(0, None))(keys, states)
+            states, first = jax.lax.scan(step, states, given)
+            # Of each chain, not of them all together: a position may be a part of a state.
+            return states, (jax.vmap(lambda state: state.position)(states), first)
+
+        numbers = jnp.arange(budget.draws * thin).reshape(budget.draws, thin)
+        _, (draws, first) = jax.lax.scan(draw, states, numbers)
+        return jnp.swapaxes(draws, 0, 1), jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), first)
+
+    return run
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How far draws are from the exact marginals, the worst coordinate counting.
+
+    `curve` has the numbers of draws and the distances of so many; `reason` is empty where the floor was
+    reached.
+    """
+
+    distance: float
+    floor: float
+    effective: float
+    r_hat: float
+    finite: float
+    curve: Mapping[str, list[float]]
+    reason: str = ""
+
+    @property
+    def reached(self) -> bool:
+        """Whether nothing but chance keeps the draws from the truth."""
+        return not self.reason
+
+    @property
+    def ratio(self) -> float:
+        """Distance in floors."""
+        return self.distance / self.floor
+
+
+def judge(draws: np.ndarray, marginals: Sequence[Marginal]) -> Verdict:
+    """Of draws (chain, draw, coordinate), their first quarter left out."""
+    burnt = draws[:, int(BURN_IN * draws.shape[1]) :]
+    finite = np.isfinite(burnt).all(axis=(1, 2))
+    share = float(finite.mean())
+    if share < 1:
+        curve = {"draws": [float(burnt[..., 0].size)], "distance": [1.0], "floor": [FLOOR]}
+        return Verdict(1.0, FLOOR, 0.0, float("nan"), share, curve, LEFT)
+    with warnings.catch_warnings():  # of more chains than draws, and of chains that never move
+        warnings.simplefilter("ignore", UserWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
+        data = arviz.convert_to_dataset(burnt)
+        counts, r_hats = (np.asarray(f(data)["x"]).reshape(-1) for f in (arviz.ess, arviz.rhat))
+    # Chains that never moved have no effective size.
+    counts = np.minimum(np.nan_to_num(counts, nan=1.0), burnt[..., 0].size)
+    floors = FLOOR / np.sqrt(counts)
+    distances = np.array([m.distance(burnt[..., i]) for i, m in enumerate(marginals)])
+    worst = int(np.argmax(distances / floors))
+    r_hat, effective = float(np.nan_to_num(np.max(r_hats), nan=np.inf)), float(counts.min())
+    curve = _curve(draws[..., worst], marginals[worst], counts[worst] / burnt[..., worst].size)
+    reason = ""
+    far = bool(distances[worst] > WITHIN * floors[worst])
+    if effective < LEAST_EFFECTIVE or (far and r_hat > R_HAT):
+        reason = SLOW
+    elif far:
+        reason = OTHER
+    return Verdict(float(distances[worst]), float(floors[worst]), effective, r_hat, share, curve, reason)
+
+
+def _curve(draws: np.ndarray, marginal: Marginal, worth: float) -> dict[str, list[float]]:
+    """The distance after 1, 2, 4, … draws a chain, from the first, and the floor of as many."""
+    lengths = np.unique(np.geomspace(1, draws.shape[1], 9).astype(int))
+    # The latter three quarters of what there is, as of the whole.
+    parts = [draws[:, int(BURN_IN * n) : n] for n in lengths]
+    return {
+        "draws": [float(part.size) for part in parts],
+        "distance": [marginal.distance(part) for part in parts],
+        "floor": [float(FLOOR / np.sqrt(max(1.0, worth * part.size))) for part in parts],
+    }
+
+
+def explained(
+    verdict: Verdict, half: Verdict, row: Row, target: GalleryTarget, cured: Verdict | None = None
+) -> Verdict:
+    """With the reason in full, in view of a run with half the step, and of one without the known flaw."""
+    if verdict.reason == LEFT:
+        then = "with half the step none does" if half.finite == 1 else "with half the step too"
+        share = 100 * (1 - verdict.finite)
+        told = f"{LEFT}: {share:.2g} % of the chains ({then}); far out the potential is steep for the step"
+    elif verdict.reason == SLOW:
+        told = f"{SLOW}: {verdict.effective:.0f} effective draws, R-hat {verdict.r_hat:.2f}"
+        told += f"; {_WHERE[target.name]}" if target.name in _WHERE else ""
+    else:
+        blamed = not row.exact and _falls(verdict, half)
+        # In half the time further from the truth: it was still on its way.
+        late = half.distance > _LATE * verdict.distance
+        flawed = cured is not None and _falls(verdict, cured)
+        told = CAVEAT if flawed else BIASED if blamed else SLOW if late else OTHER
+        told += f": distance {verdict.distance:.3f}, with half the step {half.distance:.3f}"
+        told += f", without the flaw {cured.distance:.3f}" if cured is not None else ""
+        told += f"; {row.caveat}" if row.caveat and (flawed or not (blamed or late)) else ""
+    return dataclasses.replace(verdict, reason=told)
+
+
+def _falls(verdict: Verdict, other: Verdict) -> bool:
+    """Whether a good part of what the distance has beyond its floor is gone."""
+    beyond, left = (max(v.distance - v.floor, 0.0) for v in (verdict, other))
+    return left < (1 - _OFF_BY) * beyond
+
+
+_WHERE = {
+    "mixture": "modes are crossed seldom",
+    "banana": "the valley is a hundred times as long as it is wide",
+    "rosenbrock": "the valley is long and narrow, and steepens",
+    "correlated": "the density is thin",
+    "student-t": "the tails are heavy",
+}

@@ -1,0 +1,350 @@
+"""The samplers of the gallery, one row each: how it is made for a target, and what is said of it.
+
+To add a sampler, add a row. Left out are those that need more than a density: `sgfs` and the estimates of
+noise, made for minibatches, and `gibbs`, made of conditionals.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from fokker import samplers
+from fokker.fields import Scalar
+from fokker.integrators import Splitting, SymplecticEuler
+from fokker.lab.experiments._gallery_targets import TARGETS, GalleryTarget
+from fokker.samplers import Sampler
+
+
+class Setting(NamedTuple):
+    """A target as a sampler is told of it: all but the density are numbers, which may be traced.
+
+    `energy(theta)` is U less its least value; `length` the largest standard deviation.
+    """
+
+    step_size: Any
+    length: Any
+    curvature: Any
+    dimension: int
+    energy: Callable[[Array], Array]
+
+    @property
+    def friction(self) -> Any:
+        """What forgets a momentum over the time that unit speed takes across the target."""
+        return 1 / self.length
+
+
+@dataclass(frozen=True)
+class Row:
+    """A sampler of the gallery.
+
+    `factor` times 1/curvature (times 1/√curvature, where `inertial`) is its step size; `cost` is about how
+    many gradients a step takes; `panels` are the numbers shown below; `exact` says that no step size biases
+    it, `right` that it samples the target as the step goes to zero; `caveat` is what speaks against it, and
+    `cure` the sampler without that, by which the caveat is tested; `only` are the targets that it can be used
+    on, where those are not all; `paths` says that a step is a path worth showing point by point.
+    """
+
+    name: str
+    title: str
+    make: Callable[[Setting], Sampler]
+    factor: float
+    line: str
+    text: str
+    inertial: bool = True
+    cost: float = 1.0
+    panels: tuple[str, ...] = ()
+    exact: bool = False
+    right: bool = True
+    caveat: str = ""
+    cure: Callable[[Setting], Sampler] | None = None
+    only: tuple[str, ...] = ()
+    paths: bool = False
+
+    def fits(self, target: GalleryTarget) -> bool:
+        """Whether it can sample the target."""
+        return not self.only or target.name in self.only
+
+    def step_size(self, target: GalleryTarget) -> float:
+        """The step for a target: a fixed part of the largest that is stable."""
+        return self.factor / (target.curvature**0.5 if self.inertial else target.curvature)
+
+
+def _hmc(setting: Setting) -> Sampler:
+    """Paths of random length, about a quarter of a period where the target is widest."""
+    wide = jnp.full(setting.dimension, setting.length)
+    return samplers.hmc(setting.step_size / setting.length, None, wide)
+
+
+def _ghmc(setting: Setting) -> Sampler:
+    """Momenta forgotten over the width of the target."""
+    kept = jnp.exp(-setting.friction * setting.step_size)
+    return dataclasses.replace(samplers.ghmc(setting.step_size, scale="identity"), persistence=kept)
+
+
+def _maula(setting: Setting) -> Sampler:
+    sampler = samplers.maula(setting.step_size, scale="identity")
+    return dataclasses.replace(sampler, friction=jnp.asarray(setting.friction))
+
+
+def _gibbs(setting: Setting) -> Sampler:
+    """Of a normal, whose precision is the Hessian of its potential."""
+    origin = jnp.zeros(setting.dimension)
+    sampler = samplers.gibbs_normal(np.zeros(setting.dimension), np.eye(setting.dimension))
+    return dataclasses.replace(sampler, precision=jax.hessian(setting.energy)(origin))
+
+
+def _metric(setting: Setting, power: float = 0.5) -> tuple[Scalar, Scalar]:
+    """G⁻¹ = √(1 + U) and its root: larger steps where the density is low (Ma et al. 2015)."""
+    return (
+        Scalar(lambda theta: (1 + setting.energy(theta)) ** power),
+        Scalar(lambda theta: (1 + setting.energy(theta)) ** (power / 2)),
+    )
+
+
+# A constant speed needs a second dimension to turn in.
+_PLANE = tuple(target.name for target in TARGETS.values() if target.dimension > 1)
+_HEAT = ("kinetic_temperature",)
+_ACCEPT = ("accepted",)
+_TREE = ("n_steps",)
+_METRIC = "with G⁻¹ = √(1 + U)"
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        "rwm",
+        "RWM",
+        lambda s: samplers.rwm(s.step_size, "identity"),
+        1.2,
+        "random walk × Gaussian proposal × Metropolis",
+        "Steps anywhere, and stays where it is too often: no gradient, and slow for it.",
+        panels=_ACCEPT,
+        exact=True,
+    ),
+    Row(
+        "gibbs_normal",
+        "Gibbs",
+        _gibbs,
+        1.0,
+        "coordinate by coordinate × exact conditionals × none needed",
+        "Moves along the axes: quick where coordinates are independent, slow where they hang together.",
+        exact=True,
+        only=("normal-1d", "normal-2d", "correlated"),
+    ),
+    Row(
+        "slice_sampler",
+        "Slice",
+        lambda s: samplers.slice_sampler(s.step_size),
+        2.0,
+        "coordinate by coordinate × stepping out and shrinking × none needed",
+        "Draws from under the density; its width finds itself.",
+        cost=8.0,
+        exact=True,
+    ),
+    Row(
+        "ula",
+        "ULA",
+        lambda s: samplers.ula(s.step_size),
+        0.1,
+        "Langevin × Euler–Maruyama × none",
+        "Drifts uphill in log density and is shaken; its step leaves a bias.",
+        inertial=False,
+    ),
+    Row(
+        "mala",
+        "MALA",
+        lambda s: samplers.mala(s.step_size, "identity"),
+        0.8,
+        "Langevin × Euler–Maruyama × Metropolis",
+        "ULA's step as a proposal: the bias goes, rejections come.",
+        inertial=False,
+        cost=1.0,
+        panels=_ACCEPT,
+        exact=True,
+    ),
+    Row(
+        "ulmc",
+        "ULMC",
+        lambda s: samplers.ulmc(s.step_size, jnp.sqrt(s.curvature)),
+        0.1,
+        "underdamped Langevin × exact Ornstein–Uhlenbeck × none",
+        "Has momentum, friction and noise: glides where ULA trembles.",
+        panels=_HEAT,
+    ),
+    Row(
+        "maula",
+        "MAULA",
+        _maula,
+        0.4,
+        "underdamped Langevin × exact Ornstein–Uhlenbeck × Metropolis with momentum flip",
+        "ULMC as a proposal; a rejection turns it round.",
+        panels=_ACCEPT,
+        exact=True,
+    ),
+    Row(
+        "hmc",
+        "HMC",
+        _hmc,
+        0.35,
+        "Hamiltonian × leapfrog × Metropolis",
+        "Rolls along the density with a fresh push each time.",
+        cost=40.0,
+        panels=_ACCEPT,
+        paths=True,
+        exact=True,
+    ),
+    Row(
+        "ghmc",
+        "GHMC",
+        _ghmc,
+        0.4,
+        "Hamiltonian with partly kept momentum × leapfrog × Metropolis",
+        "One leap at a time, most of the momentum kept.",
+        panels=_ACCEPT,
+        exact=True,
+    ),
+    Row(
+        "naive_nuts",
+        "Naive NUTS",
+        lambda s: samplers.naive_nuts(s.step_size, "identity", max_depth=5),
+        0.5,
+        "Hamiltonian × leapfrog × tree, all points stored",
+        "Doubles its path until it turns back, and picks one of the points.",
+        cost=60.0,
+        panels=_TREE,
+        exact=True,
+    ),
+    Row(
+        "nuts",
+        "NUTS",
+        lambda s: samplers.nuts(s.step_size, "identity", max_depth=8),
+        0.5,
+        "Hamiltonian × leapfrog × tree",
+        "Doubles its path until it turns back; keeps a few points only.",
+        cost=30.0,
+        panels=_TREE,
+        paths=True,
+        exact=True,
+    ),
+    Row(
+        "rhmc",
+        "RHMC",
+        lambda s: samplers.rhmc(s.step_size, lambda theta: (1 + s.energy(theta)) ** -0.5, 12),
+        0.4,
+        f"Hamiltonian, Riemannian {_METRIC} × generalised leapfrog × Metropolis",
+        "HMC whose mass grows where the density is high.",
+        cost=80.0,
+        panels=_ACCEPT,
+        exact=True,
+    ),
+    Row(
+        "mclmc",
+        "MCLMC",
+        lambda s: samplers.mclmc(s.step_size, s.length),
+        0.4,
+        "isokinetic × its own splitting × none",
+        "Speed is constant, only the direction is shaken.",
+        cost=2.0,
+        only=_PLANE,
+    ),
+    Row(
+        "mchmc",
+        "MCHMC",
+        lambda s: samplers.mchmc(s.step_size, s.length),
+        0.4,
+        "isokinetic × its own splitting × bounces",
+        "Energy is kept to the end; now and then a new direction.",
+        cost=2.0,
+        only=_PLANE,
+    ),
+    Row(
+        "sgld",
+        "SGLD",
+        lambda s: samplers.sgld(s.step_size),
+        0.1,
+        "Langevin × Euler–Maruyama × none",
+        "Langevin dynamics that take minibatches; here it sees the whole gradient.",
+        inertial=False,
+    ),
+    Row(
+        "psgld",
+        "pSGLD",
+        lambda s: samplers.psgld(s.step_size),
+        0.1,
+        "Langevin, learnt diagonal metric × Euler–Maruyama × none",
+        "Scales each coordinate by the gradients seen lately.",
+        cost=2.0,
+        caveat="its metric averages a hundred steps and lags behind the chain, which one of a thousand "
+        "hardly does",
+        cure=lambda s: samplers.psgld(s.step_size, 0.999),
+    ),
+    Row(
+        "sgrld",
+        "SGRLD",
+        lambda setting: samplers.sgrld(setting.step_size, _metric(setting)[0]),
+        0.06,
+        f"Langevin {_METRIC} × Euler–Maruyama × none",
+        "Strides where the density is low; Γ keeps it from crowding there.",
+        inertial=False,
+        cost=2.0,
+    ),
+    Row(
+        "sghmc",
+        "SGHMC",
+        lambda setting: samplers.sghmc(setting.step_size, setting.friction),
+        0.1,
+        "underdamped Langevin × symplectic Euler × none",
+        "Momentum with friction against the noise of minibatches.",
+        panels=_HEAT,
+    ),
+    Row(
+        "sgnht",
+        "SGNHT",
+        lambda setting: samplers.sgnht(
+            setting.step_size, setting.friction, 1 / setting.curvature, integrator=Splitting()
+        ),
+        0.2,
+        "thermostat × splitting × none",
+        "The friction ξ moves by itself until the temperature is right.",
+        panels=("xi", "kinetic_temperature"),
+    ),
+    Row(
+        "gsgrhmc",
+        "gSGRHMC",
+        lambda setting: samplers.gsgrhmc(setting.step_size, *_metric(setting), integrator=SymplecticEuler()),
+        0.1,
+        f"underdamped, Riemannian {_METRIC} × symplectic Euler × none",
+        "Momentum and a metric, and Γ for both.",
+        cost=2.0,
+        panels=_HEAT,
+    ),
+    Row(
+        "replica_exchange",
+        "Replica exchange",
+        lambda setting: samplers.replica_exchange(
+            samplers.sgld(setting.step_size), (1.0, 2.0, 4.0), every=10
+        ),
+        0.1,
+        "Langevin at T, 2T, 4T × Euler–Maruyama × Metropolis between them",
+        "Hot copies cross between modes and hand positions down.",
+        inertial=False,
+        cost=3.0,
+        panels=("exchange_rate",),
+    ),
+    Row(
+        "naive_sgrhmc",
+        "naive SGRHMC (a control)",
+        lambda setting: samplers.naive_sgrhmc(setting.step_size, *_metric(setting, 1.0)),
+        0.05,
+        "gSGRHMC with G⁻¹ = 1 + U, Γ forgotten × Euler–Maruyama × none",
+        "WRONG on purpose: a control, to see that the comparison finds it out.",
+        cost=2.0,
+        panels=_HEAT,
+        right=False,
+        caveat="Γ is forgotten",
+    ),
+)

@@ -1,0 +1,184 @@
+"""Chains over topics, followed along a stream of documents: perplexity, and what a step costs."""
+
+import itertools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fokker.corpora import Documents
+from fokker.models.lda.chain import TopicChain, decaying
+from fokker.models.lda.evaluate import HeldOut
+from fokker.models.lda.gibbs import cores
+from fokker.models.lda.theta import NotFiniteError
+
+# Minibatches between two looks at the topics.
+INTERVAL = 5
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Documents to learn from, in order, and others to predict."""
+
+    documents: Documents
+    held_out: Documents
+    words: tuple[str, ...]
+    topics: int
+    batch: int
+
+    def batches(self) -> Iterator[Documents]:
+        """One pass."""
+        for first in range(0, self.documents.size - self.batch + 1, self.batch):
+            yield self.documents.select(slice(first, first + self.batch))
+
+    def unigram_perplexity(self) -> float:
+        """Of the held-out words if each were drawn from the shares of words in the stream, plus one each."""
+        shares = 1.0 + np.bincount(
+            self.documents.words, weights=self.documents.counts, minlength=len(self.words)
+        )
+        log_shares = np.log(shares / shares.sum())
+        seen = self.held_out
+        return float(np.exp(-np.sum(seen.counts * log_shares[seen.words]) / seen.counts.sum()))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A sampler with its priors (θ_kw ~ Gamma(α, 1), mixtures ~ Dirichlet(γ)) and its steps.
+
+    ε_t = step (1 + t/b)^{-c}, and a friction: None takes those that suit the size of the
+    stream. `start` is the shape of the Gamma distribution that θ starts from.
+    """
+
+    sampler: str
+    alpha: float
+    gamma: float
+    step: float | None = None
+    b: float = 1000.0
+    c: float = 0.0
+    friction: float | None = None
+    start: float = 0.1
+
+    def chain(self, stream: Stream, seed: int, threads: int) -> TopicChain:
+        """At its start."""
+        return TopicChain(
+            len(stream.words),
+            stream.topics,
+            sampler=self.sampler,
+            alpha=self.alpha,
+            gamma=self.gamma,
+            step_size=None if self.step is None else decaying(self.step, self.b, self.c),
+            start=self.start,
+            friction=self.friction,
+            threads=threads,
+            seed=seed,
+        )
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Held-out perplexity after so many documents.
+
+    `averaged`: of p(w) averaged over the looks at the second half of the stream so far; `single`: of the
+    topics as they were. `beta` (V, K): the mean over the last half.
+    """
+
+    documents: np.ndarray
+    averaged: np.ndarray
+    single: np.ndarray
+    beta: np.ndarray
+
+    @property
+    def last(self) -> float:
+        """The averaged perplexity at the end."""
+        return float(self.averaged[-1])
+
+
+class Looks:
+    """Perplexity of a run's topics, single and averaged."""
+
+    def __init__(self, stream: Stream, gamma: float, seed: int) -> None:
+        self._held_out = HeldOut(stream.held_out, seed, cores())
+        self._gamma = np.full(stream.topics, gamma)
+        # Documents before each look, what it predicted, and β.
+        self._looks: list[tuple[int, np.ndarray, np.ndarray]] = []
+
+    def look(self, documents: int, beta: np.ndarray) -> None:
+        """At β (V, K) after so many documents."""
+        beta = np.asarray(beta, np.float32)
+        self._looks.append((documents, self._held_out.probabilities(beta, self._gamma), beta))
+
+    def curve(self) -> Curve:
+        """Of all looks so far."""
+        documents, predicted, betas = zip(*self._looks, strict=True)
+        averaged = [self._perplexity(predicted[n // 2 : n]) for n in range(1, len(predicted) + 1)]
+        single = [self._perplexity([p]) for p in predicted]
+        beta = np.mean(betas[len(betas) // 2 :], axis=0)
+        return Curve(np.array(documents), np.array(averaged), np.array(single), beta)
+
+    def _perplexity(self, predicted: Sequence[np.ndarray]) -> float:
+        self._held_out.restore({"sum": np.sum(predicted, axis=0), "draws": np.asarray(len(predicted))})
+        return self._held_out.perplexity
+
+
+def follow(stream: Stream, setting: Setting, seed: int) -> Curve | None:
+    """A chain over the stream in one pass; None where it left the finite numbers."""
+    chain, looks = setting.chain(stream, seed, cores()), Looks(stream, setting.gamma, seed)
+    try:
+        for number, documents in enumerate(stream.batches(), start=1):
+            chain.step(documents, stream.documents.size)
+            if number % INTERVAL == 0:
+                looks.look(number * stream.batch, chain.beta())
+    except NotFiniteError:
+        return None
+    return looks.curve()
+
+
+def search(stream: Stream, grid: Sequence[Setting], seed: int) -> list[tuple[Setting, float]]:
+    """The perplexity at the end with every setting, the lowest first; one alone is not tried."""
+    if len(grid) == 1:
+        return [(grid[0], np.nan)]
+    curves = [(setting, follow(stream, setting, seed)) for setting in grid]
+    found = [(setting, np.inf if curve is None else curve.last) for setting, curve in curves]
+    return sorted(found, key=lambda pair: pair[1])
+
+
+def seconds_per_hundred(
+    stream: Stream, settings: Mapping[str, Setting], rounds: int
+) -> dict[str, dict[str, float]]:
+    """Seconds that a step costs on one thread, for a hundred documents: medians, the samplers in turns."""
+    chains = {name: setting.chain(stream, 0, 1) for name, setting in settings.items()}
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in chains}
+    for documents in itertools.islice(stream.batches(), 2 * rounds):
+        for name, chain in chains.items():
+            wall, processor = time.perf_counter(), time.process_time()
+            chain.step(documents, stream.documents.size)
+            taken[name].append((time.perf_counter() - wall, time.process_time() - processor))
+    # In the first half of the steps functions are compiled.
+    scale = 100 / stream.batch
+    medians = {name: scale * np.median(times[len(times) // 2 :], axis=0) for name, times in taken.items()}
+    return {name: {"wall": float(m[0]), "processor": float(m[1])} for name, m in medians.items()}
+
+
+def top_words(beta: np.ndarray, words: Sequence[str], number: int) -> list[list[str]]:
+    """The most probable words of each topic of β (V, K)."""
+    return [[words[w] for w in np.argsort(-column)[:number]] for column in beta.T]
+
+
+def draw_from_topics(
+    generator: np.random.Generator, documents: int, words: int, topics: int, length: float
+) -> Documents:
+    """Documents of an LDA whose topics have a few frequent words and many rare ones.
+
+    A topic's words follow Zipf's law in an order of its own; a document's length is Poisson.
+    """
+    shares = 1 / np.arange(1.0, words + 1)
+    beta = np.stack([generator.permutation(shares / shares.sum()) for _ in range(topics)])
+    rows = []
+    for number in range(documents):
+        mixture = generator.dirichlet(np.full(topics, 0.1))
+        by_topic = generator.multinomial(2 + generator.poisson(length), mixture)
+        drawn = [generator.choice(words, size=n, p=beta[k]) for k, n in enumerate(by_topic) if n]
+        ids, counts = np.unique(np.concatenate(drawn), return_counts=True)
+        rows.append((str(number), ids.astype(np.int32), counts.astype(np.int32)))
+    return Documents.from_rows(rows)

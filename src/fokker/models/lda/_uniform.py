@@ -1,0 +1,71 @@
+"""Random numbers inside compiled loops: SplitMix64 streams, each from a seed made of a JAX key.
+
+A stream is 64 bits, passed in and handed back; streams of different (seed, index) have nothing to do with
+each other, so that what a document or a word draws does not depend on threads or on their order.
+"""
+
+import math
+from typing import Any
+
+import jax
+import numba
+import numpy as np
+from jaxtyping import Array, Key
+
+from fokker._core.count import Count
+from fokker._core.random import bits, fold_in
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+_TO_UNIT = np.float32(2.0**-24)
+_TO_UNIT_DOUBLE = 2.0**-53
+
+compiled = numba.njit(nogil=True, cache=True, inline="always")
+
+
+@jax.jit
+def _words(key: Key[Array, ""], number: Count) -> Array:
+    return bits(fold_in(key, number), (2,))
+
+
+def seed_at(key: Key[Array, ""], number: int) -> np.uint64:
+    """64 bits that depend on (key, number) alone."""
+    high, low = np.asarray(_words(key, Count.of(number))).astype(np.uint64)
+    return np.uint64(high << np.uint64(32) | low)
+
+
+@compiled
+def mix(x: Any) -> Any:
+    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014)."""
+    x = (x ^ (x >> np.uint64(30))) * _FIRST
+    x = (x ^ (x >> np.uint64(27))) * _SECOND
+    return x ^ (x >> np.uint64(31))
+
+
+@compiled
+def stream(seed: Any, index: Any) -> Any:
+    """The stream of one document or word."""
+    return mix(seed ^ mix((np.uint64(index) + np.uint64(1)) * _GOLDEN))
+
+
+@compiled
+def uniform(state: Any) -> Any:
+    """The stream one step on, and a number in [0, 1) on a grid of 2⁻²⁴."""
+    state = state + _GOLDEN
+    return state, np.float32(np.int64(mix(state) >> np.uint64(40))) * _TO_UNIT
+
+
+@compiled
+def uniform_double(state: Any) -> Any:
+    """The stream one step on, and a number in (0, 1), of 53 bits: its logarithm is finite."""
+    state = state + _GOLDEN
+    return state, (np.float64(np.int64(mix(state) >> np.uint64(11))) + 0.5) * _TO_UNIT_DOUBLE
+
+
+@compiled
+def normal(state: Any) -> Any:
+    """The stream two steps on, and a standard normal (Box and Muller 1958)."""
+    state, u = uniform_double(state)
+    state, v = uniform_double(state)
+    return state, math.sqrt(-2.0 * math.log(u)) * math.cos(2.0 * math.pi * v)

@@ -1,0 +1,150 @@
+r"""Exact transitions of the Cox–Ingersoll–Ross process, for many words at once.
+
+    dθ = (a - bθ) dt + √(2θ) dW
+
+is SGRLD on θ with D = diag(θ) given expected counts: a = α + N_kw, b = 1 + N_k·/θ_k·. Over a time in which b
+may change, with δ = exp(-∫b dt) and g = ∫ exp(-∫_s b) ds,
+
+    θ' = g · Gamma(a + P),   P ~ Poisson(θδ/g)
+
+a scaled noncentral χ² (Cox, Ingersoll, Ross 1985; Baker et al. 2018 for stochastic gradients): no error at
+the boundary, however long the step, and one draw for any number of steps in which a stays as it is.
+"""
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+
+from fokker.models.lda._expected import LEAST_PROBABILITY
+from fokker.models.lda._uniform import normal, stream, uniform_double
+from fokker.models.lda.gibbs import thread_pool
+
+# θ below this is kept at this: far below any probability that a word can have, far above where float32 ends.
+SMALLEST = np.float32(LEAST_PROBABILITY)
+_LOG_SMALLEST = math.log(LEAST_PROBABILITY)
+# Words whose surprises are added up together: sums of parts that followed the threads would round by them.
+_TOGETHER = 64
+
+
+@numba.njit(nogil=True, cache=True)
+def draw_gamma(state: Any, a: float) -> Any:
+    """The stream further on, and Gamma(a, 1) (Marsaglia and Tsang 2000); 0 where it underflows."""
+    boost = 1.0
+    if a < 1.0:
+        state, u = uniform_double(state)
+        power = math.log(u) / a
+        if power < _LOG_SMALLEST:
+            return state, 0.0
+        boost = math.exp(power)
+        a += 1.0
+    d = a - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    while True:
+        state, x = normal(state)
+        v = (1.0 + c * x) ** 3
+        if v > 0.0:
+            state, u = uniform_double(state)
+            if math.log(u) < 0.5 * x * x + d - d * v + d * math.log(v):
+                return state, boost * d * v
+
+
+@numba.njit(nogil=True, cache=True)
+def draw_poisson(state: Any, rate: float) -> Any:
+    """The stream further on, and Poisson(rate): by inversion, or transformed rejection (Hörmann 1993)."""
+    if rate < 10.0:
+        state, u = uniform_double(state)
+        if u < 1.0 - rate:  # less than exp(-rate): none, without the exponential
+            return state, 0.0
+        count, term = 0.0, math.exp(-rate)
+        while u > term and count < 200.0:
+            u -= term
+            count += 1.0
+            term *= rate / count
+        return state, count
+    root, log_rate = math.sqrt(rate), math.log(rate)
+    b = 0.931 + 2.53 * root
+    a = -0.059 + 0.02483 * b
+    inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
+    squeeze = 0.9277 - 3.6224 / (b - 2.0)
+    while True:
+        state, u = uniform_double(state)
+        state, v = uniform_double(state)
+        u -= 0.5
+        us = 0.5 - abs(u)
+        count = math.floor((2.0 * a / us + b) * u + rate + 0.43)
+        if us >= 0.07 and v <= squeeze:
+            return state, count
+        if count < 0.0 or (us < 0.013 and v > us):
+            continue
+        left = math.log(v * inverse_alpha / (a / (us * us) + b))
+        if left <= count * log_rate - rate - math.lgamma(count + 1.0):
+            return state, count
+
+
+@numba.njit(nogil=True, cache=True)
+def transition(state: Any, theta: float, a: float, delta: float, g: float) -> Any:
+    """The stream further on, and θ' ~ g·Gamma(a + Poisson(θδ/g)), at least `SMALLEST`."""
+    rate = theta * delta / g
+    if a > 0.5:
+        # The noncentral χ² of more than one degree of freedom needs no Poisson number.
+        state, x = normal(state)
+        state, y = draw_gamma(state, a - 0.5)
+        y += 0.5 * (x + math.sqrt(2.0 * rate)) ** 2
+    else:
+        state, count = draw_poisson(state, rate)
+        state, y = draw_gamma(state, a + count)
+    return state, max(np.float32(g * y), SMALLEST)
+
+
+@numba.njit(nogil=True, cache=True)
+def _transitions(
+    theta: Any, alpha: Any, counts: Any, delta: Any, g: Any, which: Any, words: Any, seed: Any, surprise: Any
+) -> None:
+    """In place, row by row; row `which[u]` of δ and g is that of word u. Adds up θ' - E[θ'] by topic."""
+    for u in range(theta.shape[0]):
+        i = which[u]
+        if i < 0:
+            continue
+        state = stream(seed, words[u])
+        for k in range(theta.shape[1]):
+            a = alpha + (counts[u, k] if counts.shape[0] else 0.0)
+            expected = theta[u, k] * delta[i, k] + a * g[i, k]
+            state, theta[u, k] = transition(state, theta[u, k], a, delta[i, k], g[i, k])
+            surprise[k] += theta[u, k] - expected
+
+
+def transitions(
+    theta: np.ndarray,
+    alpha: float,
+    counts: np.ndarray | None,
+    delta: np.ndarray,
+    g: np.ndarray,
+    which: np.ndarray,
+    words: np.ndarray,
+    seed: np.uint64,
+    threads: int = 1,
+) -> np.ndarray:
+    """θ (U, K) moved in place; returns Σ_w (θ' - E[θ']) of each topic.
+
+    δ and g have a row for each time that words have been waiting, `which` says each word's row (below zero:
+    leave it). A word's draws depend on `seed` and its number in `words` alone.
+    """
+    given = np.zeros((0, theta.shape[1]), np.float32) if counts is None else counts
+    parts = -(-len(theta) // _TOGETHER)
+    surprises = np.zeros((parts, theta.shape[1]))
+
+    def work(thread: int) -> None:
+        for part in range(thread, parts, threads):
+            rows = slice(part * _TOGETHER, (part + 1) * _TOGETHER)
+            _transitions(
+                theta[rows], alpha, given[rows] if counts is not None else given, delta, g, which[rows],
+                words[rows], seed, surprises[part],
+            )  # fmt: skip
+
+    if threads == 1:
+        work(0)
+    else:
+        list(thread_pool(threads).map(work, range(threads)))
+    return surprises.sum(0)

@@ -1,0 +1,135 @@
+"""What a run over topics is told: the model's priors, the sampler, and its steps."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from fokker.models.lda.chain import TopicChain
+
+ENGINES = ("numba", "jax")
+SAMPLERS = ("sgrhmc", "sgrld", "scir", "sghmc", "sgld")
+
+_WHOLE = ("topics", "batch", "sweeps")
+_POSITIVE = ("alpha", "gamma", "step", "decay_after", "start", "friction")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that decides the draws, besides the documents; `threads` alone changes nothing but the time.
+
+    `topics`: K. `sampler`: one of `SAMPLERS`. `alpha`: of θ_kw ~ Gamma(α, 1). `gamma`: of the mixtures,
+    π_d ~ Dirichlet(γ); with `learn_gamma` where it starts from. `step`: a of ε_t = a (1 + t/b)^{-c}, with b =
+    `decay_after` minibatches and c = `decay_power`; None takes a step, and `friction` None a friction of the
+    samplers with momentum, that suit the size of the corpus. `start`: θ begins as Gamma(start, 1). `batch`:
+    documents a step. `sweeps`, `burn_in`: Gibbs sweeps over a document, and
+    those of them not counted. `threads`: None takes all processors. `engine`: of the
+    sweeps, numba, or jax for a GPU, which pays for minibatches of many thousand documents. `total`: |S|, how
+    many documents the corpus has; "growing" takes those seen so far, None what the corpus says.
+    """
+
+    topics: int = 50
+    sampler: str = "sgrhmc"
+    alpha: float = 0.01
+    gamma: float = 0.1
+    learn_gamma: bool = False
+    step: float | None = None
+    decay_after: float = 1000.0
+    decay_power: float = 0.6
+    start: float = 0.1
+    friction: float | None = None
+    batch: int = 50
+    sweeps: int = 50
+    burn_in: int = 25
+    threads: int | None = None
+    engine: str = "numba"
+    seed: int = 0
+    total: int | Literal["growing"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.sampler not in SAMPLERS:
+            from fokker._core.state import nearest
+
+            close = nearest(str(self.sampler), SAMPLERS)
+            raise ValueError(
+                f"the samplers of topics are {', '.join(SAMPLERS)}, not {self.sampler!r}.{close}"
+            )
+        if self.engine not in ENGINES:
+            raise ValueError(f"the engines are {', '.join(ENGINES)}, not {self.engine!r}.")
+        for name in _WHOLE:
+            self._check_whole(name, 1)
+        self._check_whole("burn_in", 0)
+        self._check_whole("seed", 0)
+        if self.burn_in >= self.sweeps:
+            raise ValueError(
+                f"burn_in is {self.burn_in} of {self.sweeps} sweeps: some have to be left to count."
+            )
+        if self.threads is not None:
+            self._check_whole("threads", 1)
+        if self.total is not None and self.total != "growing":
+            self._check_whole("total", 1)
+        for name in _POSITIVE:
+            value = getattr(self, name)
+            if value is not None and not (_is_number(value) and value > 0):
+                raise ValueError(f"{name} must be a positive number; {value!r} was given.")
+        if not (_is_number(self.decay_power) and self.decay_power >= 0):
+            raise ValueError(
+                f"decay_power must be a number, 0 (no decay) or more; {self.decay_power!r} was given."
+            )
+
+    def _check_whole(self, name: str, least: int) -> None:
+        value = getattr(self, name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}; {value!r} was given.")
+
+    @property
+    def processors(self) -> int:
+        """The threads that the sweeps will use."""
+        from fokker.models.lda.gibbs import cores
+
+        return self.threads or cores()
+
+    def chain(self, words: int) -> "TopicChain":
+        """A chain over topics of so many words, at its beginning."""
+        from fokker.models.lda.chain import TopicChain, decaying
+
+        if self.topics > words:
+            raise ValueError(
+                f"K larger than V: {self.topics} topics of a vocabulary of {words} words cannot differ; take "
+                "fewer topics or more words."
+            )
+        given = None if self.step is None else decaying(self.step, self.decay_after, self.decay_power)
+        return TopicChain(
+            words,
+            self.topics,
+            sampler=self.sampler,
+            alpha=self.alpha,
+            gamma=self.gamma,
+            learn_gamma=self.learn_gamma,
+            step_size=given,
+            start=self.start,
+            friction=self.friction,
+            sweeps=self.sweeps,
+            burn_in=self.burn_in,
+            threads=self.processors,
+            engine=self.engine,
+            seed=self.seed,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings by name, in JSON's types."""
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_json(values: Mapping[str, Any]) -> "Settings":
+        """Settings from what `to_json` gave."""
+        known = {entry.name for entry in dataclasses.fields(Settings)}
+        if unknown := sorted(set(values) - known):
+            raise ValueError(f"there is no setting {unknown[0]!r}; there are {', '.join(sorted(known))}.")
+        return Settings(**values)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

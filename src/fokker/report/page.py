@@ -1,0 +1,126 @@
+"""A run as one self-contained HTML page."""
+
+import base64
+import html
+import io
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+from matplotlib.figure import Figure
+
+from fokker.diagnostics import Grade
+from fokker.diagnostics.summary import COLUMNS
+from fokker.report.plots import ACCENT, RIGHT, TRUTH, new_figure, tidy
+
+if TYPE_CHECKING:
+    from fokker.diagnostics import Summary
+    from fokker.run.trace import Trace
+
+_SHOWN = 6
+# Chains, in the colours of Okabe and Ito that everyone can tell apart.
+_COLOURS = (RIGHT, "#E69F00", ACCENT, "#CC79A7")
+_STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem}
+pre{background:#f4f4f4;padding:1rem;overflow-x:auto;white-space:pre-wrap}img{max-width:100%}
+td,th{padding:.2rem 1rem .2rem 0;text-align:left}
+.bad{color:#b03a00;font-weight:600}.care{color:#8a5a00;font-weight:600}.good{color:#005a8c}"""
+_CLASSES = {Grade.GOOD: "good", Grade.CARE: "care", Grade.BAD: "bad"}
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """An HTML table of texts."""
+    return f"<table>{_row('th', columns)}{''.join(_row('td', row) for row in rows)}</table>"
+
+
+def _row(tag: str, cells: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+
+def image(figure: Figure, alternative: str) -> str:
+    """A figure as an <img> that carries its own data."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=110)
+    return image_of_bytes(buffer.getvalue(), alternative)
+
+
+def image_of_bytes(png: bytes, alternative: str) -> str:
+    """A PNG as an <img> that carries its own data."""
+    data = base64.b64encode(png).decode()
+    return f'<img alt="{html.escape(alternative)}" src="data:image/png;base64,{data}">'
+
+
+def page(title: str, *parts: str) -> str:
+    """A whole page of the parts."""
+    return (
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>\n'
+        f"<style>{_STYLE}</style>\n<h1>{html.escape(title)}</h1>\n" + "\n".join(parts) + "\n</html>\n"
+    )
+
+
+def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], summary: "Summary") -> None:
+    """The summary with its verdict, the settings, and pictures of the first few coordinates."""
+    items = "".join(f"<li>{html.escape(warning)}</li>" for warning in summary.warnings)
+    items += "".join(f"<li>Note: {html.escape(note)}.</li>" for note in summary.notes)
+    verdict = f'<p class="{_CLASSES[summary.grade]}">{html.escape(summary.verdict)}</p><ul>{items}</ul>'
+    settings = ", ".join(
+        f"{name.replace('_', ' ')} {_shown(value)}" for name, value in trace.settings.items()
+    )
+    checks = [[name, f"{value:.3g}"] for name, value in summary.checks.items()]
+    parts = [
+        verdict,
+        *([table(["", ""], checks)] if checks else []),
+        *extra,
+        "<h2>Posterior</h2>",
+        table(COLUMNS, summary.rows()[:200]),
+        f"<p>{html.escape(settings)}</p>",
+        "<h2>Chains</h2>",
+        image(_chains(trace, summary.names), "traces and marginal densities"),
+    ]
+    if trace.stats:
+        parts += ["<h2>Steps</h2>", image(_statistics(trace), "statistics of the steps, as a running mean")]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(title, *parts), encoding="utf-8")
+
+
+def _shown(value: object) -> str:
+    """A setting in a few characters; a step size may be an array or a schedule."""
+    if callable(value):
+        return "by a schedule"
+    return f"{float(value):.4g}" if isinstance(value, jax.Array) else str(value)
+
+
+def _chains(trace: "Trace", names: Sequence[str]) -> Figure:
+    leaves = [np.asarray(x) for x in jax.tree.leaves(trace.samples)]
+    flat = np.concatenate([x.reshape(*x.shape[:2], -1) for x in leaves], axis=2)
+    shown = min(_SHOWN, flat.shape[2])
+    figure = new_figure(9.0, 1.5 * shown)
+    panels = figure.subplots(shown, 2, squeeze=False, width_ratios=(3, 1))
+    step = max(1, flat.shape[1] // 1000)
+    for i in range(shown):
+        for chain, colour in zip(flat[:, :, i], itertools.cycle(_COLOURS)):
+            places = np.arange(0, len(chain), step)
+            panels[i, 0].plot(places, chain[::step], color=colour, linewidth=0.5, alpha=0.7)
+            counts, edges = np.histogram(chain, 40, density=True)
+            panels[i, 1].stairs(counts, edges, color=colour, linewidth=1)
+        tidy(panels[i, 0], names[i])
+        tidy(panels[i, 1])
+        panels[i, 1].set_yticks([])
+        panels[i, 1].locator_params(axis="x", nbins=3)
+    return figure
+
+
+def _statistics(trace: "Trace") -> Figure:
+    figure = new_figure(9.0, 2.2 * len(trace.stats))
+    panels = figure.subplots(len(trace.stats), 1, squeeze=False)[:, 0]
+    for panel, (name, values) in zip(panels, trace.stats.items(), strict=True):
+        running = np.cumsum(values.mean(axis=0)) / np.arange(1, values.shape[1] + 1)
+        panel.plot(values.mean(axis=0), color=ACCENT, linewidth=0.4, alpha=0.5)
+        panel.plot(running, color=RIGHT, linewidth=1.5, label="running mean")
+        if name == "kinetic_temperature":
+            panel.axhline(trace.settings.get("temperature", 1.0), color=TRUTH, linewidth=1, linestyle="--")
+        tidy(panel, name.replace("_", " "), "draw")
+        panel.legend(frameon=False, fontsize=8)
+    return figure

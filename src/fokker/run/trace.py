@@ -1,0 +1,203 @@
+"""What a run gathered: draws or moments, and whether to trust them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
+from fokker.report.page import write_report
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a trace comes from: its target, the sampler put on it, its batches, and a way to run it again.
+
+    `notes` is what warm-up found to be wrong; `one_start`: whether all chains started at one point.
+    """
+
+    target: Any
+    sampler: Any
+    batches: Any
+    rerun: Callable[..., "Trace"]
+    notes: tuple[str, ...] = ()
+    one_start: bool = False
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The draws of a run.
+
+    `samples`: theta's tree, leading axes chain and draw; it raises, with the reason, where there are none.
+    `draws` is the same, or None. `moments`: mean and variance of each entry of theta, per chain. `stats`,
+    chain by draw, where the sampler has them: the kinetic temperature rᵀ∂H/∂r / d and the thermostat xi; the
+    acceptance rate, divergences, energy, number of leapfrog steps and depth of the tree. `state`: the last
+    state of every chain. `stopped`: why the run ended early, else None.
+    """
+
+    draws: PyTree[np.ndarray] | None
+    moments: dict[str, PyTree[np.ndarray]] | None
+    stats: dict[str, np.ndarray]
+    state: Any
+    stopped: str | None
+    settings: dict[str, Any] = field(default_factory=dict)
+    origin: Origin | None = field(default=None, repr=False)
+    gathered: Any = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        kept = str(jax.tree.map(np.shape, self.draws))
+        if self.draws is None:
+            kept = "no draws" if self.moments is None else "moments"
+        return f"Trace({kept}, stopped={self.stopped!r})"
+
+    @property
+    def samples(self) -> PyTree[np.ndarray]:
+        """Theta's tree, leading axes chain and draw; raises where the run has no draws."""
+        if self.draws is not None:
+            return self.draws
+        if self.moments is not None:
+            raise RuntimeError(
+                "only moments were kept: trace.moments has them; for draws, R-hat and ESS sample with "
+                "keep='draws'."
+            )
+        raise RuntimeError(f"the run ended before its first draw: {self.stopped}.")
+
+    @property
+    def was_interrupted(self) -> bool:
+        """Whether the run was ended by Ctrl-C, and so can go on."""
+        return self.stopped is not None and self.stopped.startswith("interrupted")
+
+    @classmethod
+    def gather(
+        cls,
+        gathered: dict[str, Any] | None,
+        moments: Any,
+        state: Any,
+        stopped: str | None,
+        settings: dict[str, Any],
+        origin: Origin | None = None,
+        before: "Trace | None" = None,
+    ) -> "Trace":
+        """From what a run recorded, with leading axes chain and draw, after that of `before`."""
+        joined = dict(gathered or {})
+        if joined:
+            # The draws before the first step that went wrong in any chain.
+            sound = joined.pop("sound").all(axis=0)
+            good = len(sound) if sound.all() else int(np.argmin(sound))
+            joined = jax.tree.map(lambda x: x[:, :good], joined)
+        if before is not None:
+            earlier: dict[str, Any] = dict(before.stats)
+            if before.draws is not None:
+                earlier["position"] = before.draws
+            both = [tree for tree in (earlier, joined) if tree]
+            joined = jax.tree.map(lambda *xs: np.concatenate(xs, axis=1), *both) if both else {}
+        samples = joined.pop("position", None)
+        if samples is not None and jax.tree.leaves(samples)[0].shape[1] == 0:
+            samples = None
+        kept = None
+        if moments is not None and np.any(np.asarray(moments.count)):
+            count = np.maximum(np.asarray(moments.count), 2)
+            variance = jax.tree.map(
+                lambda s: np.asarray(s) / (count - 1).reshape(-1, *[1] * (s.ndim - 1)), moments.squares
+            )
+            kept = {"mean": jax.tree.map(np.asarray, moments.mean), "variance": variance}
+        return cls(samples, kept, joined, state, stopped, settings, origin, moments)
+
+    @property
+    def rerun(self) -> "Callable[..., Trace] | None":
+        """A function that runs it again, with `step_size` or any option of `fk.sample` changed."""
+        return None if self.origin is None else self.origin.rerun
+
+    def resume(self, steps: int = 0) -> "Trace":
+        """Go on where the run ended: with what it did not do, and `steps` more; all the draws together.
+
+        The draws are those of one run of that length, to the bit (to rounding, where one step is left).
+        """
+        if self.rerun is None:
+            raise ValueError("only a trace of fk.sample can be resumed.")
+        if self.stopped is not None and not self.was_interrupted:
+            raise ValueError(f"there is nothing to go on from: {self.stopped}.")
+        return self.rerun(steps=self.settings["steps"] + steps, resume=self)
+
+    @property
+    def positions(self) -> PyTree[np.ndarray]:
+        """The draws in the sampler's own coordinates: those before a constraint's transform."""
+        unconstrain = getattr(self.origin.target, "unconstrain", None) if self.origin is not None else None
+        return self.samples if unconstrain is None else jax.vmap(jax.vmap(unconstrain))(self.samples)
+
+    def named(self) -> dict[str, np.ndarray]:
+        """The draws of every leaf of theta by its path; a single array is called theta."""
+        return _named(self.samples)
+
+    def flat(self) -> tuple[list[str], np.ndarray]:
+        """Names of all scalars of theta, and their draws as an array chain × draw × scalar."""
+        return _flat(self.samples)
+
+    def flat_positions(self) -> tuple[list[str], np.ndarray]:
+        """The same of `positions`; of a leaf that has another shape there, the names say so."""
+        shapes = {name: leaf.shape for name, leaf in _named(self.samples).items()}
+        renamed = {
+            name if leaf.shape == shapes.get(name) else f"unconstrained {name}": leaf
+            for name, leaf in _named(self.positions).items()
+        }
+        return _flat(renamed)
+
+    def to_arviz(self) -> Any:
+        """The draws as an ArviZ InferenceData, for its tables and plots; with what the target derives."""
+        import arviz
+
+        posterior = {**self.named(), **self._derived()}
+        return arviz.from_dict(posterior=posterior, sample_stats=dict(self.stats) or None)
+
+    def _derived(self) -> dict[str, np.ndarray]:
+        """NumPyro's deterministic sites and Stan's transformed parameters at every draw."""
+        target = None if self.origin is None else self.origin.target
+        if not hasattr(target, "derived"):
+            return {}
+        # One draw after the other: a model may be large and the draws many.
+        derive = eqx.filter_jit(lambda target, chain: jax.lax.map(target.derived, chain))
+        chains = len(jax.tree.leaves(self.samples)[0])
+        each = [derive(target, jax.tree.map(lambda x, c=c: x[c], self.samples)) for c in range(chains)]
+        return jax.tree.map(lambda *xs: np.stack(xs), *each)
+
+    def summary(self, *, gradients: bool = True, step_halving: bool = False) -> Summary:
+        """A table of every scalar of theta, a grade, and in plain words what is wrong.
+
+        The grade is "No problems found", with how small a problem would have been seen, "Use with care" or
+        "Do not use". With `gradients`, ∇U is computed at up to ten thousand draws, to compare their spread
+        with the target's along coordinates and principal directions, and for the kernel Stein discrepancy.
+        With `step_halving` the run is repeated with half the step, for the bias of the step size.
+        """
+        return summarise(self, gradients, step_halving)
+
+    def step_halving(self) -> StepHalving:
+        """The bias of the step size, by a second run with half of it."""
+        return step_halving(self)
+
+    def report(
+        self, path: Any, title: str = "A run of Fokker", extra: Any = (), summary: Summary | None = None
+    ) -> None:
+        """Write the summary, its verdict and pictures as one self-contained HTML page.
+
+        `extra` are further parts of it, in HTML; `summary` is one that was made already.
+        """
+        write_report(self, Path(path), title, extra, self.summary() if summary is None else summary)
+
+
+def _named(tree: PyTree[Any]) -> dict[str, np.ndarray]:
+    leaves = jax.tree.leaves_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator=".") or "theta": leaf for path, leaf in leaves}
+
+
+def _flat(tree: PyTree[Any]) -> tuple[list[str], np.ndarray]:
+    names, values = [], []
+    for variable, leaf in _named(tree).items():
+        shape = leaf.shape[2:]
+        names += [f"{variable}[{','.join(map(str, i))}]" if shape else variable for i in np.ndindex(*shape)]
+        values.append(np.asarray(leaf).reshape(*leaf.shape[:2], -1))
+    return names, np.concatenate(values, axis=2)

@@ -1,0 +1,372 @@
+"""`fokker.tune`: a step size, and friction where there is one, from short runs."""
+
+import inspect
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+from rich.console import Console
+from rich.progress import track
+
+from fokker._core.state import inner, is_function, ravel
+from fokker.diagnostics._slopes import as_vectors, slopes_at, thinned
+from fokker.diagnostics._spread import judged_by_gradients, spread_finding
+from fokker.diagnostics._steps import kinetic_temperature, noise_share
+from fokker.diagnostics.configurational import spread_of
+from fokker.diagnostics.stein import kernel_stein_discrepancy
+from fokker.integrators import Splitting
+from fokker.samplers._sampler import Sampler
+from fokker.samplers.recipe import Recipe
+from fokker.targets.constrained import unconstrained
+
+# Shares of the fastest time scale of the target, and of its rate: the grids that are tried.
+_STEPS = tuple(2.0**-k for k in range(9))
+_FRICTIONS = (0.03, 0.1, 0.3, 1.0)
+_CHAINS, _POINTS, _ROWS = 4, 256, 65_536
+_HALF, _THIN = 256, 4
+# Rows of data that the judging of one trial looks at.
+_JUDGED = 20_000_000
+# The share of the candidates that goes on, for as many times longer.
+_KEPT = 3
+# Steps of the run that checks the winner, after half as many that are left out.
+_CHECKED = 64 * _HALF
+# How often the step may be halved until the check finds no bias.
+_HALVINGS = 6
+# A check that rejects too many costs half a step; one that rejects too few costs the run that follows.
+_FALSE_REJECTIONS = 0.1
+# A typical (θ - c)·∇U/Td below this, which is near 1 where chains have mixed, is of chains that crawl: they
+# show no bias, but only for want of draws.
+_STILL = 0.1
+_HARDLY_MOVED = "theta has hardly moved"
+# A gradient at the start this many times as large as draws have is a start far from the mass.
+_FAR = 5.0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One short run: its settings, its length, and the kernel Stein discrepancy² of its second half.
+
+    `problem` is what the summary of a run with these settings would find wrong, as far as it is due to them.
+    """
+
+    step_size: float
+    friction: float | None
+    steps: int
+    discrepancy: float
+    sampler: Sampler = field(repr=False)
+    problem: str = ""
+
+    @property
+    def order(self) -> tuple[bool, float]:
+        """Those without a problem first, and of them those nearest to the target."""
+        return bool(self.problem), self.discrepancy
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The sampler chosen, and everything that was tried, round by round; `print(tuning)` shows it.
+
+    The last rounds, of one trial each, are the check of the winner, with the step halved until its own
+    diagnostics find no bias. `notes` is what to know about the result.
+    """
+
+    sampler: Sampler
+    step_size: float
+    friction: float | None
+    rounds: list[list[Trial]]
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{'step size':>11} {'friction':>10} {'steps':>8} {'discrepancy²':>14}"]
+        for trials in self.rounds:
+            for trial in sorted(trials, key=lambda t: t.order):
+                friction = "" if trial.friction is None else f"{trial.friction:.4g}"
+                found = f"{trial.discrepancy:.4g}" if math.isfinite(trial.discrepancy) else "diverged"
+                problem = f"  {trial.problem}" if trial.problem else ""
+                lines.append(f"{trial.step_size:11.4g} {friction:>10} {trial.steps:8,} {found:>14}{problem}")
+            lines.append("")
+        chosen = f"chosen: step size {self.step_size:.4g}"
+        chosen += f", friction {self.friction:.4g}" if self.friction else ""
+        return "\n".join([*lines, chosen, *(f"Note: {note}." for note in self.notes)])
+
+
+def tune(
+    target: Any,
+    sampler: Sampler | Callable[..., Sampler] | str,
+    *,
+    init: Any,
+    step_sizes: Sequence[float] | None = None,
+    frictions: Sequence[float] | None = None,
+    steps: int = 2 * _HALF,
+    batch_size: int | None = None,
+    batches: Any = None,
+    gradient: Any = None,
+    seed: int = 0,
+    temperature: float = 1.0,
+    progress: bool = True,
+) -> Tuning:
+    r"""Choose a step size, and the friction of a sampler that has one, by successive halving.
+
+    ```python
+    tuning = fk.tune(target, fk.samplers.sghmc, init=mode, batch_size=100)
+    print(tuning)
+    trace = fk.sample(target, tuning.sampler, …)
+    ```
+
+    Every candidate is run for `steps` steps in four chains; the third of them with the smallest kernel Stein
+    discrepancy goes on for three times as long, until one is left: a bandit that spends its budget on the
+    good ones (Coullon, South, Nemeth 2023). The discrepancy is small for draws that are spread as the target
+    is, and so weighs the bias of a large step against the slowness of a small one. Candidates that the
+    diagnostics of `trace.summary()` find biased (spread of theta, kinetic temperature, minibatch noise) come
+    last, and the winner is checked by them in a longer run, with its step halved until they find nothing.
+
+    `sampler` is a sampler, of which the step size is changed, or a function such as `fk.samplers.sghmc`, of
+    which the friction is chosen too (`friction`, or `A` of a thermostat, whose inertia then follows), with a
+    splitting for its integrator unless another was given. Start near the mode (`fk.find_mode`). Without
+    `step_sizes` a grid of powers of two below the fastest time scale of the dynamics at `init` is tried;
+    without `frictions`, four below its rate.
+    """
+    from fokker.run.sample import make_batches
+    from fokker.samplers._named import by_name
+
+    sampler = by_name(sampler) if isinstance(sampler, str) else sampler
+
+    make_batches(target, batch_size, batches, gradient)  # raises where they do not fit
+    options = {
+        "batch_size": batch_size,
+        "batches": batches,
+        "gradient": gradient,
+        "seed": seed,
+        "temperature": temperature,
+    }
+    start = unconstrained(target, init(jax.random.key(seed)) if is_function(init) else init)
+    target.validate(start)
+    arms = list(_candidates(target, sampler, start, step_sizes, frictions, options))
+    console = Console(stderr=True, quiet=not progress)
+    rows = batch_size if batch_size is not None else getattr(target, "size", 0)
+    console.print(_plan(len(arms), steps, rows), markup=False, soft_wrap=True)
+    rounds: list[list[Trial]] = []
+    while len(arms) > 1 or not rounds:
+        what = f"tuning: {len(arms)} candidates, {steps:,} steps each"
+        shown = track(arms, what, transient=True, disable=not progress)
+        trials = [_trial(target, arm, init, steps, options)[0] for arm in shown]
+        rounds.append(trials)
+        good = sorted((t for t in trials if math.isfinite(t.discrepancy)), key=lambda t: t.order)
+        if not good:
+            raise ValueError(
+                f"every step size tried from {min(t.step_size for t in trials):.3g} to "
+                f"{max(t.step_size for t in trials):.3g} diverged: give smaller step_sizes, or start nearer "
+                "to the mass of the target (fk.find_mode)."
+            )
+        best = good[0]
+        console.print(f"  best of {len(trials)}: step size {best.step_size:.3g}", markup=False)
+        arms = [(t.step_size, t.friction, t.sampler) for t in good[: max(1, len(trials) // _KEPT)]]
+        steps *= _KEPT
+    return _check(target, arms[0], init, options, rounds, console)
+
+
+def _plan(candidates: int, steps: int, rows: int) -> str:
+    """What tuning is going to cost, in words."""
+    total, left = 0, candidates
+    while left > 1 or not total:
+        total += left * steps
+        left, steps = max(1, left // _KEPT), steps * _KEPT
+    total += 3 * _CHECKED // 2
+    cost = f", {_CHAINS * total * rows:.2g} rows of data" if rows else ""
+    return (
+        f"tuning: {candidates} candidates in {_CHAINS} chains, about {total:,} steps in all{cost}; fewer "
+        "with step_sizes or frictions of your own"
+    )
+
+
+def _check(
+    target: Any, arm: Any, init: Any, options: dict[str, Any], rounds: list[list[Trial]], console: Console
+) -> Tuning:
+    """Run the winner for longer, and halve its step until its diagnostics find no bias."""
+    step_size, friction, sampler = arm
+    for _ in range(_HALVINGS):
+        trial, gradients = _trial(target, (step_size, friction, sampler), init, 2 * _CHECKED, options)
+        rounds.append([trial])
+        console.print(
+            f"  checked step size {step_size:.3g}: {trial.problem or 'no bias found'}", markup=False
+        )
+        if not trial.problem:
+            break
+        step_size *= 2 if trial.problem == _HARDLY_MOVED else 0.5
+        sampler = sampler.with_step_size(step_size)
+    notes = []
+    if trial.problem:
+        notes.append(f"no step size tried is free of bias: {trial.problem}")
+    if gradients is not None and not is_function(init):
+        theta = unconstrained(target, init)
+        at_start = float(np.linalg.norm(ravel(jax.grad(_large_batch_potential(target))(theta))))
+        usual = float(np.median(np.linalg.norm(gradients, axis=-1))) * options["temperature"]
+        if at_start > _FAR * usual:
+            notes.append(
+                f"the gradient at init is {at_start / usual:.2g} times as large as that of draws: tuning "
+                "started far from the mass of the target, with the time scales there; start at fk.find_mode"
+            )
+    for note in notes:
+        warnings.warn(f"tuning: {note}.", RuntimeWarning, stacklevel=3)
+    return Tuning(trial.sampler, trial.step_size, friction, rounds, tuple(notes))
+
+
+def _trial(
+    target: Any, arm: Any, init: Any, steps: int, options: dict[str, Any]
+) -> tuple[Trial, np.ndarray | None]:
+    """A short run of four chains, whose second half is judged; and ∇U/T at its draws."""
+    from fokker.run.sample import sample
+
+    step_size, friction, sampler = arm
+    half = _HALF * max(1, round(steps / (2 * _HALF)))
+    # In pieces of one length, whatever the round: each program is compiled once.
+    with warnings.catch_warnings():  # a candidate may end before its first draw
+        warnings.simplefilter("ignore", RuntimeWarning)
+        trace = sample(
+            target,
+            sampler,
+            init=init,
+            steps=half,
+            burn_in=half,
+            thin=_THIN,
+            chains=_CHAINS,
+            chunk=_HALF,
+            progress=False,
+            **options,
+        )
+    if trace.was_interrupted:
+        raise KeyboardInterrupt
+    failed = Trial(step_size, friction, 2 * half, math.inf, sampler, "the chains diverged"), None
+    if trace.stopped is not None or trace.origin is None:
+        return failed
+    positions = thinned(trace, max(_POINTS, half // 2))
+    draws = as_vectors(positions)
+    gradients = slopes_at(trace.origin.sampler.own_target, positions, _JUDGED) / options["temperature"]
+    if not (np.all(np.isfinite(draws)) and np.all(np.isfinite(gradients))):
+        return failed
+    every = max(1, draws.shape[0] * draws.shape[1] // _POINTS)
+    few_draws, few_gradients = (x[:, ::every].reshape(-1, draws.shape[2]) for x in (draws, gradients))
+    discrepancy = kernel_stein_discrepancy(few_draws, -few_gradients).squared
+    if "kinetic_temperature" in trace.stats:
+        # The same equation for the momentum.
+        kinetic = float(trace.stats["kinetic_temperature"].mean()) / options["temperature"]
+        discrepancy += (kinetic - 1) ** 2
+    problem = _problem(trace, draws, gradients)
+    return Trial(step_size, friction, 2 * half, discrepancy, sampler, problem), gradients
+
+
+def _problem(trace: Any, draws: np.ndarray, gradients: np.ndarray) -> str:
+    """What the summary would say against the settings, whatever the length of the run."""
+    sampler = trace.origin.sampler
+    findings = [*noise_share(trace, {}), *kinetic_temperature(trace, {})]
+    if not findings and judged_by_gradients(sampler, trace.settings["temperature"]):
+        spread = spread_of(draws, gradients)
+        if spread.typical < _STILL:
+            return _HARDLY_MOVED
+        findings = spread_finding(spread, _FALSE_REJECTIONS)
+    return findings[0].text.split(":")[0] if findings else ""
+
+
+def _candidates(
+    target: Any,
+    sampler: Any,
+    start: PyTree[Array],
+    step_sizes: Sequence[float] | None,
+    frictions: Sequence[float] | None,
+    options: dict[str, Any],
+) -> Any:
+    """(step size, friction, sampler) of every arm."""
+    name = None if isinstance(sampler, Sampler) else _friction_name(sampler)
+    if frictions is not None and name is None:
+        raise ValueError("this sampler has no friction to choose: leave frictions out, or give a function.")
+    chosen: Sequence[float | None] = (None,)
+    if name is not None:
+        rate = math.sqrt(largest_curvature(target, start))
+        chosen = frictions or [rate * share for share in _FRICTIONS]
+    for friction in chosen:
+        # One sampler a friction, for a program to be compiled once for all its step sizes.
+        base = sampler if isinstance(sampler, Sampler) else _with_friction(sampler, name, friction)
+        # The step is yet to be found: one so small that nothing speaks against it.
+        scale = 1.0
+        if step_sizes is None:
+            scale = fastest_time(target, base.with_step_size(1e-12), start, options)
+        for step_size in step_sizes or [scale * share for share in _STEPS]:
+            yield float(step_size), friction, base.with_step_size(step_size)
+
+
+def _with_friction(make: Callable[..., Sampler], name: str | None, friction: float | None) -> Sampler:
+    settings: dict[str, Any] = {}
+    parameters = inspect.signature(make).parameters
+    if name is not None and friction is not None:
+        settings[name] = friction
+        if name == "A":  # a thermostat as quick as the friction that it stands for
+            settings["mu"] = 1 / friction**2
+        matrix = "kind" in parameters and parameters["kind"].default == "matrix"
+        if "integrator" in parameters and parameters["integrator"].default is None and not matrix:
+            settings["integrator"] = Splitting()
+    return make(1.0, **settings)
+
+
+def _friction_name(make: Callable[..., Sampler]) -> str | None:
+    parameters = inspect.signature(make).parameters
+    return next((name for name in ("friction", "A") if name in parameters), None)
+
+
+def _large_batch_potential(target: Any) -> Callable[[PyTree[Array]], Array]:
+    """U, or its estimate by the first rows where there are many."""
+    size = getattr(target, "size", 0)
+    if size <= _ROWS or not hasattr(target, "minibatch_potential"):
+        return target.potential
+    rows = jax.tree.map(lambda x: x[:_ROWS], target.data)
+    return lambda theta: target.minibatch_potential(theta, rows)
+
+
+def largest_curvature(target: Any, theta: PyTree[Array], iterations: int = 20) -> float:
+    """The largest eigenvalue of ∇²U at theta in size, by power iteration."""
+    slope = jax.grad(_large_batch_potential(target))
+    return _growth(lambda v: jax.jvp(slope, (theta,), (v,))[1], theta, iterations)
+
+
+def fastest_time(target: Any, sampler: Any, theta: PyTree[Array], options: dict[str, Any]) -> float:
+    """One over the spectral radius of ∂f/∂z at the start: the time in which the dynamics turn round."""
+    sampler = getattr(sampler, "sampler", sampler)  # the copies of a replica exchange
+    if not isinstance(sampler, Recipe):  # preconditioned by 1/√(T∇²U), the root mean square of ∇U
+        return math.sqrt(options["temperature"] / largest_curvature(target, theta))
+    placed = sampler.on(target, options["temperature"])
+    z = placed.init(theta, key=jax.random.key(options["seed"])).z
+    dynamics, slope = placed.placed, jax.grad(_large_batch_potential(target))
+
+    def drift(z: Any) -> Any:
+        return dynamics.drift(z, slope(z["theta"]))
+
+    return 1.0 / _growth(lambda v: jax.jvp(drift, (z,), (v,))[1], z, 20)
+
+
+def _growth(product: Callable[[PyTree[Array]], PyTree[Array]], like: PyTree[Array], iterations: int) -> float:
+    """The factor by which a linear map stretches in the long run, averaged over the second half."""
+    leaves, structure = jax.tree.flatten(like)
+    keys = jax.random.split(jax.random.key(0), len(leaves))
+    drawn = [jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
+    v = jax.tree.unflatten(structure, drawn)
+
+    @eqx.filter_jit
+    def run(v: PyTree[Array]) -> Array:
+        def apply(v: PyTree[Array], _: Any) -> tuple[PyTree[Array], Array]:
+            v = product(v)
+            size = jnp.sqrt(inner(v, v))
+            return jax.tree.map(lambda x: x / jnp.maximum(size, 1e-30), v), size
+
+        return jax.lax.scan(apply, v, length=iterations)[1]
+
+    sizes = np.asarray(run(v), float)[iterations // 2 :]
+    found = float(np.exp(np.mean(np.log(np.maximum(sizes, 1e-30)))))
+    if not (math.isfinite(found) and found > 1e-20):
+        raise ValueError("the curvature of the target at init is zero or not finite: give step_sizes.")
+    return found

@@ -1,0 +1,234 @@
+"""Warm-up: a step size, and a scale of every coordinate, from the first steps of all chains together."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key, PyTree
+from rich.progress import BarColumn, Progress, TextColumn
+from scipy.special import ndtri
+
+from fokker._core.count import Count
+from fokker._core.state import dimension, ravel
+from fokker.run.walking import StepSearch, walk_chunk
+from fokker.samplers._sampler import Warmed, chunk_length, start_chains
+from fokker.samplers._walker import Walker, WalkerState, check_chains
+from fokker.samplers.scales import estimate, identity
+
+# Stan's plan: a share of the steps to reach the mass of the target, one for the last step size, and between
+# them windows that double, of which each begins anew with the covariance of the one before.
+_FIRST, _LAST, _WINDOW = 0.15, 0.1, 25
+_FIRST_MOST, _LAST_MOST = 75, 50
+# The first step size is doubled or halved until a single move crosses this acceptance.
+_CROSSED, _DOUBLINGS = 0.8, 60
+# The last step size is put right by the acceptance that it has, measured over this share of the last steps;
+# by a factor within these, as rare places may need smaller steps than those seen.
+_MEASURED, _CORRECTED = 0.4, (0.5, 1.25)
+# A spread that grows by more than this from one window to one twice as long has no end in sight.
+_GROWTH = 4.0
+
+
+def windows(steps: int) -> list[tuple[int, bool]]:
+    """Lengths that sum to `steps`, and whether the scale is learnt from each; the last is to measure."""
+    if steps < 20:
+        return [(steps, False), (0, False)]
+    if steps < 4 * _WINDOW:
+        return [(steps // 2, True), (steps - steps // 2, False), (0, False)]
+    first = min(_FIRST_MOST, round(_FIRST * steps))
+    last = min(_LAST_MOST, round(_LAST * steps))
+    left, size, plan = steps - first - last, _WINDOW, [(first, False)]
+    while left:
+        size = left if left < 3 * size else size  # too little would be left for one more
+        plan.append((size, True))
+        left, size = left - size, 2 * size
+    measured = round(_MEASURED * last)
+    return [*plan, (last - measured, False), (measured, False)]
+
+
+class _Chains:
+    """The chains of a warm-up, and what they have learnt so far."""
+
+    def __init__(self, sampler: Walker, positions: PyTree[Array], keys: Key[Array, " chains"], capacity: int):
+        x = ravel(jax.tree.map(lambda x: x[0], positions))
+        self.kind = sampler.scale if isinstance(sampler.scale, str) else None
+        if self.kind is not None:
+            sampler = dataclasses.replace(sampler, scale=identity(self.kind, x.size, x.dtype))
+        # A step size already, of no account: with "auto" in its place sampling would be compiled anew.
+        self.sampler = sampler.with_step_size(jnp.ones((), x.dtype))
+        self.keys, self.capacity, self.taken = keys, capacity, 0
+        self.states: WalkerState = start_chains(self.sampler, positions, keys)
+        check_chains(self.states)
+        self.step_sizes = jnp.ones(keys.shape[0], x.dtype)
+
+    def advance(
+        self,
+        sampler: Walker,
+        states: WalkerState,
+        steps: int,
+        search: StepSearch,
+        learns: bool,
+        number: int | None = None,
+    ) -> Any:
+        """At most `capacity` steps: the chains, and what was recorded."""
+        chains, out = walk_chunk(
+            sampler,
+            self.capacity,
+            states,
+            None,
+            self.keys,
+            Count.of(self.taken if number is None else number),
+            jnp.int32(steps),
+            jnp.int32(1),
+            jnp.asarray(False),
+            search,
+            jnp.asarray(learns),
+        )
+        # Cut by NumPy: JAX would compile a program for every length.
+        return chains, {name: np.asarray(x)[:, :steps] for name, x in out.items()}
+
+    def find_first_step(self) -> None:
+        """Double or halve every chain's step size until the acceptance of a single move crosses 0.8."""
+        single = self.sampler.with_one_move()
+        direction = np.zeros(len(self.step_sizes))
+        going = np.ones(len(self.step_sizes), bool)
+        for trial in range(_DOUBLINGS):
+            search = StepSearch.around(self.step_sizes)
+            # Each with randomness of its own, and none of what steps will use.
+            _, out = self.advance(single, self.states, 1, search, False, 2**31 + self.taken + trial)
+            above = out["acceptance_rate"][:, 0] > _CROSSED
+            # A step below what rounding resolves leads nowhere and is accepted for that.
+            above &= (direction >= 0) | self._moved(out["position"])
+            direction = np.where(direction == 0, np.where(above, 1, -1), direction)
+            # A chain that has crossed keeps its step size, however long others beside it go on.
+            going &= above == (direction > 0)
+            if not going.any():
+                return
+            factor = jnp.asarray(np.where(going, 2.0**direction, 1.0), self.step_sizes.dtype)
+            self.step_sizes = self.step_sizes * factor
+        if (going & (direction > 0)).any():
+            raise ValueError(
+                "every step is accepted, however long: the density is constant around the start, or its "
+                "gradient is zero, or it grows without end (a sign turned round?). Look at the log density "
+                "and at where the chains start (init)."
+            )
+        raise ValueError(
+            "no step is accepted, however short: the density jumps or is not finite right beside the start, "
+            "or float32 cannot resolve it. Look for a `where`, a rounding or a support that ends there; "
+            "transform the parameters (fk.constrain), start elsewhere, or run in float64 "
+            "(jax.config.update('jax_enable_x64', True))."
+        )
+
+    def _moved(self, positions: np.ndarray) -> np.ndarray:
+        """Of which chains the first step led elsewhere, by more than rounding might."""
+        starts = np.asarray(jax.vmap(ravel)(self.states.position))
+        rounding = 16 * np.finfo(starts.dtype).eps * np.abs(starts)
+        return np.asarray(np.any(np.abs(positions[:, 0] - starts) > rounding, axis=1))
+
+    def window(self, length: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The draws of so many steps, chain × draw × d, and their statistics; the step sizes are learnt."""
+        search = StepSearch.around(self.step_sizes)
+        pieces = []
+        for done in range(0, length, self.capacity):
+            steps = min(self.capacity, length - done)
+            chains, out = self.advance(self.sampler, self.states, steps, search, True)
+            self.states, search = chains.state, chains.search
+            self.taken += steps
+            pieces.append(out)
+        self.step_sizes = jnp.exp(search.log_average)
+        stats = {name: np.concatenate([p[name] for p in pieces], axis=1) for name in pieces[0]}
+        return stats.pop("position"), stats
+
+    def settle(self, steps: int) -> None:
+        """One step size for all chains, put right for the acceptance that it has.
+
+        Averages of log ε leave the acceptance too high. The log of an acceptance ratio is about normal with a
+        variance s² of twice its mean, and then accepted with 2Φ(-s/2); s grows with a power of ε.
+        """
+        step_size = jnp.exp(jnp.mean(jnp.log(self.step_sizes)))
+        self.step_sizes = jnp.full_like(self.step_sizes, step_size)
+        if steps == 0:
+            return
+        search = StepSearch.around(self.step_sizes)
+        chains, out = self.advance(self.sampler, self.states, steps, search, False)
+        self.states, self.taken = chains.state, self.taken + steps
+        found, wanted = (
+            -ndtri(np.clip(rate, 0.001, 0.999) / 2)
+            for rate in (float(np.mean(out["acceptance_rate"])), float(self.sampler.acceptance))
+        )
+        factor = np.clip((wanted / found) ** (1 / self.sampler.ORDER), *_CORRECTED)
+        self.step_sizes = self.step_sizes * jnp.asarray(factor, self.step_sizes.dtype)
+
+    def learn_scale(self, draws: np.ndarray) -> None:
+        """The scale by all chains' draws; the step size is found anew with it."""
+        assert self.kind is not None
+        scale = estimate(self.kind, draws, self.step_sizes.dtype)
+        self.sampler = dataclasses.replace(self.sampler, scale=scale)
+        self.states = start_chains(self.sampler, self.states.position, self.keys)
+        self.find_first_step()
+
+
+def warmed_up(
+    sampler: Walker, positions: PyTree[Array], keys: Key[Array, " chains"], steps: int, progress: bool
+) -> Warmed:
+    """Windows of steps, after each of which all chains go on with what all of them have learnt."""
+    chains = _Chains(sampler, positions, keys, chunk_length(dimension(positions)) + 1)
+    chains.find_first_step()
+    before: np.ndarray | None = None
+    notes: list[str] = []
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} steps"),
+    )
+    with Progress(*columns, disable=not progress, transient=True) as bar:
+        task = bar.add_task("warming up", total=steps)
+        *plan, (measured, _) = windows(steps)
+        for length, learns_scale in plan:
+            draws, stats = chains.window(length)
+            bar.update(task, completed=chains.taken)
+            if chains.kind not in (None, "identity") and learns_scale:
+                chains.learn_scale(draws)
+            if learns_scale and length > _WINDOW:
+                notes = _drifts(before, draws)
+                before = draws
+    if "diverging" in stats and stats["diverging"].all():
+        raise ValueError(
+            "every step of the last part of warm-up diverged: nothing can be learnt about this target as it "
+            "is written. Look for parameters that need a constraint (fk.constrain) or a prior, for a scale "
+            "far from 1, start elsewhere (init), or run in float64."
+        )
+    notes += _unfelt(chains)
+    chains.settle(measured)
+    return Warmed(chains.sampler.with_step_size(chains.step_sizes[0]), chains.states.position, tuple(notes))
+
+
+def _drifts(before: np.ndarray | None, now: np.ndarray) -> list[str]:
+    """What is said of coordinates that spread further and further: a sign of an improper posterior."""
+    if before is None:
+        return []
+    spread, earlier = (np.sqrt(np.mean(np.var(x, axis=1), axis=0)) for x in (now, before))
+    growth = spread / np.maximum(earlier, 1e-30)
+    worst = int(np.argmax(growth))
+    if not growth[worst] > _GROWTH:
+        return []
+    return [
+        f"during warm-up coordinate {worst} of theta spread {growth[worst]:.0f} times further from one "
+        f"window to the next, to {spread[worst]:.3g}: it may drift to infinity, as in an improper posterior; "
+        "give it a proper prior, or warm up for longer"
+    ]
+
+
+def _unfelt(chains: _Chains) -> list[str]:
+    """What is said of coordinates on which the density depends by jumps alone, or not at all."""
+    slopes = np.asarray(chains.states.gradient)
+    mixed = chains.kind in ("dense", "low-rank")  # slopes along directions, not coordinates
+    if chains.sampler.name == "rwm" or not (np.all(slopes == 0) if mixed else np.any(np.all(slopes == 0, 0))):
+        return []
+    place = int(np.argmax(np.all(slopes == 0, axis=0)))
+    return [
+        f"at the end of warm-up the gradient by coordinate {place} of theta was zero in every chain: the "
+        "density does not depend on it, or has steps where it should have a slope, which a sampler by "
+        "gradients does not see; give it a prior, write it without rounding, or use fk.samplers.rwm"
+    ]
