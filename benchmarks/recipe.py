@@ -178,7 +178,7 @@ def memory(console):
     second = time.perf_counter() - start
     console.print(
         f"an elementwise field at d = {d:,}: {second:.2f} s a step, {extra / (4 * d):.1f} d of memory beside "
-        f"the state, finite: {bool(info.finite)} (first step {first:.1f} s with compilation)\n"
+        f"the state, finite: {bool(info.is_finite)} (first step {first:.1f} s with compilation)\n"
     )
 
 

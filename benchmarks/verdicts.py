@@ -146,7 +146,7 @@ RIGHT: dict[str, tuple[Callable[[], fk.Trace], Truth]] = {
     "mala, 10 normals": (lambda: learnt(UNIT, samplers.mala(), 10, steps=20_000, thin=10), UNIT_TRUTH),
     "hmc, 10 normals": (lambda: learnt(UNIT, samplers.hmc(), 10), UNIT_TRUTH),
     "rwm, correlated by 0.95": (
-        lambda: learnt(TIED, samplers.rwm(scale="dense"), steps=40_000, thin=20),
+        lambda: learnt(TIED, samplers.rwm(mass_matrix="dense"), steps=40_000, thin=20),
         TIED_TRUTH,
     ),
     "mclmc, adjusted, 10 normals": (

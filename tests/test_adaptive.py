@@ -246,7 +246,7 @@ def test_preconditioned_sgld_takes_estimators():
         batch_size=10,
         progress=False,
     )
-    np.testing.assert_array_equal(trace.state.estimator.center, trace.samples[:, 33])
+    np.testing.assert_array_equal(trace.state.memory.estimator.center, trace.samples[:, 33])
     with pytest.raises(ValueError, match="one number"):
         fk.sample(target, samplers.psgld(jnp.ones(2)), init=0.3, steps=104, progress=False)
 
@@ -364,7 +364,7 @@ def test_replicas_cross_between_modes_that_one_chain_does_not(optimised):
     # Within a well the coldest replica has its own temperature: variance 1/4, and 4 % from the step.
     right = trace.samples[trace.samples > 0]
     assert right.var() == pytest.approx(0.25, rel=0.1)
-    assert 0.1 < trace.stats["exchange_rate"][:, -1].mean() < 0.9
+    assert 0.1 < trace.sample_stats["exchange_rate"][:, -1].mean() < 0.9
 
 
 @pytest.mark.long
@@ -385,7 +385,7 @@ def test_replicas_with_momenta_and_minibatches_keep_the_temperature(optimised):
         progress=False,
     )
     assert float(trace.samples.var()) * 50 == pytest.approx(1.0, rel=0.12)
-    assert trace.stats["kinetic_temperature"].mean() == pytest.approx(2.0, rel=0.06)
+    assert trace.sample_stats["kinetic_temperature"].mean() == pytest.approx(2.0, rel=0.06)
 
 
 def test_exchanges_turn_by_turn_and_only_when_due():

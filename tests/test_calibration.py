@@ -171,7 +171,7 @@ def ranks(case, seed, temperature, counted):
                 batches = Batches(target.size, case.batch_size, "replacement")
                 batch = batches.batch(target.data, batches.rows(run_key, row_key, 0, 0))
             state, info = sampler.step(step_key, state, batch)
-            return (state, sound & info.finite & (info.noise_shortfall >= 0)), None
+            return (state, sound & info.is_finite & (info.noise_shortfall >= 0)), None
 
         def draw(carry, _):
             carry, _ = jax.lax.scan(step, carry, length=case.thin)

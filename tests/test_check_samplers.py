@@ -1,5 +1,6 @@
 """Every sampler can be checked: one table over the names of `fk.samplers`, and corrections that are wrong."""
 
+import dataclasses
 import inspect
 
 import jax
@@ -9,8 +10,7 @@ import pytest
 
 import fokker as fk
 from fokker.fields import Elementwise
-from fokker.samplers.hmc import HMC
-from fokker.samplers.metropolis import MALA, MAULA
+from fokker.integrators import EulerMaruyama, ExactOU, Leapfrog, Proposal, exact_ou
 from fokker.samplers.microcanonical import Microcanonical
 from verdicts import metric, potential, root
 
@@ -85,38 +85,44 @@ def test_every_sampler_is_checked(name):
     assert "checked" in str(report)
 
 
-class ForgetfulMALA(MALA):
-    """Accepts by the energies alone."""
+class ForgetfulEuler(EulerMaruyama):
+    """Leaves out the probabilities of the ways there and back."""
 
-    def log_ratio(self, move, state):
-        return state.potential - move.potential
+    def propose(self, *given):
+        return super().propose(*given)._replace(log_ratio=jnp.zeros(()))
 
 
-class ForgetfulMAULA(MAULA):
+class ForgetfulOU(ExactOU):
     """Goes back with the momentum that it came with."""
 
-    def log_ratio(self, move, state):
-        w, v = self._noise(-move.q, move.p, move.gradient, state.momentum)
-        there, back = jnp.sum(move.noise**2 + move.more**2), jnp.sum(w**2 + v**2)
-        kinetic = jnp.sum(state.momentum**2) - jnp.sum(move.p**2)
-        return state.potential - move.potential + (kinetic + there - back) / 2
+    def propose(self, dynamics, z, noise, h, point):
+        made = super().propose(dynamics, z, noise, h, point)
+        back = exact_ou._log_density(dynamics, made.z, made.point, z, jnp.asarray(h))
+        there = exact_ou._log_density(dynamics, z, point, made.z, jnp.asarray(h))
+        return made._replace(log_ratio=back - there)
 
 
-class EulerHMC(HMC):
-    """Explicit Euler in place of the leapfrog."""
+class ExplicitEuler(Leapfrog):
+    """In place of the leapfrog."""
 
-    def leap(self, q, p, gradient, h, state):
-        q, p = q + h * p, p - h * gradient
-        U, gradient = self.evaluate(q, state)
-        return q, p, gradient, U
+    def propose(self, dynamics, z, noise, h, point):
+        new = {"theta": z["theta"] + h * z["r"], "r": z["r"] - h * point.gradient}
+        return Proposal(new, self.evaluate(dynamics, new), jnp.zeros(()))
 
 
-class WarmHMC(HMC):
+class KeepsMomentum(Leapfrog):
+    """Does not reverse it after a rejection."""
+
+    def rejected(self, z):
+        return z
+
+
+class Warm(fk.corrections.Metropolis):
     """Forgets the temperature where it accepts."""
 
-    def finish(self, path, state):
-        new, info = super().finish(path, state)
-        return new, info._replace(acceptance=jnp.minimum(1, jnp.exp(-self.temperature * info.energy_change)))
+    def end(self, path, point, step):
+        outcome = super().end(path, point, step)
+        return outcome._replace(acceptance_rate=jnp.minimum(1, jnp.exp(-1.5 * outcome.energy_change)))
 
 
 class Isotropic(Microcanonical):
@@ -127,17 +133,16 @@ class Isotropic(Microcanonical):
         return new, kinetic * z["u"].size / (z["u"].size - 1)
 
 
+def changed(sampler, **parts):
+    return dataclasses.replace(sampler, **parts)
+
+
 WRONG = {
-    "mala": (lambda: ForgetfulMALA(jnp.asarray(0.1), "identity", 0.6), "detailed balance does not hold"),
-    "maula": (
-        lambda: ForgetfulMAULA(jnp.asarray(0.1), "identity", 0.6, jnp.asarray(1.0)),
-        "detailed balance does not hold",
-    ),
-    "hmc": (lambda: EulerHMC(jnp.asarray(0.1), "identity", 0.8, None, None), "not reversible"),
-    "hmc, its temperature": (
-        lambda: WarmHMC(jnp.asarray(0.1), "identity", 0.8, None, None),
-        "acceptance is not min",
-    ),
+    "mala": (lambda: changed(S.mala(0.1), integrator=ForgetfulEuler()), "detailed balance does not hold"),
+    "maula": (lambda: changed(S.maula(0.1), integrator=ForgetfulOU()), "detailed balance does not hold"),
+    "hmc": (lambda: changed(S.hmc(0.1), integrator=ExplicitEuler()), "not reversible"),
+    "hmc, its temperature": (lambda: changed(S.hmc(0.1), correction=Warm(3)), "acceptance is not min"),
+    "ghmc, its rejection": (lambda: changed(S.ghmc(0.1), integrator=KeepsMomentum()), "not reversible"),
 }
 
 

@@ -1,5 +1,7 @@
 """Any dynamics made exact: the ratio of a step and its way back, reversibility, what cannot be corrected."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,10 +10,19 @@ from scipy import stats
 
 import fokker as fk
 from conftest import quick_jit
-from detailed_balance import FALSE_ALARM, A, asymmetry, log_gamma
-from fokker import fields
-from fokker.integrators import EulerMaruyama, ExactOU, Reflecting, Splitting, SymplecticEuler
+from detailed_balance import BENT, FALSE_ALARM, A, asymmetry, bent, log_gamma
+from fokker import corrections, fields
+from fokker.integrators import (
+    EulerMaruyama,
+    ExactOU,
+    GeneralisedLeapfrog,
+    Leapfrog,
+    Reflecting,
+    Splitting,
+    SymplecticEuler,
+)
 from fokker.integrators import splitting as splitting_module
+from fokker.samplers._momentum import momentum_of
 
 pytestmark = pytest.mark.usefixtures("quickly")
 
@@ -54,6 +65,11 @@ CASES = {
 }
 
 
+def proposed(integrator, dynamics, z, noise, h):
+    """A proposal with what is known at its start."""
+    return integrator.propose(dynamics, z, noise, h, integrator.evaluate(dynamics, z))
+
+
 def exact_draws(count):
     rng = np.random.default_rng(3)
     theta, r = log_gamma(rng, T, (count, 1)), np.sqrt(T * MASS) * rng.normal(size=(count, 1))
@@ -84,9 +100,9 @@ def steps_of(name, correction=EXACT, count=30_000):
 def test_corrected_steps_are_reversible(name):
     """From exact draws, (before, after) is distributed as (after, before): false alarms once in a million."""
     before, after, info = steps_of(name)
-    assert 0.3 < float(jnp.mean(info.accepted)) < 0.97
+    assert 0.3 < float(jnp.mean(info.is_accepted)) < 0.97
     assert asymmetry(before, after) > FALSE_ALARM
-    np.testing.assert_allclose(jnp.mean(info.accepted), jnp.mean(info.acceptance), atol=0.02)
+    np.testing.assert_allclose(jnp.mean(info.is_accepted), jnp.mean(info.acceptance_rate), atol=0.02)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -112,23 +128,13 @@ def _without_determinant(monkeypatch):
 
 
 def _momentum_kept(monkeypatch):
-    from fokker.integrators import Proposal
-
-    right = Splitting.propose
-
-    def propose(self, dynamics, z, noise, step_size):
-        made = right(self, dynamics, z, noise, step_size)
-        return Proposal(made.z, made.log_ratio, z)
-
-    monkeypatch.setattr(Splitting, "propose", propose)
+    monkeypatch.setattr(Splitting, "rejected", lambda self, z: z)
     return "ABOBA"
 
 
 def _temperature_ignored(monkeypatch):
-    from fokker.integrators import exact_ou
-
-    right = exact_ou.energy
-    monkeypatch.setattr(exact_ou, "energy", lambda dynamics, z: T * right(dynamics, z))
+    right = corrections.Step.energy
+    monkeypatch.setattr(corrections.Step, "energy", lambda step, *at: T * right(step, *at))
     return "exact OU"
 
 
@@ -144,7 +150,7 @@ def test_the_ratio_of_euler_maruyama_steps_is_that_of_two_normal_densities(x64):
     dynamics, integrator, h = CASES["Euler–Maruyama"]
     z = {"theta": jnp.array([0.3]), "r": jnp.array([-1.1])}
     noise = {"theta": jnp.array([0.7]), "r": jnp.array([-0.4])}
-    proposal = quick_jit(lambda z, noise: integrator.propose(dynamics, z, noise, h))(z, noise)
+    proposal = quick_jit(lambda z, noise: proposed(integrator, dynamics, z, noise, h))(z, noise)
 
     def vector(z):
         return np.concatenate([np.asarray(z["theta"]), np.asarray(z["r"])])
@@ -154,9 +160,11 @@ def test_the_ratio_of_euler_maruyama_steps_is_that_of_two_normal_densities(x64):
         return stats.multivariate_normal(mean, 2 * h * np.asarray(dynamics.diffusion(a))).logpdf(vector(b))
 
     there, back = log_q(z, proposal.z), log_q(proposal.z, z)
-    target = (float(H(z)) - float(H(proposal.z))) / T
-    np.testing.assert_allclose(float(proposal.log_ratio), target + back - there, rtol=1e-6)
-    jax.tree.map(np.testing.assert_array_equal, proposal.stay, z)
+    np.testing.assert_allclose(float(proposal.log_ratio), back - there, rtol=1e-6)
+    U, gradient = jax.value_and_grad(potential)(proposal.z["theta"])
+    np.testing.assert_allclose(proposal.point.potential, U, rtol=1e-12)
+    np.testing.assert_allclose(proposal.point.gradient, gradient, rtol=1e-12)
+    jax.tree.map(np.testing.assert_array_equal, integrator.rejected(z), z)
 
 
 def test_the_exact_ou_step_of_a_linear_potential_is_always_accepted(x64):
@@ -165,7 +173,10 @@ def test_the_exact_ou_step_of_a_linear_potential_is_always_accepted(x64):
     dynamics = fk.Dynamics(slope, D={("r", "r"): 0.7}, Q={("r", "theta"): 1.0}, temperature=T)
     z = {"theta": jnp.array([0.3, 2.0]), "r": jnp.array([-1.1, 0.4])}
     noise = {"theta": jnp.array([0.7, -1.0]), "r": jnp.array([-0.4, 2.0])}
-    np.testing.assert_allclose(ExactOU().propose(dynamics, z, noise, 0.9).log_ratio, 0, atol=1e-12)
+    proposal = proposed(ExactOU(), dynamics, z, noise, 0.9)
+    change = (slope(proposal.z) - slope(z)) / T
+    np.testing.assert_allclose(proposal.log_ratio, change, atol=1e-12)
+    assert abs(float(change)) > 0.1
 
 
 def test_the_step_proposed_is_the_step_taken_without_a_correction():
@@ -177,7 +188,7 @@ def test_the_step_proposed_is_the_step_taken_without_a_correction():
         def both(z, plain=plain, dynamics=dynamics, integrator=integrator, h=h):
             noise = plain.draw(jax.random.key(0), plain.init(z)).noise
             moved, _ = integrator.advance(dynamics, z, None, noise, h)
-            return moved, integrator.propose(dynamics, z, noise, h).z
+            return moved, proposed(integrator, dynamics, z, noise, h).z
 
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), *both(z))
 
@@ -226,7 +237,7 @@ def test_your_own_dynamics_are_sampled_exactly_by_fk_sample():
     sampler = fk.samplers.recipe(ANY, 0.6, correction=EXACT)
     init = {"theta": jnp.zeros(1), "r": jnp.zeros(1)}
     trace = fk.sample(None, sampler, init=init, steps=200, burn_in=40, seed=2, chains=200, progress=False)
-    assert 0.3 < trace.stats["acceptance_rate"].mean() < 0.97
+    assert 0.3 < trace.sample_stats["acceptance_rate"].mean() < 0.97
     exact = log_gamma(np.random.default_rng(0), T, 1_000_000)
     for power in (1, 2):
         means = (np.asarray(trace.samples, float)[..., 0] ** power).mean(axis=1)
@@ -313,13 +324,186 @@ def test_what_a_splitting_cannot_solve_is_seen_from_any_start(what):
             )
 
 
-def test_the_checker_says_what_it_did_not_look_at_of_a_correction():
+def test_the_checker_looks_at_the_correction_of_your_own_dynamics(monkeypatch):
+    """A drift that does not keep the target is a proposal like any other; a wrong ratio is found."""
     slow = fk.SDE(lambda theta: -theta / 2, 1.0, lambda theta: jnp.sum(theta**2) / 2)
     state = {"theta": jnp.zeros(1)}
-    report = fk.check(fk.samplers.recipe(slow, 0.1, correction=EXACT), state=state, explain=False)
-    assert report.verdict == "undecided"
-    assert "the correction" in report.reasons[0]
-    right = fk.Dynamics(lambda theta: jnp.sum(theta**2) / 2, D=1.0)
-    report = fk.check(fk.samplers.recipe(right, 0.1, correction=EXACT), state=state)
-    assert report.ok
-    assert any("ratio was not checked" in note for note in report.notes)
+    options = {"state": state, "explain": False, "number_of_points": 64}
+    sampler = fk.samplers.recipe(slow, 0.1, correction=EXACT)
+    report = fk.check(sampler, **options)
+    assert report.verdict == "right"
+    assert any("detailed balance" in check for check in report.checks)
+    assert fk.check(slow, **options).verdict == "wrong"
+    right = EulerMaruyama.propose
+    zero = lambda *given: right(*given)._replace(log_ratio=jnp.zeros(()))  # noqa: E731
+    monkeypatch.setattr(EulerMaruyama, "propose", zero)
+    report = fk.check(sampler, **options)
+    assert report.verdict == "wrong"
+    assert "detailed balance does not hold" in report.reasons[0]
+
+
+# Hamiltonian dynamics of your own -------------------------------------------------------------------------
+
+
+def uneven(theta, r):
+    """A kinetic energy whose mass depends on theta, and mixes the coordinates."""
+    a = 1.3 + jnp.tanh(theta[0])
+    inverse = jnp.array([[a, 0.3], [0.3, 1.0]])
+    return r @ inverse @ r / 2 - jnp.log(a - 0.09) / 2
+
+
+HEAVY = jnp.array([2.0, 0.5])
+OWN = {
+    "leapfrog, Metropolis": (
+        fk.dynamics.hamiltonian_flow(BENT.potential, HEAVY),
+        Leapfrog(),
+        corrections.Metropolis(3),
+        0.7,
+    ),
+    "leapfrog, tree": (
+        fk.dynamics.hamiltonian_flow(BENT.potential, HEAVY),
+        Leapfrog(),
+        corrections.Tree(4),
+        0.9,
+    ),
+    "leapfrog, naive tree": (
+        fk.dynamics.hamiltonian_flow(BENT.potential, HEAVY),
+        Leapfrog(),
+        corrections.NaiveTree(3),
+        0.9,
+    ),
+    "generalised leapfrog, Metropolis": (
+        fk.Dynamics(fk.Hamiltonian(BENT.potential, uneven), Q={("r", "theta"): 1.0}),
+        GeneralisedLeapfrog(),
+        corrections.Metropolis(2),
+        0.5,
+    ),
+    "generalised leapfrog of one function, tree": (
+        fk.Dynamics(lambda theta, r: BENT.potential(theta) + uneven(theta, r), Q={("r", "theta"): 1.0}),
+        GeneralisedLeapfrog(),
+        corrections.Tree(3),
+        0.5,
+    ),
+}
+
+
+def own_steps(name):
+    """Draws of theta before and after one step, and the infos; T = 1."""
+    dynamics, integrator, correction, h = OWN[name]
+    sampler = fk.samplers.recipe(dynamics, h, integrator=integrator, correction=correction)
+    before = jnp.asarray(bent(np.random.default_rng(0), 1.0, 20_000), jnp.float32)
+
+    @quick_jit
+    def run(theta, keys):
+        def move(theta, key):
+            state, info = sampler.step(key, sampler.init({"theta": theta, "r": jnp.zeros(2)}))
+            return state.position, info
+
+        return jax.vmap(move)(theta, keys)
+
+    return before, *run(before, jax.random.split(jax.random.key(1), len(before)))
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long if "naive" in n or "one" in n else ()) for n in OWN]
+)
+def test_your_own_hamiltonian_dynamics_are_reversible(name):
+    """With masses that are not 1 and a momentum drawn from the kinetic energy; false alarm 1e-6."""
+    before, after, info = own_steps(name)
+    assert 0.2 < float(jnp.mean(info.acceptance_rate)) < 0.97
+    assert float(jnp.mean(jnp.any(before != after, axis=1))) > 0.3
+    assert asymmetry(before, after, 4) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("name", ["leapfrog, tree", "generalised leapfrog, Metropolis"])
+def test_with_momenta_of_another_mass_they_are_not(name, monkeypatch):
+    from fokker.samplers import _recipe
+
+    monkeypatch.setattr(_recipe, "momentum_of", lambda dynamics, z, noise: noise)
+    before, after, _ = own_steps(name)
+    assert asymmetry(before, after, 4) < 1e-9
+
+
+def test_a_momentum_is_drawn_from_the_kinetic_energy(x64):
+    """Its covariance is T M(θ): the root of the inverse of ∂²H/∂r², written out or diagonal."""
+    theta, T = jnp.array([0.4, -0.3]), 1.7
+    H = fk.Hamiltonian(BENT.potential, uneven)
+    dynamics = fk.Dynamics(H, Q={("r", "theta"): 1.0}, temperature=T)
+    z = {"theta": theta, "r": jnp.zeros(2)}
+    root = jax.jacfwd(lambda w: momentum_of(dynamics, z, w))(jnp.zeros(2))
+    mass = np.linalg.inv(jax.hessian(uneven, 1)(theta, jnp.ones(2)))
+    np.testing.assert_allclose(root @ root.T, T * mass, rtol=1e-10)
+    many = jnp.linspace(0.5, 2.0, 600)
+    heavy = fk.dynamics.hamiltonian_flow(lambda theta: jnp.sum(theta**2), many)
+    z = {"theta": jnp.zeros(600), "r": jnp.zeros(600)}
+    np.testing.assert_allclose(momentum_of(heavy, z, jnp.ones(600)), jnp.sqrt(many), rtol=1e-10)
+
+
+REFUSED_TREES = {
+    "noise in the steps": (
+        lambda: fk.samplers.recipe(UNDERDAMPED, 0.1, integrator=Splitting(), correction=corrections.Tree()),
+        "no noise in them",
+    ),
+    "friction": (
+        lambda: fk.samplers.recipe(UNDERDAMPED, 0.1, integrator=Leapfrog(), correction=corrections.Tree()),
+        "D = 0",
+    ),
+    "friction in the generalised leapfrog": (
+        lambda: fk.samplers.recipe(UNDERDAMPED, 0.1, integrator=GeneralisedLeapfrog(), correction=EXACT),
+        "D = 0",
+    ),
+    "a kinetic energy that is not quadratic": (
+        lambda: fk.samplers.recipe(
+            fk.Dynamics(fk.Hamiltonian(potential, lambda r: jnp.sum(r**4)), Q={("r", "theta"): 1.0}),
+            0.1,
+            integrator=GeneralisedLeapfrog(),
+            correction=corrections.Tree(),
+        ),
+        "kinetic energy rᵀM⁻¹r/2",
+    ),
+    "a mass that depends on theta, by the plain leapfrog": (
+        lambda: fk.samplers.recipe(
+            fk.Dynamics(
+                fk.Hamiltonian(potential, lambda theta, r: jnp.sum(r**2 * (1 + theta**2))),
+                Q={("r", "theta"): 1.0},
+            ),
+            0.1,
+            integrator=Leapfrog(),
+            correction=EXACT,
+        ),
+        "the same everywhere",
+    ),
+    "a Q of one's own, by the generalised leapfrog": (
+        lambda: fk.samplers.recipe(
+            fk.Dynamics(H, Q={("r", "theta"): 2.0}), 0.1, integrator=GeneralisedLeapfrog(), correction=EXACT
+        ),
+        "Q={('r', 'theta'): 1.0}",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_TREES)
+def test_what_no_trajectory_can_be_made_of_is_refused_with_the_reason(name):
+    make, words = REFUSED_TREES[name]
+    with pytest.raises(ValueError, match=re.escape(words)):
+        make().init({"theta": jnp.array([0.2]), "r": jnp.array([0.3])})
+
+
+def test_a_sampler_says_what_it_is_made_of():
+    S = fk.samplers
+    for sampler, words in (
+        (S.sgld(0.1), "Langevin × Euler–Maruyama"),
+        (S.mala(), "Langevin × Euler–Maruyama × Metropolis"),
+        (S.rwm(), "Langevin × random walk × Metropolis"),
+        (S.maula(), "underdamped × exact OU × Metropolis"),
+        (S.hmc(), "Hamiltonian × leapfrog × Metropolis"),
+        (S.nuts(), "Hamiltonian × leapfrog × tree"),
+        (S.rhmc(0.1, 1.0), "Riemannian × generalised leapfrog × Metropolis"),
+        (S.sgnht(0.1), "thermostat × symplectic Euler"),
+        (S.sghmc(0.1, integrator=Splitting("BAOAB")), "underdamped × BAOAB"),
+        (
+            S.recipe(UNDERDAMPED, 0.1, integrator=ExactOU(), correction=EXACT),
+            "Dynamics × exact OU × Metropolis",
+        ),
+    ):
+        assert str(sampler) == words

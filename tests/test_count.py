@@ -120,7 +120,7 @@ def test_step_sizes_are_those_of_the_formula_after_any_number_of_steps(name):
     @jax.vmap
     def step(count):
         state, info = sampler.step(jax.random.key(0), SamplerState({"theta": jnp.zeros(())}, count))
-        return state, info.finite
+        return state, info.is_finite
 
     state, finite = step(Count.of(np.array(numbers, np.uint64)))
     assert np.all(finite)
@@ -141,14 +141,15 @@ def test_what_happens_every_so_many_steps_keeps_to_them(quickly):
     estimator = fk.gradients.svrg(3)
     sampler = samplers.sghmc(0.01, resample=5).on(target, 1.0, estimator)
     start = sampler.init(0.5, key=jax.random.key(0))
-    centre = start.estimator._replace(center=jnp.asarray(9.0))
+    memory = start.memory
+    memory = memory._replace(estimator=memory.estimator._replace(center=jnp.asarray(9.0)))
 
     @quick_jit
     @jax.vmap
     def step(count):
-        state = start._replace(step=count, estimator=centre, z={**start.z, "r": jnp.asarray(0.0)})
+        state = start._replace(step=count, memory=memory, z={**start.z, "r": jnp.asarray(0.0)})
         moved, _ = sampler.step(jax.random.key(1), state, target.data[:2])
-        return moved.estimator.center, moved.z["r"]
+        return moved.memory.estimator.center, moved.z["r"]
 
     numbers = [n + k for n in NEAR for k in range(8)]
     centres, momenta = step(Count.of(np.array(numbers, np.uint64)))
@@ -200,7 +201,7 @@ RUNS = {
     ),
     "nuts": (
         fk.Density(lambda t: -jnp.sum(t**2) / 2),
-        samplers.nuts(0.5, scale="identity"),
+        samplers.nuts(0.5, mass_matrix="identity"),
         {"init": jnp.zeros(2)},
     ),
 }

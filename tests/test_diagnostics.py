@@ -283,7 +283,7 @@ def test_a_run_in_two_parts_is_the_run_in_one(keep):
     parts = fk.sample(target, sampler, steps=40, chunk=50, **options).resume(80)
     if keep == "draws":
         np.testing.assert_array_equal(parts.samples, whole.samples)
-        np.testing.assert_array_equal(parts.stats["xi"], whole.stats["xi"])
+        np.testing.assert_array_equal(parts.sample_stats["xi"], whole.sample_stats["xi"])
     else:
         np.testing.assert_allclose(parts.moments["mean"], whole.moments["mean"], rtol=1e-6)
         np.testing.assert_allclose(parts.moments["variance"], whole.moments["variance"], rtol=1e-4)
@@ -455,9 +455,9 @@ def test_windows_are_the_default_on_large_data_alone():
     from fokker.run.sample import make_batches
 
     target = normals(2000)
-    assert isinstance(make_batches(target, 2, None, None), WindowBatches)
-    assert make_batches(target, 3, None, None).kind == "replacement"
-    assert make_batches(target, 2, "no replacement", None).kind == "no replacement"
+    assert isinstance(make_batches(target, 2, None, None, jax.random.key(0)), WindowBatches)
+    assert make_batches(target, 3, None, None, jax.random.key(0)).kind == "replacement"
+    assert make_batches(target, 2, "no replacement", None, jax.random.key(0)).kind == "no replacement"
 
 
 def test_saga_and_windows_agree_on_the_rows():

@@ -309,7 +309,7 @@ def test_every_row_makes_a_sampler() -> None:
 
 PATHS = {
     "hmc": samplers.hmc(0.3, None, [2.0, 1.0]),
-    "ghmc": samplers.ghmc(1.5, scale="identity", leaps=2),
+    "ghmc": samplers.ghmc(1.5, mass_matrix="identity", num_integration_steps=2),
     "nuts": samplers.nuts(0.5, "identity"),
     "naive nuts": samplers.naive_nuts(0.8, "identity", max_depth=3),
 }
@@ -330,7 +330,7 @@ def test_a_trajectory_ends_where_the_step_does(name: str) -> None:
         assert np.allclose(told.state.position, new.position, atol=1e-5)
         assert len(told.points) == int(sampler.record(new)["n_steps"]) + 1
         if told.depth is None:
-            assert told.accepted == bool(info.accepted)
+            assert told.accepted == bool(info.is_accepted)
             assert np.allclose(told.points[-1], info.proposal, atol=1e-5)
         else:
             # 1, 2, 4, … points a doubling, the last of which may be broken off; neighbours are a leap apart.
@@ -349,11 +349,11 @@ def test_what_a_metropolis_step_tells() -> None:
     state = sampler.init(jnp.array([2.0, -1.0]), key=jax.random.key(0))
     keys = jax.random.split(jax.random.key(1), 200)
     new, info = jax.jit(jax.vmap(sampler.step, in_axes=(0, None)))(keys, state)
-    accepted = np.asarray(info.accepted)
+    accepted = np.asarray(info.is_accepted)
     assert 0 < accepted.sum() < 200
     expected = np.where(accepted[:, None], info.proposal, np.asarray(state.position))
     assert np.allclose(expected, new.position)
-    assert np.allclose(info.acceptance, np.exp(-np.maximum(info.energy_change, 0)), rtol=1e-5)
+    assert np.allclose(info.acceptance_rate, np.exp(-np.maximum(info.energy_change, 0)), rtol=1e-5)
 
 
 def test_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

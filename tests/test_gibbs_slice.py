@@ -79,7 +79,7 @@ def test_detailed_balance_of_a_random_scan_and_not_of_a_sweep():
     found = {}
     for scan in ("random", "systematic"):
         after, info = one_step(samplers.gibbs(CONDITIONALS, scan=scan).on(HIERARCHY), before)
-        assert bool(jnp.all(info.finite))
+        assert bool(jnp.all(info.is_finite))
         found[scan] = asymmetry(flat(before), flat(after))
         # E 1/v = SHAPE, E y² = E v = 1/(SHAPE - 1): 5 standard errors, a false alarm in 2e6 each.
         for values, exact in (
@@ -133,7 +133,7 @@ def test_detailed_balance_of_slice_sampling_on_the_line(limit):
     """A width much too small, with and without its limit felt; T ≠ 1; false alarm 1e-6."""
     before = jnp.asarray(log_gamma(np.random.default_rng(0), T, (COUNT, 1)), jnp.float32)
     after, info = one_step(samplers.slice_sampler(0.8, limit=limit).on(LOG_GAMMA, T), before)
-    assert bool(jnp.all(info.accepted))
+    assert bool(jnp.all(info.is_accepted))
     assert asymmetry(before, after, 8) > FALSE_ALARM
     moved = np.asarray(after, float)
     from scipy.special import digamma

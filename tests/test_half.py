@@ -181,7 +181,7 @@ def test_a_run_in_half_precision_goes_all_the_way_to_the_summary():
     assert jax.tree.map(lambda x: x.dtype.name, trace.samples) == {"a": "float32", "b": "float32"}
     assert np.array_equal(trace.samples["a"], trace.samples["a"].astype(jnp.bfloat16).astype(np.float32))
     assert trace.state.z["theta"]["a"].dtype == jnp.bfloat16
-    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(trace.state.estimator))
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(trace.state.memory.estimator))
     assert trace.to_arviz().posterior["a"].dtype == np.float32
     assert "a[0]" in str(trace.summary())
     assert trace.resume(8).samples["a"].shape == (2, 16, 3)

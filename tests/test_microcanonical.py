@@ -186,8 +186,10 @@ def test_detailed_balance_of_the_adjusted_kinds(name):
     """From exact draws at T ≠ 1 of a bent and skewed density; false alarm 1e-6."""
     before = exact_draws()
     after, info = one_step(ADJUSTED[name].on(BENT, T), before)
-    assert 0.3 < float(jnp.mean(info.accepted)) < 0.8, float(jnp.mean(info.accepted))
-    assert abs(float(jnp.mean(info.accepted)) - float(jnp.mean(info.acceptance))) < 5 / math.sqrt(COUNT)
+    assert 0.3 < float(jnp.mean(info.is_accepted)) < 0.8, float(jnp.mean(info.is_accepted))
+    assert abs(float(jnp.mean(info.is_accepted)) - float(jnp.mean(info.acceptance_rate))) < 5 / math.sqrt(
+        COUNT
+    )
     assert asymmetry(before, after) > FALSE_ALARM
 
 
@@ -197,9 +199,8 @@ def test_detailed_balance_of_the_adjusted_kinds(name):
 def test_detailed_balance_fails_without_the_right_energy(fault, monkeypatch):
     before = exact_draws()
     if fault == "no rejection":
-        monkeypatch.setattr(
-            corrections, "metropolis", lambda u, e, s: (jnp.asarray(True), jnp.ones(()), jnp.asarray(False))
-        )
+        always = (jnp.asarray(True), jnp.ones(()), jnp.asarray(False))
+        monkeypatch.setattr(corrections, "metropolis_rule", lambda *given: always)
     else:
         right, sign = isokinetic.kick, {"no": 0.0, "ki": -1.0}[fault[:2]]
         monkeypatch.setattr(isokinetic, "kick", lambda *a: (lambda u, k: (u, sign * k))(*right(*a)))
@@ -220,7 +221,7 @@ def run(sampler, positions, length, seed=0, of=lambda theta: theta):
 
             def step(state, key):
                 state, info = sampler.step(key, state)
-                return state, (of(state.position), info.energy_change, info.acceptance)
+                return state, (of(state.position), info.energy_change, info.acceptance_rate)
 
             return jax.lax.scan(step, state, jax.random.split(key, length))[1]
 
@@ -363,9 +364,9 @@ def test_a_trajectory_that_leaves_the_finite_numbers_is_rejected():
     wall = fk.Density(lambda theta: jnp.sum(jnp.log(1 - theta**2)))
     placed = samplers.mchmc(5.0, 5.0, adjusted=True).on(wall)
     state, info = placed.step(jax.random.key(1), placed.init(jnp.zeros(3), key=jax.random.key(0)))
-    assert bool(info.divergent)
-    assert not bool(info.accepted)
-    assert bool(info.finite)
+    assert bool(info.is_divergent)
+    assert not bool(info.is_accepted)
+    assert bool(info.is_finite)
     np.testing.assert_array_equal(state.position, jnp.zeros(3))
 
 

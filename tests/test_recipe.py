@@ -214,7 +214,7 @@ def test_jit_vmap_and_scan_give_what_the_plain_loop_gives(name):
     state = start
     for key in keys:
         state, info = sampler.step(key, state)
-        assert bool(info.finite)
+        assert bool(info.is_finite)
         assert float(info.noise_shortfall) == 0
     assert int(state.step) == 3
     assert jax.tree.structure(state) == jax.tree.structure(start)
@@ -311,7 +311,7 @@ def test_the_estimate_of_gamma_is_unbiased_over_all_probes(monkeypatch, x64):
     noise_key, _ = jax.random.split(key)
     start = exact.init(position)
     wanted = quick_jit(exact.step)(noise_key, start)[0].z
-    module = importlib.import_module("fokker.samplers.recipe")
+    module = importlib.import_module("fokker.samplers._recipe")
 
     @quick_jit
     @jax.vmap
@@ -325,7 +325,7 @@ def test_the_estimate_of_gamma_is_unbiased_over_all_probes(monkeypatch, x64):
 
 
 def test_the_probes_are_signs():
-    module = importlib.import_module("fokker.samplers.recipe")
+    module = importlib.import_module("fokker.samplers._recipe")
     signs = module._signs(jax.random.key(0), {"a": jnp.zeros(400), "b": jnp.zeros(400)})
     both = np.concatenate([signs["a"], signs["b"]])
     assert set(both.tolist()) == {-1.0, 1.0}
@@ -349,7 +349,7 @@ def test_what_goes_wrong_in_a_step_is_told():
     state, info = fast.init({"theta": jnp.array([8.0])}), None
     for i in range(3):
         state, info = quick_jit(fast.step)(jax.random.key(i), state)
-    assert not bool(info.finite)
+    assert not bool(info.is_finite)
 
     D = fields.Elementwise(lambda theta: theta)
     reduced = recipe(fk.dynamics.langevin(U, D), 0.1, noise_estimate={("theta", "theta"): 2.0})
@@ -446,3 +446,50 @@ def test_riemann_dynamics_find_a_skewed_target_and_without_gamma_they_do_not():
     assert np.all(np.abs(mean - truth) < 5 * error + 0.005)
     mean, error = extrapolated(without_gamma(temperature), jax.random.key(7))
     assert abs(mean[0] - truth[0]) > 3 * (5 * error[0] + 0.005)
+
+
+# Coordinates of a mass matrix -------------------------------------------------------------------------------
+
+COVARIANCE = np.array([[4.0, 1.5, 0.0], [1.5, 1.0, -0.2], [0.0, -0.2, 0.25]])
+
+
+@pytest.mark.parametrize("M", ["vector", "matrix", "low-rank"])
+@pytest.mark.parametrize("name", ["sghmc", "sgnht"])
+def test_a_mass_matrix_is_a_change_of_coordinates(name, M, x64):
+    """A step with it is the step that q of θ = S q takes; also with a batch, whose gradient is exact here."""
+    from fokker.samplers import mass_matrix as masses
+
+    precision = np.linalg.inv(COVARIANCE)
+    M = {
+        "vector": np.array([0.3, 1.5, 3.0]),
+        "matrix": precision + 0.1 * np.eye(3),
+        "low-rank": masses.LowRank(jnp.array([2.0, 1.0, 0.5]), jnp.eye(3, 1), jnp.array([1.3])),
+    }[M]
+    S = np.stack([np.asarray(masses.as_mass_matrix(M)(e)) for e in jnp.eye(3)], 1)
+    like = lambda theta, x: -theta["a"] @ jnp.asarray(precision) @ theta["a"] / 2  # noqa: E731
+    target = fk.Posterior(lambda theta: 0.0 * jnp.sum(theta["a"]), like, np.zeros(1))
+    plain = fk.Density(lambda theta: like({"a": jnp.asarray(S) @ theta}, None))
+    make = getattr(fk.samplers, name)
+    options = {"friction": 1.3, "integrator": fk.integrators.Splitting("ABOBA" if name == "sghmc" else None)}
+    sampler, other = make(0.2, mass_matrix=M, **options).on(target, 1.7), make(0.2, **options).on(plain, 1.7)
+    start, key = jnp.array([0.3, -0.5, 0.2]), jax.random.key(1)
+    state = sampler.init({"a": jnp.asarray(S) @ start}, key=key)
+    moved, _ = sampler.step(key, state)
+    by_batch, _ = sampler.step(key, state, np.zeros(1))
+    # The same step, taken by q of a target over q.
+    expected, _ = other.step(key, other.init(start, key=key))
+    np.testing.assert_allclose(moved.position["a"], S @ expected.position, rtol=1e-9)
+    np.testing.assert_allclose(moved.z["r"], expected.z["r"], rtol=1e-9)
+    np.testing.assert_allclose(by_batch.position["a"], moved.position["a"], rtol=1e-9)
+    assert moved.position["a"].shape == (3,)
+
+
+def test_a_mass_matrix_that_is_none_is_refused():
+    sghmc = fk.samplers.sghmc
+    for make, words in (
+        (lambda: sghmc(0.1, mass_matrix="diagonal"), "learnt by samplers with a correction"),
+        (lambda: sghmc(0.1, mass_matrix=[1.0, -1.0]), "positive"),
+        (lambda: sghmc(0.1, mass_matrix=np.ones(2), noise_estimate=1.0), "leave it out"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            make()

@@ -54,7 +54,7 @@ def test_draws_are_the_same_bit_for_bit_whatever_the_chunk(optimised):
     for chunk in (1, 7):
         cut = run(samplers.sgnht(0.01), chunk=chunk, steps=29, **options)
         assert np.array_equal(whole.samples, cut.samples)
-        assert np.array_equal(whole.stats["xi"], cut.stats["xi"])
+        assert np.array_equal(whole.sample_stats["xi"], cut.sample_stats["xi"])
         assert int(cut.state.step[0]) == 29
 
 
@@ -181,7 +181,7 @@ def test_moments_are_those_of_the_draws():
         np.testing.assert_allclose(moments.moments["mean"][name], x.mean(axis=1), rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(moments.moments["variance"][name], x.var(axis=1, ddof=1), rtol=1e-4)
     np.testing.assert_allclose(
-        moments.stats["kinetic_temperature"], draws.stats["kinetic_temperature"], rtol=1e-5
+        moments.sample_stats["kinetic_temperature"], draws.sample_stats["kinetic_temperature"], rtol=1e-5
     )
     with pytest.raises(RuntimeError, match="only moments were kept"):
         moments.to_arviz()
@@ -209,7 +209,7 @@ def test_ones_own_loop_works_under_jit_vmap_and_scan(name):
         def step(state, key):
             batch = jax.tree.map(lambda x: x[:10], target.data)
             state, info = sampler.step(key, state, batch)
-            return state, (state.position, info.finite)
+            return state, (state.position, info.is_finite)
 
         return jax.lax.scan(step, sampler.init(jnp.zeros(()), key=start), jax.random.split(walk, 5))
 
@@ -232,7 +232,7 @@ def test_a_sampler_made_of_dynamics_is_sampled_too():
     )
     trace = run(samplers.recipe(dynamics, 0.1), init={"theta": START, "r": START}, steps=40, chains=200)
     assert trace.settings["temperature"] == 2.0
-    assert trace.stats["kinetic_temperature"].shape == (200, 40)
+    assert trace.sample_stats["kinetic_temperature"].shape == (200, 40)
     with pytest.raises(ValueError, match="made of dynamics at temperature 2"):
         run(samplers.recipe(dynamics, 0.1), init={"theta": START, "r": START}, temperature=3.0)
     flow = samplers.recipe(fk.dynamics.hamiltonian_flow(NORMAL.potential), 0.1, integrator=SymplecticEuler())
@@ -265,7 +265,7 @@ def errors_of(trace, T):
     both = np.concatenate(
         [
             ratios.reshape(len(x), 4) - np.eye(2).ravel(),
-            trace.stats["kinetic_temperature"].mean(1)[:, None] / T - 1,
+            trace.sample_stats["kinetic_temperature"].mean(1)[:, None] / T - 1,
         ],
         axis=1,
     )
@@ -352,9 +352,9 @@ def test_a_conjugate_posterior_by_minibatches(sampler, optimised):
     means, variances = x.mean(axis=1), (x**2).mean(axis=1) / (variance * T)
     assert abs(means.mean()) < 5 * means.std(ddof=1) / 10 + 0.01 * spread
     heat = 0.0 if sampler.family is None else 19_000 * float(sampler.step_size) / (2 * T)
-    if "xi" in trace.stats:
+    if "xi" in trace.sample_stats:
         heat = 0.0  # absorbed
-    elif "kinetic_temperature" in trace.stats:
+    elif "kinetic_temperature" in trace.sample_stats:
         heat /= 60
     error = variances.std(ddof=1) / 10
     assert error < 0.05
@@ -377,7 +377,7 @@ def test_ctrl_c_keeps_the_draws_so_far(keep, monkeypatch):
         np.testing.assert_allclose(
             trace.moments["mean"], whole.samples[:, :30].mean(axis=1), rtol=1e-4, atol=1e-6
         )
-    assert trace.stats["kinetic_temperature"].shape == (2, 30)
+    assert trace.sample_stats["kinetic_temperature"].shape == (2, 30)
     interrupt_at(monkeypatch, "_send", 1)
     with pytest.warns(RuntimeWarning, match="before its first draw: interrupted after 10"):
         none = run(steps=50, burn_in=20, chunk=10, keep=keep)
@@ -601,7 +601,7 @@ def test_exact_friction_survives_a_schedule_that_comes_to_rest():
     state = sampler.init(START, key=jax.random.key(0))
     state = state._replace(step=jnp.asarray(19_999))
     moved, info = sampler.step(jax.random.key(1), state)
-    assert bool(info.finite)
+    assert bool(info.is_finite)
     np.testing.assert_allclose(moved.position, state.position, atol=1e-3)
 
 

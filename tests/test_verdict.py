@@ -165,7 +165,7 @@ def test_unequal_scales_and_correlations_get_a_mass_for_advice():
     tied = slow[:, :, :1] + 1e-3 * right(seed=1)
     assert "strongly correlated" in said(tied).warnings[0]
     learns = origin(types.SimpleNamespace(corrected=True, learns=True))
-    assert "scale='dense'" in said(tied, where=learns).warnings[0]
+    assert "mass_matrix='dense'" in said(tied, where=learns).warnings[0]
 
 
 # What the steps say ---------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fokker.dynamics.hamiltonian import Hamiltonian
     from fokker.lab import posteriors
     from fokker.run.sample import sample
+    from fokker.run.starts import PerChain
     from fokker.run.trace import Trace
     from fokker.run.tuning import Tuning, tune
     from fokker.samplers import schedules
@@ -38,6 +39,7 @@ __all__ = [
     "Density",
     "Dynamics",
     "Hamiltonian",
+    "PerChain",
     "Posterior",
     "Report",
     "Trace",
@@ -72,6 +74,7 @@ _HOMES = {
     "Density": "targets",
     "Dynamics": "dynamics",
     "Hamiltonian": "dynamics.hamiltonian",
+    "PerChain": "run.starts",
     "Posterior": "targets",
     "Report": "checker",
     "Trace": "run.trace",

@@ -204,3 +204,8 @@ def same_shapes(a: PyTree[Any], b: PyTree[Any]) -> bool:
         return False
     shapes = [[tuple(getattr(x, "shape", ())) for x in jax.tree.leaves(tree)] for tree in (a, b)]
     return shapes[0] == shapes[1]
+
+
+def choose(condition: Array, yes: PyTree[Array], no: PyTree[Array]) -> PyTree[Array]:
+    """`yes` or `no`, two trees of one structure."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)

@@ -6,7 +6,6 @@ Both are identities, to be had at any point. What neither says, averages over dr
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,27 +13,23 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from fokker._core.state import ravel
+from fokker._core.state import State, ravel, unravel, variable_names
 from fokker.checker._residual import compile_once
+from fokker.corrections import Metropolis, Step
+from fokker.corrections.metropolis import Draws
 from fokker.dynamics.problem import Problem
-from fokker.integrators.generalised_leapfrog import reversible_leapfrog
-from fokker.samplers._sampler import Sampler, step_size_at
-from fokker.samplers._walker import Walker
-from fokker.samplers._whole import StepInfo
-from fokker.samplers.hmc import HMC, Draws
-from fokker.samplers.metropolis import MAULA, SingleMove
+from fokker.integrators import ExactOU, GeneralisedLeapfrog, Point, Splitting
+from fokker.samplers._recipe import Recipe
+from fokker.samplers._sampler import Sampler, SamplerState, step_size_at
 from fokker.samplers.microcanonical import Microcanonical
 from fokker.samplers.replica_exchange import ReplicaExchange, exchange_log_ratio
-from fokker.samplers.rhmc import RiemannianHMC
 
 _EXACT_AT = 16
-_LEAPS = 3
+_STEPS = 3
 _TOLERANCE = 1e-6
 # Standard errors; of two hundred averages one exceeds this once in fifty million checks.
 _ALARM = 6.5
 _REPEATS = 2
-
-Map = Callable[[Array, Array], tuple[Array, Array]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,22 +53,105 @@ def check_correction(
 ) -> list[Finding]:
     """All that can be said of the correction of a sampler, put on its target and in double precision."""
     some = points[:_EXACT_AT]
-    if isinstance(sampler, SingleMove):
-        return _detailed_balance(sampler, problem, some, generator)
+    if isinstance(sampler, Recipe):
+        return _of_recipe(sampler, problem, points, generator)
     if isinstance(sampler, ReplicaExchange):
         return [_exchange(sampler, problem, some)]
-    if isinstance(sampler, HMC):
-        short = dataclasses.replace(sampler, leaps=jnp.asarray(_LEAPS), persistence=None)
-        found = _trajectory(_leapfrog(sampler, problem), some, generator)
-        return [*found, *_acceptance(short, problem, some, generator)]
-    if isinstance(sampler, RiemannianHMC):
-        return _riemannian(sampler, problem, some, generator)
     if isinstance(sampler, Microcanonical):
         return _isokinetic(sampler, problem, some, generator)
-    found = []
-    if isinstance(sampler, Walker):
-        found = _trajectory(_leapfrog(sampler, problem), some, generator)
+    return [_averages(sampler, problem, points, generator)]
+
+
+def _of_recipe(
+    sampler: Recipe, problem: Problem, points: np.ndarray, generator: np.random.Generator
+) -> list[Finding]:
+    """By what its integrator is: a map that leads back, or a proposal with a density; else by averages."""
+    some = points[:_EXACT_AT]
+    setup = _Setup(sampler, problem)
+    if isinstance(sampler.integrator, Splitting):
+        found = [_averages(sampler, problem, points, generator)]
+    elif sampler.integrator.is_deterministic:  # type: ignore[attr-defined]
+        found = _trajectory(setup, some, generator)
+    else:
+        found = [_detailed_balance(setup, some, generator)]
+    if isinstance(sampler.correction, Metropolis):
+        return [*found, *_acceptance(setup, some, generator)]
     return [*found, _averages(sampler, problem, points, generator)]
+
+
+class _Setup:
+    """A corrected recipe as functions of plain vectors: z with theta first, in theta's own coordinates."""
+
+    def __init__(self, sampler: Recipe, problem: Problem) -> None:
+        if isinstance(sampler.integrator, GeneralisedLeapfrog):
+            # Solved as well as can be: what is left is not the step's.
+            precise = GeneralisedLeapfrog(1e-12, 4 * sampler.integrator.iterations)
+            sampler = dataclasses.replace(sampler, integrator=precise)
+        correction = sampler.correction
+        if isinstance(correction, Metropolis) and not correction.takes_one_move:
+            correction = dataclasses.replace(correction, num_integration_steps=jnp.int32(_STEPS))
+        self.sampler = dataclasses.replace(sampler, correction=correction)
+        self.problem = problem
+        example = problem.example
+        self.example = example if sampler.family is None else self.state_of(example["theta"]).z
+        if sampler.momentum == "new":
+            self.example = {**self.example, "r": self._momentum(self.example["theta"])}
+        self.dimension = ravel(self.example).size
+
+    def _momentum(self, theta: Any) -> Any:
+        return theta if self.sampler.mass_matrix is None else ravel(theta)
+
+    def state_of(self, position: Any) -> SamplerState:
+        """The state that the sampler starts from."""
+        return self.sampler.init(position, key=jax.random.key(0))
+
+    def at(self, x: Array) -> tuple[SamplerState, State]:
+        """The sampler's state at a vector, with U and ∇U there, and the state in its coordinates."""
+        z = unravel(x, self.example)
+        state = self.state_of(z["theta"] if self.sampler.family is not None else z)
+        kept = {name: z[name] for name in state.z}
+        state = state._replace(z=kept)
+        _, local = self.sampler._step(state)
+        return state, {**local, "r": z["r"]} if "r" in z else local
+
+    def outside(self, local: State, state: SamplerState) -> Array:
+        """A state in the coordinates around another, as a vector."""
+        return ravel(self.sampler._leave(local, state))
+
+    def propose(self, x: Array, noise: Any) -> tuple[Array, Array, Array]:
+        """One proposal from x: its end, its log ratio, and the change of energy."""
+        state, local = self.at(x)
+        step, _ = self.sampler._step(state)
+        proposal = step.propose(local, state.memory.point, noise)
+        end = self.outside(proposal.z, state)
+        change = self._energy(end, proposal.z, step) - self._energy(x, local, step)
+        return end, proposal.log_ratio, change
+
+    def _energy(self, x: Array, local: State, step: Step) -> Array:
+        """H/T with the target's own U, and not the one that the sampler sees."""
+        if self.sampler.family is None:
+            return self.problem.hamiltonian(x)
+        theta = x[: self.problem.dimension]
+        return self.problem.hamiltonian(theta) + step.energy(local, Point(jnp.zeros(())))
+
+    def noise(self, key: Array) -> Any:
+        """Of one proposal."""
+        x = ravel(self.example)
+        state, local = self.at(x)
+        return self.sampler._step(state)[0].noise(key, local)
+
+    def reversed(self, x: Array) -> Array:
+        """In reversed time, where the way back is taken there."""
+        return ravel(self.sampler.integrator.rejected(unravel(x, self.example)))  # type: ignore[attr-defined]
+
+    def start(self, points: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """Points of theta, or of all variables, completed by standard normal auxiliaries."""
+        if points.shape[1] == self.dimension:
+            return points
+        # Theta stands first, in the order of variables.
+        assert variable_names(self.example)[0] == "theta"
+        rest = generator.normal(size=(len(points), self.dimension - points.shape[1]))
+        return np.concatenate([points, rest], axis=1)
 
 
 def _theta(problem: Problem, x: Array) -> Any:
@@ -84,81 +162,57 @@ def _largest(values: Any) -> float:
     return float(np.max(np.abs(np.asarray(values))))
 
 
-def _detailed_balance(
-    sampler: SingleMove, problem: Problem, points: np.ndarray, generator: np.random.Generator
-) -> list[Finding]:
-    """log π(z')q(z|z') - log π(z)q(z'|z) against the sampler's; a proposal is affine in its noise."""
-    d, with_momentum = problem.dimension, isinstance(sampler, MAULA)
-    U = problem.hamiltonian
+def _detailed_balance(setup: _Setup, points: np.ndarray, generator: np.random.Generator) -> Finding:
+    """log q(z|z') - log q(z'|z) against the integrator's own; a proposal is affine in its noise."""
+    like = setup.noise(jax.random.key(0))
+    size = ravel(like).size
 
-    def proposal(x: Array, p: Array, noise: Array) -> tuple[Array, Any, Any]:
-        state = sampler.init(_theta(problem, x), key=jax.random.key(0))._replace(momentum=p)
-        draws = (noise[:d], noise[d:], jnp.ones(()))
-        move = sampler.onward(sampler.begin(draws, state), state)
-        there = sampler.vector(move.q, state)
-        return jnp.concatenate([there, move.p]) if with_momentum else there, move, state
+    def ends(x: Array, w: Array) -> Array:
+        return setup.propose(x, unravel(w, like))[0]
 
-    def log_density(x: Array, p: Array, end: Array) -> Array:
-        """log q(end | x, p), up to a constant."""
-        used = 2 * d if with_momentum else d
-
-        def ends(noise: Array) -> Array:
-            return proposal(x, p, jnp.zeros(2 * d).at[:used].set(noise))[0]
-
-        zero = jnp.zeros(used)
-        J = jax.jacfwd(ends)(zero)
-        w = jnp.linalg.solve(J, end - ends(zero))
+    def log_density(x: Array, end: Array) -> Array:
+        """log q(end | x), up to a constant."""
+        zero = jnp.zeros(size)
+        J = jax.jacfwd(lambda w: ends(x, w))(zero)
+        w = jnp.linalg.solve(J, end - ends(x, zero))
         return -jnp.sum(w**2) / 2 - jnp.linalg.slogdet(J)[1]
 
-    def at(x: Array, p: Array, noise: Array) -> tuple[Array, Array]:
-        end, move, state = proposal(x, p, noise)
-        y, new_p = (end[:d], end[d:]) if with_momentum else (end, p)
-        back = jnp.concatenate([x, -p]) if with_momentum else x
-        ratio = U(x) - U(y) + log_density(y, -new_p, back) - log_density(x, p, end)
-        ratio += (jnp.sum(p**2) - jnp.sum(new_p**2)) / 2
-        _, info = sampler.finish(move, state)
-        claimed = info.acceptance
-        return jnp.minimum(1.0, jnp.exp(ratio)) - claimed, (move.log_ratio - ratio) / (1 + jnp.abs(ratio))
+    def at(x: Array, w: Array) -> Array:
+        end, claimed, _ = setup.propose(x, unravel(w, like))
+        ratio = log_density(setup.reversed(end), setup.reversed(x)) - log_density(x, end)
+        return (claimed - ratio) / (1 + jnp.abs(ratio))
 
-    noise = generator.normal(size=(len(points), 2 * d))
-    p = generator.normal(size=points.shape)
-    rates, ratios = compile_once(jax.vmap(at))(points, p, noise)
-    error = max(_largest(rates), _largest(ratios))
-    formula = "π(z')q(z|z') / π(z)q(z'|z)" + (", with momenta reversed" if with_momentum else "")
-    return [
-        Finding(
-            f"detailed balance: the acceptance is min(1, {formula}) to {error:.1g}, at {len(points)} points; "
-            "the Metropolis correction makes it exact at every step size",
-            f"detailed balance does not hold: the acceptance is not min(1, {formula}), off by {error:.2g}",
-            error,
-        )
-    ]
+    starts = setup.start(points, generator)
+    noise = generator.normal(size=(len(points), size))
+    error = _largest(compile_once(jax.vmap(at))(starts, noise))
+    reversed_ = isinstance(setup.sampler.integrator, ExactOU)
+    formula = "q(z|z') / q(z'|z)" + (", with momenta reversed" if reversed_ else "")
+    return Finding(
+        f"detailed balance: the ratio of the way back to the way there is {formula} to {error:.1g}, at "
+        f"{len(points)} points; the Metropolis correction makes it exact at every step size",
+        f"detailed balance does not hold: the ratio of the way back to the way there is not {formula}, off "
+        f"by {error:.2g}",
+        error,
+    )
 
 
-def _leapfrog(sampler: Walker, problem: Problem) -> Map:
-    def steps(x: Array, p: Array) -> tuple[Array, Array]:
-        state = sampler.init(_theta(problem, x), key=jax.random.key(0))
-        q, gradient = jnp.zeros_like(x), state.gradient
-        for _ in range(_LEAPS):
-            q, p, gradient, _ = sampler.leap(q, p, gradient, jnp.asarray(sampler.step_size, x.dtype), state)
-        return sampler.vector(q, state), p
+def _trajectory(setup: _Setup, points: np.ndarray, generator: np.random.Generator) -> list[Finding]:
+    """Whether steps without noise lead back with the momentum reversed, and keep volume."""
+    noise = setup.noise(jax.random.key(0))
 
-    return steps
+    def steps(x: Array) -> Array:
+        for _ in range(_STEPS):
+            x = setup.propose(x, noise)[0]
+        return x
 
+    def at(x: Array) -> tuple[Array, Array]:
+        y = steps(x)
+        back = setup.reversed(steps(setup.reversed(y)))
+        apart = jnp.max(jnp.abs(back - x)) / (1 + jnp.max(jnp.abs(jnp.concatenate([x, y]))))
+        return apart, jnp.linalg.slogdet(jax.jacfwd(steps)(x))[1]
 
-def _trajectory(steps: Map, points: np.ndarray, generator: np.random.Generator) -> list[Finding]:
-    """Whether a map of position and momentum leads back with the momentum reversed, and keeps volume."""
-
-    def at(x: Array, p: Array) -> tuple[Array, Array]:
-        y, new_p = steps(x, p)
-        back, back_p = steps(y, -new_p)
-        J = jax.jacfwd(lambda z: jnp.concatenate(steps(z[: x.size], z[x.size :])))(jnp.concatenate([x, p]))
-        size = 1 + jnp.max(jnp.abs(jnp.concatenate([x, p, y, new_p])))
-        apart = jnp.max(jnp.abs(jnp.concatenate([back - x, back_p + p]))) / size
-        return apart, jnp.linalg.slogdet(J)[1]
-
-    momenta = generator.normal(size=points.shape)
-    apart, volume = (_largest(v) for v in compile_once(jax.vmap(at))(points, momenta))
+    starts = setup.start(points, generator)
+    apart, volume = (_largest(v) for v in compile_once(jax.vmap(at))(starts))
     return [_reversible(apart), _keeps_volume(volume)]
 
 
@@ -178,51 +232,44 @@ def _keeps_volume(volume: float) -> Finding:
     )
 
 
-def _acceptance(
-    sampler: HMC, problem: Problem, points: np.ndarray, generator: np.random.Generator
-) -> list[Finding]:
-    """Whether it accepts with e^{-ΔH}, and reverses the momentum where it does not accept."""
-    steps, U = _leapfrog(sampler, problem), problem.hamiltonian
+def _acceptance(setup: _Setup, points: np.ndarray, generator: np.random.Generator) -> list[Finding]:
+    """Whether it accepts with the energies and the ratio of its proposals, and stays where it does not."""
+    sampler, single = setup.sampler, setup.sampler.correction.takes_one_move  # type: ignore[union-attr]
+    like = setup.noise(jax.random.key(0))
+    size = ravel(like).size
 
-    def at(x: Array, p: Array) -> tuple[Array, Array]:
-        state = sampler.init(_theta(problem, x), key=jax.random.key(0))
-        never = jnp.asarray(2.0)
-        new, info = sampler.advance(Draws(p, jnp.asarray(0.5), never), state)
-        assert isinstance(info, StepInfo)
-        y, new_p = steps(x, p)
-        change = U(y) - U(x) + (jnp.sum(new_p**2) - jnp.sum(p**2)) / 2
-        here = jnp.max(jnp.abs(ravel(new.position) - x)) + jnp.max(jnp.abs(new.momentum + p))
-        return info.acceptance - jnp.minimum(1.0, jnp.exp(-change)), here
+    def at(x: Array, w: Array) -> tuple[Array, Array]:
+        noise = unravel(w, like)
+        state, local = setup.at(x)
+        draws = Draws(jnp.asarray(2.0), jnp.asarray(0.5), noise)  # 2: never accepted
+        step, _ = sampler._step(state)
+        assert sampler.correction is not None
+        path = sampler.correction.start(draws, local, state.memory.point, step)
+        end, total, change = x, jnp.zeros(()), jnp.zeros(())
+        for _ in range(1 if single else _STEPS):
+            path = sampler.correction.move(path, step)
+            end, ratio, more = setup.propose(end, noise)
+            total, change = total + ratio, change + more
+        outcome = sampler.correction.end(path, state.memory.point, step)
+        expected = jnp.minimum(1.0, jnp.exp(total - change))
+        apart = jnp.max(jnp.abs(setup.outside(outcome.z, state) - setup.reversed(x)))
+        return outcome.acceptance_rate - expected, apart
 
-    found = compile_once(jax.vmap(at))(points, generator.normal(size=points.shape))
-    rate, here = (_largest(v) for v in found)
+    starts = setup.start(points, generator)
+    found = compile_once(jax.vmap(at))(starts, generator.normal(size=(len(points), size)))
+    rate, stays = (_largest(v) for v in found)
     return [
         Finding(
-            f"acceptance: min(1, e^(-ΔH)) to {rate:.1g}",
-            f"the acceptance is not min(1, e^(-ΔH)): off by {rate:.2g}",
+            f"acceptance: min(1, e^(-ΔE)) of the energies and the ratio, to {rate:.1g}",
+            f"the acceptance is not min(1, e^(-ΔE)) of the energies and the ratio: off by {rate:.2g}",
             rate,
         ),
         Finding(
-            "rejection: the momentum is reversed",
+            "rejection: it stays where it was, with the momentum reversed where there is one",
             "a step that is rejected does not stay where it was with the momentum reversed",
-            here,
+            stays,
         ),
     ]
-
-
-def _riemannian(
-    sampler: RiemannianHMC, problem: Problem, points: np.ndarray, generator: np.random.Generator
-) -> list[Finding]:
-    example = problem.example["theta"]
-    H = sampler.hamiltonian(example)
-    h = step_size_at(sampler.step_size, jnp.zeros(()))
-
-    def steps(x: Array, p: Array) -> tuple[Array, Array]:
-        for _ in range(_LEAPS):
-            x, p, _ = reversible_leapfrog(H, x, p, h, jnp.asarray(1e-12), 4 * sampler.iterations)
-        return x, p
-
-    return _trajectory(steps, points, generator)
 
 
 def _isokinetic(
@@ -285,12 +332,14 @@ def _averages(
 
     def one(x: Array, key: Array) -> Array:
         first, second = jax.random.split(key)
-        state, _ = sampler.step(second, sampler.init(_theta(problem, x), key=first))
+        position = _theta(problem, x) if sampler.wants_target else problem.to_state(x)
+        state, _ = sampler.step(second, sampler.init(position, key=first))
         return ravel(state.position)
 
     # Optimised: it runs a few thousand times.
     step = jax.jit(jax.vmap(jax.vmap(one, in_axes=(None, 0))))
     moved = np.asarray(step(points, keys))
+    points = points[:, : moved.shape[-1]]  # theta stands first
     center, spread = points.mean(axis=0), points.std(axis=0) + 1e-12
     ways = generator.normal(size=(points.shape[1], 32)) / np.sqrt(points.shape[1])
 

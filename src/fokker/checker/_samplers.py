@@ -76,9 +76,9 @@ def _of_dynamics(dynamics: Any, state: Any, options: Mapping[str, Any]) -> Repor
 
 
 def _of_recipe(sampler: Recipe, state: Any, options: Mapping[str, Any]) -> Report:
-    dynamics = sampler.placed
     if sampler.correction is not None:
-        return _of_corrected_recipe(sampler, state, options)
+        return _corrected(sampler, state, options)
+    dynamics = sampler.placed
     if sampler.family is None:
         return _of_dynamics(dynamics, state, options)
     _, states = first_state(state)
@@ -92,25 +92,6 @@ def _of_recipe(sampler: Recipe, state: Any, options: Mapping[str, Any]) -> Repor
         )
         return dataclasses.replace(report, ok=False, verdict="undecided", reasons=[reason])
     return report
-
-
-def _of_corrected_recipe(sampler: Recipe, state: Any, options: Mapping[str, Any]) -> Report:
-    """Of its dynamics; a wrong drift is made up for by the correction, whose own ratio is not looked at."""
-    report = _of_dynamics(sampler.placed, state, options)
-    report.notes.append(
-        "the Metropolis correction makes its steps exact at any step size; its ratio was not checked here"
-    )
-    if state is not None:
-        _, states = first_state(state)
-        try:
-            for one in states:
-                sampler.init(one)
-        except ValueError as error:
-            return dataclasses.replace(report, ok=False, verdict="undecided", reasons=[str(error)])
-    if report.verdict != "wrong":
-        return report
-    reason = "these dynamics do not keep the target; what the correction makes of them was not checked"
-    return dataclasses.replace(report, ok=False, verdict="undecided", reasons=[reason, *report.reasons])
 
 
 def _completed(sampler: Recipe, dynamics: Any, state: Any) -> Any:
@@ -166,8 +147,11 @@ def _corrections(
     sampler: Sampler, state: Any, options: Mapping[str, Any]
 ) -> tuple[list[Finding], np.ndarray, bool, list[str]]:
     """What was found of the correction, the points looked at, whether they settled, and notes."""
-    theta = _theta(state)
+    of_dynamics = isinstance(sampler, Recipe) and sampler.family is None
     notes: list[str] = []
+    if of_dynamics and state is None:
+        raise ValueError("the correction of a sampler made of dynamics is checked at states: pass state=…")
+    whole = (lambda one: one) if of_dynamics else (lambda one: {"theta": _theta(one)})
     if is_automatic(sampler):
         sampler = sampler.with_step_size(_TRIAL_STEP)
         notes.append(f"the step size is left to be found: {_TRIAL_STEP} was taken, and any would do")
@@ -177,14 +161,15 @@ def _corrections(
         sampler = double(sampler)
         coldest = sampler.ladder[0] if isinstance(sampler, ReplicaExchange) else 1.0
         temperature = getattr(sampler, "temperature", coldest)
-        problem = make_problem(
-            langevin(sampler.own_target.potential, temperature=temperature), state={"theta": theta}
-        )
+        dynamics: Any = getattr(sampler, "dynamics", None)
+        if not of_dynamics:
+            dynamics = langevin(sampler.own_target.potential, temperature=temperature)
+        problem = make_problem(dynamics, state=whole(first_state(state)[0] if of_dynamics else state))
         generator = np.random.default_rng(options["seed"])
         if options["points"] is not None:
             points, settled = given_points(problem, options["points"])[0], True
         else:
-            starts = starts_of(problem, [{"theta": _theta(s)} for s in first_state(state)[1]])
+            starts = starts_of(problem, [whole(s) for s in first_state(state)[1]])
             number = options["number_of_points"] or _POINTS
             drawn = draw_points(problem.hamiltonian, starts, number, generator)[0]
             points, settled = drawn.points, drawn.settled

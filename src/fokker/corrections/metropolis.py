@@ -1,63 +1,157 @@
 """The Metropolis–Hastings correction."""
 
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+import numpy as np
+from jaxtyping import Array, Key
 
-from fokker._core.module import Module
-from fokker._core.state import State
+from fokker._core.random import split, uniform
+from fokker._core.state import State, choose
+from fokker.corrections._correction import (
+    Correction,
+    Outcome,
+    Step,
+    Visited,
+    check_positive_temperature,
+    metropolis_rule,
+    noise_of_move,
+    number_of,
+)
 from fokker.dynamics import SDE, Dynamics
-from fokker.integrators import Correctable, Integrator, Proposal
-from fokker.integrators._proposal import temperature_of
+from fokker.integrators import Correctable, Integrator, Point
 
-# A Metropolis step whose energy rises by more than this is called divergent.
-DIVERGENT = 1000.0
-
-
-def metropolis(
-    uniform: Array, energy_change: Array, sound: Array | bool = True
-) -> tuple[Array, Array, Array]:
-    """(accepted, acceptance rate, divergent): min(1, e^{-ΔE}), never where the proposal is not sound."""
-    # Not for NaN, nor for -inf: a point of infinite density would never be left.
-    sound = sound & jnp.isfinite(energy_change) & (energy_change < DIVERGENT)
-    acceptance = jnp.where(sound, jnp.exp(-jnp.maximum(energy_change, 0)), 0)
-    return uniform < acceptance, acceptance, ~sound
+# The number of integration steps from a uniform number and the step size.
+Length = Callable[[Array, Array], Array]
 
 
-class Metropolis(Module):
+class Draws(NamedTuple):
+    """Uniforms for the decision and the length; the noise of a single move, or a key for that of many."""
+
+    decision: Array
+    length: Array
+    noise: Any
+
+
+class Path(NamedTuple):
+    """A path of proposals, and how much of it is left."""
+
+    z: State
+    point: Point
+    start: State
+    energy: Array
+    log_ratio: Array
+    is_sound: Array
+    draws: Draws
+    left: Array
+    number: Array
+
+
+def _as_length(number: Any) -> Any:
+    if number is None or callable(number) or isinstance(number, jax.Array):
+        return number
+    if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
+        raise ValueError(f"num_integration_steps must be a whole number of at least 1; {number!r} was given.")
+    return None if number == 1 else number_of(number)
+
+
+class Metropolis(Correction):
     r"""Accept a step z → z' with min(1, π(z')q(z'→z) / [π(z)q(z→z')]), else stay: exp(-H/T) is kept exactly.
 
     For an integrator that knows this ratio, in one of two ways. By its transition density: Euler–Maruyama,
     q(z'|z) = N(z + εf(z), 2εTD(z)), for every Q and every invertible D (Roberts and Tweedie 1996 for Q = 0);
-    `ExactOU` likewise, with the way back taken at reversed momentum. By the work that a step does: a
-    palindrome of reversible volume-preserving parts and an exact Ornstein–Uhlenbeck part, `Splitting`, is
-    accepted with exp(-ΔH/T) summed over the former (Horowitz 1991). After a rejection in reversed time the
-    momentum is reversed, without which the target would not be kept. At any step size the target is exact; a
-    larger step is rejected more often.
+    `ExactOU` likewise, with the way back taken at reversed momentum. By the work that a step does: reversible
+    volume-preserving parts, as in `Leapfrog`, `GeneralisedLeapfrog` and `Splitting`, are accepted with
+    exp(-ΔH/T) summed over them, while an exact Ornstein–Uhlenbeck part keeps the target by itself (Horowitz
+    1991). After a rejection in reversed time the momentum is reversed, without which the target would not be
+    kept. At any step size the target is exact; a larger step is rejected more often.
+
+    A decision is made after `num_integration_steps` steps: a number, or a function of a uniform number and
+    the step size. Dynamics with D = 0 are given a new momentum before each trajectory.
 
     ```python
     sampler = fk.samplers.recipe(dynamics, step_size=0.1, correction=fk.corrections.Metropolis())
     ```
     """
 
+    # None for one: a path of one step is compiled as such, other numbers are arrays.
+    num_integration_steps: Any = eqx.field(converter=_as_length, default=None)
+
+    label: ClassVar = "Metropolis"
+
+    @property
+    def takes_one_move(self) -> bool:  # type: ignore[override]
+        """Paths of one step."""
+        return self.num_integration_steps is None
+
+    def with_one_move(self) -> "Metropolis":
+        """Paths of one step; a number that is not compiled in stays one."""
+        return self if self.takes_one_move else dataclasses.replace(self, num_integration_steps=number_of(1))
+
+    def error_order(self, integrator: Correctable) -> float:
+        """That of a step; of a path of given length one less, where its steps have no noise."""
+        return integrator.error_order - (0 if self.takes_one_move or not integrator.is_deterministic else 1)
+
     def check(self, dynamics: Dynamics | SDE, integrator: Integrator, z: State) -> None:
         """Raise, with the reason, where steps of these dynamics by this integrator cannot be corrected."""
-        T = temperature_of(dynamics)
-        if not isinstance(T, jax.core.Tracer) and not float(T) > 0:
-            raise ValueError(
-                "a Metropolis correction needs a temperature above zero: its target is exp(-H/T)."
-            )
+        check_positive_temperature(dynamics)
         if not isinstance(integrator, Correctable):
             raise ValueError(
                 f"steps of {type(integrator).__name__} cannot be corrected: the probability of the way back "
-                "is not known. Use fk.integrators.EulerMaruyama() where D has noise on every variable, and "
-                "Splitting() or ExactOU() for underdamped dynamics."
+                "is not known. Use fk.integrators.EulerMaruyama() where D has noise on every variable, "
+                "Splitting() or ExactOU() for underdamped and Leapfrog() for Hamiltonian dynamics."
             )
         integrator.check_correction(dynamics, z)
 
-    def decide(self, uniform: Array, proposal: Proposal) -> tuple[State, Array, Array, Array]:
-        """(state, accepted, acceptance rate, divergent)."""
-        finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(proposal.z)]))
-        accepted, rate, divergent = metropolis(uniform, -proposal.log_ratio, finite)
-        z = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), proposal.z, proposal.stay)
-        return z, accepted, rate, divergent
+    def draw(self, key: Key[Array, ""], step: Step, z: State) -> Draws:
+        """The randomness of one path."""
+        decision_key, length_key, noise_key = split(key, 3)
+        dtype = jnp.result_type(*jax.tree.leaves(z))
+        one = self.takes_one_move or step.integrator.is_deterministic
+        noise = step.noise(noise_key, z) if one else noise_key
+        return Draws(uniform(decision_key, (), dtype), uniform(length_key, (), dtype), noise)
+
+    def start(self, draws: Draws, z: State, point: Point, step: Step) -> Path:
+        """A path of no length."""
+        number = 1 if self.takes_one_move else self.num_integration_steps
+        steps = number_of(number(draws.length, step.size) if callable(number) else number)
+        energy = step.energy(z, point)
+        zero = jnp.zeros_like(energy)
+        return Path(z, point, z, energy, zero, jnp.asarray(True), draws, steps, steps)
+
+    def move(self, path: Path, step: Step) -> Path:
+        """One step of the integrator."""
+        noise = noise_of_move(step, path.draws.noise, path.left, path.z)
+        proposal = step.propose(path.z, path.point, noise)
+        is_sound = path.is_sound & proposal.is_sound
+        U = proposal.point.potential
+        # A path that has left the finite numbers will not be accepted: it goes no further.
+        goes_on = is_sound if U is None else is_sound & jnp.isfinite(U)
+        return path._replace(
+            z=proposal.z,
+            point=proposal.point,
+            log_ratio=path.log_ratio + proposal.log_ratio.astype(path.log_ratio.dtype),
+            is_sound=is_sound,
+            left=jnp.where(goes_on, path.left - 1, 0),
+        )
+
+    def is_done(self, path: Path) -> Array:
+        """Whether all steps are taken."""
+        return path.left <= 0
+
+    def end(self, path: Path, point: Point, step: Step) -> Outcome:
+        """The end of the path with probability min(1, e^{-ΔE}), else its start."""
+        change = step.energy(path.z, path.point) - path.energy - path.log_ratio
+        is_finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(path.z)]))
+        accepted, rate, divergent = metropolis_rule(path.draws.decision, change, path.is_sound & is_finite)
+        here = (step.integrator.rejected(path.start), point)
+        z, point = choose(accepted, (path.z, path.point), here)
+        return Outcome(z, point, rate, divergent, path.energy, path.number, accepted, change, path.z)
+
+    def visited(self, before: Path, after: Path, step: Step) -> Visited:
+        """The end of the path."""
+        return Visited(jax.tree.map(lambda x: x[None], after.z["theta"]))

@@ -177,7 +177,7 @@ def _how_to_mix(values: np.ndarray, slow: int, sampler: Any) -> str:
     """Advice for slow chains: other scales where they are unequal, else a longer run."""
     learns = getattr(sampler, "learns", False)
     remedy = (
-        "scale='dense' or 'low-rank'"
+        "mass_matrix='dense' or 'low-rank'"
         if learns
         else "a mass (sghmc) or a D (sgld) that fits them, or a sampler that learns them (nuts)"
     )

@@ -46,12 +46,12 @@ def by_gradients(
     spread = spread_of(draws, gradients)
     checks["configurational temperature"] = T * (1 + spread.pooled_bias)
     checks["its standard error"] = T * spread.pooled_error
-    findings = spread_finding(spread, corrected=sampler.corrected)
+    findings = spread_finding(spread, is_exact=sampler.is_exact)
     return [*findings, *_stein(draws, gradients, effective, checks)], spread
 
 
 def spread_finding(
-    spread: Spread, false_alarms: float = FALSE_ALARMS, corrected: bool = False
+    spread: Spread, false_alarms: float = FALSE_ALARMS, is_exact: bool = False
 ) -> list[Finding]:
     """The direction in which the variance is furthest off, where that is not chance."""
     if spread.astray:
@@ -68,7 +68,7 @@ def spread_finding(
         return []
     name, bias, error = off
     advice = "take smaller steps, or account for the gradient's noise"
-    if corrected:  # no step is too large for it
+    if is_exact:  # no step is too large for it
         advice = "run longer: a sampler that is exact at every step has not yet seen all of the target"
     return [
         Finding(

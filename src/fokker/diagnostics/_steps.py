@@ -23,9 +23,9 @@ _DEEP, _MOVES = 0.05, 0.3
 
 def kinetic_temperature(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
     """Whether rᵀ∂H/∂r / d is the temperature, beyond three standard errors of its mean."""
-    if "kinetic_temperature" not in trace.stats:
+    if "kinetic_temperature" not in trace.sample_stats:
         return []
-    values = np.asarray(trace.stats["kinetic_temperature"], float)
+    values = np.asarray(trace.sample_stats["kinetic_temperature"], float)
     asked, mean = trace.settings.get("temperature", 1.0), float(values.mean())
     checks["kinetic temperature"] = mean
     error = values.std() / np.sqrt(max(1.0, float(np.nan_to_num(effective_draws(values[:, :, None])[0]))))
@@ -61,11 +61,11 @@ def noise_share(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
 
 def decisions(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
     """Divergences, trajectories cut off, and slow energies, of samplers with a correction."""
-    findings, stats = [], trace.stats
+    findings, stats = [], trace.sample_stats
     if "acceptance_rate" in stats:
         checks["mean acceptance"] = float(stats["acceptance_rate"].mean())
-    if "diverging" in stats and np.any(stats["diverging"]):
-        number, steps = int(np.sum(stats["diverging"])), stats["diverging"].size
+    if "is_divergent" in stats and np.any(stats["is_divergent"]):
+        number, steps = int(np.sum(stats["is_divergent"])), stats["is_divergent"].size
         checks["diverging steps"] = number
         findings.append(
             Finding(
@@ -73,7 +73,7 @@ def decisions(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
                 f"{number:,} of {steps:,} steps diverged: there are places where the step is too large, and "
                 "the draws may miss what lies behind them. Write the model in other parameters (not "
                 "centred), or take smaller steps: a smaller step_size where you gave one, else a higher "
-                "acceptance, as in fk.samplers.nuts(acceptance=0.95)",
+                "acceptance, as in fk.samplers.nuts(target_accept=0.95)",
             )
         )
     deepest = getattr(getattr(trace.origin, "sampler", None), "max_depth", None)
@@ -84,7 +84,7 @@ def decisions(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
                 Finding(
                     Grade.CARE,
                     f"{100 * share:.0f} % of the trajectories were cut off at the greatest depth, "
-                    f"{int(deepest)}: the scales of the parameters differ too much (scale='dense' or "
+                    f"{int(deepest)}: the scales of the parameters differ too much (mass_matrix='dense' or "
                     "'low-rank'), or the target has no end",
                 )
             )

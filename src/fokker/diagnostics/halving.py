@@ -63,9 +63,9 @@ class StepHalving:
 
 def step_halving(trace: "Trace") -> StepHalving:
     """Run again with half the step and twice the steps, and compare."""
-    if trace.rerun is None or trace.draws is None:
+    if trace.origin is None or trace.draws is None:
         raise ValueError("halving the step needs the draws of a run of fk.sample: keep='draws'.")
-    if trace.origin is not None and trace.origin.sampler.corrected:
+    if trace.origin is not None and trace.origin.sampler.is_exact:
         raise ValueError("this sampler corrects for its step, which leaves no bias to be measured.")
     size = trace.settings["step_size"]
     if size is None:

@@ -37,7 +37,7 @@ def _variances(sampler: Recipe, states: Any, batches: Any, keys: Array) -> tuple
         assert isinstance(dynamics, Dynamics)
         nothing = jnp.zeros((), jnp.uint32)
         batch = batches.batch(target.data, batches.rows(key, key, nothing, nothing))
-        each = sampler.estimator.contributions(target, state.estimator, state.position, batch)
+        each = sampler.estimator.contributions(target, state.memory.estimator, state.position, batch)
         V = online.estimate(each, batch.scatter)
         B, D = dynamics.drift_noise(state.z, online.field(V)), dynamics.D
         h = step_size_at(sampler.step_size, state.step)

@@ -125,7 +125,7 @@ def summarise(trace: "Trace", gradients: bool = True, halving: bool = False) -> 
     deviation = np.where(np.ptp(values, axis=(0, 1)) == 0, 0.0, deviation)
     quantiles = np.quantile(values, _QUANTILES, axis=(0, 1)).T
     checked = _checked(own_r_hat, own_effective, spread)
-    if sampler is not None and not sampler.corrected and not halving:
+    if sampler is not None and not sampler.is_exact and not halving:
         checked += " For the bias of the step in means: trace.step_halving()."
     return Summary(
         names, mean, deviation, quantiles, r_hat, effective, findings, checks, _notes(trace, spread), checked

@@ -33,7 +33,10 @@ class Hamiltonian(Module):
 
     def __call__(self, z: State) -> Array:
         """H(z)."""
-        total = self.potential(self.position_of(z))
+        return self.value(z, self.potential(self.position_of(z)))
+
+    def value(self, z: State, total: Array) -> Array:
+        """H(z), where U is known."""
         return total if self.auxiliary is None else total + call(self.auxiliary, z, "the auxiliary part of H")
 
     def position_of(self, z: State) -> PyTree[Array]:

@@ -48,12 +48,15 @@ def _with_momentum(potential: Callable[..., Any], mass: Any) -> Hamiltonian:
 
     def kinetic(r: PyTree[Array]) -> Array:
         if same_shapes(mass, 0.0):
-            return half_square(r) / mass
+            value = half_square(r)
+            return value / mass.astype(value.dtype)
         if not same_shapes(mass, r):
             raise ValueError(
                 "the mass must be one number, or masses in the structure of the momentum "
                 f"{describe_shapes(r)}, not {describe_shapes(mass)}. {_DENSE_MASS}"
             )
-        return jax.tree.reduce(jnp.add, jax.tree.map(lambda x, m: jnp.sum(x**2 / m) / 2, r, mass))
+        return jax.tree.reduce(
+            jnp.add, jax.tree.map(lambda x, m: jnp.sum(x**2 / m.astype(x.dtype)) / 2, r, mass)
+        )
 
     return Hamiltonian(potential, kinetic)

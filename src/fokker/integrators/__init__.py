@@ -8,9 +8,12 @@ from fokker._core.state import State
 from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
 from fokker.integrators._gradient import Gradient
-from fokker.integrators._proposal import Correctable, Proposal
+from fokker.integrators._proposal import Correctable, Point, Proposal
 from fokker.integrators.euler_maruyama import EulerMaruyama
 from fokker.integrators.exact_ou import ExactOU
+from fokker.integrators.generalised_leapfrog import GeneralisedLeapfrog
+from fokker.integrators.leapfrog import Leapfrog
+from fokker.integrators.random_walk import RandomWalk
 from fokker.integrators.reflecting import Reflecting
 from fokker.integrators.splitting import Splitting
 from fokker.integrators.symplectic_euler import SymplecticEuler
@@ -19,8 +22,12 @@ __all__ = [
     "Correctable",
     "EulerMaruyama",
     "ExactOU",
+    "GeneralisedLeapfrog",
     "Integrator",
+    "Leapfrog",
+    "Point",
     "Proposal",
+    "RandomWalk",
     "Reflecting",
     "Splitting",
     "SymplecticEuler",
@@ -28,7 +35,11 @@ __all__ = [
 
 
 class Integrator(Protocol):
-    """What a sampler asks of an integrator."""
+    """What a sampler asks of an integrator; `label` names it in words."""
+
+    @property
+    def label(self) -> str:
+        """Its name in words."""
 
     def check(self, dynamics: Dynamics | SDE, z: State, subtracts: bool = False) -> None:
         """Raise where the integrator does not make sense for these dynamics, or for subtracting εB̂."""

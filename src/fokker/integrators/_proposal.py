@@ -1,43 +1,90 @@
-"""A step as a proposal: what a Metropolis correction needs to know of it."""
+"""A step as a proposal: what a correction needs to know of it."""
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from fokker._core.state import State
 from fokker.dynamics import SDE, Dynamics
-from fokker.dynamics.hamiltonian import hamiltonian_value
+from fokker.dynamics.hamiltonian import Hamiltonian, hamiltonian_value
+from fokker.integrators._gradient import Gradient
 from fokker.integrators.noise import draw_like
 
 
-class Proposal(NamedTuple):
-    """Where a step leads, and how much more probable the way there is than the way back.
+class Point(NamedTuple):
+    """U and ∇U at a position, computed once and carried from step to step.
 
-    `log_ratio`: log π(z') q(z' → z) / [π(z) q(z → z')] for the target π ∝ exp(-H/T). `stay`: the state after
-    a rejection: z itself, or z with its momentum reversed where the way back is taken in reversed time.
+    None where they are not known apart from H, or not needed.
+    """
+
+    potential: Array | None = None
+    gradient: PyTree[Array] | None = None
+
+    @property
+    def known_gradient(self) -> Gradient:
+        """The gradient as integrators take it."""
+        return None if self.gradient is None else lambda theta: self.gradient
+
+
+class Proposal(NamedTuple):
+    """Where a step leads, and how much less probable the way there is than the way back.
+
+    `log_ratio`: log q(z' → z)/q(z → z'), of a map log|det ∂z'/∂z|; the energies of z and z' are not in it.
+    `is_sound`: False where the step has no way back.
     """
 
     z: State
+    point: Point
     log_ratio: Array
-    stay: State
+    is_sound: Array | bool = True
 
 
 @runtime_checkable
 class Correctable(Protocol):
-    """An integrator whose steps can be proposals."""
+    """An integrator whose steps can be proposals.
+
+    `is_deterministic`: whether a step without noise leads back once the momentum is reversed.
+    `error_order`: the power of the step size with which the spread of log acceptance ratios grows.
+    """
+
+    is_deterministic: bool
+    error_order: float
 
     def check_correction(self, dynamics: Dynamics | SDE, z: State) -> None:
         """Raise, with the reason, where the probability of the way back is not known."""
 
-    def propose(self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any) -> Proposal:
+    def evaluate(self, dynamics: Dynamics | SDE, z: State) -> Point:
+        """What `propose` needs to know at z."""
+
+    def propose(
+        self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any, point: Point
+    ) -> Proposal:
         """The same step as `advance` takes with the exact gradient, as a proposal."""
 
+    def rejected(self, z: State) -> State:
+        """The state after a rejection: z, or z in reversed time where the way back is taken there."""
 
-def energy(dynamics: Dynamics | SDE, z: State) -> Array:
+
+def evaluate_point(dynamics: Dynamics | SDE, z: State, with_gradient: bool = True) -> Point:
+    """U and, for `Dynamics`, ∇U at z; nothing for a Hamiltonian that is one function."""
+    H = dynamics.hamiltonian
+    if not isinstance(H, Hamiltonian):
+        return Point()
+    if not with_gradient or not isinstance(dynamics, Dynamics):
+        return Point(H.potential(H.position_of(z)))
+    return Point(*jax.value_and_grad(H.potential)(H.position_of(z)))
+
+
+def energy(dynamics: Dynamics | SDE, z: State, point: Point | None = None) -> Array:
     """H(z)/T, minus the log of the target up to a constant."""
-    return hamiltonian_value(dynamics.hamiltonian, z) / temperature_of(dynamics)
+    H, T = dynamics.hamiltonian, temperature_of(dynamics)
+    if point is None or point.potential is None or not isinstance(H, Hamiltonian):
+        value = hamiltonian_value(H, z)
+    else:
+        value = H.value(z, point.potential)
+    return (value / T).astype(value.dtype)
 
 
 def temperature_of(dynamics: Dynamics | SDE) -> Any:

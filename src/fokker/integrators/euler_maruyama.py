@@ -1,6 +1,6 @@
 """The Euler–Maruyama step."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from fokker._core.state import State, inner
 from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
 from fokker.integrators._gradient import Gradient, evaluate
-from fokker.integrators._proposal import Proposal, energy, temperature_of
+from fokker.integrators._proposal import Point, Proposal, evaluate_point, temperature_of
 
 
 class EulerMaruyama(Module):
@@ -19,6 +19,10 @@ class EulerMaruyama(Module):
 
     Weak order 1, one gradient a step, for any dynamics (Ma et al. 2015, Eq. 9 with the sign of Γ corrected).
     """
+
+    label: ClassVar = "Euler–Maruyama"
+    is_deterministic: ClassVar = False
+    error_order: ClassVar = 1.5
 
     def check(self, dynamics: Dynamics | SDE, z: State, subtracts: bool = False) -> None:
         """It makes sense for any dynamics."""
@@ -60,22 +64,35 @@ class EulerMaruyama(Module):
                 "fk.integrators.Splitting() or ExactOU()."
             )
 
-    def propose(self, dynamics: Dynamics | SDE, z: State, noise: PyTree[Array], step_size: Any) -> Proposal:
-        r"""The step with q(z'|z) = N(z + εf(z), 2εTD(z)) there and q(z|z') back; two gradients."""
+    def evaluate(self, dynamics: Dynamics | SDE, z: State) -> Point:
+        """U and ∇U."""
+        return evaluate_point(dynamics, z)
+
+    def propose(
+        self, dynamics: Dynamics | SDE, z: State, noise: PyTree[Array], step_size: Any, point: Point
+    ) -> Proposal:
+        r"""The step with q(z'|z) = N(z + εf(z), 2εTD(z)) there and q(z|z') back; one gradient."""
         h = one_number(step_size)
-        new, _ = self.advance(dynamics, z, None, noise, h)
-        there, back = (_log_density(dynamics, a, b, h) for a, b in ((z, new), (new, z)))
-        return Proposal(new, energy(dynamics, z) - energy(dynamics, new) + back - there, z)
+        new, _ = self.advance(dynamics, z, point.known_gradient, noise, h)
+        new_point = self.evaluate(dynamics, new)
+        there = _log_density(dynamics, z, point, new, h)
+        back = _log_density(dynamics, new, new_point, z, h)
+        return Proposal(new, new_point, back - there)
+
+    def rejected(self, z: State) -> State:
+        """The same."""
+        return z
 
 
 def _diffusion(dynamics: Dynamics | SDE, z: State) -> Field:
     return dynamics.D if isinstance(dynamics, Dynamics) else dynamics.D_field(z)
 
 
-def _log_density(dynamics: Dynamics | SDE, z: State, new: State, h: Array) -> Array:
+def _log_density(dynamics: Dynamics | SDE, z: State, point: Point, new: State, h: Array) -> Array:
     """log N(z'; z + εf(z), 2εTD(z)) up to a constant that is the same for every z and z'."""
     D = _diffusion(dynamics, z)
-    residual = jax.tree.map(lambda b, a, f: b - a - h.astype(a.dtype) * f, new, z, dynamics.drift(z))
+    drift = dynamics.drift(z, point.gradient)
+    residual = jax.tree.map(lambda b, a, f: b - a - h.astype(a.dtype) * f, new, z, drift)
     squares = inner(residual, D.solve(z, residual))
     return -squares / (4 * h * temperature_of(dynamics)) - D.log_determinant(z) / 2
 

@@ -1,7 +1,7 @@
 """Underdamped dynamics solved exactly for a gradient that stays what it is over the step."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,13 @@ from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
 from fokker.integrators._friction import check_friction, friction_rate
 from fokker.integrators._gradient import Gradient, evaluate, no_force
-from fokker.integrators._proposal import Proposal, check_reversible, energy, with_reversed_momentum
+from fokker.integrators._proposal import (
+    Point,
+    Proposal,
+    check_reversible,
+    evaluate_point,
+    with_reversed_momentum,
+)
 from fokker.integrators.euler_maruyama import one_number
 
 
@@ -28,6 +34,11 @@ class ExactOU(Module):
     elsewhere, one gradient a step, stable at any friction. For dynamics of `theta` and `r` with a diagonal
     D on r, friction coordinate by coordinate and dθ = r/m dt.
     """
+
+    label: ClassVar = "exact OU"
+    is_deterministic: ClassVar = False
+    # The frozen gradient is off by O(ε), its force by O(ε²), against a noise of √ε.
+    error_order: ClassVar = 1.5
 
     def check(self, dynamics: Dynamics | SDE, z: State, subtracts: bool = False) -> None:
         """Raise unless the friction of these dynamics can be solved exactly."""
@@ -78,13 +89,24 @@ class ExactOU(Module):
         """Raise where the way back in reversed time is not a step of the same dynamics."""
         check_reversible(dynamics, z)
 
-    def propose(self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any) -> Proposal:
-        """The step with its normal density there, and from (θ', -r') back to (θ, -r); two gradients."""
+    def evaluate(self, dynamics: Dynamics | SDE, z: State) -> Point:
+        """U and ∇U."""
+        return evaluate_point(dynamics, z)
+
+    def propose(
+        self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any, point: Point
+    ) -> Proposal:
+        """The step with its normal density there, and from (θ', -r') back to (θ, -r); one gradient."""
         h = one_number(step_size)
-        new, _ = self.advance(dynamics, z, None, noise, h)
-        back, stay = with_reversed_momentum(new), with_reversed_momentum(z)
-        change = _log_density(dynamics, back, stay, h) - _log_density(dynamics, z, new, h)
-        return Proposal(new, energy(dynamics, z) - energy(dynamics, new) + change, stay)
+        new, _ = self.advance(dynamics, z, point.known_gradient, noise, h)
+        new_point = self.evaluate(dynamics, new)
+        back, end = with_reversed_momentum(new), with_reversed_momentum(z)
+        there = _log_density(dynamics, z, point, new, h)
+        return Proposal(new, new_point, _log_density(dynamics, back, new_point, end, h) - there)
+
+    def rejected(self, z: State) -> State:
+        """With the momentum reversed: the way back is taken in reversed time."""
+        return with_reversed_momentum(z)
 
 
 class _Law(NamedTuple):
@@ -135,9 +157,9 @@ def _law(
     return _Law(*jax.tree.transpose(leaves, jax.tree.structure((0,) * 5), each))
 
 
-def _log_density(dynamics: Dynamics | SDE, z: State, new: State, h: Array) -> Array:
+def _log_density(dynamics: Dynamics | SDE, z: State, point: Point, new: State, h: Array) -> Array:
     """log of the density of a step from z at z', up to a constant."""
-    law = _law(dynamics, z, None, h)
+    law = _law(dynamics, z, point.gradient, h)
 
     def one(theta: Array, r: Array, mean_theta: Array, mean_r: Array, slope: Any, s: Any, rest: Any) -> Array:
         w = (r - mean_r) / s

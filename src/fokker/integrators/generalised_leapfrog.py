@@ -1,10 +1,28 @@
 """The leapfrog for Hamiltonians in which position and momentum do not separate."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+
+from fokker._core.module import Module
+from fokker._core.state import State, depends_on, ravel, unravel
+from fokker.dynamics import SDE, Dynamics
+from fokker.dynamics.hamiltonian import hamiltonian_value
+from fokker.fields import Field, Zero
+from fokker.integrators._gradient import Gradient
+from fokker.integrators._proposal import (
+    Point,
+    Proposal,
+    check_reversible,
+    evaluate_point,
+    with_reversed_momentum,
+)
+from fokker.integrators.euler_maruyama import one_number
+from fokker.integrators.noise import draw_like
 
 Vector = Float[Array, " d"]
 HamiltonianOf = Callable[[Vector, Vector], Array]
@@ -74,3 +92,99 @@ def reversible_leapfrog(
     back = _size(x_back - x) <= _REVERSAL * _allowed(new, x, tolerance)
     back &= _size(r_back + r) <= _REVERSAL * _allowed(p, r, tolerance)
     return new, p, solved & solved_back & back
+
+
+class GeneralisedLeapfrog(Module):
+    r"""The leapfrog of any Hamiltonian H(θ, r) that is even in r, as in a metric that depends on theta.
+
+        r½ = r - (h/2) ∂H/∂θ(θ, r½),  θ' = θ + (h/2)(∂H/∂r(θ, r½) + ∂H/∂r(θ', r½)),
+        r' = r½ - (h/2) ∂H/∂θ(θ', r½)
+
+    The implicit equations are solved by iteration, to `tolerance` of the way gone (1e-5, in double precision
+    1e-10) within so many `iterations`; a step that is not solved, or that taken back does not end where it
+    began, is rejected by a correction. Reversible, keeps volume, order 2 (Leimkuhler and Reich 2004). For
+    dynamics of `theta` and `r` with D = 0 and Q = [[0, -I], [I, 0]].
+    """
+
+    tolerance: Any = None
+    iterations: int = eqx.field(static=True, default=50)
+
+    label: ClassVar = "generalised leapfrog"
+    is_deterministic: ClassVar = True
+    error_order: ClassVar = 3.0
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.iterations, int) or self.iterations < 1:
+            raise ValueError(
+                f"iterations must be a whole number of at least 1; {self.iterations!r} was given."
+            )
+        if self.tolerance is not None and not self.tolerance > 0:
+            raise ValueError(f"the tolerance must be positive; {self.tolerance} was given.")
+
+    def check(self, dynamics: Dynamics | SDE, z: State, subtracts: bool = False) -> None:
+        """Raise unless the dynamics are Hamiltonian, in a position and its momentum."""
+        if not (isinstance(dynamics, Dynamics) and isinstance(z, Mapping) and set(z) == {"theta", "r"}):
+            raise ValueError("the generalised leapfrog is for Hamiltonian dynamics of theta and r.")
+        v = draw_like("gaussian", jax.random.key(0), jax.eval_shape(lambda: z))
+        turned = {"theta": jax.tree.map(jnp.negative, v["r"]), "r": v["theta"]}
+        off = ravel(dynamics.Q.mv(z, v)) - ravel(turned)
+        is_canonical = isinstance(off, jax.core.Tracer) or bool(jnp.all(jnp.abs(off) < 1e-5))
+        turns = any(depends_on(f, name, z) for f in dynamics.Q.functions() for name in z)
+        if not isinstance(dynamics.D, Zero) or turns or not is_canonical:
+            raise ValueError(
+                "the generalised leapfrog is for Hamiltonian dynamics, with D = 0 and "
+                "Q={('r', 'theta'): 1.0}; these have others. Use EulerMaruyama() where D is invertible."
+            )
+
+    def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
+        """None: a step has no noise."""
+        return {}
+
+    def advance(
+        self,
+        dynamics: Dynamics | SDE,
+        z: State,
+        gradient: Gradient,
+        noise: Any,
+        step_size: Any,
+        *,
+        probe: State | None = None,
+        noise_estimate: Field | None = None,
+    ) -> tuple[State, Array]:
+        """The state one step later."""
+        if gradient is not None:
+            raise ValueError("the generalised leapfrog needs H itself, and takes no stochastic gradient.")
+        return self._step(dynamics, z, step_size)[0], jnp.zeros(())
+
+    def check_correction(self, dynamics: Dynamics | SDE, z: State) -> None:
+        """Raise where H is not even in r."""
+        check_reversible(dynamics, z)
+
+    def evaluate(self, dynamics: Dynamics | SDE, z: State) -> Point:
+        """U alone: the gradients of a step are at other places."""
+        return evaluate_point(dynamics, z, with_gradient=False)
+
+    def propose(
+        self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any, point: Point
+    ) -> Proposal:
+        """The step, and whether it leads back."""
+        new, is_sound = self._step(dynamics, z, step_size)
+        return Proposal(new, self.evaluate(dynamics, new), jnp.zeros(()), is_sound)
+
+    def rejected(self, z: State) -> State:
+        """With the momentum reversed: the way back is taken in reversed time."""
+        return with_reversed_momentum(z)
+
+    def _step(self, dynamics: Dynamics | SDE, z: State, step_size: Any) -> tuple[State, Array]:
+        x, r = ravel(z["theta"]), ravel(z["r"])
+
+        def H(x: Vector, r: Vector) -> Array:
+            at = {"theta": unravel(x, z["theta"]), "r": unravel(r, z["r"])}
+            return hamiltonian_value(dynamics.hamiltonian, at)
+
+        tolerance = self.tolerance
+        if tolerance is None:
+            tolerance = 1e-5 if jnp.finfo(x.dtype).bits == 32 else 1e-10
+        h = one_number(step_size).astype(x.dtype)
+        x, r, is_sound = reversible_leapfrog(H, x, r, h, tolerance, self.iterations)
+        return {"theta": unravel(x, z["theta"]), "r": unravel(r, z["r"])}, is_sound

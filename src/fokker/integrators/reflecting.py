@@ -36,6 +36,11 @@ class Reflecting(Module):
     )
     integrator: Any = EulerMaruyama()
 
+    @property
+    def label(self) -> str:
+        """The integrator's, with walls."""
+        return f"reflecting {self.integrator.label}"
+
     def check(self, dynamics: Dynamics | SDE, z: State, subtracts: bool = False) -> None:
         """Raise unless theta starts inside, and as the integrator itself does."""
         self.integrator.check(dynamics, z, subtracts)

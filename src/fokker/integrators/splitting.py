@@ -1,7 +1,8 @@
 """Symmetric splittings of underdamped dynamics and of thermostats: BAOAB and its kin."""
 
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -14,8 +15,15 @@ from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
 from fokker.integrators._friction import check_friction, friction_rate
 from fokker.integrators._gradient import Gradient, evaluate, no_force
-from fokker.integrators._proposal import Proposal, check_reversible, energy, with_reversed_momentum
+from fokker.integrators._proposal import (
+    Point,
+    Proposal,
+    check_reversible,
+    evaluate_point,
+    with_reversed_momentum,
+)
 from fokker.integrators.euler_maruyama import one_number
+from fokker.integrators.leapfrog import add
 
 
 class Splitting(Module):
@@ -35,6 +43,14 @@ class Splitting(Module):
     """
 
     word: str | None = eqx.field(static=True, default=None)
+
+    is_deterministic: ClassVar = False
+    error_order: ClassVar = 3.0
+
+    @property
+    def label(self) -> str:
+        """The word."""
+        return self.word or "splitting"
 
     def __check_init__(self) -> None:
         word = self.word
@@ -81,55 +97,64 @@ class Splitting(Module):
         noise_estimate: Field | None = None,
     ) -> tuple[State, Array]:
         """The state one step later."""
-        return self._go(dynamics, z, gradient, noise, step_size, probe)[0], jnp.zeros(())
+        at = lambda z: Point(gradient=evaluate(gradient, dynamics, z))  # noqa: E731
+        return self._go(dynamics, z, at, noise, step_size, probe)[0], jnp.zeros(())
 
     def check_correction(self, dynamics: Dynamics | SDE, z: State) -> None:
         """Raise where the parts are not reversible in time."""
         check_reversible(dynamics, z)
 
-    def propose(self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any) -> Proposal:
-        """The step, weighed by the energy that its deterministic parts A and B gained: the work."""
-        new, heat = self._go(dynamics, z, None, noise, step_size)
-        work = energy(dynamics, new) - energy(dynamics, z) - heat
-        return Proposal(new, -work, with_reversed_momentum(z))
+    def evaluate(self, dynamics: Dynamics | SDE, z: State) -> Point:
+        """U, and ∇U where a step begins with a kick."""
+        return evaluate_point(dynamics, z, with_gradient=self._word(z)[0] == "B")
+
+    def propose(
+        self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any, point: Point
+    ) -> Proposal:
+        """The step; the energy that friction and noise add is heat, which leaves the work of A and B."""
+        known = point if self._word(z)[0] == "B" else None
+        at = lambda z: evaluate_point(dynamics, z)  # noqa: E731
+        new, heat, last = self._go(dynamics, z, at, noise, step_size, None, known)
+        return Proposal(new, self.evaluate(dynamics, new) if last is None else last, heat)
+
+    def rejected(self, z: State) -> State:
+        """With the momentum reversed: the way back is taken in reversed time."""
+        return with_reversed_momentum(z)
 
     def _go(
         self,
         dynamics: Dynamics | SDE,
         z: State,
-        gradient: Gradient,
+        evaluated: Callable[[State], Point],
         noise: Any,
         step_size: Any,
         probe: State | None = None,
-    ) -> tuple[State, Array]:
-        """The state one step later, and the energy over T that friction and noise added."""
+        point: Point | None = None,
+    ) -> tuple[State, Array, Point | None]:
+        """The state one step later, the energy over T that friction and noise added, and U, ∇U if known."""
         assert isinstance(dynamics, Dynamics)
         h = one_number(step_size)
         word = self._word(z)
         heat = jnp.zeros(())
         counts = Counter(word)
-        force: PyTree[Array] | None = None
-        fresh = False
+        fresh = point is not None
         for letter in word:
             t = h / counts[letter]
             if letter in "AD":
                 name = "theta" if letter == "A" else "xi"
                 f = dynamics.drift(z, no_force(dynamics, z), probe)[name]
-                z = {**z, name: _add(z[name], f, t)}
+                z = {**z, name: add(z[name], f, t)}
                 fresh = fresh and letter == "D"
             elif letter == "B":
                 if not fresh:
-                    force, fresh = evaluate(gradient, dynamics, z), True
-                z = {**z, "r": _add(z["r"], _kick(dynamics, z, force, probe), t)}
+                    point, fresh = evaluated(z), True
+                assert point is not None
+                z = {**z, "r": add(z["r"], _kick(dynamics, z, point.gradient, probe), t)}
             else:
                 relaxed = {**z, "r": _friction(dynamics, z, noise["r"], t)}
                 heat = heat + _heat(dynamics, z, relaxed)
                 z = relaxed
-        return z, heat
-
-
-def _add(x: PyTree[Array], f: PyTree[Array], t: Array) -> PyTree[Array]:
-    return jax.tree.map(lambda a, b: a + (t * b).astype(a.dtype), x, f)
+        return z, heat, point if fresh else None
 
 
 def _kick(dynamics: Dynamics, z: State, force: PyTree[Array] | None, probe: State | None) -> PyTree[Array]:

@@ -1,7 +1,7 @@
 """The symplectic Euler step: variable by variable, each with the newest values of the others."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,8 @@ class SymplecticEuler(Module):
     Algorithm 1 of SGNHT (Ding et al. 2014). Weak order 1, one gradient a step; where there is no noise and no
     friction it keeps volume and has no drift of the energy, which Euler–Maruyama has.
     """
+
+    label: ClassVar = "symplectic Euler"
 
     def check(self, dynamics: Dynamics | SDE, z: State, subtracts: bool = False) -> None:
         """It needs a state with names, and noise that is independent between variables."""

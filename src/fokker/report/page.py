@@ -79,7 +79,7 @@ def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], s
         "<h2>Chains</h2>",
         image(_chains(trace, summary.names), "traces and marginal densities"),
     ]
-    if trace.stats:
+    if trace.sample_stats:
         parts += ["<h2>Steps</h2>", image(_statistics(trace), "statistics of the steps, as a running mean")]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(title, *parts), encoding="utf-8")
@@ -113,9 +113,9 @@ def _chains(trace: "Trace", names: Sequence[str]) -> Figure:
 
 
 def _statistics(trace: "Trace") -> Figure:
-    figure = new_figure(9.0, 2.2 * len(trace.stats))
-    panels = figure.subplots(len(trace.stats), 1, squeeze=False)[:, 0]
-    for panel, (name, values) in zip(panels, trace.stats.items(), strict=True):
+    figure = new_figure(9.0, 2.2 * len(trace.sample_stats))
+    panels = figure.subplots(len(trace.sample_stats), 1, squeeze=False)[:, 0]
+    for panel, (name, values) in zip(panels, trace.sample_stats.items(), strict=True):
         running = np.cumsum(values.mean(axis=0)) / np.arange(1, values.shape[1] + 1)
         panel.plot(values.mean(axis=0), color=ACCENT, linewidth=0.4, alpha=0.5)
         panel.plot(running, color=RIGHT, linewidth=1.5, label="running mean")

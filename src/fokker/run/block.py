@@ -13,11 +13,10 @@ from fokker._core.rounding import raised
 from fokker._core.state import dimension
 from fokker.batches import BatchScheme
 from fokker.run.moments import Moments
+from fokker.run.streams import BATCHES
 from fokker.samplers._sampler import Sampler, all_finite, step_size_at
 from fokker.targets.constrained import constrained
 
-# The number that a chain's key is folded with for the stream of its batches.
-BATCHES = 2**32 - 1
 # Steps whose randomness is drawn at once on a CPU, where that is faster than drawing it step by step: for
 # states so small that the randomness of all of them stays in the cache.
 _AHEAD, _AHEAD_NUMBERS = 128, 2**18
@@ -29,14 +28,14 @@ _KNOWN, _KNOWN_ROWS = 64, 2**24
 class Chains(NamedTuple):
     """What the chains carry from step to step.
 
-    `sound`: whether at every step so far 2TD - εB̂ was positive semidefinite and ε not negative; `decision`:
-    the acceptance rate of the last step and whether it diverged, for samplers that accept and reject.
+    `sound`: whether at every step so far 2TD - εB̂ was positive semidefinite and ε not negative; `stats`: what
+    the last step reported, by name.
     """
 
     states: Any
     moments: Moments | None
     sound: Bool[Array, " chains"]
-    decision: Any
+    stats: dict[str, Array]
 
 
 # Of every chain: whether its numbers are all finite, and whether its steps were sound.
@@ -71,8 +70,12 @@ class Setting(NamedTuple):
 def start(sampler: Sampler, states: Any, moments: Moments | None) -> Chains:
     """Chains before their first step; a copy, as a block takes the memory of the chains that it is given."""
     number = jax.tree.leaves(states)[0].shape[0]
-    decision = (jnp.zeros(number, jnp.float32), jnp.zeros(number, bool)) if sampler.decides else ()
-    return jax.tree.map(jnp.copy, Chains(states, moments, jnp.ones(number, bool), decision))
+    stats = {}
+    if sampler.is_exact and not sampler.has_trajectories:
+        one = jax.tree.map(lambda x: x[0], states)
+        shapes = jax.eval_shape(lambda state: sampler.step(jax.random.key(0), state)[1].stats, one)
+        stats = {name: jnp.zeros((number, *x.shape), x.dtype) for name, x in shapes.items()}
+    return jax.tree.map(jnp.copy, Chains(states, moments, jnp.ones(number, bool), stats))
 
 
 class Form(NamedTuple):
@@ -144,21 +147,18 @@ def run_block(given: tuple[Setting, Task], chains: Chains) -> tuple[Chains, Soun
         def one(state: Any, given: Any) -> Any:
             noise, rows = given
             batch = None if batches is None else batches.batch(setting.data, rows)
-            info: Any
             state, info = sampler.advance(noise, state, batch, number)
-            decision = (info.acceptance.astype(jnp.float32), info.divergent) if sampler.decides else ()
-            return state, info.noise_shortfall >= 0, decision
+            sound = True if info.noise_shortfall is None else info.noise_shortfall >= 0
+            return state, jnp.asarray(sound), info.stats
 
-        states, sound, decision = jax.vmap(one)(chains.states, drawn)
+        states, sound, stats = jax.vmap(one)(chains.states, drawn)
         size = getattr(sampler, "step_size", None)
         if callable(size):
             sound &= jnp.all(step_size_at(size, number) >= 0)
-        return Chains(states, chains.moments, chains.sound & sound, decision)
+        return Chains(states, chains.moments, chains.sound & sound, stats)
 
     def seen(chains: Chains) -> dict[str, Any]:
-        found = {**jax.vmap(sampler.record)(chains.states), "sound": chains.sound}
-        if sampler.decides:
-            found["acceptance_rate"], found["diverging"] = chains.decision
+        found = {**jax.vmap(sampler.record)(chains.states), **chains.stats, "sound": chains.sound}
         if chains.moments is None:
             found["position"] = jax.vmap(lambda state: position_of(sampler, state))(chains.states)
         return found

@@ -21,10 +21,11 @@ from fokker.run.block import Chains, Form, Setting, Task, position_of, run_block
 from fokker.run.interruption import Interruption
 from fokker.run.moments import Moments
 from fokker.run.plan import Plan
+from fokker.run.step_search import StepSearch
 from fokker.run.trace import Origin, Trace
-from fokker.run.walking import StepSearch, walk_chunk
+from fokker.run.trajectories import run_trajectories
+from fokker.samplers._recipe import Recipe
 from fokker.samplers._sampler import Sampler, chunk_length, step_size_at
-from fokker.samplers._walker import Walker
 from fokker.targets.constrained import constrained
 
 # Seconds that a block should take: few blocks, and a Ctrl-C that is soon heard.
@@ -79,11 +80,14 @@ class Run:
         self.draws_left = plan.steps // plan.thin - max(0, self.done - plan.burn_in) // plan.thin
         self.pace = _Pace(plan.chunk)
         most = plan.chunk
-        if isinstance(sampler, Walker):  # the same as warm-up's, for one program to do for both
+        if sampler.has_trajectories:  # the same as warm-up's, for one program to do for both
             most = min(most, chunk_length(dimension(states.position), 500))
             self.rows = max(2, chunk_length(dimension(states.position), 500)) + 1
-            step_sizes = jnp.broadcast_to(sampler.step_size, keys.shape).astype(states.potential.dtype)
-            self.search = StepSearch.around(step_sizes)
+            self.search: StepSearch | None = None
+            if sampler.learns:
+                dtype = jnp.result_type(*jax.tree.leaves(states.position))
+                step_sizes = jnp.broadcast_to(sampler.step_size, keys.shape).astype(dtype)  # type: ignore[attr-defined]
+                self.search = StepSearch.around(step_sizes)
         else:
             self.rows = self._room(states)
             self.setting = self._setting(states)
@@ -163,7 +167,7 @@ class Run:
     def _send(self, first: int) -> _Block:
         """Begin the next block, without waiting for it."""
         draws, thin, kept = self.plan.piece(first, self.pace.steps, self.rows)
-        walk = isinstance(self.sampler, Walker)
+        walk = self.sampler.has_trajectories
         before = time.monotonic()
         self.chains, sound, out = (self._walk if walk else self._steps)(first, draws, thin, kept)
         # Where JAX does not compute in the background, as with callbacks, the block is done already.
@@ -185,8 +189,8 @@ class Run:
     def _walk(self, first: int, draws: int, thin: int, kept: bool) -> tuple[Chains, Any, dict[str, Any]]:
         """The same for a sampler whose chains do not wait for each other."""
         sampler, states = self.sampler, self.chains.states
-        assert isinstance(sampler, Walker)
-        chains, out = walk_chunk(
+        assert isinstance(sampler, Recipe)
+        chains, out = run_trajectories(
             sampler,
             self.rows,
             states,
@@ -201,7 +205,7 @@ class Run:
         )
         positions = out.pop("position")
         if chains.moments is None:
-            out["position"] = _constrained(sampler.target, states.position, positions)
+            out["position"] = _constrained(getattr(sampler, "target", None), states.position, positions)
         out["sound"] = np.ones(out["acceptance_rate"].shape, bool)
         sound = (True, True)  # what is not finite is never accepted
         return self.chains._replace(states=chains.state, moments=chains.moments), sound, out
@@ -222,7 +226,7 @@ class Run:
 
     def _keep(self, block: _Block) -> None:
         """Put the draws of a block where they stay, while the next block is computed."""
-        by_chain = isinstance(self.sampler, Walker)  # else by draw, as they were written
+        by_chain = self.sampler.has_trajectories  # else by draw, as they were written
 
         def rows_of(x: Any) -> np.ndarray:
             rows = np.asarray(x)

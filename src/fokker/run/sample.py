@@ -9,19 +9,17 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from fokker._core.random import fold_in
-from fokker._core.state import is_function
 from fokker.batches import WINDOWS, Batches, BatchScheme, WeightedBatches, WindowBatches
 from fokker.gradients import Estimator
 from fokker.run.cache import keep_compiled_programs
 from fokker.run.loop import Run
 from fokker.run.plan import Plan
-from fokker.run.starts import checked_positions, first_states
+from fokker.run.starts import checked_positions, differs, first_states
 from fokker.run.trace import Origin, Trace
 from fokker.run.warmup import warmed_up
+from fokker.samplers._checks import no_batch
 from fokker.samplers._named import by_name
 from fokker.samplers._sampler import AUTOMATIC, Sampler, is_automatic, start_chains
-from fokker.samplers._walker import Walker
-from fokker.samplers._whole import no_batch
 
 # Steps of warm-up for a sampler that learns its settings, and of how many the randomness is kept apart.
 _WARM_UP = 1000
@@ -44,6 +42,7 @@ def sample(
     batches: Any = None,
     gradient: Estimator | None = None,
     seed: int = 0,
+    key: Key[Array, ""] | None = None,
     temperature: float = 1.0,
     keep: str = "draws",
     chunk: int = _CHUNK,
@@ -58,7 +57,8 @@ def sample(
     print(trace.summary())
     ```
 
-    `init` is theta, the same for all chains, or a function of a key that draws it for each; with a target of
+    `init` is theta, the same for all chains; a function of a key that draws it for each; or
+    `fk.PerChain(positions)`, a tree like theta whose leaves have a leading axis over chains. With a target of
     `fk.constrain`, `init` and the draws meet the constraints. `steps` are taken after `burn_in`, and every
     `thin`-th is kept. Without `batch_size` every step sees all the data. With it, that many rows are drawn as
     `batches` says: "window" (the default on large data: consecutive rows of a shuffled copy,
@@ -66,9 +66,9 @@ def sample(
     "no replacement" or "reshuffle" (`fokker.batches.Batches`), or, given a score for every datum, with
     probabilities proportional to the scores (`fokker.batches.WeightedBatches`). `gradient` is the estimator
     that the batches are put into, one of `fk.gradients`. `keep="moments"` stores means and variances alone.
-    What step t draws depends on the seed and on t alone. Steps are taken in blocks of about a second, of at
-    most `chunk` steps. Ctrl-C, or a chain that leaves the finite
-    numbers, ends the run with the draws so far; the trace says so, and `trace.resume()` goes on with it.
+    What step t draws depends on the `seed`, or on the `key` in its place, and on t alone. Steps are taken in
+    blocks of about a second, of at most `chunk` steps. Ctrl-C, or a chain that leaves the finite numbers,
+    ends the run with the draws so far; the trace says so, and `trace.resume()` goes on with it.
 
     `sampler` may be the name of one: its step size and friction are then found by `fk.tune` first, and so is
     the step size of a sampler made with `step_size="auto"`. Those that learn, such as `fk.samplers.nuts()`,
@@ -85,6 +85,7 @@ def sample(
         "batches": batches,
         "gradient": gradient,
         "seed": seed,
+        "key": key,
         "temperature": temperature,
         "keep": keep,
         "chunk": chunk,
@@ -97,7 +98,8 @@ def sample(
     if not isinstance(sampler, Sampler | str):
         hint = "; call it, as in fk.samplers.sgld(1e-3)" if callable(sampler) else ""
         raise TypeError(f"the sampler must be one of fk.samplers, not {type(sampler).__name__}{hint}.")
-    batch = make_batches(target, batch_size, batches, gradient, seed)
+    run_key = jax.random.key(seed) if key is None else key
+    batch = make_batches(target, batch_size, batches, gradient, run_key)
     if chosen.learns:  # and so looks at the whole target
         no_batch(chosen, batch)
     learns = is_automatic(chosen) and chosen.learns
@@ -116,7 +118,7 @@ def sample(
     if not learns and (make is not None or is_automatic(chosen)):
         from fokker.run.tuning import tune
 
-        shared = ("init", "batch_size", "batches", "gradient", "seed", "temperature", "progress")
+        shared = ("init", "batch_size", "batches", "gradient", "seed", "key", "temperature", "progress")
         chosen = tune(target, make or chosen, **{name: options[name] for name in shared}).sampler
     if burn_in + steps <= getattr(chosen, "gathering_steps", 0):
         raise ValueError(
@@ -139,12 +141,12 @@ def sample(
         temperature = own
     else:
         placed = chosen.on(target, temperature, gradient)
-    keys = jax.random.split(jax.random.key(seed), (chains, 3))
-    one_start = init.one_start if isinstance(init, _Started) else chains > 1 and not is_function(init)
+    keys = jax.random.split(run_key, (chains, 3))
+    one_start = init.one_start if isinstance(init, _Started) else chains > 1 and not differs(init)
     if learns:
         positions = checked_positions(placed.with_step_size(1.0), target, init, keys)
         learning = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])
-        learn = partial(warmed_up, placed) if isinstance(placed, Walker) else placed.warm_up
+        learn = partial(warmed_up, placed) if placed.has_trajectories else placed.warm_up
         warmed = learn(positions, learning, warm_up or _WARM_UP, progress)
         chosen = placed = warmed.sampler
         # A second run with these settings starts where warm-up ended.
@@ -158,11 +160,7 @@ def sample(
     else:
         states = first_states(placed, target, start, keys)
 
-    def rerun(step_size: Any = None, **changes: Any) -> Trace:
-        other = chosen if step_size is None else chosen.with_step_size(step_size)
-        return sample(target, other, **{**options, **changes})
-
-    origin = Origin(target, placed, batch, rerun, notes, one_start)
+    origin = Origin(target, placed, batch, {**options, "sampler": chosen}, notes, one_start)
     return Run(placed, batch, plan, keys[:, 2], states, temperature, origin, resume).go(progress)
 
 
@@ -179,13 +177,13 @@ class _Started:
         return jax.tree.map(lambda x: x[np.arange(chains) % x.shape[0]], self.positions)
 
 
-def _shuffle_key(seed: int) -> Key[Array, ""]:
+def _shuffle_key(key: Key[Array, ""]) -> Key[Array, ""]:
     # fold_in(key, n) is the n-th of the keys that split(key) gives: a number that no chain reaches.
-    return jax.random.fold_in(jax.random.key(seed), np.uint32(2**32 - 1))
+    return jax.random.fold_in(key, np.uint32(2**32 - 1))
 
 
 def make_batches(
-    target: Any, batch_size: int | None, kind: Any, gradient: Any, seed: int = 0
+    target: Any, batch_size: int | None, kind: Any, gradient: Any, key: Key[Array, ""]
 ) -> BatchScheme | None:
     """How rows are drawn, or None where every step sees all."""
     if batch_size is None:
@@ -198,6 +196,6 @@ def make_batches(
         kind = "window" if target.size >= WINDOWS * batch_size else "replacement"
     if isinstance(kind, str):
         if kind == "window":
-            return WindowBatches(target.data, batch_size, _shuffle_key(seed))
+            return WindowBatches(target.data, batch_size, _shuffle_key(key))
         return Batches(target.size, batch_size, kind)
     return WeightedBatches(kind, target.size, batch_size)

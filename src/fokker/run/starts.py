@@ -1,5 +1,6 @@
 """Where the chains of a run start, each looked at before the first step."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
@@ -9,9 +10,38 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from fokker._core.rounding import lowered, raised
-from fokker._core.state import as_arrays, is_function
+from fokker._core.state import as_arrays, is_function, ravel
+from fokker.samplers._checks import check_finite_start
 from fokker.samplers._sampler import Sampler, start_chains
-from fokker.samplers._walker import Walker, check_chains
+
+
+@dataclass(frozen=True)
+class PerChain:
+    """A start for each chain: a tree like theta, with a leading axis over chains on every leaf.
+
+    ```python
+    fk.sample(target, "nuts", init=fk.PerChain(jnp.array([[-3.0, 0.0], [3.0, 0.0]])), steps=1000, chains=2)
+    ```
+    """
+
+    positions: PyTree[Any]
+
+    def of(self, chains: int) -> PyTree[Array]:
+        """As arrays; raise unless there are as many as chains."""
+        positions = as_arrays(self.positions)
+        for leaf in jax.tree.leaves(positions):
+            if leaf.ndim == 0 or leaf.shape[0] != chains:
+                raise ValueError(
+                    f"fk.PerChain needs a leading axis of {chains}, one position per chain, on every leaf; "
+                    f"one has the shape {leaf.shape}."
+                )
+        return positions
+
+
+def differs(init: Any) -> bool:
+    """Whether chains start at places of their own."""
+    return is_function(init) or isinstance(init, PerChain)
+
 
 # A start that does not come back from the unconstrained space to within this is looked at by itself.
 _ROUND_TRIP = 1e-3
@@ -21,9 +51,28 @@ def first_states(placed: Sampler, target: Any, init: Any, keys: Key[Array, "chai
     """The first state of every chain."""
     positions = checked_positions(placed, target, init, keys)
     states = start_chains(placed, positions, keys[:, 1])
-    if isinstance(placed, Walker):
+    if _is_cached(placed):
         check_chains(states)
     return states
+
+
+def _is_cached(placed: Sampler) -> bool:
+    """Whether its states have U and its gradient in them, to be looked at once they are compiled."""
+    return placed.has_trajectories and placed.wants_target
+
+
+def check_chains(states: Any) -> None:
+    """Raise unless U and its gradient are finite where every chain starts."""
+    point = states.memory.point
+    potentials = np.asarray(point.potential)
+    gradients = potentials[:, None]
+    if point.gradient is not None:
+        gradients = np.asarray(jax.vmap(ravel)(point.gradient))
+    for chain, (U, gradient) in enumerate(zip(potentials, gradients, strict=True)):
+        try:
+            check_finite_start(U, gradient)
+        except ValueError as error:
+            raise ValueError(f"chain {chain}: {error}") from error
 
 
 def checked_positions(placed: Sampler, target: Any, init: Any, keys: Key[Array, "chains 3"]) -> PyTree[Array]:
@@ -33,14 +82,16 @@ def checked_positions(placed: Sampler, target: Any, init: Any, keys: Key[Array, 
     finite there, or breaks a constraint, is then looked at by itself for what to say of it.
     """
     number = keys.shape[0]
-    if is_function(init):
+    if isinstance(init, PerChain):
+        given = init.of(number)
+    elif is_function(init):
         given = jax.vmap(init)(keys[:, 0])
     else:
         given = jax.tree.map(lambda x: jnp.broadcast_to(x, (number, *x.shape)), as_arrays(init))
     transform = getattr(placed, "target", None)
     transform = transform if hasattr(transform, "unconstrain") else None
     suspects = [0]
-    if is_function(init) and number > 1:
+    if differs(init) and number > 1:
         whole = target if placed.wants_target else None
         suspects += [int(c) for c in np.flatnonzero(~np.asarray(_sound(transform, whole, given))) if c]
     for chain in suspects:
@@ -49,9 +100,9 @@ def checked_positions(placed: Sampler, target: Any, init: Any, keys: Key[Array, 
         except ValueError as error:
             if isinstance(init, list):
                 raise ValueError(f"{error} init is a list; for a vector give jnp.array({init}).") from error
-            if not is_function(init):
+            if not differs(init):
                 raise
-            raise ValueError(f"chain {chain}, whose start init drew: {error}") from error
+            raise ValueError(f"chain {chain}, which starts at a place of its own: {error}") from error
     return given if transform is None else _unconstrained(transform, given)
 
 
@@ -69,7 +120,7 @@ def _check(placed: Sampler, target: Any, transform: Any, position: PyTree[Array]
         position = lowered(transform.unconstrain(raised(position)), position)
     if placed.wants_target:
         target.validate(raised(position))
-    if not isinstance(placed, Walker):  # whose states are looked at once they are compiled
+    if not _is_cached(placed):
         placed.init(position, key=key)
 
 

@@ -1,6 +1,5 @@
 """What a run gathered: draws or moments, and whether to trust them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,23 @@ from jaxtyping import PyTree
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
 from fokker.report.page import write_report
 
+# What ArviZ's schema calls them.
+_ARVIZ = {"is_divergent": "diverging", "num_integration_steps": "n_steps"}
+
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a trace comes from: its target, the sampler put on it, its batches, and a way to run it again.
+    """Where a trace comes from: all that it takes to run it again.
 
-    `notes` is what warm-up found to be wrong; `one_start`: whether all chains started at one point.
+    `sampler` is put on the target, `batches` are made of its data. `options` are those of `fk.sample`, with
+    what warm-up learnt in place of what it was to learn. `notes` is what warm-up found to be wrong;
+    `one_start`: whether all chains started at one point.
     """
 
     target: Any
     sampler: Any
     batches: Any
-    rerun: Callable[..., "Trace"]
+    options: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     one_start: bool = False
 
@@ -34,15 +38,15 @@ class Trace:
     """The draws of a run.
 
     `samples`: theta's tree, leading axes chain and draw; it raises, with the reason, where there are none.
-    `draws` is the same, or None. `moments`: mean and variance of each entry of theta, per chain. `stats`,
-    chain by draw, where the sampler has them: the kinetic temperature rᵀ∂H/∂r / d and the thermostat xi; the
-    acceptance rate, divergences, energy, number of leapfrog steps and depth of the tree. `state`: the last
-    state of every chain. `stopped`: why the run ended early, else None.
+    `draws` is the same, or None. `moments`: mean and variance of each entry of theta, per chain.
+    `sample_stats`, chain by draw, where the sampler has them: the kinetic temperature rᵀ∂H/∂r / d and the
+    thermostat xi; what `fk.samplers.Info` has of a step with a correction. `state`: the last state of every
+    chain. `stopped`: why the run ended early, else None.
     """
 
     draws: PyTree[np.ndarray] | None
     moments: dict[str, PyTree[np.ndarray]] | None
-    stats: dict[str, np.ndarray]
+    sample_stats: dict[str, np.ndarray]
     state: Any
     stopped: str | None
     settings: dict[str, Any] = field(default_factory=dict)
@@ -91,7 +95,7 @@ class Trace:
             good = len(sound) if sound.all() else int(np.argmin(sound))
             joined = jax.tree.map(lambda x: x[:, :good], joined)
         if before is not None:
-            earlier: dict[str, Any] = dict(before.stats)
+            earlier: dict[str, Any] = dict(before.sample_stats)
             if before.draws is not None:
                 earlier["position"] = before.draws
             both = [tree for tree in (earlier, joined) if tree]
@@ -109,16 +113,28 @@ class Trace:
         return cls(samples, kept, joined, state, stopped, settings, origin, moments)
 
     @property
-    def rerun(self) -> "Callable[..., Trace] | None":
-        """A function that runs it again, with `step_size` or any option of `fk.sample` changed."""
-        return None if self.origin is None else self.origin.rerun
+    def sampler(self) -> Any:
+        """The sampler on its target, with what tuning or warm-up found."""
+        return None if self.origin is None else self.origin.sampler
+
+    def rerun(self, *, step_size: Any = None, **changes: Any) -> "Trace":
+        """Run it again, with `step_size` or any option of `fk.sample` changed."""
+        from fokker.run.sample import sample
+
+        if self.origin is None:
+            raise ValueError("only a trace of fk.sample can be run again.")
+        options = {**self.origin.options, **changes}
+        sampler = options.pop("sampler")
+        if step_size is not None:
+            sampler = sampler.with_step_size(step_size)
+        return sample(self.origin.target, sampler, **options)
 
     def resume(self, steps: int = 0) -> "Trace":
         """Go on where the run ended: with what it did not do, and `steps` more; all the draws together.
 
         The draws are those of one run of that length, to the bit (to rounding, where one step is left).
         """
-        if self.rerun is None:
+        if self.origin is None:
             raise ValueError("only a trace of fk.sample can be resumed.")
         if self.stopped is not None and not self.was_interrupted:
             raise ValueError(f"there is nothing to go on from: {self.stopped}.")
@@ -152,7 +168,8 @@ class Trace:
         import arviz
 
         posterior = {**self.named(), **self._derived()}
-        return arviz.from_dict(posterior=posterior, sample_stats=dict(self.stats) or None)
+        stats = {_ARVIZ.get(name, name): values for name, values in self.sample_stats.items()}
+        return arviz.from_dict(posterior=posterior, sample_stats=stats or None)
 
     def _derived(self) -> dict[str, np.ndarray]:
         """NumPyro's deterministic sites and Stan's transformed parameters at every draw."""

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Key, PyTree
 from rich.console import Console
 from rich.progress import track
 
@@ -22,6 +22,7 @@ from fokker.diagnostics._steps import kinetic_temperature, noise_share
 from fokker.diagnostics.configurational import spread_of
 from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.integrators import Splitting
+from fokker.run.starts import PerChain
 from fokker.samplers._sampler import Sampler
 from fokker.samplers.recipe import Recipe
 from fokker.targets.constrained import unconstrained
@@ -109,6 +110,7 @@ def tune(
     batches: Any = None,
     gradient: Any = None,
     seed: int = 0,
+    key: Key[Array, ""] | None = None,
     temperature: float = 1.0,
     progress: bool = True,
 ) -> Tuning:
@@ -128,7 +130,7 @@ def tune(
     last, and the winner is checked by them in a longer run, with its step halved until they find nothing.
 
     `sampler` is a sampler, of which the step size is changed, or a function such as `fk.samplers.sghmc`, of
-    which the friction is chosen too (`friction`, or `A` of a thermostat, whose inertia then follows), with a
+    which the friction is chosen too (`friction`; the inertia of a thermostat then follows), with a
     splitting for its integrator unless another was given. Start near the mode (`fk.find_mode`). Without
     `step_sizes` a grid of powers of two below the fastest time scale of the dynamics at `init` is tried;
     without `frictions`, four below its rate.
@@ -138,15 +140,17 @@ def tune(
 
     sampler = by_name(sampler) if isinstance(sampler, str) else sampler
 
-    make_batches(target, batch_size, batches, gradient)  # raises where they do not fit
+    make_batches(target, batch_size, batches, gradient, jax.random.key(0))  # raises where they do not fit
+    if isinstance(init, PerChain):  # trials have as many chains as they need
+        init = jax.tree.map(lambda x: jnp.asarray(x)[0], init.positions)
     options = {
         "batch_size": batch_size,
         "batches": batches,
         "gradient": gradient,
-        "seed": seed,
+        "key": jax.random.key(seed) if key is None else key,
         "temperature": temperature,
     }
-    start = unconstrained(target, init(jax.random.key(seed)) if is_function(init) else init)
+    start = unconstrained(target, init(options["key"]) if is_function(init) else init)
     target.validate(start)
     arms = list(_candidates(target, sampler, start, step_sizes, frictions, options))
     console = Console(stderr=True, quiet=not progress)
@@ -254,9 +258,9 @@ def _trial(
     every = max(1, draws.shape[0] * draws.shape[1] // _POINTS)
     few_draws, few_gradients = (x[:, ::every].reshape(-1, draws.shape[2]) for x in (draws, gradients))
     discrepancy = kernel_stein_discrepancy(few_draws, -few_gradients).squared
-    if "kinetic_temperature" in trace.stats:
+    if "kinetic_temperature" in trace.sample_stats:
         # The same equation for the momentum.
-        kinetic = float(trace.stats["kinetic_temperature"].mean()) / options["temperature"]
+        kinetic = float(trace.sample_stats["kinetic_temperature"].mean()) / options["temperature"]
         discrepancy += (kinetic - 1) ** 2
     problem = _problem(trace, draws, gradients)
     return Trial(step_size, friction, 2 * half, discrepancy, sampler, problem), gradients
@@ -306,8 +310,8 @@ def _with_friction(make: Callable[..., Sampler], name: str | None, friction: flo
     parameters = inspect.signature(make).parameters
     if name is not None and friction is not None:
         settings[name] = friction
-        if name == "A":  # a thermostat as quick as the friction that it stands for
-            settings["mu"] = 1 / friction**2
+        if "thermostat_mass" in parameters:  # a thermostat as quick as the friction that it stands for
+            settings["thermostat_mass"] = 1 / friction**2
         matrix = "kind" in parameters and parameters["kind"].default == "matrix"
         if "integrator" in parameters and parameters["integrator"].default is None and not matrix:
             settings["integrator"] = Splitting()
@@ -316,7 +320,7 @@ def _with_friction(make: Callable[..., Sampler], name: str | None, friction: flo
 
 def _friction_name(make: Callable[..., Sampler]) -> str | None:
     parameters = inspect.signature(make).parameters
-    return next((name for name in ("friction", "A") if name in parameters), None)
+    return "friction" if "friction" in parameters else None
 
 
 def _large_batch_potential(target: Any) -> Callable[[PyTree[Array]], Array]:
@@ -340,7 +344,7 @@ def fastest_time(target: Any, sampler: Any, theta: PyTree[Array], options: dict[
     if not isinstance(sampler, Recipe):  # preconditioned by 1/√(T∇²U), the root mean square of ∇U
         return math.sqrt(options["temperature"] / largest_curvature(target, theta))
     placed = sampler.on(target, options["temperature"])
-    z = placed.init(theta, key=jax.random.key(options["seed"])).z
+    z = placed.init(theta, key=options["key"]).z
     dynamics, slope = placed.placed, jax.grad(_large_batch_potential(target))
 
     def drift(z: Any) -> Any:

@@ -12,10 +12,12 @@ from scipy.special import ndtri
 
 from fokker._core.count import Count
 from fokker._core.state import dimension, ravel
-from fokker.run.walking import StepSearch, walk_chunk
-from fokker.samplers._sampler import Warmed, chunk_length, start_chains
-from fokker.samplers._walker import Walker, WalkerState, check_chains
-from fokker.samplers.scales import estimate, identity
+from fokker.run.starts import check_chains
+from fokker.run.step_search import StepSearch
+from fokker.run.trajectories import run_trajectories
+from fokker.samplers._recipe import Recipe
+from fokker.samplers._sampler import SamplerState, Warmed, chunk_length, start_chains
+from fokker.samplers.mass_matrix import estimate, identity
 
 # Stan's plan: a share of the steps to reach the mass of the target, one for the last step size, and between
 # them windows that double, of which each begins anew with the covariance of the one before.
@@ -50,29 +52,29 @@ def windows(steps: int) -> list[tuple[int, bool]]:
 class _Chains:
     """The chains of a warm-up, and what they have learnt so far."""
 
-    def __init__(self, sampler: Walker, positions: PyTree[Array], keys: Key[Array, " chains"], capacity: int):
+    def __init__(self, sampler: Recipe, positions: PyTree[Array], keys: Key[Array, " chains"], capacity: int):
         x = ravel(jax.tree.map(lambda x: x[0], positions))
-        self.kind = sampler.scale if isinstance(sampler.scale, str) else None
+        self.kind = sampler.mass_matrix if isinstance(sampler.mass_matrix, str) else None
         if self.kind is not None:
-            sampler = dataclasses.replace(sampler, scale=identity(self.kind, x.size, x.dtype))
+            sampler = dataclasses.replace(sampler, mass_matrix=identity(self.kind, x.size, x.dtype))
         # A step size already, of no account: with "auto" in its place sampling would be compiled anew.
         self.sampler = sampler.with_step_size(jnp.ones((), x.dtype))
         self.keys, self.capacity, self.taken = keys, capacity, 0
-        self.states: WalkerState = start_chains(self.sampler, positions, keys)
+        self.states: SamplerState = start_chains(self.sampler, positions, keys)
         check_chains(self.states)
         self.step_sizes = jnp.ones(keys.shape[0], x.dtype)
 
     def advance(
         self,
-        sampler: Walker,
-        states: WalkerState,
+        sampler: Recipe,
+        states: SamplerState,
         steps: int,
         search: StepSearch,
         learns: bool,
         number: int | None = None,
     ) -> Any:
         """At most `capacity` steps: the chains, and what was recorded."""
-        chains, out = walk_chunk(
+        chains, out = run_trajectories(
             sampler,
             self.capacity,
             states,
@@ -155,22 +157,22 @@ class _Chains:
         self.states, self.taken = chains.state, self.taken + steps
         found, wanted = (
             -ndtri(np.clip(rate, 0.001, 0.999) / 2)
-            for rate in (float(np.mean(out["acceptance_rate"])), float(self.sampler.acceptance))
+            for rate in (float(np.mean(out["acceptance_rate"])), float(self.sampler.target_accept))
         )
-        factor = np.clip((wanted / found) ** (1 / self.sampler.ORDER), *_CORRECTED)
+        factor = np.clip((wanted / found) ** (1 / self.sampler.error_order), *_CORRECTED)
         self.step_sizes = self.step_sizes * jnp.asarray(factor, self.step_sizes.dtype)
 
     def learn_scale(self, draws: np.ndarray) -> None:
         """The scale by all chains' draws; the step size is found anew with it."""
         assert self.kind is not None
-        scale = estimate(self.kind, draws, self.step_sizes.dtype)
-        self.sampler = dataclasses.replace(self.sampler, scale=scale)
+        mass_matrix = estimate(self.kind, draws, self.step_sizes.dtype)
+        self.sampler = dataclasses.replace(self.sampler, mass_matrix=mass_matrix)
         self.states = start_chains(self.sampler, self.states.position, self.keys)
         self.find_first_step()
 
 
 def warmed_up(
-    sampler: Walker, positions: PyTree[Array], keys: Key[Array, " chains"], steps: int, progress: bool
+    sampler: Recipe, positions: PyTree[Array], keys: Key[Array, " chains"], steps: int, progress: bool
 ) -> Warmed:
     """Windows of steps, after each of which all chains go on with what all of them have learnt."""
     chains = _Chains(sampler, positions, keys, chunk_length(dimension(positions)) + 1)
@@ -193,7 +195,7 @@ def warmed_up(
             if learns_scale and length > _WINDOW:
                 notes = _drifts(before, draws)
                 before = draws
-    if "diverging" in stats and stats["diverging"].all():
+    if "is_divergent" in stats and stats["is_divergent"].all():
         raise ValueError(
             "every step of the last part of warm-up diverged: nothing can be learnt about this target as it "
             "is written. Look for parameters that need a constraint (fk.constrain) or a prior, for a scale "
@@ -222,11 +224,13 @@ def _drifts(before: np.ndarray | None, now: np.ndarray) -> list[str]:
 
 def _unfelt(chains: _Chains) -> list[str]:
     """What is said of coordinates on which the density depends by jumps alone, or not at all."""
-    slopes = np.asarray(chains.states.gradient)
-    mixed = chains.kind in ("dense", "low-rank")  # slopes along directions, not coordinates
-    if chains.sampler.name == "rwm" or not (np.all(slopes == 0) if mixed else np.any(np.all(slopes == 0, 0))):
+    if chains.states.memory.point.gradient is None:
         return []
-    place = int(np.argmax(np.all(slopes == 0, axis=0)))
+    gradients = np.asarray(chains.states.memory.point.gradient)
+    mixed = chains.kind in ("dense", "low-rank")  # gradients along directions, not coordinates
+    if not (np.all(gradients == 0) if mixed else np.any(np.all(gradients == 0, axis=0))):
+        return []
+    place = int(np.argmax(np.all(gradients == 0, axis=0)))
     return [
         f"at the end of warm-up the gradient by coordinate {place} of theta was zero in every chain: the "
         "density does not depend on it, or has steps where it should have a slope, which a sampler by "

@@ -3,14 +3,15 @@
 from fokker.samplers._sampler import Info, Sampler, SamplerState
 from fokker.samplers.gibbs import gibbs, gibbs_normal
 from fokker.samplers.hmc import ghmc, hmc
-from fokker.samplers.metropolis import mala, maula, rwm
+from fokker.samplers.mala import mala
+from fokker.samplers.maula import maula
 from fokker.samplers.microcanonical import mchmc, mclmc
-from fokker.samplers.naive_nuts import naive_nuts
-from fokker.samplers.nuts import nuts
+from fokker.samplers.nuts import naive_nuts, nuts
 from fokker.samplers.psgld import psgld
 from fokker.samplers.recipe import Recipe, recipe
 from fokker.samplers.replica_exchange import replica_exchange
 from fokker.samplers.rhmc import rhmc
+from fokker.samplers.rwm import rwm
 from fokker.samplers.sghmc import naive_sghmc, sghmc
 from fokker.samplers.sgld import sgfs, sgld, sgrld
 from fokker.samplers.sgnht import sgnht, sgnht_by_ding

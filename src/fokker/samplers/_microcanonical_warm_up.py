@@ -11,9 +11,8 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 from scipy.special import ndtri
 
-from fokker._core.state import ravel
+from fokker._core.state import choose, ravel
 from fokker.samplers._sampler import SamplerState
-from fokker.samplers._whole import choose
 
 # E[ΔE²]/d of a step without correction, the share of trajectories accepted of one with it, and the share of
 # the length over which a sampler forgets that L is best at (Robnik and Seljak 2024; Robnik et al. 2025).
@@ -172,9 +171,9 @@ def _round(
             state, first, second = carry
             after, info = sampler.step(key, state)
             if sampler.adjusted:
-                value = info.acceptance
+                value = info.acceptance_rate
             else:
-                good = info.finite & jnp.isfinite(info.energy_change)
+                good = info.is_finite & jnp.isfinite(info.energy_change)
                 back = state._replace(z={**state.z, "u": -state.z["u"]}, step=after.step)
                 after = choose(good, after, back)
                 value = jnp.where(good, info.energy_change**2 / centre.size, jnp.inf)

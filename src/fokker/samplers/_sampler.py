@@ -15,20 +15,31 @@ from fokker._core.module import Module
 from fokker._core.state import State, as_arrays
 from fokker.dynamics._dynamics import check_temperature
 from fokker.gradients import Estimator
+from fokker.integrators import Point
+
+
+class Memory(NamedTuple):
+    """What a sampler remembers beside its state.
+
+    `point`: U and ∇U there, for corrections. `estimator`: what the gradient estimator remembers. `noise`: the
+    running estimate of the gradient's covariance.
+    """
+
+    point: Point = Point()
+    estimator: PyTree[Array] = ()
+    noise: PyTree[Array] = ()
 
 
 class SamplerState(NamedTuple):
-    """What the next step needs: the dynamics' state `z` and the number of steps taken.
+    """What the next step needs.
 
-    `step` is a number of 64 bits: `int(state.step)`, or `state.step.fold_into(key)` in a loop of your own.
-    `estimator` is what the gradient estimator remembers, `noise` the running estimate of the gradient's
-    covariance, where there are any.
+    `z`: the state of the dynamics. `step`: the number of steps taken, of 64 bits: `int(state.step)`, or
+    `state.step.fold_into(key)` in a loop of your own. `memory`: what else the sampler remembers.
     """
 
     z: State
     step: Count
-    estimator: PyTree[Array] = ()
-    noise: PyTree[Array] = ()
+    memory: Memory = Memory()
 
     @property
     def position(self) -> PyTree[Array]:
@@ -37,14 +48,34 @@ class SamplerState(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a person wants to see of a step.
+    """What a person wants to see of a step; None where it does not apply to the sampler.
 
-    `finite`: whether every number still is. `noise_shortfall`: the least eigenvalue of 2TD - εB̂ found below
-    zero, 0 where there is none; below zero the step could not subtract the minibatch noise asked for.
+    `is_finite`: whether every number still is. `noise_shortfall`: the least eigenvalue of 2TD - εB̂ found
+    below zero, 0 where there is none; below zero the step could not subtract the minibatch noise asked for.
+    Of a step with a correction: `acceptance_rate`, the probability with which it was accepted, of a tree the
+    mean over its points; `is_divergent`, whether the energy rose too far to be trusted; `energy`, H/T at the
+    start of its trajectory; `num_integration_steps`; and for single proposals `is_accepted`, `energy_change`
+    and the position `proposal`. `tree_depth`: doublings of a tree. `evaluations`: of U.
     """
 
-    finite: Array
-    noise_shortfall: Array
+    is_finite: Array
+    noise_shortfall: Array | None = None
+    acceptance_rate: Array | None = None
+    is_divergent: Array | None = None
+    energy: Array | None = None
+    num_integration_steps: Array | None = None
+    tree_depth: Array | None = None
+    is_accepted: Array | None = None
+    energy_change: Array | None = None
+    proposal: PyTree[Array] | None = None
+    evaluations: Array | None = None
+
+    @property
+    def stats(self) -> dict[str, Array]:
+        """What a run records of every draw."""
+        names = ("acceptance_rate", "is_divergent", "energy", "num_integration_steps", "tree_depth")
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 class Warmed(NamedTuple):
@@ -108,9 +139,25 @@ class Sampler(Module):
     # Whether a step size left to be found is learnt by `warm_up`, and not by the trials of `fk.tune`.
     learns = False
     # Whether the step size leaves no bias.
-    corrected = False
-    # Whether the Info of a step has its `acceptance` and whether it was `divergent`, for a run to keep.
-    decides = False
+    is_exact = False
+    # Whether a step is a trajectory of as many moves as it takes: `start`, `move`, `is_done`, `end`.
+    has_trajectories = False
+
+    def start(self, draws: Any, state: Any) -> Any:
+        """The trajectory of one step, before its first move."""
+        raise NotImplementedError
+
+    def move(self, trajectory: Any, state: Any) -> Any:
+        """The trajectory that started at `state` after one more move."""
+        raise NotImplementedError
+
+    def is_done(self, trajectory: Any) -> Array:
+        """Whether the trajectory has no move left."""
+        raise NotImplementedError
+
+    def end(self, trajectory: Any, state: Any) -> tuple[Any, Info]:
+        """The state that the trajectory led to."""
+        raise NotImplementedError
 
     def warm_up(
         self, positions: PyTree[Array], keys: Key[Array, " chains"], steps: int, progress: bool = False

@@ -1,4 +1,4 @@
-"""One step seen point by point, for teaching: the sampler's own walk, taken move by move on the host."""
+"""One step seen point by point, for teaching: the sampler's own trajectory, moved on from the host."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -8,9 +8,11 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from fokker._core.state import ravel
+from fokker.corrections import Visited
 
 if TYPE_CHECKING:
-    from fokker.samplers._walker import Walker, WalkerState
+    from fokker.samplers._recipe import Recipe
+    from fokker.samplers._sampler import SamplerState
 
 
 class Trajectory(NamedTuple):
@@ -29,31 +31,25 @@ class Trajectory(NamedTuple):
     direction: np.ndarray | None = None
 
 
-class Seen(NamedTuple):
-    """Points that a move has visited, in order, as q; of a tree with their doublings and directions."""
-
-    q: Array
-    depth: Array | None = None
-    direction: Array | None = None
-
-
-def taken(sampler: "Walker", key: Key[Array, ""], state: "WalkerState") -> Trajectory:
+def trajectory_of(sampler: "Recipe", key: Key[Array, ""], state: "SamplerState") -> Trajectory:
     """The trajectory of `sampler.step(key, state)`."""
-    walk = _begin(sampler, key, state)
-    told: list[Any] = []
-    while not bool(sampler.arrived(walk)):
-        walk, seen = _move(sampler, walk, state)
-        told.append(jax.tree.map(np.asarray, seen))
-    next_state = _finish(sampler, walk, state)
+    if sampler.correction is None:
+        raise ValueError("a step without a correction has no trajectory: it is one point.")
+    trajectory = _start(sampler, key, state)
+    moves: list[Any] = []
+    while not bool(sampler.is_done(trajectory)):
+        trajectory, visited = _move(sampler, trajectory, state)
+        moves.append(jax.tree.map(np.asarray, visited))
+    next_state = _end(sampler, trajectory, state)
     new, start = (np.asarray(ravel(x.position)) for x in (next_state, state))
-    points = np.concatenate([start[None], *(seen.q for seen in told)])
+    points = np.concatenate([start[None], *(move.theta for move in moves)])
     apart = np.sum((points - new) ** 2, axis=1)
     chosen = int(np.argmin(np.where(np.isnan(apart), np.inf, apart)))
     depth = direction = None
-    if told[0].depth is not None:
-        depth = np.concatenate([[0], *(np.atleast_1d(seen.depth) for seen in told)]).astype(int)
-        direction = np.concatenate([[1], *(np.atleast_1d(seen.direction) for seen in told)]).astype(int)
-        # Of a doubling that a whole-tree move did not make.
+    if moves[0].depth is not None:
+        depth = np.concatenate([[0], *(np.atleast_1d(move.depth) for move in moves)]).astype(int)
+        direction = np.concatenate([[1], *(np.atleast_1d(move.direction) for move in moves)]).astype(int)
+        # Without the points of a doubling that was not made.
         made = depth >= 0
         chosen = int(np.sum(made[:chosen]))
         points, depth, direction = points[made], depth[made], direction[made]
@@ -61,17 +57,17 @@ def taken(sampler: "Walker", key: Key[Array, ""], state: "WalkerState") -> Traje
 
 
 @eqx.filter_jit
-def _begin(sampler: Any, key: Any, state: Any) -> Any:
-    return sampler.begin(sampler.draw(key, state), state)
+def _start(sampler: Any, key: Any, state: Any) -> Any:
+    return sampler.start(sampler.draw(key, state), state)
 
 
 @eqx.filter_jit
-def _move(sampler: Any, walk: Any, state: Any) -> tuple[Any, Seen]:
-    new = sampler.onward(walk, state)
-    seen = sampler.visited(walk, new, state)
-    return new, seen._replace(q=jax.vmap(lambda q: sampler.vector(q, state))(seen.q))
+def _move(sampler: Any, trajectory: Any, state: Any) -> tuple[Any, Visited]:
+    new = sampler.move(trajectory, state)
+    visited = sampler.visited(trajectory, new, state)
+    return new, visited._replace(theta=jax.vmap(ravel)(visited.theta))
 
 
 @eqx.filter_jit
-def _finish(sampler: Any, walk: Any, state: Any) -> Any:
-    return sampler.finish(walk, state)[0]
+def _end(sampler: Any, trajectory: Any, state: Any) -> Any:
+    return sampler.end(trajectory, state)[0]

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Key, PyTree
 from fokker._core.count import Count, no_steps
 from fokker._core.state import as_arrays, describe_shapes, nearest, ravel, same_shapes, unravel
 from fokker.gradients import Estimator
-from fokker.samplers import _whole
+from fokker.samplers import _checks
 from fokker.samplers._sampler import Info, Sampler, SamplerState, all_finite, check_target
 
 Conditional = Callable[[Key[Array, ""], dict[str, PyTree[Array]]], PyTree[Array]]
@@ -30,7 +30,7 @@ class Gibbs(Sampler):
 
     name = "gibbs"
 
-    corrected = True
+    is_exact = True
 
     def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Gibbs":
         """The same: the target is that of the conditionals, and the one given is for diagnostics alone."""
@@ -44,7 +44,7 @@ class Gibbs(Sampler):
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
         """The state to start from, after every conditional has been tried on it for shapes."""
-        theta = _whole.check_position(self, position)
+        theta = _checks.check_position(self, position)
         if not isinstance(theta, Mapping):
             raise ValueError(
                 "theta must be a dictionary, of which the conditionals name the blocks; it is "
@@ -76,7 +76,7 @@ class Gibbs(Sampler):
         self, draws: Any, state: SamplerState, batch: Any = None, number: Count | None = None
     ) -> tuple[SamplerState, Info]:
         """Every block once, or one of them."""
-        _whole.no_batch(self, batch)
+        _checks.no_batch(self, batch)
         number = state.step if number is None else number
         choice_key, key = jax.random.split(draws)
 
@@ -96,7 +96,7 @@ class Gibbs(Sampler):
             )
             branches = [lambda t, k, block=block: update(block, t, k) for block in self.conditionals]
             theta = jax.lax.switch(chosen, branches, theta, key)
-        return SamplerState({"theta": theta}, state.step + 1), Info(all_finite(theta), jnp.zeros(()))
+        return SamplerState({"theta": theta}, state.step + 1), Info(all_finite(theta))
 
 
 class NormalGibbs(Sampler):
@@ -110,15 +110,15 @@ class NormalGibbs(Sampler):
 
     name = "gibbs_normal"
 
-    corrected = True
+    is_exact = True
 
     def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "NormalGibbs":
         """The same at a temperature; the target given is for diagnostics alone."""
-        return _whole.placed(self, target, temperature, gradient)
+        return _checks.placed(self, target, temperature, gradient)
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
         """The state to start from."""
-        theta = _whole.check_position(self, position)
+        theta = _checks.check_position(self, position)
         if ravel(theta).shape != self.mean.shape:
             raise ValueError(f"theta has {ravel(theta).size} numbers, the mean {self.mean.size}.")
         return SamplerState({"theta": theta}, no_steps())
@@ -133,7 +133,7 @@ class NormalGibbs(Sampler):
         self, draws: Any, state: SamplerState, batch: Any = None, number: Count | None = None
     ) -> tuple[SamplerState, Info]:
         """Every coordinate once, or one of them."""
-        _whole.no_batch(self, batch)
+        _checks.no_batch(self, batch)
         number = state.step if number is None else number
         noise, chosen = draws
         x = ravel(state.position)
@@ -150,7 +150,7 @@ class NormalGibbs(Sampler):
         else:
             x = update(chosen if self.scan == "random" else number % x.size, x)
         theta = unravel(x, state.position)
-        return SamplerState({"theta": theta}, state.step + 1), Info(all_finite(theta), jnp.zeros(()))
+        return SamplerState({"theta": theta}, state.step + 1), Info(all_finite(theta))
 
 
 def gibbs(conditionals: Mapping[str, Conditional], *, scan: str = "systematic") -> Gibbs:

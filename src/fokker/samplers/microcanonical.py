@@ -10,12 +10,13 @@ from jaxtyping import Array, Key, PyTree
 
 from fokker import corrections
 from fokker._core.count import Count, no_steps
-from fokker._core.state import as_arrays, nearest, ravel, unravel
+from fokker._core.state import as_arrays, choose, nearest, ravel, unravel
 from fokker.gradients import Estimator
 from fokker.integrators.isokinetic import COEFFICIENTS, Slope, isokinetic_step, refresh, unit_vector
-from fokker.samplers import _whole
+from fokker.samplers import _checks
 from fokker.samplers._sampler import (
     AUTOMATIC,
+    Info,
     Sampler,
     SamplerState,
     Warmed,
@@ -23,7 +24,6 @@ from fokker.samplers._sampler import (
     check_step_size,
     step_size_at,
 )
-from fokker.samplers._whole import StepInfo
 
 
 class Microcanonical(Sampler):
@@ -42,12 +42,7 @@ class Microcanonical(Sampler):
     learns = True
 
     @property
-    def corrected(self) -> bool:  # type: ignore[override]
-        """Where it is adjusted."""
-        return self.adjusted
-
-    @property
-    def decides(self) -> bool:  # type: ignore[override]
+    def is_exact(self) -> bool:  # type: ignore[override]
         """Where it is adjusted."""
         return self.adjusted
 
@@ -58,26 +53,26 @@ class Microcanonical(Sampler):
 
     def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Microcanonical":
         """The sampler of exp(-U/T) for a target."""
-        return _whole.placed(self, target, temperature, gradient)
+        return _checks.placed(self, target, temperature, gradient)
 
     def slope(self, theta: PyTree[Array]) -> Slope:
         """U/T and its gradient, of a vector that stands for a tree like theta."""
-        return jax.value_and_grad(_whole.tempered(self.own_target, self.temperature, theta))
+        return jax.value_and_grad(_checks.tempered(self.own_target, self.temperature, theta))
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
         """A direction u drawn at random; U/T and its gradient, which the next step begins with."""
         if key is None:
             raise ValueError("the direction u is drawn at random: pass key=jax.random.key(…).")
-        theta = _whole.check_position(self, position)
+        theta = _checks.check_position(self, position)
         x = ravel(theta)
         if x.size < 2:
             raise ValueError(
                 f"{self.name} moves on a sphere of directions and needs a theta of two numbers or more: in "
                 "one dimension there is nothing to turn. Use fk.samplers.slice_sampler or sghmc for it."
             )
-        _whole.as_vector(self.scale, theta)
+        _checks.as_vector(self.scale, theta)
         U, g = self.slope(theta)(x)
-        _whole.check_finite_start(U, g)
+        _checks.check_finite_start(U, g)
         u = unit_vector(jax.random.normal(key, x.shape, x.dtype))
         return SamplerState({"theta": theta, "u": u, "U": U, "gradient": g}, no_steps())
 
@@ -116,7 +111,7 @@ class Microcanonical(Sampler):
         self, draws: Any, state: SamplerState, batch: Any = None, number: Count | None = None
     ) -> tuple[SamplerState, Any]:
         """One step, or for the adjusted kinds one trajectory, with the randomness given."""
-        _whole.no_batch(self, batch)
+        _checks.no_batch(self, batch)
         number = state.step if number is None else number
         h = jnp.asarray(step_size_at(self.step_size, number), state.z["u"].dtype)
         if self.adjusted:
@@ -129,11 +124,7 @@ class Microcanonical(Sampler):
         if self.partial:
             z = {**z, "u": refresh(z["u"], draws, h, self._length(h))}
         finite = all_finite(z) & (h >= 0)
-        one = jnp.ones((), change.dtype)
-        info = StepInfo(
-            finite, jnp.zeros(()), jnp.asarray(True), one, z["theta"], change, ~jnp.isfinite(change)
-        )
-        return SamplerState(z, state.step + 1), info
+        return SamplerState(z, state.step + 1), Info(finite, energy_change=change)
 
     def _trajectory(self, key: Array, state: SamplerState, h: Array) -> tuple[SamplerState, Any]:
         """From a fresh u, as many steps as L is long, then Metropolis.
@@ -157,19 +148,20 @@ class Microcanonical(Sampler):
             return z, kinetic + more
 
         first = (start, jnp.zeros((), dtype))
-        end, kinetic = jax.lax.fori_loop(0, self._number(h, share), leap, first)
+        number = self._number(h, share)
+        end, kinetic = jax.lax.fori_loop(0, number, leap, first)
         change = end["U"] - start["U"] + kinetic
         uniform = jax.random.uniform(accept_key, (), dtype)
-        accepted, acceptance, divergent = corrections.metropolis(uniform, change, all_finite(end))
-        z = _whole.choose(accepted, end, state.z)
-        info = StepInfo(
+        accepted, acceptance, divergent = corrections.metropolis_rule(uniform, change, all_finite(end))
+        z = choose(accepted, end, state.z)
+        info = Info(
             all_finite(z) & (h >= 0),
-            jnp.zeros(()),
-            accepted,
-            acceptance,
-            end["theta"],
-            change,
-            divergent,
+            acceptance_rate=acceptance,
+            is_divergent=divergent,
+            num_integration_steps=number,
+            is_accepted=accepted,
+            energy_change=change,
+            proposal=end["theta"],
         )
         return SamplerState(z, state.step + 1), info
 

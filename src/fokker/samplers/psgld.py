@@ -18,6 +18,7 @@ from fokker.integrators.euler_maruyama import one_number
 from fokker.integrators.noise import check_noise, draw_like
 from fokker.samplers._sampler import (
     Info,
+    Memory,
     Sampler,
     SamplerState,
     all_finite,
@@ -60,7 +61,7 @@ class PreconditionedSGLD(Sampler):
         single = raised(theta)
         nothing = jax.tree.map(jnp.zeros_like, single)
         z = {"theta": theta, "V": nothing, "W": nothing}
-        return SamplerState(z, no_steps(), self.estimator.init(self.own_target, single))
+        return SamplerState(z, no_steps(), Memory(estimator=self.estimator.init(self.own_target, single)))
 
     def draw(self, key: Key[Array, ""], state: SamplerState) -> tuple[PyTree[Array], ...]:
         """Noise, the signs along which the curvature is probed, and bits to round half precision with."""
@@ -83,7 +84,7 @@ class PreconditionedSGLD(Sampler):
         def gradient(x: PyTree[Array]) -> PyTree[Array]:
             if batch is None:
                 return jax.grad(target.potential)(x)
-            return self.estimator.gradient(target, state.estimator, x, batch)
+            return self.estimator.gradient(target, state.memory.estimator, x, batch)
 
         g, Hv = jax.jvp(gradient, (theta,), (v,))
         h, alpha = one_number(step_size_at(self.step_size, state.step)), self.alpha
@@ -115,10 +116,10 @@ class PreconditionedSGLD(Sampler):
             zip(("theta", "V", "W"), jax.tree.transpose(jax.tree.structure(theta), None, moved), strict=True)
         )
         z["theta"] = rounded(z["theta"], state.position, rounding)
-        remembered = state.estimator
+        remembered = state.memory.estimator
         if batch is not None:
             remembered = self.estimator.update(target, remembered, theta, batch, number)
-        return SamplerState(z, state.step + 1, remembered), Info(all_finite(z) & (h >= 0), jnp.zeros(()))
+        return SamplerState(z, state.step + 1, Memory(estimator=remembered)), Info(all_finite(z) & (h >= 0))
 
 
 def psgld(

@@ -98,7 +98,7 @@ class ReplicaExchange(Sampler):
             lambda: (jnp.zeros((), jnp.uint32), jnp.zeros((), jnp.uint32), moved),
         )
         after = ReplicaState(moved, state.step + 1, state.tried + tried, state.made + made)
-        return after, Info(jnp.all(info.finite), jnp.min(info.noise_shortfall))
+        return after, Info(jnp.all(info.is_finite), jnp.min(info.noise_shortfall))
 
     def _exchange(
         self, states: SamplerState, uniforms: Array, batch: Any, round_: Count
@@ -166,8 +166,8 @@ def replica_exchange(
     pass over all the data. `exact=False` takes the step's minibatch instead, with a penalty for the variance
     of its estimate, min(1, exp(a(Ũ_k - Ũ_{k+1}) - a²s²/2)), for data too large even for that: nearly right
     where a²s² is small against the batch (`exchange_log_ratio`), and wrong without the penalty.
-    `trace.stats["exchange_rate"]` says how many of those tried were made: with few, take temperatures closer
-    together.
+    `trace.sample_stats["exchange_rate"]` says how many of those tried were made: with few, take
+    temperatures closer together.
 
     ```python
     sampler = fk.samplers.replica_exchange(fk.samplers.sgld(1e-4), temperatures=(1.0, 2.0, 4.0))

@@ -21,6 +21,7 @@ def sghmc(
     friction: Any = 1.0,
     mass: Any = 1.0,
     *,
+    mass_matrix: Any = None,
     integrator: Integrator | None = None,
     noise_estimate: Any = None,
     noise: str = "gaussian",
@@ -32,14 +33,19 @@ def sghmc(
 
     Keeps exp(-U/T). The symplectic Euler step has bias of order ε; `integrator=fk.integrators.Splitting()`
     has order ε² for the same single gradient. B̂ is the variance of ∇Ũ, given or estimated while sampling
-    ("scalar", "diagonal", "dense"). `resample`: draw the momentum anew every so many steps.
+    ("scalar", "diagonal", "dense"). `resample`: draw a new momentum every so many steps. `friction` is C,
+    `mass` is M. `mass_matrix`: an array, or what another sampler has learnt (`trace.sampler.mass_matrix` of
+    `nuts`); the dynamics then move q of θ = θ₀ + S q, SSᵀ its inverse, and C acts on the momentum of q.
     """
     family = Family(
+        "underdamped",
         lambda potential, T: underdamped(potential, friction, mass, T),
         lambda key, theta, T: _scaled_momentum(key, theta, T, mass),
     )
     estimate = on_variable("r", noise_estimate)
-    return of_family(family, step_size, integrator or SymplecticEuler(), estimate, noise, resample)
+    return of_family(
+        family, step_size, integrator or SymplecticEuler(), estimate, noise, resample, mass_matrix
+    )
 
 
 def naive_sghmc(step_size: Any) -> Recipe:
@@ -55,7 +61,7 @@ def naive_sghmc(step_size: Any) -> Recipe:
             Hamiltonian(potential, lambda r: half_square(r)),
         )
 
-    return of_family(Family(dynamics, _auxiliaries.momentum), step_size)
+    return of_family(Family("naive Hamiltonian", dynamics, _auxiliaries.momentum), step_size)
 
 
 def _scaled_momentum(

@@ -55,4 +55,4 @@ def sgrld(
 
 
 def _langevin(D: Any) -> Family:
-    return Family(lambda potential, T: langevin(potential, D, T), _auxiliaries.none)
+    return Family("Langevin", lambda potential, T: langevin(potential, D, T), _auxiliaries.none)

@@ -22,9 +22,10 @@ _KINDS: dict[str, Callable[..., Dynamics]] = {
 
 def sgnht(
     step_size: Any,
-    A: float = 1.0,
-    mu: float = 1.0,
+    friction: float = 1.0,
+    thermostat_mass: float = 1.0,
     *,
+    mass_matrix: Any = None,
     kind: str = "scalar",
     integrator: Integrator | None = None,
     noise_estimate: Any = None,
@@ -36,11 +37,14 @@ def sgnht(
         H = U + rᵀr/2 + (μTd/2)(ξ - A)²,  D = diag(0, A, 0),  Q[r, ξ] = r/(μTd)
 
     The friction ξ rises until the kinetic temperature is T: unknown minibatch noise is absorbed without an
-    estimate of it. μ, the thermostat's inertia, is to be of the order of 1/curvature of U; it means the same
-    at every temperature, which must be above zero. `kind`: one thermostat for all coordinates ("scalar"), one
-    each ("diagonal"), or a matrix ("matrix", for theta a vector). Keeps exp(-U/T) with bias of order ε; one
-    gradient per step. With `integrator=fk.integrators.Splitting()` it is of order ε² for the same single
-    gradient (not for the matrix).
+    estimate of it. `friction` is A; `thermostat_mass` is μ, its inertia, to be of the order of 1/curvature
+    of U; it means the same at every temperature, which must be above zero. `mass_matrix`: an array, or what
+    another sampler has learnt; the dynamics then move q of θ = θ₀ + S q, SSᵀ = M⁻¹.
+
+    `kind`: one thermostat for all coordinates ("scalar"), one each ("diagonal"), or a matrix ("matrix", for
+    theta a vector). Keeps exp(-U/T) with bias of order ε; one gradient per step. With
+    `integrator=fk.integrators.Splitting()` it is of order ε² for the same single gradient (not for the
+    matrix).
     """
     if kind not in _KINDS:
         raise ValueError(f"kind is one of {', '.join(_KINDS)}, not {kind!r}.{nearest(kind, list(_KINDS))}")
@@ -49,16 +53,21 @@ def sgnht(
         dtype = jnp.result_type(*jax.tree.leaves(theta))
         xi: PyTree[Array]
         if kind == "scalar":
-            xi = jnp.full((), A, dtype)
+            xi = jnp.full((), friction, dtype)
         elif kind == "diagonal":
-            xi = jax.tree.map(lambda x: jnp.full_like(x, A), theta)
+            xi = jax.tree.map(lambda x: jnp.full_like(x, friction), theta)
         else:
-            xi = A * jnp.eye(dimension(theta), dtype=dtype)
+            xi = friction * jnp.eye(dimension(theta), dtype=dtype)
         return {**_auxiliaries.momentum(key, theta, T), "xi": xi}
 
-    family = Family(lambda potential, T: _KINDS[kind](potential, A, mu, temperature=T), auxiliaries)
+    def dynamics(potential: Callable[..., Any], T: Any) -> Dynamics:
+        return _KINDS[kind](potential, friction, thermostat_mass, temperature=T)
+
+    family = Family("thermostat", dynamics, auxiliaries)
     estimate = on_variable("r", noise_estimate)
-    return of_family(family, step_size, integrator or SymplecticEuler(), estimate, noise, resample)
+    return of_family(
+        family, step_size, integrator or SymplecticEuler(), estimate, noise, resample, mass_matrix
+    )
 
 
 def sgnht_by_ding(eta: float, a: float, *, kind: str = "scalar") -> Recipe:

@@ -32,7 +32,9 @@ def gsgrhmc(
     with bias of order ε; one gradient a step.
     """
     family = Family(
-        lambda potential, T: riemann(potential, inverse_metric, inverse_metric_root, T), _auxiliaries.momentum
+        "Riemannian underdamped",
+        lambda potential, T: riemann(potential, inverse_metric, inverse_metric_root, T),
+        _auxiliaries.momentum,
     )
     return of_family(family, step_size, integrator, on_variable("r", noise_estimate), noise, resample)
 
@@ -57,4 +59,4 @@ def naive_sgrhmc(step_size: Any, inverse_metric: Any, inverse_metric_root: Any) 
         noise = symmetric({("r", "r"): T * as_field(inverse_metric)})
         return SDE(drift, noise, Hamiltonian(potential, lambda r: half_square(r)))
 
-    return of_family(Family(dynamics, _auxiliaries.momentum), step_size)
+    return of_family(Family("Riemannian without Γ", dynamics, _auxiliaries.momentum), step_size)

@@ -1,6 +1,6 @@
 """Slice sampling, along the coordinates or along random directions."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,8 +11,8 @@ from fokker._core.count import Count, no_steps
 from fokker._core.state import as_arrays, ravel, unravel
 from fokker.gradients import Estimator
 from fokker.integrators.isokinetic import unit_vector
-from fokker.samplers import _whole
-from fokker.samplers._sampler import Sampler, SamplerState, all_finite
+from fokker.samplers import _checks
+from fokker.samplers._sampler import Info, Sampler, SamplerState, all_finite
 
 # Rounds of shrinking after which a move is given up; an interval halves in about two.
 _SHRINKS = 100
@@ -20,15 +20,6 @@ _SHRINKS = 100
 
 # Its ends, a point in it, whether that is in the slice, and how many were tried.
 Interval = tuple[Array, Array, Array, Array, Array]
-
-
-class SliceInfo(NamedTuple):
-    """Whether every number is finite, whether every move was made, and how often U was evaluated."""
-
-    finite: Array
-    noise_shortfall: Array
-    accepted: Array
-    evaluations: Array
 
 
 class Slice(Sampler):
@@ -42,14 +33,14 @@ class Slice(Sampler):
 
     name = "slice_sampler"
 
-    corrected = True
+    is_exact = True
 
     def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Slice":
         """The sampler of exp(-U/T) for a target."""
-        return _whole.placed(self, target, temperature, gradient)
+        return _checks.placed(self, target, temperature, gradient)
 
     def _potential(self, theta: PyTree[Array]) -> Any:
-        potential = _whole.tempered(self.own_target, self.temperature, theta)
+        potential = _checks.tempered(self.own_target, self.temperature, theta)
 
         def U(x: Array) -> Array:
             value = potential(x)
@@ -59,10 +50,10 @@ class Slice(Sampler):
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
         """The state to start from: inside the support."""
-        theta = _whole.check_position(self, position)
-        _whole.as_vector(self.width, theta)
+        theta = _checks.check_position(self, position)
+        _checks.as_vector(self.width, theta)
         U = self._potential(theta)(ravel(theta))
-        _whole.check_finite_start(U, U)
+        _checks.check_finite_start(U, U)
         return SamplerState({"theta": theta}, no_steps())
 
     def draw(self, key: Key[Array, ""], state: SamplerState) -> Key[Array, ""]:
@@ -73,10 +64,10 @@ class Slice(Sampler):
         self, draws: Any, state: SamplerState, batch: Any = None, number: Count | None = None
     ) -> tuple[SamplerState, Any]:
         """A move along every coordinate, or along one random direction."""
-        _whole.no_batch(self, batch)
+        _checks.no_batch(self, batch)
         theta = state.position
         x, U = ravel(theta), self._potential(theta)
-        width = jnp.broadcast_to(_whole.as_vector(self.width, theta), x.shape)
+        width = jnp.broadcast_to(_checks.as_vector(self.width, theta), x.shape)
 
         def move(key: Array, x: Array, way: Array) -> tuple[Array, Array, Array]:
             t, made, count = _slice_move(lambda t: U(x + t * way), key, self.limit)
@@ -96,9 +87,8 @@ class Slice(Sampler):
             first = (x, jnp.asarray(True), jnp.zeros((), jnp.int32))
             x, made, count = jax.lax.fori_loop(0, x.size, along, first)
         theta = unravel(x, theta)
-        return SamplerState({"theta": theta}, state.step + 1), SliceInfo(
-            all_finite(theta), jnp.zeros(()), made, count
-        )
+        info = Info(all_finite(theta), is_accepted=made, evaluations=count)
+        return SamplerState({"theta": theta}, state.step + 1), info
 
 
 def _slice_move(U: Any, key: Array, limit: int) -> tuple[Array, Array, Array]:
@@ -154,7 +144,7 @@ def slice_sampler(width: Any = 1.0, *, direction: str = "coordinates", limit: in
     """
     if direction not in ("coordinates", "random"):
         raise ValueError(f"direction is 'coordinates' or 'random', not {direction!r}.")
-    _whole.check_whole("limit", limit)
+    _checks.check_whole("limit", limit)
     width = as_arrays(width)
     positive = [jnp.all(jnp.isfinite(w) & (w > 0)) for w in jax.tree.leaves(width)]
     if not all(isinstance(p, jax.core.Tracer) or bool(p) for p in positive):

@@ -68,7 +68,7 @@ def run(out: Path, seed: int, console: Console) -> None:
     curvatures = 1 / np.linalg.eigvalsh(np.asarray(covariance, float))
     slowest = float(curvatures.min())
     step_size = 0.2 / np.sqrt(curvatures.max())
-    sampler = sgnht(step_size, A=slowest**0.5, mu=1 / slowest, integrator=Splitting())
+    sampler = sgnht(step_size, friction=slowest**0.5, thermostat_mass=1 / slowest, integrator=Splitting())
     trace = sample(
         target,
         sampler,
@@ -95,7 +95,7 @@ def run(out: Path, seed: int, console: Console) -> None:
     ratio = summary.deviation / deviation
     console.print(f"means within {worst:.2f} standard deviations of Laplace's, ", end="")
     console.print(f"standard deviations {ratio.min():.2f} to {ratio.max():.2f} of them")
-    kinetic = trace.stats["kinetic_temperature"].mean()
+    kinetic = trace.sample_stats["kinetic_temperature"].mean()
     console.print(
         f"kinetic temperature {kinetic:.3f} (1 is right), R-hat at most {summary.r_hat.max():.3f}, ", end=""
     )

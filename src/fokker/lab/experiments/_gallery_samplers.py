@@ -78,18 +78,17 @@ class Row:
 def _hmc(setting: Setting) -> Sampler:
     """Paths of random length, about a quarter of a period where the target is widest."""
     wide = jnp.full(setting.dimension, setting.length)
-    return samplers.hmc(setting.step_size / setting.length, None, wide)
+    return samplers.hmc(setting.step_size / setting.length, None, 1 / wide**2)
 
 
 def _ghmc(setting: Setting) -> Sampler:
     """Momenta forgotten over the width of the target."""
     kept = jnp.exp(-setting.friction * setting.step_size)
-    return dataclasses.replace(samplers.ghmc(setting.step_size, scale="identity"), persistence=kept)
+    return dataclasses.replace(samplers.ghmc(setting.step_size, mass_matrix="identity"), persistence=kept)
 
 
 def _maula(setting: Setting) -> Sampler:
-    sampler = samplers.maula(setting.step_size, scale="identity")
-    return dataclasses.replace(sampler, friction=jnp.asarray(setting.friction))
+    return samplers.maula(setting.step_size, jnp.asarray(setting.friction), "identity")
 
 
 def _gibbs(setting: Setting) -> Sampler:

@@ -116,7 +116,9 @@ def _sgrhmc(alpha: Any, h: Any, scale: Any, friction: Any) -> Any:
         )
 
     walls = Reflecting(lower=SMALLEST)
-    return of_family(Family(dynamics, momentum), h, walls, noise=_NOISE).on(TopicPotential(alpha))
+    return of_family(Family("Riemannian underdamped", dynamics, momentum), h, walls, noise=_NOISE).on(
+        TopicPotential(alpha)
+    )
 
 
 # The layer's width in squares of what a momentum of one covers in a step: wide enough for several steps.
@@ -143,7 +145,7 @@ def _advance(
     """One step of a library's sampler, and whether all numbers are finite."""
     sampler = _FROM_THE_LIBRARY[name](alpha, h, scale, friction)
     state, info = sampler.step(fold_in_step(key, number, _BEGINNING), SamplerState(z, number), batch)
-    return state.z, info.finite
+    return state.z, info.is_finite
 
 
 @functools.partial(jax.jit, static_argnames="words")

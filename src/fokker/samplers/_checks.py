@@ -1,11 +1,10 @@
-"""What samplers share that look at the whole target at every step, with no minibatches."""
+"""Checks that samplers share."""
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
@@ -15,22 +14,6 @@ from fokker.dynamics._dynamics import validate_state
 from fokker.samplers._sampler import Sampler, check_target
 
 AnySampler = TypeVar("AnySampler", bound=Sampler)
-
-
-class StepInfo(NamedTuple):
-    """What a person wants to see of a step.
-
-    `proposal`: where the step would have gone; `accepted`: whether it did; `acceptance`: with which
-    probability; `energy_change`: of the proposal; `divergent`: whether the proposal was not to be trusted.
-    """
-
-    finite: Array
-    noise_shortfall: Array
-    accepted: Array
-    acceptance: Array
-    proposal: PyTree[Array]
-    energy_change: Array
-    divergent: Array
 
 
 def placed(sampler: AnySampler, target: Any, temperature: Any, gradient: Any) -> AnySampler:
@@ -72,11 +55,6 @@ def no_batch(sampler: Sampler, batch: Any) -> None:
 def tempered(target: Any, temperature: Any, theta: PyTree[Array]) -> Callable[[Array], Array]:
     """U/T of theta written as a vector: the one place where the temperature enters."""
     return lambda x: (target.potential(unravel(x, theta)) / temperature).astype(x.dtype)
-
-
-def choose(condition: Array, yes: PyTree[Array], no: PyTree[Array]) -> PyTree[Array]:
-    """`yes` or `no`, two trees of one structure."""
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 
 
 def check_finite_start(value: Array, gradient: Array) -> None:

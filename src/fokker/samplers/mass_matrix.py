@@ -1,17 +1,19 @@
-r"""Linear changes of coordinates θ = θ₀ + S q: what a mass matrix is.
+r"""Mass matrices, as linear changes of coordinates θ = θ₀ + S q.
 
 Moving q with unit masses is moving θ with the mass matrix M = (SSᵀ)⁻¹; the best S has SSᵀ = Cov θ, which
-warm-up estimates from draws.
+warm-up estimates from draws. θ₀ is where the chain is: a step starts at q = 0.
 """
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from fokker._core.module import Module
+from fokker._core.state import ravel, unravel
 
 KINDS = ("identity", "diagonal", "dense", "low-rank")
 
@@ -21,8 +23,8 @@ _PRIOR_DRAWS, _PRIOR_VARIANCE = 5, 1e-3
 _RANK, _CUTOFF = 20, 2.0
 
 
-class Scale(Protocol):
-    """S of θ = θ₀ + S q."""
+class MassMatrix(Protocol):
+    """M = (SSᵀ)⁻¹ by its S."""
 
     def __call__(self, q: Float[Array, " d"]) -> Float[Array, " d"]:
         """S q."""
@@ -61,7 +63,7 @@ class LowRank(Module):
         return self.deviations * (q + self.directions @ ((self.stretches - 1) * along))
 
 
-def identity(kind: str, dimension: int, dtype: Any) -> Scale:
+def identity(kind: str, dimension: int, dtype: Any) -> MassMatrix:
     """S = I, as the kind writes it."""
     check_kind(kind)
     if kind == "dense":
@@ -76,10 +78,10 @@ def identity(kind: str, dimension: int, dtype: Any) -> Scale:
 def check_kind(kind: Any) -> None:
     """Raise unless `kind` is one of `KINDS`."""
     if kind not in KINDS:
-        raise ValueError(f"the scale is one of {', '.join(KINDS)}, or standard deviations; not {kind!r}.")
+        raise ValueError(f"the mass matrix is one of {', '.join(KINDS)}, or an array; not {kind!r}.")
 
 
-def estimate(kind: str, draws: np.ndarray, dtype: Any) -> Scale:
+def estimate(kind: str, draws: np.ndarray, dtype: Any) -> MassMatrix:
     """S by draws (chain × draw × d), pooled over chains, shrunk towards a small multiple of I."""
     d = draws.shape[2]
     x = np.asarray(draws, float).reshape(-1, d)
@@ -120,39 +122,62 @@ def _low_rank(x: np.ndarray, deviations: np.ndarray, dtype: Any) -> LowRank:
     return LowRank(*(jnp.asarray(a, dtype) for a in (deviations * np.sqrt(middle), directions, padded)))
 
 
-def check_size(scale: Any, dimension: int) -> None:
-    """Raise unless a scale that was given fits a theta of so many numbers."""
-    if isinstance(scale, str):
+def check_size(mass_matrix: Any, dimension: int) -> None:
+    """Raise unless a mass matrix fits a theta of so many numbers."""
+    if mass_matrix is None or isinstance(mass_matrix, str):
         return
-    size = (scale.factor if isinstance(scale, Dense) else scale.deviations).shape[0]
+    is_dense = isinstance(mass_matrix, Dense)
+    size = (mass_matrix.factor if is_dense else mass_matrix.deviations).shape[0]
     if size != dimension:
-        what = f"a {size} × {size} covariance" if isinstance(scale, Dense) else f"{size} standard deviations"
+        what = f"a {size} × {size} matrix" if is_dense else f"{size} masses"
         raise ValueError(
-            f"{what} given as the scale for a theta of {dimension} numbers: there must be one a number of "
-            "theta, in the order of its leaves."
+            f"{what} given as the mass matrix for a theta of {dimension} numbers: there must be one per "
+            "number of theta, in the order of its leaves."
         )
 
 
-def as_scale(given: Any) -> Any:
-    """A kind's name, a scale, or one made of standard deviations or of a covariance matrix."""
-    if isinstance(given, str):
-        check_kind(given)
-        return given
-    if isinstance(given, Diagonal | Dense | LowRank):
-        return given
-    values = jnp.asarray(given, jnp.result_type(float))
-    if values.ndim == 2 and values.shape[0] == values.shape[1]:
-        factor = jnp.linalg.cholesky(values)
-        if not isinstance(factor, jax.core.Tracer) and not bool(jnp.all(jnp.isfinite(factor))):
-            raise ValueError(
-                "a square scale is taken for a covariance matrix; this is not positive definite."
-            )
-        return Dense(factor)
-    if values.ndim == 1:
-        if not isinstance(values, jax.core.Tracer) and not bool(jnp.all(values > 0)):
-            raise ValueError("standard deviations given as the scale must be positive.")
-        return Diagonal(values)
+def as_mass_matrix(value: Any) -> Any:
+    """None, a kind's name, a mass matrix, or one made of a vector of masses or of a matrix."""
+    if isinstance(value, str):
+        check_kind(value)
+        return value
+    if value is None or isinstance(value, Diagonal | Dense | LowRank):
+        return value
+    M = jnp.asarray(value, jnp.result_type(float))
+    traced = isinstance(M, jax.core.Tracer)
+    if M.ndim == 2 and M.shape[0] == M.shape[1]:
+        root = jnp.linalg.cholesky(M)
+        if not traced and not bool(jnp.all(jnp.isfinite(root))):
+            raise ValueError("a mass matrix must be symmetric and positive definite; this one is not.")
+        # SSᵀ = M⁻¹ with M = LLᵀ: S = L⁻ᵀ.
+        return Dense(jax.scipy.linalg.solve_triangular(root, jnp.eye(len(M), dtype=M.dtype), lower=True).T)
+    if M.ndim == 1:
+        if not traced and not bool(jnp.all(M > 0)):
+            raise ValueError("masses must be positive.")
+        return Diagonal(1 / jnp.sqrt(M))
     raise ValueError(
-        f"the scale is one of {', '.join(KINDS)}, standard deviations or a covariance matrix; not "
-        f"an array of shape {values.shape}."
+        f"the mass matrix is one of {', '.join(KINDS)}, a vector of masses or a matrix; not an array of "
+        f"shape {M.shape}."
     )
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Coordinates around a position: θ = θ₀ + S q, q a vector; a mass matrix yet to be learnt is 1."""
+
+    centre: PyTree[Array]
+    mass_matrix: Any
+
+    @property
+    def origin(self) -> Float[Array, " d"]:
+        """q of the centre."""
+        return jnp.zeros_like(ravel(self.centre))
+
+    def __call__(self, q: Float[Array, " d"]) -> PyTree[Array]:
+        """θ at q."""
+        shift = q if isinstance(self.mass_matrix, str) else self.mass_matrix(q).astype(q.dtype)
+        return unravel(ravel(self.centre) + shift, self.centre)
+
+    def pull_back(self, gradient: PyTree[Array]) -> Float[Array, " d"]:
+        """The gradient by q, Sᵀ∇U, of one by θ."""
+        return jax.vjp(self.__call__, self.origin)[1](gradient)[0]

@@ -1,0 +1,233 @@
+"""The no-U-turn tree as first written down: every point of the path is stored."""
+
+from typing import ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from fokker._core.random import split, uniform
+from fokker._core.state import State, ravel, unravel
+from fokker.corrections._correction import DIVERGENT, Correction, Outcome, Step, Visited, metropolis_rule
+from fokker.corrections.tree import as_state, check_tree
+from fokker.dynamics import SDE, Dynamics
+from fokker.integrators import Correctable, Integrator, Point
+
+Vector = Float[Array, " d"]
+
+
+class Points(NamedTuple):
+    """Points of a path in the order of time."""
+
+    q: Float[Array, "n d"]
+    p: Float[Array, "n d"]
+    gradient: Float[Array, "n d"]
+    potential: Float[Array, " n"]
+    energy: Float[Array, " n"]
+
+
+class Draws(NamedTuple):
+    """The slice's height above the start's energy, directions, and a uniform for the choice."""
+
+    height: Array
+    right: Array
+    choice: Array
+
+
+class Grown(NamedTuple):
+    """A path of a step, all of it, and which of its points may be chosen."""
+
+    points: Points
+    candidates: Array
+    depth: Array
+    steps: Array
+    accepted: Array
+    divergent: Array
+    going: Array
+
+
+class Walk(NamedTuple):
+    """The start and, after the one move that there is, the point chosen of the whole path."""
+
+    draws: Draws
+    start: Points
+    chosen: Points
+    done: Array
+    rate: Array
+    divergent: Array
+    steps: Array
+    depth: Array
+
+
+class NaiveTree(Correction):
+    r"""The tree of Hoffman and Gelman (2014), Algorithm 2: for teaching, and to test `Tree` by.
+
+    A slice u below exp(-H) is drawn; the path doubles, forward or back in time, until a subtree has
+    (θ⁺-θ⁻)·r < 0 at one of its ends; of its points within the slice one is chosen uniformly. All points are
+    stored: memory grows as 2^`max_depth`, and a path that ends early in a doubling is computed to its end.
+    Keeps exp(-H/T) exactly.
+    """
+
+    max_depth: int = eqx.field(static=True, default=8)
+
+    label: ClassVar = "naive tree"
+    takes_one_move = True
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.max_depth, int) or not 1 <= self.max_depth <= 12:
+            raise ValueError(f"max_depth must be a whole number from 1 to 12; {self.max_depth!r} was given.")
+
+    def with_one_move(self) -> "NaiveTree":
+        """The same: the whole tree is one move."""
+        return self
+
+    def error_order(self, integrator: Correctable) -> float:
+        """That of a path of given length."""
+        return integrator.error_order - 1
+
+    def check(self, dynamics: Dynamics | SDE, integrator: Integrator, z: State) -> None:
+        """Raise unless the integrator is reversible and deterministic, for a position and a momentum."""
+        check_tree(dynamics, integrator, z)
+
+    def draw(self, key: Key[Array, ""], step: Step, z: State) -> Draws:
+        """The randomness of one tree."""
+        first, second, third = split(key, 3)
+        dtype = jnp.result_type(*jax.tree.leaves(z))
+        height = -jnp.log1p(-uniform(first, (), dtype))
+        right = uniform(second, (self.max_depth,), dtype) < 0.5
+        return Draws(height, right, uniform(third, (), dtype))
+
+    def start(self, draws: Draws, z: State, point: Point, step: Step) -> Walk:
+        """No path yet; the state to come is the one before."""
+        p = ravel(z["r"])
+        U, g = point.potential, point.gradient
+        here = Points(
+            ravel(z["theta"]),
+            p,
+            jnp.zeros_like(p) if g is None else ravel(g),
+            jnp.zeros_like(p[0]) if U is None else U,
+            step.energy(z, point),
+        )
+        zero, count, false = jnp.zeros_like(p[0]), jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+        return Walk(draws, here, here, false, zero, false, count, count)
+
+    def is_done(self, walk: Walk) -> Array:
+        """After the whole tree, which is one move here."""
+        return walk.done
+
+    def move(self, walk: Walk, step: Step) -> Walk:
+        """The whole tree, and a point of it."""
+        tree = self.grow(walk, step)
+        count = jnp.sum(tree.candidates)
+        # The ⌈u·count⌉-th of the candidates: uniform over them.
+        rank = jnp.minimum(jnp.floor(walk.draws.choice * count), count - 1)
+        place = jnp.argmax(tree.candidates & (jnp.cumsum(tree.candidates) - 1 == rank))
+        chosen = jax.tree.map(lambda x: x[place], tree.points)
+        rate = tree.accepted / jnp.maximum(tree.steps, 1)
+        done = jnp.ones((), bool)
+        return Walk(walk.draws, walk.start, chosen, done, rate, tree.divergent, tree.steps, tree.depth)
+
+    def end(self, walk: Walk, point: Point, step: Step) -> Outcome:
+        """The point chosen."""
+        z = {"theta": unravel(walk.chosen.q, step.like["theta"])}
+        U = None if point.potential is None else walk.chosen.potential
+        g = None if point.gradient is None else unravel(walk.chosen.gradient, point.gradient)
+        energy = walk.start.energy
+        return Outcome(z, Point(U, g), walk.rate, walk.divergent, energy, walk.steps, tree_depth=walk.depth)
+
+    def visited(self, before: Walk, after: Walk, step: Step) -> Visited:
+        """The path again, its points in the order of their doublings and not of time."""
+        draws = before.draws
+        tree = self.grow(before, step)
+        q, depths, ways = [], [], []
+        rest = tree.points.q
+        for depth in reversed(range(self.max_depth)):
+            # The last doubling is the first or the second half of the path; one not made stands behind it.
+            half, made = 2**depth, tree.steps >= 2**depth
+            right = draws.right[depth] | ~made
+            new = jnp.where(right, rest[half:], rest[:half][::-1])
+            rest = jnp.where(right, rest[:half], rest[half:])
+            q.append(new)
+            depths.append(jnp.full(half, jnp.where(made, depth + 1, -1)))
+            ways.append(jnp.full(half, jnp.where(right, 1, -1)))
+        points, doublings, direction = (jnp.concatenate(parts[::-1]) for parts in (q, depths, ways))
+        theta = jax.vmap(lambda x: unravel(x, step.like["theta"]))(points)
+        return Visited(theta, doublings, direction)
+
+    def grow(self, walk: Walk, step: Step) -> Grown:
+        """Double the path, forward or back in time, until it or a half, quarter, … of it turns round."""
+        here = jax.tree.map(lambda x: x[None], walk.start)
+        count, zero = jnp.zeros((), jnp.int32), jnp.zeros((), here.p.dtype)
+        false = jnp.zeros((), bool)
+        tree = Grown(here, jnp.ones(1, bool), count, count, zero, false, ~false)
+        for depth in range(self.max_depth):
+            # The path has 2^depth points: arrays of another size at every doubling, as on paper.
+            tree = self._doubled(depth, walk, tree, step)
+        return tree
+
+    def _doubled(self, depth: int, walk: Walk, tree: Grown, step: Step) -> Grown:
+        draws = walk.draws
+
+        def double() -> Grown:
+            right = draws.right[depth]
+            old = tree.points
+            h = jnp.where(right, step.size, -step.size).astype(old.p.dtype)
+            edge = jax.tree.map(lambda x: jnp.where(right, x[-1], x[0]), old)
+
+            def next_point(at: Points, _: None) -> tuple[Points, Points]:
+                z, point = as_state(at.q, at.p, at.gradient, step)
+                proposal = step.propose(z, point, size=h)
+                z, point = proposal.z, proposal.point
+                energy = jnp.where(proposal.is_sound, step.energy(z, point), jnp.inf)
+                U = at.potential if point.potential is None else point.potential
+                g = at.gradient if point.gradient is None else ravel(point.gradient)
+                new = Points(ravel(z["theta"]), ravel(z["r"]), g, U, energy)
+                return new, new
+
+            _, new = jax.lax.scan(next_point, edge, length=2**depth)
+            change = new.energy - walk.start.energy
+            change = jnp.where(jnp.isfinite(change), change, jnp.inf)
+            new = jax.tree.map(lambda x: jnp.where(right, x, x[::-1]), new)
+            inside = jnp.where(right, change, change[::-1]) <= draws.height
+            diverged = jnp.any(change - draws.height > DIVERGENT)
+            sound = ~diverged & ~_turns(new)
+            joined = jax.tree.map(
+                lambda a, b: jnp.where(right, jnp.concatenate([a, b]), jnp.concatenate([b, a])), old, new
+            )
+            both = (tree.candidates, inside & sound)
+            candidates = jnp.where(right, jnp.concatenate(both), jnp.concatenate(both[::-1]))
+            rates = metropolis_rule(jnp.zeros(()), change)[1]
+            return Grown(
+                joined,
+                candidates,
+                tree.depth + sound,
+                tree.steps + 2**depth,
+                tree.accepted + jnp.sum(rates),
+                diverged,
+                sound & ~_turned(joined.q[0], joined.p[0], joined.q[-1], joined.p[-1]),
+            )
+
+        def stop() -> Grown:
+            longer = jax.tree.map(lambda x: jnp.concatenate([x, jnp.zeros_like(x)]), tree.points)
+            nothing = jnp.zeros_like(tree.candidates)
+            return tree._replace(points=longer, candidates=jnp.concatenate([tree.candidates, nothing]))
+
+        return jax.lax.cond(tree.going, double, stop)
+
+
+def _turned(left_q: Array, left_p: Array, right_q: Array, right_p: Array) -> Array:
+    """Whether the ends of a path are about to approach each other."""
+    way = right_q - left_q
+    return (jnp.sum(way * left_p, axis=-1) < 0) | (jnp.sum(way * right_p, axis=-1) < 0)
+
+
+def _turns(points: Points) -> Array:
+    """Whether any half, quarter, … of a path of 2^n points turns round."""
+    turns, n = jnp.zeros((), bool), points.q.shape[0]
+    size = 2
+    while size <= n:
+        q, p = (x.reshape(n // size, size, -1) for x in (points.q, points.p))
+        turns |= jnp.any(_turned(q[:, 0], p[:, 0], q[:, -1], p[:, -1]))
+        size *= 2
+    return turns

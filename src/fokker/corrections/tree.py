@@ -1,0 +1,302 @@
+"""The no-U-turn tree, with memory that grows with the logarithm of the path."""
+
+import dataclasses
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Key
+
+from fokker._core.random import bits, uniforms_at
+from fokker._core.state import State, ravel, unravel
+from fokker.corrections._correction import (
+    DIVERGENT,
+    Correction,
+    Outcome,
+    Step,
+    Visited,
+    check_positive_temperature,
+    metropolis_rule,
+)
+from fokker.dynamics import SDE, Dynamics
+from fokker.integrators import Correctable, Integrator, Point
+
+Vector = Float[Array, " d"]
+
+# Rows of a tree's table: position, momentum and gradient of its left and right end; position and gradient of
+# the point chosen of the tree, and of the subtree that is being added; the sums of the momenta of both.
+_LEFT_Q, _LEFT_P, _LEFT_G, _RIGHT_Q, _RIGHT_P, _RIGHT_G = range(6)
+_CHOSEN_Q, _CHOSEN_G, _NEW_Q, _NEW_G, _TOTAL, _NEW_TOTAL = range(6, 12)
+_ROWS = 12
+
+
+class Draws(NamedTuple):
+    """The height of the slice above the start, directions as bits, and a seed for the tree."""
+
+    height: Array
+    bits: Array
+
+
+class Growth(NamedTuple):
+    r"""A path that doubles until it turns round.
+
+    A subtree turns when ρ = Σp - (p₁ + p₂)/2, of its momenta and those at its ends, points against one of its
+    ends: p₁·ρ ≤ 0 or p₂·ρ ≤ 0. The products with ρ are kept up to date leaf by leaf, so that a leaf costs one
+    product of the table with its momentum, and not one for each subtree that ends at it.
+
+    `table` has the rows above. `marks`: at the first leaf of every subtree that is still open its momentum m
+    and the sum s of the new subtree's momenta up to there; `products`: m·Σp and m·s - m·m/2 of each. Of the
+    far end e, that which stands still: e·Σp over the tree, over the new subtree, and e·e.
+    """
+
+    table: Float[Array, "rows d"]
+    marks: Float[Array, "2 depth d"]
+    products: Float[Array, "2 depth"]
+    far: Float[Array, "3"]
+    draws: Draws
+    energy: Array
+    weight: Array
+    new_weight: Array
+    potential: Array
+    new_potential: Array
+    accepted: Array
+    depth: Array
+    leaf: Array
+    steps: Array
+    is_divergent: Array
+    over: Array
+
+
+class Tree(Correction):
+    r"""A path that doubles until it begins to come back, and a point chosen of it (Hoffman and Gelman 2014).
+
+    Steps forward or back in time at random, 1, 2, 4, … of them, until the path, or a subtree of it, turns
+    round: r·ρ ≤ 0 at one of its ends, with ρ the integral of r over it (Betancourt 2017). `variant`
+    "multinomial" chooses a point in proportion to exp(-H/T), favouring the newer half (there, appendix A.3);
+    "slice" chooses uniformly among those above a random level, as in the first paper. Keeps exp(-H/T)
+    exactly. Memory grows with `max_depth`, not with the path. For integrators of Hamiltonian dynamics that
+    are reversible and keep volume: `Leapfrog`, `GeneralisedLeapfrog`.
+
+    ```python
+    fk.samplers.recipe(dynamics, 0.1, integrator=fk.integrators.Leapfrog(), correction=fk.corrections.Tree())
+    ```
+    """
+
+    max_depth: Any = 10
+    variant: str = eqx.field(static=True, default="multinomial")
+    # Room for the marks of subtrees: the largest depth, known when compiled.
+    slots: int = eqx.field(static=True, default=0)
+
+    label: ClassVar = "tree"
+
+    def __post_init__(self) -> None:
+        if self.variant not in ("multinomial", "slice"):
+            raise ValueError(f"variant is 'multinomial' or 'slice', not {self.variant!r}.")
+        if self.slots == 0:
+            depth = self.max_depth
+            if isinstance(depth, bool) or not isinstance(depth, int | np.integer) or not 1 <= depth <= 30:
+                raise ValueError(f"max_depth must be a whole number from 1 to 30; {depth!r} was given.")
+            self.slots = int(depth)
+        self.max_depth = jnp.asarray(self.max_depth, jnp.int32)
+
+    def with_one_move(self) -> "Tree":
+        """A tree of two leaves."""
+        return dataclasses.replace(self, max_depth=jnp.ones((), jnp.int32))
+
+    def error_order(self, integrator: Correctable) -> float:
+        """That of a path of given length."""
+        return integrator.error_order - 1
+
+    def check(self, dynamics: Dynamics | SDE, integrator: Integrator, z: State) -> None:
+        """Raise unless the integrator is reversible and deterministic, for a position and a momentum."""
+        check_tree(dynamics, integrator, z)
+
+    def draw(self, key: Key[Array, ""], step: Step, z: State) -> Draws:
+        """The randomness of one tree."""
+        dtype = jnp.result_type(*jax.tree.leaves(z))
+        drawn = bits(key, (4,))
+        height = -jnp.log1p(-(drawn[3] >> 8).astype(dtype) * 2.0**-24)
+        return Draws(height.astype(dtype), drawn[:3])
+
+    def start(self, draws: Draws, z: State, point: Point, step: Step) -> Growth:
+        """A tree of one leaf."""
+        q, p = ravel(z["theta"]), ravel(z["r"])
+        g = _gradient_row(point, p)
+        zero = jnp.zeros_like(p)
+        square = jnp.sum(p**2)
+        U = zero[0] if point.potential is None else point.potential
+        count, nothing, false = jnp.zeros((), jnp.int32), jnp.zeros((), p.dtype), jnp.zeros((), bool)
+        return Growth(
+            table=jnp.stack([q, p, g, q, p, g, q, g, q, g, p, zero]),
+            marks=jnp.zeros((2, self.slots, p.size), p.dtype),
+            products=jnp.zeros((2, self.slots), p.dtype),
+            far=jnp.stack([square, nothing, square]),
+            draws=draws,
+            energy=step.energy(z, point),
+            weight=nothing,
+            new_weight=jnp.full((), -jnp.inf, p.dtype),
+            potential=U,
+            new_potential=U,
+            accepted=nothing,
+            depth=count,
+            leaf=count,
+            steps=count,
+            is_divergent=false,
+            over=false,
+        )
+
+    def move(self, tree: Growth, step: Step) -> Growth:
+        """One step at one end; where it completes a subtree, the tree doubles."""
+        table = tree.table
+        right = _goes_right(tree.draws, tree.depth)
+        q, p, g = jnp.where(right, table[_RIGHT_Q : _RIGHT_G + 1], table[_LEFT_Q : _LEFT_G + 1])
+        h = jnp.where(right, step.size, -step.size).astype(p.dtype)
+        proposal = step.propose(*as_state(q, p, g, step), size=h)
+        q, p, g = ravel(proposal.z["theta"]), ravel(proposal.z["r"]), _gradient_row(proposal.point, p)
+        U = tree.potential if proposal.point.potential is None else proposal.point.potential
+
+        along, marked, square = table @ p, tree.marks @ p, jnp.sum(p**2)
+        change = step.energy(proposal.z, proposal.point) - tree.energy
+        # An energy of -inf is no better than one that is not a number: it would never be left again.
+        change = jnp.where(jnp.isfinite(change) & proposal.is_sound, change, jnp.inf)
+        weight, divergent = self._weighed(change, tree.draws)
+
+        u, v = uniforms_at(tree.draws.bits, tree.steps, p.dtype)
+        # Within the subtree a leaf is chosen in proportion to its weight; between the tree and the subtree
+        # the farther is favoured (biased progressive sampling).
+        new_weight = jnp.logaddexp(tree.new_weight, weight)
+        takes_leaf = u < jnp.exp(weight - new_weight)
+        so_far = along[_NEW_TOTAL] + square
+        products, here, turned = self._turned(tree, marked, so_far, square)
+        joins = (tree.leaf + 1 == 1 << tree.depth) & ~divergent & ~turned
+        takes_subtree = joins & (v < jnp.exp(new_weight - tree.weight))
+
+        across = jnp.where(right, along[_LEFT_P], along[_RIGHT_P])
+        whole, mine = tree.far[0] + tree.far[1] + across, along[_TOTAL] + so_far
+        returned = (whole - (tree.far[2] + across) / 2 <= 0) | (mine - (square + across) / 2 <= 0)
+        depth = tree.depth + joins
+        stays = _goes_right(tree.draws, depth) == right
+        kept = jnp.stack([whole, jnp.zeros_like(whole), tree.far[2]])
+        swapped = jnp.stack([mine, jnp.zeros_like(mine), square])
+        going = jnp.stack([tree.far[0], tree.far[1] + across, tree.far[2]])
+        potential = jnp.where(takes_leaf, U, tree.new_potential)
+        return Growth(
+            table=_updated(table, q, p, g, right, takes_leaf, takes_subtree, joins),
+            marks=jnp.where(
+                here[None, :, None], jnp.stack([p, table[_NEW_TOTAL] + p])[:, None, :], tree.marks
+            ),
+            products=products,
+            far=jnp.where(joins, jnp.where(stays, kept, swapped), going),
+            draws=tree.draws,
+            energy=tree.energy,
+            weight=jnp.where(joins, jnp.logaddexp(tree.weight, new_weight), tree.weight),
+            new_weight=jnp.where(joins, -jnp.inf, new_weight),
+            potential=jnp.where(takes_subtree, potential, tree.potential),
+            new_potential=potential,
+            accepted=tree.accepted + metropolis_rule(u, change)[1],
+            depth=depth,
+            leaf=jnp.where(joins, 0, tree.leaf + 1),
+            steps=tree.steps + 1,
+            is_divergent=divergent,
+            over=divergent | turned | (joins & (returned | (depth >= self.max_depth))),
+        )
+
+    def _weighed(self, change: Array, draws: Draws) -> tuple[Array, Array]:
+        """The log weight of a leaf by its change of energy, and whether it is too high to be trusted."""
+        if self.variant == "multinomial":
+            return -change, change > DIVERGENT
+        excess = change - draws.height
+        return jnp.where(excess <= 0, 0.0, -jnp.inf).astype(change.dtype), excess > DIVERGENT
+
+    def _turned(
+        self, tree: Growth, marked: Array, so_far: Array, square: Array
+    ) -> tuple[Array, Bool[Array, " depth"], Array]:
+        """The products after this leaf, where it leaves a mark, and whether a subtree that ends here turned.
+
+        The subtrees that end at leaf n, an odd number, begin at the marks of as many leaves as n has ones at
+        its end in binary; an even leaf has its mark where the count of ones of n/2 says.
+        """
+        n, slots = tree.leaf, jnp.arange(self.slots)
+        last = jax.lax.population_count(n >> 1)
+        odd = n & 1 == 1
+        here = (slots == last) & ~odd
+        along_m, along_s = marked
+        totals = tree.products[0] + along_m
+        products = jnp.stack([totals, tree.products[1]])
+        fresh = jnp.stack([so_far, so_far - square / 2])
+        back = totals - along_m / 2 - tree.products[1]
+        forth = so_far - square / 2 - along_s + along_m / 2
+        count = jax.lax.population_count((n ^ (n + 1)) >> 1)
+        ends = odd & (slots > last - count) & (slots <= last)
+        turned = jnp.any(ends & ((back <= 0) | (forth <= 0)))
+        return jnp.where(here[None, :], fresh[:, None], products), here, turned
+
+    def is_done(self, tree: Growth) -> Array:
+        """Whether the path has turned, diverged or become as long as it may."""
+        return tree.over
+
+    def visited(self, before: Growth, after: Growth, step: Step) -> Visited:
+        """The end of the tree that moved."""
+        right = _goes_right(before.draws, before.depth)
+        q = jnp.where(right, after.table[_RIGHT_Q], after.table[_LEFT_Q])
+        theta = unravel(q, step.like["theta"])
+        return Visited(jax.tree.map(lambda x: x[None], theta), before.depth + 1, jnp.where(right, 1, -1))
+
+    def end(self, tree: Growth, point: Point, step: Step) -> Outcome:
+        """The point chosen of the tree; its momentum is not known, and drawn anew for the next."""
+        rate = tree.accepted / jnp.maximum(tree.steps, 1)
+        z = {"theta": unravel(tree.table[_CHOSEN_Q], step.like["theta"])}
+        U = None if point.potential is None else tree.potential
+        g = None if point.gradient is None else unravel(tree.table[_CHOSEN_G], point.gradient)
+        return Outcome(
+            z, Point(U, g), rate, tree.is_divergent, tree.energy, tree.steps, tree_depth=tree.depth
+        )
+
+
+def check_tree(dynamics: Dynamics | SDE, integrator: Integrator, z: State) -> None:
+    """Raise, with the reason, where no tree can be grown."""
+    check_positive_temperature(dynamics)
+    if not (isinstance(integrator, Correctable) and integrator.is_deterministic):
+        raise ValueError(
+            f"a tree needs steps that lead back exactly, with no noise in them; those of "
+            f"{type(integrator).__name__} do not. Use fk.integrators.Leapfrog() with Hamiltonian dynamics "
+            "(D = 0), or fk.corrections.Metropolis()."
+        )
+    if set(z) != {"theta", "r"}:
+        raise ValueError(f"a tree needs a state of theta and r; this one has {', '.join(sorted(z))}.")
+    integrator.check_correction(dynamics, z)
+
+
+def _gradient_row(point: Point, like: Vector) -> Vector:
+    return jnp.zeros_like(like) if point.gradient is None else ravel(point.gradient)
+
+
+def as_state(q: Vector, p: Vector, g: Vector, step: Step) -> tuple[State, Point]:
+    """Rows of the table as the integrator takes them."""
+    theta, r = (unravel(x, step.like[name]) for x, name in ((q, "theta"), (p, "r")))
+    gradient = unravel(g, step.like["theta"]) if step.knows_gradient else None
+    return {"theta": theta, "r": r}, Point(None, gradient)
+
+
+def _goes_right(draws: Draws, depth: Array) -> Array:
+    return (draws.bits[2] >> depth.astype(jnp.uint32)) & 1 == 1
+
+
+def _updated(
+    table: Array, q: Vector, p: Vector, g: Vector, right: Array, leaf: Array, subtree: Array, joins: Array
+) -> Array:
+    """The table after a leaf at (q, p, g): each row as it was, or one of a few others."""
+    row = jnp.arange(_ROWS)[:, None]
+    moving = jnp.where(right, _RIGHT_Q, _LEFT_Q)
+    new_q = jnp.where(leaf, q, table[_NEW_Q])
+    new_g = jnp.where(leaf, g, table[_NEW_G])
+    total = table[_NEW_TOTAL] + p
+    out = jnp.where(row == moving, q[None, :], table)
+    out = jnp.where(row == moving + 1, p[None, :], out)
+    out = jnp.where(row == moving + 2, g[None, :], out)
+    out = jnp.where((row == _NEW_Q) | ((row == _CHOSEN_Q) & subtree), new_q[None, :], out)
+    out = jnp.where((row == _NEW_G) | ((row == _CHOSEN_G) & subtree), new_g[None, :], out)
+    out = jnp.where((row == _TOTAL) & joins, (table[_TOTAL] + total)[None, :], out)
+    return jnp.where(row == _NEW_TOTAL, jnp.where(joins, 0.0, total)[None, :], out)

@@ -1,0 +1,109 @@
+"""The leapfrog step of Hamiltonian dynamics."""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from fokker._core.module import Module
+from fokker._core.state import State
+from fokker.dynamics import SDE, Dynamics
+from fokker.fields import Field
+from fokker.integrators._friction import check_friction
+from fokker.integrators._gradient import Gradient, evaluate, no_force
+from fokker.integrators._proposal import (
+    Point,
+    Proposal,
+    check_reversible,
+    evaluate_point,
+    with_reversed_momentum,
+)
+from fokker.integrators.euler_maruyama import one_number
+
+
+class Leapfrog(Module):
+    r"""r½ = r - (h/2)∇U(θ),  θ' = θ + h M⁻¹r½,  r' = r½ - (h/2)∇U(θ').
+
+    For Hamiltonian dynamics: of `theta` and `r`, with D = 0, a kinetic energy rᵀM⁻¹r/2 and a Q that are the
+    same everywhere. Reversible in time, keeps volume, order 2; one gradient per step where steps follow one
+    another (Duane et al. 1987).
+    """
+
+    label: ClassVar = "leapfrog"
+    is_deterministic: ClassVar = True
+    error_order: ClassVar = 3.0
+
+    def check(self, dynamics: Dynamics | SDE, z: State, subtracts: bool = False) -> None:
+        """Raise unless the dynamics are Hamiltonian, with position and momentum apart."""
+        check_friction(dynamics, z, "the leapfrog is for dynamics of theta and r", ({"theta", "r"},))
+        check_no_noise(dynamics, z, "the leapfrog")
+
+    def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
+        """None: a step has no noise."""
+        return {}
+
+    def advance(
+        self,
+        dynamics: Dynamics | SDE,
+        z: State,
+        gradient: Gradient,
+        noise: Any,
+        step_size: Any,
+        *,
+        probe: State | None = None,
+        noise_estimate: Field | None = None,
+    ) -> tuple[State, Array]:
+        """The state one step later; two gradients, as none is known from the step before."""
+        h = one_number(step_size)
+        z = _kicked(dynamics, z, evaluate(gradient, dynamics, z), h / 2)
+        z = _drifted(dynamics, z, h)
+        return _kicked(dynamics, z, evaluate(gradient, dynamics, z), h / 2), jnp.zeros(())
+
+    def check_correction(self, dynamics: Dynamics | SDE, z: State) -> None:
+        """Raise where the kinetic energy is not even in r."""
+        check_reversible(dynamics, z)
+
+    def evaluate(self, dynamics: Dynamics | SDE, z: State) -> Point:
+        """U and ∇U."""
+        return evaluate_point(dynamics, z)
+
+    def propose(
+        self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any, point: Point
+    ) -> Proposal:
+        """The step with ∇U known at its start: one gradient."""
+        h = one_number(step_size)
+        z = _drifted(dynamics, _kicked(dynamics, z, point.gradient, h / 2), h)
+        # Computed once, and not again wherever they are used.
+        z = jax.lax.optimization_barrier(z)
+        point = jax.lax.optimization_barrier(self.evaluate(dynamics, z))
+        return Proposal(_kicked(dynamics, z, point.gradient, h / 2), point, jnp.zeros(()))
+
+    def rejected(self, z: State) -> State:
+        """With the momentum reversed: the way back is taken in reversed time."""
+        return with_reversed_momentum(z)
+
+
+def check_no_noise(dynamics: Dynamics | SDE, z: State, what: str) -> None:
+    """Raise unless D = 0."""
+    assert isinstance(dynamics, Dynamics)
+    diagonal = dynamics.D.diagonal(z)
+    total = sum(jnp.sum(jnp.abs(x)) for x in jax.tree.leaves(diagonal))
+    if diagonal is None or (not isinstance(total, jax.core.Tracer) and float(total) != 0):
+        raise ValueError(
+            f"{what} is for Hamiltonian dynamics, with D = 0; these have friction and noise. Use "
+            "fk.integrators.Splitting() or ExactOU()."
+        )
+
+
+def add(x: PyTree[Array], f: PyTree[Array], t: Array) -> PyTree[Array]:
+    """x + t f."""
+    return jax.tree.map(lambda a, b: a + (t * b).astype(a.dtype), x, f)
+
+
+def _kicked(dynamics: Dynamics | SDE, z: State, gradient: PyTree[Array] | None, t: Array) -> State:
+    return {**z, "r": add(z["r"], dynamics.drift(z, gradient)["r"], t)}
+
+
+def _drifted(dynamics: Dynamics | SDE, z: State, t: Array) -> State:
+    return {**z, "theta": add(z["theta"], dynamics.drift(z, no_force(dynamics, z))["theta"], t)}

@@ -1,0 +1,66 @@
+"""A random walk: steps that ask nothing of the target."""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from fokker._core.module import Module
+from fokker._core.state import State
+from fokker.dynamics import SDE, Dynamics
+from fokker.fields import Field
+from fokker.integrators._gradient import Gradient
+from fokker.integrators._proposal import Point, Proposal, evaluate_point
+from fokker.integrators.euler_maruyama import one_number
+
+
+class RandomWalk(Module):
+    r"""z' = z + ε w with w ~ N(0, I): a proposal for a Metropolis correction, and nothing without one.
+
+    It uses neither D, Q nor the gradient of H: what is sampled is the correction's doing alone.
+    """
+
+    label: ClassVar = "random walk"
+    is_deterministic: ClassVar = False
+    error_order: ClassVar = 1.0
+
+    def check(self, dynamics: Dynamics | SDE, z: State, subtracts: bool = False) -> None:
+        """It makes sense for any state."""
+
+    def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
+        """Noise for every variable."""
+        return jax.eval_shape(lambda: z)
+
+    def advance(
+        self,
+        dynamics: Dynamics | SDE,
+        z: State,
+        gradient: Gradient,
+        noise: Any,
+        step_size: Any,
+        *,
+        probe: State | None = None,
+        noise_estimate: Field | None = None,
+    ) -> tuple[State, Array]:
+        """The state one step later."""
+        h = one_number(step_size)
+        return jax.tree.map(lambda x, w: x + (h * w).astype(x.dtype), z, noise), jnp.zeros(())
+
+    def check_correction(self, dynamics: Dynamics | SDE, z: State) -> None:
+        """The way back is as probable as the way there, for any dynamics."""
+
+    def evaluate(self, dynamics: Dynamics | SDE, z: State) -> Point:
+        """U alone: the target need have no gradient."""
+        return evaluate_point(dynamics, z, with_gradient=False)
+
+    def propose(
+        self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any, point: Point
+    ) -> Proposal:
+        """The step; it is symmetric."""
+        new, zero = self.advance(dynamics, z, None, noise, step_size)
+        return Proposal(new, self.evaluate(dynamics, new), zero)
+
+    def rejected(self, z: State) -> State:
+        """The same."""
+        return z

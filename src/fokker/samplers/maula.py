@@ -1,0 +1,45 @@
+"""The Metropolis-adjusted underdamped Langevin algorithm."""
+
+from functools import lru_cache
+from typing import Any
+
+import jax
+
+from fokker.corrections import Metropolis
+from fokker.dynamics import underdamped
+from fokker.integrators import ExactOU
+from fokker.samplers import _auxiliaries
+from fokker.samplers._sampler import AUTOMATIC
+from fokker.samplers.recipe import Family, Recipe, corrected
+
+
+def maula(
+    step_size: Any = AUTOMATIC,
+    friction: Any = 1.0,
+    mass_matrix: Any = "diagonal",
+    *,
+    target_accept: float = 0.7,
+) -> Recipe:
+    r"""Underdamped Langevin steps, exact for a frozen gradient, with Metropolis (Riou-Durand, Vogrinc 2022).
+
+        H = U/T + pᵀp/2, D = diag(0, γ), Q = [[0, -I], [I, 0]], in coordinates θ = θ₀ + S q, SSᵀ = M⁻¹
+
+    Accepts (θ*, p*) with π(θ*,p*) q((θ,-p)|(θ*,-p*)) / [π(θ,p) q((θ*,p*)|(θ,p))]; on rejection p is reversed.
+    Keeps exp(-U/T) exactly, one gradient per step. `friction` is γ. `ulmc` is the same
+    without the correction.
+    """
+    is_traced = isinstance(friction, jax.core.Tracer)
+    if not is_traced and not friction > 0:
+        raise ValueError(f"the friction must be positive; {friction} was given.")
+    family = _family(friction) if is_traced else _shared_family(float(friction))
+    return corrected("maula", family, ExactOU(), Metropolis(), step_size, mass_matrix, target_accept)
+
+
+def _family(friction: Any) -> Family:
+    return Family(
+        "underdamped", lambda potential, T: underdamped(potential, friction, 1.0, T), _auxiliaries.momentum
+    )
+
+
+# One object per friction: samplers of the same kind share their compiled programs.
+_shared_family = lru_cache(_family)
