@@ -146,8 +146,8 @@ def unigram_perplexity(documents: Documents, word_counts: np.ndarray, seed: int)
 def relative_decrease(curve: Sequence[Evaluation]) -> float:
     """The relative decrease of the perplexity from the third to the last quarter of the run.
 
-    It is 0 if within noise. It is the slope of a line fitted to the logarithm in the second half; the
-    residuals are the noise.
+    It comes from the slope of a line fitted to the logarithm in the second half. It is 0 if the slope is
+    within the noise, which is given by the residuals.
     """
     end = curve[-1].documents if curve else 0
     second_half = np.array([(e.documents / end, np.log(e.of_draw)) for e in curve if 2 * e.documents > end])
