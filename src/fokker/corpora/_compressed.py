@@ -30,8 +30,8 @@ def _gzip_decompressor() -> Any:
     return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
 
 
-# Formats are recognised by their first bytes, not by the file name. Only bzip2 streams start with enough
-# bytes to be found again by a search.
+# Formats are recognised by their first bytes, not by the file name. Only the first bytes of bzip2 streams are
+# long enough to search for them inside a file.
 _COMPRESSIONS = (
     _Compression(b"BZh", bz2.BZ2Decompressor, _BZIP2_START),
     _Compression(b"\x1f\x8b", _gzip_decompressor, None),

@@ -102,7 +102,7 @@ class Corpus:
             pass_number += skipped_passes
 
     def _rows(self, pass_number: int, skip: int | None, tally: Tally) -> Iterator[Counts]:
-        """The rows of one pass without the first `skip` (None: without all); the tally counts these too."""
+        """The rows of one pass without the first `skip` (None: skip all); the tally counts these too."""
         stream: Iterator[Text | Counts]
         if isinstance(self.source, TextSource):
             stream = self.source.texts(tally)

@@ -46,7 +46,7 @@ def _redraw(
     beta: Any,
     tokens: Any,
     z: Any,
-    topic_counts: Any,
+    n_kw: Any,
     scratch: Any,
     state: Any,
     j: Any,
@@ -63,7 +63,7 @@ def _redraw(
     n[offset + old] -= 1
     n[offset + new] += 1
     z[j] = new
-    topic_counts[row + new] += is_counted
+    n_kw[row + new] += is_counted
     return state
 
 
@@ -90,19 +90,19 @@ def compiled_sweep(blocks: int) -> Any:
         mixtures: Any,
     ) -> None:
         """Process documents until none is left; add the counts after burn-in to `total` and `mixtures`."""
-        most_words, most_tokens = 0, 0
+        max_words, max_tokens = 0, 0
         for d in range(len(indptr) - 1):
-            tokens_here = 0
+            num_tokens = 0
             for i in range(indptr[d], indptr[d + 1]):
-                tokens_here += counts[i]
-            most_words = max(most_words, indptr[d + 1] - indptr[d])
-            most_tokens = max(most_tokens, tokens_here)
-        weights, topic_counts = (
-            _aligned_array(_INTERLEAVED * most_words * K),
-            np.empty(_INTERLEAVED * most_words * K, np.int32),
+                num_tokens += counts[i]
+            max_words = max(max_words, indptr[d + 1] - indptr[d])
+            max_tokens = max(max_tokens, num_tokens)
+        weights, n_kw = (
+            _aligned_array(_INTERLEAVED * max_words * K),
+            np.empty(_INTERLEAVED * max_words * K, np.int32),
         )
-        tokens = np.empty(_INTERLEAVED * most_tokens, np.int64)
-        z = np.empty(_INTERLEAVED * most_tokens, np.int32)
+        tokens = np.empty(_INTERLEAVED * max_tokens, np.int64)
+        z = np.empty(_INTERLEAVED * max_tokens, np.int32)
         n, scratch = _aligned_array(_INTERLEAVED * stride), _aligned_array(_INTERLEAVED * stride)
         state, is_counted = np.empty(_INTERLEAVED, np.uint64), np.zeros(_INTERLEAVED, np.int32)
         position, end = np.zeros(_INTERLEAVED, np.int64), np.zeros(_INTERLEAVED, np.int64)
@@ -112,15 +112,15 @@ def compiled_sweep(blocks: int) -> Any:
             for m in range(_INTERLEAVED):
                 if position[m] == end[m]:
                     sweep[m] += 1
-                    position[m] = m * most_tokens
+                    position[m] = m * max_tokens
                     if sweep[m] >= sweeps:
                         d = document[m]
                         if d >= 0:
                             for i in range(indptr[d + 1] - indptr[d]):
-                                w, first = words[indptr[d] + i], (m * most_words + i) * K
+                                w, first = words[indptr[d] + i], (m * max_words + i) * K
                                 for k in range(K):
-                                    total[w, k] += topic_counts[first + k]
-                                    mixtures[d, k] += topic_counts[first + k]
+                                    total[w, k] += n_kw[first + k]
+                                    mixtures[d, k] += n_kw[first + k]
                         order_index = next_ticket(ticket)  # type: ignore[call-arg, var-annotated]
                         if order_index >= len(order):
                             document[m] = -1
@@ -128,12 +128,12 @@ def compiled_sweep(blocks: int) -> Any:
                             continue
                         d = order[order_index]
                         document[m], sweep[m] = d, 0
-                        last = m * most_tokens
+                        last = m * max_tokens
                         for i in range(indptr[d + 1] - indptr[d]):
-                            first = (m * most_words + i) * K
+                            first = (m * max_words + i) * K
                             for k in range(K):
                                 weights[first + k] = beta[words[indptr[d] + i], k]
-                                topic_counts[first + k] = 0
+                                n_kw[first + k] = 0
                             for _ in range(counts[indptr[d] + i]):
                                 tokens[last] = first
                                 z[last] = K
@@ -155,11 +155,9 @@ def compiled_sweep(blocks: int) -> Any:
                 p0, p1, p2 = position[0], position[1], position[2]
                 k0, k1, k2 = is_counted[0], is_counted[1], is_counted[2]
                 for j in range(num_steps):
-                    s0 = _redraw(blocks, n, 0, weights, tokens, z, topic_counts, scratch, s0, p0 + j, k0)
-                    s1 = _redraw(blocks, n, stride, weights, tokens, z, topic_counts, scratch, s1, p1 + j, k1)
-                    s2 = _redraw(
-                        blocks, n, 2 * stride, weights, tokens, z, topic_counts, scratch, s2, p2 + j, k2
-                    )
+                    s0 = _redraw(blocks, n, 0, weights, tokens, z, n_kw, scratch, s0, p0 + j, k0)
+                    s1 = _redraw(blocks, n, stride, weights, tokens, z, n_kw, scratch, s1, p1 + j, k1)
+                    s2 = _redraw(blocks, n, 2 * stride, weights, tokens, z, n_kw, scratch, s2, p2 + j, k2)
                 state[0], state[1], state[2] = s0, s1, s2
                 position[0], position[1], position[2] = p0 + num_steps, p1 + num_steps, p2 + num_steps
             else:
@@ -167,17 +165,7 @@ def compiled_sweep(blocks: int) -> Any:
                     s = state[m]
                     for j in range(position[m], end[m]):
                         s = _redraw(
-                            blocks,
-                            n,
-                            m * stride,
-                            weights,
-                            tokens,
-                            z,
-                            topic_counts,
-                            scratch,
-                            s,
-                            j,
-                            is_counted[m],
+                            blocks, n, m * stride, weights, tokens, z, n_kw, scratch, s, j, is_counted[m]
                         )
                     state[m], position[m] = s, end[m]
 

@@ -33,7 +33,7 @@ _KIND, _VERSION = "checkpoint", 1
 MIXTURES = "mixtures.csv.gz"
 # Corpora of at most this many bytes are counted in a pass before the first step.
 _MAX_BYTES_TO_COUNT = 1 << 26
-_MAX_HELD_OUT, _HELD_OUT_OF_A_STREAM = 1_000, 100
+_MAX_HELD_OUT, _STREAM_HELD_OUT = 1_000, 100
 _SHUFFLE_BUFFER = 5_000
 # The least seconds between checkpoints, also as a multiple of the time that writing one takes.
 _MIN_SECONDS_BETWEEN_SAVES, _SAVE_TIMES_BETWEEN_SAVES = 60.0, 20.0
@@ -468,7 +468,7 @@ def _is_quick_to_count(corpus: Corpus) -> bool:
 
 def _num_held_out(corpus: Corpus, settings: Settings, length: int | None) -> int:
     if corpus.source.single_pass:
-        return _HELD_OUT_OF_A_STREAM
+        return _STREAM_HELD_OUT
     num_documents = settings.total if length is None and isinstance(settings.total, int) else length
     return _MAX_HELD_OUT if num_documents is None else max(1, min(_MAX_HELD_OUT, num_documents // 10))
 
