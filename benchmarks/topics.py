@@ -384,8 +384,8 @@ def shares(path: Path, sizes: Sizes, rounds: int) -> None:
                 local, beta, chain.gamma, seed_at(key, first), sweeps=SWEEPS, burn_in=SWEEPS // 2
             )
             times.append(time.process_time())
-            scale = documents.size / BATCH
-            chain.topics.step(words, expected.counts * np.float32(scale), 0.01, 10.0, scale)
+            data_weight = documents.size / BATCH
+            chain.topics.step(words, expected.counts * np.float32(data_weight), 0.01, 10.0, data_weight)
             times.append(time.process_time())
             taken.append(np.diff(times))
         median = 1e3 * np.median(taken[len(taken) // 4 :], axis=0)

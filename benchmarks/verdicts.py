@@ -247,7 +247,7 @@ def main() -> None:
     wanted = wanted if len(selected) == 2 else []
     counts = {(is_right, grade): 0 for is_right in (True, False) for grade in Grade}
     lines = [
-        "| run | it is | grade | variance off by | what is said first |",
+        "| run | it is | grade | variance off by | first message |",
         "| --- | --- | --- | --- | --- |",
     ]
     for is_right in selected:

@@ -210,4 +210,4 @@ def test_sample_says_what_is_wrong_with_the_model(fokker, tmp_path):
         assert words in err
     code, _, err = fokker("sample", f"{path}:init", "--steps", 10)
     assert code == 2
-    assert "fk.Posterior is wanted" in err
+    assert "fk.Posterior is needed" in err

@@ -1,5 +1,4 @@
-"""Corpora in every form are read to the same counts; what is damaged is told, and costs no more than it "
-"must."""
+"""Corpora in every form give the same counts; damage is reported and loses no more than it must."""
 
 import bz2
 import email
@@ -96,8 +95,8 @@ def test_sixteen_bits_are_widened_before_anything_is_added_up():
         ([[1, 0], [0, -3]], r"row 1 .*-3 is negative"),
         ([[1, 0], [0, 0.5]], r"row 1 .*0\.5 is not a whole number"),
         ([[1, np.nan]], r"row 0 .*nan is not a finite number"),
-        ([[1, 2**31]], r"row 0 .*2147483648 is more than a count can be, 2,147,483,647"),
-        ([1, 2], r"a row a document and a column a word; the shape \(2,\)"),
+        ([[1, 2**31]], r"row 0 .*2147483648 is above the largest allowed count, 2,147,483,647"),
+        ([1, 2], r"one row per document and one column per word; the shape \(2,\)"),
     ],
 )
 def test_what_is_no_count_is_named_with_its_row(matrix, message):
@@ -106,7 +105,7 @@ def test_what_is_no_count_is_named_with_its_row(matrix, message):
 
 
 def test_arrays_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="indptr speaks of 3 entries; there are 2 word ids"):
+    with pytest.raises(ValueError, match="indptr describes 3 entries; there are 2 word ids"):
         Documents.from_arrays([0, 3], [0, 1], [1, 1])
     with pytest.raises(ValueError, match="never decrease"):
         Documents.from_arrays([0, 2, 1], [0], [1])
@@ -295,7 +294,7 @@ def test_documents_without_an_entry_are_counted_as_empty(tmp_path):
 def test_the_format_can_be_said(tmp_path):
     path = write(tmp_path / "strange.dat", "Bread eggs\n")
     assert table(open_corpus(path, format="lines", vocabulary=WORDS)).tolist() == [[0, 1, 0, 0, 1]]
-    with pytest.raises(ValueError, match="format='csv' is none of files, lines, jsonl"):
+    with pytest.raises(ValueError, match="format='csv' is not one of files, lines, jsonl"):
         open_corpus(path, format="csv")
 
 
@@ -327,7 +326,7 @@ except ValueError as error:
     plain = run_on_standard_input(program, b"bread eggs\nbread\nham eggs\nham bread\nham\xff\neggs\n")
     assert plain.splitlines() == [
         "eggs ham 5 6 6 1",
-        "standard input can be read only once, and it was: open it again.",
+        "standard input can be read only once and was already read: open it again.",
     ]
     as_json = run_on_standard_input(
         "print(open_corpus('-', vocabulary=['bread']).batches(9).__next__().names)",
@@ -639,17 +638,17 @@ def test_an_empty_corpus_is_named(tmp_path, suffix):
         (
             "docword.x.txt",
             "2\n3\n5\n1 1 1\n1 2 1\n2 3 1\n",
-            r"cut short: its header promises 5 entries, 3 are there",
+            r"cut short: its header declares 5 entries, 3 are present",
         ),
         ("docword.x.txt", "2\n3\n", "does not begin with three lines"),
         ("docword.x.txt", "1\n3\n2\n1 1 1\n1 0 1\n", r"line 5: the word id 0 is outside the vocabulary"),
         ("docword.x.txt", "1\n3\n2\n1 4 1\n1 1 1\n", r"line 4: the word id 4 .* has the ids 1 to 3"),
         ("docword.x.txt", "2\n3\n2\n2 1 1\n1 1 1\n", "document 1 comes after document 2"),
         ("docword.x.txt", "1\n3\n2\n1 1\n1 1 1\n", r"line 4: '1 1' is not `document word count`"),
-        ("x.dat", "1 0:1\n3 0:1 2:1\n", r"line 2 says it has 3 words and has 2: the file may be cut short"),
+        ("x.dat", "1 0:1\n3 0:1 2:1\n", r"line 2 declares 3 words and has 2: the file may be cut short"),
         ("x.dat", "1 0:1\n1 0:a\n", r"line 2 is not `n id:count"),
         ("x.dat", "1 0:3000000000\n", r"line 1: ids and counts must be from 0 to 2,147,483,647"),
-        ("x.npz", b"PK\x03\x04", r"x\.npz is not a whole \.npz file"),
+        ("x.npz", b"PK\x03\x04", r"x\.npz is not a complete \.npz file"),
     ],
 )
 def test_a_broken_file_of_counts_is_refused_by_line(tmp_path, name, text, message):
@@ -685,7 +684,7 @@ def test_what_is_not_there_is_named(tmp_path):
     write(tmp_path / "picture.png", b"\x89PNG")
     with pytest.raises(ValueError, match="has no text files"):
         open_corpus(tmp_path)
-    with pytest.raises(TypeError, match="a int is no corpus"):
+    with pytest.raises(TypeError, match="a int is not a corpus"):
         open_corpus(3)
     with pytest.raises(TypeError, match="element 1 is a int: 3"):
         read(open_corpus(["bread", 3], vocabulary=WORDS))

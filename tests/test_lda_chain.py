@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fokker.corpora import Documents
-from fokker.models.lda.chain import TopicChain, automatic, decaying, likelier_gamma
+from fokker.models.lda.chain import TopicChain, automatic_settings, decaying, updated_gamma
 from fokker.models.lda.draws import TopicDraws
 from fokker.models.lda.evaluate import HeldOut, coherence, mixtures, perplexity, split_tokens
 from fokker.models.lda.reference import enumerate_posterior
@@ -166,7 +166,7 @@ def test_both_engines_move_the_topics_alike(known):
 
 def test_steps_shrink_as_the_corpus_grows():
     for sampler in ("sgld", "sghmc", "sgrld", "scir", "sgrhmc"):
-        small, large = (automatic(sampler, rate, 0.1)[0] for rate in (10.0, 1000.0))
+        small, large = (automatic_settings(sampler, rate, 0.1)[0] for rate in (10.0, 1000.0))
         assert large < small
     assert decaying(0.5, 10.0, 1.0)(10) == pytest.approx(0.25)
 
@@ -182,9 +182,9 @@ def told(chain, monkeypatch):
     seen = []
     step = chain.topics.step
 
-    def note(words, counts, h, friction, scale):
-        seen.append((counts.sum(), h, friction, scale))
-        step(words, counts, h, friction, scale)
+    def note(words, counts, h, friction, data_weight):
+        seen.append((counts.sum(), h, friction, data_weight))
+        step(words, counts, h, friction, data_weight)
 
     monkeypatch.setattr(chain.topics, "step", note)
     return seen
@@ -198,21 +198,21 @@ def test_a_minibatch_stands_for_the_corpus_and_a_small_one_is_part_of_a_step(mon
     for size in (8, 2, 16, 8):
         chain.step(some_documents([5] * size), 160)
     # All stand for 160 documents of five words; the step is measured by the largest minibatch so far.
-    counts, h, _, scale = zip(*seen, strict=True)
+    counts, h, _, data_weight = zip(*seen, strict=True)
     np.testing.assert_allclose(counts, 800, rtol=1e-5)
     np.testing.assert_allclose(h, [0.01, 0.0025, 0.01, 0.005])
-    np.testing.assert_allclose(scale, [20, 80, 10, 20])
+    np.testing.assert_allclose(data_weight, [20, 80, 10, 20])
 
 
 @pytest.mark.parametrize(("sampler", "power"), [("scir", 0.6), ("sgrhmc", 0.3)])
 def test_automatic_steps_decay_with_momentum_as_the_root(sampler, power):
     chain = TopicChain(12, 3, sampler=sampler, alpha=0.1, gamma=0.2, start=0.5)
-    first, friction = chain._settings(some_documents([20, 10]), 600)
+    first, friction = chain._step_settings(some_documents([20, 10]), 600)
     # 600 documents of 15 words over 3 topics, and θ_k· = 12·0.5.
-    assert (first, friction) == automatic(sampler, 600 * 15 / 3 / 6, 0.5)
+    assert (first, friction) == automatic_settings(sampler, 600 * 15 / 3 / 6, 0.5)
     chain.topics.number = 1000
     # The words a document are those of the first minibatch.
-    later, friction_then = chain._settings(some_documents([90]), 600)
+    later, friction_then = chain._step_settings(some_documents([90]), 600)
     assert later == pytest.approx(first * 2**-power)
     assert friction_then == friction
 
@@ -251,7 +251,7 @@ def test_gamma_moves_a_share_that_shrinks_and_stays_where_there_is_no_word():
     chain = TopicChain(12, 3, sampler="scir", alpha=0.1, gamma=0.2, learn_gamma=True, sweeps=4, burn_in=2)
     for number in (1, 2, 3):
         before = chain.gamma
-        wanted = likelier_gamma(before, chain.step(some_documents([9] * 8), 50).mixtures)
+        wanted = updated_gamma(before, chain.step(some_documents([9] * 8), 50).mixtures)
         share = (number + 10) ** -0.7
         np.testing.assert_allclose(np.log(chain.gamma / before), share * np.log(wanted / before), rtol=1e-6)
     before = chain.gamma
@@ -263,7 +263,7 @@ def test_gamma_moves_a_share_that_shrinks_and_stays_where_there_is_no_word():
 
 
 def test_draws_are_of_the_second_half_and_bounded():
-    draws = TopicDraws(3, 2, most=8, interval=1)
+    draws = TopicDraws(3, 2, max_draws=8, interval=1)
     for t in range(1, 401):
         draws.offer(t, lambda t=t: np.full((3, 2), float(t)))
         assert len(draws.draws) <= 8
@@ -273,7 +273,7 @@ def test_draws_are_of_the_second_half_and_bounded():
     assert min(draws.steps) >= 150
     assert len(draws.draws) >= 3
     assert len(set(np.diff(draws.steps))) == 1
-    again = TopicDraws(3, 2, most=8)
+    again = TopicDraws(3, 2, max_draws=8)
     again.restore(draws.state())
     for t in range(401, 500):
         for kept in (draws, again):
@@ -317,12 +317,12 @@ def test_perplexity_is_that_by_hand_where_words_tell_their_topics():
     again = HeldOut(documents, 5)
     again.restore(held_out.state())
     assert again.perplexity == held_out.perplexity
-    again.forget()
+    again.reset()
     assert again.add(betas[1].astype(np.float32), gamma) == pytest.approx(again.perplexity)
 
 
 def test_held_out_documents_of_one_word_are_refused():
-    with pytest.raises(ValueError, match="nothing to show"):
+    with pytest.raises(ValueError, match="nothing to predict"):
         HeldOut(Documents.from_matrix(np.array([[1, 0], [0, 1]])))
     with pytest.raises(ValueError, match="no draw"):
         _ = HeldOut(Documents.from_matrix(np.array([[1, 1]]))).perplexity

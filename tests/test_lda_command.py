@@ -21,7 +21,14 @@ from fokker.models.lda import files
 from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.mixtures_file import MixturesFile
 from fokker.models.lda.model import Model, top_words
-from fokker.models.lda.results import effective_draws, hellinger, is_falling, plane, topics_csv, verdict
+from fokker.models.lda.results import (
+    effective_sample_size,
+    embed_in_plane,
+    hellinger,
+    relative_decrease,
+    topics_csv,
+    verdict,
+)
 from fokker.models.lda.run import Evaluation, Reading, Run
 from fokker.models.lda.settings import Settings
 
@@ -60,12 +67,12 @@ class Watching:
     def __init__(self, at=None, act=lambda: None):
         self.at, self.act, self.said, self.looked = at, act, [], 0
 
-    def look(self, run):
+    def update(self, run):
         self.looked += 1
         if self.looked == self.at:
             self.act()
 
-    def say(self, text):
+    def notify(self, text):
         self.said.append(text)
 
 
@@ -164,7 +171,7 @@ def test_a_finished_run_is_not_overwritten_unless_asked(finished, corpus, words)
     folder, *_ = finished
     code, _, err = command(corpus, "--vocab", words, "--out", folder, *OPTIONS)
     assert code == 2
-    assert_in("has a run already.*--overwrite", err)
+    assert_in("already contains a run.*--overwrite", err)
 
 
 def test_a_finished_run_can_be_given_more_passes(finished, tmp_path):
@@ -186,15 +193,15 @@ def test_a_finished_run_can_be_given_more_passes(finished, tmp_path):
 
 def begin(corpus, words, folder, sampler="scir", passes=2, **more):
     settings = Settings(**FEW, sampler=sampler, **more)
-    return Run.begin(Reading(str(corpus)), settings, folder, vocabulary=words, passes=passes)
+    return Run.start(Reading(str(corpus)), settings, folder, vocabulary=words, passes=passes)
 
 
 def everything(run):
     """All that a run has found, as bytes."""
     parts = {
-        **files.under("chain", run.chain.state()),
-        **files.under("draws", run.draws.state()),
-        **files.under("held out", run.held_out.state()),
+        **files.with_prefix("chain", run.chain.state()),
+        **files.with_prefix("draws", run.draws.state()),
+        **files.with_prefix("held out", run.held_out.state()),
         "word counts": run.word_counts,
         "curve": np.array([(e.documents, e.of_draw, e.of_average) for e in run.curve]),
         "position": np.array([run.position, run.trained, run.tokens]),
@@ -207,8 +214,8 @@ def everything(run):
 @pytest.fixture
 def always(monkeypatch):
     """A checkpoint after each minibatch."""
-    monkeypatch.setattr("fokker.models.lda.run._SECONDS_APART", 0.0)
-    monkeypatch.setattr("fokker.models.lda.run._TIMES_APART", 0.0)
+    monkeypatch.setattr("fokker.models.lda.run._MIN_SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("fokker.models.lda.run._SAVE_TIMES_BETWEEN_SAVES", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +226,7 @@ def whole(corpus, words, tmp_path_factory):
     def of(sampler):
         if sampler not in found:
             run = begin(corpus, words, tmp_path_factory.mktemp("whole"), sampler)
-            run.go(Watching())
+            run.execute(Watching())
             assert run.position == 380
             assert len(run.draws.draws) == 2
             found[sampler] = everything(run)
@@ -231,11 +238,11 @@ def whole(corpus, words, tmp_path_factory):
 @pytest.mark.parametrize(("sampler", "batches"), [("scir", 4), ("scir", 13), ("sgrld", 12), ("sgrhmc", 7)])
 def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(corpus, words, tmp_path, whole, sampler, batches):
     run = begin(corpus, words, tmp_path, sampler)
-    run.go(Watching(batches, interrupt))
+    run.execute(Watching(batches, interrupt))
     assert run.interrupted
     assert run.position == 20 * batches
     again = Run.resume(tmp_path, {"sampler": sampler}, threads=1)
-    again.go(Watching())
+    again.execute(Watching())
     assert everything(again) == whole(sampler)
 
 
@@ -248,12 +255,12 @@ def test_a_run_that_died_goes_on_from_its_last_checkpoint(corpus, words, tmp_pat
 
     run = begin(corpus, words, tmp_path)
     with pytest.raises(Accident):
-        run.go(Watching(14, happen))
+        run.execute(Watching(14, happen))
     with (tmp_path / "mixtures.csv.gz").open("ab") as file:
         file.write(b"half a row")
     again = Run.resume(tmp_path, {})
     assert again.position == 20 * 13
-    again.go(Watching())
+    again.execute(Watching())
     assert everything(again) == whole("scir")
 
 
@@ -264,21 +271,21 @@ def damage(path):
 
 def test_a_damaged_checkpoint_is_told_and_the_one_before_it_used(corpus, words, tmp_path, whole):
     run = begin(corpus, words, tmp_path)
-    run.go(Watching(5, interrupt))
+    run.execute(Watching(5, interrupt))
     run = Run.resume(tmp_path, {})
-    run.go(Watching(3, interrupt))
+    run.execute(Watching(3, interrupt))
     damage(tmp_path / files.CHECKPOINT)
     said = []
-    again = Run.resume(tmp_path, {}, say=said.append)
+    again = Run.resume(tmp_path, {}, notify=said.append)
     assert "is damaged" in said[0]
-    assert "The one before it is used, of 100 documents" in said[0]
-    again.go(Watching())
+    assert "The previous one is used, of 100 documents" in said[0]
+    again.execute(Watching())
     assert everything(again) == whole("scir")
     damage(tmp_path / files.CHECKPOINT)
     damage(tmp_path / files.PREVIOUS)
     code, _, err = command("--resume", tmp_path)
     assert code == 2
-    assert_in("no checkpoint of", err)
+    assert_in("no checkpoint in .* can be read", err)
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(corpus, words, tmp_path, monkeypatch):
@@ -293,13 +300,13 @@ def test_ctrl_c_saves_and_says_how_to_go_on(corpus, words, tmp_path, monkeypatch
     monkeypatch.setattr(TopicChain, "step", interrupted_step)
     code, out, _ = command(corpus, "--vocab", words, "--out", tmp_path, "--forever", *OPTIONS)
     assert code == 130
-    assert f"to go on: fokker lda --resume {tmp_path}" in out
+    assert f"to continue: fokker lda --resume {tmp_path}" in out
     assert len(steps) == 6
     assert (tmp_path / "report.html").is_file()
     assert not (tmp_path / "mixtures.csv.gz").exists()
     code, out, _ = command("--resume", tmp_path, "--passes", 1)
     assert code in (0, 1)
-    assert "going on after 120 documents" in out
+    assert "continuing after 120 documents" in out
     assert set(steps) == {171}
 
 
@@ -345,7 +352,7 @@ def test_held_out_documents_are_never_learned_from_and_the_schedule_is_by_steps(
 
     monkeypatch.setattr(TopicChain, "step", remembered)
     run = begin(corpus, words, tmp_path, passes=3)
-    run.go(Watching())
+    run.execute(Watching())
     held_out = set(run.held_out.documents.names)
     assert len(held_out) == 19
     assert held_out.isdisjoint(seen)
@@ -368,23 +375,23 @@ def test_the_size_of_the_corpus_is_given_counted_or_grows(corpus, words, tmp_pat
         return step(self, documents, total)
 
     monkeypatch.setattr(TopicChain, "step", remembered)
-    begin(corpus, words, tmp_path / "given", passes=1, total=1000).go(Watching())
+    begin(corpus, words, tmp_path / "given", passes=1, total=1000).execute(Watching())
     assert set(totals) == {1000}
     totals.clear()
-    begin(corpus, words, tmp_path / "counted", passes=1).go(Watching())
+    begin(corpus, words, tmp_path / "counted", passes=1).execute(Watching())
     assert set(totals) == {171}
     totals.clear()
-    begin(corpus, words, tmp_path / "growing", total="growing").go(Watching())
+    begin(corpus, words, tmp_path / "growing", total="growing").execute(Watching())
     assert totals[:3] == [1, 21, 41]
     assert max(totals) == 171
     assert totals[-1] == 171
     # A corpus too large to be counted: its length is known when it comes again.
-    monkeypatch.setattr("fokker.models.lda.run._COUNTED_BYTES", 100)
+    monkeypatch.setattr("fokker.models.lda.run._MAX_BYTES_TO_COUNT", 100)
     totals.clear()
     reading, settings = Reading(str(corpus), held_out=19), Settings(**FEW, sampler="scir")
-    run = Run.begin(reading, settings, tmp_path / "long", vocabulary=words, passes=2)
+    run = Run.start(reading, settings, tmp_path / "long", vocabulary=words, passes=2)
     assert run.length is None
-    run.go(Watching())
+    run.execute(Watching())
     assert run.length == 190
     assert run.position == 380
     assert totals[:3] == [1, 21, 41]
@@ -396,7 +403,7 @@ def test_standard_input_grows_and_goes_on(corpus, words, tmp_path, standard_inpu
     standard_input(corpus)
     code, out, _ = command("-", "--vocab", words, "--out", tmp_path, *OPTIONS)
     assert code in (0, 1)
-    assert "|S| growing with those seen, 100 documents held out" in out
+    assert "|S| growing with the documents read, 100 documents held out" in out
     assert "90 documents in" in out
     standard_input(corpus)
     assert "90 documents in" in command("--resume", tmp_path)[1]  # nothing new
@@ -430,15 +437,16 @@ def test_a_full_disk_is_told_and_the_run_goes_on(corpus, words, tmp_path, whole,
     run = begin(corpus, words, tmp_path)
 
     class Filling(Watching):
-        def look(self, run):
-            super().look(run)
+        def update(self, run):
+            super().update(run)
             disk.full = 5 <= self.looked < 9
 
     watcher = Filling()
-    run.go(watcher)
+    run.execute(watcher)
     assert len(watcher.said) == 4
     assert "No space left on device" in watcher.said[0]
-    assert "The last whole checkpoint, of 80 documents, is kept. It will be tried again." in watcher.said[0]
+    expected = "The last complete checkpoint, of 80 documents, is kept. Writing will be tried again."
+    assert expected in watcher.said[0]
     assert everything(run) == whole("scir")
     assert run.saved_at == 380
 
@@ -452,24 +460,26 @@ def test_a_disk_that_stays_full_is_an_error_and_loses_nothing(finished, tmp_path
     disk.full = True
     code, out, err = command("--resume", folder, "--passes", 13)
     assert code == 2
-    assert "It will be tried again" in out
+    assert "Writing will be tried again" in out
     assert_in("topics.csv, .*checkpoint.npz could not be written", err)
-    assert_in(f"The checkpoint there is of {190 * 12:,} documents: make room, then: fokker lda --resume", err)
+    assert_in(
+        f"The checkpoint there is of {190 * 12:,} documents: free some space, then: fokker lda --resume", err
+    )
     assert before == {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "mixtures.csv.gz"}
     disk.full = False
     assert command("--resume", folder, "--passes", 13)[0] == 0
 
 
 def test_a_corpus_that_breaks_off_keeps_what_was_learned(words, tmp_path, monkeypatch):
-    monkeypatch.setattr("fokker.models.lda.run._COUNTED_BYTES", 0)
+    monkeypatch.setattr("fokker.models.lda.run._MAX_BYTES_TO_COUNT", 0)
     broken = tmp_path / "broken.dat"
     broken.write_text("3 0:2 1:2 2:1\n" * 90 + "3 0:1\n")
     reading, settings = Reading(str(broken), held_out=10, shuffle_buffer=0), Settings(**FEW, sampler="scir")
-    run = Run.begin(reading, settings, tmp_path / "run", vocabulary=words)
+    run = Run.start(reading, settings, tmp_path / "run", vocabulary=words)
     watcher = Watching()
     with pytest.raises(ValueError, match="91"):
-        run.go(watcher)
-    assert watcher.said == ["The last whole checkpoint, of 80 documents, is kept."]
+        run.execute(watcher)
+    assert watcher.said == ["The last complete checkpoint, of 80 documents, is kept."]
     assert Run.resume(tmp_path / "run", {}).position == 80
 
 
@@ -477,8 +487,8 @@ def test_a_step_that_is_too_long_is_named_and_nothing_broken_is_saved(corpus, wo
     options = [x if x != "scir" else "sgrld" for x in OPTIONS[:-1]]
     code, _, err = command(corpus, "--vocab", words, "--out", tmp_path, *options, 1e30)
     assert code == 2
-    assert_in("left the finite numbers", err)
-    assert_in(r"step size 1e\+30: take a smaller", err)
+    assert_in("θ is not finite", err)
+    assert_in(r"step size 1e\+30: use a smaller", err)
     assert_in(r"--step of a tenth of it. There is no checkpoint yet.", err)
     assert not (tmp_path / files.CHECKPOINT).exists()
 
@@ -501,7 +511,7 @@ def test_a_step_that_is_too_long_is_named_and_nothing_broken_is_saved(corpus, wo
         (["--vocab-size", 5], "give one of them"),
         (["--held-out", 0], "held_out must be at least 1"),
         (["--held-out", 190], "all 190 documents .* are held out"),
-        (["--resume", "nowhere"], "does not go with --resume"),
+        (["--resume", "nowhere"], "cannot be used with --resume"),
     ],
 )
 def test_bad_options_are_named(corpus, words, tmp_path, arguments, message):
@@ -539,7 +549,7 @@ def test_a_resume_of_nothing_or_of_something_else_is_refused(finished, tmp_path)
     assert_in("is not a folder", command("--resume", tmp_path / "none")[2])
     code, _, err = command("--resume", folder, "--topics", 5, "--step", 0.05, "--seed", 3)
     assert code == 2
-    assert_in("begun with other settings: topics was 4, not 5; seed was 0, not 3", err)
+    assert_in("started with other settings: topics was 4, not 5; seed was 0, not 3", err)
     assert_in("corpus was .*lines.txt', not '.*other'", command("other", "--resume", folder)[2])
 
 
@@ -645,33 +655,33 @@ def curve_of(perplexities):
 
 def test_the_verdict_is_honest():
     falling, flat = curve_of(np.geomspace(2000, 1000, 40)), curve_of([1000 + 10 * (i % 3) for i in range(40)])
-    assert is_falling(falling) == pytest.approx(np.log(2) / 39 * 10, rel=1e-6)
-    assert is_falling(flat) == 0
-    assert is_falling([]) == is_falling(falling[:1]) == 0
+    assert relative_decrease(falling) == pytest.approx(np.log(2) / 39 * 10, rel=1e-6)
+    assert relative_decrease(flat) == 0
+    assert relative_decrease([]) == relative_decrease(falling[:1]) == 0
     many = np.full(4, 15.0)
     # Few looks, all on one line: the line is no noise.
-    assert is_falling(curve_of([4000, 3500, 3000, 2500, 2450, 2400])) > 0
+    assert relative_decrease(curve_of([4000, 3500, 3000, 2500, 2450, 2400])) > 0
     assert "still falling" in verdict(1000, 1500, falling, 20, many)[0][0]
-    worries, notes = verdict(1000, 1500, curve_of(np.geomspace(1050, 1000, 40)), 20, many)
-    assert not worries
+    problems, notes = verdict(1000, 1500, curve_of(np.geomspace(1050, 1000, 40)), 20, many)
+    assert not problems
     assert "still falling" in " ".join(notes)
-    worries, notes = verdict(1000, 1500, flat, 20, many)
-    assert not worries
+    problems, notes = verdict(1000, 1500, flat, 20, many)
+    assert not problems
     assert "not fallen by more than its noise" in " ".join(notes)
-    assert "too few to say whether it has settled" in " ".join(verdict(1000, 1500, flat[:3], 20, many)[1])
+    assert "too few to know whether it has converged" in " ".join(verdict(1000, 1500, flat[:3], 20, many)[1])
     assert "explain nothing" in verdict(1500, 1500, flat, 20, many)[0][0]
     assert "explain nothing" in verdict(float("inf"), 1500, flat, 20, many)[0][0]
     assert "too few for credible bounds" in verdict(1000, 1500, flat, 3, many)[0][0]
     assert "worth 2.0 independent ones" in verdict(1000, 1500, flat, 20, np.full(4, 2.0))[0][0]
-    assert "One by one the draws do worse" in " ".join(verdict(500, 900, flat, 20, many)[1])
+    assert "Single draws do worse" in " ".join(verdict(500, 900, flat, 20, many)[1])
 
 
 def test_effective_draws_are_fewer_where_draws_hang_together():
     noise = np.random.default_rng(0).normal(size=20)
-    assert 10 < effective_draws(noise) <= 20
-    assert effective_draws(np.cumsum(noise)) < 8
-    assert np.isnan(effective_draws(noise[:3]))
-    assert np.isnan(effective_draws(np.ones(20)))
+    assert 10 < effective_sample_size(noise) <= 20
+    assert effective_sample_size(np.cumsum(noise)) < 8
+    assert np.isnan(effective_sample_size(noise[:3]))
+    assert np.isnan(effective_sample_size(np.ones(20)))
 
 
 def test_distances_and_their_plane():
@@ -679,9 +689,9 @@ def test_distances_and_their_plane():
     assert np.allclose(hellinger(beta), [[0, 0, 1], [0, 0, 1], [1, 1, 0]])
     points = np.random.default_rng(0).normal(size=(7, 2))
     distances = np.linalg.norm(points[:, None] - points, axis=2)
-    found = plane(distances)
+    found = embed_in_plane(distances)
     assert np.allclose(np.linalg.norm(found[:, None] - found, axis=2), distances)
-    assert plane(np.zeros((1, 1))).tolist() == [[0, 0]]
+    assert embed_in_plane(np.zeros((1, 1))).tolist() == [[0, 0]]
 
 
 def test_words_with_commas_are_quoted():
@@ -708,7 +718,7 @@ def test_the_table_of_mixtures_is_cut_back_and_bears_a_full_disk(tmp_path, disk,
     again.add([3], ["e"], half)
     again.flush()
     assert [(row["number"], row["document"]) for row in table(path)] == [("0", "a,b"), ("2", "d"), ("3", "e")]
-    monkeypatch.setattr("fokker.models.lda.mixtures_file._HELD", 10)
+    monkeypatch.setattr("fokker.models.lda.mixtures_file._MAX_PENDING", 10)
     for number in (4, 5):
         again.add([number], ["f"], half)
     assert again.dropped == 1

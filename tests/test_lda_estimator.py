@@ -1,4 +1,4 @@
-"""`fk.models.LDA` in the manners of scikit-learn."""
+"""`fk.models.LDA` has the interface of scikit-learn."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 
 import fokker as fk
 from fokker.corpora import Documents
-from fokker.models.lda.chain import TopicChain, likelier_gamma
+from fokker.models.lda.chain import TopicChain, updated_gamma
 from fokker.models.lda.evaluate import mixtures
 from test_lda_chain import known_corpus
 
@@ -137,7 +137,7 @@ def test_gamma_is_learned():
     counts = np.stack([rng.multinomial(80, rng.dirichlet(truth)) for _ in range(3000)])
     gamma = np.full(3, 0.5)
     for _ in range(60):
-        gamma = likelier_gamma(gamma, counts)
+        gamma = updated_gamma(gamma, counts)
     np.testing.assert_allclose(gamma, truth, rtol=0.12)
 
 
@@ -156,7 +156,7 @@ def test_a_learned_gamma_nears_the_truth_in_a_chain(counts):
         ({"n_components": 51}, "K larger than V"),
         ({"n_components": 0}, "topics must be a whole number"),
         ({"sampler": "sgrdl"}, "Did you mean 'sgrld'"),
-        ({"burn_in": 10, "sweeps": 10}, "some have to be left"),
+        ({"burn_in": 10, "sweeps": 10}, "at least one must remain"),
         ({"doc_topic_prior": 0.0}, "gamma must be a positive number"),
         ({"topic_word_prior": float("nan")}, "alpha must be a positive number"),
         ({"passes": 0}, "passes must be a whole number"),
@@ -174,7 +174,7 @@ def test_settings_that_make_no_sense_are_named(counts, settings, words):
     [
         (np.zeros((3, 4)), "no document of X has a word"),
         (np.zeros((0, 4)), "no rows"),
-        (np.ones(4), "a row a document"),
+        (np.ones(4), "one row per document"),
         (np.array([[0.5, 1.0]]), "0.5"),
         (np.array([[-1, 2]]), "-1"),
         (np.array([[np.nan, 2.0]]), "nan"),

@@ -10,7 +10,7 @@ from scipy.special import roots_sh_jacobi
 
 from fokker.models.lda import gibbs_jax
 from fokker.models.lda.reference import (
-    MOST_ASSIGNMENTS,
+    MAX_ASSIGNMENTS,
     all_assignments,
     dense_gibbs,
     enumerate_posterior,
@@ -144,7 +144,7 @@ def test_enumerations_of_nothing_and_of_too_much():
     prior = enumerate_posterior([[]], 3, 2, 0.5, 0.5)
     np.testing.assert_allclose(prior.predictive(), 1 / 3)
     assert np.array_equal(all_assignments(2, 2), [[0, 0], [1, 0], [0, 1], [1, 1]])
-    with pytest.raises(ValueError, match=f"at most {MOST_ASSIGNMENTS}"):
+    with pytest.raises(ValueError, match=f"at most {MAX_ASSIGNMENTS}"):
         enumerate_topics([0] * 40, BETA, 0.5)
     with pytest.raises(ValueError, match="beta has 4 rows"):
         enumerate_topics([4], BETA, 0.5)

@@ -35,7 +35,7 @@ def settled(sampler, h, steps, counts=COUNTS, alpha=ALPHA, friction=1.5, seed=0)
     N = np.repeat(counts[:, None], TOPICS, 1).astype(np.float32)
     for _ in range(steps):
         topics.step(np.arange(V), N, h, friction, 1.0)
-    return topics.whole()
+    return topics.all_rows()
 
 
 def deviations(theta, counts=COUNTS, alpha=ALPHA):
@@ -147,7 +147,7 @@ def test_words_seen_late_have_the_law_of_words_seen_at_every_step():
             words = np.arange(V) if seen == "all" else np.unique([0, 1, 2, 3 + t % 57])
             N = np.repeat(counts[words][:, None], TOPICS, 1).astype(np.float32)
             topics.step(words, N, h, 0.0, 1.0)
-        return topics, topics.whole()
+        return topics, topics.all_rows()
 
     (_, always), (late, seldom) = run("all"), run("few")
     for moment in (1, 2):
@@ -169,7 +169,7 @@ def test_threads_change_no_bit_of_what_is_carried_along(sampler):
         for _ in range(30):
             words = np.sort(rng.choice(400, 150, replace=False))
             topics.step(words, rng.gamma(0.5, 10, (150, 20)).astype(np.float32), 1e-3, 0.0, 1.0)
-        return topics.state() | {"whole": topics.whole()}
+        return topics.state() | {"whole": topics.all_rows()}
 
     alone = run(1)
     for threads in (2, 5):
@@ -184,7 +184,7 @@ def test_looking_at_the_topics_changes_nothing():
         for t in range(12):
             topics.step(np.array([t % 20, 19]), np.ones((2, 3), np.float32), 0.01, 0.0, 1.0)
             if looks:
-                topics.whole()
+                topics.all_rows()
         return topics.state()
 
     seen, unseen = run(True), run(False)
@@ -194,11 +194,11 @@ def test_looking_at_the_topics_changes_nothing():
 
 def test_the_clock_starts_anew_and_forgets_nothing(monkeypatch):
     def run(remembered, threads=1):
-        monkeypatch.setattr(LazyTopics, "_REMEMBERED", remembered)
+        monkeypatch.setattr(LazyTopics, "_MAX_STEPS", remembered)
         topics = LazyTopics("scir", np.full((30, 2000), 0.5, np.float32), 0.3, jax.random.key(5), threads)
         for t in range(40):
             topics.step(np.array([t % 7]), np.full((1, 2000), 2.0, np.float32), 0.05, 0.0, 1.0)
-        return topics.whole()
+        return topics.all_rows()
 
     short, long = run(8), run(1024)
     error = np.sqrt((short.var(1) + long.var(1)) / 2000)
@@ -212,12 +212,12 @@ def test_once_every_word_is_up_to_date_the_expected_total_is_the_total(sampler):
     for t in range(10):
         words = np.unique([t % 3, 3 + t % 5])
         topics.step(words, np.full((len(words), 40), 3.0, np.float32), 0.05, 0.0, 1.0)
-    assert np.abs(topics.totals / topics.whole().sum(0) - 1).max() > 0.01
+    assert np.abs(topics.totals / topics.all_rows().sum(0) - 1).max() > 0.01
     theta = topics.rows(np.arange(9))
     np.testing.assert_allclose(topics.totals, theta.sum(0, dtype=np.float64), rtol=1e-6)
     # No time has passed since.
     np.testing.assert_array_equal(topics.rows(np.arange(9)), theta)
-    np.testing.assert_array_equal(topics.whole(), theta)
+    np.testing.assert_array_equal(topics.all_rows(), theta)
 
 
 def test_the_clock_starts_anew_before_it_runs_out_of_numbers():
@@ -232,7 +232,7 @@ def test_the_clock_starts_anew_before_it_runs_out_of_numbers():
     assert passed > 720
     # With so long a step words that are not seen are drawn from Gamma(α)/b.
     b = 1 + 300 / topics.totals
-    scaled = topics.whole()[1:] * b
+    scaled = topics.all_rows()[1:] * b
     assert np.all(np.isfinite(scaled))
     assert 0.3 < scaled.mean() < 0.55
 
@@ -252,7 +252,7 @@ def test_a_restored_state_goes_on_as_before(sampler):
     kept = {name: np.array(x) for name, x in part.state().items()}
     resumed = fresh()
     resumed.restore(kept)
-    np.testing.assert_array_equal(on(resumed, 5, 12).whole(), whole.whole())
+    np.testing.assert_array_equal(on(resumed, 5, 12).all_rows(), whole.all_rows())
     np.testing.assert_array_equal(resumed.totals, whole.totals)
 
 
@@ -266,7 +266,7 @@ def test_a_transition_is_a_noncentral_chi_square(a, rate):
     theta = np.full((200, 100), rate * g / delta, np.float32)
     zeros = np.zeros(200, np.int64)
     row = np.full((1, 100), 1.0)
-    surprise = transitions(theta, a, None, delta * row, g * row, zeros, np.arange(200), np.uint64(7))
+    innovation = transitions(theta, a, None, delta * row, g * row, zeros, np.arange(200), np.uint64(7))
     drawn = theta.ravel() / g
     law = stats.ncx2(2 * a, 2 * rate, scale=0.5) if rate else stats.gamma(a)
     # Below 1e-20 the smallest numbers are cut off; compare the rest, and the share of it.
@@ -277,7 +277,7 @@ def test_a_transition_is_a_noncentral_chi_square(a, rate):
     uniform = (law.cdf(drawn[drawn > cut]) - law.cdf(cut)) / share
     assert stats.kstest(uniform, "uniform").pvalue > 1e-5
     expected = 200 * (rate * g + a * g)
-    np.testing.assert_allclose(surprise, theta.sum(0) - expected, rtol=1e-3, atol=1e-2)
+    np.testing.assert_allclose(innovation, theta.sum(0) - expected, rtol=1e-3, atol=1e-2)
 
 
 @pytest.mark.parametrize("rate", [1e-9, 0.02, 3.0, 9.9, 10.1, 400.0])
@@ -319,7 +319,7 @@ def test_a_step_out_of_the_finite_numbers_stops_the_chain_and_keeps_what_was(sam
 
     with pytest.raises(NotFiniteError, match="smaller"):
         go_on()
-    assert np.all(np.isfinite(topics.whole()))
+    assert np.all(np.isfinite(topics.all_rows()))
 
 
 def test_friction_that_a_step_cannot_bear_is_refused():

@@ -77,7 +77,7 @@ def test_errors_come_through(tmp_path, in_a_process):
     if in_a_process:
         file = tmp_path / "x.dat"
         file.write_text("1 0:1\n1 1:1\n3 0:1\n")
-        corpus, message = open_corpus(file, vocabulary=WORDS), "x.dat, line 3 says it has 3 words and has 1"
+        corpus, message = open_corpus(file, vocabulary=WORDS), "x.dat, line 3 declares 3 words and has 1"
     else:
         corpus, message = open_corpus(["bread", "eggs", 3], vocabulary=WORDS), "element 2 is a int"
     with prefetched(corpus, 1) as batches:

@@ -15,7 +15,7 @@ from fokker.models.lda.command import app as lda
 
 app = typer.Typer(
     help="Bayesian inference by simulating stochastic dynamics: write D and Q, get a sampler, "
-    "and learn whether it is right.",
+    "and check whether it is right.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -28,8 +28,8 @@ Source = Annotated[
     str,
     typer.Argument(
         metavar="FILE.py:NAME",
-        help="A Python file and the name in it of a fk.Dynamics, a fk.SDE, a sampler, or a function without "
-        "arguments that returns one.",
+        help="A Python file, and the name of a fk.Dynamics, fk.SDE or sampler in it, or of a function "
+        "without arguments that returns one.",
     ),
 ]
 Shapes = Annotated[
@@ -37,8 +37,8 @@ Shapes = Annotated[
     typer.Option(
         "--shape",
         metavar="VARIABLE=SHAPE",
-        help="The shape of a variable, as in theta=3 or xi=2x2 (once for each); theta= is one number. "
-        "Needed where the file does not tell.",
+        help="The shape of a variable, as in theta=3 or xi=2x2 (repeat for each); theta= is a scalar. "
+        "Needed if the file does not determine it.",
     ),
 ]
 
@@ -48,39 +48,39 @@ Starts = Annotated[
     typer.Option(
         "--start",
         metavar="VARIABLE=NUMBER",
-        help="Where to start looking for the target's mass, as in theta=1 (every coordinate); 0 if absent.",
+        help="Where to start the search for the target's mass, as in theta=1 (every coordinate). Default: 0.",
     ),
 ]
 
-# Files that a command names of those that it wrote.
-_FILES_NAMED = 8
+# A command lists at most this many of the files that it wrote.
+_MAX_FILES_LISTED = 8
 
 
 class CommandError(Exception):
-    """What the user can mend; printed without a traceback."""
+    """An error that the user can correct; printed without a traceback."""
 
 
 def main() -> None:
-    """Run the command; a mistake of the user's is one message and exit code 2."""
+    """Run the command; a user error gives one message and exit code 2."""
     try:
         app()
     except (CommandError, ValueError, TypeError, OSError) as error:
         errors.print(f"fokker: {error}", style="red", markup=False)
         raise SystemExit(2) from None
     except Exception as error:
-        # An exception out of the user's own functions, run long after their file was read.
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_users(f.filename)]
+        # An exception from the user's functions, which run long after their file was imported.
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_user_file(f.filename)]
         where = f" at {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
         errors.print(f"fokker: {type(error).__name__}{where}: {error}", style="red", markup=False)
         raise SystemExit(2) from None
 
 
-def _is_users(filename: str) -> bool:
+def _is_user_file(filename: str) -> bool:
     return "site-packages" not in filename and Path(__file__).parent not in Path(filename).parents
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         import fokker
 
         typer.echo(fokker.__version__)
@@ -98,11 +98,11 @@ def _root(
 
 @app.command()
 def demo(
-    name: Annotated[str, typer.Argument(help="logistic or recipe.")] = "logistic",
+    name: Annotated[str, typer.Argument(help="The demonstration: logistic or recipe.")] = "logistic",
     out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("fokker-demo"),
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
 ) -> None:
-    """Logistic regression on a million rows; or, with 'recipe', a right and a wrong sampler side by side."""
+    """Logistic regression on a million rows, or, with 'recipe', a right and a wrong sampler side by side."""
     from fokker._core.state import nearest
     from fokker.lab.demo import DEMOS
 
@@ -126,12 +126,12 @@ def check(
         ),
     ] = None,
     sphere: Annotated[
-        list[str] | None, typer.Option(metavar="VARIABLE", help="A unit vector (once for each).")
+        list[str] | None, typer.Option(metavar="VARIABLE", help="A unit vector (repeat for each).")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the points drawn.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random points.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Is a sampler right? Exit code 0 if it is, 1 if it is wrong or in doubt, 2 for bad input."""
+    """Check a sampler. Exit code 0 if it is right, 1 if it is wrong or in doubt, 2 for bad input."""
     import fokker
 
     report = fokker.check(
@@ -156,30 +156,31 @@ def complete(
     box: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="VARIABLE=LOW:HIGH", help="The box, a range for each coordinate; found if absent."
+            metavar="VARIABLE=LOW:HIGH",
+            help="The box: a range for each coordinate. Default: determined from the target.",
         ),
     ] = None,
-    grid: Annotated[int | None, typer.Option(help="Points a side of the grid.")] = None,
+    grid: Annotated[int | None, typer.Option(help="Grid points per dimension.")] = None,
     method: Annotated[str, typer.Option(help="fourier, axial, or auto.")] = "auto",
     axis: Annotated[str | None, typer.Option(help="Coordinate of the axial gauge, as in r or r[0].")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for completion.npz and completion.png.")] = None,
 ) -> None:
-    """Which Q is behind a drift? (Ma et al. 2015, Theorem 2.) Exit code 1 if the drift is not stationary."""
+    """Find the Q of a drift (Ma et al. 2015, Theorem 2). Exit code 1 if the drift is not stationary."""
     import fokker
 
     state = parse_shapes(shape, start)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    found = fokker.complete(
+    completion = fokker.complete(
         load(source), state=state, box=parse_box(box), grid=grid, method=method, axis=axis
     )
-    console.print(str(found), markup=False, soft_wrap=True)
+    console.print(str(completion), markup=False, soft_wrap=True)
     if out is not None:
         from fokker.report.plots import save_completion
 
-        for path in save_completion(found, out):
+        for path in save_completion(completion, out):
             console.print(f"wrote {path}", markup=False)
-    raise typer.Exit(0 if found.stationary else 1)
+    raise typer.Exit(0 if completion.stationary else 1)
 
 
 @app.command()
@@ -188,27 +189,29 @@ def sample(
         str,
         typer.Argument(
             metavar="FILE.py:NAME",
-            help="A Python file and the name in it of a fk.Density or fk.Posterior, or of a function without "
-            "arguments that returns one.",
+            help="A Python file, and the name of a fk.Density or fk.Posterior in it, or of a function "
+            "without arguments that returns one.",
         ),
     ],
     steps: Annotated[int, typer.Option(help="Steps after burn-in.")],
     sampler: Annotated[
-        str, typer.Option(help="A name of fk.samplers, or the name of a sampler in the file.")
+        str, typer.Option(help="The name of a sampler in fk.samplers or in the file.")
     ] = "sgld",
-    step_size: Annotated[float | None, typer.Option(help="Found by short runs if absent.")] = None,
+    step_size: Annotated[
+        float | None, typer.Option(help="The step size. Default: tuned by short runs.")
+    ] = None,
     init: Annotated[
         str,
-        typer.Option(help="The name in the file of the position to start from, or of a function of a key."),
+        typer.Option(help="The name in the file of the initial position, or of a function of a key."),
     ] = "init",
-    burn_in: Annotated[int, typer.Option(help="Steps that are not kept.")] = 0,
+    burn_in: Annotated[int, typer.Option(help="Steps before the first draw.")] = 0,
     warm_up: Annotated[
-        int | None, typer.Option(help="Steps in which nuts, hmc and their like learn their settings.")
+        int | None, typer.Option(help="Steps in which nuts, hmc and similar samplers adapt their settings.")
     ] = None,
-    thin: Annotated[int, typer.Option(help="Keep every so many-th step.")] = 1,
-    chains: Annotated[int, typer.Option(help="Chains, side by side.")] = 4,
-    batch_size: Annotated[int | None, typer.Option(help="Rows of data a step; all if absent.")] = None,
-    temperature: Annotated[float, typer.Option(help="T of exp(-U/T).")] = 1.0,
+    thin: Annotated[int, typer.Option(help="Keep every n-th step.")] = 1,
+    chains: Annotated[int, typer.Option(help="The number of chains.")] = 4,
+    batch_size: Annotated[int | None, typer.Option(help="Rows of data per step. Default: all.")] = None,
+    temperature: Annotated[float, typer.Option(help="The temperature T of exp(-U/T).")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for report.html and draws.npz.")] = Path("fokker-sample"),
 ) -> None:
@@ -218,21 +221,25 @@ def sample(
     import fokker
     from fokker.samplers._named import by_name
 
-    module, target = _named_in(source)
+    module, target = _load_object(source)
     if not hasattr(target, "potential"):
         raise CommandError(
-            f"{source} is of type {type(target).__name__}; a fk.Density or fk.Posterior is wanted."
+            f"{source} is of type {type(target).__name__}; a fk.Density or fk.Posterior is needed."
         )
     if not hasattr(module, init):
         raise CommandError(f"the file has no name {init!r} to start from: give --init NAME.")
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    own = getattr(module, sampler, None)
-    chosen: Any = own if isinstance(own, fokker.samplers.Sampler) else sampler
+    file_sampler = getattr(module, sampler, None)
+    resolved_sampler: Any = file_sampler if isinstance(file_sampler, fokker.samplers.Sampler) else sampler
     if step_size is not None:
-        chosen = by_name(sampler)(step_size) if chosen is sampler else chosen.with_step_size(step_size)
+        resolved_sampler = (
+            by_name(sampler)(step_size)
+            if resolved_sampler is sampler
+            else resolved_sampler.with_step_size(step_size)
+        )
     trace = fokker.sample(
         target,
-        chosen,
+        resolved_sampler,
         init=getattr(module, init),
         steps=steps,
         burn_in=burn_in,
@@ -256,21 +263,21 @@ def sample(
 
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(help="Name of the experiment; 'list' lists them.")],
+    name: Annotated[str, typer.Argument(help="The name of the experiment; 'list' lists them.")],
     out: Annotated[Path | None, typer.Option(help="Folder for figures and result.json.")] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer steps, the same code, under a minute.")
+        bool, typer.Option("--quick", help="Fewer steps with the same code; takes under a minute.")
     ] = False,
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help="How many seeds to repeat it with; if absent, as many as it has by itself."),
+        typer.Option(min=1, help="The number of seeds to repeat it with. Default: that of the experiment."),
     ] = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Folder of data, for experiments that need some; $FOKKER_DATA if absent."),
+        typer.Option(help="The folder of data, for experiments that need it. Default: $FOKKER_DATA."),
     ] = None,
 ) -> None:
-    """Reproduce an experiment of the papers; exit code 1 if a claim does not hold."""
+    """Reproduce an experiment from the papers; exit code 1 if a claim does not hold."""
     from fokker.lab.experiments import EXPERIMENTS
     from fokker.lab.experiments import reproduce as run
 
@@ -282,14 +289,14 @@ def reproduce(
     result = run(name, folder, quick=quick, seeds=seeds, data_dir=data_dir)
     console.print(result.table())
     files = ["result.json", *result.figures]
-    written = ", ".join(str(folder / name) for name in files[:_FILES_NAMED])
-    written += f" and {len(files) - _FILES_NAMED} more" if len(files) > _FILES_NAMED else ""
+    written = ", ".join(str(folder / name) for name in files[:_MAX_FILES_LISTED])
+    written += f" and {len(files) - _MAX_FILES_LISTED} more" if len(files) > _MAX_FILES_LISTED else ""
     console.print(f"{result.wall_seconds:.1f} s; wrote {written}", markup=False, soft_wrap=True)
     raise typer.Exit(0 if all(claim.holds for claim in result.claims) else 1)
 
 
-def _named_in(source: str) -> tuple[ModuleType, Any]:
-    """The module of FILE.py:NAME and the object, called where it is a function that makes one."""
+def _load_object(source: str) -> tuple[ModuleType, Any]:
+    """The module and the object of FILE.py:NAME; a function is called to create the object."""
     from fokker._core.module import Module
     from fokker._core.state import nearest
 
@@ -299,32 +306,34 @@ def _named_in(source: str) -> tuple[ModuleType, Any]:
     module = _import_file(Path(file))
     if not hasattr(module, name):
         public = [key for key in vars(module) if not key.startswith("_")]
-        made = [key for key in public if isinstance(vars(module)[key], Module)]
-        has = f"It has: {', '.join(made)}." if made else "It has no object of Fokker's at its top level."
-        raise CommandError(f"{file} has no name {name!r}.{nearest(name, public)} {has}")
-    found = getattr(module, name)
-    if callable(found) and not isinstance(found, Module):
+        objects = [key for key in public if isinstance(vars(module)[key], Module)]
+        contents = (
+            f"It has: {', '.join(objects)}." if objects else "It has no Fokker object at its top level."
+        )
+        raise CommandError(f"{file} has no name {name!r}.{nearest(name, public)} {contents}")
+    loaded = getattr(module, name)
+    if callable(loaded) and not isinstance(loaded, Module):
         try:
-            found = found()
+            loaded = loaded()
         except TypeError as error:
             raise CommandError(
-                f"{name} in {file} is a function that could not be called without arguments: {error}. A "
-                "drift is handed in with the rest: fk.SDE(drift, diffusion, hamiltonian)."
+                f"{name} in {file} is a function that could not be called without arguments: {error}. For a "
+                "drift, use fk.SDE(drift, diffusion, hamiltonian)."
             ) from error
-    return module, found
+    return module, loaded
 
 
 def load(source: str) -> Any:
     """The dynamics or the sampler that FILE.py:NAME names."""
     from fokker.dynamics import SDE, Dynamics
 
-    _, found = _named_in(source)
+    _, loaded = _load_object(source)
     file, _, name = source.rpartition(":")
-    if not isinstance(found, Dynamics | SDE | dict) and not hasattr(found, "dynamics"):
+    if not isinstance(loaded, Dynamics | SDE | dict) and not hasattr(loaded, "dynamics"):
         raise CommandError(
-            f"{name} in {file} is of type {type(found).__name__}; a fk.Dynamics or a fk.SDE is wanted."
+            f"{name} in {file} is of type {type(loaded).__name__}; a fk.Dynamics or a fk.SDE is needed."
         )
-    return found
+    return loaded
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -345,18 +354,18 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def parse_shapes(shapes: list[str] | None, starts: list[str] | None = None) -> Any:
-    """An example state from options such as theta=3, xi=2x2 and r=, filled with the starts, or None."""
+    """A state from options such as theta=3, xi=2x2 and r=, filled with the start values; None without any."""
     import jax.numpy as jnp
 
-    fill = {}
+    start_values = {}
     for text in starts or []:
         name, _, number = text.partition("=")
         try:
-            fill[name] = float(number)
+            start_values[name] = float(number)
         except ValueError:
             raise CommandError(f"--start {text}: write VARIABLE=NUMBER, as in theta=1.") from None
-    if fill and not shapes:
-        raise CommandError("--start goes with --shape: give the shape of every variable.")
+    if start_values and not shapes:
+        raise CommandError("--start needs --shape: give the shape of every variable.")
     if not shapes:
         return None
     state = {}
@@ -370,9 +379,9 @@ def parse_shapes(shapes: list[str] | None, starts: list[str] | None = None) -> A
             raise CommandError(
                 f"--shape {text}: write VARIABLE=SHAPE, as in theta=3, xi=2x2 or r=."
             ) from None
-        state[name] = jnp.full(sizes, fill.pop(name, 0.0))
-    if fill:
-        raise CommandError(f"--start names {next(iter(fill))!r}, which has no --shape.")
+        state[name] = jnp.full(sizes, start_values.pop(name, 0.0))
+    if start_values:
+        raise CommandError(f"--start names {next(iter(start_values))!r}, which has no --shape.")
     return state
 
 

@@ -1,7 +1,7 @@
 """Corpora as streams of word counts: `open_corpus(source).batches(100)`.
 
-Text in files, lines, JSON or a MediaWiki dump, counts in the formats of UCI, LDA-C and SciPy, standard
-input, or nothing at all (then the docstrings of this Python). Nothing here needs JAX.
+Sources: text in files, lines, JSON or a MediaWiki dump; counts in the formats of UCI, LDA-C and SciPy;
+standard input; or nothing, which reads the docstrings of the running Python. Nothing here needs JAX.
 """
 
 from fokker.corpora._corpus import Corpus

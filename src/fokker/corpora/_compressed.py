@@ -1,4 +1,4 @@
-"""Files read in blocks, unpacked on the way, going on after damage where that can be done."""
+"""Read plain and compressed files in blocks; continue after damaged data where the format allows it."""
 
 import bz2
 import lzma
@@ -10,123 +10,128 @@ from typing import Any, BinaryIO, NamedTuple
 
 from fokker.corpora._tally import Tally
 
-# The bytes that are unpacked at once. What a call has unpacked before it meets damage is lost: small, then.
-_READ = 1 << 14
-# The bytes read at once where there is nothing to unpack.
-_READ_PLAIN = 1 << 18
-# A bzip2 block is at most 900 kB and a little: its damage is noticed at the latest at its end.
-_BLOCK = 1_000_000
-_BZIP2 = re.compile(rb"BZh[1-9]1AY&SY")
-_LENGTH_OF_BZIP2 = 10
+# Bytes decompressed per call. A call that meets damaged data loses its whole output, so this is small.
+_COMPRESSED_READ_SIZE = 1 << 14
+# Bytes read per call from a plain file.
+_PLAIN_READ_SIZE = 1 << 18
+# A bzip2 block is slightly over 900 kB at most: damage is detected at its end at the latest.
+_MAX_BZIP2_BLOCK = 1_000_000
+_BZIP2_START = re.compile(rb"BZh[1-9]1AY&SY")
+_BZIP2_START_LENGTH = 10
 
 
-class _Kind(NamedTuple):
+class _Compression(NamedTuple):
     magic: bytes
-    unpacker: Callable[[], Any]
+    new_decompressor: Callable[[], Any]
     restart: re.Pattern[bytes] | None
 
 
-def _gzip() -> Any:
+def _gzip_decompressor() -> Any:
     return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
 
 
-# Known by how they begin, whatever the name. Only bzip2's streams begin so that chance cannot imitate it.
-_KINDS = (
-    _Kind(b"BZh", bz2.BZ2Decompressor, _BZIP2),
-    _Kind(b"\x1f\x8b", _gzip, None),
-    _Kind(b"\xfd7zXZ\x00", lzma.LZMADecompressor, None),
+# Formats are recognised by their first bytes, not by the file name. Only the first bytes of bzip2 streams are
+# long enough to search for them inside a file.
+_COMPRESSIONS = (
+    _Compression(b"BZh", bz2.BZ2Decompressor, _BZIP2_START),
+    _Compression(b"\x1f\x8b", _gzip_decompressor, None),
+    _Compression(b"\xfd7zXZ\x00", lzma.LZMADecompressor, None),
 )
 SUFFIXES = (".bz2", ".gz", ".xz")
 
 
 def blocks(path: Path, tally: Tally) -> Iterator[bytes | None]:
-    """The unpacked contents of a file, bit by bit; None stands where something is missing.
+    """The decompressed contents of a file, in blocks; None marks a gap.
 
-    A file may be plain, or one or many streams of gzip, bzip2 or xz. After a damaged bzip2 stream reading
-    goes on with the next one; gzip and xz end there. The tally says which bytes were lost.
+    The file may be plain, or consist of one or more streams of gzip, bzip2 or xz. After a damaged bzip2
+    stream, reading continues with the next one; gzip and xz end there. The tally records the lost bytes.
     """
     with path.open("rb") as file:
-        beginning = file.read(8)
+        first_bytes = file.read(8)
         file.seek(0)
-        for kind in _KINDS:
-            if beginning.startswith(kind.magic):
-                yield from _unpacked(file, path.name, kind, tally)
+        for compression in _COMPRESSIONS:
+            if first_bytes.startswith(compression.magic):
+                yield from _decompressed(file, path.name, compression, tally)
                 return
-        while block := file.read(_READ_PLAIN):
+        while block := file.read(_PLAIN_READ_SIZE):
             yield block
 
 
 def head(path: Path, size: int = 1 << 16) -> bytes:
-    """The first bytes of a file, unpacked; fewer if it is shorter or damaged."""
-    found = b""
+    """The first bytes of a file, decompressed; fewer if it is shorter or damaged."""
+    contents = b""
     for block in blocks(path, Tally()):
         if block is None:
             break
-        found += block
-        if len(found) >= size:
+        contents += block
+        if len(contents) >= size:
             break
-    return found[:size]
+    return contents[:size]
 
 
-def whole(path: Path, tally: Tally) -> bytes:
-    """All of a file, unpacked."""
+def read_all(path: Path, tally: Tally) -> bytes:
+    """The complete decompressed contents of a file, without the gaps."""
     return b"".join(block for block in blocks(path, tally) if block is not None)
 
 
-def _unpacked(file: BinaryIO, name: str, kind: _Kind, tally: Tally) -> Iterator[bytes | None]:
-    start = 0  # where the present stream begins in the file
+def _decompressed(
+    file: BinaryIO, name: str, compression: _Compression, tally: Tally
+) -> Iterator[bytes | None]:
+    start = 0  # offset of the current stream in the file
     while True:
         file.seek(start)
-        sound = start  # up to here all was unpacked
-        stream = kind.unpacker()
-        wrong = ""
-        while not (stream.eof or wrong):
-            packed = file.read(_READ)
+        intact_end = start  # everything before this offset was decompressed
+        decompressor = compression.new_decompressor()
+        problem = ""
+        while not (decompressor.eof or problem):
+            compressed = file.read(_COMPRESSED_READ_SIZE)
             try:
-                block = stream.decompress(packed) if packed else b""
+                block = decompressor.decompress(compressed) if compressed else b""
             except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-                wrong = str(error)
+                problem = str(error)
                 break
             if block:
-                sound = file.tell()
+                intact_end = file.tell()
                 yield block
-            if not packed:
-                wrong = "the file ends within a stream"
-        if not wrong:
-            sound = start = file.tell() - len(stream.unused_data)
+            if not compressed:
+                problem = "the file ends within a stream"
+        if not problem:
+            intact_end = start = file.tell() - len(decompressor.unused_data)
             file.seek(start)
-            if file.read(len(kind.magic)) == kind.magic:
+            if file.read(len(compression.magic)) == compression.magic:
                 continue
             file.seek(start)
             if _is_padding(file):
                 return
-            wrong = "what follows is not a compressed stream"
+            problem = "the data that follows is not a compressed stream"
         yield None
-        again = _next_stream(file, max(start + 1, file.tell() - _READ - _BLOCK), kind.restart)
-        end = file.seek(0, 2) if again is None else again
-        tally.lost_bytes += max(end - sound, 1)
-        tally.note(f"bytes {sound:,} to {end:,} of {name}: {wrong}")
-        if again is None:
+        next_start = _next_stream(
+            file, max(start + 1, file.tell() - _COMPRESSED_READ_SIZE - _MAX_BZIP2_BLOCK), compression.restart
+        )
+        end = file.seek(0, 2) if next_start is None else next_start
+        tally.lost_bytes += max(end - intact_end, 1)
+        tally.note(f"bytes {intact_end:,} to {end:,} of {name}: {problem}")
+        if next_start is None:
             return
-        start = again
+        start = next_start
 
 
 def _is_padding(file: BinaryIO) -> bool:
-    """Whether nothing but zeros is left."""
-    while block := file.read(_READ_PLAIN):
+    """Whether the rest of the file is zeros."""
+    while block := file.read(_PLAIN_READ_SIZE):
         if block.strip(b"\0"):
             return False
     return True
 
 
-def _next_stream(file: BinaryIO, begin: int, restart: re.Pattern[bytes] | None) -> int | None:
-    """Where the next stream begins, at `begin` or after it."""
+def _next_stream(file: BinaryIO, start: int, restart: re.Pattern[bytes] | None) -> int | None:
+    """The offset of the next stream at `start` or after it; None if there is none."""
     if restart is None:
         return None
-    file.seek(begin)
+    file.seek(start)
     window = b""
-    while block := file.read(_READ_PLAIN):
-        window = window[-_LENGTH_OF_BZIP2 + 1 :] + block
-        if found := restart.search(window):
-            return file.tell() - len(window) + found.start()
+    while block := file.read(_PLAIN_READ_SIZE):
+        window = window[-_BZIP2_START_LENGTH + 1 :] + block
+        if match := restart.search(window):
+            return file.tell() - len(window) + match.start()
     return None

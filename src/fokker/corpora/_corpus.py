@@ -1,4 +1,4 @@
-"""A source of documents with a vocabulary: minibatches of word counts."""
+"""A source of documents with a vocabulary, read in minibatches of word counts."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -12,17 +12,17 @@ from fokker.corpora._tally import Tally
 from fokker.corpora._tokens import Tokeniser, letters
 from fokker.corpora._vocabulary import Vocabulary
 
-# Characters of a text that are looked at for known words at once.
-_PART = 1_000
+# Characters of a text that are searched for known words at once.
+_CHARACTERS_PER_PART = 1_000
 _Item = TypeVar("_Item")
 
 
 class Corpus:
-    """Documents in a fixed order, as a stream that can be begun anew and anywhere; made by `open_corpus`.
+    """Documents in a fixed order, as a stream that can start at any document; created by `open_corpus`.
 
-    `vocabulary`: the words that the ids stand for. `size`: how many documents the source says it has, those
-    that will be skipped included, None if it does not say; `count` counts those that will be given.
-    `tally`: what the latest `batches` has seen of the source so far.
+    `vocabulary`: the words of the ids. `size`: the number of documents that the source declares, including
+    those that will be skipped, or None; `count()` counts those that will be yielded. `tally`: what the latest
+    `batches` has read so far.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class Corpus:
             raise ValueError(f"minimum_tokens must be at least 1; {minimum_tokens} was given.")
         if shuffle_buffer < 0:
             raise ValueError(f"shuffle_buffer must be 0 (no shuffling) or more; {shuffle_buffer} was given.")
-        if repeat and source.once:
+        if repeat and source.single_pass:
             raise ValueError(f"repeat=True: {source.label} can be read only once.")
         self.source, self.vocabulary, self.tokenise = source, vocabulary, tokenise
         self.minimum_tokens, self.repeat = minimum_tokens, repeat
         self.shuffle_buffer, self.seed = shuffle_buffer, seed
         self.size = source.size
         self.tally = Tally()
-        self._begun = False
+        self._started = False
 
     def __repr__(self) -> str:
         size = "documents" if self.size is None else f"{self.size:,} documents"
@@ -57,23 +57,25 @@ class Corpus:
         """Minibatches of `size` documents (the last may be smaller), after the first `skip` documents.
 
         Documents that are empty, have no known word or fewer than `minimum_tokens` are left out and counted
-        in the tally. A skipped document is looked at only until it is known to be one that counts; whole
-        passes of a repeated source are skipped without being read again.
+        in the tally. Documents in `skip` are read only until it is certain that they count; complete passes
+        of a repeated source are skipped without reading.
         """
         if size < 1 or skip < 0:
             raise ValueError(
                 f"a batch has at least 1 document and skip is at least 0; {size=}, {skip=} were given."
             )
-        if self.source.once and self._begun:
-            raise ValueError(f"{self.source.label} can be read only once, and it was: open it again.")
-        self._begun = True
+        if self.source.single_pass and self._started:
+            raise ValueError(
+                f"{self.source.label} can be read only once and was already read: open it again."
+            )
+        self._started = True
         self.tally = Tally()
         return self._batches(size, skip, self.tally)
 
     def count(self) -> int:
-        """How many documents one pass gives, found by making one."""
-        if self.source.once:
-            raise ValueError(f"{self.source.label} can be read only once: counting would use it up.")
+        """The number of documents of one pass; reads the source once."""
+        if self.source.single_pass:
+            raise ValueError(f"{self.source.label} can be read only once: counting would consume it.")
         tally = Tally()
         for _ in self._rows(0, None, tally):
             pass
@@ -87,63 +89,63 @@ class Corpus:
             yield documents
 
     def _passes(self, skip: int, tally: Tally) -> Iterator[Counts]:
-        """The rows of all passes, after the first `skip`."""
-        number, first = 0, True
-        while first or self.repeat:
-            # The tally is of one pass: what a second one would add is known.
-            seen = tally if first else Tally()
-            yield from self._rows(number, skip, seen)
-            if not seen.documents:
-                raise ValueError(self._nothing(seen))
-            first, number = False, number + 1
-            passes, skip = divmod(max(skip - seen.documents, 0), seen.documents)
-            number += passes
+        """The rows of all passes, without the first `skip`."""
+        pass_number, is_first_pass = 0, True
+        while is_first_pass or self.repeat:
+            # The tally covers the first pass only: a second one would count the same documents again.
+            pass_tally = tally if is_first_pass else Tally()
+            yield from self._rows(pass_number, skip, pass_tally)
+            if not pass_tally.documents:
+                raise ValueError(self._no_document_message(pass_tally))
+            is_first_pass, pass_number = False, pass_number + 1
+            skipped_passes, skip = divmod(max(skip - pass_tally.documents, 0), pass_tally.documents)
+            pass_number += skipped_passes
 
-    def _rows(self, number: int, skip: int | None, tally: Tally) -> Iterator[Counts]:
-        """The rows of one pass after the first `skip` (None: all), which are counted too."""
+    def _rows(self, pass_number: int, skip: int | None, tally: Tally) -> Iterator[Counts]:
+        """The rows of one pass without the first `skip` (None: skip all); the tally counts these too."""
         stream: Iterator[Text | Counts]
         if isinstance(self.source, TextSource):
             stream = self.source.texts(tally)
         else:
             stream = self.source.counts(tally)
         if self.shuffle_buffer:
-            stream = shuffled(stream, self.shuffle_buffer, np.random.default_rng([self.seed, number]))
+            stream = shuffled(stream, self.shuffle_buffer, np.random.default_rng([self.seed, pass_number]))
         for item in stream:
-            skipped = skip is None or tally.documents < skip
+            is_skipped = skip is None or tally.documents < skip
             row: Counts | None = None
             if len(item) == 3:
-                row, some = item, len(item[1]) > 0
-            elif skipped:
-                known, some = self._look(item)
+                row, has_tokens = item, len(item[1]) > 0
+            elif is_skipped:
+                known, has_tokens = self._count_known(item)
             else:
-                row, some = self._counted(item)
+                row, has_tokens = self._count_words(item)
             if row is not None:
                 known = int(row[2].sum(dtype=np.int64))
             if known < self.minimum_tokens:
-                _count_missing(known, some, tally)
+                _count_left_out(known, has_tokens, tally)
                 continue
             tally.documents += 1
-            if row is not None and not skipped:
+            if row is not None and not is_skipped:
                 yield row
 
-    def _counted(self, text: Text) -> tuple[Counts, bool]:
-        """The counts of a text, and whether there was any token."""
+    def _count_words(self, text: Text) -> tuple[Counts, bool]:
+        """The counts of a text, and whether it has any token."""
         name, pieces = text
         tokens = [token for piece in pieces for token in self.tokenise(piece)]
         return (name, *self.vocabulary.count(tokens)), bool(tokens)
 
-    def _look(self, text: Text) -> tuple[int, bool]:
-        """How many known words a text has, up to where there are enough, and whether there was any token."""
-        index, known, some = self.vocabulary.index, 0, False
+    def _count_known(self, text: Text) -> tuple[int, bool]:
+        """The number of known words of a text, at most `minimum_tokens`, and whether it has any token."""
+        index, known, has_tokens = self.vocabulary.index, 0, False
         for piece in text[1]:
             for part in _parts(piece) if self.tokenise is letters else (piece,):
                 for token in self.tokenise(part):
-                    some = True
+                    has_tokens = True
                     if token in index:
                         known += 1
                         if known >= self.minimum_tokens:
-                            return known, some
-        return known, some
+                            return known, has_tokens
+        return known, has_tokens
 
     def _check_words(self, documents: Documents) -> None:
         width = len(self.vocabulary)
@@ -152,43 +154,43 @@ class Corpus:
             name = documents.names[int(np.searchsorted(documents.indptr, place, side="right")) - 1]
             raise ValueError(
                 f"document {name!r} of {self.source.label} has the word id {documents.words[place]} (from "
-                f"0), outside the vocabulary of {width:,} words: give the one that the corpus was counted "
-                "with."
+                f"0), outside the vocabulary of {width:,} words: give the vocabulary that the corpus was "
+                "counted with."
             )
 
-    def _nothing(self, tally: Tally) -> str:
-        told = tally.sentence() or "It is empty."
+    def _no_document_message(self, tally: Tally) -> str:
+        summary = tally.sentence() or "It is empty."
         return (
             f"{self.source.label} has no document of at least {self.minimum_tokens} known "
-            f"word{'s' if self.minimum_tokens > 1 else ''}. {told}"
+            f"word{'s' if self.minimum_tokens > 1 else ''}. {summary}"
         )
 
 
-def _count_missing(known: int, some: bool, tally: Tally) -> None:
-    """Count a document that is left out, by why it is."""
+def _count_left_out(known: int, has_tokens: bool, tally: Tally) -> None:
+    """Count a document that is left out, by its reason."""
     if known:
         tally.too_short += 1
-    elif some:
+    elif has_tokens:
         tally.without_known_word += 1
     else:
         tally.empty += 1
 
 
 def _parts(text: str) -> Iterator[str]:
-    """A text cut at blanks, where `letters` parts words anyway."""
+    """A text split at spaces, which also separate words for `letters`."""
     start = 0
     while start < len(text):
-        stop = text.find(" ", start + _PART)
+        stop = text.find(" ", start + _CHARACTERS_PER_PART)
         stop = len(text) if stop < 0 else stop
         yield text[start:stop]
         start = stop
 
 
 def shuffled(stream: Iterable[_Item], size: int, generator: np.random.Generator) -> Iterator[_Item]:
-    """The same items, in an order mixed by a buffer of that size.
+    """The same items, shuffled with a buffer of this size.
 
-    One that holds all of them shuffles them wholly. Each item that comes takes a random place in the full
-    buffer, and what was there goes out.
+    A buffer that holds all items gives a uniform permutation. Otherwise each new item takes a random place in
+    the full buffer, and the item that was there is yielded.
     """
     buffer: list[_Item] = []
     for item in stream:

@@ -1,4 +1,4 @@
-"""Word counts from the formats of UCI and LDA-C, and from matrices."""
+"""Read word counts in the formats of UCI and LDA-C, and from matrices."""
 
 import io
 import itertools
@@ -9,19 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from fokker.corpora._compressed import blocks, whole
-from fokker.corpora._documents import LARGEST, Documents, put_in_order
+from fokker.corpora._compressed import blocks, read_all
+from fokker.corpora._documents import MAX_INT32, Documents, sort_and_merge
 from fokker.corpora._lines import lines
 from fokker.corpora._source import Counts, CountSource
 from fokker.corpora._tally import Tally
 
-# Entries of a UCI file that are turned into numbers at once.
-_ENTRIES = 20_000
+# Entries of a UCI file that are parsed at once.
+_ENTRIES_PER_CHUNK = 20_000
 
 
 class BagOfWords(CountSource):
-    """UCI's docword.NAME.txt: three lines D, W, NNZ, then `document word count`, from 1, ordered by "
-    "document."""
+    """UCI's docword.NAME.txt: three lines D, W, NNZ, then lines `document word count`.
+
+    Documents and words are numbered from 1; the lines are ordered by document.
+    """
 
     path: Path
 
@@ -32,23 +34,23 @@ class BagOfWords(CountSource):
             self.size, self.words, self.entries = map(int, header)
         except ValueError:
             raise ValueError(
-                f"{path} does not begin with three lines that say how many documents, words and entries it "
-                "has: is it UCI's bag of words?"
+                f"{path} does not begin with three lines with the numbers of documents, words and entries: "
+                "is it UCI's bag of words?"
             ) from None
 
     def width(self) -> int:
-        """As the header says."""
+        """The number of words in the header."""
         return self.words
 
     def counts(self, tally: Tally) -> Iterator[Counts]:
-        """The documents, in order; those of which there is no entry are counted as empty."""
-        found, expected = 0, 1
-        number = 0  # of the document whose entries are gathered
-        gathered: list[np.ndarray] = []
+        """The documents, in order; documents without an entry are counted as empty."""
+        num_entries, expected = 0, 1
+        number = 0  # of the current document
+        parts: list[np.ndarray] = []
         entries = itertools.islice(lines(blocks(self.path, tally)), 3, None)
-        while chunk := list(itertools.islice(entries, _ENTRIES)):
+        while chunk := list(itertools.islice(entries, _ENTRIES_PER_CHUNK)):
             table = self._table(chunk)
-            found += len(table)
+            num_entries += len(table)
             starts = np.flatnonzero(np.diff(table[:, 0], prepend=number))
             bounds = [0, *starts.tolist(), len(table)]
             for start, stop in itertools.pairwise(bounds):
@@ -57,24 +59,24 @@ class BagOfWords(CountSource):
                 document = int(table[start, 0])
                 if document != number:
                     if number:
-                        yield self._document(number, gathered)
+                        yield self._document(number, parts)
                     if document < expected:
                         raise ValueError(
                             f"{self.label}: document {document} comes after document {number}, at the latest "
                             f"in line {chunk[start][0]}: the entries must be ordered by document."
                         )
                     tally.empty += document - expected
-                    number, expected, gathered = document, document + 1, []
-                gathered.append(table[start:stop, 1:])
-        # A file whose compression is damaged has said so; one that is whole must hold what its header says.
-        if found < self.entries and not tally.lost_bytes:
+                    number, expected, parts = document, document + 1, []
+                parts.append(table[start:stop, 1:])
+        # Damaged compression is already in the tally; an intact file must contain what its header declares.
+        if num_entries < self.entries and not tally.lost_bytes:
             raise ValueError(
-                f"{self.label} is cut short: its header promises {self.entries:,} entries, {found:,} are "
-                f"there (the last is of document {number:,} of {self.size:,}). Fetch it again, or mend the "
-                "header."
+                f"{self.label} is cut short: its header declares {self.entries:,} entries, {num_entries:,} "
+                f"are present (the last is of document {number:,} of {self.size:,}). Download it again, or "
+                "correct the header."
             )
         if number:
-            yield self._document(number, gathered)
+            yield self._document(number, parts)
         if not tally.lost_bytes and self.size is not None:
             tally.empty += max(self.size - max(expected - 1, 0), 0)
 
@@ -82,17 +84,17 @@ class BagOfWords(CountSource):
         try:
             table = np.array(list(map(int, b" ".join(line for _, line in chunk).split())), np.int64)
             table = table.reshape(-1, 3)
-            good = len(table) == len(chunk)
+            is_valid = len(table) == len(chunk)
         except (ValueError, OverflowError):
-            good = False
-        if good and np.all((table >= (1, 1, 0)) & (table <= (LARGEST, self.words, LARGEST))):
+            is_valid = False
+        if is_valid and np.all((table >= (1, 1, 0)) & (table <= (MAX_INT32, self.words, MAX_INT32))):
             return table
         return np.array(
             [self._entry(number, line) for number, line in chunk if line.strip()], np.int64
         ).reshape(-1, 3)
 
     def _entry(self, number: int, line: bytes) -> list[int]:
-        """One line, to find the one that is wrong."""
+        """Parse one line; the error names the line."""
         shown = line[:60].decode("utf-8", errors="replace")
         try:
             document, word, count = map(int, line.split())
@@ -102,24 +104,23 @@ class BagOfWords(CountSource):
             ) from None
         if not 1 <= word <= self.words:
             raise ValueError(
-                f"{self.label}, line {number}: the word id {word} is outside the vocabulary, which by the "
-                f"header has the ids 1 to {self.words}."
+                f"{self.label}, line {number}: the word id {word} is outside the vocabulary: according to "
+                f"the header it has the ids 1 to {self.words}."
             )
-        if document < 1 or not 0 <= count <= LARGEST:
+        if document < 1 or not 0 <= count <= MAX_INT32:
             raise ValueError(
-                f"{self.label}, line {number}: {shown!r}: documents are numbered from 1 and counts are from "
-                f"0 to {LARGEST:,}."
+                f"{self.label}, line {number}: {shown!r}: document numbers start at 1 and counts are from "
+                f"0 to {MAX_INT32:,}."
             )
         return [document, word, count]
 
     def _document(self, number: int, parts: list[np.ndarray]) -> Counts:
         table = np.concatenate(parts)
-        return _counted(str(number), table[:, 0] - 1, table[:, 1])
+        return _document_counts(str(number), table[:, 0] - 1, table[:, 1])
 
 
 class LdaC(CountSource):
-    """LDA-C's lines `n id:count id:count …` with ids from 0; the documents are named by their lines, from "
-    "1."""
+    """LDA-C's lines `n id:count id:count …` with ids from 0. Line numbers, from 1, are the document names."""
 
     path: Path
 
@@ -127,7 +128,7 @@ class LdaC(CountSource):
         self.label, self.path = str(path), path
 
     def width(self) -> int:
-        """One more than the largest word id, by a pass over the file."""
+        """One more than the largest word id; needs a pass over the file."""
         return 1 + max((int(words[-1]) for _, words, _ in self.counts(Tally()) if len(words)), default=-1)
 
     def counts(self, tally: Tally) -> Iterator[Counts]:
@@ -138,7 +139,7 @@ class LdaC(CountSource):
 
     def _document(self, number: int, line: bytes) -> Counts:
         try:
-            said, *numbers = map(int, line.replace(b":", b" ").split())
+            declared, *numbers = map(int, line.replace(b":", b" ").split())
             if line.count(b":") * 2 != len(numbers):
                 raise ValueError
         except ValueError:
@@ -146,15 +147,15 @@ class LdaC(CountSource):
             raise ValueError(
                 f"{self.label}, line {number} is not `n id:count id:count …` in whole numbers: {shown!r}."
             ) from None
-        if len(numbers) != 2 * said:
+        if len(numbers) != 2 * declared:
             raise ValueError(
-                f"{self.label}, line {number} says it has {said} words and has {len(numbers) // 2}: the file "
-                "may be cut short there."
+                f"{self.label}, line {number} declares {declared} words and has {len(numbers) // 2}: the "
+                "file may be cut short there."
             )
-        if numbers and not 0 <= min(numbers) <= max(numbers) <= LARGEST:
-            raise ValueError(f"{self.label}, line {number}: ids and counts must be from 0 to {LARGEST:,}.")
+        if numbers and not 0 <= min(numbers) <= max(numbers) <= MAX_INT32:
+            raise ValueError(f"{self.label}, line {number}: ids and counts must be from 0 to {MAX_INT32:,}.")
         pairs = np.array(numbers, np.int64)
-        return _counted(str(number), pairs[::2], pairs[1::2])
+        return _document_counts(str(number), pairs[::2], pairs[1::2])
 
 
 class Matrix(CountSource):
@@ -169,7 +170,7 @@ class Matrix(CountSource):
         self.path, self._width = path, width
 
     def width(self) -> int:
-        """The width of the matrix if it had one, else one more than the largest word id."""
+        """The width of the matrix if it is known, else one more than the largest word id."""
         if self._width is not None:
             return self._width
         return int(self.documents.words.max(initial=-1)) + 1
@@ -180,17 +181,19 @@ class Matrix(CountSource):
 
 
 def load_npz(path: Path) -> Matrix:
-    """A .npz file, perhaps compressed again: SciPy's, or the arrays indptr, indices and counts (or data).
+    """Load a .npz file of SciPy, or with the arrays indptr, indices and counts (or data).
 
-    An array of names, titles or page ids gives the names.
+    The file may be compressed again. Document names come from an array names, title, page_id or id.
     """
     tally = Tally()
-    contents = whole(path, tally)
+    contents = read_all(path, tally)
     try:
         with np.load(io.BytesIO(contents), allow_pickle=False) as archive:
             arrays: dict[str, Any] = {name: archive[name] for name in archive.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is not a whole .npz file: {error}. {tally.sentence()}".rstrip()) from None
+        raise ValueError(
+            f"{path} is not a complete .npz file: {error}. {tally.sentence()}".rstrip()
+        ) from None
     values = arrays.get("counts", arrays.get("data"))
     words = arrays.get("indices", arrays.get("words"))
     width = int(arrays["shape"][1]) if "shape" in arrays else None
@@ -201,23 +204,25 @@ def load_npz(path: Path) -> Matrix:
         return Matrix(str(path), Documents.from_matrix(matrix), width, path)
     if "indptr" not in arrays or words is None or values is None:
         raise ValueError(
-            f"{path} holds the arrays {', '.join(arrays) or '(none)'}; a corpus needs indptr, indices and "
-            "counts (or data), or what scipy.sparse.save_npz writes."
+            f"{path} contains the arrays {', '.join(arrays) or '(none)'}; a corpus needs indptr, indices and "
+            "counts (or data), or the arrays that scipy.sparse.save_npz writes."
         )
     names = next((arrays[name] for name in ("names", "title", "page_id", "id") if name in arrays), None)
     if names is not None and names.shape != (len(arrays["indptr"]) - 1,):
         names = None
-    listed = None if names is None else [str(name) for name in names.tolist()]
+    name_list = None if names is None else [str(name) for name in names.tolist()]
     try:
-        return Matrix(str(path), Documents.from_arrays(arrays["indptr"], words, values, listed), width, path)
+        return Matrix(
+            str(path), Documents.from_arrays(arrays["indptr"], words, values, name_list), width, path
+        )
     except (ValueError, TypeError) as error:
         raise type(error)(f"{path}: {error}") from None
 
 
-def _counted(name: str, words: np.ndarray, counts: np.ndarray) -> Counts:
-    words, counts = put_in_order(words, counts)
-    if counts.size and counts.max() > LARGEST:
+def _document_counts(name: str, words: np.ndarray, counts: np.ndarray) -> Counts:
+    words, counts = sort_and_merge(words, counts)
+    if counts.size and counts.max() > MAX_INT32:
         raise ValueError(
-            f"document {name}: a word is counted {counts.max():,} times; at most {LARGEST:,} can be."
+            f"document {name}: the count of a word is {counts.max():,}; the largest allowed is {MAX_INT32:,}."
         )
     return name, words.astype(np.int32), counts.astype(np.int32)

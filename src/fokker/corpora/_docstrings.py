@@ -1,4 +1,4 @@
-"""A corpus that every machine has: the docstrings of Python's standard library."""
+"""The built-in corpus: the docstrings of Python's standard library."""
 
 import ast
 import functools
@@ -14,8 +14,8 @@ from fokker.corpora._tally import Tally
 
 _MINIMUM_WORDS = 20
 _SEED = 0
-# Tests, what is installed beside the library, and what has much code and little to read.
-_LEFT_OUT = {
+# Tests, installed packages, and packages with much code and little text.
+_SKIPPED_FOLDERS = {
     "__pycache__",
     "dist-packages",
     "encodings",
@@ -29,40 +29,40 @@ _LEFT_OUT = {
 
 
 class Docstrings(TextSource):
-    """The docstrings of the modules, classes and functions below a folder, those of at least 20 words.
+    """The docstrings of at least 20 words of all modules, classes and functions in a folder.
 
-    The files are parsed, not imported. The order is shuffled, always the same way; doubles are left out.
+    The files are parsed, not imported. The order is shuffled with a fixed seed; duplicates are removed.
     """
 
-    portable = False  # to parse all files again in another process costs more than it saves
+    portable = False  # parsing all files again in another process costs more than it saves
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or Path(sysconfig.get_paths()["stdlib"])
         self.label = f"the docstrings below {self.folder}"
 
     def texts(self, tally: Tally) -> Iterator[Text]:
-        """The docstrings, named by where they are: `json.decoder.JSONDecoder.decode`."""
-        for name, text in _found(self.folder):
+        """The docstrings, each with its qualified name, such as `json.decoder.JSONDecoder.decode`."""
+        for name, text in _all_docstrings(self.folder):
             yield name, (text,)
 
 
 @functools.lru_cache(maxsize=2)
-def _found(folder: Path) -> tuple[tuple[str, str], ...]:
+def _all_docstrings(folder: Path) -> tuple[tuple[str, str], ...]:
     texts: dict[str, str] = {}
     for path in sorted(folder.rglob("*.py")):
-        below = path.relative_to(folder)
-        if _LEFT_OUT.isdisjoint(below.parts):
-            for name, text in _docstrings(path, ".".join(below.with_suffix("").parts)):
+        relative_path = path.relative_to(folder)
+        if _SKIPPED_FOLDERS.isdisjoint(relative_path.parts):
+            for name, text in _docstrings_of_file(path, ".".join(relative_path.with_suffix("").parts)):
                 texts.setdefault(text, name)
     documents = [(name, text) for text, name in texts.items()]
     random.Random(_SEED).shuffle(documents)
     return tuple(documents)
 
 
-def _docstrings(path: Path, module: str) -> Iterator[tuple[str, str]]:
+def _docstrings_of_file(path: Path, module: str) -> Iterator[tuple[str, str]]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of other people's escapes
+            warnings.simplefilter("ignore")  # about invalid escapes in these files
             tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, RecursionError):
         return
@@ -72,7 +72,7 @@ def _docstrings(path: Path, module: str) -> Iterator[tuple[str, str]]:
             text = ast.get_docstring(node) or ""
             if len(text.split()) >= _MINIMUM_WORDS:
                 yield name, text
-        # Not `ast.walk`: nearly all of a tree is expressions, which hold no docstrings.
+        # Not `ast.walk`: most of a tree is expressions, which have no docstrings.
         for child in (*getattr(node, "body", ()), *getattr(node, "orelse", ())):
             yield from walk(child, f"{name}.{child.name}" if hasattr(child, "name") else name)
 

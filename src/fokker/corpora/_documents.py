@@ -5,16 +5,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-LARGEST = np.iinfo(np.int32).max
+MAX_INT32 = np.iinfo(np.int32).max
 
 
 class Documents(NamedTuple):
-    """Some documents as word counts, in compressed rows.
+    """Documents as word counts, in compressed rows.
 
-    Document i has `words[indptr[i]:indptr[i + 1]]`, each as often as `counts` says.
+    Document i has the words `words[indptr[i]:indptr[i + 1]]`, with their numbers in `counts`.
 
-    `indptr`: int64, one more than there are documents. `words`: int32, ascending and unique within a
-    document. `counts`: int32, positive. `names`: one a document.
+    `indptr`: int64, one longer than the number of documents. `words`: int32, ascending and unique within a
+    document. `counts`: int32, positive. `names`: one per document.
     """
 
     indptr: np.ndarray
@@ -24,12 +24,12 @@ class Documents(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many documents there are (`len` is that of the tuple, 4)."""
+        """The number of documents (`len` is that of the tuple, 4)."""
         return len(self.indptr) - 1
 
     @property
     def tokens(self) -> int:
-        """How many words there are, repeats included."""
+        """The number of words, repeats included."""
         return int(self.counts.sum(dtype=np.int64))
 
     @property
@@ -44,13 +44,16 @@ class Documents(NamedTuple):
         return self.names[i], self.words[start:stop], self.counts[start:stop]
 
     def select(self, indices: Any) -> "Documents":
-        """Those documents, in that order: whole numbers, a slice, or one truth value a document."""
-        chosen = np.arange(self.size)[indices]
-        widths = np.diff(self.indptr)[chosen]
+        """The documents at these indices: integers, a slice, or one boolean per document."""
+        indices_in_order = np.arange(self.size)[indices]
+        widths = np.diff(self.indptr)[indices_in_order]
         indptr = offsets(widths)
-        places = np.arange(indptr[-1]) + np.repeat(self.indptr[chosen] - indptr[:-1], widths)
+        positions = np.arange(indptr[-1]) + np.repeat(self.indptr[indices_in_order] - indptr[:-1], widths)
         return Documents(
-            indptr, self.words[places], self.counts[places], tuple(self.names[i] for i in chosen.tolist())
+            indptr,
+            self.words[positions],
+            self.counts[positions],
+            tuple(self.names[i] for i in indices_in_order.tolist()),
         )
 
     @staticmethod
@@ -78,16 +81,15 @@ class Documents(NamedTuple):
 
     @staticmethod
     def from_matrix(matrix: Any, names: Sequence[str] | None = None) -> "Documents":
-        """Documents from a matrix with a row a document and a column a word: a SciPy sparse one or an "
-        "array."""
-        from scipy import sparse  # takes longer to import than all the rest: only where it is needed
+        """Documents from a SciPy sparse matrix or an array, with a row per document and a column per word."""
+        from scipy import sparse  # imported only where needed: it takes longer than everything else
 
         if not sparse.issparse(matrix):
             matrix = np.asarray(matrix)
             if matrix.ndim != 2:
                 raise ValueError(
-                    f"a matrix of counts has a row a document and a column a word; the shape {matrix.shape} "
-                    "was given."
+                    "a matrix of counts has one row per document and one column per word; the shape "
+                    f"{matrix.shape} was given."
                 )
             if matrix.dtype.kind not in "biuf":
                 raise TypeError(f"counts must be numbers; an array of {matrix.dtype} was given.")
@@ -96,37 +98,39 @@ class Documents(NamedTuple):
 
     @staticmethod
     def from_arrays(indptr: Any, words: Any, counts: Any, names: Sequence[str] | None = None) -> "Documents":
-        """Documents from the arrays of a compressed matrix, checked and put in order.
+        """Documents from the arrays of a compressed matrix, checked and sorted.
 
-        The arrays may be of any type of number: they are cast before anything is added up or subtracted.
+        The arrays may have any numeric type: they are cast before any arithmetic.
         """
         indptr, words, counts = np.asarray(indptr), np.asarray(words), np.asarray(counts)
-        for what, array in (("indptr", indptr), ("the word ids", words)):
+        for description, array in (("indptr", indptr), ("the word ids", words)):
             if array.ndim != 1 or array.dtype.kind not in "iu":
                 raise TypeError(
-                    f"{what} must be one row of whole numbers; {array.dtype} of shape {array.shape} was "
-                    "given."
+                    f"{description} must be a one-dimensional array of integers; {array.dtype} of shape "
+                    f"{array.shape} was given."
                 )
         indptr = indptr.astype(np.int64)
         widths = np.diff(indptr)
         if not len(indptr) or indptr[0] != 0 or np.any(widths < 0):
             raise ValueError(
-                "indptr must begin with 0 and never decrease: where each document's words begin."
+                "indptr must begin with 0 and never decrease: it holds the start of each document's words."
             )
         if not len(words) == len(counts) == indptr[-1]:
             raise ValueError(
-                f"indptr speaks of {indptr[-1]:,} entries; there are {len(words):,} word ids and "
-                f"{len(counts):,} counts: are the arrays cut short, or of different corpora?"
+                f"indptr describes {indptr[-1]:,} entries; there are {len(words):,} word ids and "
+                f"{len(counts):,} counts: are the arrays cut short, or from different corpora?"
             )
         rows = np.repeat(np.arange(len(widths)), widths)
         _check_counts(counts, rows)
-        _refuse(words.astype(np.int64) < 0, words, rows, "is not a word id: they begin at 0")
-        _refuse(words > LARGEST, words, rows, f"is not a word id: they end at {LARGEST:,}")
+        _raise_if_any(words.astype(np.int64) < 0, words, rows, "is not a word id: they start at 0")
+        _raise_if_any(words > MAX_INT32, words, rows, f"is not a word id: they end at {MAX_INT32:,}")
         words, counts = words.astype(np.int64), counts.astype(np.int64)
         same_row = rows[1:] == rows[:-1]
         if np.any(counts == 0) or np.any(same_row & (words[1:] <= words[:-1])):
-            rows, words, counts = _in_order(rows, words, counts)
-            _refuse(counts > LARGEST, counts, rows, f"is more than a count can be, {LARGEST:,}")
+            rows, words, counts = _sorted_and_merged(rows, words, counts)
+            _raise_if_any(
+                counts > MAX_INT32, counts, rows, f"is above the largest allowed count, {MAX_INT32:,}"
+            )
         return Documents(
             offsets(np.bincount(rows, minlength=len(widths))),
             words.astype(np.int32),
@@ -135,7 +139,7 @@ class Documents(NamedTuple):
         )
 
     def to_matrix(self, width: int) -> Any:
-        """A SciPy matrix (CSR, int32) with a row a document and `width` columns, one a word."""
+        """A SciPy matrix (CSR, int32) with one row per document and `width` columns, one per word."""
         from scipy import sparse
 
         if self.words.size and width <= self.words.max():
@@ -144,51 +148,56 @@ class Documents(NamedTuple):
 
 
 def offsets(widths: np.ndarray) -> np.ndarray:
-    """Where each of some pieces of these widths begins, laid end to end, and where the last ends."""
+    """The start of each of consecutive pieces of these widths, and the end of the last."""
     return np.concatenate([[0], np.cumsum(widths, dtype=np.int64)])
 
 
-def put_in_order(words: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One document's words ascending and unique, with repeats added up and zeros dropped (int64 in and "
-    "out)."""
+def sort_and_merge(words: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sort the words of one document, add up the counts of repeated words, and remove zeros (all int64)."""
     if np.all(counts > 0) and np.all(words[1:] > words[:-1]):
         return words, counts
-    _, words, counts = _in_order(np.zeros_like(words), words, counts)
+    _, words, counts = _sorted_and_merged(np.zeros_like(words), words, counts)
     return words, counts
 
 
-def _in_order(
+def _sorted_and_merged(
     rows: np.ndarray, words: np.ndarray, counts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    there = counts > 0
-    rows, words, counts = rows[there], words[there], counts[there]
+    is_positive = counts > 0
+    rows, words, counts = rows[is_positive], words[is_positive], counts[is_positive]
     order = np.lexsort((words, rows))
     rows, words, counts = rows[order], words[order], counts[order]
-    new = np.ones(len(words), bool)
-    new[1:] = (rows[1:] != rows[:-1]) | (words[1:] != words[:-1])
-    sums = np.bincount(np.cumsum(new) - 1, weights=counts).astype(np.int64) if len(words) else counts
-    return rows[new], words[new], sums
+    is_new = np.ones(len(words), bool)
+    is_new[1:] = (rows[1:] != rows[:-1]) | (words[1:] != words[:-1])
+    sums = np.bincount(np.cumsum(is_new) - 1, weights=counts).astype(np.int64) if len(words) else counts
+    return rows[is_new], words[is_new], sums
 
 
 def _check_counts(counts: np.ndarray, rows: np.ndarray) -> None:
     if counts.ndim != 1 or counts.dtype.kind not in "biuf":
-        raise TypeError(f"counts must be one row of numbers; {counts.dtype} of {counts.shape} was given.")
+        raise TypeError(
+            f"counts must be a one-dimensional array; {counts.dtype} of {counts.shape} was given."
+        )
     if counts.dtype.kind == "f":
-        _refuse(~np.isfinite(counts), counts, rows, "is not a finite number")
-        _refuse(counts != np.floor(counts), counts, rows, "is not a whole number")
+        _raise_if_any(~np.isfinite(counts), counts, rows, "is not a finite number")
+        _raise_if_any(counts != np.floor(counts), counts, rows, "is not a whole number")
     if counts.dtype.kind != "u":
-        _refuse(counts < 0, counts, rows, "is negative")
-    _refuse(counts > LARGEST, counts, rows, f"is more than a count can be, {LARGEST:,}")
+        _raise_if_any(counts < 0, counts, rows, "is negative")
+    _raise_if_any(counts > MAX_INT32, counts, rows, f"is above the largest allowed count, {MAX_INT32:,}")
 
 
-def _refuse(bad: np.ndarray, values: np.ndarray, rows: np.ndarray, what: str) -> None:
-    if np.any(bad):
-        place = int(np.argmax(bad))
-        raise ValueError(f"row {rows[place]} (from 0): {values[place]} {what}.")
+def _raise_if_any(is_bad: np.ndarray, values: np.ndarray, rows: np.ndarray, description: str) -> None:
+    if np.any(is_bad):
+        first_bad = int(np.argmax(is_bad))
+        raise ValueError(f"row {rows[first_bad]} (from 0): {values[first_bad]} {description}.")
 
 
 def _names(names: Sequence[str] | None, size: int) -> tuple[str, ...]:
-    chosen = tuple(str(i) for i in range(size)) if names is None else tuple(str(name) for name in names)
-    if len(chosen) != size:
-        raise ValueError(f"there are {size:,} documents and {len(chosen):,} names: one a document is needed.")
-    return chosen
+    document_names = (
+        tuple(str(i) for i in range(size)) if names is None else tuple(str(name) for name in names)
+    )
+    if len(document_names) != size:
+        raise ValueError(
+            f"there are {size:,} documents and {len(document_names):,} names: give one per document."
+        )
+    return document_names

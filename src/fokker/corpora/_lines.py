@@ -1,4 +1,4 @@
-"""Bytes into lines, and lines into text."""
+"""Split bytes into lines, and decode them."""
 
 from collections.abc import Iterable, Iterator
 
@@ -8,30 +8,29 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def lines(blocks: Iterable[bytes | None]) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers, from 1, without their ends. A line that is cut by a gap (None) is left "
-    "out."""
-    number, rest, broken, first = 0, b"", False, True
+    """Lines with their numbers, from 1, without line ends. A line that is cut by a gap (None) is skipped."""
+    number, rest, is_cut, is_first_block = 0, b"", False, True
     for block in blocks:
         if block is None:
-            rest, broken = b"", True
+            rest, is_cut = b"", True
             continue
-        if first:
-            block, first = block.removeprefix(_BYTE_ORDER_MARK), False
+        if is_first_block:
+            block, is_first_block = block.removeprefix(_BYTE_ORDER_MARK), False
         if b"\n" not in block:
             rest += block
             continue
         *complete, rest = (rest + block).split(b"\n")
         for line in complete:
             number += 1
-            if not broken:
+            if not is_cut:
                 yield number, line.rstrip(b"\r")
-            broken = False
-    if rest and not broken:
+            is_cut = False
+    if rest and not is_cut:
         yield number + 1, rest.rstrip(b"\r")
 
 
 def decoded(data: bytes, tally: Tally) -> str:
-    """Text from UTF-8, with what is not UTF-8 replaced by � and counted once."""
+    """Decode UTF-8. Invalid bytes are replaced by �, and the tally counts the text once."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

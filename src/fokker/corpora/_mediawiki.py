@@ -1,4 +1,4 @@
-"""The pages of a MediaWiki dump, one by one."""
+"""Read the pages of a MediaWiki dump one by one."""
 
 import itertools
 import re
@@ -12,10 +12,10 @@ from fokker.corpora._lines import decoded
 from fokker.corpora._source import Text, TextSource
 from fokker.corpora._tally import Tally
 
-_BEGIN = re.compile(rb"<page[\s>]")
-_END = b"</page>"
+_PAGE_START = re.compile(rb"<page[\s>]")
+_PAGE_END = b"</page>"
 _NAMESPACE = re.compile(rb'<namespace key="(-?\d+)"[^>]*>([^<]+)</namespace>')
-# Files and categories, whose links are not prose.
+# The namespaces of files and categories: links to them are not prose.
 _NOT_PROSE = {b"-2", b"6", b"14"}
 _REDIRECT = re.compile(r"\s*#\s*redirect\b", re.IGNORECASE)
 
@@ -23,15 +23,15 @@ _REDIRECT = re.compile(r"\s*#\s*redirect\b", re.IGNORECASE)
 class MediaWiki(TextSource):
     """Dumps of current pages (pages-articles), plain or compressed, multistream or not.
 
-    Each page is cut out and parsed by itself, so that memory holds one at a time, and what is damaged, in the
-    compression or in the XML, costs only the pages it touches.
+    Each page is extracted and parsed separately. Memory holds one page at a time, and damage in the
+    compression or the XML loses only the pages it affects.
     """
 
     def __init__(self, label: str, paths: Sequence[Path]) -> None:
         self.label, self.paths = label, tuple(paths)
 
     def texts(self, tally: Tally) -> Iterator[Text]:
-        """The articles: neither redirects nor pages of other namespaces, which are counted."""
+        """The articles. Redirects and pages of other namespaces are skipped and counted."""
         for path in self.paths:
             site = _Site()
             for page in _pages(blocks(path, tally), site, path.name, tally):
@@ -39,60 +39,60 @@ class MediaWiki(TextSource):
 
 
 class _Article:
-    """The pieces of a page's text, made when they are asked for."""
+    """The text of a page; its pieces are generated on demand."""
 
-    def __init__(self, markup: str, dropped: frozenset[str]) -> None:
-        self.markup, self.dropped = markup, dropped
+    def __init__(self, markup: str, dropped_prefixes: frozenset[str]) -> None:
+        self.markup, self.dropped_prefixes = markup, dropped_prefixes
 
     def __iter__(self) -> Iterator[str]:
-        return _markup.pieces(self.markup, self.dropped)
+        return _markup.pieces(self.markup, self.dropped_prefixes)
 
 
 class _Site:
-    """The names of a wiki's namespaces, from what comes before its first page."""
+    """The namespace names of a wiki, read from the header before its first page."""
 
     def __init__(self) -> None:
-        self.others: frozenset[str] = frozenset()
-        self.dropped = _markup.FILES_AND_CATEGORIES
+        self.namespaces: frozenset[str] = frozenset()
+        self.dropped_prefixes = _markup.FILES_AND_CATEGORIES
 
-    def learn(self, header: bytes) -> None:
-        """Read the names, if they are there."""
+    def read_namespaces(self, header: bytes) -> None:
+        """Read the names, if the header has them."""
         names = {key: name.decode("utf-8", "replace").lower() for key, name in _NAMESPACE.findall(header)}
-        self.others = frozenset(names.values())
-        self.dropped |= {name for key, name in names.items() if key in _NOT_PROSE}
+        self.namespaces = frozenset(names.values())
+        self.dropped_prefixes |= {name for key, name in names.items() if key in _NOT_PROSE}
 
 
 def _pages(source: Iterable[bytes | None], site: _Site, name: str, tally: Tally) -> Iterator[bytes]:
-    """The bytes of each `<page>…</page>`. A page that is cut by a gap (None) or by the end is counted."""
+    """The bytes of each `<page>…</page>`. Pages cut by a gap (None) or by the end of the file are counted."""
 
-    def cut(rest: bytes) -> None:
-        if begin := _BEGIN.search(rest):
+    def count_cut_page(rest: bytes) -> None:
+        if start := _PAGE_START.search(rest):
             tally.bad_pages += 1
-            title = re.search(rb"<title>([^<]*)", rest[begin.start() :])
-            shown = f" {title[1].decode('utf-8', 'replace')!r}" if title else ""
-            tally.note(f"page{shown} of {name} is cut short")
+            title = re.search(rb"<title>([^<]*)", rest[start.start() :])
+            quoted_title = f" {title[1].decode('utf-8', 'replace')!r}" if title else ""
+            tally.note(f"page{quoted_title} of {name} is cut short")
 
-    rest, looked, header = b"", 0, True
+    rest, search_start, is_header = b"", 0, True
     for block in source:
         if block is None:
-            cut(rest)
-            rest, looked = b"", 0
+            count_cut_page(rest)
+            rest, search_start = b"", 0
             continue
         rest += block
-        position = 0  # up to here the pages have been given
-        while (end := rest.find(_END, looked)) >= 0:
-            begins = [found.start() for found in _BEGIN.finditer(rest, position, end)]
-            if header:
-                site.learn(rest[: begins[0] if begins else end])
-                header = False
-            for unfinished, following in itertools.pairwise(begins):
-                cut(rest[unfinished:following])
-            position = looked = end + len(_END)
-            if begins:
-                yield rest[begins[-1] : position]
+        position = 0  # all pages before it have been yielded
+        while (end := rest.find(_PAGE_END, search_start)) >= 0:
+            starts = [match.start() for match in _PAGE_START.finditer(rest, position, end)]
+            if is_header:
+                site.read_namespaces(rest[: starts[0] if starts else end])
+                is_header = False
+            for cut_start, following in itertools.pairwise(starts):
+                count_cut_page(rest[cut_start:following])
+            position = search_start = end + len(_PAGE_END)
+            if starts:
+                yield rest[starts[-1] : position]
         rest = rest[position:]
-        looked = max(len(rest) - len(_END), 0)
-    cut(rest)
+        search_start = max(len(rest) - len(_PAGE_END), 0)
+    count_cut_page(rest)
 
 
 def _article(page: bytes, site: _Site, name: str, tally: Tally) -> Iterator[Text]:
@@ -101,14 +101,14 @@ def _article(page: bytes, site: _Site, name: str, tally: Tally) -> Iterator[Text
     except ElementTree.ParseError as error:
         tally.bad_pages += 1
         title = re.search(rb"<title>([^<]*)", page)
-        shown = title[1].decode("utf-8", "replace") if title else "without title"
-        tally.note(f"page {shown!r} of {name}: {error}")
+        title_shown = title[1].decode("utf-8", "replace") if title else "without title"
+        tally.note(f"page {title_shown!r} of {name}: {error}")
         return
     title_text = root.findtext("title") or ""
     namespace = root.findtext("ns")
-    if namespace is None:  # dumps of before 2012 do not say it
+    if namespace is None:  # dumps from before 2012 do not state it
         prefix = title_text.partition(":")[0].lower() if ":" in title_text else ""
-        namespace = "1" if prefix in site.others else "0"
+        namespace = "1" if prefix in site.namespaces else "0"
     revisions = root.findall("revision")
     text = (revisions[-1].findtext("text") or "") if revisions else ""
     if root.find("redirect") is not None or _REDIRECT.match(text):
@@ -116,4 +116,4 @@ def _article(page: bytes, site: _Site, name: str, tally: Tally) -> Iterator[Text
     elif namespace.strip() != "0":
         tally.other_namespaces += 1
     else:
-        yield title_text, _Article(text, site.dropped)
+        yield title_text, _Article(text, site.dropped_prefixes)

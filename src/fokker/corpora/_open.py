@@ -1,4 +1,4 @@
-"""Finding out what a source is, and opening it."""
+"""Detect the format of a source and open it."""
 
 import glob
 import os
@@ -30,9 +30,9 @@ from fokker.corpora._tokens import Tokeniser, letters, matches
 from fokker.corpora._vocabulary import Vocabulary
 
 FORMATS = {
-    "files": "a document a file",
-    "lines": "a document a line",
-    "jsonl": "a JSON object a line",
+    "files": "one document per file",
+    "lines": "one document per line",
+    "jsonl": "one JSON object per line",
     "mediawiki": "a MediaWiki XML dump",
     "uci": "UCI's bag of words",
     "lda-c": "LDA-C's word counts",
@@ -74,34 +74,38 @@ def open_corpus(
     shuffle_buffer: int = 0,
     seed: int = 0,
 ) -> Corpus:
-    r"""A corpus to be read as a stream of word counts, from nearly anything.
+    r"""Open almost any source of documents as a stream of word counts.
 
-    `source`: a folder or glob of text files; a file of text (a document a line), JSON lines, UCI's or
-    LDA-C's counts, .npz, or a MediaWiki dump, each plain or compressed by gzip, bzip2 or xz; a SciPy
-    matrix, an array or `Documents`; an iterable of strings; "-", standard input; None, the docstrings of
-    this Python. What a file is, is seen by its name and contents, or said by `format`, one of `FORMATS`.
+    `source`: a folder or glob of text files; a file of text (one document per line), JSON lines, UCI or LDA-C
+    counts, .npz, or a MediaWiki dump, each plain or compressed with gzip, bzip2 or xz; a SciPy matrix, an
+    array or `Documents`; an iterable of strings; "-" for standard input; None for the docstrings of the
+    running Python. The format of a file is detected from its name and contents, or set by `format`, one of
+    `FORMATS`.
 
-    `vocabulary`: a `Vocabulary`, a file of one word a line, or a list of words. None learns one from text
-    in a pass before; from what can be read only once, from the first `learn_from` documents. To learn
-    another one give a function, such as `functools.partial(Vocabulary.learn, maximum_words=5_000)`. Counts
-    take the vocab.NAME.txt or vocab.txt beside their file, else numbers for words.
+    `vocabulary`: a `Vocabulary`, a file with one word per line, or a list of words. None learns one from the
+    text in an extra pass, or from the first `learn_from` documents if the source can be read only once. To
+    learn it with other settings, give a function such as
+    `functools.partial(Vocabulary.learn, maximum_words=5_000)`. For counts, the words are read from
+    vocab.NAME.txt or vocab.txt in the folder of the file; without such a file, words are numbered.
 
-    `key`: where a JSON object has its text. `pattern`: a regular expression for words other than of the
-    letters a to z. `minimum_tokens`: known words below which a document is skipped. `repeat`: begin again
-    at the end, for ever. `shuffle_buffer`: mix the order through a buffer of so many documents, by `seed`,
-    anew in each pass.
+    `key`: the key of the text in a JSON object. `pattern`: a regular expression for words; the default is the
+    letters a to z. `minimum_tokens`: documents with fewer known words are skipped. `repeat`: start again at
+    the end, without limit. `shuffle_buffer`: shuffle with a buffer of this many documents, differently in
+    each pass; the order depends on `seed`.
     """
     if format is not None and format not in FORMATS:
-        raise ValueError(f"format={format!r} is none of {', '.join(FORMATS)}.")
-    opened = _source(source, format, key)
+        raise ValueError(f"format={format!r} is not one of {', '.join(FORMATS)}.")
+    opened_source = _open_source(source, format, key)
     tokenise: Tokeniser = letters if pattern is None else matches(pattern)
-    if isinstance(opened, CountSource):
-        words = _vocabulary_of_counts(opened, vocabulary)
+    if isinstance(opened_source, CountSource):
+        resolved_vocabulary = _vocabulary_for_counts(opened_source, vocabulary)
     else:
-        opened, words = _vocabulary_of_text(opened, vocabulary, tokenise, learn_from)
+        opened_source, resolved_vocabulary = _vocabulary_for_text(
+            opened_source, vocabulary, tokenise, learn_from
+        )
     return Corpus(
-        opened,
-        words,
+        opened_source,
+        resolved_vocabulary,
         tokenise,
         minimum_tokens=minimum_tokens,
         repeat=repeat,
@@ -110,7 +114,7 @@ def open_corpus(
     )
 
 
-def _source(source: Any, format: str | None, key: str) -> TextSource | CountSource:
+def _open_source(source: Any, format: str | None, key: str) -> TextSource | CountSource:
     if source is None:
         return Docstrings()
     if isinstance(source, str | os.PathLike):
@@ -129,18 +133,18 @@ def _source(source: Any, format: str | None, key: str) -> TextSource | CountSour
     if isinstance(source, Iterable) and not isinstance(source, bytes | bytearray):
         return Strings(source)
     raise TypeError(
-        f"a {type(source).__name__} is no corpus: give a file, a folder, a glob, a matrix, an iterable of "
-        "strings, '-' for standard input, or None for the docstrings of this Python."
+        f"a {type(source).__name__} is not a corpus: give a file, a folder, a glob, a matrix, an iterable of "
+        "strings, '-' for standard input, or None for the docstrings of the running Python."
     )
 
 
 def _from_files(name: str, format: str | None, key: str) -> TextSource | CountSource:
     path = Path(name)
     if path.is_dir():
-        paths = sorted(found for found in path.rglob("*") if _is_meant(found, path, format))
+        paths = sorted(file for file in path.rglob("*") if _belongs_to_corpus(file, path, format))
         if not paths:
             raise ValueError(
-                f"{name} has no text files (.txt, .md, .rst or without a suffix): give a glob of others."
+                f"{name} has no text files (.txt, .md, .rst or no suffix): give a glob for other files."
             )
         return (
             TextFiles(name, paths, path)
@@ -148,12 +152,12 @@ def _from_files(name: str, format: str | None, key: str) -> TextSource | CountSo
             else _from_paths(name, paths, format, key)
         )
     if path.is_file():
-        return _from_paths(name, [path], format or _guess(path), key)
+        return _from_paths(name, [path], format or _guess_format(path), key)
     if glob.has_magic(name):
-        paths = sorted(Path(found) for found in glob.glob(name, recursive=True) if os.path.isfile(found))
+        paths = sorted(Path(file) for file in glob.glob(name, recursive=True) if os.path.isfile(file))
         if not paths:
             raise FileNotFoundError(f"no file matches {name}.")
-        return _from_paths(name, paths, format or _guess_by_name(paths[0]) or "files", key)
+        return _from_paths(name, paths, format or _guess_format_by_name(paths[0]) or "files", key)
     if path.exists():
         return _from_paths(name, [path], format or "lines", key)
     raise FileNotFoundError(f"there is no file or folder {name}.")
@@ -173,93 +177,95 @@ def _from_paths(label: str, paths: Sequence[Path], format: str, key: str) -> Tex
     return {"uci": BagOfWords, "lda-c": LdaC, "npz": load_npz}[format](paths[0])
 
 
-def _is_meant(path: Path, folder: Path, format: str | None) -> bool:
-    """Whether a file of a folder is part of the corpus: all that are not hidden, but of text those that "
-    "look it."""
+def _belongs_to_corpus(path: Path, folder: Path, format: str | None) -> bool:
+    """Whether a file of a folder is part of the corpus.
+
+    Hidden files are not. For text, the suffix must be one of text files.
+    """
     if any(part.startswith(".") for part in path.relative_to(folder).parts) or not path.is_file():
         return False
     if format not in (None, "files"):
         return True
-    suffix = _unpacked_name(path)[1]
+    suffix = _uncompressed_name(path)[1]
     return suffix in _TEXT_SUFFIXES or suffix[1:].isdigit()
 
 
-def _unpacked_name(path: Path) -> tuple[str, str]:
-    """A file's name and suffix, in small letters, without what says how it is compressed."""
-    plain = Path(path.name.lower())
-    if plain.suffix in SUFFIXES:
-        plain = plain.with_suffix("")
-    return plain.name, plain.suffix
+def _uncompressed_name(path: Path) -> tuple[str, str]:
+    """A file's name and suffix in lower case, without the suffix of its compression."""
+    name = Path(path.name.lower())
+    if name.suffix in SUFFIXES:
+        name = name.with_suffix("")
+    return name.name, name.suffix
 
 
-def _guess_by_name(path: Path) -> str | None:
-    name, _ = _unpacked_name(path)
+def _guess_format_by_name(path: Path) -> str | None:
+    name, _ = _uncompressed_name(path)
     return next((format for expression, format in _BY_NAME if expression.search(name)), None)
 
 
-def _guess(path: Path) -> str:
-    if (by_name := _guess_by_name(path)) is not None:
+def _guess_format(path: Path) -> str:
+    if (by_name := _guess_format_by_name(path)) is not None:
         return by_name
-    beginning = head(path)
+    first_bytes = head(path)
     for expression, format in _BY_CONTENT:
-        if expression.match(beginning):
+        if expression.match(first_bytes):
             return format
-    first = beginning.lstrip().partition(b"\n")[0]
-    return "jsonl" if is_json_object(first) else "lines"
+    first_line = first_bytes.lstrip().partition(b"\n")[0]
+    return "jsonl" if is_json_object(first_line) else "lines"
 
 
-def _vocabulary_of_counts(source: CountSource, vocabulary: VocabularyLike | None) -> Vocabulary:
+def _vocabulary_for_counts(source: CountSource, vocabulary: VocabularyLike | None) -> Vocabulary:
     if callable(vocabulary):
-        raise ValueError(f"{source.label} is counts already: there is no text to learn a vocabulary from.")
+        raise ValueError(f"{source.label} contains counts: there is no text to learn a vocabulary from.")
     if vocabulary is not None:
-        return _given(vocabulary)
-    for beside in [] if source.path is None else _lists_beside(source.path):
-        if beside.is_file():
-            # As it is: counted words may differ in capitals only.
-            return Vocabulary.load(beside, lower=False)
+        return _load_vocabulary(vocabulary)
+    for path in [] if source.path is None else _word_list_paths(source.path):
+        if path.is_file():
+            # Not in lower case: counted words may differ only in capitals.
+            return Vocabulary.load(path, lower=False)
     width = source.width()
     if not width:
-        raise ValueError(f"{source.label} is empty: it has no word.")
+        raise ValueError(f"{source.label} is empty: it has no words.")
     return Vocabulary.numbered(width)
 
 
-def _lists_beside(path: Path) -> list[Path]:
-    """Where the words of a file of counts may be listed."""
-    name, _ = _unpacked_name(path)
-    own = [path.with_name(name.replace("docword", "vocab", 1))] if name.startswith("docword") else []
-    return [*own, path.with_name("vocab.txt")]
+def _word_list_paths(path: Path) -> list[Path]:
+    """The files that may list the words of a file of counts."""
+    name, _ = _uncompressed_name(path)
+    named_list = [path.with_name(name.replace("docword", "vocab", 1))] if name.startswith("docword") else []
+    return [*named_list, path.with_name("vocab.txt")]
 
 
-def _vocabulary_of_text(
+def _vocabulary_for_text(
     source: TextSource, vocabulary: VocabularyLike | None, tokenise: Tokeniser, learn_from: int
 ) -> tuple[TextSource, Vocabulary]:
     if vocabulary is not None and not callable(vocabulary):
-        return source, _given(vocabulary)
+        return source, _load_vocabulary(vocabulary)
     if learn_from < 1:
         raise ValueError(f"learn_from must be at least 1 document; {learn_from} was given.")
-    if source.once:
+    if source.single_pass:
         source = Replayed(source, learn_from)
     learn = vocabulary or Vocabulary.learn
     tally = Tally()
-    number = 0
+    num_documents = 0
 
     def documents() -> Iterator[list[str]]:
-        nonlocal number
-        for _, pieces in source.beginning if isinstance(source, Replayed) else source.texts(tally):
-            number += 1
+        nonlocal num_documents
+        for _, pieces in source.first_documents if isinstance(source, Replayed) else source.texts(tally):
+            num_documents += 1
             yield [token for piece in pieces for token in tokenise(piece)]
 
     try:
         learned = learn(documents())
     except ValueError as error:
-        if number:
+        if num_documents:
             raise ValueError(f"{source.label}: {error}") from None
-        told = (source.tally if isinstance(source, Replayed) else tally).sentence()
-        raise ValueError(f"{source.label} has no document. {told or 'It is empty.'}") from None
+        summary = (source.tally if isinstance(source, Replayed) else tally).sentence()
+        raise ValueError(f"{source.label} has no document. {summary or 'It is empty.'}") from None
     return source, learned
 
 
-def _given(vocabulary: Vocabulary | str | os.PathLike[str] | Sequence[str]) -> Vocabulary:
+def _load_vocabulary(vocabulary: Vocabulary | str | os.PathLike[str] | Sequence[str]) -> Vocabulary:
     if isinstance(vocabulary, Vocabulary):
         return vocabulary
     if isinstance(vocabulary, str | os.PathLike):

@@ -1,4 +1,4 @@
-"""Batches made ahead, in another process or thread."""
+"""Prepare batches in advance, in another process or thread."""
 
 import contextlib
 import copy
@@ -16,7 +16,8 @@ from fokker.corpora._corpus import Corpus
 from fokker.corpora._documents import Documents
 from fokker.corpora._tally import Tally
 
-# Not by multiprocessing: that would run the caller's main module again, and JAX's threads do not bear a fork.
+# Not with multiprocessing: it would run the caller's main module again, and forking is unsafe with JAX's
+# threads.
 _COMMAND = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
     "from fokker.corpora._producer import produce; produce()"
@@ -24,7 +25,7 @@ _COMMAND = (
 
 
 class Message(NamedTuple):
-    """What a producer sends: a batch with the tally so far, an error, or, with neither, the end."""
+    """A message of the producer: a batch with the tally so far, an error, or neither at the end."""
 
     documents: Documents | None
     tally: Tally
@@ -32,8 +33,10 @@ class Message(NamedTuple):
 
 
 class Prefetched:
-    """The batches of a corpus, made ahead; iterate over it within a `with`. `tally` is that of the batches "
-    "given."""
+    """The batches of a corpus, prepared in advance; iterate over it inside a `with` statement.
+
+    `tally` covers the batches yielded so far.
+    """
 
     def __init__(self, corpus: Corpus, batch_size: int, skip: int = 0, ahead: int = 8) -> None:
         if ahead < 1:
@@ -41,41 +44,41 @@ class Prefetched:
         self.corpus = corpus
         self.tally = Tally()
         self.process: subprocess.Popen[bytes] | None = None
-        batches = corpus.batches(batch_size, skip)  # not begun yet, but the numbers are checked
+        batches = corpus.batches(batch_size, skip)  # reads nothing yet, but checks the arguments
         messages: Iterator[Message]
         if corpus.source.portable and sys.executable:
             task = pickle.dumps(sys.path) + pickle.dumps((corpus, batch_size, skip))
-            self.process = _start()
-            messages = _received(self.process, task, corpus.source.label)
+            self.process = _start_process()
+            messages = _received_messages(self.process, task, corpus.source.label)
         else:
-            messages = made(batches, corpus.tally)
+            messages = batch_messages(batches, corpus.tally)
 
-        self._ready: queue.Queue[Message] = queue.Queue(ahead)
+        self._queue: queue.Queue[Message] = queue.Queue(ahead)
         self._stop = threading.Event()
-        self._ended = False
-        # A daemon: standard input may keep it waiting for ever.
-        thread = threading.Thread(target=_pump, args=(messages, self._ready, self._stop), daemon=True)
+        self._finished = False
+        # A daemon: standard input may block it without end.
+        thread = threading.Thread(target=_enqueue, args=(messages, self._queue, self._stop), daemon=True)
         thread.start()
-        self._finalizer = weakref.finalize(self, _shut, self._stop, self._ready, self.process, thread)
+        self._finalizer = weakref.finalize(self, _shut_down, self._stop, self._queue, self.process, thread)
 
     def __iter__(self) -> Iterator[Documents]:
         return self
 
     def __next__(self) -> Documents:
-        if self._ended or not self._finalizer.alive:
+        if self._finished or not self._finalizer.alive:
             raise StopIteration
-        message = self._ready.get()
+        message = self._queue.get()
         self.tally = self.corpus.tally = message.tally
         if message.documents is not None:
             return message.documents
-        self._ended = True
+        self._finished = True
         self.close()
         if message.error is not None:
             raise message.error
         raise StopIteration
 
     def close(self) -> None:
-        """Stop making batches; those made and not yet given are dropped."""
+        """Stop preparing batches; batches not yet yielded are discarded."""
         self._finalizer()
 
     def __enter__(self) -> "Prefetched":
@@ -88,11 +91,11 @@ class Prefetched:
 
 
 def prefetched(corpus: Corpus, batch_size: int, skip: int = 0, ahead: int = 8) -> Prefetched:
-    """The same batches as `corpus.batches(batch_size, skip)`, about `ahead` of them made in advance.
+    """The same batches as `corpus.batches(batch_size, skip)`, about `ahead` of them prepared in advance.
 
-    Text in files is read in a process of its own, which imports no JAX; what only this process has
-    (iterables, standard input) or is cheap to read (matrices) in a thread. Errors arrive where the batch
-    would have.
+    Text in files is read in a separate process, which does not import JAX. Iterables and standard input,
+    which only this process has, and matrices, which are cheap to read, are read in a thread. An error is
+    raised in place of the batch that caused it.
 
         with prefetched(corpus, 100) as batches:
             for documents in batches:
@@ -101,8 +104,8 @@ def prefetched(corpus: Corpus, batch_size: int, skip: int = 0, ahead: int = 8) -
     return Prefetched(corpus, batch_size, skip, ahead)
 
 
-def made(batches: Iterator[Documents], tally: Tally) -> Iterator[Message]:
-    """The messages that a producer sends of these batches, each with the tally as it is then."""
+def batch_messages(batches: Iterator[Documents], tally: Tally) -> Iterator[Message]:
+    """The producer's messages for these batches, each with a copy of the current tally."""
     try:
         for documents in batches:
             yield Message(documents, copy.deepcopy(tally))
@@ -112,16 +115,16 @@ def made(batches: Iterator[Documents], tally: Tally) -> Iterator[Message]:
         yield Message(None, copy.deepcopy(tally))
 
 
-def _start() -> "subprocess.Popen[bytes]":
+def _start_process() -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         [sys.executable, "-c", _COMMAND],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        start_new_session=True,  # of its own: Ctrl-C is not sent to it, and it ends when its pipe does
+        start_new_session=True,  # so that it does not receive Ctrl-C; it ends when its pipe closes
     )
 
 
-def _received(process: "subprocess.Popen[bytes]", task: bytes, label: str) -> Iterator[Message]:
+def _received_messages(process: "subprocess.Popen[bytes]", task: bytes, label: str) -> Iterator[Message]:
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -137,25 +140,25 @@ def _received(process: "subprocess.Popen[bytes]", task: bytes, label: str) -> It
         yield Message(
             None,
             Tally(),
-            RuntimeError(
-                f"the process that reads {label} ended before its work was done (exit code {code})."
-            ),
+            RuntimeError(f"the process that reads {label} ended before it was finished (exit code {code})."),
         )
 
 
-def _pump(messages: Iterator[Message], ready: "queue.Queue[Message]", stop: threading.Event) -> None:
+def _enqueue(
+    messages: Iterator[Message], message_queue: "queue.Queue[Message]", stop: threading.Event
+) -> None:
     try:
         for message in messages:
             if stop.is_set():
                 return
-            ready.put(message)
-    except Exception as error:  # the reader must not wait for what will not come
-        ready.put(Message(None, Tally(), error))
+            message_queue.put(message)
+    except Exception as error:  # otherwise the reader would wait without end
+        message_queue.put(Message(None, Tally(), error))
 
 
-def _shut(
+def _shut_down(
     stop: threading.Event,
-    ready: "queue.Queue[Message]",
+    message_queue: "queue.Queue[Message]",
     process: "subprocess.Popen[bytes] | None",
     thread: threading.Thread,
 ) -> None:
@@ -163,10 +166,10 @@ def _shut(
     if process is not None:
         process.kill()
         process.wait()
-    # The thread waits for room for at most one message, and looks whether to stop before the next.
+    # The thread waits to put at most one message, and checks `stop` before the next.
     with contextlib.suppress(queue.Empty):
         while True:
-            ready.get_nowait()
+            message_queue.get_nowait()
     if process is not None:
         thread.join()
         assert process.stdout is not None

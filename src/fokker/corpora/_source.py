@@ -1,4 +1,4 @@
-"""What a corpus is read from: text to be counted, or counts."""
+"""Interfaces of the sources of a corpus: text, or word counts."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -8,45 +8,45 @@ import numpy as np
 
 from fokker.corpora._tally import Tally
 
-# A text comes in pieces that part no word and are made when asked for: to know that a long document has a
-# known word, its beginning is enough.
+# A text is an iterable of pieces, generated on demand; no word crosses a boundary. To know that a long
+# document contains a known word, its first pieces are enough.
 Text = tuple[str, Iterable[str]]
 Counts = tuple[str, np.ndarray, np.ndarray]
 
 
 class Source(ABC):
-    """Somewhere documents come from.
+    """A source of documents.
 
-    `label` names it in messages. `once`: it can be read a single time. `portable`: another process can open
-    it too. `size`: how many documents it says it has, None where it does not say.
+    `label`: its name in messages. `single_pass`: whether it can be read only once. `portable`: whether
+    another process can open it too. `size`: the number of documents it declares, or None.
     """
 
     label: str
-    once: bool = False
+    single_pass: bool = False
     portable: bool = True
     size: int | None = None
 
 
 class TextSource(Source):
-    """A source of names and texts."""
+    """A source of named texts."""
 
     @abstractmethod
     def texts(self, tally: Tally) -> Iterator[Text]:
-        """All documents, in order; the tally is told what could not be read."""
+        """Yield all documents in order; count in the tally what could not be read."""
 
 
 class CountSource(Source):
-    """A source of names, word ids (ascending, unique) and counts, all int32.
+    """A source of named documents as word ids (ascending, unique) and counts, both int32.
 
-    `path`: the file it is from, if it is from one; a list of the words may be beside it.
+    `path`: its file, or None. The same folder may contain a list of the words.
     """
 
     path: Path | None = None
 
     @abstractmethod
     def width(self) -> int:
-        """A number above all word ids, by a pass over the source if it does not say."""
+        """A number above all word ids; needs a pass over the source if the source does not declare it."""
 
     @abstractmethod
     def counts(self, tally: Tally) -> Iterator[Counts]:
-        """All documents, in order; the tally is told what could not be read."""
+        """Yield all documents in order; count in the tally what could not be read."""

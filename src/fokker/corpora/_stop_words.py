@@ -1,4 +1,4 @@
-"""English words that say nothing about what a text is about."""
+"""English words that carry no information about the subject of a text."""
 
 # Written without apostrophes, as the tokeniser leaves them.
 _WORDS = """

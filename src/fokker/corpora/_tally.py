@@ -1,18 +1,18 @@
-"""What of a source was read, and what was not."""
+"""Counts of the documents that were read, skipped or lost."""
 
 from dataclasses import dataclass, field, fields
 
-# So many accidents are told one by one; of the others only the number is known.
-_TOLD = 5
+# Problems beyond this number are counted but not described.
+_MAX_NOTES = 5
 
 
 @dataclass
 class Tally:
-    """What one pass over a source has seen so far; a repeated pass adds nothing.
+    """What one pass over a source has read so far; repeated passes add nothing.
 
-    `documents` are those that were given. The others are not lost by accident (`empty`, without a known
-    word, too short, redirects, other namespaces) or are (`bad_lines`, `bad_pages`, `lost_bytes` of a
-    compressed file); `notes` says of the first few where.
+    `documents`: those yielded. Skipped on purpose: `empty`, `without_known_word`, `too_short`, `redirects`,
+    `other_namespaces`. Lost because of errors: `bad_lines`, `bad_pages`, `lost_bytes` of a compressed file.
+    `notes`: where the first few errors are.
     """
 
     documents: int = 0
@@ -27,22 +27,22 @@ class Tally:
     lost_bytes: int = 0
     notes: list[str] = field(default_factory=list)
 
-    def note(self, accident: str) -> None:
-        """Keep where an accident happened, for the first few."""
-        if len(self.notes) < _TOLD:
-            self.notes.append(accident)
+    def note(self, problem: str) -> None:
+        """Record where a problem occurred, for the first few."""
+        if len(self.notes) < _MAX_NOTES:
+            self.notes.append(problem)
 
-    def hand_over(self, other: "Tally") -> None:
-        """Add all that is counted here to another tally, and begin anew."""
+    def move_to(self, other: "Tally") -> None:
+        """Add all counts to another tally and reset this one."""
         for name in (entry.name for entry in fields(self) if entry.name != "notes"):
             setattr(other, name, getattr(other, name) + getattr(self, name))
             setattr(self, name, 0)
-        for accident in self.notes:
-            other.note(accident)
+        for problem in self.notes:
+            other.note(problem)
         self.notes.clear()
 
     def sentence(self) -> str:
-        """What was skipped, lost or mended, in one sentence; empty if nothing was."""
+        """One sentence about what was skipped, lost or replaced; empty if nothing was."""
         parts = [
             text.format(number, "" if number == 1 else "s")
             for number, text in (
@@ -60,5 +60,5 @@ class Tally:
         ]
         if not parts:
             return ""
-        where = f" ({'; '.join(self.notes)})" if self.notes else ""
-        return f"{self.documents:,} documents read; {', '.join(parts)}{where}."
+        places = f" ({'; '.join(self.notes)})" if self.notes else ""
+        return f"{self.documents:,} documents read; {', '.join(parts)}{places}."

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fokker.corpora._compressed import blocks, whole
+from fokker.corpora._compressed import blocks, read_all
 from fokker.corpora._lines import decoded, lines
 from fokker.corpora._source import Text, TextSource
 from fokker.corpora._tally import Tally
@@ -18,7 +18,7 @@ _NAME_KEYS = ("title", "name", "id")
 
 
 class TextFiles(TextSource):
-    """A document a file, named by its path below `root`."""
+    """One document per file, named by its path relative to `root`."""
 
     def __init__(self, label: str, paths: Sequence[Path], root: Path | None = None) -> None:
         self.label, self.paths, self.root, self.size = label, tuple(paths), root, len(paths)
@@ -27,11 +27,11 @@ class TextFiles(TextSource):
         """The files, in order."""
         for path in self.paths:
             name = str(path.relative_to(self.root)) if self.root else str(path)
-            yield name, (decoded(whole(path, tally), tally),)
+            yield name, (decoded(read_all(path, tally), tally),)
 
 
 class TextLines(TextSource):
-    """A document a line, named by its number (and file, where there are several)."""
+    """One document per line, named by its number (and file, if there are several)."""
 
     def __init__(self, label: str, paths: Sequence[Path]) -> None:
         self.label, self.paths = label, tuple(paths)
@@ -40,37 +40,37 @@ class TextLines(TextSource):
         """The lines of all files, in order."""
         for path in self.paths:
             for number, line in lines(blocks(path, tally)):
-                yield _name(path, number, self.paths), (decoded(line, tally),)
+                yield _line_name(path, number, self.paths), (decoded(line, tally),)
 
 
 class JsonLines(TextSource):
-    """A JSON object a line, its text under `key`; named by its title, name or id if it has one."""
+    """One JSON object per line, with its text under `key`, named by its title, name or id if it has one."""
 
     def __init__(self, label: str, paths: Sequence[Path], key: str) -> None:
         self.label, self.paths, self.key = label, tuple(paths), key
 
     def texts(self, tally: Tally) -> Iterator[Text]:
-        """The objects of all files, in order; lines that are no such object are counted."""
+        """The objects of all files, in order; other lines are counted in the tally."""
         for path in self.paths:
             for number, line in lines(blocks(path, tally)):
                 if line.strip():
-                    name = _name(path, number, self.paths)
+                    name = _line_name(path, number, self.paths)
                     yield from json_text(decoded(line, tally), self.key, name, tally)
 
 
 class StandardInput(TextSource):
-    """A document a line, plain or JSON, as the first line that is not empty shows."""
+    """One document per line, plain text or JSON; the first non-empty line decides which."""
 
-    label, once, portable = "standard input", True, False
+    label, single_pass, portable = "standard input", True, False
 
     def __init__(self, key: str, format: str | None) -> None:
         self.key, self.format = key, format
 
     def texts(self, tally: Tally) -> Iterator[Text]:
-        """The lines, as they come."""
+        """The lines, as they arrive."""
         as_json = None if self.format is None else self.format == "jsonl"
-        # By the system's own read: it gives what there is without waiting for more, and holds no lock that a
-        # thread, waiting here when the program ends, could not give back.
+        # `os.read` returns the available bytes without waiting for more. It also holds no lock, which a
+        # thread that is still waiting when the program ends could not release.
         descriptor = sys.stdin.fileno()
         for number, line in lines(iter(lambda: os.read(descriptor, _READ), b"")):
             if as_json is None and line.strip():
@@ -84,13 +84,13 @@ class StandardInput(TextSource):
 
 
 class Strings(TextSource):
-    """An iterable of strings, named by their places from 0."""
+    """An iterable of strings, named by their positions from 0."""
 
     label, portable = "the iterable of strings", False
 
     def __init__(self, strings: Iterable[str]) -> None:
         self.strings = strings
-        self.once = iter(strings) is strings
+        self.single_pass = iter(strings) is strings
         self.size = len(strings) if isinstance(strings, Sequence) else None
 
     def texts(self, tally: Tally) -> Iterator[Text]:
@@ -98,35 +98,35 @@ class Strings(TextSource):
         for i, text in enumerate(self.strings):
             if not isinstance(text, str):
                 raise TypeError(
-                    f"a corpus can be an iterable of strings, one a document; element {i} is a "
+                    f"a corpus can be an iterable of strings, one per document; element {i} is a "
                     f"{type(text).__name__}: {text!r:.60}."
                 )
             yield str(i), (text,)
 
 
 class Replayed(TextSource):
-    """A source that can be read once, of which the beginning was read already and is kept."""
+    """A single-pass source whose first documents were already read and are stored."""
 
-    once, portable = True, False
+    single_pass, portable = True, False
 
     def __init__(self, source: TextSource, number: int) -> None:
         self.label, self.source, self.tally = source.label, source, Tally()
         self.remainder = source.texts(self.tally)
-        self.beginning = list(itertools.islice(self.remainder, number))
+        self.first_documents = list(itertools.islice(self.remainder, number))
 
     def texts(self, tally: Tally) -> Iterator[Text]:
-        """What was kept, then the rest."""
-        self.tally.hand_over(tally)
-        yield from self.beginning
-        self.beginning = []
+        """The stored documents, then the rest."""
+        self.tally.move_to(tally)
+        yield from self.first_documents
+        self.first_documents = []
         for text in self.remainder:
-            self.tally.hand_over(tally)
+            self.tally.move_to(tally)
             yield text
-        self.tally.hand_over(tally)
+        self.tally.move_to(tally)
 
 
 def is_json_object(line: bytes) -> bool:
-    """Whether a line is a JSON object, or begins like one and was cut short."""
+    """Whether a line is a JSON object, or the beginning of one."""
     try:
         return isinstance(json.loads(line), dict)
     except ValueError:
@@ -135,25 +135,25 @@ def is_json_object(line: bytes) -> bool:
 
 def json_text(line: str, key: str, name: str, tally: Tally) -> Iterator[Text]:
     """The text of a JSON line, if it has one."""
-    wrong = ""
+    problem = ""
     try:
         entry: Any = json.loads(line)
     except ValueError as error:
-        wrong = f"not JSON, {error}"
+        problem = f"not JSON, {error}"
     else:
         if not isinstance(entry, dict):
-            wrong = f"a JSON {type(entry).__name__}, not an object"
+            problem = f"a JSON {type(entry).__name__}, not an object"
         elif key not in entry:
-            wrong = f"no key {key!r} among {', '.join(map(repr, list(entry)[:8]))}: set key="
+            problem = f"no key {key!r} among {', '.join(map(repr, list(entry)[:8]))}: set key="
         elif not isinstance(entry[key], str):
-            wrong = f"{key!r} is a {type(entry[key]).__name__}, not text"
-    if wrong:
+            problem = f"{key!r} is a {type(entry[key]).__name__}, not text"
+    if problem:
         tally.bad_lines += 1
-        tally.note(f"line {name}: {wrong}")
+        tally.note(f"line {name}: {problem}")
         return
-    names = (str(entry[other]) for other in _NAME_KEYS if entry.get(other) not in (None, ""))
+    names = (str(entry[name_key]) for name_key in _NAME_KEYS if entry.get(name_key) not in (None, ""))
     yield next(names, name), (entry[key],)
 
 
-def _name(path: Path, number: int, paths: Sequence[Path]) -> str:
+def _line_name(path: Path, number: int, paths: Sequence[Path]) -> str:
     return str(number) if len(paths) == 1 else f"{path.name}:{number}"

@@ -1,15 +1,15 @@
-"""From text to words."""
+"""Split text into words."""
 
 import html
 import re
 from collections.abc import Callable
 
 _LETTERS = bytes(range(ord("a"), ord("z") + 1))
-# These part words. Other white space, such as the one that does not break a line, is removed as in the
-# counts that are published by this rule.
-_BLANKS = b"\t\n\v\f\r -"
-_TO_BLANK = bytes.maketrans(_BLANKS, b" " * len(_BLANKS))
-_REMOVED = bytes(set(range(256)) - set(_LETTERS) - set(_BLANKS))
+# These separate words. Other white space, such as the no-break space, is removed, as in the published counts
+# that follow this rule.
+_SEPARATORS = b"\t\n\v\f\r -"
+_SEPARATOR_TO_SPACE = bytes.maketrans(_SEPARATORS, b" " * len(_SEPARATORS))
+_REMOVED = bytes(set(range(256)) - set(_LETTERS) - set(_SEPARATORS))
 
 Tokeniser = Callable[[str], list[str]]
 
@@ -17,18 +17,18 @@ Tokeniser = Callable[[str], list[str]]
 def letters(text: str) -> list[str]:
     """Words of the letters a to z, by the rule of Hoffman's onlineldavb.
 
-    HTML entities are undone, capitals made small, hyphens and white space part words, and every other
-    character is removed: "Schrödinger's well-known cat" gives schrdingers, well, known, cat.
+    HTML entities are decoded, text is converted to lower case, hyphens and white space separate words, and
+    every other character is removed: "Schrödinger's well-known cat" gives schrdingers, well, known, cat.
     """
     plain = html.unescape(text).lower().encode("ascii", "ignore")
-    return plain.translate(_TO_BLANK, _REMOVED).decode("ascii").split()
+    return plain.translate(_SEPARATOR_TO_SPACE, _REMOVED).decode("ascii").split()
 
 
 class matches:
     r"""Words that match a regular expression, for other alphabets: `matches(r"\w+")`.
 
-    HTML entities are undone and capitals made small first. Of an expression with a group, the group is the
-    word.
+    HTML entities are decoded and the text is converted to lower case first. If the expression has a group,
+    the group is the word.
     """
 
     def __init__(self, pattern: str) -> None:

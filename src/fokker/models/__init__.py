@@ -1,4 +1,4 @@
-"""Models that come with their own samplers."""
+"""Models with their own samplers."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ __all__ = ["LDA"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "LDA":  # when it is asked for: the command line reads corpora without waiting for JAX
+    if name == "LDA":  # imported on demand, so that the command line starts without loading JAX
         from fokker.models.lda.estimator import LDA
 
         return LDA

@@ -30,7 +30,7 @@ from fokker.lab.experiments._data import data_file
 from fokker.lab.experiments._result import Claim, Result
 from fokker.lab.experiments._topic_figures import draw_over_steps
 from fokker.lab.experiments._topic_runs import Stream
-from fokker.models.lda._expected import LEAST_PROBABILITY
+from fokker.models.lda._expected import MIN_PROBABILITY
 from fokker.models.lda._uniform import seed_at
 from fokker.models.lda.chain import local_words
 from fokker.models.lda.evaluate import HeldOut
@@ -82,7 +82,7 @@ class NaturalTopics(Module):
     def topics(self, theta: np.ndarray) -> np.ndarray:
         """β (V, K)."""
         # In a chain that diverges a word's share underflows: far too small, but not nothing.
-        weights = np.maximum(np.exp(theta - theta.max(0)), np.float32(LEAST_PROBABILITY))
+        weights = np.maximum(np.exp(theta - theta.max(0)), np.float32(MIN_PROBABILITY))
         return weights / weights.sum(0)
 
 

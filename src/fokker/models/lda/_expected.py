@@ -1,13 +1,13 @@
-"""What every E-step hands back, and the least probability that it works with."""
+"""The result of an E-step, and the smallest probability that it uses."""
 
 from typing import Any, NamedTuple
 
-# In place of zero, so that a word that has underflowed in every topic still has a topic to go to; beside the
-# probability of any other word it is nothing, and its products with small γ are normal numbers.
-LEAST_PROBABILITY = 1e-30
+# Replaces zero, so that a word whose probability underflowed in every topic can still be assigned. It is
+# negligible beside the probability of any other word, and its product with a small γ does not underflow.
+MIN_PROBABILITY = 1e-30
 
 
-class Expected(NamedTuple):
+class ExpectedCounts(NamedTuple):
     """`counts` (U, K): E[n_kw], summed over documents. `mixtures` (D, K): E[n_dk]."""
 
     counts: Any

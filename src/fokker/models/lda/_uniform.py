@@ -1,7 +1,7 @@
-"""Random numbers inside compiled loops: SplitMix64 streams, each from a seed made of a JAX key.
+"""Random numbers inside compiled loops: SplitMix64 streams, seeded from a JAX key.
 
-A stream is 64 bits, passed in and handed back; streams of different (seed, index) have nothing to do with
-each other, so that what a document or a word draws does not depend on threads or on their order.
+The state of a stream is 64 bits; each function takes it and returns the next one. Streams of different (seed,
+index) are independent, so the draws of a document or a word do not depend on the threads or their order.
 """
 
 import math
@@ -45,27 +45,27 @@ def mix(x: Any) -> Any:
 
 @compiled
 def stream(seed: Any, index: Any) -> Any:
-    """The stream of one document or word."""
+    """The initial state of the stream of one document or word."""
     return mix(seed ^ mix((np.uint64(index) + np.uint64(1)) * _GOLDEN))
 
 
 @compiled
 def uniform(state: Any) -> Any:
-    """The stream one step on, and a number in [0, 1) on a grid of 2⁻²⁴."""
+    """The next state, and a number in [0, 1) on a grid of 2⁻²⁴."""
     state = state + _GOLDEN
     return state, np.float32(np.int64(mix(state) >> np.uint64(40))) * _TO_UNIT
 
 
 @compiled
 def uniform_double(state: Any) -> Any:
-    """The stream one step on, and a number in (0, 1), of 53 bits: its logarithm is finite."""
+    """The next state, and a number in (0, 1) of 53 bits, whose logarithm is finite."""
     state = state + _GOLDEN
     return state, (np.float64(np.int64(mix(state) >> np.uint64(11))) + 0.5) * _TO_UNIT_DOUBLE
 
 
 @compiled
 def normal(state: Any) -> Any:
-    """The stream two steps on, and a standard normal (Box and Muller 1958)."""
+    """The state after two steps, and a standard normal (Box and Muller 1958)."""
     state, u = uniform_double(state)
     state, v = uniform_double(state)
     return state, math.sqrt(-2.0 * math.log(u)) * math.cos(2.0 * math.pi * v)

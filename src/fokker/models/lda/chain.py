@@ -1,4 +1,4 @@
-"""The chain over topics: a minibatch of documents in, one step of θ out."""
+"""The chain over topics: each minibatch of documents gives one step of θ."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,14 +10,14 @@ from scipy.special import digamma
 from fokker._core.random import fold_in
 from fokker.corpora import Documents
 from fokker.models.lda import gibbs, gibbs_jax
-from fokker.models.lda._expected import Expected
+from fokker.models.lda._expected import ExpectedCounts
 from fokker.models.lda._uniform import seed_at
-from fokker.models.lda.cir import SMALLEST
+from fokker.models.lda.cir import MIN_THETA
 from fokker.models.lda.theta import WITH_MOMENTUM, DenseTopics, LazyTopics, make_topics
 
 Schedule = Callable[[int], float]
 
-# Streams of random numbers of a chain, apart from each other.
+# Independent random streams of a chain.
 _START, _SWEEPS, _TOPICS = range(3)
 
 
@@ -30,13 +30,13 @@ def decaying(a: float, b: float = _DECAY_AFTER, c: float = _DECAY_POWER) -> Sche
     return lambda t: a * (1 + t / b) ** -c
 
 
-def automatic(sampler: str, rate: float, start: float) -> tuple[float, float]:
-    r"""A step size and a friction for the rate N_k·/θ_k· at which data wash out what θ was.
+def automatic_settings(sampler: str, rate: float, start: float) -> tuple[float, float]:
+    r"""A step size and a friction for the rate N_k·/θ_k· at which the data replace the previous θ.
 
-    An overdamped step forgets the share hb of θ, b = 1 + N_k·/θ_k·; with momentum θ swings with the frequency
-    ω = √(b/2), and friction above ω damps it. The shares here are those that served best in one pass over
-    10,000 articles; |S|, the words a document and θ₀ enter through the rate. Without a metric a step is as
-    long for every word: it is measured in θ₀.
+    An overdamped step replaces the share hb of θ, with b = 1 + N_k·/θ_k·. With momentum θ oscillates with the
+    frequency ω = √(b/2), and friction above ω damps it. The factors here worked best in one pass over 10,000
+    articles; |S|, the number of words per document and θ₀ enter through the rate. Without a metric the step
+    is the same for every word and is measured in units of θ₀.
     """
     b = 1 + rate
     omega = float(np.sqrt(b / 2))
@@ -50,30 +50,30 @@ def automatic(sampler: str, rate: float, start: float) -> tuple[float, float]:
     return h, friction
 
 
-# Minibatches that learning γ waits for, and how fast it forgets (Hoffman et al. 2010).
+# The delay and the decay of the learning rate of γ (Hoffman et al. 2010).
 _LEARNING_DELAY, _LEARNING_POWER = 10.0, 0.7
 
 
-def likelier_gamma(gamma: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def updated_gamma(gamma: np.ndarray, counts: np.ndarray) -> np.ndarray:
     r"""γ_k ← γ_k Σ_d [ψ(γ_k + n_dk) - ψ(γ_k)] / Σ_d [ψ(γ· + n_d·) - ψ(γ·)] (Minka 2000).
 
-    A step towards the γ under which the documents' topic counts (D, K) are likeliest; here they are
+    One step towards the γ of maximum likelihood of the topic counts (D, K) of documents; here the counts are
     expectations.
     """
-    more = (digamma(gamma + counts) - digamma(gamma)).sum(0)
-    total = (digamma(gamma.sum() + counts.sum(1)) - digamma(gamma.sum())).sum()
-    # Not to zero: a topic that no document of a minibatch has may come back.
-    return np.maximum(gamma * more / total, _LEAST_GAMMA)
+    numerator = (digamma(gamma + counts) - digamma(gamma)).sum(0)
+    denominator = (digamma(gamma.sum() + counts.sum(1)) - digamma(gamma.sum())).sum()
+    # Not zero: a topic that is absent from a minibatch may return.
+    return np.maximum(gamma * numerator / denominator, _MIN_GAMMA)
 
 
-_LEAST_GAMMA = 1e-4
+_MIN_GAMMA = 1e-4
 
 
 class TopicChain:
     """θ, and the sweeps over documents that move it.
 
-    The state after t minibatches depends on the seed and the minibatches alone. Where `step_size` or
-    `friction` is None they are those of `automatic`, with the decay of Patterson and Teh for the step.
+    The state after t minibatches depends only on the seed and the minibatches. A `step_size` or `friction` of
+    None takes that of `automatic_settings`; the step then decays as in Patterson and Teh.
     """
 
     def __init__(
@@ -100,26 +100,26 @@ class TopicChain:
         self.step_size, self.friction, self.start = step_size, friction, start
         self.sweeps, self.burn_in, self.threads = sweeps, burn_in, threads
         self.engine = engine
-        # Words a document, of the first minibatch.
+        # The number of words per document in the first minibatch.
         self._length = 0.0
-        # Documents of the largest minibatch so far.
-        self._usual = 0
+        # The number of documents in the largest minibatch so far.
+        self._largest_batch = 0
         self._key = fold_in(key, _SWEEPS)
-        # From a seed: NumPy's generator of Gamma numbers is far faster than JAX's on a CPU.
+        # NumPy's Gamma generator is much faster than JAX's on a CPU.
         generator = np.random.Generator(np.random.Philox(int(seed_at(key, _START))))
         theta = generator.standard_gamma(start, (words, topics), dtype=np.float32)
-        theta = np.maximum(theta, SMALLEST)
+        theta = np.maximum(theta, MIN_THETA)
         self.topics: DenseTopics | LazyTopics = make_topics(
             sampler, theta, alpha, fold_in(key, _TOPICS), threads
         )
 
     @property
     def number(self) -> int:
-        """Minibatches so far."""
+        """The number of minibatches so far."""
         return self.topics.number
 
-    def expect(self, documents: Documents) -> tuple[np.ndarray, Expected]:
-        """The minibatch's words, and the expected counts of each topic under θ as it is."""
+    def expect(self, documents: Documents) -> tuple[np.ndarray, ExpectedCounts]:
+        """The words of the minibatch, and the expected counts of each topic under the current θ."""
         words, local = local_words(documents)
         beta = self.topics.rows(words) / self.topics.totals.astype(np.float32)
         if self.engine == "jax":
@@ -143,54 +143,54 @@ class TopicChain:
             threads=self.threads,
         )
 
-    def step(self, documents: Documents, total: float) -> Expected:
-        """One minibatch of a corpus of `total` documents: |S|/|S̃| = total/size."""
+    def step(self, documents: Documents, total: float) -> ExpectedCounts:
+        """One step with a minibatch of a corpus of `total` documents: |S|/|S̃| = total/size."""
         words, expected = self.expect(documents)
-        scale = total / documents.size
-        h, friction = self._settings(documents, total)
-        # Fewer documents than usual, each of which counts the more, are a part of a step.
-        self._usual = max(self._usual, documents.size)
-        h *= documents.size / self._usual
-        self.topics.step(words, expected.counts * np.float32(scale), h, friction, scale)
+        data_weight = total / documents.size
+        h, friction = self._step_settings(documents, total)
+        # Each document of a smaller minibatch has a larger weight: such a minibatch takes a smaller step.
+        self._largest_batch = max(self._largest_batch, documents.size)
+        h *= documents.size / self._largest_batch
+        self.topics.step(words, expected.counts * np.float32(data_weight), h, friction, data_weight)
         if self.learn_gamma and documents.tokens:
             share = (self.number + _LEARNING_DELAY) ** -_LEARNING_POWER
-            self.gamma = self.gamma ** (1 - share) * likelier_gamma(self.gamma, expected.mixtures) ** share
+            self.gamma = self.gamma ** (1 - share) * updated_gamma(self.gamma, expected.mixtures) ** share
         return expected
 
-    def _settings(self, documents: Documents, total: float) -> tuple[float, float]:
+    def _step_settings(self, documents: Documents, total: float) -> tuple[float, float]:
         """The step size and the friction of the next step."""
         self._length = self._length or documents.tokens / documents.size
         words, topics = self.topics.shape
         rate = total * self._length / topics / (self.start * words)
-        h, friction = automatic(self.topics.sampler, rate, self.start)
+        h, friction = automatic_settings(self.topics.sampler, rate, self.start)
         if self.step_size is not None:
             h = self.step_size(self.number)
         else:
-            half = 0.5 if self.topics.sampler in WITH_MOMENTUM else 1.0
-            h *= decaying(1.0, c=half * _DECAY_POWER)(self.number)
+            exponent_factor = 0.5 if self.topics.sampler in WITH_MOMENTUM else 1.0
+            h *= decaying(1.0, c=exponent_factor * _DECAY_POWER)(self.number)
         return h, friction if self.friction is None else self.friction
 
     def beta(self) -> np.ndarray:
-        """β (V, K) of θ as it is: columns sum to one."""
-        theta = self.topics.whole()
+        """β (V, K) of the current θ: columns sum to one."""
+        theta = self.topics.all_rows()
         return theta / theta.sum(0)
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that a resume needs."""
+        """The arrays that a resumed run needs."""
         return self.topics.state() | {
             "gamma": self.gamma,
             "length": np.asarray(self._length),
-            "usual": np.asarray(self._usual),
+            "usual": np.asarray(self._largest_batch),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """As it was when `state` was taken."""
+        """Restore a `state`."""
         self.gamma, self._length = np.array(state["gamma"]), float(state["length"])
-        self._usual = int(state["usual"])
+        self._largest_batch = int(state["usual"])
         self.topics.restore(state)
 
 
 def local_words(documents: Documents) -> tuple[np.ndarray, Documents]:
-    """The words that the documents have, and the documents with their words numbered by place among those."""
-    words, places = np.unique(documents.words, return_inverse=True)
-    return words, documents._replace(words=places.astype(np.int32))
+    """The distinct words of the documents, and the documents with indices into these as word ids."""
+    words, local_ids = np.unique(documents.words, return_inverse=True)
+    return words, documents._replace(words=local_ids.astype(np.int32))

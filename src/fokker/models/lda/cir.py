@@ -2,13 +2,13 @@ r"""Exact transitions of the Cox–Ingersoll–Ross process, for many words at o
 
     dθ = (a - bθ) dt + √(2θ) dW
 
-is SGRLD on θ with D = diag(θ) given expected counts: a = α + N_kw, b = 1 + N_k·/θ_k·. Over a time in which b
-may change, with δ = exp(-∫b dt) and g = ∫ exp(-∫_s b) ds,
+is SGRLD on θ with D = diag(θ) given expected counts: a = α + N_kw, b = 1 + N_k·/θ_k·. Over an interval in
+which b may change, with δ = exp(-∫b dt) and g = ∫ exp(-∫_s b) ds,
 
     θ' = g · Gamma(a + P),   P ~ Poisson(θδ/g)
 
-a scaled noncentral χ² (Cox, Ingersoll, Ross 1985; Baker et al. 2018 for stochastic gradients): no error at
-the boundary, however long the step, and one draw for any number of steps in which a stays as it is.
+is a scaled noncentral χ² (Cox, Ingersoll, Ross 1985; Baker et al. 2018 for stochastic gradients). There is no
+error at the boundary for any step size, and one draw covers any number of steps with constant a.
 """
 
 import math
@@ -17,25 +17,26 @@ from typing import Any
 import numba
 import numpy as np
 
-from fokker.models.lda._expected import LEAST_PROBABILITY
+from fokker.models.lda._expected import MIN_PROBABILITY
 from fokker.models.lda._uniform import normal, stream, uniform_double
 from fokker.models.lda.gibbs import thread_pool
 
-# θ below this is kept at this: far below any probability that a word can have, far above where float32 ends.
-SMALLEST = np.float32(LEAST_PROBABILITY)
-_LOG_SMALLEST = math.log(LEAST_PROBABILITY)
-# Words whose surprises are added up together: sums of parts that followed the threads would round by them.
-_TOGETHER = 64
+# Smaller θ are raised to this: far below the probability of any word, far above the smallest float32.
+MIN_THETA = np.float32(MIN_PROBABILITY)
+_LOG_MIN_THETA = math.log(MIN_PROBABILITY)
+# Innovations are summed in parts of this many words. Parts that depended on the threads would change the
+# rounding.
+_WORDS_PER_PART = 64
 
 
 @numba.njit(nogil=True, cache=True)
 def draw_gamma(state: Any, a: float) -> Any:
-    """The stream further on, and Gamma(a, 1) (Marsaglia and Tsang 2000); 0 where it underflows."""
+    """The next random state, and Gamma(a, 1) (Marsaglia and Tsang 2000); 0 where it underflows."""
     boost = 1.0
     if a < 1.0:
         state, u = uniform_double(state)
         power = math.log(u) / a
-        if power < _LOG_SMALLEST:
+        if power < _LOG_MIN_THETA:
             return state, 0.0
         boost = math.exp(power)
         a += 1.0
@@ -52,10 +53,10 @@ def draw_gamma(state: Any, a: float) -> Any:
 
 @numba.njit(nogil=True, cache=True)
 def draw_poisson(state: Any, rate: float) -> Any:
-    """The stream further on, and Poisson(rate): by inversion, or transformed rejection (Hörmann 1993)."""
+    """The next random state, and Poisson(rate): by inversion, or transformed rejection (Hörmann 1993)."""
     if rate < 10.0:
         state, u = uniform_double(state)
-        if u < 1.0 - rate:  # less than exp(-rate): none, without the exponential
+        if u < 1.0 - rate:  # 1 - rate < exp(-rate): the count is 0, without the exponential
             return state, 0.0
         count, term = 0.0, math.exp(-rate)
         while u > term and count < 200.0:
@@ -78,31 +79,39 @@ def draw_poisson(state: Any, rate: float) -> Any:
             return state, count
         if count < 0.0 or (us < 0.013 and v > us):
             continue
-        left = math.log(v * inverse_alpha / (a / (us * us) + b))
-        if left <= count * log_rate - rate - math.lgamma(count + 1.0):
+        log_bound = math.log(v * inverse_alpha / (a / (us * us) + b))
+        if log_bound <= count * log_rate - rate - math.lgamma(count + 1.0):
             return state, count
 
 
 @numba.njit(nogil=True, cache=True)
 def transition(state: Any, theta: float, a: float, delta: float, g: float) -> Any:
-    """The stream further on, and θ' ~ g·Gamma(a + Poisson(θδ/g)), at least `SMALLEST`."""
+    """The next random state, and θ' ~ g·Gamma(a + Poisson(θδ/g)), at least `MIN_THETA`."""
     rate = theta * delta / g
     if a > 0.5:
-        # The noncentral χ² of more than one degree of freedom needs no Poisson number.
+        # A noncentral χ² with more than one degree of freedom needs no Poisson draw.
         state, x = normal(state)
         state, y = draw_gamma(state, a - 0.5)
         y += 0.5 * (x + math.sqrt(2.0 * rate)) ** 2
     else:
         state, count = draw_poisson(state, rate)
         state, y = draw_gamma(state, a + count)
-    return state, max(np.float32(g * y), SMALLEST)
+    return state, max(np.float32(g * y), MIN_THETA)
 
 
 @numba.njit(nogil=True, cache=True)
 def _transitions(
-    theta: Any, alpha: Any, counts: Any, delta: Any, g: Any, which: Any, words: Any, seed: Any, surprise: Any
+    theta: Any,
+    alpha: Any,
+    counts: Any,
+    delta: Any,
+    g: Any,
+    which: Any,
+    words: Any,
+    seed: Any,
+    innovation: Any,
 ) -> None:
-    """In place, row by row; row `which[u]` of δ and g is that of word u. Adds up θ' - E[θ'] by topic."""
+    """Update θ in place, row by row. Word u uses row `which[u]` of δ and g. Adds up θ' - E[θ'] by topic."""
     for u in range(theta.shape[0]):
         i = which[u]
         if i < 0:
@@ -112,7 +121,7 @@ def _transitions(
             a = alpha + (counts[u, k] if counts.shape[0] else 0.0)
             expected = theta[u, k] * delta[i, k] + a * g[i, k]
             state, theta[u, k] = transition(state, theta[u, k], a, delta[i, k], g[i, k])
-            surprise[k] += theta[u, k] - expected
+            innovation[k] += theta[u, k] - expected
 
 
 def transitions(
@@ -126,25 +135,25 @@ def transitions(
     seed: np.uint64,
     threads: int = 1,
 ) -> np.ndarray:
-    """θ (U, K) moved in place; returns Σ_w (θ' - E[θ']) of each topic.
+    """Update θ (U, K) in place; return Σ_w (θ' - E[θ']) of each topic.
 
-    δ and g have a row for each time that words have been waiting, `which` says each word's row (below zero:
-    leave it). A word's draws depend on `seed` and its number in `words` alone.
+    δ and g have one row for each length of time since words were updated; `which` is the row of each word
+    (negative: no update). The draws of a word depend only on `seed` and its number in `words`.
     """
-    given = np.zeros((0, theta.shape[1]), np.float32) if counts is None else counts
-    parts = -(-len(theta) // _TOGETHER)
-    surprises = np.zeros((parts, theta.shape[1]))
+    count_rows = np.zeros((0, theta.shape[1]), np.float32) if counts is None else counts
+    parts = -(-len(theta) // _WORDS_PER_PART)
+    innovations = np.zeros((parts, theta.shape[1]))
 
     def work(thread: int) -> None:
         for part in range(thread, parts, threads):
-            rows = slice(part * _TOGETHER, (part + 1) * _TOGETHER)
+            rows = slice(part * _WORDS_PER_PART, (part + 1) * _WORDS_PER_PART)
             _transitions(
-                theta[rows], alpha, given[rows] if counts is not None else given, delta, g, which[rows],
-                words[rows], seed, surprises[part],
+                theta[rows], alpha, count_rows[rows] if counts is not None else count_rows, delta, g,
+                which[rows], words[rows], seed, innovations[part],
             )  # fmt: skip
 
     if threads == 1:
         work(0)
     else:
         list(thread_pool(threads).map(work, range(threads)))
-    return surprises.sum(0)
+    return innovations.sum(0)

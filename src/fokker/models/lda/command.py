@@ -1,4 +1,4 @@
-"""The command `fokker lda`. What is heavy is imported when a command runs."""
+"""The command `fokker lda`. Large modules are imported when a command runs."""
 
 import functools
 import os
@@ -23,46 +23,46 @@ console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
 
 _DEFAULTS = Settings()
-# The corpus that is built in is small: fewer topics, more often read.
+# The built-in corpus is small: fewer topics, more passes.
 _BUILT_IN_TOPICS, _BUILT_IN_PASSES = 20, 10
 _OUT = Path("fokker-lda")
-# Topics of a document that `infer` prints at the most, the least share of one, and words of each.
-_PRINTED, _LEAST_SHARE, _WORDS = 4, 0.05, 6
-# Topics that a run prints at its end, the most prevalent.
-_LISTED = 10
-# The exit code of a program that Ctrl-C ended.
+# `infer` prints at most this many topics per document, of at least this share, with this many words.
+_MAX_PRINTED_TOPICS, _MIN_SHARE, _WORDS = 4, 0.05, 6
+# A run prints this many topics at its end, the most prevalent first.
+_NUM_TOPICS_SHOWN = 10
 _NOTHING_YET = "interrupted before the first step: there is nothing to save."
+# The exit code after Ctrl-C.
 _INTERRUPTED = 130
 
 
-class RunUnlessNamed(TyperGroup):
-    """A group that runs its command `run` where no command is named, and whose help shows it whole."""
+class DefaultToRun(TyperGroup):
+    """A group that runs its command `run` if no command is named, and includes it in its help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put in the command that is meant."""
+        """Insert `run` if no command is named."""
         if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Both commands, then all that the first one can be told."""
+        """Both commands, then all options of `run`."""
         super().format_help(ctx, formatter)
         command = self.commands["run"]
-        with command.make_context("run", [], parent=ctx, resilient_parsing=True) as below:
-            command.format_help(below, formatter)
+        with command.make_context("run", [], parent=ctx, resilient_parsing=True) as run_context:
+            command.format_help(run_context, formatter)
 
 
 app = typer.Typer(
-    cls=RunUnlessNamed,
-    help="Topics of a stream of documents by stochastic-gradient MCMC.\n\n"
-    "fokker lda [CORPUS] learns topics (it is short for fokker lda run); fokker lda infer MODEL TEXT… "
+    cls=DefaultToRun,
+    help="Learn the topics of a stream of documents by stochastic-gradient MCMC.\n\n"
+    "fokker lda [CORPUS] learns topics (short for fokker lda run); fokker lda infer MODEL TEXT… "
     "applies them to new text.",
     pretty_exceptions_enable=False,
 )
 
 
 def _option(help: str, default: object = None, **more: Any) -> Any:
-    """An option that is None unless it was given: a resume must know. The help tells the default."""
+    """An option that is None unless given, which --resume needs to know. The help shows the default."""
     return typer.Option(help=help, show_default=False if default is None else str(default), **more)
 
 
@@ -72,94 +72,99 @@ def run(
         str | None,
         typer.Argument(
             metavar="CORPUS",
-            help="A file, folder or glob (see docs/corpora.md), or - for standard input; the docstrings of "
-            "this Python if absent.",
+            help="A file, folder or glob (see docs/corpora.md), or - for standard input. Default: the "
+            "docstrings of the running Python.",
             show_default=False,
         ),
     ] = None,
     topics: Annotated[
         int | None,
-        _option("K.", f"{_DEFAULTS.topics}; {_BUILT_IN_TOPICS} of the built-in corpus"),
+        _option(
+            "The number of topics, K.", f"{_DEFAULTS.topics}; {_BUILT_IN_TOPICS} for the built-in corpus"
+        ),
     ] = None,
-    sampler: Annotated[str | None, _option(f"{', '.join(SAMPLERS)}.", _DEFAULTS.sampler)] = None,
-    batch: Annotated[int | None, _option("Documents a step.", _DEFAULTS.batch)] = None,
+    sampler: Annotated[str | None, _option(f"One of {', '.join(SAMPLERS)}.", _DEFAULTS.sampler)] = None,
+    batch: Annotated[int | None, _option("Documents per step.", _DEFAULTS.batch)] = None,
     vocab: Annotated[
-        Path | None, _option("A file of one word a line. Learned from the text if absent.")
+        Path | None, _option("A file with one word per line. Default: learned from the text.")
     ] = None,
-    vocab_size: Annotated[
-        int | None, _option("The most words of a vocabulary that is learned.", "10000")
-    ] = None,
+    vocab_size: Annotated[int | None, _option("The maximum size of a learned vocabulary.", "10000")] = None,
     out: Annotated[Path | None, _option("Folder for the results and checkpoints.", _OUT)] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Give up a run that is in that folder.")
+        bool, typer.Option("--overwrite", help="Replace an existing run in the folder.")
     ] = False,
     resume: Annotated[
-        Path | None, _option("Go on with the run of this folder; it knows its corpus and settings.")
+        Path | None, _option("Continue the run in this folder, with its corpus and settings.")
     ] = None,
     no_skip: Annotated[
         bool,
         typer.Option(
             "--no-skip",
-            help="With --resume: the stream goes on where it was left, as a live one does; it is not given "
-            "again from its beginning.",
+            help="With --resume: the stream continues where it stopped, as a live one does, instead of "
+            "starting again from its beginning.",
         ),
     ] = False,
     passes: Annotated[
-        int | None, _option("Passes over the corpus.", f"1; {_BUILT_IN_PASSES} over the built-in corpus")
+        int | None, _option("Passes over the corpus.", f"1; {_BUILT_IN_PASSES} for the built-in corpus")
     ] = None,
-    forever: Annotated[bool, typer.Option("--forever", help="Pass after pass, until Ctrl-C.")] = False,
+    forever: Annotated[bool, typer.Option("--forever", help="Repeat passes until Ctrl-C.")] = False,
     total: Annotated[
         str | None,
         _option(
-            "|S|, the number of documents that a minibatch stands for; 'growing': those seen so far.",
-            "counted where that is quick, else growing",
+            "|S|, the number of documents that a minibatch represents; 'growing': those read so far.",
+            "counted if that is quick, else growing",
         ),
     ] = None,
     alpha: Annotated[
-        float | None, _option("Prior of the topics' words, θ ~ Gamma(α, 1).", _DEFAULTS.alpha)
+        float | None, _option("Prior of the words of topics, θ ~ Gamma(α, 1).", _DEFAULTS.alpha)
     ] = None,
     gamma: Annotated[
-        float | None, _option("Prior of the documents' mixtures, π ~ Dirichlet(γ).", _DEFAULTS.gamma)
+        float | None, _option("Prior of the mixtures of documents, π ~ Dirichlet(γ).", _DEFAULTS.gamma)
     ] = None,
     step: Annotated[
-        float | None, _option("The first step size; it decays.", "by the size of the corpus")
+        float | None, _option("The initial step size; it decays.", "from the size of the corpus")
     ] = None,
-    friction: Annotated[float | None, _option("Of sghmc and sgrhmc.", "by the size of the corpus")] = None,
+    friction: Annotated[
+        float | None, _option("The friction of sghmc and sgrhmc.", "from the size of the corpus")
+    ] = None,
     learn_gamma: Annotated[
-        bool | None, typer.Option("--learn-gamma", help="Learn γ, a number a topic, from there on.")
+        bool | None,
+        typer.Option("--learn-gamma", help="Learn γ, one number per topic, starting from --gamma."),
     ] = None,
     engine: Annotated[
-        str | None, _option(f"Of the sweeps: {', '.join(ENGINES)}; jax is for a GPU.", _DEFAULTS.engine)
+        str | None, _option(f"Engine of the sweeps: {', '.join(ENGINES)}; jax is for GPUs.", _DEFAULTS.engine)
     ] = None,
     sweeps: Annotated[int | None, _option("Gibbs sweeps over a document.", _DEFAULTS.sweeps)] = None,
-    burn_in: Annotated[int | None, _option("Those of them that are not counted.", _DEFAULTS.burn_in)] = None,
-    threads: Annotated[int | None, _option("Processors; they do not change the result.", "all")] = None,
+    burn_in: Annotated[
+        int | None, _option("The first sweeps, which are not counted.", _DEFAULTS.burn_in)
+    ] = None,
+    threads: Annotated[
+        int | None, _option("Threads; they do not change the result.", "all processors")
+    ] = None,
     seed: Annotated[int | None, _option("Seed of the random numbers.", _DEFAULTS.seed)] = None,
     held_out: Annotated[
         int | None,
-        _option("Documents kept for evaluation.", "a tenth, at most 1000; 100 of standard input"),
+        _option("Documents held out for evaluation.", "a tenth, at most 1000; 100 for standard input"),
     ] = None,
-    minimum_tokens: Annotated[
-        int | None, _option("Known words below which a document is left out.", 1)
-    ] = None,
-    format: Annotated[str | None, _option("How to read the corpus.", "seen from it")] = None,
-    key: Annotated[str | None, _option("Where a JSON object has its text.", "text")] = None,
-    pattern: Annotated[
-        str | None, _option("A regular expression for words.", "of the letters a to z")
-    ] = None,
+    minimum_tokens: Annotated[int | None, _option("Documents with fewer known words are skipped.", 1)] = None,
+    format: Annotated[str | None, _option("The format of the corpus.", "detected")] = None,
+    key: Annotated[str | None, _option("The key of the text in a JSON object.", "text")] = None,
+    pattern: Annotated[str | None, _option("A regular expression for words.", "the letters a to z")] = None,
     shuffle_buffer: Annotated[
         int | None,
-        _option("Mix the order through so many documents; 0: as it is.", "5000; 0 of standard input"),
+        _option(
+            "Shuffle with a buffer of this many documents; 0: no shuffling.", "5000; 0 for standard input"
+        ),
     ] = None,
     no_mixtures: Annotated[
-        bool, typer.Option("--no-mixtures", help="Do not write the documents' mixtures.")
+        bool, typer.Option("--no-mixtures", help="Do not write the mixtures of the documents.")
     ] = False,
 ) -> None:
-    """Learn topics, and write them with a report into a folder; Ctrl-C saves, --resume goes on.
+    """Learn topics, and write them with a report to a folder; Ctrl-C saves, --resume continues.
 
-    Exit code 1 if the topics are no better than the words' frequencies.
+    Exit code 1 if the topics are no better than the word frequencies.
     """
-    about_reading = {
+    reading_options = {
         "corpus": corpus if corpus in (None, "-") else os.path.abspath(str(corpus)),
         "format": format,
         "key": key,
@@ -168,7 +173,7 @@ def run(
         "shuffle_buffer": shuffle_buffer,
         "held_out": held_out,
     }
-    about_sampling = {
+    sampling_options = {
         "topics": topics,
         "sampler": sampler,
         "batch": batch,
@@ -183,53 +188,53 @@ def run(
         "seed": seed,
         "total": _parse_total(total),
     }
-    reading, settings = _given(about_reading), _given(about_sampling)
+    reading, settings = _specified(reading_options), _specified(sampling_options)
     if forever and passes is not None:
         raise ValueError("--passes and --forever contradict each other: give one of them.")
-    from fokker.models.lda.run import Reading, Run, learned
+    from fokker.models.lda.run import Reading, Run, learned_vocabulary
     from fokker.run.interruption import Interruption
 
     if resume is not None:
         for name, value in (("--out", out), ("--vocab", vocab), ("--vocab-size", vocab_size)):
             if value is not None:
                 raise ValueError(
-                    f"{name} does not go with --resume, which goes on in its folder as it was begun."
+                    f"{name} cannot be used with --resume, which continues a run with its own settings."
                 )
-        this = Run.resume(
+        lda_run = Run.resume(
             resume,
             {**reading, **settings},
             passes=None if forever else "as before" if passes is None else passes,
             mixtures=not no_mixtures,
             threads=threads,
-            say=lambda text: errors.print(text, markup=False, soft_wrap=True),
+            notify=lambda text: errors.print(text, markup=False, soft_wrap=True),
         )
-        _say(f"going on after {this.position:,} documents of {this.corpus.source.label}")
+        _print(f"continuing after {lda_run.position:,} documents of {lda_run.corpus.source.label}")
     else:
         if vocab is not None and vocab_size is not None:
             raise ValueError("--vocab gives the words and --vocab-size learns them: give one of them.")
         if corpus is None:
             settings.setdefault("topics", _BUILT_IN_TOPICS)
             passes = _BUILT_IN_PASSES if passes is None else passes
-        chosen = Settings(**settings, threads=threads)
-        # An exception that comes while a library is at work may be lost in it: the wish is noted instead.
+        run_settings = Settings(**settings, threads=threads)
+        # An exception inside a library call may be lost, so Ctrl-C only sets a flag.
         with Interruption() as interruption:
-            this = Run.begin(
+            lda_run = Run.start(
                 Reading(**reading),
-                chosen,
+                run_settings,
                 out or _OUT,
-                vocabulary=vocab if vocab_size is None else learned(vocab_size),
+                vocabulary=vocab if vocab_size is None else learned_vocabulary(vocab_size),
                 passes=None if forever else 1 if passes is None else passes,
                 mixtures=not no_mixtures,
                 overwrite=overwrite,
             )
         if interruption.asked:
-            _say(_NOTHING_YET)
+            _print(_NOTHING_YET)
             raise typer.Exit(_INTERRUPTED)
-        _say(_beginning(this))
-    raise typer.Exit(_carry_out(this, skip=not no_skip))
+        _print(_start_message(lda_run))
+    raise typer.Exit(_execute(lda_run, skip=not no_skip))
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
+def _specified(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -242,54 +247,54 @@ def _parse_total(text: str | None) -> int | str | None:
         raise ValueError(f"--total is a number of documents, or 'growing'; {text!r} was given.") from None
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     console.print(text, markup=False, soft_wrap=True)
 
 
-def _beginning(run: "Run") -> str:
+def _start_message(run: "Run") -> str:
     settings = run.settings
     size = "" if run.length is None else f"{run.length:,} documents, "
-    total = "growing with those seen" if run.length is None else f"{run.total(1):,.0f}"
+    total = "growing with the documents read" if run.length is None else f"{run.total(1):,.0f}"
     total = total if settings.total is None else str(settings.total)
     return (
         f"{run.corpus.source.label}: {size}{len(run.corpus.vocabulary):,} words; {settings.topics} topics by "
-        f"{settings.sampler}, {settings.batch} documents a step, |S| {total}, "
+        f"{settings.sampler}, {settings.batch} documents per step, |S| {total}, "
         f"{run.reading.held_out:,} documents held out; writing to {run.folder}"
     )
 
 
-def _carry_out(run: "Run", skip: bool) -> int:
+def _execute(run: "Run", skip: bool) -> int:
     """Step to the end, write the results, and return the exit code."""
     from fokker.models.lda.progress import Progress
-    from fokker.models.lda.results import by_prevalence, find
+    from fokker.models.lda.results import analyse, by_prevalence
 
     with Progress(console) as progress:
-        run.go(progress, skip=skip)
-    again = f"fokker lda --resume {run.folder}"
+        run.execute(progress, skip=skip)
+    resume_command = f"fokker lda --resume {run.folder}"
     if not run.trained:
-        _say(_NOTHING_YET)
+        _print(_NOTHING_YET)
         return _INTERRUPTED
-    if told := run.tally.sentence():
-        _say(told)
-    model, findings = find(run)
-    written = _write(run, model, findings, again)
-    for topic in by_prevalence(findings.topics)[:_LISTED]:
-        _say(f"topic {topic.number}: {' '.join(topic.words[:10])}")
-    for worry in findings.worries:
-        console.print(worry, style="red", markup=False, soft_wrap=True)
+    if summary := run.tally.sentence():
+        _print(summary)
+    model, findings = analyse(run)
+    file_names = _write(run, model, findings, resume_command)
+    for topic in by_prevalence(findings.topics)[:_NUM_TOPICS_SHOWN]:
+        _print(f"topic {topic.number}: {' '.join(topic.words[:10])}")
+    for problem in findings.problems:
+        console.print(problem, style="red", markup=False, soft_wrap=True)
     for note in findings.notes:
-        _say(note)
+        _print(note)
     if run.dropped_mixtures:
-        _say(f"the mixtures of {run.dropped_mixtures:,} documents are missing: there was no room for them.")
-    _say(f"{run.trained:,} documents in {run.seconds:.1f} s; wrote {', '.join(written)} to {run.folder}")
+        _print(f"the mixtures of {run.dropped_mixtures:,} documents are missing: the disk was full.")
+    _print(f"{run.trained:,} documents in {run.seconds:.1f} s; wrote {', '.join(file_names)} to {run.folder}")
     if run.interrupted:
-        _say(f"interrupted; to go on: {again}")
+        _print(f"interrupted; to continue: {resume_command}")
         return _INTERRUPTED
     return 0 if findings.perplexity < findings.unigram else 1
 
 
-def _write(run: "Run", model: "Model", findings: "Findings", again: str) -> list[str]:
-    """Write the results, each for itself, so that what there is room for is written; return their names."""
+def _write(run: "Run", model: "Model", findings: "Findings", resume_command: str) -> list[str]:
+    """Write the results separately, so that an error affects one file; return the file names."""
     from fokker.models.lda.files import CHECKPOINT, write_text
     from fokker.models.lda.model import MODEL
     from fokker.models.lda.report import report
@@ -303,21 +308,22 @@ def _write(run: "Run", model: "Model", findings: "Findings", again: str) -> list
     writers[MODEL] = functools.partial(model.save, run.folder / MODEL)
     if run.saved_at != run.position:
         writers[CHECKPOINT] = run.save
-    failed: dict[str, OSError] = {}
+    errors_by_file: dict[str, OSError] = {}
     for name, write in writers.items():
         try:
             write()
         except OSError as error:
-            failed[name] = error
-    if failed:
+            errors_by_file[name] = error
+    if errors_by_file:
         advice = (
-            "There is no checkpoint: begin again where there is room (--out)."
+            "There is no checkpoint: start again on another disk (--out)."
             if run.saved_at is None
-            else f"The checkpoint there is of {run.saved_at:,} documents: make room, then: {again}"
+            else f"The checkpoint there is of {run.saved_at:,} documents: free some space, then: "
+            f"{resume_command}"
         )
         raise OSError(
-            f"{', '.join(failed)} could not be written to {run.folder} after {run.position:,} documents: "
-            f"{next(iter(failed.values()))}. What was written before is still there. {advice}"
+            f"{', '.join(errors_by_file)} could not be written to {run.folder} after {run.position:,} "
+            f"documents: {next(iter(errors_by_file.values()))}. Files written before still exist. {advice}"
         )
     return [*texts, MODEL, *([MIXTURES] if (run.folder / MIXTURES).is_file() else [])]
 
@@ -330,8 +336,8 @@ def infer(
         typer.Argument(metavar="TEXT…", help="Files, folders or globs as for CORPUS; - for standard input."),
     ],
     out: Annotated[Path | None, _option("Write all proportions to this file: .csv, .csv.gz or .npz.")] = None,
-    format: Annotated[str | None, _option("How to read the text.", "seen from it")] = None,
-    key: Annotated[str | None, _option("Where a JSON object has its text.", "text")] = None,
+    format: Annotated[str | None, _option("The format of the text.", "detected")] = None,
+    key: Annotated[str | None, _option("The key of the text in a JSON object.", "text")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
 ) -> None:
     """Apply a saved model to new text: the topics of each document, with their words and shares."""
@@ -341,25 +347,25 @@ def infer(
         _check_name(out)
     loaded = Model.load(model)
     words = top_words(loaded.mean, _WORDS)
-    named = [" ".join(loaded.vocabulary.words[w] for w in topic) for topic in words]
+    topic_words = [" ".join(loaded.vocabulary.words[w] for w in topic) for topic in words]
     names: list[str] = []
     shares: list[np.ndarray] = []
     for source in text:
         corpus = loaded.open(source, format=format, key=key or "text")
-        for documents, found in loaded.infer(corpus, seed=seed):
-            for name, proportions in zip(documents.names, found, strict=True):
-                _say(name)
-                best = (-proportions).argsort()[:_PRINTED]
-                for k in [k for k in best if proportions[k] >= _LEAST_SHARE] or best[:1]:
-                    _say(f"  {proportions[k]:6.1%}  topic {k}: {named[k]}")
+        for documents, mixtures in loaded.infer(corpus, seed=seed):
+            for name, proportions in zip(documents.names, mixtures, strict=True):
+                _print(name)
+                largest = (-proportions).argsort()[:_MAX_PRINTED_TOPICS]
+                for k in [k for k in largest if proportions[k] >= _MIN_SHARE] or largest[:1]:
+                    _print(f"  {proportions[k]:6.1%}  topic {k}: {topic_words[k]}")
             if out is not None:
                 names += documents.names
-                shares.append(found)
-        if told := corpus.tally.sentence():
-            errors.print(told, markup=False, soft_wrap=True)
+                shares.append(mixtures)
+        if summary := corpus.tally.sentence():
+            errors.print(summary, markup=False, soft_wrap=True)
     if out is not None:
         _write_proportions(out, names, shares)
-        _say(f"wrote {out}")
+        _print(f"wrote {out}")
 
 
 def _check_name(path: Path) -> None:
@@ -368,18 +374,18 @@ def _check_name(path: Path) -> None:
 
 
 def _write_proportions(path: Path, names: "list[str]", shares: "list[np.ndarray]") -> None:
-    """A row a document, as a table or as arrays `documents` and `mixtures`."""
+    """Write one row per document, as a table or as arrays `documents` and `mixtures`."""
     import csv
     import gzip
     import io
 
     import numpy as np
 
-    from fokker.models.lda.files import write_whole
+    from fokker.models.lda.files import write_atomically
 
     proportions = np.concatenate(shares)
     if path.suffix == ".npz":
-        write_whole(
+        write_atomically(
             path, lambda file: np.savez_compressed(file, documents=np.array(names), mixtures=proportions)
         )
         return
@@ -388,4 +394,6 @@ def _write_proportions(path: Path, names: "list[str]", shares: "list[np.ndarray]
     writer.writerow(["document", *(f"topic {k}" for k in range(proportions.shape[1]))])
     writer.writerows([name, *(f"{x:.4f}" for x in row)] for name, row in zip(names, proportions, strict=True))
     content = text.getvalue().encode("utf-8")
-    write_whole(path, lambda file: file.write(gzip.compress(content) if path.suffix == ".gz" else content))
+    write_atomically(
+        path, lambda file: file.write(gzip.compress(content) if path.suffix == ".gz" else content)
+    )

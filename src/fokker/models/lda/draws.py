@@ -1,55 +1,55 @@
-"""Draws of the topics, kept within a limit of memory however long the stream."""
+"""Draws of the topics, stored in bounded memory for a stream of any length."""
 
 from collections.abc import Callable
 
 import numpy as np
 
-_MEMORY = 2**30
+_MAX_BYTES = 2**30
 
 
 class TopicDraws:
     """Draws of β (V, K) from the second half of the chain so far, evenly spaced.
 
-    Every `interval`-th step is kept. When there are `most` draws, every other one is dropped and the interval
-    is doubled, so that memory stays as it is; draws of the first half, before the chain had settled, are
-    dropped as it goes on.
+    Every `interval`-th step is stored. When there are `max_draws` draws, every second one is dropped and the
+    interval is doubled, so that memory stays bounded. Draws of the first half, before the chain had
+    converged, are dropped while it continues.
     """
 
-    def __init__(self, words: int, topics: int, most: int = 20, interval: int = 5) -> None:
-        bytes_each = 4 * words * topics
-        self.most = max(2, min(most, _MEMORY // bytes_each))
+    def __init__(self, words: int, topics: int, max_draws: int = 20, interval: int = 5) -> None:
+        bytes_per_draw = 4 * words * topics
+        self.max_draws = max(2, min(max_draws, _MAX_BYTES // bytes_per_draw))
         self.interval = interval
         self._draws: list[tuple[int, np.ndarray]] = []
 
-    def wanted(self, step: int) -> bool:
-        """Whether the draw after so many steps is to be kept."""
+    def is_due(self, step: int) -> bool:
+        """Whether to store the draw after this many steps."""
         return step > 0 and step % self.interval == 0
 
     def offer(self, step: int, beta: Callable[[], np.ndarray]) -> bool:
-        """Keep `beta()` if it is wanted after so many steps; say whether it was."""
-        if not self.wanted(step):
+        """Store `beta()` if it is due after this many steps; return whether it was."""
+        if not self.is_due(step):
             return False
         self._draws = [(t, draw) for t, draw in self._draws if 2 * t >= step]
-        if len(self._draws) == self.most:
+        if len(self._draws) == self.max_draws:
             self.interval *= 2
             self._draws = [(t, draw) for t, draw in self._draws if t % self.interval == 0]
-            if not self.wanted(step):
+            if not self.is_due(step):
                 return False
         self._draws.append((step, np.asarray(beta(), np.float32)))
         return True
 
     @property
     def draws(self) -> list[np.ndarray]:
-        """The draws kept, oldest first."""
+        """The stored draws, oldest first."""
         return [draw for _, draw in self._draws]
 
     @property
     def steps(self) -> list[int]:
-        """The steps that they are from."""
+        """The steps of the stored draws."""
         return [t for t, _ in self._draws]
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that a resume needs."""
+        """The arrays that a resumed run needs."""
         shape = self._draws[0][1].shape if self._draws else (0, 0)
         stacked = np.stack(self.draws) if self._draws else np.zeros((0, *shape), np.float32)
         return {
@@ -59,6 +59,6 @@ class TopicDraws:
         }
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """As it was when `state` was taken."""
+        """Restore a `state`."""
         self.interval = int(state["interval"])
         self._draws = list(zip((int(t) for t in state["steps"]), state["draws"], strict=True))

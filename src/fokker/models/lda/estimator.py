@@ -1,4 +1,4 @@
-"""Topics in the manners of scikit-learn: `fk.models.LDA`."""
+"""`fk.models.LDA`: topics with the interface of scikit-learn."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     Base: Any = object
 else:
     try:
-        # Where scikit-learn is installed: cloning, pipelines, grid searches and set_output.
+        # With scikit-learn installed: cloning, pipelines, grid searches and set_output.
         from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
         class Base(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-            """What scikit-learn asks of a transformer."""
+            """The base classes of a scikit-learn transformer."""
 
     except ImportError:
         import inspect
 
         class Base:
-            """What the estimator itself uses of scikit-learn's."""
+            """The methods of scikit-learn's base classes that the estimator needs."""
 
             def get_params(self, deep: bool = True) -> dict[str, Any]:
                 """The parameters by name."""
                 return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
             def set_params(self, **parameters: Any) -> Self:
-                """Change parameters by name."""
+                """Set parameters by name."""
                 for name, value in parameters.items():
                     if name not in self.get_params():
                         raise ValueError(f"there is no parameter {name!r}.")
@@ -40,7 +40,7 @@ else:
                 return self
 
             def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
-                """Fit, then the mixtures of the same documents."""
+                """Fit, then return the mixtures of the same documents."""
                 return self.fit(X, y).transform(X)
 
 
@@ -49,9 +49,10 @@ class LDA(Base):
 
         β_k ~ Dirichlet(α),  π_d ~ Dirichlet(γ),  a word of document d: z ~ π_d, w ~ β_z
 
-    X is a matrix of counts with a row a document and a column a word, as of CountVectorizer: sparse or not.
-    θ, of which β_kw = θ_kw/θ_k·, is moved by `sampler` (sgrhmc, sgrld, scir, sghmc, sgld) given the topics of
-    a minibatch's words, found by Gibbs sweeps (Patterson and Teh 2013; Ma et al. 2015, section 4.2).
+    X is a matrix of counts with one row per document and one column per word, as from CountVectorizer, sparse
+    or dense. θ, with β_kw = θ_kw/θ_k·, is moved by `sampler` (sgrhmc, sgrld, scir, sghmc, sgld) given the
+    topics of the words of a minibatch, drawn by Gibbs sweeps (Patterson and Teh 2013; Ma et al. 2015, section
+    4.2).
 
     ```python
     topics = make_pipeline(CountVectorizer(stop_words="english"), fk.models.LDA(20)).fit(texts)
@@ -61,11 +62,11 @@ class LDA(Base):
     lda.components_, lda.credible_interval(0.9), lda.transform(X), lda.perplexity(held_out)
     ```
 
-    `topic_word_prior` is α, `doc_topic_prior` γ, learned from there on with `learn_doc_topic_prior`.
-    `total_samples` is |S|, how many documents there are: X's for `fit`, and for `partial_fit` those seen so
-    far unless it is given. `step_size` and `friction` None are chosen by |S|. `passes` are over X in `fit`: a
-    thousand documents want ten or more.
-    `draws` of the topics are kept, spaced over the second half of the chain.
+    `topic_word_prior` is α, `doc_topic_prior` is γ, or its initial value with `learn_doc_topic_prior`.
+    `total_samples` is |S|, the number of documents. By default it is the number of rows of X for `fit`, and
+    the number of documents read so far for `partial_fit`. A `step_size` or `friction` of None is chosen
+    according to |S|. `passes` is the number of passes over X in `fit`: a thousand documents need ten or more.
+    `draws` is the number of stored draws of the topics, spaced over the second half of the chain.
 
     After fitting: `components_` (K, V), the posterior mean of β (rows sum to one; scikit-learn's are counts);
     `draws_` (draws, K, V); `n_documents_seen_`, `n_batch_iter_`, `doc_topic_prior_`.
@@ -124,12 +125,12 @@ class LDA(Base):
             total=self.total_samples,
         )
 
-    def _begin(self, X: Any) -> None:
+    def _start_chain(self, X: Any) -> None:
         settings = self._settings()
         if not isinstance(self.draws, int) or self.draws < 1:
             raise ValueError(f"draws must be a whole number of at least 1; {self.draws!r} was given.")
         words = np.shape(X)[1]
-        self._threads = settings.processors
+        self._threads = settings.num_threads
         self._chain: TopicChain = settings.chain(words)
         self._draws = TopicDraws(words, self.n_components, self.draws)
         self.n_features_in_ = words
@@ -137,32 +138,32 @@ class LDA(Base):
         self.n_batch_iter_ = 0
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Begin anew, and pass over X in minibatches in an order drawn with the seed; y is ignored."""
+        """Start a new chain and pass over X in minibatches, in an order drawn with the seed; y is ignored."""
         if not isinstance(self.passes, int) or self.passes < 1:
             raise ValueError(f"passes must be a whole number of at least 1; {self.passes!r} was given.")
         documents = _documents(X)
         self._remember_names(X)
-        self._begin(X)
+        self._start_chain(X)
         generator = np.random.Generator(np.random.Philox(self.random_state))
         for _ in range(self.passes):
-            # |S| is of the documents that have words: no others are in a minibatch.
-            known = int(np.sum(documents.lengths > 0))
-            self._steps(documents.select(generator.permutation(documents.size)), known)
+            # |S| counts the documents with words: only these are in a minibatch.
+            num_documents = int(np.sum(documents.lengths > 0))
+            self._steps(documents.select(generator.permutation(documents.size)), num_documents)
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Go on with the documents of X, in minibatches in their order."""
+        """Continue with the documents of X, in minibatches in their order."""
         documents = _documents(X, self)
         if not hasattr(self, "_chain"):
             self._remember_names(X)
-            self._begin(X)
+            self._start_chain(X)
         self._steps(documents, None)
         return self
 
-    def _steps(self, documents: Documents, known: int | None) -> None:
+    def _steps(self, documents: Documents, num_documents: int | None) -> None:
         for batch in _minibatches(documents, self.batch_size):
             self.n_documents_seen_ += batch.size
-            self._chain.step(batch, self.total_samples or known or self.n_documents_seen_)
+            self._chain.step(batch, self.total_samples or num_documents or self.n_documents_seen_)
             self.n_batch_iter_ = self._chain.number
             self._draws.offer(self._chain.number, self._chain.beta)
 
@@ -170,8 +171,8 @@ class LDA(Base):
         if hasattr(X, "columns"):
             self.feature_names_in_ = np.asarray(X.columns, dtype=object)
 
-    def _kept(self) -> list[np.ndarray]:
-        """Draws of β (V, K): those kept, or the present one where there are none yet."""
+    def _stored_draws(self) -> list[np.ndarray]:
+        """The stored draws of β (V, K), or the current one if there are none yet."""
         if not hasattr(self, "_chain"):
             raise ValueError("this LDA is not fitted yet: call fit or partial_fit first.")
         return self._draws.draws or [self._chain.beta()]
@@ -179,17 +180,17 @@ class LDA(Base):
     @property
     def components_(self) -> np.ndarray:
         """The posterior mean of β (K, V)."""
-        return np.mean(self._kept(), 0).T
+        return np.mean(self._stored_draws(), 0).T
 
     @property
     def draws_(self) -> np.ndarray:
-        """The draws of β kept (draws, K, V)."""
-        return np.stack(self._kept()).transpose(0, 2, 1)
+        """The stored draws of β (draws, K, V)."""
+        return np.stack(self._stored_draws()).transpose(0, 2, 1)
 
     @property
     def doc_topic_prior_(self) -> np.ndarray:
-        """γ (K,), as it is or as it was learned."""
-        self._kept()
+        """γ (K,), given or learned."""
+        self._stored_draws()
         return self._chain.gamma.copy()
 
     @property
@@ -197,10 +198,10 @@ class LDA(Base):
         return self.n_components
 
     def credible_interval(self, probability: float = 0.9) -> np.ndarray:
-        """The bounds (2, K, V) between which β lies with that probability, by the draws kept.
+        """The bounds (2, K, V) between which β lies with this probability, from the stored draws.
 
-        Wider than the posterior's by the noise of minibatches, which longer chains of smaller steps have less
-        of.
+        They are wider than those of the posterior because of the noise of minibatches; longer chains with
+        smaller steps have less of it.
         """
         if not 0 < probability < 1:
             raise ValueError(f"the probability must be between 0 and 1; {probability!r} was given.")
@@ -208,9 +209,9 @@ class LDA(Base):
 
     def transform(self, X: Any) -> np.ndarray:
         """E[π_d] of each document (D, K), averaged over the draws of the topics."""
-        kept = self._kept()
+        draws = self._stored_draws()
         documents = _documents(X, self)
-        found = [
+        per_draw = [
             mixtures(
                 documents,
                 beta,
@@ -220,18 +221,18 @@ class LDA(Base):
                 burn_in=self.burn_in,
                 threads=self._threads,
             )
-            for i, beta in enumerate(kept)
+            for i, beta in enumerate(draws)
         ]
-        return np.mean(found, 0)
+        return np.mean(per_draw, 0)
 
     def perplexity(self, X: Any) -> float:
-        """Of half of each document's words given the other half, averaged over the draws of the topics.
+        """The perplexity of half of the words of each document given the other half, averaged over the draws.
 
-        Not the bound that scikit-learn's gives; compare topics of both with
+        It differs from the bound of scikit-learn; to compare both, use
         `fokker.models.lda.evaluate.perplexity`.
         """
-        kept = self._kept()
-        return perplexity(_documents(X, self), kept, self._chain.gamma, self.random_state, self._threads)
+        draws = self._stored_draws()
+        return perplexity(_documents(X, self), draws, self._chain.gamma, self.random_state, self._threads)
 
     def score(self, X: Any, y: Any = None) -> float:
         """The mean log probability of a held-out word: -log of the perplexity."""
@@ -239,9 +240,9 @@ class LDA(Base):
 
 
 def _documents(X: Any, fitted: LDA | None = None) -> Documents:
-    """X as documents; raise unless it is a matrix of counts with as many columns as were fitted."""
+    """X as documents; raise unless it is a matrix of counts with as many columns as the fitted one."""
     if np.ndim(X) != 2 and not hasattr(X, "tocsr"):
-        raise ValueError("X must have a row a document and a column a word: give a matrix of counts.")
+        raise ValueError("X must have one row per document and one column per word: give a matrix of counts.")
     if fitted is not None and hasattr(fitted, "n_features_in_") and np.shape(X)[1] != fitted.n_features_in_:
         raise ValueError(
             f"X has {np.shape(X)[1]} columns, but the topics are over {fitted.n_features_in_} words: use the "
@@ -254,10 +255,10 @@ def _documents(X: Any, fitted: LDA | None = None) -> Documents:
 
 
 def _minibatches(documents: Documents, size: int) -> Iterator[Documents]:
-    """Documents that have words, in minibatches of at most `size`."""
-    some = documents.select(documents.lengths > 0)
-    if not some.size:
+    """The documents with words, in minibatches of at most `size`."""
+    with_words = documents.select(documents.lengths > 0)
+    if not with_words.size:
         raise ValueError("no document of X has a word: are the counts all zero?")
-    # Of like size: a last one of a few documents would count each of them far too often.
-    for part in np.array_split(np.arange(some.size), -(-some.size // size)):
-        yield some.select(part)
+    # Of similar size: in a small last minibatch each document would have a much too large weight.
+    for indices in np.array_split(np.arange(with_words.size), -(-with_words.size // size)):
+        yield with_words.select(indices)

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written under another name, brought to the disk, then renamed."""
+"""Atomic writes: a file is written under another name, synced to the disk, then renamed."""
 
 import contextlib
 import json
@@ -12,37 +12,36 @@ from typing import Any, BinaryIO
 import numpy as np
 
 CHECKPOINT, PREVIOUS = "checkpoint.npz", "checkpoint.previous.npz"
-# What reading a file raises that was cut short, overwritten or never was what its name says.
+# Errors from reading a file that is cut short, overwritten, or of another format.
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 _HEADER = "header"
 
 
-def write_whole(path: Path, write: Callable[[BinaryIO], object], keep: Path | None = None) -> None:
-    """Write a file so that at any time either the old or the new one is there, whole; `keep`: a new name for
-    the old one."""
-    part = path.with_name(f".{path.name}.part")
+def write_atomically(path: Path, write: Callable[[BinaryIO], object], backup: Path | None = None) -> None:
+    """Write a file so that a complete old or new one always exists; `backup`: a new name for the old one."""
+    partial = path.with_name(f".{path.name}.part")
     try:
-        with part.open("wb") as file:
+        with partial.open("wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        if keep is not None and path.exists():
-            os.replace(path, keep)
-        os.replace(part, path)
+        if backup is not None and path.exists():
+            os.replace(path, backup)
+        os.replace(partial, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
         raise
-    _bring_to_disk(path.parent)
+    _sync_folder(path.parent)
 
 
 def write_text(path: Path, text: str) -> None:
-    """A text, whole or not at all."""
-    write_whole(path, lambda file: file.write(text.encode("utf-8")))
+    """Write a text atomically."""
+    write_atomically(path, lambda file: file.write(text.encode("utf-8")))
 
 
-def _bring_to_disk(folder: Path) -> None:
-    """The names in a folder too, where the system lets one."""
+def _sync_folder(folder: Path) -> None:
+    """Sync the names in a folder to the disk, if the system allows it."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -52,61 +51,61 @@ def _bring_to_disk(folder: Path) -> None:
 
 
 def write_arrays(
-    path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], keep: Path | None = None
+    path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], backup: Path | None = None
 ) -> None:
-    """Arrays, and a header in JSON, as one .npz."""
+    """Write arrays and a JSON header as one .npz file."""
     text = np.frombuffer(json.dumps(dict(header), ensure_ascii=False).encode("utf-8"), np.uint8)
-    write_whole(path, lambda file: np.savez(file, **{_HEADER: text}, **arrays), keep)  # type: ignore[arg-type]
+    write_atomically(path, lambda file: np.savez(file, **{_HEADER: text}, **arrays), backup)  # type: ignore[arg-type]
 
 
 def read_arrays(path: Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Header and arrays of a file of this kind and version; a `ValueError` says what it is instead."""
+    """The header and arrays of a file of this kind and version; a `ValueError` describes any other file."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}.")
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         header = json.loads(bytes(arrays.pop(_HEADER)))
-        found = header["kind"], header["version"]
+        kind_and_version = header["kind"], header["version"]
     except (*_UNREADABLE, TypeError, AttributeError) as error:
         raise ValueError(
             f"{path} is damaged, or not a {kind} of fokker lda ({type(error).__name__}: {error})."
         ) from None
-    if found[0] != kind:
-        raise ValueError(f"{path} is a {found[0]}; a {kind} is wanted.")
-    if found[1] != version:
+    if kind_and_version[0] != kind:
+        raise ValueError(f"{path} is a {kind_and_version[0]}; a {kind} is needed.")
+    if kind_and_version[1] != version:
         raise ValueError(
-            f"{path} is a {kind} of version {found[1]}; this fokker reads version {version}: use the fokker "
-            "that wrote it, or make it anew."
+            f"{path} is a {kind} of version {kind_and_version[1]}; this version of fokker reads "
+            f"version {version}: use the version of fokker that wrote it, or create it again."
         )
     return header, arrays
 
 
-def under(name: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Arrays with a part's name before theirs."""
-    return {f"{name}.{key}": value for key, value in arrays.items()}
+def with_prefix(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays with a prefix added to their names."""
+    return {f"{prefix}.{key}": value for key, value in arrays.items()}
 
 
-def part_of(name: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays of a part, without its name."""
-    return {key.removeprefix(f"{name}."): x for key, x in arrays.items() if key.startswith(f"{name}.")}
+def without_prefix(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays with this prefix, without the prefix."""
+    return {key.removeprefix(f"{prefix}."): x for key, x in arrays.items() if key.startswith(f"{prefix}.")}
 
 
 def read_latest(folder: Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
-    """The newest checkpoint of a folder that is whole, and what was wrong with a newer one, if anything."""
-    there = [folder / name for name in (CHECKPOINT, PREVIOUS) if (folder / name).exists()]
-    if not there:
-        what = "has no checkpoint" if folder.is_dir() else "is not a folder"
+    """The newest readable checkpoint of a folder, and the problem with a newer one, if any."""
+    paths = [folder / name for name in (CHECKPOINT, PREVIOUS) if (folder / name).exists()]
+    if not paths:
+        problem = "has no checkpoint" if folder.is_dir() else "is not a folder"
         raise FileNotFoundError(
-            f"{folder} {what}: there is nothing to resume. A run writes {CHECKPOINT} into the folder of its "
-            "--out."
+            f"{folder} {problem}: there is nothing to resume. A run writes {CHECKPOINT} to the folder given "
+            "by --out."
         )
-    wrong: list[str] = []
-    for path in there:
+    problems: list[str] = []
+    for path in paths:
         try:
             header, arrays = read_arrays(path, kind, version)
         except ValueError as error:
-            wrong.append(str(error))
+            problems.append(str(error))
         else:
-            return header, arrays, " ".join(wrong)
-    raise ValueError(f"no checkpoint of {folder} can be read. {' '.join(wrong)}")
+            return header, arrays, " ".join(problems)
+    raise ValueError(f"no checkpoint in {folder} can be read. {' '.join(problems)}")

@@ -1,11 +1,11 @@
-r"""The topics of many documents at once by Gibbs sampling in JAX, for a GPU.
+r"""The topics of many documents at the same time by Gibbs sampling in JAX, for GPUs.
 
 p(z_j = k | z_{\j}, x) ∝ (γ_k + n_dk^{\j}) β_{k, x_j}
 
-Tokens of a document are taken in turn, documents side by side: a position is one step of a few kernels over
-(documents, topics). Every draw is a function of the key, the document's number, the sweep and the position
-alone, so that neither padding nor grouping changes it (but where the device sums in another order for another
-shape: then one draw in millions).
+The tokens of a document are processed in order, all documents in parallel: one position takes a few kernels
+over (documents, topics). Every draw is a function of the key, the number of the document, the sweep and the
+position only, so padding and grouping do not change it. The exception is a device that sums in another order
+for another shape; it changes about one draw in millions.
 """
 
 from functools import partial
@@ -17,9 +17,9 @@ from jaxtyping import Array, Float, Int, Key
 from numpy.typing import ArrayLike, NDArray
 
 from fokker._core import random as _random
-from fokker.models.lda._expected import LEAST_PROBABILITY, Expected
+from fokker.models.lda._expected import MIN_PROBABILITY, ExpectedCounts
 
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 
 def pad(
@@ -28,7 +28,7 @@ def pad(
     """Tokens (D, T) and lengths (D,) of documents that are rows of a sparse matrix.
 
     Document d has `counts[i]` tokens of `words[i]`, for i from `indptr[d]` to `indptr[d + 1] - 1`. T is a
-    power of two times `multiple`, so that few lengths are ever compiled for.
+    power of two times `multiple`, so that few lengths need compilation.
     """
     tokens, ends = _tokens(indptr, words, counts)
     lengths = np.diff(ends)
@@ -45,11 +45,11 @@ def expected_counts_padded(
     sweeps: int,
     burn_in: int,
     documents: int | ArrayLike = 0,
-) -> Expected:
+) -> ExpectedCounts:
     """E[n_kw] and E[n_dk] as averages over sweeps `burn_in` to `sweeps - 1`; compiled for each shape.
 
-    Sweep 0 places the tokens, each given those before it. `documents` are the documents' numbers, or the
-    first of them where they follow each other.
+    Sweep 0 draws the topic of each token given those before it. `documents` are the numbers of the documents,
+    or the first number if they are consecutive.
     """
     _check_sweeps(sweeps, burn_in)
     if np.ndim(documents) == 0:
@@ -64,8 +64,10 @@ def expected_counts_padded(
         sweeps=sweeps,
         burn_in=burn_in,
     )
-    kept = np.float32(sweeps - burn_in)
-    return Expected(counts.astype(jnp.float32) / kept, mixtures.astype(jnp.float32) / kept)
+    num_counted = np.float32(sweeps - burn_in)
+    return ExpectedCounts(
+        counts.astype(jnp.float32) / num_counted, mixtures.astype(jnp.float32) / num_counted
+    )
 
 
 def expected_counts(
@@ -79,12 +81,12 @@ def expected_counts(
     burn_in: int,
     first: int = 0,
     multiple: int = 8,
-) -> Expected:
+) -> ExpectedCounts:
     """The same for rows of a sparse matrix (see `pad`), as NumPy arrays.
 
     Documents are grouped by padded length, so that short ones do not wait for long ones. `first` is the
-    number of the first document. Groups and words are padded in number, too: a stream of minibatches, each
-    with other words and lengths, is compiled for a few shapes only.
+    number of the first document. The number of documents in a group and the number of words are padded too: a
+    stream of minibatches with different words and lengths needs compilation for a few shapes only.
     """
     _check_sweeps(sweeps, burn_in)
     beta = np.asarray(beta, np.float32)
@@ -96,14 +98,14 @@ def expected_counts(
     rows[:U] = beta
     device_rows, device_gamma = jnp.asarray(rows), jnp.asarray(gamma, jnp.float32)
     lengths = np.diff(ends)
-    below, T, pending = 0, multiple, []
-    while below < lengths.max(initial=0):
-        group = np.flatnonzero((lengths > below) & (lengths <= T))
+    shorter, T, pending = 0, multiple, []
+    while shorter < lengths.max(initial=0):
+        group = np.flatnonzero((lengths > shorter) & (lengths <= T))
         if group.size:
-            # Documents of no tokens fill the group up.
-            filled = np.zeros((3, _rounded_up(group.size, 16)), np.int64)
-            filled[:, : group.size] = ends[group], lengths[group], first + group
-            starts, own_lengths, numbers = filled
+            # Documents without tokens pad the group.
+            padded_group = np.zeros((3, _rounded_up(group.size, 16)), np.int64)
+            padded_group[:, : group.size] = ends[group], lengths[group], first + group
+            starts, own_lengths, numbers = padded_group
             totals = _totals(
                 key,
                 jnp.asarray(_padded(tokens, starts, own_lengths, T)),
@@ -115,15 +117,17 @@ def expected_counts(
                 burn_in=burn_in,
             )
             pending.append((group, totals))
-        below, T = T, 2 * T
-    # Whole numbers until all groups are in: sums of quotients would depend on the grouping. They are fetched
-    # last, for a GPU to have the next group before it is done with this one.
+        shorter, T = T, 2 * T
+    # Sums stay integers until all groups are added: sums of quotients would depend on the grouping. Results
+    # are fetched last, so that a GPU receives the next group before it has finished the current one.
     all_counts, mixtures = np.zeros((U, K), np.int64), np.zeros((lengths.size, K), np.int64)
     for group, (group_counts, group_mixtures) in pending:
         all_counts += np.asarray(group_counts)[:U]
         mixtures[group] = np.asarray(group_mixtures)[: group.size]
-    kept = np.float32(sweeps - burn_in)
-    return Expected(all_counts.astype(np.float32) / kept, mixtures.astype(np.float32) / kept)
+    num_counted = np.float32(sweeps - burn_in)
+    return ExpectedCounts(
+        all_counts.astype(np.float32) / num_counted, mixtures.astype(np.float32) / num_counted
+    )
 
 
 @partial(jax.jit, static_argnames=("sweeps", "burn_in"))
@@ -138,34 +142,34 @@ def _totals(
     sweeps: int,
     burn_in: int,
 ) -> tuple[Int[Array, "U K"], Int[Array, "D K"]]:
-    """n_kw and n_dk summed over the sweeps kept."""
+    """n_kw and n_dk, summed over the sweeps after burn-in."""
     (D, T), K = words.shape, beta.shape[1]
-    beta = jnp.maximum(beta, LEAST_PROBABILITY)
+    beta = jnp.maximum(beta, MIN_PROBABILITY)
     gamma = jnp.broadcast_to(gamma, (1, K))
-    # Positions first: a step then reads and writes one contiguous row.
+    # Positions on the first axis: a step then reads and writes one contiguous row.
     words = words.T
-    # On a GPU a position is a handful of kernels too short to keep it busy: several at a time are 1.4 times
-    # as fast. A CPU would only compile for longer.
+    # On a GPU the kernels of one position are too short to use it fully: unrolling is 1.4 times as fast. On a
+    # CPU it would only increase the compilation time.
     unroll = 1 if jax.default_backend() == "cpu" else 4
     positions = jnp.broadcast_to(jnp.arange(T, dtype=jnp.int32)[:, None], (T, D))
     present = positions < lengths[None, :]
 
-    def place(n: Array, token: tuple[Array, Array, Array, Array]) -> tuple[Array, Array]:
-        word, there, u, old = token
+    def draw_topic(n: Array, token: tuple[Array, Array, Array, Array]) -> tuple[Array, Array]:
+        word, is_present, u, old = token
         cumulative = _cumulative(_weights(n, old, gamma, beta[word]))
         new = jnp.sum(cumulative <= u[:, None] * cumulative[:, -1:], axis=1, dtype=jnp.int32)
-        new = jnp.where(there, new, K)
+        new = jnp.where(is_present, new, K)
         return n - _one_hot(old, K) + _one_hot(new, K), new
 
     def sweep(number: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
         z, n, counts, mixtures = state
         u = _uniforms(_random.fold_in(key, number), documents[None, :], positions)
-        n, z = jax.lax.scan(place, n, (words, present, u, z), unroll=unroll)
-        kept = (number >= burn_in).astype(jnp.int32)
-        counts = counts.at[words, z].add(kept, mode="drop")
-        return z, n, counts, mixtures + kept * n.astype(jnp.int32)
+        n, z = jax.lax.scan(draw_topic, n, (words, present, u, z), unroll=unroll)
+        is_counted = (number >= burn_in).astype(jnp.int32)
+        counts = counts.at[words, z].add(is_counted, mode="drop")
+        return z, n, counts, mixtures + is_counted * n.astype(jnp.int32)
 
-    # Topic K is none: what is not yet placed, or not there. It takes nothing from n and adds to no count.
+    # Topic K means no topic: tokens not yet drawn, and padding. It changes neither n nor the counts.
     state = (
         jnp.full((T, D), K, jnp.int32),
         jnp.zeros((D, K), jnp.float32),
@@ -177,19 +181,19 @@ def _totals(
 
 
 def _weights(n: Array, old: Array, gamma: Array, beta: Array) -> Array:
-    r"""(γ_k + n_dk^{\j}) β_{k, x_j}, of one token a document.
+    r"""(γ_k + n_dk^{\j}) β_{k, x_j}, for one token per document.
 
-    n are whole numbers, to which γ is added anew each time: γ + n carried along would lose a small γ to
-    rounding. Patterson and Teh print θ for β; see `fokker.models.lda.reference.dense_gibbs`.
+    n are integers, and γ is added each time: a running γ + n would lose a small γ to rounding. Patterson and
+    Teh print θ for β; see `fokker.models.lda.reference.dense_gibbs`.
     """
     return (gamma + (n - _one_hot(old, gamma.shape[1]))) * beta
 
 
 def _cumulative(weights: Array) -> Array:
-    """Sums along a row up to each place, as a product with a triangle of ones.
+    """Cumulative sums along each row, as a product with a triangular matrix of ones.
 
-    One kernel on a GPU, and on a CPU two to three times the speed of `jnp.cumsum` at 50 and 100 topics. Full
-    precision is asked for, since a GPU may round what it multiplies to ten bits.
+    It is one kernel on a GPU; on a CPU it is two to three times as fast as `jnp.cumsum` at 50 and 100 topics.
+    It requests full precision, because a GPU may round the factors to ten bits.
     """
     ones = np.triu(np.ones((weights.shape[1],) * 2, np.float32))
     return jnp.matmul(weights, ones, precision=jax.lax.Precision.HIGHEST)
@@ -200,26 +204,26 @@ def _one_hot(z: Array, K: int) -> Array:
 
 
 def _uniforms(key: Key[Array, ""], documents: Array, positions: Array) -> Array:
-    """Numbers in [0, 1) from counters that are the document and the position: one Threefry each."""
+    """Numbers in [0, 1), one Threefry call each; the counters are the document and the position."""
     words = _random.bits(key, (2,))
     first = jnp.broadcast_to(documents, positions.shape).astype(jnp.uint32)
-    made, _ = _random.threefry((words[0], words[1]), first, positions.astype(jnp.uint32))
-    return (made >> np.uint32(8)).astype(jnp.float32) * np.float32(2.0**-24)
+    random_bits, _ = _random.threefry((words[0], words[1]), first, positions.astype(jnp.uint32))
+    return (random_bits >> np.uint32(8)).astype(jnp.float32) * np.float32(2.0**-24)
 
 
-def _tokens(indptr: ArrayLike, words: ArrayLike, counts: ArrayLike) -> tuple[Whole, Whole]:
-    """The tokens of all documents in a row, and where each document begins and the last one ends."""
-    places, words, counts = (np.asarray(a, dtype=np.int64) for a in (indptr, words, counts))
-    words, counts = words[places[0] : places[-1]], counts[places[0] : places[-1]]
-    return np.repeat(words, counts), np.concatenate([[0], np.cumsum(counts)])[places - places[0]]
+def _tokens(indptr: ArrayLike, words: ArrayLike, counts: ArrayLike) -> tuple[Integers, Integers]:
+    """The concatenated tokens of all documents, the start of each document, and the end of the last."""
+    bounds, words, counts = (np.asarray(a, dtype=np.int64) for a in (indptr, words, counts))
+    words, counts = words[bounds[0] : bounds[-1]], counts[bounds[0] : bounds[-1]]
+    return np.repeat(words, counts), np.concatenate([[0], np.cumsum(counts)])[bounds - bounds[0]]
 
 
-def _padded(tokens: Whole, starts: Whole, lengths: Whole, T: int) -> NDArray[np.int32]:
-    """Documents of at most T tokens as rows, with zeros behind the tokens."""
-    places = np.arange(T)
+def _padded(tokens: Integers, starts: Integers, lengths: Integers, T: int) -> NDArray[np.int32]:
+    """Documents of at most T tokens as rows, padded with zeros."""
+    positions = np.arange(T)
     padded = np.zeros((starts.size, T), np.int32)
-    present = places < lengths[:, None]
-    padded[present] = tokens[(starts[:, None] + places)[present]]
+    present = positions < lengths[:, None]
+    padded[present] = tokens[(starts[:, None] + positions)[present]]
     return padded
 
 
@@ -229,7 +233,7 @@ def _check_sweeps(sweeps: int, burn_in: int) -> None:
 
 
 def _rounded_up(number: int, multiple: int) -> int:
-    """The least power of two times `multiple` that is not below."""
+    """The smallest power of two times `multiple` that is at least `number`."""
     size = multiple
     while size < number:
         size *= 2

@@ -1,4 +1,4 @@
-"""The documents' mixtures, written as they are found: a table that is only ever added to."""
+"""A file of the mixtures of the documents, to which rows are appended during a run."""
 
 import csv
 import gzip
@@ -9,15 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-# Characters gathered before they are written, and those that are held while the disk is full.
-_GATHERED, _HELD = 1 << 22, 1 << 28
+# Characters collected before they are written, and the most that are held while the disk is full.
+_FLUSH_SIZE, _MAX_PENDING = 1 << 22, 1 << 28
 
 
 class MixturesFile:
-    """A .csv.gz with a row a document: its number in the stream, its name, and its proportions of topics.
+    """A .csv.gz with one row per document: its number in the stream, its name, and its topic proportions.
 
-    Each `flush` adds a stream of gzip's own, so that a file cut back to the size that a flush returned is
-    whole again: that is how a resumed run drops what came after its checkpoint.
+    Each `flush` appends a separate gzip stream, so a file truncated to the size that a flush returned is
+    valid. A resumed run removes the rows after its checkpoint in this way.
     """
 
     def __init__(self, path: Path, topics: int, size: int = 0) -> None:
@@ -28,15 +28,15 @@ class MixturesFile:
             path.write_bytes(b"")
         elif not path.is_file() or path.stat().st_size < size:
             raise ValueError(
-                f"{path} is shorter than when the checkpoint was written, or gone: put it back, or resume "
+                f"{path} is shorter than when the checkpoint was written, or missing: restore it, or resume "
                 "with --no-mixtures."
             )
         else:
             os.truncate(path, size)
 
     def add(self, numbers: Sequence[int], names: Sequence[str], proportions: np.ndarray) -> None:
-        """Rows for some documents."""
-        if self._pending.tell() > _HELD:
+        """Add rows for these documents."""
+        if self._pending.tell() > _MAX_PENDING:
             self.dropped += len(names)
             return
         rows = zip(numbers, names, proportions.tolist(), strict=True)
@@ -45,21 +45,21 @@ class MixturesFile:
         )
 
     @property
-    def full(self) -> bool:
-        """Whether enough is gathered to be written."""
-        return self._pending.tell() > _GATHERED
+    def should_flush(self) -> bool:
+        """Whether enough rows are collected to be written."""
+        return self._pending.tell() > _FLUSH_SIZE
 
     def flush(self) -> int:
-        """Write what is gathered and return the size of the file; after an error all is as it was before."""
+        """Write the collected rows; return the size of the file. After an error the state is unchanged."""
         if self._pending.tell():
-            packed = gzip.compress(self._pending.getvalue().encode("utf-8"), compresslevel=5, mtime=0)
+            compressed = gzip.compress(self._pending.getvalue().encode("utf-8"), compresslevel=5, mtime=0)
             with self.path.open("r+b") as file:
-                # After a write that failed, its beginning may be there.
+                # Remove the beginning of an earlier write that failed.
                 file.truncate(self.size)
                 file.seek(self.size)
-                file.write(packed)
+                file.write(compressed)
                 file.flush()
                 os.fsync(file.fileno())
-            self.size += len(packed)
+            self.size += len(compressed)
             self._pending = io.StringIO()
         return self.size

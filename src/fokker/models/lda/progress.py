@@ -1,4 +1,4 @@
-"""How a run goes, in one line: alive in a terminal, now and then elsewhere."""
+"""The progress of a run in one line: updated live in a terminal, printed at intervals elsewhere."""
 
 import itertools
 import time
@@ -11,21 +11,21 @@ from rich.text import Text
 
 from fokker.models.lda.run import Run
 
-# Seconds between lines in a terminal and elsewhere, and between topics shown.
-_ALIVE, _PLAIN, _TOPIC = 0.5, 5.0, 3.0
+# Seconds between lines in a terminal and elsewhere, and between the topics shown.
+_TERMINAL_SECONDS, _PLAIN_SECONDS, _TOPIC_SECONDS = 0.5, 5.0, 3.0
 _WORDS = 7
 
 
 class Progress:
-    """A `Watcher` that prints; use it within a `with`."""
+    """A `Watcher` that prints; use it in a `with` statement."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self._live = Live(console=console, auto_refresh=False, transient=True)
-        self._next = time.monotonic() + (_ALIVE if console.is_terminal else _PLAIN)
+        self._next_line = time.monotonic() + (_TERMINAL_SECONDS if console.is_terminal else _PLAIN_SECONDS)
         self._topics = itertools.count()
-        self._before: tuple[float, int, int] | None = None
-        self._shown, self._until = "", 0.0
+        self._previous: tuple[float, int, int] | None = None
+        self._topic_line, self._next_topic = "", 0.0
 
     def __enter__(self) -> "Progress":
         if self.console.is_terminal:
@@ -37,30 +37,30 @@ class Progress:
     ) -> None:
         self._live.stop()
 
-    def say(self, text: str) -> None:
-        """A message that stays."""
+    def notify(self, text: str) -> None:
+        """Print a permanent message."""
         self.console.print(text, markup=False, soft_wrap=True)
 
-    def look(self, run: Run) -> None:
-        """A new line if it is time for one."""
+    def update(self, run: Run) -> None:
+        """Print a new line if it is time for one."""
         now = time.monotonic()
-        if self._before is None:
-            self._before = now, run.trained, run.tokens
-        if now < self._next:
+        if self._previous is None:
+            self._previous = now, run.trained, run.tokens
+        if now < self._next_line:
             return
         line = self._line(run, now)
-        self._before = now, run.trained, run.tokens
+        self._previous = now, run.trained, run.tokens
         if self.console.is_terminal:
-            self._next = now + _ALIVE
+            self._next_line = now + _TERMINAL_SECONDS
             self._live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
         else:
-            self._next = now + _PLAIN
-            self.say(line)
+            self._next_line = now + _PLAIN_SECONDS
+            self.notify(line)
 
     def _line(self, run: Run, now: float) -> str:
-        assert self._before is not None
-        then, documents, tokens = self._before
-        elapsed = max(now - then, 1e-9)
+        assert self._previous is not None
+        previous_time, documents, tokens = self._previous
+        elapsed = max(now - previous_time, 1e-9)
         parts = [
             f"{run.trained:,} documents",
             f"{(run.trained - documents) / elapsed:,.0f}/s",
@@ -68,12 +68,12 @@ class Progress:
         ]
         if run.curve:
             parts.append(f"perplexity {run.curve[-1].of_average:,.0f}")
-        if now >= self._until and run.draws.draws:
-            self._shown, self._until = self._topic(run), now + _TOPIC
-        return "  ".join(filter(None, [*parts, self._shown]))
+        if now >= self._next_topic and run.draws.draws:
+            self._topic_line, self._next_topic = self._topic(run), now + _TOPIC_SECONDS
+        return "  ".join(filter(None, [*parts, self._topic_line]))
 
     def _topic(self, run: Run) -> str:
-        """The likeliest words of the next topic."""
+        """The most probable words of the next topic."""
         k = next(self._topics) % run.settings.topics
         column = run.draws.draws[-1][:, k]
         words = run.corpus.vocabulary.words

@@ -1,26 +1,26 @@
-"""A run over topics as one page: the topics with their bounds, the perplexity, the map, the verdict."""
+"""The report of a run: the verdict, the topics with their bounds, the perplexity, and a map."""
 
 import html
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from fokker.models.lda.results import Findings, by_prevalence, plane
+from fokker.models.lda.results import Findings, by_prevalence, embed_in_plane
 from fokker.models.lda.run import Run
 from fokker.report.page import image, page, table
 from fokker.report.plots import ACCENT, RIGHT, TRUTH, WRONG, new_figure, tidy
 
-# Topics that are drawn, and words of each.
-_SHOWN, _WORDS, _COLUMNS = 40, 8, 4
+# The most topics plotted, the words of each, and the panels per row.
+_MAX_TOPICS, _WORDS, _COLUMNS = 40, 8, 4
 
 
 def report(run: Run, findings: Findings) -> str:
     """The report of a run, in HTML."""
-    worries = "".join(f"<li>{html.escape(worry)}</li>" for worry in findings.worries)
+    problem_items = "".join(f"<li>{html.escape(problem)}</li>" for problem in findings.problems)
     verdict = (
-        f'<p class="bad">Do not trust these topics yet:</p><ul>{worries}</ul>'
-        if findings.worries
-        else '<p class="good">Nothing speaks against these topics.</p>'
+        f'<p class="bad">Do not trust these topics yet:</p><ul>{problem_items}</ul>'
+        if findings.problems
+        else '<p class="good">No problems found.</p>'
     )
     topics = by_prevalence(findings.topics)
     rows = [
@@ -29,34 +29,39 @@ def report(run: Run, findings: Findings) -> str:
             " ".join(t.words[:10]),
             f"{t.prevalence:.1%}",
             f"{t.coherence:+.2f}",
-            "–" if np.isnan(t.effective) else f"{t.effective:.0f}",
+            "–" if np.isnan(t.effective_draws) else f"{t.effective_draws:.0f}",
         ]
         for t in topics
     ]
-    left_out = run.tally.sentence()
-    shown = f" The {_SHOWN} most prevalent of {len(topics)} are drawn." if len(topics) > _SHOWN else ""
+    skipped = run.tally.sentence()
+    plotted_note = (
+        f" The {_MAX_TOPICS} most prevalent of {len(topics)} are plotted."
+        if len(topics) > _MAX_TOPICS
+        else ""
+    )
     parts = [
         verdict,
         f"<p>{html.escape(' '.join(findings.notes))}</p>",
         "<h2>Topics</h2>",
         table(["topic", "words", "prevalence", "NPMI", "effective draws"], rows),
-        "<p>Prevalence is a topic's share of the words of the held-out documents, NPMI the coherence of its "
-        "ten likeliest words in those: 1 if they always come together, 0 if by chance, -1 if never.</p>",
+        "<p>Prevalence is the share of a topic in the words of the held-out documents. NPMI is the coherence "
+        "of its ten most probable words there: 1 if they always occur together, 0 if by chance, -1 if "
+        "never.</p>",
         "<h2>Their words</h2>",
-        f"<p>E[β<sub>kw</sub>], with 5 % and 95 % bounds over {findings.draws} draws, wider than the "
-        f"posterior's by the noise of minibatches.{shown}</p>",
-        image(topics_figure(findings), "the likeliest words of each topic with credible bounds"),
+        f"<p>E[β<sub>kw</sub>], with 5 % and 95 % bounds over {findings.draws} draws. The noise of "
+        f"minibatches makes them wider than those of the posterior.{plotted_note}</p>",
+        image(topics_figure(findings), "the most probable words of each topic with credible bounds"),
         "<h2>Held-out perplexity</h2>",
-        image(curve_figure(findings), "perplexity of held-out documents against documents seen"),
+        image(curve_figure(findings), "perplexity of held-out documents against documents read"),
         "<h2>Map of the topics</h2>",
-        "<p>Topics that share words lie near each other (Hellinger's distance, scaled to the plane); the "
+        "<p>Topics that share words are near each other (Hellinger distance, scaled to the plane); the "
         "area is the prevalence.</p>",
-        image(map_figure(findings), "topics in the plane by their distance"),
-        "<h2>How it was made</h2>",
+        image(map_figure(findings), "map of the topics by their distances"),
+        "<h2>The run</h2>",
         f"<p>{run.trained:,} documents and {run.tokens:,} words of {html.escape(run.corpus.source.label)}, "
         f"{run.chain.number:,} steps, {run.reading.held_out:,} documents held out, a vocabulary of "
         f"{len(run.corpus.vocabulary):,} words; |S| = {run.total(1):,.0f}; {run.seconds:,.0f} s.</p>",
-        f"<p>{html.escape(left_out) if left_out else 'No document was left out.'}</p>",
+        f"<p>{html.escape(skipped) if skipped else 'No document was left out.'}</p>",
         table(["setting", ""], [[name, str(value)] for name, value in _settings(run).items()]),
     ]
     return page("Topics", *parts)
@@ -64,13 +69,13 @@ def report(run: Run, findings: Findings) -> str:
 
 def _settings(run: Run) -> dict[str, object]:
     reading = {name: getattr(run.reading, name) for name in ("format", "key", "pattern", "minimum_tokens")}
-    passes = "for ever" if run.passes is None else run.passes
+    passes = "unlimited" if run.passes is None else run.passes
     return run.settings.to_json() | reading | {"passes": passes}
 
 
 def topics_figure(findings: Findings) -> Figure:
-    """Bars of the likeliest words of each topic, with their bounds."""
-    topics = by_prevalence(findings.topics)[:_SHOWN]
+    """Bars of the most probable words of each topic, with their bounds."""
+    topics = by_prevalence(findings.topics)[:_MAX_TOPICS]
     rows = -(-len(topics) // _COLUMNS)
     figure = new_figure(11.0, 1.9 * rows)
     panels = figure.subplots(rows, _COLUMNS, squeeze=False).ravel()
@@ -91,18 +96,20 @@ def topics_figure(findings: Findings) -> Figure:
 
 
 def curve_figure(findings: Findings) -> Figure:
-    """Perplexity against documents."""
+    """The perplexity against the number of documents."""
     figure = new_figure(9.0, 3.6)
     panel = figure.subplots()
     documents, _, of_draw, of_average = np.array(findings.curve, float).reshape(-1, 4).T
-    panel.plot(documents, of_draw, color=ACCENT, linewidth=0.8, marker=".", label="of the draw")
-    panel.plot(documents, of_average, color=RIGHT, linewidth=1.8, label="of the running average")
-    panel.axhline(findings.unigram, color=WRONG, linewidth=1, linestyle="--", label="of frequencies alone")
-    panel.axhline(findings.perplexity, color=TRUTH, linewidth=1, linestyle=":", label="of the draws kept")
-    finite = [x for x in (*of_draw, *of_average, findings.unigram, findings.perplexity) if np.isfinite(x)]
+    panel.plot(documents, of_draw, color=ACCENT, linewidth=0.8, marker=".", label="current draw")
+    panel.plot(documents, of_average, color=RIGHT, linewidth=1.8, label="running average")
+    panel.axhline(findings.unigram, color=WRONG, linewidth=1, linestyle="--", label="word frequencies alone")
+    panel.axhline(findings.perplexity, color=TRUTH, linewidth=1, linestyle=":", label="stored draws")
+    finite_values = [
+        x for x in (*of_draw, *of_average, findings.unigram, findings.perplexity) if np.isfinite(x)
+    ]
     if len(documents) and documents[-1] > 20 * documents[0]:
         panel.set_xscale("log")
-    if finite and max(finite) > 5 * min(finite):
+    if finite_values and max(finite_values) > 5 * min(finite_values):
         panel.set_yscale("log")
     tidy(panel, "", "documents", "perplexity")
     panel.legend(frameon=False, fontsize=8)
@@ -113,16 +120,16 @@ def map_figure(findings: Findings) -> Figure:
     """Topics as circles in the plane."""
     figure = new_figure(9.0, 6.0)
     panel = figure.subplots()
-    points = plane(findings.distances)
+    points = embed_in_plane(findings.distances)
     prevalence = np.array([topic.prevalence for topic in findings.topics])
     panel.scatter(
         points[:, 0], points[:, 1], s=6_000 * prevalence + 4, color=RIGHT, alpha=0.3, edgecolor=RIGHT
     )
-    named = {topic.number for topic in by_prevalence(findings.topics)[:_SHOWN]}
+    labelled = {topic.number for topic in by_prevalence(findings.topics)[:_MAX_TOPICS]}
     for (x, y), topic in zip(points, findings.topics, strict=True):
-        words = f"\n{', '.join(topic.words[:2])}" if topic.number in named else ""
+        words = f"\n{', '.join(topic.words[:2])}" if topic.number in labelled else ""
         panel.annotate(f"{topic.number}{words}", (x, y), fontsize=6.5, ha="center", va="center")
     panel.margins(0.12)
     panel.set_aspect("equal", adjustable="datalim")
-    panel.set_axis_off()  # only distances mean something
+    panel.set_axis_off()  # only the distances have a meaning
     return figure

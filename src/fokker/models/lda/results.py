@@ -1,4 +1,4 @@
-"""What a run has found: its topics with credible bounds, and whether to believe them."""
+"""The results of a run: topics with credible bounds, and whether to trust them."""
 
 import csv
 import io
@@ -13,21 +13,21 @@ from fokker.models.lda.evaluate import coherence, mixtures, perplexity, split_to
 from fokker.models.lda.model import Model, top_words
 from fokker.models.lda.run import Evaluation, Run
 
-# Words of a topic in the table, in the text, and in its coherence.
-_LISTED, _NAMED, _COHERENT = 25, 10, 10
+# The numbers of words of a topic in the table, in the text, and in its coherence.
+_TABLE_WORDS, _TEXT_WORDS, _COHERENCE_WORDS = 25, 10, 10
 _BOUNDS = (5, 95)
-# Draws below which neither bounds nor effective draws can be told.
-_FEWEST_DRAWS, _FEW_EFFECTIVE = 4, 5.0
-# A fall of the perplexity from one quarter of the run to the next that is worth going on for.
-_WORTH_GOING_ON, _FAR_FROM_SETTLED = 0.005, 0.02
+# The fewest draws for bounds and effective draws, and the fewest effective draws without a warning.
+_MIN_DRAWS, _MIN_EFFECTIVE_DRAWS = 4, 5.0
+# Relative decreases of the perplexity from one quarter of the run to the next: for a note, and for a problem.
+_NOTE_DECREASE, _PROBLEM_DECREASE = 0.005, 0.02
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic: its likeliest words, each with E[β_kw] and 5 % and 95 % bounds over the draws.
+    """A topic: its most probable words, each with E[β_kw] and 5 % and 95 % bounds over the draws.
 
     `prevalence`: its share of the words of the held-out documents. `coherence`: NPMI of its first ten words
-    in those. `effective`: effective draws of the probability of those ten words together, NaN if unknown.
+    in these documents. `effective_draws`: of the total probability of these ten words, NaN if unknown.
     """
 
     number: int
@@ -37,15 +37,15 @@ class Topic:
     high: np.ndarray
     prevalence: float
     coherence: float
-    effective: float
+    effective_draws: float
 
 
 @dataclass(frozen=True)
 class Findings:
-    """All that the report tells.
+    """The contents of the report.
 
-    `perplexity`: of the held-out documents under the average of the draws; `unigram`: under the words'
-    frequencies alone. `worries`: what speaks against the result; `notes`: what is good to know.
+    `perplexity`: of the held-out documents under the average of the draws; `unigram`: under the word
+    frequencies alone. `problems`: reasons not to trust the result; `notes`: further information.
     """
 
     topics: tuple[Topic, ...]
@@ -54,40 +54,40 @@ class Findings:
     perplexity: float
     unigram: float
     curve: tuple[Evaluation, ...]
-    worries: tuple[str, ...]
+    problems: tuple[str, ...]
     notes: tuple[str, ...]
 
 
-def find(run: Run) -> tuple[Model, Findings]:
-    """The model of a run so far, and what can be said of it."""
+def analyse(run: Run) -> tuple[Model, Findings]:
+    """The model of a run so far, and its findings."""
     assert run.held_out is not None
-    kept = run.draws.draws or [run.chain.beta()]
-    model = Model(np.stack(kept), run.chain.gamma, run.corpus.vocabulary, run.settings, run.reading.pattern)
+    draws = run.draws.draws or [run.chain.beta()]
+    model = Model(np.stack(draws), run.chain.gamma, run.corpus.vocabulary, run.settings, run.reading.pattern)
     documents, settings = run.held_out.documents, run.settings
-    with np.errstate(divide="ignore"):  # a word that no topic has makes it infinite, and so it is told
-        reached = perplexity(documents, kept, model.gamma, settings.seed, settings.processors)
+    with np.errstate(divide="ignore"):  # a word of probability zero gives an infinite perplexity
+        model_perplexity = perplexity(documents, draws, model.gamma, settings.seed, settings.num_threads)
     unigram = unigram_perplexity(documents, run.word_counts, settings.seed)
     mean = model.mean
     topics = _topics(model, mean, documents)
-    effective = np.array([topic.effective for topic in topics])
-    worries, notes = verdict(reached, unigram, run.curve, len(kept), effective)
+    effective_draws = np.array([topic.effective_draws for topic in topics])
+    problems, notes = verdict(model_perplexity, unigram, run.curve, len(draws), effective_draws)
     findings = Findings(
-        topics, hellinger(mean), len(kept), reached, unigram, tuple(run.curve), worries, notes
+        topics, hellinger(mean), len(draws), model_perplexity, unigram, tuple(run.curve), problems, notes
     )
     return model, findings
 
 
 def _topics(model: Model, mean: np.ndarray, documents: Documents) -> tuple[Topic, ...]:
-    listed = top_words(mean, _LISTED)
+    top = top_words(mean, _TABLE_WORDS)
     settings = model.settings
-    pi = mixtures(documents, mean, model.gamma, settings.seed, threads=settings.processors)
+    pi = mixtures(documents, mean, model.gamma, settings.seed, threads=settings.num_threads)
     prevalence = documents.lengths @ pi / documents.tokens
-    coherences = coherence(documents, listed[:, :_COHERENT])
-    found = []
-    for k, words in enumerate(listed):
+    coherences = coherence(documents, top[:, :_COHERENCE_WORDS])
+    topics = []
+    for k, words in enumerate(top):
         draws = model.beta[:, words, k]
         low, high = np.percentile(draws, _BOUNDS, axis=0)
-        found.append(
+        topics.append(
             Topic(
                 k,
                 tuple(model.vocabulary.words[w] for w in words),
@@ -96,46 +96,46 @@ def _topics(model: Model, mean: np.ndarray, documents: Documents) -> tuple[Topic
                 high,
                 float(prevalence[k]),
                 float(coherences[k]),
-                effective_draws(draws[:, :_COHERENT].sum(1, dtype=np.float64)),
+                effective_sample_size(draws[:, :_COHERENCE_WORDS].sum(1, dtype=np.float64)),
             )
         )
-    return tuple(found)
+    return tuple(topics)
 
 
-def effective_draws(series: np.ndarray) -> float:
-    """Of one chain, by ArviZ, and no more than there are; NaN of too few draws or draws all the same."""
-    if len(series) < _FEWEST_DRAWS or np.ptp(series) == 0:
+def effective_sample_size(series: np.ndarray) -> float:
+    """ArviZ's for one chain, at most the number of draws; NaN for too few or constant draws."""
+    if len(series) < _MIN_DRAWS or np.ptp(series) == 0:
         return float("nan")
     import arviz
 
-    with warnings.catch_warnings():  # of a single chain, which is no mistake
+    with warnings.catch_warnings():  # about the single chain, which is intended
         warnings.simplefilter("ignore", UserWarning)
         return min(float(arviz.ess(series[None])), float(len(series)))
 
 
 def hellinger(beta: np.ndarray) -> np.ndarray:
-    """Hellinger's distance of each two topics (K, K): √(1 - Σ_w √(β_jw β_kw)), from 0 to 1."""
+    """The Hellinger distances between topics (K, K): √(1 - Σ_w √(β_jw β_kw)), from 0 to 1."""
     roots = np.sqrt(beta, dtype=np.float64)
     shared = roots.T @ roots
-    scale = np.sqrt(np.diag(shared))  # 1, but for rounding
+    scale = np.sqrt(np.diag(shared))  # 1, except for rounding
     return np.asarray(np.sqrt(np.clip(1 - shared / np.outer(scale, scale), 0, 1)))
 
 
-def plane(distances: np.ndarray) -> np.ndarray:
-    """Points in the plane (K, 2) whose distances are near these: classical scaling (Torgerson 1952)."""
+def embed_in_plane(distances: np.ndarray) -> np.ndarray:
+    """Points in the plane (K, 2) that approximate these distances: classical scaling (Torgerson 1952)."""
     K = len(distances)
     centre = np.eye(K) - 1 / K
     values, vectors = np.linalg.eigh(-centre @ distances**2 @ centre / 2)
     points = np.zeros((K, 2))
-    most = min(2, K)
-    points[:, :most] = (vectors * np.sqrt(np.maximum(values, 0)))[:, ::-1][:, :most]
+    num_axes = min(2, K)
+    points[:, :num_axes] = (vectors * np.sqrt(np.maximum(values, 0)))[:, ::-1][:, :num_axes]
     return points
 
 
 def unigram_perplexity(documents: Documents, word_counts: np.ndarray, seed: int) -> float:
-    """Of the same hidden halves, if every document were drawn from the words' frequencies in the others.
+    """The perplexity of the same hidden halves under the word frequencies of the training documents.
 
-    A word that they do not have counts as half of one that they have once.
+    Each word has half a count more than in these documents, so that unseen words have a positive probability.
     """
     _, hidden = split_tokens(documents, seed)
     weights = word_counts + 0.5
@@ -143,77 +143,84 @@ def unigram_perplexity(documents: Documents, word_counts: np.ndarray, seed: int)
     return float(np.exp(-np.sum(hidden.counts * log_p) / hidden.counts.sum()))
 
 
-def is_falling(curve: Sequence[Evaluation]) -> float:
-    """By which share the perplexity fell from the third to the last quarter of the run; 0 if within noise.
+def relative_decrease(curve: Sequence[Evaluation]) -> float:
+    """The relative decrease of the perplexity from the third to the last quarter of the run.
 
-    By the slope of a line through its logarithm in the second half; what is off the line is noise.
+    It comes from the slope of a line fitted to the logarithm in the second half. It is 0 if the slope is
+    within the noise, which is given by the residuals.
     """
     end = curve[-1].documents if curve else 0
-    late = np.array([(e.documents / end, np.log(e.of_draw)) for e in curve if 2 * e.documents > end])
-    if len(late) < 3 or not np.all(np.isfinite(late)):
+    second_half = np.array([(e.documents / end, np.log(e.of_draw)) for e in curve if 2 * e.documents > end])
+    if len(second_half) < 3 or not np.all(np.isfinite(second_half)):
         return 0.0
-    share, log_perplexity = late.T
-    slope, level = np.polyfit(share, log_perplexity, 1)
-    left = log_perplexity - (slope * share + level)
-    error = np.sqrt(np.sum(left**2) / (len(late) - 2) / np.sum((share - share.mean()) ** 2))
+    share, log_perplexity = second_half.T
+    slope, intercept = np.polyfit(share, log_perplexity, 1)
+    residuals = log_perplexity - (slope * share + intercept)
+    error = np.sqrt(np.sum(residuals**2) / (len(second_half) - 2) / np.sum((share - share.mean()) ** 2))
     return float(-slope / 4) if -slope > 2 * error else 0.0
 
 
 def verdict(
-    reached: float, unigram: float, curve: Sequence[Evaluation], draws: int, effective: np.ndarray
+    model_perplexity: float,
+    unigram: float,
+    curve: Sequence[Evaluation],
+    draws: int,
+    effective_draws: np.ndarray,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What speaks against the result, and what is good to know."""
-    worries, notes = [], []
-    if not reached < unigram:
-        worries.append(
-            f"The held-out perplexity, {reached:,.0f}, is not below the {unigram:,.0f} of the words' "
+    """The problems with the result, and further notes."""
+    problems, notes = [], []
+    if not model_perplexity < unigram:
+        problems.append(
+            f"The held-out perplexity, {model_perplexity:,.0f}, is not below the {unigram:,.0f} of the word "
             "frequencies alone: these topics explain nothing. The step (--step) or the size of the corpus "
-            "(--total) does not suit, or the run was too short: a small corpus needs more --passes."
+            "(--total) is unsuitable, or the run was too short: a small corpus needs more --passes."
         )
     else:
         notes.append(
-            f"The held-out perplexity is {reached:,.0f}; by words' frequencies alone it is {unigram:,.0f}."
+            f"The held-out perplexity is {model_perplexity:,.0f}; with word frequencies alone it is "
+            f"{unigram:,.0f}."
         )
-    if (fall := is_falling(curve)) > _WORTH_GOING_ON:
-        (worries if fall > _FAR_FROM_SETTLED else notes).append(
-            f"The perplexity is still falling: by {fall:.1%} from the third to the last quarter of the run. "
-            "More passes or more documents will make the topics better."
+    if (decrease := relative_decrease(curve)) > _NOTE_DECREASE:
+        (problems if decrease > _PROBLEM_DECREASE else notes).append(
+            f"The perplexity is still falling: by {decrease:.1%} from the third to the last quarter of the "
+            "run. More passes or more documents will improve the topics."
         )
-    elif len(curve) < 2 * _FEWEST_DRAWS:
-        looks = "once" if len(curve) == 1 else f"{len(curve)} times"
-        notes.append(f"The perplexity was looked at {looks}: too few to say whether it has settled.")
+    elif len(curve) < 2 * _MIN_DRAWS:
+        times = "once" if len(curve) == 1 else f"{len(curve)} times"
+        notes.append(f"The perplexity was evaluated {times}: too few to know whether it has converged.")
     else:
         notes.append(
             "From the third to the last quarter of the run the perplexity has not fallen by more than "
             "its noise."
         )
     late = [e.of_draw for e in curve if 4 * e.documents > 3 * curve[-1].documents]
-    if late and reached < unigram <= np.median(late):
+    if late and model_perplexity < unigram <= np.median(late):
         notes.append(
-            f"One by one the draws do worse than that ({np.median(late):,.0f}): only their average "
-            "is good. A shorter step (--step) or more documents a step (--batch) makes the draws less noisy."
+            f"Single draws do worse than the word frequencies ({np.median(late):,.0f}): only their average "
+            "is good. A smaller step (--step) or more documents per step (--batch) makes the draws less "
+            "noisy."
         )
-    known = effective[np.isfinite(effective)]
-    if draws < _FEWEST_DRAWS:
-        worries.append(
+    known = effective_draws[np.isfinite(effective_draws)]
+    if draws < _MIN_DRAWS:
+        problems.append(
             f"There {'is 1 draw' if draws == 1 else f'are {draws} draws'} of the topics: too few for "
             "credible bounds. Run longer."
         )
-    elif len(known) and np.median(known) < _FEW_EFFECTIVE:
-        worries.append(
+    elif len(known) and np.median(known) < _MIN_EFFECTIVE_DRAWS:
+        problems.append(
             f"The {draws} draws are worth {np.median(known):.1f} independent ones for the median topic: its "
-            "bounds are too narrow and its means not settled. Run longer."
+            "bounds are too narrow and its means have not converged. Run longer."
         )
     elif len(known):
         notes.append(
             f"The {draws} draws are worth {np.median(known):.0f} independent ones for the median topic "
-            f"({known.min():.0f} for the worst): the bounds are those of one chain, and rough."
+            f"({known.min():.0f} for the worst): the bounds come from one chain and are approximate."
         )
-    return tuple(worries), tuple(notes)
+    return tuple(problems), tuple(notes)
 
 
 def tables(model: Model, findings: Findings) -> dict[str, str]:
-    """The files for people and other programs, by name."""
+    """The contents of the text files, by file name."""
     return {
         "topics.csv": topics_csv(findings.topics),
         "topics.txt": topics_text(findings),
@@ -226,12 +233,12 @@ def tables(model: Model, findings: Findings) -> dict[str, str]:
 
 
 def vocabulary_text(vocabulary: Vocabulary) -> str:
-    """One word a line."""
+    """One word per line."""
     return "".join(f"{word}\n" for word in vocabulary.words)
 
 
 def topics_csv(topics: Sequence[Topic]) -> str:
-    """A row for each of the likeliest words of each topic."""
+    """One row for each of the most probable words of each topic."""
     rows = [
         (topic.number, rank + 1, word, *(f"{float(x):.6g}" for x in numbers))
         for topic in topics
@@ -243,16 +250,17 @@ def topics_csv(topics: Sequence[Topic]) -> str:
 
 
 def topics_text(findings: Findings) -> str:
-    """A line for each topic, the most prevalent first, and the verdict."""
+    """One line per topic, the most prevalent first, and the verdict."""
     lines = [
-        f"topic {t.number:>3}  {t.prevalence:6.1%}  NPMI {t.coherence:+.2f}  {' '.join(t.words[:_NAMED])}"
-        for t in by_prevalence(findings.topics)
+        f"topic {topic.number:>3}  {topic.prevalence:6.1%}  NPMI {topic.coherence:+.2f}  "
+        f"{' '.join(topic.words[:_TEXT_WORDS])}"
+        for topic in by_prevalence(findings.topics)
     ]
-    return "\n".join([*lines, "", *findings.worries, *findings.notes]) + "\n"
+    return "\n".join([*lines, "", *findings.problems, *findings.notes]) + "\n"
 
 
 def by_prevalence(topics: Sequence[Topic]) -> list[Topic]:
-    """The most prevalent first."""
+    """The topics, the most prevalent first."""
     return sorted(topics, key=lambda topic: -topic.prevalence)
 
 

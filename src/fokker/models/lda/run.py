@@ -13,10 +13,17 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from fokker.corpora import Corpus, Documents, Tally, Vocabulary, open_corpus, prefetched
-from fokker.models.lda._expected import Expected
+from fokker.models.lda._expected import ExpectedCounts
 from fokker.models.lda.draws import TopicDraws
 from fokker.models.lda.evaluate import HeldOut
-from fokker.models.lda.files import CHECKPOINT, PREVIOUS, part_of, read_latest, under, write_arrays
+from fokker.models.lda.files import (
+    CHECKPOINT,
+    PREVIOUS,
+    read_latest,
+    with_prefix,
+    without_prefix,
+    write_arrays,
+)
 from fokker.models.lda.mixtures_file import MixturesFile
 from fokker.models.lda.settings import Settings
 from fokker.models.lda.theta import NotFiniteError
@@ -24,15 +31,15 @@ from fokker.run.interruption import Interruption, Stopped
 
 _KIND, _VERSION = "checkpoint", 1
 MIXTURES = "mixtures.csv.gz"
-# Files of at most so many bytes are counted in a pass before the first step.
-_COUNTED_BYTES = 1 << 26
-_MOST_HELD_OUT, _HELD_OUT_OF_A_STREAM = 1_000, 100
-_SHUFFLED = 5_000
-# Seconds between checkpoints, and how many times longer than writing one they are apart.
-_SECONDS_APART, _TIMES_APART = 60.0, 20.0
-# An evaluation sweeps over half of each held-out document: after so many times their number of others it is
-# a tenth of the work.
-_BETWEEN_EVALUATIONS = 5
+# Corpora of at most this many bytes are counted in a pass before the first step.
+_MAX_BYTES_TO_COUNT = 1 << 26
+_MAX_HELD_OUT, _STREAM_HELD_OUT = 1_000, 100
+_SHUFFLE_BUFFER = 5_000
+# The least seconds between checkpoints, also as a multiple of the time that writing one takes.
+_MIN_SECONDS_BETWEEN_SAVES, _SAVE_TIMES_BETWEEN_SAVES = 60.0, 20.0
+# An evaluation sweeps over half of each held-out document. With this many training documents per held-out
+# document between evaluations, it is a tenth of the work.
+_DOCUMENTS_PER_HELD_OUT = 5
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ class Reading:
     """How the documents are read; see `fokker.corpora.open_corpus`.
 
     `corpus`: a file, folder or glob, "-" for standard input, None for the docstrings of Python. `held_out`:
-    how many documents are kept for evaluation, None for a tenth, at most 1,000.
+    the number of documents held out for evaluation, None for a tenth, at most 1,000.
     """
 
     corpus: str | None = None
@@ -56,13 +63,17 @@ class Reading:
             raise ValueError(f"held_out must be at least 1 document; {self.held_out} was given.")
 
     @property
-    def once(self) -> bool:
-        """Whether it can be read a single time."""
+    def single_pass(self) -> bool:
+        """Whether it can be read only once."""
         return self.corpus == "-"
 
     def open(self, vocabulary: Any, seed: int) -> Corpus:
-        """The corpus, which begins again at its end if it can."""
-        buffer = (0 if self.once else _SHUFFLED) if self.shuffle_buffer is None else self.shuffle_buffer
+        """Open the corpus; it repeats if it can be read more than once."""
+        buffer = (
+            (0 if self.single_pass else _SHUFFLE_BUFFER)
+            if self.shuffle_buffer is None
+            else self.shuffle_buffer
+        )
         return open_corpus(
             self.corpus,
             vocabulary=vocabulary,
@@ -70,14 +81,14 @@ class Reading:
             key=self.key,
             pattern=self.pattern,
             minimum_tokens=self.minimum_tokens,
-            repeat=not self.once,
+            repeat=not self.single_pass,
             shuffle_buffer=buffer,
             seed=seed,
         )
 
 
 class Evaluation(NamedTuple):
-    """The perplexity of held-out documents after so many others: of the draw then, and of the average."""
+    """The held-out perplexity after this many training documents: of the current draw and of the average."""
 
     documents: int
     seconds: float
@@ -86,21 +97,21 @@ class Evaluation(NamedTuple):
 
 
 class Watcher(Protocol):
-    """Whoever is told how a run goes."""
+    """Receives the progress of a run."""
 
-    def look(self, run: "Run") -> None:
-        """After a minibatch."""
+    def update(self, run: "Run") -> None:
+        """Called after each minibatch."""
 
-    def say(self, text: str) -> None:
-        """What happened and matters."""
+    def notify(self, text: str) -> None:
+        """Called with messages to the user."""
 
 
 class Run:
-    """A chain on its way through a stream; `Run.begin` and `Run.resume` make one.
+    """A chain over a stream of documents, created by `Run.start` or `Run.resume`.
 
-    `position`: documents taken from the stream. `trained`: those that the chain was shown. `length`: the
-    documents of one pass, once that is known. `curve`: an `Evaluation` each time the held-out documents were
-    looked at.
+    `position`: the number of documents read from the stream. `trained`: how many of them the chain used.
+    `length`: the number of documents of one pass, if known. `curve`: the evaluations on the held-out
+    documents.
     """
 
     def __init__(
@@ -116,8 +127,8 @@ class Run:
     ) -> None:
         if passes is not None and passes < 1:
             raise ValueError(f"passes must be at least 1; {passes} was given.")
-        if corpus.source.once and passes != 1:
-            raise ValueError(f"{corpus.source.label} can be read only once: --passes 1, or a file.")
+        if corpus.source.single_pass and passes != 1:
+            raise ValueError(f"{corpus.source.label} can be read only once: use --passes 1, or a file.")
         self.reading, self.settings, self.corpus, self.folder = reading, settings, corpus, folder
         self.passes, self.length = passes, length
         self.chain = settings.chain(len(corpus.vocabulary))
@@ -129,15 +140,15 @@ class Run:
         self.tally = Tally()
         self.interrupted = False
         self.saved_at: int | None = None
-        self._waiting_room: list[Documents] = []
-        self._held_out_ones: set[bytes] = set()
-        self._begun, self._seconds_before = time.monotonic(), 0.0
+        self._pending_held_out: list[Documents] = []
+        self._held_out_hashes: set[bytes] = set()
+        self._started_at, self._seconds_before = time.monotonic(), 0.0
         self._mixtures = (
             None if mixtures_size is None else MixturesFile(folder / MIXTURES, settings.topics, mixtures_size)
         )
 
     @staticmethod
-    def begin(
+    def start(
         reading: Reading,
         settings: Settings,
         folder: Path,
@@ -147,17 +158,17 @@ class Run:
         mixtures: bool = True,
         overwrite: bool = False,
     ) -> "Run":
-        """A run at its beginning, its folder made, its corpus opened and, where that is quick, counted.
+        """Create a new run and its folder, open its corpus and, if that is quick, count it.
 
-        `passes`: None goes on for ever. `mixtures`: whether those of the last pass are written.
+        `passes`: None for no limit. `mixtures`: whether to write the mixtures of the last pass.
         """
-        passes = _passes(reading, passes)
-        _make_room(folder, overwrite)
+        passes = _num_passes(reading, passes)
+        _prepare_folder(folder, overwrite)
         corpus = reading.open(vocabulary, settings.seed)
-        # Of no documents at all the stream itself will say why.
-        length = (corpus.count() or None) if _is_quickly_counted(corpus) else None
+        # For a corpus without documents, the stream raises an error with the reason.
+        length = (corpus.count() or None) if _is_quick_to_count(corpus) else None
         if reading.held_out is None:
-            reading = dataclasses.replace(reading, held_out=_held_out(corpus, settings, length))
+            reading = dataclasses.replace(reading, held_out=_num_held_out(corpus, settings, length))
         return Run(
             reading,
             settings,
@@ -165,29 +176,29 @@ class Run:
             folder,
             passes=passes,
             length=length,
-            # Of documents that come again and again there is no last row to write.
+            # With unlimited passes there is no last pass to write.
             mixtures_size=0 if mixtures and passes is not None else None,
         )
 
     @staticmethod
     def resume(
         folder: Path,
-        given: Mapping[str, Any],
+        options: Mapping[str, Any],
         *,
         passes: Any = "as before",
         mixtures: bool = True,
         threads: int | None = None,
-        say: Callable[[str], None] = lambda text: None,
+        notify: Callable[[str], None] = lambda text: None,
     ) -> "Run":
-        """A run as it was at its last checkpoint. `given`: what its settings are thought to be, by name."""
-        header, arrays, wrong = read_latest(folder, _KIND, _VERSION)
-        if wrong:
-            say(f"{wrong} The one before it is used, of {header['position']:,} documents.")
-        _refuse_others(folder, given, header)
+        """The run at its last checkpoint. `options`: settings by name, which must equal those of the run."""
+        header, arrays, problem = read_latest(folder, _KIND, _VERSION)
+        if problem:
+            notify(f"{problem} The previous one is used, of {header['position']:,} documents.")
+        _check_same_settings(folder, options, header)
         settings = Settings.from_json(header["settings"] | {"threads": threads})
         reading = Reading(**header["reading"])
-        passes = header["passes"] if passes == "as before" else _passes(reading, passes)
-        # With more passes than were meant, the last one is still to come.
+        passes = header["passes"] if passes == "as before" else _num_passes(reading, passes)
+        # With another number of passes, the last pass is still to come.
         size = header["mixtures_size"] if passes == header["passes"] else 0
         corpus = reading.open(Vocabulary(header["words"]), settings.seed)
         run = Run(
@@ -204,30 +215,29 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """Time spent, before a resume too."""
-        return self._seconds_before + time.monotonic() - self._begun
+        """The running time, including that before a resume."""
+        return self._seconds_before + time.monotonic() - self._started_at
 
     @property
     def complete(self) -> bool:
-        """Whether all passes were made, as far as is known."""
+        """Whether all passes are done, as far as is known."""
         end = self._end()
         return end is not None and self.position >= end
 
     @property
     def dropped_mixtures(self) -> int:
-        """Documents whose mixtures could not be held until there was room on the disk."""
+        """The number of documents whose mixtures were lost because the disk was full."""
         return 0 if self._mixtures is None else self._mixtures.dropped
 
     def _end(self) -> int | None:
         return None if self.passes is None or self.length is None else self.passes * self.length
 
-    def go(self, watcher: Watcher, *, skip: bool = True) -> None:
-        """Step until the passes are made, the stream ends or Ctrl-C is pressed, and save.
+    def execute(self, watcher: Watcher, *, skip: bool = True) -> None:
+        """Step until the passes are done, the stream ends or Ctrl-C is pressed, then save.
 
-        `skip`: leave out as many documents as were taken before (a stream that goes on where it was left has
-        none to leave out).
+        `skip`: skip the documents that were read before; False for a stream that continues where it stopped.
         """
-        next_save = time.monotonic() + _SECONDS_APART
+        next_save = time.monotonic() + _MIN_SECONDS_BETWEEN_SAVES
         with (
             Interruption() as interruption,
             prefetched(self.corpus, self.settings.batch, self.position if skip else 0) as batches,
@@ -235,65 +245,67 @@ class Run:
             try:
                 while not self.complete:
                     interruption.waiting = True
-                    if interruption.asked:  # looked at last: from here on the wish is an exception
+                    if interruption.asked:  # checked last: from here on Ctrl-C raises an exception
                         break
                     try:
                         batch = next(batches, None)
                     except (OSError, RuntimeError, ValueError):
-                        # The source is broken from here on; what was learned before is not.
+                        # The source cannot be read any further; save what was learned before.
                         if self.trained:
-                            self._try(self.save, watcher)
-                            watcher.say(self._kept())
+                            self._try_to_write(self.save, watcher)
+                            watcher.notify(self._checkpoint_message())
                         raise
                     interruption.waiting = False
                     self.tally = batches.tally
                     if batch is None:
                         break
-                    self._take(batch, watcher)
-                    watcher.look(self)
+                    self._process_batch(batch, watcher)
+                    watcher.update(self)
                     if time.monotonic() >= next_save and self.trained:
                         before = time.monotonic()
-                        self._try(self.save, watcher)
+                        self._try_to_write(self.save, watcher)
                         now = time.monotonic()
-                        next_save = now + max(_SECONDS_APART, _TIMES_APART * (now - before))
+                        next_save = now + max(
+                            _MIN_SECONDS_BETWEEN_SAVES, _SAVE_TIMES_BETWEEN_SAVES * (now - before)
+                        )
             except Stopped:
                 pass
             except NotFiniteError as error:
-                raise ValueError(self._too_long(error)) from None
+                raise ValueError(self._not_finite_message(error)) from None
             self.interrupted = interruption.asked
             if not self.trained and not self.interrupted:
                 raise ValueError(
                     f"all {self.position:,} documents of {self.corpus.source.label} are held out for "
-                    "evaluation and none is left to learn from: give a smaller --held-out, or more documents."
+                    "evaluation and none is left for training: give a smaller --held-out, or more documents."
                 )
             if self.trained:
-                self._try(self.save, watcher)
+                self._try_to_write(self.save, watcher)
 
-    def _take(self, batch: Documents, watcher: Watcher) -> None:
-        """One minibatch of the stream: held out, or stepped with."""
+    def _process_batch(self, batch: Documents, watcher: Watcher) -> None:
+        """Process one minibatch of the stream: hold out its documents, or step with them."""
         if self.corpus.repeat and self.position + batch.size > self.tally.documents:
-            # The tally is of the first pass, which has ended within this batch or before it.
+            # The tally covers the first pass, which ended in this batch or before.
             self.length = self.tally.documents
         end = self._end()
         if end is not None and self.position + batch.size > end:
             batch = batch.select(slice(0, end - self.position))
         numbers = np.arange(self.position, self.position + batch.size)
         self.position += batch.size
-        missing = self._missing_held_out()
-        if missing:
-            self._hold_out(batch.select(slice(0, missing)))
-            batch, numbers = batch.select(slice(missing, None)), numbers[missing:]
-        ours = np.array(
-            [_identity(*batch.row(i)) not in self._held_out_ones for i in range(batch.size)], bool
+        num_missing = self._missing_held_out()
+        if num_missing:
+            self._hold_out(batch.select(slice(0, num_missing)))
+            batch, numbers = batch.select(slice(num_missing, None)), numbers[num_missing:]
+        is_training = np.array(
+            [_document_hash(*batch.row(i)) not in self._held_out_hashes for i in range(batch.size)], bool
         )
-        documents, numbers = batch.select(ours), numbers[ours]
+        documents, numbers = batch.select(is_training), numbers[is_training]
         if not documents.size:
             return
         self.trained += documents.size
         expected = self.chain.step(documents, self.total(documents.size))
         self.tokens += documents.tokens
         if self.length is None or numbers[0] < self.length:
-            # Of the first pass: the others would have the same words.
+            # Only in the first pass: the others have the same words.
             np.add.at(self.word_counts, documents.words, documents.counts)
         self.draws.offer(self.chain.number, self.chain.beta)
         self._write_mixtures(documents, numbers, expected, watcher)
@@ -301,58 +313,58 @@ class Run:
             self._evaluate()
 
     def total(self, batch: int) -> float:
-        """|S|: as it was given, as it was counted, or the documents seen so far."""
+        """|S|: as given, as counted, or the number of training documents so far."""
         if isinstance(self.settings.total, int):
             return self.settings.total
         assert self.reading.held_out is not None
-        others = None if self.length is None else max(self.length - self.reading.held_out, batch)
-        if self.settings.total is None and others is not None:
-            return others
-        # Documents that come again are not more documents.
-        return self.trained if others is None else min(self.trained, others)
+        num_training = None if self.length is None else max(self.length - self.reading.held_out, batch)
+        if self.settings.total is None and num_training is not None:
+            return num_training
+        # Repeated documents are counted once.
+        return self.trained if num_training is None else min(self.trained, num_training)
 
     def _missing_held_out(self) -> int:
         assert self.reading.held_out is not None
         if self.held_out is not None:
             return 0
-        return self.reading.held_out - sum(part.size for part in self._waiting_room)
+        return self.reading.held_out - sum(part.size for part in self._pending_held_out)
 
     def _hold_out(self, documents: Documents) -> None:
-        self._waiting_room.append(documents)
+        self._pending_held_out.append(documents)
         if not self._missing_held_out():
-            self._evaluate_on(Documents.concatenate(self._waiting_room))
-            self._waiting_room = []
+            self._evaluate_on(Documents.concatenate(self._pending_held_out))
+            self._pending_held_out = []
 
     def _evaluate_on(self, documents: Documents) -> None:
         self._held_out_documents = documents
-        self.held_out = HeldOut(documents, self.settings.seed, self.settings.processors)
+        self.held_out = HeldOut(documents, self.settings.seed, self.settings.num_threads)
         self._early = {name: np.zeros_like(x) for name, x in self.held_out.state().items()}
-        self._held_out_ones = {_identity(*documents.row(i)) for i in range(documents.size)}
+        self._held_out_hashes = {_document_hash(*documents.row(i)) for i in range(documents.size)}
 
     def _is_time_to_evaluate(self) -> bool:
-        """By the number of steps alone, so that the results are those of any machine."""
+        """Depends only on the number of steps, so that the results are the same on every machine."""
         assert self.reading.held_out is not None
         step = self.chain.number
-        apart = -(-_BETWEEN_EVALUATIONS * self.reading.held_out // self.settings.batch)
-        return step % apart == 0 or (step < apart and step.bit_count() == 1)
+        interval = -(-_DOCUMENTS_PER_HELD_OUT * self.reading.held_out // self.settings.batch)
+        return step % interval == 0 or (step < interval and step.bit_count() == 1)
 
     def _evaluate(self) -> None:
         assert self.held_out is not None
         if len(self.curve).bit_count() == 1:
-            # Their number has doubled: the draws before the last doubling are taken out of the average, which
-            # is thus of half of the draws at the least, and never of the first ones.
+            # Their number has doubled: the draws before the previous doubling are removed from the average.
+            # So it covers at least half of the draws, and never the first ones.
             late = {name: x - self._early[name] for name, x in self.held_out.state().items()}
             self.held_out.restore(late)
             self._early = {name: np.array(x) for name, x in late.items()}
-        with np.errstate(divide="ignore"):  # a word that no topic has makes it infinite, and so it is told
+        with np.errstate(divide="ignore"):  # a word of probability zero gives an infinite perplexity
             of_draw = self.held_out.add(self.chain.beta(), self.chain.gamma)
             of_average = self.held_out.perplexity
         self.curve.append(Evaluation(self.trained, self.seconds, of_draw, of_average))
 
     def _write_mixtures(
-        self, documents: Documents, numbers: np.ndarray, expected: Expected, watcher: Watcher
+        self, documents: Documents, numbers: np.ndarray, expected: ExpectedCounts, watcher: Watcher
     ) -> None:
-        """Rows for those documents that are of the last pass."""
+        """Write rows for the documents of the last pass."""
         if self._mixtures is None or self.passes is None:
             return
         first = 0 if self.passes == 1 else None if self.length is None else (self.passes - 1) * self.length
@@ -362,20 +374,23 @@ class Run:
         weights = (expected.mixtures + self.chain.gamma)[last_pass]
         names = documents.select(last_pass).names
         self._mixtures.add(numbers[last_pass].tolist(), names, weights / weights.sum(1, keepdims=True))
-        if self._mixtures.full:
-            self._try(self._mixtures.flush, watcher)
+        if self._mixtures.should_flush:
+            self._try_to_write(self._mixtures.flush, watcher)
 
-    def _try(self, write: Callable[[], object], watcher: Watcher) -> None:
-        """Write; of a full disk the run says so, and goes on."""
+    def _try_to_write(self, write: Callable[[], object], watcher: Watcher) -> None:
+        """Write; report an error, such as a full disk, and continue."""
         try:
             write()
         except OSError as error:
-            watcher.say(f"could not write to {self.folder}: {error}. {self._kept()} It will be tried again.")
+            watcher.notify(
+                f"could not write to {self.folder}: {error}. {self._checkpoint_message()} Writing will be "
+                "tried again."
+            )
 
     def save(self) -> None:
-        """A checkpoint of now; the one before it is kept."""
+        """Write a checkpoint; the previous one is kept."""
         assert self.held_out is not None
-        # First: a checkpoint speaks of a table of mixtures that is there.
+        # First: the checkpoint refers to a file of mixtures that must exist.
         mixtures_size = None if self._mixtures is None else self._mixtures.flush()
         header = {
             "kind": _KIND,
@@ -394,25 +409,25 @@ class Run:
         }
         indptr, words, counts, _ = self._held_out_documents
         arrays = {
-            **under("chain", self.chain.state()),
-            **under("draws", self.draws.state()),
-            **under("held_out", self.held_out.state()),
-            **under("early", self._early),
-            **under("documents", {"indptr": indptr, "words": words, "counts": counts}),
+            **with_prefix("chain", self.chain.state()),
+            **with_prefix("draws", self.draws.state()),
+            **with_prefix("held_out", self.held_out.state()),
+            **with_prefix("early", self._early),
+            **with_prefix("documents", {"indptr": indptr, "words": words, "counts": counts}),
             "word_counts": self.word_counts,
             "curve": np.array(self.curve, float).reshape(-1, 4),
         }
-        write_arrays(self.folder / CHECKPOINT, header, arrays, keep=self.folder / PREVIOUS)
+        write_arrays(self.folder / CHECKPOINT, header, arrays, backup=self.folder / PREVIOUS)
         self.saved_at = self.position
 
     def _restore(self, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        self.chain.restore(part_of("chain", arrays))
-        self.draws.restore(part_of("draws", arrays))
-        documents = part_of("documents", arrays)
+        self.chain.restore(without_prefix("chain", arrays))
+        self.draws.restore(without_prefix("draws", arrays))
+        documents = without_prefix("documents", arrays)
         self._evaluate_on(Documents(**documents, names=tuple(header["held_out_names"])))
         assert self.held_out is not None
-        self.held_out.restore(part_of("held_out", arrays))
-        self._early = part_of("early", arrays)
+        self.held_out.restore(without_prefix("held_out", arrays))
+        self._early = without_prefix("early", arrays)
         self.position, self.trained, self.tokens = (
             header[name] for name in ("position", "trained", "tokens")
         )
@@ -421,66 +436,68 @@ class Run:
         self.word_counts = np.array(arrays["word_counts"])
         self.curve = [Evaluation(int(n), *rest) for n, *rest in arrays["curve"].tolist()]
 
-    def _kept(self) -> str:
+    def _checkpoint_message(self) -> str:
         if self.saved_at is None:
             return "There is no checkpoint yet."
-        return f"The last whole checkpoint, of {self.saved_at:,} documents, is kept."
+        return f"The last complete checkpoint, of {self.saved_at:,} documents, is kept."
 
-    def _too_long(self, error: NotFiniteError) -> str:
-        return f"{error} Begin again with a --step of a tenth of it. {self._kept()}"
-
-
-def _passes(reading: Reading, passes: Any) -> int | None:
-    """Standard input without an end is one pass too."""
-    return 1 if passes is None and reading.once else passes
+    def _not_finite_message(self, error: NotFiniteError) -> str:
+        return f"{error} Start again with a --step of a tenth of it. {self._checkpoint_message()}"
 
 
-def _identity(name: str, words: np.ndarray, counts: np.ndarray) -> bytes:
-    """What tells one document from another, wherever in the stream it comes again."""
+def _num_passes(reading: Reading, passes: Any) -> int | None:
+    """The number of passes; standard input has one, even with no limit."""
+    return 1 if passes is None and reading.single_pass else passes
+
+
+def _document_hash(name: str, words: np.ndarray, counts: np.ndarray) -> bytes:
+    """A hash of a document, to recognise it when it is repeated in the stream."""
     return hashlib.blake2b(
         name.encode("utf-8", "surrogatepass") + b"\0" + words.tobytes() + counts.tobytes(), digest_size=16
     ).digest()
 
 
-def _is_quickly_counted(corpus: Corpus) -> bool:
+def _is_quick_to_count(corpus: Corpus) -> bool:
     source = corpus.source
-    if source.once:
+    if source.single_pass:
         return False
     paths = [*getattr(source, "paths", ()), *filter(None, [getattr(source, "path", None)])]
-    # What is no plain file, such as a pipe with a name, may be gone after a pass.
-    return all(path.is_file() for path in paths) and sum(map(os.path.getsize, paths)) <= _COUNTED_BYTES
+    # Other than plain files, such as a named pipe, may be readable only once.
+    return all(path.is_file() for path in paths) and sum(map(os.path.getsize, paths)) <= _MAX_BYTES_TO_COUNT
 
 
-def _held_out(corpus: Corpus, settings: Settings, length: int | None) -> int:
-    if corpus.source.once:
-        return _HELD_OUT_OF_A_STREAM
-    known = settings.total if length is None and isinstance(settings.total, int) else length
-    return _MOST_HELD_OUT if known is None else max(1, min(_MOST_HELD_OUT, known // 10))
+def _num_held_out(corpus: Corpus, settings: Settings, length: int | None) -> int:
+    if corpus.source.single_pass:
+        return _STREAM_HELD_OUT
+    num_documents = settings.total if length is None and isinstance(settings.total, int) else length
+    return _MAX_HELD_OUT if num_documents is None else max(1, min(_MAX_HELD_OUT, num_documents // 10))
 
 
-def _make_room(folder: Path, overwrite: bool) -> None:
-    """The folder for a new run, in which no checkpoint of another may lie."""
+def _prepare_folder(folder: Path, overwrite: bool) -> None:
+    """Create the folder of a new run; it must not contain a checkpoint unless `overwrite`."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in (folder / CHECKPOINT, folder / PREVIOUS):
         if path.exists() and not overwrite:
             raise ValueError(
-                f"{folder} has a run already: --resume {folder} goes on with it, --overwrite gives it up, "
-                "another --out leaves it alone."
+                f"{folder} already contains a run: continue it with --resume {folder}, replace it with "
+                "--overwrite, or choose another --out."
             )
         path.unlink(missing_ok=True)
 
 
-def _refuse_others(folder: Path, given: Mapping[str, Any], header: Mapping[str, Any]) -> None:
-    """A resume goes on with what was begun: other settings are another run."""
-    before = {**header["reading"], **header["settings"]}
-    other = [f"{name} was {before[name]!r}, not {x!r}" for name, x in given.items() if before[name] != x]
-    if other:
+def _check_same_settings(folder: Path, options: Mapping[str, Any], header: Mapping[str, Any]) -> None:
+    """Raise if the options differ from the settings of the run."""
+    saved = {**header["reading"], **header["settings"]}
+    differences = [
+        f"{name} was {saved[name]!r}, not {x!r}" for name, x in options.items() if saved[name] != x
+    ]
+    if differences:
         raise ValueError(
-            f"{folder} was begun with other settings: {'; '.join(other)}. Leave them out to go on with it, "
-            "or begin a new run with another --out."
+            f"{folder} was started with other settings: {'; '.join(differences)}. Omit these options to "
+            "continue it, or start a new run with another --out."
         )
 
 
-def learned(words: int) -> Any:
-    """A vocabulary of so many words, to be learned from the text."""
+def learned_vocabulary(words: int) -> Any:
+    """A function that learns a vocabulary of at most this many words from the text."""
     return functools.partial(Vocabulary.learn, maximum_words=words)

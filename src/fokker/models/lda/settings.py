@@ -1,4 +1,4 @@
-"""What a run over topics is told: the model's priors, the sampler, and its steps."""
+"""The settings of a run over topics: priors, sampler, steps."""
 
 import dataclasses
 import math
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
 ENGINES = ("numba", "jax")
 SAMPLERS = ("sgrhmc", "sgrld", "scir", "sghmc", "sgld")
 
-_WHOLE = ("topics", "batch", "sweeps")
-_POSITIVE = ("alpha", "gamma", "step", "decay_after", "start", "friction")
+_POSITIVE_INTEGERS = ("topics", "batch", "sweeps")
+_POSITIVE_NUMBERS = ("alpha", "gamma", "step", "decay_after", "start", "friction")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All that decides the draws, besides the documents; `threads` alone changes nothing but the time.
+    """All settings that determine the draws, besides the documents; `threads` changes only the time.
 
-    `topics`: K. `sampler`: one of `SAMPLERS`. `alpha`: of θ_kw ~ Gamma(α, 1). `gamma`: of the mixtures,
-    π_d ~ Dirichlet(γ); with `learn_gamma` where it starts from. `step`: a of ε_t = a (1 + t/b)^{-c}, with b =
-    `decay_after` minibatches and c = `decay_power`; None takes a step, and `friction` None a friction of the
-    samplers with momentum, that suit the size of the corpus. `start`: θ begins as Gamma(start, 1). `batch`:
-    documents a step. `sweeps`, `burn_in`: Gibbs sweeps over a document, and
-    those of them not counted. `threads`: None takes all processors. `engine`: of the
-    sweeps, numba, or jax for a GPU, which pays for minibatches of many thousand documents. `total`: |S|, how
-    many documents the corpus has; "growing" takes those seen so far, None what the corpus says.
+    `topics`: K. `sampler`: one of `SAMPLERS`. `alpha`: α of θ_kw ~ Gamma(α, 1). `gamma`: γ of the mixtures,
+    π_d ~ Dirichlet(γ), or its initial value with `learn_gamma`. `step`: a of ε_t = a (1 + t/b)^{-c}, with b =
+    `decay_after` minibatches and c = `decay_power`. A `step` of None, and for samplers with momentum a
+    `friction` of None, is chosen according to the size of the corpus. `start`: θ starts as Gamma(start, 1).
+    `batch`: documents per step. `sweeps`, `burn_in`: Gibbs sweeps over a document, and how many of them are
+    not counted. `threads`: None uses all processors. `engine`: of the sweeps: numba, or jax for a GPU, which
+    is worthwhile for minibatches of many thousand documents. `total`: |S|, the number of documents in the
+    corpus; "growing" uses the number read so far, None the number that the corpus declares.
     """
 
     topics: int = 50
@@ -52,25 +52,25 @@ class Settings:
         if self.sampler not in SAMPLERS:
             from fokker._core.state import nearest
 
-            close = nearest(str(self.sampler), SAMPLERS)
+            suggestion = nearest(str(self.sampler), SAMPLERS)
             raise ValueError(
-                f"the samplers of topics are {', '.join(SAMPLERS)}, not {self.sampler!r}.{close}"
+                f"the samplers of topics are {', '.join(SAMPLERS)}, not {self.sampler!r}.{suggestion}"
             )
         if self.engine not in ENGINES:
             raise ValueError(f"the engines are {', '.join(ENGINES)}, not {self.engine!r}.")
-        for name in _WHOLE:
-            self._check_whole(name, 1)
-        self._check_whole("burn_in", 0)
-        self._check_whole("seed", 0)
+        for name in _POSITIVE_INTEGERS:
+            self._check_integer(name, 1)
+        self._check_integer("burn_in", 0)
+        self._check_integer("seed", 0)
         if self.burn_in >= self.sweeps:
             raise ValueError(
-                f"burn_in is {self.burn_in} of {self.sweeps} sweeps: some have to be left to count."
+                f"burn_in is {self.burn_in} of {self.sweeps} sweeps: at least one must remain to be counted."
             )
         if self.threads is not None:
-            self._check_whole("threads", 1)
+            self._check_integer("threads", 1)
         if self.total is not None and self.total != "growing":
-            self._check_whole("total", 1)
-        for name in _POSITIVE:
+            self._check_integer("total", 1)
+        for name in _POSITIVE_NUMBERS:
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and value > 0):
                 raise ValueError(f"{name} must be a positive number; {value!r} was given.")
@@ -79,28 +79,28 @@ class Settings:
                 f"decay_power must be a number, 0 (no decay) or more; {self.decay_power!r} was given."
             )
 
-    def _check_whole(self, name: str, least: int) -> None:
+    def _check_integer(self, name: str, minimum: int) -> None:
         value = getattr(self, name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}; {value!r} was given.")
+        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+            raise ValueError(f"{name} must be a whole number of at least {minimum}; {value!r} was given.")
 
     @property
-    def processors(self) -> int:
-        """The threads that the sweeps will use."""
+    def num_threads(self) -> int:
+        """The number of threads that the sweeps use."""
         from fokker.models.lda.gibbs import cores
 
         return self.threads or cores()
 
     def chain(self, words: int) -> "TopicChain":
-        """A chain over topics of so many words, at its beginning."""
+        """A new chain over topics of this many words."""
         from fokker.models.lda.chain import TopicChain, decaying
 
         if self.topics > words:
             raise ValueError(
-                f"K larger than V: {self.topics} topics of a vocabulary of {words} words cannot differ; take "
-                "fewer topics or more words."
+                f"K larger than V: {self.topics} topics of a vocabulary of {words} words cannot all differ; "
+                "use fewer topics or more words."
             )
-        given = None if self.step is None else decaying(self.step, self.decay_after, self.decay_power)
+        schedule = None if self.step is None else decaying(self.step, self.decay_after, self.decay_power)
         return TopicChain(
             words,
             self.topics,
@@ -108,23 +108,23 @@ class Settings:
             alpha=self.alpha,
             gamma=self.gamma,
             learn_gamma=self.learn_gamma,
-            step_size=given,
+            step_size=schedule,
             start=self.start,
             friction=self.friction,
             sweeps=self.sweeps,
             burn_in=self.burn_in,
-            threads=self.processors,
+            threads=self.num_threads,
             engine=self.engine,
             seed=self.seed,
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The settings by name, in JSON's types."""
+        """The settings by name, as JSON types."""
         return dataclasses.asdict(self)
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> "Settings":
-        """Settings from what `to_json` gave."""
+        """Settings from the result of `to_json`."""
         known = {entry.name for entry in dataclasses.fields(Settings)}
         if unknown := sorted(set(values) - known):
             raise ValueError(f"there is no setting {unknown[0]!r}; there are {', '.join(sorted(known))}.")
