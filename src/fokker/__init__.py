@@ -28,7 +28,16 @@ if TYPE_CHECKING:
     from fokker.run.trace import Trace
     from fokker.run.tuning import Tuning, tune
     from fokker.samplers import schedules
-    from fokker.targets import Density, Posterior, constrain, constraints, find_mode, from_numpyro, from_stan
+    from fokker.targets import (
+        Density,
+        Posterior,
+        Target,
+        constrain,
+        constraints,
+        find_mode,
+        from_numpyro,
+        from_stan,
+    )
 
     __version__: str
 
@@ -40,6 +49,7 @@ __all__ = [
     "Hamiltonian",
     "Posterior",
     "Report",
+    "Target",
     "Trace",
     "Tuning",
     "batches",
@@ -74,6 +84,7 @@ _HOMES = {
     "Hamiltonian": "dynamics.hamiltonian",
     "Posterior": "targets",
     "Report": "checker",
+    "Target": "targets",
     "Trace": "run.trace",
     "Tuning": "run.tuning",
     "batches": "batches",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fokker.diagnostics._findings import Finding, Grade, care_or_bad
-from fokker.diagnostics._slopes import as_vectors, slopes_at, thinned
+from fokker.diagnostics._gradients import as_vectors, gradients_at, thinned
 from fokker.diagnostics.configurational import FALSE_ALARMS, Spread, spread_of
 from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.integrators import Reflecting
@@ -36,7 +36,7 @@ def by_gradients(
     if not judged_by_gradients(sampler, T):
         return [], None
     positions = thinned(trace, _POINTS)
-    draws, gradients = as_vectors(positions), slopes_at(sampler.own_target, positions) / T
+    draws, gradients = as_vectors(positions), gradients_at(sampler.own_target, positions) / T
     if not (np.isfinite(draws).all() and np.isfinite(gradients).all()):
         return [
             Finding(

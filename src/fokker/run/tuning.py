@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import track
 
 from fokker._core.state import inner, is_function, ravel
-from fokker.diagnostics._slopes import as_vectors, slopes_at, thinned
+from fokker.diagnostics._gradients import as_vectors, gradients_at, thinned
 from fokker.diagnostics._spread import judged_by_gradients, spread_finding
 from fokker.diagnostics._steps import kinetic_temperature, noise_share
 from fokker.diagnostics.configurational import spread_of
@@ -24,7 +24,6 @@ from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.integrators import Splitting
 from fokker.samplers._sampler import Sampler
 from fokker.samplers.recipe import Recipe
-from fokker.targets.constrained import unconstrained
 
 # Shares of the fastest time scale of the target, and of its rate: the grids that are tried.
 _STEPS = tuple(2.0**-k for k in range(9))
@@ -146,7 +145,7 @@ def tune(
         "seed": seed,
         "temperature": temperature,
     }
-    start = unconstrained(target, init(jax.random.key(seed)) if is_function(init) else init)
+    start = target.unconstrain(init(jax.random.key(seed)) if is_function(init) else init)
     target.validate(start)
     arms = list(_candidates(target, sampler, start, step_sizes, frictions, options))
     console = Console(stderr=True, quiet=not progress)
@@ -205,7 +204,7 @@ def _check(
     if trial.problem:
         notes.append(f"no step size tried is free of bias: {trial.problem}")
     if gradients is not None and not is_function(init):
-        theta = unconstrained(target, init)
+        theta = target.unconstrain(init)
         at_start = float(np.linalg.norm(ravel(jax.grad(_large_batch_potential(target))(theta))))
         usual = float(np.median(np.linalg.norm(gradients, axis=-1))) * options["temperature"]
         if at_start > _FAR * usual:
@@ -248,7 +247,7 @@ def _trial(
         return failed
     positions = thinned(trace, max(_POINTS, half // 2))
     draws = as_vectors(positions)
-    gradients = slopes_at(trace.origin.sampler.own_target, positions, _JUDGED) / options["temperature"]
+    gradients = gradients_at(trace.origin.sampler.own_target, positions, _JUDGED) / options["temperature"]
     if not (np.all(np.isfinite(draws)) and np.all(np.isfinite(gradients))):
         return failed
     every = max(1, draws.shape[0] * draws.shape[1] // _POINTS)
