@@ -257,7 +257,17 @@ def test_the_table_has_quantiles_names_by_place_and_constants():
     L = np.zeros((*z.shape, 2, 2))
     L[..., 0, 0], L[..., 1, 0], L[..., 1, 1] = 1, z, np.exp(z)
     free = {"z": z[..., None]}
-    target = types.SimpleNamespace(unconstrain=lambda theta: {"z": theta["L"][1, 0]})
+
+    class CholeskyFactor(fk.Target):
+        is_constrained = True
+
+        def potential(self, y):
+            return y["z"] ** 2 / 2
+
+        def unconstrain(self, theta):
+            return {"z": theta["L"][1, 0]}
+
+    target = CholeskyFactor()
     summary = said({"L": L}, where=origin(target=target))
     assert summary.trusted
     assert summary.names == ["L[0,0]", "L[0,1]", "L[1,0]", "L[1,1]"]

@@ -24,6 +24,7 @@ from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.integrators import Splitting
 from fokker.samplers._sampler import Sampler
 from fokker.samplers.recipe import Recipe
+from fokker.targets.target import TargetWithData
 
 # Shares of the fastest time scale of the target, and of its rate: the grids that are tried.
 _STEPS = tuple(2.0**-k for k in range(9))
@@ -149,7 +150,8 @@ def tune(
     target.validate(start)
     arms = list(_candidates(target, sampler, start, step_sizes, frictions, options))
     console = Console(stderr=True, quiet=not progress)
-    rows = batch_size if batch_size is not None else getattr(target, "size", 0)
+    all_rows = target.size if isinstance(target, TargetWithData) else 0
+    rows = all_rows if batch_size is None else batch_size
     console.print(_plan(len(arms), steps, rows), markup=False, soft_wrap=True)
     rounds: list[list[Trial]] = []
     while len(arms) > 1 or not rounds:
@@ -320,8 +322,7 @@ def _friction_name(make: Callable[..., Sampler]) -> str | None:
 
 def _large_batch_potential(target: Any) -> Callable[[PyTree[Array]], Array]:
     """U, or its estimate by the first rows where there are many."""
-    size = getattr(target, "size", 0)
-    if size <= _ROWS or not hasattr(target, "minibatch_potential"):
+    if not isinstance(target, TargetWithData) or target.size <= _ROWS:
         return target.potential
     rows = jax.tree.map(lambda x: x[:_ROWS], target.data)
     return lambda theta: target.minibatch_potential(theta, rows)
