@@ -146,8 +146,8 @@ MUTATIONS = [
     ),
     Mutation(
         "batches.py",
-        "now, later = (fold_in(run_key, epoch + k) for k in (0, 1))",
-        "now, later = (fold_in(run_key, epoch) for k in (0, 1))",
+        "this_epoch, next_epoch = (fold_in(run_key, epoch + k) for k in (0, 1))",
+        "this_epoch, next_epoch = (fold_in(run_key, epoch) for k in (0, 1))",
         "a batch that straddles two epochs has the order of the first",
         ("batches::an_epoch_has_every_row_exactly_once_where_batches_straddle_it_too", "batches"),
     ),

@@ -52,8 +52,8 @@ MUTATIONS = [
     ),
     Mutation(
         "fields/_dense.py",
-        "return unravel(jnp.reshape(inner(slopes, ones), (1,)), part(z, row))",
-        "return unravel(-jnp.reshape(inner(slopes, ones), (1,)), part(z, row))",
+        "return unravel(jnp.reshape(inner(derivatives, ones), (1,)), part(z, row))",
+        "return unravel(-jnp.reshape(inner(derivatives, ones), (1,)), part(z, row))",
         "Γ of a row with the wrong sign",
         _FIELDS,
     ),
