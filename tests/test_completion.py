@@ -148,7 +148,9 @@ def test_three_dimensional_Q_stays_bounded():
 
 def stationarity_residual(drift: Callable[[Any], Any], given: fk.SDE, z: Any) -> np.ndarray:
     """∇·F/p = ∇·v - v·∇H with v = f - ∇·D + D∇H."""
-    problem = make_problem(fk.SDE(drift, given.diffusion_given, given.hamiltonian, {"theta": 0.0, "r": 0.0}))
+    problem = make_problem(
+        fk.SDE(drift, given.diffusion_argument, given.hamiltonian, {"theta": 0.0, "r": 0.0})
+    )
     velocity = flat_flux(problem)
 
     def residual(state):

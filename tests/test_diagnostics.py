@@ -69,7 +69,7 @@ def test_the_discrepancy_of_exact_draws_is_zero_on_average_and_of_others_it_is_n
         assert diagnostics.kernel_stein_discrepancy(wrong, gradients(wrong)).p_value < 0.01
     shifted = exact_draws(100) + 0.5
     assert diagnostics.kernel_stein_discrepancy(shifted, gradients(shifted)).p_value < 0.01
-    with pytest.raises(ValueError, match="one shape"):
+    with pytest.raises(ValueError, match="the same shape"):
         diagnostics.kernel_stein_discrepancy(np.zeros((10, 2)), np.zeros((10, 3)))
 
 
