@@ -14,7 +14,7 @@ _ORDER = 4
 
 
 def _basis(t: Float[Array, " d"]) -> Float[Array, "d 8"]:
-    """The values at offset t ∈ [0, 1) of the basis splines that are nonzero there, in the order of their knots."""
+    """The values at offset t ∈ [0, 1) of the basis splines that are nonzero there, ordered by knot."""
     t = t[:, None]
     b = jnp.ones_like(t)
     for n in range(1, _DEGREE + 1):
