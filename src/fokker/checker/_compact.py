@@ -58,11 +58,11 @@ class Lifted(Problem):
         result: list[str] = []
         names = self.flat.coordinate_names()
         for name, rows in self.flat.variables.items():
-            own = names[rows]
+            part = names[rows]
             lifted = self.variables[name]
-            if lifted.stop - lifted.start > len(own):
-                own = [f"cos {n}" for n in own] + [f"sin {n}" for n in own]
-            result += own
+            if lifted.stop - lifted.start > len(part):
+                part = [f"cos {n}" for n in part] + [f"sin {n}" for n in part]
+            result += part
         return result
 
 
@@ -109,14 +109,14 @@ def lift(problem: Problem, periodic: Mapping[str, Any] | None, sphere: str | Ite
 
     def lifted(x: Vector) -> Vector:
         def piece(name: str) -> Array:
-            own = x[problem.variables[name]]
+            part = x[problem.variables[name]]
             if name in periods:
-                return jnp.concatenate([jnp.cos(wave[name] * own), jnp.sin(wave[name] * own)])
+                return jnp.concatenate([jnp.cos(wave[name] * part), jnp.sin(wave[name] * part)])
             if name in spheres:
                 # A zero vector has no direction: use any.
-                own = jnp.where(jnp.all(own == 0), 1.0, own)
-                return own / jnp.sqrt(jnp.sum(own**2))
-            return own
+                part = jnp.where(jnp.all(part == 0), 1.0, part)
+                return part / jnp.sqrt(jnp.sum(part**2))
+            return part
 
         return by_variable(piece)
 
@@ -124,11 +124,11 @@ def lift(problem: Problem, periodic: Mapping[str, Any] | None, sphere: str | Ite
         """M w."""
 
         def piece(name: str) -> Array:
-            own = w[problem.variables[name]]
+            part = w[problem.variables[name]]
             if name in periods:
                 cosine, sine = halves(y, name)
-                return jnp.concatenate([-sine * wave[name] * own, cosine * wave[name] * own])
-            return own * (length(y, name) if name in spheres else 1.0)
+                return jnp.concatenate([-sine * wave[name] * part, cosine * wave[name] * part])
+            return part * (length(y, name) if name in spheres else 1.0)
 
         return by_variable(piece)
 
@@ -136,14 +136,14 @@ def lift(problem: Problem, periodic: Mapping[str, Any] | None, sphere: str | Ite
         """Mᵀ v, or M⁻¹ v for a velocity v."""
 
         def piece(name: str) -> Array:
-            own = v[variables[name]]
+            part = v[variables[name]]
             if name in periods:
                 cosine, sine = halves(y, name)
-                first, second = jnp.split(own, 2)
+                first, second = jnp.split(part, 2)
                 along = cosine * second - sine * first
                 return along / ((cosine**2 + sine**2) * wave[name]) if inverse else along * wave[name]
             scale = length(y, name) if name in spheres else 1.0
-            return own / scale if inverse else own * scale
+            return part / scale if inverse else part * scale
 
         return by_variable(piece)
 
@@ -189,10 +189,10 @@ def leaves_the_sphere(problem: Problem, points: np.ndarray, f: np.ndarray, D: np
     messages = []
     for name in problem.spheres if isinstance(problem, Lifted) else ():
         rows = problem.variables[name]
-        y, own = points[:, rows], D[:, rows, rows]
-        size = np.abs(np.trace(own, axis1=1, axis2=2)) + np.sum(np.abs(y * f[:, rows]), axis=1)
-        change = np.sum(y * f[:, rows], axis=1) + np.trace(own, axis1=1, axis2=2)
-        noise = np.linalg.norm(np.einsum("nij,nj->ni", own, y), axis=1)
+        y, part = points[:, rows], D[:, rows, rows]
+        size = np.abs(np.trace(part, axis1=1, axis2=2)) + np.sum(np.abs(y * f[:, rows]), axis=1)
+        change = np.sum(y * f[:, rows], axis=1) + np.trace(part, axis1=1, axis2=2)
+        noise = np.linalg.norm(np.einsum("nij,nj->ni", part, y), axis=1)
         if np.any(np.abs(change) > 1e-6 * size) or np.any(noise > 1e-6 * size):
             messages.append(
                 f"{name} does not stay on the sphere |{name}| = 1: D must have D{name} = 0, as 1 - uuᵀ has, "

@@ -87,8 +87,8 @@ def _gaussian(g: Callable[[Vector], Array], points: np.ndarray, others: np.ndarr
 
     logs, variation = (np.asarray(v) for v in compile_once(jax.vmap(at))(points))
     if not np.all(variation < 1e-8):
-        words = f"not checked: quadrature over {others.size} auxiliary coordinates is too expensive"
-        return Marginal(None, None, words)
+        reason = f"not checked: quadrature over {others.size} auxiliary coordinates is too expensive"
+        return Marginal(None, None, reason)
     spread = float(np.max(logs) - np.min(logs))
     return Marginal(spread <= _TOLERANCE, spread, f"g being quadratic in {others.size} auxiliary coordinates")
 

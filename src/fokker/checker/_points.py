@@ -126,7 +126,7 @@ def draw_points(
     # Descend to the energy of the starts; the chains continue from there.
     first = compiled_descent(jittered, home, np.min(energy) + d)
     compiled = compile_once(run)
-    drawn = []
+    results = []
     for beta in (1.0, 0.25):
         normals = generator.normal(size=(_ROUNDS, _STEPS, number, d))
         uniforms = generator.uniform(size=(_ROUNDS, _STEPS, number))
@@ -135,11 +135,11 @@ def draw_points(
         with np.errstate(all="ignore"):
             growth = np.log(reaches[-1] / reaches[-2])
         # The tolerance includes four standard errors of the mean of d medians of n chains.
-        growing = not bool((np.mean(growth) < 0.3 + 4 / np.sqrt(number * d)) & (np.max(growth) < 2.0))
-        moved = bool(np.any(np.std(points, axis=0) > 0))
-        settled = moved and not growing and float(rate) > 0.05
+        is_growing = not bool((np.mean(growth) < 0.3 + 4 / np.sqrt(number * d)) & (np.max(growth) < 2.0))
+        has_moved = bool(np.any(np.std(points, axis=0) > 0))
+        settled = has_moved and not is_growing and float(rate) > 0.05
         below = np.asarray(
             compiled_descent(points, np.mean(points, axis=0, keepdims=True) + 0 * points, np.asarray(-np.inf))
         )
-        drawn.append(Drawn(points, below, float(rate), settled))
-    return drawn[0], drawn[1]
+        results.append(Drawn(points, below, float(rate), settled))
+    return results[0], results[1]

@@ -128,11 +128,11 @@ def candidate_stages(problem: Problem) -> Iterator[list[Candidate]]:
     rest = []
     if len(names) > 1:
         for name, rows in names:
-            words = _friction_words(f" of {name}")
-            rest.append(Candidate(f"friction {name}", _in_rows(friction, rows), words))
+            describe = _friction_words(f" of {name}")
+            rest.append(Candidate(f"friction {name}", _in_rows(friction, rows), describe))
         for name, rows in names:
-            words = _unbalanced_words(name)
-            rest.append(Candidate(f"unbalanced {name}", _force(gradient, rows, rows), words))
+            describe = _unbalanced_words(name)
+            rest.append(Candidate(f"unbalanced {name}", _force(gradient, rows, rows), describe))
     for (a, rows_a), (b, rows_b) in pairs:
         if rows_a.stop - rows_a.start == rows_b.stop - rows_b.start:
             rest.append(Candidate(f"force {a} {b}", _force(gradient, rows_a, rows_b), _force_words(a, b)))
@@ -142,8 +142,8 @@ def candidate_stages(problem: Problem) -> Iterator[list[Candidate]]:
             if name != problem.position:
                 rest.append(_linear_friction(problem, gradient, name, rows))
         for name, rows in names:
-            words = _speed_words(name, {n: sizes[n] for (n, _) in auxiliaries_first if n != name})
-            rest.append(Candidate(f"speed {name}", _in_rows(problem.drift, rows), words))
+            describe = _speed_words(name, {n: sizes[n] for (n, _) in auxiliaries_first if n != name})
+            rest.append(Candidate(f"speed {name}", _in_rows(problem.drift, rows), describe))
         for (a, rows_a), (b, rows_b) in pairs:
             if problem.position not in (a, b) and sizes[a] == 1:
                 rest += _thermostat(gradient, a, rows_a, b, rows_b)
@@ -152,8 +152,8 @@ def candidate_stages(problem: Problem) -> Iterator[list[Candidate]]:
     # The drift of the position usually consists of the curl term only, so that it determines Q.
     informative = [(a, b) for a, b in pairs if a[0] == problem.position] or pairs
     for (a, rows_a), (b, rows_b) in informative:
-        words = _gamma_words(f"Γ = ∇·Q in the drift of {b}, with Q[{a}, {b}] from the drift of {a},")
-        derived.append(Candidate(f"curl {a} {b}", _derived_curl(problem, rows_a, rows_b), words))
+        describe = _gamma_words(f"Γ = ∇·Q in the drift of {b}, with Q[{a}, {b}] from the drift of {a},")
+        derived.append(Candidate(f"curl {a} {b}", _derived_curl(problem, rows_a, rows_b), describe))
     yield derived
 
 
@@ -197,8 +197,8 @@ def _linear_friction(
     """-Dr instead of -D∂H/∂r: these agree only for the kinetic energy r²/2."""
 
     def field(x: Vector) -> Vector:
-        own = jnp.zeros_like(x).at[rows].set(x[rows] - gradient(x)[rows])
-        return problem.D_mv(x, own)
+        excess = jnp.zeros_like(x).at[rows].set(x[rows] - gradient(x)[rows])
+        return problem.D_mv(x, excess)
 
     def describe(alpha: float) -> str:
         share = "" if abs(alpha - 1) < 1e-6 else f" (in a share of {_number(alpha)})"

@@ -54,7 +54,7 @@ class Report:
             lines.append(f"  worst at   {_show(self.worst_point)}  where R = {self.worst_value:.4g}")
             if self.correction is not None:
                 lines.append(f"  add there  {_show(self.correction)}  to the drift")
-        lines += [f"  checked    {words}" for words in self.checks]
+        lines += [f"  checked    {text}" for text in self.checks]
         if self.structure is not None:
             lines += [
                 f"  residual   {self.residual:.2g} of the size of its terms (zero means below "
@@ -69,10 +69,10 @@ class Report:
             f"  points     {self.number_of_points} in {self.dimension} dimensions, {self.method}",
             f"  power      {self.power}",
         ]
-        shown = self.modes[:_MODES_SHOWN]
-        lines += [f"  mode       {_show(mode)}" for mode in shown]
-        if len(self.modes) > len(shown):
-            lines.append(f"  mode       and {len(self.modes) - len(shown)} more")
+        first_modes = self.modes[:_MODES_SHOWN]
+        lines += [f"  mode       {_show(mode)}" for mode in first_modes]
+        if len(self.modes) > len(first_modes):
+            lines.append(f"  mode       and {len(self.modes) - len(first_modes)} more")
         lines += [f"  note       {note}" for note in self.notes]
         return "\n".join(lines)
 

@@ -49,11 +49,11 @@ def check_target(
     doubts = []
     falling = _falls_without_bound(evaluate, points, values["H"], generator)
     if falling is not None:
-        words = (
+        reason = (
             f"H falls without bound (as {names[falling]} grows), so exp(-H) is not a density: was log p "
             "given instead of -log p?"
         )
-        return Target((words,), ())
+        return Target((reason,), ())
     for name, rows in problem.variables.items():
         if np.all(values["gradient"][:, rows] == 0):
             doubts.append(
@@ -81,8 +81,8 @@ def _weak_form(
     """f·∇φ + D:∇²φ for φ = tanh(w·(z - c)) at the points, for random c among the points; and D·1."""
     d = problem.dimension
     tests = generator.normal(size=(_TESTS, d)) / np.sqrt(d)
-    few = min(d, _TESTS // 2)
-    tests[:few] = np.eye(d)[:few]
+    coordinates = min(d, _TESTS // 2)
+    tests[:coordinates] = np.eye(d)[:coordinates]
     tests /= np.std(points, axis=0) + 1e-12
     centers = points[generator.integers(0, len(points), _TESTS)]
     ones = np.ones((1, d))

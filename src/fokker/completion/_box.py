@@ -97,12 +97,12 @@ def _grow(energy: Energy, sides: np.ndarray, least: float, problem: Problem) -> 
     for _ in range(200):
         H = energy(coarse_points(sides).reshape(-1, len(sides))).reshape((_COARSE[len(sides)],) * len(sides))
         least = min(least, float(H.min()))
-        short = least_on_faces(H) < least + FACE_ENERGY + 1.5
-        if not short.any():
+        has_density = least_on_faces(H) < least + FACE_ENERGY + 1.5
+        if not has_density.any():
             return sides, least
         width = sides[:, 1] - sides[:, 0]
-        sides[:, 0] -= np.where(short[:, 0], 0.25 * width, 0.0)
-        sides[:, 1] += np.where(short[:, 1], 0.25 * width, 0.0)
+        sides[:, 0] -= np.where(has_density[:, 0], 0.25 * width, 0.0)
+        sides[:, 1] += np.where(has_density[:, 1], 0.25 * width, 0.0)
         unbounded = np.flatnonzero(width > _WIDEST * np.maximum(first, 1.0))
         if unbounded.size:
             name = problem.coordinate_names()[int(unbounded[0])]

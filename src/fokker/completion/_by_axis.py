@@ -75,7 +75,7 @@ def _line_ends(energy: Energy, points: np.ndarray, box: Box) -> np.ndarray:
     ends = np.zeros((len(box), 2))
     for a, side in enumerate(box):
         for e, value in enumerate(side):
-            moved = points.copy()
-            moved[:, a] = value
-            ends[a, e] = energy(moved).min()
+            on_face = points.copy()
+            on_face[:, a] = value
+            ends[a, e] = energy(on_face).min()
     return ends

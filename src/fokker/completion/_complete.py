@@ -92,14 +92,14 @@ def complete(
 
 
 def _temperature(dynamics: Dynamics | SDE, temperature: float) -> float:
-    own = float(dynamics.temperature) if isinstance(dynamics, Dynamics) else float(temperature)
-    if isinstance(dynamics, Dynamics) and temperature not in (1.0, own):
+    T = float(dynamics.temperature) if isinstance(dynamics, Dynamics) else float(temperature)
+    if isinstance(dynamics, Dynamics) and temperature not in (1.0, T):
         raise ValueError(
-            f"temperature={temperature} was given, but the Dynamics has its own, {own:g}: leave it out."
+            f"temperature={temperature} was given, but the Dynamics has its own, {T:g}: leave it out."
         )
-    if not (np.isfinite(own) and own > 0):
-        raise ValueError(f"the temperature must be positive for exp(-H/T) to be a density; it is {own:g}.")
-    return own
+    if not (np.isfinite(T) and T > 0):
+        raise ValueError(f"the temperature must be positive for exp(-H/T) to be a density; it is {T:g}.")
+    return T
 
 
 def _axis(axis: str | int | None, problem: Problem) -> int | None:

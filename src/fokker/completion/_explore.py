@@ -72,9 +72,9 @@ def _resized(sides: Array, a: int, nodes: Array, H: Array, least: float) -> str:
     """Change the side of one axis in place if necessary; return "wider", "narrower" or ""."""
     lowest = H.min(axis=0)
     width = sides[a, 1] - sides[a, 0]
-    short = np.array([lowest[0], lowest[-1]]) < least + FACE_ENERGY
-    if short.any():
-        sides[a] += [-width / 2 * short[0], width / 2 * short[1]]
+    has_density = np.array([lowest[0], lowest[-1]]) < least + FACE_ENERGY
+    if has_density.any():
+        sides[a] += [-width / 2 * has_density[0], width / 2 * has_density[1]]
         return "wider"
     inside = np.flatnonzero(lowest < least + FACE_ENERGY + 5.0)
     cell = nodes[1] - nodes[0]

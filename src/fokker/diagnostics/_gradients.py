@@ -67,8 +67,10 @@ def _gradients(target: Any, positions: PyTree[Array], keys: Array, rows: int | N
     def gradient(theta_and_key: tuple[PyTree[Array], Array]) -> Array:
         theta, key = theta_and_key
         batch = batches.batch(target.data, batches.rows(key, key, unused, unused))
-        here, there = (ravel(jax.grad(target.minibatch_potential)(x, batch)) for x in (theta, centre))
-        return at_centre + (here - there)
+        at_theta, at_centre_by_batch = (
+            ravel(jax.grad(target.minibatch_potential)(x, batch)) for x in (theta, centre)
+        )
+        return at_centre + (at_theta - at_centre_by_batch)
 
     return jax.lax.map(gradient, (positions, keys))
 

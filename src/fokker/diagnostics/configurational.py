@@ -129,13 +129,13 @@ def spread_of(draws: Float[np.ndarray, "c n d"], gradients: Float[np.ndarray, "c
 def _products(draws: np.ndarray, gradients: np.ndarray, others: np.ndarray) -> np.ndarray:
     """v·(θ - c) v·∇U/T along the coordinates and the principal directions of the other draws."""
     d = draws.shape[2]
-    scale = others.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
+    deviation = others.std(axis=0)
+    deviation = np.where(deviation > 0, deviation, 1.0)
     # The gradient needs no centring: its mean is zero, and an estimated centre would not be fixed.
-    x, g = (draws - others.mean(axis=0)) / scale, gradients * scale
+    x, g = (draws - others.mean(axis=0)) / deviation, gradients * deviation
     if not 1 < d <= _LARGEST:
         return x * g
-    correlation = np.cov((others / scale).T)
+    correlation = np.cov((others / deviation).T)
     directions = np.linalg.eigh(correlation)[1][:, ::-1]
     return np.concatenate([x * g, (x @ directions) * (g @ directions)], axis=2)
 

@@ -44,10 +44,10 @@ def kernel_stein_discrepancy(draws: Any, gradients: Any, seed: int = 0) -> Stein
             "draws and gradients must be two arrays of the same shape, at least 8 draws × coordinates, not "
             f"{x.shape} and {s.shape}."
         )
-    scale = x.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
-    x = (x - x.mean(axis=0)) / scale
-    matrix = np.array(_stein_matrix(jnp.asarray(x), jnp.asarray(s * scale)), float)
+    deviation = x.std(axis=0)
+    deviation = np.where(deviation > 0, deviation, 1.0)
+    x = (x - x.mean(axis=0)) / deviation
+    matrix = np.array(_stein_matrix(jnp.asarray(x), jnp.asarray(s * deviation)), float)
     np.fill_diagonal(matrix, 0)
     m = len(x)
     squared = float(matrix.sum() / (m * (m - 1)))

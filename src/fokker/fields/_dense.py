@@ -227,8 +227,8 @@ class Gram(Field):
             return unravel(product, part(z, row))
 
         def along_column(total: Array, a: Array) -> tuple[Array, None]:
-            moved = jax.jvp(factor_at, (flat,), (L[:, a],))[1]
-            return total + moved[:, a], None
+            derivative = jax.jvp(factor_at, (flat,), (L[:, a],))[1]
+            return total + derivative[:, a], None
 
         def own_divergence(total: Array, i: Array) -> tuple[Array, None]:
             e_i = jnp.zeros_like(flat).at[i].set(1)

@@ -121,8 +121,8 @@ class _Interval(Constraint):
                 )
         if not isinstance(x, jax.core.Tracer):
             low, high = (np.asarray(end) for end in self._ends(x))
-            wanted = f"inside the interval ({self.low}, {self.high}): give numbers between its ends"
-            _refuse(x, (low < x) & (np.asarray(x) < high), name, wanted)
+            requirement = f"inside the interval ({self.low}, {self.high}): give numbers between its ends"
+            _refuse(x, (low < x) & (np.asarray(x) < high), name, requirement)
 
 
 @final
@@ -137,10 +137,10 @@ class _Simplex(Constraint):
         """log x."""
         j = jnp.arange(1, y.shape[-1] + 1, dtype=y.dtype)
         scaled = y / _along_last(jnp.sqrt(j * (j + 1)), y)
-        none = jnp.zeros_like(y[..., :1])
+        zero = jnp.zeros_like(y[..., :1])
         after = jnp.flip(jnp.cumsum(jnp.flip(scaled, -1), -1), -1)
         return jax.nn.log_softmax(
-            jnp.concatenate([after, none], -1) - jnp.concatenate([none, scaled * _along_last(j, y)], -1)
+            jnp.concatenate([after, zero], -1) - jnp.concatenate([zero, scaled * _along_last(j, y)], -1)
         )
 
     def constrain(self, y: Array) -> Array:
@@ -161,8 +161,8 @@ class _Simplex(Constraint):
         if isinstance(x, jax.core.Tracer):
             return
         values = np.asarray(x)
-        wanted = "in a simplex: give numbers above 0 whose sum over the last axis is 1"
-        _refuse(values, values > 0, name, wanted)
+        requirement = "in a simplex: give numbers above 0 whose sum over the last axis is 1"
+        _refuse(values, values > 0, name, requirement)
         sums = values.sum(axis=-1)
         wrong = np.abs(sums - 1) > _SUM_TOLERANCE
         if np.any(wrong):
@@ -191,8 +191,8 @@ class _Ordered(Constraint):
             values = np.asarray(x)
             rises = np.ones(values.shape, bool)
             rises[..., 1:] = values[..., 1:] > values[..., :-1]
-            wanted = "ordered: give numbers that increase along the last axis, as in jnp.sort(x)"
-            _refuse(values, rises & np.isfinite(values), name, wanted)
+            requirement = "ordered: give numbers that increase along the last axis, as in jnp.sort(x)"
+            _refuse(values, rises & np.isfinite(values), name, requirement)
 
 
 def real() -> Constraint:
@@ -261,13 +261,13 @@ def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
         return False
 
 
-def _refuse(x: Any, allowed: Any, name: str, wanted: str) -> None:
+def _refuse(x: Any, allowed: Any, name: str, requirement: str) -> None:
     x, allowed = np.asarray(x), np.asarray(allowed)
     if np.all(allowed):
         return
     place = tuple(int(i) for i in np.argwhere(~allowed)[0])
     where = f" at {list(place)}" if place else ""
-    raise ValueError(f"{name} is {x[place]:.6g}{where}, but must be {wanted}.")
+    raise ValueError(f"{name} is {x[place]:.6g}{where}, but must be {requirement}.")
 
 
 def _refuse_short(x: Array, name: str, what: str) -> None:

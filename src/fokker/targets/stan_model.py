@@ -64,8 +64,8 @@ class StanTarget(Target):
         """The transformed parameters at theta."""
         if not self.derived_blocks:
             return {}
-        everything = self._constrained(self.unconstrain(theta), self.blocks + self.derived_blocks, True)
-        values = _unpacked(everything, self.blocks + self.derived_blocks)
+        flat = self._constrained(self.unconstrain(theta), self.blocks + self.derived_blocks, True)
+        values = _unpacked(flat, self.blocks + self.derived_blocks)
         return {name: values[name] for name, _ in self.derived_blocks}
 
     def _constrained(self, y: Array, blocks: Blocks, transformed: bool) -> Array:
