@@ -211,7 +211,7 @@ def test_weighted_batches_of_ten_million_rows_of_very_unequal_scores():
 @pytest.mark.parametrize(
     ("scores", "words"),
     [
-        (np.ones(4), "one score a datum"),
+        (np.ones(4), "one score per datum"),
         (np.array([1, 2, 0, 1, 1.0]), "positive"),
         (np.full(5, np.nan), "positive"),
     ],
