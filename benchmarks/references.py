@@ -32,7 +32,6 @@ from scipy.special import logsumexp
 
 import fokker as fk
 from fokker.lab.posteriors import POSTERIORS, ClassicPosterior
-from fokker.targets.constrained import unconstrained
 
 # The functions bear the names of their modules.
 schools, series, radon, poisson = (
@@ -178,7 +177,7 @@ def run_nuts(
 ) -> tuple[Any, Any]:
     """Positions of NumPyro's NUTS, chain by draw, and how many of its steps diverged."""
     starts = [posterior.init(key) for key in jax.random.split(jax.random.key(1), CHAINS)]
-    positions = [unconstrained(posterior.target, theta) for theta in starts]
+    positions = [posterior.target.unconstrain(theta) for theta in starts]
     kernel = NUTS(potential_fn=posterior.target.potential, **settings)
     mcmc = MCMC(
         kernel,
@@ -332,7 +331,7 @@ def importance_sampling(posterior: ClassicPosterior, coordinates: Callable) -> t
 
 def fingerprint(target: Any, theta: Any) -> float:
     """U at one place less U at another: it changes with the model and its data, but not with constants."""
-    start, unravel = ravel_pytree(unconstrained(target, theta))
+    start, unravel = ravel_pytree(target.unconstrain(theta))
     place = jnp.linspace(-0.5, 0.5, start.size)
     return float(target.potential(unravel(place)) - target.potential(unravel(-place)))
 

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,20 +33,16 @@ def moments_of(density, low, high):
     return p @ x, p @ x**2 - (p @ x) ** 2
 
 
-class _Noisy:
+class _Noisy(fk.Target):
     """SKEWED, its gradient with the batch times `noise` added."""
 
-    def __init__(self, noise):
-        self.noise = noise
+    noise: Any
 
     def potential(self, theta):
         return SKEWED.potential(theta)
 
     def minibatch_potential(self, theta, batch):
         return SKEWED.potential(theta) + self.noise * batch @ theta
-
-    def validate(self, theta):
-        pass
 
 
 # What Γ counts of W, of the newest gradient's part of it, and of W with nothing forgotten.

@@ -53,7 +53,7 @@ BAD = {
     "negative number for D": (
         lambda: start(D={("r", "r"): -1.0}),
         ValueError,
-        r"D must be positive semidefinite.*least eigenvalue is -1",
+        r"D must be positive semidefinite.*smallest eigenvalue is -1",
     ),
     "indefinite matrix for D": (
         lambda: start(D={("r", "r"): np.array([[1.0, 2.0], [2.0, 1.0]])}),
@@ -84,12 +84,12 @@ BAD = {
     "semidefinite sum of terms that are not": (
         lambda: start(D={("r", "r"): fields.Dense(2 * np.eye(2)) + -1.0 * fields.Dense(np.eye(2))}),
         ValueError,
-        r"one of the terms that it is a sum of is not",
+        r"one of its terms is not",
     ),
     "gram with a negative diagonal": (
         lambda: start(D={("r", "r"): fields.Gram(2 * np.eye(2), diagonal_part=-1.0)}),
         ValueError,
-        r"one of the terms",
+        r"one of its terms",
     ),
     "large negative D": (
         lambda: large(fk.Dynamics(H, D={("r", "r"): big(-1.0)})),
@@ -141,18 +141,18 @@ BAD = {
     "symmetric block on the diagonal of Q": (
         lambda: fk.Dynamics(H, Q={("r", "r"): 1.0}),
         ValueError,
-        r"block \('r', 'r'\) of a skew field must itself be skew; Scalar is not",
+        r"block \('r', 'r'\) of a skew field must be skew; Scalar is not",
     ),
     "small symmetric matrix on the diagonal of Q": (
         lambda: fk.Dynamics(H, Q={("r", "r"): 1e-9 * np.eye(2)}),
         ValueError,
-        "must itself be skew; Dense is not",
+        "must be skew; Dense is not",
     ),
     # What is no field, or does not fit
     "function without a kind": (
         lambda: fk.Dynamics(H, D=lambda theta: theta),
         TypeError,
-        r"which kind of matrix.*Scalar\(f\).*Elementwise\(f\)",
+        r"what kind of matrix.*Scalar\(f\).*Elementwise\(f\)",
     ),
     "vector for a field": (
         lambda: fk.Dynamics(H, D=np.ones(2)),
@@ -203,17 +203,17 @@ BAD = {
     "Dense of another shape": (
         lambda: start(D={("r", "r"): np.eye(3)}),
         ValueError,
-        r"D\[r, r\] does not fit.*shape \(3, 3\), but \(2, 2\) is wanted",
+        r"D\[r, r\] does not fit.*shape \(3, 3\), but its variables need \(2, 2\)",
     ),
     "Skew of another shape": (
         lambda: start(Q={("r", "r"): fields.Skew(np.eye(3))}),
         ValueError,
-        r"Skew field.*\(3, 3\), but \(2, 2\) is wanted",
+        r"Skew field.*\(3, 3\), but its variables need \(2, 2\)",
     ),
     "Gram of another size": (
         lambda: start(D={("r", "r"): fields.Gram(np.ones((3, 1)))}),
         ValueError,
-        r"Gram field.*\(3, 1\), but \(2, k\) is wanted",
+        r"Gram field.*\(3, 1\), but needs \(2, k\)",
     ),
     "Gram with a diagonal of another size": (
         lambda: start(D={("r", "r"): fields.Gram(np.ones((2, 1)), diagonal_part=np.ones(3))}),
@@ -281,12 +281,12 @@ BAD = {
     "NaN from H": (
         lambda: start(hamiltonian=lambda z: jnp.nan * H(z)),
         ValueError,
-        "Hamiltonian is nan at the state",
+        "Hamiltonian is nan at this state",
     ),
     "infinite H": (
         lambda: start(hamiltonian=lambda z: H(z) - jnp.log(0.0 * H(z))),
         ValueError,
-        "Hamiltonian is inf at the state given; start where the target has mass",
+        "Hamiltonian is inf at this state; start inside the support of the target",
     ),
     "array from H": (
         lambda: start(hamiltonian=lambda z: z["theta"] ** 2),
@@ -312,7 +312,7 @@ BAD = {
     "integer state": (
         lambda: start({"theta": jnp.ones(2, int), "r": jnp.ones(2)}),
         ValueError,
-        r"state\['theta'\] is of type int32.*give floating point",
+        r"state\['theta'\] is of type int32.*give floating-point values",
     ),
     "complex state": (
         lambda: start({**PAIR, "r": jnp.ones(2, complex)}),
@@ -397,7 +397,7 @@ BAD = {
             fk.samplers.sgnht(0.1).on(fk.Density(lambda x: -(x**2)), 0.0).init(0.1, key=jax.random.key(0))
         ),
         ValueError,
-        "temperature, which must be above zero",
+        "a thermostat needs a temperature above zero",
     ),
     "field for the friction of a thermostat": (
         lambda: fk.dynamics.matrix_thermostat(U, A=fields.Scalar(1.0)),

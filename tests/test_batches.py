@@ -197,5 +197,5 @@ def test_bad_batches_are_refused(settings, words):
 
 
 def test_a_batch_size_is_a_whole_number():
-    with pytest.raises(TypeError, match=r"whole number; 2\.5"):
+    with pytest.raises(TypeError, match=r"integer; 2\.5"):
         Batches(10, 2.5)

@@ -148,7 +148,9 @@ def test_three_dimensional_Q_stays_bounded():
 
 def stationarity_residual(drift: Callable[[Any], Any], given: fk.SDE, z: Any) -> np.ndarray:
     """∇·F/p = ∇·v - v·∇H with v = f - ∇·D + D∇H."""
-    problem = make_problem(fk.SDE(drift, given.diffusion_given, given.hamiltonian, {"theta": 0.0, "r": 0.0}))
+    problem = make_problem(
+        fk.SDE(drift, given.diffusion_argument, given.hamiltonian, {"theta": 0.0, "r": 0.0})
+    )
     velocity = flat_flux(problem)
 
     def residual(state):
@@ -404,7 +406,10 @@ def test_notes_tell_of_a_coarse_grid_and_a_tight_box():
 
 
 BAD = [
-    ({"box": [(-3, 3)]}, r"box has shape \(1, 2\).*one \(low, high\) a coordinate, 2 in all \(theta, r\)"),
+    (
+        {"box": [(-3, 3)]},
+        r"box has shape \(1, 2\).*one \(low, high\) per coordinate, 2 in total \(theta, r\)",
+    ),
     ({"box": [(3, -3), (-8, 8)]}, r"side of theta is \(3, -3\)"),
     ({"box": {"theta": (-3, 3)}}, "box names theta"),
     ({"box": "wide"}, "not pairs of numbers"),
@@ -412,12 +417,12 @@ BAD = [
     ({"box": [(3, 5), (-8, 8)], "method": "axial"}, "does not contain the mass"),
     ({"grid": 8}, "too few"),
     ({"grid": -64}, "too few"),
-    ({"grid": 64.5}, "not a whole number"),
+    ({"grid": 64.5}, "not an integer"),
     ({"grid": (64, 64, 64)}, "grid has 3 entries"),
     ({"grid": 64, "method": "axial"}, "no grid"),
     ({"method": "magic"}, "'auto', 'fourier' or 'axial', not 'magic'"),
-    ({"axis": "r"}, "goes with method='axial'"),
-    ({"axis": "s", "method": "axial"}, "must name a coordinate"),
+    ({"axis": "r"}, "is for method='axial'"),
+    ({"axis": "s", "method": "axial"}, "must be the name of a coordinate"),
     ({"temperature": 0.0}, "must be positive"),
 ]
 

@@ -291,7 +291,7 @@ def start(rule, init, log_density=lambda theta: 0.0):
     ("rule", "init", "words"),
     [
         ("positive", -1.5, r"theta is -1\.5, but must be positive: give .* above 0"),
-        ("positive", [[1.0, 2.0], [0.0, np.nan]], "constraint is for a theta that is one array"),
+        ("positive", [[1.0, 2.0], [0.0, np.nan]], "a single constraint needs a theta that is one array"),
         ("positive", np.array([[1.0, 2.0], [0.0, np.nan]]), r"theta is 0 at \[1, 0\]"),
         ("positive", np.array([1.0, np.inf]), r"theta is inf at \[1\]"),
         ({"s": "real"}, {"s": np.nan}, r"theta\['s'\] is nan, but must be real"),
@@ -314,7 +314,7 @@ def start(rule, init, log_density=lambda theta: 0.0):
         ("ordered", np.array([-np.inf, 2.0]), r"theta is -inf at \[0\]"),
         ({"scal": "positive"}, {"scale": 1.0}, "'scal' is constrained, but theta has only scale.*'scale'"),
         ({"s": "positive"}, {"s": [1.0, 2.0]}, r"theta\['s'\] is constrained and must be one array"),
-        ({"s": "positive"}, 1.0, r"by name \(s\), but theta is no dictionary"),
+        ({"s": "positive"}, 1.0, r"by name \(s\), but theta is not a dictionary"),
     ],
 )
 def test_a_start_that_breaks_a_constraint_is_refused(rule, init, words):
@@ -338,10 +338,10 @@ def test_starts_drawn_for_each_chain_are_looked_at_one_by_one():
         (ValueError, "no constraint 'postive'.*Did you mean 'positive'", lambda: start("postive", 1.0)),
         (TypeError, "one of fk.constraints such as", lambda: start(constraints.positive, 1.0)),
         (TypeError, "one of fk.constraints such as", lambda: start({"s": None}, {"s": 1.0})),
-        (TypeError, "constrained already", lambda: fk.constrain(POSITIVE, "positive")),
+        (TypeError, "already constrained", lambda: fk.constrain(POSITIVE, "positive")),
         (TypeError, r"fk\.Density\(log_density\)", lambda: fk.constrain(lambda theta: 0.0, "positive")),
-        (ValueError, "lower below the upper", lambda: constraints.interval(1.0, 1.0)),
-        (ValueError, 'take "positive"', lambda: constraints.interval(0.0, math.inf)),
+        (ValueError, "finite ends with low < high", lambda: constraints.interval(1.0, 1.0)),
+        (ValueError, 'use "positive"', lambda: constraints.interval(0.0, math.inf)),
         (
             ValueError,
             "Did you mean 'bias'",

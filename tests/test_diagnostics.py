@@ -10,7 +10,7 @@ import pytest
 import fokker as fk
 from fokker import diagnostics, samplers
 from fokker.batches import WindowBatches
-from fokker.diagnostics._slopes import thinned
+from fokker.diagnostics._gradients import thinned
 from fokker.integrators import Reflecting, Splitting
 from fokker.run.tuning import _with_friction, fastest_time, largest_curvature
 from interrupted import interrupt_at
@@ -26,7 +26,7 @@ def exact_draws(m, spread=1.0, seed=0):
     return spread * np.random.default_rng(seed).normal(size=(m, 2)) @ root.T + 3.0
 
 
-def slopes(draws):
+def gradients(draws):
     """∇log p of the normal around 3."""
     return -(draws - 3.0) @ PRECISION
 
@@ -57,7 +57,7 @@ def test_the_stein_kernel_is_the_stein_operator_twice_applied(x64):
 def test_the_discrepancy_of_exact_draws_is_zero_on_average_and_of_others_it_is_not():
     """200 sets of 50 draws: the mean within 5 standard errors of 0; p below 0.05 in 0.5 to 12 % of them."""
     found = [
-        diagnostics.kernel_stein_discrepancy(x, slopes(x))
+        diagnostics.kernel_stein_discrepancy(x, gradients(x))
         for x in (exact_draws(50, seed=i) for i in range(200))
     ]
     squares = np.array([f.squared for f in found])
@@ -66,21 +66,21 @@ def test_the_discrepancy_of_exact_draws_is_zero_on_average_and_of_others_it_is_n
     assert 0.005 < np.mean([f.p_value < 0.05 for f in found]) < 0.12
     for spread in (0.7, 1.4):
         wrong = exact_draws(100, spread)
-        assert diagnostics.kernel_stein_discrepancy(wrong, slopes(wrong)).p_value < 0.01
+        assert diagnostics.kernel_stein_discrepancy(wrong, gradients(wrong)).p_value < 0.01
     shifted = exact_draws(100) + 0.5
-    assert diagnostics.kernel_stein_discrepancy(shifted, slopes(shifted)).p_value < 0.01
-    with pytest.raises(ValueError, match="one shape"):
+    assert diagnostics.kernel_stein_discrepancy(shifted, gradients(shifted)).p_value < 0.01
+    with pytest.raises(ValueError, match="the same shape"):
         diagnostics.kernel_stein_discrepancy(np.zeros((10, 2)), np.zeros((10, 3)))
 
 
-def test_noise_in_the_slopes_does_not_move_the_discrepancy():
-    """Independent noise of three times the slopes' size, over 100 repetitions: within 5 standard errors."""
+def test_noise_in_the_gradients_does_not_move_the_discrepancy():
+    """Independent noise three times the gradients' size, over 100 repetitions: within 5 standard errors."""
     x = exact_draws(40)
     rng = np.random.default_rng(3)
-    exact = diagnostics.kernel_stein_discrepancy(x, slopes(x)).squared
+    exact = diagnostics.kernel_stein_discrepancy(x, gradients(x)).squared
     noisy = np.array(
         [
-            diagnostics.kernel_stein_discrepancy(x, slopes(x) + 3 * rng.normal(size=x.shape)).squared
+            diagnostics.kernel_stein_discrepancy(x, gradients(x) + 3 * rng.normal(size=x.shape)).squared
             for _ in range(100)
         ]
     )
@@ -93,7 +93,7 @@ def test_noise_in_the_slopes_does_not_move_the_discrepancy():
 def test_the_configurational_temperature_is_that_of_the_draws():
     for T in (0.5, 1.0, 3.0):
         x = exact_draws(4000, np.sqrt(T))
-        found, error = diagnostics.configurational_temperature(x, -slopes(x))
+        found, error = diagnostics.configurational_temperature(x, -gradients(x))
         assert np.all(np.abs(found - T) < 5 * error)
         assert np.all(error < 0.05 * T)
 
@@ -168,7 +168,7 @@ def test_reshuffled_batches_make_a_thermostat_too_cold_and_it_is_said(optimised)
     assert independent.deviation[0] ** 2 * 1000 == pytest.approx(1, abs=0.12)
 
 
-def test_a_target_with_walls_is_not_judged_by_its_slopes():
+def test_a_target_with_walls_is_not_judged_by_its_gradients():
     target = fk.Density(lambda theta: -jnp.sum(theta))
     sampler = samplers.sgld(0.01, integrator=Reflecting(lower=0.0))
     checks = summary_of(sampler, target, init=jnp.ones(1), steps=400, burn_in=0, thin=1).checks
@@ -215,13 +215,13 @@ def test_temperature_and_distinct_rows_enter_the_share_and_the_discrepancy(optim
     assert summary.checks["its p-value"] > 0.001
 
 
-def test_slopes_by_large_minibatches_are_unbiased():
+def test_gradients_by_large_minibatches_are_unbiased():
     """By control variates, which are exact where U is quadratic; 1,000 rows of 2,000 each."""
-    from fokker.diagnostics._slopes import slopes_at
+    from fokker.diagnostics._gradients import gradients_at
 
     target = normals(2000)
     positions = jnp.full((2, 400), 0.2).at[1].set(0.6)
-    found = slopes_at(target, positions, most=1000)[:, :, 0]
+    found = gradients_at(target, positions, most=1000)[:, :, 0]
     exact = jax.vmap(jax.grad(target.potential))(positions[:, 0])
     np.testing.assert_allclose(found.mean(axis=1), exact, rtol=1e-5)
 

@@ -616,7 +616,7 @@ def test_a_gradient_is_replaced_only_where_the_potential_is_known():
     z = {"theta": VECTOR}
     with pytest.raises(TypeError, match=r"fk\.Hamiltonian\(potential=U"):
         fk.Dynamics(lambda theta: U(theta), D=1.0).drift(z, gradient=VECTOR)
-    with pytest.raises(TypeError, match="no gradient in it to replace"):
+    with pytest.raises(TypeError, match="no gradient to replace"):
         fk.SDE(lambda theta: {"theta": -theta}, 1.0, lambda theta: U(theta)).drift(z, gradient=VECTOR)
     with pytest.raises(ValueError, match=r"shapes \(3,\), but 'theta' has \(2,\)"):
         langevin(U).drift(z, gradient=jnp.zeros(3))

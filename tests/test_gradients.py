@@ -179,10 +179,10 @@ def test_saga_remembers_rows_and_their_sum_where_a_row_comes_twice_too(x64):
 def test_saga_refuses_a_table_that_is_too_large_and_batches_without_rows(monkeypatch, x64):
     target = make_target()
     state = gradients.saga().init(target, CENTER)
-    with pytest.raises(TypeError, match="which rows"):
+    with pytest.raises(TypeError, match="needs the row numbers"):
         gradients.saga().gradient(target, state, CENTER, target.data)
-    monkeypatch.setattr(importlib.import_module("fokker.gradients.saga"), "_MOST", 10)
-    with pytest.raises(ValueError, match="15 numbers a chain"):
+    monkeypatch.setattr(importlib.import_module("fokker.gradients.saga"), "_LARGEST_TABLE", 10)
+    with pytest.raises(ValueError, match="15 numbers per chain"):
         gradients.saga().init(target, CENTER)
 
 
@@ -211,7 +211,7 @@ def test_weighted_batches_of_ten_million_rows_of_very_unequal_scores():
 @pytest.mark.parametrize(
     ("scores", "words"),
     [
-        (np.ones(4), "one score a datum"),
+        (np.ones(4), "one score per datum"),
         (np.array([1, 2, 0, 1, 1.0]), "positive"),
         (np.full(5, np.nan), "positive"),
     ],

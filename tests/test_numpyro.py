@@ -371,10 +371,10 @@ def broken(x, y):
 @pytest.mark.parametrize(
     ("error", "words", "call"),
     [
-        (TypeError, "must be a function .* 3 was given", lambda: fk.from_numpyro(3)),
+        (TypeError, "must be a function .* not 3", lambda: fk.from_numpyro(3)),
         (
             TypeError,
-            r"do not fit the model observed\(y\): missing .*'y'.*fk\.from_numpyro\(model, x, y=y\)",
+            r"do not match the model observed\(y\): missing .*'y'.*fk\.from_numpyro\(model, x, y=y\)",
             lambda: fk.from_numpyro(observed),
         ),
         (TypeError, "unexpected keyword argument 'z'", lambda: fk.from_numpyro(regression, X, z=Y)),
@@ -392,7 +392,7 @@ def broken(x, y):
         ),
         (
             ValueError,
-            r"'rows' subsamples by itself \(subsample_size=2\).*second time.*subsample='rows'",
+            r"'rows' has its own subsample_size=2.*second time.*subsample='rows'",
             lambda: fk.from_numpyro(subsampled, X, Y, subsample="rows"),
         ),
         (ValueError, "numpyro.param, 'w'.*give it a prior", lambda: fk.from_numpyro(optimised, Y)),
@@ -404,7 +404,7 @@ def broken(x, y):
         (ValueError, "no plate 'rows': it has none", lambda: fk.from_numpyro(simplex, subsample="rows")),
         (
             ValueError,
-            "'effect' is inside the plate 'rows', one for each row",
+            "'effect' is inside the plate 'rows', with one value per row",
             lambda: fk.from_numpyro(with_locals, X, Y, subsample="rows"),
         ),
         (
@@ -414,7 +414,7 @@ def broken(x, y):
         ),
         (
             ValueError,
-            "size 6 whatever rows the model is given.*shape",
+            "size 6 even if the model is run on one row.*shape",
             lambda: fk.from_numpyro(fixed_size, X, Y, subsample="rows"),
         ),
         (
@@ -444,12 +444,12 @@ def broken(x, y):
         ),
         (
             ValueError,
-            "together and .* row by row.*here width, x, y: subsample=.* says which",
+            "together and .* row by row.*here width, x, y: name them by subsample=",
             lambda: fk.from_numpyro(widths, X, Y, 1.0 + np.arange(N), subsample="rows"),
         ),
         (
             ValueError,
-            r"argument 'groups' has the shape \(4,\): its first axis must be as long",
+            r"argument 'groups' has the shape \(4,\): its first axis must have that length",
             lambda: fk.from_numpyro(grouped, X[:4, 0] > 0, Y, subsample={"rows": ["groups"]}),
         ),
         (
@@ -459,17 +459,17 @@ def broken(x, y):
         ),
         (
             TypeError,
-            'as in subsample="rows".* 6 was given',
+            'as in subsample="rows".* not 6',
             lambda: fk.from_numpyro(regression, X, Y, subsample=6),
         ),
         (
             ValueError,
-            r"could not be run on one row of its data \(x, y\): TypeError.*say which are",
+            r"could not be run on one row of its data \(x, y\): TypeError.*name those that are",
             lambda: fk.from_numpyro(reshaped, X, Y, subsample="rows"),
         ),
         (
             ValueError,
-            "together and .* row by row.*here x: subsample",
+            "together and .* row by row.*here x: name them by subsample",
             lambda: fk.from_numpyro(regression, X, Y, subsample={"rows": "x"}),
         ),
         (
@@ -497,9 +497,9 @@ def test_widths_that_are_no_rows_may_be_told_apart():
             {"w": np.ones(2), "scale": 1.0, "b": 0.0},
             "theta has 'b', but the latent sites of the model are w, scale",
         ),
-        ({"w": np.ones(3), "scale": 1.0}, r"theta\['w'\] has the shape \(3,\); the site's is \(2,\)"),
+        ({"w": np.ones(3), "scale": 1.0}, r"theta\['w'\] has the shape \(3,\); the site has \(2,\)"),
         ({"w": np.ones(2), "scale": -1.0}, r"theta\['scale'\] is -1\., outside its support .*target\.init"),
-        (np.ones(2), r"by name \(w, scale\), but theta is no dictionary"),
+        (np.ones(2), r"by name \(w, scale\), but theta is not a dictionary"),
     ],
 )
 def test_a_start_that_does_not_fit_is_refused(init, words):

@@ -13,7 +13,6 @@ from scipy import integrate, special, stats
 import fokker as fk
 from fokker.lab.posteriors import POSTERIORS, correlated_normal
 from fokker.lab.posteriors._classic import stored_references
-from fokker.targets.constrained import unconstrained
 
 pytestmark = pytest.mark.usefixtures("quickly")
 
@@ -188,12 +187,12 @@ def evaluated(name, double=True):
     with jax.enable_x64(double):
         target = POSTERIORS[name]().target
         theta = jax.tree.map(lambda x: jnp.asarray(x, float), starts(name))
-        shapes = jax.eval_shape(lambda x: unconstrained(target, x), jax.tree.map(lambda x: x[0], theta))
+        shapes = jax.eval_shape(target.unconstrain, jax.tree.map(lambda x: x[0], theta))
         _, unravel = ravel_pytree(jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes))
 
         @jax.jit
         def evaluate(theta):
-            y = jax.vmap(lambda theta: ravel_pytree(unconstrained(target, theta))[0])(theta)
+            y = jax.vmap(lambda theta: ravel_pytree(target.unconstrain(theta))[0])(theta)
             place = jnp.linspace(-0.5, 0.5, y.shape[1])
 
             def each(x):

@@ -22,11 +22,10 @@ NOISE = np.array([[0.9, 0.3], [0.3, 0.5]])  # the covariance of the gradient's n
 MASS = np.array([2.0, 0.5])
 
 
-class Gaussian:
+class Gaussian(fk.Target):
     """exp(-θᵀPθ/2), its gradient with the batch added as noise."""
 
-    def __init__(self, precision):
-        self.precision = np.asarray(precision)
+    precision: np.ndarray
 
     def potential(self, theta):
         return theta @ jnp.asarray(self.precision, theta.dtype) @ theta / 2

@@ -122,7 +122,7 @@ class Empty(Fake):
         ),
         (ValueError, "y has the shape .4,.; the program has 5", lambda: TARGET.validate(jnp.ones(4))),
         (ValueError, "no parameters", lambda: fk.from_stan(Empty())),
-        (ValueError, "has its data already", lambda: fk.from_stan(Fake(), {"N": 1})),
+        (ValueError, "already has its data", lambda: fk.from_stan(Fake(), {"N": 1})),
         (TypeError, "the path of a .stan file.* not int", lambda: fk.from_stan(3)),
         (FileNotFoundError, "there is no file 'absent.stan'", lambda: fk.from_stan("absent.stan")),
     ],

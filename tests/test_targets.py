@@ -132,3 +132,28 @@ def test_a_log_density_that_is_not_one_finite_number_is_refused(prior, likelihoo
     target = fk.Posterior(prior, likelihood, np.zeros(3))
     with pytest.raises(ValueError, match=words):
         target.validate(jnp.ones(2))
+
+
+def test_an_object_that_is_no_target_is_refused_by_the_name_of_the_base_class():
+    class Duck:
+        def potential(self, theta):
+            return jnp.sum(theta**2) / 2
+
+    for call in (fk.samplers.sgld(0.1).on, fk.samplers.nuts().on, lambda t: fk.constrain(t, "positive")):
+        with pytest.raises(TypeError, match=r"subclass of fk\.Target, not Duck"):
+            call(Duck())
+
+
+def test_a_target_of_ones_own_needs_a_potential_alone():
+    class Normal(fk.Target):
+        precision: jax.Array
+
+        def potential(self, theta):
+            return self.precision * theta**2 / 2
+
+    target = Normal(jnp.asarray(2.0))
+    trace = fk.sample(target, fk.samplers.sgld(0.1), init=0.0, steps=8, progress=False)
+    assert trace.positions is trace.samples
+    assert trace.samples.shape == (1, 8)
+    with pytest.raises(ValueError, match="the potential is inf"):
+        target.validate(jnp.asarray(jnp.inf))

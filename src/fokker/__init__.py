@@ -29,7 +29,16 @@ if TYPE_CHECKING:
     from fokker.run.trace import Trace
     from fokker.run.tuning import Tuning, tune
     from fokker.samplers import schedules
-    from fokker.targets import Density, Posterior, constrain, constraints, find_mode, from_numpyro, from_stan
+    from fokker.targets import (
+        Density,
+        Posterior,
+        Target,
+        constrain,
+        constraints,
+        find_mode,
+        from_numpyro,
+        from_stan,
+    )
 
     __version__: str
 
@@ -42,6 +51,7 @@ __all__ = [
     "PerChain",
     "Posterior",
     "Report",
+    "Target",
     "Trace",
     "Tuning",
     "batches",
@@ -77,6 +87,7 @@ _HOMES = {
     "PerChain": "run.starts",
     "Posterior": "targets",
     "Report": "checker",
+    "Target": "targets",
     "Trace": "run.trace",
     "Tuning": "run.tuning",
     "batches": "batches",

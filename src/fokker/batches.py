@@ -1,7 +1,7 @@
-"""Minibatches: which rows of the data a step sees.
+"""Minibatches: the rows of the data that a step uses.
 
-All are functions of a key and a place in the stream of steps, so that a run can stop, resume and be cut into
-chunks without changing what it sees.
+They are functions of a key and of the position in the stream of steps, so that a run can stop, resume and be
+split into chunks without any change in its batches.
 """
 
 from typing import Any, NamedTuple
@@ -17,21 +17,21 @@ from fokker._core.module import Module
 from fokker._core.random import bits, fold_in
 from fokker._core.state import nearest
 
-# Six rounds leave pairs of rows measurably uneven where N is below 100; eight do not.
+# With six rounds, pairs of rows are measurably uneven for N below 100; with eight they are not.
 _ROUNDS = 8
-# Up to this many rows the network's halves have too few bits to mix: the permutation is written out.
-_WRITTEN_OUT = 64
+# Up to this many rows the network's halves have too few bits to mix: use a stored permutation.
+_STORED_PERMUTATION = 64
 KINDS = ("replacement", "no replacement", "reshuffle")
-# Windows that the data must hold: the variance over them is then within about 5 % of that of random rows.
+# Windows that the data must contain: their variance is then within about 5 % of that of random rows.
 WINDOWS = 1000
 
 
 class Batch(NamedTuple):
-    """Rows of the data and what a gradient estimator may want to know of them.
+    """Rows of the data, with information for gradient estimators.
 
-    `rows`: their places in the data. `weights`: what each counts for in the sum over all the data, where that
-    is not N/n. `scatter`: the variance of their sum against that of independent rows, 1 - n/N where they are
-    distinct.
+    `rows`: their indices in the data. `weights`: their weights in the sum over all the data, if different
+    from N/n. `scatter`: the variance of their sum relative to that of independent rows; 1 - n/N for distinct
+    rows.
     """
 
     data: PyTree[Array]
@@ -47,15 +47,15 @@ class Batches(Module):
     | --- | --- |
     | `replacement` | independent, uniform |
     | `no replacement` | distinct within the batch, batches independent |
-    | `reshuffle` | every row exactly once an epoch, in an order drawn anew for each epoch |
+    | `reshuffle` | every row exactly once per epoch, in a new random order for each epoch |
 
-    The noise of reshuffled batches cancels over an epoch: it is not white. Where theta moves slowly against
-    an epoch that leaves less of it, but a thermostat or a `noise_estimate`, which take what they see in the
-    momentum or in a batch for white noise, then make up for too much, and theta is too narrow.
+    The noise of reshuffled batches cancels over an epoch: it is not white. If theta moves slowly compared
+    with an epoch, less noise remains. But a thermostat or a `noise_estimate` assumes that the noise in the
+    momentum or in a batch is white; it then corrects for too much noise, and the distribution of theta is too
+    narrow.
 
-    The last two are the first n entries, and consecutive entries, of a pseudorandom permutation that is
-    evaluated where it is needed (a Feistel network with cycle walking) and, but for a few rows, never written
-    down.
+    The last two kinds use the first n entries, and consecutive entries, of a pseudorandom permutation. It is
+    evaluated entry by entry (a Feistel network with cycle walking), and stored only for small N.
     """
 
     size: int = eqx.field(static=True)
@@ -71,11 +71,11 @@ class Batches(Module):
             )
 
     def place(self, step: int) -> tuple[int, int]:
-        """Epoch and position in it at which the batch of a step begins."""
+        """Epoch and position in the epoch at which the batch of a step starts."""
         return divmod(step * self.batch_size, self.size)
 
     def places_after(self, place: tuple[Count, Array], steps: Array) -> tuple[Count, Array]:
-        """The places so many steps after a place, while steps · batch_size stays below 2³¹."""
+        """The places `steps` steps after a place; steps · batch_size must be below 2³¹."""
         total = place[1] + steps * np.uint32(self.batch_size)
         return place[0] + total // np.uint32(self.size), total % np.uint32(self.size)
 
@@ -89,27 +89,27 @@ class Batches(Module):
         if self.kind == "no replacement":
             return permuted(step_key, steps, self.size)
         place = position + steps
-        # A batch may end in the next epoch, which has a permutation of its own.
-        now, later = (fold_in(run_key, epoch + k) for k in (0, 1))
+        # A batch may end in the next epoch, which has another permutation.
+        this_epoch, next_epoch = (fold_in(run_key, epoch + k) for k in (0, 1))
         return jnp.where(
             place < self.size,
-            permuted(now, place % self.size, self.size),
-            permuted(later, place % self.size, self.size),
+            permuted(this_epoch, place % self.size, self.size),
+            permuted(next_epoch, place % self.size, self.size),
         )
 
     def batch(self, data: PyTree[Array], rows: Int[Array, " n"]) -> Batch:
-        """Those rows of the data."""
+        """These rows of the data."""
         scatter = 1.0 if self.kind == "replacement" else 1.0 - self.batch_size / self.size
         return Batch(jax.tree.map(lambda x: x[rows], data), rows, None, scatter)
 
 
 class WindowBatches(Module):
-    r"""Batches of n consecutive rows, from a random place, of a copy of the data that is shuffled once.
+    r"""Batches of n consecutive rows, at a random position, of a copy of the data that is shuffled once.
 
-    Memory is read in order: several times faster than gathering rows from all over a large data set, at the
-    price of the copy. The copy closes on itself, so that every row is in n of the N windows and the estimate
-    is unbiased exactly. The batches are independent; the variance of the gradient is that of distinct rows up
-    to a share of √(2n/N), by the luck of the one shuffle: at least a thousand batches of data are asked for.
+    Memory is read in order, which is several times faster than gathering rows from all over a large data set,
+    but needs the copy. The copy is cyclic, so that every row is in n of the N windows and the estimate is
+    exactly unbiased. The batches are independent. The variance of the gradient is that of distinct rows up to
+    a relative error of √(2n/N), which depends on the one shuffle: at least a thousand batches are required.
     """
 
     size: int = eqx.field(static=True)
@@ -122,8 +122,8 @@ class WindowBatches(Module):
         _check_batch_size(batch_size, self.size)
         if self.size < WINDOWS * batch_size:
             raise ValueError(
-                f"windows of {batch_size} rows need at least {WINDOWS * batch_size:,} data for their noise "
-                f"to be typical; there are {self.size:,}: use batches='replacement'."
+                f"windows of {batch_size} rows need at least {WINDOWS * batch_size:,} data, so that their "
+                f"noise is typical; there are {self.size:,}: use batches='replacement'."
             )
         self.batch_size = batch_size
         order = jax.random.permutation(key, self.size).astype(jnp.int32)
@@ -131,18 +131,18 @@ class WindowBatches(Module):
         self.data = jax.tree.map(lambda x: x[self.order], data)
 
     def place(self, step: int) -> tuple[int, int]:
-        """Nothing depends on the place in the stream."""
+        """(0, 0): these batches do not depend on the position in the stream."""
         return 0, 0
 
     def places_after(self, place: tuple[Count, Array], steps: Array) -> tuple[Count, Array]:
-        """Nothing depends on the place in the stream."""
-        nothing = jnp.zeros_like(steps)
-        return Count(nothing, nothing), nothing
+        """(0, 0): these batches do not depend on the position in the stream."""
+        zeros = jnp.zeros_like(steps)
+        return Count(zeros, zeros), zeros
 
     def rows(
         self, run_key: Key[Array, ""], step_key: Key[Array, ""], epoch: Count | Array, position: Array
     ) -> Int[Array, ""]:
-        """Where the window of one step begins, from the step's own key."""
+        """The first row of one step's window, from the step's own key."""
         return jax.random.randint(step_key, (), 0, self.size)
 
     def batch(self, data: PyTree[Array], start: Int[Array, ""]) -> Batch:
@@ -156,11 +156,11 @@ class WindowBatches(Module):
 
 
 class WeightedBatches(Module):
-    r"""Batches of n rows, drawn independently with probabilities p_i and counted 1/(n p_i) times each.
+    r"""Batches of n rows, drawn independently with probabilities p_i and weighted by 1/(n p_i).
 
-    The estimate stays unbiased whatever the p_i > 0; its variance is least where they are proportional to the
-    size of each datum's gradient (`fk.gradients.norms`). The probabilities are whole numbers of 2⁻³², drawn
-    from by bisection: exactly those that the weights are the inverse of, at any N.
+    The estimate is unbiased for any p_i > 0; its variance is smallest if they are proportional to the norm of
+    each datum's gradient (`fk.gradients.norms`). The probabilities are multiples of 2⁻³², and rows are drawn
+    by bisection, so that the weights are exactly the inverse of the probabilities at any N.
     """
 
     size: int = eqx.field(static=True)
@@ -173,14 +173,14 @@ class WeightedBatches(Module):
         scores = np.asarray(scores, float)
         if scores.shape != (size,):
             raise ValueError(
-                f"batches has the shape {scores.shape}; weighted batches need one score a datum, ({size},)."
+                f"batches has the shape {scores.shape}; weighted batches need one score per datum, ({size},)."
             )
         if not (np.all(np.isfinite(scores)) and np.all(scores > 0)):
             raise ValueError(
                 "the scores of weighted batches must be positive and finite: no row may be left out."
             )
         self.size, self.batch_size = size, batch_size
-        # Each row has at least one of the 2³² tickets; the rest are shared out by score.
+        # Each row gets at least one of the 2³² tickets; the rest are distributed by score.
         shares = np.cumsum(scores)
         shares = np.minimum(shares / shares[-1], 1.0) * (2**32 - size)
         ends = np.floor(shares).astype(np.int64) + np.arange(1, size + 1)
@@ -190,13 +190,13 @@ class WeightedBatches(Module):
         self.weights = jnp.asarray(2.0**32 / (tickets * batch_size), jnp.result_type(float))
 
     def place(self, step: int) -> tuple[int, int]:
-        """Nothing depends on the place in the stream."""
+        """(0, 0): these batches do not depend on the position in the stream."""
         return 0, 0
 
     def places_after(self, place: tuple[Count, Array], steps: Array) -> tuple[Count, Array]:
-        """Nothing depends on the place in the stream."""
-        nothing = jnp.zeros_like(steps)
-        return Count(nothing, nothing), nothing
+        """(0, 0): these batches do not depend on the position in the stream."""
+        zeros = jnp.zeros_like(steps)
+        return Count(zeros, zeros), zeros
 
     def rows(
         self, run_key: Key[Array, ""], step_key: Key[Array, ""], epoch: Count | Array, position: Array
@@ -205,7 +205,7 @@ class WeightedBatches(Module):
         return jnp.searchsorted(self.last, bits(step_key, (self.batch_size,)))
 
     def batch(self, data: PyTree[Array], rows: Int[Array, " n"]) -> Batch:
-        """Those rows of the data, with their weights."""
+        """These rows of the data, with their weights."""
         return Batch(jax.tree.map(lambda x: x[rows], data), rows, self.weights[rows])
 
 
@@ -214,7 +214,7 @@ BatchScheme = Batches | WeightedBatches | WindowBatches
 
 def _check_batch_size(batch_size: Any, size: int) -> None:
     if not isinstance(batch_size, int | np.integer):
-        raise TypeError(f"the batch size must be a whole number; {batch_size!r} was given.")
+        raise TypeError(f"the batch size must be an integer; {batch_size!r} was given.")
     if not 1 <= batch_size <= size:
         raise ValueError(
             f"the batch size must be between 1 and the number of data, {size}; {batch_size} was given."
@@ -222,8 +222,8 @@ def _check_batch_size(batch_size: Any, size: int) -> None:
 
 
 def permuted(key: Key[Array, ""], places: Array, size: int) -> Int[Array, " n"]:
-    """Entries `places` of the pseudorandom permutation of 0 … size - 1 that the key names."""
-    if size <= _WRITTEN_OUT:
+    """Entries `places` of the pseudorandom permutation of 0 … size - 1 that belongs to the key."""
+    if size <= _STORED_PERMUTATION:
         return jax.random.permutation(key, size)[places].astype(jnp.int32)
     round_keys = bits(key, (_ROUNDS,))
     half = ((size - 1).bit_length() + 1) // 2
@@ -235,16 +235,17 @@ def permuted(key: Key[Array, ""], places: Array, size: int) -> Int[Array, " n"]:
             left, right = right, left ^ (_mix(right ^ round_keys[k]) & mask)
         return (left << half) | right
 
-    # The network permutes a power of four: what falls outside is sent round again until it falls inside.
-    def walk(x: Array) -> Array:
+    # The network permutes a power of four: entries that are too large are permuted again until they fit.
+    def scramble_if_outside(x: Array) -> Array:
         return jnp.where(x >= size, scramble(x), x)
 
-    walked = jax.lax.while_loop(lambda x: jnp.any(x >= size), walk, scramble(places.astype(jnp.uint32)))
-    return walked.astype(jnp.int32)
+    first = scramble(places.astype(jnp.uint32))
+    inside = jax.lax.while_loop(lambda x: jnp.any(x >= size), scramble_if_outside, first)
+    return inside.astype(jnp.int32)
 
 
 def _mix(x: Array) -> Array:
-    """A 32-bit integer hash (multiply and shift), each output bit depending on every input bit."""
+    """A 32-bit integer hash (multiply and shift); each output bit depends on every input bit."""
     x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
     x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
     return x ^ (x >> 16)

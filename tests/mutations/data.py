@@ -22,8 +22,8 @@ MUTATIONS = [
     ),
     Mutation(
         "targets/posterior.py",
-        "if whole < self.size:",
-        "if whole == 0:",
+        "if in_blocks < self.size:",
+        "if in_blocks == 0:",
         "rows after the last whole block are left out",
         ("targets::the_potential_is_the_sum_over_the_data_whatever_the_block",),
     ),
@@ -103,7 +103,7 @@ MUTATIONS = [
     ),
     Mutation(
         "gradients/saga.py",
-        "first = jnp.zeros(rows.shape, bool).at[order].set(~again)",
+        "first = jnp.zeros(rows.shape, bool).at[order].set(~repeated)",
         "first = jnp.ones(rows.shape, bool)",
         "SAGA counts a row twice that comes twice",
         ("gradients::saga_remembers_rows_and_their_sum_where_a_row_comes_twice_too",),
@@ -117,14 +117,14 @@ MUTATIONS = [
     ),
     Mutation(
         "gradients/noise.py",
-        "scale = scatter * n / (n - 1)",
-        "scale = scatter",
+        "unbiasing = scatter * n / (n - 1)",
+        "unbiasing = scatter",
         "the estimate of the gradient's noise without n/(n - 1)",
         ("gradients::the_noise_of_every_estimator_is_estimated_without_bias",),
     ),
     Mutation(
         "gradients/noise.py",
-        "kappa = jnp.maximum(1 / (number + _CAUTION), 1 / _WINDOW)",
+        "kappa = jnp.maximum(1 / (number + _PRIOR_BATCHES), 1 / _WINDOW)",
         "kappa = jnp.maximum(1 / (number + 1), 1 / _WINDOW)",
         "the estimate of the gradient's noise trusts its first batch wholly",
         ("gradients::the_estimate_of_the_noise_starts_from_zero_and_forgets_slowly",),
@@ -146,8 +146,8 @@ MUTATIONS = [
     ),
     Mutation(
         "batches.py",
-        "now, later = (fold_in(run_key, epoch + k) for k in (0, 1))",
-        "now, later = (fold_in(run_key, epoch) for k in (0, 1))",
+        "this_epoch, next_epoch = (fold_in(run_key, epoch + k) for k in (0, 1))",
+        "this_epoch, next_epoch = (fold_in(run_key, epoch) for k in (0, 1))",
         "a batch that straddles two epochs has the order of the first",
         ("batches::an_epoch_has_every_row_exactly_once_where_batches_straddle_it_too", "batches"),
     ),

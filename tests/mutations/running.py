@@ -191,16 +191,16 @@ MUTATIONS = [
     ),
     Mutation(
         "diagnostics/_steps.py",
-        "if smallest < _MOVES:",
-        "if smallest > _MOVES:",
+        "if smallest < _LOW_BFMI:",
+        "if smallest > _LOW_BFMI:",
         "the threshold of BFMI inverted",
         ("verdict::energies_are_judged_chain_by_chain",),
     ),
     Mutation(
         "diagnostics/_steps.py",
-        "if share > _DEEP:",
+        "if share > _MANY_DEEP:",
         "if share > 1:",
-        "no warning of paths cut off at the greatest depth",
+        "no warning of trajectories cut off at the maximum depth",
         ("verdict::trajectories_cut_off_are_said_to_be",),
     ),
     Mutation(
@@ -226,8 +226,8 @@ MUTATIONS = [
     ),
     Mutation(
         "diagnostics/configurational.py",
-        "each = (draws - draws.mean(axis=0)) * slopes",
-        "each = draws * slopes",
+        "each = (draws - draws.mean(axis=0)) * gradients",
+        "each = draws * gradients",
         "the configurational temperature around 0 and not the mean",
         ("diagnostics::the_configurational_temperature_is_that_of_the_draws",),
     ),

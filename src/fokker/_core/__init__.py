@@ -1,1 +1,1 @@
-"""What everything stands on: states as trees, counters, random numbers, rounding."""
+"""The foundation of all other parts: states as trees, counters, random numbers, rounding."""

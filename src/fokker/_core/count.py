@@ -1,7 +1,7 @@
-"""Numbers of steps: whole numbers up to 2⁶⁴, which JAX has only where double precision is enabled.
+"""Counters of steps: integers up to 2⁶⁴, which JAX has only if double precision is enabled.
 
-A run takes 2³² steps within hours. A number that wraps there gives schedules a wrong time and draws the same
-randomness a second time.
+A run takes 2³² steps within hours. A counter that wraps around there gives schedules a wrong time, and the
+same random numbers a second time.
 """
 
 import operator
@@ -19,7 +19,7 @@ _WORD = 2**32
 
 
 def _by_value(operation: Callable[[Any, Any], Any], swapped: bool = False) -> Callable[[Any, Any], Any]:
-    """An operator in floating point."""
+    """The method of an operator, computed in floating point."""
 
     def method(self: "Count", other: Any) -> Any:
         other = other.value if isinstance(other, Count) else other
@@ -29,20 +29,20 @@ def _by_value(operation: Callable[[Any, Any], Any], swapped: bool = False) -> Ca
 
 
 class Count(Module):
-    """A whole number high·2³² + low, or an array of them.
+    """An integer high·2³² + low, or an array of integers.
 
-    Sums, comparisons, quotients `//` and remainders `%` with whole numbers are exact; every other operation
-    is one of floating point. `int(count)` and `np.asarray(count)` give the number itself.
+    Sums, comparisons, quotients `//` and remainders `%` with integers are exact; all other operations are
+    done in floating point. `int(count)` and `np.asarray(count)` give the exact integer.
     """
 
     high: UInt32[Array, "..."]
     low: UInt32[Array, "..."]
 
-    __array_ufunc__ = None  # a NumPy number on the left leaves the operation to the methods here
+    __array_ufunc__ = None  # for a NumPy number on the left, use the methods here
 
     @classmethod
     def of(cls, number: Any) -> "Count":
-        """Of a whole number, or an array of them, that is not negative."""
+        """The count of a non-negative integer or an array of them."""
         if isinstance(number, Count):
             return cls(number.high, number.low)
         if isinstance(number, jax.Array):
@@ -55,25 +55,25 @@ class Count(Module):
 
     @property
     def value(self) -> Array:
-        """In floating point: exact below 2²⁴, in double precision below 2⁵³."""
+        """The floating-point value: exact below 2²⁴, in double precision below 2⁵³."""
         return self.astype(jnp.result_type(float))
 
     def astype(self, dtype: Any) -> Array:
-        """Rounded to floating point; of integers at most the largest of 31 bits."""
+        """The value rounded to floating point; as an integer it is at most 2³¹ - 1."""
         if not jnp.issubdtype(dtype, jnp.floating):
             large = (self.high > 0) | (self.low >= np.uint32(_WORD // 2))
             return jnp.where(large, np.uint32(_WORD // 2 - 1), self.low).astype(dtype)
-        wide = jnp.promote_types(dtype, jnp.float32)  # half precision ends before 2³²
+        wide = jnp.promote_types(dtype, jnp.float32)  # 2³² overflows in half precision
         return (self.high.astype(wide) * float(_WORD) + self.low.astype(wide)).astype(dtype)
 
     def fold_into(self, key: Key[Array, ""]) -> Key[Array, ""]:
-        """`jax.random.fold_in(key, number)`, with all 64 bits."""
+        """`jax.random.fold_in(key, count)`, using all 64 bits."""
         from fokker._core.random import fold_in
 
         return fold_in(key, self)
 
     def __add__(self, other: Any) -> Any:
-        if not _is_whole(other):
+        if not _is_exact_integer(other):
             return self.value + other
         other = Count.of(other)
         low = self.low + other.low
@@ -82,24 +82,22 @@ class Count(Module):
     __radd__ = __add__
 
     def __divmod__(self, divisor: Any) -> tuple[Any, Array]:
-        """Quotient and remainder, exact for whole numbers from 1 to 2³¹ - 1."""
+        """Quotient and remainder, exact for integers from 1 to 2³¹ - 1."""
         bits = 1
         if not isinstance(divisor, jax.Array):
             if divisor != int(divisor):
                 return self.value // divisor, self.value % divisor
             divisor = int(divisor)
             if not 0 < divisor < _WORD // 2:
-                raise ValueError(
-                    f"steps can be divided by whole numbers from 1 to 2³¹ - 1, not by {divisor}."
-                )
+                raise ValueError(f"steps can be divided by integers from 1 to 2³¹ - 1, not by {divisor}.")
             bits = 32 - divisor.bit_length()
         m = jnp.asarray(divisor).astype(jnp.uint32)
-        # Long division, by as many bits of the low word at a time as a word has room for after a remainder.
+        # Long division: each round appends as many bits of the low word to the remainder as fit into a word.
         first = self.high // m
         rest, quotient = self.high - first * m, jnp.zeros_like(self.low)
-        for left in range(32, 0, -bits):
-            n = min(bits, left)
-            digits = (self.low >> np.uint32(left - n)) & np.uint32((1 << n) - 1)
+        for remaining in range(32, 0, -bits):
+            n = min(bits, remaining)
+            digits = (self.low >> np.uint32(remaining - n)) & np.uint32((1 << n) - 1)
             rest = (rest << np.uint32(n)) | digits
             digit = (rest >= m).astype(jnp.uint32) if n == 1 else rest // m
             quotient, rest = (quotient << np.uint32(n)) | digit, rest - digit * m
@@ -120,13 +118,13 @@ class Count(Module):
         return -self.value
 
     def __lt__(self, other: Any) -> Any:
-        if not _is_whole(other):
+        if not _is_exact_integer(other):
             return self.value < other
         other = Count.of(other)
         return (self.high < other.high) | ((self.high == other.high) & (self.low < other.low))
 
     def __gt__(self, other: Any) -> Any:
-        return Count.of(other) < self if _is_whole(other) else self.value > other
+        return Count.of(other) < self if _is_exact_integer(other) else self.value > other
 
     def __ge__(self, other: Any) -> Any:
         return ~(self < other)
@@ -135,7 +133,7 @@ class Count(Module):
         return ~(self > other)
 
     def __eq__(self, other: Any) -> Any:
-        if not _is_whole(other):
+        if not _is_exact_integer(other):
             return self.value == other
         other = Count.of(other)
         return (self.high == other.high) & (self.low == other.low)
@@ -147,23 +145,23 @@ class Count(Module):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """() for one number."""
+        """The shape, () for one integer."""
         return self.low.shape
 
     @property
     def ndim(self) -> int:
-        """0 for one number."""
+        """The number of axes, 0 for one integer."""
         return self.low.ndim
 
-    def __getitem__(self, place: Any) -> "Count":
-        return type(self)(self.high[place], self.low[place])
+    def __getitem__(self, index: Any) -> "Count":
+        return type(self)(self.high[index], self.low[index])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         high, low = (np.asarray(word).astype(np.uint64) for word in (self.high, self.low))
         return np.asarray(high << np.uint64(32) | low, dtype)
 
     def tolist(self) -> Any:
-        """As Python's own numbers."""
+        """The count as Python integers."""
         return np.asarray(self).tolist()
 
     def __int__(self) -> int:
@@ -176,7 +174,7 @@ class Count(Module):
 
     def __repr__(self) -> str:
         if isinstance(self.low, jax.core.Tracer) or not isinstance(self.low, jax.Array | np.ndarray):
-            return f"Count({self.high}, {self.low})"  # within a transformation there is no number yet
+            return f"Count({self.high}, {self.low})"  # inside a transformation there is no value
         return str(np.asarray(self))
 
     def __format__(self, spec: str) -> str:
@@ -184,21 +182,21 @@ class Count(Module):
 
     def __jax_array__(self) -> Array:
         raise TypeError(
-            "a number of steps has 64 bits, in two words, and is no JAX array: take "
-            "state.step.fold_into(key) for jax.random.fold_in(key, state.step), state.step.astype(float) for "
-            "floating point, int(state.step) outside of compiled code."
+            "a step count has 64 bits, in two words, and is not a JAX array: use state.step.fold_into(key) "
+            "for jax.random.fold_in(key, state.step), state.step.astype(float) for floating point, and "
+            "int(state.step) outside of compiled code."
         )
 
 
 class StepNumber(Count):
-    """The number of steps as schedules get it: functions of JAX take its floating-point value."""
+    """The step count that schedules receive: JAX functions use its floating-point value."""
 
     def __jax_array__(self) -> Array:
         return self.value
 
 
-def _is_whole(other: Any) -> bool:
-    """Whether an operation with it is exact; arrays of signed integers might be negative."""
+def _is_exact_integer(other: Any) -> bool:
+    """Whether operations with `other` are exact; arrays of signed integers might be negative."""
     if isinstance(other, int | np.integer):
         return bool(other >= 0)
     is_array = isinstance(other, jax.Array | np.ndarray)
@@ -206,5 +204,5 @@ def _is_whole(other: Any) -> bool:
 
 
 def no_steps() -> Count:
-    """Zero."""
+    """A count of zero."""
     return Count(jnp.zeros((), jnp.uint32), jnp.zeros((), jnp.uint32))

@@ -1,4 +1,4 @@
-"""The base of everything in the library that is both an object and a tree of arrays."""
+"""The base class of the objects in the library that are also trees of arrays."""
 
 from typing import TYPE_CHECKING
 
@@ -8,8 +8,8 @@ import equinox as eqx
 class Module(eqx.Module):
     """An Equinox module whose methods are plain Python methods.
 
-    Equinox makes a bound method a tree of arrays, which cannot be hashed, and so `jax.jit(sampler.step)` and
-    `jax.jit(dynamics.drift)` would fail. Nothing here passes a method as an argument of a jitted function.
+    In Equinox a bound method is a tree of arrays, which cannot be hashed, so that `jax.jit(sampler.step)` and
+    `jax.jit(dynamics.drift)` would fail. The library passes no method as an argument of a jitted function.
     """
 
     if not TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Trees of many small arrays as a few larger ones: in a loop each array that changes costs a kernel."""
+"""Packing many small arrays into a few larger ones: in a loop, each changing array costs a kernel."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from jaxtyping import Array, PyTree
 
 
 def pack(tree: PyTree[Array]) -> tuple[Array, ...]:
-    """Leaves of one shape and type, stacked; groups in the order in which they first come."""
+    """Leaves of the same shape and type, stacked; the groups are in order of first occurrence."""
     groups: dict[Any, list[Array]] = {}
     for leaf in jax.tree.leaves(tree):
         groups.setdefault((leaf.shape, leaf.dtype), []).append(leaf)
@@ -16,7 +16,7 @@ def pack(tree: PyTree[Array]) -> tuple[Array, ...]:
 
 
 def unpack(packed: tuple[Array, ...], like: PyTree[Any]) -> PyTree[Array]:
-    """The tree that was packed; `like` has its structure, shapes and types."""
+    """The inverse of `pack`; `like` has the structure, shapes and types of the tree."""
     leaves, structure = jax.tree.flatten(like)
     kinds = [(leaf.shape, leaf.dtype) for leaf in leaves]
     groups = dict(zip(dict.fromkeys(kinds), packed, strict=True))

@@ -1,7 +1,7 @@
-"""JAX's own random numbers, to the bit, from code that compiles thirty times faster on a CPU.
+"""The same random numbers as JAX, bit by bit, from code that compiles thirty times faster on a CPU.
 
-JAX lowers Threefry there to loops over arrays, which take XLA seconds to compile and pass over memory many
-times; written out in line it is one kernel. Keys of another kind than JAX's default go to `jax.random`.
+On a CPU JAX lowers Threefry to loops over arrays, which take XLA seconds to compile and pass over memory many
+times. Written without loops it is one kernel. Keys of other kinds than JAX's default go to `jax.random`.
 """
 
 import math
@@ -34,8 +34,10 @@ def threefry(key: tuple[Array, Array], first: Array, second: Array) -> tuple[Arr
 
 def _is_threefry(key: Key[Array, "..."]) -> bool:
     typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-    ours = getattr(jax.config, "jax_threefry_partitionable", True)  # else JAX lays its counters out otherwise
-    return bool(typed and ours and str(jax.random.key_impl(key)) == "threefry2x32")
+    partitionable = getattr(
+        jax.config, "jax_threefry_partitionable", True
+    )  # else JAX orders its counters differently
+    return bool(typed and partitionable and str(jax.random.key_impl(key)) == "threefry2x32")
 
 
 def _halves(key: Key[Array, ""]) -> tuple[Array, Array]:
@@ -44,7 +46,7 @@ def _halves(key: Key[Array, ""]) -> tuple[Array, Array]:
 
 
 def fold_in(key: Key[Array, ""], number: Any) -> Key[Array, ""]:
-    """`jax.random.fold_in`; of numbers from 2³² on too, for which that of JAX would begin again from 0."""
+    """`jax.random.fold_in`, also for numbers from 2³² on, which JAX would reduce modulo 2³²."""
     count = Count.of(number)
     if not _is_threefry(key):
         low = jax.random.fold_in(key, count.low)
@@ -54,9 +56,9 @@ def fold_in(key: Key[Array, ""], number: Any) -> Key[Array, ""]:
 
 
 def fold_in_step(key: Key[Array, ""], number: Any, reserved: int) -> Key[Array, ""]:
-    """`fold_in` for steps beside a stream of another purpose, whose key is `fold_in(key, reserved)`.
+    """`fold_in` for steps, where `fold_in(key, reserved)` is the key of another stream.
 
-    The step of that number takes 2⁶⁴ - 1 in its place, which no run reaches.
+    The step with number `reserved` uses 2⁶⁴ - 1 instead, which no run reaches.
     """
     count = Count.of(number)
     last = np.uint32(2**32 - 1)
@@ -74,7 +76,7 @@ def split(key: Key[Array, ""], count: int = 2) -> Key[Array, " count"]:
 
 
 def bits(key: Key[Array, ""], shape: tuple[int, ...]) -> Array:
-    """`jax.random.bits` of 32 bits."""
+    """`jax.random.bits`, 32 bits per entry."""
     count = math.prod(shape)
     if not _is_threefry(key) or count >= 2**32:
         return jax.random.bits(key, shape, jnp.uint32)
@@ -104,8 +106,10 @@ def normal(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
 
 
 def uniforms_at(words: Array, counter: Array, dtype: Any) -> tuple[Array, Array]:
-    """Two numbers in [0, 1) for a counter, from a key's two words drawn beforehand."""
+    """Two uniform numbers in [0, 1) for a counter, from the two words of a key."""
     number = counter.astype(jnp.uint32)
-    made = threefry((words[0], words[1]), jnp.zeros_like(number), number)
-    first, second = ((word >> np.uint32(8)).astype(dtype) * jnp.asarray(2.0**-24, dtype) for word in made)
+    random_words = threefry((words[0], words[1]), jnp.zeros_like(number), number)
+    first, second = (
+        (word >> np.uint32(8)).astype(dtype) * jnp.asarray(2.0**-24, dtype) for word in random_words
+    )
     return first, second

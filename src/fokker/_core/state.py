@@ -1,8 +1,7 @@
 """The state z: a dictionary of named variables, or any other pytree.
 
-Three questions about a state are answered here and nowhere else: in which order its variables stand when
-it is written as one vector, how a function written in named variables is called on it, and what is wrong
-with a state that does not fit.
+Only this module decides the order of the variables in a vector, how a function of named variables is called
+on a state, and how a state that does not fit is described in messages.
 """
 
 import difflib
@@ -16,15 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-# A pytree of arrays; a dictionary of them where the variables have names.
+# A pytree of arrays; a dictionary of them if the variables have names.
 State: TypeAlias = Any
 
 
 def variable_names(z: State) -> tuple[str, ...]:
-    """Names in the order in which matrices over `z` are written: theta first, then by the alphabet.
+    """Names in the order of the rows of matrices over `z`: theta first, then alphabetical.
 
-    JAX sorts the keys of a dictionary whenever it rebuilds one, so the order in which a person typed them
-    cannot be relied upon after the first transformation.
+    JAX sorts the keys of a dictionary whenever it rebuilds it, so the user's order is lost after the first
+    transformation.
     """
     if not isinstance(z, Mapping):
         return ()
@@ -32,17 +31,17 @@ def variable_names(z: State) -> tuple[str, ...]:
 
 
 def part(z: State, name: str | None) -> PyTree[Array]:
-    """The variable `name` of `z`; the whole of it for None."""
+    """The variable `name` of `z`; the whole state for None."""
     return z if name is None else z[name]
 
 
 def replace_part(z: State, name: str | None, value: PyTree[Array]) -> State:
-    """`z` with the variable `name` (or the whole, for None) put to `value`."""
+    """`z` with the variable `name` (or the whole state, for None) set to `value`."""
     return value if name is None else {**z, name: value}
 
 
 def dimension(tree: PyTree[Array]) -> int:
-    """How many numbers `tree` holds; shapes suffice."""
+    """The number of entries in `tree`, whose leaves may be arrays or shapes."""
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree))
 
 
@@ -54,7 +53,7 @@ def _ordered_leaves(tree: PyTree[Any], order: Sequence[str] | None = None) -> li
 
 
 def ravel(tree: PyTree[Array], order: Sequence[str] | None = None) -> Array:
-    """`tree` as one vector, variables in the order of `variable_names` unless `order` says otherwise."""
+    """`tree` as one vector, variables in the given order, by default that of `variable_names`."""
     leaves = [jnp.ravel(leaf) for leaf in _ordered_leaves(tree, order)]
     return jnp.concatenate(leaves) if leaves else jnp.zeros(0)
 
@@ -83,28 +82,28 @@ def zeros_like(tree: PyTree[Array]) -> PyTree[Array]:
 
 
 def inner(a: PyTree[Array], b: PyTree[Array]) -> Array:
-    """The Euclidean inner product of two trees of one structure."""
+    """The Euclidean inner product of two trees of the same structure."""
     products = jax.tree.map(lambda x, y: jnp.sum(x * y), a, b)
     return jax.tree.reduce(jnp.add, products)
 
 
-def is_function(given: Any) -> bool:
-    """Whether `given` is to be called: an Equinox module with numbers in it can be, but is a tree of them."""
-    if isinstance(given, jax.tree_util.Partial) or hasattr(given, "__func__"):
+def is_function(value: Any) -> bool:
+    """Whether `value` is a function. A callable Equinox module with arrays counts as a tree of numbers."""
+    if isinstance(value, jax.tree_util.Partial) or hasattr(value, "__func__"):
         return True
-    return callable(given) and not any(isinstance(x, jax.Array | np.ndarray) for x in jax.tree.leaves(given))
+    return callable(value) and not any(isinstance(x, jax.Array | np.ndarray) for x in jax.tree.leaves(value))
 
 
 def as_arrays(tree: PyTree[Any]) -> PyTree[Array]:
-    """Python and NumPy numbers in `tree` as JAX arrays of floating point."""
+    """`tree` with its Python and NumPy numbers as floating-point JAX arrays."""
 
     def as_array(path: Any, leaf: Any) -> Array:
         if callable(leaf) or isinstance(leaf, str):
             place = jax.tree_util.keystr(path) or "it"
             raise TypeError(
-                f"a tree of numbers is wanted, but {place} is {leaf!r}. Of an Equinox module the numbers are "
-                "params in `params, static = eqx.partition(module, eqx.is_inexact_array)`, and "
-                "eqx.combine(params, static) is the module again."
+                f"a tree of numbers is needed, but {place} is {leaf!r}. For an Equinox module use params of "
+                "`params, static = eqx.partition(module, eqx.is_inexact_array)`; eqx.combine(params, static) "
+                "gives the module back."
             )
         return jnp.asarray(leaf, jnp.result_type(float, leaf))
 
@@ -112,7 +111,7 @@ def as_arrays(tree: PyTree[Any]) -> PyTree[Array]:
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """A hint such as " Did you mean 'theta'?", or nothing."""
+    """A hint such as " Did you mean 'theta'?", or an empty string."""
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f" Did you mean {close[0]!r}?" if close else ""
 
@@ -120,8 +119,8 @@ def nearest(name: str, names: Sequence[str]) -> str:
 def arguments_of(function: Callable[..., Any]) -> tuple[list[str], bool] | None:
     """Names of the required positional arguments of `function` and whether it takes **keywords.
 
-    None where a signature cannot be had (some compiled callables) or says nothing (`*args`): such a function
-    is one of the whole state.
+    None if there is no signature (some compiled callables) or it is just `*args`: such a function takes the
+    whole state.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -138,43 +137,43 @@ def arguments_of(function: Callable[..., Any]) -> tuple[list[str], bool] | None:
     return required, keywords
 
 
-# What a function of the whole state may call its one argument.
-_WHOLE = ("z", "state")
+# The names that mark an argument as the whole state.
+_STATE_NAMES = ("z", "state")
 
 
-def _takes_whole(required: Sequence[str], names: Sequence[str]) -> bool:
-    """Whether the single argument of a function stands for the state itself rather than for a variable.
+def _takes_whole_state(required: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether the single argument of a function is the whole state and not a variable.
 
-    Only by these names: any other that is not a variable is taken for a misspelling of one, and refused.
+    Only these names count: another name that is not a variable is probably misspelt, and is refused.
     """
-    return len(required) == 1 and required[0] not in names and required[0] in _WHOLE
+    return len(required) == 1 and required[0] not in names and required[0] in _STATE_NAMES
 
 
 def depends_on(function: Callable[..., Any], name: str | None, z: State) -> bool:
-    """Whether `function` may depend on the variable `name` of `z`, as far as its signature tells.
+    """Whether `function` may depend on the variable `name` of `z`, judged by its signature.
 
-    A function written in named variables, such as `lambda theta: …`, depends on those alone: its derivative
-    by any other vanishes and is not computed.
+    A function of named variables, such as `lambda theta: …`, depends on those only: its derivative with
+    respect to any other variable is zero and is not computed.
     """
     arguments = arguments_of(function)
     if arguments is None or name is None:
         return True
     required, keywords = arguments
-    return keywords or name in required or _takes_whole(required, variable_names(z))
+    return keywords or name in required or _takes_whole_state(required, variable_names(z))
 
 
 def call(function: Callable[..., Any], z: State, what: str = "the function") -> Any:
-    """Call `function` on the state: `f(theta, r)` by the names of its arguments, `f(z)` with the whole.
+    """Call `function` on the state: `f(theta, r)` by the names of its arguments, `f(z)` with the whole state.
 
-    A function of one argument called z or state (unless a variable is), and any function on a state
-    without names, is given the whole state.
+    The whole state is passed to a function of one argument called z or state (unless that is a variable),
+    and to any function if the state has no names.
     """
     arguments = arguments_of(function)
     if arguments is None or not isinstance(z, Mapping):
         return function(z)
     required, keywords = arguments
     names = variable_names(z)
-    if _takes_whole(required, names):
+    if _takes_whole_state(required, names):
         return function(z)
     if keywords and not required:
         return function(**z)
@@ -189,7 +188,7 @@ def call(function: Callable[..., Any], z: State, what: str = "the function") -> 
 
 
 def describe_shapes(tree: PyTree[Any]) -> str:
-    """Structure and shapes of `tree` in a few words, for messages."""
+    """Structure and shapes of `tree` as text, for messages."""
     return str(jax.tree.map(lambda leaf: tuple(getattr(leaf, "shape", ())), tree))
 
 

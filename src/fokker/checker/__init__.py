@@ -1,4 +1,4 @@
-"""Is a sampler right? The stationary Fokker–Planck equation, checked by automatic differentiation."""
+"""Tests whether a sampler is correct: the stationary Fokker–Planck equation, by automatic differentiation."""
 
 from fokker.checker._check import check
 from fokker.checker._report import Report

@@ -1,4 +1,4 @@
-"""`fokker.check`: is exp(-H) stationary under a sampler's dynamics, and if not, what is missing?"""
+"""`fokker.check`: is exp(-H) stationary under a sampler's dynamics, and if not, which term is wrong?"""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +11,7 @@ from scipy.stats import chi2
 
 from fokker._core.state import State, dimension
 from fokker.checker._compact import leaves_the_sphere, lift
-from fokker.checker._evaluate import WRITTEN_OUT, Evaluator
+from fokker.checker._evaluate import LARGEST_FULL_MATRIX, Evaluator
 from fokker.checker._inputs import first_state, given_points, starts_of
 from fokker.checker._jumps import find_jumps
 from fokker.checker._marginal import check_marginal
@@ -26,13 +26,13 @@ from fokker.checker._target import check_target
 from fokker.dynamics import Dynamics
 from fokker.dynamics.problem import Problem, dynamics_of, make_problem
 
-# Up to this many coordinates every derivative is taken; above it traces are estimated.
+# Up to this many coordinates all derivatives are exact; above, traces are estimated.
 EXACT_UP_TO = 64
 _DOUBLE, _SINGLE = 1e-8, 1e-5
 _PROBES = 512
-# How often estimated residuals raise the alarm on a right sampler.
+# The probability that estimated residuals of a correct sampler raise an alarm.
 _FALSE_ALARM = 1e-6
-# Above this share of the scale a wrong sampler could hide in the noise of the estimate.
+# If the detectable residual is a larger share of the scale, the estimate is too noisy.
 _BLIND = 0.05
 
 
@@ -51,19 +51,18 @@ def check(
     sphere: str | Iterable[str] = (),
     seed: int = 0,
 ) -> Report:
-    r"""Whether exp(-H) is stationary under dz = f dt + √(2D) dW, where it fails, and what is missing.
+    r"""Test whether exp(-H) is stationary under dz = f dt + √(2D) dW; if not, find the point and the error.
 
-    Hand in a `fk.Dynamics`, a `fk.SDE`, a sampler, or a `drift`, `diffusion` and `hamiltonian` as functions
-    of the state. These questions are asked, in float64 and at points drawn where the target has mass and
-    around it: whether D is symmetric positive semidefinite and Q skew; whether the stationary Fokker–Planck
-    residual vanishes,
+    Give a `fk.Dynamics`, a `fk.SDE`, a sampler, or a `drift`, `diffusion` and `hamiltonian` as functions of
+    the state. The tests use float64, at points drawn from the target and around it: whether D is symmetric
+    positive semidefinite and Q is skew; whether the stationary Fokker–Planck residual is zero,
 
         R = -∇·f + f·∇H + Σ_ij [∂_i∂_j D_ij - 2 ∂_iD_ij ∂_jH + D_ij(∂_iH ∂_jH - ∂_i∂_jH)] = 0,
 
-    with derivatives by automatic differentiation; whether something flows where the residual cannot see it,
-    through a jump or out to infinity; whether theta's marginal is the target; and, where the residual does
-    not vanish, which term added to the drift makes it vanish (Ma, Chen, Fox 2015, Theorem 1; Ding et al.
-    2014, Eq. 9).
+    with derivatives by automatic differentiation; whether probability flows through a jump or out to
+    infinity, which the residual cannot detect; whether theta's marginal is the target; and, if the residual
+    is not zero, which term added to the drift makes it zero (Ma, Chen, Fox 2015, Theorem 1; Ding et al. 2014,
+    Eq. 9).
 
     ```python
     report = fk.check(
@@ -75,21 +74,21 @@ def check(
     report.reasons  # ["the drift lacks -D∇H: noise without the friction that balances it"]
     ```
 
-    `state` is an example of the state, for its shapes and to start drawing from; a list of states starts from
-    each of them, so that every mode you know of is looked at. Without it named variables are taken to be
-    single numbers. `temperature` is that of a plain drift: the target is exp(-H/T) and `diffusion` has T in
-    it. `points`, in the structure of the state with a leading axis, replaces the points drawn; draws of theta
-    alone, as `trace.samples`, are where the drawing starts. `exact` takes every derivative (the default up to
-    64 dimensions) or estimates traces from random probes. `explain=False` leaves out the search for the
-    reason, which takes longer than the verdict.
+    `state` is an example of the state, for its shapes and as a start for drawing points; with a list of
+    states, chains start at each of them, so that all modes you know are tested. Without it, named variables
+    are taken as single numbers. `temperature` is for a plain drift: the target is exp(-H/T), and `diffusion`
+    includes T. `points`, in the structure of the state with a leading axis, replace the drawn points; draws
+    of theta only, such as `trace.samples`, are starts for drawing points. `exact` computes all derivatives
+    (the default up to 64 dimensions), or else traces are estimated from random probes. `explain=False` leaves
+    out the search for the reason, which takes longer than the verdict.
 
-    H need not confine a variable that is compact: `periodic={"phi": 2 * jnp.pi}` names angles with their
-    periods, `sphere="u"` unit vectors, of which exp(-H) is then a density on the sphere.
+    H need not grow in a compact variable: `periodic={"phi": 2 * jnp.pi}` names angles and their periods,
+    `sphere="u"` names unit vectors, for which exp(-H) is a density on the sphere.
 
-    A sampler with a Metropolis correction is exact by it: of such a one the correction itself is checked
-    (detailed balance, reversibility, volume). `state` may then be theta alone.
+    A sampler with a Metropolis correction is exact because of it, so that the correction is tested (detailed
+    balance, reversibility, volume). `state` may then be theta only.
     """
-    from fokker.checker._samplers import check_sampler, is_sampler  # it calls `check` in its turn
+    from fokker.checker._samplers import check_sampler, is_sampler  # it also imports `check`
 
     options: dict[str, Any] = {
         "points": points,
@@ -102,12 +101,12 @@ def check(
     }
     if is_sampler(drift):
         if diffusion is not None or hamiltonian is not None:
-            raise TypeError("diffusion and hamiltonian go with a drift; a sampler has its own.")
+            raise TypeError("diffusion and hamiltonian are only for a drift; a sampler has its own.")
         if temperature != 1.0:
             raise ValueError("a sampler has its own temperature: sampler.on(target, temperature).")
         return check_sampler(drift, state, options)
     if temperature != 1.0 and isinstance(dynamics_of(drift), Dynamics):
-        raise ValueError("a Dynamics has its own temperature; temperature= goes with a plain drift.")
+        raise ValueError("a Dynamics has its own temperature; temperature= is only for a plain drift.")
     if number_of_points is not None and number_of_points < 2:
         raise ValueError(f"number_of_points must be at least 2; {number_of_points} was given.")
     example, states = first_state(state)
@@ -116,14 +115,14 @@ def check(
         report = _check(problem, states, points, number_of_points, exact, explain, seed)
     if problem.guessed:
         report.notes.append(
-            f"no shapes were given: {' and '.join(problem.names)} taken for single numbers. What goes wrong "
-            "only in more dimensions is not seen; pass state=… (on the command line --shape theta=3 …)"
+            f"no shapes were given: {' and '.join(problem.names)} taken as single numbers. Errors that occur "
+            "only in more dimensions are not found; pass state=… (on the command line --shape theta=3 …)"
         )
     return report
 
 
-class Looked(NamedTuple):
-    """The points, how many are draws from the target, whether they settled or were given; their valleys."""
+class CheckedPoints(NamedTuple):
+    """The points, how many are draws, whether they settled or were given, and the minima below them."""
 
     points: np.ndarray
     on_target: int
@@ -146,10 +145,10 @@ def _check(
     exact = d <= EXACT_UP_TO if exact is None else exact
     if number is None:
         number = (512 if d <= 12 else 128) if exact else 32
-    # NumPy's, not JAX's: generators would be compiled for every shape.
+    # From NumPy: JAX would compile a generator for every shape.
     generator = np.random.default_rng(seed)
-    looked = _look_where(problem, states, given, number, generator)
-    points, on_target, notes = looked.points, looked.on_target, looked.notes
+    checked = _choose_points(problem, states, given, number, generator)
+    points, on_target, notes = checked.points, checked.on_target, checked.notes
     single = _computes_in_single_precision(problem)
     rounding = 1e-6 if single else 1e-10
     evaluate = Evaluator(problem)
@@ -161,33 +160,33 @@ def _check(
     usable = np.isfinite(residuals.values) & np.isfinite(residuals.scales)
     structure = check_structure(problem, evaluate, points, generator)
     drawn = points[:on_target]
-    seen = evaluate.fields(drawn)
-    target = check_target(problem, evaluate, drawn, seen, generator)
+    values = evaluate.fields(drawn)
+    target = check_target(problem, evaluate, drawn, values, generator)
     marginal = check_marginal(problem, points)
 
     tolerance = _SINGLE if single else _DOUBLE
     if single:
-        notes.append("some constants or steps are in single precision: zero is judged accordingly")
+        notes.append("some constants or operations are in single precision: the tolerance is larger")
     failures = list(structure.failures)
-    if d <= WRITTEN_OUT:
-        some = drawn[:64]
-        failures += leaves_the_sphere(problem, some, seen["f"][:64], evaluate.matrices(some)["D"])
+    if d <= LARGEST_FULL_MATRIX:
+        tested = drawn[:64]
+        failures += leaves_the_sphere(problem, tested, values["f"][:64], evaluate.matrices(tested)["D"])
     reasons = [*failures, *target.wrong, *target.doubts]
     undecidable = marginal.holds is None and problem.auxiliary is not None
     if undecidable:
         reasons.append(f"whether the marginal of {problem.position} is the target is {marginal.how}")
     notes += structure.notes
-    undecided = not looked.settled or bool(target.doubts) or undecidable
-    if not looked.settled and not target.wrong:
+    undecided = not checked.settled or bool(target.doubts) or undecidable
+    if not checked.settled and not target.wrong:
         reasons.append(
-            "points could not be drawn where the target has mass (it may not be normalisable, or the state "
-            "given is far from it): pass a better state, or points"
+            "points could not be drawn from the target (it may not be normalisable, or the given state is "
+            "far from it): pass a better state, or points"
         )
     if not np.all(usable):
         share = float(np.mean(~usable))
         notes.append(f"the residual is not finite at {share:.0%} of the points")
         reasons.append(
-            "the drift, the diffusion or a derivative of them is not finite where the target has mass"
+            "the drift, the diffusion or a derivative of them is not finite in the mass of the target"
         )
         undecided = True
     residuals = _select(residuals, usable)
@@ -195,23 +194,23 @@ def _check(
     flawed = bool(failures or target.wrong)
     if not target.wrong:
         jumps = find_jumps(problem, evaluate, drawn, rounding)
-        # Next to a drift that is wrong anyway, its jumps say nothing new.
+        # If the residual already shows an error in the drift, its jumps add nothing.
         jump_wrong = [*jumps.wrong, *(jumps.drift_wrong if stationary and not jumps.wrong else ())]
         jump_doubts = [*jumps.doubts, *(jumps.drift_doubts if stationary and not jumps.wrong else ())]
         flawed, undecided = flawed or bool(jump_wrong), undecided or bool(jump_doubts)
         reasons += [*jump_wrong, *jump_doubts]
         if stationary and not flawed:
-            escape = find_escape(problem, evaluate, drawn, seen["H"], rounding, generator)
+            escape = find_escape(problem, evaluate, drawn, values["H"], rounding, generator)
             if escape is not None:
                 flawed = True
                 reasons.append(escape)
-    # Points that were given are not draws from the target: averages over them say nothing.
-    if stationary and target.flows and not looked.given and not flawed:
+    # Given points are not draws from the target, so that averages over them are meaningless.
+    if stationary and target.flows and not checked.given and not flawed:
         undecided = True
         reasons.append(target.flows)
     if blind:
         undecided = True
-        reasons.append("the estimate of the residual is too noisy to tell: pass exact=True")
+        reasons.append("the estimate of the residual is too noisy for a decision: pass exact=True")
 
     correction = worst = None
     worst_value = 0.0
@@ -236,12 +235,14 @@ def _check(
             f"must be finite and the same for every {problem.position} ({marginal.how})"
         )
     if stationary and not structure.has_noise and not target.doubts:
-        notes.append("without noise exp(-H) is kept but not sought: resample the momentum from time to time")
+        notes.append(
+            "without noise exp(-H) is stationary but not reached: resample the momentum from time to time"
+        )
     wrong = not stationary or flawed or marginal.holds is False
     verdict = "wrong" if wrong else "undecided" if undecided else "right"
     modes = np.zeros((0, d))
-    if looked.settled and looked.below is not None:
-        modes = find_modes(evaluate, looked.below)
+    if checked.settled and checked.below is not None:
+        modes = find_modes(evaluate, checked.below)
     return Report(
         ok=verdict == "right",
         verdict=verdict,
@@ -255,7 +256,7 @@ def _check(
         correction=_ordered(correction, problem),
         dimension=dimension(problem.example),
         number_of_points=len(points),
-        method="every derivative taken"
+        method="all derivatives exact"
         if exact
         else f"traces estimated from {_PROBES} random probes per point",
         power=_power(on_target, residuals, tolerance, exact),
@@ -266,23 +267,23 @@ def _check(
     )
 
 
-def _look_where(
+def _choose_points(
     problem: Problem, states: list[Any], given: Any, number: int, generator: np.random.Generator
-) -> Looked:
-    """The points that were given, or points drawn, from the draws or states that were given."""
+) -> CheckedPoints:
+    """The given points, or points drawn from chains that start at the given draws or states."""
     are_draws: np.ndarray | bool = False
     if given is None:
         starts = starts_of(problem, states)
     else:
-        starts, are_whole = given_points(problem, given)
-        if are_whole:
-            return Looked(starts, len(starts), True, True, ["the points were given, not drawn"])
+        starts, are_states = given_points(problem, given)
+        if are_states:
+            return CheckedPoints(starts, len(starts), True, True, ["the points were given, not drawn"])
         are_draws = np.zeros(problem.dimension, bool)
         are_draws[problem.variables[problem.position]] = True
     target, wide = draw_points(problem.hamiltonian, starts, number, generator, are_draws)
-    # Heavy tails made heavier, exp(-H/4), may have no integral: only the target itself must settle.
+    # With heavy tails exp(-H/4) may not be normalisable: only chains of the target must settle.
     points = np.concatenate([target.points, wide.points[: number // 2]])
-    return Looked(points, number, target.settled, False, [], target.below)
+    return CheckedPoints(points, number, target.settled, False, [], target.below)
 
 
 def _select(residuals: Residuals, usable: np.ndarray) -> Residuals:
@@ -292,7 +293,7 @@ def _select(residuals: Residuals, usable: np.ndarray) -> Residuals:
 
 
 def _judge(residuals: Residuals, tolerance: float) -> tuple[float, bool, bool]:
-    """The scaled residual, whether it is zero, and whether an estimate is too noisy to say so."""
+    """The relative residual, whether it is zero, and whether an estimate is too noisy for that conclusion."""
     if not residuals.values.size:
         return math.nan, True, False
     if residuals.probes == 0:
@@ -309,7 +310,7 @@ def _judge(residuals: Residuals, tolerance: float) -> tuple[float, bool, bool]:
 
 
 def _detectable(residuals: Residuals, tolerance: float) -> float:
-    """The residual, as a share of the scale, that the pooled test finds with probability 0.99."""
+    """The residual, as a share of the scale, that the pooled test detects with probability 0.99."""
     n = residuals.values.size
     scale = max(residuals.typical_scale, 1e-300)
     error = float(np.sqrt(np.mean(np.maximum(residuals.errors, tolerance * scale) ** 2)))
@@ -320,9 +321,9 @@ def _detectable(residuals: Residuals, tolerance: float) -> float:
 def _power(on_target: int, residuals: Residuals, tolerance: float, exact: bool) -> str:
     mass = 1 - 0.01 ** (1 / on_target)
     words = (
-        f"an error confined to a region is missed with probability below 1 % if the region holds {mass:.1%} "
-        "of the target's mass or more, as far as the modes found reach; one in a formula without case "
-        "distinctions is found almost surely if it is "
+        f"an error in a region with at least {mass:.1%} of the mass of the tested modes is missed with "
+        "probability below 1 %; an error in a formula without case distinctions is found almost surely if "
+        "it is "
     )
     if exact:
         return words + f"above {tolerance:.1g} of the terms"
@@ -333,8 +334,8 @@ def _diagnose(problem: Problem, points: np.ndarray, tolerance: float, exact: boo
     if problem.dimension > LARGEST or not exact:
         return Diagnosis(
             (
-                "the stationary Fokker–Planck equation does not hold; for the reason check the same sampler "
-                f"in fewer dimensions (up to {LARGEST})",
+                "the stationary Fokker–Planck equation does not hold; to find the reason, check the same "
+                f"sampler in fewer dimensions (up to {LARGEST})",
             ),
             None,
         )
@@ -342,24 +343,24 @@ def _diagnose(problem: Problem, points: np.ndarray, tolerance: float, exact: boo
 
 
 def _ordered(z: State | None, problem: Problem) -> State | None:
-    """The variables in the order in which the user named them."""
+    """The state with its variables in the user's order."""
     if z is None or not problem.names:
         return z
     return {name: z[name] for name in problem.names}
 
 
 def _computes_in_single_precision(problem: Problem) -> bool:
-    """Whether single precision shows anywhere in the traced functions, given a double-precision state."""
+    """Whether the traced functions of a double-precision state contain single precision anywhere."""
     x = problem.start
     functions: list[Callable[..., Any]] = [
         problem.drift,
         problem.hamiltonian,
         lambda y: problem.D_mv(y, y),
     ]
-    return any(_shows_float32(jax.make_jaxpr(function)(x).jaxpr) for function in functions)
+    return any(_contains_float32(jax.make_jaxpr(function)(x).jaxpr) for function in functions)
 
 
-def _shows_float32(jaxpr: Any) -> bool:
+def _contains_float32(jaxpr: Any) -> bool:
     for equation in jaxpr.eqns:
         for variable in (*equation.invars, *equation.outvars):
             if getattr(variable.aval, "dtype", None) == jnp.float32:
@@ -368,6 +369,6 @@ def _shows_float32(jaxpr: Any) -> bool:
             list(equation.params.values()), is_leaf=lambda p: hasattr(p, "eqns")
         ):
             inner = getattr(parameter, "jaxpr", parameter)
-            if hasattr(inner, "eqns") and _shows_float32(inner):
+            if hasattr(inner, "eqns") and _contains_float32(inner):
                 return True
     return False

@@ -1,12 +1,12 @@
-r"""Angles and unit vectors as points of a Euclidean space, where the rest of the checker can look at them.
+r"""Angles and unit vectors as points of a Euclidean space, so that the checker can be applied to them.
 
-An angle φ of period P becomes y = ρ(cos kφ, sin kφ) with k = 2π/P, a unit vector u becomes y = ρu, and ρ
-stays what it is. By Itô's formula, with x the variables that were given and f and D theirs,
+An angle φ of period P becomes y = ρ(cos kφ, sin kφ) with k = 2π/P, a unit vector u becomes y = ρu, and ρ is
+constant in time. By Itô's formula, where x are the original variables with their f and D,
 
-    dy = M dx - k² D_φφ y dt (of an angle),    M = ∂y/∂x at fixed ρ,    D_y = M D Mᵀ,
+    dy = M dx - k² D_φφ y dt (for an angle),    M = ∂y/∂x at fixed ρ,    D_y = M D Mᵀ,
 
 so exp(-H) is stationary for x if and only if exp(-H - ρ²/2) is for y. An H, D or drift that is not periodic
-jumps where the angle starts again, and is found as every jump is.
+jumps at the end of the period, and is detected as a jump.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from fokker.dynamics.problem import Problem, Vector
 
 @dataclasses.dataclass(frozen=True)
 class Lifted(Problem):
-    """A problem on the lifted vector y; states are still the user's."""
+    """A problem for the lifted vector y; states have the user's structure."""
 
     fold: Callable[[Vector], Vector]
     lift: Callable[[Vector], Vector]
@@ -42,32 +42,32 @@ class Lifted(Problem):
         return self.lift(self.flat.start)
 
     def to_state(self, x: Vector) -> State:
-        """The user's structure from y."""
+        """The state of y."""
         return self.flat.to_state(self.fold(x))
 
     def to_vector(self, z: State) -> Vector:
-        """y from the user's structure."""
+        """The y of a state."""
         return self.lift(self.flat.to_vector(z))
 
     def to_tangent(self, x: Vector, velocity: Vector) -> State:
-        """The user's structure from a velocity at y."""
+        """A velocity at y, in the structure of the state."""
         return self.flat.to_state(self.pull_back(x, velocity))
 
     def coordinate_names(self) -> list[str]:
-        """Those given; an angle has two."""
+        """The original names; an angle has two coordinates."""
         result: list[str] = []
         names = self.flat.coordinate_names()
         for name, rows in self.flat.variables.items():
-            own = names[rows]
+            part = names[rows]
             lifted = self.variables[name]
-            if lifted.stop - lifted.start > len(own):
-                own = [f"cos {n}" for n in own] + [f"sin {n}" for n in own]
-            result += own
+            if lifted.stop - lifted.start > len(part):
+                part = [f"cos {n}" for n in part] + [f"sin {n}" for n in part]
+            result += part
         return result
 
 
 def lift(problem: Problem, periodic: Mapping[str, Any] | None, sphere: str | Iterable[str]) -> Problem:
-    """The problem with angles and unit vectors lifted; as it is without any."""
+    """The problem with angles and unit vectors lifted; unchanged if there are none."""
     spheres = (sphere,) if isinstance(sphere, str) else tuple(sphere)
     periods = {name: np.asarray(period, float) for name, period in (periodic or {}).items()}
     if not spheres and not periods:
@@ -98,23 +98,25 @@ def lift(problem: Problem, periodic: Mapping[str, Any] | None, sphere: str | Ite
         def piece(name: str) -> Array:
             if name in periods:
                 cosine, sine = halves(y, name)
-                # At the origin there is no angle; any will do, but its derivatives must be finite.
-                away = cosine**2 + sine**2 > 0
-                return jnp.arctan2(jnp.where(away, sine, 0.0), jnp.where(away, cosine, 1.0)) / wave[name]
+                # At the origin the angle is arbitrary, but its derivatives must be finite.
+                is_away = cosine**2 + sine**2 > 0
+                return (
+                    jnp.arctan2(jnp.where(is_away, sine, 0.0), jnp.where(is_away, cosine, 1.0)) / wave[name]
+                )
             return y[variables[name]] / (length(y, name) if name in spheres else 1.0)
 
         return by_variable(piece)
 
     def lifted(x: Vector) -> Vector:
         def piece(name: str) -> Array:
-            own = x[problem.variables[name]]
+            part = x[problem.variables[name]]
             if name in periods:
-                return jnp.concatenate([jnp.cos(wave[name] * own), jnp.sin(wave[name] * own)])
+                return jnp.concatenate([jnp.cos(wave[name] * part), jnp.sin(wave[name] * part)])
             if name in spheres:
-                # No direction was given: any will do.
-                own = jnp.where(jnp.all(own == 0), 1.0, own)
-                return own / jnp.sqrt(jnp.sum(own**2))
-            return own
+                # A zero vector has no direction: use any.
+                part = jnp.where(jnp.all(part == 0), 1.0, part)
+                return part / jnp.sqrt(jnp.sum(part**2))
+            return part
 
         return by_variable(piece)
 
@@ -122,11 +124,11 @@ def lift(problem: Problem, periodic: Mapping[str, Any] | None, sphere: str | Ite
         """M w."""
 
         def piece(name: str) -> Array:
-            own = w[problem.variables[name]]
+            part = w[problem.variables[name]]
             if name in periods:
                 cosine, sine = halves(y, name)
-                return jnp.concatenate([-sine * wave[name] * own, cosine * wave[name] * own])
-            return own * (length(y, name) if name in spheres else 1.0)
+                return jnp.concatenate([-sine * wave[name] * part, cosine * wave[name] * part])
+            return part * (length(y, name) if name in spheres else 1.0)
 
         return by_variable(piece)
 
@@ -134,14 +136,14 @@ def lift(problem: Problem, periodic: Mapping[str, Any] | None, sphere: str | Ite
         """Mᵀ v, or M⁻¹ v for a velocity v."""
 
         def piece(name: str) -> Array:
-            own = v[variables[name]]
+            part = v[variables[name]]
             if name in periods:
                 cosine, sine = halves(y, name)
-                first, second = jnp.split(own, 2)
+                first, second = jnp.split(part, 2)
                 along = cosine * second - sine * first
                 return along / ((cosine**2 + sine**2) * wave[name]) if inverse else along * wave[name]
             scale = length(y, name) if name in spheres else 1.0
-            return own / scale if inverse else own * scale
+            return part / scale if inverse else part * scale
 
         return by_variable(piece)
 
@@ -183,20 +185,20 @@ def lift(problem: Problem, periodic: Mapping[str, Any] | None, sphere: str | Ite
 
 
 def leaves_the_sphere(problem: Problem, points: np.ndarray, f: np.ndarray, D: np.ndarray) -> list[str]:
-    """In words, which unit vectors do not stay of unit length: d|y|²/dt = 2(y·f + tr D), with noise 2D y."""
-    found = []
+    """Messages for vectors whose length does not stay 1: d|y|²/dt = 2(y·f + tr D), with noise 2D y."""
+    messages = []
     for name in problem.spheres if isinstance(problem, Lifted) else ():
         rows = problem.variables[name]
-        y, own = points[:, rows], D[:, rows, rows]
-        size = np.abs(np.trace(own, axis1=1, axis2=2)) + np.sum(np.abs(y * f[:, rows]), axis=1)
-        change = np.sum(y * f[:, rows], axis=1) + np.trace(own, axis1=1, axis2=2)
-        noise = np.linalg.norm(np.einsum("nij,nj->ni", own, y), axis=1)
+        y, part = points[:, rows], D[:, rows, rows]
+        size = np.abs(np.trace(part, axis1=1, axis2=2)) + np.sum(np.abs(y * f[:, rows]), axis=1)
+        change = np.sum(y * f[:, rows], axis=1) + np.trace(part, axis1=1, axis2=2)
+        noise = np.linalg.norm(np.einsum("nij,nj->ni", part, y), axis=1)
         if np.any(np.abs(change) > 1e-6 * size) or np.any(noise > 1e-6 * size):
-            found.append(
+            messages.append(
                 f"{name} does not stay on the sphere |{name}| = 1: D must have D{name} = 0, as 1 - uuᵀ has, "
                 f"and the drift (Itô) must have {name}·f = -tr D"
             )
-    return found
+    return messages
 
 
 def _size(problem: Problem, name: str) -> int:
@@ -209,7 +211,7 @@ def _validate(problem: Problem, periods: Mapping[str, np.ndarray], spheres: tupl
         if name not in problem.variables:
             known = list(problem.variables)
             raise ValueError(
-                f"periodic and sphere name variables of the state; {name!r} is none of "
+                f"periodic and sphere must name variables of the state; {name!r} is not one of "
                 f"{', '.join(known) or 'them (the state has no names)'}.{nearest(name, known)}"
             )
         if name in periods and name in spheres:
@@ -219,4 +221,4 @@ def _validate(problem: Problem, periods: Mapping[str, np.ndarray], spheres: tupl
             raise ValueError(f"the period of {name} must be a positive number, as 2π; {period} was given.")
     for name in spheres:
         if _size(problem, name) < 2:
-            raise ValueError(f"a unit vector needs two numbers or more; {name} has {_size(problem, name)}.")
+            raise ValueError(f"a unit vector needs at least two numbers; {name} has {_size(problem, name)}.")

@@ -1,4 +1,4 @@
-"""H, f, S, D and Q of a problem at many points, on the host: compiled once, called by every check."""
+"""H, f, S, D and Q of a problem at many points: compiled once, and used by all tests on the host."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +10,8 @@ import numpy as np
 from fokker.checker._residual import compile_once, divergence_of_matrix
 from fokker.dynamics.problem import Problem, Vector
 
-# Above this many coordinates the matrices are not written out.
-WRITTEN_OUT = 512
+# Above this many coordinates no full matrices are computed.
+LARGEST_FULL_MATRIX = 512
 _BATCH_BYTES = 2**26
 _LARGEST_BATCH = 128
 
@@ -19,10 +19,10 @@ Values = dict[str, np.ndarray]
 
 
 class Evaluator:
-    """Batches of points through three small programs, each compiled at its first use.
+    """Evaluates batches of points with three small programs, each compiled at its first use.
 
-    The checks themselves (bisections, rays, eigenvalues) run in NumPy on what these return: compiling them
-    would cost more than running them.
+    The tests (bisections, rays, eigenvalues) run in NumPy on the results: compiling them would take longer
+    than running them.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -30,52 +30,52 @@ class Evaluator:
         self._programs: dict[str, Callable[..., Any]] = {}
 
     def energy(self, x: np.ndarray) -> np.ndarray:
-        """H at each row of x; infinite where it is not a number."""
+        """H at each row of x; infinite instead of NaN."""
         H = self.problem.hamiltonian
         values = self._run("energy", lambda y: {"H": H(y)}, x, self.problem.dimension)["H"]
         return np.where(np.isnan(values), np.inf, values)
 
     def fields(self, x: np.ndarray) -> Values:
-        """H, ∇H, f and S = ∇·D - D∇H at each row of x; of D as much as its jumps show in."""
+        """H, ∇H, f and S = ∇·D - D∇H at each row of x; and D times a fixed vector, which shows jumps of D."""
         return self._run("fields", self._fields, x, self.problem.dimension**2)
 
     def matrices(self, x: np.ndarray) -> Values:
-        """D, and where they are known Q and the covariance of the noise, written out at each row of x."""
+        """The matrices D and, if known, Q and the covariance of the noise at each row of x."""
         return self._run("matrices", self._matrices, x, 3 * self.problem.dimension**2)
 
     def _fields(self, x: Vector) -> dict[str, Any]:
         problem = self.problem
         H, gradient = jax.value_and_grad(problem.hamiltonian)(x)
         S = -problem.D_mv(x, gradient)
-        if x.size <= WRITTEN_OUT:
+        if x.size <= LARGEST_FULL_MATRIX:
             S = S + divergence_of_matrix(problem.D_mv, x)
-        ramp = jnp.asarray(np.cos(1 + np.arange(x.size)))
+        direction = jnp.asarray(np.cos(1 + np.arange(x.size)))
         return {
             "H": H,
             "gradient": gradient,
             "f": problem.drift(x),
             "S": S,
-            "D": problem.D_mv(x, ramp),
+            "D": problem.D_mv(x, direction),
         }
 
     def _matrices(self, x: Vector) -> dict[str, Any]:
         problem = self.problem
-        found = {"D": problem.D_matrix(x)}
+        matrices = {"D": problem.D_matrix(x)}
         if problem.Q_mv is not None:
-            found["Q"] = problem.Q_matrix(x)
+            matrices["Q"] = problem.Q_matrix(x)
         if problem.noise_covariance is not None:
-            found["noise"] = problem.noise_covariance(x)
-        return found
+            matrices["noise"] = problem.noise_covariance(x)
+        return matrices
 
     def _run(self, name: str, function: Callable[[Vector], Any], x: np.ndarray, numbers: int) -> Values:
         x = np.asarray(x, np.float64)
         batch = int(np.clip(_BATCH_BYTES // (64 * numbers), 1, _LARGEST_BATCH))
         program = self._programs.setdefault(name, compile_once(jax.vmap(function)))
-        found: list[Values] = []
+        results: list[Values] = []
         for start in range(0, len(x), batch):
             part = x[start : start + batch]
-            # One shape for all calls: a second one would be compiled again.
+            # All calls have the same shape: another shape would be compiled again.
             padded = np.concatenate([part, np.repeat(part[-1:], batch - len(part), axis=0)])
             values = program(padded)
-            found.append({key: np.asarray(value)[: len(part)] for key, value in values.items()})
-        return {key: np.concatenate([part[key] for part in found]) for key in found[0]}
+            results.append({key: np.asarray(value)[: len(part)] for key, value in values.items()})
+        return {key: np.concatenate([part[key] for part in results]) for key in results[0]}

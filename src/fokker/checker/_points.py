@@ -1,4 +1,4 @@
-"""Points where the target has mass, drawn without the sampler that is under test."""
+"""Points from the target, drawn independently of the sampler under test."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,17 +16,17 @@ Carry = tuple[Points, Array, Points, Array, Array]
 # The ensemble, its energies and gradients, and the step of each of its points.
 Descent = tuple[Points, Array, Points, Array]
 
-# Rounds of adaptation: in each the spread of the ensemble becomes the proposal's scale.
+# Rounds of adaptation: after each, the spread of the ensemble becomes the proposal's scale.
 _ROUNDS = 4
 _STEPS = 150
-# Acceptance at which Metropolis-adjusted Langevin moves fastest (Roberts and Rosenthal 1998).
+# The optimal acceptance rate of Metropolis-adjusted Langevin (Roberts and Rosenthal 1998).
 _ACCEPTANCE = 0.574
 _DESCENTS = 200
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """`points`, one from each of n independent chains, and the valleys `below` them; whether they settled."""
+    """`points`, one from each of n independent chains; the minima `below` them; whether they settled."""
 
     points: np.ndarray
     below: np.ndarray
@@ -43,10 +43,10 @@ def draw_points(
 ) -> tuple[Drawn, Drawn]:
     r"""Points from exp(-H), and wide points from exp(-H/4), by Metropolis-adjusted Langevin chains.
 
-    The chains are independent given the adapted proposal, one point each, so that n points are n draws. They
-    start around the rows of `starts`, half of them far out, from where they descend into whatever mode is
-    near: into some that are not next to a start. Coordinates of `starts` that `are_draws` already are left
-    where they are. The wide ones reach into the tails and between modes, where a wrong term may hide.
+    The chains are independent given the adapted proposal and give one point each, so that n points are n
+    draws. They start around the rows of `starts`. Half of them start far out and descend into a mode nearby,
+    which may be far from every start. Coordinates of `starts` that `are_draws` are not changed. The wide
+    points reach the tails and the regions between modes, where an error may be hidden.
     """
     energy_and_gradient = jax.vmap(jax.value_and_grad(hamiltonian))
     d = starts.shape[1]
@@ -55,20 +55,20 @@ def draw_points(
         return jnp.isfinite(energy) & jnp.all(jnp.isfinite(gradient), axis=1)
 
     def descend(x: Points, home: Points, enough: Array) -> Points:
-        """Down the gradient until the energy is no more than `enough`."""
+        """Gradient descent until the energy is at most `enough`."""
 
         def step(_: int, carry: Descent) -> Descent:
             x, energy, gradient, size = carry
             length = jnp.sqrt(jnp.sum(gradient**2, axis=1))
-            there = x - (size / jnp.where(length > 0, length, 1.0))[:, None] * gradient
-            new_energy, new_gradient = energy_and_gradient(there)
+            proposed = x - (size / jnp.where(length > 0, length, 1.0))[:, None] * gradient
+            new_energy, new_gradient = energy_and_gradient(proposed)
             better = is_sound(new_energy, new_gradient) & (new_energy < energy) & (energy > enough)
             x, gradient = (
-                jnp.where(better[:, None], a, b) for a, b in ((there, x), (new_gradient, gradient))
+                jnp.where(better[:, None], a, b) for a, b in ((proposed, x), (new_gradient, gradient))
             )
             return x, jnp.where(better, new_energy, energy), gradient, size * jnp.where(better, 1.5, 0.4)
 
-        # Chains that start where H is not finite start from a start that was given.
+        # A chain whose start has no finite H starts at a given start instead.
         x = jnp.where(is_sound(*energy_and_gradient(x))[:, None], x, home)
         size = 0.1 * jnp.sqrt(jnp.sum((x - home) ** 2, axis=1)) + 1e-3
         return jax.lax.fori_loop(0, _DESCENTS, step, (x, *energy_and_gradient(x), size))[0]
@@ -83,8 +83,8 @@ def draw_points(
             normal, uniform = noise
             h = jnp.exp(log_h)
 
-            def log_proposal(to: Points, start: Points, slope: Points) -> Array:
-                return -jnp.sum(((to - start) / scale + h * scale * slope) ** 2, axis=1) / (4 * h)
+            def log_proposal(to: Points, start: Points, gradient: Points) -> Array:
+                return -jnp.sum(((to - start) / scale + h * scale * gradient) ** 2, axis=1) / (4 * h)
 
             proposed = x - h * scale**2 * gradient + jnp.sqrt(2 * h) * scale * normal
             new_energy, new_gradient = evaluate(proposed)
@@ -107,38 +107,39 @@ def draw_points(
         log_h = jnp.asarray(-2.0 - np.log(d) / 3)
         carry = (x, *evaluate(x), jnp.ones((1, d)), log_h)
         (points, energy, *_), (rates, reaches) = jax.lax.scan(one_round, carry, (normals, uniforms))
-        # A chain that is still on its way in from far out has an energy that draws from the target have not;
-        # another chain's point takes its place.
-        arrived = energy <= jnp.median(energy) + 30 + 3 * d
+        # A chain that has not yet reached the target has a higher energy than draws from it; its point is
+        # replaced by that of another chain.
+        has_reached = energy <= jnp.median(energy) + 30 + 3 * d
         places = jnp.arange(number)
-        last = jax.lax.associative_scan(jnp.maximum, jnp.where(arrived, places, -1))
-        points = points[jnp.where(last < 0, jnp.argmax(arrived), last)]
+        last = jax.lax.associative_scan(jnp.maximum, jnp.where(has_reached, places, -1))
+        points = points[jnp.where(last < 0, jnp.argmax(has_reached), last)]
         return points, rates[-1], reaches
 
-    # Randomness is drawn on the host: compiling a generator for every shape costs more than all the rest.
+    # Random numbers are drawn on the host: compiling a generator for each shape would cost more than the
+    # rest.
     home = starts[np.arange(number) % len(starts)]
     reach = np.where(np.arange(number) // len(starts) % 2 == 1, 10.0 ** np.linspace(0, 2, number), 1.0)
     reach = np.ones(number) if np.any(are_draws) else reach
     jittered = home + np.where(are_draws, 0.0, reach[:, None]) * generator.normal(size=home.shape)
-    down = compile_once(descend)
+    compiled_descent = compile_once(descend)
     energy = np.asarray(compile_once(jax.vmap(hamiltonian))(starts))
-    # To the energy of the starts: from there the chains go on.
-    began = down(jittered, home, np.min(energy) + d)
+    # Descend to the energy of the starts; the chains continue from there.
+    first = compiled_descent(jittered, home, np.min(energy) + d)
     compiled = compile_once(run)
-    drawn = []
+    results = []
     for beta in (1.0, 0.25):
         normals = generator.normal(size=(_ROUNDS, _STEPS, number, d))
         uniforms = generator.uniform(size=(_ROUNDS, _STEPS, number))
-        points, rate, reaches = (np.asarray(x) for x in compiled(began, np.asarray(beta), normals, uniforms))
-        # An ensemble that is still spreading in its last round has not arrived, or never will.
+        points, rate, reaches = (np.asarray(x) for x in compiled(first, np.asarray(beta), normals, uniforms))
+        # An ensemble that is still spreading in its last round has not converged, or never will.
         with np.errstate(all="ignore"):
             growth = np.log(reaches[-1] / reaches[-2])
-        # Four standard errors of the mean of d medians of n chains more.
-        growing = not bool((np.mean(growth) < 0.3 + 4 / np.sqrt(number * d)) & (np.max(growth) < 2.0))
-        moved = bool(np.any(np.std(points, axis=0) > 0))
-        settled = moved and not growing and float(rate) > 0.05
+        # The tolerance includes four standard errors of the mean of d medians of n chains.
+        is_growing = not bool((np.mean(growth) < 0.3 + 4 / np.sqrt(number * d)) & (np.max(growth) < 2.0))
+        has_moved = bool(np.any(np.std(points, axis=0) > 0))
+        settled = has_moved and not is_growing and float(rate) > 0.05
         below = np.asarray(
-            down(points, np.mean(points, axis=0, keepdims=True) + 0 * points, np.asarray(-np.inf))
+            compiled_descent(points, np.mean(points, axis=0, keepdims=True) + 0 * points, np.asarray(-np.inf))
         )
-        drawn.append(Drawn(points, below, float(rate), settled))
-    return drawn[0], drawn[1]
+        results.append(Drawn(points, below, float(rate), settled))
+    return results[0], results[1]

@@ -1,8 +1,8 @@
-r"""Why a sampler is wrong: which correction of its drift, or of its noise, makes exp(-H) stationary.
+r"""Why a sampler is wrong: the correction of its drift or noise that makes exp(-H) stationary.
 
-The residual is linear in the drift: R[f + αc] = R[f] + α L[c] with L[c] = -∇·c + c·∇H. So a candidate c is
-accepted only where one number α (or a few candidates with one number each) takes the residual to zero at
-every point: a reason that is given has been proved there.
+The residual is linear in the drift: R[f + αc] = R[f] + α L[c] with L[c] = -∇·c + c·∇H. A candidate c is
+accepted only if one number α (or a few candidates with one number each) makes the residual zero at every
+point: the reported reason has been verified there.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,22 +24,22 @@ from fokker.checker._residual import (
 )
 from fokker.dynamics.problem import Problem, Vector
 
-# Candidates are evaluated where writing out d×d matrices and differentiating them again is cheap.
+# Candidates need d×d matrices and their second derivatives, which are cheap up to this dimension.
 LARGEST = 24
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A vector field that may be missing from a drift; `say` puts its coefficient into words."""
+    """A vector field that may be missing from a drift; `describe` explains its coefficient in words."""
 
     name: str
     field: Callable[[Vector], Vector]
-    say: Callable[[float], str]
+    describe: Callable[[float], str]
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The reasons in words, and the correction to add to the drift, where one was found."""
+    """The reasons in words, and the correction to add to the drift, if one was found."""
 
     reasons: tuple[str, ...]
     correction: Callable[[Vector], Vector] | None
@@ -53,31 +53,31 @@ def _number(value: float) -> str:
 
 
 def _friction_words(where: str) -> Callable[[float], str]:
-    def say(alpha: float) -> str:
-        given = 1 + alpha
-        if abs(given) < 1e-6:
+    def describe(alpha: float) -> str:
+        factor = 1 + alpha
+        if abs(factor) < 1e-6:
             return f"the drift{where} lacks -D∇H: noise without the friction that balances it"
-        if given < 0:
-            much = "" if abs(given + 1) < 1e-6 else f"{_number(-given)} "
-            return f"the drift{where} has D∇H with the wrong sign: +{much}D∇H where -D∇H is required"
+        if factor < 0:
+            multiple = "" if abs(factor + 1) < 1e-6 else f"{_number(-factor)} "
+            return f"the drift{where} has D∇H with the wrong sign: +{multiple}D∇H where -D∇H is required"
         return (
-            f"the friction does not match the noise{where}: the drift has {_number(given)} times the -D∇H "
+            f"the friction does not match the noise{where}: the drift has {_number(factor)} times the -D∇H "
             "that the noise requires"
         )
 
-    return say
+    return describe
 
 
 def _gamma_words(symbol: str) -> Callable[[float], str]:
-    def say(alpha: float) -> str:
-        given = 1 - alpha
-        if abs(given) < 1e-6:
+    def describe(alpha: float) -> str:
+        factor = 1 - alpha
+        if abs(factor) < 1e-6:
             return f"Γ is missing; adding {symbol} makes it stationary"
-        if abs(given + 1) < 1e-6:
+        if abs(factor + 1) < 1e-6:
             return f"Γ has the wrong sign; adding 2 {symbol} makes it stationary"
-        return f"Γ is wrong: the drift has {_number(given)} times the {symbol} that is required"
+        return f"Γ is wrong: the drift has {_number(factor)} times the {symbol} that is required"
 
-    return say
+    return describe
 
 
 def _in_rows(c: Callable[[Vector], Vector], rows: slice) -> Callable[[Vector], Vector]:
@@ -85,22 +85,22 @@ def _in_rows(c: Callable[[Vector], Vector], rows: slice) -> Callable[[Vector], V
 
 
 def _derived_curl(problem: Problem, a: slice, b: slice) -> Callable[[Vector], Vector]:
-    r"""∇·Q̂ for the Q that the drift of variable a betrays: Q̂_ab = -(∂f_a/∂z_b)(∂²H/∂z_b²)⁻¹, Q̂_ba = -Q̂_abᵀ.
+    r"""∇·Q̂ for the Q that the drift of variable a implies: Q̂_ab = -(∂f_a/∂z_b)(∂²H/∂z_b²)⁻¹, Q̂_ba = -Q̂_abᵀ.
 
-    Where f_a = -Q_ab(z_a) ∂H/∂z_b, differentiation by z_b gives Q_ab back.
+    If f_a = -Q_ab(z_a) ∂H/∂z_b, its derivative with respect to z_b gives Q_ab.
     """
 
     def curl(x: Vector) -> Array:
-        slopes = jax.jacfwd(problem.drift)(x)[a, b]
+        jacobian = jax.jacfwd(problem.drift)(x)[a, b]
         curvature = jax.hessian(problem.hamiltonian)(x)[b, b]
-        block = -jnp.linalg.solve(curvature.T, slopes.T).T
+        block = -jnp.linalg.solve(curvature.T, jacobian.T).T
         return jnp.zeros((x.size, x.size)).at[a, b].set(block).at[b, a].set(-block.T)
 
     return lambda x: divergence_of_matrix(lambda y, v: curl(y) @ v, x)
 
 
 def candidate_stages(problem: Problem) -> Iterator[list[Candidate]]:
-    """What a drift most often lacks, the first to suspect first; later stages cost more to compile."""
+    """Candidates for missing terms, the most likely first; later stages take longer to compile."""
     gradient = jax.grad(problem.hamiltonian)
 
     def friction(x: Vector) -> Vector:
@@ -122,17 +122,17 @@ def candidate_stages(problem: Problem) -> Iterator[list[Candidate]]:
         )
     yield first
     names = list(problem.variables.items())
-    # The drift of an auxiliary is suspected before that of the position.
+    # Test the drifts of the auxiliaries before that of the position.
     auxiliaries_first = sorted(names, key=lambda item: item[0] == problem.position)
     pairs = [(a, b) for a in auxiliaries_first for b in names if a[0] != b[0]]
     rest = []
     if len(names) > 1:
         for name, rows in names:
-            words = _friction_words(f" of {name}")
-            rest.append(Candidate(f"friction {name}", _in_rows(friction, rows), words))
+            describe = _friction_words(f" of {name}")
+            rest.append(Candidate(f"friction {name}", _in_rows(friction, rows), describe))
         for name, rows in names:
-            words = _unbalanced_words(name)
-            rest.append(Candidate(f"unbalanced {name}", _force(gradient, rows, rows), words))
+            describe = _unbalanced_words(name)
+            rest.append(Candidate(f"unbalanced {name}", _force(gradient, rows, rows), describe))
     for (a, rows_a), (b, rows_b) in pairs:
         if rows_a.stop - rows_a.start == rows_b.stop - rows_b.start:
             rest.append(Candidate(f"force {a} {b}", _force(gradient, rows_a, rows_b), _force_words(a, b)))
@@ -142,18 +142,18 @@ def candidate_stages(problem: Problem) -> Iterator[list[Candidate]]:
             if name != problem.position:
                 rest.append(_linear_friction(problem, gradient, name, rows))
         for name, rows in names:
-            words = _speed_words(name, {n: sizes[n] for (n, _) in auxiliaries_first if n != name})
-            rest.append(Candidate(f"speed {name}", _in_rows(problem.drift, rows), words))
+            describe = _speed_words(name, {n: sizes[n] for (n, _) in auxiliaries_first if n != name})
+            rest.append(Candidate(f"speed {name}", _in_rows(problem.drift, rows), describe))
         for (a, rows_a), (b, rows_b) in pairs:
             if problem.position not in (a, b) and sizes[a] == 1:
                 rest += _thermostat(gradient, a, rows_a, b, rows_b)
     yield rest
     derived = []
-    # The position moves by its curl alone, as a rule: its drift is the one that betrays Q.
-    telling = [(a, b) for a, b in pairs if a[0] == problem.position] or pairs
-    for (a, rows_a), (b, rows_b) in telling:
-        words = _gamma_words(f"Γ = ∇·Q in the drift of {b}, with Q[{a}, {b}] as read off the drift of {a},")
-        derived.append(Candidate(f"curl {a} {b}", _derived_curl(problem, rows_a, rows_b), words))
+    # The drift of the position usually consists of the curl term only, so that it determines Q.
+    informative = [(a, b) for a, b in pairs if a[0] == problem.position] or pairs
+    for (a, rows_a), (b, rows_b) in informative:
+        describe = _gamma_words(f"Γ = ∇·Q in the drift of {b}, with Q[{a}, {b}] from the drift of {a},")
+        derived.append(Candidate(f"curl {a} {b}", _derived_curl(problem, rows_a, rows_b), describe))
     yield derived
 
 
@@ -163,14 +163,14 @@ def _force(gradient: Callable[[Vector], Vector], rows: slice, source: slice) -> 
 
 def _force_words(a: str, b: str) -> Callable[[float], str]:
     return lambda alpha: (
-        f"the drift of {a} needs another {_number(alpha)} ∂H/∂{b}: as they are, the drifts of {a} and {b} do "
-        "not come from one skew Q"
+        f"the drift of {a} needs another {_number(alpha)} ∂H/∂{b}: the present drifts of {a} and {b} do not "
+        "belong to a skew Q"
     )
 
 
 def _unbalanced_words(name: str) -> Callable[[float], str]:
     return lambda alpha: (
-        f"the drift of {name} has {_number(-alpha)} ∂H/∂{name} that no noise balances: take it out, or add "
+        f"the drift of {name} has {_number(-alpha)} ∂H/∂{name} that no noise balances: remove it, or add "
         f"{_number(alpha)} to D[{name}, {name}]"
         if alpha > 0
         else f"the noise of {name} is not balanced: the drift needs another {_number(alpha)} ∂H/∂{name}"
@@ -178,42 +178,42 @@ def _unbalanced_words(name: str) -> Callable[[float], str]:
 
 
 def _speed_words(name: str, sizes: dict[str, int]) -> Callable[[float], str]:
-    def say(alpha: float) -> str:
+    def describe(alpha: float) -> str:
         words = (
-            f"the drift of {name} would have to be {_number(1 + alpha)} times what it is: H and the drift "
-            f"disagree about {name}"
+            f"the drift of {name} must be multiplied by {_number(1 + alpha)}: H and the drift are "
+            f"inconsistent in {name}"
         )
         for other, d in sizes.items():
             if d > 1 and any(abs(1 + alpha - d**k) < 1e-6 for k in (-2, -1, 1, 2)):
                 return f"{words} (d = {d} is the number of coordinates of {other}: was it forgotten?)"
         return words
 
-    return say
+    return describe
 
 
 def _linear_friction(
     problem: Problem, gradient: Callable[[Vector], Vector], name: str, rows: slice
 ) -> Candidate:
-    """-Dr in place of -D∂H/∂r: the same for H = r²/2, and for no other kinetic energy."""
+    """-Dr instead of -D∂H/∂r: these agree only for the kinetic energy r²/2."""
 
     def field(x: Vector) -> Vector:
-        own = jnp.zeros_like(x).at[rows].set(x[rows] - gradient(x)[rows])
-        return problem.D_mv(x, own)
+        excess = jnp.zeros_like(x).at[rows].set(x[rows] - gradient(x)[rows])
+        return problem.D_mv(x, excess)
 
-    def say(alpha: float) -> str:
-        share = "" if abs(alpha - 1) < 1e-6 else f" (in {_number(alpha)} of it)"
+    def describe(alpha: float) -> str:
+        share = "" if abs(alpha - 1) < 1e-6 else f" (in a share of {_number(alpha)})"
         return (
             f"the friction of {name} is -D {name} where -D ∂H/∂{name} is required{share}: for a kinetic "
             "energy that is not quadratic they differ"
         )
 
-    return Candidate(f"linear friction {name}", field, say)
+    return Candidate(f"linear friction {name}", field, describe)
 
 
 def _thermostat(
     gradient: Callable[[Vector], Vector], a: str, rows_a: slice, b: str, rows_b: slice
 ) -> list[Candidate]:
-    """A thermostat a on b, dξ ∝ r·∂H/∂r - d: its two terms, of which one has forgotten d."""
+    """A thermostat a on b, dξ ∝ r·∂H/∂r - d: its two terms, one of which may lack d."""
     d = rows_b.stop - rows_b.start
     term = f"{b}·∂H/∂{b}"
 
@@ -223,51 +223,51 @@ def _thermostat(
     def constant(x: Vector) -> Vector:
         return jnp.zeros_like(x).at[rows_a].set(1.0)
 
-    def say(what: str) -> Callable[[float], str]:
+    def describe(what: str) -> Callable[[float], str]:
         return lambda alpha: (
             f"the drift of {a} needs another {_number(alpha)}{what}: a thermostat is driven by {term} - d, "
             f"whose mean is zero for d = {d}, the number of coordinates of {b}; was d forgotten?"
         )
 
     return [
-        Candidate(f"thermostat {a} {b}", kinetic, say(f" {term}")),
-        Candidate(f"target {a} {b}", constant, say("")),
+        Candidate(f"thermostat {a} {b}", kinetic, describe(f" {term}")),
+        Candidate(f"target {a} {b}", constant, describe("")),
     ]
 
 
 def diagnose(problem: Problem, points: np.ndarray, tolerance: float) -> Diagnosis:
-    """The simplest correction that takes the residual to zero at every point, if there is one."""
+    """The simplest correction that makes the residual zero at every point, if there is one."""
     points = points[: max(24, 4096 // problem.dimension**2)]
-    broken = _broken_promise(problem, points, tolerance)
-    if broken is not None:
-        return broken
+    declaration = _wrong_declaration(problem, points, tolerance)
+    if declaration is not None:
+        return declaration
     residual, of_S, scale = _residual_parts(problem, points)
     scale = np.maximum(scale, typical(scale))
     target = -residual / scale
-    # The residual is linear in D as well: scaling the noise by 1 + β adds -β L[S] to it.
+    # The residual is also linear in D: scaling D by 1 + β adds -β L[S] to it.
     noise = Candidate("noise", problem.drift, _noise_words)
-    suspects, columns = [noise], [-of_S / scale]
+    candidates, columns = [noise], [-of_S / scale]
     for stage, new in enumerate(candidate_stages(problem)):
-        suspects += new
+        candidates += new
         columns += list(_effects(problem, [c.field for c in new], points).T / scale)
-        found = _explain(suspects, columns, target, tolerance, sizes=(1,))
-        if found is None and stage == 0:
-            found = _other_temperature(problem, points, tolerance, positive=True)
-        if found is not None:
-            return found
-    found = _explain(suspects, columns, target, tolerance, sizes=(2, 3))
-    found = found or _other_temperature(problem, points, tolerance, positive=False)
-    return found or Diagnosis(
+        diagnosis = _explain(candidates, columns, target, tolerance, sizes=(1,))
+        if diagnosis is None and stage == 0:
+            diagnosis = _other_temperature(problem, points, tolerance, positive=True)
+        if diagnosis is not None:
+            return diagnosis
+    diagnosis = _explain(candidates, columns, target, tolerance, sizes=(2, 3))
+    diagnosis = diagnosis or _other_temperature(problem, points, tolerance, positive=False)
+    return diagnosis or Diagnosis(
         (
-            "no single missing term explains it; fk.complete shows how far off it is, and in two and three "
-            "dimensions the nearest stationary drift",
+            "no single missing term explains it; fk.complete measures the error and, in two and three "
+            "dimensions, finds the nearest stationary drift",
         ),
         None,
     )
 
 
-def _broken_promise(problem: Problem, points: np.ndarray, tolerance: float) -> Diagnosis | None:
-    """Whether the drift of a Dynamics is not its own recipe's: then a field's Γ is not its divergence."""
+def _wrong_declaration(problem: Problem, points: np.ndarray, tolerance: float) -> Diagnosis | None:
+    """The diagnosis if the drift of a Dynamics differs from its recipe: a field's Γ is not its divergence."""
     Q_mv = problem.Q_mv
     if Q_mv is None:
         return None
@@ -285,46 +285,46 @@ def _broken_promise(problem: Problem, points: np.ndarray, tolerance: float) -> D
     where = problem.coordinate_names()[int(np.argmax(np.max(gaps, axis=0)))]
     reason = (
         f"the Γ of a field is not its divergence, in the drift of {where}: an Elementwise field depends on "
-        "other coordinates than it promised (declare it Diagonal), or the gamma given to an Operator is wrong"
+        "other coordinates than its own (declare it Diagonal), or the gamma of an Operator is wrong"
     )
     return Diagnosis((reason,), missing)
 
 
 def _explain(
-    suspects: list[Candidate],
+    candidates: list[Candidate],
     columns: list[np.ndarray],
     target: np.ndarray,
     tolerance: float,
     sizes: tuple[int, ...],
 ) -> Diagnosis | None:
-    """The first few candidates, with a number each, that account for the whole residual."""
+    """The first combination of candidates, with one number each, that explains all of the residual."""
     usable = [
         k
         for k, column in enumerate(columns)
         if np.all(np.isfinite(column)) and np.max(np.abs(column)) > 10 * tolerance
     ]
-    # Suspects are asked in the order of the stages, the noise after the drift of the first.
-    usable.sort(key=lambda k: 2.5 if suspects[k].name == "noise" else k)
+    # Candidates are tested in the order of the stages, the noise after the first stage.
+    usable.sort(key=lambda k: 2.5 if candidates[k].name == "noise" else k)
     for size in sizes:
-        for chosen in combinations(usable, size):
-            matrix = np.stack([columns[k] for k in chosen], axis=1)
+        for subset in combinations(usable, size):
+            matrix = np.stack([columns[k] for k in subset], axis=1)
             alphas, *_ = np.linalg.lstsq(matrix, target, rcond=None)
-            left = np.max(np.abs(matrix @ alphas - target))
-            if left > 10 * tolerance or np.any(np.abs(alphas) < 1e-6):
+            remainder = np.max(np.abs(matrix @ alphas - target))
+            if remainder > 10 * tolerance or np.any(np.abs(alphas) < 1e-6):
                 continue
-            # Taking a variable's whole drift away, to put back what the recipe wants, explains nothing.
+            # Removing a variable's drift completely and replacing it by the recipe's explains nothing.
             speeds = [
-                alpha for k, alpha in zip(chosen, alphas, strict=True) if suspects[k].name[:5] == "speed"
+                alpha for k, alpha in zip(subset, alphas, strict=True) if candidates[k].name[:5] == "speed"
             ]
             if speeds and (size > 1 or abs(1 + speeds[0]) < 1e-6):
                 continue
-            # No noise has a negative covariance.
+            # A covariance cannot be negative.
             if any(
-                suspects[k].name == "noise" and alpha <= -1 for k, alpha in zip(chosen, alphas, strict=True)
+                candidates[k].name == "noise" and alpha <= -1 for k, alpha in zip(subset, alphas, strict=True)
             ):
                 continue
-            parts = [(suspects[k], float(alpha)) for k, alpha in zip(chosen, alphas, strict=True)]
-            reasons = tuple(candidate.say(alpha) for candidate, alpha in parts)
+            parts = [(candidates[k], float(alpha)) for k, alpha in zip(subset, alphas, strict=True)]
+            reasons = tuple(candidate.describe(alpha) for candidate, alpha in parts)
             of_drift = all(candidate.name != "noise" for candidate, _ in parts)
             return Diagnosis(reasons, _combine(parts) if of_drift else None)
     return None
@@ -333,9 +333,9 @@ def _explain(
 def _residual_parts(problem: Problem, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     def at(x: Vector) -> tuple[Array, Array, Array]:
         gradient = jax.grad(problem.hamiltonian)(x)
-        own, own_size = stationarity_terms(problem.drift, gradient, x)
+        drift, drift_size = stationarity_terms(problem.drift, gradient, x)
         S, S_size = stationarity_terms(lambda y: required_without_curl(problem, y), gradient, x)
-        return own - S, S, own_size + S_size
+        return drift - S, S, drift_size + S_size
 
     residual, of_S, scale = map_points(at, points, 8 * 6 * problem.dimension**3)
     return np.asarray(residual), np.asarray(of_S), np.asarray(scale)
@@ -344,7 +344,7 @@ def _residual_parts(problem: Problem, points: np.ndarray) -> tuple[np.ndarray, n
 def _effects(
     problem: Problem, vector_fields: list[Callable[[Vector], Vector]], points: np.ndarray
 ) -> np.ndarray:
-    """L[c] for every c, at every point."""
+    """L[c] for each c at each point."""
     if not vector_fields:
         return np.zeros((len(points), 0))
 
@@ -357,8 +357,8 @@ def _effects(
 
 def _noise_words(beta: float) -> str:
     return (
-        f"the noise does not match the drift: D would have to be {_number(1 + beta)} times what is given for "
-        "exp(-H) to be stationary"
+        f"the noise does not match the drift: D must be multiplied by {_number(1 + beta)} for exp(-H) to be "
+        "stationary"
     )
 
 
@@ -369,7 +369,7 @@ def _combine(parts: list[tuple[Candidate, float]]) -> Callable[[Vector], Vector]
 def _other_temperature(
     problem: Problem, points: np.ndarray, tolerance: float, positive: bool
 ) -> Diagnosis | None:
-    r"""Whether the dynamics keeps exp(-βH) for some other β: R(β) is a quadratic in β at every point."""
+    r"""The diagnosis if exp(-βH) is stationary for another β: R(β) is quadratic in β at every point."""
     gradient_of = jax.grad(problem.hamiltonian)
 
     def at(x: Vector) -> Array:
@@ -393,12 +393,13 @@ def _other_temperature(
             or not 1e-3 < abs(beta) < 1e3
         ):
             continue
-        left = np.abs(zeroth + beta * first + beta**2 * second)
-        if np.all(left <= 100 * tolerance * np.maximum(scale, 1e-3 * np.max(scale))):
+        remainder = np.abs(zeroth + beta * first + beta**2 * second)
+        if np.all(remainder <= 100 * tolerance * np.maximum(scale, 1e-3 * np.max(scale))):
             if beta < 0:
-                return Diagnosis((f"it keeps exp({_number(-beta)} H): the sign of H is wrong",), None)
-            words = (
-                f"it keeps exp(-{_number(beta)} H) and not exp(-H): the temperature is {_number(1 / beta)}"
+                return Diagnosis((f"exp({_number(-beta)} H) is stationary: the sign of H is wrong",), None)
+            reason = (
+                f"exp(-{_number(beta)} H) is stationary, not exp(-H): the temperature is {_number(1 / beta)} "
+                "times the required one"
             )
-            return Diagnosis((f"{words} times the one asked for",), None)
+            return Diagnosis((reason,), None)
     return None

@@ -1,4 +1,4 @@
-"""What the checker found, in numbers and in words."""
+"""The checker's report, in numbers and in words."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,12 +16,12 @@ _MODES_SHOWN = 8
 class Report:
     """The checker's verdict on a sampler; `print(report)` explains it.
 
-    `ok`: whether everything that could be decided holds and nothing is in doubt. `residual`: the largest
-    |R| over the size of the terms that it is made of (pooled over points where it is estimated). `scale`:
-    the typical size of those terms. `tolerance`: the residual below which it is rounding error.
-    `reasons`: what is wrong, in words. `worst_point`: where. `correction`: what to add to the drift there.
-    `power`: what an error must be like to have been missed. `modes`: a point of each mode that was looked at,
-    the deepest first. `checks`: what was found of a sampler's correction. `notes`: how it was looked at.
+    `ok`: whether all tests were passed and none was undecided. `residual`: the largest |R| over the size of
+    its terms (pooled over points if it is estimated). `scale`: the typical size of those terms. `tolerance`:
+    a smaller residual is rounding error. `reasons`: the errors, in words. `worst_point`: where the residual
+    is largest. `correction`: what to add to the drift there. `power`: which errors could have been missed.
+    `modes`: a point of each mode that was tested, the deepest first. `checks`: the results for a sampler's
+    correction. `notes`: how the tests were done.
     """
 
     ok: bool
@@ -54,7 +54,7 @@ class Report:
             lines.append(f"  worst at   {_show(self.worst_point)}  where R = {self.worst_value:.4g}")
             if self.correction is not None:
                 lines.append(f"  add there  {_show(self.correction)}  to the drift")
-        lines += [f"  checked    {words}" for words in self.checks]
+        lines += [f"  checked    {text}" for text in self.checks]
         if self.structure is not None:
             lines += [
                 f"  residual   {self.residual:.2g} of the size of its terms (zero means below "
@@ -69,16 +69,16 @@ class Report:
             f"  points     {self.number_of_points} in {self.dimension} dimensions, {self.method}",
             f"  power      {self.power}",
         ]
-        shown = self.modes[:_MODES_SHOWN]
-        lines += [f"  mode       {_show(mode)}" for mode in shown]
-        if len(self.modes) > len(shown):
-            lines.append(f"  mode       and {len(self.modes) - len(shown)} more")
+        first_modes = self.modes[:_MODES_SHOWN]
+        lines += [f"  mode       {_show(mode)}" for mode in first_modes]
+        if len(self.modes) > len(first_modes):
+            lines.append(f"  mode       and {len(self.modes) - len(first_modes)} more")
         lines += [f"  note       {note}" for note in self.notes]
         return "\n".join(lines)
 
     def _headline(self) -> str:
         if self.ok and self.structure is None:
-            return "RIGHT: a step keeps the target at every step size, as far as was checked."
+            return "RIGHT: the target is stationary under a step of any size, as far as was checked."
         if self.ok:
             number = len(self.modes)
             where = {0: "at the points given", 1: "around the mode found"}
@@ -87,11 +87,11 @@ class Report:
                 "these dynamics."
             )
         if self.verdict == "undecided":
-            return "UNDECIDED: not enough could be established to trust this sampler."
+            return "UNDECIDED: the tests could not establish that this sampler is correct."
         return "WRONG: this does not sample the target."
 
     def to_json(self) -> dict[str, Any]:
-        """The findings as plain values, for a file."""
+        """The report as plain values, for a file."""
         return {
             "ok": self.ok,
             "verdict": self.verdict,
@@ -118,7 +118,7 @@ class Report:
 def _semidefinite(s: Structure) -> str:
     if not s.has_noise:
         return "zero: no noise"
-    return f"least eigenvalue {s.least_eigenvalue:.2g}, |D - Dᵀ| {s.asymmetry:.1g}, of its size"
+    return f"smallest eigenvalue {s.least_eigenvalue:.2g}, |D - Dᵀ| {s.asymmetry:.1g}, of its size"
 
 
 def _marginal_words(marginal: Marginal) -> str:

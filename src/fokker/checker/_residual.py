@@ -3,8 +3,8 @@ r"""The stationary Fokker–Planck residual R(z), divided by the density.
     R = -∇·f + f·∇H + Σ_ij [∂_i∂_j D_ij - 2 ∂_iD_ij ∂_jH + D_ij(∂_iH ∂_jH - ∂_i∂_jH)]
       = L[f - S],    L[c] = -∇·c + c·∇H,    S = ∇·D - D∇H
 
-R = 0 everywhere if and only if exp(-H) is stationary. Nothing here uses what a field promises of its own
-structure: D is known by its product with a vector alone.
+R = 0 everywhere if and only if exp(-H) is stationary. This module does not rely on the
+declared structure of a field: it uses only the product of D with a vector.
 """
 
 import functools
@@ -20,14 +20,14 @@ from jaxtyping import Array
 
 from fokker.dynamics.problem import Problem, Vector
 
-# Memory that a batch of points may take.
+# Memory for one batch of points.
 _BATCH_BYTES = 2**28
-# Below this a point costs less to evaluate than a fast program costs to compile.
+# Below this size, evaluating a point costs less than compiling a fast program.
 _SMALL = 2**19
 
 
 def divergence_of_matrix(product: Callable[[Vector, Vector], Vector], x: Vector) -> Vector:
-    """Σ_j ∂A_ij/∂x_j, column by column, from the product alone."""
+    """Σ_j ∂A_ij/∂x_j, column by column, from products with vectors."""
     basis = jnp.eye(x.size, dtype=x.dtype)
     terms = jax.vmap(lambda e: jax.jvp(lambda y: product(y, e), (x,), (e,))[1])(basis)
     return jnp.sum(terms, axis=0)
@@ -40,14 +40,14 @@ def required_without_curl(problem: Problem, x: Vector) -> Vector:
 
 def stationarity_terms(c: Callable[[Vector], Vector], gradient: Vector, x: Vector) -> tuple[Array, Array]:
     """L[c] = -∇·c + c·∇H at x, and the sum of the absolute values of its terms."""
-    slopes = jnp.diagonal(jax.jacfwd(c)(x))
+    derivatives = jnp.diagonal(jax.jacfwd(c)(x))
     along = c(x) * gradient
-    return jnp.sum(along - slopes), jnp.sum(jnp.abs(along) + jnp.abs(slopes))
+    return jnp.sum(along - derivatives), jnp.sum(jnp.abs(along) + jnp.abs(derivatives))
 
 
 @dataclass(frozen=True)
 class Residuals:
-    """R at each point, the standard error of it (0 where exact), and the size of the terms it is made of."""
+    """R at each point, its standard error (0 if exact), and the size of its terms."""
 
     values: np.ndarray
     errors: np.ndarray
@@ -56,24 +56,24 @@ class Residuals:
 
     @property
     def typical_scale(self) -> float:
-        """The median of the scales: points far out in the tails do not set it."""
+        """The median of the scales, which points far out in the tails do not affect."""
         return typical(self.scales)
 
     @property
     def relative(self) -> np.ndarray:
-        """|R| over the size of its terms there, and never over less than the typical size."""
+        """|R| over the size of its terms at the point, or over the typical size if that is larger."""
         floor = np.maximum(self.scales, self.typical_scale)
         return np.abs(self.values) / np.where(floor > 0, floor, 1.0)
 
 
 def typical(scales: np.ndarray) -> float:
-    """The median, or the root mean square where most are zero."""
+    """The median, or the root mean square if most scales are zero."""
     if not scales.size:
         return 0.0
     return float(np.median(scales)) or float(np.sqrt(np.mean(scales**2)))
 
 
-# For programs that run a few times: compiling them fast matters more than running them fast.
+# For programs that run only a few times, fast compilation is more important than fast execution.
 _QUICK: tuple[dict[str, Any], ...] = (
     {
         "xla_backend_optimization_level": 0,
@@ -87,7 +87,7 @@ _QUICK: tuple[dict[str, Any], ...] = (
 
 @functools.cache
 def _quick_options() -> dict[str, Any]:
-    """The first of the options that this version of XLA knows: they are no promise of its."""
+    """The first set of options that this version of XLA accepts; XLA does not guarantee any of them."""
     for options in _QUICK:
         try:
             jax.jit(lambda x: x, compiler_options=options)(np.zeros(()))
@@ -98,7 +98,7 @@ def _quick_options() -> dict[str, Any]:
 
 
 def compile_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`jax.jit` for a program that runs a few times: the compiler is not to spend time on making it fast."""
+    """`jax.jit` for a program that runs only a few times: it is compiled with little optimisation."""
     return jax.jit(function, compiler_options=_quick_options())
 
 
@@ -110,46 +110,48 @@ def map_points(function: Callable[[Vector], Any], points: Array | np.ndarray, by
 
 
 def exact_residuals(problem: Problem, points: Array | np.ndarray, rounding: float = 1e-10) -> Residuals:
-    r"""R with every derivative taken.
+    r"""R with all derivatives exact.
 
-    Where f_i and S_i agree to `rounding` the coordinate adds nothing, and the scale is that of what is left,
-    f - S: a small term of a slow coordinate is then not lost beside the large ones of a stiff coordinate, nor
-    a wrong friction beside a strong curl.
+    If f_i and S_i agree to `rounding`, the coordinate adds nothing, and the scale is that of f - S. So an
+    error in a slow coordinate is not hidden by the large terms of a stiff one, nor a wrong friction by a
+    strong curl.
     """
 
     def at(x: Vector) -> tuple[Array, ...]:
-        slopes_f = jnp.diagonal(jax.jacfwd(problem.drift)(x))
-        slopes_S = jnp.diagonal(jax.jacfwd(lambda y: required_without_curl(problem, y))(x))
+        derivatives_f = jnp.diagonal(jax.jacfwd(problem.drift)(x))
+        derivatives_S = jnp.diagonal(jax.jacfwd(lambda y: required_without_curl(problem, y))(x))
         gradient = jax.grad(problem.hamiltonian)(x)
-        return problem.drift(x), required_without_curl(problem, x), slopes_f, slopes_S, gradient
+        return problem.drift(x), required_without_curl(problem, x), derivatives_f, derivatives_S, gradient
 
-    found = map_points(at, points, 8 * 6 * problem.dimension**3)
-    f, S, slopes_f, slopes_S, gradient = (np.asarray(v) for v in found)
+    parts = map_points(at, points, 8 * 6 * problem.dimension**3)
+    f, S, derivatives_f, derivatives_S, gradient = (np.asarray(v) for v in parts)
     along = difference(f, S, rounding) * gradient
-    slopes = difference(slopes_f, slopes_S, rounding)
-    # Non-finite entries stay visible in the values; they are counted by the caller.
-    values = np.sum(along - slopes, axis=1)
-    # What was put to zero may have been what balances the rest.
-    dropped = np.sum(np.abs((f - S) * gradient - along) + np.abs(slopes_f - slopes_S - slopes), axis=1)
+    derivatives = difference(derivatives_f, derivatives_S, rounding)
+    # Non-finite entries stay in the values; the caller counts them.
+    values = np.sum(along - derivatives, axis=1)
+    # The differences set to zero may have balanced the remaining terms.
+    dropped = np.sum(
+        np.abs((f - S) * gradient - along) + np.abs(derivatives_f - derivatives_S - derivatives), axis=1
+    )
     values = np.sign(values) * np.maximum(np.abs(values) - dropped, 0.0)
-    return Residuals(values, np.zeros(len(points)), np.sum(np.abs(along) + np.abs(slopes), axis=1), 0)
+    return Residuals(values, np.zeros(len(points)), np.sum(np.abs(along) + np.abs(derivatives), axis=1), 0)
 
 
 def difference(a: np.ndarray, b: np.ndarray, rounding: float) -> np.ndarray:
-    """a - b, put to zero where it is rounding error of a and b, or of their typical size in that column."""
+    """a - b, set to zero where it is rounding error of a and b, or of their typical size in that column."""
     size = np.abs(a) + np.abs(b)
-    usual = np.nanmedian(np.where(np.isfinite(size), size, np.nan), axis=0, keepdims=True)
-    return np.where(np.abs(a - b) <= rounding * (size + usual), 0.0, a - b)
+    typical_size = np.nanmedian(np.where(np.isfinite(size), size, np.nan), axis=0, keepdims=True)
+    return np.where(np.abs(a - b) <= rounding * (size + typical_size), 0.0, a - b)
 
 
 def estimated_residuals(
     problem: Problem, points: np.ndarray, probes: int, generator: np.random.Generator
 ) -> Residuals:
-    r"""R with traces and divergences by averages over random signs u, v, exact as far as that is cheaper.
+    r"""R with traces and divergences estimated by averages over random signs u, v, or exact if cheaper.
 
-    E[vᵀ(∂f)v] = ∇·f, E[∂_v ∇HᵀDv] = Σ∂_iD_ij∂_jH, E[(Dv)·∇²H v] = tr(D∇²H), E[∂_u∂_v uᵀDv] = Σ∂_i∂_jD_ij. Up
-    to as many dimensions as there are probes, v runs over the unit vectors and the first three are exact;
-    the last is then estimated from a few u, exactly zero where D is constant.
+    E[vᵀ(∂f)v] = ∇·f, E[∂_v ∇HᵀDv] = Σ∂_iD_ij∂_jH, E[(Dv)·∇²H v] = tr(D∇²H), E[∂_u∂_v uᵀDv] = Σ∂_i∂_jD_ij. If
+    there are at most as many dimensions as probes, v runs over the unit vectors, and the first three are
+    exact. The last is then estimated from a few u; it is exactly zero if D is constant.
     """
     d = problem.dimension
     by_basis = d <= probes
@@ -160,16 +162,16 @@ def estimated_residuals(
         gradient_of = jax.grad(problem.hamiltonian)
         gradient = gradient_of(x)
         f = problem.drift(x)
-        pulled = problem.D_mv(x, gradient)
+        D_gradient = problem.D_mv(x, gradient)
 
         def along(function: Callable[[Vector], Array], direction: Vector) -> Callable[[Vector], Array]:
             return lambda y: jax.jvp(function, (y,), (direction,))[1]
 
         def first_order(v: Vector) -> Array:
-            spread = v @ along(problem.drift, v)(x)
-            once = along(lambda y: gradient @ problem.D_mv(y, v), v)(x)
+            divergence = v @ along(problem.drift, v)(x)
+            mixed = along(lambda y: gradient @ problem.D_mv(y, v), v)(x)
             curvature = problem.D_mv(x, v) @ along(gradient_of, v)(x)
-            return jnp.stack([-spread, -2 * once, -curvature])
+            return jnp.stack([-divergence, -2 * mixed, -curvature])
 
         def second_order(u: Vector, v: Vector) -> Array:
             return along(along(lambda y: u @ problem.D_mv(y, v), v), u)(x)
@@ -186,13 +188,14 @@ def estimated_residuals(
             first = jax.lax.map(first_order, v, batch_size=16)
             second = jax.lax.map(lambda uv: second_order(*uv), (u, v), batch_size=16)
         sums = jnp.sum(first, axis=1) + second
-        value = jnp.mean(sums) + f @ gradient + gradient @ pulled
-        # Student's t has the variance (m-1)/(m-3): with it the sum of squares is as large as it is taken for.
+        value = jnp.mean(sums) + f @ gradient + gradient @ D_gradient
+        # The factor is the variance of Student's t, (m-1)/(m-3), so that the χ² statistic has the right mean.
         m = sums.size
         error = jnp.std(sums, ddof=1) / math.sqrt(m) * math.sqrt((m - 1) / (m - 3))
         size = jnp.sum(jnp.abs(jnp.mean(first, axis=0))) + jnp.abs(jnp.mean(second))
-        # What the recipe with Q = 0 leaves of the drift, so that a strong curl does not set the scale alone.
-        size += jnp.sum(jnp.abs((f + pulled) * gradient))
+        # The part of the drift that Q = 0 does not explain, so that a strong curl alone does not set the
+        # scale.
+        size += jnp.sum(jnp.abs((f + D_gradient) * gradient))
         return value, error, size
 
     shape = (repeats, d) if by_basis else (2, probes, d)

@@ -1,4 +1,4 @@
-"""Is D symmetric and positive semidefinite, Q skew, and the noise of covariance 2D, at many points?"""
+"""Is D symmetric positive semidefinite, is Q skew, and is the covariance of the noise 2D, at many points?"""
 
 from dataclasses import dataclass
 
@@ -7,18 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from fokker.checker._evaluate import WRITTEN_OUT, Evaluator, Values
+from fokker.checker._evaluate import LARGEST_FULL_MATRIX, Evaluator, Values
 from fokker.checker._residual import map_points
 from fokker.dynamics.problem import Problem, Vector
 
 _DIRECTIONS = 64
-# Matrices may come from single precision constants; what is wrong is wrong by more than this.
+# Matrices may come from single-precision constants; real errors are larger than this.
 _TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
 class Structure:
-    """What was found of D and Q; `failures` says in words what is wrong, `notes` how it was looked at."""
+    """The results for D and Q; `failures` are errors in words, `notes` say how the test was done."""
 
     asymmetry: float
     least_eigenvalue: float
@@ -33,35 +33,35 @@ class Structure:
 def check_structure(
     problem: Problem, evaluate: Evaluator, points: np.ndarray, generator: np.random.Generator
 ) -> Structure:
-    """Look at D, Q and the noise at the points."""
+    """Test D, Q and the noise at the points."""
     d = problem.dimension
-    if d <= WRITTEN_OUT:
+    if d <= LARGEST_FULL_MATRIX:
         notes = tuple[str, ...]()
-        some = points[: max(4, min(len(points), 2**20 // d**2))]
-        values = _written_out(evaluate.matrices(some))
+        tested = points[: max(4, min(len(points), 2**20 // d**2))]
+        values = _from_matrices(evaluate.matrices(tested))
     else:
-        some = points[:16]
-        values = _along_directions(problem, some, generator)
+        tested = points[:16]
+        values = _along_directions(problem, tested, generator)
         notes = (
-            f"D and Q are too large to write out ({d} coordinates): symmetry, definiteness and skewness were "
-            f"tested along {_DIRECTIONS} random directions at {len(some)} points, which can miss a narrow "
-            "negative direction",
+            f"D and Q are too large for full matrices ({d} coordinates): symmetry, definiteness and skewness "
+            f"were tested along {_DIRECTIONS} random directions at {len(tested)} points, which can miss a "
+            "narrow negative direction",
         )
     asymmetry = float(np.max(values["asymmetry"]))
     least = float(np.min(values["least"]))
     failures, worst = [], None
     if not np.all(np.isfinite(values["size"])):
-        failures.append("D is not finite at some of the points")
-        worst = some[int(np.argmin(np.isfinite(values["size"])))]
+        failures.append("D is not finite at tested of the points")
+        worst = tested[int(np.argmin(np.isfinite(values["size"])))]
     if not asymmetry <= _TOLERANCE:
         failures.append(f"D is not symmetric: |D - Dᵀ| reaches {asymmetry:.2g} of its size")
-        worst = some[int(np.argmax(values["asymmetry"]))]
+        worst = tested[int(np.argmax(values["asymmetry"]))]
     if not least >= -_TOLERANCE:
         failures.append(
             f"D is not positive semidefinite: its least eigenvalue reaches {least:.2g} of its size. No noise "
             "has such a covariance"
         )
-        worst = some[int(np.argmin(values["least"]))]
+        worst = tested[int(np.argmin(values["least"]))]
     skew_error = noise_error = None
     if "skew" in values:
         skew_error = float(np.max(values["skew"]))
@@ -70,14 +70,14 @@ def check_structure(
                 f"Q is not skew: |Q + Qᵀ| reaches {skew_error:.2g} of its size. What is symmetric in it is "
                 "friction and belongs to D, with its noise"
             )
-            worst = some[int(np.argmax(values["skew"]))]
+            worst = tested[int(np.argmax(values["skew"]))]
     if "noise" in values:
         noise_error = float(np.max(values["noise"]))
         if not noise_error <= 1e-4:
             failures.append(
-                f"the noise does not have covariance 2D: it is off by {noise_error:.2g} of its size"
+                f"the noise does not have covariance 2D: the error is {noise_error:.2g} of its size"
             )
-            worst = some[int(np.argmax(values["noise"]))]
+            worst = tested[int(np.argmax(values["noise"]))]
     has_noise = bool(np.max(values["size"]) > 0)
     return Structure(
         asymmetry, least, skew_error, noise_error, worst, tuple(failures), tuple(notes), has_noise
@@ -88,10 +88,10 @@ def _largest(matrices: np.ndarray) -> np.ndarray:
     return np.max(np.abs(matrices), axis=(1, 2))
 
 
-def _written_out(values: Values) -> Values:
+def _from_matrices(values: Values) -> Values:
     D = values["D"]
     size = _largest(D)
-    # Each coordinate in its own units: a small negative entry is not lost beside a large positive one.
+    # Scale each coordinate, so that a small negative entry is not hidden by a large positive one.
     diagonal = np.abs(np.diagonal(D, axis1=1, axis2=2))
     unit = np.sqrt(np.maximum(diagonal, 1e-14 * size[:, None]))
     unit = np.where(unit > 0, unit, 1.0)
@@ -101,14 +101,14 @@ def _written_out(values: Values) -> Values:
     finite = np.isfinite(size)
     least = np.full(len(D), np.nan)
     least[finite] = np.linalg.eigvalsh(symmetric[finite])[:, 0]
-    found = {"size": size, "asymmetry": _largest(scaled - scaled.transpose(0, 2, 1)), "least": least}
+    results = {"size": size, "asymmetry": _largest(scaled - scaled.transpose(0, 2, 1)), "least": least}
     if "Q" in values:
         Q = values["Q"]
         largest = _largest(Q)
-        found["skew"] = _largest(Q + Q.transpose(0, 2, 1)) / np.where(largest > 0, largest, 1.0)
+        results["skew"] = _largest(Q + Q.transpose(0, 2, 1)) / np.where(largest > 0, largest, 1.0)
     if "noise" in values:
-        found["noise"] = _largest((values["noise"] - 2 * D) / units)
-    return found
+        results["noise"] = _largest((values["noise"] - 2 * D) / units)
+    return results
 
 
 def _along_directions(problem: Problem, points: np.ndarray, generator: np.random.Generator) -> Values:
@@ -122,7 +122,7 @@ def _along_directions(problem: Problem, points: np.ndarray, generator: np.random
         size = jnp.sqrt(jnp.max(jnp.sum(Du**2, axis=1)))
         scale = jnp.where(size > 0, size, 1.0)
         negative = jnp.min(entries / jnp.where(entries != 0, jnp.abs(entries), 1.0))
-        found = {
+        results = {
             "size": size,
             "asymmetry": jnp.max(jnp.abs(jnp.sum(v * Du - u * Dv, axis=1))) / scale,
             "least": jnp.minimum(jnp.min(quadratic) / scale, negative),
@@ -131,11 +131,11 @@ def _along_directions(problem: Problem, points: np.ndarray, generator: np.random
             product = problem.Q_mv
             Qu = jax.vmap(lambda w: product(x, w))(u)
             largest = jnp.sqrt(jnp.max(jnp.sum(Qu**2, axis=1)))
-            found["skew"] = jnp.max(jnp.abs(jnp.sum(u * Qu, axis=1))) / jnp.where(largest > 0, largest, 1.0)
-        return found
+            results["skew"] = jnp.max(jnp.abs(jnp.sum(u * Qu, axis=1))) / jnp.where(largest > 0, largest, 1.0)
+        return results
 
-    found = map_points(at, points, 8 * 8 * d * _DIRECTIONS)
-    return {name: np.asarray(value) for name, value in found.items()}
+    results = map_points(at, points, 8 * 8 * d * _DIRECTIONS)
+    return {name: np.asarray(value) for name, value in results.items()}
 
 
 def _unit(i: Array, x: Vector) -> Vector:

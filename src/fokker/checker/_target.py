@@ -1,4 +1,4 @@
-"""Is there a target? What of H and of the motion as a whole the residual, at single points, cannot see."""
+"""Is there a target? Global properties of H and of the motion, which the residual cannot detect."""
 
 from dataclasses import dataclass
 
@@ -11,13 +11,13 @@ from fokker.dynamics.problem import Problem, Vector
 
 _RAYS = 64
 _TESTS = 32
-# Standard errors; of 32 test functions and normal means one exceeds this once in ten million checks.
+# Standard errors; one of 32 normal means exceeds this once in ten million checks.
 _ALARM = 6.5
 
 
 @dataclass(frozen=True)
 class Target:
-    """What was found: `wrong` says why there is no target, `doubts` why not all could be looked at.
+    """The results: `wrong` says why there is no target, `doubts` what could not be tested.
 
     `flow` is the largest |t| of the weak form, in standard errors.
     """
@@ -28,75 +28,78 @@ class Target:
 
     @property
     def flows(self) -> str | None:
-        """In words, where the draws speak against a residual that is zero."""
+        """A message if averages over the draws contradict a residual of zero."""
         if self.flow <= _ALARM or self.wrong:
             return None
         return (
-            f"draws from the target say that something flows ({self.flow:.0f} standard errors) where the "
-            "residual, which looks at single points, is zero: out of the tails, through an edge, or at a "
-            "jump; or the draws are poor"
+            f"averages over draws from the target show a flow of probability ({self.flow:.0f} standard "
+            "errors), although the residual at single points is zero: out of the tails, through an edge, or "
+            "at a jump; or the draws are poor"
         )
 
 
 def check_target(
-    problem: Problem, evaluate: Evaluator, points: np.ndarray, seen: Values, generator: np.random.Generator
+    problem: Problem, evaluate: Evaluator, points: np.ndarray, values: Values, generator: np.random.Generator
 ) -> Target:
-    """Whether H rises to infinity or has an edge, and whether everything moves; `seen` at the points."""
+    """Test that H rises to infinity without an edge, and that all coordinates move.
+
+    `values` are the fields at the points.
+    """
     names = problem.coordinate_names()
     doubts = []
-    falling = _falls_without_bound(evaluate, points, seen["H"], generator)
+    falling = _falls_without_bound(evaluate, points, values["H"], generator)
     if falling is not None:
-        words = (
-            f"H falls without bound (as {names[falling]} grows), so exp(-H) is no density: was log p given "
-            "in place of -log p?"
+        reason = (
+            f"H falls without bound (as {names[falling]} grows), so exp(-H) is not a density: was log p "
+            "given instead of -log p?"
         )
-        return Target((words,), ())
+        return Target((reason,), ())
     for name, rows in problem.variables.items():
-        if np.all(seen["gradient"][:, rows] == 0):
+        if np.all(values["gradient"][:, rows] == 0):
             doubts.append(
                 f"H does not depend on {name}, so exp(-H) has no integral, unless {name} is an angle or a "
                 f'direction: then pass periodic={{"{name}": 2π}}, or sphere="{name}" for a unit vector. '
                 "Or is it misspelt?"
             )
-    moved = points + np.std(points, axis=0) * generator.normal(size=points.shape)
-    if not np.all(np.isfinite(evaluate.energy(moved))):
+    displaced = points + np.std(points, axis=0) * generator.normal(size=points.shape)
+    if not np.all(np.isfinite(evaluate.energy(displaced))):
         doubts.append(
-            "H is not finite next to points of the target: it has an edge, and what flows through an edge is "
-            "not seen here. Reflect there, or transform to a variable without one"
+            "H is not finite next to points of the target: it has an edge, and flow through an edge cannot "
+            "be detected. Reflect there, or transform to a variable without an edge"
         )
-    weak, noise = _weak_form(problem, points, seen, generator)
-    still = np.flatnonzero(np.all((seen["f"] == 0) & (noise == 0), axis=0))
-    if still.size:
-        which = ", ".join(names[i] for i in still[:4]) + (", …" if still.size > 4 else "")
-        doubts.append(f"{which} never moves: exp(-H) is kept, but not found")
+    weak, noise = _weak_form(problem, points, values, generator)
+    constant = np.flatnonzero(np.all((values["f"] == 0) & (noise == 0), axis=0))
+    if constant.size:
+        which = ", ".join(names[i] for i in constant[:4]) + (", …" if constant.size > 4 else "")
+        doubts.append(f"{which} never moves: exp(-H) is stationary, but is not reached")
     return Target((), tuple(doubts), _largest_t(weak))
 
 
 def _weak_form(
-    problem: Problem, points: np.ndarray, seen: Values, generator: np.random.Generator
+    problem: Problem, points: np.ndarray, values: Values, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """f·∇φ + D:∇²φ for φ = tanh(w·(z - c)) at the points, with c drawn points; and D·1."""
+    """f·∇φ + D:∇²φ for φ = tanh(w·(z - c)) at the points, for random c among the points; and D·1."""
     d = problem.dimension
     tests = generator.normal(size=(_TESTS, d)) / np.sqrt(d)
-    few = min(d, _TESTS // 2)
-    tests[:few] = np.eye(d)[:few]
+    coordinates = min(d, _TESTS // 2)
+    tests[:coordinates] = np.eye(d)[:coordinates]
     tests /= np.std(points, axis=0) + 1e-12
     centers = points[generator.integers(0, len(points), _TESTS)]
     ones = np.ones((1, d))
 
     def products(x: Vector) -> tuple[jax.Array, jax.Array]:
-        every = jax.vmap(lambda w: problem.D_mv(x, w))(np.concatenate([tests, ones]))
-        return jax.numpy.sum(every[:-1] * tests, axis=1), every[-1]
+        products_with_D = jax.vmap(lambda w: problem.D_mv(x, w))(np.concatenate([tests, ones]))
+        return jax.numpy.sum(products_with_D[:-1] * tests, axis=1), products_with_D[-1]
 
     quadratic, noise = map_points(products, points, 8 * d * _TESTS)
     t = np.tanh(points @ tests.T - np.sum(tests * centers, axis=1))
-    return (1 - t**2) * (seen["f"] @ tests.T - 2 * t * np.asarray(quadratic)), np.asarray(noise)
+    return (1 - t**2) * (values["f"] @ tests.T - 2 * t * np.asarray(quadratic)), np.asarray(noise)
 
 
 def _falls_without_bound(
     evaluate: Evaluator, points: np.ndarray, energies: np.ndarray, generator: np.random.Generator
 ) -> int | None:
-    """The coordinate that grows most along a ray on which H goes below all its values and on falling."""
+    """The coordinate that grows most along a ray on which H falls below all its values and keeps falling."""
     d = points.shape[1]
     axes = np.eye(d)[:_RAYS]
     rays = np.concatenate([generator.normal(size=(_RAYS, d)), axes, -axes]) * (np.std(points, axis=0) + 1e-3)
@@ -110,7 +113,7 @@ def _falls_without_bound(
 def _largest_t(values: np.ndarray) -> float:
     r"""The largest |t| of E[f·∇φ + D:∇²φ] = 0 over the test functions φ.
 
-    It holds for every stationary density, and fails where probability is lost at infinity or at a jump.
+    It holds for every stationary density, and fails if probability is lost at infinity or at a jump.
     """
     errors = np.std(values, axis=0, ddof=1) / np.sqrt(len(values))
     usable = np.isfinite(errors) & (errors > 0)

@@ -16,7 +16,7 @@ from fokker.fields import Field, Zero
 
 
 def complete_by_axis(
-    given: Dynamics | SDE,
+    dynamics: Dynamics | SDE,
     problem: Problem,
     energy: Energy,
     box: Box | None,
@@ -24,47 +24,47 @@ def complete_by_axis(
     T: float,
     wide: bool,
 ) -> Completion:
-    """Q in the axial gauge, along the axis given or the one of least leftover flux."""
+    """Q in the axial gauge, along the given axis or that of least leftover flux."""
     d, names = problem.dimension, problem.coordinate_names()
-    found = explore(energy, problem, box)
+    exploration = explore(energy, problem, box)
     if box is not None:
-        ends = _line_ends(energy, found.points, box)
+        ends = _line_ends(energy, exploration.points, box)
         start_energy = float(energy(np.asarray(problem.start)[None])[0])
-        notes = check_mass(box, found.least, ends, start_energy, names)
+        notes = check_mass(box, exploration.least, ends, start_energy, names)
     else:
         notes = []
-    seen = survey(problem, found, axis)
-    a = seen.axis
+    report = survey(problem, exploration, axis)
+    a = report.axis
     Q: Field = Zero()
     sizes: list[tuple[str, float]] = []
-    if seen.is_zero:
+    if report.is_zero:
         notes.append(REVERSIBLE)
     else:
         pairs = tuple((i, a) for i in range(d) if i != a)
-        side = jnp.asarray(found.box[a])
-        entries = AxialEntries(given, jnp.asarray(T, float), side, a, problem.names, seen.two_sided)
+        side = jnp.asarray(exploration.box[a])
+        entries = AxialEntries(dynamics, jnp.asarray(T, float), side, a, problem.names, report.two_sided)
         Q = Curl(entries, pairs, problem.names, d)
         values = np.abs(
-            jax.jit(jax.vmap(lambda x: entries(problem.to_state(x), x)))(jnp.asarray(found.points))
+            jax.jit(jax.vmap(lambda x: entries(problem.to_state(x), x)))(jnp.asarray(exploration.points))
         )
         sizes = [(f"{names[i]}, {names[a]}", float(values[:, m].max())) for m, (i, _) in enumerate(pairs)]
-        if not seen.two_sided:
+        if not report.two_sided:
             notes.append(
-                f"the flux along whole lines of {names[a]} is {seen.leftover:.2g} of its size, not zero: Qp "
-                f"does not end, and Q grows like 1/p where {names[a]} is large. Another axis=… may do better."
+                f"the total flux of lines along {names[a]} is {report.leftover:.2g} of its size, not zero: "
+                f"Qp does not vanish, and Q grows like 1/p for large {names[a]}. Try another axis=…."
             )
-        if seen.divergence > TOLERANCE:
+        if report.divergence > TOLERANCE:
             notes.append("the nearest stationary drift needs the Fourier method.")
     return Completion(
         Q=Q,
-        dynamics=completed_dynamics(given, problem, Q, T, wide),
-        divergence=seen.divergence,
+        dynamics=completed_dynamics(dynamics, problem, Q, T, wide),
+        divergence=report.divergence,
         distance=None,
         method=f"axial gauge, integrating the flux along {names[a]}",
-        box=found.box,
+        box=exploration.box,
         names=names,
         notes=notes,
-        least_energy=found.least,
+        least_energy=exploration.least,
         largest=sorted(sizes, key=lambda entry: -entry[1])[:3],
         order=problem.names,
     )
@@ -75,7 +75,7 @@ def _line_ends(energy: Energy, points: np.ndarray, box: Box) -> np.ndarray:
     ends = np.zeros((len(box), 2))
     for a, side in enumerate(box):
         for e, value in enumerate(side):
-            moved = points.copy()
-            moved[:, a] = value
-            ends[a, e] = energy(moved).min()
+            on_face = points.copy()
+            on_face[:, a] = value
+            ends[a, e] = energy(on_face).min()
     return ends

@@ -15,19 +15,25 @@ from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.problem import Problem
 from fokker.fields import Field, Zero
 
-# q/p is written q p/(p² + δ²): where p has sunk below the rounding error of q, 0 instead of anything.
+# q/p is computed as q p/(p² + δ²), which is about 0 where p is below the rounding error of q.
 _DELTA = 1e-13
 
 
 def complete_by_fourier(
-    given: Dynamics | SDE, problem: Problem, energy: Energy, box: Box | None, shape: Any, T: float, wide: bool
+    dynamics: Dynamics | SDE,
+    problem: Problem,
+    energy: Energy,
+    box: Box | None,
+    shape: Any,
+    T: float,
+    wide: bool,
 ) -> Completion:
-    """Q by FFT on a periodic box: found there, or given."""
+    """Q by FFT on a periodic box, given or found automatically."""
     d, names = problem.dimension, problem.coordinate_names()
     sides = find_box(energy, problem) if box is None else box
     notes = [] if box is None else _check_box(energy, problem, box)
     if shape is None:
-        # Where the flux does not end at the faces, neither does its spectrum: refining would not help.
+        # If the flux does not vanish at the faces, its spectrum decays slowly, and refining does not help.
         flux = adapted_flux(problem, sides, most_steps=0 if notes else 8)
     else:
         flux = flux_on_grid(problem, sides, shape)
@@ -44,9 +50,9 @@ def complete_by_fourier(
         divergence = divergence_fraction(flux.F_hat, flux.spectrum)
         F = flux.F
         if divergence > TOLERANCE:
-            F, distance, undone = nearest_flux(problem, flux)
-            if undone > 1e-6:
-                notes.append(f"the nearest stationary drift is found only to about {undone:.1e} of the way.")
+            F, distance, residual = nearest_flux(problem, flux)
+            if residual > 1e-6:
+                notes.append(f"the nearest stationary drift has a relative error of about {residual:.1e}.")
         if d > 1:
             F_hat = flux.spectrum.forward(F)
             if d == 2:
@@ -54,7 +60,7 @@ def complete_by_fourier(
                 method += ", (Qp)^ = (F̂kᵀ - kF̂ᵀ)/(2πi kᵀk)"
             else:
                 q = decaying_gauge(F - longitudinal_part(F_hat, flux.spectrum), p, flux.widths)
-                method += ", in the axial gauge, whose Qp ends where p ends"
+                method += ", in the axial gauge, in which Qp vanishes where p does"
             Q_grid = q * (p / (p**2 + _DELTA**2)) / T
             pairs = tuple(zip(*(index.tolist() for index in np.triu_indices(d, 1)), strict=True))
             Q = Curl(SplineEntries(curl_from_grid(Q_grid, p, trusted, flux.axes)), pairs, problem.names, d)
@@ -65,7 +71,7 @@ def complete_by_fourier(
     ]
     return Completion(
         Q=Q,
-        dynamics=(completed := completed_dynamics(given, problem, Q, T, wide)),
+        dynamics=(completed := completed_dynamics(dynamics, problem, Q, T, wide)),
         divergence=divergence,
         distance=distance,
         method=method,
@@ -79,12 +85,12 @@ def complete_by_fourier(
         Q_on_grid=Q_grid,
         trusted=trusted,
         order=problem.names,
-        projected=given.drift if divergence <= TOLERANCE else completed.drift,
+        projected=dynamics.drift if divergence <= TOLERANCE else completed.drift,
     )
 
 
 def _check_box(energy: Energy, problem: Problem, box: Box) -> list[str]:
-    """Raise where a given box misses the mass; notes where it cuts into it."""
+    """Raise if a box misses the mass; return notes if it cuts into the mass."""
     points = coarse_points(np.array(box))
     H = energy(points.reshape(-1, len(box))).reshape(points.shape[:-1])
     start = float(energy(np.asarray(problem.start)[None])[0])

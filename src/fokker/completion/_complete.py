@@ -1,4 +1,4 @@
-"""`fokker.complete`: from a drift, a diffusion and a target to the skew Q between them."""
+"""`fokker.complete`: the skew Q of a drift, a diffusion and a target."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fokker.completion._box import given_box
+from fokker.completion._box import validated_box
 from fokker.completion._by_axis import complete_by_axis
 from fokker.completion._by_fourier import complete_by_fourier
 from fokker.completion._completion import Completion
-from fokker.completion._grid import given_grid
+from fokker.completion._grid import validated_grid
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.problem import Problem, as_dynamics, make_problem
 
@@ -33,47 +33,48 @@ def complete(
         Σ_j ∂_j (Q_ij p) = F_i   is solved by   (Qp)^(k) = (F̂ kᵀ - k F̂ᵀ)/(2πi kᵀk)
 
     The first argument is a drift function, with `diffusion` and `hamiltonian`, or an `fk.Dynamics`, an
-    `fk.SDE` or a mapping with the three. `state` is an example of the state; `box` one (low, high) a
-    coordinate, found where absent; `grid` the number of points a side, adapted to the flux where absent.
-    `temperature` is that of a drift or an SDE, whose target then is exp(-H/T); a Dynamics has its own.
+    `fk.SDE` or a mapping with the three. `state` is an example of the state. `box` has one (low, high)
+    per coordinate and is found automatically by default. `grid` is the number of points per side and is
+    adapted to the flux by default. `temperature` is for a drift or an SDE, whose target is then exp(-H/T); a
+    Dynamics has its own.
 
-    | method | dimensions | how |
+    | method | dimensions | computation |
     | --- | --- | --- |
     | `"fourier"` | 1 to 3 | by FFT on a periodic box, with Qp = 0 in the corner of the box |
     | `"axial"` | 2 and more | Q_ia p = ∫F_i dz_a along one `axis` a, the other entries 0; no grid |
     | `"auto"` | any | Fourier up to 3 dimensions, axial above |
 
-    In two dimensions Q is unique, and is that of the formula. In three and more it is one of many with the
-    same drift; the formula's own Q grows like 1/p in the tails, and the FFT is used for one that does not
-    (`decaying_gauge`). A drift that does not keep exp(-H) is completed to the nearest that does, and the
-    result says how far off it is.
+    In two dimensions Q is unique and given by the formula. In three and more it is one of many with the same
+    drift. The Q of the formula grows like 1/p in the tails; the FFT method computes one that does not
+    (`decaying_gauge`). If exp(-H) is not stationary under the drift, the result belongs to the nearest drift
+    for which it is, and contains the distance.
 
     ```python
-    found = fk.complete(
+    completion = fk.complete(
         lambda theta, r: (r, -jax.grad(U)(theta) - C * r),
         lambda theta, r: jnp.array([[0.0, 0.0], [0.0, C]]),
         lambda theta, r: U(theta) + r**2 / 2,
     )
-    print(found)
-    fk.Dynamics(hamiltonian=H, D=D, Q=found.Q)
+    print(completion)
+    fk.Dynamics(hamiltonian=H, D=D, Q=completion.Q)
     ```
     """
     if method not in ("auto", "fourier", "axial"):
         raise ValueError(f"method is 'auto', 'fourier' or 'axial', not {method!r}.")
-    given = as_dynamics(drift, diffusion, hamiltonian, state)
+    dynamics = as_dynamics(drift, diffusion, hamiltonian, state)
     wide = jnp.zeros(()).dtype == jnp.float64
-    T = _temperature(given, temperature)
+    T = _temperature(dynamics, temperature)
     with jax.enable_x64(True):
-        problem = make_problem(given, state=state, temperature=T)
+        problem = make_problem(dynamics, state=state, temperature=T)
         d = problem.dimension
         if method == "fourier" and d > 3:
             raise ValueError(
-                f"method='fourier' needs a grid, affordable in up to 3 dimensions; this state has {d}. "
+                f"method='fourier' needs a grid, which is possible up to 3 dimensions; this state has {d}. "
                 "Use method='axial', or 'auto'."
             )
         if method == "axial" and d == 1:
             raise ValueError("method='axial' needs two dimensions; in one, Q is zero: use method='auto'.")
-        sides = None if box is None else given_box(box, problem)
+        sides = None if box is None else validated_box(box, problem)
         jitted = jax.jit(jax.vmap(problem.hamiltonian))
 
         def energy(points: np.ndarray) -> np.ndarray:
@@ -82,25 +83,23 @@ def complete(
 
         if method == "axial" or d > 3:
             if grid is not None:
-                raise ValueError(
-                    "grid=… goes with method='fourier'; the axial gauge has no grid: leave it out."
-                )
-            return complete_by_axis(given, problem, energy, sides, _axis(axis, problem), T, wide)
+                raise ValueError("grid=… is for method='fourier'; the axial gauge has no grid: leave it out.")
+            return complete_by_axis(dynamics, problem, energy, sides, _axis(axis, problem), T, wide)
         if axis is not None:
-            raise ValueError("axis=… goes with method='axial'; add that, or leave axis out.")
-        shape = None if grid is None else given_grid(grid, d)
-        return complete_by_fourier(given, problem, energy, sides, shape, T, wide)
+            raise ValueError("axis=… is for method='axial': give that method, or leave out axis.")
+        shape = None if grid is None else validated_grid(grid, d)
+        return complete_by_fourier(dynamics, problem, energy, sides, shape, T, wide)
 
 
-def _temperature(given: Dynamics | SDE, temperature: float) -> float:
-    own = float(given.temperature) if isinstance(given, Dynamics) else float(temperature)
-    if isinstance(given, Dynamics) and temperature not in (1.0, own):
+def _temperature(dynamics: Dynamics | SDE, temperature: float) -> float:
+    T = float(dynamics.temperature) if isinstance(dynamics, Dynamics) else float(temperature)
+    if isinstance(dynamics, Dynamics) and temperature not in (1.0, T):
         raise ValueError(
-            f"temperature={temperature} was given, but the Dynamics has its own, {own:g}: leave it out."
+            f"temperature={temperature} was given, but the Dynamics has its own, {T:g}: leave it out."
         )
-    if not (np.isfinite(own) and own > 0):
-        raise ValueError(f"the temperature must be positive for exp(-H/T) to be a density; it is {own:g}.")
-    return own
+    if not (np.isfinite(T) and T > 0):
+        raise ValueError(f"the temperature must be positive for exp(-H/T) to be a density; it is {T:g}.")
+    return T
 
 
 def _axis(axis: str | int | None, problem: Problem) -> int | None:
@@ -112,5 +111,5 @@ def _axis(axis: str | int | None, problem: Problem) -> int | None:
     if isinstance(axis, int) and 0 <= axis < len(names):
         return axis
     raise ValueError(
-        f"axis is {axis!r}; it must name a coordinate ({', '.join(names)}) or be its number from 0."
+        f"axis is {axis!r}; it must be the name of a coordinate ({', '.join(names)}) or its number from 0."
     )

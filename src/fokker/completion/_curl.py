@@ -1,4 +1,4 @@
-"""The completed Q as a field that can be put back into dynamics."""
+"""The completed Q as a field for `fk.Dynamics`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,10 +14,10 @@ from fokker.fields import Field
 
 
 class Curl(Field):
-    r"""A skew field over the whole state, from its entries Q_ij for chosen pairs: skew by construction.
+    r"""A skew field over the whole state, from its entries Q_ij for some pairs (i, j).
 
-    Whatever error the entries have, dynamics with this Q keep exp(-H) exactly, since Γ is the derivative of
-    the very same entries: the error changes the drift, not the target.
+    It is skew by construction. Errors in the entries change the drift, but not the stationary density
+    exp(-H), because Γ is the derivative of the same entries.
     """
 
     entries: Callable[[State, Array], Array]
@@ -31,7 +31,7 @@ class Curl(Field):
 
     @property
     def is_skew(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def matrix(self, z: State) -> Array:
@@ -39,7 +39,7 @@ class Curl(Field):
         if dimension(z) != self.dimension or set(variable_names(z)) != set(self.names):
             wanted = f"the variables {', '.join(self.names)}" if self.names else "no names"
             raise ValueError(
-                f"this Q was completed for a state of {self.dimension} numbers with {wanted}; it is given "
+                f"this Q was completed for a state of {self.dimension} numbers with {wanted}, not for "
                 f"one of {dimension(z)} with {', '.join(variable_names(z)) or 'no names'}."
             )
         x = ravel(z, self.names or None)
@@ -54,7 +54,7 @@ class Curl(Field):
         """Q(z) v, over the whole state."""
         if row is not None or column is not None:
             raise ValueError(
-                "a completed Q acts on the whole state: give it as Q=completion.Q, not as a block."
+                "a completed Q acts on the whole state: use it as Q=completion.Q, not as a block."
             )
         return unravel(self.matrix(z) @ ravel(v, self.names or None), z, self.names or None)
 
@@ -74,20 +74,20 @@ class SplineEntries(eqx.Module):
 
 
 def curl_from_grid(Q: np.ndarray, p: np.ndarray, trusted: np.ndarray, axes: tuple[np.ndarray, ...]) -> Spline:
-    """A spline through the entries i < j of Q, (d, d, grid), continued beyond where they are known.
+    """A spline through the entries i < j of Q, (d, d, grid), extended to where they are unknown.
 
-    They are used as far out as rounding error, about 1e-16/p, and growth allow, which is well beyond the
-    region of trust, and continued from there by their nearest values.
+    They are used as far out as rounding error, about 1e-16/p, and their growth allow, which is well outside
+    the region of trust. Farther out they are replaced by their nearest values.
     """
     rows, columns = np.triu_indices(len(Q), 1)
     entries = Q[rows, columns]
     size = np.abs(entries).max(axis=0)
     known = (p > 1e-12) & (size <= 100 * size[trusted].max())
-    kept: list[np.ndarray] = []
+    used_axes: list[np.ndarray] = []
     for a, axis in enumerate(axes):
         others = tuple(b for b in range(known.ndim) if b != a)
         inside = np.flatnonzero(known.any(axis=others))
         span = np.arange(inside[0], inside[-1] + 1)
         known, entries = known.take(span, axis=a), entries.take(span, axis=a + 1)
-        kept.append(axis[span])
-    return fit_spline(extend(entries, known), kept)
+        used_axes.append(axis[span])
+    return fit_spline(extend(entries, known), used_axes)

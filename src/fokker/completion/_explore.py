@@ -11,14 +11,14 @@ Array = np.ndarray
 
 _CHAINS = 32
 _NODES = 129
-# Sweeps at a temperature of 4, to see the tails and other modes nearby, and then at 1, for typical points.
+# Sweeps at a temperature of 4, to reach the tails and nearby modes, and then at 1, for typical points.
 _HOT_SWEEPS, _SWEEPS, _HOT = 8, 12, 4.0
 _MOST_GROWTH = 60
 
 
 @dataclass(frozen=True, eq=False)
 class Exploration:
-    """A box, points drawn from exp(-H), and the least H that was seen."""
+    """A box, points drawn from exp(-H), and the least H that occurred."""
 
     box: Box
     points: Array
@@ -28,8 +28,8 @@ class Exploration:
 def explore(energy: Energy, problem: Problem, box: Box | None) -> Exploration:
     """Griddy Gibbs: coordinate by coordinate, each chain draws from exp(-H) on the nodes of a line.
 
-    Without a given box, the side along each line grows until every line has fallen to 1e-15 of the greatest
-    density, and shrinks to where it has not. The draws are the same at every call.
+    Without a given box, the sides grow until the density at both ends of every line is below 1e-15 of its
+    maximum, and shrink to the region above that. The draws are the same at every call.
     """
     rng = np.random.default_rng(0)
     start = np.asarray(problem.start)
@@ -49,16 +49,16 @@ def explore(energy: Energy, problem: Problem, box: Box | None) -> Exploration:
                 nodes = np.linspace(sides[a, 0], sides[a, 1], _NODES)
                 H = _along(energy, points, a, nodes)
                 least = min(least, float(H.min()))
-                if box is not None or not (grown := _resized(sides, a, nodes, H, least)):
+                if box is not None or not (change := _resized(sides, a, nodes, H, least)):
                     break
-                if grown == "wider" and attempt == _MOST_GROWTH:
+                if change == "wider" and attempt == _MOST_GROWTH:
                     raise never_decays(names[a], sides[a])
             points = points.copy()
             points[:, a] = _draw(rng, nodes, H / temperature)
             if sweep >= _SWEEPS // 2:
                 widest[a] = [min(widest[a, 0], sides[a, 0]), max(widest[a, 1], sides[a, 1])]
-    found = sides if box is not None else widest
-    return Exploration([(float(low), float(high)) for low, high in found], points, least)
+    final = sides if box is not None else widest
+    return Exploration([(float(low), float(high)) for low, high in final], points, least)
 
 
 def _along(energy: Energy, points: Array, axis: int, nodes: Array) -> Array:
@@ -69,12 +69,12 @@ def _along(energy: Energy, points: Array, axis: int, nodes: Array) -> Array:
 
 
 def _resized(sides: Array, a: int, nodes: Array, H: Array, least: float) -> str:
-    """Change the side of one axis in place where the lines ask for it, and say how."""
+    """Change the side of one axis in place if necessary; return "wider", "narrower" or ""."""
     lowest = H.min(axis=0)
     width = sides[a, 1] - sides[a, 0]
-    short = np.array([lowest[0], lowest[-1]]) < least + FACE_ENERGY
-    if short.any():
-        sides[a] += [-width / 2 * short[0], width / 2 * short[1]]
+    has_density = np.array([lowest[0], lowest[-1]]) < least + FACE_ENERGY
+    if has_density.any():
+        sides[a] += [-width / 2 * has_density[0], width / 2 * has_density[1]]
         return "wider"
     inside = np.flatnonzero(lowest < least + FACE_ENERGY + 5.0)
     cell = nodes[1] - nodes[0]
@@ -88,10 +88,10 @@ def _resized(sides: Array, a: int, nodes: Array, H: Array, least: float) -> str:
 
 
 def _draw(rng: np.random.Generator, nodes: Array, H: Array) -> Array:
-    """One draw for each line from exp(-H) on its nodes, spread over the cell."""
+    """One draw for each line from exp(-H) on its nodes, uniform within the cell."""
     weights = np.exp(-(H - H.min(axis=1, keepdims=True)))
     cumulative = np.cumsum(weights, axis=1)
     level = rng.random((len(H), 1)) * cumulative[:, -1:]
-    chosen = np.minimum((cumulative < level).sum(axis=1), len(nodes) - 1)
-    spread = (rng.random(len(H)) - 0.5) * (nodes[1] - nodes[0])
-    return np.clip(nodes[chosen] + spread, nodes[0], nodes[-1])
+    node = np.minimum((cumulative < level).sum(axis=1), len(nodes) - 1)
+    offset = (rng.random(len(H)) - 0.5) * (nodes[1] - nodes[0])
+    return np.clip(nodes[node] + offset, nodes[0], nodes[-1])

@@ -14,11 +14,12 @@ class Spectrum:
         frequencies = []
         for a, (n, width) in enumerate(zip(shape, widths, strict=True)):
             k = (np.fft.rfftfreq if a == self.d - 1 else np.fft.fftfreq)(n, width / n)
-            # At the Nyquist frequency ∂ has no real symbol (sin vanishes on the grid): the mode is left out.
+            # At the Nyquist frequency ∂ has no real symbol (sin is zero on the grid): this mode is left out.
             frequencies.append(np.where(np.isclose(np.abs(k), n / (2 * width)), 0.0, k))
         self.k = np.meshgrid(*frequencies, indexing="ij", sparse=True)
         self.k2: Array = np.sum(np.broadcast_arrays(*(k**2 for k in self.k)), axis=0)
-        # Of a real field the half spectrum is stored; all but the first and the Nyquist plane count twice.
+        # For a real field half the spectrum is stored; all planes except the first and the Nyquist count
+        # twice.
         n = shape[-1]
         self.weight = np.full(n // 2 + 1, 2.0)
         self.weight[0] = 1.0
@@ -30,7 +31,7 @@ class Spectrum:
         return np.fft.rfftn(field, axes=self.axes)
 
     def backward(self, field: Array) -> Array:
-        """Its inverse."""
+        """The inverse transform."""
         return np.fft.irfftn(field, s=self.shape, axes=self.axes)
 
     def derivative(self, field: Array, axis: int) -> Array:
@@ -51,9 +52,9 @@ def divergence_fraction(F_hat: Array, spectrum: Spectrum) -> float:
 
 
 def longitudinal_part(F_hat: Array, spectrum: Spectrum) -> Array:
-    """The inverse transform of k (k·F̂)/kᵀk and of the mean of F, which no decaying Q p can carry.
+    """The inverse transform of k (k·F̂)/kᵀk and of the mean of F, which no decaying Q p can have.
 
-    What rounding and the grid leave of it in a stationary flux would not end at the faces of the box.
+    In a stationary flux it comes from rounding and the grid, and would not vanish at the faces of the box.
     """
     k_dot_F = sum(k * F for k, F in zip(spectrum.k, F_hat, strict=True)) * spectrum.inverse_k2()
     out = np.stack([k * k_dot_F for k in spectrum.k])
@@ -63,8 +64,8 @@ def longitudinal_part(F_hat: Array, spectrum: Spectrum) -> Array:
 def fourier_gauge(F_hat: Array, spectrum: Spectrum) -> Array:
     r"""q with q̂_ij = (F̂_i k_j - k_i F̂_j)/(2πi kᵀk), zero in the corner of the box: (d, d, …).
 
-    The mode k = 0 is not determined by F. Q p must vanish where p does, so the value in the corner, which is
-    the point farthest from the mass, is subtracted.
+    The mode k = 0 is not determined by F. Q p must vanish where p does, so we subtract the value in the
+    corner, the point farthest from the mass.
     """
     d, inverse = spectrum.d, spectrum.inverse_k2() / (2j * np.pi)
     q = np.zeros((d, d, *spectrum.shape))
@@ -77,13 +78,13 @@ def fourier_gauge(F_hat: Array, spectrum: Spectrum) -> Array:
 
 
 def decaying_gauge(F: Array, p: Array, widths: Array) -> Array:
-    r"""q with Σ_j ∂_j q_ij = F_i that ends where p ends, in two and three dimensions: (d, d, …).
+    r"""q with Σ_j ∂_j q_ij = F_i that vanishes where p does, in two and three dimensions: (d, d, …).
 
-    In three dimensions Q is not unique, and that of the Fourier formula decays in q = Q p by a power only,
-    so that Q = q/p grows without bound. Here instead, along an axis a, q_ia = ∫ F_i dz_a (the axial gauge),
-    which ends at both faces where the line's whole flux L_i is zero. Where it is not, L is itself a
-    divergence-free flux for the marginal p_a = ∫ p dz_a in one dimension fewer; its Q', as a function of the
-    other coordinates, carries Q' p, whose line integrals are just L, and is taken out of F first.
+    In three dimensions Q is not unique. With the Q of the Fourier formula, q = Q p decays only like a power,
+    so that Q = q/p grows without bound. Here q_ia = ∫ F_i dz_a along an axis a (the axial gauge), which
+    vanishes at both faces if the total flux L_i of the line is zero. If it is not, L is a divergence-free
+    flux for the marginal p_a = ∫ p dz_a in one dimension fewer. Its Q', a function of the other coordinates,
+    gives Q' p, whose line integrals are exactly L; its flux is subtracted from F first.
     """
     d = len(F)
     spectrum = Spectrum(p.shape, widths)
@@ -97,8 +98,8 @@ def decaying_gauge(F: Array, p: Array, widths: Array) -> Array:
     if np.max(totals[axis]) > 1e-14 * np.abs(F).max():
         marginal = p.mean(axis=axis)
         inner = decaying_gauge(F[rest].mean(axis=axis + 1), marginal, widths[rest])
-        whole = np.expand_dims(marginal, axis)
-        conditional = np.divide(p, whole, out=np.zeros_like(p), where=whole > 0)
+        expanded = np.expand_dims(marginal, axis)
+        conditional = np.divide(p, expanded, out=np.zeros_like(p), where=expanded > 0)
         for m, i in enumerate(rest):
             for n, j in enumerate(rest):
                 if i != j:

@@ -1,4 +1,4 @@
-"""The flux on a periodic grid, as fine as its spectrum asks for."""
+"""The flux on a periodic grid that is refined until it resolves the spectrum of the flux."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Array = np.ndarray
 _FIRST = {1: 1024, 2: 256, 3: 64}
 _MOST_POINTS = {1: 2**16, 2: 2**20, 3: 2**21}
 _LEAST_SIDE = 16
-# The tail of F̂, relative to its greatest entry, that refinement aims for; the error of Q is about tail/p.
+# The tail of F̂, relative to its largest entry, at which refinement stops; the error of Q is about tail/p.
 _AIMED_TAIL = 1e-12
 _COARSE_TAIL = 1e-9
 _BATCH = 8192
@@ -26,7 +26,7 @@ _BATCH = 8192
 
 @dataclass(frozen=True, eq=False)
 class GridFlux:
-    """H, p = exp(-(H - min H)) and F on a grid; `size` is that of the terms F is the difference of."""
+    """H, p = exp(-(H - min H)) and F on a grid; `size` is the largest sum of the sizes of F's terms."""
 
     axes: tuple[Array, ...]
     widths: Array
@@ -44,19 +44,17 @@ class GridFlux:
         return float(self.energy.min())
 
 
-def given_grid(grid: Any, d: int) -> tuple[int, ...]:
-    """The user's grid as one number of points a coordinate, validated."""
+def validated_grid(grid: Any, d: int) -> tuple[int, ...]:
+    """The user's grid as one number of points per coordinate, validated."""
     sides = (grid,) * d if np.ndim(grid) == 0 else tuple(grid)
-    wanted = f"grid takes a number of points a coordinate, or a sequence of {d}"
+    wanted = f"grid takes one number of points for all coordinates, or a sequence of {d}"
     if len(sides) != d:
         raise ValueError(f"grid has {len(sides)} entries. {wanted}.")
     for n in sides:
         if isinstance(n, bool) or not isinstance(n, int | np.integer):
-            raise ValueError(f"grid holds {n!r}, which is not a whole number. {wanted}.")
+            raise ValueError(f"grid contains {n!r}, which is not an integer. {wanted}.")
         if n < _LEAST_SIDE:
-            raise ValueError(
-                f"grid: {n} points on a side are too few for a Fourier series; give at least 16."
-            )
+            raise ValueError(f"grid: {n} points per side are too few for a Fourier series; give at least 16.")
     return tuple(int(n) for n in sides)
 
 
@@ -96,7 +94,7 @@ def flux_on_grid(problem: Problem, box: Box, shape: Sequence[int]) -> GridFlux:
 
 
 def _tails(F_hat: Array, shape: tuple[int, ...]) -> Array:
-    """For each axis the greatest |F̂| in the upper third of its frequencies, relative to the greatest."""
+    """For each axis, the largest |F̂| in the upper third of its frequencies, relative to its maximum."""
     size = np.abs(F_hat).max(axis=0)
     if not size.max() > 0:
         return np.zeros(len(shape))
@@ -109,13 +107,13 @@ def _tails(F_hat: Array, shape: tuple[int, ...]) -> Array:
 
 
 def adapted_flux(problem: Problem, box: Box, most_steps: int) -> GridFlux:
-    """The flux on a grid refined, axis by axis, until its spectrum has ended or the grid is too large."""
+    """The flux on a grid that is refined by axes until its spectrum has decayed or the grid is too large."""
     d = problem.dimension
     shape = (_FIRST[d],) * d
     flux = flux_on_grid(problem, box, shape)
     for _ in range(most_steps):
         coarse = flux.tails > _AIMED_TAIL
-        # Two powers of two and three alternate: 64, 96, 128, 192, …: each a good length for an FFT.
+        # The lengths 64, 96, 128, 192, … (2ᵏ and 3·2ᵏ) are all efficient for an FFT.
         finer = [_next_length(n) if c else n for n, c in zip(shape, coarse, strict=True)]
         if not coarse.any() or np.prod(finer) > _MOST_POINTS[d]:
             break
@@ -129,12 +127,12 @@ def _next_length(n: int) -> int:
 
 
 def grid_notes(flux: GridFlux, names: list[str]) -> list[str]:
-    """What is to be said of a grid that is too coarse."""
+    """A note if the grid is too coarse."""
     worst = int(np.argmax(flux.tails))
     if flux.tails[worst] <= _COARSE_TAIL:
         return []
     return [
         f"the grid is too coarse in {names[worst]} ({len(flux.axes[worst])} points): the spectrum of the "
-        f"flux has fallen only to {flux.tails[worst]:.1e} of its greatest value, so Q is uncertain by about "
-        "that over p, relative to its size at the mode. Give a larger grid=… or a tighter box=…."
+        f"flux has decayed only to {flux.tails[worst]:.1e} of its maximum, so Q has an error of about that "
+        "over p, relative to its size at the mode. Give a larger grid=… or a tighter box=…."
     ]

@@ -1,4 +1,4 @@
-"""A smooth function of the state from values on a grid, known in part of it."""
+"""A smooth function from values on a grid, some of which are unknown."""
 
 from math import factorial
 
@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-# Degree 7: the error is of order h⁸, and derivatives up to the sixth are continuous.
+# With degree 7 the error is of order h⁸, and derivatives up to the sixth are continuous.
 _DEGREE = 7
 _ORDER = 4
 
 
 def _basis(t: Float[Array, " d"]) -> Float[Array, "d 8"]:
-    """The values at offset t ∈ [0, 1) of the splines that are not zero there, in ascending order of knot."""
+    """The values at offset t ∈ [0, 1) of the basis splines that are nonzero there, ordered by knot."""
     t = t[:, None]
     b = jnp.ones_like(t)
     for n in range(1, _DEGREE + 1):
@@ -25,10 +25,11 @@ def _basis(t: Float[Array, " d"]) -> Float[Array, "d 8"]:
 
 
 def _prefilter_taps() -> np.ndarray:
-    """Finite taps that undo the smoothing by the spline's samples up to order 2·_ORDER in the spacing.
+    """Taps of a finite filter that inverts the smoothing of the spline up to order 2·_ORDER in the spacing.
 
-    Finite, unlike those of exact interpolation, so that values outside the region of trust do not reach far
-    into it. The samples b are a series in the second difference δ²; its reciprocal is cut at (δ²)⁴.
+    The filter of exact interpolation is infinite; a finite one limits the influence of values outside the
+    region of trust. The spline's samples are a series in the second difference δ²; its reciprocal is
+    truncated at (δ²)⁴.
     """
     n = _DEGREE
     half = n // 2
@@ -41,10 +42,10 @@ def _prefilter_taps() -> np.ndarray:
     powers = [np.array([1.0])]
     for _ in range(max(half, _ORDER)):
         powers.append(np.convolve(powers[-1], [1.0, -2.0, 1.0]))
-    series, left = np.zeros(half + 1), samples
+    series, remainder = np.zeros(half + 1), samples
     for m in range(half, -1, -1):  # the outermost sample belongs to the highest power of δ²
-        series[m] = left[0]
-        left = (left - series[m] * powers[m])[1:-1]
+        series[m] = remainder[0]
+        remainder = (remainder - series[m] * powers[m])[1:-1]
     reciprocal = np.zeros(_ORDER + 1)
     reciprocal[0] = 1.0
     for m in range(1, _ORDER + 1):
@@ -56,7 +57,7 @@ def _prefilter_taps() -> np.ndarray:
 
 
 class Spline(eqx.Module):
-    """Values on a uniform grid as a smooth function; beyond the grid, its value at the nearest edge."""
+    """Values on a uniform grid as a smooth function; outside the grid, its value at the nearest edge."""
 
     coefficients: Float[Array, "..."]
     low: Float[Array, " d"]
@@ -95,9 +96,9 @@ def fit_spline(values: np.ndarray, axes: list[np.ndarray]) -> Spline:
 
 
 def extend(values: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """`values`, (entries, grid), with the unknown replaced by an average of the nearest known ones.
+    """`values`, (entries, grid), with unknown values replaced by an average of the nearest known ones.
 
-    Shepard's interpolation with weights |distance|⁻⁶ in cells, as one convolution.
+    This is Shepard's interpolation with weights |distance|⁻⁶ in cells, as one convolution.
     """
     distance = np.zeros(known.shape)
     for a, n in enumerate(known.shape):

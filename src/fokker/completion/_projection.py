@@ -1,4 +1,4 @@
-"""The nearest stationary flux to one that is not."""
+"""The stationary flux nearest to a flux that is not stationary."""
 
 import jax
 import jax.numpy as jnp
@@ -12,15 +12,15 @@ _MOST_STEPS = {1: 4000, 2: 600, 3: 300}
 
 
 def nearest_flux(problem: Problem, flux: GridFlux) -> tuple[np.ndarray, float, float]:
-    r"""F' = p (F/p - ∇ψ), divergence free, with ∫ p |∇ψ|² least; its share; what is left undone.
+    r"""F' = p (F/p - ∇ψ), divergence free, with least ∫ p |∇ψ|²; its share; and the residual.
 
-    Of the drifts that keep p, f - ∇ψ is the nearest to f in the mean square over p itself. (Projection in
-    Fourier space, F̂ - k(k·F̂)/kᵀk, is the nearest in the flux without the weight 1/p: its change of the drift
-    decays by a power over p, and so grows without bound in the tails.)
+    Of all drifts with stationary density p, f - ∇ψ is nearest to f in mean square over p. (Projection in
+    Fourier space, F̂ - k(k·F̂)/kᵀk, gives the nearest flux without the weight 1/p. There the change of the
+    drift is a power divided by p and grows without bound in the tails.)
 
     With u = √p ψ and B u = √p ∇(u/√p) = ∇u + u∇H/2 it is the least-squares problem min |F/√p - B u|², solved
-    by conjugate gradients with (c - Δ)⁻¹ as preconditioner. The share is ∫p|∇ψ|² over ∫p|F/p|²; what is left
-    undone is the residual of the normal equations, relative to its start.
+    by conjugate gradients with (c - Δ)⁻¹ as preconditioner. The share is ∫p|∇ψ|² over ∫p|F/p|². The residual
+    is that of the normal equations, relative to its initial value.
     """
     d, shape, spectrum = len(flux.F), flux.density.shape, flux.spectrum
     points = np.stack(np.meshgrid(*flux.axes, indexing="ij"), axis=-1).reshape(-1, d)
@@ -29,7 +29,7 @@ def nearest_flux(problem: Problem, flux: GridFlux) -> tuple[np.ndarray, float, f
     k = [jnp.asarray(2 * np.pi * np.broadcast_to(axis, spectrum.k2.shape)) for axis in spectrum.k]
     axes = tuple(range(d))
     root = np.sqrt(flux.density)
-    # F/√p, and not F divided by √p where both have sunk to nothing.
+    # F/√p, and 0 where p underflows.
     target = jnp.asarray(np.divide(flux.F, root, out=np.zeros_like(flux.F), where=root > 0))
 
     def differentiate(u: jax.Array, a: int) -> jax.Array:
@@ -54,8 +54,8 @@ def nearest_flux(problem: Problem, flux: GridFlux) -> tuple[np.ndarray, float, f
             lambda u: B_transposed(B(u)), right, tol=_TOLERANCE, maxiter=_MOST_STEPS[d], M=precondition
         )
         change = B(u)
-        undone = jnp.linalg.norm(B_transposed(target - change)) / jnp.linalg.norm(right)
-        return change, undone, jnp.sum(change**2) / jnp.sum(target**2)
+        residual = jnp.linalg.norm(B_transposed(target - change)) / jnp.linalg.norm(right)
+        return change, residual, jnp.sum(change**2) / jnp.sum(target**2)
 
-    change, undone, share = solve(target)
-    return flux.F - root * np.asarray(change), float(share), float(undone)
+    change, residual, share = solve(target)
+    return flux.F - root * np.asarray(change), float(share), float(residual)

@@ -1,4 +1,4 @@
-"""Whether to trust a run: convergence by ArviZ, and what chains without a Metropolis step need beside it."""
+"""Diagnostics of a run: convergence by ArviZ, and checks for chains without a Metropolis step."""
 
 from fokker.diagnostics._findings import Finding, Grade
 from fokker.diagnostics.configurational import Spread, configurational_temperature, spread_of

@@ -1,4 +1,4 @@
-"""Whether chains have converged, and if not, why."""
+"""Whether chains have converged, and if not, possible reasons."""
 
 import math
 import warnings
@@ -11,31 +11,31 @@ from scipy import stats
 from fokker.diagnostics._findings import Finding, Grade, care_or_bad
 from fokker.diagnostics.configurational import effective_draws
 
-# Vehtari et al. (2021): split R-hat above this, or fewer effective draws than this, is not convergence.
+# Convergence needs split R-hat below, and effective draws above, these values (Vehtari et al. 2021).
 _R_HAT, _EFFECTIVE = 1.01, 400
-# Beyond these not even the first digit of a mean is known.
+# Beyond these, not even the first digit of a mean is known.
 _R_HAT_BAD, _EFFECTIVE_BAD = 1.05, 100
-# Share of converged runs in which chance alone may raise R-hat above what is said to be chance.
+# Share of converged runs whose R-hat exceeds the bound that allows for chance.
 _FALSE_ALARMS = 0.01
-# The last third of a chain over the first, by its quartiles: no chain that stays does this.
+# Interquartile range of the last third of a chain over that of the first; larger means divergence.
 _GROWTH = 30.0
-# Draws whose quartiles say something.
+# Fewer draws have no reliable quartiles.
 _FEW = 20
-# Effective draws within each chain that show that it has settled.
+# With this many effective draws within it, a chain has settled.
 _SETTLED = 50
-# Ratio of standard deviations, and of eigenvalues of the correlations, from which scales are unequal.
+# Ratios of standard deviations, and of eigenvalues of the correlations, above which scales are unequal.
 _UNEQUAL, _CORRELATED = 10.0, 100.0
 _LARGEST = 200
 
 
 def r_hat_and_effective(values: Float[np.ndarray, "c n k"]) -> tuple[np.ndarray, np.ndarray]:
-    """Split R-hat and effective draws of each series (ArviZ); NaN of those that never change."""
+    """Split R-hat and effective draws of each series (ArviZ); NaN for constant series."""
     import arviz
 
     r_hat, effective = np.full((2, values.shape[2]), math.nan)
     usable = (np.ptp(values, axis=(0, 1)) > 0) & np.isfinite(values).all(axis=(0, 1))
     if usable.any():
-        with warnings.catch_warnings():  # of more chains than draws, and of chains that stand still
+        with warnings.catch_warnings():  # ArviZ warns of more chains than draws, and of constant chains
             warnings.simplefilter("ignore")
             data = arviz.convert_to_dataset(values[:, :, usable])
             r_hat[usable] = np.asarray(arviz.rhat(data)["x"]).reshape(-1)
@@ -51,9 +51,9 @@ def convergence(
     sampler: Any,
     astray: bool = False,
 ) -> list[Finding]:
-    """What is wrong with the convergence of series in the sampler's own coordinates.
+    """Problems with the convergence of series in unconstrained coordinates.
 
-    `astray`: the draws are known to lie where the target has no mass, for which no way of mixing helps.
+    `astray`: the draws are known to be far from the mass of the target, so that advice on mixing is useless.
     """
     finite = np.isfinite(values).all(axis=(0, 1))
     if not finite.all():
@@ -61,46 +61,48 @@ def convergence(
         return [
             Finding(
                 Grade.BAD,
-                f"{names[worst]} has draws that are not finite: the chain blew up; take smaller steps",
+                f"{names[worst]} has draws that are not finite: the chain diverged; take smaller steps",
             )
         ]
-    still = np.ptp(values, axis=1).max(axis=0) == 0
-    if still.any():
-        name = names[int(np.argmax(still))]
+    constant = np.ptp(values, axis=1).max(axis=0) == 0
+    if constant.any():
+        name = names[int(np.argmax(constant))]
         return [
             Finding(
                 Grade.BAD,
                 f"{name} never moved in any chain: every proposal was rejected, or the step is below the "
-                "precision of its numbers; take another step size, or start elsewhere",
+                "floating-point precision; choose another step size, or start elsewhere",
             )
         ]
-    growing = _blown_up(names, values)
-    if growing:
-        return growing
-    found = []
+    diverged = _divergence(names, values)
+    if diverged:
+        return diverged
+    findings: list[Finding] = []
     chains = values.shape[0]
     if chains < 2:
-        found.append(
-            Finding(Grade.CARE, "one chain cannot show that it has converged: run at least two, better four")
+        findings.append(
+            Finding(
+                Grade.CARE, "convergence cannot be judged from one chain: run at least two, preferably four"
+            )
         )
     else:
-        found += _disagreement(names, values, r_hat, effective, sampler, astray)
+        findings += _disagreement(names, values, r_hat, effective, sampler, astray)
     if not np.all(effective >= _EFFECTIVE):
         worst = int(np.argmin(np.nan_to_num(effective)))
-        advice = "" if found or astray else _how_to_mix(values, worst, sampler)
-        found.append(
+        advice = "" if findings or astray else _how_to_mix(values, worst, sampler)
+        findings.append(
             Finding(
                 care_or_bad(not effective[worst] >= _EFFECTIVE_BAD),
                 f"{names[worst]} has {effective[worst]:.0f} effective draws, fewer than {_EFFECTIVE}"
                 + (f": {advice}" if advice else ""),
             )
         )
-    return found
+    return findings
 
 
-def _blown_up(names: list[str], values: np.ndarray) -> list[Finding]:
+def _divergence(names: list[str], values: np.ndarray) -> list[Finding]:
     third = values.shape[1] // 3
-    if third < _FEW:  # of so few draws the quartiles say nothing, but of those of all chains together
+    if third < _FEW:  # too few for quartiles: pool all chains
         values = values.transpose(1, 0, 2).reshape(1, -1, values.shape[2])
         third = values.shape[1] // 3
         if third < _FEW:
@@ -116,20 +118,20 @@ def _blown_up(names: list[str], values: np.ndarray) -> list[Finding]:
     return [
         Finding(
             Grade.BAD,
-            f"{names[worst]} spreads {growth[worst]:.2g} times as wide in the last third of a chain as in "
-            "the first: the chain is blowing up (take smaller steps), or the target has no end (give it a "
-            "proper prior)",
+            f"the spread of {names[worst]} is {growth[worst]:.2g} times as wide in the last third of a "
+            "chain as in the first: the chain diverges (take smaller steps), or the target is improper (give "
+            "it a proper prior)",
         )
     ]
 
 
 def chance_r_hat(chains: int, effective: np.ndarray, number: int) -> np.ndarray:
-    r"""R-hat that converged chains stay below in all of `number` series but for one run in a hundred.
+    r"""A bound on R-hat that only one in a hundred converged runs exceeds in any of `number` series.
 
-    The halves of m chains with S effective draws in all have R̂² ≈ 1 + (2m/S)(χ²_{2m-1}/(2m-1) - 1).
+    The halves of m chains with S effective draws in total have R̂² ≈ 1 + (2m/S)(χ²_{2m-1}/(2m-1) - 1).
     """
     freedom = 2 * chains - 1
-    # Two R-hats, of the ranks and of the folded ranks, in each.
+    # R-hat is the maximum of two, of the ranks and of the folded ranks.
     excess = stats.chi2.isf(_FALSE_ALARMS / (2 * number), freedom) / freedom - 1
     return np.sqrt(1 + 2 * chains / np.maximum(np.nan_to_num(effective), _EFFECTIVE_BAD) * excess)
 
@@ -142,29 +144,29 @@ def _disagreement(
     sampler: Any,
     astray: bool,
 ) -> list[Finding]:
-    # R-hat looks at the folded draws too, of which fewer may be effective, as of NUTS's.
+    # R-hat also uses the folded draws, which may have fewer effective draws, as for NUTS.
     folded = effective_draws(np.abs(values - np.median(values, axis=(0, 1))))
     chance = chance_r_hat(len(values), np.fmin(effective, folded), len(names))
     allowed = np.maximum(_R_HAT, np.minimum(_R_HAT_BAD, chance))
-    shown = np.where(np.isnan(r_hat), np.inf, r_hat)
-    if np.all(shown <= allowed):
+    comparable = np.where(np.isnan(r_hat), np.inf, r_hat)
+    if np.all(comparable <= allowed):
         return []
-    worst = int(np.argmax(shown - allowed))
+    worst = int(np.argmax(comparable - allowed))
     series = values[:, :, worst]
     within = [effective_draws(chain[None, :, None])[0] for chain in series[:20]]
     half = values.shape[1] // 2
-    moves = series[:, half:].mean(axis=1) - series[:, :half].mean(axis=1)
-    common = abs(moves.mean()) > 2 * moves.std(ddof=1) / np.sqrt(len(moves))
+    shifts = series[:, half:].mean(axis=1) - series[:, :half].mean(axis=1)
+    have_common_shift = abs(shifts.mean()) > 2 * shifts.std(ddof=1) / np.sqrt(len(shifts))
     if astray:
-        cause = "the chains are not where the target has its mass"
+        cause = "the chains are far from the mass of the target"
     elif np.median(np.nan_to_num(within)) >= _SETTLED:
         cause = (
-            "every chain has settled, at a place of its own: the target may have several modes; try "
+            "the chains have settled in different regions: the target may have several modes; try "
             "fk.samplers.replica_exchange, and other starts (init)"
         )
-    elif common:
+    elif have_common_shift:
         advice = _how_to_mix(values, worst, sampler)
-        cause = f"the chains are still on their way from the start: give more burn_in; {advice}"
+        cause = f"the chains are still moving away from their starts: give more burn_in; {advice}"
     else:
         cause = f"the chains have not mixed yet: {_how_to_mix(values, worst, sampler)}"
     bad = not r_hat[worst] <= _R_HAT_BAD
@@ -174,7 +176,7 @@ def _disagreement(
 
 
 def _how_to_mix(values: np.ndarray, slow: int, sampler: Any) -> str:
-    """Advice for slow chains: other scales where they are unequal, else a longer run."""
+    """Advice for slow chains: other scales if they are unequal, else a longer run."""
     learns = getattr(sampler, "learns", False)
     remedy = (
         "mass_matrix='dense' or 'low-rank'"
@@ -192,5 +194,5 @@ def _how_to_mix(values: np.ndarray, slow: int, sampler: Any) -> str:
         within = values - values.mean(axis=1, keepdims=True)
         spectrum = np.linalg.eigvalsh(np.corrcoef(within.reshape(-1, values.shape[2]).T))
         if spectrum[-1] > _CORRELATED * max(spectrum[0], 1e-12):
-            return f"the parameters are strongly correlated: give {remedy}, or write the model in others"
+            return f"the parameters are strongly correlated: give {remedy}, or reparametrise the model"
     return "run longer" if learns else "run longer, or with a larger step if the checks below allow it"

@@ -1,4 +1,4 @@
-"""How bad something is, and what it is."""
+"""Problems found in a run, and their grades."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Grade(StrEnum):
-    """What to do with a result."""
+    """The overall verdict on a result."""
 
     GOOD = "No problems found"
     CARE = "Use with care"
@@ -15,7 +15,7 @@ class Grade(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong with a run, in words, and how bad it is."""
+    """A problem of a run, described in words, with its grade."""
 
     grade: Grade
     text: str
@@ -25,10 +25,10 @@ _ORDER = [Grade.GOOD, Grade.CARE, Grade.BAD]
 
 
 def worst_of(grades: Iterable[Grade]) -> Grade:
-    """The worst grade; good where there is none."""
+    """The worst grade; GOOD if there are none."""
     return max(grades, key=_ORDER.index, default=Grade.GOOD)
 
 
 def care_or_bad(is_bad: bool) -> Grade:
-    """BAD, or else CARE."""
+    """BAD or CARE."""
     return Grade.BAD if is_bad else Grade.CARE

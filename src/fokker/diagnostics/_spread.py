@@ -1,11 +1,11 @@
-"""What ∇U at the draws says about a run."""
+"""Checks of a run by ∇U at its draws."""
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fokker.diagnostics._findings import Finding, Grade, care_or_bad
-from fokker.diagnostics._slopes import as_vectors, slopes_at, thinned
+from fokker.diagnostics._gradients import as_vectors, gradients_at, thinned
 from fokker.diagnostics.configurational import FALSE_ALARMS, Spread, spread_of
 from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.integrators import Reflecting
@@ -13,16 +13,16 @@ from fokker.integrators import Reflecting
 if TYPE_CHECKING:
     from fokker.run.trace import Trace
 
-# Draws at which ∇U is computed, and those of them for the discrepancy, whose cost grows with their square.
+# Draws at which ∇U is computed, and the number used for the discrepancy, whose cost is quadratic.
 _POINTS, _STEIN = 10_000, 200
-# A discrepancy that draws of the target would show less often than this.
+# A discrepancy with a smaller p-value is reported.
 _P_VALUE = 0.001
-# A variance further off than this makes intervals useless.
+# A variance with a larger relative error makes intervals useless.
 _BIAS_BAD = 0.25
 
 
 def judged_by_gradients(sampler: Any, temperature: float) -> bool:
-    """Whether E[v·(θ - c) v·∇U] = T|v|² holds: for targets without walls, at a temperature above 0."""
+    """Whether E[v·(θ - c) v·∇U] = T|v|² applies: for targets without walls, at a temperature above 0."""
     walls = isinstance(getattr(sampler, "integrator", None), Reflecting)
     return sampler.wants_target and not walls and temperature > 0
 
@@ -30,18 +30,16 @@ def judged_by_gradients(sampler: Any, temperature: float) -> bool:
 def by_gradients(
     trace: "Trace", effective: float, checks: dict[str, float]
 ) -> tuple[list[Finding], Spread | None]:
-    """The spread of theta, and Stein's discrepancy."""
+    """Findings from the spread of theta and the Stein discrepancy, and the spread."""
     assert trace.origin is not None
     sampler, T = trace.origin.sampler, trace.settings.get("temperature", 1.0)
     if not judged_by_gradients(sampler, T):
         return [], None
     positions = thinned(trace, _POINTS)
-    draws, gradients = as_vectors(positions), slopes_at(sampler.own_target, positions) / T
+    draws, gradients = as_vectors(positions), gradients_at(sampler.own_target, positions) / T
     if not (np.isfinite(draws).all() and np.isfinite(gradients).all()):
         return [
-            Finding(
-                Grade.BAD, "the gradient is not finite at draws of the run: look at the log density there"
-            )
+            Finding(Grade.BAD, "the gradient is not finite at some draws: check the log density there")
         ], None
     spread = spread_of(draws, gradients)
     checks["configurational temperature"] = T * (1 + spread.pooled_bias)
@@ -53,28 +51,28 @@ def by_gradients(
 def spread_finding(
     spread: Spread, false_alarms: float = FALSE_ALARMS, is_exact: bool = False
 ) -> list[Finding]:
-    """The direction in which the variance is furthest off, where that is not chance."""
+    """The direction in which the variance is most wrong, if that is significant."""
     if spread.astray:
         return [
             Finding(
                 Grade.BAD,
-                "the draws are not where the target has its mass: (θ - c)·∇U is typically "
-                f"{spread.typical:.1g} times what it should be. The chains blew up (take smaller steps), or "
-                "have not arrived (start at fk.find_mode, or give more burn_in)",
+                "the draws are far from the mass of the target: (θ - c)·∇U is typically "
+                f"{spread.typical:.1g} times its expected value. The chains diverged (take smaller steps), "
+                "or are still far from the target (start at fk.find_mode, or give more burn_in)",
             )
         ]
-    off = spread.furthest(false_alarms)
-    if off is None:
+    worst = spread.furthest(false_alarms)
+    if worst is None:
         return []
-    name, bias, error = off
+    name, bias, error = worst
     advice = "take smaller steps, or account for the gradient's noise"
-    if is_exact:  # no step is too large for it
-        advice = "run longer: a sampler that is exact at every step has not yet seen all of the target"
+    if is_exact:  # its step size causes no bias
+        advice = "run longer: this sampler is exact at any step size, but has not explored the whole target"
     return [
         Finding(
             care_or_bad(abs(bias) - 2 * error > _BIAS_BAD),
-            f"theta is spread too {'wide' if bias > 0 else 'narrow'}: by the configurational temperature the "
-            f"variance of {name} is {100 * abs(bias):.0f} ± {100 * error:.0f} % too "
+            f"the spread of theta is too {'wide' if bias > 0 else 'narrow'}: by the configurational "
+            f"temperature the variance of {name} is {100 * abs(bias):.0f} ± {100 * error:.0f} % too "
             f"{'large' if bias > 0 else 'small'}; {advice}",
         )
     ]
@@ -83,7 +81,7 @@ def spread_finding(
 def _stein(
     draws: np.ndarray, gradients: np.ndarray, effective: float, checks: dict[str, float]
 ) -> list[Finding]:
-    # Places first, then chains: every k-th of these has draws of all chains and of all times.
+    # In this order, every k-th draw comes from all chains and all times.
     chains, places, d = draws.shape
     shifted = [(np.arange(chains) + place) % chains for place in range(places)]
     order = np.concatenate([chain * places + place for place, chain in enumerate(shifted)])
@@ -91,16 +89,16 @@ def _stein(
     if len(few) < 8:
         return []
     stein = kernel_stein_discrepancy(draws.reshape(-1, d)[few], -gradients.reshape(-1, d)[few])
-    if not np.isfinite(stein.squared):  # of draws that blew up, of which enough is said
+    if not np.isfinite(stein.squared):  # of draws that diverged, which other findings report
         return []
     checks["kernel Stein discrepancy²"], checks["its p-value"] = stein.squared, stein.p_value
-    # Draws that hang together look alike without being wrong: only as many as are independent can tell.
+    # The p-value is valid for independent draws only.
     if not (stein.p_value < _P_VALUE and effective >= stein.points):
         return []
     return [
         Finding(
             Grade.CARE,
-            f"the kernel Stein discrepancy² of {stein.points} draws is {stein.squared:.3g}, which draws of "
-            f"the target would show once in {1 / stein.p_value:.0f} times or less: they are not of it",
+            f"the kernel Stein discrepancy² of {stein.points} draws is {stein.squared:.3g}, which draws "
+            f"from the target would exceed at most once in {1 / stein.p_value:.0f} times: they are wrong",
         )
     ]

@@ -1,4 +1,4 @@
-"""The temperature of theta itself: whether draws are spread as the target is."""
+"""The configurational temperature: whether the spread of draws is that of the target."""
 
 import math
 import warnings
@@ -9,32 +9,32 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-# Share of right runs that raise an alarm, over all directions and the pooled statistic together.
+# Share of correct runs that raise an alarm, over all directions and the pooled statistic together.
 FALSE_ALARMS = 0.01
-# A bias of the variance below this is not worth an alarm, however sure.
+# A smaller bias of the variance raises no alarm, however significant.
 TOLERATED = 0.05
-# Chains of which the means alone tell how uncertain an average is.
+# With this many chains, the spread of their means gives a standard error.
 _MANY_CHAINS = 8
-# Fewer effective products than this give no standard error to rely on.
+# With fewer effective products the standard error is unreliable.
 _FEWEST = 50
-# A tail this heavy has no variance: a mean's standard error means nothing (Vehtari et al. 2024).
+# With this tail index the variance is infinite, and a standard error is meaningless (Vehtari et al. 2024).
 _NO_VARIANCE = 0.5
-# Beyond this, finding principal directions takes longer than it is worth.
+# In higher dimensions, computing principal directions takes too long.
 _LARGEST = 2000
-# A typical product beyond this is that of draws far from the target's mass.
+# A larger typical product means that the draws are far from the mass of the target.
 _ASTRAY = 10.0
-# The share of biases of the size reported as detectable that are seen.
+# The probability of detecting a bias of the size reported as detectable.
 _POWER = 0.9
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The variance of draws over that of the target, minus 1, along directions; `spread_of` makes it.
+    """The variance of draws over that of the target, minus 1, along directions; computed by `spread_of`.
 
     The first `dimension` directions are the coordinates, the others the principal directions of the draws.
-    `bias`, its standard `error` and its `score`, a standard normal for right draws, of each direction; the
-    same of the average over all coordinates (`pooled`). `typical` is the median over draws of the average of
-    (θ_i - c_i) ∂_iU/T, near 1 where the target has its mass. `judged` is False for directions with too few
+    Each direction has a `bias`, its standard `error` and its `score`, standard normal for correct draws; so
+    has the average over all coordinates (`pooled`). `typical` is the median over draws of the average of
+    (θ_i - c_i) ∂_iU/T, near 1 in the mass of the target. `judged` is False for directions with too few
     effective products or with products of infinite variance.
     """
 
@@ -50,66 +50,66 @@ class Spread:
 
     @property
     def astray(self) -> bool:
-        """Whether a typical draw lies where the target has no mass."""
+        """Whether a typical draw is far from the mass of the target."""
         return self.typical > _ASTRAY
 
     def thresholds(self, false_alarms: float = FALSE_ALARMS) -> tuple[float, float]:
-        """Scores of one direction and of the average beyond which right draws seldom lie."""
+        """Scores of one direction and of the average that correct draws rarely exceed."""
         number = max(1, int(self.judged.sum()))
-        if number == 1:  # one direction is its own average
+        if number == 1:  # one direction is the average
             return (float(stats.norm.isf(false_alarms / 2)),) * 2
         return float(stats.norm.isf(false_alarms / 4 / number)), float(stats.norm.isf(false_alarms / 4))
 
     @property
     def detectable(self) -> tuple[float, float]:
-        """Biases that nine of ten runs like this one would show: of one direction (the worst), of all."""
+        """Biases that nine of ten runs like this would detect: of one direction (the worst case), of all."""
         one, all_ = self.thresholds()
         power = float(stats.norm.ppf(_POWER))
         worst = float(np.max(self.error[self.judged], initial=0.0)) if self.judged.any() else math.inf
         return max(TOLERATED, (one + power) * worst), max(TOLERATED, (all_ + power) * self.pooled_error)
 
     def furthest(self, false_alarms: float = FALSE_ALARMS) -> tuple[str, float, float] | None:
-        """What is off, its bias and standard error, where it is too far off for chance; None else."""
+        """The name of what is most wrong, its bias and standard error; None if nothing is significant."""
         one, all_ = self.thresholds(false_alarms)
-        sure = self.judged & (np.abs(self.score) > one) & (np.abs(self.bias) > TOLERATED)
-        if sure.any():
-            worst = int(np.argmax(np.where(sure, np.abs(self.score), 0)))
+        significant = self.judged & (np.abs(self.score) > one) & (np.abs(self.bias) > TOLERATED)
+        if significant.any():
+            worst = int(np.argmax(np.where(significant, np.abs(self.score), 0)))
             return self.name(worst), float(self.bias[worst]), float(self.error[worst])
         if abs(self.pooled_score) > all_ and abs(self.pooled_bias) > TOLERATED:
             return "all coordinates together", self.pooled_bias, self.pooled_error
         return None
 
     def name(self, direction: int) -> str:
-        """A coordinate, or a principal direction, the widest first."""
+        """The name of a coordinate or principal direction (the widest is number 1)."""
         if direction < self.dimension:
             return f"coordinate {direction}"
         return f"principal direction {direction - self.dimension + 1} of {self.dimension}"
 
 
-def configurational_temperature(draws: np.ndarray, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    r"""E[(θ_i - Eθ_i) ∂U/∂θ_i] of every coordinate, T for draws of exp(-U/T) without walls; standard errors.
+def configurational_temperature(draws: np.ndarray, gradients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    r"""E[(θ_i - Eθ_i) ∂U/∂θ_i] of each coordinate, and standard errors; T for draws from exp(-U/T).
 
-    The virial theorem: what the kinetic temperature is to the momentum. `draws` and `slopes`, ∇U at them, are
-    m × d, and the draws independent; `spread_of` is for chains. A step too large, or minibatch noise not
-    accounted for, shows as too high a value.
+    By the virial theorem, for a target without walls. It is for theta what the kinetic temperature is for the
+    momentum. `draws` and `gradients`, ∇U at the draws, are m × d, and the draws must be independent;
+    `spread_of` is for chains. Too large a step, or uncorrected minibatch noise, gives too high a value.
     """
-    each = (draws - draws.mean(axis=0)) * slopes
+    each = (draws - draws.mean(axis=0)) * gradients
     m = len(each)
-    # The mean was taken from the same draws, which costs one of them.
+    # The mean is from the same draws, which costs one degree of freedom.
     return each.sum(axis=0) / (m - 1), each.std(axis=0, ddof=1) / np.sqrt(m)
 
 
 def spread_of(draws: Float[np.ndarray, "c n d"], gradients: Float[np.ndarray, "c n d"]) -> Spread:
-    r"""Whether draws of chains are spread as exp(-U/T) is, given ∇U/T at them.
+    r"""The spread of the chains' draws relative to exp(-U/T), from ∇U/T at the draws.
 
     For every fixed direction v and centre c, E[v·(θ - c) v·∇U/T] = |v|² for a target without walls (Stein).
-    For a normal it is, along an eigenvector, the variance of the draws over that of the target, with the
-    relative standard error √(2/n) of n effective draws. Centre, scales and principal directions used for
-    one half of the chains come from the other half: chosen by the same draws, the widest of d directions
-    would look too wide by about 2√(d/n). Standard errors are by the effective number of products (ArviZ);
-    the scores are corrected for the skewness of the products (Hall 1992), which are as skewed as χ²₁ is.
+    For a normal target and an eigenvector v, it is the variance of the draws over that of the target, with
+    relative standard error √(2/n) for n effective draws. Centre, scales and principal directions for one half
+    of the chains come from the other half: if they came from the same draws, the widest of d directions would
+    look too wide by about 2√(d/n). Standard errors use the effective number of products (ArviZ). The scores
+    are corrected for the skewness of the products (Hall 1992), which is that of χ²₁.
     """
-    if len(draws) == 1:  # two halves of the one chain
+    if len(draws) == 1:  # split the chain into two halves
         half = draws.shape[1] // 2
         draws, gradients = (x[0, : 2 * half].reshape(2, half, -1) for x in (draws, gradients))
     products = np.concatenate(
@@ -129,19 +129,19 @@ def spread_of(draws: Float[np.ndarray, "c n d"], gradients: Float[np.ndarray, "c
 def _products(draws: np.ndarray, gradients: np.ndarray, others: np.ndarray) -> np.ndarray:
     """v·(θ - c) v·∇U/T along the coordinates and the principal directions of the other draws."""
     d = draws.shape[2]
-    scale = others.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
-    # The gradient is centred too, by zero, which its mean is: a centre of its own would not be fixed.
-    x, g = (draws - others.mean(axis=0)) / scale, gradients * scale
+    deviation = others.std(axis=0)
+    deviation = np.where(deviation > 0, deviation, 1.0)
+    # The gradient needs no centring: its mean is zero, and an estimated centre would not be fixed.
+    x, g = (draws - others.mean(axis=0)) / deviation, gradients * deviation
     if not 1 < d <= _LARGEST:
         return x * g
-    correlation = np.cov((others / scale).T)
+    correlation = np.cov((others / deviation).T)
     directions = np.linalg.eigh(correlation)[1][:, ::-1]
     return np.concatenate([x * g, (x @ directions) * (g @ directions)], axis=2)
 
 
 def _scores(products: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Of every kind of product its mean minus 1, standard error, score, and whether it can be judged."""
+    """For each direction: the mean product minus 1, its standard error, its score, whether it is judged."""
     number = products.shape[0] * products.shape[1]
     effective = np.minimum(effective_draws(products), number)
     flat = products.reshape(number, -1)
@@ -149,22 +149,22 @@ def _scores(products: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
     deviation = np.where(deviation > 0, deviation, 1e-30)
     error = deviation / np.sqrt(np.maximum(effective, 1))
     if products.shape[0] >= _MANY_CHAINS:
-        # Chains are independent, and short ones do not show how their draws hang together.
+        # Chains are independent, and short chains underestimate their autocorrelation.
         between = products.mean(axis=1).std(axis=0, ddof=1) / np.sqrt(products.shape[0])
         error = np.maximum(error, between)
         effective = np.maximum((deviation / error) ** 2, 1)
     skewness = np.mean(((flat - flat.mean(axis=0)) / deviation) ** 3, axis=0) / np.sqrt(effective)
     t = bias / error
-    # Hall's transformation: a normal to the order 1/n, and increasing in t.
+    # Hall's transformation: normal up to order 1/n, and increasing in t.
     score = t + skewness * t**2 / 3 + skewness**2 * t**3 / 27 + skewness / 6
     judged = (effective >= _FEWEST) & np.isfinite(score)
-    for k in np.flatnonzero(judged & (np.abs(t) > 2)):  # others raise no alarm
+    for k in np.flatnonzero(judged & (np.abs(t) > 2)):  # the others raise no alarm
         judged[k] = _tail_index(flat[:, k]) < _NO_VARIANCE
     return bias, error, np.where(judged, score, 0.0), judged
 
 
 def _tail_index(values: np.ndarray) -> float:
-    """Pareto's k of the large ones, by ArviZ: moments of order 1/k and above are infinite."""
+    """Pareto's k of the largest values, by ArviZ: moments of order 1/k and above are infinite."""
     import arviz
 
     with warnings.catch_warnings():
@@ -174,12 +174,12 @@ def _tail_index(values: np.ndarray) -> float:
 
 
 def effective_draws(values: Float[np.ndarray, "c n k"]) -> Float[np.ndarray, " k"]:
-    """The number of independent draws that give the mean of each series as well (ArviZ)."""
+    """The effective number of draws for the mean of each series (ArviZ)."""
     import arviz
 
-    if values.shape[1] < 4:  # too few places for an autocorrelation: chains are independent
+    if values.shape[1] < 4:  # too few draws for an autocorrelation; chains are independent
         return np.full(values.shape[2], float(values.shape[0]))
-    with warnings.catch_warnings():  # of more chains than draws, which is no mistake
+    with warnings.catch_warnings():  # ArviZ warns if there are more chains than draws
         warnings.simplefilter("ignore", UserWarning)
         data = arviz.convert_to_dataset(values)
     return np.asarray(arviz.ess(data, method="mean")["x"], float).reshape(-1)

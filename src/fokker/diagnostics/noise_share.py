@@ -1,4 +1,4 @@
-"""How much of the noise in a step is the minibatch's."""
+"""The share of minibatch noise in the noise of a step."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ from fokker.samplers.recipe import Recipe
 
 
 def gradient_noise_share(sampler: Any, states: Any, batches: Any, seed: int = 0) -> float | None:
-    r"""ε tr B̂ / 2T tr D over the chains' states: the variance that minibatches add, over that injected.
+    r"""ε tr B̂ / 2T tr D over the chains' states: the ratio of minibatch noise to injected noise, in variance.
 
-    B̂ is the covariance of the drift (`fk.Dynamics.drift_noise`), from the scatter of single data's gradients
-    in one batch a chain. None where it cannot be told: no minibatches, or no fk.Dynamics.
+    B̂ is the covariance of the drift (`fk.Dynamics.drift_noise`), from the spread of the gradients of single
+    data in one batch per chain. None if it is unknown: without minibatches, or without a fk.Dynamics.
     """
     if not isinstance(sampler, Recipe) or batches is None or batches.batch_size < 2 or sampler.family is None:
         return None
@@ -35,8 +35,8 @@ def _variances(sampler: Recipe, states: Any, batches: Any, keys: Array) -> tuple
         state = state._replace(z=raised(state.z))
         dynamics, target, online = sampler.placed, sampler.own_target, OnlineNoise("diagonal")
         assert isinstance(dynamics, Dynamics)
-        nothing = jnp.zeros((), jnp.uint32)
-        batch = batches.batch(target.data, batches.rows(key, key, nothing, nothing))
+        unused = jnp.zeros((), jnp.uint32)
+        batch = batches.batch(target.data, batches.rows(key, key, unused, unused))
         each = sampler.estimator.contributions(target, state.memory.estimator, state.position, batch)
         V = online.estimate(each, batch.scatter)
         B, D = dynamics.drift_noise(state.z, online.field(V)), dynamics.D

@@ -1,4 +1,4 @@
-"""A run in a table, a grade, and what is wrong with it."""
+"""The summary of a run: a table, a grade, and the problems found."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -21,11 +21,11 @@ _ROWS = 20
 
 @dataclass(frozen=True)
 class Summary:
-    """A table of moments and diagnostics, a grade, and what is wrong in words; `print(summary)` shows all.
+    """A table of moments and diagnostics, a grade, and the problems in words; `print(summary)` shows all.
 
-    R-hat and ESS are NaN for entries that cannot vary, such as the zeros of a Cholesky factor. `findings`
-    are problems with a grade each; `notes` are worth knowing and no problem; `checked` is what was looked at
-    and how small a problem would have been seen.
+    R-hat and ESS are NaN for entries that cannot vary, such as the zeros of a Cholesky factor. `findings` are
+    problems, each with a grade; `notes` are useful to know but not problems; `checked` says what was checked
+    and how small a problem would have been detected.
     """
 
     names: list[str]
@@ -41,7 +41,7 @@ class Summary:
 
     @property
     def grade(self) -> Grade:
-        """The worst of what was found: "No problems found", "Use with care" or "Do not use"."""
+        """The worst grade of the findings: "No problems found", "Use with care" or "Do not use"."""
         return worst_of(finding.grade for finding in self.findings)
 
     @property
@@ -51,17 +51,17 @@ class Summary:
 
     @property
     def warnings(self) -> list[str]:
-        """What was found, in words, the worst first."""
+        """The findings in words, the worst first."""
         order = sorted(self.findings, key=lambda finding: finding.grade is not Grade.BAD)
         return [finding.text for finding in order]
 
     @property
     def verdict(self) -> str:
-        """The grade in a sentence, with what was checked where there were no problems."""
+        """The grade as a sentence; if there are no problems, with what was checked."""
         return f"{self.grade}. {self.checked}".strip() if self.trusted else f"{self.grade}:"
 
     def rows(self) -> list[list[str]]:
-        """The table, a row per scalar, as text; see `COLUMNS`."""
+        """The table as text, one row per scalar; see `COLUMNS`."""
         table = []
         for i, name in enumerate(self.names):
             numbers = [self.mean[i], self.deviation[i], *self.quantiles[i]]
@@ -93,15 +93,15 @@ COLUMNS = ("", "mean", "sd", *(f"{100 * q:.0f} %" for q in _QUANTILES), "R-hat",
 
 
 def summarise(trace: "Trace", gradients: bool = True, halving: bool = False) -> Summary:
-    """Moments, quantiles, split R-hat and effective draws of every scalar, and what is wrong with them."""
+    """Moments, quantiles, split R-hat and effective draws of every scalar, and the problems found."""
     names, values = trace.flat()
     if values.shape[1] < 8:
-        raise ValueError(f"{values.shape[1]} draws are too few to summarise; take more steps.")
-    # The entries of a simplex or a Cholesky factor cannot all vary: those without constraints are judged.
-    own_names, own_values = trace.flat_positions()
-    own_r_hat, own_effective = r_hat_and_effective(own_values)
-    if own_values.shape == values.shape and np.array_equal(own_values, values):
-        r_hat, effective = own_r_hat, own_effective
+        raise ValueError(f"{values.shape[1]} draws are too few for a summary; take more steps.")
+    # The entries of a simplex or a Cholesky factor cannot all vary: judge the unconstrained coordinates.
+    free_names, free_values = trace.flat_positions()
+    free_r_hat, free_effective = r_hat_and_effective(free_values)
+    if free_values.shape == values.shape and np.array_equal(free_values, values):
+        r_hat, effective = free_r_hat, free_effective
     else:
         r_hat, effective = r_hat_and_effective(values)
     sampler = None if trace.origin is None else trace.origin.sampler
@@ -113,18 +113,18 @@ def summarise(trace: "Trace", gradients: bool = True, halving: bool = False) -> 
     if trace.origin is not None:
         findings += [Finding(Grade.BAD, note) for note in trace.origin.notes]
         findings += _steps.noise_share(trace, checks)
-        if gradients and np.isfinite(own_values).all():
-            least = float(np.min(np.nan_to_num(own_effective)))
+        if gradients and np.isfinite(free_values).all():
+            least = float(np.min(np.nan_to_num(free_effective)))
             more, spread = by_gradients(trace, least, checks)
             findings += more
     astray = spread is not None and spread.astray
-    findings += convergence(own_names, own_values, own_r_hat, own_effective, sampler, astray)
+    findings += convergence(free_names, free_values, free_r_hat, free_effective, sampler, astray)
     if halving:
         findings += [Finding(Grade.CARE, text) for text in step_halving(trace).warnings]
     mean, deviation = values.mean(axis=(0, 1)), values.std(axis=(0, 1), ddof=1)
     deviation = np.where(np.ptp(values, axis=(0, 1)) == 0, 0.0, deviation)
     quantiles = np.quantile(values, _QUANTILES, axis=(0, 1)).T
-    checked = _checked(own_r_hat, own_effective, spread)
+    checked = _checked(free_r_hat, free_effective, spread)
     if sampler is not None and not sampler.is_exact and not halving:
         checked += " For the bias of the step in means: trace.step_halving()."
     return Summary(
@@ -142,13 +142,14 @@ def _notes(trace: "Trace", spread: "Spread | None") -> list[str]:
     notes = []
     if trace.origin is not None and trace.origin.one_start:
         notes.append(
-            "all chains started at one point, where R-hat is less able to show that they disagree; give init "
-            "as a function of a key to start them apart"
+            "all chains started at one point, so that R-hat is less able to detect that they disagree; give "
+            "init as a function of a key to start them at different points"
         )
     if spread is not None and not spread.judged.all():
         notes.append(
             f"the variance of {int((~spread.judged).sum()):,} of {spread.judged.size:,} directions could not "
-            "be compared with the target's: too few effective draws, or tails too heavy for a standard error"
+            "be compared with the target's: there are too few effective draws, or the tails are too "
+            "heavy for a standard error"
         )
     return notes
 
@@ -161,5 +162,5 @@ def _checked(r_hat: np.ndarray, effective: np.ndarray, spread: "Spread | None") 
     one, everywhere = (f"{100 * share:.0f} % too large or too small" for share in spread.detectable)
     if not spread.judged.any():
         return text + " There are too few effective draws to compare their spread with the target's."
-    where = f"{everywhere} in every direction, or {one} in one alone" if len(spread.bias) > 1 else one
-    return f"{text} Nine runs of ten would have shown a variance {where}."
+    where = f"{everywhere} in every direction, or {one} in a single one" if len(spread.bias) > 1 else one
+    return f"{text} Nine of ten such runs would have shown a variance that is {where}."

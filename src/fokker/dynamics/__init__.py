@@ -1,4 +1,4 @@
-"""Dynamics: what moves the state, before any choice of integrator."""
+"""Dynamics: stochastic differential equations of the state, independent of the integrator."""
 
 from fokker.dynamics._dynamics import SDE, Dynamics
 from fokker.dynamics.langevin import langevin

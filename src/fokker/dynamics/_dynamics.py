@@ -1,4 +1,4 @@
-"""Dynamics from H, D and Q (Theorem 1), and dynamics from a drift and a diffusion as a paper prints them."""
+"""Dynamics from H, D and Q (Theorem 1), and dynamics from any drift and diffusion, as printed in a paper."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -29,8 +29,8 @@ from fokker._core.state import (
 from fokker.dynamics.hamiltonian import Hamiltonian, check_hamiltonian, hamiltonian_gradient
 from fokker.fields import Blocks, Field
 
-# Above this many coordinates the matrices are not written out to be verified before a run, only tried.
-_WRITTEN_OUT = 512
+# Above this many coordinates, D and Q are tested on random vectors before a run, not as full matrices.
+_LARGEST_FULL_MATRIX = 512
 
 
 class Dynamics(Module):
@@ -39,8 +39,8 @@ class Dynamics(Module):
         dz = f(z) dt + √(2 T D(z)) dW        (Itô)
         f(z) = -[D(z) + Q(z)] ∇H(z) + T Γ(z),     Γ_i = Σ_j ∂/∂z_j (D_ij + Q_ij)
 
-    D positive semidefinite and Q skew are enough (Ma, Chen, Fox 2015, Theorem 1; their Eq. 6 and 9 print Γ
-    with the wrong sign). Γ is derived. At T = 0 it is deterministic descent.
+    It is sufficient that D is positive semidefinite and Q is skew (Ma, Chen, Fox 2015, Theorem 1; their Eq. 6
+    and 9 print Γ with the wrong sign). Γ is computed from D and Q. At T = 0 this is deterministic descent.
 
     ```python
     dynamics = fk.Dynamics(
@@ -50,9 +50,9 @@ class Dynamics(Module):
     )
     ```
 
-    `hamiltonian` is a function of the state, in named variables or whole, or a `fokker.Hamiltonian`. `D` and
-    `Q` are fields, numbers, matrices, or dictionaries of blocks; absent, they are zero. `temperature` scales
-    the noise and Γ alike.
+    `hamiltonian` is a function of named variables or of the whole state, or a `fokker.Hamiltonian`. `D` and
+    `Q` are fields, numbers, matrices, or dictionaries of blocks; by default they are zero. `temperature`
+    scales both the noise and Γ.
     """
 
     hamiltonian: Callable[..., Any]
@@ -66,8 +66,8 @@ class Dynamics(Module):
         if not callable(hamiltonian):
             raise TypeError(f"the Hamiltonian must be a function, not {type(hamiltonian).__name__}.")
         self.hamiltonian = hamiltonian
-        self.D = _given(D, fields.symmetric)
-        self.Q = _given(Q, fields.skew)
+        self.D = _as_field(D, fields.symmetric)
+        self.Q = _as_field(Q, fields.skew)
         self.temperature = as_arrays(temperature)
         if isinstance(self.Q, fields.Scalar | fields.Diagonal | fields.Elementwise | fields.Gram):
             raise ValueError(
@@ -77,7 +77,7 @@ class Dynamics(Module):
         check_temperature(self.temperature)
 
     def gradient(self, z: State, gradient: PyTree[Array] | None = None) -> State:
-        """∇H(z), with `gradient` in place of ∇U where it is given."""
+        """∇H(z), with ∇U replaced by `gradient` unless it is None."""
         return hamiltonian_gradient(self.hamiltonian, z, gradient)
 
     def drift(self, z: State, gradient: PyTree[Array] | None = None, probe: State | None = None) -> State:
@@ -90,11 +90,11 @@ class Dynamics(Module):
         return jax.tree.map(lambda a, g: a + T.astype(a.dtype) * g, f, self.gamma(z, probe))
 
     def gamma(self, z: State, probe: State | None = None) -> State:
-        """Γ(z), exact, or by one Jacobian-vector product along `probe` where that is cheaper."""
+        """Γ(z), exact, or estimated by one Jacobian-vector product along `probe` if that is cheaper."""
         return jax.tree.map(jnp.add, self.D.divergence(z, probe=probe), self.Q.divergence(z, probe=probe))
 
     def diffusion(self, z: State) -> Array:
-        """T D(z) written out, variables in the order theta first, then by the alphabet."""
+        """T D(z) as a matrix, with theta first and the other variables in alphabetical order."""
         return self.temperature * self.D.as_matrix(z)
 
     def noise_like(self, z: State, noise_estimate: Field | None = None) -> PyTree[Any]:
@@ -104,28 +104,28 @@ class Dynamics(Module):
     def noise(
         self, z: State, w: PyTree[Array], step_size: Any = 0.0, noise_estimate: Field | None = None
     ) -> tuple[State, Array]:
-        r"""√(2 T D - ε B̂) w, and the least entry or eigenvalue of 2 T D - ε B̂ that was found below zero.
+        r"""√(2 T D - ε B̂) w, and the smallest entry or eigenvalue of 2 T D - ε B̂ if it is below zero, else 0.
 
         `noise_estimate` is B̂, an estimate of the covariance of the drift's minibatch noise
-        (D + Q)[N(0, V), 0] (Ma et al. 2015, Eq. 9). Where 2TD - εB̂ is not positive semidefinite no noise
-        can be small enough; none is added in those directions and the second result is negative, for the
-        caller to report.
+        (D + Q)[N(0, V), 0] (Ma et al. 2015, Eq. 9). If 2TD - εB̂ is not positive semidefinite, the
+        minibatch noise is already too large in some directions. No noise is added there, and the second
+        result is negative, for the caller to report.
         """
-        scale = 2 * self.temperature
+        twice_T = 2 * self.temperature
         if noise_estimate is None:
-            root = jnp.sqrt(scale)
+            root = jnp.sqrt(twice_T)
             return jax.tree.map(lambda x: root.astype(x.dtype) * x, self.D.sqrt_mv(z, w)), jnp.zeros(())
-        return _reduced_noise(scale * self.D, step_size * noise_estimate, z, w)
+        return _reduced_noise(twice_T * self.D, step_size * noise_estimate, z, w)
 
     def drift_noise(self, z: State, V: Field) -> Field:
-        r"""B̂ = A V Aᵀ, A the columns of D + Q over theta: how a gradient of covariance V scatters the drift.
+        r"""B̂ = A V Aᵀ, with A the columns of D + Q over theta: noise of the drift for gradient noise V.
 
-        A diagonal, as for the samplers with one noisy variable, where all that goes into it is.
+        It is a diagonal field if A and V are diagonal, as for the samplers with one noisy variable.
         """
         position = self.hamiltonian.position if isinstance(self.hamiltonian, Hamiltonian) else "theta"
-        fast = self._diagonal_drift_noise(z, V, position)
-        if fast is not None:
-            return fast
+        diagonal = self._diagonal_drift_noise(z, V, position)
+        if diagonal is not None:
+            return diagonal
         start = 0
         for name in variable_names(z):
             if name == position:
@@ -152,9 +152,9 @@ class Dynamics(Module):
         )
 
     def validate(self, z: State, matrices: bool = True) -> None:
-        """Raise where the Hamiltonian or a field does not fit the state `z`.
+        """Raise if the Hamiltonian or a field does not fit the state `z`.
 
-        With `matrices`, also where D is not symmetric positive semidefinite or Q not skew at `z`.
+        With `matrices`, also raise if D is not symmetric positive semidefinite or Q is not skew at `z`.
         """
         validate_state(z)
         check_hamiltonian(self.hamiltonian, z)
@@ -166,18 +166,18 @@ class Dynamics(Module):
 
 
 class SDE(Module):
-    r"""Dynamics dz = f(z) dt + √(2D(z)) dW as somebody wrote it down, right or wrong.
+    r"""Dynamics dz = f(z) dt + √(2D(z)) dW with any drift and diffusion, correct or not.
 
-    `drift` and `diffusion` are functions of the state (named variables or the whole); the drift returns the
-    structure of the state, the diffusion D(z) as a field, a matrix, a diagonal in the structure of the state,
-    or one number. `hamiltonian` says which density exp(-H) it is meant to keep: `fokker.check` tells
-    whether it does. `state` is an example of the state, for its shapes; its order of the variables, or that
-    of the Hamiltonian's arguments, is the order of the rows of a matrix. A drift with an argument `gradient`
-    is given ∇U, or a minibatch's estimate of it.
+    `drift` and `diffusion` are functions of named variables or of the whole state. The drift returns the
+    structure of the state; the diffusion is a field, a matrix, a diagonal in the structure of the state, or
+    one number. `hamiltonian` defines the intended stationary density exp(-H); `fokker.check` tests whether it
+    is stationary. `state` is an example of the state, for its shapes. The rows of a matrix are in the order
+    of its variables, or of the Hamiltonian's arguments. A drift with an argument `gradient` receives ∇U, or
+    its estimate from a minibatch.
     """
 
     drift_function: Callable[..., Any]
-    diffusion_given: Any
+    diffusion_argument: Any
     hamiltonian: Callable[..., Any]
     state: State | None
     variables: tuple[str, ...] = eqx.field(static=True)
@@ -189,17 +189,17 @@ class SDE(Module):
             if not callable(function):
                 raise TypeError(f"the {name} must be a function, not {type(function).__name__}.")
         self.drift_function = drift
-        self.diffusion_given = diffusion
+        self.diffusion_argument = diffusion
         self.hamiltonian = hamiltonian
-        # Read before as_arrays: JAX sorts the keys of a dictionary that it rebuilds.
+        # Read before as_arrays, because JAX sorts the keys of a dictionary that it rebuilds.
         self.variables = tuple(state) if isinstance(state, Mapping) else argument_names(hamiltonian)
         self.state = None if state is None else as_arrays(state)
 
     def drift(self, z: State, gradient: PyTree[Array] | None = None, probe: State | None = None) -> State:
-        """f(z), as given, with ∇U or the estimate `gradient` of it where the function asks for it."""
+        """f(z). A drift function with an argument `gradient` receives ∇U, or its estimate `gradient`."""
         f = call(self.drift_function, self._with_gradient(z, gradient), "the drift")
         if isinstance(z, Mapping) and not isinstance(f, Mapping):
-            # A tuple has one entry a variable; of a single variable the entry alone will do.
+            # A tuple has one entry per variable; for a single variable the tuple may be omitted.
             entries = f if isinstance(f, tuple | list) else (f,)
             if len(entries) == len(z):
                 f = dict(zip(self.order(z), entries, strict=True))
@@ -207,7 +207,7 @@ class SDE(Module):
         if not same_shapes(f, z):
             raise ValueError(
                 f"the drift returns the structure {describe_shapes(f)}, but the state has "
-                f"{describe_shapes(z)}. Return one entry a variable, in the state's own structure."
+                f"{describe_shapes(z)}. Return one entry per variable, in the structure of the state."
             )
         return f
 
@@ -216,8 +216,8 @@ class SDE(Module):
         if arguments is None or "gradient" not in arguments[0]:
             if gradient is not None:
                 raise TypeError(
-                    "this drift has no gradient in it to replace: write it with an argument `gradient`, as "
-                    "in `lambda theta, r, gradient: …`, or use fk.Dynamics."
+                    "this drift has no gradient to replace: write it with an argument `gradient`, as in "
+                    "`lambda theta, r, gradient: …`, or use fk.Dynamics."
                 )
             return z
         if not isinstance(self.hamiltonian, Hamiltonian):
@@ -229,15 +229,15 @@ class SDE(Module):
         return {**z, "gradient": gradient}
 
     def order(self, z: State) -> tuple[str, ...]:
-        """The order of the variables in a matrix or tuple: as in the example state, else the library's."""
+        """The order of the variables in a matrix or tuple: that of the example state, else the library's."""
         return self.variables if set(self.variables) == set(variable_names(z)) else variable_names(z)
 
     def D_field(self, z: State) -> Field:
-        """The diffusion as a field, by the shape of what was given."""
-        return diffusion_field(self.diffusion_given, z, self.order(z))
+        """The diffusion as a field."""
+        return diffusion_field(self.diffusion_argument, z, self.order(z))
 
     def diffusion(self, z: State) -> Array:
-        """D(z) written out."""
+        """D(z) as a matrix."""
         return self.D_field(z).as_matrix(z)
 
     def noise_like(self, z: State, noise_estimate: Field | None = None) -> PyTree[Any]:
@@ -254,21 +254,21 @@ class SDE(Module):
         return _reduced_noise(2.0 * D, step_size * noise_estimate, z, w)
 
     def validate(self, z: State, matrices: bool = True) -> None:
-        """Raise where the drift, the diffusion or the Hamiltonian does not fit the state `z`."""
+        """Raise if the drift, the diffusion or the Hamiltonian does not fit the state `z`."""
         validate_state(z)
         check_hamiltonian(self.hamiltonian, z)
         jax.eval_shape(self.drift, z)
         check_field(self.D_field(z), z, "the diffusion")
 
 
-def _given(value: Any, of_blocks: Callable[[Mapping[Any, Any]], Blocks]) -> Field:
+def _as_field(value: Any, of_blocks: Callable[[Mapping[Any, Any]], Blocks]) -> Field:
     if value is None:
         return fields.Zero()
     return of_blocks(value) if isinstance(value, Mapping) else fields.as_field(value)
 
 
 def argument_names(hamiltonian: Callable[..., Any]) -> tuple[str, ...]:
-    """The names in which a Hamiltonian is written; () where it is a function of the whole state."""
+    """The names of a Hamiltonian's arguments; () if it is a function of the whole state."""
     if isinstance(hamiltonian, Hamiltonian):
         auxiliary = () if hamiltonian.auxiliary is None else argument_names(hamiltonian.auxiliary)
         return (hamiltonian.position, *(name for name in auxiliary if name != hamiltonian.position))
@@ -277,7 +277,7 @@ def argument_names(hamiltonian: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def diffusion_field(diffusion: Any, z: State, order: tuple[str, ...]) -> Field:
-    """A diffusion given as a field, blocks, a matrix, a diagonal, a number, or a function to one of these."""
+    """A field from a field, blocks, a matrix, a diagonal, a number, or a function that returns one."""
     if isinstance(diffusion, Field):
         return diffusion
     if isinstance(diffusion, Mapping) and diffusion and all(isinstance(key, tuple) for key in diffusion):
@@ -299,15 +299,15 @@ def diffusion_field(diffusion: Any, z: State, order: tuple[str, ...]) -> Field:
     if is_array and shape.shape == ():
         return fields.Scalar(diffusion)
     raise ValueError(
-        f"the diffusion has shapes {describe_shapes(shape)}; for a state of {describe_shapes(z)} a matrix of "
-        f"shape ({d}, {d}), a diagonal in the structure of the state, or one number is wanted."
+        f"the diffusion has shapes {describe_shapes(shape)}; for a state of {describe_shapes(z)} give a "
+        f"matrix of shape ({d}, {d}), a diagonal in the structure of the state, or one number."
     )
 
 
 def _row_order(z: State, order: tuple[str, ...]) -> np.ndarray:
-    """Where the rows of a matrix in the library's order stand in a matrix in the order given.
+    """The positions, in a matrix in the given order, of the rows of a matrix in the library's order.
 
-    In NumPy, because the diffusion is made anew inside traced programs.
+    This uses NumPy, because traced programs build the diffusion again.
     """
     if not order:
         return np.arange(dimension(z))
@@ -317,7 +317,7 @@ def _row_order(z: State, order: tuple[str, ...]) -> np.ndarray:
 
 
 def _noise_like(D: Field, B: Field | None, z: State) -> PyTree[Any]:
-    """Noise in the structure of D's own square root, or of the state where 2D - εB̂ has to be written out."""
+    """Noise in the structure of D's square root, or of the state if 2D - εB̂ must be a full matrix."""
     if B is None or _both_diagonal(D, B, z):
         return D.noise_like(z)
     return jax.eval_shape(lambda: z)
@@ -328,16 +328,16 @@ def _both_diagonal(D: Field, B: Field, z: State) -> bool:
 
 
 def _reduced_noise(twice_D: Field, B: Field, z: State, w: PyTree[Array]) -> tuple[State, Array]:
-    """√(2D - εB̂) w, where the two are diagonal coordinate by coordinate, and otherwise written out.
+    """√(2D - εB̂) w, by coordinates if both fields are diagonal, else by the full matrix.
 
-    Rounding leaves entries or eigenvalues of size ε·|2D| below zero; only what is larger is a shortfall.
+    Rounding can make entries or eigenvalues negative by about eps·|2D|; only larger values are a shortfall.
     """
     if _both_diagonal(twice_D, B, z):
         entries = twice_D.diagonal(z)
-        left = jax.tree.map(jnp.subtract, entries, B.diagonal(z))
-        roots = jax.tree.map(lambda a: jnp.sqrt(jnp.maximum(a, 0)), left)
-        shortfalls = jax.tree.map(lambda a, d: jnp.min(jnp.where(a < -_rounding(d), a, 0)), left, entries)
-        noise = jax.tree.map(jnp.multiply, roots, _spread(w, z))
+        reduced = jax.tree.map(jnp.subtract, entries, B.diagonal(z))
+        roots = jax.tree.map(lambda a: jnp.sqrt(jnp.maximum(a, 0)), reduced)
+        shortfalls = jax.tree.map(lambda a, d: jnp.min(jnp.where(a < -_rounding(d), a, 0)), reduced, entries)
+        noise = jax.tree.map(jnp.multiply, roots, _noise_of_state(w, z))
         return noise, jnp.minimum(jax.tree.reduce(jnp.minimum, shortfalls), 0)
     matrix = twice_D.as_matrix(z)
     rounding = len(matrix) * _rounding(jnp.max(jnp.abs(matrix)))
@@ -351,8 +351,8 @@ def _rounding(size: Array) -> Array:
     return 4 * jnp.finfo(size.dtype).eps * size
 
 
-def _spread(w: PyTree[Array], z: State) -> State:
-    """Noise for the noisy variables as noise for the whole state, with zeros for the others."""
+def _noise_of_state(w: PyTree[Array], z: State) -> State:
+    """Noise of the noisy variables, with zeros for all other variables of the state."""
     if w is None:
         return zeros_like(z)
     if not isinstance(z, Mapping):
@@ -361,26 +361,26 @@ def _spread(w: PyTree[Array], z: State) -> State:
 
 
 def check_temperature(temperature: Array) -> None:
-    """Raise unless the temperature is one finite number, not negative."""
+    """Raise unless the temperature is one finite non-negative number."""
     if jnp.shape(temperature) != ():
         raise ValueError(
             f"the temperature must be one number, not an array of shape {jnp.shape(temperature)}; to run at "
-            "several, use jax.vmap."
+            "several temperatures, use jax.vmap."
         )
     if not isinstance(temperature, jax.core.Tracer) and not 0 <= float(temperature) < math.inf:
         raise ValueError(f"the temperature must be finite and not negative; {temperature} was given.")
 
 
 def validate_state(z: State) -> None:
-    """Raise unless `z` holds finite floating-point numbers."""
+    """Raise unless all entries of `z` are finite floating-point numbers."""
     leaves = jax.tree.leaves(z)
     if not leaves:
         raise ValueError("the state is empty: give at least one variable.")
     for path, leaf in jax.tree.leaves_with_path(z):
         if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
             raise ValueError(
-                f"the state{jax.tree_util.keystr(path)} is of type {jnp.result_type(leaf)}; samplers move "
-                "real numbers: give floating point, as in 0.0 or jnp.zeros(3)."
+                f"the state{jax.tree_util.keystr(path)} is of type {jnp.result_type(leaf)}; samplers need "
+                "real numbers: give floating-point values, as in 0.0 or jnp.zeros(3)."
             )
         finite = jnp.all(jnp.isfinite(leaf))
         if not isinstance(finite, jax.core.Tracer) and not bool(finite):
@@ -388,7 +388,7 @@ def validate_state(z: State) -> None:
 
 
 def check_field(field: Field, z: State, name: str) -> None:
-    """Raise where a field does not fit the state: an unknown variable, or shapes that do not agree."""
+    """Raise if a field does not fit the state: an unknown variable, or shapes that do not match."""
     if isinstance(field, Blocks):
         field.check_names(z)
         for key, block in field.blocks.items():
@@ -410,10 +410,10 @@ def _try_product(field: Field, z: State, name: str, row: str | None, column: str
         )
 
 
-def _written_out(field: Field, z: State) -> tuple[Array, Array]:
-    """A(z) and what is rounding error in it; VᵀA(z)V for two random unit vectors where A is too large."""
+def _matrix_and_tolerance(field: Field, z: State) -> tuple[Array, Array]:
+    """A(z) and a bound on its rounding error; for a large A, VᵀA(z)V with two random unit vectors."""
     eps = jnp.finfo(ravel(z).dtype).eps
-    if dimension(z) <= _WRITTEN_OUT:
+    if dimension(z) <= _LARGEST_FULL_MATRIX:
         matrix = field.as_matrix(z)
         return matrix, 100 * eps * matrix.shape[0] * jnp.max(jnp.abs(matrix))
     V = jax.random.normal(jax.random.key(0), (2, dimension(z)), ravel(z).dtype)
@@ -425,37 +425,37 @@ def _written_out(field: Field, z: State) -> tuple[Array, Array]:
 def check_semidefinite(D: Field, z: State, name: str) -> None:
     """Raise unless D is symmetric, positive semidefinite and has a square root at `z`, up to rounding.
 
-    A field too large to be written out is tried on two random vectors.
+    A field that is too large for a full matrix is tested on two random vectors.
     """
-    matrix, tolerance = _written_out(D, z)
+    matrix, tolerance = _matrix_and_tolerance(D, z)
     if isinstance(matrix, jax.core.Tracer):
         return
     if not bool(jnp.all(jnp.isfinite(matrix))):
-        raise ValueError(f"{name} is not finite at the state given.")
+        raise ValueError(f"{name} is not finite at this state.")
     if float(jnp.max(jnp.abs(matrix - matrix.T))) > tolerance:
-        raise ValueError(f"{name} must be symmetric; at the state given {name} - {name}ᵀ is not zero.")
+        raise ValueError(f"{name} must be symmetric; at this state {name} - {name}ᵀ is not zero.")
     least = float(jnp.linalg.eigvalsh(matrix)[0])
     if least < -tolerance:
         raise ValueError(
-            f"{name} must be positive semidefinite; at the state given its least eigenvalue is {least:.3g}. "
-            "fk.fields.Gram(L) gives L Lᵀ, which always is."
+            f"{name} must be positive semidefinite; at this state its smallest eigenvalue is {least:.3g}. "
+            "fk.fields.Gram(L) gives L Lᵀ, which is always positive semidefinite."
         )
     ones = jax.tree.map(lambda s: jnp.ones(s.shape, s.dtype), D.noise_like(z))
     if not all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(D.sqrt_mv(z, ones))):
         raise ValueError(
-            f"{name} is positive semidefinite but one of the terms that it is a sum of is not, and the noise "
-            "is drawn term by term. Write it as one field, such as fk.fields.Dense or fk.fields.Diagonal."
+            f"{name} is positive semidefinite, but one of its terms is not, and the noise is drawn term by "
+            "term. Write it as one field, such as fk.fields.Dense or fk.fields.Diagonal."
         )
 
 
 def check_skew(Q: Field, z: State, name: str) -> None:
-    """Raise unless Q is skew at `z` up to rounding; a large one is tried on two random vectors."""
-    matrix, tolerance = _written_out(Q, z)
+    """Raise unless Q is skew at `z` up to rounding; a large Q is tested on two random vectors."""
+    matrix, tolerance = _matrix_and_tolerance(Q, z)
     if isinstance(matrix, jax.core.Tracer):
         return
-    off = float(jnp.max(jnp.abs(matrix + matrix.T)))
-    if not off <= tolerance:
+    asymmetry = float(jnp.max(jnp.abs(matrix + matrix.T)))
+    if not asymmetry <= tolerance:
         raise ValueError(
-            f"{name} must be skew; at the state given the largest entry of {name} + {name}ᵀ is {off:.3g}. "
+            f"{name} must be skew; at this state the largest entry of {name} + {name}ᵀ is {asymmetry:.3g}. "
             "Declare one triangle, with a dictionary of blocks or fk.fields.Skew(…): the other follows."
         )

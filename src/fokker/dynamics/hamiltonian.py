@@ -1,4 +1,4 @@
-"""The Hamiltonian H(z) = U(theta) + g(z), with the gradient of U open to replacement."""
+"""The Hamiltonian H(z) = U(theta) + g(z), whose ∇U can be replaced by an estimate."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,18 +13,18 @@ from fokker._core.state import State, call, describe_shapes, nearest, same_shape
 
 
 class Hamiltonian(Module):
-    r"""H(z) = U(theta) + g(z), where exp(-U) is the target and g belongs to the auxiliary variables.
+    r"""H(z) = U(theta) + g(z), where exp(-U) is the target and g is the energy of the auxiliary variables.
 
-    Kept apart, the two let a minibatch gradient ∇Ũ stand in for ∇U (Ma et al. 2015, Eq. 7 to 9), and let
-    `fokker.check` test that ∫ exp(-g) over the auxiliaries is the same for every theta, without which the
+    Because the two are separate, a minibatch gradient ∇Ũ can replace ∇U (Ma et al. 2015, Eq. 7 to 9), and
+    `fokker.check` can test that ∫ exp(-g) over the auxiliaries is the same for every theta. Otherwise the
     marginal of theta is not exp(-U) (their Eq. 1).
 
     ```python
     H = fk.Hamiltonian(potential=U, auxiliary=lambda r: jnp.sum(r**2) / 2)
     ```
 
-    `potential` is a function of the position; `auxiliary` is a function in named variables or of the whole
-    state; `position` is the name of the variable that is the target's.
+    `potential` is a function of the position; `auxiliary` is a function of named variables or of the whole
+    state; `position` is the name of the target's variable.
     """
 
     potential: Callable[[PyTree[Array]], Array]
@@ -40,7 +40,7 @@ class Hamiltonian(Module):
         return total if self.auxiliary is None else total + call(self.auxiliary, z, "the auxiliary part of H")
 
     def position_of(self, z: State) -> PyTree[Array]:
-        """The variable of `z` that is the target's."""
+        """The target's variable in `z`."""
         if not isinstance(z, Mapping):
             raise ValueError(
                 f"the Hamiltonian is a function of the variable {self.position!r}, but the state has no "
@@ -55,7 +55,7 @@ class Hamiltonian(Module):
         return z[self.position]
 
     def gradient(self, z: State, potential_gradient: PyTree[Array] | None = None) -> State:
-        """∇H(z), with `potential_gradient` in place of ∇U where it is given."""
+        """∇H(z), with ∇U replaced by `potential_gradient` unless it is None."""
         if potential_gradient is None:
             return jax.grad(self.__call__)(z)
         theta = self.position_of(z)
@@ -81,13 +81,13 @@ def hamiltonian_value(hamiltonian: Callable[..., Any], z: State) -> Array:
 def hamiltonian_gradient(
     hamiltonian: Callable[..., Any], z: State, potential_gradient: PyTree[Array] | None = None
 ) -> State:
-    """∇H(z), with the gradient of the potential replaced where one is given."""
+    """∇H(z), with ∇U replaced by `potential_gradient` unless it is None."""
     if isinstance(hamiltonian, Hamiltonian):
         return hamiltonian.gradient(z, potential_gradient)
     if potential_gradient is not None:
         raise TypeError(
-            "the gradient of the potential can be replaced only where the Hamiltonian says which part is the "
-            "potential: write hamiltonian=fk.Hamiltonian(potential=U, auxiliary=g) instead of one function."
+            "the gradient of the potential can be replaced only if the Hamiltonian has the potential as a "
+            "separate part: write hamiltonian=fk.Hamiltonian(potential=U, auxiliary=g), not one function."
         )
     return jax.grad(lambda state: hamiltonian_value(hamiltonian, state))(z)
 
@@ -98,8 +98,8 @@ def check_hamiltonian(hamiltonian: Callable[..., Any], z: State) -> None:
         shape = jax.eval_shape(lambda state: hamiltonian_value(hamiltonian, state), z)
     except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
         raise TypeError(
-            "the Hamiltonian could not be traced: write it with jax.numpy in place of numpy, jnp.where in "
-            f"place of if, and without float(…). JAX says: {str(error).splitlines()[0]}"
+            "the Hamiltonian could not be traced: write it with jax.numpy instead of numpy, jnp.where "
+            f"instead of if, and without float(…). JAX says: {str(error).splitlines()[0]}"
         ) from error
     if getattr(shape, "shape", None) != ():
         raise ValueError(
@@ -111,6 +111,6 @@ def check_hamiltonian(hamiltonian: Callable[..., Any], z: State) -> None:
     value = hamiltonian_value(hamiltonian, z)
     if not isinstance(value, jax.core.Tracer) and not bool(jnp.isfinite(value)):
         raise ValueError(
-            f"the Hamiltonian is {float(value)} at the state given; start where the target has mass. The "
-            f"state: {z}"
+            f"the Hamiltonian is {float(value)} at this state; start inside the support of the target. "
+            f"The state: {z}"
         )

@@ -1,4 +1,4 @@
-"""Dynamics as functions of one flat vector in double precision, for the checker and the completion."""
+"""Dynamics as functions of a flat vector in double precision, for the checker and the completion."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,9 +24,10 @@ Matrix = Float[Array, "d d"]
 class Problem:
     """dx = f(x) dt + √(2D(x)) dW on ℝᵈ, with the target exp(-H(x)); temperature is inside H and D.
 
-    Every function takes the flat vector x. `example` is a state in the user's structure, `variables` the
-    slice of x that each named variable takes. `Q_mv` is there where Q is known, `noise_covariance` where the
-    square root is the library's, and `auxiliary` where H is known in parts; else they are None.
+    Every function takes the flat vector x. `example` is a state in the user's structure; `variables` has the
+    slice of x of each named variable. `Q_mv` is None if Q is unknown, `noise_covariance` if the noise is not
+    computed by the library, and `auxiliary` if H is not split into parts. `guessed` says that the shapes of
+    the state were not specified.
     """
 
     example: State
@@ -52,25 +53,25 @@ class Problem:
         return ravel(self.example, self.names or None)
 
     def to_state(self, x: Vector) -> State:
-        """The user's structure from a vector."""
+        """The state of a vector."""
         return unravel(x, self.example, self.names or None)
 
     def to_vector(self, z: State) -> Vector:
-        """A vector from the user's structure."""
+        """The vector of a state."""
         return ravel(z, self.names or None)
 
     def to_tangent(self, x: Vector, velocity: Vector) -> State:
-        """The user's structure from a velocity at x."""
+        """A velocity at x, in the structure of the state."""
         return self.to_state(velocity)
 
     def D_matrix(self, x: Vector) -> Matrix:
-        """D(x) written out."""
-        return _written_out(self.D_mv, x)
+        """D(x) as a matrix."""
+        return _matrix_of(self.D_mv, x)
 
     def Q_matrix(self, x: Vector) -> Matrix:
-        """Q(x) written out."""
+        """Q(x) as a matrix."""
         assert self.Q_mv is not None
-        return _written_out(self.Q_mv, x)
+        return _matrix_of(self.Q_mv, x)
 
     def coordinate_names(self) -> list[str]:
         """A name for each coordinate: theta, or theta[0], theta[1], …"""
@@ -83,22 +84,22 @@ class Problem:
         return result
 
 
-def _written_out(product: Callable[[Vector, Vector], Vector], x: Vector) -> Matrix:
+def _matrix_of(product: Callable[[Vector, Vector], Vector], x: Vector) -> Matrix:
     return jax.vmap(lambda e: product(x, e))(jnp.eye(x.size, dtype=x.dtype)).T
 
 
-def infer_state(given: Dynamics | SDE) -> State:
-    """An example state where none was given: named scalars from the arguments of H, or a vector from D."""
-    if isinstance(given, SDE) and given.state is not None:
-        return given.state
-    names = argument_names(given.hamiltonian)
-    blocks = getattr(getattr(given, "D", None), "blocks", {}) | getattr(
-        getattr(given, "Q", None), "blocks", {}
+def infer_state(dynamics: Dynamics | SDE) -> State:
+    """An example state if none was specified: named scalars from the arguments of H, or a vector from D."""
+    if isinstance(dynamics, SDE) and dynamics.state is not None:
+        return dynamics.state
+    names = argument_names(dynamics.hamiltonian)
+    blocks = getattr(getattr(dynamics, "D", None), "blocks", {}) | getattr(
+        getattr(dynamics, "Q", None), "blocks", {}
     )
     named_by_blocks = {name for key in blocks for name in key}
-    if len(names) > 1 or isinstance(given.hamiltonian, Hamiltonian) or set(names) & named_by_blocks:
+    if len(names) > 1 or isinstance(dynamics.hamiltonian, Hamiltonian) or set(names) & named_by_blocks:
         return {name: jnp.zeros(()) for name in dict.fromkeys((*names, *sorted(named_by_blocks)))}
-    matrix: Any = getattr(given, "diffusion_given", None)
+    matrix: Any = getattr(dynamics, "diffusion_argument", None)
     if not callable(matrix) and not isinstance(matrix, Mapping) and np.ndim(matrix) == 2:
         return jnp.zeros(len(matrix))
     raise ValueError(
@@ -108,7 +109,7 @@ def infer_state(given: Dynamics | SDE) -> State:
 
 
 def double(tree: Any) -> Any:
-    """Every floating-point array in `tree` in double precision; call it where 64 bits are enabled."""
+    """`tree` with all floating-point arrays in double precision, which must be enabled."""
     return jax.tree.map(
         lambda x: jnp.asarray(x, jnp.float64) if eqx.is_inexact_array_like(x) else x,
         tree,
@@ -116,25 +117,25 @@ def double(tree: Any) -> Any:
     )
 
 
-def dynamics_of(given: Any) -> Any:
-    """The dynamics of a sampler; anything else as it is."""
-    return given.placed if hasattr(given, "wants_target") else given
+def dynamics_of(dynamics: Any) -> Any:
+    """The dynamics of a sampler; anything else is returned unchanged."""
+    return dynamics.placed if hasattr(dynamics, "wants_target") else dynamics
 
 
 def make_problem(
-    given: Any, diffusion: Any = None, hamiltonian: Any = None, state: Any = None, temperature: float = 1.0
+    dynamics: Any, diffusion: Any = None, hamiltonian: Any = None, state: Any = None, temperature: float = 1.0
 ) -> Problem:
     """A `Problem` from a Dynamics, an SDE, a sampler, or (drift, diffusion, hamiltonian), validated.
 
-    To be called, and its functions used, where 64 bits are enabled.
+    Double precision must be enabled for this call and for all calls of the problem's functions.
     """
-    given = as_dynamics(given, diffusion, hamiltonian, state)
+    dynamics = as_dynamics(dynamics, diffusion, hamiltonian, state)
     order = tuple(state) if isinstance(state, Mapping) else ()
-    example = double(as_arrays(infer_state(given) if state is None else state))
-    if isinstance(given, Dynamics):
-        given = double(given)
-    names = order or (given.order(example) if isinstance(given, SDE) else variable_names(example))
-    given.validate(example, matrices=False)
+    example = double(as_arrays(infer_state(dynamics) if state is None else state))
+    if isinstance(dynamics, Dynamics):
+        dynamics = double(dynamics)
+    names = order or (dynamics.order(example) if isinstance(dynamics, SDE) else variable_names(example))
+    dynamics.validate(example, matrices=False)
     slices, start = {}, 0
     for name in names:
         slices[name] = slice(start, start + dimension(example[name]))
@@ -146,15 +147,15 @@ def make_problem(
     def to_vector(z: State) -> Vector:
         return ravel(z, names or None)
 
-    if isinstance(given, Dynamics):
-        T, D, Q = given.temperature, given.D, given.Q
-        noise = given.noise_like(example)
+    if isinstance(dynamics, Dynamics):
+        T, D, Q = dynamics.temperature, dynamics.D, dynamics.Q
+        noise = dynamics.noise_like(example)
     else:
-        T, D, Q, noise = jnp.asarray(temperature), given.D_field(example), None, None
+        T, D, Q, noise = jnp.asarray(temperature), dynamics.D_field(example), None, None
 
     def D_mv(x: Vector, v: Vector) -> Vector:
         product = to_vector(D.mv(to_state(x), to_state(v)))
-        return T * product if isinstance(given, Dynamics) else product
+        return T * product if isinstance(dynamics, Dynamics) else product
 
     def Q_mv(x: Vector, v: Vector) -> Vector:
         assert Q is not None
@@ -162,10 +163,10 @@ def make_problem(
 
     def noise_covariance(x: Vector) -> Matrix:
         flat, rebuild = jax.flatten_util.ravel_pytree(jax.tree.map(lambda s: jnp.zeros(s.shape), noise))
-        root = jax.vmap(lambda e: to_vector(given.noise(to_state(x), rebuild(e))[0]))(jnp.eye(flat.size)).T
+        root = jax.vmap(lambda e: to_vector(dynamics.noise(to_state(x), rebuild(e))[0]))(jnp.eye(flat.size)).T
         return root @ root.T
 
-    H = given.hamiltonian
+    H = dynamics.hamiltonian
     auxiliary = None
     if isinstance(H, Hamiltonian):
         g = H.auxiliary
@@ -177,34 +178,36 @@ def make_problem(
         example=example,
         names=names,
         variables=slices,
-        drift=lambda x: to_vector(given.drift(to_state(x))),
+        drift=lambda x: to_vector(dynamics.drift(to_state(x))),
         D_mv=D_mv,
         hamiltonian=lambda x: hamiltonian_value(H, to_state(x)) / T,
         Q_mv=None if Q is None else Q_mv,
         noise_covariance=None if noise is None else noise_covariance,
         auxiliary=auxiliary,
         position=H.position if isinstance(H, Hamiltonian) else "theta",
-        guessed=bool(names) and state is None and getattr(given, "state", None) is None,
+        guessed=bool(names) and state is None and getattr(dynamics, "state", None) is None,
     )
 
 
 def as_dynamics(
-    given: Any, diffusion: Any = None, hamiltonian: Any = None, state: Any = None
+    dynamics: Any, diffusion: Any = None, hamiltonian: Any = None, state: Any = None
 ) -> Dynamics | SDE:
-    """What a person hands in, as Dynamics or SDE: one of them, a sampler of one, a mapping, or functions."""
-    given = dynamics_of(given)
-    if isinstance(given, Mapping) and {"drift", "diffusion", "hamiltonian"} <= set(given):
-        return SDE(given["drift"], given["diffusion"], given["hamiltonian"], given.get("state", state))
-    if isinstance(given, Dynamics | SDE):
+    """A Dynamics or SDE, from one of them, from a sampler, from a mapping, or from functions."""
+    dynamics = dynamics_of(dynamics)
+    if isinstance(dynamics, Mapping) and {"drift", "diffusion", "hamiltonian"} <= set(dynamics):
+        return SDE(
+            dynamics["drift"], dynamics["diffusion"], dynamics["hamiltonian"], dynamics.get("state", state)
+        )
+    if isinstance(dynamics, Dynamics | SDE):
         if diffusion is not None or hamiltonian is not None:
             raise TypeError(
-                "diffusion and hamiltonian go with a drift; a Dynamics or SDE has its own. An example of the "
-                "state is passed by name: state=…"
+                "diffusion and hamiltonian are only for a drift; a Dynamics or SDE has its own. Pass an "
+                "example of the state by name: state=…"
             )
-        return given
-    if not callable(given) or diffusion is None or hamiltonian is None:
+        return dynamics
+    if not callable(dynamics) or diffusion is None or hamiltonian is None:
         raise TypeError(
             "give a fk.Dynamics, or a drift together with a diffusion and a Hamiltonian: "
             "(drift=…, diffusion=…, hamiltonian=…)."
         )
-    return SDE(given, diffusion, hamiltonian, state)
+    return SDE(dynamics, diffusion, hamiltonian, state)

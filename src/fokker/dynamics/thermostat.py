@@ -1,4 +1,4 @@
-"""Nosé–Hoover thermostats: SGNHT with a scalar, a diagonal or a full matrix of friction."""
+"""Nosé–Hoover thermostats: SGNHT with a scalar, diagonal or full friction matrix."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,9 +23,9 @@ def thermostat(
         Q = [[0, -I, 0], [I, 0, r/(μTd)], [0, -rᵀ/(μTd), 0]]
 
     SGNHT (Ding et al. 2014) with μ = T = 1. μ is the thermostat's inertia: it should be of the order of the
-    square of the time that theta takes to move, 1/curvature of U. With the factor T beside it the same A, μ
-    and step size serve every temperature: θ/√T, r/√T and ξ of the target exp(-U(θ)/T) move as they do at
-    T = 1 under the potential U(√T θ)/T. The weight d/2 is right; Ma et al. (2015) print 2/d and 1/(2d).
+    squared time scale of theta, 1/curvature of U. With the factor T next to μ, the same A, μ and step size
+    work at every temperature: θ/√T, r/√T and ξ of the target exp(-U(θ)/T) move as they do at
+    T = 1 under the potential U(√T θ)/T. The weight d/2 is correct; Ma et al. (2015) print 2/d and 1/(2d).
     """
 
     inertia = _inertia(A, mu, temperature)
@@ -69,7 +69,7 @@ def diagonal_thermostat(
 def matrix_thermostat(
     potential: Callable[..., Any], A: Any = 1.0, mu: Any = 1.0, temperature: Any = 1.0
 ) -> Dynamics:
-    r"""A full matrix Ξ of friction: dr = [-∇U - Ξr] dt + √(2TA) dW, dΞ = (rrᵀ/T - I)/μ dt, with r a vector.
+    r"""A full friction matrix Ξ: dr = [-∇U - Ξr] dt + √(2TA) dW, dΞ = (rrᵀ/T - I)/μ dt, with r a vector.
 
     H = U + rᵀr/2 + (μT/2)‖Ξ - A·I‖² and Q[r, Ξ] V = V r/(μT) (Ding et al. 2014, section 4.2). `xi` is d×d.
     """
@@ -91,17 +91,17 @@ def matrix_thermostat(
 
 
 def _inertia(A: Any, mu: Any, temperature: Any) -> Any:
-    """μT; raises unless T > 0 and A and μ are numbers: A is in H and D, which read an array in two ways."""
+    """μT. Raise unless T > 0 and A and μ are numbers: H and D would interpret an array A differently."""
     for name, value in {"A": A, "mu": mu}.items():
         if callable(value) or isinstance(value, Field) or not same_shapes(value, 0.0):
             raise TypeError(
-                f"{name} of a thermostat must be one number, not {type(value).__name__}; for friction with a "
-                "structure write H, D and Q out in a fk.Dynamics."
+                f"{name} of a thermostat must be one number, not {type(value).__name__}; for structured "
+                "friction define H, D and Q in a fk.Dynamics."
             )
     check_temperature(as_arrays(temperature))
     if not isinstance(temperature, jax.core.Tracer) and float(temperature) == 0:
         raise ValueError(
-            "a thermostat holds the momentum at a temperature, which must be above zero; 0 was given. "
+            "a thermostat needs a temperature above zero; 0 was given. "
             "To cool to zero use fk.dynamics.underdamped (fk.samplers.sghmc)."
         )
     return mu * temperature

@@ -13,13 +13,13 @@ from fokker.dynamics._dynamics import Dynamics
 from fokker.dynamics._kinetic import half_square
 from fokker.dynamics.hamiltonian import Hamiltonian
 
-_DENSE_MASS = "For a dense mass matrix write out H = U + rᵀM⁻¹r/2 in a fk.Dynamics."
+_DENSE_MASS = "For a dense mass matrix define H = U + rᵀM⁻¹r/2 in a fk.Dynamics."
 
 
 def hamiltonian_flow(potential: Callable[..., Any], mass: Any = 1.0) -> Dynamics:
     r"""dθ = M⁻¹r dt, dr = -∇U dt: H = U + rᵀM⁻¹r/2, D = 0, Q = [[0, -I], [I, 0]].
 
-    It keeps exp(-H) but is not ergodic alone: HMC resamples the momentum between trajectories.
+    exp(-H) is stationary, but the dynamics are not ergodic: HMC resamples the momentum between trajectories.
     """
     return Dynamics(_with_momentum(potential, mass), Q={("r", "theta"): 1.0})
 
@@ -27,7 +27,7 @@ def hamiltonian_flow(potential: Callable[..., Any], mass: Any = 1.0) -> Dynamics
 def underdamped(
     potential: Callable[..., Any], friction: Any = 1.0, mass: Any = 1.0, temperature: Any = 1.0
 ) -> Dynamics:
-    r"""dθ = M⁻¹r dt, dr = [-∇U - C M⁻¹r] dt + √(2TC) dW: the same with D = diag(0, C).
+    r"""dθ = M⁻¹r dt, dr = [-∇U - C M⁻¹r] dt + √(2TC) dW: H and Q as above, D = diag(0, C).
 
     SGHMC (Chen et al. 2014; Ma et al. 2015, Eq. 12) and underdamped Langevin Monte Carlo. `friction` is C: a
     number, a matrix or a field; `mass` is M: a number, or a tree of masses in the structure of theta.

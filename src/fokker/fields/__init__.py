@@ -1,6 +1,6 @@
-"""Matrix fields: what the diffusion D(z) and the curl Q(z) of a sampler are made of.
+"""Matrix fields, of which the diffusion D(z) and the curl Q(z) of a sampler are built.
 
-| field | A(z) | Γ costs |
+| field | A(z) | cost of Γ |
 | --- | --- | --- |
 | `Zero()` | 0 | nothing |
 | `Scalar(a)` | a·I, a number or a function | nothing, or one gradient |
@@ -10,11 +10,11 @@
 | `Gram(L, diagonal_part=a)` | L Lᵀ + diag(a), low rank plus diagonal | nothing, or d + k |
 | `Skew(T)` | T - Tᵀ from the lower triangle | nothing, or d |
 | `Column(a)` | one column, and its transpose one row | as Diagonal or Elementwise |
-| `Operator(product)` | any linear map, by its product with a vector | d, or what is given |
+| `Operator(product)` | any linear map, by its product with a vector | d, or that of `gamma` |
 | `symmetric({...})`, `skew({...})` | blocks over a named state | as their blocks |
 
-Fields add (`A + B`), scale (`2 * A`) and transpose (`A.T`). A function is written in the names of the
-variables that it depends on, `lambda theta: …`, or in the whole state, `lambda z: …`.
+Fields can be added (`A + B`), scaled (`2 * A`) and transposed (`A.T`). The arguments of a function are the
+variables that it depends on, `lambda theta: …`, or the whole state, `lambda z: …`.
 """
 
 from fokker.fields._algebra import Scaled, Sum

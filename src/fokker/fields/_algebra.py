@@ -1,4 +1,4 @@
-"""Fields made of fields: sums and multiples."""
+"""Sums and multiples of fields."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -18,17 +18,17 @@ def _add(a: PyTree[Array], b: PyTree[Array]) -> PyTree[Array]:
 
 
 class Sum(Field):
-    """A(z) = Σ_k A_k(z). As a diffusion, every term is one, and their noises are independent."""
+    """A(z) = Σ_k A_k(z). As a diffusion, every term must be one, and their noises are independent."""
 
     terms: tuple[Field, ...]
 
     def functions(self) -> tuple[Callable[..., Any], ...]:
-        """Those of all terms."""
+        """The functions of all terms."""
         return tuple(function for term in self.terms for function in term.functions())
 
     @property
     def is_skew(self) -> bool:
-        """Whether every term is."""
+        """Whether every term is skew."""
         return all(term.is_skew for term in self.terms)
 
     def mv(
@@ -48,12 +48,12 @@ class Sum(Field):
         return reduce(_add, [term.divergence(z, row, column, probe) for term in self.terms])
 
     def diagonal(self, z: State, row: str | None = None) -> PyTree[Array] | None:
-        """The sum of the diagonals, where every term is diagonal."""
+        """The sum of the diagonals if every term is diagonal, else None."""
         diagonals = [term.diagonal(z, row) for term in self.terms]
         return None if any(d is None for d in diagonals) else reduce(_add, diagonals)
 
     def sqrt_mv(self, z: State, w: PyTree[Array], row: str | None = None) -> PyTree[Array]:
-        """Σ_k L_k w_k with independent w_k, unless the sum is diagonal: then one root of it."""
+        """Σ_k L_k w_k with independent w_k; for a diagonal sum, its square root times w."""
         if self.diagonal(z, row) is not None:
             return super().sqrt_mv(z, w, row)
         return reduce(_add, [term.sqrt_mv(z, x, row) for term, x in zip(self.terms, w, strict=True)])
@@ -66,7 +66,7 @@ class Sum(Field):
 
 
 class Scaled(Field):
-    """A(z) = c·A₁(z) with a constant c; it can be noise only for c ≥ 0."""
+    """A(z) = c·A₁(z) with a constant c; as a diffusion it needs c ≥ 0."""
 
     scale: Array = eqx.field(converter=as_arrays)
     field: Field
@@ -78,12 +78,12 @@ class Scaled(Field):
             )
 
     def functions(self) -> tuple[Callable[..., Any], ...]:
-        """Those of the field that is scaled."""
+        """The functions of the scaled field."""
         return self.field.functions()
 
     @property
     def is_skew(self) -> bool:
-        """Whether the field is."""
+        """Whether the field is skew."""
         return self.field.is_skew
 
     def _times(self, tree: PyTree[Array]) -> PyTree[Array]:
@@ -106,7 +106,7 @@ class Scaled(Field):
         return self._times(self.field.divergence(z, row, column, probe))
 
     def diagonal(self, z: State, row: str | None = None) -> PyTree[Array] | None:
-        """c times the diagonal, where there is one."""
+        """c times the diagonal, or None."""
         entries = self.field.diagonal(z, row)
         return None if entries is None else self._times(entries)
 
@@ -116,5 +116,5 @@ class Scaled(Field):
         return jax.tree.map(lambda x: root.astype(x.dtype) * x, self.field.sqrt_mv(z, w, row))
 
     def noise_like(self, z: State, row: str | None = None) -> PyTree[Any]:
-        """That of the field."""
+        """The noise shapes of the field."""
         return self.field.noise_like(z, row)

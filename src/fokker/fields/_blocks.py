@@ -1,4 +1,4 @@
-"""Fields over a named state, written block by block as in the papers."""
+"""Fields over a named state, given block by block."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,7 +21,7 @@ Key = tuple[str, str]
 class Blocks(Field):
     r"""A(z) over a named state: a field for each pair (row variable, column variable); absent pairs are zero.
 
-    Made by `symmetric` for a diffusion D and by `skew` for a curl Q, each from one triangle:
+    `symmetric` makes a diffusion D, and `skew` a curl Q, each from one triangle:
 
     ```python
     D = fk.fields.symmetric({("r", "r"): C})
@@ -33,7 +33,7 @@ class Blocks(Field):
     skew_by_construction: bool = eqx.field(static=True, default=False)
 
     def functions(self) -> tuple[Callable[..., Any], ...]:
-        """Those of all blocks."""
+        """The functions of all blocks."""
         return tuple(function for block in self.blocks.values() for function in block.functions())
 
     @property
@@ -42,14 +42,16 @@ class Blocks(Field):
         return self.skew_by_construction
 
     def check_names(self, z: State) -> None:
-        """Raise where a block names a variable that the state does not have."""
+        """Raise if a block names a variable that is not in the state."""
         names = variable_names(z)
         for key in self.blocks:
             for name in key:
                 if name not in names:
-                    has = f"the variables {', '.join(names)}" if names else "no names: it is not a dictionary"
+                    present = (
+                        f"the variables {', '.join(names)}" if names else "no names: it is not a dictionary"
+                    )
                     raise ValueError(
-                        f"the block {key} names {name!r}, but the state has {has}.{nearest(name, names)}"
+                        f"the block {key} names {name!r}, but the state has {present}.{nearest(name, names)}"
                     )
 
     def _sum_rows(self, z: State, terms: list[tuple[str, PyTree[Array]]]) -> State:
@@ -66,26 +68,26 @@ class Blocks(Field):
         return self._sum_rows(z, [(i, block.mv(z, v[j], i, j)) for (i, j), block in self.blocks.items()])
 
     def transpose(self) -> Field:
-        """Block by block."""
+        """The transpose of each block, at the mirrored place."""
         return Blocks({(j, i): block.transpose() for (i, j), block in self.blocks.items()}, self.is_skew)
 
     def divergence(
         self, z: State, row: str | None = None, column: str | None = None, probe: State | None = None
     ) -> PyTree[Array]:
-        """Row i is Σ_j of the divergence of A_ij over variable j; constant blocks are skipped."""
+        """Row i is the sum over j of the divergence of A_ij over variable j; constant blocks are skipped."""
         self.check_names(z)
         varying = {(i, j): block for (i, j), block in self.blocks.items() if block.varies_with(z, j)}
         return self._sum_rows(z, [(i, block.divergence(z, i, j, probe)) for (i, j), block in varying.items()])
 
     def varies_with(self, z: State, name: str | None) -> bool:
-        """Whether the divergence over the whole state can be other than zero."""
+        """Whether the divergence over the whole state can be different from zero."""
         return any(block.varies_with(z, j) for (_, j), block in self.blocks.items())
 
     def _off_diagonal(self) -> bool:
         return any(i != j for i, j in self.blocks)
 
     def diagonal(self, z: State, row: str | None = None) -> PyTree[Array] | None:
-        """The diagonal, where every block is diagonal and on the diagonal."""
+        """The diagonal if every block is diagonal and on the diagonal, else None."""
         if self._off_diagonal():
             return None
         entries = {i: block.diagonal(z, i) for (i, _), block in self.blocks.items()}
@@ -94,19 +96,19 @@ class Blocks(Field):
         return {name: entries[name] if name in entries else zeros_like(z[name]) for name in z}
 
     def sqrt_mv(self, z: State, w: PyTree[Array], row: str | None = None) -> PyTree[Array]:
-        """Block by block; with blocks off the diagonal, a root of the matrix written out."""
+        """Block by block; with blocks off the diagonal, by a square root of the full matrix."""
         if self._off_diagonal():
             return Field.sqrt_mv(self, z, w, row)
         return self._sum_rows(z, [(i, block.sqrt_mv(z, w[i], i)) for (i, _), block in self._noisy()])
 
     def solve(self, z: State, v: PyTree[Array], row: str | None = None) -> PyTree[Array]:
-        """Block by block; with blocks off the diagonal, by the matrix written out."""
+        """Block by block; with blocks off the diagonal, by the full matrix."""
         if self._off_diagonal():
             return super().solve(z, v, row)
         return {name: self._on_diagonal(name).solve(z, v[name], name) for name in z}
 
     def log_determinant(self, z: State, row: str | None = None) -> Array:
-        """The sum over the blocks; with blocks off the diagonal, by the matrix written out."""
+        """The sum over the blocks; with blocks off the diagonal, by the full matrix."""
         if self._off_diagonal():
             return super().log_determinant(z, row)
         return sum((self._on_diagonal(name).log_determinant(z, name) for name in z), start=jnp.zeros(()))
@@ -118,7 +120,7 @@ class Blocks(Field):
         return [(key, block) for key, block in self.blocks.items() if not isinstance(block, Zero)]
 
     def noise_like(self, z: State, row: str | None = None) -> PyTree[Any]:
-        """The noises of the diagonal blocks, by variable: none for a variable without noise."""
+        """The noises of the diagonal blocks, by variable; variables without noise are left out."""
         if self._off_diagonal():
             return super().noise_like(z, row)
         return {i: block.noise_like(z, i) for (i, _), block in self._noisy()}
@@ -140,7 +142,7 @@ def _keyed(blocks: Mapping[Key, Any], what: str) -> dict[Key, Field]:
 
 
 def symmetric(blocks: Mapping[Key, Any]) -> Blocks:
-    """A symmetric field over a named state, from its diagonal blocks and one of each pair off it."""
+    """A symmetric field over a named state, from its diagonal blocks and one of each off-diagonal pair."""
     fields = _keyed(blocks, "a symmetric field")
     mirrored = {(j, i): block.transpose() for (i, j), block in fields.items() if i != j}
     return Blocks(fields | mirrored)
@@ -149,13 +151,13 @@ def symmetric(blocks: Mapping[Key, Any]) -> Blocks:
 def skew(blocks: Mapping[Key, Any]) -> Blocks:
     """A skew field over a named state, from one triangle: A_ji = -A_ijᵀ follows.
 
-    A block on the diagonal must itself be skew: a `Skew` field, or a constant matrix that is.
+    A block on the diagonal must be skew: a `Skew` field, or a constant skew matrix.
     """
     fields = _keyed(blocks, "a skew field")
     for (i, j), block in fields.items():
         if i == j and not is_skew_field(block):
             raise ValueError(
-                f"the block {(i, j)} of a skew field must itself be skew; {type(block).__name__} is not. "
+                f"the block {(i, j)} of a skew field must be skew; {type(block).__name__} is not. "
                 "Declare it by its lower triangle with fk.fields.Skew(…). Friction, which is symmetric, "
                 "belongs to D."
             )
@@ -164,7 +166,7 @@ def skew(blocks: Mapping[Key, Any]) -> Blocks:
 
 
 def is_skew_field(field: Field) -> bool:
-    """Whether a field is skew by construction, or a constant matrix that is (while traced it is trusted)."""
+    """Whether a field is skew by construction, or a constant skew matrix (a traced matrix is not checked)."""
     if field.is_skew:
         return True
     if isinstance(field, Dense) and not callable(field.value):

@@ -1,4 +1,4 @@
-"""What may stand where a field is wanted: a field, a number, or a constant matrix."""
+"""Conversion to a field, from a field, a number, or a constant matrix."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def as_field(value: Any) -> Field:
         value = jnp.asarray(value)
     if callable(value):
         raise TypeError(
-            "a function does not say which kind of matrix it gives. Wrap it: fk.fields.Scalar(f) for a(z)·I, "
+            "a function does not show what kind of matrix it is. Wrap it: fk.fields.Scalar(f) for a(z)·I, "
             "Elementwise(f) for a diagonal whose entries depend on their own coordinate, Diagonal(f) for any "
             "diagonal, Dense(f) for a matrix, Gram(f) for f fᵀ, Skew(f) for a lower triangle."
         )

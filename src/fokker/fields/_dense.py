@@ -26,14 +26,14 @@ from fokker._core.state import (
     unravel,
     zeros_like,
 )
-from fokker.fields._field import Field, given_functions, symmetric_root
+from fokker.fields._field import Field, functions_among, symmetric_root
 
 
 def _matrix(value: Any, z: State, shape: tuple[int, int], kind: str) -> Array:
     matrix = jnp.asarray(call(value, z, f"the function of a {kind} field") if callable(value) else value)
     if matrix.shape != shape:
         raise ValueError(
-            f"{kind} field: its matrix has shape {matrix.shape}, but {shape} is wanted between its variables."
+            f"{kind} field: its matrix has shape {matrix.shape}, but its variables need {shape}."
         )
     return matrix
 
@@ -44,7 +44,7 @@ def _constant_or_function(value: Any) -> Any:
 
 def is_its_transpose(matrix: Array, sign: int = 1) -> bool:
     """Whether a known matrix is symmetric or, for `sign` -1, skew, up to rounding."""
-    entries = np.asarray(matrix)  # with NumPy, as jnp would be traced where a field is made inside jit
+    entries = np.asarray(matrix)  # with NumPy: jnp would be traced if a field is made inside jit
     if entries.shape[0] != entries.shape[1]:
         return False
     largest = np.max(np.abs(entries), initial=0)
@@ -54,9 +54,9 @@ def is_its_transpose(matrix: Array, sign: int = 1) -> bool:
 class Dense(Field):
     r"""A(z) given as a matrix or as a function that returns one; rectangular between two variables.
 
-    Γ = Σ_k ∂/∂z_k [A(z) e_k] takes one Jacobian-vector product a column in memory of a few d². As a
-    diffusion its square root costs an eigendecomposition a step where A depends on the state: `Gram` is
-    cheaper where a factor is known.
+    Γ = Σ_k ∂/∂z_k [A(z) e_k] takes one Jacobian-vector product per column and memory of a few d².
+    As a diffusion that depends on the state, it needs an eigendecomposition per step for its square root;
+    `Gram` is cheaper if a factor is known.
 
     ```python
     fk.fields.Dense(jnp.array([[2.0, 0.5], [0.5, 1.0]]))
@@ -75,13 +75,13 @@ class Dense(Field):
             matrix = as_arrays(value)
             if matrix.ndim != 2:
                 raise ValueError(f"Dense takes a matrix or a function, not an array of shape {matrix.shape}.")
-            # A constant diffusion is factored once, here, and not at every step.
+            # A constant diffusion is factored once here, not in every step.
             if not isinstance(matrix, jax.core.Tracer) and is_its_transpose(matrix):
                 self.root = symmetric_root(matrix)
 
     def functions(self) -> tuple[Callable[..., Any], ...]:
-        """The function, where one was given."""
-        return given_functions(self.value)
+        """The function, if the value is one."""
+        return functions_among(self.value)
 
     def mv(
         self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
@@ -93,11 +93,11 @@ class Dense(Field):
         return unravel((matrix.T if self.transposed else matrix) @ ravel(v), like)
 
     def transpose(self) -> Field:
-        """The same matrix, read the other way."""
+        """The transposed matrix."""
         return Dense(self.value, not self.transposed)
 
     def sqrt_mv(self, z: State, w: PyTree[Array], row: str | None = None) -> PyTree[Array]:
-        """L w with the symmetric root, factored beforehand where A is constant."""
+        """L w with the symmetric root, which is computed in advance if A is constant."""
         if self.root is None:
             return super().sqrt_mv(z, w, row)
         return unravel(self.root @ ravel(w), part(z, row))
@@ -106,7 +106,7 @@ class Dense(Field):
 class Skew(Field):
     r"""A(z) = T - Tᵀ with T the strictly lower triangle of the given matrix: skew by construction.
 
-    What stands on and above the diagonal of the given matrix is not read.
+    The entries on and above the diagonal of the given matrix are not used.
 
     ```python
     fk.fields.Skew(lambda theta: jnp.outer(theta, theta**2))
@@ -116,12 +116,12 @@ class Skew(Field):
     value: Array | Callable[..., Array] = eqx.field(converter=_constant_or_function)
 
     def functions(self) -> tuple[Callable[..., Any], ...]:
-        """The function, where one was given."""
-        return given_functions(self.value)
+        """The function, if the value is one."""
+        return functions_among(self.value)
 
     @property
     def is_skew(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def mv(
@@ -139,11 +139,11 @@ class Skew(Field):
 
 
 class Gram(Field):
-    r"""A(z) = L(z) L(z)ᵀ + diag(a(z)): positive semidefinite by construction, low rank where L is thin.
+    r"""A(z) = L(z) L(z)ᵀ + diag(a(z)): positive semidefinite by construction, low rank if L is narrow.
 
     `factor` is a d×k matrix or a function that returns one; `diagonal_part` is absent, a number, a tree in
-    the structure of the variable, or a function that returns one. The noise is L w₁ + √a ⊙ w₂: no
-    decomposition, no d×d array.
+    the structure of the variable, or a function that returns one. The noise is L w₁ + √a ⊙ w₂,
+    without a decomposition or a d×d array.
 
     ```python
     fk.fields.Gram(lambda theta: jnp.stack([theta, theta**2], axis=1), diagonal_part=0.1)
@@ -168,8 +168,8 @@ class Gram(Field):
             self.diagonal_part = (Scalar if is_number else Diagonal)(diagonal_part)
 
     def functions(self) -> tuple[Callable[..., Any], ...]:
-        """Those of both parts."""
-        return given_functions(self.factor) + (
+        """The functions of both parts."""
+        return functions_among(self.factor) + (
             () if self.diagonal_part is None else self.diagonal_part.functions()
         )
 
@@ -179,7 +179,7 @@ class Gram(Field):
             call(self.factor, z, "the factor of a Gram field") if callable(self.factor) else self.factor
         )
         if L.ndim != 2 or L.shape[0] != size:
-            raise ValueError(f"Gram field: its factor has shape {L.shape}, but ({size}, k) is wanted here.")
+            raise ValueError(f"Gram field: its factor has shape {L.shape}, but needs ({size}, k).")
         return L.astype(dtype)
 
     def mv(
@@ -201,8 +201,8 @@ class Gram(Field):
     ) -> PyTree[Array]:
         r"""Γ = Σ_a [(∇·ℓ_a) ℓ_a + (ℓ_a·∇) ℓ_a] over the columns ℓ_a of L, plus that of the diagonal.
 
-        The second part is one Jacobian-vector product a column of L; the divergence of each ℓ_a is one a
-        coordinate (or one in all with a probe), with a d×k array in memory and never a d×d one.
+        The second part takes one Jacobian-vector product per column of L; the divergences of the ℓ_a take one
+        per coordinate (or a single one with a probe), with a d×k array in memory and no d×d array.
         """
         total = zeros_like(part(z, row))
         if callable(self.factor) and depends_on(self.factor, column, z):
@@ -227,8 +227,8 @@ class Gram(Field):
             return unravel(product, part(z, row))
 
         def along_column(total: Array, a: Array) -> tuple[Array, None]:
-            moved = jax.jvp(factor_at, (flat,), (L[:, a],))[1]
-            return total + moved[:, a], None
+            derivative = jax.jvp(factor_at, (flat,), (L[:, a],))[1]
+            return total + derivative[:, a], None
 
         def own_divergence(total: Array, i: Array) -> tuple[Array, None]:
             e_i = jnp.zeros_like(flat).at[i].set(1)
@@ -247,7 +247,7 @@ class Gram(Field):
         return jax.tree.map(jnp.add, noise, self.diagonal_part.sqrt_mv(z, w["diagonal"], row))
 
     def solve(self, z: State, v: PyTree[Array], row: str | None = None) -> PyTree[Array]:
-        """With a diagonal part, by Woodbury's identity: no d×d array."""
+        """With a diagonal part, by Woodbury's identity, without a d×d array."""
         parts = self._woodbury(z, row)
         if parts is None:
             return super().solve(z, v, row)
@@ -256,7 +256,7 @@ class Gram(Field):
         return unravel(flat - L @ jax.scipy.linalg.cho_solve((factor, True), L.T @ flat) / a, part(z, row))
 
     def log_determinant(self, z: State, row: str | None = None) -> Array:
-        """log det diag(a) + log det(I + Lᵀ diag(a)⁻¹ L), where there is a diagonal part."""
+        """log det diag(a) + log det(I + Lᵀ diag(a)⁻¹ L), if there is a diagonal part."""
         parts = self._woodbury(z, row)
         if parts is None:
             return super().log_determinant(z, row)
@@ -264,7 +264,7 @@ class Gram(Field):
         return jnp.sum(jnp.log(a)) + 2 * jnp.sum(jnp.log(jnp.diagonal(factor)))
 
     def _woodbury(self, z: State, row: str | None) -> tuple[Array, Array, Array] | None:
-        """L, a and the Cholesky factor of I + Lᵀ diag(a)⁻¹ L; None where there is no diagonal part."""
+        """L, a and the Cholesky factor of I + Lᵀ diag(a)⁻¹ L; None if there is no diagonal part."""
         entries = None if self.diagonal_part is None else self.diagonal_part.diagonal(z, row)
         if entries is None:
             return None
@@ -273,7 +273,7 @@ class Gram(Field):
         return L, a, jnp.linalg.cholesky(small)
 
     def noise_like(self, z: State, row: str | None = None) -> PyTree[Any]:
-        """One number a column of L, and one a coordinate where there is a diagonal."""
+        """One number per column of L, and one per coordinate if there is a diagonal part."""
         factor = jax.eval_shape(lambda: self._factor(z, part(z, row)))
         shapes = {"factor": jax.ShapeDtypeStruct((factor.shape[1],), factor.dtype)}
         if self.diagonal_part is None:
@@ -285,8 +285,8 @@ class Column(Field):
     r"""A(z) = a(z), a single column: from a scalar variable to any variable. Its transpose is a single row.
 
     The block [r/d] of a thermostat, `Column(lambda r: r / d, elementwise=True)`, maps the scalar ξ to the
-    momentum; its transpose maps the momentum to ξ, with Γ = Σ_j ∂a_j/∂r_j. `elementwise` promises that a_j
-    depends on its own coordinate alone: Γ is then one Jacobian-vector product instead of one a coordinate.
+    momentum; its transpose maps the momentum to ξ, with Γ = Σ_j ∂a_j/∂r_j. `elementwise` asserts that a_j
+    depends only on its own coordinate: Γ is then a single Jacobian-vector product, not one per coordinate.
     """
 
     value: PyTree[Array] | Callable[..., PyTree[Array]] = eqx.field(converter=_constant_or_function)
@@ -294,8 +294,8 @@ class Column(Field):
     transposed: bool = eqx.field(static=True, default=False)
 
     def functions(self) -> tuple[Callable[..., Any], ...]:
-        """The function, where one was given."""
-        return given_functions(self.value)
+        """The function, if the value is one."""
+        return functions_among(self.value)
 
     def _column(self, z: State, like: PyTree[Array]) -> PyTree[Array]:
         entries = (
@@ -303,8 +303,8 @@ class Column(Field):
         )
         if not same_shapes(as_arrays(entries), like):
             raise ValueError(
-                f"Column field: its entries have shapes {describe_shapes(entries)}, but the variable that "
-                f"they stand for has {describe_shapes(like)}."
+                f"Column field: its entries have shapes {describe_shapes(entries)}, but their variable "
+                f"has {describe_shapes(like)}."
             )
         return jax.tree.map(lambda a, x: jnp.asarray(a, x.dtype), entries, like)
 
@@ -315,8 +315,8 @@ class Column(Field):
         scalar = part(z, row) if self.transposed else v
         if dimension(scalar) != 1:
             raise ValueError(
-                "a Column field stands between a variable and a scalar variable (one number), "
-                f"but this one has shapes {describe_shapes(scalar)}."
+                "a Column field is a block between a variable and a scalar variable (one number), "
+                f"but the scalar has shapes {describe_shapes(scalar)}."
             )
         if self.transposed:
             return unravel(jnp.reshape(inner(self._column(z, v), v), (1,)), scalar)
@@ -324,7 +324,7 @@ class Column(Field):
         return jax.tree.map(lambda a: a * number, self._column(z, part(z, row)))
 
     def transpose(self) -> Field:
-        """A row from a column, and back."""
+        """The row of a column, or the column of a row."""
         return Column(self.value, self.elementwise, not self.transposed)
 
     def divergence(
@@ -332,28 +332,29 @@ class Column(Field):
     ) -> PyTree[Array]:
         """Σ_j ∂a_j/∂z_j for a row; ∂a/∂ξ for a column."""
         if not (self.transposed and self.elementwise) or not self.varies_with(z, column):
-            # A column has a single column: its exact divergence is one product already.
+            # A column's exact divergence is a single product, so that it needs no probe.
             return super().divergence(z, row, column, probe if self.transposed else None)
         z_column = part(z, column)
         ones = jax.tree.map(jnp.ones_like, z_column)
-        slopes = jax.jvp(lambda c: self._column(replace_part(z, column, c), z_column), (z_column,), (ones,))[
-            1
-        ]
-        return unravel(jnp.reshape(inner(slopes, ones), (1,)), part(z, row))
+        derivatives = jax.jvp(
+            lambda c: self._column(replace_part(z, column, c), z_column), (z_column,), (ones,)
+        )[1]
+        return unravel(jnp.reshape(inner(derivatives, ones), (1,)), part(z, row))
 
 
-def _as_precise(value: PyTree[Array], like: PyTree[Array]) -> PyTree[Array]:
-    """`value` in the dtypes of `like` where the two agree in structure; the caller looks whether they do."""
+def _with_dtypes_of(value: PyTree[Array], like: PyTree[Array]) -> PyTree[Array]:
+    """`value` in the dtypes of `like` if both have the same structure; the caller checks the structure."""
     if not same_structure(value, like):
         return value
     return jax.tree.map(lambda a, x: jnp.asarray(a, x.dtype), value, like)
 
 
 class Operator(Field):
-    r"""A(z) known only by `product(z, v)` = A(z) v, linear in v; the transpose is derived from it.
+    r"""A(z) defined by `product(z, v)` = A(z) v, which must be linear in v; the transpose is derived from it.
 
-    For blocks that have a structure of their own, such as v ↦ v r for a matrix variable v. `gamma(z)`, where
-    known, gives the divergence; else it takes one Jacobian-vector product a column, or one with a probe.
+    For blocks with a special structure, such as v ↦ v r for a matrix variable v. `gamma(z)` is the
+    divergence, if known; otherwise it takes one Jacobian-vector product per column, or a single one with a
+    probe.
     """
 
     product: Callable[[State, PyTree[Array]], PyTree[Array]]
@@ -361,7 +362,7 @@ class Operator(Field):
     transposed: bool = eqx.field(static=True, default=False)
 
     def functions(self) -> tuple[Callable[..., Any], ...]:
-        """One of the whole state: on which variables the product depends is not known."""
+        """A function of the whole state: it is not known on which variables the product depends."""
         return (lambda *z: self.product,)
 
     def mv(
@@ -369,18 +370,18 @@ class Operator(Field):
     ) -> PyTree[Array]:
         """product(z, v), or its transpose."""
         if not self.transposed:
-            return _as_precise(self.product(z, v), part(z, row))
-        (result,) = jax.linear_transpose(lambda x: _as_precise(self.product(z, x), v), part(z, row))(v)
+            return _with_dtypes_of(self.product(z, v), part(z, row))
+        (result,) = jax.linear_transpose(lambda x: _with_dtypes_of(self.product(z, x), v), part(z, row))(v)
         return result
 
     def transpose(self) -> Field:
-        """The transpose, whose own divergence is not the one given."""
+        """The transpose; `gamma` is not its divergence."""
         return Operator(self.product, None, not self.transposed)
 
     def divergence(
         self, z: State, row: str | None = None, column: str | None = None, probe: State | None = None
     ) -> PyTree[Array]:
-        """The divergence given, else from the product."""
+        """`gamma(z)` if known, else computed from the product."""
         if self.gamma is not None:
             return self.gamma(z)
         return super().divergence(z, row, column, probe)

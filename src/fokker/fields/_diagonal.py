@@ -1,4 +1,4 @@
-"""Fields with nothing off the diagonal: zero, a multiple of the identity, and a diagonal."""
+"""Diagonal fields: zero, a multiple of the identity, and a general diagonal."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,14 +18,14 @@ from fokker._core.state import (
     same_shapes,
     zeros_like,
 )
-from fokker.fields._field import Field, given_functions
+from fokker.fields._field import Field, functions_among
 
 
 class Zero(Field):
     """A(z) = 0: no motion, no noise, no cost."""
 
     def functions(self) -> tuple[Callable[..., Any], ...]:
-        """None."""
+        """No functions."""
         return ()
 
     @property
@@ -40,7 +40,7 @@ class Zero(Field):
         return zeros_like(part(z, row))
 
     def transpose(self) -> Field:
-        """Zero again."""
+        """The field itself."""
         return self
 
     def diagonal(self, z: State, row: str | None = None) -> PyTree[Array]:
@@ -48,7 +48,7 @@ class Zero(Field):
         return zeros_like(part(z, row))
 
     def sqrt_mv(self, z: State, w: PyTree[Array], row: str | None = None) -> PyTree[Array]:
-        """Zeros; there is no noise to take."""
+        """Zeros; `w` is None."""
         return zeros_like(part(z, row))
 
     def noise_like(self, z: State, row: str | None = None) -> None:
@@ -71,12 +71,12 @@ class Scalar(Field):
         if not callable(self.value) and jnp.shape(self.value) != ():
             raise ValueError(
                 f"Scalar takes one number or a function, not an array of shape {jnp.shape(self.value)}. "
-                "For one number a coordinate use Diagonal, for a matrix use Dense."
+                "For one number per coordinate use Diagonal, for a matrix use Dense."
             )
 
     def functions(self) -> tuple[Callable[..., Any], ...]:
-        """The function, where one was given."""
-        return given_functions(self.value)
+        """The function, if the value is one."""
+        return functions_among(self.value)
 
     def _entry(self, z: State) -> Array:
         if not callable(self.value):
@@ -85,7 +85,7 @@ class Scalar(Field):
         if jnp.shape(a) != ():
             raise ValueError(
                 f"the function of a Scalar field must return one number, not {describe_shapes(a)}. "
-                "For one number a coordinate use Elementwise or Diagonal."
+                "For one number per coordinate use Elementwise or Diagonal."
             )
         return a
 
@@ -103,7 +103,7 @@ class Scalar(Field):
     def divergence(
         self, z: State, row: str | None = None, column: str | None = None, probe: State | None = None
     ) -> PyTree[Array]:
-        """∇a by the column variable."""
+        """∇a with respect to the column variable."""
         if not self.varies_with(z, column):
             return zeros_like(part(z, row))
         return jax.grad(lambda value: self._entry(replace_part(z, column, value)))(part(z, column))
@@ -118,13 +118,13 @@ def _entries_like(value: Any, z: State, row: str | None, kind: str) -> PyTree[Ar
     entries = call(value, z, f"the function of a {kind} field") if callable(value) else value
     like = part(z, row)
     if isinstance(like, Mapping) and len(like) == 1 and not isinstance(entries, Mapping):
-        # Of a state with a single variable the entries may be given without its name.
+        # For a state with a single variable, the entries may be given without its name.
         entries = dict.fromkeys(like, entries)
     if not same_shapes(as_arrays(entries), like):
         name = "the state" if row is None else f"the variable {row!r}"
         raise ValueError(
             f"{kind} field: its entries have shapes {describe_shapes(entries)}, but {name} has "
-            f"{describe_shapes(like)}. Give one number a coordinate, in the structure of the variable."
+            f"{describe_shapes(like)}. Give one number per coordinate, in the structure of the variable."
         )
     return jax.tree.map(lambda a, x: jnp.asarray(a, x.dtype), entries, like)
 
@@ -132,9 +132,9 @@ def _entries_like(value: Any, z: State, row: str | None, kind: str) -> PyTree[Ar
 class Diagonal(Field):
     r"""A(z) = diag(a(z)) for a tree or a function `a` in the structure of the variable.
 
-    a_i may depend on all of z. Γ_i = ∂a_i/∂z_i takes one Jacobian-vector product a coordinate, or one in all
-    with a probe. Where a_i depends on its own coordinate alone, `Elementwise` has Γ exactly for the price of
-    one.
+    a_i may depend on all of z. Γ_i = ∂a_i/∂z_i takes one Jacobian-vector product per coordinate, or a single
+    one with a probe. If a_i depends only on its own coordinate, `Elementwise` computes the exact Γ with a
+    single one.
 
     ```python
     fk.fields.Diagonal(jnp.array([1.0, 4.0]))
@@ -147,8 +147,8 @@ class Diagonal(Field):
     )
 
     def functions(self) -> tuple[Callable[..., Any], ...]:
-        """The function, where one was given."""
-        return given_functions(self.value)
+        """The function, if the value is one."""
+        return functions_among(self.value)
 
     def mv(
         self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
@@ -166,10 +166,10 @@ class Diagonal(Field):
 
 
 class Elementwise(Field):
-    r"""A(z) = diag(a(z)) where a_i depends on the i-th coordinate of the column variable alone.
+    r"""A(z) = diag(a(z)) where a_i depends only on the i-th coordinate of the column variable.
 
     It may depend on other variables in any way. Γ is then one Jacobian-vector product with a vector of ones.
-    The promise is the user's: `fokker.check` finds it broken.
+    The user must ensure this; `fokker.check` finds violations.
 
     ```python
     fk.fields.Elementwise(lambda theta: 1.5 * jnp.sqrt(1 + theta**2))

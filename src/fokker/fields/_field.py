@@ -1,4 +1,4 @@
-"""The interface of a matrix field A(z), and what follows for every field from its product with a vector."""
+"""The interface of a matrix field A(z), with default methods that use only its product with a vector."""
 
 import abc
 from collections.abc import Callable
@@ -13,13 +13,13 @@ from fokker._core.state import State, depends_on, dimension, part, ravel, replac
 
 
 class Field(Module):
-    r"""A matrix A(z) that may depend on the state z, known by what it does to a vector.
+    r"""A matrix A(z) that may depend on the state z, defined by its product with a vector.
 
-    A field maps the column variable to the row variable. `row` and `column` name them where the field is a
-    block over a named state; None, the default, means the whole state. In an Itô equation
-    dz = f dt + √(2D) dW that keeps exp(-H), a field enters by these actions:
+    A field maps the column variable to the row variable. `row` and `column` name them if the field is a block
+    over a named state; None, the default, means the whole state. In an Itô equation dz = f dt + √(2D) dW with
+    stationary density exp(-H), a field is used through these methods:
 
-    | action | what | for |
+    | method | result | used for |
     | --- | --- | --- |
     | `mv(z, v)` | A(z) v | -(D + Q)∇H |
     | `divergence(z)` | Γ_i = Σ_j ∂A_ij/∂z_j | the correction Γ |
@@ -27,17 +27,17 @@ class Field(Module):
     | `solve(z, v)`, `log_determinant(z)` | A(z)⁻¹ v, log det A(z) | the density of a step, for Metropolis |
     | `transpose()` | Aᵀ | the other triangle of Q |
 
-    Only `mv`, `transpose` and `functions` must be given. None of the actions forms more than the field
-    needs: no d×d array for a diagonal field, no rank-3 tensor for a dense one.
+    Only `mv`, `transpose` and `functions` must be defined. No method needs a d×d array for a diagonal field,
+    or a rank-3 tensor for a dense one.
     """
 
     @abc.abstractmethod
     def functions(self) -> tuple[Callable[..., Any], ...]:
-        """The user's functions of the state that A is made of; none for a constant field."""
+        """The user's functions of the state that A is computed from; none for a constant field."""
 
     @property
     def is_constant(self) -> bool:
-        """Whether A is known not to depend on z before anything is traced: Γ is 0 and costs nothing."""
+        """Whether A does not depend on z, known before tracing: Γ is 0 and costs nothing."""
         return not self.functions()
 
     @abc.abstractmethod
@@ -52,7 +52,7 @@ class Field(Module):
 
     @property
     def is_skew(self) -> bool:
-        """Whether A is skew by the way it was made."""
+        """Whether A is skew by construction."""
         return False
 
     def divergence(
@@ -60,10 +60,10 @@ class Field(Module):
     ) -> PyTree[Array]:
         r"""Γ_i = Σ_j ∂A_ij/∂z_j over the column variable, in the structure of the row variable.
 
-        Exact by Σ_k ∂/∂z_k [A(z) e_k], one Jacobian-vector product a column and never more than one column
-        in memory. With `probe`, a state of independent entries of mean 0 and variance 1, the unbiased
-        estimate d/dt A(z + tv) v at t = 0, one Jacobian-vector product in all. Fields whose exact divergence
-        is as cheap ignore the probe.
+        By default exact: Σ_k ∂/∂z_k [A(z) e_k], one Jacobian-vector product per column, with one column in
+        memory at a time. With `probe`, a state v of independent entries of mean 0 and variance 1: the
+        unbiased estimate d/dt A(z + tv) v at t = 0, a single Jacobian-vector product. Fields with a cheap
+        exact divergence ignore the probe.
         """
         if not self.varies_with(z, column):
             return zeros_like(part(z, row))
@@ -85,18 +85,18 @@ class Field(Module):
         return jax.lax.scan(add_column, zeros_like(part(z, row)), jnp.arange(flat.size))[0]
 
     def varies_with(self, z: State, name: str | None) -> bool:
-        """Whether A may depend on the variable `name`: False only where signatures prove that it does not."""
+        """Whether A may depend on the variable `name`; False only if the signatures exclude it."""
         return any(depends_on(function, name, z) for function in self.functions())
 
     def diagonal(self, z: State, row: str | None = None) -> PyTree[Array] | None:
-        """The diagonal of A in the structure of the row variable if A is diagonal by its kind, else None."""
+        """The diagonal of A in the structure of the row variable if A is always diagonal, else None."""
         return None
 
     def sqrt_mv(self, z: State, w: PyTree[Array], row: str | None = None) -> PyTree[Array]:
         """L(z) w with L Lᵀ = A(z); `w` has the structure of `noise_like`. A may be singular.
 
-        A negative eigenvalue beyond rounding error gives NaN: a matrix without a square root is not
-        silently replaced by another.
+        An eigenvalue below zero by more than rounding error gives NaN: a matrix without a square root must
+        not be replaced by another silently.
         """
         entries = self.diagonal(z, row)
         if entries is not None:
@@ -105,7 +105,7 @@ class Field(Module):
         return unravel(root @ ravel(w), part(z, row))
 
     def solve(self, z: State, v: PyTree[Array], row: str | None = None) -> PyTree[Array]:
-        """A(z)⁻¹ v for a symmetric positive definite A(z); not finite where A(z) is singular."""
+        """A(z)⁻¹ v for a symmetric positive definite A(z); not finite if A(z) is singular."""
         entries = self.diagonal(z, row)
         if entries is not None:
             return jax.tree.map(jnp.divide, v, entries)
@@ -113,18 +113,18 @@ class Field(Module):
         return unravel(jax.scipy.linalg.cho_solve((factor, True), ravel(v)), part(z, row))
 
     def log_determinant(self, z: State, row: str | None = None) -> Array:
-        """log det A(z) for a symmetric positive definite A(z); not finite where A(z) is singular."""
+        """log det A(z) for a symmetric positive definite A(z); not finite if A(z) is singular."""
         entries = self.diagonal(z, row)
         if entries is not None:
             return jnp.sum(jnp.log(ravel(entries)))
         return 2 * jnp.sum(jnp.log(jnp.diagonal(jnp.linalg.cholesky(self.as_matrix(z, row, row)))))
 
     def noise_like(self, z: State, row: str | None = None) -> PyTree[Any]:
-        """Shapes of the independent unit noise that `sqrt_mv` takes; None where there is no noise."""
+        """Shapes of the independent unit noise that `sqrt_mv` takes; None if there is no noise."""
         return jax.eval_shape(lambda: part(z, row))
 
     def as_matrix(self, z: State, row: str | None = None, column: str | None = None) -> Array:
-        """A(z) written out, rows and columns in the order of `fokker._core.state.variable_names`."""
+        """A(z) as a matrix, rows and columns in the order of `fokker._core.state.variable_names`."""
         z_column = part(z, column)
         basis = jnp.eye(dimension(z_column), dtype=ravel(z_column).dtype)
         columns = jax.vmap(lambda e: ravel(self.mv(z, unravel(e, z_column), row, column)))(basis)
@@ -153,13 +153,13 @@ class Field(Module):
 
 
 def symmetric_root(matrix: Array) -> Array:
-    """The symmetric L with L L = `matrix`; NaN where an eigenvalue is negative beyond rounding error."""
+    """The symmetric L with L L = `matrix`; NaN if an eigenvalue is negative beyond rounding error."""
     values, vectors = jnp.linalg.eigh(matrix)
     tolerance = matrix.shape[0] * jnp.finfo(matrix.dtype).eps * jnp.max(jnp.abs(values))
     root = jnp.sqrt(jnp.where(values < -tolerance, jnp.nan, jnp.maximum(values, 0)))
     return (vectors * root[None, :]) @ vectors.T
 
 
-def given_functions(*values: Any) -> tuple[Callable[..., Any], ...]:
-    """Those of `values` that are functions; a constant is not."""
+def functions_among(*values: Any) -> tuple[Callable[..., Any], ...]:
+    """The functions among `values`."""
     return tuple(value for value in values if callable(value))

@@ -1,4 +1,4 @@
-"""Minibatch gradients with their noise taken out around a point."""
+"""Minibatch gradients with control variates at a fixed point."""
 
 from typing import Any
 
@@ -9,36 +9,36 @@ from jaxtyping import Array, PyTree
 from fokker._core.rounding import raised
 from fokker._core.state import as_arrays
 from fokker.gradients.minibatch import Estimator
-from fokker.targets.constrained import unconstrained
+from fokker.targets.target import TargetWithData
 
 
 class ControlVariates(Estimator):
-    r"""∇Ũ(θ) - ∇Ũ(θ*) + ∇U(θ*), with the same batch in both; made by `control_variates`."""
+    r"""∇Ũ(θ) - ∇Ũ(θ*) + ∇U(θ*), with the same batch in both terms."""
 
     center: PyTree[Array]
     full: PyTree[Array] | None = None
 
-    def on(self, target: Any) -> "ControlVariates":
-        """With ∇U(θ*), the one pass over all the data."""
-        center = unconstrained(target, raised(self.center))
+    def on(self, target: TargetWithData) -> "ControlVariates":
+        """The estimator with ∇U(θ*), which takes one pass over all the data."""
+        center = target.unconstrain(raised(self.center))
         target.validate(center)
         return ControlVariates(center, jax.jit(jax.grad(target.potential))(center))
 
-    def excess(self, target: Any, state: PyTree[Array], batch: Any) -> PyTree[Array]:
+    def excess(self, target: TargetWithData, state: PyTree[Array], batch: Any) -> PyTree[Array]:
         """∇Ũ(θ*) - ∇U(θ*)."""
         noisy = jax.grad(target.minibatch_potential)(self.center, batch)
         return jax.tree.map(jnp.subtract, noisy, self.full)
 
-    def baselines(self, target: Any, state: PyTree[Array], batch: Any) -> PyTree[Array]:
+    def baselines(self, target: TargetWithData, state: PyTree[Array], batch: Any) -> PyTree[Array]:
         """g_i(θ*)."""
         return target.datum_gradients(self.center, target.weighted(batch)[0])
 
 
 def control_variates(center: PyTree[Any]) -> ControlVariates:
-    r"""b_i = g_i(θ*): the variance falls with |θ - θ*|² instead of staying at N²/n times that of one datum.
+    r"""b_i = g_i(θ*): the variance decreases with |θ - θ*|²; without b_i it is N²/n times that of one datum.
 
-    Around the mode of a well-determined posterior that is orders of magnitude (Baker et al. 2019). Twice the
-    work a step, one pass over the data before the first.
+    Near the mode of a well-determined posterior it is smaller by orders of magnitude (Baker et al. 2019). A
+    step costs twice as much, and there is one pass over the data before the first step.
 
     ```python
     mode = fk.find_mode(target, jnp.zeros(20))

@@ -1,4 +1,4 @@
-"""The plain minibatch gradient, and what every estimator of ∇U shares with it."""
+"""The plain minibatch gradient, and the base class of all estimators of ∇U."""
 
 from typing import Any
 
@@ -8,52 +8,55 @@ from jaxtyping import Array, PyTree
 
 from fokker._core.count import Count
 from fokker._core.module import Module
+from fokker.targets.target import TargetWithData
 
 
 class Estimator(Module):
-    r"""∇Ũ(θ), unbiased for ∇U(θ); by itself the plain minibatch gradient.
+    r"""∇Ũ(θ), an unbiased estimate of ∇U(θ); this class is the plain minibatch gradient.
 
-    Every estimator here is of the form
+    Every estimator has the form
 
         ∇Ũ(θ) = Σ_{i in batch} w_i [g_i(θ) - b_i] + Σ_{all i} b_i - ∇log p(θ),   g_i = -∇log p(x_i|θ),
 
-    with w_i = N/n or the weight of the row: unbiased whatever the baselines b_i, and the calmer the nearer
-    they are to g_i(θ). Plain minibatches have none; control variates and SVRG take those of a fixed point,
-    SAGA those that the row had when it was last seen. What has to be remembered is the estimator's state.
+    with w_i = N/n or the weight of the row. It is unbiased for any baselines b_i, and its variance is small
+    if they are close to g_i(θ). Plain minibatches have no baselines. Control variates and SVRG use the
+    gradients at a fixed point, SAGA those from when the row was last used. The state holds what this needs.
     """
 
-    def on(self, target: Any) -> "Estimator":
-        """Made ready for a target."""
+    def on(self, target: TargetWithData) -> "Estimator":
+        """The estimator prepared for a target."""
         return self
 
-    def init(self, target: Any, theta: PyTree[Array]) -> PyTree[Array]:
-        """The state to start from."""
+    def init(self, target: TargetWithData, theta: PyTree[Array]) -> PyTree[Array]:
+        """The initial state."""
         return ()
 
-    def excess(self, target: Any, state: PyTree[Array], batch: Any) -> PyTree[Array] | None:
-        """Σ_{batch} w_i b_i - Σ_{all} b_i, of mean zero; None where there are no baselines."""
+    def excess(self, target: TargetWithData, state: PyTree[Array], batch: Any) -> PyTree[Array] | None:
+        """Σ_{batch} w_i b_i - Σ_{all} b_i, of mean zero; None if there are no baselines."""
         return None
 
-    def baselines(self, target: Any, state: PyTree[Array], batch: Any) -> PyTree[Array] | None:
-        """b_i of every row of the batch."""
+    def baselines(self, target: TargetWithData, state: PyTree[Array], batch: Any) -> PyTree[Array] | None:
+        """b_i for each row of the batch, or None."""
         return None
 
     def update(
-        self, target: Any, state: PyTree[Array], theta: PyTree[Array], batch: Any, number: Count
+        self, target: TargetWithData, state: PyTree[Array], theta: PyTree[Array], batch: Any, number: Count
     ) -> PyTree[Array]:
-        """The state for the step after step `number`, which saw `batch` at `theta`."""
+        """The state after step `number`, which used `batch` at `theta`."""
         return state
 
-    def gradient(self, target: Any, state: PyTree[Array], theta: PyTree[Array], batch: Any) -> PyTree[Array]:
+    def gradient(
+        self, target: TargetWithData, state: PyTree[Array], theta: PyTree[Array], batch: Any
+    ) -> PyTree[Array]:
         """∇Ũ(θ)."""
         plain = jax.grad(target.minibatch_potential)(theta, batch)
         excess = self.excess(target, state, batch)
         return plain if excess is None else jax.tree.map(jnp.subtract, plain, excess)
 
     def contributions(
-        self, target: Any, state: PyTree[Array], theta: PyTree[Array], batch: Any
+        self, target: TargetWithData, state: PyTree[Array], theta: PyTree[Array], batch: Any
     ) -> PyTree[Array]:
-        """w_i [g_i(θ) - b_i], along a first axis: what the minibatch part of ∇Ũ is the sum of."""
+        """w_i [g_i(θ) - b_i], along a first axis: the terms of the minibatch part of ∇Ũ."""
         rows, weights = target.weighted(batch)
         each = target.datum_gradients(theta, rows)
         baselines = self.baselines(target, state, batch)
@@ -65,5 +68,5 @@ class Estimator(Module):
 
 
 def minibatch() -> Estimator:
-    """∇Ũ(θ) = -(N/n) Σ_{batch} ∇log p(x|θ) - ∇log p(θ): what samplers use unless told otherwise."""
+    """∇Ũ(θ) = -(N/n) Σ_{batch} ∇log p(x|θ) - ∇log p(θ): the default of all samplers."""
     return Estimator()

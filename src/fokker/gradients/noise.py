@@ -13,21 +13,21 @@ from fokker._core.state import dimension, nearest, ravel
 from fokker.fields import Dense, Diagonal, Field, Scalar
 
 KINDS = ("scalar", "diagonal", "dense")
-# Batches that the running average looks back on: V changes as the chain moves.
+# Batches in the running average: V changes as the chain moves.
 _WINDOW = 1000
-# Batches that the zero which it starts from counts for: too much subtracted stops a run, too little heats it
-# for a moment.
-_CAUTION = 20
+# Batches that the initial V = 0 counts for. An estimate that is too large stops a run; one that is too small
+# only heats it for a short time.
+_PRIOR_BATCHES = 20
 
 
 class OnlineNoise(Module):
-    r"""V ≈ Cov(∇Ũ), from the scatter of the per-datum contributions c_i of each batch:
+    r"""V ≈ Cov(∇Ũ), from the spread of the per-datum contributions c_i in each batch:
 
         V̂ = s n/(n - 1) Σ_i (c_i - c̄)(c_i - c̄)ᵀ,    V ← V + κ_t (V̂ - V),   κ_t = max(1/(t + 20), 1/1000)
 
-    V̂ is unbiased for any batch of two rows or more, V starts from zero; s = 1 - n/N where the rows are
-    distinct (Ahn et al. 2012, for SGFS). `kind` is what is kept of it: "scalar" (the mean variance),
-    "diagonal" or "dense".
+    V̂ is unbiased for any batch of two rows or more, and V starts from zero; s = 1 - n/N if the rows are
+    distinct (Ahn et al. 2012, for SGFS). `kind` is the part of V that is stored: "scalar" (the mean
+    variance), "diagonal" or "dense".
     """
 
     kind: str = eqx.field(static=True)
@@ -40,7 +40,7 @@ class OnlineNoise(Module):
             )
 
     def init(self, theta: PyTree[Array]) -> PyTree[Array]:
-        """Nothing known yet: zero."""
+        """The initial V = 0."""
         if self.kind == "diagonal":
             return jax.tree.map(jnp.zeros_like, theta)
         d, dtype = dimension(theta), jnp.result_type(*jax.tree.leaves(theta))
@@ -51,25 +51,25 @@ class OnlineNoise(Module):
         n = jax.tree.leaves(contributions)[0].shape[0]
         if n < 2:
             raise ValueError(
-                "the noise of a gradient cannot be seen in batches of one row: take at least two."
+                "the noise of a gradient cannot be estimated from batches of one row: use at least two rows."
             )
         centred = jax.tree.map(lambda c: c - jnp.mean(c, axis=0, keepdims=True), contributions)
-        scale = scatter * n / (n - 1)
+        unbiasing = scatter * n / (n - 1)
         if self.kind == "diagonal":
-            return jax.tree.map(lambda c: scale * jnp.sum(c**2, axis=0), centred)
+            return jax.tree.map(lambda c: unbiasing * jnp.sum(c**2, axis=0), centred)
         if self.kind == "scalar":
             total = jax.tree.reduce(jnp.add, jax.tree.map(lambda c: jnp.sum(c**2), centred))
-            return scale * total / (dimension(contributions) / n)
+            return unbiasing * total / (dimension(contributions) / n)
         flat = jax.vmap(ravel)(centred)
-        return scale * flat.T @ flat
+        return unbiasing * flat.T @ flat
 
     def update(
         self, V: PyTree[Array], contributions: PyTree[Array], scatter: Any, number: Count
     ) -> PyTree[Array]:
-        """V with one more batch."""
-        found = self.estimate(contributions, scatter)
-        kappa = jnp.maximum(1 / (number + _CAUTION), 1 / _WINDOW)
-        return jax.tree.map(lambda v, f: v + (kappa * (f - v)).astype(v.dtype), V, found)
+        """V after one more batch."""
+        estimate = self.estimate(contributions, scatter)
+        kappa = jnp.maximum(1 / (number + _PRIOR_BATCHES), 1 / _WINDOW)
+        return jax.tree.map(lambda v, new: v + (kappa * (new - v)).astype(v.dtype), V, estimate)
 
     def field(self, V: PyTree[Array]) -> Field:
         """V as a matrix over theta."""

@@ -1,4 +1,4 @@
-"""Sizes of the gradients of single data."""
+"""Norms of the gradients of single data, as scores for weighted minibatches."""
 
 from typing import Any
 
@@ -6,23 +6,22 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from fokker.targets.constrained import unconstrained
+from fokker.targets.target import TargetWithData
 
 _ROWS = 4096
 
 
-def norms(target: Any, theta: PyTree[Any], least: float = 0.1) -> Float[Array, " N"]:
-    r"""‖∇log p(x_i|θ)‖ of every datum, raised to at least `least` times their mean.
+def norms(target: TargetWithData, theta: PyTree[Any], least: float = 0.1) -> Float[Array, " N"]:
+    r"""‖∇log p(x_i|θ)‖ of each datum, raised to at least `least` times their mean.
 
     Scores for weighted minibatches: `fk.sample(…, batches=fk.gradients.norms(target, theta))`. Without the
-    floor a row that happens to be well explained at `theta` would hardly be drawn and weigh too much
-    elsewhere.
+    lower bound, a row with a small gradient at `theta` would rarely be drawn, with a very large weight.
     """
-    theta = unconstrained(target, theta)
+    y = target.unconstrain(theta)
 
-    def size(datum: PyTree[Array]) -> Array:
-        g = jax.grad(target.log_likelihood)(theta, datum)
+    def norm(datum: PyTree[Array]) -> Array:
+        g = jax.grad(target.log_likelihood)(y, datum)
         return jnp.sqrt(sum((jnp.sum(x**2) for x in jax.tree.leaves(g)), start=jnp.zeros(())))
 
-    sizes = jax.jit(lambda data: jax.lax.map(size, data, batch_size=_ROWS))(target.data)
-    return jnp.maximum(sizes, least * jnp.mean(sizes))
+    each = jax.jit(lambda data: jax.lax.map(norm, data, batch_size=_ROWS))(target.data)
+    return jnp.maximum(each, least * jnp.mean(each))

@@ -1,4 +1,4 @@
-"""Baselines remembered row by row."""
+"""Minibatch gradients with one stored baseline per row."""
 
 from typing import Any, NamedTuple
 
@@ -10,9 +10,10 @@ from fokker._core.count import Count
 from fokker._core.state import dimension
 from fokker.batches import Batch
 from fokker.gradients.minibatch import Estimator
+from fokker.targets.target import TargetWithData
 
-# Numbers in the table of one chain above which it is taken for a mistake: 4 GiB of single precision.
-_MOST = 2**30
+# A larger table per chain is taken for a mistake: 4 GiB in single precision.
+_LARGEST_TABLE = 2**30
 _ROWS = 4096
 
 
@@ -22,15 +23,15 @@ class _Table(NamedTuple):
 
 
 class SAGA(Estimator):
-    """b_i is the gradient of row i where the chain was when it last saw that row; made by `saga`."""
+    """b_i is the gradient of row i at the position where the chain last used that row."""
 
-    def init(self, target: Any, theta: PyTree[Array]) -> _Table:
+    def init(self, target: TargetWithData, theta: PyTree[Array]) -> _Table:
         """The gradients of all rows at the first position."""
         numbers = target.size * dimension(theta)
-        if numbers > _MOST:
+        if numbers > _LARGEST_TABLE:
             raise ValueError(
-                f"saga keeps a gradient a datum, here {numbers:,} numbers a chain: use "
-                "fk.gradients.control_variates or svrg, which keep one in all."
+                f"saga stores one gradient per datum, here {numbers:,} numbers per chain: use "
+                "fk.gradients.control_variates or svrg, which store one gradient in total."
             )
         each = jax.lax.map(
             lambda datum: target.datum_gradients(theta, jax.tree.map(lambda x: x[None], datum)),
@@ -43,17 +44,17 @@ class SAGA(Estimator):
     def _rows(self, batch: Any) -> Array:
         if not isinstance(batch, Batch) or batch.rows is None:
             raise TypeError(
-                "saga needs to know which rows a batch has: give fokker.batches.Batch(data, rows) to step."
+                "saga needs the row numbers of a batch: give fokker.batches.Batch(data, rows) to step."
             )
         return batch.rows
 
-    def baselines(self, target: Any, state: _Table, batch: Any) -> PyTree[Array]:
-        """The remembered gradients of the batch's rows."""
+    def baselines(self, target: TargetWithData, state: _Table, batch: Any) -> PyTree[Array]:
+        """The stored gradients of the batch's rows."""
         rows = self._rows(batch)
         return jax.tree.map(lambda g: g[rows], state.each)
 
-    def excess(self, target: Any, state: _Table, batch: Any) -> PyTree[Array]:
-        """Σ_{batch} w_i b_i less the sum of the table."""
+    def excess(self, target: TargetWithData, state: _Table, batch: Any) -> PyTree[Array]:
+        """Σ_{batch} w_i b_i minus the sum of the table."""
         _, weights = target.weighted(batch)
 
         def weighted_sum(g: Array) -> Array:
@@ -62,14 +63,16 @@ class SAGA(Estimator):
         sums = jax.tree.map(weighted_sum, self.baselines(target, state, batch))
         return jax.tree.map(jnp.subtract, sums, state.total)
 
-    def update(self, target: Any, state: _Table, theta: PyTree[Array], batch: Any, number: Count) -> _Table:
-        """The batch's rows remembered anew, and their sum kept up with them."""
+    def update(
+        self, target: TargetWithData, state: _Table, theta: PyTree[Array], batch: Any, number: Count
+    ) -> _Table:
+        """The table and its sum, with the gradients of the batch's rows replaced."""
         rows = self._rows(batch)
         new = target.datum_gradients(theta, batch.data)
-        # A row that is twice in the batch changes the sum once.
+        # A row that is in the batch twice must change the sum once.
         order = jnp.argsort(rows)
-        again = jnp.concatenate([jnp.zeros(1, bool), jnp.diff(rows[order]) == 0])
-        first = jnp.zeros(rows.shape, bool).at[order].set(~again)
+        repeated = jnp.concatenate([jnp.zeros(1, bool), jnp.diff(rows[order]) == 0])
+        first = jnp.zeros(rows.shape, bool).at[order].set(~repeated)
 
         def change(g: Array, table: Array, total: Array) -> Array:
             return total + jnp.tensordot(first.astype(g.dtype), g - table[rows], axes=1)
@@ -79,8 +82,8 @@ class SAGA(Estimator):
 
 
 def saga() -> SAGA:
-    r"""b_i = g_i at the position where row i was last seen (Defazio et al. 2014; Dubey et al. 2016).
+    r"""b_i = g_i at the position where row i was last used (Defazio et al. 2014; Dubey et al. 2016).
 
-    No passes over the data after the first, at the price of N gradients in memory.
+    It needs one pass over the data at the start, and N gradients in memory.
     """
     return SAGA()

@@ -1,1 +1,1 @@
-"""Pages and pictures made of a trace."""
+"""Pages and figures of a trace."""

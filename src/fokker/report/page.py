@@ -1,4 +1,4 @@
-"""A run as one self-contained HTML page."""
+"""The report of a run as one self-contained HTML page."""
 
 import base64
 import html
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from fokker.diagnostics import Summary
     from fokker.run.trace import Trace
 
-_SHOWN = 6
-# Chains, in the colours of Okabe and Ito that everyone can tell apart.
+_COORDINATES = 6
+# Colours of chains, by Okabe and Ito, which are distinguishable with any common colour vision.
 _COLOURS = (RIGHT, "#E69F00", ACCENT, "#CC79A7")
 _STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem}
 pre{background:#f4f4f4;padding:1rem;overflow-x:auto;white-space:pre-wrap}img{max-width:100%}
@@ -31,7 +31,7 @@ _CLASSES = {Grade.GOOD: "good", Grade.CARE: "care", Grade.BAD: "bad"}
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """An HTML table of texts."""
+    """An HTML table of text cells."""
     return f"<table>{_row('th', columns)}{''.join(_row('td', row) for row in rows)}</table>"
 
 
@@ -40,20 +40,20 @@ def _row(tag: str, cells: Sequence[str]) -> str:
 
 
 def image(figure: Figure, alternative: str) -> str:
-    """A figure as an <img> that carries its own data."""
+    """A figure as an <img> element with embedded data."""
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=110)
     return image_of_bytes(buffer.getvalue(), alternative)
 
 
 def image_of_bytes(png: bytes, alternative: str) -> str:
-    """A PNG as an <img> that carries its own data."""
+    """A PNG as an <img> element with embedded data."""
     data = base64.b64encode(png).decode()
     return f'<img alt="{html.escape(alternative)}" src="data:image/png;base64,{data}">'
 
 
 def page(title: str, *parts: str) -> str:
-    """A whole page of the parts."""
+    """A complete HTML page with these parts."""
     return (
         f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>\n'
         f"<style>{_STYLE}</style>\n<h1>{html.escape(title)}</h1>\n" + "\n".join(parts) + "\n</html>\n"
@@ -61,12 +61,12 @@ def page(title: str, *parts: str) -> str:
 
 
 def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], summary: "Summary") -> None:
-    """The summary with its verdict, the settings, and pictures of the first few coordinates."""
+    """Write the summary with its verdict, the settings, and figures of the first few coordinates."""
     items = "".join(f"<li>{html.escape(warning)}</li>" for warning in summary.warnings)
     items += "".join(f"<li>Note: {html.escape(note)}.</li>" for note in summary.notes)
     verdict = f'<p class="{_CLASSES[summary.grade]}">{html.escape(summary.verdict)}</p><ul>{items}</ul>'
     settings = ", ".join(
-        f"{name.replace('_', ' ')} {_shown(value)}" for name, value in trace.settings.items()
+        f"{name.replace('_', ' ')} {_setting_text(value)}" for name, value in trace.settings.items()
     )
     checks = [[name, f"{value:.3g}"] for name, value in summary.checks.items()]
     parts = [
@@ -85,8 +85,8 @@ def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], s
     path.write_text(page(title, *parts), encoding="utf-8")
 
 
-def _shown(value: object) -> str:
-    """A setting in a few characters; a step size may be an array or a schedule."""
+def _setting_text(value: object) -> str:
+    """A setting as short text; a step size may be an array or a schedule."""
     if callable(value):
         return "by a schedule"
     return f"{float(value):.4g}" if isinstance(value, jax.Array) else str(value)
@@ -95,11 +95,11 @@ def _shown(value: object) -> str:
 def _chains(trace: "Trace", names: Sequence[str]) -> Figure:
     leaves = [np.asarray(x) for x in jax.tree.leaves(trace.samples)]
     flat = np.concatenate([x.reshape(*x.shape[:2], -1) for x in leaves], axis=2)
-    shown = min(_SHOWN, flat.shape[2])
-    figure = new_figure(9.0, 1.5 * shown)
-    panels = figure.subplots(shown, 2, squeeze=False, width_ratios=(3, 1))
+    rows = min(_COORDINATES, flat.shape[2])
+    figure = new_figure(9.0, 1.5 * rows)
+    panels = figure.subplots(rows, 2, squeeze=False, width_ratios=(3, 1))
     step = max(1, flat.shape[1] // 1000)
-    for i in range(shown):
+    for i in range(rows):
         for chain, colour in zip(flat[:, :, i], itertools.cycle(_COLOURS)):
             places = np.arange(0, len(chain), step)
             panels[i, 0].plot(places, chain[::step], color=colour, linewidth=0.5, alpha=0.7)

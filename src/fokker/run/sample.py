@@ -20,6 +20,7 @@ from fokker.run.warmup import warmed_up
 from fokker.samplers._checks import no_batch
 from fokker.samplers._named import by_name
 from fokker.samplers._sampler import AUTOMATIC, Sampler, is_automatic, start_chains
+from fokker.targets.target import TargetWithData
 
 # Steps of warm-up for a sampler that learns its settings, and of how many the randomness is kept apart.
 _WARM_UP = 1000
@@ -190,7 +191,7 @@ def make_batches(
         if gradient is not None or kind is not None:
             raise ValueError("gradient and batches are about minibatches: give a batch_size with them.")
         return None
-    if not hasattr(target, "minibatch_potential"):
+    if not isinstance(target, TargetWithData):
         raise ValueError("batch_size needs data: give a fk.Posterior as the target.")
     if kind is None:
         kind = "window" if target.size >= WINDOWS * batch_size else "replacement"

@@ -13,6 +13,7 @@ from fokker._core.rounding import lowered, raised
 from fokker._core.state import as_arrays, is_function, ravel
 from fokker.samplers._checks import check_finite_start
 from fokker.samplers._sampler import Sampler, start_chains
+from fokker.targets.target import TargetWithData
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,8 @@ def checked_positions(placed: Sampler, target: Any, init: Any, keys: Key[Array, 
         given = jax.vmap(init)(keys[:, 0])
     else:
         given = jax.tree.map(lambda x: jnp.broadcast_to(x, (number, *x.shape)), as_arrays(init))
-    transform = getattr(placed, "target", None)
-    transform = transform if hasattr(transform, "unconstrain") else None
+    own_target = placed.own_target if placed.wants_target else None
+    transform = own_target if own_target is not None and own_target.is_constrained else None
     suspects = [0]
     if differs(init) and number > 1:
         whole = target if placed.wants_target else None
@@ -141,7 +142,7 @@ def _sound(transform: Any, target: Any, given: PyTree[Array]) -> Array:
             position = free
         if target is None:
             return sound
-        if hasattr(target, "minibatch_potential"):
+        if isinstance(target, TargetWithData):
             return sound & _finite(
                 target.minibatch_potential(position, jax.tree.map(lambda x: x[:1], target.data))
             )

@@ -143,8 +143,10 @@ class Trace:
     @property
     def positions(self) -> PyTree[np.ndarray]:
         """The draws in the sampler's own coordinates: those before a constraint's transform."""
-        unconstrain = getattr(self.origin.target, "unconstrain", None) if self.origin is not None else None
-        return self.samples if unconstrain is None else jax.vmap(jax.vmap(unconstrain))(self.samples)
+        target = None if self.origin is None else self.origin.target
+        if target is None or not target.is_constrained:
+            return self.samples
+        return jax.vmap(jax.vmap(target.unconstrain))(self.samples)
 
     def named(self) -> dict[str, np.ndarray]:
         """The draws of every leaf of theta by its path; a single array is called theta."""
@@ -174,7 +176,7 @@ class Trace:
     def _derived(self) -> dict[str, np.ndarray]:
         """NumPyro's deterministic sites and Stan's transformed parameters at every draw."""
         target = None if self.origin is None else self.origin.target
-        if not hasattr(target, "derived"):
+        if target is None:
             return {}
         # One draw after the other: a model may be large and the draws many.
         derive = eqx.filter_jit(lambda target, chain: jax.lax.map(target.derived, chain))

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import track
 
 from fokker._core.state import inner, is_function, ravel
-from fokker.diagnostics._slopes import as_vectors, slopes_at, thinned
+from fokker.diagnostics._gradients import as_vectors, gradients_at, thinned
 from fokker.diagnostics._spread import judged_by_gradients, spread_finding
 from fokker.diagnostics._steps import kinetic_temperature, noise_share
 from fokker.diagnostics.configurational import spread_of
@@ -25,7 +25,7 @@ from fokker.integrators import Splitting
 from fokker.run.starts import PerChain
 from fokker.samplers._sampler import Sampler
 from fokker.samplers.recipe import Recipe
-from fokker.targets.constrained import unconstrained
+from fokker.targets.target import TargetWithData
 
 # Shares of the fastest time scale of the target, and of its rate: the grids that are tried.
 _STEPS = tuple(2.0**-k for k in range(9))
@@ -150,11 +150,12 @@ def tune(
         "key": jax.random.key(seed) if key is None else key,
         "temperature": temperature,
     }
-    start = unconstrained(target, init(options["key"]) if is_function(init) else init)
+    start = target.unconstrain(init(options["key"]) if is_function(init) else init)
     target.validate(start)
     arms = list(_candidates(target, sampler, start, step_sizes, frictions, options))
     console = Console(stderr=True, quiet=not progress)
-    rows = batch_size if batch_size is not None else getattr(target, "size", 0)
+    all_rows = target.size if isinstance(target, TargetWithData) else 0
+    rows = all_rows if batch_size is None else batch_size
     console.print(_plan(len(arms), steps, rows), markup=False, soft_wrap=True)
     rounds: list[list[Trial]] = []
     while len(arms) > 1 or not rounds:
@@ -209,7 +210,7 @@ def _check(
     if trial.problem:
         notes.append(f"no step size tried is free of bias: {trial.problem}")
     if gradients is not None and not is_function(init):
-        theta = unconstrained(target, init)
+        theta = target.unconstrain(init)
         at_start = float(np.linalg.norm(ravel(jax.grad(_large_batch_potential(target))(theta))))
         usual = float(np.median(np.linalg.norm(gradients, axis=-1))) * options["temperature"]
         if at_start > _FAR * usual:
@@ -252,7 +253,7 @@ def _trial(
         return failed
     positions = thinned(trace, max(_POINTS, half // 2))
     draws = as_vectors(positions)
-    gradients = slopes_at(trace.origin.sampler.own_target, positions, _JUDGED) / options["temperature"]
+    gradients = gradients_at(trace.origin.sampler.own_target, positions, _JUDGED) / options["temperature"]
     if not (np.all(np.isfinite(draws)) and np.all(np.isfinite(gradients))):
         return failed
     every = max(1, draws.shape[0] * draws.shape[1] // _POINTS)
@@ -325,8 +326,7 @@ def _friction_name(make: Callable[..., Sampler]) -> str | None:
 
 def _large_batch_potential(target: Any) -> Callable[[PyTree[Array]], Array]:
     """U, or its estimate by the first rows where there are many."""
-    size = getattr(target, "size", 0)
-    if size <= _ROWS or not hasattr(target, "minibatch_potential"):
+    if not isinstance(target, TargetWithData) or target.size <= _ROWS:
         return target.potential
     rows = jax.tree.map(lambda x: x[:_ROWS], target.data)
     return lambda theta: target.minibatch_potential(theta, rows)

@@ -16,6 +16,7 @@ from fokker._core.state import State, as_arrays
 from fokker.dynamics._dynamics import check_temperature
 from fokker.gradients import Estimator
 from fokker.integrators import Point
+from fokker.targets.target import TargetWithData, check_is_target
 
 
 class Memory(NamedTuple):
@@ -221,21 +222,17 @@ def check_step_size(step_size: Any) -> Any:
 
 def check_target(target: Any, temperature: Any, gradient: Any, by_datum: bool = False) -> Any:
     """The target at a temperature; raise unless a sampler can be put on it with this estimator."""
-    if not hasattr(target, "potential"):
-        raise TypeError(
-            f"the target must be a fk.Density or a fk.Posterior, not {type(target).__name__}; a function "
-            "is made one by fk.Density(log_density)."
-        )
+    check_is_target(target)
     if gradient is not None and not isinstance(gradient, Estimator):
         raise TypeError(f"gradient must be one of fk.gradients, not {type(gradient).__name__}.")
-    if not hasattr(target, "datum_gradients") and (by_datum or gradient is not None):
+    if not isinstance(target, TargetWithData) and (by_datum or gradient is not None):
         raise TypeError(
             "estimators of the gradient and of its noise look at single data: give a fk.Posterior as the "
             "target."
         )
     check_temperature(as_arrays(temperature))
     # The change of variables of a constrained target is not tempered.
-    return target.at_temperature(as_arrays(temperature)) if hasattr(target, "at_temperature") else target
+    return target.at_temperature(as_arrays(temperature))
 
 
 def all_finite(z: PyTree[Array]) -> Array:

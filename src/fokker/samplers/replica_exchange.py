@@ -17,6 +17,7 @@ from fokker._core.state import as_arrays
 from fokker.gradients import Estimator, OnlineNoise
 from fokker.samplers._sampler import Info, Sampler, SamplerState
 from fokker.samplers.recipe import Recipe
+from fokker.targets.target import TargetWithData
 
 
 class ReplicaState(NamedTuple):
@@ -141,7 +142,7 @@ def exchange_log_ratio(target: Any, a: Array, cold: PyTree[Array], hot: PyTree[A
     1999; Deng et al. 2020). Here s² is found from the same batch of n rows, which is good enough while a²s²
     is small against n: at n = 10 the log of the ratio of rates is 2 % off at a²s² = 1 and 9 % at 4.
     """
-    if batch is None or not hasattr(target, "weighted"):
+    if batch is None or not isinstance(target, TargetWithData):
         return a * (target.potential(cold) - target.potential(hot))
     rows, weights = target.weighted(batch)
 

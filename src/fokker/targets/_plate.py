@@ -1,4 +1,4 @@
-"""The plate over the data of a NumPyro model: which arguments are its rows, and whether it may be cut."""
+"""The plate over the data of a NumPyro model: which arguments hold its rows, and if it can be subsampled."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,18 +13,19 @@ from fokker._core.state import describe_shapes, nearest
 from fokker.targets._program import Program, Site, first_line, in_plate, is_latent
 from fokker.targets.posterior import Posterior
 
-# Rows on which it is tried whether the likelihood is a sum over rows, and to how much of its size.
-_TRIED = 1024
+# Rows on which we test that the likelihood is a sum over rows, and the relative tolerance of the test.
+_TEST_ROWS = 1024
 _TOLERANCE = 1e-4
 
 
 def plate_and_names(subsample: Any, program: Program) -> tuple[str, list[str] | None]:
+    """The plate that `subsample` names, and the arguments that it says are its rows."""
     if isinstance(subsample, str):
         return subsample, None
     if not isinstance(subsample, Mapping) or len(subsample) != 1:
         raise TypeError(
-            'subsample is the name of the plate over the data, as in subsample="rows", or with the arguments '
-            f'that are its rows, as in subsample={{"rows": ["x", "y"]}}; {subsample!r} was given.'
+            'subsample is the name of the plate over the data, as in subsample="rows", or also names the '
+            f'arguments that are its rows, as in subsample={{"rows": ["x", "y"]}}; not {subsample!r}.'
         )
     ((plate, names),) = subsample.items()
     names = [names] if isinstance(names, str) else list(names)
@@ -40,15 +41,15 @@ def plate_and_names(subsample: Any, program: Program) -> tuple[str, list[str] | 
 def check_plate(plate: str, sites: dict[str, Site]) -> None:
     plates = [name for name, site in sites.items() if site["type"] == "plate"]
     if plate not in plates:
-        there = f"its plates are {', '.join(plates)}" if plates else "it has none"
-        raise ValueError(f"the model has no plate {plate!r}: {there}.{nearest(plate, plates)}")
+        known = f"its plates are {', '.join(plates)}" if plates else "it has none"
+        raise ValueError(f"the model has no plate {plate!r}: {known}.{nearest(plate, plates)}")
     inside = {name: site for name, site in sites.items() if in_plate(site, plate)}
     for name, site in inside.items():
         if is_latent(site):
             raise ValueError(
-                f"the latent site {name!r} is inside the plate {plate!r}, one for each row, and a minibatch "
-                "does not see them all: sum it out of the model, give its values as obs, or leave subsample "
-                "out."
+                f"the latent site {name!r} is inside the plate {plate!r}, with one value per row, which a "
+                "minibatch cannot all update: sum it out of the model, give its values as obs, or leave out "
+                "subsample."
             )
     if not any(site["type"] == "sample" for site in inside.values()):
         raise ValueError(
@@ -58,108 +59,111 @@ def check_plate(plate: str, sites: dict[str, Site]) -> None:
 
 
 def split(
-    program: Program, plate: str, size: int, chosen: list[str] | None
+    program: Program, plate: str, size: int, row_names: list[str] | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The rows of data among the arguments, and the rest."""
+    """The arguments that are rows of data, and the remaining arguments."""
     arguments = program.arguments()
 
     def is_rows(leaf: Any) -> bool:
         return isinstance(leaf, jax.Array | np.ndarray) and leaf.ndim > 0 and leaf.shape[0] == size
 
-    names = list(arguments) if chosen is None else chosen
+    names = list(arguments) if row_names is None else row_names
     rows = {name: eqx.filter(arguments[name], is_rows) for name in names}
-    for name in chosen or ():
+    for name in row_names or ():
         if not jax.tree.leaves(rows[name]):
             raise ValueError(
                 f"the plate {plate!r} has the size {size}, but the argument {name!r} has the shape "
-                f"{describe_shapes(arguments[name])}: its first axis must be as long."
+                f"{describe_shapes(arguments[name])}: its first axis must have that length."
             )
     rows = {name: jax.tree.map(jnp.asarray, tree) for name, tree in rows.items() if jax.tree.leaves(tree)}
     if not rows:
         raise ValueError(
             f"the plate {plate!r} has the size {size}, but no argument of the model has a first axis of that "
-            f"length (they are {program.told()}): give the data as arguments, as in "
+            f"length ({program.described_arguments()}): give the data as arguments, as in "
             f"fk.from_numpyro(model, x, y, subsample={plate!r})."
         )
     fixed = {
-        name: jax.tree.map(lambda leaf, row: leaf if row is None else None, held, _like(held, rows.get(name)))
-        for name, held in program.fixed.items()
+        name: jax.tree.map(
+            lambda leaf, row: leaf if row is None else None, value, _like(value, rows.get(name))
+        )
+        for name, value in program.fixed.items()
     }
     return rows, fixed
 
 
 def _like(tree: Any, rows: Any) -> Any:
-    """`rows`, in the structure of `tree` with None where there is no row."""
+    """`rows`, or a tree like `tree` of None if there are no rows."""
     if rows is None:
         return jax.tree.map(lambda leaf: None, tree)
     return rows
 
 
 def shapes(program: Program, theta: Any, rows: Any) -> dict[str, Any]:
-    """Types, shapes and plate sizes of all sites, without computing them."""
-    found: dict[str, Any] = {}
+    """Shapes and plate sizes of all sites, without computing their values."""
+    sites: dict[str, Any] = {}
 
-    def look(program: Program, theta: Any, rows: Any) -> Array:
+    def record(program: Program, theta: Any, rows: Any) -> Array:
         for name, site in program.run(theta, rows).items():
-            drawn = site["fn"].shape() if is_latent(site) else jnp.shape(site["value"])
+            shape = site["fn"].shape() if is_latent(site) else jnp.shape(site["value"])
             size = site["args"][0] if site["type"] == "plate" else None
-            found[name] = {"shape": tuple(drawn), "size": size}
+            sites[name] = {"shape": tuple(shape), "size": size}
         return program.log_density(theta, rows)
 
-    eqx.filter_eval_shape(look, program, theta, rows)
-    return found
+    eqx.filter_eval_shape(record, program, theta, rows)
+    return sites
 
 
-def on_one_row(program: Program, theta: Any, row: Any) -> dict[str, Any]:
+def shapes_on_one_row(program: Program, theta: Any, row: Any) -> dict[str, Any]:
+    """`shapes`, or an error that says what to change in the model."""
     try:
         return shapes(program, theta, row)
     except Exception as error:
         names = ", ".join(row)
         raise ValueError(
             f"the model could not be run on one row of its data ({names}): {first_line(error)} Its sizes "
-            "must come from the data, as x.shape[0] does; if not all of these are rows, say which are, as in "
+            "must come from the data, as in x.shape[0]; if not all of these are rows, name those that are: "
             f'subsample={{"{program.plate}": ["{next(iter(row))}"]}}.'
         ) from error
 
 
-def check_on_one_row(found: dict[str, Any], plate: str, size: int, theta: Any, rows: Any) -> None:
-    on_one = found[plate]["size"]
-    if on_one != 1:
+def check_on_one_row(on_one_row: dict[str, Any], plate: str, size: int, theta: Any, rows: Any) -> None:
+    plate_size = on_one_row[plate]["size"]
+    if plate_size != 1:
         first = next(iter(rows))
         raise ValueError(
-            f"the plate {plate!r} has the size {on_one} whatever rows the model is given, here one: take it "
+            f"the plate {plate!r} has the size {plate_size} even if the model is run on one row: take it "
             f'from the data, as in numpyro.plate("{plate}", {first}.shape[0]).'
         )
     for name, value in theta.items():
-        if found[name]["shape"] != value.shape:
+        if on_one_row[name]["shape"] != value.shape:
             raise ValueError(
                 f"the latent site {name!r} has the shape {value.shape} on {size} rows and "
-                f"{found[name]['shape']} on one: what has a value for each row cannot be seen by "
-                "minibatches. Leave subsample out, or take its size from elsewhere."
+                f"{on_one_row[name]['shape']} on one row: a site with one value per row cannot be sampled "
+                "with minibatches. Leave out subsample, or do not take its size from the data."
             )
 
 
 @eqx.filter_jit
 def _both_sums(posterior: Posterior, program: Program, theta: Any) -> tuple[Array, Array, Array]:
-    rows = jax.tree.map(lambda x: x[:_TRIED], posterior.data)
+    rows = jax.tree.map(lambda x: x[:_TEST_ROWS], posterior.data)
     each = jax.vmap(lambda datum: posterior.log_likelihood(theta, datum))(rows)
     prior = posterior.log_prior(theta)
     return program.log_density(theta, rows), jnp.sum(each) + prior, jnp.sum(jnp.abs(each)) + jnp.abs(prior)
 
 
 def check_sum(posterior: Posterior, program: Program, draw: Callable[[Any], Any]) -> None:
-    """Raise unless the density of many rows is the prior and a sum over them, at a theta that is drawn."""
+    """Raise unless the log density of many rows is the prior plus a sum over rows, at a random theta."""
     for seed in range(3):
-        together, apart, scale = _both_sums(posterior, program, draw(jax.random.key(seed)))
-        if not bool(jnp.isfinite(scale) & jnp.isfinite(together)):
+        joint, row_by_row, magnitude = _both_sums(posterior, program, draw(jax.random.key(seed)))
+        if not bool(jnp.isfinite(magnitude) & jnp.isfinite(joint)):
             continue
-        if abs(float(together - apart)) > _TOLERANCE * float(scale):
+        if abs(float(joint - row_by_row)) > _TOLERANCE * float(magnitude):
             raise ValueError(
-                f"the log density of {min(posterior.size, _TRIED)} rows is {float(together):.6g} together "
-                f"and {float(apart):.6g} row by row, so that minibatches would be wrong. Rows may not look "
-                "at each other (standardise before, not in the model); all that depends on them must be "
-                f"inside the plate {program.plate!r}; and of the arguments, those with a row a datum must be "
-                f"taken for rows and no others, here {', '.join(posterior.data)}: "
-                f'subsample={{"{program.plate}": [names]}} says which.'
+                f"the log density of {min(posterior.size, _TEST_ROWS)} rows is {float(joint):.6g} together "
+                f"and {float(row_by_row):.6g} row by row, so minibatches would be wrong. A row must not "
+                "depend on other rows (standardise before the model, not in it). Everything that "
+                f"depends on rows must be inside the plate {program.plate!r}. The arguments with one row "
+                f"per datum, and no others, must be taken as rows, here {', '.join(posterior.data)}: name "
+                f'them by subsample={{"{program.plate}": [names]}}.'
             )
         return

@@ -1,4 +1,4 @@
-"""A NumPyro model with its arguments, run where it is wanted: on given latent values, on given rows."""
+"""A NumPyro model with its arguments, which can be run on chosen latent values and rows of data."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -13,12 +13,12 @@ from jaxtyping import Array, PyTree
 from fokker._core.module import Module
 from fokker._core.state import describe_shapes
 
-# What NumPyro makes of one statement: a dictionary with its type, name, distribution and value.
+# NumPyro's record of one statement: a dictionary with its type, name, distribution and value.
 Site = Mapping[str, Any]
 
 
 class _Constant:
-    """An argument that a model may look into while it is compiled, such as an array of groups."""
+    """An argument whose values a model may use at compile time, such as an array of group indices."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -41,7 +41,7 @@ def _hashable(leaf: Any) -> bool:
 
 
 class Program(Module):
-    """The model, its arguments by name (those that are rows of data missing), and how to call it."""
+    """The model and its arguments by name, without those that are rows of data."""
 
     model: Any
     fixed: dict[str, Any]
@@ -51,18 +51,18 @@ class Program(Module):
 
     @classmethod
     def of(cls, model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> "Program":
-        """Raise unless the model is a function that takes these arguments; none of them is traced."""
+        """A program whose arguments are all constants. Raise if the model does not take these arguments."""
         if not callable(model):
-            raise TypeError(f"the model must be a function with NumPyro's statements; {model!r} was given.")
+            raise TypeError(f"the model must be a function of NumPyro statements, not {model!r}.")
         names = _positional_names(model, arguments, keywords)
-        given = {**dict(zip(names, arguments, strict=True)), **keywords}
-        held = jax.tree.map(
-            lambda leaf: _Constant(leaf) if _is_array(leaf) or not _hashable(leaf) else leaf, given
+        by_name = {**dict(zip(names, arguments, strict=True)), **keywords}
+        fixed = jax.tree.map(
+            lambda leaf: _Constant(leaf) if _is_array(leaf) or not _hashable(leaf) else leaf, by_name
         )
-        return cls(model, held, names)
+        return cls(model, fixed, names)
 
     def traced(self) -> "Program":
-        """With arrays as arrays: known while compiling by their shapes alone, and not compiled in."""
+        """The program with its arrays traced: only their shapes are known at compile time."""
         fixed = jax.tree.map(
             lambda leaf: jnp.asarray(leaf.value) if _is_constant(leaf) and _is_array(leaf.value) else leaf,
             self.fixed,
@@ -71,19 +71,19 @@ class Program(Module):
         return Program(self.model, fixed, self.positional, self.plate, self.derived)
 
     def arguments(self, rows: PyTree[Array] | None = None) -> dict[str, Any]:
-        """The arguments of the model, with these rows in their places."""
-        both = {
-            name: eqx.combine(rows[name], given) if rows is not None and name in rows else given
-            for name, given in self.fixed.items()
+        """The arguments of the model, including these rows."""
+        combined = {
+            name: eqx.combine(rows[name], value) if rows is not None and name in rows else value
+            for name, value in self.fixed.items()
         }
         return jax.tree.map(
-            lambda leaf: leaf.value if _is_constant(leaf) else leaf, both, is_leaf=_is_constant
+            lambda leaf: leaf.value if _is_constant(leaf) else leaf, combined, is_leaf=_is_constant
         )
 
-    def told(self) -> str:
-        """The arguments and their shapes in a few words, for messages."""
-        given = {name: describe_shapes(value) for name, value in self.arguments().items()}
-        return ", ".join(f"{name}: {shapes}" for name, shapes in given.items()) or "none"
+    def described_arguments(self) -> str:
+        """The arguments and their shapes, for messages."""
+        described = {name: describe_shapes(value) for name, value in self.arguments().items()}
+        return ", ".join(f"{name}: {shapes}" for name, shapes in described.items()) or "none"
 
     def _sites(self, model: Callable[..., Any], rows: PyTree[Array] | None) -> dict[str, Site]:
         from numpyro import handlers
@@ -92,8 +92,8 @@ class Program(Module):
         first = [arguments.pop(name) for name in self.positional]
         return dict(handlers.trace(model).get_trace(*first, **arguments))
 
-    def drawn(self, seed: int) -> dict[str, Site]:
-        """Every site, with the latent ones anywhere in their supports."""
+    def random_sites(self, seed: int) -> dict[str, Site]:
+        """All sites, with the latent ones drawn at random from their supports."""
         from numpyro import handlers
         from numpyro.infer import init_to_uniform
 
@@ -101,21 +101,21 @@ class Program(Module):
         return self._sites(model, None)
 
     def run(self, theta: Mapping[str, Array], rows: PyTree[Array] | None = None) -> dict[str, Site]:
-        """Every site, with the latent ones at theta."""
+        """All sites, with the latent ones at theta."""
         from numpyro import handlers
 
         return self._sites(handlers.substitute(self.model, data=theta), rows)
 
     def log_density(self, theta: Mapping[str, Array], rows: PyTree[Array] | None = None) -> Array:
-        """log p(theta, all that is observed)."""
+        """log p(theta, observations)."""
         return _total(self.run(theta, rows).values())
 
     def log_prior(self, theta: Mapping[str, Array], rows: PyTree[Array]) -> Array:
-        """What is outside the plate over the data."""
+        """The log density of the sites outside the plate over the data."""
         return _total(site for site in self.run(theta, rows).values() if not in_plate(site, self.plate))
 
     def log_likelihood(self, theta: Mapping[str, Array], rows: PyTree[Array]) -> Array:
-        """What is inside it."""
+        """The log density of the sites inside the plate."""
         return _total(site for site in self.run(theta, rows).values() if in_plate(site, self.plate))
 
     def deterministic(self, theta: Mapping[str, Array], rows: PyTree[Array] | None = None) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class LogDensity(Module):
 
 
 class LogPrior(Module):
-    """`Program.log_prior` as a function of theta; `row` is any row, for the model to run on."""
+    """`Program.log_prior` as a function of theta; the model is run on `row`, which may be any row."""
 
     program: Program
     row: PyTree[Array]
@@ -144,7 +144,7 @@ class LogPrior(Module):
 
 
 class LogLikelihood(Module):
-    """`Program.log_likelihood` of one datum: the model on a batch of one row."""
+    """`Program.log_likelihood` of one datum: the model is run on a batch of one row."""
 
     program: Program
 
@@ -153,13 +153,13 @@ class LogLikelihood(Module):
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, without its tail."""
+    """The type of an error and the first line of its message."""
     lines = str(error).splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def in_plate(site: Site, plate: str | None) -> bool:
-    """Whether a site stands inside the plate of that name."""
+    """Whether a site is inside the plate of that name."""
     return any(frame.name == plate for frame in site.get("cond_indep_stack", ()))
 
 
@@ -173,14 +173,14 @@ def _total(sites: Any) -> Array:
     for site in sites:
         if site["type"] == "sample":
             log_prob = site["fn"].log_prob(site["value"])
-            # From a handler of the user's own: plates that subsample are refused, and N/n is Posterior's.
+            # Only a user's own handler sets it: subsampling plates are refused, and Posterior applies N/n.
             scale = site["scale"]
             each.append(jnp.sum(log_prob if scale is None else scale * log_prob))
     return sum(each, start=jnp.zeros(()))
 
 
 def _innermost(model: Any) -> Any:
-    """The function under NumPyro's handlers, which hide its signature."""
+    """The function inside NumPyro's handlers, which hide its signature."""
     from numpyro.primitives import Messenger
 
     while isinstance(model, Messenger) and model.fn is not None:
@@ -198,7 +198,7 @@ def _positional_names(model: Any, arguments: tuple[Any, ...], keywords: dict[str
     except TypeError as error:
         name = getattr(_innermost(model), "__name__", "model")
         raise TypeError(
-            f"the arguments do not fit the model {name}{signature}: {error}. Give them after the model, as "
+            f"the arguments do not match the model {name}{signature}: {error}. Give them after the model, as "
             "in fk.from_numpyro(model, x, y=y)."
         ) from error
     names = [

@@ -1,29 +1,29 @@
-"""Targets over parameters that are not free to be any real number."""
+"""Targets with constrained parameters, such as positive numbers or probabilities."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._core.module import Module
 from fokker._core.state import as_arrays, is_leaf, nearest
 from fokker.targets.constraints import Constraint, as_constraint
+from fokker.targets.target import Target, TargetWithData, check_is_target
 
 
-class Constrained(Module):
-    r"""The density of y for a target over θ = x(y); made by `constrain`.
+class Constrained(Target):
+    r"""The density of y for a target over θ = x(y), as `constrain` returns it.
 
     U_y(y) = U(x(y)) - T log|det dx/dy|,   so that exp(-U_y/T) dy = exp(-U/T) dθ
     """
 
+    is_constrained: ClassVar[bool] = True
     target: Any
     constraints: Constraint | dict[str, Constraint]
     temperature: Any = 1.0
 
     def at_temperature(self, temperature: Any) -> "Constrained":
-        """For sampling at a temperature: a change of variables is not tempered, so its part of U_y is T's."""
+        """The target for sampling at a temperature T: the log-Jacobian in U_y is multiplied by T."""
         return type(self)(self.target, self.constraints, temperature)
 
     def constrain(self, y: PyTree[Array]) -> PyTree[Array]:
@@ -33,7 +33,7 @@ class Constrained(Module):
         return {**y, **{name: rule.constrain(y[name]) for name, rule in self.constraints.items()}}
 
     def unconstrain(self, theta: PyTree[Any]) -> PyTree[Array]:
-        """y, for a theta that meets the constraints; one that does not is refused."""
+        """y(θ). Raise if theta does not meet the constraints."""
         theta = as_arrays(theta)
         self.check(theta)
         if isinstance(self.constraints, Constraint):
@@ -48,7 +48,7 @@ class Constrained(Module):
         return self.temperature * sum(each, start=jnp.zeros(()))
 
     def check(self, theta: PyTree[Array]) -> None:
-        """Raise unless theta has the leaves that are constrained and meets the constraints."""
+        """Raise unless theta has the constrained leaves and meets the constraints."""
         self._check_names(theta)
         if isinstance(self.constraints, Constraint):
             self.constraints.check(theta, "theta")
@@ -60,14 +60,14 @@ class Constrained(Module):
         if isinstance(self.constraints, Constraint):
             if not is_leaf(tree):
                 raise ValueError(
-                    "one constraint is for a theta that is one array; this one is a tree: give a dictionary "
-                    'of constraints by name, as in {"scale": "positive"}.'
+                    "a single constraint needs a theta that is one array, but theta is a tree: give a "
+                    'dictionary of constraints by name, as in {"scale": "positive"}.'
                 )
             return
         if not isinstance(tree, Mapping):
             raise ValueError(
-                f"the constraints are by name ({', '.join(self.constraints)}), but theta is no dictionary: "
-                "give one constraint, or a theta with names."
+                f"the constraints are given by name ({', '.join(self.constraints)}), but theta is not a "
+                "dictionary: give a single constraint, or a theta with names."
             )
         for name in self.constraints:
             if name not in tree:
@@ -83,23 +83,18 @@ class Constrained(Module):
         return self.target.potential(self.constrain(y)) - self.log_jacobian(y)
 
     def validate(self, y: PyTree[Array]) -> None:
-        """Raise unless y has the leaves that are constrained and the target is finite at x(y)."""
+        """Raise unless y has the constrained leaves and the target is finite at x(y)."""
         self._check_names(y)
         self.target.validate(self.constrain(y))
 
 
-class ConstrainedPosterior(Constrained):
-    """A `Constrained` target with data: the Jacobian is part of the prior; made by `constrain`."""
+class ConstrainedPosterior(Constrained, TargetWithData):
+    """A `Constrained` target with data. The Jacobian is part of the prior."""
 
     @property
     def data(self) -> PyTree[Array]:
-        """Those of the posterior."""
+        """The data of the posterior."""
         return self.target.data
-
-    @property
-    def size(self) -> int:
-        """N, the number of data."""
-        return self.target.size
 
     def log_prior(self, y: PyTree[Array]) -> Array:
         """log p(x(y)) + T log|det dx/dy|."""
@@ -110,20 +105,16 @@ class ConstrainedPosterior(Constrained):
         return self.target.log_likelihood(self.constrain(y), datum)
 
     def minibatch_potential(self, y: PyTree[Array], batch: PyTree[Array]) -> Array:
-        """The unbiased estimate of U_y over a batch."""
+        """An unbiased estimate of U_y from a batch."""
         return self.target.minibatch_potential(self.constrain(y), batch) - self.log_jacobian(y)
 
     def weighted(self, batch: PyTree[Array]) -> tuple[PyTree[Array], Any]:
-        """The rows of a batch, and what each counts for."""
+        """The rows of a batch and their weights in the sum over all data."""
         return self.target.weighted(batch)
-
-    def datum_gradients(self, y: PyTree[Array], rows: PyTree[Array]) -> PyTree[Array]:
-        """-∇log p(datum | x(y)) by y of every datum in `rows`, along a new first axis."""
-        return jax.vmap(jax.grad(lambda u, datum: -self.log_likelihood(u, datum)), (None, 0))(y, rows)
 
 
 def constrain(target: Any, constraints: Any) -> Constrained:
-    r"""The target with theta, or leaves of it by name, kept positive, in an interval, a simplex, or in order.
+    r"""The target with constraints on theta, or on named leaves of it.
 
     ```python
     target = fk.constrain(posterior, {"scale": "positive", "weights": "simplex"})
@@ -133,31 +124,22 @@ def constrain(target: Any, constraints: Any) -> Constrained:
 
     A constraint is "real", "positive", "unit" (between 0 and 1), "simplex", "ordered", or one of
     `fk.constraints`; leaves that are not named are real. The sampler moves unconstrained numbers y with
-    θ = x(y) and the log-Jacobian of x in the potential, whatever the temperature, so that the density of θ is
-    the target's (with respect to Lebesgue measure; on a simplex, on all entries but the last).
+    θ = x(y). The log-Jacobian of x is added to the potential, at any temperature, so that θ has the density
+    of the target (with respect to Lebesgue measure; on a simplex, on all entries but the last).
 
-    What a user gives and gets is θ: `init`, draws and moments, `fk.find_mode`, `fk.gradients.norms` and the
-    centre of `fk.gradients.control_variates`. The target's own methods, `init` and `step` of a sampler, and
-    `trace.state` are in terms of y; `target.constrain` and `target.unconstrain` go between the two.
+    These use θ: `init`, draws and moments, `fk.find_mode`, `fk.gradients.norms` and the centre of
+    `fk.gradients.control_variates`. These use y: the target's own methods, `init` and `step` of a sampler,
+    and `trace.state`. `target.constrain` and `target.unconstrain` convert between the two.
     """
-    if not hasattr(target, "potential"):
-        raise TypeError(
-            f"the target must be a fk.Density or a fk.Posterior, not {type(target).__name__}; a function is "
-            "made one by fk.Density(log_density)."
-        )
+    check_is_target(target)
     if isinstance(target, Constrained):
-        raise TypeError("this target is constrained already: give all its constraints at once.")
-    kind = ConstrainedPosterior if hasattr(target, "minibatch_potential") else Constrained
+        raise TypeError("this target is already constrained: give all its constraints at once.")
+    kind = ConstrainedPosterior if isinstance(target, TargetWithData) else Constrained
     if isinstance(constraints, Mapping):
-        return kind(target, {name: as_constraint(given) for name, given in constraints.items()})
+        return kind(target, {name: as_constraint(rule) for name, rule in constraints.items()})
     return kind(target, as_constraint(constraints))
 
 
-def unconstrained(target: Any, theta: PyTree[Any]) -> PyTree[Array]:
-    """Theta as a sampler of the target knows it: y, where the target has constraints."""
-    return target.unconstrain(theta) if hasattr(target, "unconstrain") else as_arrays(theta)
-
-
-def constrained(target: Any, y: PyTree[Array]) -> PyTree[Array]:
-    """Theta as the user knows it, for the y of a sampler."""
-    return target.constrain(y) if hasattr(target, "constrain") else y
+def constrained(target: Target | None, y: PyTree[Array]) -> PyTree[Array]:
+    """Theta as the user sees it, from the y of a sampler; a sampler of a user's dynamics has no target."""
+    return y if target is None else target.constrain(y)

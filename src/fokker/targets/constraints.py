@@ -15,12 +15,12 @@ from fokker._core.state import nearest
 
 __all__ = ["Constraint", "as_constraint", "interval", "ordered", "positive", "real", "simplex"]
 
-# How far the entries of a simplex may be from summing to one: a start may be typed, or in single precision.
-_SUM = 1e-4
+# Tolerance for the sum of a simplex: a start may be typed by hand, or in single precision.
+_SUM_TOLERANCE = 1e-4
 
 
 class Constraint(Module):
-    """What `fk.constrain` asks of a constraint."""
+    """The interface of a constraint, for `fk.constrain`."""
 
     @abstractmethod
     def constrain(self, y: Array) -> Array:
@@ -28,15 +28,15 @@ class Constraint(Module):
 
     @abstractmethod
     def unconstrain(self, x: Array) -> Array:
-        """y(x), for an x that `check` lets pass."""
+        """y(x), for an x that passes `check`."""
 
     @abstractmethod
     def log_jacobian(self, y: Array) -> Array:
-        """log |det dx/dy|, one number for the whole array."""
+        """log |det dx/dy|: one number for the array."""
 
     @abstractmethod
     def check(self, x: Array, name: str) -> None:
-        """Raise where x, called `name`, is not allowed; a value that is being traced is let pass."""
+        """Raise if x, called `name`, is not allowed; a traced value is not checked."""
 
 
 @final
@@ -72,8 +72,8 @@ class _Positive(Constraint):
 
     def check(self, x: Array, name: str) -> None:
         if not isinstance(x, jax.core.Tracer):
-            given = np.asarray(x)
-            _refuse(given, (given > 0) & np.isfinite(given), name, "positive: give finite numbers above 0")
+            values = np.asarray(x)
+            _refuse(values, (values > 0) & np.isfinite(values), name, "positive: give finite numbers above 0")
 
 
 def _as_array(x: Any) -> Array:
@@ -92,8 +92,8 @@ class _Interval(Constraint):
         known = not isinstance(low, jax.core.Tracer) and not isinstance(high, jax.core.Tracer)
         if known and not np.all(np.isfinite(low) & np.isfinite(high) & (np.asarray(low) < high)):
             raise ValueError(
-                f"an interval needs finite ends, the lower below the upper; low={low} and high={high} were "
-                'given. For numbers above 0 take "positive".'
+                f"an interval needs finite ends with low < high; low={low} and high={high} were given. For "
+                'numbers above 0 use "positive".'
             )
 
     def _ends(self, like: Array) -> tuple[Array, Array]:
@@ -121,26 +121,26 @@ class _Interval(Constraint):
                 )
         if not isinstance(x, jax.core.Tracer):
             low, high = (np.asarray(end) for end in self._ends(x))
-            wanted = f"inside the interval ({self.low}, {self.high}): give numbers between its ends"
-            _refuse(x, (low < x) & (np.asarray(x) < high), name, wanted)
+            requirement = f"inside the interval ({self.low}, {self.high}): give numbers between its ends"
+            _refuse(x, (low < x) & (np.asarray(x) < high), name, requirement)
 
 
 @final
 class _Simplex(Constraint):
     """x = softmax(V y), V the K x (K - 1) Helmert basis; log|dx/dy| = Σ_k log x_k + log(K)/2.
 
-    The isometric log-ratio: VᵀV = 1 and Vᵀ1 = 0, so that y = Vᵀ log x, and no entry is singled out but in the
-    naming of the coordinates. V is never written down: column j is (1, …, 1, -j, 0, …, 0)/√(j(j + 1)).
+    The isometric log-ratio: VᵀV = 1 and Vᵀ1 = 0, so that y = Vᵀ log x, and all entries are treated alike up
+    to the choice of coordinates. V is never stored: column j is (1, …, 1, -j, 0, …, 0)/√(j(j + 1)).
     """
 
     def _log(self, y: Array) -> Array:
         """log x."""
         j = jnp.arange(1, y.shape[-1] + 1, dtype=y.dtype)
         scaled = y / _along_last(jnp.sqrt(j * (j + 1)), y)
-        none = jnp.zeros_like(y[..., :1])
+        zero = jnp.zeros_like(y[..., :1])
         after = jnp.flip(jnp.cumsum(jnp.flip(scaled, -1), -1), -1)
         return jax.nn.log_softmax(
-            jnp.concatenate([after, none], -1) - jnp.concatenate([none, scaled * _along_last(j, y)], -1)
+            jnp.concatenate([after, zero], -1) - jnp.concatenate([zero, scaled * _along_last(j, y)], -1)
         )
 
     def constrain(self, y: Array) -> Array:
@@ -160,11 +160,11 @@ class _Simplex(Constraint):
         _refuse_short(x, name, "a simplex")
         if isinstance(x, jax.core.Tracer):
             return
-        given = np.asarray(x)
-        wanted = "in a simplex: give numbers above 0 whose sum over the last axis is 1"
-        _refuse(given, given > 0, name, wanted)
-        sums = given.sum(axis=-1)
-        wrong = np.abs(sums - 1) > _SUM
+        values = np.asarray(x)
+        requirement = "in a simplex: give numbers above 0 whose sum over the last axis is 1"
+        _refuse(values, values > 0, name, requirement)
+        sums = values.sum(axis=-1)
+        wrong = np.abs(sums - 1) > _SUM_TOLERANCE
         if np.any(wrong):
             raise ValueError(
                 f"{name} must be in a simplex, but sums over its last axis to {sums[wrong][0]:.6g}: give "
@@ -188,11 +188,11 @@ class _Ordered(Constraint):
     def check(self, x: Array, name: str) -> None:
         _refuse_short(x, name, "ordered")
         if not isinstance(x, jax.core.Tracer):
-            given = np.asarray(x)
-            rises = np.ones(given.shape, bool)
-            rises[..., 1:] = given[..., 1:] > given[..., :-1]
-            wanted = "ordered: give numbers that increase along the last axis, as in jnp.sort(x)"
-            _refuse(given, rises & np.isfinite(given), name, wanted)
+            values = np.asarray(x)
+            rises = np.ones(values.shape, bool)
+            rises[..., 1:] = values[..., 1:] > values[..., :-1]
+            requirement = "ordered: give numbers that increase along the last axis, as in jnp.sort(x)"
+            _refuse(values, rises & np.isfinite(values), name, requirement)
 
 
 def real() -> Constraint:
@@ -232,22 +232,22 @@ _NAMED = {
 }
 
 
-def as_constraint(given: Any) -> Constraint:
-    """A constraint from its name, or as it is."""
-    if isinstance(given, Constraint):
-        return given
+def as_constraint(constraint: Any) -> Constraint:
+    """A constraint, from its name or from a constraint."""
+    if isinstance(constraint, Constraint):
+        return constraint
     names = ", ".join(_NAMED)
-    if not isinstance(given, str):
+    if not isinstance(constraint, str):
         raise TypeError(
             f"a constraint is one of {names}, or one of fk.constraints such as "
-            f"fk.constraints.interval(0, 2), not {given!r}."
+            f"fk.constraints.interval(0, 2), not {constraint!r}."
         )
-    if given not in _NAMED:
+    if constraint not in _NAMED:
         raise ValueError(
-            f"there is no constraint {given!r}: there are {names} and fk.constraints.interval(low, high)."
-            f"{nearest(given, list(_NAMED))}"
+            f"there is no constraint {constraint!r}; there are {names} and "
+            f"fk.constraints.interval(low, high).{nearest(constraint, list(_NAMED))}"
         )
-    return _NAMED[given]()
+    return _NAMED[constraint]()
 
 
 def _along_last(x: Array, like: Array) -> Array:
@@ -261,13 +261,13 @@ def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
         return False
 
 
-def _refuse(x: Any, good: Any, name: str, wanted: str) -> None:
-    x, good = np.asarray(x), np.asarray(good)
-    if np.all(good):
+def _refuse(x: Any, allowed: Any, name: str, requirement: str) -> None:
+    x, allowed = np.asarray(x), np.asarray(allowed)
+    if np.all(allowed):
         return
-    place = tuple(int(i) for i in np.argwhere(~good)[0])
+    place = tuple(int(i) for i in np.argwhere(~allowed)[0])
     where = f" at {list(place)}" if place else ""
-    raise ValueError(f"{name} is {x[place]:.6g}{where}, but must be {wanted}.")
+    raise ValueError(f"{name} is {x[place]:.6g}{where}, but must be {requirement}.")
 
 
 def _refuse_short(x: Array, name: str, what: str) -> None:

@@ -1,4 +1,4 @@
-"""The mode of a target."""
+"""Finding the mode of a target."""
 
 from typing import Any
 
@@ -8,25 +8,26 @@ from jax.scipy.optimize import minimize
 from jaxtyping import Array, PyTree
 
 from fokker._core.state import ravel, unravel
-from fokker.targets.constrained import unconstrained
+from fokker.targets.target import Target, TargetWithData
 
 
-def find_mode(target: Any, init: PyTree[Any], iterations: int = 100) -> PyTree[Array]:
-    """A minimum of U by BFGS on all the data, from `init`.
+def find_mode(target: Target, init: PyTree[Any], iterations: int = 100) -> PyTree[Array]:
+    """A minimum of U, found by BFGS on all the data, starting from `init`.
 
-    With constraints, both are θ, but the mode is that of the density of the unconstrained y.
+    With constraints, `init` and the result are θ, but the mode is that of the density of the unconstrained y.
     """
-    start = unconstrained(target, init)
+    start = target.unconstrain(init)
     target.validate(start)
-    scale = getattr(target, "size", 1)
+    size = target.size if isinstance(target, TargetWithData) else 1
 
     def objective(x: Array) -> Array:
-        return target.potential(unravel(x, start)) / scale
+        return target.potential(unravel(x, start)) / size
 
-    found = jax.jit(lambda x: minimize(objective, x, method="BFGS", options={"maxiter": iterations}).x)(
+    minimum = jax.jit(lambda x: minimize(objective, x, method="BFGS", options={"maxiter": iterations}).x)(
         ravel(start)
     )
-    if not bool(jnp.all(jnp.isfinite(found))):
-        raise ValueError("no mode was found: the optimisation left the finite numbers. Start elsewhere.")
-    mode = unravel(found, start)
-    return target.constrain(mode) if hasattr(target, "constrain") else mode
+    if not bool(jnp.all(jnp.isfinite(minimum))):
+        raise ValueError(
+            "no mode was found: the optimisation reached values that are not finite. Start elsewhere."
+        )
+    return target.constrain(unravel(minimum, start))

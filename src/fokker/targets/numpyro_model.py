@@ -13,9 +13,9 @@ from fokker.targets._plate import (
     check_on_one_row,
     check_plate,
     check_sum,
-    on_one_row,
     plate_and_names,
     shapes,
+    shapes_on_one_row,
     split,
 )
 from fokker.targets._program import (
@@ -33,12 +33,12 @@ from fokker.targets.constraints import Constraint
 from fokker.targets.density import Density
 from fokker.targets.posterior import Posterior
 
-# Where chains start: uniform over this much on both sides of 0 in each unconstrained number, as in NumPyro.
+# Chains start uniformly between -2 and 2 in each unconstrained coordinate, as in NumPyro.
 _RADIUS = 2.0
 
 
 class Support(Constraint):
-    """The support of a NumPyro site as a constraint, by NumPyro's own transform."""
+    """The support of a NumPyro site as a constraint, with NumPyro's transform."""
 
     support: Any
     shape: tuple[int, ...] = eqx.field(static=True)
@@ -65,7 +65,7 @@ class Support(Constraint):
     def check(self, x: Array, name: str) -> None:
         """Raise unless x has the site's shape and lies in its support."""
         if jnp.shape(x) != self.shape:
-            raise ValueError(f"{name} has the shape {jnp.shape(x)}; the site's is {self.shape}.")
+            raise ValueError(f"{name} has the shape {jnp.shape(x)}; the site has {self.shape}.")
         if not isinstance(x, jax.core.Tracer) and not np.all(self.support(x)):
             raise ValueError(
                 f"{name} is {np.array2string(np.asarray(x), threshold=10)}, outside its support "
@@ -79,7 +79,7 @@ class Support(Constraint):
 
 
 class NumPyroDensity(Constrained):
-    """The density of all latent sites of a NumPyro model; made by `from_numpyro`."""
+    """The density of all latent sites of a NumPyro model."""
 
     def init(self, key: Key[Array, ""]) -> dict[str, Array]:
         """A theta to start from, uniform in the unconstrained space: `fk.sample(…, init=target.init)`."""
@@ -95,14 +95,14 @@ class NumPyroDensity(Constrained):
 
 
 class NumPyroPosterior(ConstrainedPosterior):
-    """A NumPyro model whose plate over the data is seen by minibatches; made by `from_numpyro`."""
+    """A NumPyro model whose plate over the data is subsampled in minibatches."""
 
     def init(self, key: Key[Array, ""]) -> dict[str, Array]:
         """A theta to start from, uniform in the unconstrained space: `fk.sample(…, init=target.init)`."""
         return _draw(self.constraints, key)
 
     def derived(self, theta: PyTree[Array]) -> dict[str, Array]:
-        """The deterministic sites at theta, but for those with a value a row."""
+        """The deterministic sites at theta, except those with one value per row."""
         return self.target.log_likelihood.program.deterministic(theta, self.data)
 
     def _check_names(self, tree: PyTree[Array]) -> None:
@@ -120,21 +120,22 @@ def from_numpyro(model: Any, *arguments: Any, subsample: Any = None, **keywords:
         with numpyro.plate("rows", x.shape[0]):
             numpyro.sample("y", dist.Normal(x @ w, scale), obs=y)
 
-    target = fk.from_numpyro(model, x, y)                    # all the data every step
+    target = fk.from_numpyro(model, x, y)                    # all the data in every step
     target = fk.from_numpyro(model, x, y, subsample="rows")  # or minibatches
     trace = fk.sample(target, sampler, init=target.init, batch_size=100, …)
     trace.samples["scale"]  # positive
     ```
 
-    `subsample` names the plate that is over the data. The arguments whose first axis has the plate's length
-    are its rows; where others have that length by accident, say which: `subsample={"rows": ["x", "y"]}`. The
-    model is then run on rows alone, so its sizes must come from the data, as x.shape[0] does; what is inside
-    the plate is the likelihood, scaled by N/n as in `fk.Posterior`, and what is outside is the prior.
+    `subsample` names the plate over the data. The arguments whose first axis has the plate's length are its
+    rows; if others have that length by coincidence, name the rows: `subsample={"rows": ["x", "y"]}`. The
+    model is then run on a subset of the rows, so its sizes must come from the data, as in x.shape[0]. The
+    sites inside the plate are the likelihood, scaled by N/n as in `fk.Posterior`; those outside are the
+    prior.
 
-    Sites are moved to unconstrained space by NumPyro's transforms of their supports, as `fk.constrain` does:
-    `init`, draws and moments are in terms of the sites; `target.init` draws a start as NumPyro would.
-    `trace.to_arviz()` has the deterministic sites too. Discrete latent sites, supports that depend on other
-    sites, and latent sites for single rows of a subsampled plate are refused.
+    Sites are transformed to unconstrained space by NumPyro's transforms, as by `fk.constrain`. `init`, draws
+    and moments are in terms of the sites; `target.init` draws a start as NumPyro does. `trace.to_arviz()`
+    includes the deterministic sites. These are refused: discrete latent sites, supports that depend on other
+    sites, and latent sites inside a subsampled plate.
     """
     try:
         import numpyro  # noqa: F401
@@ -143,7 +144,7 @@ def from_numpyro(model: Any, *arguments: Any, subsample: Any = None, **keywords:
             "fk.from_numpyro needs NumPyro, which is not installed: pip install 'fokker[numpyro]'."
         ) from error
     program = Program.of(model, arguments, keywords)
-    sites = _first_look(program)
+    sites = _checked_sites(program)
     constraints = _supports(sites, program)
     theta = _draw(constraints, jax.random.key(0))
     if subsample is not None:
@@ -153,7 +154,7 @@ def from_numpyro(model: Any, *arguments: Any, subsample: Any = None, **keywords:
     traced = program.traced()
     try:
         eqx.filter_eval_shape(lambda p, theta: p.log_density(theta), traced, theta)
-    except Exception:  # it looks into its arguments: they are compiled in
+    except Exception:  # it uses their values at compile time
         traced = program
     return NumPyroDensity(Density(LogDensity(traced)), constraints)
 
@@ -172,42 +173,43 @@ def _refuse_unknown(constraints: Any, tree: PyTree[Array]) -> None:
             )
 
 
-def _first_look(program: Program) -> dict[str, Site]:
+def _checked_sites(program: Program) -> dict[str, Site]:
     try:
-        sites = program.drawn(0)
+        sites = program.random_sites(0)
     except Exception as error:
         raise ValueError(
-            f"the model could not be run with its arguments ({program.told()}): {first_line(error)}"
+            f"the model could not be run with its arguments ({program.described_arguments()}): "
+            f"{first_line(error)}"
         ) from error
     for name, site in sites.items():
         if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
             raise ValueError(
-                f"the plate {name!r} subsamples by itself (subsample_size={site['args'][1]}), which would "
-                f"scale the likelihood a second time: leave subsample_size out, give the model the rows "
-                f"themselves, and call fk.from_numpyro(…, subsample={name!r}) and fk.sample(…, batch_size=…)."
+                f"the plate {name!r} has its own subsample_size={site['args'][1]}, which would "
+                f"scale the likelihood a second time: leave it out, pass the rows to the model, "
+                f"and call fk.from_numpyro(…, subsample={name!r}) and fk.sample(…, batch_size=…)."
             )
         if site["type"] == "param":
             raise ValueError(
                 f"the model has a numpyro.param, {name!r}, which is optimised and not sampled: give it a "
-                "prior by numpyro.sample, or put its value in."
+                "prior with numpyro.sample, or replace it by its value."
             )
         if is_latent(site) and site["fn"].support.is_discrete:
             raise ValueError(
-                f"the latent site {name!r} is discrete, and has no gradient: sum it out of the model, as "
+                f"the latent site {name!r} is discrete and has no gradient: sum it out of the model, as "
                 "numpyro.distributions.MixtureSameFamily does, or give its values as obs."
             )
     if not any(is_latent(site) for site in sites.values()):
         raise ValueError(
-            "the model has no latent site: there is nothing to sample. Sites without obs, as in "
-            'numpyro.sample("w", …), are what theta is made of.'
+            "the model has no latent site, so there is nothing to sample. Add a site without obs, as in "
+            'numpyro.sample("w", …).'
         )
     return sites
 
 
 def _supports(sites: dict[str, Site], program: Program) -> dict[str, Constraint]:
-    """The supports of the latent sites; raise where they are not the same at another theta."""
-    others = program.drawn(1)
-    found: dict[str, Constraint] = {}
+    """The supports of the latent sites. Raise if they differ at another theta."""
+    others = program.random_sites(1)
+    supports: dict[str, Constraint] = {}
     for name, site in sites.items():
         if not is_latent(site):
             continue
@@ -215,12 +217,12 @@ def _supports(sites: dict[str, Site], program: Program) -> dict[str, Constraint]
         other = others[name]["fn"].support if name in others else None
         if not _same(support, other):
             raise ValueError(
-                f"the support of {name!r} depends on other sites, or on chance: draw it from a fixed one and "
-                f'transform it, as in numpyro.deterministic("{name}", low + (high - low) * u) with u from '
+                f"the support of {name!r} depends on other sites or is random: draw from a fixed one and "
+                f'transform, as in numpyro.deterministic("{name}", low + (high - low) * u) with u from '
                 "dist.Uniform(0, 1)."
             )
-        found[name] = Support(support, jnp.shape(site["value"]))
-    return found
+        supports[name] = Support(support, jnp.shape(site["value"]))
+    return supports
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -233,25 +235,25 @@ def _same(one: Any, other: Any) -> bool:
 def _posterior(
     program: Program, sites: dict[str, Site], constraints: dict[str, Constraint], theta: Any, subsample: Any
 ) -> NumPyroPosterior:
-    plate, chosen = plate_and_names(subsample, program)
+    plate, row_names = plate_and_names(subsample, program)
     check_plate(plate, sites)
     size = sites[plate]["args"][0]
-    rows, fixed = split(program, plate, size, chosen)
+    rows, fixed = split(program, plate, size, row_names)
     row = jax.tree.map(lambda x: x[:1], rows)
-    alone = Program(program.model, fixed, program.positional, plate)
-    traced = alone.traced()
+    constant = Program(program.model, fixed, program.positional, plate)
+    traced = constant.traced()
     try:
-        found = shapes(traced, theta, row)
+        on_one_row = shapes(traced, theta, row)
     except Exception:
-        traced = alone
-        found = on_one_row(alone, theta, row)
-    check_on_one_row(found, plate, size, theta, rows)
+        traced = constant
+        on_one_row = shapes_on_one_row(constant, theta, row)
+    check_on_one_row(on_one_row, plate, size, theta, rows)
     names = tuple(
         name
         for name, site in sites.items()
         if site["type"] == "deterministic"
         and not in_plate(site, plate)
-        and found[name]["shape"] == jnp.shape(site["value"])
+        and on_one_row[name]["shape"] == jnp.shape(site["value"])
     )
     traced = Program(traced.model, traced.fixed, traced.positional, plate, names)
     posterior = Posterior(LogPrior(traced, row), LogLikelihood(traced), rows)

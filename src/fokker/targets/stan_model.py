@@ -1,11 +1,11 @@
-"""Targets from Stan programs, by BridgeStan."""
+"""Targets from Stan programs, with BridgeStan."""
 
 import functools
 import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -13,11 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
-from fokker._core.module import Module
 from fokker._core.state import as_arrays, nearest
-from fokker.targets.density import check_number
+from fokker.targets.target import Target, check_number
 
-# Where chains start: uniform over this much on both sides of 0 in each unconstrained number, as in Stan.
+# Chains start uniformly between -2 and 2 in each unconstrained coordinate, as in Stan.
 _RADIUS = 2.0
 _NEEDED = ("param_unc_num", "param_names", "log_density_gradient", "param_constrain", "param_unconstrain")
 
@@ -25,12 +24,13 @@ _NEEDED = ("param_unc_num", "param_names", "log_density_gradient", "param_constr
 Blocks = tuple[tuple[str, tuple[int, ...]], ...]
 
 
-class StanTarget(Module):
-    r"""The density of a Stan program's unconstrained parameters y; made by `from_stan`.
+class StanTarget(Target):
+    r"""The density of a Stan program's unconstrained parameters y, as `from_stan` returns it.
 
-    U_y(y) = -log p(x(y)) - T log|det dx/dy|,   values and gradients by Stan
+    U_y(y) = -log p(x(y)) - T log|det dx/dy|,   values and gradients computed by Stan
     """
 
+    is_constrained: ClassVar[bool] = True
     model: Any
     blocks: Blocks = eqx.field(static=True)
     derived_blocks: Blocks = eqx.field(static=True)
@@ -38,14 +38,14 @@ class StanTarget(Module):
     tempered: bool = eqx.field(static=True, default=False)
 
     def at_temperature(self, temperature: Any) -> "StanTarget":
-        """For sampling at a temperature, which the change of variables does not take part in."""
-        # Away from T = 1 Stan is called twice, with its Jacobian and without.
+        """The target for sampling at a temperature; the change of variables is not tempered."""
+        # For T ≠ 1 Stan is called twice, with its Jacobian and without.
         plain = not isinstance(temperature, jax.core.Tracer) and float(temperature) == 1.0
         return StanTarget(self.model, self.blocks, self.derived_blocks, temperature, not plain)
 
     @property
     def dimension(self) -> int:
-        """How many unconstrained parameters there are."""
+        """The number of unconstrained parameters."""
         return self.model.param_unc_num()
 
     def potential(self, y: Float[Array, " d"]) -> Array:
@@ -57,20 +57,20 @@ class StanTarget(Module):
         return -without - self.temperature * (with_jacobian - without)
 
     def constrain(self, y: Float[Array, " d"]) -> dict[str, Array]:
-        """The parameters by their names in the program."""
+        """The parameters, by their names in the program."""
         return _unpacked(self._constrained(y, self.blocks, False), self.blocks)
 
     def derived(self, theta: PyTree[Array]) -> dict[str, Array]:
         """The transformed parameters at theta."""
         if not self.derived_blocks:
             return {}
-        everything = self._constrained(self.unconstrain(theta), self.blocks + self.derived_blocks, True)
-        values = _unpacked(everything, self.blocks + self.derived_blocks)
+        flat = self._constrained(self.unconstrain(theta), self.blocks + self.derived_blocks, True)
+        values = _unpacked(flat, self.blocks + self.derived_blocks)
         return {name: values[name] for name, _ in self.derived_blocks}
 
     def _constrained(self, y: Array, blocks: Blocks, transformed: bool) -> Array:
         def call(y: Any) -> np.ndarray:
-            # Not given to a model without them, so that one need not know the word.
+            # A model without transformed parameters need not accept the option.
             options = {"include_tp": True} if transformed else {}
             return np.asarray(self.model.param_constrain(_as_doubles(y), **options), y.dtype)
 
@@ -78,7 +78,7 @@ class StanTarget(Module):
         return jax.pure_callback(call, shape, y, vmap_method="sequential")
 
     def unconstrain(self, theta: PyTree[Any]) -> Float[Array, " d"]:
-        """y, for a theta that meets the constraints of the program; one that does not is refused."""
+        """y(θ). Raise if theta does not meet the constraints of the program."""
         theta = as_arrays(theta)
         self.check(theta)
         flat = _packed(theta, self.blocks)
@@ -105,7 +105,7 @@ class StanTarget(Module):
                 raise ValueError(f"theta lacks {name!r}, a parameter of the program.")
             if jnp.shape(theta[name]) != shape:
                 raise ValueError(
-                    f"theta[{name!r}] has the shape {jnp.shape(theta[name])}; the parameter's is {shape}."
+                    f"theta[{name!r}] has the shape {jnp.shape(theta[name])}; the parameter has {shape}."
                 )
         flat = _packed(theta, self.blocks)
         if isinstance(flat, jax.core.Tracer):
@@ -115,7 +115,7 @@ class StanTarget(Module):
         except RuntimeError as error:
             raise ValueError(f"theta does not meet the constraints of the program: {error}") from error
         if not np.all(np.isfinite(y)):
-            raise ValueError("theta is at the edge of what the program allows: start inside.")
+            raise ValueError("theta is on the boundary of the support: start inside it.")
 
     def validate(self, y: Float[Array, " d"]) -> None:
         """Raise unless y is a vector of the right length and the density is finite there."""
@@ -139,16 +139,16 @@ def from_stan(program: Any, data: Any = None) -> StanTarget:
     trace.samples["tau"]
     ```
 
-    `program` is the path of a .stan file, of a library that BridgeStan compiled, the text of a program, or a
-    `bridgestan.StanModel`; `data` a dictionary, JSON, or the path of a .json file. Compiling needs a C++
-    compiler and, the first time, the network. Values, gradients and transforms are Stan's, called from
-    compiled JAX, one chain after the other and on the CPU; every step sees all the data.
+    `program` is the path of a .stan file or of a library that BridgeStan compiled, the text of a program, or
+    a `bridgestan.StanModel`. `data` is a dictionary, JSON, or the path of a .json file. Compiling needs a C++
+    compiler and, the first time, network access. Stan computes values, gradients and transforms; compiled JAX
+    code calls it on the CPU, one chain after another. Every step uses all the data.
     """
     model = program
     if isinstance(program, str | os.PathLike):
         model = _compiled(program, data)
     elif data is not None:
-        raise ValueError("data go with a program; a model that BridgeStan made has its data already.")
+        raise ValueError("data must be left out here: a bridgestan.StanModel already has its data.")
     missing = [name for name in _NEEDED if not hasattr(model, name)]
     if missing:
         raise TypeError(
@@ -183,7 +183,7 @@ def _compiled(program: Any, data: Any) -> Any:
 
 
 def _stored(text: str) -> Path:
-    """A file with the program, the same for the same text, so that it is compiled once."""
+    """A file with the program; the same text gives the same file, so that it is compiled once."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fokker" / "stan"
     cache.mkdir(parents=True, exist_ok=True)
     path = cache / f"program_{hashlib.sha256(text.encode()).hexdigest()[:16]}.stan"
@@ -197,9 +197,11 @@ def _blocks(names: list[str]) -> Blocks:
     shapes: dict[str, tuple[int, ...]] = {}
     for name in names:
         stem, *places = name.split(".")
-        if not all(place.isdigit() for place in places):  # parts of complex numbers and of tuples stay apart
+        if not all(
+            place.isdigit() for place in places
+        ):  # parts of complex numbers and of tuples stay separate
             stem, places = name, []
-        # The last name of a variable is that of its last entry.
+        # The last name of a variable holds the indices of its last entry.
         shapes[stem] = tuple(int(place) for place in places)
     return tuple(shapes.items())
 
@@ -209,13 +211,13 @@ def _length(blocks: Blocks) -> int:
 
 
 def _unpacked(flat: Array, blocks: Blocks) -> dict[str, Array]:
-    """Stan writes arrays with the first index running fastest."""
-    found, start = {}, 0
+    """The variables in a flat vector, in which the first index of an array varies fastest."""
+    variables, start = {}, 0
     for name, shape in blocks:
         size = int(np.prod(shape))
-        found[name] = flat[start : start + size].reshape(shape, order="F")
+        variables[name] = flat[start : start + size].reshape(shape, order="F")
         start += size
-    return found
+    return variables
 
 
 def _packed(theta: Mapping[str, Array], blocks: Blocks) -> Array:
@@ -230,7 +232,7 @@ def _value_and_gradient(model: Any, jacobian: bool, y: Array) -> tuple[Array, Ar
     def call(y: Any) -> tuple[np.ndarray, np.ndarray]:
         try:
             value, gradient = model.log_density_gradient(_as_doubles(y), jacobian=jacobian)
-        except RuntimeError:  # Stan's word for a point that is not in the support, or rejected
+        except RuntimeError:  # Stan raises this outside the support and where the program rejects
             value, gradient = -np.inf, np.full(y.shape, np.nan)
         return np.asarray(value, y.dtype), np.asarray(gradient, y.dtype)
 

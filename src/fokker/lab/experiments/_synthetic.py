@@ -1,7 +1,6 @@
 """Chains on known densities: noisy gradients, minibatches, and many steps of a sampler as one function."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -9,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
 from fokker.samplers import Recipe, SamplerState
+from fokker.targets import Target
 
 # Steps whose randomness is drawn at once, which costs a fifth of drawing it step by step.
 _BLOCK = 500
@@ -16,11 +16,14 @@ _BLOCK = 500
 Batches = Callable[[Key[Array, ""], int], PyTree[Array]]
 
 
-@dataclass(frozen=True)
-class NoisyGradient:
+class NoisyGradient(Target):
     """A target whose gradient is seen with noise: Ũ(θ) = U(θ) + nᵀθ, where the batch is n."""
 
-    potential: Callable[[Array], Array]
+    exact_potential: Callable[[Array], Array]
+
+    def potential(self, theta: Array) -> Array:
+        """U."""
+        return self.exact_potential(theta)
 
     def minibatch_potential(self, theta: Array, batch: Array) -> Array:
         """U + nᵀθ, of gradient ∇U + n."""

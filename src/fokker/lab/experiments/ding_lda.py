@@ -22,7 +22,6 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from fokker import samplers
-from fokker._core.module import Module
 from fokker._core.random import fold_in
 from fokker.corpora import open_corpus
 from fokker.integrators import Reflecting, SymplecticEuler
@@ -36,6 +35,7 @@ from fokker.models.lda.chain import local_words
 from fokker.models.lda.evaluate import HeldOut
 from fokker.models.lda.gibbs import cores, expected_counts
 from fokker.samplers import SamplerState
+from fokker.targets import Target
 
 FIGURE = "ding-lda.png"
 ABSTRACTS = "icml-abstracts-2013-2015/bow.npz"
@@ -65,7 +65,7 @@ class Length:
 QUICK, FULL = Length(600, 4, 10), Length(10_000, 10, 50)
 
 
-class NaturalTopics(Module):
+class NaturalTopics(Target):
     """U(θ) with N held where the E-step found it, for β_kw = exp θ_kw / Σ_w exp θ_kw."""
 
     def minibatch_potential(
@@ -86,7 +86,7 @@ class NaturalTopics(Module):
         return weights / weights.sum(0)
 
 
-class MeanTopics(Module):
+class MeanTopics(Target):
     """The same for β_kw = θ_kw/θ_k·, θ above zero."""
 
     def minibatch_potential(

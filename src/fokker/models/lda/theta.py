@@ -17,7 +17,6 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from fokker._core.count import Count
-from fokker._core.module import Module
 from fokker._core.random import fold_in, fold_in_step
 from fokker._core.state import nearest
 from fokker.dynamics import Dynamics
@@ -32,6 +31,7 @@ from fokker.samplers import sghmc, sgld, sgrld
 from fokker.samplers._auxiliaries import momentum
 from fokker.samplers._sampler import SamplerState
 from fokker.samplers.recipe import Family, of_family
+from fokker.targets import Target
 
 # Random streams of a step, besides the noise of the library's samplers: to update words that were not in
 # recent minibatches, to move the words of the minibatch, and to read all words without moving them.
@@ -47,8 +47,8 @@ class Counts(eqx.Module):
     rest: Float[Array, " topics"]
 
 
-class TopicPotential(Module):
-    """U(θ) for rows of θ, as a target of the library's samplers; `floor` changes log θ to log(θ + floor)."""
+class TopicPotential(Target):
+    """U(θ) for rows of θ, as a target of the library's samplers; `floor` softens log θ to log(θ + floor)."""
 
     alpha: Any
     floor: Any = 0.0

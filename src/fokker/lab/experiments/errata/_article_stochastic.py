@@ -45,7 +45,7 @@ def _sgnht_force() -> SDE:
     def drift(theta: Array, r: Array, xi: Array) -> dict[str, Array]:
         return {"theta": r, "r": -force(theta) - xi * r, "xi": jnp.sum(r**2) / r.size - 1}
 
-    return SDE(drift, right.diffusion_given, right.hamiltonian)
+    return SDE(drift, right.diffusion_argument, right.hamiltonian)
 
 
 ENTRIES = [

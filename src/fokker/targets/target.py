@@ -1,0 +1,129 @@
+"""The base classes of all targets."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from fokker._core.module import Module
+from fokker._core.state import as_arrays, describe_shapes
+
+
+class Target(Module):
+    r"""A density p(theta) ∝ exp(-U(theta)), as the samplers see it. Only `potential` has to be defined.
+
+    ```python
+    class Normal(fk.Target):
+        precision: jax.Array
+
+        def potential(self, theta):
+            return theta @ self.precision @ theta / 2
+    ```
+
+    A target with constraints is sampled in unconstrained coordinates y. Its `potential` and `validate` take
+    y; `constrain` and `unconstrain` convert between y and the theta that the user sees.
+    """
+
+    is_constrained: ClassVar[bool] = False
+
+    @abstractmethod
+    def potential(self, theta: PyTree[Array]) -> Array:
+        """U = -log p, up to a constant."""
+
+    def validate(self, theta: PyTree[Array]) -> None:
+        """Raise unless the potential is one finite number at theta."""
+        check_number(self.potential, theta, "the potential")
+
+    def constrain(self, y: PyTree[Array]) -> PyTree[Array]:
+        """Theta, from the coordinates y that are sampled; here they are the same."""
+        return y
+
+    def unconstrain(self, theta: PyTree[Any]) -> PyTree[Array]:
+        """The coordinates y that are sampled, from theta; here they are the same."""
+        return as_arrays(theta)
+
+    def check(self, theta: PyTree[Array]) -> None:
+        """Raise unless theta meets the constraints; here there are none."""
+
+    def at_temperature(self, temperature: Any) -> "Target":
+        """The target for sampling at a temperature; differs only if the potential contains a Jacobian."""
+        return self
+
+    def derived(self, theta: PyTree[Array]) -> dict[str, Array]:
+        """Quantities that the model computes from theta, by name."""
+        return {}
+
+
+class TargetWithData(Target):
+    """A target that is a prior and a sum over data, so that it can be estimated from a minibatch."""
+
+    # A subclass has these as fields or as methods; type checkers do not accept eqx.AbstractVar for both.
+    if TYPE_CHECKING:
+
+        @property
+        def data(self) -> PyTree[Array]:
+            """Arrays whose first axis runs over the data."""
+
+        def log_prior(self, theta: PyTree[Array], /) -> Array:
+            """log p(θ)."""
+            ...
+
+        def log_likelihood(self, theta: PyTree[Array], datum: PyTree[Array], /) -> Array:
+            """log p(datum|θ)."""
+            ...
+    else:
+        data: eqx.AbstractVar[PyTree[Array]]
+        log_prior: eqx.AbstractVar[Callable[[PyTree[Array]], Array]]
+        log_likelihood: eqx.AbstractVar[Callable[[PyTree[Array], PyTree[Array]], Array]]
+
+    @property
+    def size(self) -> int:
+        """N, the number of data."""
+        return jax.tree.leaves(self.data)[0].shape[0]
+
+    @abstractmethod
+    def minibatch_potential(self, theta: PyTree[Array], batch: PyTree[Array]) -> Array:
+        """An unbiased estimate of U from a batch."""
+
+    @abstractmethod
+    def weighted(self, batch: PyTree[Array]) -> tuple[PyTree[Array], Any]:
+        """The rows of a batch and their weights in the sum over all data."""
+
+    def datum_gradients(self, theta: PyTree[Array], rows: PyTree[Array]) -> PyTree[Array]:
+        """-∇log p(x|θ) of each datum in `rows`, along a new first axis."""
+        return jax.vmap(jax.grad(lambda t, datum: -self.log_likelihood(t, datum)), (None, 0))(theta, rows)
+
+
+def check_is_target(target: Any) -> None:
+    """Raise unless `target` derives from `Target`."""
+    if not isinstance(target, Target):
+        raise TypeError(
+            f"the target must be a fk.Density, a fk.Posterior or another subclass of fk.Target, not "
+            f"{type(target).__name__}. Wrap a function as fk.Density(log_density)."
+        )
+
+
+def check_number(function: Callable[..., Any], theta: PyTree[Array], name: str, *rest: Any) -> None:
+    """Raise unless `function(theta, *rest)` is one number, and a finite one unless it is traced."""
+    try:
+        shape = jax.eval_shape(function, theta, *rest)
+    except (TypeError, ValueError, KeyError, IndexError) as error:
+        raise ValueError(
+            f"{name} could not be evaluated at a position of shapes {describe_shapes(theta)}: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+    if getattr(shape, "shape", None) != ():
+        raise ValueError(
+            f"{name} must return one number, not {describe_shapes(shape)}. Sum over what it returns; the "
+            "library itself sums over the data."
+        )
+    value = function(theta, *rest)
+    if not isinstance(value, jax.core.Tracer) and not bool(jnp.isfinite(value)):
+        raise ValueError(
+            f"{name} is {float(value)} at the initial position. Start inside the support of the target: give "
+            "another init, or draw one for each chain, as in init=lambda key: jax.random.normal(key, shape)."
+        )
