@@ -80,7 +80,6 @@ def run(out: Path, seed: int, console: Console) -> None:
         batch_size=BATCH,
         thin=10,
         seed=seed,
-        progress=console.is_terminal,
     )
     summary = trace.summary()
     deviation = np.sqrt(np.diag(np.asarray(covariance)))

@@ -260,10 +260,10 @@ def _beginning(run: "Run") -> str:
 
 def _carry_out(run: "Run", skip: bool) -> int:
     """Step to the end, write the results, and return the exit code."""
-    from fokker.models.lda.progress import Progress
+    from fokker.models.lda.progress import RunProgress
     from fokker.models.lda.results import by_prevalence, find
 
-    with Progress(console) as progress:
+    with RunProgress(run, console) as progress:
         run.go(progress, skip=skip)
     again = f"fokker lda --resume {run.folder}"
     if not run.trained:

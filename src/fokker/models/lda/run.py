@@ -210,15 +210,16 @@ class Run:
     @property
     def complete(self) -> bool:
         """Whether all passes were made, as far as is known."""
-        end = self._end()
-        return end is not None and self.position >= end
+        return self.end is not None and self.position >= self.end
 
     @property
     def dropped_mixtures(self) -> int:
         """Documents whose mixtures could not be held until there was room on the disk."""
         return 0 if self._mixtures is None else self._mixtures.dropped
 
-    def _end(self) -> int | None:
+    @property
+    def end(self) -> int | None:
+        """Documents of all passes; None where it goes on for ever, or nobody knows yet."""
         return None if self.passes is None or self.length is None else self.passes * self.length
 
     def go(self, watcher: Watcher, *, skip: bool = True) -> None:
@@ -274,9 +275,8 @@ class Run:
         if self.corpus.repeat and self.position + batch.size > self.tally.documents:
             # The tally is of the first pass, which has ended within this batch or before it.
             self.length = self.tally.documents
-        end = self._end()
-        if end is not None and self.position + batch.size > end:
-            batch = batch.select(slice(0, end - self.position))
+        if self.end is not None and self.position + batch.size > self.end:
+            batch = batch.select(slice(0, self.end - self.position))
         numbers = np.arange(self.position, self.position + batch.size)
         self.position += batch.size
         missing = self._missing_held_out()
