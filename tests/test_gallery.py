@@ -385,7 +385,7 @@ def test_background_claims_can_fail() -> None:
     late = np.concatenate([shares[2:], shares[-2:]])
     assert [c.holds for c in _background_density.claims(late, 1.001 * solved, 4000)] == [False, False, True]
     assert not _background_density.claims(shares[::-1], solved[::-1], 4000)[2].holds
-    halves = _background_steps.gibbs(jax.random.key(0), 200, 200)
+    halves = _background_steps.gibbs(0, 200, 200)
     assert _background_steps.gibbs_claims(halves)[0].holds
     assert not _background_steps.gibbs_claims(halves[:, ::2])[0].holds
     _, told, _ = _background_steps.tree_chain(jax.random.key(0), 5)

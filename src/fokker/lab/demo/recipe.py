@@ -17,7 +17,9 @@ from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import Scalar
 from fokker.report.page import image_of_bytes, page, table
 from fokker.report.plots import RIGHT, TRUTH, WRONG, density_contours, new_figure, tidy
+from fokker.run.sample import sample
 from fokker.samplers import recipe
+from fokker.targets import Density
 
 STEP_SIZE = 0.005
 CHAINS = 256
@@ -39,6 +41,7 @@ def root(theta: Array) -> Array:
     return jnp.sqrt(inverse_metric(theta))
 
 
+TARGET = Density(lambda theta: -potential(theta))
 HAMILTONIAN = Hamiltonian(potential, auxiliary=lambda r: jnp.sum(r**2) / 2)
 
 # The paper's gSGRHMC: the friction and the curl both follow the metric, and Γ is derived.
@@ -80,26 +83,19 @@ def exact_target() -> Grid:
     return Grid(x, y, density, mean, np.sqrt(second - mean**2))
 
 
-def sample(dynamics: Dynamics | SDE, seed: int) -> np.ndarray:
+def draws_of(dynamics: Dynamics | SDE, seed: int) -> np.ndarray:
     """Draws of theta, chains first, from many chains of Euler–Maruyama steps."""
-    sampler = recipe(dynamics, STEP_SIZE)
-    start = sampler.init({"theta": jnp.zeros(2), "r": jnp.zeros(2)})
-
-    def step(state, key):  # type: ignore[no-untyped-def]
-        return sampler.step(key, state)[0], None
-
-    def draw(state, key):  # type: ignore[no-untyped-def]
-        state, _ = jax.lax.scan(step, state, jax.random.split(key, THIN))
-        return state, state.position
-
-    @jax.jit
-    @jax.vmap
-    def chain(key: Array) -> Array:
-        burn_key, draw_key = jax.random.split(key)
-        state, _ = jax.lax.scan(step, start, jax.random.split(burn_key, BURN_IN))
-        return jax.lax.scan(draw, state, jax.random.split(draw_key, STEPS // THIN))[1]
-
-    return np.asarray(chain(jax.random.split(jax.random.key(seed), CHAINS)))
+    trace = sample(
+        TARGET,
+        recipe(dynamics, STEP_SIZE),
+        init={"theta": jnp.zeros(2), "r": jnp.zeros(2)},
+        steps=STEPS,
+        burn_in=BURN_IN,
+        thin=THIN,
+        chains=CHAINS,
+        seed=seed,
+    )
+    return trace.samples
 
 
 def run(out: Path, seed: int, console: Console) -> None:
@@ -114,8 +110,7 @@ def run(out: Path, seed: int, console: Console) -> None:
     wrong = check(NAIVE_DYNAMICS, state=state, seed=seed)
     console.print(str(wrong), "\n", markup=False, soft_wrap=True)
 
-    with console.status("sampling both …"):
-        draws = {"recipe": sample(RIGHT_DYNAMICS, seed), "naive": sample(NAIVE_DYNAMICS, seed)}
+    draws = {"recipe": draws_of(RIGHT_DYNAMICS, seed), "naive": draws_of(NAIVE_DYNAMICS, seed)}
     truth = exact_target()
     console.print(_table(draws, truth))
     picture = out / "recipe.png"

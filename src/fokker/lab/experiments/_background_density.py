@@ -8,7 +8,6 @@ and Gummel), mass is kept exactly and exp(-U) is stationary exactly.
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import expm
@@ -19,6 +18,7 @@ from fokker.lab.experiments._background_paths import film_figure
 from fokker.lab.experiments._histogram import RIGHT_WITHIN, divergence
 from fokker.lab.experiments._result import Claim
 from fokker.report.plots import RIGHT, TRUTH, WRONG, new_figure, tidy
+from fokker.run.sample import sample
 from fokker.targets import Density
 
 LOW, HIGH, CELLS, FINER = -2.3, 2.3, 40, 8
@@ -73,27 +73,22 @@ def coarse(fine: np.ndarray) -> np.ndarray:
     return fine.reshape(len(fine), CELLS, FINER).sum(axis=2)
 
 
-def particles(key: Any, number: int) -> tuple[np.ndarray, np.ndarray]:
+def particles(seed: int, number: int) -> tuple[np.ndarray, np.ndarray]:
     """Times, and at each the positions of particles that follow SGLD, that is Euler–Maruyama."""
     between = round(TIME / STEP_SIZE / SHOWN)
-    sampler = samplers.sgld(STEP_SIZE).on(Density(lambda theta: -jnp.sum(energy(theta))))
-
-    @jax.jit
-    def run(key: Any) -> Any:
-        first_key, key = jax.random.split(key)
-        starts = FROM + DEVIATION * jax.random.normal(first_key, (number,))
-        # One vector of particles is one state: their potentials add up, and so nobody feels another.
-        state = sampler.init(starts, key=first_key)
-
-        def shown(state: Any, keys: Any) -> Any:
-            state, _ = jax.lax.scan(lambda s, k: (sampler.step(k, s)[0], None), state, keys)
-            return state, state.position
-
-        keys = jax.random.split(key, SHOWN * between).reshape(SHOWN, between)
-        _, later = jax.lax.scan(shown, state, keys)
-        return jnp.concatenate([starts[None], later])
-
-    return np.linspace(0, SHOWN * between * STEP_SIZE, SHOWN + 1), np.asarray(run(key))
+    starts = FROM + DEVIATION * np.random.default_rng(seed).standard_normal(number, dtype=np.float32)
+    # One vector of particles is one state: their potentials add up, and no particle acts on another.
+    trace = sample(
+        Density(lambda theta: -jnp.sum(energy(theta))),
+        samplers.sgld(STEP_SIZE),
+        init=jnp.asarray(starts),
+        steps=SHOWN * between,
+        thin=between,
+        seed=seed,
+        progress=False,
+    )
+    times = np.linspace(0, SHOWN * between * STEP_SIZE, SHOWN + 1)
+    return times, np.concatenate([starts[None], trace.samples[0]])
 
 
 def shares(positions: np.ndarray) -> np.ndarray:

@@ -3,15 +3,15 @@ r"""How a step is made: Gibbs sampling along the axes, and the tree of NUTS doub
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fokker import samplers
-from fokker._core.random import fold_in, split
+from fokker._core.random import fold_in
 from fokker.lab.animation import Backdrop, Trajectory, Walk, animate, write_films
 from fokker.lab.experiments._gallery_targets import CORRELATION, TARGETS
 from fokker.lab.experiments._result import Claim
+from fokker.run.sample import sample
 from fokker.targets import Density
 
 ERRORS = 4.0
@@ -28,24 +28,20 @@ def backdrop(name: str) -> Backdrop:
     )
 
 
-def gibbs(key: Any, chains: int, sweeps: int) -> np.ndarray:
+def gibbs(seed: int, chains: int, sweeps: int) -> np.ndarray:
     """Half-steps (chain, half-step, coordinate) on the correlated normal: x given y, then y given x."""
     target = TARGETS["correlated"]
     covariance = np.array([[1.0, CORRELATION], [CORRELATION, 1.0]])
-    sampler = samplers.gibbs_normal(np.zeros(2), covariance, scan="cyclic").on(Density(target.log_density))
-
-    @jax.jit
-    def run(key: Any) -> Any:
-        first = sampler.init(jnp.asarray(target.start))
-        states = jax.tree.map(lambda x: jnp.broadcast_to(x, (chains, *x.shape)), first)
-
-        def step(states: Any, number: Any) -> Any:
-            states, _ = jax.vmap(sampler.step)(split(fold_in(key, number), chains), states)
-            return states, states.z["theta"]
-
-        return jax.lax.scan(step, states, jnp.arange(2 * sweeps))[1]
-
-    return np.asarray(run(key), float).transpose(1, 0, 2)
+    trace = sample(
+        Density(target.log_density),
+        samplers.gibbs_normal(np.zeros(2), covariance, scan="cyclic"),
+        init=jnp.asarray(target.start),
+        steps=2 * sweeps,
+        chains=chains,
+        seed=seed,
+        progress=False,
+    )
+    return trace.samples.astype(float)
 
 
 def gibbs_claims(halves: np.ndarray) -> list[Claim]:

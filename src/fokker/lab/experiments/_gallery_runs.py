@@ -2,6 +2,9 @@ r"""Chains of a sampler on all targets of a dimension, and whether they reached 
 
 The distance of n independent draws from their own distribution, by Kolmogorov and Smirnov, is 0.87/√n on
 average: the floor. ArviZ says how many independent draws those of a chain are worth.
+
+The chains have a loop of their own, not `fk.sample`'s: the films show every step of the first chain with its
+proposals, and the verdict needs the other chains to go on where one leaves the finite numbers.
 """
 
 import dataclasses

@@ -27,14 +27,14 @@ FINE, TIME = 1024, 3.0
 
 def measured(out: Path, size: dict[str, Any], seed: int, drawn: bool) -> tuple[list[Claim], list[str]]:
     """All parts with one seed; pictures of them where asked for."""
-    keys = jax.random.split(jax.random.key(seed), 5)
+    keys = jax.random.split(jax.random.key(seed), 3)
     dW = paths.increments(keys[0], size["paths"], FINE)
     X = paths.ornstein_uhlenbeck(paths.increments(keys[1], size["paths"], 200, TIME), TIME)
     errors = paths.errors(dW)
-    times, positions = density.particles(keys[2], size["particles"])
+    times, positions = density.particles(seed, size["particles"])
     solved = density.solve(times)
-    halves = steps.gibbs(keys[3], *size["gibbs"])
-    trees, told, chain = steps.tree_chain(keys[4], size["trees"])
+    halves = steps.gibbs(seed, *size["gibbs"])
+    trees, told, chain = steps.tree_chain(keys[2], size["trees"])
     claims = [
         *paths.ode_and_sde(X, TIME),
         *paths.brownian(dW),
