@@ -19,8 +19,8 @@ COLOURS, _EXACT = 96, 24
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8A7A00", "#333333")
 _OWN = np.array([list(bytes.fromhex(colour[1:])) for colour in OKABE_ITO], np.uint8)
 # Frames that the palette is taken from.
-_LOOKED_AT = 4
-# Bits a channel by which a colour is looked up.
+_SAMPLED_FRAMES = 4
+# Bits per channel by which a colour is looked up.
 _BITS = 5
 
 Frame = np.ndarray
@@ -68,8 +68,8 @@ def _cells() -> np.ndarray:
 
 def indexed(frames: Sequence[Frame], colours: int = COLOURS) -> tuple[list[np.ndarray], bytes]:
     """Every pixel's place in one palette for all frames, and that palette."""
-    looked_at = [frames[i] for i in np.linspace(0, len(frames) - 1, _LOOKED_AT).astype(int)]
-    montage = Image.fromarray(np.concatenate(looked_at))
+    sampled = [frames[i] for i in np.linspace(0, len(frames) - 1, _SAMPLED_FRAMES).astype(int)]
+    montage = Image.fromarray(np.concatenate(sampled))
     common = np.concatenate([_most_common(np.asarray(montage), _EXACT), _OWN])
     rest = colours - len(common)
     palette = montage.quantize(rest, method=Image.Quantize.MEDIANCUT).getpalette() or []

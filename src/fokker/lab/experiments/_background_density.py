@@ -97,14 +97,14 @@ def shares(positions: np.ndarray) -> np.ndarray:
     return np.array([np.histogram(row, edges)[0] / row.size for row in positions])
 
 
-def claims(found: np.ndarray, solved: np.ndarray, number: int) -> list[Claim]:
-    """`found` by particles, `solved` on the finer grid, at the same times."""
+def claims(observed: np.ndarray, solved: np.ndarray, number: int) -> list[Claim]:
+    """`observed` by particles, `solved` on the finer grid, at the same times."""
     predicted = coarse(solved)
-    # A share that the solution says is nothing cannot be divided by.
-    against = [divergence(f, np.maximum(p, 1e-12)) for f, p in zip(found, predicted, strict=True)]
+    # Shares that are zero in the solution would be divided by.
+    against = [divergence(f, np.maximum(p, 1e-12)) for f, p in zip(observed, predicted, strict=True)]
     floor = (CELLS - 1) / (2 * number)
     truth = exact_shares()
-    relaxed = [divergence(f, truth) for f in found]
+    relaxed = [divergence(f, truth) for f in observed]
     A = generator(CELLS * FINER)
     p = np.exp(-energy(centres(CELLS * FINER)))
     still = float(np.abs(A @ p).max() / np.abs(A).max())
@@ -118,7 +118,7 @@ def claims(found: np.ndarray, solved: np.ndarray, number: int) -> list[Claim]:
         Claim(
             "at every time the particles' histogram is the Fokker–Planck density, within Monte Carlo error",
             max(against) < RIGHT_WITHIN * floor,
-            {"largest KL": max(against), "KL of as many exact draws": floor, "times": len(found)},
+            {"largest KL": max(against), "KL of as many exact draws": floor, "times": len(observed)},
         ),
         Claim(
             "Langevin dynamics relax to exp(-U)",
@@ -131,10 +131,10 @@ def claims(found: np.ndarray, solved: np.ndarray, number: int) -> list[Claim]:
 def draw(times: np.ndarray, positions: np.ndarray, solved: np.ndarray, out: Path) -> list[str]:
     """The density at four times, and two films: the histogram relaxing, the equation beside its particles."""
     figure = new_figure(13.0, 3.4)
-    found = shares(positions)
+    observed = shares(positions)
     for axes, k in zip(figure.subplots(1, 4, sharey=True), (0, 3, 10, SHOWN), strict=True):
         bars, line = _panel(axes)
-        _set(bars, line, found[k], solved[k])
+        _set(bars, line, observed[k], solved[k])
         tidy(axes, f"t = {times[k]:.2g}", "x", "density" if k == 0 else "")
         if k == 0:
             axes.legend(frameon=False, fontsize=8, loc="upper right")
@@ -152,8 +152,8 @@ def _panel(axes: Any) -> tuple[Any, Any]:
     return bars, line
 
 
-def _set(bars: Any, line: Any, found: np.ndarray, solved: np.ndarray) -> None:
-    bars.set_ydata(found * CELLS / (HIGH - LOW))
+def _set(bars: Any, line: Any, observed: np.ndarray, solved: np.ndarray) -> None:
+    bars.set_ydata(observed * CELLS / (HIGH - LOW))
     line.set_ydata(solved * CELLS * FINER / (HIGH - LOW))
 
 
@@ -172,9 +172,9 @@ def _film(times: np.ndarray, positions: np.ndarray, solved: np.ndarray, out: Pat
     tidy(below, "", "x")
     below.axvline(0, color=TRUTH, linewidth=0.6, linestyle=":")
     stage = Stage(figure, [bars, line, clock, dots])
-    found, frames = shares(positions), []
+    observed, frames = shares(positions), []
     for k, t in enumerate(times):
-        _set(bars, line, found[k], solved[k])
+        _set(bars, line, observed[k], solved[k])
         clock.set_text(f"t = {t:.1f}")
         dots.set_data(positions[k, :few], heights)
         frames.append(stage.frame())

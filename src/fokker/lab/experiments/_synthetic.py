@@ -18,13 +18,13 @@ from fokker.samplers import Recipe, SamplerState
 
 # Steps whose randomness is drawn at once, which costs a fifth of drawing it step by step.
 _BLOCK = 500
-# Draws, from a key, what a number of steps see of the data: the first axis is over the steps.
+# Draws from a key the batches of a number of steps; the first axis runs over the steps.
 Batches = Callable[[Key[Array, ""], int], PyTree[Array]]
 
 
 @dataclass(frozen=True)
 class NoisyGradient:
-    """A target whose gradient is seen with noise: Ũ(θ) = U(θ) + nᵀθ, where the batch is n."""
+    """A target with a noisy gradient: Ũ(θ) = U(θ) + nᵀθ, where the batch is n."""
 
     potential: Callable[[Array], Array]
 
@@ -56,7 +56,7 @@ def minibatch(data: Array, size: int) -> Batches:
 
 
 def position_of(state: SamplerState) -> PyTree[Array]:
-    """What a chain records unless told otherwise."""
+    """What a chain records by default."""
     return state.position
 
 
@@ -82,13 +82,13 @@ def simulate(
         noise = jax.vmap(lambda k: sampler.draw(k, state))(jax.random.split(noise_key, length))
         seen = batches(batch_key, length)
 
-        def step(state: SamplerState, given: Any) -> tuple[SamplerState, PyTree[Array]]:
-            state, _ = sampler.advance(given[0], state, given[1])
+        def step(state: SamplerState, inputs: Any) -> tuple[SamplerState, PyTree[Array]]:
+            state, _ = sampler.advance(inputs[0], state, inputs[1])
             return state, record(state)
 
         state, out = jax.lax.scan(step, state, (noise, seen))
         return state, jax.tree.map(lambda x: x[thin - 1 :: thin], out)
 
-    begin = sampler.init(start, key=first_key)
-    _, out = jax.lax.scan(block, begin, jax.random.split(run_key, steps // length))
+    first_state = sampler.init(start, key=first_key)
+    _, out = jax.lax.scan(block, first_state, jax.random.split(run_key, steps // length))
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), out)

@@ -53,7 +53,7 @@ def chain(
     method: str, integrator: str, setting: Setting, key: Array, steps: int, path: bool = False
 ) -> Array:
     """The cell of every state of one chain from the mode, or every tenth state itself."""
-    made = {
+    sampler = {
         "SGLD": lambda h: samplers.sgld(h),
         "SGHMC": lambda h: samplers.sghmc(h, setting.friction, integrator=INTEGRATORS[integrator]),
         "gSGRHMC": lambda h: samplers.gsgrhmc(
@@ -64,7 +64,7 @@ def chain(
         ),
     }[method](setting.step_size)
 
-    placed = made.on(NoisyGradient(potential))
+    placed = sampler.on(NoisyGradient(potential))
     record, thin = (position_of, PATH_THIN) if path else (lambda state: cell_of(state.position), 1)
     return simulate(placed, jnp.asarray(START), key, steps, gaussian(setting.noise, 2), record, thin)
 

@@ -65,7 +65,7 @@ class Finding:
     what: str
     residual: float
     expected: Verdict
-    found: Verdict
+    verdict: Verdict
     agrees: bool
     reasons: tuple[str, ...]
 
@@ -76,15 +76,15 @@ def examine(entry: Entry, number_of_points: int = 64, explain: bool = False, see
     `explain` asks the checker for its reasons as well.
     """
     residual, ok, reasons = _judge(entry, number_of_points, explain, seeds)
-    found: Verdict = "right" if ok else "wrong"
+    verdict: Verdict = "right" if ok else "wrong"
     return Finding(
         key=entry.key,
         source=entry.source,
         what=entry.what,
         residual=residual,
         expected=entry.expected,
-        found=found,
-        agrees=found == entry.expected,
+        verdict=verdict,
+        agrees=verdict == entry.expected,
         reasons=reasons,
     )
 
