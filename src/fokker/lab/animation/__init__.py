@@ -40,10 +40,10 @@ _OF_A_TRAJECTORY, _FEWEST = 17, 6
 
 
 def times(steps: int, frames: int) -> np.ndarray:
-    """How many steps are done at every frame: one by one at first, then faster and faster."""
+    """The number of steps done at every frame: one by one at first, then faster and faster."""
     if frames >= steps:
         return np.arange(1, steps + 1)
-    # Equal factors from where they exceed one step per frame.
+    # Then by equal factors, once these exceed one step per frame.
     slow = max(1, frames // 3)
     fast = np.geomspace(slow, steps, frames - slow + 1)[1:]
     return np.concatenate([np.arange(1, slow + 1), np.maximum(np.round(fast), np.arange(1, len(fast) + 1))])

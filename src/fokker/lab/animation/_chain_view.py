@@ -18,7 +18,7 @@ class Backdrop:
 
 @dataclass(frozen=True)
 class Series:
-    """A number over the steps, the value that it should have, and the range to draw."""
+    """A number at every step, the value that it should have, and the range to draw."""
 
     name: str
     values: np.ndarray
@@ -26,7 +26,7 @@ class Series:
     limits: tuple[float, float] | None = None
 
     def range(self) -> tuple[float, float]:
-        """What to draw: the limits, or nearly all values and the reference."""
+        """The range to draw: the limits, or one of nearly all values and the reference."""
         if self.limits is not None:
             return self.limits
         values = self.values[np.isfinite(self.values)]

@@ -30,7 +30,7 @@ class Job:
     mp4: bool = True
 
     def do(self) -> list[str]:
-        """Draw it and write it; the names of the files."""
+        """Draw and write the film; return the names of the files."""
         from fokker.lab.animation import animate, write_films
 
         return write_films(animate(self.backdrop, self.chain, self.frames), self.stem, mp4=self.mp4)

@@ -144,13 +144,13 @@ class Scene:
         return lines
 
     def _place(self, points: np.ndarray, ages: Any = 0.0) -> np.ndarray:
-        """Where points are drawn: of one coordinate, the newest at the foot and the older above."""
+        """Where points are drawn; with one coordinate, the newest at the bottom and older ones above."""
         if not self.flat:
             return points[:, :2]
         return np.column_stack([points[:, 0], np.broadcast_to(0.06 + ages / (TAIL + 2), len(points))])
 
     def at(self, done: int) -> Frame:
-        """After so many steps."""
+        """The frame after so many steps."""
         chain = self.chain
         self.count.set_text(f"{done:,} draws")
         first = max(0, done - TAIL)
@@ -175,7 +175,7 @@ class Scene:
         self.dots.set_data(*new[:: max(1, len(new) // 400)].T)
         self.stage.stamp([self.dots])
         self.stamped = done
-        # The dots have been drawn: they are not among what moves.
+        # The dots have been drawn: they do not move.
         self.dots.set_data([], [])
 
     def _grow(self, done: int) -> None:
@@ -190,12 +190,12 @@ class Scene:
             line.set_data(shown, series.values[shown - 1])
 
     def hide_trajectory(self) -> None:
-        """Back to the chain alone."""
+        """Remove the trajectory from the figure."""
         for artist in (self.thread, *self.visited, self.chosen):
             artist.set_data([], [])
 
     def trajectory_frames(self, trajectory: Trajectory, frames: int) -> list[Frame]:
-        """Points in the order visited, and at last the one that is chosen."""
+        """Frames of the points in the order visited, and of the chosen point at the end."""
         points = self._place(trajectory.points)
         depth = np.zeros(len(points), int) if trajectory.depth is None else trajectory.depth.astype(int)
         self.hide_trajectory()
@@ -220,7 +220,7 @@ class Scene:
 
 
 def _in_order(points: np.ndarray, trajectory: Trajectory, seen: int) -> np.ndarray:
-    """The points of a tree in the order of time: those that went backwards before, in reverse."""
+    """The points of a tree in the order of time: first those backwards in time, reversed."""
     if trajectory.direction is None:
         return points
     forwards = trajectory.direction[:seen] >= 0

@@ -32,7 +32,7 @@ def potential(theta: Array) -> Array:
 
 
 def inverse_metric(theta: Array) -> Array:
-    """G⁻¹ = 1/4 + θ₁²: faster out in the arms of the valley than at its bottom."""
+    """G⁻¹ = 1/4 + θ₁²: faster in the arms of the valley than at its bottom."""
     return 0.25 + theta[0] ** 2
 
 
@@ -99,7 +99,7 @@ def draws_of(dynamics: Dynamics | SDE, seed: int) -> np.ndarray:
 
 
 def run(out: Path, seed: int, console: Console) -> None:
-    """Check a right and a wrong sampler, sample with both, print what came of it, and write it down."""
+    """Check a right and a wrong sampler, sample with both, print the results and write a report."""
     out.mkdir(parents=True, exist_ok=True)
     state = {"theta": jnp.zeros(2), "r": jnp.zeros(2)}
     console.print("[bold]Two samplers for one target[/bold], U = θ₁⁴/10 + (4(θ₂ + 1.2) - θ₁²)²/2\n")
@@ -184,6 +184,6 @@ def _page(right: Report, wrong: Report, draws: dict[str, np.ndarray], truth: Gri
         image_of_bytes(picture.read_bytes(), "paths and marginal densities of both samplers"),
         table(_COLUMNS, _rows(draws, truth)),
         f"<p>{CHAINS} chains of {STEPS:,} steps of {STEP_SIZE}, after {BURN_IN:,}.</p>",
-        f"<h2>What the checker says of the first</h2><pre>{html.escape(str(right))}</pre>",
-        f"<h2>What it says of the second</h2><pre>{html.escape(str(wrong))}</pre>",
+        f"<h2>The checker's report on the first</h2><pre>{html.escape(str(right))}</pre>",
+        f"<h2>The checker's report on the second</h2><pre>{html.escape(str(wrong))}</pre>",
     )

@@ -39,7 +39,7 @@ def exact_shares() -> np.ndarray:
 
 
 def centres(cells: int) -> np.ndarray:
-    """The middles of so many cells."""
+    """The centres of the cells."""
     return LOW + (np.arange(cells) + 0.5) * (HIGH - LOW) / cells
 
 
@@ -55,7 +55,7 @@ def generator(cells: int) -> np.ndarray:
 
 
 def solve(times: np.ndarray) -> np.ndarray:
-    """Masses in the finer cells, a row for each time: exp(At) of the first, with no error of a step."""
+    """Masses in the finer cells, one row per time: exp(At) of the first, exact in time."""
     cells = CELLS * FINER
     x = centres(cells)
     p = np.exp(-((x - FROM) ** 2) / (2 * DEVIATION**2))
@@ -69,7 +69,7 @@ def solve(times: np.ndarray) -> np.ndarray:
 
 
 def coarse(fine: np.ndarray) -> np.ndarray:
-    """Fine cells gathered into those of the histogram."""
+    """The masses of fine cells summed into the cells of the histogram."""
     return fine.reshape(len(fine), CELLS, FINER).sum(axis=2)
 
 
@@ -92,7 +92,7 @@ def particles(seed: int, number: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def shares(positions: np.ndarray) -> np.ndarray:
-    """Of the particles in the cells at each time."""
+    """The shares of the particles in the cells at each time."""
     edges = np.linspace(LOW, HIGH, CELLS + 1)
     return np.array([np.histogram(row, edges)[0] / row.size for row in positions])
 
@@ -164,7 +164,7 @@ def _film(times: np.ndarray, positions: np.ndarray, solved: np.ndarray, out: Pat
     tidy(axes, "Langevin dynamics, and the Fokker–Planck equation of their density")
     axes.legend(frameon=False, fontsize=8, loc="upper right")
     clock = axes.text(0.02, 0.95, "", transform=axes.transAxes, va="top", fontsize=10)
-    # A few particles at heights of their own, so that each can be followed.
+    # A few particles, each at its own height, so that the eye can follow them.
     few = min(120, positions.shape[1])
     heights = (np.arange(few) * 0.618) % 1
     (dots,) = below.plot([], [], "o", color=RIGHT, markersize=2.5, alpha=0.6, markeredgewidth=0)

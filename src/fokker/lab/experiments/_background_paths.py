@@ -28,7 +28,7 @@ def increments(key: Any, paths: int, steps: int, time: float = 1.0) -> np.ndarra
 
 
 def brownian(dW: np.ndarray) -> list[Claim]:
-    """Var W_t = t, and what happens later does not depend on what happened before."""
+    """Var W_t = t, and increments are independent."""
     paths, steps = dW.shape
     W = np.cumsum(dW, axis=1)
     numbers = {
@@ -52,7 +52,7 @@ _TIMES = (0.25, 0.5, 1.0)
 
 
 def ornstein_uhlenbeck(dW: np.ndarray, time: float) -> np.ndarray:
-    """dX = -X dt + √2 dW from START, by its exact transitions: no error of the step is mixed in."""
+    """dX = -X dt + √2 dW from START, by its exact transitions, without a discretisation error."""
     paths, steps = dW.shape
     h = time / steps
     X = np.empty((paths, steps + 1))
@@ -119,7 +119,7 @@ _KINDS = ("Itô", "Stratonovich")
 
 
 def ito_and_stratonovich(strong_errors: dict[str, np.ndarray]) -> list[Claim]:
-    """Orders of convergence, and that the limits are two."""
+    """Orders of convergence, and that the two limits differ."""
 
     def order(name: str) -> float:
         return float(-np.polyfit(np.log(LEVELS), np.log(strong_errors[name]), 1)[0])
@@ -261,6 +261,6 @@ def _films(
                 )
                 for kind, colour in _COLOURS.items()
             ]
-        # As many frames as the coarse paths have steps: equal ones would be joined.
+        # As many frames as the coarse paths have steps: equal frames would be merged.
         written += write_films(growing(figure, lines, 32), out / name)
     return written

@@ -114,7 +114,7 @@ def draw(halves: np.ndarray, trees: list[Trajectory], chain: np.ndarray, frames:
     line = "coordinate by coordinate × exact conditionals × none needed"
     chain_view = ChainView("Gibbs", line, halves[0])
     written = write_films(animate(backdrop("correlated"), chain_view, frames), out / "gibbs", 120)
-    # The trees that have the most to show first.
+    # The trees with the most points first.
     shown = sorted(trees[:12], key=lambda tree: -len(tree.points))[:2]
     chain_view = ChainView("NUTS", "Hamiltonian × leapfrog × tree", chain, trajectories=tuple(shown))
     film = animate(backdrop("banana"), chain_view, frames, share=0.7)

@@ -12,20 +12,20 @@ from fokker.lab.experiments._gallery_samplers import Row
 from fokker.lab.experiments._gallery_targets import GalleryTarget
 from fokker.report.plots import RIGHT, WRONG, new_figure
 
-# A word for each reason: colour alone says nothing to some.
+# A word for each reason, as not every reader can see the colours.
 _WORDS = {LEFT: "left", SLOW: "slow", BIASED: "biased", CAVEAT: "flawed", OTHER: "wrong"}
 _TINTS = {"": RIGHT, "slow": "#E69F00", "left": WRONG, "biased": WRONG, "flawed": WRONG, "wrong": WRONG}
 
 
 def word(reason: str) -> str:
-    """A reason in a word, empty where the floor was reached."""
+    """One word for a reason, empty where the floor was reached."""
     return next((short for long, short in _WORDS.items() if reason.startswith(long)), "")
 
 
 def draw_overview(
     rows: Sequence[Row], targets: Sequence[GalleryTarget], entries: Sequence[Mapping[str, Any]], path: Path
 ) -> None:
-    """Samplers × targets: the distance in floors, and in a word why it is not at the floor."""
+    """Samplers × targets: the distance, and one word on why it is not at the floor."""
     by_pair = {(entry["sampler"], entry["target"]): entry for entry in entries}
     figure = new_figure(1.9 + 1.25 * len(targets), 1.1 + 0.42 * len(rows))
     axes = figure.subplots()

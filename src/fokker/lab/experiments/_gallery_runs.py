@@ -29,7 +29,7 @@ from fokker.targets import Density
 
 # √(π/2) log 2, the mean of Kolmogorov's distribution.
 FLOOR = 0.8687
-# Of exact draws one in ten thousand is further than this many floors.
+# One in ten thousand sets of exact draws is further away than this many floors.
 WITHIN = 2.5
 # With fewer effective draws nothing can be called converged. Many short chains from one point always have an
 # R-hat above 1.01: where the distance is too large, an R-hat above this one means that the run is too short.
@@ -60,7 +60,7 @@ class Budget:
 
 
 class Switched(Module):
-    """The log density of one of several targets; which of them is data: one program serves all."""
+    """The log density of one of several targets; which one is an array, so that one program serves all."""
 
     which: Array
     functions: tuple[Callable[[Any], Any], ...] = eqx.field(static=True)
@@ -92,7 +92,7 @@ def trajectories(
     row: Row, targets: Sequence[GalleryTarget], which: int, budget: Budget, key: Array, number: int = 3
 ) -> list[Any]:
     """The first steps of the first chain of `compiled`, point by point, of samplers that show them."""
-    if not row.paths or targets[which].dimension < 2:  # on a line paths cover themselves
+    if not row.paths or targets[which].dimension < 2:  # in one dimension paths cover themselves
         return []
     sampler: Any = sampler_on(row, targets, which, jnp.asarray(row.step_size(targets[which])))
     first_key, key = split(key)
@@ -108,7 +108,7 @@ Chains = Callable[..., tuple[Array, dict[str, Array]]]
 
 
 def compiled(row: Row, targets: Sequence[GalleryTarget], budget: Budget) -> Chains:
-    """`run(which, step_size, key)`: draws (chain, draw, coordinate), and all of the first chain.
+    """`run(which, step_size, key)`: draws (chain, draw, coordinate), and every step of the first chain.
 
     One compilation serves all targets of a dimension: which of them it is, is an argument.
     """
@@ -133,7 +133,7 @@ def compiled(row: Row, targets: Sequence[GalleryTarget], budget: Budget) -> Chai
             keys = jax.vmap(lambda number: split(fold_in(key, number), budget.chains))(numbers)
             randomness = jax.vmap(jax.vmap(sampler.draw), in_axes=(0, None))(keys, states)
             states, first = jax.lax.scan(step, states, randomness)
-            # Of each chain, not of them all together: a position may be a part of a state.
+            # Chain by chain: a position may be a part of a state.
             return states, (jax.vmap(lambda state: state.position)(states), first)
 
         numbers = jnp.arange(budget.draws * thin).reshape(budget.draws, thin)
@@ -145,7 +145,7 @@ def compiled(row: Row, targets: Sequence[GalleryTarget], budget: Budget) -> Chai
 
 @dataclass(frozen=True)
 class Verdict:
-    """How far draws are from the exact marginals, the worst coordinate counting.
+    """How far draws are from the exact marginals, in the worst coordinate.
 
     `curve` has the numbers of draws and the distances of so many; `reason` is empty where the floor was
     reached.
@@ -171,14 +171,14 @@ class Verdict:
 
 
 def judge(draws: np.ndarray, marginals: Sequence[Marginal]) -> Verdict:
-    """Of draws (chain, draw, coordinate), their first quarter left out."""
+    """Judge draws (chain, draw, coordinate), without their first quarter."""
     burnt = draws[:, int(BURN_IN * draws.shape[1]) :]
     finite = np.isfinite(burnt).all(axis=(1, 2))
     share = float(finite.mean())
     if share < 1:
         curve = {"draws": [float(burnt[..., 0].size)], "distance": [1.0], "floor": [FLOOR]}
         return Verdict(1.0, FLOOR, 0.0, float("nan"), share, curve, LEFT)
-    with warnings.catch_warnings():  # of more chains than draws, and of chains that never move
+    with warnings.catch_warnings():  # ArviZ warns about more chains than draws, and chains that never move
         warnings.simplefilter("ignore", UserWarning)
         warnings.simplefilter("ignore", RuntimeWarning)
         data = arviz.convert_to_dataset(burnt)
@@ -202,7 +202,7 @@ def judge(draws: np.ndarray, marginals: Sequence[Marginal]) -> Verdict:
 def _curve(draws: np.ndarray, marginal: Marginal, worth: float) -> dict[str, list[float]]:
     """The distance after 1, 2, 4, … draws per chain, from the first on, and the floor of as many draws."""
     lengths = np.unique(np.geomspace(1, draws.shape[1], 9).astype(int))
-    # The latter three quarters of what there is, as of the whole.
+    # The last three quarters of each, as for the whole run.
     parts = [draws[:, int(BURN_IN * n) : n] for n in lengths]
     return {
         "draws": [float(part.size) for part in parts],

@@ -76,13 +76,13 @@ class Row:
 
 
 def _hmc(setting: Setting) -> Sampler:
-    """Paths of random length, about a quarter of a period where the target is widest."""
+    """HMC with paths of random length, about a quarter of a period where the target is widest."""
     wide = jnp.full(setting.dimension, setting.length)
     return samplers.hmc(setting.step_size / setting.length, None, wide)
 
 
 def _ghmc(setting: Setting) -> Sampler:
-    """Momenta forgotten over the width of the target."""
+    """GHMC that forgets its momentum over the width of the target."""
     persistence = jnp.exp(-setting.friction * setting.step_size)
     return dataclasses.replace(samplers.ghmc(setting.step_size, scale="identity"), persistence=persistence)
 
@@ -93,7 +93,7 @@ def _maula(setting: Setting) -> Sampler:
 
 
 def _gibbs(setting: Setting) -> Sampler:
-    """Of a normal, whose precision is the Hessian of its potential."""
+    """Gibbs sampling of a normal, whose precision is the Hessian of its potential."""
     origin = jnp.zeros(setting.dimension)
     sampler = samplers.gibbs_normal(np.zeros(setting.dimension), np.eye(setting.dimension))
     return dataclasses.replace(sampler, precision=jax.hessian(setting.energy)(origin))

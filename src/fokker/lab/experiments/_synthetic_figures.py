@@ -9,7 +9,7 @@ import numpy as np
 from fokker.lab.experiments._histogram import Histogram
 from fokker.report.plots import ACCENT, RIGHT, TRUTH, WRONG, new_figure, tidy
 
-# A colour and a line for each sampler, the line for those who see no colour.
+# A colour and a line style for each sampler, as not every reader can see the colours.
 STYLES: dict[str, dict[str, Any]] = {
     "SGLD": {"color": "#56B4E9", "linestyle": "-"},
     "SGHMC": {"color": ACCENT, "linestyle": "--"},

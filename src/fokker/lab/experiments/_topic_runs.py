@@ -33,7 +33,7 @@ class Stream:
             yield self.documents.select(slice(first, first + self.batch))
 
     def unigram_perplexity(self) -> float:
-        """Of the held-out words if each were drawn from the shares of words in the stream, plus one each."""
+        """Perplexity of the held-out words by the shares of words in the stream, each count plus one."""
         shares = 1.0 + np.bincount(
             self.documents.words, weights=self.documents.counts, minlength=len(self.words)
         )
@@ -60,7 +60,7 @@ class Setting:
     start: float = 0.1
 
     def chain(self, stream: Stream, seed: int, threads: int) -> TopicChain:
-        """At its start."""
+        """A new chain with these settings."""
         return TopicChain(
             len(stream.words),
             stream.topics,
@@ -135,7 +135,7 @@ def follow(stream: Stream, setting: Setting, seed: int) -> Curve | None:
 
 
 def search(stream: Stream, grid: Sequence[Setting], seed: int) -> list[tuple[Setting, float]]:
-    """The perplexity at the end with every setting, the lowest first; one alone is not tried."""
+    """The perplexity at the end with every setting, the lowest first; a single setting is not run."""
     if len(grid) == 1:
         return [(grid[0], np.nan)]
     curves = [(setting, follow(stream, setting, seed)) for setting in grid]
@@ -146,7 +146,7 @@ def search(stream: Stream, grid: Sequence[Setting], seed: int) -> list[tuple[Set
 def seconds_per_hundred(
     stream: Stream, settings: Mapping[str, Setting], rounds: int
 ) -> dict[str, dict[str, float]]:
-    """Seconds that a step costs on one thread, for a hundred documents: medians, the samplers in turns."""
+    """Seconds per hundred documents of a step on one thread: medians, the samplers taking turns."""
     chains = {name: setting.chain(stream, 0, 1) for name, setting in settings.items()}
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in chains}
     for documents in itertools.islice(stream.batches(), 2 * rounds):

@@ -70,7 +70,7 @@ def chain(
 
 
 def cell_of(theta: Array) -> Array:
-    """The number of the cell of the histogram, the last one for all that lies outside."""
+    """The number of the cell of the histogram, the last one for everything outside."""
     place = jnp.floor((theta - LOW) / ((HIGH - LOW) / CELLS))
     inside = jnp.all((place >= 0) & (place < CELLS))
     return jnp.where(inside, place[0] * CELLS + place[1], CELLS**2).astype(jnp.uint16)
@@ -111,7 +111,7 @@ def measure(
             (name, Setting(h, **changed))
             for name, changed in variants.items()
             for h in grid
-            if method == "SGHMC" or "friction" not in changed  # which the others have not
+            if method == "SGHMC" or "friction" not in changed  # the others have no friction
         ]
         settings = Setting(*map(jnp.asarray, zip(*(setting for _, setting in cases), strict=True)))
         run = jax.jit(

@@ -26,7 +26,7 @@ FINE, TIME = 1024, 3.0
 
 
 def measure(out: Path, size: dict[str, Any], seed: int, drawn: bool) -> tuple[list[Claim], list[str]]:
-    """All parts with one seed; pictures of them where asked for."""
+    """All parts with one seed, with their pictures where `drawn`."""
     keys = jax.random.split(jax.random.key(seed), 3)
     dW = paths.increments(keys[0], size["paths"], FINE)
     X = paths.ornstein_uhlenbeck(paths.increments(keys[1], size["paths"], 200, TIME), TIME)
@@ -52,7 +52,7 @@ def measure(out: Path, size: dict[str, Any], seed: int, drawn: bool) -> tuple[li
 
 
 def run(out: Path, quick: bool, seeds: int) -> Result:
-    """Simulate, judge, draw; with several seeds a claim holds where it does with each."""
+    """Simulate, judge, draw; with several seeds a claim holds if it holds with each."""
     size = QUICK if quick else FULL
     by_seed = [measure(out, size, seed, seed == 0) for seed in range(seeds)]
     claims = []

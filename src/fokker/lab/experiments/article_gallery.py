@@ -41,7 +41,7 @@ QUICK_FRAMES, FULL_FRAMES = 24, 90
 # Processes that render films while this one samples.
 RENDERERS = 2
 OVERVIEW, PAGE = "overview.png", "index.html"
-# Steps shown in a film at most: the last frames would not differ.
+# The most steps that a film shows: later frames would look the same.
 _STEPS_SHOWN = 20_000
 # How many times longer the run without a sampler's known flaw is.
 _LONGER = 8
@@ -57,7 +57,7 @@ def backdrop(target: GalleryTarget) -> Backdrop:
 
 
 def series(row: Row, target: GalleryTarget, first: Mapping[str, np.ndarray]) -> tuple[Series, ...]:
-    """The panels of a row, of what the first chain recorded."""
+    """The panels of a row, from the record of the first chain."""
     panels = []
     for name in row.panels:
         if name not in first:
@@ -96,7 +96,7 @@ def chain_view(
 
 
 class Pair(NamedTuple):
-    """A sampler and a target, which of the targets of its dimension that is, and `run(step size, key)`."""
+    """A sampler and its target, `group[which]`, with `run(step_size, key)`."""
 
     row: Row
     group: Sequence[GalleryTarget]
@@ -105,7 +105,7 @@ class Pair(NamedTuple):
 
     @property
     def target(self) -> GalleryTarget:
-        """The one that it is."""
+        """The target of the pair."""
         return self.group[self.which]
 
 
@@ -154,7 +154,7 @@ def verdict_on(pair: Pair, draws: np.ndarray, key: Any, budget: Budget) -> Verdi
 def entry_of(
     pair: Pair, verdict: Verdict, seed: int, first: Mapping[str, np.ndarray], mp4: bool
 ) -> dict[str, Any]:
-    """A pair as `result.json` has it."""
+    """The entry of a pair in `result.json`."""
     row, target = pair.row, pair.target
     counted = first.get("n_steps", np.full(len(first["position"]), row.cost))
     return {
@@ -212,7 +212,7 @@ def claims(entries: Sequence[Mapping[str, Any]]) -> list[Claim]:
 
 
 def run(out: Path, quick: bool, seeds: int) -> Result:
-    """Sample, judge, and have the films drawn meanwhile."""
+    """Sample and judge, while other processes render the films."""
     budget, frames = (QUICK, QUICK_FRAMES) if quick else (FULL, FULL_FRAMES)
     rows, targets = list(ROWS), list(TARGETS.values())
     drawn = {target.name: backdrop(target) for target in targets}

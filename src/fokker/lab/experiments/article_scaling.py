@@ -202,7 +202,7 @@ def claims(rows: Sequence[Mapping[str, Any]], methods: Sequence[Method]) -> list
         slope = slope_of(mine)
         numbers = {"slope": slope, "in theory": method.slope, "tolerance": method.tolerance}
         numbers["slope in operations"] = slope + 1
-        # A law of large dimensions shows late: steps are not small in low ones, nor their acceptance settled.
+        # The laws hold in large dimensions: in low ones steps are not small, and acceptance still changes.
         largest = sorted({row["dimension"] for row in mine})[-2:]
         numbers["slope of the largest two dimensions"] = slope_of(
             [row for row in mine if row["dimension"] in largest], largest[0]

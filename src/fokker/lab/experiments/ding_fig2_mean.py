@@ -24,8 +24,8 @@ from fokker.targets import Posterior
 
 SIZE, BATCH = 100, 10
 CELLS, THIN, BURN_IN = 30, 20, 0.1
-# The distance above the floor that still counts as accurate: a variance wrong by a fifth. What others would
-# have decided is reported.
+# The distance above the floor that still counts as accurate: a variance wrong by a fifth. The result also
+# reports what other thresholds would give.
 ACCURATE, OTHERS = 0.01, (0.003, 0.03)
 # Steps and chains.
 QUICK, FULL = (200_000, 16), (1_000_000, 16)

@@ -71,17 +71,17 @@ class NaturalTopics(Module):
     def minibatch_potential(
         self, theta: Float[Array, "words topics"], N: Float[Array, "words topics"]
     ) -> Array:
-        """Given expected counts times |S|/|S̃|."""
+        """Ũ(θ) for expected counts N times |S|/|S̃|."""
         likelihood = jnp.sum(N * theta) - jnp.sum(jnp.sum(N, 0) * jax.nn.logsumexp(theta, 0))
         return jnp.sum((theta - PRIOR_MEAN) ** 2) / 2 - likelihood
 
     def potential(self, theta: Float[Array, "words topics"]) -> Array:
-        """Of the prior alone."""
+        """U of the prior alone."""
         return self.minibatch_potential(theta, jnp.zeros_like(theta))
 
     def topics(self, theta: np.ndarray) -> np.ndarray:
         """β (V, K)."""
-        # In a chain that diverges a word's share underflows: far too small, but not nothing.
+        # In a chain that diverges a word's share underflows: it is tiny, but not zero.
         weights = np.maximum(np.exp(theta - theta.max(0)), np.float32(LEAST_PROBABILITY))
         return weights / weights.sum(0)
 
@@ -92,12 +92,12 @@ class MeanTopics(Module):
     def minibatch_potential(
         self, theta: Float[Array, "words topics"], N: Float[Array, "words topics"]
     ) -> Array:
-        """Given expected counts times |S|/|S̃|."""
+        """Ũ(θ) for expected counts N times |S|/|S̃|."""
         likelihood = jnp.sum(N * jnp.log(theta)) - jnp.sum(jnp.sum(N, 0) * jnp.log(jnp.sum(theta, 0)))
         return jnp.sum((theta - PRIOR_MEAN) ** 2) / 2 - likelihood
 
     def potential(self, theta: Float[Array, "words topics"]) -> Array:
-        """Of the prior alone."""
+        """U of the prior alone."""
         return jnp.sum((theta - PRIOR_MEAN) ** 2) / 2
 
     def topics(self, theta: np.ndarray) -> np.ndarray:
@@ -105,7 +105,7 @@ class MeanTopics(Module):
         return theta / theta.sum(0)
 
 
-# The least θ where it has to be positive: N log θ ends there.
+# The smallest θ where it has to be positive, as N log θ is unbounded.
 _LEAST = 1e-6
 TARGETS: dict[str, tuple[Any, Any]] = {
     "natural": (NaturalTopics(), SymplecticEuler()),
@@ -214,7 +214,7 @@ def measure(
 
 
 def mean_perplexity(rows: Sequence[ChainResult]) -> float:
-    """Over the seeds."""
+    """The mean over the seeds."""
     return float(np.mean([row.perplexity for row in rows]))
 
 

@@ -46,7 +46,7 @@ VARIANTS: dict[str, dict[str, float]] = {
 
 
 def steps_to(row: Mapping[str, Any], level: float, lenient: bool = False) -> float:
-    """Steps after which the distance is at most `level`, on straight lines between logarithms.
+    """Steps after which the distance is at most `level`, interpolated linearly in the logarithms.
 
     Infinite where it is never, or, unless `lenient`, where the chains blow up later.
     """
@@ -62,7 +62,7 @@ def steps_to(row: Mapping[str, Any], level: float, lenient: bool = False) -> flo
 
 
 def competing(rows: Sequence[Mapping[str, Any]], integrator: str, variant: str) -> list[dict[str, Any]]:
-    """The rows that a variant sets against each other, all as long as the shortest of them.
+    """The rows that a variant compares, all cut to the shortest of them.
 
     SGLD's steps are always Euler's; where a variant is SGHMC's alone the others are as claimed.
     """

@@ -50,7 +50,7 @@ TIE = 0.01
 
 NAMES = {"sgld": "SGLD", "sghmc": "SGHMC", "sgrld": "SGRLD", "sgrhmc": "SGRHMC", "scir": "SCIR"}
 ONLINE_VB = "online VB"
-# What the paper reports, for articles of a length that it does not say.
+# What the paper reports, for articles of unknown length.
 SECONDS_OF_THE_PAPER = {"SGLD": 0.778, "SGHMC": 0.815, "SGRLD": 0.730, "SGRHMC": 0.806}
 
 
@@ -97,7 +97,7 @@ def read_stream(data: Path | None, documents: int, held_out: int) -> Stream:
     """Articles with at least 20 words of the vocabulary, shuffled; those to predict come after the others."""
     words = data_file(data, WORDS, WORDS_FROM)
     articles = data_file(data, ARTICLES, ARTICLES_FROM)
-    # A buffer larger than the file: the order is wholly random.
+    # A buffer larger than the file: the order is fully random.
     corpus = open_corpus(
         articles, vocabulary=words, minimum_tokens=SHORTEST, shuffle_buffer=10**7, seed=ORDER_SEED
     )
@@ -214,7 +214,7 @@ def study(
         ((panel, name) for panel, rows in panels.items() for name in rows),
         key=lambda key: panels[key[0]][key[1]].mean,
     )
-    # Of one seed: another's topics are in another order.
+    # Of one seed: with another the topics come in another order.
     topics = top_words(panels[panel][best].curves[0].beta, stream.words, TOP_WORDS)
     text = tables(stream, curves, unigram, seconds, f"{best}, {panel}", topics)
     (out / TABLES).write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""One formula of a paper, how to build what it says, and what is expected of it."""
+"""One formula of a paper, the dynamics that it describes, and the expected verdict."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Finding:
-    """What the checker said of an entry."""
+    """The checker's verdict on an entry."""
 
     key: str
     source: str
@@ -71,7 +71,7 @@ class Finding:
 
 
 def examine(entry: Entry, number_of_points: int = 64, explain: bool = False, seeds: int = 1) -> Finding:
-    """Build what the formula says and let the checker judge it, at points drawn with each of the seeds.
+    """Build the dynamics of a formula and let the checker judge them, at points drawn with each of the seeds.
 
     `explain` asks the checker for its reasons as well.
     """
