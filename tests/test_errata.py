@@ -15,7 +15,7 @@ from fokker.lab.experiments.errata import ENTRIES, Entry, _ma_momentum
 from fokker.lab.experiments.errata._entry import THRESHOLD, Measurement
 
 _KEYS = {"name", "settings", "seeds", "versions", "wall_seconds", "figures", "claims", "entries"}
-_ENTRY_KEYS = {"key", "source", "what", "residual", "expected", "found", "agrees", "reasons"}
+_ENTRY_KEYS = {"key", "source", "what", "residual", "expected", "verdict", "agrees", "reasons"}
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_the_residual_of_the_others(entry: Entry) -> None:
 @pytest.mark.long
 def test_every_formula_is_judged_as_expected(tmp_path: Path) -> None:
     whole = reproduce("errata", tmp_path, quick=True)
-    assert [entry["key"] for entry in whole.entries if entry["found"] != entry["expected"]] == []
+    assert [entry["key"] for entry in whole.entries if entry["verdict"] != entry["expected"]] == []
     assert len(whole.entries) == len(ENTRIES)
 
 
@@ -77,7 +77,7 @@ def test_entries_are_named_once() -> None:
 @pytest.mark.parametrize("key", [entry.key for entry in SOME])
 def test_formula_is_judged_as_expected(findings: dict[str, Any], key: str) -> None:
     finding = findings[key]
-    assert finding["found"] == finding["expected"], finding
+    assert finding["verdict"] == finding["expected"], finding
     if finding["expected"] == "right":
         assert finding["residual"] <= 1e-8
     else:
@@ -113,7 +113,7 @@ def test_result_file_is_json_with_the_documented_keys(folder: Path, result: Resu
 def test_the_whole_checker_agrees_and_gives_a_reason(key: str, word: str) -> None:
     entry = next(entry for entry in ENTRIES if entry.key == key)
     finding = errata.examine(entry, explain=True)
-    assert finding.found == "wrong"
+    assert finding.verdict == "wrong"
     assert any(word in reason for reason in finding.reasons), finding.reasons
 
 

@@ -16,11 +16,11 @@ from fokker import samplers
 from fokker.lab import animation
 from fokker.lab.animation import (
     Backdrop,
+    ChainView,
     Job,
-    Painters,
+    Renderers,
     Series,
     Trajectory,
-    Walk,
     animate,
     write_gif,
     write_mp4,
@@ -117,9 +117,11 @@ def backdrop(name: str) -> Backdrop:
     return article_gallery.backdrop(TARGETS[name])
 
 
-def walk(dimension: int, steps: int, **more: Any) -> Walk:
+def walk(dimension: int, steps: int, **more: Any) -> ChainView:
     moves = np.random.default_rng(0).normal(size=(steps, dimension))
-    return Walk("Walk", "a walk × nothing × none", 0.3 * np.cumsum(moves, axis=0) / np.sqrt(steps), **more)
+    return ChainView(
+        "Walk", "a walk × nothing × none", 0.3 * np.cumsum(moves, axis=0) / np.sqrt(steps), **more
+    )
 
 
 def spread_of_ratio(log_density: Any, name: str, axis: int) -> float:
@@ -214,9 +216,9 @@ def test_time_runs_one_by_one_and_then_faster() -> None:
 
 
 def test_films_are_made_by_a_process_of_their_own(tmp_path: Path) -> None:
-    with Painters(1) as painters:
-        painters.submit(Job(backdrop("normal-2d"), walk(2, 20), 3, tmp_path / "a"))
-    assert "a.gif" in painters.written
+    with Renderers(1) as renderers:
+        renderers.submit(Job(backdrop("normal-2d"), walk(2, 20), 3, tmp_path / "a"))
+    assert "a.gif" in renderers.written
     assert (tmp_path / "a.gif").exists()
 
 
@@ -286,7 +288,7 @@ def test_gallery_with_a_right_and_a_wrong_sampler(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(article_gallery, "TARGETS", {"mixture": TARGETS["mixture"]})
     monkeypatch.setattr(article_gallery, "QUICK", Budget(64, 3000, 100))
     monkeypatch.setattr(article_gallery, "QUICK_FRAMES", 12)
-    monkeypatch.setattr(article_gallery, "PAINTERS", 0)
+    monkeypatch.setattr(article_gallery, "RENDERERS", 0)
     monkeypatch.setattr(article_gallery, "_CONTROL_EFFECTIVE", 2000)
     result = reproduce("article-gallery", tmp_path, quick=True)
     assert [claim.holds for claim in result.claims] == [True] * 4, result.claims
@@ -385,7 +387,7 @@ def test_background_claims_can_fail() -> None:
     late = np.concatenate([shares[2:], shares[-2:]])
     assert [c.holds for c in _background_density.claims(late, 1.001 * solved, 4000)] == [False, False, True]
     assert not _background_density.claims(shares[::-1], solved[::-1], 4000)[2].holds
-    halves = _background_steps.gibbs(jax.random.key(0), 200, 200)
+    halves = _background_steps.gibbs(0, 200, 200)
     assert _background_steps.gibbs_claims(halves)[0].holds
     assert not _background_steps.gibbs_claims(halves[:, ::2])[0].holds
     _, told, _ = _background_steps.tree_chain(jax.random.key(0), 5)
@@ -436,6 +438,6 @@ def test_scaling_by_the_samplers_themselves(tmp_path: Path, monkeypatch: pytest.
     assert all(np.isfinite(slope) for slope in slopes.values())
     rwm, hmc = slopes.values()
     assert rwm > hmc
-    costs = {(row["method"], row["dimension"]): row["gradients a step"] for row in result.entries}
+    costs = {(row["method"], row["dimension"]): row["gradients per step"] for row in result.entries}
     assert costs["hmc", 64] == pytest.approx(3, abs=1)
     assert (tmp_path / article_scaling.FIGURE).stat().st_size > 5000

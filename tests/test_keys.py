@@ -127,3 +127,11 @@ def test_the_notes_find_a_key_that_is_used_twice(monkeypatch):
     for draw in (jax.random.normal, jax.random.uniform):
         draw(jax.random.key(1), (2,))
     assert len(words.repeated()) == 4
+
+
+@pytest.mark.parametrize("kind", ["threefry2x32", "rbg"])
+@pytest.mark.parametrize("size", [1, 3, 100, 2**16, 2**16 + 1, 2**31 - 1])
+def test_whole_numbers_are_those_of_jax(size, kind):
+    key = jax.random.key(3, impl=kind)
+    for shape in ((), (40,)):
+        assert np.array_equal(_random.randint(key, shape, size), jax.random.randint(key, shape, 0, size))

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree, UInt32
 
 from fokker._core.count import Count
 from fokker._core.module import Module
-from fokker._core.random import bits, fold_in
+from fokker._core.random import bits, fold_in, randint
 from fokker._core.state import nearest
 
 # With six rounds, pairs of rows are measurably uneven for N below 100; with eight they are not.
@@ -84,7 +84,7 @@ class Batches(Module):
     ) -> Int[Array, " n"]:
         """The rows of one step's batch: from the step's own key, or from the run's key and the place."""
         if self.kind == "replacement":
-            return jax.random.randint(step_key, (self.batch_size,), 0, self.size)
+            return randint(step_key, (self.batch_size,), self.size)
         steps = jnp.arange(self.batch_size, dtype=jnp.uint32)
         if self.kind == "no replacement":
             return permuted(step_key, steps, self.size)
@@ -142,8 +142,8 @@ class WindowBatches(Module):
     def rows(
         self, run_key: Key[Array, ""], step_key: Key[Array, ""], epoch: Count | Array, position: Array
     ) -> Int[Array, ""]:
-        """The first row of one step's window, from the step's own key."""
-        return jax.random.randint(step_key, (), 0, self.size)
+        """Where the window of one step begins, from the step's own key."""
+        return randint(step_key, (), self.size)
 
     def batch(self, data: PyTree[Array], start: Int[Array, ""]) -> Batch:
         """The rows of that window."""

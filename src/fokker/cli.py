@@ -249,7 +249,6 @@ def sample(
         batch_size=batch_size,
         temperature=temperature,
         seed=seed,
-        progress=console.is_terminal,
     )
     if trace.draws is None:
         raise CommandError(f"the run ended before its first draw: {trace.stopped}.")

@@ -105,6 +105,18 @@ def normal(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
     return np.float32(math.sqrt(2)) * jax.lax.erf_inv(uniform(key, shape, dtype, lowest, 1.0))
 
 
+def randint(key: Key[Array, ""], shape: tuple[int, ...], size: int) -> Array:
+    """`jax.random.randint` of 0 … size - 1."""
+    if not _is_threefry(key) or size >= 2**31:
+        return jax.random.randint(key, shape, 0, size)
+    high_key, low_key = split(key)
+    span = np.uint32(size)
+    # 2³² modulo the size as JAX computes it, whose square wraps around.
+    remainder = np.uint32((2**16 % size) ** 2 % 2**32 % size)
+    offset = (bits(high_key, shape) % span) * remainder + bits(low_key, shape) % span
+    return (offset % span).astype(jnp.int32)
+
+
 def uniforms_at(words: Array, counter: Array, dtype: Any) -> tuple[Array, Array]:
     """Two uniform numbers in [0, 1) for a counter, from the two words of a key."""
     number = counter.astype(jnp.uint32)

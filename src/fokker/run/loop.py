@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fokker._core.count import Count
 from fokker._core.state import dimension, unravel
@@ -21,6 +20,7 @@ from fokker.run.block import Chains, Form, Setting, Task, position_of, run_block
 from fokker.run.interruption import Interruption
 from fokker.run.moments import Moments
 from fokker.run.plan import Plan
+from fokker.run.progress import Progress
 from fokker.run.step_search import StepSearch
 from fokker.run.trace import Origin, Trace
 from fokker.run.trajectories import run_trajectories
@@ -115,17 +115,10 @@ class Run:
         """All the steps, or as many as could be taken."""
         plan, stopped = self.plan, None
         total = plan.burn_in + plan.steps
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed:,.0f}/{task.total:,.0f} steps {task.fields[speed]}"),
-            TimeRemainingColumn(),
-        )
         with (
-            Progress(*columns, disable=not progress, transient=True) as bar,
+            Progress("compiling", total, completed=self.done, enabled=progress) as bar,
             Interruption(signal.SIGINT) as interruption,
         ):
-            bar_task = bar.add_task("compiling", total=total, completed=self.done, speed="")
             running: deque[_Block] = deque()
             sent = self.done
             while stopped is None and (running or sent < total):
@@ -137,8 +130,7 @@ class Run:
                 if not running:
                     break
                 stopped = self._fetch(running.popleft())
-                speed = f"{self.pace.speed:,.0f}/s" if self.pace.speed else ""
-                bar.update(bar_task, description="sampling", completed=self.done, speed=speed)
+                bar.update(self.done, description="sampling")
         if stopped is None and self.done < total:
             stopped = f"interrupted after {self.done:,} of {total:,} steps; trace.resume() goes on"
         states, moments = self.chains.states, self.chains.moments

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 from rich.console import Console
-from rich.progress import track
 
 from fokker._core.state import inner, is_function, ravel
 from fokker.diagnostics._gradients import as_vectors, gradients_at, thinned
@@ -22,6 +21,7 @@ from fokker.diagnostics._steps import kinetic_temperature, noise_share
 from fokker.diagnostics.configurational import spread_of
 from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.integrators import Splitting
+from fokker.run.progress import Progress
 from fokker.run.starts import PerChain
 from fokker.samplers._sampler import Sampler
 from fokker.samplers.recipe import Recipe
@@ -160,8 +160,11 @@ def tune(
     rounds: list[list[Trial]] = []
     while len(arms) > 1 or not rounds:
         what = f"tuning: {len(arms)} candidates, {steps:,} steps each"
-        shown = track(arms, what, transient=True, disable=not progress)
-        trials = [_trial(target, arm, init, steps, options)[0] for arm in shown]
+        trials: list[Trial] = []
+        with Progress(what, len(arms), unit="candidates", enabled=progress) as bar:
+            for arm in arms:
+                trials.append(_trial(target, arm, init, steps, options)[0])
+                bar.update(len(trials))
         rounds.append(trials)
         good = sorted((t for t in trials if math.isfinite(t.discrepancy)), key=lambda t: t.order)
         if not good:

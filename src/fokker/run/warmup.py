@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
-from rich.progress import BarColumn, Progress, TextColumn
 from scipy.special import ndtri
 
 from fokker._core.count import Count
 from fokker._core.state import dimension, ravel
+from fokker.run.progress import Progress
 from fokker.run.starts import check_chains
 from fokker.run.step_search import StepSearch
 from fokker.run.trajectories import run_trajectories
@@ -179,17 +179,11 @@ def warmed_up(
     chains.find_first_step()
     before: np.ndarray | None = None
     notes: list[str] = []
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total} steps"),
-    )
-    with Progress(*columns, disable=not progress, transient=True) as bar:
-        task = bar.add_task("warming up", total=steps)
+    with Progress("warming up", steps, enabled=progress) as bar:
         *plan, (measured, _) = windows(steps)
         for length, learns_scale in plan:
             draws, stats = chains.window(length)
-            bar.update(task, completed=chains.taken)
+            bar.update(chains.taken)
             if chains.kind not in (None, "identity") and learns_scale:
                 chains.learn_scale(draws)
             if learns_scale and length > _WINDOW:

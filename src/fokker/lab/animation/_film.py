@@ -13,21 +13,21 @@ from matplotlib.figure import Figure
 from PIL import Image
 from scipy.spatial import cKDTree
 
-# Colours of a film, and how many of them are the most common ones as they are.
+# Colours of a film, and how many of them are the most common ones, unchanged.
 COLOURS, _EXACT = 96, 24
-# Okabe and Ito's colours, each in the palette as it is.
+# Okabe and Ito's colours, each in the palette unchanged.
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8A7A00", "#333333")
 _OWN = np.array([list(bytes.fromhex(colour[1:])) for colour in OKABE_ITO], np.uint8)
 # Frames that the palette is taken from.
-_LOOKED_AT = 4
-# Bits a channel by which a colour is looked up.
+_SAMPLED_FRAMES = 4
+# Bits per channel by which a colour is looked up.
 _BITS = 5
 
 Frame = np.ndarray
 
 
 class Stage:
-    """A figure whose still part is drawn once; each frame draws only what is named.
+    """A figure whose static part is drawn once; each frame draws only the artists named.
 
     Redrawing a figure of four panels takes Matplotlib 60 ms, drawing what moves on a copy of it a few.
     """
@@ -43,14 +43,14 @@ class Stage:
         self._still = self.canvas.copy_from_bbox(figure.bbox)
 
     def stamp(self, artists: Iterable[Artist]) -> None:
-        """Draw artists into the still part, to stay: dots that only become more are drawn once each."""
+        """Draw artists into the static part for good: dots that stay are drawn once each."""
         self.canvas.restore_region(self._still)
         for artist in artists:
             artist.draw(self.canvas.get_renderer())
         self._still = self.canvas.copy_from_bbox(self.figure.bbox)
 
     def frame(self) -> Frame:
-        """The picture now: height × width × 3."""
+        """The current picture: height × width × 3."""
         self.canvas.restore_region(self._still)
         renderer = self.canvas.get_renderer()
         for artist in self.moving:
@@ -67,15 +67,15 @@ def _cells() -> np.ndarray:
 
 
 def indexed(frames: Sequence[Frame], colours: int = COLOURS) -> tuple[list[np.ndarray], bytes]:
-    """Every pixel's place in one palette for all frames, and that palette."""
-    looked_at = [frames[i] for i in np.linspace(0, len(frames) - 1, _LOOKED_AT).astype(int)]
-    montage = Image.fromarray(np.concatenate(looked_at))
+    """The index of every pixel in one palette for all frames, and that palette."""
+    sampled = [frames[i] for i in np.linspace(0, len(frames) - 1, _SAMPLED_FRAMES).astype(int)]
+    montage = Image.fromarray(np.concatenate(sampled))
     common = np.concatenate([_most_common(np.asarray(montage), _EXACT), _OWN])
     rest = colours - len(common)
     palette = montage.quantize(rest, method=Image.Quantize.MEDIANCUT).getpalette() or []
     table = np.concatenate([common, np.array(palette[: 3 * rest], np.uint8).reshape(-1, 3)])
     nearest = cKDTree(table).query(_cells())[1].astype(np.uint8)
-    # Large areas keep their very colours: a grey that is nearly one looks wrong.
+    # Large areas keep their exact colours: a slightly different grey looks wrong.
     nearest[_cell(common)[::-1]] = np.arange(len(common), dtype=np.uint8)[::-1]
     return [nearest[_cell(frame)] for frame in frames], table.tobytes()
 
@@ -112,7 +112,7 @@ def write_gif(frames: Sequence[Frame], path: Path, milliseconds: int = 80, last:
 
 
 def ffmpeg() -> str | None:
-    """Where ffmpeg is, if it is."""
+    """The path of ffmpeg, or None."""
     return shutil.which("ffmpeg")
 
 
@@ -135,7 +135,7 @@ def write_mp4(frames: Sequence[Frame], path: Path, milliseconds: int = 80, last:
 
 
 def write_films(frames: Sequence[Frame], stem: Path, milliseconds: int = 80, mp4: bool = True) -> list[str]:
-    """`stem`.gif, and `stem`.mp4 where it is wanted and there is ffmpeg; the names of the files written."""
+    """`stem`.gif, and `stem`.mp4 if asked for and ffmpeg is installed; return the names of the files."""
     written = [write_gif(frames, stem.with_name(stem.name + ".gif"), milliseconds)]
     film = write_mp4(frames, stem.with_name(stem.name + ".mp4"), milliseconds) if mp4 else None
     return [path.name for path in written + ([film] if film else [])]

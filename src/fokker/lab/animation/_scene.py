@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
 
+from fokker.lab.animation._chain_view import Backdrop, ChainView, Trajectory
 from fokker.lab.animation._film import OKABE_ITO, Frame, Stage
-from fokker.lab.animation._walk import Backdrop, Trajectory, Walk
 from fokker.report.plots import ACCENT, RIGHT, TRUTH, WRONG
 
 # A colour and a marker for each doubling of a tree.
@@ -44,22 +44,22 @@ def _plain(axes: Axes, size: float = _SMALL) -> None:
 
 
 class Scene:
-    """The figure of one walk, and the artists that move on it."""
+    """The figure of one chain, and the artists that move on it."""
 
-    def __init__(self, backdrop: Backdrop, walk: Walk) -> None:
-        self.backdrop, self.walk = backdrop, walk
+    def __init__(self, backdrop: Backdrop, chain: ChainView) -> None:
+        self.backdrop, self.chain = backdrop, chain
         self.flat = len(backdrop.box) == 1
         figure = Figure(figsize=(WIDTH / DPI, HEIGHT / DPI), dpi=DPI, facecolor="white")
-        rows, beside = len(walk.series), len(backdrop.marginals)
+        rows, beside = len(chain.series), len(backdrop.marginals)
         below = 0.17 * rows
         top, bottom = 0.86, 0.075 + below + (0.055 if rows else 0.0)
         self.main = figure.add_axes((0.065, bottom, 0.545, top - bottom))
-        figure.text(0.065, 0.945, f"{walk.title} on {backdrop.title}", fontsize=10.5, weight="bold")
-        figure.text(0.065, 0.895, walk.line, fontsize=_SMALL, color="#555555")
+        figure.text(0.065, 0.945, f"{chain.title} on {backdrop.title}", fontsize=10.5, weight="bold")
+        figure.text(0.065, 0.895, chain.line, fontsize=_SMALL, color="#555555")
         self.count = figure.text(0.985, 0.945, "", fontsize=9, ha="right", color=RIGHT)
         figure.text(0.985, 0.895, "▮ sampled", fontsize=_SMALL, ha="right", color=RIGHT)
         figure.text(0.865, 0.895, "━ exact", fontsize=_SMALL, ha="right", color=TRUTH)
-        if walk.proposals is not None:
+        if chain.proposals is not None:
             figure.text(0.79, 0.895, "× rejected", fontsize=_SMALL, ha="right", color=WRONG)
         draw_backdrop(self.main, backdrop)
         _plain(self.main)
@@ -127,7 +127,7 @@ class Scene:
 
     def _series_panels(self, figure: Figure, rows: int) -> list[Line2D]:
         lines = []
-        for i, series in enumerate(self.walk.series):
+        for i, series in enumerate(self.chain.series):
             axes = figure.add_axes((0.065, 0.075 + 0.17 * (rows - 1 - i), 0.92, 0.13))
             axes.set(xlim=(1, len(series.values)), ylim=series.range())
             # As time runs in the film: the first steps one by one, then faster.
@@ -144,24 +144,24 @@ class Scene:
         return lines
 
     def _place(self, points: np.ndarray, ages: Any = 0.0) -> np.ndarray:
-        """Where points are drawn: of one coordinate, the newest at the foot and the older above."""
+        """Where points are drawn; with one coordinate, the newest at the bottom and older ones above."""
         if not self.flat:
             return points[:, :2]
         return np.column_stack([points[:, 0], np.broadcast_to(0.06 + ages / (TAIL + 2), len(points))])
 
     def at(self, done: int) -> Frame:
-        """After so many steps."""
-        walk = self.walk
+        """The frame after so many steps."""
+        chain = self.chain
         self.count.set_text(f"{done:,} draws")
         first = max(0, done - TAIL)
         ages = np.arange(done - first - 1, -1, -1.0)
-        recent = self._place(walk.positions[first:done], ages)
+        recent = self._place(chain.positions[first:done], ages)
         self.tail.set_segments(list(np.stack([recent[:-1], recent[1:]], axis=1)))
         self.tail.set_color([to_rgba(RIGHT, 0.95 * 0.88**age) for age in ages[1:]])
         self.point.set_data(*recent[-1:].T)
-        if walk.proposals is not None and walk.accepted is not None:
-            refused = ~np.asarray(walk.accepted[first:done], bool)
-            offered = self._place(walk.proposals[first:done], ages)
+        if chain.proposals is not None and chain.accepted is not None:
+            refused = ~np.asarray(chain.accepted[first:done], bool)
+            offered = self._place(chain.proposals[first:done], ages)
             self.crosses.set_data(*offered[refused].T)
             self.offers.set_segments(list(np.stack([recent[refused], offered[refused]], axis=1)))
         if not self.flat:
@@ -170,32 +170,32 @@ class Scene:
         return self.stage.frame()
 
     def _stamp(self, done: int) -> None:
-        """The new points join the sample for good, at most a few hundred of them a frame."""
-        new = self.walk.positions[self.stamped : done]
+        """The new points join the sample for good, at most a few hundred of them per frame."""
+        new = self.chain.positions[self.stamped : done]
         self.dots.set_data(*new[:: max(1, len(new) // 400)].T)
         self.stage.stamp([self.dots])
         self.stamped = done
-        # The dots have been drawn: they are not among what moves.
+        # The dots have been drawn: they do not move.
         self.dots.set_data([], [])
 
     def _grow(self, done: int) -> None:
         for i, (polygon, edges) in enumerate(zip(self.histograms, self.edges, strict=True)):
-            counts = np.histogram(self.walk.positions[:done, i], edges)[0]
+            counts = np.histogram(self.chain.positions[:done, i], edges)[0]
             heights = np.repeat(counts / (done * (edges[1] - edges[0])), 2)
             outline = np.column_stack([np.repeat(edges, 2)[1:-1], heights])
             polygon.set_xy(np.concatenate([[[edges[0], 0.0]], outline, [[edges[-1], 0.0]]]))
-        for line, series in zip(self.lines, self.walk.series, strict=True):
+        for line, series in zip(self.lines, self.chain.series, strict=True):
             # No more points than pixels.
-            kept = np.unique(np.geomspace(1, done, min(done, 500)).astype(int))
-            line.set_data(kept, series.values[kept - 1])
+            shown = np.unique(np.geomspace(1, done, min(done, 500)).astype(int))
+            line.set_data(shown, series.values[shown - 1])
 
     def hide_trajectory(self) -> None:
-        """Back to the chain alone."""
+        """Remove the trajectory from the figure."""
         for artist in (self.thread, *self.visited, self.chosen):
             artist.set_data([], [])
 
     def trajectory_frames(self, trajectory: Trajectory, frames: int) -> list[Frame]:
-        """Points in the order visited, and at last the one that is chosen."""
+        """Frames of the points in the order visited, and of the chosen point at the end."""
         points = self._place(trajectory.points)
         depth = np.zeros(len(points), int) if trajectory.depth is None else trajectory.depth.astype(int)
         self.hide_trajectory()
@@ -203,7 +203,7 @@ class Scene:
         # Many points would cover each other.
         for artist in self.visited:
             artist.set_markersize(float(np.clip(5.5 * (24 / len(points)) ** 0.5, 2.5, 5.5)))
-        told = []
+        pictures = []
         for seen in np.unique(np.round(np.linspace(1, len(points), frames - 1)).astype(int)):
             for k, artist in enumerate(self.visited):
                 mine = points[:seen][depth[:seen] % len(DOUBLINGS) == k]
@@ -211,16 +211,16 @@ class Scene:
             self.thread.set_data(*_in_order(points[:seen], trajectory, seen).T)
             grown = f"doubling {depth[seen - 1]}" if trajectory.depth is not None else "leapfrog"
             self.count.set_text(f"{grown}, {seen:,} points")
-            told.append(self.stage.frame())
+            pictures.append(self.stage.frame())
         self.chosen.set_data(*points[[trajectory.chosen]].T)
         stays = "rejected: stays" if trajectory.depth is None else "the start is chosen"
         self.count.set_text("★ chosen" if trajectory.accepted else stays)
-        told.append(self.stage.frame())
-        return told + [told[-1]] * (frames - len(told))
+        pictures.append(self.stage.frame())
+        return pictures + [pictures[-1]] * (frames - len(pictures))
 
 
 def _in_order(points: np.ndarray, trajectory: Trajectory, seen: int) -> np.ndarray:
-    """The points of a tree in the order of time: those that went backwards before, in reverse."""
+    """The points of a tree in the order of time: first those backwards in time, reversed."""
     if trajectory.direction is None:
         return points
     forwards = trajectory.direction[:seen] >= 0

@@ -51,7 +51,7 @@ def laplace(target: Posterior, mode: Array) -> Array:
 
 
 def run(out: Path, seed: int, console: Console) -> None:
-    """Sample the posterior and set it beside the truth and the Laplace approximation."""
+    """Sample the posterior and compare it with the truth and the Laplace approximation."""
     start = time.perf_counter()
     out.mkdir(parents=True, exist_ok=True)
     console.print(
@@ -63,8 +63,8 @@ def run(out: Path, seed: int, console: Console) -> None:
     with console.status("finding the mode …"):
         mode = find_mode(target, jnp.zeros(COEFFICIENTS))
         covariance = laplace(target, mode)
-    # Curvatures of U at the mode set the scales of time: a step a fifth of the fastest, friction near
-    # critical, and a thermostat as quick as theta.
+    # Curvatures of U at the mode set the time scales: the step is a fifth of the fastest, the friction is
+    # near critical, and the thermostat is as fast as theta.
     curvatures = 1 / np.linalg.eigvalsh(np.asarray(covariance, float))
     slowest = float(curvatures.min())
     step_size = 0.2 / np.sqrt(curvatures.max())
@@ -80,7 +80,6 @@ def run(out: Path, seed: int, console: Console) -> None:
         batch_size=BATCH,
         thin=10,
         seed=seed,
-        progress=console.is_terminal,
     )
     summary = trace.summary()
     deviation = np.sqrt(np.diag(np.asarray(covariance)))

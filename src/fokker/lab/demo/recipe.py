@@ -17,7 +17,9 @@ from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import Scalar
 from fokker.report.page import image_of_bytes, page, table
 from fokker.report.plots import RIGHT, TRUTH, WRONG, density_contours, new_figure, tidy
+from fokker.run.sample import sample
 from fokker.samplers import recipe
+from fokker.targets import Density
 
 STEP_SIZE = 0.005
 CHAINS = 256
@@ -30,7 +32,7 @@ def potential(theta: Array) -> Array:
 
 
 def inverse_metric(theta: Array) -> Array:
-    """G⁻¹ = 1/4 + θ₁²: faster out in the arms of the valley than at its bottom."""
+    """G⁻¹ = 1/4 + θ₁²: faster in the arms of the valley than at its bottom."""
     return 0.25 + theta[0] ** 2
 
 
@@ -39,6 +41,7 @@ def root(theta: Array) -> Array:
     return jnp.sqrt(inverse_metric(theta))
 
 
+TARGET = Density(lambda theta: -potential(theta))
 HAMILTONIAN = Hamiltonian(potential, auxiliary=lambda r: jnp.sum(r**2) / 2)
 
 # The paper's gSGRHMC: the friction and the curl both follow the metric, and Γ is derived.
@@ -80,30 +83,23 @@ def exact_target() -> Grid:
     return Grid(x, y, density, mean, np.sqrt(second - mean**2))
 
 
-def sample(dynamics: Dynamics | SDE, seed: int) -> np.ndarray:
+def draws_of(dynamics: Dynamics | SDE, seed: int) -> np.ndarray:
     """Draws of theta, chains first, from many chains of Euler–Maruyama steps."""
-    sampler = recipe(dynamics, STEP_SIZE)
-    start = sampler.init({"theta": jnp.zeros(2), "r": jnp.zeros(2)})
-
-    def step(state, key):  # type: ignore[no-untyped-def]
-        return sampler.step(key, state)[0], None
-
-    def draw(state, key):  # type: ignore[no-untyped-def]
-        state, _ = jax.lax.scan(step, state, jax.random.split(key, THIN))
-        return state, state.position
-
-    @jax.jit
-    @jax.vmap
-    def chain(key: Array) -> Array:
-        burn_key, draw_key = jax.random.split(key)
-        state, _ = jax.lax.scan(step, start, jax.random.split(burn_key, BURN_IN))
-        return jax.lax.scan(draw, state, jax.random.split(draw_key, STEPS // THIN))[1]
-
-    return np.asarray(chain(jax.random.split(jax.random.key(seed), CHAINS)))
+    trace = sample(
+        TARGET,
+        recipe(dynamics, STEP_SIZE),
+        init={"theta": jnp.zeros(2), "r": jnp.zeros(2)},
+        steps=STEPS,
+        burn_in=BURN_IN,
+        thin=THIN,
+        chains=CHAINS,
+        seed=seed,
+    )
+    return trace.samples
 
 
 def run(out: Path, seed: int, console: Console) -> None:
-    """Check a right and a wrong sampler, sample with both, print what came of it, and write it down."""
+    """Check a right and a wrong sampler, sample with both, print the results and write a report."""
     out.mkdir(parents=True, exist_ok=True)
     state = {"theta": jnp.zeros(2), "r": jnp.zeros(2)}
     console.print("[bold]Two samplers for one target[/bold], U = θ₁⁴/10 + (4(θ₂ + 1.2) - θ₁²)²/2\n")
@@ -114,8 +110,7 @@ def run(out: Path, seed: int, console: Console) -> None:
     wrong = check(NAIVE_DYNAMICS, state=state, seed=seed)
     console.print(str(wrong), "\n", markup=False, soft_wrap=True)
 
-    with console.status("sampling both …"):
-        draws = {"recipe": sample(RIGHT_DYNAMICS, seed), "naive": sample(NAIVE_DYNAMICS, seed)}
+    draws = {"recipe": draws_of(RIGHT_DYNAMICS, seed), "naive": draws_of(NAIVE_DYNAMICS, seed)}
     truth = exact_target()
     console.print(_table(draws, truth))
     picture = out / "recipe.png"
@@ -189,6 +184,6 @@ def _page(right: Report, wrong: Report, draws: dict[str, np.ndarray], truth: Gri
         image_of_bytes(picture.read_bytes(), "paths and marginal densities of both samplers"),
         table(_COLUMNS, _rows(draws, truth)),
         f"<p>{CHAINS} chains of {STEPS:,} steps of {STEP_SIZE}, after {BURN_IN:,}.</p>",
-        f"<h2>What the checker says of the first</h2><pre>{html.escape(str(right))}</pre>",
-        f"<h2>What it says of the second</h2><pre>{html.escape(str(wrong))}</pre>",
+        f"<h2>The checker's report on the first</h2><pre>{html.escape(str(right))}</pre>",
+        f"<h2>The checker's report on the second</h2><pre>{html.escape(str(wrong))}</pre>",
     )

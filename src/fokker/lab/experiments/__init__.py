@@ -29,8 +29,8 @@ __all__ = ["EXPERIMENTS", "Claim", "Experiment", "Result", "reproduce"]
 class Experiment:
     """`run(out, quick, seeds)` writes figures into the folder `out` and returns a `Result`.
 
-    Where it `needs_data`, `run` takes the folder of data too. `seeds`: how often it is repeated unless the
-    caller says; a quick run once.
+    Where it `needs_data`, `run` takes the folder of data too. `seeds`: the number of seeds by
+    default; a quick run has one.
     """
 
     run: Callable[..., Result]
@@ -85,8 +85,8 @@ def reproduce(
 ) -> Result:
     """Run the experiment `name`; write its figures and `result.json` into the folder `out`; return it all.
 
-    `quick` shortens it to under a minute on two cores; `seeds` is how many times it is repeated, None as
-    often as the experiment is by itself. `data_dir`: the folder of data, for those that need some; the one
+    `quick` shortens it to under a minute on two cores; `seeds` is the number of repetitions, None for
+    the experiment's own. `data_dir`: the folder of data, for those that need some; the one
     that the environment variable FOKKER_DATA names if None.
     """
     if name not in EXPERIMENTS:

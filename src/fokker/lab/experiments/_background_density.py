@@ -8,7 +8,6 @@ and Gummel), mass is kept exactly and exp(-U) is stationary exactly.
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import expm
@@ -19,6 +18,7 @@ from fokker.lab.experiments._background_paths import film_figure
 from fokker.lab.experiments._histogram import RIGHT_WITHIN, divergence
 from fokker.lab.experiments._result import Claim
 from fokker.report.plots import RIGHT, TRUTH, WRONG, new_figure, tidy
+from fokker.run.sample import sample
 from fokker.targets import Density
 
 LOW, HIGH, CELLS, FINER = -2.3, 2.3, 40, 8
@@ -39,7 +39,7 @@ def exact_shares() -> np.ndarray:
 
 
 def centres(cells: int) -> np.ndarray:
-    """The middles of so many cells."""
+    """The centres of the cells."""
     return LOW + (np.arange(cells) + 0.5) * (HIGH - LOW) / cells
 
 
@@ -55,7 +55,7 @@ def generator(cells: int) -> np.ndarray:
 
 
 def solve(times: np.ndarray) -> np.ndarray:
-    """Masses in the finer cells, a row for each time: exp(At) of the first, with no error of a step."""
+    """Masses in the finer cells, one row per time: exp(At) of the first, exact in time."""
     cells = CELLS * FINER
     x = centres(cells)
     p = np.exp(-((x - FROM) ** 2) / (2 * DEVIATION**2))
@@ -69,47 +69,42 @@ def solve(times: np.ndarray) -> np.ndarray:
 
 
 def coarse(fine: np.ndarray) -> np.ndarray:
-    """Fine cells gathered into those of the histogram."""
+    """The masses of fine cells summed into the cells of the histogram."""
     return fine.reshape(len(fine), CELLS, FINER).sum(axis=2)
 
 
-def particles(key: Any, number: int) -> tuple[np.ndarray, np.ndarray]:
+def particles(seed: int, number: int) -> tuple[np.ndarray, np.ndarray]:
     """Times, and at each the positions of particles that follow SGLD, that is Euler–Maruyama."""
     between = round(TIME / STEP_SIZE / SHOWN)
-    sampler = samplers.sgld(STEP_SIZE).on(Density(lambda theta: -jnp.sum(energy(theta))))
-
-    @jax.jit
-    def run(key: Any) -> Any:
-        first_key, key = jax.random.split(key)
-        starts = FROM + DEVIATION * jax.random.normal(first_key, (number,))
-        # One vector of particles is one state: their potentials add up, and so nobody feels another.
-        state = sampler.init(starts, key=first_key)
-
-        def shown(state: Any, keys: Any) -> Any:
-            state, _ = jax.lax.scan(lambda s, k: (sampler.step(k, s)[0], None), state, keys)
-            return state, state.position
-
-        keys = jax.random.split(key, SHOWN * between).reshape(SHOWN, between)
-        _, later = jax.lax.scan(shown, state, keys)
-        return jnp.concatenate([starts[None], later])
-
-    return np.linspace(0, SHOWN * between * STEP_SIZE, SHOWN + 1), np.asarray(run(key))
+    starts = FROM + DEVIATION * np.random.default_rng(seed).standard_normal(number, dtype=np.float32)
+    # One vector of particles is one state: their potentials add up, and no particle acts on another.
+    trace = sample(
+        Density(lambda theta: -jnp.sum(energy(theta))),
+        samplers.sgld(STEP_SIZE),
+        init=jnp.asarray(starts),
+        steps=SHOWN * between,
+        thin=between,
+        seed=seed,
+        progress=False,
+    )
+    times = np.linspace(0, SHOWN * between * STEP_SIZE, SHOWN + 1)
+    return times, np.concatenate([starts[None], trace.samples[0]])
 
 
 def shares(positions: np.ndarray) -> np.ndarray:
-    """Of the particles in the cells at each time."""
+    """The shares of the particles in the cells at each time."""
     edges = np.linspace(LOW, HIGH, CELLS + 1)
     return np.array([np.histogram(row, edges)[0] / row.size for row in positions])
 
 
-def claims(found: np.ndarray, solved: np.ndarray, number: int) -> list[Claim]:
-    """`found` by particles, `solved` on the finer grid, at the same times."""
+def claims(observed: np.ndarray, solved: np.ndarray, number: int) -> list[Claim]:
+    """`observed` by particles, `solved` on the finer grid, at the same times."""
     predicted = coarse(solved)
-    # A share that the solution says is nothing cannot be divided by.
-    against = [divergence(f, np.maximum(p, 1e-12)) for f, p in zip(found, predicted, strict=True)]
+    # Shares that are zero in the solution would be divided by.
+    against = [divergence(f, np.maximum(p, 1e-12)) for f, p in zip(observed, predicted, strict=True)]
     floor = (CELLS - 1) / (2 * number)
     truth = exact_shares()
-    relaxed = [divergence(f, truth) for f in found]
+    relaxed = [divergence(f, truth) for f in observed]
     A = generator(CELLS * FINER)
     p = np.exp(-energy(centres(CELLS * FINER)))
     still = float(np.abs(A @ p).max() / np.abs(A).max())
@@ -123,7 +118,7 @@ def claims(found: np.ndarray, solved: np.ndarray, number: int) -> list[Claim]:
         Claim(
             "at every time the particles' histogram is the Fokker–Planck density, within Monte Carlo error",
             max(against) < RIGHT_WITHIN * floor,
-            {"largest KL": max(against), "KL of as many exact draws": floor, "times": len(found)},
+            {"largest KL": max(against), "KL of as many exact draws": floor, "times": len(observed)},
         ),
         Claim(
             "Langevin dynamics relax to exp(-U)",
@@ -136,10 +131,10 @@ def claims(found: np.ndarray, solved: np.ndarray, number: int) -> list[Claim]:
 def draw(times: np.ndarray, positions: np.ndarray, solved: np.ndarray, out: Path) -> list[str]:
     """The density at four times, and two films: the histogram relaxing, the equation beside its particles."""
     figure = new_figure(13.0, 3.4)
-    found = shares(positions)
+    observed = shares(positions)
     for axes, k in zip(figure.subplots(1, 4, sharey=True), (0, 3, 10, SHOWN), strict=True):
         bars, line = _panel(axes)
-        _set(bars, line, found[k], solved[k])
+        _set(bars, line, observed[k], solved[k])
         tidy(axes, f"t = {times[k]:.2g}", "x", "density" if k == 0 else "")
         if k == 0:
             axes.legend(frameon=False, fontsize=8, loc="upper right")
@@ -157,8 +152,8 @@ def _panel(axes: Any) -> tuple[Any, Any]:
     return bars, line
 
 
-def _set(bars: Any, line: Any, found: np.ndarray, solved: np.ndarray) -> None:
-    bars.set_ydata(found * CELLS / (HIGH - LOW))
+def _set(bars: Any, line: Any, observed: np.ndarray, solved: np.ndarray) -> None:
+    bars.set_ydata(observed * CELLS / (HIGH - LOW))
     line.set_ydata(solved * CELLS * FINER / (HIGH - LOW))
 
 
@@ -169,7 +164,7 @@ def _film(times: np.ndarray, positions: np.ndarray, solved: np.ndarray, out: Pat
     tidy(axes, "Langevin dynamics, and the Fokker–Planck equation of their density")
     axes.legend(frameon=False, fontsize=8, loc="upper right")
     clock = axes.text(0.02, 0.95, "", transform=axes.transAxes, va="top", fontsize=10)
-    # A few particles at heights of their own, so that each can be followed.
+    # A few particles, each at its own height, so that the eye can follow them.
     few = min(120, positions.shape[1])
     heights = (np.arange(few) * 0.618) % 1
     (dots,) = below.plot([], [], "o", color=RIGHT, markersize=2.5, alpha=0.6, markeredgewidth=0)
@@ -177,9 +172,9 @@ def _film(times: np.ndarray, positions: np.ndarray, solved: np.ndarray, out: Pat
     tidy(below, "", "x")
     below.axvline(0, color=TRUTH, linewidth=0.6, linestyle=":")
     stage = Stage(figure, [bars, line, clock, dots])
-    found, frames = shares(positions), []
+    observed, frames = shares(positions), []
     for k, t in enumerate(times):
-        _set(bars, line, found[k], solved[k])
+        _set(bars, line, observed[k], solved[k])
         clock.set_text(f"t = {t:.1f}")
         dots.set_data(positions[k, :few], heights)
         frames.append(stage.frame())

@@ -28,7 +28,7 @@ def increments(key: Any, paths: int, steps: int, time: float = 1.0) -> np.ndarra
 
 
 def brownian(dW: np.ndarray) -> list[Claim]:
-    """Var W_t = t, and what happens later does not depend on what happened before."""
+    """Var W_t = t, and increments are independent."""
     paths, steps = dW.shape
     W = np.cumsum(dW, axis=1)
     numbers = {
@@ -52,7 +52,7 @@ _TIMES = (0.25, 0.5, 1.0)
 
 
 def ornstein_uhlenbeck(dW: np.ndarray, time: float) -> np.ndarray:
-    """dX = -X dt + √2 dW from START, by its exact transitions: no error of the step is mixed in."""
+    """dX = -X dt + √2 dW from START, by its exact transitions, without a discretisation error."""
     paths, steps = dW.shape
     h = time / steps
     X = np.empty((paths, steps + 1))
@@ -118,15 +118,15 @@ def errors(dW: np.ndarray) -> dict[str, np.ndarray]:
 _KINDS = ("Itô", "Stratonovich")
 
 
-def ito_and_stratonovich(found: dict[str, np.ndarray]) -> list[Claim]:
-    """Orders of convergence, and that the limits are two."""
+def ito_and_stratonovich(strong_errors: dict[str, np.ndarray]) -> list[Claim]:
+    """Orders of convergence, and that the two limits differ."""
 
     def order(name: str) -> float:
-        return float(-np.polyfit(np.log(LEVELS), np.log(found[name]), 1)[0])
+        return float(-np.polyfit(np.log(LEVELS), np.log(strong_errors[name]), 1)[0])
 
     ito, stratonovich = order("Itô to Itô"), order("Stratonovich to Stratonovich")
-    apart = min(found["Itô to Stratonovich"][-1], found["Stratonovich to Itô"][-1])
-    own = max(found["Itô to Itô"][-1], found["Stratonovich to Stratonovich"][-1])
+    apart = min(strong_errors["Itô to Stratonovich"][-1], strong_errors["Stratonovich to Itô"][-1])
+    own = max(strong_errors["Itô to Itô"][-1], strong_errors["Stratonovich to Stratonovich"][-1])
     corrected = order("corrected to Itô")
     return [
         Claim(
@@ -148,7 +148,7 @@ def ito_and_stratonovich(found: dict[str, np.ndarray]) -> list[Claim]:
 
 
 def draw_paths(
-    dW: np.ndarray, X: np.ndarray, time: float, found: dict[str, np.ndarray], out: Path
+    dW: np.ndarray, X: np.ndarray, time: float, strong_errors: dict[str, np.ndarray], out: Path
 ) -> list[str]:
     """One picture of the three, and a film of each."""
     figure = new_figure(13.0, 3.8)
@@ -161,12 +161,12 @@ def draw_paths(
     _brownian_panel(panels[1], s)
     panels[1].plot(s, W[:12].T, color=RIGHT, linewidth=0.7, alpha=0.7)
     _geometric_panel(panels[2], s, W[0])
-    for kind, colour in _LOOKS.items():
+    for kind, colour in _COLOURS.items():
         panels[2].plot(
             np.linspace(0, 1, 33), geometric(dW[:1], 32, MU, kind)[0], ".-", color=colour, lw=1, ms=4
         )
     for name, (label, style, colour) in _CURVES.items():
-        panels[3].loglog(LEVELS, found[name], style, color=colour, label=label, markersize=5)
+        panels[3].loglog(LEVELS, strong_errors[name], style, color=colour, label=label, markersize=5)
     panels[3].set_xticks(LEVELS, [str(steps) for steps in LEVELS])
     panels[3].minorticks_off()
     panels[3].set_ylim(bottom=5e-5)
@@ -176,7 +176,7 @@ def draw_paths(
     return ["paths.png", *_films(t, X, s, W, dW, out)]
 
 
-_LOOKS = {"Itô": RIGHT, "Stratonovich": WRONG}
+_COLOURS = {"Itô": RIGHT, "Stratonovich": WRONG}
 _CURVES = {
     "Itô to Stratonovich": ("Euler–Maruyama → Stratonovich", "x:", RIGHT),
     "Stratonovich to Itô": ("Heun → Itô", "+:", WRONG),
@@ -206,7 +206,7 @@ def _brownian_panel(axes: Any, t: np.ndarray) -> None:
 
 def _geometric_panel(axes: Any, t: np.ndarray, W: np.ndarray) -> None:
     for kind, dashes in (("Itô", "-"), ("Stratonovich", "--")):
-        axes.plot(t, exact(W, t, kind), dashes, color=_LOOKS[kind], alpha=0.45, label=f"{kind}, exact")
+        axes.plot(t, exact(W, t, kind), dashes, color=_COLOURS[kind], alpha=0.45, label=f"{kind}, exact")
     axes.plot([], [], ".-", color=RIGHT, label="Euler–Maruyama, 32 steps")
     axes.plot([], [], ".-", color=WRONG, label="Heun, 32 steps")
     axes.legend(frameon=False, fontsize=8, loc="upper left")
@@ -216,16 +216,16 @@ def _geometric_panel(axes: Any, t: np.ndarray, W: np.ndarray) -> None:
 
 
 def growing(figure: Any, lines: Sequence[tuple[Any, np.ndarray, np.ndarray]], frames: int) -> list[Frame]:
-    """Lines that are drawn from left to right, all by the same time."""
+    """Frames in which lines grow from left to right, all up to the same time."""
     stage = Stage(figure, [line for line, _, _ in lines])
     end = max(t[-1] for _, t, _ in lines)
-    told = []
+    pictures = []
     for now in np.linspace(end / frames, end, frames):
         for line, t, x in lines:
             seen = int(np.searchsorted(t, now + 1e-9, side="right"))
             line.set_data(t[:seen], x[:seen])
-        told.append(stage.frame())
-    return told
+        pictures.append(stage.frame())
+    return pictures
 
 
 def film_figure() -> Any:
@@ -242,13 +242,13 @@ def _films(
     for name in ("ode-sde", "brownian", "ito-stratonovich"):
         figure = film_figure()
         axes = figure.subplots()
-        look = {"color": RIGHT, "linewidth": 1.1, "alpha": 0.8}
+        style = {"color": RIGHT, "linewidth": 1.1, "alpha": 0.8}
         if name == "ode-sde":
             _ode_panel(axes, t)
-            lines = [(axes.plot([], [], **look)[0], t, path) for path in X[:6]]
+            lines = [(axes.plot([], [], **style)[0], t, path) for path in X[:6]]
         elif name == "brownian":
             _brownian_panel(axes, s)
-            lines = [(axes.plot([], [], **look)[0], s, path) for path in W[1:12]]
+            lines = [(axes.plot([], [], **style)[0], s, path) for path in W[1:12]]
             lines.append((axes.plot([], [], color=ACCENT, linewidth=2.2)[0], s, W[0]))
         else:
             _geometric_panel(axes, s, W[0])
@@ -259,8 +259,8 @@ def _films(
                     coarse,
                     geometric(dW[:1], 32, MU, kind)[0],
                 )
-                for kind, colour in _LOOKS.items()
+                for kind, colour in _COLOURS.items()
             ]
-        # As many frames as the coarse paths have steps: equal ones would be joined.
+        # As many frames as the coarse paths have steps: equal frames would be merged.
         written += write_films(growing(figure, lines, 32), out / name)
     return written

@@ -1,23 +1,23 @@
-r"""How a step is made: Gibbs sampling along the axes, and the tree of NUTS doubling by doubling."""
+r"""Single steps: Gibbs sampling along the axes, and the tree of NUTS doubling by doubling."""
 
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fokker import samplers
-from fokker._core.random import fold_in, split
-from fokker.lab.animation import Backdrop, Trajectory, Walk, animate, write_films
+from fokker._core.random import fold_in
+from fokker.lab.animation import Backdrop, ChainView, Trajectory, animate, write_films
 from fokker.lab.experiments._gallery_targets import CORRELATION, TARGETS
 from fokker.lab.experiments._result import Claim
+from fokker.run.sample import sample
 from fokker.targets import Density
 
 ERRORS = 4.0
-LEAP, DEEPEST = 0.5, 8
-# Of min(1, e^{-ΔH}), as a mean over the points of trees: what warm-up aims at is 0.8.
-KEPT = 0.8
+STEP_SIZE, DEEPEST = 0.5, 8
+# The mean of min(1, e^{-ΔH}) over the points of trees; warm-up aims at 0.8.
+LEAST_ACCEPTANCE = 0.8
 
 
 def backdrop(name: str) -> Backdrop:
@@ -28,38 +28,34 @@ def backdrop(name: str) -> Backdrop:
     )
 
 
-def gibbs(key: Any, chains: int, sweeps: int) -> np.ndarray:
+def gibbs(seed: int, chains: int, sweeps: int) -> np.ndarray:
     """Half-steps (chain, half-step, coordinate) on the correlated normal: x given y, then y given x."""
     target = TARGETS["correlated"]
     covariance = np.array([[1.0, CORRELATION], [CORRELATION, 1.0]])
-    sampler = samplers.gibbs_normal(np.zeros(2), covariance, scan="cyclic").on(Density(target.log_density))
-
-    @jax.jit
-    def run(key: Any) -> Any:
-        first = sampler.init(jnp.asarray(target.start))
-        states = jax.tree.map(lambda x: jnp.broadcast_to(x, (chains, *x.shape)), first)
-
-        def step(states: Any, number: Any) -> Any:
-            states, _ = jax.vmap(sampler.step)(split(fold_in(key, number), chains), states)
-            return states, states.z["theta"]
-
-        return jax.lax.scan(step, states, jnp.arange(2 * sweeps))[1]
-
-    return np.asarray(run(key), float).transpose(1, 0, 2)
+    trace = sample(
+        Density(target.log_density),
+        samplers.gibbs_normal(np.zeros(2), covariance, scan="cyclic"),
+        init=jnp.asarray(target.start),
+        steps=2 * sweeps,
+        chains=chains,
+        seed=seed,
+        progress=False,
+    )
+    return trace.samples.astype(float)
 
 
 def gibbs_claims(halves: np.ndarray) -> list[Claim]:
-    """Along the axes, a chain on a correlated normal forgets by ρ² a sweep."""
+    """On a correlated normal the autocorrelation of Gibbs sampling falls by ρ² per sweep."""
     x = halves[:, halves.shape[1] // 2 :: 2, 0]
-    # What is left of a sweep when the part that is remembered is taken off hangs together with nothing: its
-    # error is far smaller than that of an autocovariance.
+    # The residual of the regression on the sweep before is independent of it: the error of this mean is far
+    # smaller than that of an autocovariance.
     left = np.mean((x[:, 1:] - CORRELATION**2 * x[:, :-1]) * x[:, :-1], axis=1)
     variance = np.mean(x**2, axis=1)
     error = [float(v.std(ddof=1) / np.sqrt(len(v))) for v in (left, variance)]
     off = abs(left.mean()), abs(variance.mean() - 1)
     return [
         Claim(
-            "Gibbs sampling of a correlated normal keeps it, and forgets by a factor ρ² a sweep",
+            "Gibbs sampling leaves a correlated normal invariant; its autocorrelation falls by ρ² per sweep",
             bool(off[0] < ERRORS * error[0] and off[1] < ERRORS * error[1]),
             {
                 "autocorrelation over one sweep": CORRELATION**2 + float(left.mean() / variance.mean()),
@@ -72,38 +68,40 @@ def gibbs_claims(halves: np.ndarray) -> list[Claim]:
 
 
 def tree_chain(key: Any, steps: int) -> tuple[list[Trajectory], list[dict[str, Any]], np.ndarray]:
-    """NUTS on the banana, by a step of the scale of its width: its trees, what it says of them, its draws."""
+    """NUTS on the banana with a step of the scale of its width: its trees, their statistics and its draws."""
     target = TARGETS["banana"]
-    sampler = samplers.nuts(LEAP, "identity", max_depth=DEEPEST).on(Density(target.log_density))
+    sampler = samplers.nuts(STEP_SIZE, "identity", max_depth=DEEPEST).on(Density(target.log_density))
     state = sampler.init(jnp.asarray(target.start), key=key)
-    trees, told, chain = [], [], []
+    trees, stats, chain = [], [], []
     for i in range(steps):
-        found = sampler.trajectory(fold_in(key, i), state)
-        trees.append(Trajectory.of(found))
-        state = found.state
+        trajectory = sampler.trajectory(fold_in(key, i), state)
+        trees.append(Trajectory.of(trajectory))
+        state = trajectory.state
         numbers = {name: float(value) for name, value in sampler.record(state).items()}
-        told.append(numbers | {"points": len(found.points), "deepest": int(np.max(np.asarray(found.depth)))})
+        stats.append(
+            numbers | {"points": len(trajectory.points), "deepest": int(np.max(np.asarray(trajectory.depth)))}
+        )
         chain.append(np.asarray(state.position, float))
-    return trees, told, np.array(chain)
+    return trees, stats, np.array(chain)
 
 
-def tree_claims(told: list[dict[str, Any]]) -> list[Claim]:
-    """A path of k doublings has 2ᵏ points, but for a last one that turns or diverges within itself."""
+def tree_claims(stats: list[dict[str, Any]]) -> list[Claim]:
+    """A path of k doublings has 2ᵏ points, unless its last doubling turns or diverges within itself."""
     whole = [
         2 ** numbers["tree_depth"] <= numbers["points"] <= 2 ** numbers["deepest"]
         and numbers["points"] == numbers["n_steps"] + 1
-        for numbers in told
+        for numbers in stats
     ]
-    stopped = [numbers["tree_depth"] < DEEPEST for numbers in told]
-    rate = float(np.mean([numbers["acceptance_rate"] for numbers in told]))
+    stopped = [numbers["tree_depth"] < DEEPEST for numbers in stats]
+    rate = float(np.mean([numbers["acceptance_rate"] for numbers in stats]))
     return [
         Claim(
             "NUTS doubles its path until it turns back: 2ᵏ points after k doublings, and leapfrog nearly "
             "keeps the energy",
-            all(whole) and any(stopped) and rate > KEPT,
+            all(whole) and any(stopped) and rate > LEAST_ACCEPTANCE,
             {
-                "trees": len(told),
-                "mean depth": float(np.mean([numbers["tree_depth"] for numbers in told])),
+                "trees": len(stats),
+                "mean depth": float(np.mean([numbers["tree_depth"] for numbers in stats])),
                 "share that turned before the deepest": float(np.mean(stopped)),
                 "mean acceptance of their points": rate,
             },
@@ -114,10 +112,10 @@ def tree_claims(told: list[dict[str, Any]]) -> list[Claim]:
 def draw(halves: np.ndarray, trees: list[Trajectory], chain: np.ndarray, frames: int, out: Path) -> list[str]:
     """A film of each."""
     line = "coordinate by coordinate × exact conditionals × none needed"
-    walk = Walk("Gibbs", line, halves[0])
-    written = write_films(animate(backdrop("correlated"), walk, frames), out / "gibbs", 120)
-    # The trees that have the most to show first.
+    chain_view = ChainView("Gibbs", line, halves[0])
+    written = write_films(animate(backdrop("correlated"), chain_view, frames), out / "gibbs", 120)
+    # The trees with the most points first.
     shown = sorted(trees[:12], key=lambda tree: -len(tree.points))[:2]
-    walk = Walk("NUTS", "Hamiltonian × leapfrog × tree", chain, trajectories=tuple(shown))
-    film = animate(backdrop("banana"), walk, frames, share=0.7)
+    chain_view = ChainView("NUTS", "Hamiltonian × leapfrog × tree", chain, trajectories=tuple(shown))
+    film = animate(backdrop("banana"), chain_view, frames, share=0.7)
     return written + write_films(film, out / "nuts-tree", 160)

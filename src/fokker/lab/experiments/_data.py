@@ -11,14 +11,14 @@ def data_file(folder: Path | None, name: str, origin: str) -> Path:
 
     `origin` says where the file is from, for the message if it is not there.
     """
-    given = os.environ.get(VARIABLE) if folder is None else folder
+    location = os.environ.get(VARIABLE) if folder is None else folder
     wanted = f"this experiment needs the file {name} ({origin})"
-    if not given:
+    if not location:
         raise FileNotFoundError(
             f"{wanted}: name the folder that holds it in the environment variable {VARIABLE}, or with "
             "--data-dir."
         )
-    path = Path(given) / name
+    path = Path(location) / name
     if not path.is_file():
-        raise FileNotFoundError(f"{wanted}; the folder {given} has no such file.")
+        raise FileNotFoundError(f"{wanted}; the folder {location} has no such file.")
     return path

@@ -12,32 +12,32 @@ from fokker.lab.experiments._gallery_samplers import Row
 from fokker.lab.experiments._gallery_targets import GalleryTarget
 from fokker.report.plots import RIGHT, WRONG, new_figure
 
-# A word for each reason: colour alone says nothing to some.
+# A word for each reason, as not every reader can see the colours.
 _WORDS = {LEFT: "left", SLOW: "slow", BIASED: "biased", CAVEAT: "flawed", OTHER: "wrong"}
 _TINTS = {"": RIGHT, "slow": "#E69F00", "left": WRONG, "biased": WRONG, "flawed": WRONG, "wrong": WRONG}
 
 
 def word(reason: str) -> str:
-    """A reason in a word, empty where the floor was reached."""
+    """One word for a reason, empty where the floor was reached."""
     return next((short for long, short in _WORDS.items() if reason.startswith(long)), "")
 
 
 def draw_overview(
     rows: Sequence[Row], targets: Sequence[GalleryTarget], entries: Sequence[Mapping[str, Any]], path: Path
 ) -> None:
-    """Samplers × targets: the distance in floors, and in a word why it is not at the floor."""
-    found = {(entry["sampler"], entry["target"]): entry for entry in entries}
+    """Samplers × targets: the distance, and one word on why it is not at the floor."""
+    by_pair = {(entry["sampler"], entry["target"]): entry for entry in entries}
     figure = new_figure(1.9 + 1.25 * len(targets), 1.1 + 0.42 * len(rows))
     axes = figure.subplots()
     for i, row in enumerate(rows):
         for j, target in enumerate(targets):
-            entry = found.get((row.name, target.name))
+            entry = by_pair.get((row.name, target.name))
             if entry is None:
                 continue
             short = word(entry["reason"])
             axes.add_patch(_cell(j, i, _TINTS[short], 0.16 if not short else 0.34))
-            told = f"{entry['distance']:.3f}" + (f"  {short}" if short else "  ✓")
-            axes.text(j, i, told, ha="center", va="center", fontsize=8.5)
+            label = f"{entry['distance']:.3f}" + (f"  {short}" if short else "  ✓")
+            axes.text(j, i, label, ha="center", va="center", fontsize=8.5)
     axes.set(xlim=(-0.5, len(targets) - 0.5), ylim=(len(rows) - 0.5, -0.5))
     axes.set_xticks(np.arange(len(targets)), [target.title for target in targets], fontsize=8.5)
     axes.set_yticks(np.arange(len(rows)), [row.title for row in rows], fontsize=9)
@@ -83,7 +83,7 @@ def write_page(
     path: Path,
 ) -> None:
     """All films in a grid, each sampler with a line on what it is made of."""
-    found = {(entry["sampler"], entry["target"]): entry for entry in entries}
+    by_pair = {(entry["sampler"], entry["target"]): entry for entry in entries}
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
@@ -99,7 +99,7 @@ def write_page(
         )
         parts.append("<div class='grid'>")
         for target in targets:
-            entry = found.get((row.name, target.name))
+            entry = by_pair.get((row.name, target.name))
             if entry is not None:
                 parts.append(_figure(row, target, entry))
         parts.append("</div>")

@@ -2,6 +2,9 @@ r"""Chains of a sampler on all targets of a dimension, and whether they reached 
 
 The distance of n independent draws from their own distribution, by Kolmogorov and Smirnov, is 0.87/√n on
 average: the floor. ArviZ says how many independent draws those of a chain are worth.
+
+The chains have a loop of their own, not `fk.sample`'s: the films show every step of the first chain with its
+proposals, and the verdict needs the other chains to go on where one leaves the finite numbers.
 """
 
 import dataclasses
@@ -26,15 +29,16 @@ from fokker.targets import Density
 
 # √(π/2) log 2, the mean of Kolmogorov's distribution.
 FLOOR = 0.8687
-# Of exact draws one in ten thousand is further than this many floors.
+# One in ten thousand sets of exact draws is further away than this many floors.
 WITHIN = 2.5
-# With fewer effective draws nothing can be called converged. Many short chains, started at one point, always
-# have an R-hat above 1.01: where the distance is too large, an R-hat above this says that time is what lacks.
+# With fewer effective draws nothing can be called converged. Many short chains from one point always have an
+# R-hat above 1.01: where the distance is too large, an R-hat above this one means that the run is too short.
 LEAST_EFFECTIVE, R_HAT = 1000, 1.2
 BURN_IN = 0.25
-# What takes off this part of the distance beyond the floor was to blame for it: the step, halved, or a flaw.
+# A change (half the step, or a sampler without the flaw) that removes this share of the distance beyond the
+# floor is its cause.
 _OFF_BY = 0.3
-# Where it makes the distance so many times as large, time was lacking.
+# If half the step makes the distance this many times as large, the run was too short.
 _LATE = 1.3
 # Why a floor is not reached.
 LEFT, SLOW, BIASED = "left the finite numbers", "too slow", "bias of the step"
@@ -44,7 +48,7 @@ RECORDED = ("accepted", "proposal")
 
 @dataclass(frozen=True)
 class Budget:
-    """Chains, gradients a chain, and draws kept of each."""
+    """Numbers of chains, of gradients per chain, and of draws stored per chain."""
 
     chains: int
     gradients: int
@@ -56,7 +60,7 @@ class Budget:
 
 
 class Switched(Module):
-    """The log density of one of several targets; which of them is data: one program serves all."""
+    """The log density of one of several targets; which one is an array, so that one program serves all."""
 
     which: Array
     functions: tuple[Callable[[Any], Any], ...] = eqx.field(static=True)
@@ -88,23 +92,23 @@ def trajectories(
     row: Row, targets: Sequence[GalleryTarget], which: int, budget: Budget, key: Array, number: int = 3
 ) -> list[Any]:
     """The first steps of the first chain of `compiled`, point by point, of samplers that show them."""
-    if not row.paths or targets[which].dimension < 2:  # on a line paths cover themselves
+    if not row.paths or targets[which].dimension < 2:  # in one dimension paths cover themselves
         return []
     sampler: Any = sampler_on(row, targets, which, jnp.asarray(row.step_size(targets[which])))
     first_key, key = split(key)
     state = sampler.init(jnp.asarray(targets[which].start), key=split(first_key, budget.chains)[0])
-    told = []
+    steps = []
     for i in range(number):
-        told.append(sampler.trajectory(split(fold_in(key, i), budget.chains)[0], state))
-        state = told[-1].state
-    return told
+        steps.append(sampler.trajectory(split(fold_in(key, i), budget.chains)[0], state))
+        state = steps[-1].state
+    return steps
 
 
 Chains = Callable[..., tuple[Array, dict[str, Array]]]
 
 
 def compiled(row: Row, targets: Sequence[GalleryTarget], budget: Budget) -> Chains:
-    """`run(which, step_size, key)`: draws (chain, draw, coordinate), and all of the first chain.
+    """`run(which, step_size, key)`: draws (chain, draw, coordinate), and every step of the first chain.
 
     One compilation serves all targets of a dimension: which of them it is, is an argument.
     """
@@ -118,8 +122,8 @@ def compiled(row: Row, targets: Sequence[GalleryTarget], budget: Budget) -> Chai
         position = starts[which]
         states = jax.vmap(lambda k: sampler.init(position, key=k))(split(first_key, budget.chains))
 
-        def step(states: Any, given: Any) -> Any:
-            states, info = jax.vmap(sampler.advance)(given, states)
+        def step(states: Any, randomness: Any) -> Any:
+            states, info = jax.vmap(sampler.advance)(randomness, states)
             first = jax.tree.map(lambda x: x[0], states)
             shown = {name: getattr(info, name)[0] for name in RECORDED if hasattr(info, name)}
             return states, {"position": first.position, **sampler.record(first), **shown}
@@ -127,9 +131,9 @@ def compiled(row: Row, targets: Sequence[GalleryTarget], budget: Budget) -> Chai
         def draw(states: Any, numbers: Array) -> Any:
             # The randomness of all steps up to the next draw at once, as it does not depend on the states.
             keys = jax.vmap(lambda number: split(fold_in(key, number), budget.chains))(numbers)
-            given = jax.vmap(jax.vmap(sampler.draw), in_axes=(0, None))(keys, states)
-            states, first = jax.lax.scan(step, states, given)
-            # Of each chain, not of them all together: a position may be a part of a state.
+            randomness = jax.vmap(jax.vmap(sampler.draw), in_axes=(0, None))(keys, states)
+            states, first = jax.lax.scan(step, states, randomness)
+            # Chain by chain: a position may be a part of a state.
             return states, (jax.vmap(lambda state: state.position)(states), first)
 
         numbers = jnp.arange(budget.draws * thin).reshape(budget.draws, thin)
@@ -141,7 +145,7 @@ def compiled(row: Row, targets: Sequence[GalleryTarget], budget: Budget) -> Chai
 
 @dataclass(frozen=True)
 class Verdict:
-    """How far draws are from the exact marginals, the worst coordinate counting.
+    """How far draws are from the exact marginals, in the worst coordinate.
 
     `curve` has the numbers of draws and the distances of so many; `reason` is empty where the floor was
     reached.
@@ -157,7 +161,7 @@ class Verdict:
 
     @property
     def reached(self) -> bool:
-        """Whether nothing but chance keeps the draws from the truth."""
+        """Whether the distance is no larger than chance makes it."""
         return not self.reason
 
     @property
@@ -167,14 +171,14 @@ class Verdict:
 
 
 def judge(draws: np.ndarray, marginals: Sequence[Marginal]) -> Verdict:
-    """Of draws (chain, draw, coordinate), their first quarter left out."""
+    """Judge draws (chain, draw, coordinate), without their first quarter."""
     burnt = draws[:, int(BURN_IN * draws.shape[1]) :]
     finite = np.isfinite(burnt).all(axis=(1, 2))
     share = float(finite.mean())
     if share < 1:
         curve = {"draws": [float(burnt[..., 0].size)], "distance": [1.0], "floor": [FLOOR]}
         return Verdict(1.0, FLOOR, 0.0, float("nan"), share, curve, LEFT)
-    with warnings.catch_warnings():  # of more chains than draws, and of chains that never move
+    with warnings.catch_warnings():  # ArviZ warns about more chains than draws, and chains that never move
         warnings.simplefilter("ignore", UserWarning)
         warnings.simplefilter("ignore", RuntimeWarning)
         data = arviz.convert_to_dataset(burnt)
@@ -196,9 +200,9 @@ def judge(draws: np.ndarray, marginals: Sequence[Marginal]) -> Verdict:
 
 
 def _curve(draws: np.ndarray, marginal: Marginal, worth: float) -> dict[str, list[float]]:
-    """The distance after 1, 2, 4, … draws a chain, from the first, and the floor of as many."""
+    """The distance after 1, 2, 4, … draws per chain, from the first on, and the floor of as many draws."""
     lengths = np.unique(np.geomspace(1, draws.shape[1], 9).astype(int))
-    # The latter three quarters of what there is, as of the whole.
+    # The last three quarters of each, as for the whole run.
     parts = [draws[:, int(BURN_IN * n) : n] for n in lengths]
     return {
         "draws": [float(part.size) for part in parts],
@@ -210,34 +214,34 @@ def _curve(draws: np.ndarray, marginal: Marginal, worth: float) -> dict[str, lis
 def explained(
     verdict: Verdict, half: Verdict, row: Row, target: GalleryTarget, cured: Verdict | None = None
 ) -> Verdict:
-    """With the reason in full, in view of a run with half the step, and of one without the known flaw."""
+    """Add the full reason, from a run with half the step and one without the known flaw."""
     if verdict.reason == LEFT:
         then = "with half the step none does" if half.finite == 1 else "with half the step too"
         share = 100 * (1 - verdict.finite)
-        told = f"{LEFT}: {share:.2g} % of the chains ({then}); far out the potential is steep for the step"
+        reason = f"{LEFT}: {share:.2g} % of the chains ({then}); far out the potential is steep for the step"
     elif verdict.reason == SLOW:
-        told = f"{SLOW}: {verdict.effective:.0f} effective draws, R-hat {verdict.r_hat:.2f}"
-        told += f"; {_WHERE[target.name]}" if target.name in _WHERE else ""
+        reason = f"{SLOW}: {verdict.effective:.0f} effective draws, R-hat {verdict.r_hat:.2f}"
+        reason += f"; {_WHERE[target.name]}" if target.name in _WHERE else ""
     else:
         blamed = not row.exact and _falls(verdict, half)
-        # In half the time further from the truth: it was still on its way.
+        # Further from the truth in half the time: it was still converging.
         late = half.distance > _LATE * verdict.distance
         flawed = cured is not None and _falls(verdict, cured)
-        told = CAVEAT if flawed else BIASED if blamed else SLOW if late else OTHER
-        told += f": distance {verdict.distance:.3f}, with half the step {half.distance:.3f}"
-        told += f", without the flaw {cured.distance:.3f}" if cured is not None else ""
-        told += f"; {row.caveat}" if row.caveat and (flawed or not (blamed or late)) else ""
-    return dataclasses.replace(verdict, reason=told)
+        reason = CAVEAT if flawed else BIASED if blamed else SLOW if late else OTHER
+        reason += f": distance {verdict.distance:.3f}, with half the step {half.distance:.3f}"
+        reason += f", without the flaw {cured.distance:.3f}" if cured is not None else ""
+        reason += f"; {row.caveat}" if row.caveat and (flawed or not (blamed or late)) else ""
+    return dataclasses.replace(verdict, reason=reason)
 
 
 def _falls(verdict: Verdict, other: Verdict) -> bool:
-    """Whether a good part of what the distance has beyond its floor is gone."""
+    """Whether much of the distance beyond its floor is gone."""
     beyond, left = (max(v.distance - v.floor, 0.0) for v in (verdict, other))
     return left < (1 - _OFF_BY) * beyond
 
 
 _WHERE = {
-    "mixture": "modes are crossed seldom",
+    "mixture": "chains rarely cross between modes",
     "banana": "the valley is a hundred times as long as it is wide",
     "rosenbrock": "the valley is long and narrow, and steepens",
     "correlated": "the density is thin",

@@ -1,4 +1,4 @@
-"""The samplers of the gallery, one row each: how it is made for a target, and what is said of it.
+"""The samplers of the gallery, one row each: how to make it for a target, and a description.
 
 To add a sampler, add a row. Left out are those that need more than a density: `sgfs` and the estimates of
 noise, made for minibatches, and `gibbs`, made of conditionals.
@@ -22,7 +22,7 @@ from fokker.samplers import Sampler
 
 
 class Setting(NamedTuple):
-    """A target as a sampler is told of it: all but the density are numbers, which may be traced.
+    """What a sampler may use of a target: all but the density are numbers, which may be traced.
 
     `energy(theta)` is U less its least value; `length` the largest standard deviation.
     """
@@ -35,7 +35,7 @@ class Setting(NamedTuple):
 
     @property
     def friction(self) -> Any:
-        """What forgets a momentum over the time that unit speed takes across the target."""
+        """The friction that forgets a momentum in the time that unit speed takes across the target."""
         return 1 / self.length
 
 
@@ -45,8 +45,8 @@ class Row:
 
     `factor` times 1/curvature (times 1/√curvature, where `inertial`) is its step size; `cost` is about how
     many gradients a step takes; `panels` are the numbers shown below; `exact` says that no step size biases
-    it, `right` that it samples the target as the step goes to zero; `caveat` is what speaks against it, and
-    `cure` the sampler without that, by which the caveat is tested; `only` are the targets that it can be used
+    it, `right` that it samples the target as the step goes to zero; `caveat` is a known flaw, and
+    `cure` the sampler without it, by which the caveat is tested; `only` are the targets that it can be used
     on, where those are not all; `paths` says that a step is a path worth showing point by point.
     """
 
@@ -76,15 +76,17 @@ class Row:
 
 
 def _hmc(setting: Setting) -> Sampler:
-    """Paths of random length, about a quarter of a period where the target is widest."""
+    """HMC with paths of random length, about a quarter of a period where the target is widest."""
     wide = jnp.full(setting.dimension, setting.length)
     return samplers.hmc(setting.step_size / setting.length, None, 1 / wide**2)
 
 
 def _ghmc(setting: Setting) -> Sampler:
-    """Momenta forgotten over the width of the target."""
-    kept = jnp.exp(-setting.friction * setting.step_size)
-    return dataclasses.replace(samplers.ghmc(setting.step_size, mass_matrix="identity"), persistence=kept)
+    """GHMC that forgets its momentum over the width of the target."""
+    persistence = jnp.exp(-setting.friction * setting.step_size)
+    return dataclasses.replace(
+        samplers.ghmc(setting.step_size, mass_matrix="identity"), persistence=persistence
+    )
 
 
 def _maula(setting: Setting) -> Sampler:
@@ -92,7 +94,7 @@ def _maula(setting: Setting) -> Sampler:
 
 
 def _gibbs(setting: Setting) -> Sampler:
-    """Of a normal, whose precision is the Hessian of its potential."""
+    """Gibbs sampling of a normal, whose precision is the Hessian of its potential."""
     origin = jnp.zeros(setting.dimension)
     sampler = samplers.gibbs_normal(np.zeros(setting.dimension), np.eye(setting.dimension))
     return dataclasses.replace(sampler, precision=jax.hessian(setting.energy)(origin))
@@ -130,7 +132,7 @@ ROWS: tuple[Row, ...] = (
         _gibbs,
         1.0,
         "coordinate by coordinate × exact conditionals × none needed",
-        "Moves along the axes: quick where coordinates are independent, slow where they hang together.",
+        "Moves along the axes: quick where coordinates are independent, slow where they are correlated.",
         exact=True,
         only=("normal-1d", "normal-2d", "correlated"),
     ),

@@ -1,4 +1,4 @@
-"""The article's targets: what each sampler of the gallery is shown on, and the truth that it is held against.
+"""The article's targets, which the samplers of the gallery are tried on, with their exact marginals.
 
 Where the article gives no number (degrees of freedom, correlation, mixture, Rosenbrock's constants) it is
 chosen here, and `setting` says so in the result.
@@ -27,7 +27,7 @@ _POINTS = 4001
 
 @dataclass(frozen=True)
 class Marginal:
-    """A density on a line, known at close points from one end of its mass to the other."""
+    """A density in one dimension, tabulated on a fine grid from one end of its mass to the other."""
 
     x: np.ndarray
     density: np.ndarray
@@ -35,7 +35,7 @@ class Marginal:
 
     @classmethod
     def of(cls, density: Callable[[np.ndarray], np.ndarray], low: float, high: float) -> "Marginal":
-        """From a normalised density; what lies outside [low, high] is too little to matter."""
+        """From a normalised density; the mass outside [low, high] is negligible."""
         x = np.linspace(low, high, _POINTS)
         p = density(x)
         middle = (p[1:] + p[:-1]) / 2 * np.diff(x)
@@ -43,21 +43,21 @@ class Marginal:
 
     @property
     def mass(self) -> float:
-        """The integral: one, but for the tails and the rounding."""
+        """The integral: one, up to the tails and rounding."""
         return float(self.distribution[-1])
 
     @property
     def mean(self) -> float:
-        """Of the density between the ends."""
+        """The mean, between the ends of the grid."""
         return float(np.trapezoid(self.x * self.density, self.x) / self.mass)
 
     @property
     def deviation(self) -> float:
-        """Standard deviation between the ends."""
+        """The standard deviation, between the ends of the grid."""
         return float(np.sqrt(np.trapezoid((self.x - self.mean) ** 2 * self.density, self.x) / self.mass))
 
     def distance(self, draws: np.ndarray) -> float:
-        """Kolmogorov and Smirnov's: the largest difference of the distribution functions; 1 if not finite."""
+        """Kolmogorov–Smirnov: the largest difference of the distribution functions; 1 if not finite."""
         if not np.all(np.isfinite(draws)):
             return 1.0
         ordered = np.sort(draws, axis=None)
@@ -92,14 +92,14 @@ class GalleryTarget:
         return len(self.marginals)
 
     def grid(self, points: int = 160) -> tuple[np.ndarray, ...]:
-        """Coordinates across the box, and the density at them, its largest value one."""
+        """Coordinates across the box, and the density there, scaled to a maximum of one."""
         axes = [np.linspace(low, high, points) for low, high in self.box]
         log = np.asarray(self.log_density(np.stack(np.meshgrid(*axes, indexing="ij"))))
         return *axes, np.exp(log - log.max())
 
 
 def _sum(x: Any) -> Any:
-    """Over the coordinates, the first axis."""
+    """The sum over the coordinates, the first axis."""
     return x.sum(axis=0)
 
 
@@ -241,7 +241,7 @@ TARGETS: dict[str, GalleryTarget] = {
             (-2.6, -1.5),
             1 / SPREAD**2,
             2.0,
-            # The least potential, at the heaviest centre; the others add less than a thousandth.
+            # The least potential, at the centre of the largest weight; the others add less than a thousandth.
             -float(np.log(WEIGHTS.max())),
         ),
         GalleryTarget(

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-# What the exact density has outside the histogram counts as at least this, so that the distance is finite.
+# The exact share outside the histogram counts as at least this, so that the distance is finite.
 _LEAST = 1e-12
 # A sampler is right within so many floors, and wrong beyond so many. The distance of exact draws in 30 cells
-# strays from its mean by a quarter of it, that of a chain that seldom crosses a barrier by up to all of it.
+# strays from its mean by a quarter of it, that of a chain that rarely crosses a barrier by up to all of it.
 RIGHT_WITHIN, WRONG_BEYOND = 3.0, 6.0
 # Above this floor there are too few draws to call anything right.
 HIGHEST_FLOOR = 0.005
@@ -23,7 +23,7 @@ HIGHEST_FLOOR = 0.005
 
 @dataclass(frozen=True)
 class Histogram:
-    """Cells on a line and the exact shares of a density in them, the last share for all that lies outside."""
+    """Cells on a line and the exact shares of a density in them, the last share for everything outside."""
 
     edges: np.ndarray
     exact: np.ndarray
@@ -46,7 +46,7 @@ class Histogram:
         return (self.edges[1:] + self.edges[:-1]) / 2
 
     def shares(self, draws: np.ndarray) -> np.ndarray:
-        """The shares of the draws; what is not a number lies outside."""
+        """The shares of the draws; non-finite draws count as outside."""
         counts = np.histogram(draws[np.isfinite(draws)], self.edges)[0]
         return np.append(counts, draws.size - counts.sum()) / draws.size
 
@@ -59,7 +59,7 @@ class Histogram:
         return divergence(self.shares(draws), self.exact)
 
     def effective_size(self, draws: np.ndarray) -> float:
-        r"""How many independent draws vary as (chains, draws) do: Σ(1 - q_k) / Σ Var(q_k)/q_k.
+        r"""How many independent draws vary as much as (chains, draws) do: Σ(1 - q_k) / Σ Var(q_k)/q_k.
 
         The sum of squares χ² = Σ (share - q_k)²/q_k has mean Σ(1 - q_k)/n for n independent draws.
         """
@@ -76,16 +76,16 @@ class Histogram:
         return float(np.mean([divergence(row / number, self.exact) for row in drawn]))
 
 
-def divergence(found: np.ndarray, exact: np.ndarray) -> float:
-    """KL(found‖exact) of two lists of shares."""
-    seen = found > 0
-    return float(np.sum(found[seen] * np.log(found[seen] / exact[seen])))
+def divergence(shares: np.ndarray, exact: np.ndarray) -> float:
+    """KL(shares‖exact) of two lists of shares."""
+    seen = shares > 0
+    return float(np.sum(shares[seen] * np.log(shares[seen] / exact[seen])))
 
 
 def mean_and_error(name: str, values: Any) -> dict[str, float]:
     """The mean over seeds under `name`, and its standard error where there is more than one seed."""
     values = np.asarray(values, float)
-    told = {name: float(values.mean())}
+    summary = {name: float(values.mean())}
     if values.size > 1:
-        told[f"{name}, standard error"] = float(values.std(ddof=1) / np.sqrt(values.size))
-    return told
+        summary[f"{name}, standard error"] = float(values.std(ddof=1) / np.sqrt(values.size))
+    return summary

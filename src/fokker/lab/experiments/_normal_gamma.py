@@ -57,9 +57,9 @@ def exact_marginals(data: np.ndarray) -> tuple[Marginal, Marginal]:
 
 def errors(draws: Sequence[np.ndarray], marginals: Sequence[Marginal]) -> list[float]:
     """Root mean square over the cells of the error of each marginal's density, in units of 1/deviation."""
-    found = []
+    values = []
     for x, marginal in zip(draws, marginals, strict=True):
         counts = np.histogram(x[np.isfinite(x)], marginal.edges)[0]
         density = counts / (x.size * np.diff(marginal.edges))
-        found.append(marginal.deviation * float(np.sqrt(np.mean((density - marginal.density) ** 2))))
-    return found
+        values.append(marginal.deviation * float(np.sqrt(np.mean((density - marginal.density) ** 2))))
+    return values

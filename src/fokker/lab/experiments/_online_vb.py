@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from fokker.corpora import Documents
-from fokker.lab.experiments._topic_runs import INTERVAL, Curve, Looks, Stream
+from fokker.lab.experiments._topic_runs import INTERVAL, Curve, Evaluations, Stream
 
 # Hoffman et al. (2010) take offsets of 1 to 1024 and decays of 0.5 to 1.
 OFFSET, DECAY = 64, 0.5
@@ -41,7 +41,7 @@ def follow_online_vb(stream: Stream, alpha: float, gamma: float, seed: int) -> C
     """Online variational Bayes in one pass, the topics' prior α and the mixtures' γ."""
     from gensim.models import LdaModel
 
-    looks = Looks(stream, gamma, seed)
+    evaluations = Evaluations(stream, gamma, seed)
     model = LdaModel(
         num_topics=stream.topics,
         id2word=dict(enumerate(stream.words)),
@@ -54,9 +54,9 @@ def follow_online_vb(stream: Stream, alpha: float, gamma: float, seed: int) -> C
         random_state=seed,
     )
 
-    def look(number: int) -> None:
-        looks.look(number, model.get_topics().T)
+    def evaluate(number: int) -> None:
+        evaluations.add(number, model.get_topics().T)
 
-    model.update(Watched(stream.documents, INTERVAL * stream.batch, look))
-    look(stream.documents.size)
-    return looks.curve()
+    model.update(Watched(stream.documents, INTERVAL * stream.batch, evaluate))
+    evaluate(stream.documents.size)
+    return evaluations.curve()

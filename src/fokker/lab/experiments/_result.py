@@ -1,4 +1,4 @@
-"""What an experiment hands back: its claims with their numbers, and all that is needed to run it again."""
+"""The result of an experiment: its claims with their numbers, and everything needed to repeat it."""
 
 import dataclasses
 import json

@@ -1,4 +1,10 @@
-"""Chains on known densities: noisy gradients, minibatches, and many steps of a sampler as one function."""
+"""Chains on known densities: noisy gradients, minibatches, and many steps of a sampler as one function.
+
+These experiments run a sampler at dozens of settings, some of which are known to blow up. `fk.sample` runs
+one setting at a time, compiles a program for each friction and metric, and stops all chains with the first
+one that leaves the finite numbers. Here the settings are vectorised over like chains, in one program: the
+figures take a quarter to a half of the time that they take with `fk.sample`.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +18,7 @@ from fokker.targets import Target
 
 # Steps whose randomness is drawn at once, which costs a fifth of drawing it step by step.
 _BLOCK = 500
-# Draws, from a key, what a number of steps see of the data: the first axis is over the steps.
+# Draws from a key the batches of a number of steps; the first axis runs over the steps.
 Batches = Callable[[Key[Array, ""], int], PyTree[Array]]
 
 
@@ -53,7 +59,7 @@ def minibatch(data: Array, size: int) -> Batches:
 
 
 def position_of(state: SamplerState) -> PyTree[Array]:
-    """What a chain records unless told otherwise."""
+    """What a chain records by default."""
     return state.position
 
 
@@ -79,13 +85,13 @@ def simulate(
         noise = jax.vmap(lambda k: sampler.draw(k, state))(jax.random.split(noise_key, length))
         seen = batches(batch_key, length)
 
-        def step(state: SamplerState, given: Any) -> tuple[SamplerState, PyTree[Array]]:
-            state, _ = sampler.advance(given[0], state, given[1])
+        def step(state: SamplerState, inputs: Any) -> tuple[SamplerState, PyTree[Array]]:
+            state, _ = sampler.advance(inputs[0], state, inputs[1])
             return state, record(state)
 
         state, out = jax.lax.scan(step, state, (noise, seen))
         return state, jax.tree.map(lambda x: x[thin - 1 :: thin], out)
 
-    begin = sampler.init(start, key=first_key)
-    _, out = jax.lax.scan(block, begin, jax.random.split(run_key, steps // length))
+    first_state = sampler.init(start, key=first_key)
+    _, out = jax.lax.scan(block, first_state, jax.random.split(run_key, steps // length))
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), out)

@@ -9,7 +9,7 @@ import numpy as np
 from fokker.lab.experiments._histogram import Histogram
 from fokker.report.plots import ACCENT, RIGHT, TRUTH, WRONG, new_figure, tidy
 
-# A colour and a line for each sampler, the line for those who see no colour.
+# A colour and a line style for each sampler, as not every reader can see the colours.
 STYLES: dict[str, dict[str, Any]] = {
     "SGLD": {"color": "#56B4E9", "linestyle": "-"},
     "SGHMC": {"color": ACCENT, "linestyle": "--"},
@@ -33,7 +33,7 @@ def _exact(panel: Any, histogram: Histogram) -> None:
 def draw_distances(
     rows: Sequence[Mapping[str, Any]], histograms: Mapping[str, Histogram], path: Path
 ) -> None:
-    """Densities over the exact ones, a target a panel, and the distances beside their floors."""
+    """Densities over the exact ones, one panel per target, and the distances beside their floors."""
     figure = new_figure(13.0, 4.2)
     panels = figure.subplots(1, 3, width_ratios=(1, 1, 1.25))
     for panel, (target, histogram) in zip(panels, histograms.items(), strict=False):
@@ -61,12 +61,16 @@ def draw_distances(
 
 
 def draw_thermostat(
-    found: Mapping[str, Mapping[str, Any]], right: Sequence[str], histogram: Histogram, thin: int, path: Path
+    results: Mapping[str, Mapping[str, Any]],
+    right: Sequence[str],
+    histogram: Histogram,
+    thin: int,
+    path: Path,
 ) -> None:
     """Above, densities over the exact one; below, the running mean of the kinetic energy, and of ξ."""
     figure = new_figure(12.5, 5.6)
     panels = figure.subplots(2, 4, sharey="row")
-    for i, (name, x) in enumerate(found.items()):
+    for i, (name, x) in enumerate(results.items()):
         above, below = panels[:, i]
         colour = RIGHT if name in right else WRONG
         _exact(above, histogram)
@@ -85,24 +89,24 @@ def draw_thermostat(
 
 
 def draw_mean(
-    found: Mapping[tuple[str, str], Mapping[str, Any]], histogram: Histogram, thin: int, path: Path
+    results: Mapping[tuple[str, str], Mapping[str, Any]], histogram: Histogram, thin: int, path: Path
 ) -> None:
-    """Densities by SGNHT and by SGHMC, and ξ of the former; `found` by sampler and label of the setting."""
+    """Densities by SGNHT and by SGHMC, and ξ of the former; `results` by sampler and label of the setting."""
     figure = new_figure(12.5, 3.9)
     panels = figure.subplots(1, 3)
-    labels = list(dict.fromkeys(label for _, label in found))
+    labels = list(dict.fromkeys(label for _, label in results))
     colours = (STYLES["SGLD"]["color"], RIGHT, WRONG, STYLES["naive SGHMC"]["color"])
-    looks = dict(zip(labels, zip(("-", "--", "-.", ":"), colours, strict=True), strict=True))
+    styles = dict(zip(labels, zip(("-", "--", "-.", ":"), colours, strict=True), strict=True))
     for panel, name in zip(panels, ("SGNHT", "SGHMC"), strict=False):
         _exact(panel, histogram)
-        for label, (line, colour) in looks.items():
-            density = histogram.density(found[name, label]["shares"])
+        for label, (line, colour) in styles.items():
+            density = histogram.density(results[name, label]["shares"])
             panel.plot(histogram.centres, density, line, color=colour, label=label)
         panel.set_ylim(0, 0.55)
         tidy(panel, name, "(μ - x̄)√N", "density")
     panels[1].legend(frameon=False, fontsize=8, loc="upper left")
-    for label, (line, colour) in looks.items():
-        row = found["SGNHT", label]
+    for label, (line, colour) in styles.items():
+        row = results["SGNHT", label]
         thousands = thin * np.arange(1, row["xi so far"].size + 1) / 1000
         panels[2].plot(thousands, row["xi so far"], line, color=colour)
         panels[2].axhline(row["A + B"], color=TRUTH, linewidth=0.6, linestyle=":")
@@ -127,6 +131,6 @@ def draw_variance(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         panel.step(errors[order], stairs, where="post", linewidth=1.2, **STYLES[name])
     panel.set(xscale="log", yscale="log")
     panel.legend(frameon=False, fontsize=9)
-    title = "Mean and precision of a normal: a point a setting (larger: larger h), line: the best"
+    title = "Mean and precision of a normal: one point per setting (larger: larger h), line: the best"
     tidy(panel, title, "RMSE of the marginal densities", "autocorrelation time of μ + γ, steps")
     figure.savefig(path, dpi=130)

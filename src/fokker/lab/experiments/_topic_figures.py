@@ -34,13 +34,18 @@ def draw_curves(panels: Mapping[str, Mapping[str, Sequence[Curve]]], unigram: fl
     all_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, (title, curves) in zip(all_axes, panels.items(), strict=True):
         for name, repeats in curves.items():
-            found = np.array([curve.averaged for curve in repeats])
+            perplexities = np.array([curve.averaged for curve in repeats])
             style = STYLES[name]
             documents = repeats[0].documents
-            axes.plot(documents, found.mean(0), label=name, linewidth=1.6, **style)
-            if len(found) > 1:
+            axes.plot(documents, perplexities.mean(0), label=name, linewidth=1.6, **style)
+            if len(perplexities) > 1:
                 axes.fill_between(
-                    documents, found.min(0), found.max(0), color=style["color"], alpha=0.2, linewidth=0
+                    documents,
+                    perplexities.min(0),
+                    perplexities.max(0),
+                    color=style["color"],
+                    alpha=0.2,
+                    linewidth=0,
                 )
         axes.axhline(unigram, color="0.6", linewidth=1.0, label="shares of words")
         axes.set_xscale("log")
@@ -56,18 +61,18 @@ def draw_curves(panels: Mapping[str, Mapping[str, Sequence[Curve]]], unigram: fl
 
 
 def draw_over_steps(
-    found: Mapping[tuple[str, float, float], Sequence[float]], unigram: float, path: Path
+    perplexities: Mapping[tuple[str, float, float], Sequence[float]], unigram: float, path: Path
 ) -> None:
     """Perplexity against η for each method and a, by (method, a, η): mean and range over seeds."""
     figure = new_figure(9.0, 3.9)
-    amounts = sorted({a for _, a, _ in found})
+    amounts = sorted({a for _, a, _ in perplexities})
     all_axes = figure.subplots(1, len(amounts), sharey=True, squeeze=False)[0]
-    finite = [x for values in found.values() for x in values if np.isfinite(x)]
+    finite = [x for values in perplexities.values() for x in values if np.isfinite(x)]
     top = 1.6 * max(unigram, min(finite, default=unigram))
     for axes, a in zip(all_axes, amounts, strict=True):
         for name, colour, line in (("SGHMC", WRONG, "--"), ("SGNHT", RIGHT, "-")):
-            steps = sorted(eta for method, amount, eta in found if (method, amount) == (name, a))
-            values = np.array([found[name, a, eta] for eta in steps])
+            steps = sorted(eta for method, amount, eta in perplexities if (method, amount) == (name, a))
+            values = np.array([perplexities[name, a, eta] for eta in steps])
             # What diverged is drawn at the upper edge, as an arrowhead.
             shown = np.where(np.isfinite(values), np.minimum(values, top), top)
             mean = shown.mean(1)

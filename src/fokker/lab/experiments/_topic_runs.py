@@ -13,7 +13,7 @@ from fokker.models.lda.evaluate import HeldOut
 from fokker.models.lda.gibbs import cores
 from fokker.models.lda.theta import NotFiniteError
 
-# Minibatches between two looks at the topics.
+# Minibatches between two evaluations of the topics.
 INTERVAL = 5
 
 
@@ -33,7 +33,7 @@ class Stream:
             yield self.documents.select(slice(first, first + self.batch))
 
     def unigram_perplexity(self) -> float:
-        """Of the held-out words if each were drawn from the shares of words in the stream, plus one each."""
+        """Perplexity of the held-out words by the shares of words in the stream, each count plus one."""
         shares = 1.0 + np.bincount(
             self.documents.words, weights=self.documents.counts, minlength=len(self.words)
         )
@@ -60,7 +60,7 @@ class Setting:
     start: float = 0.1
 
     def chain(self, stream: Stream, seed: int, threads: int) -> TopicChain:
-        """At its start."""
+        """A new chain with these settings."""
         return TopicChain(
             len(stream.words),
             stream.topics,
@@ -79,8 +79,8 @@ class Setting:
 class Curve:
     """Held-out perplexity after so many documents.
 
-    `averaged`: of p(w) averaged over the looks at the second half of the stream so far; `single`: of the
-    topics as they were. `beta` (V, K): the mean over the last half.
+    `averaged`: of p(w) averaged over the evaluations in the second half of the stream so far; `single`: of
+    the topics at that point. `beta` (V, K): the mean over the last half.
     """
 
     documents: np.ndarray
@@ -94,23 +94,23 @@ class Curve:
         return float(self.averaged[-1])
 
 
-class Looks:
+class Evaluations:
     """Perplexity of a run's topics, single and averaged."""
 
     def __init__(self, stream: Stream, gamma: float, seed: int) -> None:
         self._held_out = HeldOut(stream.held_out, seed, cores())
         self._gamma = np.full(stream.topics, gamma)
-        # Documents before each look, what it predicted, and β.
-        self._looks: list[tuple[int, np.ndarray, np.ndarray]] = []
+        # For each evaluation: the documents before it, the predicted probabilities, and β.
+        self._evaluations: list[tuple[int, np.ndarray, np.ndarray]] = []
 
-    def look(self, documents: int, beta: np.ndarray) -> None:
-        """At β (V, K) after so many documents."""
+    def add(self, documents: int, beta: np.ndarray) -> None:
+        """Evaluate β (V, K) after so many documents."""
         beta = np.asarray(beta, np.float32)
-        self._looks.append((documents, self._held_out.probabilities(beta, self._gamma), beta))
+        self._evaluations.append((documents, self._held_out.probabilities(beta, self._gamma), beta))
 
     def curve(self) -> Curve:
-        """Of all looks so far."""
-        documents, predicted, betas = zip(*self._looks, strict=True)
+        """The perplexities of all evaluations so far."""
+        documents, predicted, betas = zip(*self._evaluations, strict=True)
         averaged = [self._perplexity(predicted[n // 2 : n]) for n in range(1, len(predicted) + 1)]
         single = [self._perplexity([p]) for p in predicted]
         beta = np.mean(betas[len(betas) // 2 :], axis=0)
@@ -123,30 +123,30 @@ class Looks:
 
 def follow(stream: Stream, setting: Setting, seed: int) -> Curve | None:
     """A chain over the stream in one pass; None where it left the finite numbers."""
-    chain, looks = setting.chain(stream, seed, cores()), Looks(stream, setting.gamma, seed)
+    chain, evaluations = setting.chain(stream, seed, cores()), Evaluations(stream, setting.gamma, seed)
     try:
         for number, documents in enumerate(stream.batches(), start=1):
             chain.step(documents, stream.documents.size)
             if number % INTERVAL == 0:
-                looks.look(number * stream.batch, chain.beta())
+                evaluations.add(number * stream.batch, chain.beta())
     except NotFiniteError:
         return None
-    return looks.curve()
+    return evaluations.curve()
 
 
 def search(stream: Stream, grid: Sequence[Setting], seed: int) -> list[tuple[Setting, float]]:
-    """The perplexity at the end with every setting, the lowest first; one alone is not tried."""
+    """The perplexity at the end with every setting, the lowest first; a single setting is not run."""
     if len(grid) == 1:
         return [(grid[0], np.nan)]
     curves = [(setting, follow(stream, setting, seed)) for setting in grid]
-    found = [(setting, np.inf if curve is None else curve.last) for setting, curve in curves]
-    return sorted(found, key=lambda pair: pair[1])
+    results = [(setting, np.inf if curve is None else curve.last) for setting, curve in curves]
+    return sorted(results, key=lambda pair: pair[1])
 
 
 def seconds_per_hundred(
     stream: Stream, settings: Mapping[str, Setting], rounds: int
 ) -> dict[str, dict[str, float]]:
-    """Seconds that a step costs on one thread, for a hundred documents: medians, the samplers in turns."""
+    """Seconds per hundred documents of a step on one thread: medians, the samplers taking turns."""
     chains = {name: setting.chain(stream, 0, 1) for name, setting in settings.items()}
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in chains}
     for documents in itertools.islice(stream.batches(), 2 * rounds):

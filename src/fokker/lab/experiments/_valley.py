@@ -53,7 +53,7 @@ def chain(
     method: str, integrator: str, setting: Setting, key: Array, steps: int, path: bool = False
 ) -> Array:
     """The cell of every state of one chain from the mode, or every tenth state itself."""
-    made = {
+    sampler = {
         "SGLD": lambda h: samplers.sgld(h),
         "SGHMC": lambda h: samplers.sghmc(h, setting.friction, integrator=INTEGRATORS[integrator]),
         "gSGRHMC": lambda h: samplers.gsgrhmc(
@@ -64,13 +64,13 @@ def chain(
         ),
     }[method](setting.step_size)
 
-    placed = made.on(NoisyGradient(potential))
+    placed = sampler.on(NoisyGradient(potential))
     record, thin = (position_of, PATH_THIN) if path else (lambda state: cell_of(state.position), 1)
     return simulate(placed, jnp.asarray(START), key, steps, gaussian(setting.noise, 2), record, thin)
 
 
 def cell_of(theta: Array) -> Array:
-    """The number of the cell of the histogram, the last one for all that lies outside."""
+    """The number of the cell of the histogram, the last one for everything outside."""
     place = jnp.floor((theta - LOW) / ((HIGH - LOW) / CELLS))
     inside = jnp.all((place >= 0) & (place < CELLS))
     return jnp.where(inside, place[0] * CELLS + place[1], CELLS**2).astype(jnp.uint16)
@@ -111,7 +111,7 @@ def measure(
             (name, Setting(h, **changed))
             for name, changed in variants.items()
             for h in grid
-            if method == "SGHMC" or "friction" not in changed  # which the others have not
+            if method == "SGHMC" or "friction" not in changed  # the others have no friction
         ]
         settings = Setting(*map(jnp.asarray, zip(*(setting for _, setting in cases), strict=True)))
         run = jax.jit(

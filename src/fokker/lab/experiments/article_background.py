@@ -25,23 +25,23 @@ FULL: dict[str, Any] = {
 FINE, TIME = 1024, 3.0
 
 
-def measured(out: Path, size: dict[str, Any], seed: int, drawn: bool) -> tuple[list[Claim], list[str]]:
-    """All parts with one seed; pictures of them where asked for."""
-    keys = jax.random.split(jax.random.key(seed), 5)
+def measure(out: Path, size: dict[str, Any], seed: int, drawn: bool) -> tuple[list[Claim], list[str]]:
+    """All parts with one seed, with their pictures where `drawn`."""
+    keys = jax.random.split(jax.random.key(seed), 3)
     dW = paths.increments(keys[0], size["paths"], FINE)
     X = paths.ornstein_uhlenbeck(paths.increments(keys[1], size["paths"], 200, TIME), TIME)
     errors = paths.errors(dW)
-    times, positions = density.particles(keys[2], size["particles"])
+    times, positions = density.particles(seed, size["particles"])
     solved = density.solve(times)
-    halves = steps.gibbs(keys[3], *size["gibbs"])
-    trees, told, chain = steps.tree_chain(keys[4], size["trees"])
+    halves = steps.gibbs(seed, *size["gibbs"])
+    trees, tree_stats, chain = steps.tree_chain(keys[2], size["trees"])
     claims = [
         *paths.ode_and_sde(X, TIME),
         *paths.brownian(dW),
         *paths.ito_and_stratonovich(errors),
         *density.claims(density.shares(positions), solved, size["particles"]),
         *steps.gibbs_claims(halves),
-        *steps.tree_claims(told),
+        *steps.tree_claims(tree_stats),
     ]
     files: list[str] = []
     if drawn:
@@ -52,11 +52,11 @@ def measured(out: Path, size: dict[str, Any], seed: int, drawn: bool) -> tuple[l
 
 
 def run(out: Path, quick: bool, seeds: int) -> Result:
-    """Simulate, judge, draw; with several seeds a claim holds where it does with each."""
+    """Simulate, judge, draw; with several seeds a claim holds if it holds with each."""
     size = QUICK if quick else FULL
-    by_seed = [measured(out, size, seed, seed == 0) for seed in range(seeds)]
+    by_seed = [measure(out, size, seed, seed == 0) for seed in range(seeds)]
     claims = []
-    for same in zip(*(found for found, _ in by_seed), strict=True):
+    for same in zip(*(of_seed for of_seed, _ in by_seed), strict=True):
         numbers = dict(same[0].numbers)
         if seeds > 1:
             numbers["holds with each seed"] = [claim.holds for claim in same]

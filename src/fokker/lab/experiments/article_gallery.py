@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fokker.lab.animation import Backdrop, Job, Painters, Series, Trajectory, Walk, ffmpeg
+from fokker.lab.animation import Backdrop, ChainView, Job, Renderers, Series, Trajectory, ffmpeg
 from fokker.lab.experiments._gallery_page import draw_overview, word, write_page
 from fokker.lab.experiments._gallery_runs import (
     BURN_IN,
@@ -38,14 +38,14 @@ from fokker.lab.experiments._result import Claim, Result
 
 QUICK, FULL = Budget(128, 12_000, 200), Budget(128, 240_000, 400)
 QUICK_FRAMES, FULL_FRAMES = 24, 90
-# Processes that draw while this one samples.
-PAINTERS = 2
+# Processes that render films while this one samples.
+RENDERERS = 2
 OVERVIEW, PAGE = "overview.png", "index.html"
-# Steps shown in a film at most: the last frames would not differ.
-_SHOWN = 20_000
-# As many times as long is a run without a sampler's known flaw.
+# The most steps that a film shows: later frames would look the same.
+_STEPS_SHOWN = 20_000
+# How many times longer the run without a sampler's known flaw is.
 _LONGER = 8
-# A control that mixes so well that it has to be found out.
+# A control with this many effective draws has to be detected.
 _CONTROL_EFFECTIVE = 10_000
 
 
@@ -57,7 +57,7 @@ def backdrop(target: GalleryTarget) -> Backdrop:
 
 
 def series(row: Row, target: GalleryTarget, first: Mapping[str, np.ndarray]) -> tuple[Series, ...]:
-    """The panels of a row, of what the first chain recorded."""
+    """The panels of a row, from the record of the first chain."""
     panels = []
     for name in row.panels:
         if name not in first:
@@ -78,11 +78,13 @@ def series(row: Row, target: GalleryTarget, first: Mapping[str, np.ndarray]) -> 
     return tuple(panels)
 
 
-def walk(row: Row, target: GalleryTarget, first: Mapping[str, np.ndarray], paths: Sequence[Any]) -> Walk:
+def chain_view(
+    row: Row, target: GalleryTarget, first: Mapping[str, np.ndarray], paths: Sequence[Any]
+) -> ChainView:
     """The first chain as the films show it; `paths` are its first steps, where they are shown."""
-    shown = {name: np.asarray(values)[:_SHOWN] for name, values in first.items()}
+    shown = {name: np.asarray(values)[:_STEPS_SHOWN] for name, values in first.items()}
     # One pixel is a five-hundredth of the box: half precision would show, single does not.
-    return Walk(
+    return ChainView(
         row.title,
         row.line,
         shown["position"],
@@ -94,7 +96,7 @@ def walk(row: Row, target: GalleryTarget, first: Mapping[str, np.ndarray], paths
 
 
 class Pair(NamedTuple):
-    """A sampler and a target, which of the targets of its dimension that is, and `run(step size, key)`."""
+    """A sampler and its target, `group[which]`, with `run(step_size, key)`."""
 
     row: Row
     group: Sequence[GalleryTarget]
@@ -103,7 +105,7 @@ class Pair(NamedTuple):
 
     @property
     def target(self) -> GalleryTarget:
-        """The one that it is."""
+        """The target of the pair."""
         return self.group[self.which]
 
 
@@ -132,17 +134,17 @@ def _run(ready: Any, which: int, step_size: float, key: Any) -> tuple[np.ndarray
 
 
 def verdict_on(pair: Pair, draws: np.ndarray, key: Any, budget: Budget) -> Verdict:
-    """Of a pair's draws; where they are off, other runs with the same key say why."""
+    """Judge a pair's draws; where they are off, explain it by other runs with the same key."""
     row, target = pair.row, pair.target
     verdict = judge(draws, target.marginals)
     if verdict.reached:
         return verdict
     step_size = row.step_size(target)
-    # Of a chain that is too slow, half the step tells nothing.
+    # Where a chain is too slow, half the step adds nothing.
     half = verdict if verdict.reason == SLOW else judge(pair.run(step_size / 2, key)[0], target.marginals)
     cured = None
     if verdict.reason == OTHER and row.cure is not None:
-        # Slower as it may be: with time enough what is left is not for want of it.
+        # It may be slower: a longer run leaves no doubt that time was enough.
         longer = dataclasses.replace(budget, gradients=_LONGER * budget.gradients)
         ready = program(dataclasses.replace(row, make=row.cure), pair.group, longer)
         cured = judge(_run(ready, pair.which, step_size, key)[0], target.marginals)
@@ -152,7 +154,7 @@ def verdict_on(pair: Pair, draws: np.ndarray, key: Any, budget: Budget) -> Verdi
 def entry_of(
     pair: Pair, verdict: Verdict, seed: int, first: Mapping[str, np.ndarray], mp4: bool
 ) -> dict[str, Any]:
-    """A pair as `result.json` has it."""
+    """The entry of a pair in `result.json`."""
     row, target = pair.row, pair.target
     counted = first.get("n_steps", np.full(len(first["position"]), row.cost))
     return {
@@ -161,7 +163,7 @@ def entry_of(
         "seed": seed,
         "right": row.right,
         "step size": row.step_size(target),
-        "gradients a chain": float(np.sum(counted)),
+        "gradients per chain": float(np.sum(counted)),
         "distance": verdict.distance,
         "floor": verdict.floor,
         "reached": verdict.reached,
@@ -175,7 +177,7 @@ def entry_of(
 
 
 def claims(entries: Sequence[Mapping[str, Any]]) -> list[Claim]:
-    """What the article says of its samplers, and that the comparison could have said otherwise."""
+    """What the article claims of its samplers, and that the comparison could have failed."""
     right = [entry for entry in entries if entry["right"]]
     missed = [entry for entry in right if not entry["reached"]]
     numbers: dict[str, Any] = {"pairs": len(right), "at the floor": len(right) - len(missed)}
@@ -202,7 +204,7 @@ def claims(entries: Sequence[Mapping[str, Any]]) -> list[Claim]:
             {"least fall": min(fall, default=0.0), "median fall": float(np.median(fall)) if fall else 0.0},
         ),
         Claim(
-            "a sampler that is wrong on purpose is found out wherever it mixes",
+            "a sampler that is wrong on purpose is detected wherever it mixes",
             bool(wrong) and not any(entry["reached"] for entry in wrong),
             caught,
         ),
@@ -210,13 +212,13 @@ def claims(entries: Sequence[Mapping[str, Any]]) -> list[Claim]:
 
 
 def run(out: Path, quick: bool, seeds: int) -> Result:
-    """Sample, judge, and have the films drawn meanwhile."""
+    """Sample and judge, while other processes render the films."""
     budget, frames = (QUICK, QUICK_FRAMES) if quick else (FULL, FULL_FRAMES)
     rows, targets = list(ROWS), list(TARGETS.values())
     drawn = {target.name: backdrop(target) for target in targets}
     entries: list[dict[str, Any]] = []
     mp4 = not quick and ffmpeg() is not None
-    with Painters(PAINTERS) as painters:
+    with Renderers(RENDERERS) as renderers:
         for pair in pairs(rows, targets, budget):
             row, target = pair.row, pair.target
             step_size = row.step_size(target)
@@ -224,9 +226,11 @@ def run(out: Path, quick: bool, seeds: int) -> Result:
                 key = jax.random.key(seed)
                 draws, first = pair.run(step_size, key)
                 if seed == 0:
-                    shown = walk(row, target, first, trajectories(row, pair.group, pair.which, budget, key))
+                    shown = chain_view(
+                        row, target, first, trajectories(row, pair.group, pair.which, budget, key)
+                    )
                     stem = out / f"{row.name}-{target.name}"
-                    painters.submit(Job(drawn[target.name], shown, frames, stem, mp4))
+                    renderers.submit(Job(drawn[target.name], shown, frames, stem, mp4))
                 verdict = verdict_on(pair, draws, key, budget)
                 entries.append(entry_of(pair, verdict, seed, first, mp4))
     first_seed = [entry for entry in entries if entry["seed"] == 0]
@@ -235,8 +239,8 @@ def run(out: Path, quick: bool, seeds: int) -> Result:
     settings = {
         "quick": quick,
         "chains, from one point (chosen)": budget.chains,
-        "gradients a chain, about (chosen; each entry has its own)": budget.gradients,
-        "draws kept a chain": budget.draws,
+        "gradients per chain, about (chosen; each entry has its own)": budget.gradients,
+        "draws stored per chain": budget.draws,
         "part dropped at the start (chosen)": BURN_IN,
         "targets": {target.name: target.setting for target in targets},
         "samplers": {row.name: row.line for row in rows},
@@ -245,5 +249,5 @@ def run(out: Path, quick: bool, seeds: int) -> Result:
         "reached": f"at most {WITHIN:g} floors, {LEAST_EFFECTIVE} effective draws or more",
         "frames": frames,
     }
-    files = (OVERVIEW, PAGE, *sorted(painters.written))
+    files = (OVERVIEW, PAGE, *sorted(renderers.written))
     return Result("article-gallery", claims(entries), settings, tuple(range(seeds)), files, entries)

@@ -24,21 +24,21 @@ from fokker.samplers import Sampler
 from fokker.targets import Density
 
 FIGURE = "article-scaling.png"
-# A quarter of a period: on a normal a draw that forgets the last one.
+# A quarter of a period: on a normal the next draw is independent of the last one.
 _QUARTER = np.pi / 2
-# Coordinates that are looked at: all are alike.
-_LOOKED_AT = 8
-# What samplers record that is looked at.
-_TOLD = ("n_steps", "acceptance_rate")
-# The laws are of large dimensions: those below this are drawn, and left out of the slope.
+# How many coordinates are analysed: all are alike.
+_COORDINATES = 8
+# The statistics that are analysed, of those that samplers record.
+_RECORDED = ("n_steps", "acceptance_rate")
+# The laws hold in large dimensions: smaller ones than this are drawn, but not used for the slope.
 LEAST = 16
 
 
 @dataclass(frozen=True)
 class Method:
-    """A sampler in d dimensions: `make(d)`, its gradients a step `cost(d)` (None: it records them).
+    """A sampler in d dimensions: `make(d)`, its gradients per step `cost(d)` (None: it records them).
 
-    `between(d)` are the steps from one draw that is looked at to the next; `slope` is the law, right within
+    `between(d)` is the number of steps between draws; `slope` is the law, right within
     `tolerance`. The chains' step sizes are spread evenly by a factor 1 ± `spread`.
     """
 
@@ -100,7 +100,7 @@ METHODS: tuple[Method, ...] = (
 
 @dataclass(frozen=True)
 class Size:
-    """Dimensions, chains, and draws looked at of each chain; `most` is the last dimension of some methods."""
+    """Dimensions, chains, and draws per chain; `most` is the largest dimension of some methods."""
 
     dimensions: tuple[int, ...]
     chains: int
@@ -114,7 +114,11 @@ FULL = Size((2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), 32, 400)
 
 
 def chains_of(method: Method, d: int, size: Size, key: Any) -> dict[str, np.ndarray]:
-    """Draws (chain, draw, coordinate), gradients a step and acceptance, from stationary starts."""
+    """Draws (chain, draw, coordinate), gradients per step and acceptance, from stationary starts.
+
+    A loop of its own, not `fk.sample`'s: chains of NUTS have a step size each, and long random walks take a
+    third of the time.
+    """
     sampler = method.make(d).on(Density(lambda theta: -jnp.sum(theta**2) / 2))
     between = method.between(d)
 
@@ -134,17 +138,17 @@ def chains_of(method: Method, d: int, size: Size, key: Any) -> dict[str, np.ndar
         def step(states: Any, number: Any) -> Any:
             keys = split(fold_in(key, number), size.chains)
             states, _ = jax.vmap(one)(factors, keys, states)
-            told = jax.vmap(sampler.record)(states)
-            return states, {name: jnp.mean(told[name]) for name in _TOLD if name in told}
+            stats = jax.vmap(sampler.record)(states)
+            return states, {name: jnp.mean(stats[name]) for name in _RECORDED if name in stats}
 
         def draw(states: Any, numbers: Any) -> Any:
-            states, told = jax.lax.scan(step, states, numbers)
+            states, stats = jax.lax.scan(step, states, numbers)
             position = jax.vmap(lambda state: state.position)(states)
-            return states, (position[:, :_LOOKED_AT], jax.tree.map(jnp.mean, told))
+            return states, (position[:, :_COORDINATES], jax.tree.map(jnp.mean, stats))
 
         numbers = jnp.arange(size.draws * between).reshape(size.draws, between)
-        _, (draws, told) = jax.lax.scan(draw, states, numbers)
-        return {"draws": jnp.swapaxes(draws, 0, 1), **jax.tree.map(jnp.mean, told)}
+        _, (draws, stats) = jax.lax.scan(draw, states, numbers)
+        return {"draws": jnp.swapaxes(draws, 0, 1), **jax.tree.map(jnp.mean, stats)}
 
     return {name: np.asarray(value, float) for name, value in run(key).items()}
 
@@ -165,10 +169,10 @@ def measure(methods: Sequence[Method], size: Size, seeds: int) -> list[dict[str,
             if d > size.most.get(method.name, d):
                 continue
             for seed in range(seeds):
-                found = chains_of(method, d, size, jax.random.fold_in(jax.random.key(seed), d))
-                count = effective(found["draws"])
+                chains = chains_of(method, d, size, jax.random.fold_in(jax.random.key(seed), d))
+                count = effective(chains["draws"])
                 steps = size.chains * size.draws * method.between(d)
-                cost = float(found["n_steps"]) if method.cost is None else method.cost(d)
+                cost = float(chains["n_steps"]) if method.cost is None else method.cost(d)
                 rows.append(
                     {
                         "method": method.name,
@@ -176,15 +180,15 @@ def measure(methods: Sequence[Method], size: Size, seeds: int) -> list[dict[str,
                         "seed": seed,
                         "cost per effective draw": cost * steps / count,
                         "effective draws": count,
-                        "gradients a step": cost,
-                        "acceptance": float(found.get("acceptance_rate", np.asarray(np.nan))),
+                        "gradients per step": cost,
+                        "acceptance": float(chains.get("acceptance_rate", np.asarray(np.nan))),
                     }
                 )
     return rows
 
 
 def slope_of(rows: Sequence[Mapping[str, Any]], least: int = LEAST) -> float:
-    """Of log cost on log dimension, from the dimension on at which laws of large ones hold."""
+    """The slope of log cost on log dimension, over the dimensions that are large enough for the laws."""
     far = [row for row in rows if row["dimension"] >= least]
     x, y = (np.log([row[name] for row in far]) for name in ("dimension", "cost per effective draw"))
     return float(np.polyfit(x, y, 1)[0])
@@ -192,13 +196,13 @@ def slope_of(rows: Sequence[Mapping[str, Any]], least: int = LEAST) -> float:
 
 def claims(rows: Sequence[Mapping[str, Any]], methods: Sequence[Method]) -> list[Claim]:
     """The slope of each method."""
-    told = []
+    results = []
     for method in methods:
         mine = [row for row in rows if row["method"] == method.name]
         slope = slope_of(mine)
         numbers = {"slope": slope, "in theory": method.slope, "tolerance": method.tolerance}
         numbers["slope in operations"] = slope + 1
-        # A law of large dimensions shows late: steps are not small in low ones, nor their acceptance settled.
+        # The laws hold in large dimensions: in low ones steps are not small, and acceptance still changes.
         largest = sorted({row["dimension"] for row in mine})[-2:]
         numbers["slope of the largest two dimensions"] = slope_of(
             [row for row in mine if row["dimension"] in largest], largest[0]
@@ -207,14 +211,14 @@ def claims(rows: Sequence[Mapping[str, Any]], methods: Sequence[Method]) -> list
             if row["seed"] == 0:
                 numbers[f"cost per effective draw, d = {row['dimension']}"] = row["cost per effective draw"]
         name = method.name.upper()
-        told.append(
+        results.append(
             Claim(
                 f"the cost of an effective draw by {name} grows as d^{method.slope:.2g}",
                 bool(abs(slope - method.slope) <= method.tolerance),
                 numbers,
             )
         )
-    return told
+    return results
 
 
 def draw(rows: Sequence[Mapping[str, Any]], methods: Sequence[Method], path: Path) -> None:
@@ -249,7 +253,7 @@ def run(out: Path, quick: bool, seeds: int) -> Result:
         "quick": quick,
         "dimensions": size.dimensions,
         "chains, from stationary starts (chosen)": size.chains,
-        "draws looked at a chain": size.draws,
+        "draws analysed per chain": size.draws,
         "steps": "RWM 2.38 d^-1/2, MALA 1.36 d^-1/3, HMC 1.5 d^-1/4 over a quarter period, NUTS 1.2 d^-1/4",
         "effective draws": "ArviZ's, of θ or of θ², whichever has fewer; mean over coordinates",
         "slope": f"least squares over d ≥ {LEAST}: in low ones steps are not small, and MALA's bends",

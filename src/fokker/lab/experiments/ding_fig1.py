@@ -92,47 +92,47 @@ def measure(steps: int, chains: int, seeds: int) -> dict[str, dict[str, Any]]:
         (compiled(fixed), frictions, list(FRICTIONS)),
         (compiled(thermostat), jnp.zeros(1), [THERMOSTAT]),
     ]
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     for run, values, names in lanes:
         by_seed = [jax.tree.map(np.asarray, run(values, starts, key)) for key in keys]
         for i, name in enumerate(names):
-            found[name] = {part: np.stack([seed[part][i] for seed in by_seed]) for part in by_seed[0]}
-    return {name: found[name] | _summary(found[name]) for name in found}
+            results[name] = {part: np.stack([seed[part][i] for seed in by_seed]) for part in by_seed[0]}
+    return {name: results[name] | _summary(results[name]) for name in results}
 
 
-def _summary(found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _summary(recorded: Mapping[str, np.ndarray]) -> dict[str, Any]:
     cells = histogram()
-    kept = {name: x[..., int(BURN_IN * x.shape[-1]) :] for name, x in found.items()}
-    theta = kept["theta"]
+    after_burn_in = {name: x[..., int(BURN_IN * x.shape[-1]) :] for name, x in recorded.items()}
+    theta = after_burn_in["theta"]
     right_well = theta > BARRIER
     return {
         "KL": [cells.distance(x) for x in theta],
         "floor": [cells.floor(cells.effective_size(x)) for x in theta],
         "shares": np.mean([cells.shares(x) for x in theta], axis=0),
-        "mean kinetic energy": kept["kinetic"].mean(axis=(1, 2)),
-        "mean ξ": kept["xi"].mean(axis=(1, 2)),
+        "mean kinetic energy": after_burn_in["kinetic"].mean(axis=(1, 2)),
+        "mean ξ": after_burn_in["xi"].mean(axis=(1, 2)),
         "spread": theta.std(axis=(1, 2)),
-        "crossings a chain": np.mean(np.sum(right_well[..., 1:] != right_well[..., :-1], axis=-1), axis=1),
+        "crossings per chain": np.mean(np.sum(right_well[..., 1:] != right_well[..., :-1], axis=-1), axis=1),
         "share of the right well by start": [float(right_well[:, i::2].mean()) for i in (0, 1)],
     }
 
 
-def claims(found: Mapping[str, Mapping[str, Any]]) -> list[Claim]:
+def claims(results: Mapping[str, Mapping[str, Any]]) -> list[Claim]:
     """What section 3 says of the four."""
-    ratio = {name: float(np.mean(x["KL"]) / np.mean(x["floor"])) for name, x in found.items()}
-    kinetic = {name: float(np.mean(x["mean kinetic energy"])) for name, x in found.items()}
+    ratio = {name: float(np.mean(x["KL"]) / np.mean(x["floor"])) for name, x in results.items()}
+    kinetic = {name: float(np.mean(x["mean kinetic energy"])) for name, x in results.items()}
     equal, high, low = FRICTIONS
     good = (THERMOSTAT, equal)
-    matched = all(ratio[n] <= RIGHT_WITHIN and np.mean(found[n]["floor"]) <= HIGHEST_FLOOR for n in good)
+    matched = all(ratio[n] <= RIGHT_WITHIN and np.mean(results[n]["floor"]) <= HIGHEST_FLOOR for n in good)
     density: dict[str, Any] = {}
     for name in good:
-        density |= mean_and_error(f"KL of {name}", found[name]["KL"])
+        density |= mean_and_error(f"KL of {name}", results[name]["KL"])
         density[f"KL / floor of {name}"] = ratio[name]
-        density[f"share of the right well, by start, {name}"] = _rounded(found[name])
-    xi = float(np.mean(found[THERMOSTAT]["mean ξ"]))
-    stuck = float(np.mean(found[high]["crossings a chain"])) == 0 and ratio[high] >= WRONG_BEYOND
-    spread = {name: float(np.mean(found[name]["spread"])) for name in (low, equal)}
-    crossings = {name: float(np.mean(found[name]["crossings a chain"])) for name in (low, equal)}
+        density[f"share of the right well, by start, {name}"] = _rounded(results[name])
+    xi = float(np.mean(results[THERMOSTAT]["mean ξ"]))
+    stuck = float(np.mean(results[high]["crossings per chain"])) == 0 and ratio[high] >= WRONG_BEYOND
+    spread = {name: float(np.mean(results[name]["spread"])) for name in (low, equal)}
+    crossings = {name: float(np.mean(results[name]["crossings per chain"])) for name in (low, equal)}
     return [
         Claim("the thermostat's density is right, as that of ξ = B is", matched, density),
         Claim(
@@ -143,7 +143,7 @@ def claims(found: Mapping[str, Mapping[str, Any]]) -> list[Claim]:
         Claim(
             "ξ of the thermostat converges to B",
             abs(xi - NOISE) <= TOLERANCE * NOISE,
-            mean_and_error("mean ξ", found[THERMOSTAT]["mean ξ"]) | {"B": NOISE},
+            mean_and_error("mean ξ", results[THERMOSTAT]["mean ξ"]) | {"B": NOISE},
         ),
         Claim(
             "ξ = 10 > B: the kinetic energy is low and the chain is stuck in one minimum",
@@ -152,8 +152,8 @@ def claims(found: Mapping[str, Mapping[str, Any]]) -> list[Claim]:
                 "mean kinetic energy": kinetic[high],
                 "B/2ξ": NOISE / (2 * FRICTIONS[high]),
                 "KL / floor": ratio[high],
-                "crossings a chain": float(np.mean(found[high]["crossings a chain"])),
-                "share of the right well, by start": _rounded(found[high]),
+                "crossings per chain": float(np.mean(results[high]["crossings per chain"])),
+                "share of the right well, by start": _rounded(results[high]),
             },
         ),
         Claim(
@@ -165,29 +165,29 @@ def claims(found: Mapping[str, Mapping[str, Any]]) -> list[Claim]:
                 "KL / floor": ratio[low],
                 "standard deviation of θ, ξ = 0.1": spread[low],
                 "standard deviation of θ, ξ = 1": spread[equal],
-                "crossings a chain, ξ = 0.1": crossings[low],
-                "crossings a chain, ξ = 1": crossings[equal],
+                "crossings per chain, ξ = 0.1": crossings[low],
+                "crossings per chain, ξ = 1": crossings[equal],
             },
         ),
     ]
 
 
-def _rounded(found: Mapping[str, Any]) -> list[float]:
-    return [round(share, 4) for share in found["share of the right well by start"]]
+def _rounded(result: Mapping[str, Any]) -> list[float]:
+    return [round(share, 4) for share in result["share of the right well by start"]]
 
 
 def run(out: Path, quick: bool, seeds: int) -> Result:
     """Sample, judge, draw."""
     steps, chains = QUICK if quick else FULL
-    found = measure(steps, chains, seeds)
-    draw_thermostat(found, (THERMOSTAT, "ξ = 1"), histogram(), THIN, out / FIGURE)
+    results = measure(steps, chains, seeds)
+    draw_thermostat(results, (THERMOSTAT, "ξ = 1"), histogram(), THIN, out / FIGURE)
     settings = {
         "quick": quick,
         "step size h": STEP_SIZE,
         "B": NOISE,
         "A": 0,
         "variance of the gradient noise, 2B/h": 2 * NOISE / STEP_SIZE,
-        "samples a chain": steps,
+        "samples per chain": steps,
         "chains (chosen)": chains,
         "starts (chosen), in turn": WELLS,
         "part dropped at the start (chosen)": BURN_IN,
@@ -196,4 +196,4 @@ def run(out: Path, quick: bool, seeds: int) -> Result:
         "wrong": f"KL at least {WRONG_BEYOND:g} floors",
         "tolerance of kinetic energy and ξ": TOLERANCE,
     }
-    return Result("ding-fig1", claims(found), settings, tuple(range(seeds)), (FIGURE,))
+    return Result("ding-fig1", claims(results), settings, tuple(range(seeds)), (FIGURE,))

@@ -24,8 +24,8 @@ from fokker.targets import Posterior
 
 SIZE, BATCH = 100, 10
 CELLS, THIN, BURN_IN = 30, 20, 0.1
-# The distance above the floor that still counts as accurate: a variance wrong by a fifth. What others would
-# have decided is reported.
+# The distance above the floor that still counts as accurate: a variance wrong by a fifth. The result also
+# reports what other thresholds would give.
 ACCURATE, OTHERS = 0.01, (0.003, 0.03)
 # Steps and chains.
 QUICK, FULL = (200_000, 16), (1_000_000, 16)
@@ -59,7 +59,7 @@ def histogram() -> Histogram:
 
 
 def measure(steps: int, chains: int, seeds: int) -> dict[tuple[str, Setting], dict[str, Any]]:
-    """Distance, floor, variance and mean ξ for every sampler and setting, one of each a seed."""
+    """Distance, floor, variance and mean ξ for every sampler and setting, one of each per seed."""
     target = posterior()
     centre, scale = float(target.data.mean()), SIZE**-0.5
     cells = histogram()
@@ -72,24 +72,26 @@ def measure(steps: int, chains: int, seeds: int) -> dict[tuple[str, Setting], di
         placed = make(setting.h, setting.A).on(target)
         return simulate(placed, jnp.full(1, centre), key, steps, minibatch(target.data, BATCH), record, THIN)
 
-    found = {}
+    results = {}
     for name, make in SAMPLERS.items():
         over_chains = jax.vmap(lambda s, k, make=make: chain(make, s, k), (None, 0))
         run = jax.jit(jax.vmap(over_chains, (0, None)))
         drawn = [run(settings, jax.random.split(jax.random.key(s), chains)) for s in range(seeds)]
-        kept = [jax.tree.map(lambda x: np.asarray(x)[..., int(BURN_IN * x.shape[-1]) :], d) for d in drawn]
+        after_burn_in = [
+            jax.tree.map(lambda x: np.asarray(x)[..., int(BURN_IN * x.shape[-1]) :], d) for d in drawn
+        ]
         for i, setting in enumerate(SETTINGS):
-            draws = [seed["mu"][i] for seed in kept]
-            found[name, setting] = {
+            draws = [seed["mu"][i] for seed in after_burn_in]
+            results[name, setting] = {
                 "KL": [cells.distance(x) for x in draws],
                 "floor": [cells.floor(cells.effective_size(x)) for x in draws],
                 "variance": [float(x.var()) for x in draws],
-                "xi": [float(seed["xi"][i].mean()) for seed in kept],
-                "xi so far": running_mean(kept[0]["xi"][i, 0]),
+                "xi": [float(seed["xi"][i].mean()) for seed in after_burn_in],
+                "xi so far": running_mean(after_burn_in[0]["xi"][i, 0]),
                 "A + B": setting.A + noise_of(setting),
                 "shares": np.mean([cells.shares(x) for x in draws], axis=0),
             }
-    return found
+    return results
 
 
 def noise_of(setting: Setting) -> float:
@@ -97,32 +99,34 @@ def noise_of(setting: Setting) -> float:
     return float(setting.h * SIZE**2 / BATCH * posterior().data.var() / 2)
 
 
-def claims(found: Mapping[tuple[str, Setting], Mapping[str, Any]]) -> list[Claim]:
+def claims(results: Mapping[tuple[str, Setting], Mapping[str, Any]]) -> list[Claim]:
     """What section 5.1 says of the first three plots."""
 
     def excess(name: str, setting: Setting) -> float:
-        return float(np.mean(found[name, setting]["KL"]) - np.mean(found[name, setting]["floor"]))
+        return float(np.mean(results[name, setting]["KL"]) - np.mean(results[name, setting]["floor"]))
 
     def accurate(name: str, level: float = ACCURATE) -> list[Setting]:
         return [setting for setting in SETTINGS if excess(name, setting) <= level]
 
     def numbers(name: str) -> dict[str, Any]:
-        told: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for setting in SETTINGS:
-            told[f"KL above floor at {_label(setting)}"] = excess(name, setting)
-            told |= mean_and_error(f"variance / exact at {_label(setting)}", found[name, setting]["variance"])
+            values[f"KL above floor at {_label(setting)}"] = excess(name, setting)
+            values |= mean_and_error(
+                f"variance / exact at {_label(setting)}", results[name, setting]["variance"]
+            )
         for level in OTHERS:
             right = ", ".join(_label(setting) for setting in accurate(name, level))
-            told[f"accurate if {level:g} were allowed"] = right or "none"
-        return told
+            values[f"accurate if {level:g} were allowed"] = right or "none"
+        return values
 
     small_and_large = [Setting(0.001, 10.0)]
     xi: dict[str, Any] = {}
     for setting in SETTINGS:
-        xi |= mean_and_error(f"mean ξ at {_label(setting)}", found["SGNHT", setting]["xi"])
-        xi[f"A + B at {_label(setting)}"] = found["SGNHT", setting]["A + B"]
+        xi |= mean_and_error(f"mean ξ at {_label(setting)}", results["SGNHT", setting]["xi"])
+        xi[f"A + B at {_label(setting)}"] = results["SGNHT", setting]["A + B"]
     absorbed = [
-        float(np.mean(found["SGNHT", s]["xi"])) - s.A >= noise_of(s) / 2 for s in SETTINGS if s.h == 0.01
+        float(np.mean(results["SGNHT", s]["xi"])) - s.A >= noise_of(s) / 2 for s in SETTINGS if s.h == 0.01
     ]
     return [
         Claim("SGNHT is right for every h and A", len(accurate("SGNHT")) == len(SETTINGS), numbers("SGNHT")),
@@ -142,15 +146,15 @@ def _label(setting: Setting) -> str:
 def run(out: Path, quick: bool, seeds: int) -> Result:
     """Sample, judge, draw."""
     steps, chains = QUICK if quick else FULL
-    found = measure(steps, chains, seeds)
-    shown = {(name, _label(setting)): row for (name, setting), row in found.items()}
+    results = measure(steps, chains, seeds)
+    shown = {(name, _label(setting)): row for (name, setting), row in results.items()}
     draw_mean(shown, histogram(), THIN, out / FIGURE)
     settings = {
         "quick": quick,
         "N": SIZE,
         "minibatch": BATCH,
         "minibatches (chosen)": "drawn with replacement",
-        "samples a chain": steps,
+        "samples per chain": steps,
         "chains (chosen)": chains,
         "start (chosen)": "the mean of the data",
         "part dropped at the start (chosen)": BURN_IN,
@@ -158,4 +162,4 @@ def run(out: Path, quick: bool, seeds: int) -> Result:
         "inertia of the thermostat": 1,
         "accurate (chosen)": f"KL at most {ACCURATE:g} above the floor of exact draws",
     }
-    return Result("ding-fig2-mean", claims(found), settings, tuple(range(seeds)), (FIGURE,))
+    return Result("ding-fig2-mean", claims(results), settings, tuple(range(seeds)), (FIGURE,))

@@ -50,7 +50,7 @@ def autocorrelation_time(observable: np.ndarray) -> float:
 
 
 def measure(steps: int, chains: int, seeds: int) -> list[dict[str, Any]]:
-    """Error and autocorrelation time of μ + γ for every sampler and setting, one of each a seed."""
+    """Error and autocorrelation time of μ + γ for every sampler and setting, one of each per seed."""
     target = posterior()
     marginals = exact_marginals(np.asarray(target.data, float))
     settings = Setting(*map(jnp.asarray, zip(*SETTINGS, strict=True)))
@@ -63,15 +63,15 @@ def measure(steps: int, chains: int, seeds: int) -> list[dict[str, Any]]:
     for name, make in SAMPLERS.items():
         over_chains = jax.vmap(lambda s, k, make=make: chain(make, s, k), (None, 0))
         run = jax.jit(jax.vmap(over_chains, (0, None)))
-        found: list[list[list[float]]] = [[] for _ in SETTINGS]
+        measured: list[list[list[float]]] = [[] for _ in SETTINGS]
         for seed in range(seeds):
             drawn = np.asarray(run(settings, jax.random.split(jax.random.key(seed), chains)))
-            kept = drawn[:, :, int(BURN_IN * drawn.shape[2]) :]
-            for i, lane in enumerate(kept):
+            after_burn_in = drawn[:, :, int(BURN_IN * drawn.shape[2]) :]
+            for i, lane in enumerate(after_burn_in):
                 with np.errstate(over="ignore"):  # where a chain blew up
                     mu, gamma = lane[..., 0], np.exp(lane[..., 1])
-                found[i].append([*errors((mu, gamma), marginals), autocorrelation_time(mu + gamma)])
-        for setting, values in zip(SETTINGS, found, strict=True):
+                measured[i].append([*errors((mu, gamma), marginals), autocorrelation_time(mu + gamma)])
+        for setting, values in zip(SETTINGS, measured, strict=True):
             of_mu, of_gamma, times = np.array(values).T
             rows.append(
                 {
@@ -91,7 +91,7 @@ def compare(rows: Sequence[Mapping[str, Any]], measure_of: str) -> list[dict[str
     """At levels of error the least autocorrelation time of either sampler among settings that keep to it.
 
     The levels run over the accuracies at which both have a best setting: from the error that both can reach
-    to the error of the faster of their two fastest settings; beyond that one of them would be given away.
+    to the error of the faster of their two fastest settings; beyond that, one of them would be left out.
     """
     points = {
         name: [
@@ -144,7 +144,7 @@ def run(out: Path, quick: bool, seeds: int) -> Result:
         "coordinates": "(μ, log γ) with the Jacobian γ in the density, so that γ stays positive",
         "step sizes h (chosen)": STEP_SIZES,
         "A (chosen)": NOISES,
-        "samples a chain (chosen)": steps,
+        "samples per chain (chosen)": steps,
         "chains (chosen)": chains,
         "start (chosen)": "μ = 0, γ = 1",
         "part dropped at the start (chosen)": BURN_IN,

@@ -2,9 +2,9 @@ r"""Ding et al. (2014), section 5.2, Figure 3 (fourth row): the topics of confer
 
 Semi-collapsed LDA with 30 topics, mixtures ~ Dirichlet(0.1), a Gaussian prior N(0.1, 1) on θ_kw, minibatches
 of 100 abstracts: test perplexity by SGHMC and SGNHT over η and a, which are ε² and Aε here. Minibatches and
-sweeps leave noise in the gradient that SGHMC does not know of. The appendix that says how θ gives topics is
-not at hand: β_kw = exp θ_kw / Σ_w exp θ_kw (natural) goes with a Gaussian prior; β_kw = θ_kw/θ_k· with θ
-reflected at zero (mean), as in Patterson and Teh's experiments, is tried beside it.
+sweeps leave noise in the gradient that SGHMC does not account for. The appendix that defines the topics by θ
+is not available: β_kw = exp θ_kw / Σ_w exp θ_kw (natural) goes with a Gaussian prior; β_kw = θ_kw/θ_k· with θ
+reflected at zero (mean), as in Patterson and Teh's experiments, is tried as well.
 """
 
 import dataclasses
@@ -54,7 +54,7 @@ TIE = 0.01
 
 @dataclass(frozen=True)
 class Length:
-    """How long a chain is: iterations, of which a share is dropped; sweeps an iteration; draws kept."""
+    """How long a chain is: iterations, of which a share is dropped; sweeps per iteration; draws stored."""
 
     iterations: int
     sweeps: int
@@ -71,12 +71,12 @@ class NaturalTopics(Target):
     def minibatch_potential(
         self, theta: Float[Array, "words topics"], N: Float[Array, "words topics"]
     ) -> Array:
-        """Given expected counts times |S|/|S̃|."""
+        """Ũ(θ) for expected counts N times |S|/|S̃|."""
         likelihood = jnp.sum(N * theta) - jnp.sum(jnp.sum(N, 0) * jax.nn.logsumexp(theta, 0))
         return jnp.sum((theta - PRIOR_MEAN) ** 2) / 2 - likelihood
 
     def potential(self, theta: Float[Array, "words topics"]) -> Array:
-        """Of the prior alone."""
+        """U of the prior alone."""
         return self.minibatch_potential(theta, jnp.zeros_like(theta))
 
     def topics(self, theta: np.ndarray) -> np.ndarray:
@@ -92,12 +92,12 @@ class MeanTopics(Target):
     def minibatch_potential(
         self, theta: Float[Array, "words topics"], N: Float[Array, "words topics"]
     ) -> Array:
-        """Given expected counts times |S|/|S̃|."""
+        """Ũ(θ) for expected counts N times |S|/|S̃|."""
         likelihood = jnp.sum(N * jnp.log(theta)) - jnp.sum(jnp.sum(N, 0) * jnp.log(jnp.sum(theta, 0)))
         return jnp.sum((theta - PRIOR_MEAN) ** 2) / 2 - likelihood
 
     def potential(self, theta: Float[Array, "words topics"]) -> Array:
-        """Of the prior alone."""
+        """U of the prior alone."""
         return jnp.sum((theta - PRIOR_MEAN) ** 2) / 2
 
     def topics(self, theta: np.ndarray) -> np.ndarray:
@@ -105,7 +105,7 @@ class MeanTopics(Target):
         return theta / theta.sum(0)
 
 
-# The least θ where it has to be positive: N log θ ends there.
+# The smallest θ where it has to be positive, as N log θ is unbounded.
 _LEAST = 1e-6
 TARGETS: dict[str, tuple[Any, Any]] = {
     "natural": (NaturalTopics(), SymplecticEuler()),
@@ -134,7 +134,7 @@ def _sampler(method: str, topics: str, a: Any, eta: Any) -> samplers.Recipe:
 
 
 @functools.partial(jax.jit, static_argnames=("method", "topics"))
-def _begin(method: str, topics: str, a: Any, eta: Any, theta: Array, key: Key[Array, ""]) -> SamplerState:
+def _start(method: str, topics: str, a: Any, eta: Any, theta: Array, key: Key[Array, ""]) -> SamplerState:
     return _sampler(method, topics, a, eta).init(theta, key=key)
 
 
@@ -149,8 +149,8 @@ def _advance(
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a chain came to: perplexity of p(w) averaged over its draws, infinite where it diverged.
+class ChainResult:
+    """The result of a chain: perplexity of p(w) averaged over its draws, infinite where it diverged.
 
     `kinetic`: the mean kinetic energy of a coordinate. `friction`: the mean ξ, or the friction given.
     """
@@ -160,7 +160,7 @@ class Found:
     friction: float
 
 
-def follow(stream: Stream, setting: Setting, seed: int, length: Length) -> Found:
+def follow(stream: Stream, setting: Setting, seed: int, length: Length) -> ChainResult:
     """One chain; the E-step sees topics as they are at every iteration."""
     generator = np.random.default_rng(seed)
     start_key, key, sweep_key = jax.random.split(jax.random.key(seed), 3)
@@ -169,7 +169,7 @@ def follow(stream: Stream, setting: Setting, seed: int, length: Length) -> Found
     theta = PRIOR_MEAN + generator.standard_normal((V, stream.topics), dtype=np.float32)
     theta = np.abs(theta) + np.float32(_LEAST) if setting.topics == "mean" else theta
     fixed = setting.method, setting.topics, setting.a, setting.eta
-    state = _begin(*fixed, jnp.asarray(theta), start_key)
+    state = _start(*fixed, jnp.asarray(theta), start_key)
     held_out = HeldOut(stream.held_out, seed)
     gamma = np.full(stream.topics, MIXTURE)
     first = int(length.dropped * length.iterations)
@@ -192,18 +192,18 @@ def follow(stream: Stream, setting: Setting, seed: int, length: Length) -> Found
         state, energy = _advance(*fixed, state, N, key)
         theta = np.asarray(state.position)
         if not np.all(np.isfinite(theta)):
-            return Found(np.inf, np.inf, np.nan)
+            return ChainResult(np.inf, np.inf, np.nan)
         beta = target.topics(theta)
         if number > first and (number - first) % every == 0:
             held_out.add(beta, gamma)
             kinetic.append(float(energy))
             friction.append(float(state.z["xi"]) if "xi" in state.z else setting.a / setting.eta**0.5)
-    return Found(held_out.perplexity, float(np.mean(kinetic)), float(np.mean(friction)))
+    return ChainResult(held_out.perplexity, float(np.mean(kinetic)), float(np.mean(friction)))
 
 
 def measure(
     stream: Stream, settings: Sequence[Setting], seeds: int, length: Length
-) -> dict[Setting, list[Found]]:
+) -> dict[Setting, list[ChainResult]]:
     """Every setting with every seed, as many at a time as there are cores."""
     with ThreadPoolExecutor(cores()) as pool:
         waiting = {
@@ -213,37 +213,37 @@ def measure(
         return {setting: [chain.result() for chain in chains] for setting, chains in waiting.items()}
 
 
-def mean_perplexity(rows: Sequence[Found]) -> float:
-    """Over the seeds."""
+def mean_perplexity(rows: Sequence[ChainResult]) -> float:
+    """The mean over the seeds."""
     return float(np.mean([row.perplexity for row in rows]))
 
 
-def claims(found: Mapping[Setting, Sequence[Found]]) -> list[Claim]:
+def claims(by_setting: Mapping[Setting, Sequence[ChainResult]]) -> list[Claim]:
     """What section 5.2.1 says of Figure 3, for the paper's η and for larger ones."""
-    told = []
-    for topics in dict.fromkeys(setting.topics for setting in found):
-        chosen = {setting: rows for setting, rows in found.items() if setting.topics == topics}
+    results = []
+    for topics in dict.fromkeys(setting.topics for setting in by_setting):
+        chosen = {setting: rows for setting, rows in by_setting.items() if setting.topics == topics}
         printed = {s: rows for s, rows in chosen.items() if s.eta <= max(STEPS)}
-        told += _claims(printed, f"β by the {topics} parameters")
+        results += _claims(printed, f"β by the {topics} parameters")
         if len(printed) < len(chosen):
-            told += _claims(chosen, f"β by the {topics} parameters, η up to {max(LARGER):g}")
-    return told
+            results += _claims(chosen, f"β by the {topics} parameters, η up to {max(LARGER):g}")
+    return results
 
 
-def _claims(found: Mapping[Setting, Sequence[Found]], where: str) -> list[Claim]:
-    mean = {(s.method, s.a, s.eta): mean_perplexity(rows) for s, rows in found.items()}
-    amounts = sorted({setting.a for setting in found})
-    steps = sorted({setting.eta for setting in found})
+def _claims(by_setting: Mapping[Setting, Sequence[ChainResult]], where: str) -> list[Claim]:
+    mean = {(s.method, s.a, s.eta): mean_perplexity(rows) for s, rows in by_setting.items()}
+    amounts = sorted({setting.a for setting in by_setting})
+    steps = sorted({setting.eta for setting in by_setting})
 
     def numbers(method: str) -> dict[str, Any]:
-        told: dict[str, Any] = {}
-        for setting, rows in found.items():
+        values: dict[str, Any] = {}
+        for setting, rows in by_setting.items():
             if setting.method == method:
                 energy, friction = np.mean([[row.kinetic, row.friction] for row in rows], axis=0)
-                told[str(setting)] = (
+                values[str(setting)] = (
                     f"{mean_perplexity(rows):.1f}, kinetic energy {energy:.3f}, friction {friction:.2f}"
                 )
-        return told
+        return values
 
     def growth(method: str, a: float) -> float:
         best = min(mean[method, a, eta] for eta in steps)
@@ -276,21 +276,21 @@ def read_stream(data: Path | None) -> Stream:
     corpus = open_corpus(
         data_file(data, ABSTRACTS, ABSTRACTS_FROM), minimum_tokens=2, shuffle_buffer=10**6, seed=0
     )
-    found = next(corpus.batches(10**6))
-    cut = round((1 - TEST_SHARE) * found.size)
+    abstracts = next(corpus.batches(10**6))
+    cut = round((1 - TEST_SHARE) * abstracts.size)
     words = tuple(corpus.vocabulary)
-    return Stream(found.select(slice(cut)), found.select(slice(cut, None)), words, TOPICS, BATCH)
+    return Stream(abstracts.select(slice(cut)), abstracts.select(slice(cut, None)), words, TOPICS, BATCH)
 
 
 def study(stream: Stream, out: Path, settings: Sequence[Setting], seeds: int, length: Length) -> Result:
     """Sample, judge, draw."""
-    found = measure(stream, settings, seeds, length)
+    by_setting = measure(stream, settings, seeds, length)
     unigram = stream.unigram_perplexity()
     figures = []
     for topics in dict.fromkeys(setting.topics for setting in settings):
         shown = {
             (s.method, s.a, s.eta): [row.perplexity for row in rows]
-            for s, rows in found.items()
+            for s, rows in by_setting.items()
             if s.topics == topics
         }
         figures.append(FIGURE if topics == "natural" else FIGURE.replace(".png", f"-{topics}.png"))
@@ -298,7 +298,7 @@ def study(stream: Stream, out: Path, settings: Sequence[Setting], seeds: int, le
     chosen = {
         "documents": stream.documents.size,
         "test documents": stream.held_out.size,
-        "tokens a document": stream.documents.tokens / stream.documents.size,
+        "tokens per document": stream.documents.tokens / stream.documents.size,
         "words": len(stream.words),
         "topics": stream.topics,
         "minibatch": stream.batch,
@@ -306,7 +306,7 @@ def study(stream: Stream, out: Path, settings: Sequence[Setting], seeds: int, le
         "prior of θ": f"N({PRIOR_MEAN:g}, 1)",
         "iterations (the paper: 50,000)": length.iterations,
         "share dropped at the start": length.dropped,
-        "sweeps an iteration (chosen)": f"{length.sweeps}, of which {length.sweeps // 2} are not counted",
+        "sweeps per iteration (chosen)": f"{length.sweeps}, of which {length.sweeps // 2} are burn-in",
         "draws averaged (chosen)": length.draws,
         "perplexity": "document completion: half of each document's words predicted from the other half",
         "perplexity of the shares of words alone": unigram,
@@ -315,9 +315,9 @@ def study(stream: Stream, out: Path, settings: Sequence[Setting], seeds: int, le
     }
     entries = [
         {"method": s.method, "a": s.a, "η": s.eta, "β by parameters": s.topics, "seeds": rows}
-        for s, rows in found.items()
+        for s, rows in by_setting.items()
     ]
-    return Result("ding-lda", claims(found), chosen, tuple(range(seeds)), tuple(figures), entries)
+    return Result("ding-lda", claims(by_setting), chosen, tuple(range(seeds)), tuple(figures), entries)
 
 
 def all_settings(topics: str, steps: Sequence[float]) -> list[Setting]:

@@ -28,7 +28,7 @@ from fokker.lab.experiments._valley import (
 )
 from fokker.report.plots import TRUTH, density_contours, new_figure, tidy
 
-# Steps, steps of the variants, chains a seed.
+# Steps, steps of the variants, chains per seed.
 QUICK, FULL = (72_900, 72_900, 4), (1_968_300, 218_700, 6)
 FIGURE = "ma-fig2-2d.png"
 METHODS = ("SGLD", "SGHMC", "gSGRHMC")
@@ -46,7 +46,7 @@ VARIANTS: dict[str, dict[str, float]] = {
 
 
 def steps_to(row: Mapping[str, Any], level: float, lenient: bool = False) -> float:
-    """Steps after which the distance is at most `level`, on straight lines between logarithms.
+    """Steps after which the distance is at most `level`, interpolated linearly in the logarithms.
 
     Infinite where it is never, or, unless `lenient`, where the chains blow up later.
     """
@@ -62,7 +62,7 @@ def steps_to(row: Mapping[str, Any], level: float, lenient: bool = False) -> flo
 
 
 def competing(rows: Sequence[Mapping[str, Any]], integrator: str, variant: str) -> list[dict[str, Any]]:
-    """The rows that a variant sets against each other, all as long as the shortest of them.
+    """The rows that a variant compares, all cut to the shortest of them.
 
     SGLD's steps are always Euler's; where a variant is SGHMC's alone the others are as claimed.
     """
@@ -88,12 +88,12 @@ def best(rows: Sequence[Mapping[str, Any]], level: float, lenient: bool = False)
 
 def winners(rows: Sequence[Mapping[str, Any]], lenient: bool = False) -> dict[float, str]:
     """The fastest method to every level that one of them reaches."""
-    found = {}
+    fastest = {}
     for level in LEVELS:
         steps = {m: steps_to(row, level, lenient) for m, row in best(rows, level, lenient).items()}
         if min(steps.values()) < np.inf:
-            found[level] = min(steps, key=lambda method: steps[method])
-    return found
+            fastest[level] = min(steps, key=lambda method: steps[method])
+    return fastest
 
 
 def _listed(first: Mapping[float, str]) -> str:
@@ -102,7 +102,7 @@ def _listed(first: Mapping[float, str]) -> str:
 
 def claims(rows: Sequence[Mapping[str, Any]]) -> list[Claim]:
     """One claim for each integrator: gSGRHMC is first to every level that is reached at all."""
-    told = []
+    results = []
     for integrator in INTEGRATORS:
         claimed = competing(rows, integrator, AS_CLAIMED)
         first = winners(claimed)
@@ -121,8 +121,10 @@ def claims(rows: Sequence[Mapping[str, Any]]) -> list[Claim]:
         numbers["first, if steps that blow up later counted"] = _listed(winners(claimed, lenient=True))
         statement = "gSGRHMC reaches a given KL in the fewest steps, each method at its best step size"
         how = "by Euler steps, as printed" if integrator == "Euler" else f"by {integrator} steps"
-        told.append(Claim(f"{statement}; {how}", bool(first) and set(first.values()) == {"gSGRHMC"}, numbers))
-    return told
+        results.append(
+            Claim(f"{statement}; {how}", bool(first) and set(first.values()) == {"gSGRHMC"}, numbers)
+        )
+    return results
 
 
 def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
@@ -138,8 +140,8 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
                 m, r["integrator"], Setting(r["step size"]), key, 500, path=True
             )
         )(jax.random.key(0))
-        walk = np.vstack([START, np.asarray(points)[:10]])
-        panel.plot(*walk.T, ".-", color=STYLES[method]["color"], linewidth=1.2, markersize=7)
+        path_points = np.vstack([START, np.asarray(points)[:10]])
+        panel.plot(*path_points.T, ".-", color=STYLES[method]["color"], linewidth=1.2, markersize=7)
         panel.plot(*START, "o", color=TRUTH, markersize=5)
         panel.set(xlim=(-3.2, 3.2), ylim=(-2.1, 0.7))
         tidy(panel, f"{method}, step {row['step size']:.3g}", "θ₁", "θ₂" if method == METHODS[0] else "")
@@ -175,7 +177,7 @@ def run(out: Path, quick: bool, seeds: int) -> Result:
         "quick": quick,
         "steps": steps,
         "steps of the variants": short,
-        "chains a seed (their distances are averaged)": repeats,
+        "chains per seed (their distances are averaged)": repeats,
         "start (chosen)": START,
         "states dropped at the start": 0,
         "variance of the gradient noise (chosen)": Setting(0.0).noise,

@@ -57,7 +57,7 @@ TARGETS = (Target("θ²/2", 0.0, 0.5, 4.5, (0.5, 2.0)), Target("θ⁴ - 2θ²", 
 
 
 class Setting(NamedTuple):
-    """What one group of chains is run with; numbers only, so that groups are vectorised."""
+    """The settings of one group of chains; numbers only, so that groups are vectorised."""
 
     a: Any
     b: Any
@@ -136,13 +136,13 @@ def claims(rows: Sequence[Mapping[str, Any]]) -> list[Claim]:
         return enough and ratio(sampler, target) <= RIGHT_WITHIN
 
     def numbers(*names: str) -> dict[str, Any]:
-        told: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name in names:
             for target in TARGETS:
                 row = named[name, target.name]
-                told |= mean_and_error(f"KL of {name} on {target.name}", row["KL"])
-                told[f"KL / floor of {name} on {target.name}"] = ratio(name, target)
-        return told
+                values |= mean_and_error(f"KL of {name} on {target.name}", row["KL"])
+                values[f"KL / floor of {name} on {target.name}"] = ratio(name, target)
+        return values
 
     def others(name: str) -> dict[str, Any]:
         """How the ratio moves with the step size and with C."""
@@ -183,7 +183,7 @@ def run(out: Path, quick: bool, seeds: int) -> Result:
     settings = {
         "quick": quick,
         "chains": chains,
-        "steps a chain": steps,
+        "steps per chain": steps,
         "start (chosen)": "N(0, 1)",
         "part dropped at the start": BURN_IN,
         "step size (chosen; larger ones are in the entries)": STEP_SIZES[-1],

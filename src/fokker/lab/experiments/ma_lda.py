@@ -40,7 +40,7 @@ ARTICLES_FROM = (
 )
 WORDS_FROM = "Hoffman's vocabulary, from github.com/blei-lab/onlineldavb"
 TOPICS, BATCH, HELD_OUT, SHORTEST = 50, 50, 1_000, 20
-# Of the search, so that it does not choose what is lucky with the seeds that are reported.
+# The search has a seed of its own, so as not to choose a setting that is lucky with the seeds reported.
 SEARCH_SEED, ORDER_SEED = 1_000, 0
 TOP_WORDS = 10
 # Documents, held-out documents, minibatches timed.
@@ -50,7 +50,7 @@ TIE = 0.01
 
 NAMES = {"sgld": "SGLD", "sghmc": "SGHMC", "sgrld": "SGRLD", "sgrhmc": "SGRHMC", "scir": "SCIR"}
 ONLINE_VB = "online VB"
-# What the paper reports, for articles of a length that it does not say.
+# What the paper reports, for articles of unknown length.
 SECONDS_OF_THE_PAPER = {"SGLD": 0.778, "SGHMC": 0.815, "SGRLD": 0.730, "SGRHMC": 0.806}
 
 
@@ -70,11 +70,11 @@ AS_PRINTED, ALL_WIDE = "the paper's priors", f"all with {WIDE}"
 
 
 def grid(sampler: str, priors: Priors) -> list[Setting]:
-    """The steps tried for a sampler, those to try if they are only two first.
+    """The settings tried for a sampler; a quick run tries the first two.
 
     Every sampler has both starts: how large θ is at first decides how fast topics move, and much of the rest.
     """
-    # First those that follow from the size of the stream.
+    # First the step sizes that follow from the size of the stream.
     tried: list[dict[str, float]] = [{}]
     if sampler in ("sgrld", "scir"):
         # Patterson and Teh's schedule, and one that decays faster.
@@ -97,14 +97,14 @@ def read_stream(data: Path | None, documents: int, held_out: int) -> Stream:
     """Articles with at least 20 words of the vocabulary, shuffled; those to predict come after the others."""
     words = data_file(data, WORDS, WORDS_FROM)
     articles = data_file(data, ARTICLES, ARTICLES_FROM)
-    # A buffer larger than the file: the order is wholly random.
+    # A buffer larger than the file: the order is fully random.
     corpus = open_corpus(
         articles, vocabulary=words, minimum_tokens=SHORTEST, shuffle_buffer=10**7, seed=ORDER_SEED
     )
-    found = next(corpus.batches(documents + held_out))
+    articles_read = next(corpus.batches(documents + held_out))
     return Stream(
-        found.select(slice(documents)),
-        found.select(slice(documents, None)),
+        articles_read.select(slice(documents)),
+        articles_read.select(slice(documents, None)),
         tuple(corpus.vocabulary),
         TOPICS,
         BATCH,
@@ -112,7 +112,7 @@ def read_stream(data: Path | None, documents: int, held_out: int) -> Stream:
 
 
 @dataclass(frozen=True)
-class Found:
+class BestSetting:
     """A sampler at the best setting of its grid: the grid's perplexities, and a curve for each seed."""
 
     setting: Setting
@@ -127,17 +127,17 @@ class Found:
 
 def measure(
     stream: Stream, grids: Mapping[tuple[str, Priors], Sequence[Setting]], seeds: int
-) -> dict[tuple[str, Priors], Found]:
-    """The best of each grid, then followed with every seed; what never stays finite is left out."""
-    found = {}
+) -> dict[tuple[str, Priors], BestSetting]:
+    """The best setting of each grid, run with every seed; samplers that never stay finite are left out."""
+    results = {}
     for key, settings in grids.items():
         searched = search(stream, settings, SEARCH_SEED)
         best = searched[0][0]
         curves = [follow(stream, best, seed) for seed in range(seeds)]
         finite = [curve for curve in curves if curve is not None]
         if finite:
-            found[key] = Found(best, searched, finite)
-    return found
+            results[key] = BestSetting(best, searched, finite)
+    return results
 
 
 def priors_of(panel: str, name: str) -> Priors:
@@ -145,30 +145,30 @@ def priors_of(panel: str, name: str) -> Priors:
     return NARROW if panel == AS_PRINTED and name not in ("SGLD", "SGHMC") else WIDE
 
 
-def claims(panels: Mapping[str, Mapping[str, Found]]) -> list[Claim]:
+def claims(panels: Mapping[str, Mapping[str, BestSetting]]) -> list[Claim]:
     """What section 4.2 says of Figure 3, with the paper's priors and with the same for all."""
-    told = []
-    for panel, found in panels.items():
-        # What was never finite is as bad as can be.
-        mean = {name: found[name].mean if name in found else np.inf for name in NAMES.values()}
-        numbers: dict[str, Any] = {name: round(row.mean) for name, row in found.items()}
+    results = []
+    for panel, by_name in panels.items():
+        # A sampler that never stayed finite counts as infinitely bad.
+        mean = {name: by_name[name].mean if name in by_name else np.inf for name in NAMES.values()}
+        numbers: dict[str, Any] = {name: round(row.mean) for name, row in by_name.items()}
         numbers |= {f"{name}, by seed": [round(curve.last) for curve in row.curves]
-                    for name, row in found.items() if len(row.curves) > 1}  # fmt: skip
-        told.append(
+                    for name, row in by_name.items() if len(row.curves) > 1}  # fmt: skip
+        results.append(
             Claim(
                 f"SGRLD and SGRHMC have lower perplexity than SGLD and SGHMC; {panel}",
                 bool(max(mean["SGRLD"], mean["SGRHMC"]) < min(mean["SGLD"], mean["SGHMC"])),
                 numbers,
             )
         )
-        told.append(
+        results.append(
             Claim(
                 f"SGRHMC is at least as good as SGRLD; {panel}",
                 bool(mean["SGRHMC"] <= (1 + TIE) * mean["SGRLD"]),
                 {"SGRHMC / SGRLD": round(mean["SGRHMC"] / mean["SGRLD"], 4)},
             )
         )
-    return told
+    return results
 
 
 def described(setting: Setting) -> str:
@@ -181,15 +181,15 @@ def described(setting: Setting) -> str:
     return f"ε = {setting.step:g}{decay}{friction}, {start}"
 
 
-def seen_by_online_vb(stream: Stream, panels: Sequence[str], seeds: int) -> dict[str, list[Curve]]:
+def online_vb_curves(stream: Stream, panels: Sequence[str], seeds: int) -> dict[str, list[Curve]]:
     """gensim's curves for each panel; none where it is not installed."""
     if not has_gensim():
         return {}
-    found = {}
+    curves = {}
     for panel in panels:
         priors = priors_of(panel, ONLINE_VB)
-        found[panel] = [follow_online_vb(stream, priors.alpha, priors.gamma, seed) for seed in range(seeds)]
-    return found
+        curves[panel] = [follow_online_vb(stream, priors.alpha, priors.gamma, seed) for seed in range(seeds)]
+    return curves
 
 
 def study(
@@ -197,12 +197,12 @@ def study(
 ) -> Result:
     """Search, follow, judge, draw."""
     measured = measure(stream, grids, seeds)
-    panels: dict[str, dict[str, Found]] = {}
+    panels: dict[str, dict[str, BestSetting]] = {}
     for panel in (AS_PRINTED, ALL_WIDE):
         wanted = {name: (sampler, priors_of(panel, name)) for sampler, name in NAMES.items()}
         panels[panel] = {name: measured[key] for name, key in wanted.items() if key in measured}
     curves = {panel: {name: row.curves for name, row in rows.items()} for panel, rows in panels.items()}
-    for panel, repeats in seen_by_online_vb(stream, list(panels), seeds).items():
+    for panel, repeats in online_vb_curves(stream, list(panels), seeds).items():
         curves[panel][ONLINE_VB] = repeats
     unigram = stream.unigram_perplexity()
     draw_curves(curves, unigram, out / FIGURE)
@@ -214,7 +214,7 @@ def study(
         ((panel, name) for panel, rows in panels.items() for name in rows),
         key=lambda key: panels[key[0]][key[1]].mean,
     )
-    # Of one seed: another's topics are in another order.
+    # Of one seed: with another the topics come in another order.
     topics = top_words(panels[panel][best].curves[0].beta, stream.words, TOP_WORDS)
     text = tables(stream, curves, unigram, seconds, f"{best}, {panel}", topics)
     (out / TABLES).write_text(text, encoding="utf-8")
@@ -238,14 +238,14 @@ def study(
     entries += [{"topic": k, "words": words} for k, words in enumerate(topics)]
     settings = {
         "documents": stream.documents.size,
-        "tokens a document": stream.documents.tokens / stream.documents.size,
+        "tokens per document": stream.documents.tokens / stream.documents.size,
         "held-out documents": stream.held_out.size,
         "words": len(stream.words),
         "topics": stream.topics,
         "minibatch": stream.batch,
         "sweeps (chosen)": "50, of which 25 are not counted",
         "perplexity": "document completion: half of each document's words predicted from the other half",
-        "averaged": f"p(w) over the last half of the stream so far, topics looked at every {INTERVAL} "
+        "averaged": f"p(w) over the last half of the stream so far, topics evaluated every {INTERVAL} "
         "minibatches (as Patterson and Teh)",
         "perplexity of the shares of words alone": unigram,
         "steps (the best of a small grid, found with a seed of its own)": {
@@ -289,7 +289,7 @@ def tables(
         f"# Topics of {stream.documents.size:,} documents",
         f"Held-out perplexity after one pass; of the shares of words alone {unigram:.0f}.",
         markdown_table(("priors", "method", "averaged", "last draw alone"), perplexities),
-        f"Seconds per 100 documents on one thread, {tokens:.0f} tokens a document; the paper says neither "
+        f"Seconds per 100 documents on one thread, {tokens:.0f} tokens per document; the paper says neither "
         "its machine nor how long its documents are.",
         markdown_table(("sampler", "wall", "processor", "the paper"), runtimes),
         f"The most probable words of each topic: {best}.",

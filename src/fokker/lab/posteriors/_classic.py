@@ -1,4 +1,4 @@
-"""What a classic posterior is: a target, where to start, and what is known of it."""
+"""A classic posterior: a target, where to start, and known moments."""
 
 import functools
 import json
@@ -29,10 +29,10 @@ class ClassicPosterior:
 def with_reference(
     name: str, target: Any, init: Callable[[Key[Array, ""]], PyTree[Array]]
 ) -> ClassicPosterior:
-    """The posterior with what `benchmarks/references.py` found for it."""
-    # A model that is new has none yet: that script makes it.
+    """The posterior with the moments that `benchmarks/references.py` computed for it."""
+    # A new model has none yet: that script computes it.
     stored = stored_references().get(name, {"source": "not computed yet", "scalars": {}})
-    reference = {scalar: (found["mean"], found["sd"]) for scalar, found in stored["scalars"].items()}
+    reference = {scalar: (moments["mean"], moments["sd"]) for scalar, moments in stored["scalars"].items()}
     return ClassicPosterior(name, target, init, reference, stored["source"])
 
 

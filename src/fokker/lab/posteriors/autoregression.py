@@ -12,10 +12,10 @@ LAGS, LENGTH = 5, 200
 
 
 def make_data() -> tuple[np.ndarray, np.ndarray]:
-    """What comes after the first five of 200 numbers, and the five before each, the latest first."""
+    """The numbers after the first five of 200, and the five before each, the latest first."""
     generator = np.random.default_rng(5)
     beta = np.array([0.7, -0.3, 0.25, -0.1, 0.2])
-    # A hundred more in front, to forget where it began.
+    # A hundred more at the start, as burn-in.
     y = np.zeros(LENGTH + 100)
     for t in range(LAGS, y.size):
         y[t] = 0.2 + beta @ y[t - LAGS : t][::-1] + 0.5 * generator.normal()

@@ -22,7 +22,7 @@ def _log_likelihood(theta: Array) -> Array:
 
 
 def eight_schools_centred() -> ClassicPosterior:
-    r"""Effects θ_j of their own: a funnel in (θ, τ), which is hard.
+    r"""Centred effects θ_j: a funnel in (θ, τ), which is hard to sample.
 
         μ ~ N(0, 5²),  τ ~ Cauchy⁺(0, 5),  θ_j ~ N(μ, τ²),  y_j ~ N(θ_j, σ_j²),   j = 1, …, 8
 
@@ -47,7 +47,7 @@ def eight_schools_centred() -> ClassicPosterior:
 
 
 def eight_schools_noncentred() -> ClassicPosterior:
-    r"""The same with θ_j = μ + τ η_j, η_j ~ N(0, 1) and η sampled: easy.
+    r"""The same with θ_j = μ + τ η_j, η_j ~ N(0, 1) and η sampled: easy to sample.
 
     Papaspiliopoulos, Roberts and Sköld, *A general framework for the parametrization of hierarchical
     models*, Statistical Science 22, 2007.

@@ -1,4 +1,4 @@
-"""GARCH(1, 1): a series whose variance remembers."""
+"""GARCH(1, 1): a series whose variance depends on its past."""
 
 import jax
 import jax.numpy as jnp

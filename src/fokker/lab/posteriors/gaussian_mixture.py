@@ -1,4 +1,4 @@
-"""A mixture of two normals, told apart by the order of their means."""
+"""A mixture of two normals, identified by the order of their means."""
 
 import jax
 import jax.numpy as jnp

@@ -12,10 +12,10 @@ COUNTIES, HOUSES = 40, 500
 
 
 def make_data() -> dict[str, np.ndarray]:
-    """Houses in counties of unequal sizes, with or without a cellar, and the logarithm of their radon."""
+    """Houses in counties of unequal sizes, with or without a basement, and the logarithm of their radon."""
     generator = np.random.default_rng(40)
     shares = generator.dirichlet(np.ones(COUNTIES))
-    # Every county has a house; the rest fall as they may.
+    # Every county has at least one house; the others are assigned at random.
     county = np.append(np.arange(COUNTIES), generator.choice(COUNTIES, HOUSES - COUNTIES, p=shares))
     floor = (generator.uniform(size=HOUSES) < 0.2).astype(float)
     intercepts = 1.5 + 0.3 * generator.normal(size=COUNTIES)

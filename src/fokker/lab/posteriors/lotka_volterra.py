@@ -16,11 +16,11 @@ LYNXES = (4.0, 6.1, 9.8, 35.2, 59.4, 41.7, 19.0, 13.0, 8.3, 9.1, 7.4,
           8.0, 12.3, 19.5, 45.7, 51.1, 29.7, 15.8, 9.7, 10.1, 8.6)
 # fmt: on
 
-STEPS_A_YEAR = 10
+STEPS_PER_YEAR = 10
 
 
 def lotka_volterra() -> ClassicPosterior:
-    r"""Hares u and lynxes v of 21 years, seen with lognormal errors.
+    r"""Hares u and lynxes v of 21 years, observed with lognormal errors.
 
         u̇ = (α - β v) u,  v̇ = (-γ + δ u) v,  u and v at first are `initial`
         log y_t ~ N(log (u, v)(t), σ²),  t = 0, …, 20
@@ -66,7 +66,7 @@ def lotka_volterra() -> ClassicPosterior:
 def _solve(log_initial: Array, rates: tuple[Array, Array]) -> Array:
     """(log u, log v) at every year."""
     own, others = rates
-    h = 1 / STEPS_A_YEAR
+    h = 1 / STEPS_PER_YEAR
 
     def slope(x: Array) -> Array:
         return own + others * jnp.exp(x[::-1])
@@ -79,7 +79,7 @@ def _solve(log_initial: Array, rates: tuple[Array, Array]) -> Array:
         return x + h / 6 * (k_1 + 2 * k_2 + 2 * k_3 + k_4), None
 
     def year(x: Array, _: None) -> tuple[Array, Array]:
-        after, _ = jax.lax.scan(step, x, length=STEPS_A_YEAR)
+        after, _ = jax.lax.scan(step, x, length=STEPS_PER_YEAR)
         return after, x
 
     return jax.lax.scan(year, log_initial, length=len(HARES))[1]

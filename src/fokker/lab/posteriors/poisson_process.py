@@ -9,7 +9,7 @@ from fokker.lab.posteriors._classic import ClassicPosterior, with_reference
 from fokker.targets import Density, constrain
 
 POINTS = 15
-# A little of white noise in the process, so that single precision finds its Cholesky factor.
+# A little white noise in the process, so that the Cholesky factor exists in single precision.
 NUGGET = 1e-4
 
 

@@ -265,10 +265,10 @@ def _start_message(run: "Run") -> str:
 
 def _execute(run: "Run", skip: bool) -> int:
     """Step to the end, write the results, and return the exit code."""
-    from fokker.models.lda.progress import Progress
+    from fokker.models.lda.progress import RunProgress
     from fokker.models.lda.results import analyse, by_prevalence
 
-    with Progress(console) as progress:
+    with RunProgress(run, console) as progress:
         run.execute(progress, skip=skip)
     resume_command = f"fokker lda --resume {run.folder}"
     if not run.trained:

@@ -1,78 +1,62 @@
-"""The progress of a run in one line: updated live in a terminal, printed at intervals elsewhere."""
+"""The progress of a run over a stream of documents, with its perplexity and a topic as a note."""
 
 import itertools
 import time
 from types import TracebackType
+from typing import Self
 
 import numpy as np
 from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
 from fokker.models.lda.run import Run
+from fokker.run.progress import Progress
 
-# Seconds between lines in a terminal and elsewhere, and between the topics shown.
-_TERMINAL_SECONDS, _PLAIN_SECONDS, _TOPIC_SECONDS = 0.5, 5.0, 3.0
+# Seconds between two notes, and between two topics shown.
+_NOTE, _TOPIC = 0.5, 3.0
 _WORDS = 7
 
 
-class Progress:
-    """A `Watcher` that prints; use it in a `with` statement."""
+class RunProgress:
+    """A `Watcher` that shows a run while it goes on; messages go to `console`. Use it within a `with`."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, run: Run, console: Console) -> None:
         self.console = console
-        self._live = Live(console=console, auto_refresh=False, transient=True)
-        self._next_line = time.monotonic() + (_TERMINAL_SECONDS if console.is_terminal else _PLAIN_SECONDS)
+        self._progress = Progress("learning topics", run.end, unit="documents", completed=run.position)
         self._topics = itertools.count()
-        self._previous: tuple[float, int, int] | None = None
-        self._topic_line, self._next_topic = "", 0.0
+        self._topic, self._next_topic = "", 0.0
+        self._seen_at, self._seen_tokens = time.monotonic(), run.tokens
 
-    def __enter__(self) -> "Progress":
-        if self.console.is_terminal:
-            self._live.start()
+    def __enter__(self) -> Self:
+        self._progress.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.stop()
+        self._progress.__exit__(kind, error, trace)
 
     def notify(self, text: str) -> None:
-        """Print a permanent message."""
+        """Print a message that stays."""
         self.console.print(text, markup=False, soft_wrap=True)
 
     def update(self, run: Run) -> None:
-        """Print a new line if it is time for one."""
+        """Show how far the run is; the note changes less often."""
+        self._progress.update(run.position, total=run.end)
         now = time.monotonic()
-        if self._previous is None:
-            self._previous = now, run.trained, run.tokens
-        if now < self._next_line:
-            return
-        line = self._line(run, now)
-        self._previous = now, run.trained, run.tokens
-        if self.console.is_terminal:
-            self._next_line = now + _TERMINAL_SECONDS
-            self._live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
-        else:
-            self._next_line = now + _PLAIN_SECONDS
-            self.notify(line)
+        if now >= self._seen_at + _NOTE:
+            self._progress.update(note=self._note(run, now))
+            self._seen_at, self._seen_tokens = now, run.tokens
 
-    def _line(self, run: Run, now: float) -> str:
-        assert self._previous is not None
-        previous_time, documents, tokens = self._previous
-        elapsed = max(now - previous_time, 1e-9)
-        parts = [
-            f"{run.trained:,} documents",
-            f"{(run.trained - documents) / elapsed:,.0f}/s",
-            f"{(run.tokens - tokens) / elapsed:,.0f} words/s",
-        ]
+    def _note(self, run: Run, now: float) -> str:
+        words_per_second = (run.tokens - self._seen_tokens) / (now - self._seen_at)
+        parts = [f"{words_per_second:,.0f} words/s"]
         if run.curve:
             parts.append(f"perplexity {run.curve[-1].of_average:,.0f}")
         if now >= self._next_topic and run.draws.draws:
-            self._topic_line, self._next_topic = self._topic(run), now + _TOPIC_SECONDS
-        return "  ".join(filter(None, [*parts, self._topic_line]))
+            self._topic, self._next_topic = self._next(run), now + _TOPIC
+        return "  ".join(filter(None, [*parts, self._topic]))
 
-    def _topic(self, run: Run) -> str:
+    def _next(self, run: Run) -> str:
         """The most probable words of the next topic."""
         k = next(self._topics) % run.settings.topics
         column = run.draws.draws[-1][:, k]

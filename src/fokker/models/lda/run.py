@@ -220,16 +220,17 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """Whether all passes are done, as far as is known."""
-        end = self._end()
-        return end is not None and self.position >= end
+        """Whether all passes were made, as far as is known."""
+        return self.end is not None and self.position >= self.end
 
     @property
     def dropped_mixtures(self) -> int:
         """The number of documents whose mixtures were lost because the disk was full."""
         return 0 if self._mixtures is None else self._mixtures.dropped
 
-    def _end(self) -> int | None:
+    @property
+    def end(self) -> int | None:
+        """Documents of all passes; None where it goes on for ever, or nobody knows yet."""
         return None if self.passes is None or self.length is None else self.passes * self.length
 
     def execute(self, watcher: Watcher, *, skip: bool = True) -> None:
@@ -286,9 +287,8 @@ class Run:
         if self.corpus.repeat and self.position + batch.size > self.tally.documents:
             # The tally covers the first pass, which ended in this batch or before.
             self.length = self.tally.documents
-        end = self._end()
-        if end is not None and self.position + batch.size > end:
-            batch = batch.select(slice(0, end - self.position))
+        if self.end is not None and self.position + batch.size > self.end:
+            batch = batch.select(slice(0, self.end - self.position))
         numbers = np.arange(self.position, self.position + batch.size)
         self.position += batch.size
         num_missing = self._missing_held_out()

@@ -73,8 +73,8 @@ def run(out: Path, quick: bool, seeds: int) -> Result:
 
 
 def _claims(findings: Sequence[Finding]) -> list[Claim]:
-    found = {finding.key: finding.found for finding in findings}
-    verdicts = {f"d = {d}": found[f"sgnht-(2/d)-d{d}"] for d in (1, 2, 3)}
+    by_key = {finding.key: finding.verdict for finding in findings}
+    verdicts = {f"d = {d}": by_key[f"sgnht-(2/d)-d{d}"] for d in (1, 2, 3)}
     return [
         Claim(
             "exactly the listed formulas fail",
@@ -82,7 +82,7 @@ def _claims(findings: Sequence[Finding]) -> list[Claim]:
             {
                 "formulas": len(findings),
                 "expected to fail": sum(finding.expected == "wrong" for finding in findings),
-                "found to fail": sum(finding.found == "wrong" for finding in findings),
+                "found to fail": sum(finding.verdict == "wrong" for finding in findings),
                 "disagreements": [finding.key for finding in findings if not finding.agrees],
             },
         ),

@@ -1,4 +1,4 @@
-"""One formula of a paper, how to build what it says, and what is expected of it."""
+"""One formula of a paper, the dynamics that it describes, and the expected verdict."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -58,33 +58,33 @@ class Entry:
 
 @dataclass(frozen=True)
 class Finding:
-    """What the checker said of an entry."""
+    """The checker's verdict on an entry."""
 
     key: str
     source: str
     what: str
     residual: float
     expected: Verdict
-    found: Verdict
+    verdict: Verdict
     agrees: bool
     reasons: tuple[str, ...]
 
 
 def examine(entry: Entry, number_of_points: int = 64, explain: bool = False, seeds: int = 1) -> Finding:
-    """Build what the formula says and let the checker judge it, at points drawn with each of the seeds.
+    """Build the dynamics of a formula and let the checker judge them, at points drawn with each of the seeds.
 
     `explain` asks the checker for its reasons as well.
     """
     residual, ok, reasons = _judge(entry, number_of_points, explain, seeds)
-    found: Verdict = "right" if ok else "wrong"
+    verdict: Verdict = "right" if ok else "wrong"
     return Finding(
         key=entry.key,
         source=entry.source,
         what=entry.what,
         residual=residual,
         expected=entry.expected,
-        found=found,
-        agrees=found == entry.expected,
+        verdict=verdict,
+        agrees=verdict == entry.expected,
         reasons=reasons,
     )
 

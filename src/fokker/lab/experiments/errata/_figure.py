@@ -20,9 +20,9 @@ def draw(findings: Sequence[Finding], path: Path) -> None:
     axes = figure.add_subplot()
     for row, finding in enumerate(findings):
         value = max(finding.residual, _LEAST)
-        colour = _COLOUR[finding.found]
+        colour = _COLOUR[finding.verdict]
         axes.plot([_LEAST, value], [row, row], color=colour, linewidth=0.8, alpha=0.35)
-        axes.plot(value, row, _MARKER[finding.found], color=colour, markersize=5.5)
+        axes.plot(value, row, _MARKER[finding.verdict], color=colour, markersize=5.5)
         if not finding.agrees:
             axes.annotate("not as expected", (value, row), textcoords="offset points", xytext=(8, -3))
     axes.axvline(THRESHOLD, color="0.3", linestyle="--", linewidth=1)

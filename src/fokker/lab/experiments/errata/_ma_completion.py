@@ -104,10 +104,10 @@ def _recover(system: Callable[[], _Planar], row: int, printed: bool) -> Measurem
     """Q_21 by the formula of row 1 or 2 (here 0 or 1), against the one that was put in."""
     drift, first, second, p, known = _evaluated(system, row)
     if row == 0:
-        found = drift / p - (first - second) if printed else -(drift - first - second) / p
+        recovered = drift / p - (first - second) if printed else -(drift - first - second) / p
     else:
-        found = -drift / p + (first + second) if printed else (drift - first - second) / p
-    error = float(np.max(np.abs(found - known)) / np.max(np.abs(known)))
+        recovered = -drift / p + (first + second) if printed else (drift - first - second) / p
+    error = float(np.max(np.abs(recovered - known)) / np.max(np.abs(known)))
     return Measurement(error, f"Q_21 recovered by quadrature at {known.size} points against the one put in")
 
 

@@ -49,7 +49,7 @@ def _manifold_langevin(metric: Callable[[Array], Array], factor: float, against_
 
 
 def _largest_gamma(well: Callable[[Array], Array], C: float, D: float = 1.5) -> Measurement:
-    r"""What share of max|Γ| is new when the grid about its largest value is made a hundred times finer.
+    r"""The share by which max|Γ| grows when the grid near its maximum is made a hundred times finer.
 
     Γ = d/dθ G^{-1/2} with G⁻¹ = D√|U + C|. A bounded Γ has converged after a few refinements; one that
     behaves as |θ - θ₀|^{-3/4} grows by a hundred to the power 3/4 each time.

@@ -30,7 +30,7 @@ NAIVE_SGHMC, NAIVE_SGRHMC = "ma-eq11", "ma-eq16"
 
 
 def _sghmc_with_gradient_noise(friction: float) -> SDE:
-    """dr = [-∇U - friction·εV r] dt + N(0, ε²V) a step, which is √(2D) dW with D = εV/2."""
+    """dr = [-∇U - friction·εV r] dt + N(0, ε²V) per step, which is √(2D) dW with D = εV/2."""
 
     def drift(theta: Array, r: Array) -> dict[str, Array]:
         return {"theta": r, "r": force(theta) - friction * STEP * gradient_noise(theta) @ r}

@@ -1,8 +1,8 @@
-"""Films made by processes of their own, while this one goes on sampling.
+"""Films rendered by other processes, while this one goes on sampling.
 
 Drawing holds Python's lock, and a process that has run JAX must not be forked. `multiprocessing` would run
-the caller's script again in each new process, unless it is guarded against that: these are started on a
-line of their own instead, and are told their jobs one by one.
+the caller's script again in each new process, unless it is guarded against that: these run a command of
+their own instead, and receive their jobs one by one.
 """
 
 import json
@@ -24,32 +24,32 @@ class Job:
     """
 
     backdrop: Any
-    walk: Any
+    chain: Any
     frames: int
     stem: Path
     mp4: bool = True
 
     def do(self) -> list[str]:
-        """Draw it and write it; the names of the files."""
+        """Draw and write the film; return the names of the files."""
         from fokker.lab.animation import animate, write_films
 
-        return write_films(animate(self.backdrop, self.walk, self.frames), self.stem, mp4=self.mp4)
+        return write_films(animate(self.backdrop, self.chain, self.frames), self.stem, mp4=self.mp4)
 
 
-class Painters:
-    """So many processes that make films; none means that they are made at once, here."""
+class Renderers:
+    """A number of processes that render films; with none, films are rendered here at once."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.written: list[str] = []
-        self._told = 0
+        self._submitted = 0
 
-    def __enter__(self) -> "Painters":
+    def __enter__(self) -> "Renderers":
         self._folder = tempfile.TemporaryDirectory(prefix="fokker-films-")
-        # What they say of warnings and errors comes out with ours.
+        # Their warnings and errors are printed with ours.
         self._processes = [
             subprocess.Popen(
-                [sys.executable, "-c", "from fokker.lab.animation._painters import work; work()"],
+                [sys.executable, "-c", "from fokker.lab.animation._renderers import work; work()"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -59,18 +59,18 @@ class Painters:
         return self
 
     def submit(self, job: Job) -> None:
-        """Have a film made, by the next process in turn."""
+        """Have a film rendered, by the next process in turn."""
         if not self._processes:
             self.written += job.do()
             return
-        path = Path(self._folder.name) / f"{self._told}.pickle"
+        path = Path(self._folder.name) / f"{self._submitted}.pickle"
         path.write_bytes(pickle.dumps(job))
-        pipe = self._processes[self._told % self.number].stdin
+        pipe = self._processes[self._submitted % self.number].stdin
         assert pipe is not None
-        # A path is short: the pipe takes hundreds of them before it makes anyone wait.
+        # A path is short: the pipe holds hundreds of them before it blocks.
         pipe.write(f"{path}\n")
         pipe.flush()
-        self._told += 1
+        self._submitted += 1
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -84,11 +84,11 @@ class Painters:
             self.written += [name for line in out.splitlines() for name in json.loads(line)]
         self._folder.cleanup()
         if failed and kind is None:
-            raise RuntimeError("a process that makes films failed; what it said stands above.")
+            raise RuntimeError("a process that renders films failed; its messages are above.")
 
 
 def work() -> None:
-    """What each process does: read the path of a job, do it, say what was written."""
+    """The work of each process: read the path of a job, do it, print what was written."""
     for line in sys.stdin:
         path = Path(line.strip())
         job: Job = pickle.loads(path.read_bytes())

@@ -1,4 +1,4 @@
-"""What there is to see of a chain on a target: plain arrays, which travel between processes."""
+"""A chain on a target as the films show it: plain arrays, which are sent between processes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ class Backdrop:
 
 @dataclass(frozen=True)
 class Series:
-    """A number over the steps, the value that it should have, and the range to draw."""
+    """A number at every step, the value that it should have, and the range to draw."""
 
     name: str
     values: np.ndarray
@@ -26,7 +26,7 @@ class Series:
     limits: tuple[float, float] | None = None
 
     def range(self) -> tuple[float, float]:
-        """What to draw: the limits, or nearly all values and the reference."""
+        """The range to draw: the limits, or one of nearly all values and the reference."""
         if self.limits is not None:
             return self.limits
         values = self.values[np.isfinite(self.values)]
@@ -50,15 +50,15 @@ class Trajectory:
     direction: np.ndarray | None = None
 
     @classmethod
-    def of(cls, found: Any) -> "Trajectory":
+    def of(cls, recorded: Any) -> "Trajectory":
         """From what `sampler.trajectory(key, state)` returns."""
-        points = np.asarray(found.points, float)
+        points = np.asarray(recorded.points, float)
         points = points.reshape(len(points), -1)
         # Where nothing is chosen, a trajectory ends at its last point if that was accepted.
-        accepted = bool(np.asarray(getattr(found, "accepted", True)))
-        chosen = getattr(found, "chosen", None)
+        accepted = bool(np.asarray(getattr(recorded, "accepted", True)))
+        chosen = getattr(recorded, "chosen", None)
         index = (len(points) - 1 if accepted else 0) if chosen is None else int(np.asarray(chosen))
-        arrays = [getattr(found, name, None) for name in ("depth", "direction")]
+        arrays = [getattr(recorded, name, None) for name in ("depth", "direction")]
         depth, direction = (None if x is None else np.asarray(x).reshape(-1) for x in arrays)
         if not 0 <= index < len(points) or any(x is not None and len(x) != len(points) for x in (depth,)):
             raise ValueError(
@@ -70,8 +70,8 @@ class Trajectory:
 
 
 @dataclass(frozen=True)
-class Walk:
-    """One chain: its positions (steps × dimension), and what else there is to see of it."""
+class ChainView:
+    """One chain: its positions (steps × dimension), and what else is shown of it."""
 
     title: str
     line: str

@@ -1,0 +1,131 @@
+"""The progress of whatever a person waits for: a bar in a terminal, a line now and then elsewhere."""
+
+import sys
+import threading
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.text import Text
+
+# Seconds between two lines where there is no terminal, and before the first of them.
+PLAIN_SECONDS = 10.0
+
+
+class Progress:
+    """Shows how far a task is; use it within a `with`, and call `update` as the task goes on.
+
+    ```python
+    with Progress("sampling", total=10_000, unit="steps") as progress:
+        progress.update(completed=500)
+    ```
+
+    It shows a description, how many of `total` units are completed (None where the total is unknown), their
+    speed, the time left and a note. In a terminal and in a notebook that is a bar, which is removed at the
+    end. Elsewhere it is a plain line every ten seconds, the first after ten seconds. Everything goes to
+    standard error, or to the `console` given. With `enabled=False` nothing is shown.
+    """
+
+    def __init__(
+        self,
+        description: str,
+        total: float | None = None,
+        *,
+        unit: str = "steps",
+        completed: float = 0,
+        enabled: bool = True,
+        console: Console | None = None,
+    ) -> None:
+        self.console = Console(stderr=True, highlight=False) if console is None else console
+        has_bar = self.console.is_terminal or self.console.is_jupyter
+        self._bar = Bar(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            _Amount(),
+            TimeRemainingColumn(),
+            _Note(),
+            console=self.console,
+            disable=not (enabled and has_bar),
+            transient=True,
+            # Rich would send it to the console of the bar: what is piped to a file belongs there.
+            redirect_stdout=sys.stdout.isatty(),
+        )
+        self._task = self._bar.add_task(
+            description, total=total, completed=int(completed), unit=unit, note=""
+        )
+        self._ended = threading.Event()
+        self._lines: threading.Thread | None = None
+        if enabled and not has_bar:
+            # A thread, as there are no updates while a program compiles, which may take minutes.
+            self._lines = threading.Thread(target=self._print_lines, name="progress", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        if self._lines is not None:
+            self._lines.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        if self._lines is not None:
+            self._lines.join()
+        self._bar.stop()
+
+    def update(
+        self,
+        completed: float | None = None,
+        *,
+        description: str | None = None,
+        total: float | None = None,
+        note: str | None = None,
+    ) -> None:
+        """Show what has changed; what is None stays as it was."""
+        fields: dict[str, Any] = {} if note is None else {"note": note}
+        self._bar.update(self._task, completed=completed, description=description, total=total, **fields)
+
+    def print(self, text: str) -> None:
+        """Print a message that stays, above the bar where there is one."""
+        self.console.print(text, markup=False, soft_wrap=True)
+
+    @property
+    def line(self) -> str:
+        """All that there is to see, as one line of text."""
+        task = self._bar.tasks[0]
+        left = task.time_remaining
+        parts = [
+            f"{task.description}: {amount(task)}",
+            "" if left is None or task.finished else f"{timedelta(seconds=round(left))} left",
+            task.fields["note"],
+        ]
+        return ", ".join(part for part in parts if part)
+
+    def _print_lines(self) -> None:
+        while not self._ended.wait(PLAIN_SECONDS):
+            self.print(self.line)
+
+
+def amount(task: Task) -> str:
+    """Completed and total with their unit, and the speed once it is known."""
+    of = "" if task.total is None else f"/{task.total:,.0f}"
+    # Only the time between updates counts: what came before the first of them may be compilation.
+    speed = f", {task.speed:,.{0 if task.speed >= 10 else 1}f}/s" if task.speed else ""
+    return f"{task.completed:,.0f}{of} {task.fields['unit']}{speed}"
+
+
+class _Amount(ProgressColumn):
+    """The column of `amount`."""
+
+    def render(self, task: Task) -> Text:
+        return Text(amount(task))
+
+
+class _Note(ProgressColumn):
+    """The column of the note, cut off at the edge of the terminal."""
+
+    def render(self, task: Task) -> Text:
+        return Text(task.fields["note"], no_wrap=True, overflow="ellipsis")

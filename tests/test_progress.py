@@ -1,0 +1,91 @@
+"""The one progress display: a bar in a terminal, plain lines elsewhere, nothing where it is not wanted."""
+
+import io
+import time
+
+import pytest
+from rich.console import Console
+
+from fokker.run import progress as module
+from fokker.run.progress import Progress
+
+
+@pytest.fixture
+def often(monkeypatch):
+    monkeypatch.setattr(module, "PLAIN_SECONDS", 0.02)
+
+
+def test_elsewhere_than_in_a_terminal_it_is_plain_lines_on_standard_error(capsys, often):
+    with Progress("sampling", 2000, unit="steps") as progress:
+        progress.update(500)
+        time.sleep(0.05)
+        progress.update(1500, note="perplexity 12")
+        time.sleep(0.05)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    first, *_, last = printed.err.splitlines()
+    assert first.startswith("sampling: 500/2,000 steps")
+    assert last.startswith("sampling: 1,500/2,000 steps, ")
+    assert "/s, 0:00:0" in last
+    assert last.endswith(" left, perplexity 12")
+    assert "\x1b" not in printed.err
+
+
+def test_lines_come_without_updates_too(capsys, often):
+    """As while a program compiles."""
+    with Progress("compiling", 10):
+        time.sleep(0.1)
+    assert "compiling: 0/10 steps\n" in capsys.readouterr().err
+
+
+def test_a_short_task_prints_nothing(capsys):
+    with Progress("sampling", 10) as progress:
+        progress.update(10)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_disabled_prints_nothing(capsys, often):
+    with Progress("sampling", 10, enabled=False) as progress:
+        progress.update(5)
+        time.sleep(0.05)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_in_a_terminal_it_is_a_bar_that_is_removed():
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=120, highlight=False)
+    with Progress("learning", None, unit="documents", console=console) as progress:
+        progress.update(30, note="[3] apple [pear]")
+        progress._bar.refresh()
+        progress.print("a message [that] stays")
+        progress.update(60, total=100, description="going on")
+    shown = out.getvalue()
+    assert "30 documents" in shown
+    assert "60/100 documents" in shown
+    assert "[3] apple [pear]" in shown
+    assert "a message [that] stays" in shown
+    assert "going on" in shown
+    # The last thing written erases the line of the bar.
+    assert shown.endswith(("\x1b[2K", "\x1b[?25h"))
+
+
+def test_lines_end_with_an_error(capsys, often):
+    with pytest.raises(RuntimeError), Progress("sampling", 10):
+        raise RuntimeError
+    before = capsys.readouterr().err
+    time.sleep(0.06)
+    assert capsys.readouterr().err == ""
+    assert before == ""
+
+
+def test_a_line_has_the_speed_and_the_time_left(monkeypatch):
+    now = [0.0]
+    progress = Progress("sampling", 1000, completed=100, enabled=False)
+    monkeypatch.setattr(progress._bar, "get_time", lambda: now[0])
+    task = progress._bar.tasks[0]
+    task._get_time = lambda: now[0]
+    task.start_time = 0.0
+    for completed in (200, 300, 400):
+        now[0] += 2.0
+        progress.update(completed)
+    assert progress.line == "sampling: 400/1,000 steps, 50/s, 0:00:12 left"
