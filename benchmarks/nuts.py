@@ -40,8 +40,7 @@ class Problem:
         target = posterior.target
         keys = jax.random.split(jax.random.key(0), CHAINS)
         starts = jax.vmap(posterior.init)(keys)
-        if hasattr(target, "unconstrain"):
-            starts = jax.vmap(target.unconstrain)(starts)
+        starts = jax.vmap(target.unconstrain)(starts)
         like = jax.tree.map(lambda x: x[0], starts)
         self.starts = jax.vmap(ravel)(starts)
         self.potential: Callable[[Any], Any] = lambda x: target.potential(unravel(x, like))

@@ -200,10 +200,9 @@ def scalars_of(to_theta: Callable, vectors: Any) -> tuple[list[str], np.ndarray]
 def as_sampled(target: Any, like: Any) -> tuple[Callable, Callable, Callable]:
     """A vector from a position, theta from the vector, and the potential of the vector: y itself."""
     unravel = ravel_pytree(like)[1]
-    constrain = getattr(target, "constrain", lambda y: y)
     return (
         lambda y: ravel_pytree(y)[0],
-        lambda x: constrain(unravel(x)),
+        lambda x: target.constrain(unravel(x)),
         lambda x: target.potential(unravel(x)),
     )
 

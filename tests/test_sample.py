@@ -444,7 +444,7 @@ def test_a_good_run_is_trusted_and_a_bad_one_is_not():
     assert warned(run(samplers.sghmc(1.5, 0.1), steps=2000, chains=4), "kinetic temperature is")
     hot = run(steps=500, temperature=2.5, chains=400)
     assert not warned(hot, "kinetic temperature is")
-    with pytest.raises(ValueError, match="too few to summarise"):
+    with pytest.raises(ValueError, match="too few for a summary"):
         run(steps=3).summary()
 
 

@@ -975,7 +975,7 @@ BAD = {
     ),
     "minus infinity at the start": (
         lambda: run(density(lambda x: jnp.sum(jnp.where(x > 1, -x, -jnp.inf)))),
-        r"log_density is -inf at the initial position.*inside its support",
+        r"log_density is -inf at the initial position.*inside the support",
     ),
     "one chain outside": (
         lambda: run(density(lambda x: jnp.sum(jnp.log(x))), init=one_chain_outside),
