@@ -332,7 +332,7 @@ def test_the_time_scales_of_the_dynamics_are_found():
     largest = np.linalg.eigvalsh(PRECISION)[-1]
     theta = jnp.zeros(2)
     assert largest_curvature(NORMAL, theta) == pytest.approx(largest, rel=0.01)
-    options = {"temperature": 1.0, "seed": 0}
+    options = {"temperature": 1.0, "key": jax.random.key(0)}
     assert fastest_time(NORMAL, samplers.sgld(0.1, 3.0), theta, options) == pytest.approx(
         1 / (3 * largest), rel=0.01
     )
@@ -472,7 +472,7 @@ def test_saga_and_windows_agree_on_the_rows():
         batch_size=2,
         progress=False,
     )
-    np.testing.assert_allclose(trace.state.estimator.each[0], 0.5 - np.arange(2000) / 2000, atol=1e-3)
+    np.testing.assert_allclose(trace.state.memory.estimator.each[0], 0.5 - np.arange(2000) / 2000, atol=1e-3)
 
 
 @pytest.mark.parametrize("chains", [1, 2, 4, 5])

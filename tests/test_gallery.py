@@ -48,6 +48,7 @@ from fokker.lab.experiments._gallery_runs import (
 )
 from fokker.lab.experiments._gallery_samplers import ROWS, Row
 from fokker.lab.experiments._gallery_targets import TARGETS, Marginal
+from fokker.samplers import Info
 from fokker.targets import Density
 
 TWO_DIMENSIONAL = [name for name, target in TARGETS.items() if target.dimension == 2]
@@ -64,9 +65,9 @@ class Placed(NamedTuple):
         position: Any
 
     class Info(NamedTuple):
-        finite: Any
+        is_finite: Any
         noise_shortfall: Any
-        accepted: Any
+        is_accepted: Any
         proposal: Any
 
     def on(self, density: Any) -> "Placed":
@@ -310,7 +311,7 @@ def test_every_row_makes_a_sampler() -> None:
 
 
 PATHS = {
-    "hmc": samplers.hmc(0.3, None, [2.0, 1.0]),
+    "hmc": samplers.hmc(0.3, None, [0.25, 1.0]),
     "ghmc": samplers.ghmc(1.5, mass_matrix="identity", num_integration_steps=2),
     "nuts": samplers.nuts(0.5, "identity"),
     "naive nuts": samplers.naive_nuts(0.8, "identity", max_depth=3),
@@ -330,7 +331,7 @@ def test_a_trajectory_ends_where_the_step_does(name: str) -> None:
         assert np.allclose(told.points[0], state.position)
         assert np.allclose(told.points[told.chosen], new.position, atol=1e-5)
         assert np.allclose(told.state.position, new.position, atol=1e-5)
-        assert len(told.points) == int(sampler.record(new)["n_steps"]) + 1
+        assert len(told.points) == int(info.num_integration_steps) + 1
         if told.depth is None:
             assert told.accepted == bool(info.is_accepted)
             assert np.allclose(told.points[-1], info.proposal, atol=1e-5)
@@ -407,10 +408,9 @@ class Autoregression(NamedTuple):
 
     def step(self, key: Any, state: Any) -> Any:
         noise = jax.random.normal(key, state.position.shape)
-        return Placed.State(self.a * state.position + (1 - self.a**2) ** 0.5 * noise), None
-
-    def record(self, state: Any) -> dict[str, Any]:
-        return {"n_steps": jnp.asarray(3.0)}
+        return Placed.State(self.a * state.position + (1 - self.a**2) ** 0.5 * noise), Info(
+            jnp.asarray(True), num_integration_steps=jnp.asarray(3)
+        )
 
 
 def test_cost_of_an_effective_draw_and_its_slope() -> None:

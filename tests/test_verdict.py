@@ -29,7 +29,7 @@ def rng(seed=0):
 
 
 def origin(sampler=None, target=None, one_start=False):
-    sampler = sampler or types.SimpleNamespace(corrected=True, learns=False)
+    sampler = sampler or types.SimpleNamespace(is_exact=True, learns=False)
     return types.SimpleNamespace(
         sampler=sampler, target=target, batches=None, notes=(), one_start=one_start, rerun=None
     )
@@ -164,7 +164,7 @@ def test_unequal_scales_and_correlations_get_a_mass_for_advice():
     assert "standard deviations from" in said(scaled).warnings[0]
     tied = slow[:, :, :1] + 1e-3 * right(seed=1)
     assert "strongly correlated" in said(tied).warnings[0]
-    learns = origin(types.SimpleNamespace(corrected=True, learns=True))
+    learns = origin(types.SimpleNamespace(is_exact=True, learns=True))
     assert "mass_matrix='dense'" in said(tied, where=learns).warnings[0]
 
 
@@ -175,7 +175,7 @@ def test_unequal_scales_and_correlations_get_a_mass_for_advice():
 def test_divergences_are_graded_by_their_number(number, grade):
     diverging = np.zeros((4, 1500), bool)
     diverging.flat[:number] = True
-    summary = said(right(number=1500), {"diverging": diverging})
+    summary = said(right(number=1500), {"is_divergent": diverging})
     assert summary.grade is grade
     assert summary.trusted == (number == 0)
     assert any(f"{number:,} of 6,000 steps diverged" in w for w in summary.warnings) == (number > 0)
@@ -199,7 +199,9 @@ def test_energies_are_judged_chain_by_chain():
 
 
 def test_trajectories_cut_off_are_said_to_be():
-    deep = origin(types.SimpleNamespace(corrected=True, learns=True, max_depth=10))
+    deep = origin(
+        types.SimpleNamespace(is_exact=True, learns=True, correction=types.SimpleNamespace(max_depth=10))
+    )
     energy = rng().normal(size=(4, 1000))
     assert said(right(), tree_stats(energy, 9), deep).trusted
     assert "100 % of the trajectories were cut off" in said(right(), tree_stats(energy, 10), deep).warnings[0]

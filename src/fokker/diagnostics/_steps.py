@@ -76,7 +76,7 @@ def decisions(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
                 "target_accept, as in fk.samplers.nuts(target_accept=0.95)",
             )
         )
-    deepest = getattr(getattr(trace.origin, "sampler", None), "max_depth", None)
+    deepest = getattr(getattr(trace.sampler, "correction", None), "max_depth", None)
     if "tree_depth" in stats and deepest is not None:
         share = float(np.mean(stats["tree_depth"] >= int(deepest)))
         if share > _MANY_DEEP:

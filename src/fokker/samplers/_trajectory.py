@@ -9,29 +9,30 @@ from jaxtyping import Array, Key
 
 from fokker._core.state import ravel
 from fokker.corrections import Visited
+from fokker.samplers._sampler import Info, SamplerState
 
 if TYPE_CHECKING:
     from fokker.samplers._recipe import Recipe
-    from fokker.samplers._sampler import SamplerState
 
 
 class Trajectory(NamedTuple):
     """The points that a step visited, in that order, each theta as a vector; the start is the first.
 
     `chosen` is the place of the point that became the next state, 0 where that is the start; `state` is that
-    next state. Of a tree, `depth` says in which doubling a point was added (the start: 0) and `direction`
-    whether forwards (1) or backwards (-1) in time.
+    next state and `info` what the step reported. Of a tree, `depth` says in which doubling a point was added
+    (the start: 0) and `direction` whether forwards (1) or backwards (-1) in time.
     """
 
     points: np.ndarray
     chosen: int
     accepted: bool
     state: Any
+    info: Info
     depth: np.ndarray | None = None
     direction: np.ndarray | None = None
 
 
-def trajectory_of(sampler: "Recipe", key: Key[Array, ""], state: "SamplerState") -> Trajectory:
+def trajectory_of(sampler: "Recipe", key: Key[Array, ""], state: SamplerState) -> Trajectory:
     """The trajectory of `sampler.step(key, state)`."""
     if sampler.correction is None:
         raise ValueError("a step without a correction has no trajectory: it is one point.")
@@ -40,7 +41,7 @@ def trajectory_of(sampler: "Recipe", key: Key[Array, ""], state: "SamplerState")
     while not bool(sampler.is_done(trajectory)):
         trajectory, visited = _move(sampler, trajectory, state)
         moves.append(jax.tree.map(np.asarray, visited))
-    next_state = _end(sampler, trajectory, state)
+    next_state, info = _end(sampler, trajectory, state)
     new, start = (np.asarray(ravel(x.position)) for x in (next_state, state))
     points = np.concatenate([start[None], *(move.theta for move in moves)])
     apart = np.sum((points - new) ** 2, axis=1)
@@ -53,7 +54,7 @@ def trajectory_of(sampler: "Recipe", key: Key[Array, ""], state: "SamplerState")
         made = depth >= 0
         chosen = int(np.sum(made[:chosen]))
         points, depth, direction = points[made], depth[made], direction[made]
-    return Trajectory(points, chosen, chosen > 0, next_state, depth, direction)
+    return Trajectory(points, chosen, chosen > 0, next_state, info, depth, direction)
 
 
 @eqx.filter_jit
@@ -70,4 +71,4 @@ def _move(sampler: Any, trajectory: Any, state: Any) -> tuple[Any, Visited]:
 
 @eqx.filter_jit
 def _end(sampler: Any, trajectory: Any, state: Any) -> Any:
-    return sampler.end(trajectory, state)[0]
+    return sampler.end(trajectory, state)

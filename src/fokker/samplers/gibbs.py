@@ -30,6 +30,9 @@ class Gibbs(Sampler):
 
     name = "gibbs"
 
+    def __str__(self) -> str:
+        return "exact conditionals, block by block"
+
     is_exact = True
 
     def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Gibbs":
@@ -109,6 +112,9 @@ class NormalGibbs(Sampler):
     temperature: Any = 1.0
 
     name = "gibbs_normal"
+
+    def __str__(self) -> str:
+        return "exact conditionals, coordinate by coordinate"
 
     is_exact = True
 

@@ -51,6 +51,9 @@ class Microcanonical(Sampler):
         """As in `fk.samplers`."""
         return "mclmc" if self.partial else "mchmc"
 
+    def __str__(self) -> str:
+        return f"isokinetic × {self.integrator}" + (" × Metropolis" if self.adjusted else "")
+
     def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Microcanonical":
         """The sampler of exp(-U/T) for a target."""
         return _checks.placed(self, target, temperature, gradient)

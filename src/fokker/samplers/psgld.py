@@ -39,6 +39,11 @@ class PreconditionedSGLD(Sampler):
     estimator: Estimator = Estimator()
     temperature: Any = 1.0
 
+    name = "psgld"
+
+    def __str__(self) -> str:
+        return "Langevin with a learnt diagonal D × Euler–Maruyama"
+
     def on(
         self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None
     ) -> "PreconditionedSGLD":

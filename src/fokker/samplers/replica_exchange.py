@@ -43,6 +43,11 @@ class ReplicaExchange(Sampler):
     exact: bool = eqx.field(static=True)
     target: Any = None
 
+    name = "replica_exchange"
+
+    def __str__(self) -> str:
+        return f"replicas of {self.sampler} × exchanges by Metropolis"
+
     @property
     def step_size(self) -> Any:
         """That of every copy."""

@@ -33,6 +33,9 @@ class Slice(Sampler):
 
     name = "slice_sampler"
 
+    def __str__(self) -> str:
+        return "uniform under the density, by stepping out and shrinking"
+
     is_exact = True
 
     def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Slice":

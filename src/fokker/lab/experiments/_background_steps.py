@@ -77,7 +77,7 @@ def tree_chain(key: Any, steps: int) -> tuple[list[Trajectory], list[dict[str, A
         trajectory = sampler.trajectory(fold_in(key, i), state)
         trees.append(Trajectory.of(trajectory))
         state = trajectory.state
-        numbers = {name: float(value) for name, value in sampler.record(state).items()}
+        numbers = {name: float(value) for name, value in trajectory.info.stats.items()}
         stats.append(
             numbers | {"points": len(trajectory.points), "deepest": int(np.max(np.asarray(trajectory.depth)))}
         )
@@ -89,7 +89,7 @@ def tree_claims(stats: list[dict[str, Any]]) -> list[Claim]:
     """A path of k doublings has 2ᵏ points, unless its last doubling turns or diverges within itself."""
     whole = [
         2 ** numbers["tree_depth"] <= numbers["points"] <= 2 ** numbers["deepest"]
-        and numbers["points"] == numbers["n_steps"] + 1
+        and numbers["points"] == numbers["num_integration_steps"] + 1
         for numbers in stats
     ]
     stopped = [numbers["tree_depth"] < DEEPEST for numbers in stats]

@@ -43,7 +43,7 @@ _LATE = 1.3
 # Why a floor is not reached.
 LEFT, SLOW, BIASED = "left the finite numbers", "too slow", "bias of the step"
 CAVEAT, OTHER = "a known flaw", "another density"
-RECORDED = ("accepted", "proposal")
+RECORDED = ("is_accepted", "proposal", "num_integration_steps")
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,9 @@ def compiled(row: Row, targets: Sequence[GalleryTarget], budget: Budget) -> Chai
         def step(states: Any, randomness: Any) -> Any:
             states, info = jax.vmap(sampler.advance)(randomness, states)
             first = jax.tree.map(lambda x: x[0], states)
-            shown = {name: getattr(info, name)[0] for name in RECORDED if hasattr(info, name)}
+            shown = {
+                name: getattr(info, name)[0] for name in RECORDED if getattr(info, name, None) is not None
+            }
             return states, {"position": first.position, **sampler.record(first), **shown}
 
         def draw(states: Any, numbers: Array) -> Any:

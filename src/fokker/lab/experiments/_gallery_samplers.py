@@ -54,7 +54,6 @@ class Row:
     title: str
     make: Callable[[Setting], Sampler]
     factor: float
-    line: str
     text: str
     inertial: bool = True
     cost: float = 1.0
@@ -65,6 +64,11 @@ class Row:
     cure: Callable[[Setting], Sampler] | None = None
     only: tuple[str, ...] = ()
     paths: bool = False
+
+    @property
+    def line(self) -> str:
+        """What the sampler is made of, in its own words."""
+        return str(self.make(Setting(jnp.asarray(0.1), 1.0, 1.0, 2, lambda theta: jnp.sum(theta**2) / 2)))
 
     def fits(self, target: GalleryTarget) -> bool:
         """Whether it can sample the target."""
@@ -111,8 +115,8 @@ def _metric(setting: Setting, power: float = 0.5) -> tuple[Scalar, Scalar]:
 # A constant speed needs a second dimension to turn in.
 _PLANE = tuple(target.name for target in TARGETS.values() if target.dimension > 1)
 _HEAT = ("kinetic_temperature",)
-_ACCEPT = ("accepted",)
-_TREE = ("n_steps",)
+_ACCEPT = ("is_accepted",)
+_TREE = ("num_integration_steps",)
 _METRIC = "with G⁻¹ = √(1 + U)"
 
 ROWS: tuple[Row, ...] = (
@@ -121,7 +125,6 @@ ROWS: tuple[Row, ...] = (
         "RWM",
         lambda s: samplers.rwm(s.step_size, "identity"),
         1.2,
-        "random walk × Gaussian proposal × Metropolis",
         "Steps anywhere, and stays where it is too often: no gradient, and slow for it.",
         panels=_ACCEPT,
         exact=True,
@@ -131,7 +134,6 @@ ROWS: tuple[Row, ...] = (
         "Gibbs",
         _gibbs,
         1.0,
-        "coordinate by coordinate × exact conditionals × none needed",
         "Moves along the axes: quick where coordinates are independent, slow where they are correlated.",
         exact=True,
         only=("normal-1d", "normal-2d", "correlated"),
@@ -141,7 +143,6 @@ ROWS: tuple[Row, ...] = (
         "Slice",
         lambda s: samplers.slice_sampler(s.step_size),
         2.0,
-        "coordinate by coordinate × stepping out and shrinking × none needed",
         "Draws from under the density; its width finds itself.",
         cost=8.0,
         exact=True,
@@ -151,7 +152,6 @@ ROWS: tuple[Row, ...] = (
         "ULA",
         lambda s: samplers.ula(s.step_size),
         0.1,
-        "Langevin × Euler–Maruyama × none",
         "Drifts uphill in log density and is shaken; its step leaves a bias.",
         inertial=False,
     ),
@@ -160,7 +160,6 @@ ROWS: tuple[Row, ...] = (
         "MALA",
         lambda s: samplers.mala(s.step_size, "identity"),
         0.8,
-        "Langevin × Euler–Maruyama × Metropolis",
         "ULA's step as a proposal: the bias goes, rejections come.",
         inertial=False,
         cost=1.0,
@@ -172,7 +171,6 @@ ROWS: tuple[Row, ...] = (
         "ULMC",
         lambda s: samplers.ulmc(s.step_size, jnp.sqrt(s.curvature)),
         0.1,
-        "underdamped Langevin × exact Ornstein–Uhlenbeck × none",
         "Has momentum, friction and noise: glides where ULA trembles.",
         panels=_HEAT,
     ),
@@ -181,7 +179,6 @@ ROWS: tuple[Row, ...] = (
         "MAULA",
         _maula,
         0.4,
-        "underdamped Langevin × exact Ornstein–Uhlenbeck × Metropolis with momentum flip",
         "ULMC as a proposal; a rejection turns it round.",
         panels=_ACCEPT,
         exact=True,
@@ -191,7 +188,6 @@ ROWS: tuple[Row, ...] = (
         "HMC",
         _hmc,
         0.35,
-        "Hamiltonian × leapfrog × Metropolis",
         "Rolls along the density with a fresh push each time.",
         cost=40.0,
         panels=_ACCEPT,
@@ -203,7 +199,6 @@ ROWS: tuple[Row, ...] = (
         "GHMC",
         _ghmc,
         0.4,
-        "Hamiltonian with partly kept momentum × leapfrog × Metropolis",
         "One leap at a time, most of the momentum kept.",
         panels=_ACCEPT,
         exact=True,
@@ -213,7 +208,6 @@ ROWS: tuple[Row, ...] = (
         "Naive NUTS",
         lambda s: samplers.naive_nuts(s.step_size, "identity", max_depth=5),
         0.5,
-        "Hamiltonian × leapfrog × tree, all points stored",
         "Doubles its path until it turns back, and picks one of the points.",
         cost=60.0,
         panels=_TREE,
@@ -224,7 +218,6 @@ ROWS: tuple[Row, ...] = (
         "NUTS",
         lambda s: samplers.nuts(s.step_size, "identity", max_depth=8),
         0.5,
-        "Hamiltonian × leapfrog × tree",
         "Doubles its path until it turns back; keeps a few points only.",
         cost=30.0,
         panels=_TREE,
@@ -236,7 +229,6 @@ ROWS: tuple[Row, ...] = (
         "RHMC",
         lambda s: samplers.rhmc(s.step_size, lambda theta: (1 + s.energy(theta)) ** -0.5, 12),
         0.4,
-        f"Hamiltonian, Riemannian {_METRIC} × generalised leapfrog × Metropolis",
         "HMC whose mass grows where the density is high.",
         cost=80.0,
         panels=_ACCEPT,
@@ -247,7 +239,6 @@ ROWS: tuple[Row, ...] = (
         "MCLMC",
         lambda s: samplers.mclmc(s.step_size, s.length),
         0.4,
-        "isokinetic × its own splitting × none",
         "Speed is constant, only the direction is shaken.",
         cost=2.0,
         only=_PLANE,
@@ -257,7 +248,6 @@ ROWS: tuple[Row, ...] = (
         "MCHMC",
         lambda s: samplers.mchmc(s.step_size, s.length),
         0.4,
-        "isokinetic × its own splitting × bounces",
         "Energy is kept to the end; now and then a new direction.",
         cost=2.0,
         only=_PLANE,
@@ -267,7 +257,6 @@ ROWS: tuple[Row, ...] = (
         "SGLD",
         lambda s: samplers.sgld(s.step_size),
         0.1,
-        "Langevin × Euler–Maruyama × none",
         "Langevin dynamics that take minibatches; here it sees the whole gradient.",
         inertial=False,
     ),
@@ -276,7 +265,6 @@ ROWS: tuple[Row, ...] = (
         "pSGLD",
         lambda s: samplers.psgld(s.step_size),
         0.1,
-        "Langevin, learnt diagonal metric × Euler–Maruyama × none",
         "Scales each coordinate by the gradients seen lately.",
         cost=2.0,
         caveat="its metric averages a hundred steps and lags behind the chain, which one of a thousand "
@@ -288,7 +276,6 @@ ROWS: tuple[Row, ...] = (
         "SGRLD",
         lambda setting: samplers.sgrld(setting.step_size, _metric(setting)[0]),
         0.06,
-        f"Langevin {_METRIC} × Euler–Maruyama × none",
         "Strides where the density is low; Γ keeps it from crowding there.",
         inertial=False,
         cost=2.0,
@@ -298,7 +285,6 @@ ROWS: tuple[Row, ...] = (
         "SGHMC",
         lambda setting: samplers.sghmc(setting.step_size, setting.friction),
         0.1,
-        "underdamped Langevin × symplectic Euler × none",
         "Momentum with friction against the noise of minibatches.",
         panels=_HEAT,
     ),
@@ -309,7 +295,6 @@ ROWS: tuple[Row, ...] = (
             setting.step_size, setting.friction, 1 / setting.curvature, integrator=Splitting()
         ),
         0.2,
-        "thermostat × splitting × none",
         "The friction ξ moves by itself until the temperature is right.",
         panels=("xi", "kinetic_temperature"),
     ),
@@ -318,7 +303,6 @@ ROWS: tuple[Row, ...] = (
         "gSGRHMC",
         lambda setting: samplers.gsgrhmc(setting.step_size, *_metric(setting), integrator=SymplecticEuler()),
         0.1,
-        f"underdamped, Riemannian {_METRIC} × symplectic Euler × none",
         "Momentum and a metric, and Γ for both.",
         cost=2.0,
         panels=_HEAT,
@@ -330,7 +314,6 @@ ROWS: tuple[Row, ...] = (
             samplers.sgld(setting.step_size), (1.0, 2.0, 4.0), every=10
         ),
         0.1,
-        "Langevin at T, 2T, 4T × Euler–Maruyama × Metropolis between them",
         "Hot copies cross between modes and hand positions down.",
         inertial=False,
         cost=3.0,
@@ -341,7 +324,6 @@ ROWS: tuple[Row, ...] = (
         "naive SGRHMC (a control)",
         lambda setting: samplers.naive_sgrhmc(setting.step_size, *_metric(setting, 1.0)),
         0.05,
-        "gSGRHMC with G⁻¹ = 1 + U, Γ forgotten × Euler–Maruyama × none",
         "WRONG on purpose: a control, to see that the comparison finds it out.",
         cost=2.0,
         panels=_HEAT,

@@ -70,8 +70,8 @@ def series(row: Row, target: GalleryTarget, first: Mapping[str, np.ndarray]) -> 
                 "kinetic_temperature": Series(
                     "kinetic temperature, mean so far (dashed: T)", so_far, 1.0, limits=(0.0, 2.0)
                 ),
-                "n_steps": Series("gradients of a step, mean so far", so_far),
-                "accepted": Series("accepted so far", so_far, limits=(0.0, 1.6)),
+                "num_integration_steps": Series("gradients of a step, mean so far", so_far),
+                "is_accepted": Series("accepted so far", so_far, limits=(0.0, 1.6)),
                 "exchange_rate": Series("exchanges made, of those tried", values, limits=(0.0, 1.6)),
             }[name]
         )
@@ -88,8 +88,8 @@ def chain_view(
         row.title,
         row.line,
         shown["position"],
-        shown.get("proposal") if "accepted" in row.panels else None,
-        shown.get("accepted"),
+        shown.get("proposal") if "is_accepted" in row.panels else None,
+        shown.get("is_accepted"),
         series(row, target, shown),
         tuple(Trajectory.of(path) for path in paths),
     )
@@ -156,7 +156,7 @@ def entry_of(
 ) -> dict[str, Any]:
     """The entry of a pair in `result.json`."""
     row, target = pair.row, pair.target
-    counted = first.get("n_steps", np.full(len(first["position"]), row.cost))
+    counted = first.get("num_integration_steps", np.full(len(first["position"]), row.cost))
     return {
         "sampler": row.name,
         "target": target.name,

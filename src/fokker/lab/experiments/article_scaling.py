@@ -29,7 +29,7 @@ _QUARTER = np.pi / 2
 # How many coordinates are analysed: all are alike.
 _COORDINATES = 8
 # The statistics that are analysed, of those that samplers record.
-_RECORDED = ("n_steps", "acceptance_rate")
+_RECORDED = ("num_integration_steps", "acceptance_rate")
 # The laws hold in large dimensions: smaller ones than this are drawn, but not used for the slope.
 LEAST = 16
 
@@ -137,8 +137,8 @@ def chains_of(method: Method, d: int, size: Size, key: Any) -> dict[str, np.ndar
 
         def step(states: Any, number: Any) -> Any:
             keys = split(fold_in(key, number), size.chains)
-            states, _ = jax.vmap(one)(factors, keys, states)
-            stats = jax.vmap(sampler.record)(states)
+            states, info = jax.vmap(one)(factors, keys, states)
+            stats = info.stats
             return states, {name: jnp.mean(stats[name]) for name in _RECORDED if name in stats}
 
         def draw(states: Any, numbers: Any) -> Any:
@@ -172,7 +172,7 @@ def measure(methods: Sequence[Method], size: Size, seeds: int) -> list[dict[str,
                 chains = chains_of(method, d, size, jax.random.fold_in(jax.random.key(seed), d))
                 count = effective(chains["draws"])
                 steps = size.chains * size.draws * method.between(d)
-                cost = float(chains["n_steps"]) if method.cost is None else method.cost(d)
+                cost = float(chains["num_integration_steps"]) if method.cost is None else method.cost(d)
                 rows.append(
                     {
                         "method": method.name,
