@@ -89,3 +89,14 @@ def test_a_line_has_the_speed_and_the_time_left(monkeypatch):
         now[0] += 2.0
         progress.update(completed)
     assert progress.line == "sampling: 400/1,000 steps, 50/s, 0:00:12 left"
+
+
+def test_in_a_narrow_terminal_the_note_is_cut_off():
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, color_system=None, width=80, highlight=False)
+    with Progress("learning topics", 240_000, unit="documents", console=console) as progress:
+        progress.update(108_100, note="47,450 words/s  perplexity 4  [2] flute cello violin apple plum pear")
+    (shown,) = {line for line in out.getvalue().splitlines() if "108,100" in line}
+    assert "learning topics" in shown
+    assert " 108,100/240,000 documents -:--:-- 47,4" in shown
+    assert "…" in shown

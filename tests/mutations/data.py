@@ -208,4 +208,11 @@ MUTATIONS = [
         "a replaced gradient replaces that of the auxiliary part too",
         ("dynamics::a_replaced_gradient_stands_for_that_of_the_potential_alone",),
     ),
+    Mutation(
+        "_core/random.py",
+        "remainder = np.uint32((2**16 % size) ** 2 % 2**32 % size)",
+        "remainder = np.uint32(2**16 % size)",
+        "whole numbers are not those of JAX",
+        ("keys::whole_numbers_are_those_of_jax",),
+    ),
 ]

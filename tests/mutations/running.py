@@ -267,4 +267,11 @@ MUTATIONS = [
         "the tuner keeps the worst",
         ("diagnostics::tuning_leaves_out_steps_that_explode_or_crawl",),
     ),
+    Mutation(
+        "run/progress.py",
+        "if enabled and not has_bar:",
+        "if not has_bar:",
+        "lines of progress that nobody asked for",
+        ("progress::disabled_prints_nothing",),
+    ),
 ]

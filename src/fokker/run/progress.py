@@ -9,6 +9,7 @@ from typing import Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
+from rich.table import Column
 from rich.text import Text
 
 # Seconds between two lines where there is no terminal, and before the first of them.
@@ -44,8 +45,9 @@ class Progress:
         self._bar = Bar(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
-            _Amount(),
-            TimeRemainingColumn(),
+            # Where the terminal is too narrow the note is cut off, and nothing is wrapped.
+            _Amount(Column(no_wrap=True)),
+            TimeRemainingColumn(table_column=Column(no_wrap=True)),
             _Note(),
             console=self.console,
             disable=not (enabled and has_bar),
