@@ -19,6 +19,7 @@ from fokker.run.trace import Origin, Trace
 from fokker.run.warmup import warmed_up
 from fokker.samplers._checks import no_batch
 from fokker.samplers._named import by_name
+from fokker.samplers._recipe import Recipe
 from fokker.samplers._sampler import AUTOMATIC, Sampler, is_automatic, start_chains
 from fokker.targets.target import TargetWithData
 
@@ -147,7 +148,7 @@ def sample(
     if learns:
         positions = checked_positions(placed.with_step_size(1.0), target, init, keys)
         learning = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])
-        learn = partial(warmed_up, placed) if placed.has_trajectories else placed.warm_up
+        learn = partial(warmed_up, placed) if isinstance(placed, Recipe) else placed.warm_up
         warmed = learn(positions, learning, warm_up or _WARM_UP, progress)
         chosen = placed = warmed.sampler
         # A second run with these settings starts where warm-up ended.

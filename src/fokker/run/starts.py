@@ -12,6 +12,7 @@ from jaxtyping import Array, Key, PyTree
 from fokker._core.rounding import lowered, raised
 from fokker._core.state import as_arrays, is_function, ravel
 from fokker.samplers._checks import check_finite_start
+from fokker.samplers._recipe import Recipe
 from fokker.samplers._sampler import Sampler, start_chains
 from fokker.targets.target import TargetWithData
 
@@ -59,7 +60,7 @@ def first_states(placed: Sampler, target: Any, init: Any, keys: Key[Array, "chai
 
 def _is_cached(placed: Sampler) -> bool:
     """Whether its states have U and its gradient in them, to be looked at once they are compiled."""
-    return placed.has_trajectories and placed.wants_target
+    return isinstance(placed, Recipe) and placed.correction is not None and placed.wants_target
 
 
 def check_chains(states: Any) -> None:

@@ -117,8 +117,8 @@ class Recipe(Sampler):
 
     @property
     def has_trajectories(self) -> bool:  # type: ignore[override]
-        """With a correction."""
-        return self.correction is not None
+        """With a correction of more than one move."""
+        return self.correction is not None and not self.correction.takes_one_move
 
     @property
     def learns(self) -> bool:  # type: ignore[override]
