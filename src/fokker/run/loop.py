@@ -4,6 +4,7 @@ import signal
 import time
 import warnings
 from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -32,8 +33,10 @@ from fokker.targets.constrained import constrained
 _SECONDS = 1.0
 # Steps of the first blocks, whose speed is not known, and how much longer than the last one a block may be.
 _FIRST_STEPS, _GROWTH = 16, 8
-# Numbers and draws that a block has room for.
-_NUMBERS, _ROWS = 2**22, 2**12
+# Numbers that a block has room for, on a CPU and on an accelerator, and draws.
+_NUMBERS, _ACCELERATOR_NUMBERS, _ROWS = 2**22, 2**24, 2**12
+# Arrays of so many bytes are copied by several threads.
+_LARGE, _COPIERS = 2**24, 4
 # Steps of a schedule that are looked at together.
 _SCHEDULED = 2**16
 # A step's place in the data is counted in 31 bits within a block.
@@ -76,6 +79,7 @@ class Run:
             moments = first(states) if resumed is None else resumed.gathered
         self.chains = start(sampler, states, moments)
         self.store: Any = None
+        self.trouble: str | None = None
         self.draws = 0
         self.draws_left = plan.steps // plan.thin - max(0, self.done - plan.burn_in) // plan.thin
         self.pace = _Pace(plan.chunk)
@@ -101,7 +105,9 @@ class Run:
         if plan.keep == "moments":
             return _ROWS
         numbers = dimension(jax.eval_shape(jax.vmap(lambda s: position_of(self.sampler, s)), states))
-        return min(_ROWS, max(1, _NUMBERS // max(1, numbers)), _power_of_eight(plan.steps // plan.thin))
+        is_cpu = jax.tree.leaves(states)[0].devices().pop().platform == "cpu"
+        room = (_NUMBERS if is_cpu else _ACCELERATOR_NUMBERS) // max(1, numbers)
+        return min(_ROWS, max(1, room), _power_of_eight(plan.steps // plan.thin))
 
     def _setting(self, states: Any) -> Setting:
         # Windows have a copy of their own.
@@ -118,18 +124,22 @@ class Run:
         with (
             Progress("compiling", total, completed=self.done, enabled=progress) as bar,
             Interruption(signal.SIGINT) as interruption,
+            # A thread of its own: an accelerator keeps the one that sends a block until it is computed.
+            ThreadPoolExecutor(1) as fetcher,
+            ThreadPoolExecutor(_COPIERS) as self.copiers,
         ):
-            running: deque[_Block] = deque()
+            running: deque[Future[str | None]] = deque()
             sent = self.done
             while stopped is None and (running or sent < total):
                 if sent < total and not interruption.asked:
-                    running.append(self._send(sent))
-                    sent += running[-1].draws * running[-1].thin
+                    block = self._send(sent)
+                    sent += block.draws * block.thin
+                    running.append(fetcher.submit(self._fetch, block))
                     if len(running) < 2 and sent < total:
                         continue  # one more, to be computed while this one is fetched
                 if not running:
                     break
-                stopped = self._fetch(running.popleft())
+                stopped = running.popleft().result()
                 bar.update(self.done, description="sampling")
         if stopped is None and self.done < total:
             stopped = f"interrupted after {self.done:,} of {total:,} steps; trace.resume() goes on"
@@ -203,7 +213,15 @@ class Run:
         return self.chains._replace(states=chains.state, moments=chains.moments), sound, out
 
     def _fetch(self, block: _Block) -> str | None:
-        """Wait for a block, keep what it recorded, and say what went wrong, if anything."""
+        """Wait for a block, keep what it recorded, and say what went wrong, if anything.
+
+        After something went wrong nothing is kept.
+        """
+        if self.trouble is None:
+            self.trouble = self._checked(block)
+        return self.trouble
+
+    def _checked(self, block: _Block) -> str | None:
         finite, sound = (bool(np.all(np.asarray(x))) for x in block.sound)
         steps = block.draws * block.thin
         self.pace.took(steps, block.began, block.seconds)
@@ -232,8 +250,17 @@ class Run:
             )
         place = slice(self.draws, self.draws + block.draws)
         for stored, x in zip(jax.tree.leaves(self.store), jax.tree.leaves(recorded), strict=True):
-            stored[:, place] = x
+            self._copy(stored[:, place], x)
         self.draws += block.draws
+
+    def _copy(self, stored: np.ndarray, x: np.ndarray) -> None:
+        """Copy draws to where they stay, those of many chains by several threads."""
+        if x.nbytes < _LARGE:
+            stored[:] = x
+            return
+        parts = np.array_split(np.arange(len(x)), _COPIERS)
+        slices = [slice(int(part[0]), int(part[-1]) + 1) for part in parts if part.size]
+        list(self.copiers.map(lambda part: np.copyto(stored[part], x[part]), slices))
 
     def _wrong_schedule(self, block: _Block) -> str | None:
         """The first step size of a block that is none, of a schedule."""
