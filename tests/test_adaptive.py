@@ -19,8 +19,6 @@ from fokker.samplers.replica_exchange import exchange_log_ratio
 # A skewed density on the line, far from the Gaussian whose gradient is linear.
 SKEWED = fk.Density(lambda theta: -jnp.sum(jnp.exp(theta) - theta + theta**2 / 8))
 
-pytestmark = pytest.mark.usefixtures("quickly")
-
 
 def moments_of(density, low, high):
     """Mean and variance of a density on the line, by quadrature."""
@@ -182,6 +180,7 @@ def test_preconditioned_sgld_gathers_the_mean_square_of_gradients_to_come(x64):
     np.testing.assert_allclose(state.position, np.sqrt(2 * 0.1 * 1.7 * D), rtol=1e-9)
 
 
+@pytest.mark.long
 def test_preconditioned_sgld_starts_anywhere(optimised):
     """Normals in 1 and 3 dimensions at T = 2 from the mode and from 20 deviations away; 256 chains.
 
@@ -209,6 +208,7 @@ def test_preconditioned_sgld_starts_anywhere(optimised):
             assert abs(part.mean() - 1) < 6 * part.std() / 16 + 0.1
 
 
+@pytest.mark.long
 def test_preconditioned_sgld_in_many_dimensions(optimised):
     """100,000 independent coordinates of precision 1/4 to 4 from their mode: θᵀPθ/d is 1 within 8 %.
 

@@ -34,9 +34,7 @@ def stream(batches, first, number, key=KEY):
     return np.asarray(rows(keys, epochs, positions))
 
 
-@pytest.mark.parametrize(
-    ("size", "n"), [(1, 1), (2, 1), (3, 2), (7, 3), (7, 7), (64, 10), (65, 10), (100, 33), (128, 128)]
-)
+@pytest.mark.parametrize(("size", "n"), [(1, 1), (3, 2), (7, 7), (64, 10), (65, 10)])
 def test_an_epoch_has_every_row_exactly_once_where_batches_straddle_it_too(size, n):
     epochs = 3 * n
     rows = stream(Batches(size, n), 0, 3 * size)  # 3·N batches of n are 3n epochs
@@ -66,7 +64,7 @@ def test_places_are_right_beyond_32_bits(size, n, step):
     assert position.tolist() == [step * n % size, (step + 1) * n % size]
 
 
-@pytest.mark.parametrize("epoch", [2**31, 2**32, 2**48])
+@pytest.mark.parametrize("epoch", [2**32, 2**48])
 def test_epochs_beyond_32_bits_are_whole_and_their_orders_new(epoch):
     """Three steps an epoch, from two steps before the end of one on."""
     batches = Batches(70, 25)
@@ -112,7 +110,7 @@ def test_windows_are_of_a_shuffled_copy():
     assert np.array_equal(batches.data, order)
 
 
-@pytest.mark.parametrize(("size", "n"), [(1, 1), (2, 2), (3, 2), (5, 5), (64, 64), (65, 65), (1000, 50)])
+@pytest.mark.parametrize(("size", "n"), [(1, 1), (3, 2), (5, 5), (64, 64), (65, 65)])
 def test_rows_without_replacement_are_distinct(size, n):
     rows = stream(Batches(size, n, "no replacement"), 0, 300)
     assert rows.min() >= 0
@@ -135,7 +133,7 @@ def uniform(counts):
     return chi2.sf(np.sum((counts - expected) ** 2) / expected, len(counts) - 1) > FALSE_ALARM
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 16, 64, 65, 100])
+@pytest.mark.parametrize("size", [1, 2, 5, 65])
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_and_ordered_pairs_of_rows_are_uniform(kind, size):
     """Of the first two of a batch, by chi-square over 60,000 batches, or 300,000 for the larger.

@@ -18,9 +18,6 @@ from fokker import samplers
 from fokker.integrators import Reflecting, Splitting, SymplecticEuler, reflecting
 from fokker.targets import constraints
 
-pytestmark = pytest.mark.usefixtures("quickly")
-
-
 # Transforms -----------------------------------------------------------------------------------------------
 
 RULES = {

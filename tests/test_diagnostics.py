@@ -15,8 +15,6 @@ from fokker.integrators import Reflecting, Splitting
 from fokker.run.tuning import _with_friction, fastest_time, largest_curvature
 from interrupted import interrupt_at
 
-pytestmark = pytest.mark.usefixtures("quickly")
-
 PRECISION = np.array([[2.0, 0.6], [0.6, 1.0]])
 NORMAL = fk.Density(lambda theta: -theta @ jnp.asarray(PRECISION, theta.dtype) @ theta / 2)
 
@@ -104,7 +102,7 @@ def normals(n=1000):
 
 
 def test_the_share_of_the_minibatches_in_the_noise_is_the_known_one():
-    """Of SGLD with batches of n out of N normal data: ε(N²/n)s²/2; with control variates there is none."""
+    """Of SGLD with batches of n out of N normal data: ε(N²/n)s²/2T; with control variates there is none."""
     target = normals()
     s2 = float(np.var(np.asarray(target.data)))
     options = {
@@ -115,9 +113,9 @@ def test_the_share_of_the_minibatches_in_the_noise_is_the_known_one():
         "batches": "replacement",
         "progress": False,
     }
-    trace = fk.sample(target, samplers.sgld(1e-5), **options)
+    trace = fk.sample(target, samplers.sgld(1e-5), temperature=3.0, **options)
     found = trace.summary(gradients=False).checks["gradient noise over injected noise"]
-    assert found == pytest.approx(1e-5 * (1000**2 / 20) * s2 / 2, rel=0.1)
+    assert found == pytest.approx(1e-5 * (1000**2 / 20) * s2 / (2 * 3.0), rel=0.1)
     calm = fk.sample(target, samplers.sgld(1e-5), gradient=fk.gradients.control_variates(0.7), **options)
     assert calm.summary(gradients=False).checks["gradient noise over injected noise"] < 1e-6
 

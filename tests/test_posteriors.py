@@ -15,8 +15,6 @@ from fokker.lab.posteriors import POSTERIORS, correlated_normal
 from fokker.lab.posteriors._classic import stored_references
 from fokker.targets.constrained import unconstrained
 
-pytestmark = pytest.mark.usefixtures("quickly")
-
 EACH = pytest.mark.parametrize("name", POSTERIORS)
 STARTS = 4
 
