@@ -395,8 +395,9 @@ def test_exchanges_turn_by_turn_and_only_when_due():
     marked = {"theta": jnp.array([[1.0], [2.0], [3.0]])}
     state = state._replace(replicas=state.replicas._replace(z=marked))
     orders = []
+    step = quick_jit(sampler.step)
     for number in range(6):
-        state, _ = sampler.step(jax.random.key(number), state)
+        state, _ = step(jax.random.key(number), state)
         orders.append(np.asarray(state.replicas.z["theta"]).ravel().round().astype(int).tolist())
     # On a flat density every exchange that is tried is made: pairs (1, 2) and (0, 1) by turns.
     assert orders == [[1, 2, 3], [1, 3, 2], [1, 3, 2], [3, 1, 2], [3, 1, 2], [3, 2, 1]]

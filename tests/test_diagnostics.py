@@ -72,17 +72,17 @@ def test_the_discrepancy_of_exact_draws_is_zero_on_average_and_of_others_it_is_n
 
 
 def test_noise_in_the_slopes_does_not_move_the_discrepancy():
-    """Independent noise of three times the slopes' size, over 100 repetitions: within 5 standard errors."""
+    """Independent noise of three times the slopes' size, over 36 repetitions: within 5 standard errors."""
     x = exact_draws(40)
     rng = np.random.default_rng(3)
     exact = diagnostics.kernel_stein_discrepancy(x, slopes(x)).squared
     noisy = np.array(
         [
             diagnostics.kernel_stein_discrepancy(x, slopes(x) + 3 * rng.normal(size=x.shape)).squared
-            for _ in range(100)
+            for _ in range(36)
         ]
     )
-    assert abs(noisy.mean() - exact) < 5 * noisy.std() / 10
+    assert abs(noisy.mean() - exact) < 5 * noisy.std() / 6
 
 
 # The temperature of theta ---------------------------------------------------------------------------------
@@ -173,6 +173,7 @@ def test_a_target_with_walls_is_not_judged_by_its_slopes():
     assert "configurational temperature" not in checks
 
 
+@pytest.mark.long
 def test_many_chains_are_judged_by_late_draws_too():
     """All start at the same point: judged by their first draws they would be far too cold."""
     trace = fk.sample(NORMAL, samplers.sghmc(0.1), init=jnp.zeros(2), steps=400, chains=300, progress=False)

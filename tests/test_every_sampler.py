@@ -27,6 +27,7 @@ from registry import (
     ROUNDING,
     TARGET,
     THETA,
+    claims_to_be_exact,
     is_finite,
     past_the_first,
     placed,
@@ -40,6 +41,9 @@ def test_the_table_has_every_sampler():
     functions = {name for name in samplers.__all__ if not inspect.isclass(getattr(samplers, name))}
     assert {name.partition(",")[0] for name in EVERY} == functions
     assert {name.partition(",")[0] for name in AFFINE} <= functions
+    assert {name for name in EVERY if claims_to_be_exact(placed(name))} == {
+        name for name, entry in EVERY.items() if entry.exact
+    }
 
 
 # One compiled step ------------------------------------------------------------------------------------------
@@ -101,7 +105,10 @@ def leaves(tree):
 
 
 # Of module scope, so that all checks of a sampler run one after the other, on one worker.
-@pytest.fixture(scope="module", params=EVERY)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(n, marks=pytest.mark.long if EVERY[n].another_name else ()) for n in EVERY],
+)
 def name(request):
     return request.param
 

@@ -23,7 +23,6 @@ from fokker.lab.experiments import (
 )
 from fokker.lab.experiments._histogram import Histogram, divergence
 
-
 pytestmark = pytest.mark.usefixtures("optimised")
 
 
@@ -130,6 +129,7 @@ def test_steps_to_a_level_are_interpolated_and_blow_ups_left_out() -> None:
     assert ma_fig2_2d.steps_to(blown, 0.1, lenient=True) == pytest.approx(100)
 
 
+@pytest.mark.long
 def test_thermostat_finds_the_friction_and_a_wrong_one_is_found_out() -> None:
     found = ding_fig1.measure(100_000, 32, 1)
     assert held(ding_fig1.claims(found)) == [True] * 5

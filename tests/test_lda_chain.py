@@ -95,7 +95,7 @@ def pass_over(documents, sampler="sgrhmc", passes=2, batch=20, seed=0, words=50,
     return chain, draws
 
 
-@pytest.mark.parametrize("sampler", ["sgrhmc", "sgrld", "scir"])
+@pytest.mark.parametrize("sampler", ["sgrhmc", pytest.param("sgrld", marks=pytest.mark.long), "scir"])
 def test_known_topics_are_recovered(known, sampler):
     documents, truth = known
     _, draws = pass_over(documents, sampler, passes=6, sweeps=20, burn_in=10)

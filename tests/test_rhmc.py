@@ -184,6 +184,7 @@ def rhmc_class():
     return type(samplers.rhmc(0.1, 1.0))
 
 
+@pytest.mark.long
 def test_moments_on_a_skewed_tree():
     """E θ and E e^{θ/2} from exact starts, 40 steps of 400 chains: 5 standard errors (1 in 2e6 each)."""
     from scipy.special import digamma, gamma

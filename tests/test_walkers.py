@@ -905,6 +905,7 @@ NESTED = fk.Density(lambda t: -jnp.sum(t["a"]["b"] ** 2) / 2 - (t["c"] - 3) ** 2
 ROOT = {"a": {"b": jnp.zeros((2, 2))}, "c": 0.0}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["nuts", long("mala"), long("ghmc"), long("mclmc"), long("rwm"), long("maula"), long("hmc")]
 )
