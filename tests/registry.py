@@ -25,7 +25,7 @@ class Entry:
     """A sampler with settings that suit `TARGET`, and its claims.
 
     `exact`: its step size leaves no bias. `half_precision`: it takes theta in bfloat16 and float16, and
-    rounds at random. `minibatches`: a step takes a batch. `another_name`: of one beside it, with other settings.
+    rounds at random. `minibatches`: a step takes a batch. `another_name`: of one beside it, differently set.
     `keys_are_followed`: JAX's own search for keys that are used twice is not misled, as it is by a loop that
     takes the next key of an array each time, and by a branch that uses one under `vmap`.
     `single_beside_double`: theta of single precision works where double precision is on.

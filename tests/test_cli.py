@@ -156,7 +156,7 @@ def test_demo_of_logistic_regression(fokker, tmp_path, monkeypatch):
     """The main job on fewer rows and steps: table, verdict and report."""
     from fokker.lab.demo import logistic
 
-    for name, value in {"ROWS": 20_000, "COEFFICIENTS": 4, "STEPS": 3_000, "BURN_IN": 500}.items():
+    for name, value in {"ROWS": 5_000, "COEFFICIENTS": 3, "STEPS": 1_500, "BURN_IN": 300}.items():
         monkeypatch.setattr(logistic, name, value)
     code, out, _ = fokker("demo", "--out", tmp_path)
     assert code == 0

@@ -100,7 +100,10 @@ def compiled_anew():
 
 
 @pytest.mark.parametrize("mistake", ["Γ reversed", "Γ dropped", "noise doubled"])
-@pytest.mark.parametrize(("sampler", "h", "steps"), [("sgrld", 0.004, 100), ("sgrhmc", 0.02, 200)])
+@pytest.mark.parametrize(
+    ("sampler", "h", "steps"),
+    [("sgrld", 0.004, 100), pytest.param("sgrhmc", 0.02, 200, marks=pytest.mark.long)],
+)
 def test_mistakes_in_the_dynamics_are_found(monkeypatch, compiled_anew, sampler, h, steps, mistake):
     breaking(monkeypatch, mistake)
     assert worst(settled(sampler, h, steps)) > 15
