@@ -25,7 +25,7 @@ class Entry:
     """A sampler with settings that suit `TARGET`, and its claims.
 
     `exact`: its step size leaves no bias. `half_precision`: it takes theta in bfloat16 and float16, and
-    rounds at random. `minibatches`: a step takes a batch. `another_name`: of one beside it, differently set.
+    rounds at random. `minibatches`: a step takes a batch. `another_name`: for the code of one beside it.
     `keys_are_followed`: JAX's own search for keys that are used twice is not misled, as it is by a loop that
     takes the next key of an array each time, and by a branch that uses one under `vmap`.
     `single_beside_double`: theta of single precision works where double precision is on.
@@ -83,21 +83,18 @@ def of_formulas() -> Any:
 EVERY = {
     "recipe": Entry(of_dynamics, half_precision=True),
     "recipe, Γ estimated": Entry(lambda: of_dynamics(gamma="estimate"), half_precision=True),
-    "recipe, noise reduced": Entry(
-        lambda: of_dynamics(noise_estimate={("r", "r"): 0.3}), half_precision=True
-    ),
     "recipe, formulas": Entry(of_formulas, half_precision=True),
     "sgld": rounding(lambda: samplers.sgld(0.1)),
     "sgfs": rounding(lambda: samplers.sgfs(0.1, 1.0, None)),
     "sgrld": rounding(lambda: samplers.sgrld(0.1, metric()[0])),
     "psgld": rounding(lambda: samplers.psgld(0.1, 0.1)),
     "sghmc": rounding(lambda: samplers.sghmc(0.1, resample=1), keys_are_followed=False),
-    "naive_sghmc": rounding(lambda: samplers.naive_sghmc(0.1)),
+    "naive_sghmc": rounding(lambda: samplers.naive_sghmc(0.1), another_name=True),
     "sgnht": rounding(lambda: samplers.sgnht(0.1, kind="diagonal")),
     "sgnht_by_ding": rounding(lambda: samplers.sgnht_by_ding(0.01, 0.1), another_name=True),
     "sgrhmc": rounding(lambda: samplers.sgrhmc(0.1, *metric()), another_name=True),
     "gsgrhmc": rounding(lambda: samplers.gsgrhmc(0.1, *metric())),
-    "naive_sgrhmc": rounding(lambda: samplers.naive_sgrhmc(0.1, *metric())),
+    "naive_sgrhmc": rounding(lambda: samplers.naive_sgrhmc(0.1, *metric()), another_name=True),
     "ula": rounding(lambda: samplers.ula(0.1), another_name=True),
     "ulmc": rounding(lambda: samplers.ulmc(0.1), another_name=True),
     "replica_exchange": rounding(lambda: samplers.replica_exchange(samplers.sgld(0.1), (1.0, 2.0), every=1)),
@@ -117,7 +114,7 @@ EVERY = {
     # TODO: its width becomes double where double precision is on, and with it theta.
     "slice_sampler": exact(samplers.slice_sampler, keys_are_followed=False, single_beside_double=False),
 }
-ROUNDING = [name for name, entry in EVERY.items() if entry.half_precision]
+ROUNDING = [name for name, entry in EVERY.items() if entry.half_precision and not entry.another_name]
 REFUSING_HALF = [name for name, entry in EVERY.items() if not entry.half_precision]
 
 

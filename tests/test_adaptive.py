@@ -251,6 +251,7 @@ def test_preconditioned_sgld_takes_estimators():
         fk.sample(target, samplers.psgld(jnp.ones(2)), init=0.3, steps=104, progress=False)
 
 
+@pytest.mark.long
 def test_preconditioned_sgld_on_a_tree_with_data_and_bad_settings():
     x = jax.random.normal(jax.random.key(0), (200,)) + 1
     target = fk.Posterior(

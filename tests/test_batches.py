@@ -140,7 +140,7 @@ def uniform(counts):
     return chi2.sf(np.sum((counts - expected) ** 2) / expected, len(counts) - 1) > FALSE_ALARM
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, 65])
+@pytest.mark.parametrize("size", [2, 65])
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_and_ordered_pairs_of_rows_are_uniform(kind, size):
     """Of the first two of a batch, by chi-square over 60,000 batches, or 300,000 for the larger.

@@ -63,7 +63,7 @@ KINDS = ("papers", "temperature", "thermostats", "kinetic", "theorem 1")
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, id=f"{case.kind}: {case.name}", marks=() if i % 3 == 0 else pytest.mark.long)
+        pytest.param(case, id=f"{case.kind}: {case.name}", marks=() if i % 6 == 0 else pytest.mark.long)
         for i, case in enumerate(case for case in CASES if case.kind in KINDS and not case.quick)
     ],
 )

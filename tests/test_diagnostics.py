@@ -180,6 +180,7 @@ def test_many_chains_are_judged_by_late_draws_too():
     assert abs(trace.summary().checks["configurational temperature"] - 1) < 0.2
 
 
+@pytest.mark.long
 def test_draws_that_are_not_of_the_target_are_said_not_to_be(optimised):
     """A skewed target sampled by the naive Riemannian sampler, whose temperature is right: Stein tells."""
     skewed = fk.Density(lambda theta: -jnp.sum(jnp.exp(theta) - theta))

@@ -238,7 +238,7 @@ def in_jax(case, beta=BETA, burn_in=1500, sweeps=1600, expected=None):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_many_documents_at_once_agree_with_enumeration(case):
+def test_many_documents_at_once_agree_with_enumeration(case, optimised):
     assert in_jax(case) > FALSE_ALARM
 
 

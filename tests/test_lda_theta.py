@@ -20,6 +20,8 @@ from fokker.models.lda.theta import LazyTopics, NotFiniteError, make_topics
 # The name in the package is that of the function.
 recipe_module = importlib.import_module("fokker.samplers.recipe")
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 ALPHA = 0.6
 COUNTS = np.array([6.0, 2.0, 1.0, 0.0])
 TOPICS = 3000

@@ -275,6 +275,7 @@ def errors_of(trace, T):
     return both.mean(axis=0), both.std(axis=0, ddof=1) / math.sqrt(len(x))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "T"),
     [
@@ -322,6 +323,7 @@ def test_without_friction_the_noise_of_minibatches_heats(optimised):
     assert any("kinetic temperature" in warning for warning in trace.summary().warnings)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "sampler",
     [

@@ -48,7 +48,7 @@ def test_a_hundred_dimensions(name, x64):
         ("scalar", 20),
         pytest.param("scalar", 100, marks=long),
         pytest.param("diagonal", 10, marks=long),
-        ("matrix", 10),
+        pytest.param("matrix", 10, marks=long),
     ],
 )
 def test_thermostats_over_temperature_friction_and_dimension(kind, d, optimised):
@@ -202,9 +202,9 @@ def test_sgfs_without_noise_is_sgld(x64):
     the_same(samplers.sgfs(0.1, 0.7, 0.0), samplers.sgld(0.1, 0.7))
 
 
-@pytest.mark.parametrize("x", [1e-3, 0.99, 1.5, 40.0])
+@pytest.mark.parametrize("x", [0.99, 1.5, 40.0])
 def test_the_exact_friction_step_is_that_of_the_matrix_exponential(x, x64):
-    """Moments of d(θ, r) = A(θ, r) dt + b dt + √(2Tc) dW by Van Loan's block matrices, at four γh."""
+    """Moments of d(θ, r) = A(θ, r) dt + b dt + √(2Tc) dW by Van Loan's block matrices, at three γh."""
     gamma, h, T, mass, slope = 2.0, x / 2.0, 3.0, 2.5, np.array([0.7, -0.4])
     target = fk.Density(lambda theta: -jnp.asarray(slope) @ theta)
     sampler = samplers.sghmc(h, gamma * mass, mass, integrator=ExactOU()).on(target, T)
@@ -238,8 +238,16 @@ def test_the_coefficients_of_exact_friction_keep_their_digits_in_single_precisio
 WORDS = ["ADBOBDA", "BADODAB", "ABDODBA"]
 
 
-@pytest.mark.parametrize("kind", ["scalar", "diagonal"])
-@pytest.mark.parametrize("integrator", [SymplecticEuler(), *map(Splitting, WORDS)], ids=["Euler", *WORDS])
+@pytest.mark.parametrize(
+    ("integrator", "kind"),
+    [
+        (SymplecticEuler(), "scalar"),
+        (SymplecticEuler(), "diagonal"),
+        *((Splitting(word), "scalar") for word in WORDS),
+        (Splitting(WORDS[0]), "diagonal"),
+        *(pytest.param(Splitting(word), "diagonal", marks=long) for word in WORDS[1:]),
+    ],
+)
 def test_the_weak_order_of_a_step_of_a_thermostat(integrator, kind, x64):
     """E φ after one step of h against two of h/2, by quadrature over the noise: of order h² for Euler, h³ for
     a symmetric word. One dimension, a potential that is not quadratic, friction of both signs."""

@@ -204,7 +204,7 @@ CASES = [
         for d in range(1, 7)
     ],
     *[
-        Case("theorem 1", f"with a curl in {d}", "right", lambda d=d: random_problem(d, d, 1.0), quick=d == 3)
+        Case("theorem 1", f"with a curl in {d}", "right", lambda d=d: random_problem(d, d, 1.0))
         for d in range(2, 7)
     ],
     *[
@@ -344,7 +344,6 @@ CASES = [
             normal,
         ),
         {"state": jnp.zeros(2)},
-        quick=True,
     ),
     Case("jumps", "of H", "wrong", langevin(lambda theta: jnp.sum(theta**2 + (theta > 0.5))), THETA),
     Case(
@@ -378,7 +377,6 @@ CASES = [
         "wrong",
         lambda: explosive([0.6, 0.8, 0.0]),
         {"state": jnp.zeros(3)},
-        quick=True,
         reason="flows out to infinity",
     ),
     Case("tails", "explosive in five", "wrong", lambda: explosive([1, 1, 1, 1, 0]), {"state": jnp.zeros(5)}),
