@@ -40,6 +40,12 @@ def pytest_configure(config: pytest.Config) -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
+# Traces are made of millions of small objects that live as long as their program: a collector that goes
+# through them again and again takes a tenth of the time of the suite.
+gc.freeze()
+gc.set_threshold(100_000, 50, 50)
+
+
 # A compiled program takes a megabyte, however small. Above this all are dropped, to be read from disk again.
 _MOST_MEMORY = 3 * 2**29
 
@@ -90,9 +96,9 @@ def optimised() -> None:
     """For tests that run long or look at bits."""
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def quickly(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Without XLA's optimisations, for tests that are nearly all compiling; not for those `optimised`."""
+    """Without XLA's optimisations, since tests are nearly all compiling; but for those `optimised`."""
     if "optimised" in request.fixturenames:
         yield
         return

@@ -20,8 +20,6 @@ from fokker.samplers.replica_exchange import exchange_log_ratio
 # A skewed density on the line, far from the Gaussian whose gradient is linear.
 SKEWED = fk.Density(lambda theta: -jnp.sum(jnp.exp(theta) - theta + theta**2 / 8))
 
-pytestmark = pytest.mark.usefixtures("quickly")
-
 
 def moments_of(density, low, high):
     """Mean and variance of a density on the line, by quadrature."""
@@ -179,6 +177,7 @@ def test_preconditioned_sgld_gathers_the_mean_square_of_gradients_to_come(x64):
     np.testing.assert_allclose(state.position, np.sqrt(2 * 0.1 * 1.7 * D), rtol=1e-9)
 
 
+@pytest.mark.long
 def test_preconditioned_sgld_starts_anywhere(optimised):
     """Normals in 1 and 3 dimensions at T = 2 from the mode and from 20 deviations away; 256 chains.
 
@@ -206,6 +205,7 @@ def test_preconditioned_sgld_starts_anywhere(optimised):
             assert abs(part.mean() - 1) < 6 * part.std() / 16 + 0.1
 
 
+@pytest.mark.long
 def test_preconditioned_sgld_in_many_dimensions(optimised):
     """100,000 independent coordinates of precision 1/4 to 4 from their mode: θᵀPθ/d is 1 within 8 %.
 
@@ -248,6 +248,7 @@ def test_preconditioned_sgld_takes_estimators():
         fk.sample(target, samplers.psgld(jnp.ones(2)), init=0.3, steps=104, progress=False)
 
 
+@pytest.mark.long
 def test_preconditioned_sgld_on_a_tree_with_data_and_bad_settings():
     x = jax.random.normal(jax.random.key(0), (200,)) + 1
     target = fk.Posterior(
@@ -392,8 +393,9 @@ def test_exchanges_turn_by_turn_and_only_when_due():
     marked = {"theta": jnp.array([[1.0], [2.0], [3.0]])}
     state = state._replace(replicas=state.replicas._replace(z=marked))
     orders = []
+    step = quick_jit(sampler.step)
     for number in range(6):
-        state, _ = sampler.step(jax.random.key(number), state)
+        state, _ = step(jax.random.key(number), state)
         orders.append(np.asarray(state.replicas.z["theta"]).ravel().round().astype(int).tolist())
     # On a flat density every exchange that is tried is made: pairs (1, 2) and (0, 1) by turns.
     assert orders == [[1, 2, 3], [1, 3, 2], [1, 3, 2], [3, 1, 2], [3, 1, 2], [3, 2, 1]]

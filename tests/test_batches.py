@@ -1,5 +1,6 @@
 """Minibatches: which rows come, how often, and that they do not depend on how a run is cut."""
 
+import functools
 import itertools
 
 import jax
@@ -30,13 +31,17 @@ def stream(batches, first, number, key=KEY):
     numbers = Count.of(np.uint64(first) + np.arange(number, dtype=np.uint64))
     epochs, positions = batches.places_after(start_of(batches, first), jnp.arange(number, dtype=jnp.uint32))
     keys = jax.vmap(lambda t: fold_in(key, t))(numbers)
-    rows = quick_jit(jax.vmap(lambda k, e, p: batches.rows(key, k, e, p)))
-    return np.asarray(rows(keys, epochs, positions))
+    return np.asarray(rows_of(batches.size, batches.batch_size, batches.kind)(key, keys, epochs, positions))
 
 
-@pytest.mark.parametrize(
-    ("size", "n"), [(1, 1), (2, 1), (3, 2), (7, 3), (7, 7), (64, 10), (65, 10), (100, 33), (128, 128)]
-)
+@functools.cache
+def rows_of(size, n, kind):
+    """`rows` of many steps, compiled."""
+    rows = Batches(size, n, kind).rows
+    return quick_jit(jax.vmap(lambda key, k, e, p: rows(key, k, e, p), (None, 0, 0, 0)))
+
+
+@pytest.mark.parametrize(("size", "n"), [(1, 1), (3, 2), (7, 7), (64, 10), (65, 10)])
 def test_an_epoch_has_every_row_exactly_once_where_batches_straddle_it_too(size, n):
     epochs = 3 * n
     rows = stream(Batches(size, n), 0, 3 * size)  # 3·N batches of n are 3n epochs
@@ -51,7 +56,7 @@ def test_an_epoch_has_every_row_exactly_once_where_batches_straddle_it_too(size,
 def test_rows_do_not_depend_on_how_the_steps_are_cut(kind):
     batches = Batches(100, 33, kind)
     whole = stream(batches, 0, 20)
-    pieces = [stream(batches, first, k) for first, k in ((0, 1), (1, 6), (7, 13))]
+    pieces = [stream(batches, first, k) for first, k in ((0, 1), (1, 1), (2, 9), (11, 9))]
     assert np.array_equal(whole, np.concatenate(pieces))
     assert not np.array_equal(whole, stream(batches, 0, 20, jax.random.key(12)))
     assert len({tuple(row) for row in whole}) == 20
@@ -66,7 +71,7 @@ def test_places_are_right_beyond_32_bits(size, n, step):
     assert position.tolist() == [step * n % size, (step + 1) * n % size]
 
 
-@pytest.mark.parametrize("epoch", [2**31, 2**32, 2**48])
+@pytest.mark.parametrize("epoch", [2**32, 2**48])
 def test_epochs_beyond_32_bits_are_whole_and_their_orders_new(epoch):
     """Three steps an epoch, from two steps before the end of one on."""
     batches = Batches(70, 25)
@@ -112,7 +117,7 @@ def test_windows_are_of_a_shuffled_copy():
     assert np.array_equal(batches.data, order)
 
 
-@pytest.mark.parametrize(("size", "n"), [(1, 1), (2, 2), (3, 2), (5, 5), (64, 64), (65, 65), (1000, 50)])
+@pytest.mark.parametrize(("size", "n"), [(1, 1), (3, 2), (5, 5), (64, 64), (65, 65)])
 def test_rows_without_replacement_are_distinct(size, n):
     rows = stream(Batches(size, n, "no replacement"), 0, 300)
     assert rows.min() >= 0
@@ -135,7 +140,7 @@ def uniform(counts):
     return chi2.sf(np.sum((counts - expected) ** 2) / expected, len(counts) - 1) > FALSE_ALARM
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 16, 64, 65, 100])
+@pytest.mark.parametrize("size", [2, 65])
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_and_ordered_pairs_of_rows_are_uniform(kind, size):
     """Of the first two of a batch, by chi-square over 60,000 batches, or 300,000 for the larger.

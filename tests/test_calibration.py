@@ -32,6 +32,8 @@ from fokker import samplers
 from fokker.batches import Batches
 from fokker.integrators import Splitting
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 REPLICATIONS = 2048
 DRAWS = 15
 BINS = 8
@@ -199,7 +201,13 @@ def p_values(case, seed=0, temperature=1.0, counted=1.0):
     return dict(zip(names, stats.chisquare(counts, axis=1).pvalue, strict=True))
 
 
-@pytest.mark.parametrize("name", CASES)
+# The others repeat with another sampler what this one shows.
+QUICK = ("hierarchical, whole gradients",)
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in CASES]
+)
 def test_the_true_values_rank_uniformly_among_the_draws(name):
     found = p_values(CASES[name])
     assert min(found.values()) > FALSE_ALARM, found
@@ -213,6 +221,7 @@ def test_a_temperature_of_six_fifths_is_found():
     assert min(found.values()) < FALSE_ALARM, found
 
 
+@pytest.mark.long
 def test_a_forgotten_number_of_data_is_found():
     """(N/n) Σ (n/N) log p(x|θ): a batch that counts for itself alone. By every coefficient."""
     case = CASES["logistic, thermostat"]
@@ -220,17 +229,20 @@ def test_a_forgotten_number_of_data_is_found():
     assert max(found.values()) < FALSE_ALARM, found
 
 
+@pytest.mark.long
 def test_draws_that_know_nothing_of_the_data_are_found_by_the_likelihood():
     found = p_values(CASES["logistic, thermostat"], counted=0.0)
     assert found["log likelihood"] < FALSE_ALARM, found
 
 
+@pytest.mark.long
 def test_minibatch_noise_that_is_not_made_up_for_is_found():
     """The sampler of "logistic, noise estimated" without the estimate: theta is about a quarter too hot."""
     found = p_values(UNCORRECTED)
     assert found["log likelihood"] < FALSE_ALARM, found
 
 
+@pytest.mark.long
 def test_paths_that_are_never_rejected_are_found(monkeypatch):
     """The sampler of "logistic, hmc" without its Metropolis step."""
     module = importlib.import_module("fokker.corrections.metropolis")
@@ -242,6 +254,7 @@ def test_paths_that_are_never_rejected_are_found(monkeypatch):
     assert found["log likelihood"] < FALSE_ALARM, found
 
 
+@pytest.mark.long
 def test_a_temperature_of_four_thirds_is_found_in_trees():
     found = p_values(CASES["logistic, nuts"], temperature=4 / 3)
     assert min(found.values()) < FALSE_ALARM, found

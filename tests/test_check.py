@@ -63,9 +63,8 @@ KINDS = ("papers", "temperature", "thermostats", "kinetic", "theorem 1")
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, id=f"{case.kind}: {case.name}")
-        for case in CASES
-        if case.kind in KINDS and not case.quick
+        pytest.param(case, id=f"{case.kind}: {case.name}", marks=() if i % 6 == 0 else pytest.mark.long)
+        for i, case in enumerate(case for case in CASES if case.kind in KINDS and not case.quick)
     ],
 )
 def test_the_residual_of_every_formula(case):
@@ -214,7 +213,17 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+# Those marked long have the reason of another in other words.
+REPEATS = {
+    "Γ of Q with the wrong sign",
+    "thermostat, d in the drift alone",
+    "thermostat, d forgotten with weight 1/2",
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long if n in REPEATS else ()) for n in WRONG]
+)
 def test_wrong_samplers_are_wrong_for_their_reason(name):
     dynamics, state, reason = WRONG[name]
     found = reasons(dynamics, state)

@@ -66,6 +66,7 @@ SAMPLERS = {
     "ulmc": (lambda: on(S.ulmc(0.1)), TWO, "right"),
 }
 REPEATS = {"sgnht_by_ding", "sgrhmc", "ula", "ulmc", "recipe", "sgld"}
+REPEATS |= {"ghmc", "gsgrhmc", "mala", "maula", "mclmc", "naive_nuts", "sghmc", "sgnht", "sgrld"}  # by kin
 
 
 def test_every_sampler_is_in_the_table():

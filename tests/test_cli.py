@@ -81,10 +81,10 @@ def test_complete_writes_grid_and_picture(fokker, samplers, tmp_path):
     out = tmp_path / "completion"
     code, printed, _ = fokker("complete", f"{samplers}:right", "--grid", "96", "--out", out)
     assert code == 0, printed
-    saved = np.load(out / "completion.npz")
-    trusted = saved["trusted"]
+    with np.load(out / "completion.npz") as saved:
+        trusted, Q = saved["trusted"], saved["Q"]
     assert trusted.any()
-    np.testing.assert_allclose(saved["Q"][0, 1][trusted], -1.0, atol=1e-4)
+    np.testing.assert_allclose(Q[0, 1][trusted], -1.0, atol=1e-4)
     assert (out / "completion.png").stat().st_size > 5_000
     code, printed, _ = fokker("complete", f"{samplers}:naive", "--grid", "96")
     assert code == 1
@@ -156,7 +156,7 @@ def test_demo_of_logistic_regression(fokker, tmp_path, monkeypatch):
     """The main job on fewer rows and steps: table, verdict and report."""
     from fokker.lab.demo import logistic
 
-    for name, value in {"ROWS": 20_000, "COEFFICIENTS": 4, "STEPS": 3_000, "BURN_IN": 500}.items():
+    for name, value in {"ROWS": 5_000, "COEFFICIENTS": 3, "STEPS": 1_500, "BURN_IN": 300}.items():
         monkeypatch.setattr(logistic, name, value)
     code, out, _ = fokker("demo", "--out", tmp_path)
     assert code == 0
@@ -187,7 +187,8 @@ def test_sample_prints_the_posterior_and_writes_draws_and_report(fokker, tmp_pat
     code, printed, _ = fokker("sample", f"{path}:target", *given)
     assert code == 0
     assert "No problems found" in printed
-    draws = np.load(out / "draws.npz")["m"]
+    with np.load(out / "draws.npz") as saved:
+        draws = saved["m"]
     assert draws.shape == (4, 2000)
     assert abs(draws.mean() - 1.0) < 0.02
     assert abs(draws.std() - 0.1) < 0.01

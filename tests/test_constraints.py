@@ -18,9 +18,6 @@ from fokker import samplers
 from fokker.integrators import Reflecting, Splitting, SymplecticEuler, reflecting
 from fokker.targets import constraints
 
-pytestmark = pytest.mark.usefixtures("quickly")
-
-
 # Transforms -----------------------------------------------------------------------------------------------
 
 RULES = {
@@ -162,7 +159,7 @@ def four_at(T):
     return jax.tree.map(lambda x: x[:, 300:], trace.samples)
 
 
-@pytest.mark.parametrize("T", [1.0, 0.5])
+@pytest.mark.parametrize("T", [pytest.param(1.0, marks=pytest.mark.long), 0.5])
 def test_draws_have_the_density_of_theta_at_every_temperature(T):
     """16 moments, within 5 standard errors of 100 chains and 1 % for the bias of the step.
 

@@ -15,8 +15,6 @@ from fokker.integrators import Reflecting, Splitting
 from fokker.run.tuning import _with_friction, fastest_time, largest_curvature
 from interrupted import interrupt_at
 
-pytestmark = pytest.mark.usefixtures("quickly")
-
 PRECISION = np.array([[2.0, 0.6], [0.6, 1.0]])
 NORMAL = fk.Density(lambda theta: -theta @ jnp.asarray(PRECISION, theta.dtype) @ theta / 2)
 
@@ -74,17 +72,17 @@ def test_the_discrepancy_of_exact_draws_is_zero_on_average_and_of_others_it_is_n
 
 
 def test_noise_in_the_gradients_does_not_move_the_discrepancy():
-    """Independent noise three times the gradients' size, over 100 repetitions: within 5 standard errors."""
+    """Independent noise of three times the gradients' size, over 36 repetitions: within 5 standard errors."""
     x = exact_draws(40)
     rng = np.random.default_rng(3)
     exact = diagnostics.kernel_stein_discrepancy(x, gradients(x)).squared
     noisy = np.array(
         [
             diagnostics.kernel_stein_discrepancy(x, gradients(x) + 3 * rng.normal(size=x.shape)).squared
-            for _ in range(100)
+            for _ in range(36)
         ]
     )
-    assert abs(noisy.mean() - exact) < 5 * noisy.std() / 10
+    assert abs(noisy.mean() - exact) < 5 * noisy.std() / 6
 
 
 # The temperature of theta ---------------------------------------------------------------------------------
@@ -104,7 +102,7 @@ def normals(n=1000):
 
 
 def test_the_share_of_the_minibatches_in_the_noise_is_the_known_one():
-    """Of SGLD with batches of n out of N normal data: ε(N²/n)s²/2; with control variates there is none."""
+    """Of SGLD with batches of n out of N normal data: ε(N²/n)s²/2T; with control variates there is none."""
     target = normals()
     s2 = float(np.var(np.asarray(target.data)))
     options = {
@@ -115,9 +113,9 @@ def test_the_share_of_the_minibatches_in_the_noise_is_the_known_one():
         "batches": "replacement",
         "progress": False,
     }
-    trace = fk.sample(target, samplers.sgld(1e-5), **options)
+    trace = fk.sample(target, samplers.sgld(1e-5), temperature=3.0, **options)
     found = trace.summary(gradients=False).checks["gradient noise over injected noise"]
-    assert found == pytest.approx(1e-5 * (1000**2 / 20) * s2 / 2, rel=0.1)
+    assert found == pytest.approx(1e-5 * (1000**2 / 20) * s2 / (2 * 3.0), rel=0.1)
     calm = fk.sample(target, samplers.sgld(1e-5), gradient=fk.gradients.control_variates(0.7), **options)
     assert calm.summary(gradients=False).checks["gradient noise over injected noise"] < 1e-6
 
@@ -175,12 +173,14 @@ def test_a_target_with_walls_is_not_judged_by_its_gradients():
     assert "configurational temperature" not in checks
 
 
+@pytest.mark.long
 def test_many_chains_are_judged_by_late_draws_too():
     """All start at the same point: judged by their first draws they would be far too cold."""
     trace = fk.sample(NORMAL, samplers.sghmc(0.1), init=jnp.zeros(2), steps=400, chains=300, progress=False)
     assert abs(trace.summary().checks["configurational temperature"] - 1) < 0.2
 
 
+@pytest.mark.long
 def test_draws_that_are_not_of_the_target_are_said_not_to_be(optimised):
     """A skewed target sampled by the naive Riemannian sampler, whose temperature is right: Stein tells."""
     skewed = fk.Density(lambda theta: -jnp.sum(jnp.exp(theta) - theta))

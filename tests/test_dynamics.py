@@ -236,14 +236,6 @@ CASES = {
         lambda w: fields.Gram(matrix(w, 2, 3, 1), positive(w), elementwise=True),
         lambda w: fields.Skew(matrix(w, 4, 3)) + 0.7 * fields.Skew(jnp.resize(w, (3, 3))),
     ),
-    "3-D sum": vector_case(
-        3, lambda w: 0.5 * (fields.Gram(matrix(w, 2, 3, 2)) + fields.Elementwise(positive(w))), none
-    ),
-    "4-D scalar": vector_case(
-        4,
-        lambda w: fields.Scalar(lambda z: jnp.exp(smooth(w, 1, z, 1)[0])),
-        lambda w: fields.Skew(matrix(w, 4, 4)),
-    ),
     "6-D diagonal": vector_case(
         6, lambda w: fields.Diagonal(lambda z: jnp.exp(smooth(w, 1, z, 6))), lambda w: skew_operator(w, 6)
     ),

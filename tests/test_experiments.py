@@ -23,6 +23,8 @@ from fokker.lab.experiments import (
 )
 from fokker.lab.experiments._histogram import Histogram, divergence
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 
 @pytest.fixture(scope="module")
 def patch() -> Iterator[pytest.MonkeyPatch]:
@@ -98,6 +100,7 @@ def valley(patch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) 
     return reproduced("ma-fig2-2d", tmp_path_factory.mktemp("valley"))
 
 
+@pytest.mark.long
 def test_every_method_explores_the_valley_and_by_euler_steps_sgld_is_first(valley: Result) -> None:
     for row in valley.entries:
         assert row["KL"][-1] < 0.5 * row["KL"][0]
@@ -107,6 +110,7 @@ def test_every_method_explores_the_valley_and_by_euler_steps_sgld_is_first(valle
     assert claim.numbers["steps to KL 1"]["SGHMC"] > claim.numbers["steps to KL 1"]["SGLD"]
 
 
+@pytest.mark.long
 def test_fewest_steps_decide(valley: Result) -> None:
     """The same curves with the names of SGLD and gSGRHMC exchanged."""
     swap = {"SGLD": "gSGRHMC", "gSGRHMC": "SGLD", "SGHMC": "SGHMC"}
@@ -125,6 +129,7 @@ def test_steps_to_a_level_are_interpolated_and_blow_ups_left_out() -> None:
     assert ma_fig2_2d.steps_to(blown, 0.1, lenient=True) == pytest.approx(100)
 
 
+@pytest.mark.long
 def test_thermostat_finds_the_friction_and_a_wrong_one_is_found_out() -> None:
     found = ding_fig1.measure(100_000, 32, 1)
     assert held(ding_fig1.claims(found)) == [True] * 5
@@ -132,6 +137,7 @@ def test_thermostat_finds_the_friction_and_a_wrong_one_is_found_out() -> None:
     assert held(wrong) == [False, False, False, True, True]
 
 
+@pytest.mark.long
 def test_mean_of_a_normal(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     patch.setattr(ding_fig2_mean, "QUICK", (40_000, 16))
     assert held(reproduced("ding-fig2-mean", tmp_path).claims) == [True] * 3

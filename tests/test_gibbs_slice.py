@@ -11,8 +11,6 @@ import fokker as fk
 from detailed_balance import BENT, FALSE_ALARM, LOG_GAMMA, asymmetry, bent, log_gamma, one_step
 from fokker import samplers
 
-pytestmark = pytest.mark.usefixtures("quickly")
-
 T = 1.6
 COUNT = 25_000
 MEAN = np.array([1.0, -2.0, 0.5])
@@ -180,16 +178,6 @@ def test_a_sweep_of_slices_keeps_a_tree_of_normals_and_bounds():
     after = np.asarray(one_step(samplers.slice_sampler(3.0).on(edge), start)[0], float)
     assert after.min() > 0
     assert abs(after.mean() - 1) < 5 / math.sqrt(COUNT)
-
-
-def test_vmap_is_a_loop_and_jit_is_eager():
-    sampler = samplers.slice_sampler(0.7).on(BENT, T)
-    keys = jax.random.split(jax.random.key(0), 2)
-    states = jax.vmap(sampler.init)(jnp.array([[0.1, 0.2], [0.5, -0.3]]))
-    mapped = jax.jit(jax.vmap(sampler.step))(keys, states)
-    one = sampler.step(keys[1], jax.tree.map(lambda s: s[1], states))
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(mapped), strict=True):
-        np.testing.assert_allclose(a, b[1], rtol=1e-4, atol=1e-5)
 
 
 def test_bad_settings_are_refused():

@@ -20,8 +20,6 @@ N = 5
 THETA = {"a": np.array([0.3, -0.2]), "b": np.array(0.7)}
 CENTER = {"a": np.array([-0.1, 0.4]), "b": np.array(0.2)}
 
-pytestmark = pytest.mark.usefixtures("quickly")
-
 
 def make_target():
     """Per-datum gradients that differ in size and depend on theta in a way that is not linear."""

@@ -1,7 +1,6 @@
 """Theta in bfloat16 and float16: rounding that is right on average, and which samplers take it."""
 
 import functools
-import inspect
 import itertools
 
 import jax
@@ -11,13 +10,11 @@ import pytest
 
 import fokker as fk
 from conftest import quick_jit
-from every_sampler import EVERY, REFUSING, ROUNDING, THETA, placed, started
 from fokker import samplers
 from fokker._core import rounding as _rounding
-from fokker._core.rounding import raised, stochastic_round
+from fokker._core.rounding import stochastic_round
 from fokker.run.moments import Moments
-
-pytestmark = pytest.mark.usefixtures("quickly")
+from registry import THETA
 
 HALF = [jnp.bfloat16, jnp.float16]
 ALL_BITS = jnp.arange(2**16, dtype=jnp.uint16)
@@ -70,71 +67,6 @@ def test_rounding_keeps_what_is_not_finite_and_does_not_hide_what_is_too_large(d
 
 def half(theta, dtype=jnp.bfloat16):
     return {**theta, "a": theta["a"].astype(dtype)}
-
-
-@functools.cache
-def steps():
-    """A step of every sampler that rounds, in single precision and averaged over all roundings; one program.
-
-    Beside it the types of the first states and of those after the step.
-    """
-    types, every = {}, {name: placed(name) for name in ROUNDING}
-
-    def mean_and_single(name):
-        sampler = every[name]
-        state = past_the_first(started(sampler, half(THETA)))
-        draws = sampler.draw(jax.random.key(2), state)
-
-        def step(bits):
-            own = jax.tree.map(lambda x: jnp.full_like(x, bits) if x.dtype == jnp.uint16 else x, draws)
-            return sampler.advance(own, state)[0]
-
-        types[name] = [jax.tree.map(lambda x: x.dtype, s) for s in (state, step(np.uint16(0)))]
-        single = sampler.advance(draws, raised(state))[0].position["a"]
-        # Sums of few bits are exact in single precision where they are sums of differences.
-        off = jax.vmap(lambda bits: step(bits).position["a"].astype(jnp.float32) - single)(ALL_BITS)
-        return single, single + jnp.mean(off, axis=0)
-
-    found = quick_jit(lambda: {name: mean_and_single(name) for name in ROUNDING})()
-    return found, types
-
-
-def past_the_first(state):
-    """psgld stands still while it gathers V."""
-    if isinstance(state, samplers.SamplerState) and "V" in state.z:
-        ones = jax.tree.map(jnp.ones_like, state.z["V"])
-        return state._replace(step=state.step + 50, z={**state.z, "V": ones})
-    return state
-
-
-def test_the_tables_have_every_sampler():
-    made = {name for name in samplers.__all__ if not inspect.isclass(getattr(samplers, name))}
-    assert set(EVERY) == made
-
-
-@pytest.mark.parametrize("name", ROUNDING)
-def test_a_step_is_that_of_single_precision_averaged_over_the_roundings(name):
-    """Rounded to the nearest it would be off by up to 2⁻⁹."""
-    found, types = steps()
-    single, mean = found[name]
-    assert np.all(np.abs(single - THETA["a"]) > 1e-3)
-    np.testing.assert_allclose(mean, single, rtol=2e-6)
-    # Nothing but theta is of half precision, and it stays so.
-    before, after = types[name]
-    assert before == after
-    halves = [dtype for dtype in jax.tree.leaves(before) if dtype == jnp.bfloat16]
-    assert len(halves) == (2 if name == "recipe" else 1)  # of which the state is given whole
-
-
-@pytest.mark.parametrize("name", REFUSING)
-@pytest.mark.parametrize("dtype", HALF)
-def test_the_others_refuse_half_precision_and_say_what_to_do(name, dtype):
-    words = (
-        rf"fk\.samplers\.{name} needs single or double precision, but theta\['a'\] is {jnp.dtype(dtype)}: "
-        r"cast it by jax\.tree\.map\(lambda x: x\.astype\(jnp\.float32\), theta\)"
-    )
-    with pytest.raises(ValueError, match=words):
-        started(placed(name), half(THETA, dtype))
 
 
 def test_a_run_refuses_before_anything_is_compiled():

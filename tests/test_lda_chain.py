@@ -53,7 +53,9 @@ def distance(sampler, h, steps, **given):
 
 
 # A standard error below 0.002 is taken for that: a bias of order h, and of the finite sweeps, is allowed for.
-@pytest.mark.parametrize(("sampler", "h"), [("scir", 0.1), ("sgrld", 0.04), ("sgrhmc", 0.1)])
+@pytest.mark.parametrize(
+    ("sampler", "h"), [("scir", 0.1), pytest.param("sgrld", 0.04, marks=pytest.mark.long), ("sgrhmc", 0.1)]
+)
 def test_the_posterior_of_topics_is_the_enumerated_one(sampler, h):
     assert distance(sampler, h, 3000) < 5
 
@@ -93,7 +95,7 @@ def pass_over(documents, sampler="sgrhmc", passes=2, batch=20, seed=0, words=50,
     return chain, draws
 
 
-@pytest.mark.parametrize("sampler", ["sgrhmc", "sgrld", "scir"])
+@pytest.mark.parametrize("sampler", ["sgrhmc", pytest.param("sgrld", marks=pytest.mark.long), "scir"])
 def test_known_topics_are_recovered(known, sampler):
     documents, truth = known
     _, draws = pass_over(documents, sampler, passes=6, sweeps=20, burn_in=10)

@@ -236,7 +236,10 @@ def whole(corpus, words, tmp_path_factory):
     return of
 
 
-@pytest.mark.parametrize(("sampler", "batches"), [("scir", 4), ("scir", 13), ("sgrld", 12), ("sgrhmc", 7)])
+@pytest.mark.parametrize(
+    ("sampler", "batches"),
+    [("scir", 4), ("scir", 13), pytest.param("sgrld", 12, marks=pytest.mark.long), ("sgrhmc", 7)],
+)
 def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(corpus, words, tmp_path, whole, sampler, batches):
     run = begin(corpus, words, tmp_path, sampler)
     run.execute(Watching(batches, interrupt))

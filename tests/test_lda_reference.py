@@ -238,7 +238,7 @@ def in_jax(case, beta=BETA, burn_in=1500, sweeps=1600, expected=None):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_many_documents_at_once_agree_with_enumeration(case):
+def test_many_documents_at_once_agree_with_enumeration(case, optimised):
     assert in_jax(case) > FALSE_ALARM
 
 
@@ -269,7 +269,6 @@ def test_the_first_sweep_places_each_token_given_those_before():
     assert in_jax("sparse", burn_in=0, sweeps=1) < CLEAR
 
 
-@pytest.mark.usefixtures("quickly")
 def test_the_average_is_over_the_sweeps_after_burn_in():
     *documents, beta = corpus()
     tokens, lengths = gibbs_jax.pad(*documents)
@@ -315,7 +314,6 @@ def test_padding_writes_out_the_tokens():
     assert padded.tolist() == [[7, 7, 7, 0]]
 
 
-@pytest.mark.usefixtures("quickly")
 def test_neither_padding_nor_grouping_nor_order_changes_a_draw():
     *documents, beta = corpus()
     key, gamma = jax.random.key(4), np.linspace(0.05, 0.5, 7)
@@ -356,7 +354,6 @@ def test_neither_padding_nor_grouping_nor_order_changes_a_draw():
     assert np.any(other.mixtures != grouped.mixtures)
 
 
-@pytest.mark.usefixtures("quickly")
 def test_minibatches_of_like_size_are_compiled_for_once():
     gamma, settings = 0.1, {"sweeps": 3, "burn_in": 1, "multiple": 64}
     compiled = []
@@ -367,7 +364,6 @@ def test_minibatches_of_like_size_are_compiled_for_once():
     assert compiled[0] == compiled[-1]
 
 
-@pytest.mark.usefixtures("quickly")
 def test_double_precision_elsewhere_changes_nothing(x64):
     *documents, beta = corpus()
     settings = {"sweeps": 3, "burn_in": 1, "multiple": 64}

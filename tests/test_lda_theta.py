@@ -20,6 +20,8 @@ from fokker.models.lda.theta import LazyTopics, NotFiniteError, make_topics
 # The name in the package is that of the function.
 recipe_module = importlib.import_module("fokker.samplers._recipe")
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 ALPHA = 0.6
 COUNTS = np.array([6.0, 2.0, 1.0, 0.0])
 TOPICS = 3000
@@ -100,7 +102,10 @@ def compiled_anew():
 
 
 @pytest.mark.parametrize("mistake", ["Γ reversed", "Γ dropped", "noise doubled"])
-@pytest.mark.parametrize(("sampler", "h", "steps"), [("sgrld", 0.004, 100), ("sgrhmc", 0.02, 200)])
+@pytest.mark.parametrize(
+    ("sampler", "h", "steps"),
+    [("sgrld", 0.004, 100), pytest.param("sgrhmc", 0.02, 200, marks=pytest.mark.long)],
+)
 def test_mistakes_in_the_dynamics_are_found(monkeypatch, compiled_anew, sampler, h, steps, mistake):
     breaking(monkeypatch, mistake)
     assert worst(settled(sampler, h, steps)) > 15

@@ -266,6 +266,7 @@ def test_moments_of_a_skewed_tree_at_a_temperature(sampler):
         assert abs(means.mean() - exact) < allowed
 
 
+@pytest.mark.long
 def test_half_the_step_has_a_quarter_of_the_bias(optimised):
     """Of the mean of θ² on a normal, leapfrog: the ratio is 4 up to higher orders, its standard error below
     0.35, so that one of first order would be found out at three of them, one of third at five."""
@@ -289,6 +290,7 @@ TREE = {"w": jnp.array([0.3, -0.2, 0.5]), "b": jnp.array(0.1)}
 NORMAL_TREE = fk.Density(lambda t: -jnp.sum(t["w"] ** 2) / 2 - (t["b"] - t["w"][0]) ** 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adjusted", [False, long(True)])
 def test_jit_is_eager_and_vmap_is_a_loop(adjusted):
     scale = {"w": jnp.ones(3), "b": 0.7}
@@ -390,6 +392,7 @@ def test_the_warm_up_finds_step_size_length_and_scale():
     np.testing.assert_allclose(variance, 2 * np.asarray(SIZES, float) ** 2, rtol=0.35)
 
 
+@pytest.mark.long
 def test_the_warm_up_of_an_adjusted_kind_without_preconditioner():
     """90 % are accepted; L is the size of the target, 3√(2·8)."""
     target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2 / 9)

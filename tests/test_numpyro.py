@@ -19,7 +19,7 @@ import fokker as fk
 from fokker import samplers
 from fokker.integrators import Splitting
 
-pytestmark = pytest.mark.usefixtures("quickly", "ranks")
+pytestmark = pytest.mark.usefixtures("ranks")
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ HEIGHTS = (0.5 + np.random.default_rng(4).normal(size=ROWS)).astype(np.float32)
 
 
 @functools.cache
-def conjugate_run():
+def conjugate_run(steps, chains):
     target = fk.from_numpyro(conjugate, HEADS.astype(np.int32), y=HEIGHTS, subsample="rows")
     centre = {"p": 0.25, "mean": HEIGHTS.mean()}
     return fk.sample(
@@ -226,8 +226,8 @@ def conjugate_run():
         samplers.sghmc(0.02, 20.0, integrator=Splitting()),
         gradient=fk.gradients.control_variates(centre),
         init=centre,
-        steps=3000,
-        chains=50,
+        steps=steps,
+        chains=chains,
         batch_size=20,
         progress=False,
     )
@@ -245,7 +245,7 @@ def test_a_conjugate_posterior_by_minibatches():
         "mean": (float(HEIGHTS.sum()) / (ROWS + 1), 1 / (ROWS + 1)),
     }
     for name, (centre, variance) in known.items():
-        x = conjugate_run().samples[name].astype(float)
+        x = conjugate_run(3000, 50).samples[name].astype(float)
         for found, wanted, scale in (
             (x.mean(axis=1), centre, math.sqrt(variance)),
             (((x - centre) ** 2).mean(axis=1), variance, variance),
@@ -254,9 +254,9 @@ def test_a_conjugate_posterior_by_minibatches():
 
 
 def test_arviz_has_the_sites_by_name_and_the_deterministic_ones():
-    found = conjugate_run().to_arviz().posterior
+    found = conjugate_run(20, 2).to_arviz().posterior
     shapes = {name: values.shape for name, values in found.items()}
-    assert shapes == {"p": (50, 3000), "mean": (50, 3000), "odds": (50, 3000)}
+    assert shapes == {"p": (2, 20), "mean": (2, 20), "odds": (2, 20)}
     np.testing.assert_allclose(found["odds"], found["p"] / (1 - found["p"]), rtol=1e-5)
 
 

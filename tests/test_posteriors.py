@@ -14,8 +14,6 @@ import fokker as fk
 from fokker.lab.posteriors import POSTERIORS, correlated_normal
 from fokker.lab.posteriors._classic import stored_references
 
-pytestmark = pytest.mark.usefixtures("quickly")
-
 EACH = pytest.mark.parametrize("name", POSTERIORS)
 STARTS = 4
 

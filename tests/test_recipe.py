@@ -84,6 +84,7 @@ def test_the_bias_falls_with_the_step_and_vanishes(name, x64):
         assert 1.9 < larger / smaller < 2.1
 
 
+@pytest.mark.long
 def test_the_variance_of_ula_is_the_known_one(x64):
     """S = T (P - hDP²/2)⁻¹ for D a number: the bias itself, not only its order."""
     S = stationary_covariance(fk.dynamics.langevin(U, 0.6, T), {"theta": jnp.zeros(2)}, 0.3)
@@ -159,84 +160,15 @@ def riemann():
     )
 
 
-SAMPLERS = {
-    "riemann": lambda: (recipe(riemann(), 0.05), tree_state()),
-    "estimated gamma": lambda: (recipe(riemann(), 0.05, gamma="estimate"), tree_state()),
-    "reduced noise": lambda: (recipe(riemann(), 0.05, noise_estimate={("r", "r"): 0.3}), tree_state()),
-    "flow": lambda: (recipe(fk.dynamics.hamiltonian_flow(tree_potential), 0.05), tree_state()),
-    "thermostat": lambda: (
-        recipe(fk.dynamics.thermostat(tree_potential), 0.05),
-        {**tree_state(), "xi": jnp.array(1.0)},
-    ),
-    "gram": lambda: (
-        recipe(
-            fk.dynamics.langevin(
-                skewed, fields.Gram(lambda theta: jnp.outer(theta, theta), diagonal_part=0.1)
-            ),
-            0.05,
-            noise_estimate={("theta", "theta"): 0.2},
-        ),
-        {"theta": jnp.array([0.4, 0.6])},
-    ),
-    "array": lambda: (
-        recipe(fk.Dynamics(skewed, D=fields.Dense(lambda z: jnp.eye(2) + jnp.outer(z, z))), 0.05),
-        jnp.array([0.4, 0.6]),
-    ),
-    "sde": lambda: (
-        recipe(
-            fk.SDE(lambda theta: {"theta": -theta}, lambda theta: 1 + theta[0] ** 2, lambda theta: U(theta)),
-            0.05,
-        ),
-        {"theta": jnp.array([0.4, 0.6])},
-    ),
-}
-
-
 def close(a, b, rtol=1e-6):
     assert jax.tree.structure(a) == jax.tree.structure(b)
     for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
         np.testing.assert_allclose(x, y, rtol=rtol, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        n if n in ("thermostat", "estimated gamma", "sde") else pytest.param(n, marks=pytest.mark.long)
-        for n in SAMPLERS
-    ],
-)
-def test_jit_vmap_and_scan_give_what_the_plain_loop_gives(name):
-    sampler, position = SAMPLERS[name]()
-    start = sampler.init(position, key=jax.random.key(0))
-    assert int(start.step) == 0
-    keys = jax.random.split(jax.random.key(3), 3)
-
-    state = start
-    for key in keys:
-        state, info = sampler.step(key, state)
-        assert bool(info.is_finite)
-        assert float(info.noise_shortfall) == 0
-    assert int(state.step) == 3
-    assert jax.tree.structure(state) == jax.tree.structure(start)
-    assert not np.allclose(ravel_pytree(state.z)[0], ravel_pytree(start.z)[0])
-
-    jitted, scanned = start, jax.lax.scan(lambda s, key: sampler.step(key, s), start, keys)[0]
-    step = jax.jit(sampler.step)
-    for key in keys:
-        jitted, _ = step(key, jitted)
-    close(jitted, state)
-    close(scanned, state)
-
-    mapped = quick_jit(jax.vmap(lambda key: sampler.step(key, start)[0]))(keys)
-    for i, key in enumerate(keys):
-        close(jax.tree.map(lambda x, i=i: x[i], mapped), sampler.step(key, start)[0])
-    again = sampler.step(keys[0], start)[0]
-    assert ravel_pytree(again.z)[0].tolist() == ravel_pytree(sampler.step(keys[0], start)[0].z)[0].tolist()
-
-
 @pytest.mark.long
 def test_a_sampler_can_be_started_inside_jit_and_vmap():
-    sampler, position = SAMPLERS["riemann"]()
+    sampler, position = recipe(riemann(), 0.05), tree_state()
     key = jax.random.key(0)
     plain = sampler.step(key, sampler.init(position))[0]
     close(jax.jit(lambda key: sampler.step(key, sampler.init(position))[0])(key), plain)
@@ -273,23 +205,6 @@ def test_variables_of_different_precision_keep_theirs(x64):
     state = sampler.init({"theta": jnp.ones(2, jnp.float64), "r": jnp.ones(2, jnp.float32)})
     z = jax.eval_shape(sampler.step, jax.random.key(0), state)[0].z
     assert (z["theta"].dtype, z["r"].dtype) == (jnp.float64, jnp.float32)
-
-
-def test_the_second_call_compiles_nothing():
-    traces = []
-
-    def potential(theta):
-        traces.append(1)
-        return jnp.sum(theta**4)
-
-    sampler = recipe(fk.dynamics.underdamped(potential), 0.05)
-    state = sampler.init({"theta": jnp.ones(2), "r": jnp.ones(2)})
-    step = jax.jit(sampler.step)
-    state, _ = step(jax.random.key(0), state)
-    traces.clear()
-    for i in range(3):
-        state, _ = step(jax.random.key(i), state)
-    assert not traces
 
 
 def test_the_noises_of_the_variables_are_independent():
@@ -434,7 +349,7 @@ def extrapolated(dynamics, key):
     return 2 * fine.mean(axis=1) - coarse.mean(axis=1), error
 
 
-def test_riemann_dynamics_find_a_skewed_target_and_without_gamma_they_do_not():
+def test_riemann_dynamics_find_a_skewed_target_and_without_gamma_they_do_not(optimised):
     """Against quadrature, within 5 standard errors and 0.005 for what is left of the bias, which is O(h²).
 
     The standard errors are those between 4,000 chains. A false alarm for one key in 8e5; this key gives none.

@@ -8,7 +8,7 @@ import fokker as fk
 from fokker.lab.posteriors import POSTERIORS
 
 # A hierarchy and a hundred dimensions by default; the others at length.
-QUICK = {"eight_schools_noncentred", "correlated_normal_100"}
+QUICK = {"eight_schools_noncentred"}
 # What needs more than the defaults: smaller steps, and more of them.
 SETTINGS = {
     "poisson_process": ({"acceptance": 0.95}, 4000),
@@ -39,6 +39,7 @@ def test_nuts_finds_the_posterior(name):
     assert float(np.max(arviz.rhat(arviz.convert_to_dataset(values))["x"])) < R_HAT.get(name, 1.01)
 
 
+@pytest.mark.long
 def test_a_wrong_temperature_is_seen():
     """The control: the same test on exp(-U/1.3), whose standard deviations are 14 % too large."""
     posterior = POSTERIORS["correlated_normal_2"]()

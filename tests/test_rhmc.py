@@ -186,6 +186,7 @@ def test_detailed_balance_fails_for_another_hamiltonian(fault, monkeypatch):
     assert asymmetry(before, after, 8) < 1e-12
 
 
+@pytest.mark.long
 def test_moments_on_a_skewed_tree():
     """E θ and E e^{θ/2} from exact starts, 40 steps of 400 chains: 5 standard errors (1 in 2e6 each)."""
     from scipy.special import digamma, gamma

@@ -115,6 +115,7 @@ def test_chains_and_seeds_differ_and_a_seed_repeats():
     assert not np.any(one.samples == run(seed=2, chains=3).samples)
 
 
+@pytest.mark.long
 def test_batches_differ_between_chains_and_seeds(monkeypatch):
     """Without noise, from one start, chains differ by their batches alone."""
     target, _, _ = mean_of_normals(50)
@@ -128,6 +129,7 @@ def test_batches_differ_between_chains_and_seeds(monkeypatch):
     np.testing.assert_allclose(full.samples, whole.samples, rtol=1e-4)
 
 
+@pytest.mark.long
 def test_the_noise_and_the_batch_of_a_step_are_independent():
     """Correlation of the noise with the batch's mean over 20,000 first steps, within 5 standard errors.
 
@@ -198,6 +200,7 @@ def test_init_may_be_drawn_for_each_chain():
 # One's own loop -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["sgld", "sghmc", "sgnht"])
 def test_ones_own_loop_works_under_jit_vmap_and_scan(name):
     target, _, _ = mean_of_normals(50)
@@ -272,6 +275,7 @@ def errors_of(trace, T):
     return both.mean(axis=0), both.std(axis=0, ddof=1) / math.sqrt(len(x))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "T"),
     [
@@ -319,6 +323,7 @@ def test_without_friction_the_noise_of_minibatches_heats(optimised):
     assert any("kinetic temperature" in warning for warning in trace.summary().warnings)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "sampler",
     [

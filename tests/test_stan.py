@@ -12,8 +12,6 @@ import pytest
 import fokker as fk
 from fokker import samplers
 
-pytestmark = pytest.mark.usefixtures("quickly")
-
 
 class Fake:
     """sigma > 0 from Gamma(3, 2), and a matrix m of 2 × 2 from normals around 1, 2, 3, 4 by rows.

@@ -34,7 +34,7 @@ def by_hand(data, rows, theta=THETA):
     return sum(-((data["y"][i] - data["x"][i] @ w - b) ** 2) / (1 + data["k"][i]) for i in rows)
 
 
-@pytest.mark.parametrize(("n", "block"), [(1, 4), (3, 4), (4, 4), (8, 4), (9, 4), (11, 4), (11, 65_536)])
+@pytest.mark.parametrize(("n", "block"), [(1, 4), (4, 4), (9, 4), (11, 65_536)])
 def test_the_potential_is_the_sum_over_the_data_whatever_the_block(n, block, monkeypatch, x64):
     monkeypatch.setattr(posterior, "_ROWS", block)
     target, data = made(n)
@@ -52,7 +52,7 @@ def test_the_gradient_through_blocks_is_that_without(monkeypatch, x64):
         np.testing.assert_allclose(x, y, rtol=1e-12)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 5])
+@pytest.mark.parametrize("n", [1, 2, 5])
 def test_the_minibatch_potential_is_unbiased_over_all_batches(n, x64):
     """Over every one of the batches of n out of 5, value and gradient; without N/n it would not be."""
     target, _ = made(5)

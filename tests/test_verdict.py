@@ -21,8 +21,6 @@ from fokker.run import tuning
 from fokker.run.tuning import _trial
 from interrupted import interrupt_at
 
-pytestmark = pytest.mark.usefixtures("quickly")
-
 
 def rng(seed=0):
     return np.random.default_rng(seed)

@@ -578,6 +578,7 @@ def test_random_numbers_are_those_of_jax_to_the_bit():
         same([_random.normal(key, (3,), jnp.float32)], [found[jax.random][0][-2]])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("impl", ["threefry2x32", "rbg", None])
 def test_random_numbers_of_other_kinds_are_those_of_jax_too(impl, x64):
     """Double precision, another generator, and keys of the old kind."""
@@ -821,6 +822,7 @@ def test_constrained_targets_give_constrained_draws(keep):
         near(kept.moments["mean"]["x"][:, 0], means)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["mala", "nuts", *map(long, ("rwm", "maula", "hmc", "ghmc", "naive_nuts"))])
 def test_single_precision_stays_where_double_is_enabled(name, x64):
     sampler = getattr(samplers, name)(0.3, mass_matrix=np.array([1.0, 0.25])).on(BENT, 1.3)
@@ -913,6 +915,7 @@ NESTED = fk.Density(lambda t: -jnp.sum(t["a"]["b"] ** 2) / 2 - (t["c"] - 3) ** 2
 ROOT = {"a": {"b": jnp.zeros((2, 2))}, "c": 0.0}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["nuts", long("mala"), long("ghmc"), long("mclmc"), long("rwm"), long("maula"), long("hmc")]
 )
@@ -1180,6 +1183,7 @@ def test_random_paths_are_uniform_in_length():
     np.testing.assert_allclose(counts[1:] / 8000, 1 / 9, atol=5 * math.sqrt(8 / 81 / 8000))
 
 
+@pytest.mark.long
 def test_a_warmed_run_is_run_again_with_other_chains_and_without_gradients():
     """The density has no gradient at its mode, where the chains start."""
     target = fk.Density(lambda theta: -jnp.sqrt(jnp.sum(theta**2)))
@@ -1210,6 +1214,7 @@ def test_proposals_are_the_steps_of_the_dynamics(x64):
         np.testing.assert_allclose(end.get("r", p), wanted.get("r", p), rtol=1e-10)
 
 
+@pytest.mark.long
 def test_unadjusted_samplers_are_the_stochastic_gradient_ones_with_all_the_data():
     options = {"init": jnp.zeros(2), "steps": 20, "temperature": 1.7, "progress": False}
     for one, other in (

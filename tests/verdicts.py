@@ -200,11 +200,11 @@ MODE = 8 * np.eye(15)[0]
 CASES = [
     # Theorem 1 over random D, Q and H.
     *[
-        Case("theorem 1", f"random D, Q, H in {d}", "right", lambda d=d: random_problem(d, d), quick=d == 2)
+        Case("theorem 1", f"random D, Q, H in {d}", "right", lambda d=d: random_problem(d, d))
         for d in range(1, 7)
     ],
     *[
-        Case("theorem 1", f"with a curl in {d}", "right", lambda d=d: random_problem(d, d, 1.0), quick=d == 3)
+        Case("theorem 1", f"with a curl in {d}", "right", lambda d=d: random_problem(d, d, 1.0))
         for d in range(2, 7)
     ],
     *[
@@ -239,7 +239,6 @@ CASES = [
         "right",
         lambda: fk.dynamics.underdamped(potential, friction=2.0, mass=3.0, temperature=0.5),
         {"state": PAIR},
-        quick=True,
     ),
     Case(
         "papers",
@@ -312,7 +311,6 @@ CASES = [
         "right",
         lambda: turning(lambda z: jnp.where(z @ z < 1.5, 1.0, 2.0)),
         {"state": jnp.zeros(2)},
-        quick=True,
     ),
     Case(
         "jumps",
@@ -335,7 +333,6 @@ CASES = [
         "wrong",
         langevin(lambda theta: jnp.sum(theta**2), Elementwise(lambda theta: jnp.where(theta > 0, 4.0, 1.0))),
         THETA,
-        quick=True,
     ),
     Case(
         "jumps",
@@ -347,7 +344,6 @@ CASES = [
             normal,
         ),
         {"state": jnp.zeros(2)},
-        quick=True,
     ),
     Case("jumps", "of H", "wrong", langevin(lambda theta: jnp.sum(theta**2 + (theta > 0.5))), THETA),
     Case(
@@ -372,7 +368,6 @@ CASES = [
         "wrong",
         lambda: explosive([1.0]),
         {"state": jnp.zeros(1)},
-        quick=True,
     ),
     Case("tails", "explosive, weakly", "wrong", lambda: explosive([1.0], 1e-4), {"state": jnp.zeros(1)}),
     Case("tails", "explosive in one of two", "wrong", lambda: explosive([1.0, 0.0]), {"state": jnp.zeros(2)}),
@@ -382,7 +377,6 @@ CASES = [
         "wrong",
         lambda: explosive([0.6, 0.8, 0.0]),
         {"state": jnp.zeros(3)},
-        quick=True,
         reason="flows out to infinity",
     ),
     Case("tails", "explosive in five", "wrong", lambda: explosive([1, 1, 1, 1, 0]), {"state": jnp.zeros(5)}),
@@ -394,7 +388,6 @@ CASES = [
             lambda z: 2.5 * jnp.log(1 + z @ z / 2), D=1.0, Q=Skew(jnp.array([[0.0, 0.0], [1.0, 0.0]]))
         ),
         {"state": jnp.zeros(2)},
-        quick=True,
     ),
     Case("tails", "Student", "right", langevin(lambda theta: 2 * jnp.log(1 + theta @ theta / 3)), THETA),
     Case(
@@ -435,7 +428,7 @@ CASES = [
     ),
     Case("compact", "a unit vector", "right", microcanonical_sphere, SPHERE),
     Case("compact", "d for d - 1", "wrong", lambda: microcanonical_sphere(force_dimension=4), SPHERE),
-    Case("compact", "off the sphere", "wrong", lambda: microcanonical_sphere(ito=0.0), SPHERE, quick=True),
+    Case("compact", "off the sphere", "wrong", lambda: microcanonical_sphere(ito=0.0), SPHERE),
     # Modes.
     Case("modes", "two in 15 dimensions", "right", lambda: two_modes(MODE, False), {"state": MODE}),
     Case("modes", "the other wrong", "wrong", lambda: two_modes(MODE, True), {"state": MODE}, quick=True),

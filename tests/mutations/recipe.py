@@ -3,7 +3,7 @@
 from mutations._mutation import Mutation
 
 _FIELDS = ("fields::a_field_does_what_its_matrix_does",)
-_COVARIANCE = ("samplers::the_covariance_is_that_of_the_target_over_temperature_and_friction",)
+_COVARIANCE = ("every_sampler::the_covariance_is_that_of_the_target_over_temperature_and_friction",)
 _TEXTBOOK = ("dynamics::a_named_dynamics_is_stationary_and_that_of_the_textbook",)
 
 MUTATIONS = [
@@ -331,7 +331,7 @@ MUTATIONS = [
         'draw_like("two-point", probe_key, like)',
         'draw_like("two-point", noise_key, like)',
         "psgld's noise and probe share a key",
-        ("keys", "adaptive"),
+        ("every_sampler::two_steps_use_every_word_of_a_key_once", "adaptive"),
     ),
     Mutation(
         "samplers/psgld.py",

@@ -29,12 +29,12 @@ def placed(sampler: AnySampler, target: Any, temperature: Any, gradient: Any) ->
     return dataclasses.replace(sampler, target=target, temperature=as_arrays(temperature))  # type: ignore[call-arg]
 
 
-def check_position(sampler: Sampler, position: PyTree[Any]) -> PyTree[Array]:
+def check_position(sampler: Sampler, position: PyTree[Any], what: str = "theta") -> PyTree[Array]:
     """Theta as arrays; raise unless it holds finite numbers of single or double precision."""
     for path, leaf in jax.tree.leaves_with_path(position):
         if is_half(leaf):
             raise ValueError(
-                f"{_name(sampler)} needs single or double precision, but theta{jax.tree_util.keystr(path)} "
+                f"{_name(sampler)} needs single or double precision, but {what}{jax.tree_util.keystr(path)} "
                 f"is {leaf.dtype}: cast it by jax.tree.map(lambda x: x.astype(jnp.float32), theta), or use a "
                 "sampler that rounds its steps at random, such as fk.samplers.sghmc."
             )

@@ -201,7 +201,7 @@ class Recipe(Sampler):
         if isinstance(dynamics, SDE):
             check_semidefinite(dynamics.D_field(local), local, "the diffusion")
         if self.correction is not None:
-            check_position(self, stored)
+            check_position(self, stored, "the state")
             self.correction.check(dynamics, self.integrator, z)
             if self.momentum == "new":
                 check_kinetic(dynamics, z)

@@ -73,7 +73,7 @@ class Slice(Sampler):
         width = jnp.broadcast_to(_checks.as_vector(self.width, theta), x.shape)
 
         def move(key: Array, x: Array, way: Array) -> tuple[Array, Array, Array]:
-            t, made, count = _slice_move(lambda t: U(x + t * way), key, self.limit)
+            t, made, count = _slice_move(lambda t: U(x + t * way), key, self.limit, x.dtype)
             return x + t * way, made, count
 
         if self.direction == "random":
@@ -94,7 +94,7 @@ class Slice(Sampler):
         return SamplerState({"theta": theta}, state.step + 1), info
 
 
-def _slice_move(U: Any, key: Array, limit: int) -> tuple[Array, Array, Array]:
+def _slice_move(U: Any, key: Array, limit: int, dtype: Any) -> tuple[Array, Array, Array]:
     """From t = 0 to a point of the slice U(t) < U(0) + Exp(1), by an interval that is 1 wide at first.
 
     Both loops have limits that keep detailed balance: that of stepping out is shared between the two ends at
@@ -102,7 +102,7 @@ def _slice_move(U: Any, key: Array, limit: int) -> tuple[Array, Array, Array]:
     from its other end after the same points. Returns t, whether it was found, and the evaluations of U.
     """
     level_key, place_key, share_key, shrink_key = jax.random.split(key, 4)
-    start = U(jnp.zeros(()))
+    start = U(jnp.zeros((), dtype))
     level = start + jax.random.exponential(level_key, (), start.dtype)
     left = -jax.random.uniform(place_key, (), start.dtype)
     steps_left = jax.random.randint(share_key, (), 0, limit)
