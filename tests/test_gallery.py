@@ -357,7 +357,7 @@ def test_what_a_metropolis_step_tells() -> None:
     accepted = np.asarray(info.is_accepted)
     assert 0 < accepted.sum() < 200
     expected = np.where(accepted[:, None], info.proposal, np.asarray(state.position))
-    assert np.allclose(expected, new.position)
+    assert np.allclose(expected, new.position, atol=1e-5)
     assert np.allclose(info.acceptance_rate, np.exp(-np.maximum(info.energy_change, 0)), rtol=1e-5)
 
 

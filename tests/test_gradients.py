@@ -361,7 +361,7 @@ def test_every_estimator_runs_under_the_runner_with_chains(name):
     again = fk.sample(target, samplers.sgld(1e-3), gradient=estimator, chunk=6, **options)
     np.testing.assert_array_equal(trace.samples, again.samples)
     if name == "svrg":  # the center is theta before step 34, the last of a multiple of seven
-        np.testing.assert_array_equal(trace.state.estimator.center, trace.samples[:, 33])
+        np.testing.assert_array_equal(trace.state.memory.estimator.center, trace.samples[:, 33])
 
 
 @pytest.mark.parametrize(
@@ -410,10 +410,12 @@ def test_the_noise_subtracted_is_that_of_the_batches_before(x64):
         first, _ = placed.advance(draws, start, batch)
         plain, _ = samplers.sgld(1e-3).on(target, 1.0, estimator).advance(draws, start, batch)
         assert_trees_close(first.position, plain.position)
-        each = estimator.contributions(target, start.estimator, start.position, batch)
+        each = estimator.contributions(target, start.memory.estimator, start.position, batch)
         seen = OnlineNoise("diagonal").estimate(each, 0.6)
-        assert_trees_close(first.noise, jax.tree.map(lambda v: v / 20, seen), 1e-6)
-        second, _ = placed.advance(draws, start._replace(noise=first.noise), batch)
+        assert_trees_close(first.memory.noise, jax.tree.map(lambda v: v / 20, seen), 1e-6)
+        second, _ = placed.advance(
+            draws, start._replace(memory=start.memory._replace(noise=first.memory.noise)), batch
+        )
         assert np.max(np.abs(second.position["a"] - plain.position["a"])) > 1e-6
 
 
@@ -428,4 +430,4 @@ def test_all_rows_at_once_have_no_noise():
         batches="no replacement",
         progress=False,
     )
-    assert float(trace.state.noise[0]) == 0
+    assert float(trace.state.memory.noise[0]) == 0

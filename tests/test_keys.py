@@ -2,6 +2,8 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import pytest
 
 from fokker._core import random as _random
 from key_words import Words
