@@ -1,13 +1,13 @@
 """Whether chains have converged, and if not, possible reasons."""
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
+from fokker._core.statistics import effective_sample_size, split_r_hat
 from fokker.diagnostics._findings import Finding, Grade, care_or_bad
 from fokker.diagnostics.configurational import effective_draws
 
@@ -30,16 +30,11 @@ _LARGEST = 200
 
 def r_hat_and_effective(values: Float[np.ndarray, "c n k"]) -> tuple[np.ndarray, np.ndarray]:
     """Split R-hat and effective draws of each series (ArviZ); NaN for constant series."""
-    import arviz
-
     r_hat, effective = np.full((2, values.shape[2]), math.nan)
     usable = (np.ptp(values, axis=(0, 1)) > 0) & np.isfinite(values).all(axis=(0, 1))
     if usable.any():
-        with warnings.catch_warnings():  # ArviZ warns of more chains than draws, and of constant chains
-            warnings.simplefilter("ignore")
-            data = arviz.convert_to_dataset(values[:, :, usable])
-            r_hat[usable] = np.asarray(arviz.rhat(data)["x"]).reshape(-1)
-            effective[usable] = np.asarray(arviz.ess(data)["x"]).reshape(-1)
+        r_hat[usable] = split_r_hat(values[:, :, usable])
+        effective[usable] = effective_sample_size(values[:, :, usable])
     return r_hat, effective
 
 

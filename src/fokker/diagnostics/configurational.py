@@ -1,13 +1,13 @@
 """The configurational temperature: whether the spread of draws is that of the target."""
 
 import math
-import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from scipy import stats
+
+from fokker._core.statistics import effective_sample_size, pareto_k
 
 # Share of correct runs that raise an alarm, over all directions and the pooled statistic together.
 FALSE_ALARMS = 0.01
@@ -165,21 +165,11 @@ def _scores(products: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
 
 def _tail_index(values: np.ndarray) -> float:
     """Pareto's k of the largest values, by ArviZ: moments of order 1/k and above are infinite."""
-    import arviz
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        k: Any = arviz.psislw(np.log(np.maximum(np.abs(values), 1e-300)))[1]
-    return float(k)
+    return pareto_k(np.log(np.maximum(np.abs(values), 1e-300)))
 
 
 def effective_draws(values: Float[np.ndarray, "c n k"]) -> Float[np.ndarray, " k"]:
     """The effective number of draws for the mean of each series (ArviZ)."""
-    import arviz
-
     if values.shape[1] < 4:  # too few draws for an autocorrelation; chains are independent
         return np.full(values.shape[2], float(values.shape[0]))
-    with warnings.catch_warnings():  # ArviZ warns if there are more chains than draws
-        warnings.simplefilter("ignore", UserWarning)
-        data = arviz.convert_to_dataset(values)
-    return np.asarray(arviz.ess(data, method="mean")["x"], float).reshape(-1)
+    return effective_sample_size(values, method="mean")

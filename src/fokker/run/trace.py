@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from fokker._core.statistics import inference_data
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
 from fokker.report.page import write_report
 
@@ -166,12 +167,13 @@ class Trace:
         return _flat(renamed)
 
     def to_arviz(self) -> Any:
-        """The draws as an ArviZ InferenceData, for its tables and plots; with what the target derives."""
-        import arviz
+        """The draws as ArviZ holds them, for its tables and plots; with what the target derives.
 
+        An InferenceData, with ArviZ 1.0 and later a DataTree.
+        """
         posterior = {**self.named(), **self._derived()}
         stats = {_ARVIZ.get(name, name): values for name, values in self.sample_stats.items()}
-        return arviz.from_dict(posterior=posterior, sample_stats=stats or None)
+        return inference_data(posterior, stats)
 
     def _derived(self) -> dict[str, np.ndarray]:
         """NumPyro's deterministic sites and Stan's transformed parameters at every draw."""

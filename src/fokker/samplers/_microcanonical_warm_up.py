@@ -12,6 +12,7 @@ from jaxtyping import Array, Key, PyTree
 from scipy.special import ndtri
 
 from fokker._core.state import choose, ravel
+from fokker._core.statistics import effective_sample_size
 from fokker.samplers._sampler import SamplerState
 
 # E[ΔE²]/d of a step without correction, the share of trajectories accepted of one with it, and the share of
@@ -119,10 +120,8 @@ def _accepted_step(run: Any, step: float) -> float:
 
 def _forgotten(draws: np.ndarray, step: float, L: float) -> float:
     """0.4 times the length over which the chains forget, within four times of the size of the sample."""
-    import arviz
-
     chains, length, _ = draws.shape
-    found = np.array([float(arviz.ess(draws[:, :, k])) for k in range(draws.shape[2])])
+    found = effective_sample_size(draws)
     # Too short a run says little: ESS below what ArviZ can tell apart from none.
     time = float(np.mean(chains * length / np.maximum(found, 1.0)))
     return min(4 * L, max(L / 4, FORGETTING * step * time))

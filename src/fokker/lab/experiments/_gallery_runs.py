@@ -8,12 +8,10 @@ proposals, and the verdict needs the other chains to go on where one leaves the 
 """
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import arviz
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -22,6 +20,7 @@ from jaxtyping import Array
 
 from fokker._core.module import Module
 from fokker._core.random import fold_in, split
+from fokker._core.statistics import effective_sample_size, split_r_hat
 from fokker.lab.experiments._gallery_samplers import Row, Setting
 from fokker.lab.experiments._gallery_targets import GalleryTarget, Marginal
 from fokker.samplers import Sampler
@@ -180,11 +179,7 @@ def judge(draws: np.ndarray, marginals: Sequence[Marginal]) -> Verdict:
     if share < 1:
         curve = {"draws": [float(burnt[..., 0].size)], "distance": [1.0], "floor": [FLOOR]}
         return Verdict(1.0, FLOOR, 0.0, float("nan"), share, curve, LEFT)
-    with warnings.catch_warnings():  # ArviZ warns about more chains than draws, and chains that never move
-        warnings.simplefilter("ignore", UserWarning)
-        warnings.simplefilter("ignore", RuntimeWarning)
-        data = arviz.convert_to_dataset(burnt)
-        counts, r_hats = (np.asarray(f(data)["x"]).reshape(-1) for f in (arviz.ess, arviz.rhat))
+    counts, r_hats = (f(burnt).reshape(-1) for f in (effective_sample_size, split_r_hat))
     # Chains that never moved have no effective size.
     counts = np.minimum(np.nan_to_num(counts, nan=1.0), burnt[..., 0].size)
     floors = FLOOR / np.sqrt(counts)

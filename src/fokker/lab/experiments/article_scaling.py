@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import arviz
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fokker import samplers
 from fokker._core.random import fold_in, normal, split
+from fokker._core.statistics import effective_sample_size
 from fokker.lab.experiments._result import Claim, Result
 from fokker.report.plots import new_figure, tidy
 from fokker.samplers import Sampler
@@ -155,9 +155,7 @@ def chains_of(method: Method, d: int, size: Size, key: Any) -> dict[str, np.ndar
 
 def effective(draws: np.ndarray) -> float:
     """Effective draws by ArviZ, averaged over coordinates: of θ or of θ², whichever has fewer."""
-    sizes = [
-        float(np.mean(np.asarray(arviz.ess(arviz.convert_to_dataset(x))["x"]))) for x in (draws, draws**2)
-    ]
+    sizes = [float(np.mean(effective_sample_size(x))) for x in (draws, draws**2)]
     return min(*sizes, float(draws.shape[0] * draws.shape[1]))
 
 

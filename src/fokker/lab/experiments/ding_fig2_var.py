@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array
 
 from fokker import samplers
+from fokker._core.statistics import effective_sample_size
 from fokker.lab.experiments._normal_gamma import CELLS, SIZE, errors, exact_marginals, posterior
 from fokker.lab.experiments._result import Claim, Result
 from fokker.lab.experiments._synthetic import minibatch, simulate
@@ -42,11 +43,9 @@ SAMPLERS: dict[str, Maker] = {"SGNHT": samplers.sgnht, "SGHMC": samplers.sghmc}
 
 def autocorrelation_time(observable: np.ndarray) -> float:
     """Steps to an independent draw of (chains, draws), by ArviZ; infinite where a chain blew up."""
-    import arviz
-
     if not np.all(np.isfinite(observable)):
         return np.inf
-    return float(THIN * observable.size / arviz.ess(observable.astype(float), method="mean"))
+    return float(THIN * observable.size / float(effective_sample_size(observable, method="mean")))
 
 
 def measure(steps: int, chains: int, seeds: int) -> list[dict[str, Any]]:

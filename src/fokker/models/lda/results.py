@@ -2,12 +2,12 @@
 
 import csv
 import io
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from fokker._core import statistics
 from fokker.corpora import Documents, Vocabulary
 from fokker.models.lda.evaluate import coherence, mixtures, perplexity, split_tokens
 from fokker.models.lda.model import Model, top_words
@@ -106,11 +106,7 @@ def effective_sample_size(series: np.ndarray) -> float:
     """ArviZ's for one chain, at most the number of draws; NaN for too few or constant draws."""
     if len(series) < _MIN_DRAWS or np.ptp(series) == 0:
         return float("nan")
-    import arviz
-
-    with warnings.catch_warnings():  # about the single chain, which is intended
-        warnings.simplefilter("ignore", UserWarning)
-        return min(float(arviz.ess(series[None])), float(len(series)))
+    return min(float(statistics.effective_sample_size(series[None])), float(len(series)))
 
 
 def hellinger(beta: np.ndarray) -> np.ndarray:

@@ -1,0 +1,54 @@
+"""Effective draws, R-hat and tails, by ArviZ: 0.x, whose data are InferenceData, or 1.x, with DataTree."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+
+def _arviz() -> Any:
+    """ArviZ, imported where it is used; 0.x announces its successor on import."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        import arviz
+
+    return arviz
+
+
+def _of_each(function: Any, draws: Float[np.ndarray, "c n ..."], **options: Any) -> np.ndarray:
+    with warnings.catch_warnings():  # of more chains than draws, of a single chain, and of constant ones
+        warnings.simplefilter("ignore")
+        data = _arviz().convert_to_dataset({"x": np.asarray(draws, float)})
+        return np.asarray(function(data, **options)["x"], float)
+
+
+def effective_sample_size(draws: Float[np.ndarray, "c n ..."], method: str = "bulk") -> np.ndarray:
+    """The effective number of draws of each series; the first axes are chain and draw."""
+    return _of_each(_arviz().ess, draws, method=method)
+
+
+def split_r_hat(draws: Float[np.ndarray, "c n ..."]) -> np.ndarray:
+    """Split R-hat of each series."""
+    return _of_each(_arviz().rhat, draws)
+
+
+def pareto_k(log_values: Float[np.ndarray, " n"]) -> float:
+    """Pareto's k of the largest values: moments of order 1/k and above are infinite."""
+    arviz = _arviz()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if hasattr(arviz, "psislw"):
+            return float(arviz.psislw(log_values)[1])
+        from arviz_stats.base import array_stats
+
+        return float(array_stats.psislw(log_values)[1])
+
+
+def inference_data(posterior: dict[str, np.ndarray], sample_stats: dict[str, np.ndarray]) -> Any:
+    """Draws as ArviZ holds them: an InferenceData, from ArviZ 1.0 on a DataTree."""
+    arviz = _arviz()
+    groups = {"posterior": posterior, **({"sample_stats": sample_stats} if sample_stats else {})}
+    if hasattr(arviz, "InferenceData"):
+        return arviz.from_dict(**groups)
+    return arviz.from_dict(groups)
