@@ -1223,3 +1223,25 @@ def test_unadjusted_samplers_are_the_stochastic_gradient_ones_with_all_the_data(
     ):
         draws = [fk.sample(LOG_GAMMA, sampler, **options).samples for sampler in (one, other)]
         np.testing.assert_array_equal(*draws)
+
+
+def test_warm_up_has_keys_of_its_own(monkeypatch):
+    """Else the first steps of a run would draw again what those of its warm-up drew."""
+    sample_module, loop = (importlib.import_module(f"fokker.run.{name}") for name in ("sample", "loop"))
+    seen = []
+    right_warm_up, right_start = sample_module.warmed_up, loop.Run.__init__
+
+    def warm_up(sampler, positions, keys, *rest):
+        seen.append(keys)
+        return right_warm_up(sampler, positions, keys, *rest)
+
+    def start(self, sampler, batches, plan, keys, *rest):
+        seen.append(keys)
+        right_start(self, sampler, batches, plan, keys, *rest)
+
+    monkeypatch.setattr(sample_module, "warmed_up", warm_up)
+    monkeypatch.setattr(loop.Run, "__init__", start)
+    warmed(NORMAL, samplers.rwm(), 2, steps=10, warm_up=25)
+    words = np.concatenate([jax.random.key_data(keys) for keys in seen])
+    assert len(seen) == 2
+    assert len({tuple(row) for row in words.tolist()}) == len(words)

@@ -108,7 +108,7 @@ MUTATIONS = [
         "learning = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])",
         "learning = keys[:, 2]",
         "warm-up and sampling share their keys",
-        ("walkers",),
+        ("walkers::warm_up_has_keys_of_its_own",),
     ),
     # Corrections.
     Mutation(
