@@ -25,6 +25,12 @@ def test_a_wrong_name_is_an_attribute_error():
         from fokker import smaple  # noqa: F401
 
 
+def test_a_misspelt_sampler_is_named():
+    with pytest.raises(AttributeError, match=r"fk\.samplers has no 'sghcm'.*sghmc"):
+        _ = fk.samplers.sghcm
+    assert not hasattr(fk.samplers, "hamiltonian_monte_carlo")
+
+
 def test_nothing_is_imported_before_it_is_asked_for():
     program = "import sys, fokker; print('jax' in sys.modules); fokker.sample; print('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.split() == [

@@ -1,5 +1,8 @@
 """Samplers: dynamics × integrator × correction, each with pure `init` and `step`."""
 
+from typing import Any
+
+from fokker._core.state import nearest
 from fokker.samplers._sampler import Info, Sampler, SamplerState
 from fokker.samplers.gibbs import gibbs, gibbs_normal
 from fokker.samplers.hmc import ghmc, hmc
@@ -53,3 +56,9 @@ __all__ = [
     "ula",
     "ulmc",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise AttributeError(f"fk.samplers has no {name!r}.{nearest(name, __all__)}")
