@@ -652,3 +652,13 @@ def test_chains_that_started_together_are_remembered_when_a_run_goes_on():
     trace = fk.sample(NORMAL, samplers.hmc(), **options)
     assert trace.origin.one_start
     assert trace.resume(10).origin.one_start
+
+
+def test_a_run_says_what_it_was_made_with(tmp_path):
+    trace = run(samplers.sghmc(0.1), steps=20, seed=3)
+    assert trace.settings["sampler"] == "underdamped × symplectic Euler"
+    assert (trace.settings["seed"], trace.settings["batch_size"]) == (3, None)
+    trace.report(tmp_path / "report.html", summary=trace.summary(gradients=False))
+    page = (tmp_path / "report.html").read_text()
+    assert "sampler underdamped × symplectic Euler" in page
+    assert "batch size" not in page

@@ -66,7 +66,9 @@ def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], s
     items += "".join(f"<li>Note: {html.escape(note)}.</li>" for note in summary.notes)
     verdict = f'<p class="{_CLASSES[summary.grade]}">{html.escape(summary.verdict)}</p><ul>{items}</ul>'
     settings = ", ".join(
-        f"{name.replace('_', ' ')} {_setting_text(value)}" for name, value in trace.settings.items()
+        f"{name.replace('_', ' ')} {_setting_text(value)}"
+        for name, value in trace.settings.items()
+        if value is not None
     )
     checks = [[name, f"{value:.3g}"] for name, value in summary.checks.items()]
     parts = [

@@ -158,12 +158,15 @@ class Run:
         plan = self.plan
         return {
             "taken": self.done,
+            "sampler": str(self.sampler),
             "step_size": getattr(self.sampler, "step_size", None),
             "steps": plan.steps,
             "burn_in": plan.burn_in,
             "thin": plan.thin,
             "chains": plan.chains,
             "temperature": float(self.temperature),
+            "batch_size": self.origin.options.get("batch_size"),
+            "seed": self.origin.options.get("seed"),
         }
 
     def _send(self, first: int) -> _Block:
