@@ -507,3 +507,42 @@ def test_a_sampler_says_what_it_is_made_of():
         ),
     ):
         assert str(sampler) == words
+
+
+@pytest.mark.parametrize("D", [None, 0.0, {}, {("r", "r"): 0.0}, fields.Zero()], ids=str)
+def test_dynamics_without_noise_get_new_momenta_however_their_zero_is_written(D):
+    dynamics = fk.Dynamics(H, D=D, Q={("r", "theta"): 1.0})
+    for correction in (corrections.Metropolis(3), corrections.Tree()):
+        sampler = fk.samplers.recipe(dynamics, 0.1, integrator=Leapfrog(), correction=correction)
+        state = sampler.init({"theta": jnp.array([0.2])})
+        assert set(state.z) == {"theta"}
+        moved = {float(sampler.step(jax.random.key(k), state)[0].position[0]) for k in range(3)}
+        assert len(moved) == 3
+
+
+def test_a_noise_that_only_happens_to_be_zero_is_refused():
+    """Else the momentum would never be renewed, and the chain stay on one path."""
+    D = {("r", "r"): fields.Elementwise(lambda theta: 0 * theta)}
+    dynamics = fk.Dynamics(H, D=D, Q={("r", "theta"): 1.0})
+    sampler = fk.samplers.recipe(dynamics, 0.1, integrator=Leapfrog(), correction=EXACT)
+    with pytest.raises(ValueError, match="Leave D out"):
+        sampler.init({"theta": jnp.array([0.2]), "r": jnp.array([0.3])})
+
+
+def test_a_tree_of_noisy_steps_is_refused_when_it_is_made():
+    with pytest.raises(ValueError, match="no noise in them"):
+        fk.samplers.recipe(UNDERDAMPED, 0.1, correction=corrections.Tree())
+
+
+def test_a_target_that_is_not_the_samplers_is_refused():
+    sampler = fk.samplers.recipe(fk.dynamics.langevin(potential), 0.1)
+    options = {"init": {"theta": jnp.zeros(1)}, "steps": 10, "progress": False}
+    assert fk.sample(fk.Density(lambda theta: -potential(theta)), sampler, **options).samples.shape == (
+        1,
+        10,
+        1,
+    )
+    with pytest.raises(ValueError, match="not that of the sampler's dynamics"):
+        fk.sample(fk.Density(lambda theta: -potential(theta - 10)), sampler, **options)
+    with pytest.raises(ValueError, match="needs a step size"):
+        fk.sample(None, fk.samplers.recipe(fk.dynamics.langevin(potential), "auto"), **options)

@@ -662,3 +662,24 @@ def test_a_run_says_what_it_was_made_with(tmp_path):
     page = (tmp_path / "report.html").read_text()
     assert "sampler underdamped × symplectic Euler" in page
     assert "batch size" not in page
+
+
+def test_keys_of_both_kinds_are_taken_and_others_refused():
+    options = {"init": jnp.zeros(2), "steps": 5, "progress": False}
+    normal = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    sgld = samplers.sgld(0.1)
+    by_seed = fk.sample(normal, sgld, seed=4, **options).samples
+    for key in (jax.random.key(4), jax.random.PRNGKey(4)):
+        np.testing.assert_array_equal(fk.sample(normal, sgld, key=key, **options).samples, by_seed)
+    with pytest.raises(TypeError, match=r"jax\.random\.key\(0\).*give seed"):
+        fk.sample(normal, sgld, key=4, **options)
+
+
+def test_starts_per_chain_say_how_many_chains_there_are():
+    normal = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    starts = jnp.array([[-3.0, 0.0], [3.0, 0.0], [0.0, 1.0]])
+    trace = fk.sample(normal, samplers.sgld(1e-9), init=fk.PerChain(starts), steps=2, progress=False)
+    np.testing.assert_allclose(trace.samples[:, 0], starts, atol=1e-3)
+    assert not trace.origin.one_start
+    with pytest.raises(ValueError, match=r"leading axis of 2.*shape \(3, 2\)"):
+        fk.sample(normal, samplers.sgld(0.1), init=fk.PerChain(starts), steps=2, chains=2, progress=False)

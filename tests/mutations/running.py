@@ -170,9 +170,9 @@ MUTATIONS = [
     # The summary.
     Mutation(
         "diagnostics/_convergence.py",
-        "data = arviz.convert_to_dataset(values[:, :, usable])",
-        "data = arviz.convert_to_dataset(values[::2, :, usable])",
-        "R-hat and ESS on every second chain",
+        "r_hat[usable] = split_r_hat(values[:, :, usable])",
+        "r_hat[usable] = split_r_hat(values[::2, :, usable])",
+        "R-hat on every second chain",
         ("verdict::every_chain_counts",),
     ),
     Mutation(

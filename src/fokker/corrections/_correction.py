@@ -88,6 +88,10 @@ class Correction(Module):
     takes_one_move = False
 
     @abc.abstractmethod
+    def check_integrator(self, integrator: Integrator) -> None:
+        """Raise, with the reason, where steps of this integrator can never be corrected."""
+
+    @abc.abstractmethod
     def check(self, dynamics: Dynamics | SDE, integrator: Integrator, z: State) -> None:
         """Raise, with the reason, where steps of these dynamics by this integrator cannot be corrected."""
 

@@ -99,13 +99,18 @@ class Metropolis(Correction):
     def check(self, dynamics: Dynamics | SDE, integrator: Integrator, z: State) -> None:
         """Raise, with the reason, where steps of these dynamics by this integrator cannot be corrected."""
         check_positive_temperature(dynamics)
+        self.check_integrator(integrator)
+        assert isinstance(integrator, Correctable)
+        integrator.check_correction(dynamics, z)
+
+    def check_integrator(self, integrator: Integrator) -> None:
+        """Raise unless the probability of the way back is known."""
         if not isinstance(integrator, Correctable):
             raise ValueError(
                 f"steps of {type(integrator).__name__} cannot be corrected: the probability of the way back "
                 "is not known. Use fk.integrators.EulerMaruyama() where D has noise on every variable, "
                 "Splitting() or ExactOU() for underdamped and Leapfrog() for Hamiltonian dynamics."
             )
-        integrator.check_correction(dynamics, z)
 
     def draw(self, key: Key[Array, ""], step: Step, z: State) -> Draws:
         """The randomness of one path."""

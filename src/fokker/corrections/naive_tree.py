@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Key
 from fokker._core.random import split, uniform
 from fokker._core.state import State, ravel, unravel
 from fokker.corrections._correction import DIVERGENT, Correction, Outcome, Step, Visited, metropolis_rule
-from fokker.corrections.tree import as_state, check_tree
+from fokker.corrections.tree import as_state, check_deterministic, check_tree
 from fokker.dynamics import SDE, Dynamics
 from fokker.integrators import Correctable, Integrator, Point
 
@@ -85,6 +85,10 @@ class NaiveTree(Correction):
     def error_order(self, integrator: Correctable) -> float:
         """That of a path of given length."""
         return integrator.error_order - 1
+
+    def check_integrator(self, integrator: Integrator) -> None:
+        """Raise unless its steps lead back exactly."""
+        check_deterministic(integrator)
 
     def check(self, dynamics: Dynamics | SDE, integrator: Integrator, z: State) -> None:
         """Raise unless the integrator is reversible and deterministic, for a position and a momentum."""

@@ -109,6 +109,10 @@ class Tree(Correction):
         """That of a path of given length."""
         return integrator.error_order - 1
 
+    def check_integrator(self, integrator: Integrator) -> None:
+        """Raise unless its steps lead back exactly."""
+        check_deterministic(integrator)
+
     def check(self, dynamics: Dynamics | SDE, integrator: Integrator, z: State) -> None:
         """Raise unless the integrator is reversible and deterministic, for a position and a momentum."""
         check_tree(dynamics, integrator, z)
@@ -255,15 +259,21 @@ class Tree(Correction):
         )
 
 
-def check_tree(dynamics: Dynamics | SDE, integrator: Integrator, z: State) -> None:
-    """Raise, with the reason, where no tree can be grown."""
-    check_positive_temperature(dynamics)
+def check_deterministic(integrator: Integrator) -> None:
+    """Raise unless the steps of an integrator lead back exactly."""
     if not (isinstance(integrator, Correctable) and integrator.is_deterministic):
         raise ValueError(
             f"a tree needs steps that lead back exactly, with no noise in them; those of "
             f"{type(integrator).__name__} do not. Use fk.integrators.Leapfrog() with Hamiltonian dynamics "
             "(D = 0), or fk.corrections.Metropolis()."
         )
+
+
+def check_tree(dynamics: Dynamics | SDE, integrator: Integrator, z: State) -> None:
+    """Raise, with the reason, where no tree can be grown."""
+    check_positive_temperature(dynamics)
+    check_deterministic(integrator)
+    assert isinstance(integrator, Correctable)
     if set(z) != {"theta", "r"}:
         raise ValueError(f"a tree needs a state of theta and r; this one has {', '.join(sorted(z))}.")
     integrator.check_correction(dynamics, z)

@@ -18,7 +18,7 @@ variables that it depends on, `lambda theta: …`, or the whole state, `lambda z
 """
 
 from fokker.fields._algebra import Scaled, Sum
-from fokker.fields._blocks import Blocks, is_skew_field, skew, symmetric
+from fokker.fields._blocks import Blocks, is_skew_field, is_zero, skew, symmetric
 from fokker.fields._convert import as_field
 from fokker.fields._dense import Column, Dense, Gram, Operator, Skew
 from fokker.fields._diagonal import Diagonal, Elementwise, Scalar, Zero
@@ -40,6 +40,7 @@ __all__ = [
     "Zero",
     "as_field",
     "is_skew_field",
+    "is_zero",
     "skew",
     "symmetric",
     "symmetric_root",

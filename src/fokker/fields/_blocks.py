@@ -176,3 +176,18 @@ def is_skew_field(field: Field) -> bool:
     if isinstance(field, Sum):
         return all(is_skew_field(term) for term in field.terms)
     return False
+
+
+def is_zero(field: Field) -> bool:
+    """Whether a field is zero by what it is made of; a function that happens to be zero is none."""
+    if isinstance(field, Zero):
+        return True
+    if isinstance(field, Blocks):
+        return all(is_zero(block) for block in field.blocks.values())
+    leaves = jax.tree.leaves(field)
+    if any(True for _ in field.functions()) or not leaves:
+        return False
+    return all(
+        not callable(x) and not isinstance(x, jax.core.Tracer) and bool(jnp.all(jnp.asarray(x) == 0))
+        for x in leaves
+    )

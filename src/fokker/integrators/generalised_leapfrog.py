@@ -12,7 +12,7 @@ from fokker._core.module import Module
 from fokker._core.state import State, depends_on, ravel, unravel
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.hamiltonian import hamiltonian_value
-from fokker.fields import Field, Zero
+from fokker.fields import Field, is_zero
 from fokker.integrators._gradient import Gradient
 from fokker.integrators._proposal import (
     Point,
@@ -130,7 +130,7 @@ class GeneralisedLeapfrog(Module):
         off = ravel(dynamics.Q.mv(z, v)) - ravel(turned)
         is_canonical = isinstance(off, jax.core.Tracer) or bool(jnp.all(jnp.abs(off) < 1e-5))
         turns = any(depends_on(f, name, z) for f in dynamics.Q.functions() for name in z)
-        if not isinstance(dynamics.D, Zero) or turns or not is_canonical:
+        if not is_zero(dynamics.D) or turns or not is_canonical:
             raise ValueError(
                 "the generalised leapfrog is for Hamiltonian dynamics, with D = 0 and "
                 "Q={('r', 'theta'): 1.0}; these have others. Use EulerMaruyama() where D is invertible."

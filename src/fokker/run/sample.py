@@ -14,7 +14,14 @@ from fokker.gradients import Estimator
 from fokker.run.cache import keep_compiled_programs
 from fokker.run.loop import Run
 from fokker.run.plan import Plan
-from fokker.run.starts import checked_positions, differs, first_states
+from fokker.run.starts import (
+    PerChain,
+    check_same_target,
+    checked_key,
+    checked_positions,
+    differs,
+    first_states,
+)
 from fokker.run.trace import Origin, Trace
 from fokker.run.warmup import warmed_up
 from fokker.samplers._checks import no_batch
@@ -94,6 +101,9 @@ def sample(
         "progress": progress,
     }
     keep_compiled_programs()
+    if isinstance(init, PerChain) and chains == 1:
+        options["chains"] = chains = init.number
+    key = checked_key(key)
     plan = Plan(steps, burn_in, thin, chains, chunk, keep)
     make = by_name(sampler) if isinstance(sampler, str) else None
     chosen: Any = sampler if make is None else make(step_size=AUTOMATIC)
@@ -117,6 +127,8 @@ def sample(
         )
     if warm_up is not None and warm_up > _LONGEST_WARM_UP:
         raise ValueError(f"warm_up is at most {_LONGEST_WARM_UP:,} steps; {warm_up:,} were given.")
+    if is_automatic(chosen) and not chosen.wants_target:
+        raise ValueError("a sampler made of dynamics needs a step size that is a number or a schedule.")
     if not learns and (make is not None or is_automatic(chosen)):
         from fokker.run.tuning import tune
 
@@ -141,6 +153,7 @@ def sample(
                 "to them, not to fk.sample."
             )
         temperature = own
+        check_same_target(target, chosen, init)
     else:
         placed = chosen.on(target, temperature, gradient)
     keys = jax.random.split(run_key, (chains, 3))

@@ -1,5 +1,6 @@
 """Where the chains of a run start, each looked at before the first step."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +12,11 @@ from jaxtyping import Array, Key, PyTree
 
 from fokker._core.rounding import lowered, raised
 from fokker._core.state import as_arrays, is_function, ravel
+from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.samplers._checks import check_finite_start
 from fokker.samplers._recipe import Recipe
 from fokker.samplers._sampler import Sampler, start_chains
-from fokker.targets.target import TargetWithData
+from fokker.targets.target import Target, TargetWithData
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,12 @@ class PerChain:
 
     positions: PyTree[Any]
 
+    @property
+    def number(self) -> int:
+        """How many positions there are, by the first leaf."""
+        shape = jnp.shape(jax.tree.leaves(self.positions)[0])
+        return shape[0] if shape else 1
+
     def of(self, chains: int) -> PyTree[Array]:
         """As arrays; raise unless there are as many as chains."""
         positions = as_arrays(self.positions)
@@ -38,6 +46,35 @@ class PerChain:
                     f"one has the shape {leaf.shape}."
                 )
         return positions
+
+
+def checked_key(key: Any) -> Key[Array, ""] | None:
+    """A key of the new kind, made of one of the old kind; None stays."""
+    if key is None or (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
+        return key
+    if isinstance(key, jax.Array | np.ndarray) and key.dtype == jnp.uint32 and key.ndim == 1:
+        return jax.random.wrap_key_data(jnp.asarray(key))
+    raise TypeError(f"key must be a key of JAX, as jax.random.key(0), not {key!r}; for a number give seed.")
+
+
+def check_same_target(target: Any, sampler: Any, init: Any) -> None:
+    """Raise where a sampler made of dynamics comes with another target, as far as one step tells."""
+    dynamics = getattr(sampler, "dynamics", None)
+    H = getattr(dynamics, "hamiltonian", None)
+    if not isinstance(target, Target) or not isinstance(H, Hamiltonian) or not isinstance(init, Mapping):
+        return
+    here = as_arrays(H.position_of(dict(init)))
+    there = jax.tree.map(lambda x: x + jnp.asarray(0.1, x.dtype), here)
+    try:
+        theirs, ours = (U(there) - U(here) for U in (target.potential, H.potential))
+    except (TypeError, ValueError, KeyError):  # of another shape: other checks say so
+        return
+    off = jnp.abs(theirs - ours)
+    if bool(off > 1e-2 * (jnp.abs(theirs) + jnp.abs(ours)) + 1e-4):
+        raise ValueError(
+            "the target is not that of the sampler's dynamics, whose U changes otherwise around init. Give "
+            "the target that the dynamics were made of: it is used for diagnostics."
+        )
 
 
 def differs(init: Any) -> bool:

@@ -180,6 +180,9 @@ class Recipe(Sampler):
         """
         if self.family is not None and self.correction is not None:
             return self._init_corrected(position, key)
+        if self.momentum == "new" and isinstance(position, Mapping) and set(position) == {"theta"}:
+            # The momentum of a start is not used: a new one is drawn.
+            position = {**position, "r": position["theta"]}
         # Before the conversion: a whole number is taken for a real one, an array of integers for a mistake.
         validate_state(jax.tree.map(lambda x: float(x) if isinstance(x, int) else x, position))
         # The variables of dynamics are a plain dictionary; theta stays the tree that it is.
@@ -203,6 +206,11 @@ class Recipe(Sampler):
         if self.correction is not None:
             check_position(self, stored, "the state")
             self.correction.check(dynamics, self.integrator, z)
+            if self.momentum == "own" and self.integrator.is_deterministic:  # type: ignore[attr-defined]
+                raise ValueError(
+                    "steps without noise need a new momentum for every trajectory, which is drawn where D is "
+                    "left out; this D is a field that happens to be zero. Leave D out."
+                )
             if self.momentum == "new":
                 check_kinetic(dynamics, z)
             memory = Memory(self.integrator.evaluate(dynamics, z))  # type: ignore[attr-defined]

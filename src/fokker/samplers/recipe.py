@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from fokker._core.state import as_arrays
 from fokker.corrections import Correction
 from fokker.dynamics import SDE, Dynamics
-from fokker.fields import Zero, as_field, symmetric
+from fokker.fields import as_field, is_zero, symmetric
 from fokker.gradients import OnlineNoise
 from fokker.integrators import EulerMaruyama, Integrator
 from fokker.integrators.noise import check_noise
@@ -50,7 +50,8 @@ def recipe(
     momentum = "own"
     if correction is not None:
         _check_correctable(correction, gradient, noise_estimate, gamma, noise)
-        if isinstance(dynamics, Dynamics) and isinstance(dynamics.D, Zero):
+        correction.check_integrator(integrator or EulerMaruyama())
+        if isinstance(dynamics, Dynamics) and is_zero(dynamics.D):
             momentum = "new"
     return _make(
         dynamics=dynamics,

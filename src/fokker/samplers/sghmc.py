@@ -37,6 +37,8 @@ def sghmc(
     `mass` is M. `mass_matrix`: an array, or what another sampler has learnt (`trace.sampler.mass_matrix` of
     `nuts`); the dynamics then move q of θ = θ₀ + S q, SSᵀ its inverse, and C acts on the momentum of q.
     """
+    if mass_matrix is not None and not (same_shapes(mass, 0.0) and float(mass) == 1):
+        raise ValueError("give mass, the M of H, or mass_matrix, coordinates for unit masses, but not both.")
     family = Family(
         "underdamped",
         lambda potential, T: underdamped(potential, friction, mass, T),
