@@ -401,3 +401,13 @@ def test_r_hat_of_antithetic_chains_is_judged_by_their_folded_draws():
 def test_a_list_for_a_vector_is_named():
     with pytest.raises(ValueError, match=r"init is a list; for a vector give jnp.array"):
         fk.sample(fk.Density(lambda t: -jnp.sum(t**2)), samplers.sgld(0.1), init=[0.0, 0.0], steps=9)
+
+
+def test_the_spread_of_a_sampler_made_of_dynamics_is_compared_too():
+    """An Euler step of 0.6 makes the variance of a unit normal 1/(1 - 0.3)."""
+    target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    sampler = fk.samplers.recipe(fk.dynamics.langevin(target.potential), 0.6)
+    options = {"init": {"theta": jnp.zeros(2)}, "steps": 4000, "chains": 4, "progress": False}
+    summary = fk.sample(target, sampler, **options).summary()
+    assert any("the spread of theta is too wide" in warning for warning in summary.warnings)
+    assert fk.sample(None, sampler, **options).summary().trusted

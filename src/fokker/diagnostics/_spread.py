@@ -8,10 +8,12 @@ from fokker.diagnostics._findings import Finding, Grade, care_or_bad
 from fokker.diagnostics._gradients import as_vectors, gradients_at, thinned
 from fokker.diagnostics.configurational import FALSE_ALARMS, Spread, spread_of
 from fokker.diagnostics.stein import kernel_stein_discrepancy
+from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.integrators import Reflecting
+from fokker.targets.target import Target
 
 if TYPE_CHECKING:
-    from fokker.run.trace import Trace
+    from fokker.run.trace import Origin, Trace
 
 # Draws at which ∇U is computed, and the number used for the discrepancy, whose cost is quadratic.
 _POINTS, _STEIN = 10_000, 200
@@ -24,7 +26,16 @@ _BIAS_BAD = 0.25
 def judged_by_gradients(sampler: Any, temperature: float) -> bool:
     """Whether E[v·(θ - c) v·∇U] = T|v|² applies: for targets without walls, at a temperature above 0."""
     walls = isinstance(getattr(sampler, "integrator", None), Reflecting)
-    return sampler.wants_target and not walls and temperature > 0
+    return not walls and temperature > 0
+
+
+def _target_of(origin: "Origin") -> Target | None:
+    """The target of the draws; that of a sampler made of dynamics if it is given and they have a U."""
+    if origin.sampler.wants_target:
+        return origin.sampler.own_target
+    H = getattr(getattr(origin.sampler, "dynamics", None), "hamiltonian", None)
+    known = isinstance(origin.target, Target) and not origin.target.is_constrained
+    return origin.target if known and isinstance(H, Hamiltonian) else None
 
 
 def by_gradients(
@@ -33,10 +44,11 @@ def by_gradients(
     """Findings from the spread of theta and the Stein discrepancy, and the spread."""
     assert trace.origin is not None
     sampler, T = trace.origin.sampler, trace.settings.get("temperature", 1.0)
-    if not judged_by_gradients(sampler, T):
+    target = _target_of(trace.origin)
+    if target is None or not judged_by_gradients(sampler, T):
         return [], None
     positions = thinned(trace, _POINTS)
-    draws, gradients = as_vectors(positions), gradients_at(sampler.own_target, positions) / T
+    draws, gradients = as_vectors(positions), gradients_at(target, positions) / T
     if not (np.isfinite(draws).all() and np.isfinite(gradients).all()):
         return [
             Finding(Grade.BAD, "the gradient is not finite at some draws: check the log density there")
