@@ -224,8 +224,8 @@ MUTATIONS = [
     ),
     Mutation(
         "run/warmup.py",
-        "factor = np.clip((wanted / found) ** (1 / self.sampler.error_order), *_CORRECTED)",
-        "factor = np.clip((found / wanted) ** (1 / self.sampler.error_order), *_CORRECTED)",
+        "factor = np.clip((wanted / measured) ** (1 / self.sampler.error_order), *_CORRECTED)",
+        "factor = np.clip((measured / wanted) ** (1 / self.sampler.error_order), *_CORRECTED)",
         "the last step size is put right the wrong way",
         ("walkers::the_last_step_size_is_put_right",),
     ),

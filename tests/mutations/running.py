@@ -105,8 +105,8 @@ MUTATIONS = [
     ),
     Mutation(
         "run/sample.py",
-        "learning = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])",
-        "learning = keys[:, 2]",
+        "warm_up_keys = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])",
+        "warm_up_keys = keys[:, 2]",
         "warm-up and sampling share their keys",
         ("walkers",),
     ),
