@@ -229,8 +229,8 @@ MUTATIONS = [
     ),
     Mutation(
         "integrators/exact_ou.py",
-        "found = (a, b, q - a**4 / v, v, a**2)",
-        "found = (a, b, q, v, a**2)",
+        "values = (a, b, q - a**4 / v, v, a**2)",
+        "values = (a, b, q, v, a**2)",
         "exact friction: θ given r' has the whole variance of θ",
         ("samplers::the_exact_friction_step_is_that_of_the_matrix_exponential",),
     ),

@@ -282,7 +282,7 @@ def _isokinetic(
         """The step, made one of all of space by keeping the length of y = ρu."""
         theta = _theta(problem, x)
         length = jnp.sqrt(jnp.sum(y**2))
-        U, gradient = sampler.slope(theta)(x)
+        U, gradient = sampler.value_and_gradient(theta)(x)
         z = {"theta": theta, "u": y / length, "U": U, "gradient": gradient}
         new, kinetic = sampler._leap(z, jnp.asarray(h, x.dtype))
         return ravel(new["theta"]), length * new["u"], kinetic

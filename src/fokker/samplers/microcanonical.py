@@ -12,7 +12,13 @@ from fokker import corrections
 from fokker._core.count import Count, no_steps
 from fokker._core.state import as_arrays, choose, nearest, ravel, unravel
 from fokker.gradients import Estimator
-from fokker.integrators.isokinetic import COEFFICIENTS, Slope, isokinetic_step, refresh, unit_vector
+from fokker.integrators.isokinetic import (
+    COEFFICIENTS,
+    ValueAndGradient,
+    isokinetic_step,
+    refresh,
+    unit_vector,
+)
 from fokker.samplers import _checks
 from fokker.samplers._sampler import (
     AUTOMATIC,
@@ -58,7 +64,7 @@ class Microcanonical(Sampler):
         """The sampler of exp(-U/T) for a target."""
         return _checks.placed(self, target, temperature, gradient)
 
-    def slope(self, theta: PyTree[Array]) -> Slope:
+    def value_and_gradient(self, theta: PyTree[Array]) -> ValueAndGradient:
         """U/T and its gradient, of a vector that stands for a tree like theta."""
         return jax.value_and_grad(_checks.tempered(self.own_target, self.temperature, theta))
 
@@ -74,7 +80,7 @@ class Microcanonical(Sampler):
                 "one dimension there is nothing to turn. Use fk.samplers.slice_sampler or sghmc for it."
             )
         _checks.as_vector(self.scale, theta)
-        U, g = self.slope(theta)(x)
+        U, g = self.value_and_gradient(theta)(x)
         _checks.check_finite_start(U, g)
         u = unit_vector(jax.random.normal(key, x.shape, x.dtype))
         return SamplerState({"theta": theta, "u": u, "U": U, "gradient": g}, no_steps())
@@ -91,7 +97,7 @@ class Microcanonical(Sampler):
         theta = z["theta"]
         scale = jnp.asarray(self.scale, z["u"].dtype)
         x, u, U, g, kinetic = isokinetic_step(
-            self.slope(theta),
+            self.value_and_gradient(theta),
             ravel(theta),
             z["u"],
             z["gradient"],
