@@ -79,7 +79,7 @@ MUTATIONS = [
         "run/block.py",
         "chains = jax.tree.map(lambda new, old: jnp.where(active, new, old), chains, before)",
         "pass",
-        "loops of known length go on after the end",
+        "loops of fixed length continue after the end",
         ("sample::every_form_of_the_loop_gives_the_same_draws",),
     ),
     Mutation(

@@ -82,9 +82,9 @@ def _of_recipe(sampler: Recipe, state: Any, options: Mapping[str, Any]) -> Repor
     if sampler.family is None:
         return _of_dynamics(dynamics, state, options)
     _, states = first_state(state)
-    whole: Any = [_completed(sampler, dynamics, one) for one in states]
-    whole = whole if isinstance(state, list) else whole[0] if whole else None
-    report = _of_dynamics(dynamics, whole, options)
+    full_state: Any = [_completed(sampler, dynamics, one) for one in states]
+    full_state = full_state if isinstance(state, list) else full_state[0] if full_state else None
+    report = _of_dynamics(dynamics, full_state, options)
     if report.ok and report.structure is not None and not report.structure.has_noise and not sampler.resample:
         reason = (
             "there is neither noise nor friction: with exact gradients the energy never changes, and the "
@@ -151,7 +151,7 @@ def _corrections(
     notes: list[str] = []
     if of_dynamics and state is None:
         raise ValueError("the correction of a sampler made of dynamics is checked at states: pass state=…")
-    whole = (lambda one: one) if of_dynamics else (lambda one: {"theta": _theta(one)})
+    as_state = (lambda one: one) if of_dynamics else (lambda one: {"theta": _theta(one)})
     if is_automatic(sampler):
         sampler = sampler.with_step_size(_TRIAL_STEP)
         notes.append(f"the step size is left to be found: {_TRIAL_STEP} was taken, and any would do")
@@ -164,12 +164,12 @@ def _corrections(
         dynamics: Any = getattr(sampler, "dynamics", None)
         if not of_dynamics:
             dynamics = langevin(sampler.own_target.potential, temperature=temperature)
-        problem = make_problem(dynamics, state=whole(first_state(state)[0] if of_dynamics else state))
+        problem = make_problem(dynamics, state=as_state(first_state(state)[0] if of_dynamics else state))
         generator = np.random.default_rng(options["seed"])
         if options["points"] is not None:
             points, settled = given_points(problem, options["points"])[0], True
         else:
-            starts = starts_of(problem, [whole(s) for s in first_state(state)[1]])
+            starts = starts_of(problem, [as_state(s) for s in first_state(state)[1]])
             number = options["number_of_points"] or _POINTS
             drawn = draw_points(problem.hamiltonian, starts, number, generator)[0]
             points, settled = drawn.points, drawn.settled

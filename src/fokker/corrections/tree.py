@@ -174,12 +174,12 @@ class Tree(Correction):
         takes_subtree = joins & (v < jnp.exp(new_weight - tree.weight))
 
         across = jnp.where(right, along[_LEFT_P], along[_RIGHT_P])
-        whole, mine = tree.far[0] + tree.far[1] + across, along[_TOTAL] + so_far
-        returned = (whole - (tree.far[2] + across) / 2 <= 0) | (mine - (square + across) / 2 <= 0)
+        far_sum, near_sum = tree.far[0] + tree.far[1] + across, along[_TOTAL] + so_far
+        returned = (far_sum - (tree.far[2] + across) / 2 <= 0) | (near_sum - (square + across) / 2 <= 0)
         depth = tree.depth + joins
         stays = _goes_right(tree.draws, depth) == right
-        unchanged_end = jnp.stack([whole, jnp.zeros_like(whole), tree.far[2]])
-        swapped_end = jnp.stack([mine, jnp.zeros_like(mine), square])
+        unchanged_end = jnp.stack([far_sum, jnp.zeros_like(far_sum), tree.far[2]])
+        swapped_end = jnp.stack([near_sum, jnp.zeros_like(near_sum), square])
         current_end = jnp.stack([tree.far[0], tree.far[1] + across, tree.far[2]])
         potential = jnp.where(takes_leaf, U, tree.new_potential)
         return Growth(

@@ -52,7 +52,7 @@ class _Block(NamedTuple):
     is_kept: bool
     sound: Any
     out: dict[str, Any]
-    began: float
+    sent_at: float
     seconds: float | None
 
 
@@ -226,7 +226,7 @@ class Run:
     def _checked(self, block: _Block) -> str | None:
         finite, sound = (bool(np.all(np.asarray(x))) for x in block.sound)
         steps = block.draws * block.thin
-        self.pace.took(steps, block.began, block.seconds)
+        self.pace.took(steps, block.sent_at, block.seconds)
         self.done = block.first + steps
         if block.is_kept:
             self._store_draws(block)
@@ -293,10 +293,10 @@ class _Pace:
         wanted = int(self.speed * _SECONDS) if self.speed else _FIRST_STEPS
         return max(1, min(wanted, _GROWTH * self._last, self.most))
 
-    def took(self, steps: int, began: float, seconds: float | None = None) -> None:
-        """A block of `steps` steps, sent at `began`, has just ended, or took `seconds` to send."""
+    def took(self, steps: int, sent_at: float, seconds: float | None = None) -> None:
+        """A block of `steps` steps, sent at `sent_at`, has just ended, or took `seconds` to send."""
         now = time.monotonic()
-        elapsed = now - max(began, self._ended) if seconds is None else seconds
+        elapsed = now - max(sent_at, self._ended) if seconds is None else seconds
         self.speed = steps / max(elapsed, 1e-6)
         self._ended, self._last = now, steps
 

@@ -123,7 +123,7 @@ def _low_rank(x: np.ndarray, deviations: np.ndarray, dtype: Any) -> LowRank:
 
 
 def check_size(mass_matrix: Any, dimension: int) -> None:
-    """Raise unless a mass matrix fits a theta of so many numbers."""
+    """Raise unless a mass matrix fits a theta of `dimension` numbers."""
     if mass_matrix is None or isinstance(mass_matrix, str):
         return
     is_dense = isinstance(mass_matrix, Dense)

@@ -91,7 +91,7 @@ class ReplicaExchange(Sampler):
     def advance(
         self, draws: Any, state: ReplicaState, batch: Any = None, number: Count | None = None
     ) -> tuple[ReplicaState, Info]:
-        """One step of every replica, and every so many steps an exchange."""
+        """One step of every replica, and an exchange every `every` steps."""
         number = state.step if number is None else number
         noise, uniforms = draws
         moved, info = self._copies(
