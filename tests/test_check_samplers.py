@@ -129,8 +129,8 @@ class Warm(fk.corrections.Metropolis):
 class Isotropic(Microcanonical):
     """Counts the change of volume of a kick with d in place of d - 1."""
 
-    def _leap(self, z, h):
-        new, kinetic = super()._leap(z, h)
+    def _isokinetic_step(self, z, h):
+        new, kinetic = super()._isokinetic_step(z, h)
         return new, kinetic * z["u"].size / (z["u"].size - 1)
 
 

@@ -389,7 +389,7 @@ def test_ctrl_c_keeps_the_draws_so_far(keep, monkeypatch):
     interrupt_at(monkeypatch, "_send", 1)
     with pytest.warns(RuntimeWarning, match="before its first draw: interrupted after 10"):
         none = run(steps=50, burn_in=20, chunk=10, keep=keep)
-    assert none.stopped == "interrupted after 10 of 70 steps; trace.resume() goes on"
+    assert none.stopped == "interrupted after 10 of 70 steps; trace.resume() continues"
     assert none.draws is None
     assert "no draws" in repr(none)
     for use in (lambda: none.samples, none.summary, none.to_arviz, none.flat):

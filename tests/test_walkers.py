@@ -982,7 +982,7 @@ BAD = {
     ),
     "one chain outside": (
         lambda: run(density(lambda x: jnp.sum(jnp.log(x))), init=one_chain_outside),
-        r"chain 1, which starts at a place of its own: log_density is nan",
+        r"chain 1, which has its own start: log_density is nan",
     ),
     "no gradient at the start": (
         lambda: run(density(lambda x: -jnp.sqrt(jnp.sum(x**2))), init=(0.0, 0.0)),

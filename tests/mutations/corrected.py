@@ -153,8 +153,8 @@ MUTATIONS = [
     ),
     Mutation(
         "corrections/tree.py",
-        "returned = (whole - (tree.far[2] + across) / 2 <= 0) | (mine - (square + across) / 2 <= 0)",
-        "returned = mine - (square + across) / 2 <= 0",
+        "returned = (far_sum - (tree.far[2] + across) / 2 <= 0) | (near_sum - (square + across) / 2 <= 0)",
+        "returned = near_sum - (square + across) / 2 <= 0",
         "the whole tree is asked for a turn at one end alone",
         _TREE,
     ),
@@ -205,14 +205,14 @@ MUTATIONS = [
         "run/trajectories.py",
         "counts = ended & keeps & ((chain.taken + 1) % thin == 0)",
         "counts = ended & keeps & (chain.taken % thin == 0)",
-        "moments of a walk keep the first step of every thinning",
+        "moments of trajectories keep the first step of every thinning",
         ("walkers::moments_are_those_of_the_draws",),
     ),
     Mutation(
         "run/trajectories.py",
         "row = jnp.minimum(chain.taken // thin, capacity - 1)",
         "row = jnp.minimum((chain.taken + thin - 1) // thin, capacity - 1)",
-        "thinned walks keep the first step in place of the last",
+        "thinned trajectories keep the first step in place of the last",
         ("walkers::a_run_goes_on_and_burn_in_drops",),
     ),
     Mutation(
@@ -224,8 +224,8 @@ MUTATIONS = [
     ),
     Mutation(
         "run/warmup.py",
-        "factor = np.clip((wanted / found) ** (1 / self.sampler.error_order), *_CORRECTED)",
-        "factor = np.clip((found / wanted) ** (1 / self.sampler.error_order), *_CORRECTED)",
+        "factor = np.clip((wanted / measured) ** (1 / self.sampler.error_order), *_CORRECTED)",
+        "factor = np.clip((measured / wanted) ** (1 / self.sampler.error_order), *_CORRECTED)",
         "the last step size is put right the wrong way",
         ("walkers::the_last_step_size_is_put_right",),
     ),
@@ -276,7 +276,7 @@ MUTATIONS = [
         "integrators/generalised_leapfrog.py",
         "return new, p, solved & solved_back & back",
         "return new, p, solved & solved_back",
-        "a leap that does not lead back is accepted",
+        "a step that does not lead back is accepted",
         ("rhmc::a_leap_that_does_not_lead_back_is_not_taken_for_sound",),
     ),
     Mutation(

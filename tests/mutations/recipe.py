@@ -229,8 +229,8 @@ MUTATIONS = [
     ),
     Mutation(
         "integrators/exact_ou.py",
-        "found = (a, b, q - a**4 / v, v, a**2)",
-        "found = (a, b, q, v, a**2)",
+        "values = (a, b, q - a**4 / v, v, a**2)",
+        "values = (a, b, q, v, a**2)",
         "exact friction: θ given r' has the whole variance of θ",
         ("samplers::the_exact_friction_step_is_that_of_the_matrix_exponential",),
     ),
@@ -300,7 +300,7 @@ MUTATIONS = [
     ),
     Mutation(
         "samplers/_recipe.py",
-        "return jax.lax.cond((number % self.resample == 0) & (number > 0), fresh, lambda: dict(z))",
+        "return jax.lax.cond((number % self.resample == 0) & (number > 0), resampled, lambda: dict(z))",
         "return dict(z)",
         "the momentum is never redrawn",
         ("gradients::the_momentum_is_drawn_anew_every_so_many_steps",),
@@ -321,7 +321,7 @@ MUTATIONS = [
     ),
     Mutation(
         "samplers/psgld.py",
-        "step = h * (-D * g - T * D**2 * slope)",
+        "step = h * (-D * g - T * D**2 * derivative)",
         "step = h * (-D * g)",
         "psgld without its correction",
         ("adaptive::a_step_of_preconditioned_sgld_is_the_formula",),

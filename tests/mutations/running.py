@@ -79,7 +79,7 @@ MUTATIONS = [
         "run/block.py",
         "chains = jax.tree.map(lambda new, old: jnp.where(active, new, old), chains, before)",
         "pass",
-        "loops of known length go on after the end",
+        "loops of fixed length continue after the end",
         ("sample::every_form_of_the_loop_gives_the_same_draws",),
     ),
     Mutation(
@@ -105,8 +105,8 @@ MUTATIONS = [
     ),
     Mutation(
         "run/sample.py",
-        "learning = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])",
-        "learning = keys[:, 2]",
+        "warm_up_keys = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])",
+        "warm_up_keys = keys[:, 2]",
         "warm-up and sampling share their keys",
         ("walkers::warm_up_has_keys_of_its_own",),
     ),

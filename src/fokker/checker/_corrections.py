@@ -2,7 +2,7 @@ r"""What makes a Metropolis correction exact, by derivatives of the sampler's ow
 
 A proposal with a density is exact if it is accepted with min(1, π(z')q(z|z') / π(z)q(z'|z)); a deterministic
 trajectory if it leads back once the momentum is reversed and is accepted with min(1, e^{-ΔH}|det ∂z'/∂z|).
-Both are identities, to be had at any point. What neither says, averages over draws from the target do.
+Both are identities that can be checked at any point. Averages over draws from the target check the rest.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ _REPEATS = 2
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at: its error, what is allowed, in words what it is and what failed."""
+    """One check: its error and tolerance, and in words what holds or what failed."""
 
     words: str
     reason: str
@@ -51,7 +51,7 @@ class Finding:
 def check_correction(
     sampler: Sampler, problem: Problem, points: np.ndarray, generator: np.random.Generator
 ) -> list[Finding]:
-    """All that can be said of the correction of a sampler, put on its target and in double precision."""
+    """All checks of the correction of a sampler, on its target and in double precision."""
     some = points[:_EXACT_AT]
     if isinstance(sampler, Recipe):
         return _of_recipe(sampler, problem, points, generator)
@@ -65,18 +65,18 @@ def check_correction(
 def _of_recipe(
     sampler: Recipe, problem: Problem, points: np.ndarray, generator: np.random.Generator
 ) -> list[Finding]:
-    """By what its integrator is: a map that leads back, or a proposal with a density; else by averages."""
+    """By the kind of integrator: a map that leads back, or a proposal with a density; else by averages."""
     some = points[:_EXACT_AT]
     setup = _Setup(sampler, problem)
     if isinstance(sampler.integrator, Splitting):
-        found = [_averages(sampler, problem, points, generator)]
+        findings = [_averages(sampler, problem, points, generator)]
     elif sampler.integrator.is_deterministic:  # type: ignore[attr-defined]
-        found = _trajectory(setup, some, generator)
+        findings = _trajectory(setup, some, generator)
     else:
-        found = [_detailed_balance(setup, some, generator)]
+        findings = [_detailed_balance(setup, some, generator)]
     if isinstance(sampler.correction, Metropolis):
-        return [*found, *_acceptance(setup, some, generator)]
-    return [*found, _averages(sampler, problem, points, generator)]
+        return [*findings, *_acceptance(setup, some, generator)]
+    return [*findings, _averages(sampler, problem, points, generator)]
 
 
 class _Setup:
@@ -84,7 +84,7 @@ class _Setup:
 
     def __init__(self, sampler: Recipe, problem: Problem) -> None:
         if isinstance(sampler.integrator, GeneralisedLeapfrog):
-            # Solved as well as can be: what is left is not the step's.
+            # Solved as precisely as possible: the remaining error is not the step's.
             precise = GeneralisedLeapfrog(1e-12, 4 * sampler.integrator.iterations)
             sampler = dataclasses.replace(sampler, integrator=precise)
         correction = sampler.correction
@@ -109,8 +109,8 @@ class _Setup:
         """The sampler's state at a vector, with U and ∇U there, and the state in its coordinates."""
         z = unravel(x, self.example)
         state = self.state_of(z["theta"] if self.sampler.family is not None else z)
-        kept = {name: z[name] for name in state.z}
-        state = state._replace(z=kept)
+        own_variables = {name: z[name] for name in state.z}
+        state = state._replace(z=own_variables)
         _, local = self.sampler._step(state)
         return state, {**local, "r": z["r"]} if "r" in z else local
 
@@ -128,14 +128,14 @@ class _Setup:
         return end, proposal.log_ratio, change
 
     def _energy(self, x: Array, local: State, step: Step) -> Array:
-        """H/T with the target's own U, and not the one that the sampler sees."""
+        """H/T with the target's own U, not the one that the sampler uses."""
         if self.sampler.family is None:
             return self.problem.hamiltonian(x)
         theta = x[: self.problem.dimension]
         return self.problem.hamiltonian(theta) + step.energy(local, Point(jnp.zeros(())))
 
     def noise(self, key: Array) -> Any:
-        """Of one proposal."""
+        """The noise of one proposal."""
         x = ravel(self.example)
         state, local = self.at(x)
         return self.sampler._step(state)[0].noise(key, local)
@@ -148,7 +148,7 @@ class _Setup:
         """Points of theta, or of all variables, completed by standard normal auxiliaries."""
         if points.shape[1] == self.dimension:
             return points
-        # Theta stands first, in the order of variables.
+        # Theta comes first in the order of variables.
         assert variable_names(self.example)[0] == "theta"
         rest = generator.normal(size=(len(points), self.dimension - points.shape[1]))
         return np.concatenate([points, rest], axis=1)
@@ -218,7 +218,7 @@ def _trajectory(setup: _Setup, points: np.ndarray, generator: np.random.Generato
 
 def _reversible(apart: float) -> Finding:
     return Finding(
-        f"reversibility: steps, back with the momentum reversed, end where they began to {apart:.1g}",
+        f"reversibility: steps, back with the momentum reversed, end where they started, to {apart:.1g}",
         f"the trajectory is not reversible: back with the momentum reversed it ends {apart:.2g} away",
         apart,
     )
@@ -256,8 +256,8 @@ def _acceptance(setup: _Setup, points: np.ndarray, generator: np.random.Generato
         return outcome.acceptance_rate - expected, apart
 
     starts = setup.start(points, generator)
-    found = compile_once(jax.vmap(at))(starts, generator.normal(size=(len(points), size)))
-    rate, stays = (_largest(v) for v in found)
+    errors = compile_once(jax.vmap(at))(starts, generator.normal(size=(len(points), size)))
+    rate, stays = (_largest(v) for v in errors)
     return [
         Finding(
             f"acceptance: min(1, e^(-ΔE)) of the energies and the ratio, to {rate:.1g}",
@@ -279,12 +279,12 @@ def _isokinetic(
     h = step_size_at(sampler.step_size, jnp.zeros(()))
 
     def step(x: Array, y: Array) -> tuple[Array, Array, Array]:
-        """The step, made one of all of space by keeping the length of y = ρu."""
+        """The step, extended to all of space by keeping the length of y = ρu."""
         theta = _theta(problem, x)
         length = jnp.sqrt(jnp.sum(y**2))
-        U, gradient = sampler.slope(theta)(x)
+        U, gradient = sampler.value_and_gradient(theta)(x)
         z = {"theta": theta, "u": y / length, "U": U, "gradient": gradient}
-        new, kinetic = sampler._leap(z, jnp.asarray(h, x.dtype))
+        new, kinetic = sampler._isokinetic_step(z, jnp.asarray(h, x.dtype))
         return ravel(new["theta"]), length * new["u"], kinetic
 
     def at(x: Array, u: Array) -> tuple[Array, Array]:
@@ -339,14 +339,14 @@ def _averages(
     # Optimised: it runs a few thousand times.
     step = jax.jit(jax.vmap(jax.vmap(one, in_axes=(None, 0))))
     moved = np.asarray(step(points, keys))
-    points = points[:, : moved.shape[-1]]  # theta stands first
+    points = points[:, : moved.shape[-1]]  # theta comes first
     center, spread = points.mean(axis=0), points.std(axis=0) + 1e-12
-    ways = generator.normal(size=(points.shape[1], 32)) / np.sqrt(points.shape[1])
+    directions = generator.normal(size=(points.shape[1], 32)) / np.sqrt(points.shape[1])
 
     def tests(x: np.ndarray) -> np.ndarray:
         z = (x - center) / spread
         return np.concatenate(
-            [np.tanh(z), np.tanh(z) ** 2, np.tanh(z @ ways), np.tanh(z @ ways) ** 2], axis=-1
+            [np.tanh(z), np.tanh(z) ** 2, np.tanh(z @ directions), np.tanh(z @ directions) ** 2], axis=-1
         )
 
     change = tests(moved).mean(axis=1) - tests(points)

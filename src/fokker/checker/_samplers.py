@@ -27,7 +27,7 @@ from fokker.samplers.recipe import Recipe
 from fokker.samplers.replica_exchange import ReplicaExchange
 
 _POINTS = 1024
-# Stands in for a step size that is left to be found: the correction is exact at every one.
+# Replaces an automatic step size: the correction is exact at every step size.
 _TRIAL_STEP = 0.1
 
 _DISCRETE = (
@@ -35,16 +35,16 @@ _DISCRETE = (
 )
 
 
-def is_sampler(given: Any) -> bool:
-    """Whether it is one of `fk.samplers`, or of its kind."""
-    return isinstance(given, Sampler)
+def is_sampler(value: Any) -> bool:
+    """Whether it is a sampler."""
+    return isinstance(value, Sampler)
 
 
 def check_sampler(sampler: Any, state: Any, options: Mapping[str, Any]) -> Report:
     """The report on a sampler: of its dynamics where it follows some, of its correction where it has one."""
     if isinstance(sampler, Recipe):
         return _of_recipe(sampler, state, options)
-    sampler.own_target  # noqa: B018  raises where it was not put on a target
+    sampler.own_target  # noqa: B018  raises where it has no target
     if isinstance(sampler, ReplicaExchange):
         coldest = dataclasses.replace(sampler.sampler, temperature=sampler.ladder[0])
         report = _of_recipe(coldest, state, options)
@@ -82,9 +82,9 @@ def _of_recipe(sampler: Recipe, state: Any, options: Mapping[str, Any]) -> Repor
     if sampler.family is None:
         return _of_dynamics(dynamics, state, options)
     _, states = first_state(state)
-    whole: Any = [_completed(sampler, dynamics, one) for one in states]
-    whole = whole if isinstance(state, list) else whole[0] if whole else None
-    report = _of_dynamics(dynamics, whole, options)
+    full_state: Any = [_completed(sampler, dynamics, one) for one in states]
+    full_state = full_state if isinstance(state, list) else full_state[0] if full_state else None
+    report = _of_dynamics(dynamics, full_state, options)
     if report.ok and report.structure is not None and not report.structure.has_noise and not sampler.resample:
         reason = (
             "there is neither noise nor friction: with exact gradients the energy never changes, and the "
@@ -95,7 +95,7 @@ def _of_recipe(sampler: Recipe, state: Any, options: Mapping[str, Any]) -> Repor
 
 
 def _completed(sampler: Recipe, dynamics: Any, state: Any) -> Any:
-    """The whole state of a named sampler: theta alone is given its auxiliaries."""
+    """The whole state of a named sampler: theta alone gets its auxiliaries."""
     names = set(argument_names(dynamics.hamiltonian)) | {"theta"}
     if isinstance(state, Mapping) and names <= set(state):
         return state
@@ -105,7 +105,7 @@ def _completed(sampler: Recipe, dynamics: Any, state: Any) -> Any:
 
 
 def _theta(state: Any, least: int = 1) -> PyTree[Any]:
-    """Theta from a state, or where none was given from the least that the sampler can do with."""
+    """Theta from a state; without one, the smallest theta that the sampler accepts."""
     if state is None:
         return jnp.zeros(()) if least == 1 else jnp.zeros(least)
     example, _ = first_state(state)
@@ -146,12 +146,12 @@ def _isokinetic(sampler: Microcanonical, like: PyTree[Any]) -> SDE:
 def _corrections(
     sampler: Sampler, state: Any, options: Mapping[str, Any]
 ) -> tuple[list[Finding], np.ndarray, bool, list[str]]:
-    """What was found of the correction, the points looked at, whether they settled, and notes."""
+    """The findings about the correction, the points used, whether they settled, and notes."""
     of_dynamics = isinstance(sampler, Recipe) and sampler.family is None
     notes: list[str] = []
     if of_dynamics and state is None:
         raise ValueError("the correction of a sampler made of dynamics is checked at states: pass state=…")
-    whole = (lambda one: one) if of_dynamics else (lambda one: {"theta": _theta(one)})
+    as_state = (lambda one: one) if of_dynamics else (lambda one: {"theta": _theta(one)})
     if is_automatic(sampler):
         sampler = sampler.with_step_size(_TRIAL_STEP)
         notes.append(f"the step size is left to be found: {_TRIAL_STEP} was taken, and any would do")
@@ -164,12 +164,12 @@ def _corrections(
         dynamics: Any = getattr(sampler, "dynamics", None)
         if not of_dynamics:
             dynamics = langevin(sampler.own_target.potential, temperature=temperature)
-        problem = make_problem(dynamics, state=whole(first_state(state)[0] if of_dynamics else state))
+        problem = make_problem(dynamics, state=as_state(first_state(state)[0] if of_dynamics else state))
         generator = np.random.default_rng(options["seed"])
         if options["points"] is not None:
             points, settled = given_points(problem, options["points"])[0], True
         else:
-            starts = starts_of(problem, [whole(s) for s in first_state(state)[1]])
+            starts = starts_of(problem, [as_state(s) for s in first_state(state)[1]])
             number = options["number_of_points"] or _POINTS
             drawn = draw_points(problem.hamiltonian, starts, number, generator)[0]
             points, settled = drawn.points, drawn.settled
@@ -177,7 +177,7 @@ def _corrections(
 
 
 def _corrected(sampler: Sampler, state: Any, options: Mapping[str, Any]) -> Report:
-    """The report on a sampler whose correction is what there is to check."""
+    """The report on a sampler of which only the correction is checked."""
     findings, points, settled, notes = _corrections(sampler, state, options)
     if not settled:
         notes.append("points could not be drawn where the target has mass: pass a better state, or points")
@@ -208,7 +208,7 @@ def _corrected(sampler: Sampler, state: Any, options: Mapping[str, Any]) -> Repo
 
 
 def _with_findings(report: Report, findings: list[Finding]) -> Report:
-    """The report on dynamics, with what was found of a correction."""
+    """The report on dynamics, with the findings about a correction."""
     broken = [f.reason for f in findings if not f.holds]
     verdict = "wrong" if broken else report.verdict
     return dataclasses.replace(

@@ -1,6 +1,6 @@
 """Corrections: the third factor of a sampler, which makes an integrator's steps keep their target exactly.
 
-| correction | what it needs of an integrator |
+| correction | what it needs from an integrator |
 | --- | --- |
 | `None` | nothing; the step size leaves a bias |
 | `Metropolis()` | the probability of a step over that of its way back: `EulerMaruyama` where D is invertible,

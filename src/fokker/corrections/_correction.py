@@ -1,4 +1,4 @@
-"""What every correction is: a trajectory of proposals, and a state chosen of it."""
+"""The interface of corrections: a trajectory of proposals, and a state chosen from it."""
 
 import abc
 from typing import Any, ClassVar, NamedTuple
@@ -20,7 +20,7 @@ DIVERGENT = 1000.0
 
 
 class Step(NamedTuple):
-    """A step of an integrator for given dynamics: what trajectories are made of.
+    """A step of an integrator for given dynamics: the unit of a trajectory.
 
     `like`: shapes of the state.
     """
@@ -37,7 +37,7 @@ class Step(NamedTuple):
         return jax.eval_shape(lambda z: evaluate(self.dynamics, z), self.like).gradient is not None
 
     def propose(self, z: State, point: Point, noise: Any = None, size: Any = None) -> Proposal:
-        """The next state, with what makes its probability."""
+        """The next state, with the terms of its probability."""
         h = self.size if size is None else size
         return self.integrator.propose(self.dynamics, z, noise, h, point)
 
@@ -51,9 +51,9 @@ class Step(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The state that a trajectory ends in, U and ∇U there, and what a person wants to see of it.
+    """The state that a trajectory ends in, U and ∇U there, and statistics of it.
 
-    `proposal` is where it would have gone; None for a tree, which has no single proposal.
+    `proposal` is where it would have ended; None for a tree, which has no single proposal.
     """
 
     z: State
@@ -69,7 +69,7 @@ class Outcome(NamedTuple):
 
 
 class Visited(NamedTuple):
-    """Positions that a move went through, in order; of a tree with their doublings and directions."""
+    """Positions that a move visited, in order; for a tree with their doublings and directions."""
 
     theta: PyTree[Array]
     depth: Array | None = None
@@ -117,7 +117,7 @@ class Correction(Module):
 
     @abc.abstractmethod
     def visited(self, before: Any, after: Any, step: Step) -> Visited:
-        """The positions that a move went through."""
+        """The positions that a move visited."""
 
     @abc.abstractmethod
     def with_one_move(self) -> "Correction":
@@ -151,7 +151,7 @@ def number_of(count: Any) -> Array:
 
 
 def noise_of_move(step: Step, noise: Any, number: Array, z: State) -> Any:
-    """The noise of a move: given for a single one, or drawn by a key and the number of the move."""
+    """The noise of a move: as it is for a single one, or drawn by a key and the number of the move."""
     if isinstance(noise, jax.Array) and jnp.issubdtype(noise.dtype, jax.dtypes.prng_key):
         return step.noise(fold_in(noise, number.astype(jnp.uint32)), z)
     return noise

@@ -67,11 +67,11 @@ class Metropolis(Correction):
     `ExactOU` likewise, with the way back taken at reversed momentum. By the work that a step does: reversible
     volume-preserving parts, as in `Leapfrog`, `GeneralisedLeapfrog` and `Splitting`, are accepted with
     exp(-ΔH/T) summed over them, while an exact Ornstein–Uhlenbeck part keeps the target by itself (Horowitz
-    1991). After a rejection in reversed time the momentum is reversed, without which the target would not be
-    kept. At any step size the target is exact; a larger step is rejected more often.
+    1991). After a rejection in reversed time the momentum is reversed, otherwise the target would not be
+    kept. The target is exact at any step size; a larger step is rejected more often.
 
     A decision is made after `num_integration_steps` steps: a number, or a function of a uniform number and
-    the step size. Dynamics with D = 0 are given a new momentum before each trajectory.
+    the step size. Dynamics with D = 0 get a new momentum before each trajectory.
 
     ```python
     sampler = fk.samplers.recipe(dynamics, step_size=0.1, correction=fk.corrections.Metropolis())
@@ -89,7 +89,7 @@ class Metropolis(Correction):
         return self.num_integration_steps is None
 
     def with_one_move(self) -> "Metropolis":
-        """Paths of one step; a number that is not compiled in stays one."""
+        """Paths of one step; a number that is not compiled in stays an array."""
         return self if self.takes_one_move else dataclasses.replace(self, num_integration_steps=number_of(1))
 
     def error_order(self, integrator: Correctable) -> float:
@@ -134,14 +134,14 @@ class Metropolis(Correction):
         proposal = step.propose(path.z, path.point, noise)
         is_sound = path.is_sound & proposal.is_sound
         U = proposal.point.potential
-        # A path that has left the finite numbers will not be accepted: it goes no further.
-        goes_on = is_sound if U is None else is_sound & jnp.isfinite(U)
+        # A path that has left the finite numbers will not be accepted: it stops here.
+        continues = is_sound if U is None else is_sound & jnp.isfinite(U)
         return path._replace(
             z=proposal.z,
             point=proposal.point,
             log_ratio=path.log_ratio + proposal.log_ratio.astype(path.log_ratio.dtype),
             is_sound=is_sound,
-            left=jnp.where(goes_on, path.left - 1, 0),
+            left=jnp.where(continues, path.left - 1, 0),
         )
 
     def is_done(self, path: Path) -> Array:

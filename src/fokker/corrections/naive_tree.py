@@ -1,4 +1,4 @@
-"""The no-U-turn tree as first written down: every point of the path is stored."""
+"""The no-U-turn tree as first published: every point of the path is stored."""
 
 from typing import ClassVar, NamedTuple
 
@@ -35,8 +35,8 @@ class Draws(NamedTuple):
     choice: Array
 
 
-class Grown(NamedTuple):
-    """A path of a step, all of it, and which of its points may be chosen."""
+class Path(NamedTuple):
+    """The whole path of a step, and which of its points may be chosen."""
 
     points: Points
     candidates: Array
@@ -47,8 +47,8 @@ class Grown(NamedTuple):
     going: Array
 
 
-class Walk(NamedTuple):
-    """The start and, after the one move that there is, the point chosen of the whole path."""
+class Trajectory(NamedTuple):
+    """The start and, after its only move, the point chosen from the whole path."""
 
     draws: Draws
     start: Points
@@ -102,7 +102,7 @@ class NaiveTree(Correction):
         right = uniform(second, (self.max_depth,), dtype) < 0.5
         return Draws(height, right, uniform(third, (), dtype))
 
-    def start(self, draws: Draws, z: State, point: Point, step: Step) -> Walk:
+    def start(self, draws: Draws, z: State, point: Point, step: Step) -> Trajectory:
         """No path yet; the state to come is the one before."""
         p = ravel(z["r"])
         U, g = point.potential, point.gradient
@@ -114,66 +114,76 @@ class NaiveTree(Correction):
             step.energy(z, point),
         )
         zero, count, false = jnp.zeros_like(p[0]), jnp.zeros((), jnp.int32), jnp.zeros((), bool)
-        return Walk(draws, here, here, false, zero, false, count, count)
+        return Trajectory(draws, here, here, false, zero, false, count, count)
 
-    def is_done(self, walk: Walk) -> Array:
+    def is_done(self, trajectory: Trajectory) -> Array:
         """After the whole tree, which is one move here."""
-        return walk.done
+        return trajectory.done
 
-    def move(self, walk: Walk, step: Step) -> Walk:
+    def move(self, trajectory: Trajectory, step: Step) -> Trajectory:
         """The whole tree, and a point of it."""
-        tree = self.grow(walk, step)
+        tree = self.grow(trajectory, step)
         count = jnp.sum(tree.candidates)
         # The ⌈u·count⌉-th of the candidates: uniform over them.
-        rank = jnp.minimum(jnp.floor(walk.draws.choice * count), count - 1)
+        rank = jnp.minimum(jnp.floor(trajectory.draws.choice * count), count - 1)
         place = jnp.argmax(tree.candidates & (jnp.cumsum(tree.candidates) - 1 == rank))
         chosen = jax.tree.map(lambda x: x[place], tree.points)
         rate = tree.accepted / jnp.maximum(tree.steps, 1)
         done = jnp.ones((), bool)
-        return Walk(walk.draws, walk.start, chosen, done, rate, tree.divergent, tree.steps, tree.depth)
+        return Trajectory(
+            trajectory.draws, trajectory.start, chosen, done, rate, tree.divergent, tree.steps, tree.depth
+        )
 
-    def end(self, walk: Walk, point: Point, step: Step) -> Outcome:
+    def end(self, trajectory: Trajectory, point: Point, step: Step) -> Outcome:
         """The point chosen."""
-        z = {"theta": unravel(walk.chosen.q, step.like["theta"])}
-        U = None if point.potential is None else walk.chosen.potential
-        g = None if point.gradient is None else unravel(walk.chosen.gradient, point.gradient)
-        energy = walk.start.energy
-        return Outcome(z, Point(U, g), walk.rate, walk.divergent, energy, walk.steps, tree_depth=walk.depth)
+        z = {"theta": unravel(trajectory.chosen.q, step.like["theta"])}
+        U = None if point.potential is None else trajectory.chosen.potential
+        g = None if point.gradient is None else unravel(trajectory.chosen.gradient, point.gradient)
+        energy = trajectory.start.energy
+        return Outcome(
+            z,
+            Point(U, g),
+            trajectory.rate,
+            trajectory.divergent,
+            energy,
+            trajectory.steps,
+            tree_depth=trajectory.depth,
+        )
 
-    def visited(self, before: Walk, after: Walk, step: Step) -> Visited:
+    def visited(self, before: Trajectory, after: Trajectory, step: Step) -> Visited:
         """The path again, its points in the order of their doublings and not of time."""
         draws = before.draws
         tree = self.grow(before, step)
-        q, depths, ways = [], [], []
+        q, depths, directions = [], [], []
         rest = tree.points.q
         for depth in reversed(range(self.max_depth)):
-            # The last doubling is the first or the second half of the path; one not made stands behind it.
-            half, made = 2**depth, tree.steps >= 2**depth
-            right = draws.right[depth] | ~made
+            # The last doubling is the first or second half of the path; one that was not made comes last.
+            half, is_made = 2**depth, tree.steps >= 2**depth
+            right = draws.right[depth] | ~is_made
             new = jnp.where(right, rest[half:], rest[:half][::-1])
             rest = jnp.where(right, rest[:half], rest[half:])
             q.append(new)
-            depths.append(jnp.full(half, jnp.where(made, depth + 1, -1)))
-            ways.append(jnp.full(half, jnp.where(right, 1, -1)))
-        points, doublings, direction = (jnp.concatenate(parts[::-1]) for parts in (q, depths, ways))
+            depths.append(jnp.full(half, jnp.where(is_made, depth + 1, -1)))
+            directions.append(jnp.full(half, jnp.where(right, 1, -1)))
+        points, doublings, direction = (jnp.concatenate(parts[::-1]) for parts in (q, depths, directions))
         theta = jax.vmap(lambda x: unravel(x, step.like["theta"]))(points)
         return Visited(theta, doublings, direction)
 
-    def grow(self, walk: Walk, step: Step) -> Grown:
+    def grow(self, trajectory: Trajectory, step: Step) -> Path:
         """Double the path, forward or back in time, until it or a half, quarter, … of it turns round."""
-        here = jax.tree.map(lambda x: x[None], walk.start)
+        here = jax.tree.map(lambda x: x[None], trajectory.start)
         count, zero = jnp.zeros((), jnp.int32), jnp.zeros((), here.p.dtype)
         false = jnp.zeros((), bool)
-        tree = Grown(here, jnp.ones(1, bool), count, count, zero, false, ~false)
+        tree = Path(here, jnp.ones(1, bool), count, count, zero, false, ~false)
         for depth in range(self.max_depth):
-            # The path has 2^depth points: arrays of another size at every doubling, as on paper.
-            tree = self._doubled(depth, walk, tree, step)
+            # The path has 2^depth points: arrays of another size at every doubling, as in the paper.
+            tree = self._doubled(depth, trajectory, tree, step)
         return tree
 
-    def _doubled(self, depth: int, walk: Walk, tree: Grown, step: Step) -> Grown:
-        draws = walk.draws
+    def _doubled(self, depth: int, trajectory: Trajectory, tree: Path, step: Step) -> Path:
+        draws = trajectory.draws
 
-        def double() -> Grown:
+        def double() -> Path:
             right = draws.right[depth]
             old = tree.points
             h = jnp.where(right, step.size, -step.size).astype(old.p.dtype)
@@ -190,7 +200,7 @@ class NaiveTree(Correction):
                 return new, new
 
             _, new = jax.lax.scan(next_point, edge, length=2**depth)
-            change = new.energy - walk.start.energy
+            change = new.energy - trajectory.start.energy
             change = jnp.where(jnp.isfinite(change), change, jnp.inf)
             new = jax.tree.map(lambda x: jnp.where(right, x, x[::-1]), new)
             inside = jnp.where(right, change, change[::-1]) <= draws.height
@@ -202,7 +212,7 @@ class NaiveTree(Correction):
             both = (tree.candidates, inside & sound)
             candidates = jnp.where(right, jnp.concatenate(both), jnp.concatenate(both[::-1]))
             rates = metropolis_rule(jnp.zeros(()), change)[1]
-            return Grown(
+            return Path(
                 joined,
                 candidates,
                 tree.depth + sound,
@@ -212,7 +222,7 @@ class NaiveTree(Correction):
                 sound & ~_turned(joined.q[0], joined.p[0], joined.q[-1], joined.p[-1]),
             )
 
-        def stop() -> Grown:
+        def stop() -> Path:
             longer = jax.tree.map(lambda x: jnp.concatenate([x, jnp.zeros_like(x)]), tree.points)
             nothing = jnp.zeros_like(tree.candidates)
             return tree._replace(points=longer, candidates=jnp.concatenate([tree.candidates, nothing]))

@@ -26,7 +26,7 @@ from fokker.integrators import Correctable, Integrator, Point
 Vector = Float[Array, " d"]
 
 # Rows of a tree's table: position, momentum and gradient of its left and right end; position and gradient of
-# the point chosen of the tree, and of the subtree that is being added; the sums of the momenta of both.
+# the point chosen from the tree, and from the subtree that is being added; the sums of the momenta of both.
 _LEFT_Q, _LEFT_P, _LEFT_G, _RIGHT_Q, _RIGHT_P, _RIGHT_G = range(6)
 _CHOSEN_Q, _CHOSEN_G, _NEW_Q, _NEW_G, _TOTAL, _NEW_TOTAL = range(6, 12)
 _ROWS = 12
@@ -44,11 +44,11 @@ class Growth(NamedTuple):
 
     A subtree turns when ρ = Σp - (p₁ + p₂)/2, of its momenta and those at its ends, points against one of its
     ends: p₁·ρ ≤ 0 or p₂·ρ ≤ 0. The products with ρ are kept up to date leaf by leaf, so that a leaf costs one
-    product of the table with its momentum, and not one for each subtree that ends at it.
+    product of the table with its momentum, not one per subtree that ends at it.
 
     `table` has the rows above. `marks`: at the first leaf of every subtree that is still open its momentum m
     and the sum s of the new subtree's momenta up to there; `products`: m·Σp and m·s - m·m/2 of each. Of the
-    far end e, that which stands still: e·Σp over the tree, over the new subtree, and e·e.
+    far end e, which does not move: e·Σp over the tree, over the new subtree, and e·e.
     """
 
     table: Float[Array, "rows d"]
@@ -70,7 +70,7 @@ class Growth(NamedTuple):
 
 
 class Tree(Correction):
-    r"""A path that doubles until it begins to come back, and a point chosen of it (Hoffman and Gelman 2014).
+    r"""A path that doubles until it begins to return, and a point chosen from it (Hoffman and Gelman 2014).
 
     Steps forward or back in time at random, 1, 2, 4, … of them, until the path, or a subtree of it, turns
     round: r·ρ ≤ 0 at one of its ends, with ρ the integral of r over it (Betancourt 2017). `variant`
@@ -163,13 +163,13 @@ class Tree(Correction):
 
         along, marked, square = table @ p, tree.marks @ p, jnp.sum(p**2)
         change = step.energy(proposal.z, proposal.point) - tree.energy
-        # An energy of -inf is no better than one that is not a number: it would never be left again.
+        # An energy of -inf is treated as NaN is: such a point would never be left.
         change = jnp.where(jnp.isfinite(change) & proposal.is_sound, change, jnp.inf)
         weight, divergent = self._weighed(change, tree.draws)
 
         u, v = uniforms_at(tree.draws.bits, tree.steps, p.dtype)
         # Within the subtree a leaf is chosen in proportion to its weight; between the tree and the subtree
-        # the farther is favoured (biased progressive sampling).
+        # the newer one is favoured (biased progressive sampling).
         new_weight = jnp.logaddexp(tree.new_weight, weight)
         takes_leaf = u < jnp.exp(weight - new_weight)
         so_far = along[_NEW_TOTAL] + square
@@ -178,13 +178,13 @@ class Tree(Correction):
         takes_subtree = joins & (v < jnp.exp(new_weight - tree.weight))
 
         across = jnp.where(right, along[_LEFT_P], along[_RIGHT_P])
-        whole, mine = tree.far[0] + tree.far[1] + across, along[_TOTAL] + so_far
-        returned = (whole - (tree.far[2] + across) / 2 <= 0) | (mine - (square + across) / 2 <= 0)
+        far_sum, near_sum = tree.far[0] + tree.far[1] + across, along[_TOTAL] + so_far
+        returned = (far_sum - (tree.far[2] + across) / 2 <= 0) | (near_sum - (square + across) / 2 <= 0)
         depth = tree.depth + joins
         stays = _goes_right(tree.draws, depth) == right
-        kept = jnp.stack([whole, jnp.zeros_like(whole), tree.far[2]])
-        swapped = jnp.stack([mine, jnp.zeros_like(mine), square])
-        going = jnp.stack([tree.far[0], tree.far[1] + across, tree.far[2]])
+        unchanged_end = jnp.stack([far_sum, jnp.zeros_like(far_sum), tree.far[2]])
+        swapped_end = jnp.stack([near_sum, jnp.zeros_like(near_sum), square])
+        current_end = jnp.stack([tree.far[0], tree.far[1] + across, tree.far[2]])
         potential = jnp.where(takes_leaf, U, tree.new_potential)
         return Growth(
             table=_updated(table, q, p, g, right, takes_leaf, takes_subtree, joins),
@@ -192,7 +192,7 @@ class Tree(Correction):
                 here[None, :, None], jnp.stack([p, table[_NEW_TOTAL] + p])[:, None, :], tree.marks
             ),
             products=products,
-            far=jnp.where(joins, jnp.where(stays, kept, swapped), going),
+            far=jnp.where(joins, jnp.where(stays, unchanged_end, swapped_end), current_end),
             draws=tree.draws,
             energy=tree.energy,
             weight=jnp.where(joins, jnp.logaddexp(tree.weight, new_weight), tree.weight),
@@ -238,7 +238,7 @@ class Tree(Correction):
         return jnp.where(here[None, :], fresh[:, None], products), here, turned
 
     def is_done(self, tree: Growth) -> Array:
-        """Whether the path has turned, diverged or become as long as it may."""
+        """Whether the path has turned, diverged or reached its largest length."""
         return tree.over
 
     def visited(self, before: Growth, after: Growth, step: Step) -> Visited:
@@ -249,7 +249,7 @@ class Tree(Correction):
         return Visited(jax.tree.map(lambda x: x[None], theta), before.depth + 1, jnp.where(right, 1, -1))
 
     def end(self, tree: Growth, point: Point, step: Step) -> Outcome:
-        """The point chosen of the tree; its momentum is not known, and drawn anew for the next."""
+        """The point chosen from the tree; its momentum is not stored, as the next tree draws a new one."""
         rate = tree.accepted / jnp.maximum(tree.steps, 1)
         z = {"theta": unravel(tree.table[_CHOSEN_Q], step.like["theta"])}
         U = None if point.potential is None else tree.potential
@@ -297,7 +297,7 @@ def _goes_right(draws: Draws, depth: Array) -> Array:
 def _updated(
     table: Array, q: Vector, p: Vector, g: Vector, right: Array, leaf: Array, subtree: Array, joins: Array
 ) -> Array:
-    """The table after a leaf at (q, p, g): each row as it was, or one of a few others."""
+    """The table after a leaf at (q, p, g): each row is unchanged or replaced."""
     row = jnp.arange(_ROWS)[:, None]
     moving = jnp.where(right, _RIGHT_Q, _LEFT_Q)
     new_q = jnp.where(leaf, q, table[_NEW_Q])

@@ -14,7 +14,7 @@ from fokker.integrators.noise import draw_like
 
 
 def friction_rate(dynamics: Dynamics, z: State) -> PyTree[Array]:
-    """γ of f_r = -γ⊙r + …, a rate a coordinate."""
+    """γ of f_r = -γ⊙r + …, one rate per coordinate."""
     rates = _product(dynamics, z, jax.tree.map(jnp.ones_like, z["r"]))
     return jax.tree.map(jnp.negative, rates)
 
@@ -54,7 +54,7 @@ def _pushes_position(dynamics: Dynamics, z: State) -> bool:
 
 
 def _moves_with_state(dynamics: Dynamics, z: State) -> bool:
-    """Whether f_θ depends on theta, or what ∇U does to r depends on r, as far as a random place tells."""
+    """Whether f_θ depends on theta, or what ∇U does to r depends on r, as far as a random point tells."""
     rest = no_force(dynamics, z)
     near = jax.tree.map(lambda x, w: x + 0.3 * (1 + jnp.abs(x)) * w, z["theta"], _drawn(1, z["theta"]))
     here = {**z, "r": _drawn(2, z["r"])}
@@ -84,8 +84,8 @@ def _differ(pairs: list[Any]) -> bool:
         for one, other in pairs
         for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     ]
-    found = jnp.any(jnp.stack(off))
-    return not isinstance(found, jax.core.Tracer) and bool(found)
+    differs = jnp.any(jnp.stack(off))
+    return not isinstance(differs, jax.core.Tracer) and bool(differs)
 
 
 def _is_linear(dynamics: Dynamics, z: State) -> bool:
@@ -100,9 +100,9 @@ def _is_linear(dynamics: Dynamics, z: State) -> bool:
         return jax.tree.map(jnp.subtract, moved, rest)
 
     off = [
-        jnp.max(jnp.abs(found + g * x)) <= 1e-3 * jnp.max(jnp.abs(g * x))
+        jnp.max(jnp.abs(drift_change + g * x)) <= 1e-3 * jnp.max(jnp.abs(g * x))
         for product in (change(v), _product(dynamics, z, v))
-        for found, g, x in zip(*(jax.tree.leaves(t) for t in (product, rate, v)), strict=True)
+        for drift_change, g, x in zip(*(jax.tree.leaves(t) for t in (product, rate, v)), strict=True)
     ]
     linear = jnp.all(jnp.stack(off))
     return isinstance(linear, jax.core.Tracer) or bool(linear)

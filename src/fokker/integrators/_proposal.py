@@ -1,4 +1,4 @@
-"""A step as a proposal: what a correction needs to know of it."""
+"""A step as a proposal: what a correction needs to know about it."""
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -29,9 +29,9 @@ class Point(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """Where a step leads, and how much less probable the way there is than the way back.
+    """The end of a step, and the ratio of the probabilities of the way back and the way there.
 
-    `log_ratio`: log q(z' → z)/q(z → z'), of a map log|det ∂z'/∂z|; the energies of z and z' are not in it.
+    `log_ratio`: log q(z' → z)/q(z → z'), for a map log|det ∂z'/∂z|; without the energies of z and z'.
     `is_sound`: False where the step has no way back.
     """
 
@@ -88,7 +88,7 @@ def energy(dynamics: Dynamics | SDE, z: State, point: Point | None = None) -> Ar
 
 
 def temperature_of(dynamics: Dynamics | SDE) -> Any:
-    """T; an `SDE` as somebody wrote it down is at T = 1."""
+    """T; an `SDE` written by hand is at T = 1."""
     return dynamics.temperature if isinstance(dynamics, Dynamics) else 1.0
 
 

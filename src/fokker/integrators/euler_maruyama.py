@@ -17,7 +17,7 @@ from fokker.integrators._proposal import Point, Proposal, evaluate_point, temper
 class EulerMaruyama(Module):
     r"""z' = z + ε f(z) + √ε √(2TD(z) - εB̂) w with w ~ N(0, I).
 
-    Weak order 1, one gradient a step, for any dynamics (Ma et al. 2015, Eq. 9 with the sign of Γ corrected).
+    Weak order 1, one gradient per step, for any dynamics (Ma et al. 2015, Eq. 9, the sign of Γ corrected).
     """
 
     label: ClassVar = "Euler–Maruyama"
@@ -102,7 +102,7 @@ def one_number(step_size: Any) -> Array:
     h = jnp.asarray(step_size)
     if h.shape != ():
         raise ValueError(
-            f"the step size must be one number, not an array of shape {h.shape}. For a step a variable scale "
-            "D and Q; for a step size a chain use jax.vmap."
+            f"the step size must be one number, not an array of shape {h.shape}. For a step per variable "
+            "scale D and Q; for a step size per chain use jax.vmap."
         )
     return h

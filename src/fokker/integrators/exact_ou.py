@@ -1,4 +1,4 @@
-"""Underdamped dynamics solved exactly for a gradient that stays what it is over the step."""
+"""Underdamped dynamics solved exactly for a gradient that is constant over the step."""
 
 import math
 from typing import Any, ClassVar, NamedTuple
@@ -31,7 +31,7 @@ class ExactOU(Module):
         Var r' = Tm(1 - e^{-2γh}),  Var θ' = (T/m)(2γh - 3 + 4e^{-γh} - e^{-2γh})/γ²,  Cov = T(1 - e^{-γh})²/γ
 
     The step of underdamped Langevin Monte Carlo (Cheng et al. 2018). Exact where U is linear; weak order 1
-    elsewhere, one gradient a step, stable at any friction. For dynamics of `theta` and `r` with a diagonal
+    elsewhere, one gradient per step, stable at any friction. For dynamics of `theta` and `r` with a diagonal
     D on r, friction coordinate by coordinate and dθ = r/m dt.
     """
 
@@ -55,7 +55,7 @@ class ExactOU(Module):
             raise ValueError("exact Ornstein–Uhlenbeck steps need friction on every coordinate of r.")
 
     def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
-        """Noise for r, and as much again for theta."""
+        """Noise for r, and the same amount for theta."""
         like = dynamics.noise_like(z)["r"]
         return {"r": like, "theta": like}
 
@@ -74,9 +74,9 @@ class ExactOU(Module):
         law = _law(dynamics, z, evaluate(gradient, dynamics, z), one_number(step_size), probe)
         r = jax.tree.map(lambda m, s, w: m + s * w, law.mean_r, law.spread_r, noise["r"])
         theta = jax.tree.map(
-            lambda m, slope, s, w, rest, v: m + slope * s * w + rest * v,
+            lambda m, coefficient, s, w, rest, v: m + coefficient * s * w + rest * v,
             law.mean_theta,
-            law.slope,
+            law.coefficient,
             law.spread_r,
             noise["r"],
             law.rest,
@@ -110,11 +110,11 @@ class ExactOU(Module):
 
 
 class _Law(NamedTuple):
-    """r' ~ N(mean_r, spread_r²), and θ' given r' ~ N(mean_θ + slope (r' - mean_r), rest²)."""
+    """r' ~ N(mean_r, spread_r²), and θ' given r' ~ N(mean_θ + coefficient (r' - mean_r), rest²)."""
 
     mean_theta: PyTree[Array]
     mean_r: PyTree[Array]
-    slope: PyTree[Array]
+    coefficient: PyTree[Array]
     spread_r: PyTree[Array]
     rest: PyTree[Array]
 
@@ -147,10 +147,10 @@ def _law(
         scale = T * c  # noise 2Tc per unit of time on r
         spread_r = jnp.sqrt(scale * h * var_r)
         # θ given r' has the variance that the regression of θ on r' leaves.
-        slope = k * h * cov / var_r
+        coefficient = k * h * cov / var_r
         rest = jnp.sqrt(scale * h**3 * k**2 * var_theta)
         mean_r = jnp.exp(-gamma * h) * r + h * a * g
-        return theta + k * (h * a * r + h**2 * b * g), mean_r, slope, spread_r, rest
+        return theta + k * (h * a * r + h**2 * b * g), mean_r, coefficient, spread_r, rest
 
     each = jax.tree.map(law, z["theta"], z["r"], force, rates, diagonal["r"], inverse_masses)
     leaves = jax.tree.structure(z["theta"])
@@ -161,21 +161,23 @@ def _log_density(dynamics: Dynamics | SDE, z: State, point: Point, new: State, h
     """log of the density of a step from z at z', up to a constant."""
     law = _law(dynamics, z, point.gradient, h)
 
-    def one(theta: Array, r: Array, mean_theta: Array, mean_r: Array, slope: Any, s: Any, rest: Any) -> Array:
+    def one(
+        theta: Array, r: Array, mean_theta: Array, mean_r: Array, coefficient: Any, s: Any, rest: Any
+    ) -> Array:
         w = (r - mean_r) / s
-        v = (theta - mean_theta - slope * (r - mean_r)) / rest
+        v = (theta - mean_theta - coefficient * (r - mean_r)) / rest
         return -jnp.sum((w**2 + v**2) / 2 + jnp.log(s) + jnp.log(rest))
 
     return jax.tree.reduce(jnp.add, jax.tree.map(one, new["theta"], new["r"], *law))
 
 
 def coefficients(x: Array) -> tuple[Array, Array, Array, Array, Array]:
-    """What the solution depends on by x = γh alone, each a number of order one as x → 0.
+    """The functions of x = γh in the solution, each of order one as x → 0.
 
     α = h a, β = h² b; with noise of strength 2Tc on r: Var r' = Tc h v, Cov = Tc k h² a², and the variance of
     θ' left when r' is known is Tc k² h³ w. Below x = 1 by their series: the closed forms cancel there.
     """
-    still = x == 0  # a schedule may come to rest
+    still = x == 0  # a schedule may reach zero
     x = jnp.where(still, 1.0, x)
     small = x < 1
     s, large = jnp.where(small, x, 0.5), jnp.where(small, 1.0, x)
@@ -185,8 +187,8 @@ def coefficients(x: Array) -> tuple[Array, Array, Array, Array, Array]:
     b = jnp.where(small, _series(s, _B), (1 - a) / large)
     q = jnp.where(small, _series(s, _Q), (2 * large - 3 + 4 * e - e**2) / large**3)
     limits = (1.0, 0.5, 1 / 6, 2.0, 1.0)
-    found = (a, b, q - a**4 / v, v, a**2)
-    return tuple(jnp.where(still, limit, value) for limit, value in zip(limits, found, strict=True))  # type: ignore[return-value]
+    values = (a, b, q - a**4 / v, v, a**2)
+    return tuple(jnp.where(still, limit, value) for limit, value in zip(limits, values, strict=True))  # type: ignore[return-value]
 
 
 _TERMS = 22  # enough for double precision at x = 1

@@ -27,7 +27,7 @@ from fokker.integrators.noise import draw_like
 Vector = Float[Array, " d"]
 HamiltonianOf = Callable[[Vector, Vector], Array]
 
-# How much more than the tolerance of an iteration a step may miss its start by, when it is taken back.
+# A step taken back may miss its start by this many times the tolerance of an iteration.
 _REVERSAL = 100.0
 
 
@@ -36,16 +36,16 @@ def _size(v: Vector) -> Array:
 
 
 def _allowed(x: Vector, start: Vector, tolerance: Array) -> Array:
-    """A share of the way gone, whatever the units; and rounding."""
+    """A share of the distance moved, whatever the units, and rounding."""
     return tolerance * _size(x - start) + 4 * jnp.finfo(x.dtype).eps * jnp.maximum(_size(x), _size(start))
 
 
 def _fixed_point(
     function: Callable[[Vector], Vector], start: Vector, tolerance: Array, limit: int
 ) -> tuple[Vector, Array]:
-    """x = function(x) by iteration, and whether it was reached."""
+    """x = function(x) by iteration, and whether it converged."""
 
-    def unfinished(carry: tuple[Vector, Array, Array]) -> Array:
+    def not_converged(carry: tuple[Vector, Array, Array]) -> Array:
         x, error, count = carry
         return (error > _allowed(x, start, tolerance)) & (count < limit)
 
@@ -55,8 +55,8 @@ def _fixed_point(
         return new, _size(new - x), count + 1
 
     first = iterate((start, jnp.zeros((), start.dtype), jnp.zeros((), jnp.int32)))
-    x, error, _ = jax.lax.while_loop(unfinished, iterate, first)
-    # A comparison with NaN is false: what left the finite numbers has not arrived.
+    x, error, _ = jax.lax.while_loop(not_converged, iterate, first)
+    # A comparison with NaN is false: what left the finite numbers has not converged.
     return x, error <= _allowed(x, start, tolerance)
 
 
@@ -75,8 +75,8 @@ def generalised_leapfrog(
     by_x, by_r = jax.grad(hamiltonian, 0), jax.grad(hamiltonian, 1)
     half, solved = _fixed_point(lambda p: r - h / 2 * by_x(x, p), r, tolerance, limit)
     velocity = by_r(x, half)
-    new, arrived = _fixed_point(lambda y: x + h / 2 * (velocity + by_r(y, half)), x, tolerance, limit)
-    return new, half - h / 2 * by_x(new, half), solved & arrived
+    new, converged = _fixed_point(lambda y: x + h / 2 * (velocity + by_r(y, half)), x, tolerance, limit)
+    return new, half - h / 2 * by_x(new, half), solved & converged
 
 
 def reversible_leapfrog(
@@ -85,7 +85,7 @@ def reversible_leapfrog(
     """`generalised_leapfrog`, and whether its equations were solved and a step back leads to the start.
 
     An implicit equation may have several solutions: a step that does not lead back would break detailed
-    balance, and "leads back" is the same question asked from either end, so that rejecting it does not.
+    balance, and "leads back" has the same answer from either end, so that rejecting it does not.
     """
     new, p, solved = generalised_leapfrog(hamiltonian, x, r, h, tolerance, limit)
     x_back, r_back, solved_back = generalised_leapfrog(hamiltonian, new, -p, h, tolerance, limit)
@@ -100,10 +100,10 @@ class GeneralisedLeapfrog(Module):
         r½ = r - (h/2) ∂H/∂θ(θ, r½),  θ' = θ + (h/2)(∂H/∂r(θ, r½) + ∂H/∂r(θ', r½)),
         r' = r½ - (h/2) ∂H/∂θ(θ', r½)
 
-    The implicit equations are solved by iteration, to `tolerance` of the way gone (1e-5, in double precision
-    1e-10) within so many `iterations`; a step that is not solved, or that taken back does not end where it
-    began, is rejected by a correction. Reversible, keeps volume, order 2 (Leimkuhler and Reich 2004). For
-    dynamics of `theta` and `r` with D = 0 and Q = [[0, -I], [I, 0]].
+    The implicit equations are solved by iteration, to `tolerance` of the distance moved (1e-5, in double
+    precision 1e-10) in at most `iterations` iterations; a step that is not solved, or does not end where it
+    started when taken back, is rejected by a correction. Reversible, keeps volume, order 2
+    (Leimkuhler and Reich 2004). For dynamics of `theta` and `r` with D = 0 and Q = [[0, -I], [I, 0]].
     """
 
     tolerance: Any = None
@@ -161,7 +161,7 @@ class GeneralisedLeapfrog(Module):
         check_reversible(dynamics, z)
 
     def evaluate(self, dynamics: Dynamics | SDE, z: State) -> Point:
-        """U alone: the gradients of a step are at other places."""
+        """U alone: the gradients of a step are at other points."""
         return evaluate_point(dynamics, z, with_gradient=False)
 
     def propose(

@@ -1,4 +1,4 @@
-"""One step of isokinetic dynamics: a particle of unit speed that the force turns round."""
+"""One step of isokinetic dynamics: a particle of unit speed that the force turns."""
 
 from collections.abc import Callable
 
@@ -7,11 +7,11 @@ from jaxtyping import Array, Float
 
 Vector = Float[Array, " d"]
 # U/T and its gradient at a position.
-Slope = Callable[[Vector], tuple[Array, Vector]]
+ValueAndGradient = Callable[[Vector], tuple[Array, Vector]]
 
 _MINIMAL_NORM = 0.1931833275037836
-# Shares of a step for kicks and drifts in turn. A list that reads the same backwards makes a step that is its
-# own inverse once u is reversed, which Metropolis needs, and of second order.
+# Shares of a step for alternating kicks and drifts. A list that reads the same backwards makes a step that
+# is its own inverse once u is reversed, which Metropolis needs, and of second order.
 COEFFICIENTS: dict[str, tuple[float, ...]] = {
     "leapfrog": (0.5, 1.0, 0.5),
     "minimal norm": (_MINIMAL_NORM, 0.5, 1 - 2 * _MINIMAL_NORM, 0.5, _MINIMAL_NORM),
@@ -24,7 +24,7 @@ def kick(u: Vector, gradient: Vector, t: Array) -> tuple[Vector, Array]:
         u' = (u + e(sinh δ + c(cosh δ - 1))) / (cosh δ + c sinh δ),   ΔK = (d - 1) log(cosh δ + c sinh δ)
 
     with e = -∇U/|∇U|, c = e·u and δ = t|∇U|/(d - 1). Written with e^{-δ}, with (1 ± c)/2 = |u ± e|²/4, and
-    with log1p for small δ, so that single precision loses nothing at either end. ΔK is also minus the log
+    with log1p for small δ, so that single precision is enough at both ends. ΔK is also minus the log
     of the factor by which the kick changes volume on the sphere.
     """
     largest = jnp.max(jnp.abs(gradient))
@@ -44,18 +44,18 @@ def kick(u: Vector, gradient: Vector, t: Array) -> tuple[Vector, Array]:
 
 
 def refresh(u: Vector, noise: Vector, t: Array, L: Array) -> Vector:
-    """u' ∝ u + ν w, ν² = (e^{2t/L} - 1)/d: u forgets a part of itself. Reversible on the even sphere."""
+    """u' ∝ u + ν w, ν² = (e^{2t/L} - 1)/d: u is refreshed in part, reversibly if uniform on the sphere."""
     nu = jnp.sqrt(jnp.expm1(2 * t / L) / u.size)
     return unit_vector(u + nu * noise)
 
 
 def unit_vector(noise: Vector) -> Vector:
-    """The direction of a vector; even on the sphere for one of normal entries."""
+    """The direction of a vector; uniform on the sphere for normal entries."""
     return noise / jnp.sqrt(jnp.sum(noise**2))
 
 
 def isokinetic_step(
-    slope: Slope,
+    value_and_gradient: ValueAndGradient,
     x: Vector,
     u: Vector,
     gradient: Vector,
@@ -63,16 +63,16 @@ def isokinetic_step(
     scale: Array,
     coefficients: tuple[float, ...],
 ) -> tuple[Vector, Vector, Array, Vector, Array]:
-    """(x, u, U, ∇U, ΔK) a step later, kicks and drifts in turn; x moves in units of `scale`.
+    """(x, u, U, ∇U, ΔK) one step later, by alternating kicks and drifts; x moves in units of `scale`.
 
-    `gradient` is ∇U at x, which the last step knows: a leapfrog takes one gradient, minimal norm two.
+    `gradient` is ∇U at x, known from the last step: a leapfrog takes one gradient, minimal norm two.
     """
     first, *rest = coefficients
     u, kinetic = kick(u, scale * gradient, first * h)
     U = jnp.zeros(())
     for drift, push in zip(rest[::2], rest[1::2], strict=True):
         x = x + drift * h * scale * u
-        U, gradient = slope(x)
+        U, gradient = value_and_gradient(x)
         u, more = kick(u, scale * gradient, push * h)
         kinetic = kinetic + more
     return x, u, U, gradient, kinetic

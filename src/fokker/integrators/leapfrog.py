@@ -74,7 +74,7 @@ class Leapfrog(Module):
         """The step with ∇U known at its start: one gradient."""
         h = one_number(step_size)
         z = _drifted(dynamics, _kicked(dynamics, z, point.gradient, h / 2), h)
-        # Computed once, and not again wherever they are used.
+        # Computed once, and not again at each use.
         z = jax.lax.optimization_barrier(z)
         point = jax.lax.optimization_barrier(self.evaluate(dynamics, z))
         return Proposal(_kicked(dynamics, z, point.gradient, h / 2), point, jnp.zeros(()))

@@ -29,12 +29,12 @@ def _gaussian(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
 
 
 def _words(key: Key[Array, ""], count: int) -> Array:
-    """Random words, made once and not again wherever they are used."""
+    """Random words, computed once and not again at each use."""
     return jax.lax.optimization_barrier(random_bits(key, (count, 1)))
 
 
 def _two_point(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
-    # One bit a value: `jax.random.rademacher` spends 32.
+    # One bit per value: `jax.random.rademacher` uses 32.
     count = math.prod(shape)
     bits = _words(key, -(-count // 32)) >> jnp.arange(32, dtype=jnp.uint32)[None, :] & 1
     return (2 * bits.reshape(-1)[:count].astype(jnp.int8) - 1).astype(dtype).reshape(shape)
@@ -42,7 +42,7 @@ def _two_point(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array
 
 def _three_point(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
     # The first eight digits of a random word as a fraction in base six: 0 is up, 1 is down. A digit is made
-    # of the top 16 bits of word·6ᵏ; 65536/6 is not whole: the variance is put right by the size of the jump.
+    # of the top 16 bits of word·6ᵏ; 65536/6 is not whole: the size of the jump corrects the variance.
     count = math.prod(shape)
     powers = jnp.asarray([6**k for k in range(8)], jnp.uint32)
     digits = (_words(key, -(-count // 8)) * powers[None, :] >> 16) * 6 >> 16

@@ -1,4 +1,4 @@
-"""A random walk: steps that ask nothing of the target."""
+"""A random walk: steps that do not use the target."""
 
 from typing import Any, ClassVar
 
@@ -16,9 +16,9 @@ from fokker.integrators.euler_maruyama import one_number
 
 
 class RandomWalk(Module):
-    r"""z' = z + ε w with w ~ N(0, I): a proposal for a Metropolis correction, and nothing without one.
+    r"""z' = z + ε w with w ~ N(0, I): a proposal for a Metropolis correction, of no use without one.
 
-    It uses neither D, Q nor the gradient of H: what is sampled is the correction's doing alone.
+    It uses neither D, Q nor the gradient of H: the correction alone determines what is sampled.
     """
 
     label: ClassVar = "random walk"
@@ -51,7 +51,7 @@ class RandomWalk(Module):
         """The way back is as probable as the way there, for any dynamics."""
 
     def evaluate(self, dynamics: Dynamics | SDE, z: State) -> Point:
-        """U alone: the target need have no gradient."""
+        """U alone: the target needs no gradient."""
         return evaluate_point(dynamics, z, with_gradient=False)
 
     def propose(

@@ -1,4 +1,4 @@
-"""A boundary that throws back what would cross it."""
+"""A boundary that reflects steps across it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,12 +16,12 @@ from fokker.integrators.euler_maruyama import EulerMaruyama
 
 
 class Reflecting(Module):
-    r"""Steps of another integrator, with theta reflected into [lower, upper] and its momentum turned round.
+    r"""Steps of another integrator, with theta reflected into [lower, upper] and its momentum reversed.
 
         θ ← 2·lower - θ where θ < lower,  2·upper - θ where θ > upper;   r ← -r where θ was reflected
 
-    for a target that ends at a wall with its density still positive there: under a transform it would have
-    none. `lower` and `upper` are numbers or trees in the structure of theta; None is no wall on that side.
+    for a target that ends at a wall with its density still positive there: under a transform it would
+    vanish. `lower` and `upper` are numbers or trees in the structure of theta; None is no wall on that side.
 
     ```python
     fk.samplers.sgld(1e-3, integrator=fk.integrators.Reflecting(lower=0.0))
@@ -60,8 +60,8 @@ class Reflecting(Module):
         return self.integrator.noise_like(dynamics, z, noise_estimate)
 
     def _walls(self, theta: PyTree[Array]) -> tuple[PyTree[Array], PyTree[Array]]:
-        def wall(given: PyTree[Array] | None, absent: float) -> PyTree[Array]:
-            value = jnp.asarray(absent) if given is None else given
+        def wall(bound: PyTree[Array] | None, absent: float) -> PyTree[Array]:
+            value = jnp.asarray(absent) if bound is None else bound
             if same_shapes(value, 0.0):
                 return jax.tree.map(lambda x: jnp.full_like(x, value), theta)
             if not same_shapes(value, theta):
@@ -70,9 +70,11 @@ class Reflecting(Module):
 
         return wall(self.lower, -jnp.inf), wall(self.upper, jnp.inf)
 
-    def advance(self, dynamics: Dynamics | SDE, z: State, *given: Any, **options: Any) -> tuple[State, Array]:
+    def advance(
+        self, dynamics: Dynamics | SDE, z: State, *arguments: Any, **options: Any
+    ) -> tuple[State, Array]:
         """The state one step later, inside the walls."""
-        z, shortfall = self.integrator.advance(dynamics, z, *given, **options)
+        z, shortfall = self.integrator.advance(dynamics, z, *arguments, **options)
         low, high = self._walls(z["theta"])
         reflected = {**z, "theta": jax.tree.map(_fold, z["theta"], low, high)}
         if "r" in z:
@@ -84,7 +86,7 @@ class Reflecting(Module):
 def _phase(x: Array, low: Array, high: Array) -> tuple[Array, Array]:
     """The place of x in the zigzag that goes up over [0, width] and down over [width, 2 width]."""
     width = high - low
-    # From a wall at minus infinity there is nothing to measure: measure from the other, downwards.
+    # No distance from a wall at minus infinity: measure downwards from the other.
     start = jnp.where(jnp.isfinite(low), low, high)
     away = jnp.where(jnp.isfinite(low), x - start, start - x)
     period = jnp.where(jnp.isfinite(width), 2 * width, 1.0)
@@ -92,11 +94,11 @@ def _phase(x: Array, low: Array, high: Array) -> tuple[Array, Array]:
 
 
 def _fold(x: Array, low: Array, high: Array) -> Array:
-    """x reflected at the walls as often as it takes."""
+    """x reflected at the walls as often as needed."""
     place, width = _phase(x, low, high)
     up = jnp.where(place <= width, place, 2 * width - place)
     inside = jnp.where(jnp.isfinite(low), low + up, high - up)
-    # Rounding may carry what is reflected at one wall past the other by a hair.
+    # Rounding may carry a point reflected at one wall slightly past the other.
     return jnp.where((x < low) | (x > high), jnp.clip(inside, low, high), x)
 
 

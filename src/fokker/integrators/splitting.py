@@ -1,4 +1,4 @@
-"""Symmetric splittings of underdamped dynamics and of thermostats: BAOAB and its kin."""
+"""Symmetric splittings of underdamped dynamics and of thermostats: BAOAB and relatives."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -35,11 +35,11 @@ class Splitting(Module):
         D: ξ' = ξ + t f_ξ        (thermostat)
 
     with c the diagonal of D on r and γ the rate of friction: c/mass, or ξ/mass in a thermostat. Each letter
-    acts for the step divided by how often it stands in the word; a word that reads the same backwards has
+    acts for the step divided by how often it occurs in the word; a word that reads the same backwards has
     weak order 2 (Leimkuhler and Matthews 2013; Leimkuhler and Shang 2016). `"ABOBA"` and, for thermostats,
-    `"ADBOBDA"` take one gradient a step and are the default; `"BAOAB"` takes two. For dynamics of a position
-    `theta`, a momentum `r` and at most a thermostat `xi`, with a diagonal D on r and friction coordinate by
-    coordinate.
+    `"ADBOBDA"` take one gradient per step and are the default; `"BAOAB"` takes two. For dynamics of a
+    position `theta`, a momentum `r` and at most a thermostat `xi`, with a diagonal D on r and friction
+    coordinate by coordinate.
     """
 
     word: str | None = eqx.field(static=True, default=None)
@@ -98,7 +98,7 @@ class Splitting(Module):
     ) -> tuple[State, Array]:
         """The state one step later."""
         at = lambda z: Point(gradient=evaluate(gradient, dynamics, z))  # noqa: E731
-        return self._go(dynamics, z, at, noise, step_size, probe)[0], jnp.zeros(())
+        return self._compose(dynamics, z, at, noise, step_size, probe)[0], jnp.zeros(())
 
     def check_correction(self, dynamics: Dynamics | SDE, z: State) -> None:
         """Raise where the parts are not reversible in time."""
@@ -114,14 +114,14 @@ class Splitting(Module):
         """The step; the energy that friction and noise add is heat, which leaves the work of A and B."""
         known = point if self._word(z)[0] == "B" else None
         at = lambda z: evaluate_point(dynamics, z)  # noqa: E731
-        new, heat, last = self._go(dynamics, z, at, noise, step_size, None, known)
+        new, heat, last = self._compose(dynamics, z, at, noise, step_size, None, known)
         return Proposal(new, self.evaluate(dynamics, new) if last is None else last, heat)
 
     def rejected(self, z: State) -> State:
         """With the momentum reversed: the way back is taken in reversed time."""
         return with_reversed_momentum(z)
 
-    def _go(
+    def _compose(
         self,
         dynamics: Dynamics | SDE,
         z: State,
@@ -158,7 +158,7 @@ class Splitting(Module):
 
 
 def _kick(dynamics: Dynamics, z: State, force: PyTree[Array] | None, probe: State | None) -> PyTree[Array]:
-    """f_r without its friction, which is what of it vanishes with r."""
+    """f_r without its friction: f_r at r = 0."""
     still = {**z, "r": jax.tree.map(jnp.zeros_like, z["r"])}
     return dynamics.drift(still, force, probe)["r"]
 
@@ -191,7 +191,7 @@ def _heat(dynamics: Dynamics, z: State, new: State) -> Array:
 
 
 def relative_growth(x: Array) -> Array:
-    """(eˣ - 1)/x, with its digits where x is small."""
+    """(eˣ - 1)/x, accurate where x is small."""
     small = jnp.abs(x) < 1e-4
     safe = jnp.where(small, 1.0, x)
     return jnp.where(small, 1 + x / 2 + x**2 / 6, jnp.expm1(safe) / safe)

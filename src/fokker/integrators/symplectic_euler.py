@@ -19,8 +19,8 @@ class SymplecticEuler(Module):
     r"""r' = r + ε f_r(θ, r, ξ) + noise;  θ' = θ + ε f_θ(θ, r', ξ);  ξ' = ξ + ε f_ξ(θ', r', ξ).
 
     The variables that have noise go first, then theta, then the others, as in SGHMC (Chen et al. 2014) and
-    Algorithm 1 of SGNHT (Ding et al. 2014). Weak order 1, one gradient a step; where there is no noise and no
-    friction it keeps volume and has no drift of the energy, which Euler–Maruyama has.
+    Algorithm 1 of SGNHT (Ding et al. 2014). Weak order 1, one gradient per step; without noise and friction
+    it keeps volume and has no drift of the energy, which Euler–Maruyama has.
     """
 
     label: ClassVar = "symplectic Euler"
@@ -31,7 +31,7 @@ class SymplecticEuler(Module):
             raise ValueError("the symplectic Euler step goes variable by variable: give a state with names.")
         if not isinstance(dynamics.noise_like(z), Mapping | None):
             raise ValueError(
-                "the symplectic Euler step needs a D written as blocks on the diagonal, a variable each; "
+                "the symplectic Euler step needs a D written as diagonal blocks, one per variable; "
                 "with any other D use fk.integrators.EulerMaruyama()."
             )
 
@@ -53,7 +53,7 @@ class SymplecticEuler(Module):
         """The state one step of size ε later, and how far 2TD - εB̂ fell below zero (0 where it did not)."""
         h = one_number(step_size)
         kick, shortfall = dynamics.noise(z, noise, step_size, noise_estimate)
-        # Not the names in `noise`: where 2TD - εB̂ is written out that has an entry for every variable.
+        # Not the names in `noise`, which has an entry for every variable where 2TD - εB̂ is written out.
         noisy = set(dynamics.noise_like(z) or ())
         order = sorted(variable_names(z), key=lambda name: (name not in noisy, name != "theta"))
         for name in order:

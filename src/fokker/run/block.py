@@ -17,11 +17,11 @@ from fokker.run.streams import BATCHES
 from fokker.samplers._sampler import Sampler, all_finite, step_size_at
 from fokker.targets.constrained import constrained
 
-# Steps whose randomness is drawn at once on a CPU, where that is faster than drawing it step by step: for
-# states so small that the randomness of all of them stays in the cache.
+# On a CPU the randomness of this many steps is drawn at once, which is faster than drawing it step by step
+# while all of it stays in the cache: for small states.
 _AHEAD, _AHEAD_NUMBERS = 128, 2**18
 _LEAST_AHEAD = 8
-# Steps of a loop whose length an accelerator knows: else it asks the host before each of them.
+# Steps of an inner loop of fixed length on an accelerator: otherwise it asks the host before each step.
 _KNOWN, _KNOWN_ROWS = 64, 2**24
 
 
@@ -38,15 +38,15 @@ class Chains(NamedTuple):
     stats: dict[str, Array]
 
 
-# Of every chain: whether its numbers are all finite, and whether its steps were sound.
+# For every chain: whether its numbers are all finite, and whether its steps were sound.
 Sound = tuple[Bool[Array, " chains"], Bool[Array, " chains"]]
 
 
 class Task(NamedTuple):
     """The steps of one block: `draws` times `thin` steps, the first of them number `first` of the run.
 
-    `place`: epoch and position in it at which the batches of reshuffled data go on. `keeps`: whether the
-    moments count these draws, as in burn-in they do not. None of it is compiled in.
+    `place`: epoch and position in it at which the batches of reshuffled data continue. `keeps`: whether
+    the moments include these draws, which they do not in burn-in. None of these values is compiled in.
     """
 
     first: Count
@@ -68,7 +68,7 @@ class Setting(NamedTuple):
 
 
 def start(sampler: Sampler, states: Any, moments: Moments | None) -> Chains:
-    """Chains before their first step; a copy, as a block takes the memory of the chains that it is given."""
+    """Chains before their first step; a copy, as a block reuses the memory of its input."""
     number = jax.tree.leaves(states)[0].shape[0]
     stats = {}
     if sampler.is_exact and not sampler.has_trajectories:
@@ -83,8 +83,8 @@ class Form(NamedTuple):
 
     `length`: steps of the inner loop. `ahead`: whether the randomness of all of them is drawn before them,
     which on a CPU is faster for small states; on an accelerator, and for large states, it would go through
-    memory twice. `known`: whether the inner loop always takes all its steps, those too many without effect.
-    `each_step`: whether a draw is recorded at each of its steps, the last of which stays, and not once.
+    memory twice. `known`: whether the inner loop always takes all its steps, the surplus ones without effect.
+    `each_step`: whether a draw is written at each of its steps, the last overwriting the others, or once.
     """
 
     length: int
@@ -94,13 +94,13 @@ class Form(NamedTuple):
 
     @classmethod
     def of(cls, states: Any, thin: int, rows: int = 0) -> "Form":
-        """For chains in these states, so many steps per draw, and so many rows of data per step."""
+        """For chains in these states, `thin` steps per draw, and `rows` rows of data per step."""
         chains = jax.tree.leaves(states)[0].shape[0]
         if jax.tree.leaves(states)[0].devices().pop().platform != "cpu":
-            known = max(_LEAST_AHEAD, min(_KNOWN, _KNOWN_ROWS // max(1, chains * rows)))
-            if thin < known // 4:
-                return cls(known, False, True, True)
-            return cls(-(-thin // -(-thin // known)), False, True, False)
+            fixed_length = max(_LEAST_AHEAD, min(_KNOWN, _KNOWN_ROWS // max(1, chains * rows)))
+            if thin < fixed_length // 4:
+                return cls(fixed_length, False, True, True)
+            return cls(-(-thin // -(-thin // fixed_length)), False, True, False)
         length = min(_AHEAD, _AHEAD_NUMBERS // max(1, dimension(states.position), chains * rows))
         ahead = length >= _LEAST_AHEAD
         alone = max(1, min(_AHEAD, _AHEAD_NUMBERS // max(1, chains * rows)))
@@ -108,21 +108,21 @@ class Form(NamedTuple):
 
 
 def position_of(sampler: Sampler, state: Any) -> PyTree[Array]:
-    """Theta as the user knows it: constrained, where the target has constraints, and known to NumPy."""
+    """Theta as the user sees it: constrained where the target has constraints, in a dtype of NumPy."""
     return constrained(getattr(sampler, "target", None), raised(state.position))
 
 
 # Compiled once for a sampler, whatever its step size, data and number of steps. The memory of the chains is
-# used again for their next states.
+# reused for their next states.
 @eqx.filter_jit(donate="all-except-first")
-def run_block(given: tuple[Setting, Task], chains: Chains) -> tuple[Chains, Sound, dict[str, Any]]:
+def run_block(inputs: tuple[Setting, Task], chains: Chains) -> tuple[Chains, Sound, dict[str, Any]]:
     """All the steps of a task; what was recorded has leading axes draw, of `rows` rows, and chain."""
-    setting, task = given
+    setting, task = inputs
     sampler, batches, keys = setting.sampler, setting.batches, setting.keys
     form = setting.form
 
     def keys_and_rows(first: Array) -> Any:
-        """Of the steps of one inner loop: each step's key and the rows of its batch, by step and chain."""
+        """Each step's key and the rows of its batch in one inner loop, by step and chain."""
         offsets = first.astype(jnp.uint32) + jnp.arange(form.length, dtype=jnp.uint32)
         numbers = task.first + offsets
 
@@ -144,8 +144,8 @@ def run_block(given: tuple[Setting, Task], chains: Chains) -> tuple[Chains, Soun
     def step(t: Array, drawn: Any, chains: Chains) -> Chains:
         number = task.first + t.astype(jnp.uint32)
 
-        def one(state: Any, given: Any) -> Any:
-            noise, rows = given
+        def one(state: Any, inputs: Any) -> Any:
+            noise, rows = inputs
             batch = None if batches is None else batches.batch(setting.data, rows)
             state, info = sampler.advance(noise, state, batch, number)
             sound = True if info.noise_shortfall is None else info.noise_shortfall >= 0
@@ -157,15 +157,15 @@ def run_block(given: tuple[Setting, Task], chains: Chains) -> tuple[Chains, Soun
             sound &= jnp.all(step_size_at(size, number) >= 0)
         return Chains(states, chains.moments, chains.sound & sound, stats)
 
-    def seen(chains: Chains) -> dict[str, Any]:
-        found = {**jax.vmap(sampler.record)(chains.states), **chains.stats, "sound": chains.sound}
+    def observe(chains: Chains) -> dict[str, Any]:
+        values = {**jax.vmap(sampler.record)(chains.states), **chains.stats, "sound": chains.sound}
         if chains.moments is None:
-            found["position"] = jax.vmap(lambda state: position_of(sampler, state))(chains.states)
-        return found
+            values["position"] = jax.vmap(lambda state: position_of(sampler, state))(chains.states)
+        return values
 
     def record(row: Array, is_draw: Any, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
         chains, out = carry
-        found = seen(chains)
+        values = observe(chains)
         if chains.moments is not None:
 
             def add(moments: Moments, state: Any, sound: Array) -> Moments:
@@ -177,7 +177,7 @@ def run_block(given: tuple[Setting, Task], chains: Chains) -> tuple[Chains, Soun
             moments = jax.vmap(add)(chains.moments, chains.states, chains.sound)
             chains = chains._replace(moments=moments)
         write = jax.lax.dynamic_update_index_in_dim
-        return chains, jax.tree.map(lambda rows, x: write(rows, x, row, 0), out, found)
+        return chains, jax.tree.map(lambda rows, x: write(rows, x, row, 0), out, values)
 
     def some_steps(first: Array, end: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
         """Steps from `first` up to `end` of the block, at most `length` of them."""
@@ -209,14 +209,14 @@ def run_block(given: tuple[Setting, Task], chains: Chains) -> tuple[Chains, Soun
         carry = many_steps(row * task.thin, (row + 1) * task.thin, carry)
         return record(row, True, carry)
 
-    shapes = jax.eval_shape(seen, chains)
+    shapes = jax.eval_shape(observe, chains)
     blank = jax.tree.map(lambda x: jnp.zeros((setting.rows, *x.shape), x.dtype), shapes)
     carry = (chains, blank)
     if form.each_step:
         chains, out = many_steps(jnp.zeros((), jnp.int32), task.draws * task.thin, carry)
     else:
         chains, out = jax.lax.fori_loop(0, task.draws, one_draw, carry)
-    # What left the finite numbers does not come back: it is looked for once, not at every step.
+    # A chain that left the finite numbers does not return: one check after all steps is enough.
     finite = jax.vmap(all_finite)(chains.states)
     if "position" in out:
         out["sound"] &= jax.vmap(jax.vmap(all_finite))(out["position"])

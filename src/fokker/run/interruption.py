@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish, not an accident: what is being done is finished first."""
+"""Ctrl-C as a request: the current work is finished first."""
 
 import signal
 import threading
@@ -7,11 +7,11 @@ from typing import Any
 
 
 class Stopped(BaseException):
-    """The wish came while there was nothing to finish."""
+    """The request came while there was nothing to finish."""
 
 
 class Interruption:
-    """Within its `with`, the first of these signals sets `asked`; the second one interrupts at once.
+    """Inside its `with` block the first of these signals sets `asked`; the second interrupts at once.
 
     While `waiting` is true (for documents that may never come) the first one raises `Stopped` there.
     """
@@ -22,14 +22,14 @@ class Interruption:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Interruption":
-        # Elsewhere Python does not let one, and it is not ours to do.
+        # Python allows signal handlers to be set in the main thread only.
         if threading.current_thread() is threading.main_thread():
             for number in self.signals:
-                if signal.getsignal(number) is not None:  # one that is not Python's cannot be put back
-                    self._before[number] = signal.signal(number, self._hear)
+                if signal.getsignal(number) is not None:  # one set outside Python cannot be restored
+                    self._before[number] = signal.signal(number, self._handle)
         return self
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True

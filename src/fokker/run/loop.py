@@ -1,4 +1,4 @@
-"""The loop over the blocks of a run: while one is computed, the one before is fetched."""
+"""The loop over the blocks of a run: while one is computed, the previous one is fetched."""
 
 import signal
 import time
@@ -29,15 +29,15 @@ from fokker.samplers._recipe import Recipe
 from fokker.samplers._sampler import Sampler, chunk_length, step_size_at
 from fokker.targets.constrained import constrained
 
-# Seconds that a block should take: few blocks, and a Ctrl-C that is soon heard.
+# Seconds that a block should take: few blocks, and a quick response to Ctrl-C.
 _SECONDS = 1.0
-# Steps of the first blocks, whose speed is not known, and how much longer than the last one a block may be.
+# Steps of the first blocks, whose speed is unknown, and how many times longer than the last a block may be.
 _FIRST_STEPS, _GROWTH = 16, 8
-# Numbers that a block has room for, on a CPU and on an accelerator, and draws.
+# The most numbers per block, on a CPU and on an accelerator, and the most draws.
 _NUMBERS, _ACCELERATOR_NUMBERS, _ROWS = 2**22, 2**24, 2**12
-# Arrays of so many bytes are copied by several threads.
+# Arrays of at least this many bytes are copied by several threads.
 _LARGE, _COPIERS = 2**24, 4
-# Steps of a schedule that are looked at together.
+# Steps of a schedule that are checked together.
 _SCHEDULED = 2**16
 # A step's place in the data is counted in 31 bits within a block.
 _PLACES = 2**31
@@ -49,15 +49,15 @@ class _Block(NamedTuple):
     first: int
     draws: int
     thin: int
-    kept: bool
+    is_kept: bool
     sound: Any
     out: dict[str, Any]
-    began: float
+    sent_at: float
     seconds: float | None
 
 
 class Run:
-    """One run: what it is to do, and what it has gathered."""
+    """One run: its plan, and what it has recorded."""
 
     def __init__(
         self,
@@ -79,12 +79,12 @@ class Run:
             moments = first(states) if resumed is None else resumed.gathered
         self.chains = start(sampler, states, moments)
         self.store: Any = None
-        self.trouble: str | None = None
+        self.problem: str | None = None
         self.draws = 0
         self.draws_left = plan.steps // plan.thin - max(0, self.done - plan.burn_in) // plan.thin
         self.pace = _Pace(plan.chunk)
         most = plan.chunk
-        if sampler.has_trajectories:  # the same as warm-up's, for one program to do for both
+        if sampler.has_trajectories:  # as in warm-up, so that both share one program
             most = min(most, chunk_length(dimension(states.position), 500))
             self.rows = max(2, chunk_length(dimension(states.position), 500)) + 1
             self.search: StepSearch | None = None
@@ -100,7 +100,7 @@ class Run:
         self.pace.most = most
 
     def _room(self, states: Any) -> int:
-        """Draws that a block has room for: a power of eight, for runs of like length to share a program."""
+        """The most draws per block: a power of eight, so that runs of similar length share a program."""
         plan = self.plan
         if plan.keep == "moments":
             return _ROWS
@@ -110,21 +110,21 @@ class Run:
         return min(_ROWS, max(1, room), _power_of_eight(plan.steps // plan.thin))
 
     def _setting(self, states: Any) -> Setting:
-        # Windows have a copy of their own.
-        gathered = isinstance(self.batches, Batches | WeightedBatches)
-        data = self.origin.target.data if gathered else None
+        # WindowBatches has its own copy of the data.
+        needs_data = isinstance(self.batches, Batches | WeightedBatches)
+        data = self.origin.target.data if needs_data else None
         rows = 0 if self.batches is None else self.batches.batch_size
         form = Form.of(states, self.plan.thin, rows)
         return Setting(self.sampler, data, self.batches, self.keys, self.rows, form)
 
-    def go(self, progress: bool) -> Trace:
+    def run(self, progress: bool) -> Trace:
         """All the steps, or as many as could be taken."""
         plan, stopped = self.plan, None
         total = plan.burn_in + plan.steps
         with (
             Progress("compiling", total, completed=self.done, enabled=progress) as bar,
             Interruption(signal.SIGINT) as interruption,
-            # A thread of its own: an accelerator keeps the one that sends a block until it is computed.
+            # Its own thread: an accelerator blocks the thread that sends a block until it is computed.
             ThreadPoolExecutor(1) as fetcher,
             ThreadPoolExecutor(_COPIERS) as self.copiers,
         ):
@@ -142,13 +142,13 @@ class Run:
                 stopped = running.popleft().result()
                 bar.update(self.done, description="sampling")
         if stopped is None and self.done < total:
-            stopped = f"interrupted after {self.done:,} of {total:,} steps; trace.resume() goes on"
+            stopped = f"interrupted after {self.done:,} of {total:,} steps; trace.resume() continues"
         states, moments = self.chains.states, self.chains.moments
         gathered = None if self.store is None else jax.tree.map(lambda x: x[:, : self.draws], self.store)
         settings = self._settings()
         trace = Trace.gather(gathered, moments, states, stopped, settings, self.origin, self.resumed)
         if trace.draws is None and trace.moments is None:
-            # Whoever goes on to use the trace has to know, progress bar or not.
+            # The user has to know, with or without a progress bar.
             warnings.warn(f"the run ended before its first draw: {stopped}.", RuntimeWarning, stacklevel=3)
         elif stopped is not None and progress:
             Console(stderr=True).print(f"fokker: {stopped}", markup=False, soft_wrap=True)
@@ -170,28 +170,30 @@ class Run:
         }
 
     def _send(self, first: int) -> _Block:
-        """Begin the next block, without waiting for it."""
-        draws, thin, kept = self.plan.piece(first, self.pace.steps, self.rows)
-        walk = self.sampler.has_trajectories
+        """Start the next block, without waiting for it."""
+        draws, thin, is_kept = self.plan.piece(first, self.pace.steps, self.rows)
+        moves = self.sampler.has_trajectories
         before = time.monotonic()
-        self.chains, sound, out = (self._walk if walk else self._steps)(first, draws, thin, kept)
+        self.chains, sound, out = (self._trajectories if moves else self._steps)(first, draws, thin, is_kept)
         # Where JAX does not compute in the background, as with callbacks, the block is done already.
         is_done = all(x.is_ready() for x in jax.tree.leaves(self.chains.states))
         seconds = time.monotonic() - before if is_done else None
-        return _Block(first, draws, thin, kept, sound, out, time.monotonic(), seconds)
+        return _Block(first, draws, thin, is_kept, sound, out, time.monotonic(), seconds)
 
-    def _steps(self, first: int, draws: int, thin: int, kept: bool) -> tuple[Chains, Any, dict[str, Any]]:
+    def _steps(self, first: int, draws: int, thin: int, is_kept: bool) -> tuple[Chains, Any, dict[str, Any]]:
         epoch, position = (0, 0) if self.batches is None else self.batches.place(first)
         task = Task(
             Count.of(first),
             jnp.int32(draws),
             jnp.int32(thin),
-            jnp.asarray(kept),
+            jnp.asarray(is_kept),
             (Count.of(epoch), jnp.uint32(position)),
         )
         return run_block((self.setting, task), self.chains)
 
-    def _walk(self, first: int, draws: int, thin: int, kept: bool) -> tuple[Chains, Any, dict[str, Any]]:
+    def _trajectories(
+        self, first: int, draws: int, thin: int, is_kept: bool
+    ) -> tuple[Chains, Any, dict[str, Any]]:
         """The same for a sampler whose chains do not wait for each other."""
         sampler, states = self.sampler, self.chains.states
         assert isinstance(sampler, Recipe)
@@ -204,7 +206,7 @@ class Run:
             Count.of(first),
             jnp.int32(draws * thin),
             jnp.int32(thin),
-            jnp.asarray(kept),
+            jnp.asarray(is_kept),
             self.search,
             jnp.asarray(False),
         )
@@ -216,30 +218,30 @@ class Run:
         return self.chains._replace(states=chains.state, moments=chains.moments), sound, out
 
     def _fetch(self, block: _Block) -> str | None:
-        """Wait for a block, keep what it recorded, and say what went wrong, if anything.
+        """Wait for a block, store what it recorded, and return the problem, if there is one.
 
-        After something went wrong nothing is kept.
+        After a problem nothing more is stored.
         """
-        if self.trouble is None:
-            self.trouble = self._checked(block)
-        return self.trouble
+        if self.problem is None:
+            self.problem = self._checked(block)
+        return self.problem
 
     def _checked(self, block: _Block) -> str | None:
         finite, sound = (bool(np.all(np.asarray(x))) for x in block.sound)
         steps = block.draws * block.thin
-        self.pace.took(steps, block.began, block.seconds)
+        self.pace.took(steps, block.sent_at, block.seconds)
         self.done = block.first + steps
-        if block.kept:
-            self._keep(block)
+        if block.is_kept:
+            self._store_draws(block)
         if finite and sound:
             return None
         noise = "2TD - εB̂ was not positive semidefinite"
-        trouble = self._wrong_schedule(block) or ("a chain left the finite numbers" if not finite else noise)
-        return f"{trouble} before step {self.done:,}: take smaller steps"
+        problem = self._wrong_schedule(block) or ("a chain left the finite numbers" if not finite else noise)
+        return f"{problem} before step {self.done:,}: take smaller steps"
 
-    def _keep(self, block: _Block) -> None:
-        """Put the draws of a block where they stay, while the next block is computed."""
-        by_chain = self.sampler.has_trajectories  # else by draw, as they were written
+    def _store_draws(self, block: _Block) -> None:
+        """Copy the draws of a block into the store, while the next block is computed."""
+        by_chain = self.sampler.has_trajectories  # otherwise by draw, as they were written
 
         def rows_of(x: Any) -> np.ndarray:
             rows = np.asarray(x)
@@ -257,7 +259,7 @@ class Run:
         self.draws += block.draws
 
     def _copy(self, stored: np.ndarray, x: np.ndarray) -> None:
-        """Copy draws to where they stay, those of many chains by several threads."""
+        """Copy draws into the store, large arrays by several threads."""
         if x.nbytes < _LARGE:
             stored[:] = x
             return
@@ -266,7 +268,7 @@ class Run:
         list(self.copiers.map(lambda part: np.copyto(stored[part], x[part]), slices))
 
     def _wrong_schedule(self, block: _Block) -> str | None:
-        """The first step size of a block that is none, of a schedule."""
+        """A message about the first invalid step size of a schedule in a block."""
         size: Any = getattr(self.sampler, "step_size", None)
         if not callable(size):
             return None
@@ -283,7 +285,7 @@ class Run:
 
 
 class _Pace:
-    """How many steps the next block is to take, for it to last about a second."""
+    """How many steps the next block takes, so that it lasts about a second."""
 
     def __init__(self, most: int) -> None:
         self.most, self.speed, self._last, self._ended = most, 0.0, _FIRST_STEPS, 0.0
@@ -294,10 +296,10 @@ class _Pace:
         wanted = int(self.speed * _SECONDS) if self.speed else _FIRST_STEPS
         return max(1, min(wanted, _GROWTH * self._last, self.most))
 
-    def took(self, steps: int, began: float, seconds: float | None = None) -> None:
-        """A block of so many steps, sent at a time, has just ended, or took so many seconds to send."""
+    def took(self, steps: int, sent_at: float, seconds: float | None = None) -> None:
+        """A block of `steps` steps, sent at `sent_at`, has just ended, or took `seconds` to send."""
         now = time.monotonic()
-        elapsed = now - max(began, self._ended) if seconds is None else seconds
+        elapsed = now - max(sent_at, self._ended) if seconds is None else seconds
         self.speed = steps / max(elapsed, 1e-6)
         self._ended, self._last = now, steps
 

@@ -9,10 +9,10 @@ from fokker._core.module import Module
 
 
 class Moments(Module):
-    """Streaming mean and sum of squared deviations (Welford) of a tree, for what is too large to store.
+    """Streaming mean and sum of squared deviations (Welford) of a tree, for draws too large to store.
 
-    `lost` is what rounding took from both, to be made up for with the next value (Kahan 1965): in single
-    precision a sum of 2²⁴ squares would otherwise no longer grow, and the variance fall to zero.
+    `lost`: what rounding took from both, added again with the next value (Kahan 1965): in single precision a
+    sum of 2²⁴ squares would otherwise stop growing, and the variance fall to zero.
     """
 
     count: Count
@@ -22,7 +22,7 @@ class Moments(Module):
 
     @classmethod
     def of(cls, tree: PyTree[Array]) -> "Moments":
-        """Nothing seen yet."""
+        """No values yet."""
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32)), tree)
         return cls(no_steps(), zeros, zeros, (zeros, zeros))
 
@@ -39,7 +39,7 @@ class Moments(Module):
 def _plus(
     total: PyTree[Array], lost: PyTree[Array], terms: PyTree[Array]
 ) -> tuple[PyTree[Array], PyTree[Array]]:
-    """total + terms + lost, and what is lost by rounding this time."""
+    """total + terms + lost, and the new loss by rounding."""
     terms = jax.tree.map(jnp.add, terms, lost)
     new = jax.tree.map(jnp.add, total, terms)
     return new, jax.tree.map(lambda t, s, x: x - (s - t), total, new, terms)

@@ -1,4 +1,4 @@
-"""What a run is to do."""
+"""The plan of a run."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run is to do; checked before anything is compiled. `chunk` is the most steps per block."""
+    """The plan of a run, checked before anything is compiled. `chunk`: the most steps per block."""
 
     steps: int
     burn_in: int

@@ -1,4 +1,4 @@
-"""The progress of whatever a person waits for: a bar in a terminal, a line now and then elsewhere."""
+"""Progress of a task: a bar in a terminal, an occasional line elsewhere."""
 
 import sys
 import threading
@@ -17,7 +17,7 @@ PLAIN_SECONDS = 10.0
 
 
 class Progress:
-    """Shows how far a task is; use it within a `with`, and call `update` as the task goes on.
+    """Shows the progress of a task; use it in a `with` block, and call `update` as the task advances.
 
     ```python
     with Progress("sampling", total=10_000, unit="steps") as progress:
@@ -52,7 +52,7 @@ class Progress:
             console=self.console,
             disable=not (enabled and has_bar),
             transient=True,
-            # Rich would send it to the console of the bar: what is piped to a file belongs there.
+            # Rich would redirect it to the bar's console: output piped to a file must reach that file.
             redirect_stdout=sys.stdout.isatty(),
         )
         self._task = self._bar.add_task(
@@ -86,7 +86,7 @@ class Progress:
         total: float | None = None,
         note: str | None = None,
     ) -> None:
-        """Show what has changed; what is None stays as it was."""
+        """Show new values; None leaves a value as it was."""
         fields: dict[str, Any] = {} if note is None else {"note": note}
         self._bar.update(self._task, completed=completed, description=description, total=total, **fields)
 
@@ -96,7 +96,7 @@ class Progress:
 
     @property
     def line(self) -> str:
-        """All that there is to see, as one line of text."""
+        """Everything that is shown, as one line of text."""
         task = self._bar.tasks[0]
         left = task.time_remaining
         parts = [

@@ -30,10 +30,11 @@ from fokker.samplers._recipe import Recipe
 from fokker.samplers._sampler import AUTOMATIC, Sampler, is_automatic, start_chains
 from fokker.targets.target import TargetWithData
 
-# Steps of warm-up for a sampler that learns its settings, and of how many the randomness is kept apart.
+# Default steps of warm-up for a sampler that learns its settings, and the most that have their own
+# randomness.
 _WARM_UP = 1000
 _LONGEST_WARM_UP = 2**30
-# At most this many steps per block, where nothing else is asked for.
+# The default for the most steps per block.
 _CHUNK = 2**24
 
 
@@ -77,7 +78,7 @@ def sample(
     that the batches are put into, one of `fk.gradients`. `keep="moments"` stores means and variances alone.
     What step t draws depends on the `seed`, or on the `key` in its place, and on t alone. Steps are taken in
     blocks of about a second, of at most `chunk` steps. Ctrl-C, or a chain that leaves the finite numbers,
-    ends the run with the draws so far; the trace says so, and `trace.resume()` goes on with it.
+    ends the run with the draws so far; the trace says so, and `trace.resume()` continues it.
 
     `sampler` may be the name of one: its step size and friction are then found by `fk.tune` first, and so is
     the step size of a sampler made with `step_size="auto"`. Those that learn, such as `fk.samplers.nuts()`,
@@ -112,7 +113,7 @@ def sample(
         raise TypeError(f"the sampler must be one of fk.samplers, not {type(sampler).__name__}{hint}.")
     run_key = jax.random.key(seed) if key is None else key
     batch = make_batches(target, batch_size, batches, gradient, run_key)
-    if chosen.learns:  # and so looks at the whole target
+    if chosen.learns:  # which needs the whole target
         no_batch(chosen, batch)
     learns = is_automatic(chosen) and chosen.learns
     if warm_up is not None and not learns:
@@ -160,9 +161,9 @@ def sample(
     one_start = init.one_start if isinstance(init, _Started) else chains > 1 and not differs(init)
     if learns:
         positions = checked_positions(placed.with_step_size(1.0), target, init, keys)
-        learning = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])
+        warm_up_keys = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])
         learn = partial(warmed_up, placed) if isinstance(placed, Recipe) else placed.warm_up
-        warmed = learn(positions, learning, warm_up or _WARM_UP, progress)
+        warmed = learn(positions, warm_up_keys, warm_up or _WARM_UP, progress)
         chosen = placed = warmed.sampler
         # A second run with these settings starts where warm-up ended.
         options |= {"init": _Started(warmed.positions, warmed.notes, one_start), "warm_up": None}
@@ -176,19 +177,19 @@ def sample(
         states = first_states(placed, target, start, keys)
 
     origin = Origin(target, placed, batch, {**options, "sampler": chosen}, notes, one_start)
-    return Run(placed, batch, plan, keys[:, 2], states, temperature, origin, resume).go(progress)
+    return Run(placed, batch, plan, keys[:, 2], states, temperature, origin, resume).run(progress)
 
 
 @dataclass(frozen=True)
 class _Started:
-    """Where warm-up left the chains, as the sampler knows it, and what it found to speak against going on."""
+    """Positions of the chains after warm-up, in the sampler's coordinates, and warnings from warm-up."""
 
     positions: PyTree[Array]
     notes: tuple[str, ...]
     one_start: bool
 
     def positions_of(self, chains: int) -> PyTree[Array]:
-        """Of so many chains: a second run may have more, or fewer, than were warmed up."""
+        """Positions of `chains` chains: a second run may have more, or fewer, than were warmed up."""
         return jax.tree.map(lambda x: x[np.arange(chains) % x.shape[0]], self.positions)
 
 
@@ -200,7 +201,7 @@ def _shuffle_key(key: Key[Array, ""]) -> Key[Array, ""]:
 def make_batches(
     target: Any, batch_size: int | None, kind: Any, gradient: Any, key: Key[Array, ""]
 ) -> BatchScheme | None:
-    """How rows are drawn, or None where every step sees all."""
+    """How rows are drawn, or None where every step uses all rows."""
     if batch_size is None:
         if gradient is not None or kind is not None:
             raise ValueError("gradient and batches are about minibatches: give a batch_size with them.")

@@ -1,4 +1,4 @@
-"""Where the chains of a run start, each looked at before the first step."""
+"""Where the chains of a run start, each checked before the first step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class PerChain:
         return shape[0] if shape else 1
 
     def of(self, chains: int) -> PyTree[Array]:
-        """As arrays; raise unless there are as many as chains."""
+        """The positions as arrays; raise unless there is one per chain."""
         positions = as_arrays(self.positions)
         for leaf in jax.tree.leaves(positions):
             if leaf.ndim == 0 or leaf.shape[0] != chains:
@@ -78,11 +78,11 @@ def check_same_target(target: Any, sampler: Any, init: Any) -> None:
 
 
 def differs(init: Any) -> bool:
-    """Whether chains start at places of their own."""
+    """Whether each chain has its own start."""
     return is_function(init) or isinstance(init, PerChain)
 
 
-# A start that does not come back from the unconstrained space to within this is looked at by itself.
+# A start that does not come back from the unconstrained space to within this is checked individually.
 _ROUND_TRIP = 1e-3
 
 
@@ -96,7 +96,7 @@ def first_states(placed: Sampler, target: Any, init: Any, keys: Key[Array, "chai
 
 
 def _is_cached(placed: Sampler) -> bool:
-    """Whether its states have U and its gradient in them, to be looked at once they are compiled."""
+    """Whether its states hold U and its gradient, which are checked there once they are computed."""
     return isinstance(placed, Recipe) and placed.correction is not None and placed.wants_target
 
 
@@ -115,42 +115,44 @@ def check_chains(states: Any) -> None:
 
 
 def checked_positions(placed: Sampler, target: Any, init: Any, keys: Key[Array, "chains 3"]) -> PyTree[Array]:
-    """Where each chain starts, as the sampler knows it; raise where a chain cannot start there.
+    """Where each chain starts, in the sampler's coordinates; raise where a chain cannot start there.
 
-    The first chain is looked at in every respect, and all the others in one compiled call: one that is not
-    finite there, or breaks a constraint, is then looked at by itself for what to say of it.
+    The first chain is checked in full, all the others in one compiled call. A chain that is not finite there,
+    or breaks a constraint, is then checked individually for its error message.
     """
     number = keys.shape[0]
     if isinstance(init, PerChain):
-        given = init.of(number)
+        positions = init.of(number)
     elif is_function(init):
-        given = jax.vmap(init)(keys[:, 0])
+        positions = jax.vmap(init)(keys[:, 0])
     else:
-        given = jax.tree.map(lambda x: jnp.broadcast_to(x, (number, *x.shape)), as_arrays(init))
+        positions = jax.tree.map(lambda x: jnp.broadcast_to(x, (number, *x.shape)), as_arrays(init))
     own_target = placed.own_target if placed.wants_target else None
     transform = own_target if own_target is not None and own_target.is_constrained else None
     suspects = [0]
     if differs(init) and number > 1:
-        whole = target if placed.wants_target else None
-        suspects += [int(c) for c in np.flatnonzero(~np.asarray(_sound(transform, whole, given))) if c]
+        checked_target = target if placed.wants_target else None
+        suspects += [
+            int(c) for c in np.flatnonzero(~np.asarray(_sound(transform, checked_target, positions))) if c
+        ]
     for chain in suspects:
         try:
-            _check(placed, target, transform, _of(given, chain), keys[chain, 1])
+            _check(placed, target, transform, _of(positions, chain), keys[chain, 1])
         except ValueError as error:
             if isinstance(init, list):
                 raise ValueError(f"{error} init is a list; for a vector give jnp.array({init}).") from error
             if not differs(init):
                 raise
-            raise ValueError(f"chain {chain}, which starts at a place of its own: {error}") from error
-    return given if transform is None else _unconstrained(transform, given)
+            raise ValueError(f"chain {chain}, which has its own start: {error}") from error
+    return positions if transform is None else _unconstrained(transform, positions)
 
 
 def _of(positions: PyTree[Array], chain: int) -> PyTree[Array]:
     return jax.tree.map(lambda x: x[chain], positions)
 
 
-def _unconstrained(transform: Any, given: PyTree[Array]) -> PyTree[Array]:
-    return lowered(jax.vmap(transform.unconstrain)(raised(given)), given)
+def _unconstrained(transform: Any, positions: PyTree[Array]) -> PyTree[Array]:
+    return lowered(jax.vmap(transform.unconstrain)(raised(positions)), positions)
 
 
 def _check(placed: Sampler, target: Any, transform: Any, position: PyTree[Array], key: Array) -> None:
@@ -164,8 +166,8 @@ def _check(placed: Sampler, target: Any, transform: Any, position: PyTree[Array]
 
 
 @eqx.filter_jit
-def _sound(transform: Any, target: Any, given: PyTree[Array]) -> Array:
-    """Of which chains the start can be trusted: it meets its constraints and U, of one datum, is finite."""
+def _sound(transform: Any, target: Any, positions: PyTree[Array]) -> Array:
+    """For each chain: whether its start meets the constraints and U, of one datum, is finite."""
 
     def one(position: PyTree[Array]) -> Array:
         position = raised(position)
@@ -186,7 +188,7 @@ def _sound(transform: Any, target: Any, given: PyTree[Array]) -> Array:
             )
         return sound & _finite(target.potential(position))
 
-    return jax.vmap(one)(given)
+    return jax.vmap(one)(positions)
 
 
 def _finite(tree: PyTree[Array]) -> Array:

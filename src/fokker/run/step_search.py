@@ -24,7 +24,7 @@ class StepSearch(NamedTuple):
 
     @classmethod
     def around(cls, step_size: Array) -> "StepSearch":
-        """Start at a step size, drawn towards ten times it."""
+        """Start at a step size, with ten times it as the point of attraction."""
         log_step = jnp.log(step_size)
         zero = jnp.zeros_like(log_step)
         return cls(log_step, log_step, zero, zero, log_step + jnp.log(10.0).astype(log_step.dtype))

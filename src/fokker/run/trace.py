@@ -1,4 +1,4 @@
-"""What a run gathered: draws or moments, and whether to trust them."""
+"""The result of a run: draws or moments, and whether to trust them."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,11 +19,11 @@ _ARVIZ = {"is_divergent": "diverging", "num_integration_steps": "n_steps"}
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a trace comes from: all that it takes to run it again.
+    """Where a trace comes from: everything needed to run it again.
 
     `sampler` is put on the target, `batches` are made of its data. `options` are those of `fk.sample`, with
-    what warm-up learnt in place of what it was to learn. `notes` is what warm-up found to be wrong;
-    `one_start`: whether all chains started at one point.
+    what warm-up learnt filled in. `notes`: problems found in warm-up; `one_start`:
+    whether all chains started at one point.
     """
 
     target: Any
@@ -55,10 +55,10 @@ class Trace:
     gathered: Any = field(default=None, repr=False)
 
     def __repr__(self) -> str:
-        kept = str(jax.tree.map(np.shape, self.draws))
+        contents = str(jax.tree.map(np.shape, self.draws))
         if self.draws is None:
-            kept = "no draws" if self.moments is None else "moments"
-        return f"Trace({kept}, stopped={self.stopped!r})"
+            contents = "no draws" if self.moments is None else "moments"
+        return f"Trace({contents}, stopped={self.stopped!r})"
 
     @property
     def samples(self) -> PyTree[np.ndarray]:
@@ -74,7 +74,7 @@ class Trace:
 
     @property
     def was_interrupted(self) -> bool:
-        """Whether the run was ended by Ctrl-C, and so can go on."""
+        """Whether the run was ended by Ctrl-C, and so can be continued."""
         return self.stopped is not None and self.stopped.startswith("interrupted")
 
     @classmethod
@@ -88,7 +88,7 @@ class Trace:
         origin: Origin | None = None,
         before: "Trace | None" = None,
     ) -> "Trace":
-        """From what a run recorded, with leading axes chain and draw, after that of `before`."""
+        """From the record of a run, with leading axes chain and draw, appended to that of `before`."""
         joined = dict(gathered or {})
         if joined:
             # The draws before the first step that went wrong in any chain.
@@ -104,18 +104,18 @@ class Trace:
         samples = joined.pop("position", None)
         if samples is not None and jax.tree.leaves(samples)[0].shape[1] == 0:
             samples = None
-        kept = None
+        estimates = None
         if moments is not None and np.any(np.asarray(moments.count)):
             count = np.maximum(np.asarray(moments.count), 2)
             variance = jax.tree.map(
                 lambda s: np.asarray(s) / (count - 1).reshape(-1, *[1] * (s.ndim - 1)), moments.squares
             )
-            kept = {"mean": jax.tree.map(np.asarray, moments.mean), "variance": variance}
-        return cls(samples, kept, joined, state, stopped, settings, origin, moments)
+            estimates = {"mean": jax.tree.map(np.asarray, moments.mean), "variance": variance}
+        return cls(samples, estimates, joined, state, stopped, settings, origin, moments)
 
     @property
     def sampler(self) -> Any:
-        """The sampler on its target, with what tuning or warm-up found."""
+        """The sampler on its target, with the settings found by tuning or warm-up."""
         return None if self.origin is None else self.origin.sampler
 
     def rerun(self, *, step_size: Any = None, **changes: Any) -> "Trace":
@@ -131,14 +131,14 @@ class Trace:
         return sample(self.origin.target, sampler, **options)
 
     def resume(self, steps: int = 0) -> "Trace":
-        """Go on where the run ended: with what it did not do, and `steps` more; all the draws together.
+        """Continue where the run ended: with the steps not yet taken, and `steps` more; all draws together.
 
         The draws are those of one run of that length, to the bit (to rounding, where one step is left).
         """
         if self.origin is None:
             raise ValueError("only a trace of fk.sample can be resumed.")
         if self.stopped is not None and not self.was_interrupted:
-            raise ValueError(f"there is nothing to go on from: {self.stopped}.")
+            raise ValueError(f"there is nothing to continue from: {self.stopped}.")
         return self.rerun(steps=self.settings["steps"] + steps, resume=self)
 
     @property
@@ -158,7 +158,7 @@ class Trace:
         return _flat(self.samples)
 
     def flat_positions(self) -> tuple[list[str], np.ndarray]:
-        """The same of `positions`; of a leaf that has another shape there, the names say so."""
+        """The same for `positions`; the names mark leaves that have another shape there."""
         shapes = {name: leaf.shape for name, leaf in _named(self.samples).items()}
         renamed = {
             name if leaf.shape == shapes.get(name) else f"unconstrained {name}": leaf
@@ -167,7 +167,7 @@ class Trace:
         return _flat(renamed)
 
     def to_arviz(self) -> Any:
-        """The draws as ArviZ holds them, for its tables and plots; with what the target derives.
+        """The draws as an ArviZ object, with the quantities that the target derives from them.
 
         An InferenceData, with ArviZ 1.0 and later a DataTree.
         """
@@ -180,7 +180,7 @@ class Trace:
         target = None if self.origin is None else self.origin.target
         if target is None:
             return {}
-        # One draw after the other: a model may be large and the draws many.
+        # One draw at a time: a model may be large and the draws many.
         derive = eqx.filter_jit(lambda target, chain: jax.lax.map(target.derived, chain))
         chains = len(jax.tree.leaves(self.samples)[0])
         each = [derive(target, jax.tree.map(lambda x, c=c: x[c], self.samples)) for c in range(chains)]
@@ -205,7 +205,7 @@ class Trace:
     ) -> None:
         """Write the summary, its verdict and pictures as one self-contained HTML page.
 
-        `extra` are further parts of it, in HTML; `summary` is one that was made already.
+        `extra` are further parts of it, in HTML; `summary` is one computed before.
         """
         write_report(self, Path(path), title, extra, self.summary() if summary is None else summary)
 

@@ -1,7 +1,7 @@
 """Steps that are trajectories of many moves: no chain waits for another to end its step.
 
 Chains in lockstep would all take as many moves per step as the longest trajectory of any needs. Here every
-turn of the loop is one move of each chain; a chain whose trajectory has ended records it and starts the next.
+iteration is one move of each chain; a chain whose trajectory has ended records it and starts the next.
 """
 
 from typing import Any, NamedTuple
@@ -78,9 +78,9 @@ def run_trajectories(
     def is_done(packed: Any) -> Array:
         return sampler.is_done(unpack(packed, like_trajectory))
 
-    def turn_over(packed: Any, chain: Chain, out: Any, noise: Any) -> Any:
-        over = is_done(packed)
-        ended = over & (chain.taken < steps)
+    def end_if_done(packed: Any, chain: Chain, out: Any, noise: Any) -> Any:
+        is_over = is_done(packed)
+        ended = is_over & (chain.taken < steps)
         new, info = stepping(chain.search).end(unpack(packed, like_trajectory), chain.state)
         search = chain.search
         if search is not None:
@@ -99,8 +99,8 @@ def run_trajectories(
             lambda o, x: o.at[row].set(jnp.where(ended, x, o[row])), out, (ravel(state.position), stats)
         )
         chain = Chain(state, search, moments, chain.taken + ended)
-        # A chain that has taken all its steps moves on too, for the others to continue.
-        return choose(over, pack(start(chain, noise)), packed), chain, out
+        # A chain that has taken all its steps keeps moving while the others finish.
+        return choose(is_over, pack(start(chain, noise)), packed), chain, out
 
     def body(carry: Any) -> Any:
         trajectories, chains, out = carry
@@ -109,7 +109,7 @@ def run_trajectories(
             lambda packed: jax.vmap(move)(packed, chains),
             trajectories,
         )
-        return jax.vmap(turn_over)(trajectories, chains, out, noise)
+        return jax.vmap(end_if_done)(trajectories, chains, out, noise)
 
     chains = Chain(states, search, moments, jnp.zeros(keys.shape[0], jnp.int32))
     trajectories = jax.vmap(start)(chains, noise)

@@ -32,21 +32,21 @@ _STEPS = tuple(2.0**-k for k in range(9))
 _FRICTIONS = (0.03, 0.1, 0.3, 1.0)
 _CHAINS, _POINTS, _ROWS = 4, 256, 65_536
 _HALF, _THIN = 256, 4
-# Rows of data that the judging of one trial looks at.
+# Rows of data used to judge one trial.
 _JUDGED = 20_000_000
-# The share of the candidates that goes on, for as many times longer.
+# One in this many candidates continues, for this many times longer.
 _KEPT = 3
 # Steps of the run that checks the winner, after half as many that are left out.
 _CHECKED = 64 * _HALF
 # How often the step may be halved until the check finds no bias.
 _HALVINGS = 6
-# A check that rejects too many costs half a step; one that rejects too few costs the run that follows.
+# A false rejection costs half a step; a bias that is missed costs the run that follows.
 _FALSE_REJECTIONS = 0.1
-# A typical (θ - c)·∇U/Td below this, which is near 1 where chains have mixed, is of chains that crawl: they
-# show no bias, but only for want of draws.
+# A typical (θ - c)·∇U/Td is near 1 where chains have mixed. Below this value they hardly move, and show no
+# bias only because they have too few independent draws.
 _STILL = 0.1
 _HARDLY_MOVED = "theta has hardly moved"
-# A gradient at the start this many times as large as draws have is a start far from the mass.
+# A gradient at the start this many times as large as at draws means a start far from the mass.
 _FAR = 5.0
 
 
@@ -75,7 +75,7 @@ class Tuning:
     """The sampler chosen, and everything that was tried, round by round; `print(tuning)` shows it.
 
     The last rounds, of one trial each, are the check of the winner, with the step halved until its own
-    diagnostics find no bias. `notes` is what to know about the result.
+    diagnostics find no bias. `notes`: warnings about the result.
     """
 
     sampler: Sampler
@@ -89,9 +89,11 @@ class Tuning:
         for trials in self.rounds:
             for trial in sorted(trials, key=lambda t: t.order):
                 friction = "" if trial.friction is None else f"{trial.friction:.4g}"
-                found = f"{trial.discrepancy:.4g}" if math.isfinite(trial.discrepancy) else "diverged"
+                discrepancy = f"{trial.discrepancy:.4g}" if math.isfinite(trial.discrepancy) else "diverged"
                 problem = f"  {trial.problem}" if trial.problem else ""
-                lines.append(f"{trial.step_size:11.4g} {friction:>10} {trial.steps:8,} {found:>14}{problem}")
+                lines.append(
+                    f"{trial.step_size:11.4g} {friction:>10} {trial.steps:8,} {discrepancy:>14}{problem}"
+                )
             lines.append("")
         chosen = f"chosen: step size {self.step_size:.4g}"
         chosen += f", friction {self.friction:.4g}" if self.friction else ""
@@ -123,7 +125,7 @@ def tune(
     ```
 
     Every candidate is run for `steps` steps in four chains; the third of them with the smallest kernel Stein
-    discrepancy goes on for three times as long, until one is left: a bandit that spends its budget on the
+    discrepancy continues for three times as long, until one is left: a bandit that spends its budget on the
     good ones (Coullon, South, Nemeth 2023). The discrepancy is small for draws that are spread as the target
     is, and so weighs the bias of a large step against the slowness of a small one. Candidates that the
     diagnostics of `trace.summary()` find biased (spread of theta, kinetic temperature, minibatch noise) come
@@ -141,7 +143,7 @@ def tune(
     sampler = by_name(sampler) if isinstance(sampler, str) else sampler
 
     make_batches(target, batch_size, batches, gradient, jax.random.key(0))  # raises where they do not fit
-    if isinstance(init, PerChain):  # trials have as many chains as they need
+    if isinstance(init, PerChain):  # trials have their own number of chains
         init = jax.tree.map(lambda x: jnp.asarray(x)[0], init.positions)
     options = {
         "batch_size": batch_size,
@@ -181,7 +183,7 @@ def tune(
 
 
 def _plan(candidates: int, steps: int, rows: int) -> str:
-    """What tuning is going to cost, in words."""
+    """The cost of tuning, in words."""
     total, left = 0, candidates
     while left > 1 or not total:
         total += left * steps
@@ -234,7 +236,7 @@ def _trial(
 
     step_size, friction, sampler = arm
     half = _HALF * max(1, round(steps / (2 * _HALF)))
-    # In pieces of one length, whatever the round: each program is compiled once.
+    # Chunks of one length in every round: each program is compiled once.
     with warnings.catch_warnings():  # a candidate may end before its first draw
         warnings.simplefilter("ignore", RuntimeWarning)
         trace = sample(
@@ -271,7 +273,7 @@ def _trial(
 
 
 def _problem(trace: Any, draws: np.ndarray, gradients: np.ndarray) -> str:
-    """What the summary would say against the settings, whatever the length of the run."""
+    """The problem that the summary would find with the settings, whatever the length of the run."""
     sampler = trace.origin.sampler
     findings = [*noise_share(trace, {}), *kinetic_temperature(trace, {})]
     if not findings and judged_by_gradients(sampler, trace.settings["temperature"]):
@@ -299,13 +301,13 @@ def _candidates(
         rate = math.sqrt(largest_curvature(target, start))
         chosen = frictions or [rate * share for share in _FRICTIONS]
     for friction in chosen:
-        # One sampler a friction, for a program to be compiled once for all its step sizes.
+        # One sampler per friction, so that one program serves all its step sizes.
         base = sampler if isinstance(sampler, Sampler) else _with_friction(sampler, name, friction)
-        # The step is yet to be found: one so small that nothing speaks against it.
-        scale = 1.0
+        # The step size is not known yet: one so small that it passes every check.
+        time_scale = 1.0
         if step_sizes is None:
-            scale = fastest_time(target, base.with_step_size(1e-12), start, options)
-        for step_size in step_sizes or [scale * share for share in _STEPS]:
+            time_scale = fastest_time(target, base.with_step_size(1e-12), start, options)
+        for step_size in step_sizes or [time_scale * share for share in _STEPS]:
             yield float(step_size), friction, base.with_step_size(step_size)
 
 
@@ -314,7 +316,7 @@ def _with_friction(make: Callable[..., Sampler], name: str | None, friction: flo
     parameters = inspect.signature(make).parameters
     if name is not None and friction is not None:
         settings[name] = friction
-        if "thermostat_mass" in parameters:  # a thermostat as quick as the friction that it stands for
+        if "thermostat_mass" in parameters:  # a thermostat as fast as the friction that it replaces
             settings["thermostat_mass"] = 1 / friction**2
         matrix = "kind" in parameters and parameters["kind"].default == "matrix"
         if "integrator" in parameters and parameters["integrator"].default is None and not matrix:
@@ -337,21 +339,21 @@ def _large_batch_potential(target: Any) -> Callable[[PyTree[Array]], Array]:
 
 def largest_curvature(target: Any, theta: PyTree[Array], iterations: int = 20) -> float:
     """The largest eigenvalue of ∇²U at theta in size, by power iteration."""
-    slope = jax.grad(_large_batch_potential(target))
-    return _growth(lambda v: jax.jvp(slope, (theta,), (v,))[1], theta, iterations)
+    gradient = jax.grad(_large_batch_potential(target))
+    return _growth(lambda v: jax.jvp(gradient, (theta,), (v,))[1], theta, iterations)
 
 
 def fastest_time(target: Any, sampler: Any, theta: PyTree[Array], options: dict[str, Any]) -> float:
-    """One over the spectral radius of ∂f/∂z at the start: the time in which the dynamics turn round."""
+    """One over the spectral radius of ∂f/∂z at the start: the fastest time scale of the dynamics."""
     sampler = getattr(sampler, "sampler", sampler)  # the copies of a replica exchange
     if not isinstance(sampler, Recipe):  # preconditioned by 1/√(T∇²U), the root mean square of ∇U
         return math.sqrt(options["temperature"] / largest_curvature(target, theta))
     placed = sampler.on(target, options["temperature"])
     z = placed.init(theta, key=options["key"]).z
-    dynamics, slope = placed.placed, jax.grad(_large_batch_potential(target))
+    dynamics, gradient = placed.placed, jax.grad(_large_batch_potential(target))
 
     def drift(z: Any) -> Any:
-        return dynamics.drift(z, slope(z["theta"]))
+        return dynamics.drift(z, gradient(z["theta"]))
 
     return 1.0 / _growth(lambda v: jax.jvp(drift, (z,), (v,))[1], z, 20)
 
@@ -373,7 +375,7 @@ def _growth(product: Callable[[PyTree[Array]], PyTree[Array]], like: PyTree[Arra
         return jax.lax.scan(apply, v, length=iterations)[1]
 
     sizes = np.asarray(run(v), float)[iterations // 2 :]
-    found = float(np.exp(np.mean(np.log(np.maximum(sizes, 1e-30)))))
-    if not (math.isfinite(found) and found > 1e-20):
+    factor = float(np.exp(np.mean(np.log(np.maximum(sizes, 1e-30)))))
+    if not (math.isfinite(factor) and factor > 1e-20):
         raise ValueError("the curvature of the target at init is zero or not finite: give step_sizes.")
-    return found
+    return factor

@@ -20,20 +20,20 @@ from fokker.samplers._sampler import SamplerState, Warmed, chunk_length, start_c
 from fokker.samplers.mass_matrix import estimate, identity
 
 # Stan's plan: a share of the steps to reach the mass of the target, one for the last step size, and between
-# them windows that double, of which each begins anew with the covariance of the one before.
+# them windows that double in length, each with the covariance learnt from the one before.
 _FIRST, _LAST, _WINDOW = 0.15, 0.1, 25
 _FIRST_MOST, _LAST_MOST = 75, 50
 # The first step size is doubled or halved until a single move crosses this acceptance.
 _CROSSED, _DOUBLINGS = 0.8, 60
-# The last step size is put right by the acceptance that it has, measured over this share of the last steps;
-# by a factor within these, as rare places may need smaller steps than those seen.
+# The last step size is corrected for its acceptance rate, measured over this share of the last steps, by a
+# factor within these bounds: rare regions may need smaller steps than those visited.
 _MEASURED, _CORRECTED = 0.4, (0.5, 1.25)
-# A spread that grows by more than this from one window to one twice as long has no end in sight.
+# A spread that grows by more than this from one window to one twice as long may have no limit.
 _GROWTH = 4.0
 
 
 def windows(steps: int) -> list[tuple[int, bool]]:
-    """Lengths that sum to `steps`, and whether the scale is learnt from each; the last is to measure."""
+    """Lengths that sum to `steps`, and whether the scale is learnt from each; the last only measures."""
     if steps < 20:
         return [(steps, False), (0, False)]
     if steps < 4 * _WINDOW:
@@ -57,7 +57,7 @@ class _Chains:
         self.kind = sampler.mass_matrix if isinstance(sampler.mass_matrix, str) else None
         if self.kind is not None:
             sampler = dataclasses.replace(sampler, mass_matrix=identity(self.kind, x.size, x.dtype))
-        # A step size already, of no account: with "auto" in its place sampling would be compiled anew.
+        # A placeholder: with "auto" in its place sampling would need another compilation.
         self.sampler = sampler.with_step_size(jnp.ones((), x.dtype))
         self.keys, self.capacity, self.taken = keys, capacity, 0
         self.states: SamplerState = start_chains(self.sampler, positions, keys)
@@ -94,25 +94,25 @@ class _Chains:
         """Double or halve every chain's step size until the acceptance of a single move crosses 0.8."""
         single = self.sampler.with_one_move()
         direction = np.zeros(len(self.step_sizes))
-        going = np.ones(len(self.step_sizes), bool)
+        is_searching = np.ones(len(self.step_sizes), bool)
         for trial in range(_DOUBLINGS):
             search = StepSearch.around(self.step_sizes)
-            # Each with randomness of its own, and none of what steps will use.
+            # Each trial has its own randomness, which no step uses.
             _, out = self.advance(single, self.states, 1, search, False, 2**31 + self.taken + trial)
             above = out["acceptance_rate"][:, 0] > _CROSSED
-            # A step below what rounding resolves leads nowhere and is accepted for that.
+            # A step below the resolution of rounding does not move, and is accepted for that reason.
             above &= (direction >= 0) | self._moved(out["position"])
             direction = np.where(direction == 0, np.where(above, 1, -1), direction)
-            # A chain that has crossed keeps its step size, however long others beside it go on.
-            going &= above == (direction > 0)
-            if not going.any():
+            # A chain that has crossed keeps its step size while the others continue.
+            is_searching &= above == (direction > 0)
+            if not is_searching.any():
                 return
-            factor = jnp.asarray(np.where(going, 2.0**direction, 1.0), self.step_sizes.dtype)
+            factor = jnp.asarray(np.where(is_searching, 2.0**direction, 1.0), self.step_sizes.dtype)
             self.step_sizes = self.step_sizes * factor
-        if (going & (direction > 0)).any():
+        if (is_searching & (direction > 0)).any():
             raise ValueError(
                 "every step is accepted, however long: the density is constant around the start, or its "
-                "gradient is zero, or it grows without end (a sign turned round?). Look at the log density "
+                "gradient is zero, or it grows without end (a wrong sign?). Look at the log density "
                 "and at where the chains start (init)."
             )
         raise ValueError(
@@ -123,13 +123,13 @@ class _Chains:
         )
 
     def _moved(self, positions: np.ndarray) -> np.ndarray:
-        """Of which chains the first step led elsewhere, by more than rounding might."""
+        """For each chain: whether the first step moved it by more than rounding."""
         starts = np.asarray(jax.vmap(ravel)(self.states.position))
         rounding = 16 * np.finfo(starts.dtype).eps * np.abs(starts)
         return np.asarray(np.any(np.abs(positions[:, 0] - starts) > rounding, axis=1))
 
     def window(self, length: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """The draws of so many steps, chain × draw × d, and their statistics; the step sizes are learnt."""
+        """The draws of `length` steps, chain × draw × d, and their statistics; the step sizes are learnt."""
         search = StepSearch.around(self.step_sizes)
         pieces = []
         for done in range(0, length, self.capacity):
@@ -143,7 +143,7 @@ class _Chains:
         return stats.pop("position"), stats
 
     def settle(self, steps: int) -> None:
-        """One step size for all chains, put right for the acceptance that it has.
+        """One step size for all chains, corrected for its acceptance rate.
 
         Averages of log ε leave the acceptance too high. The log of an acceptance ratio is about normal with a
         variance s² of twice its mean, and then accepted with 2Φ(-s/2); s grows with a power of ε.
@@ -155,15 +155,15 @@ class _Chains:
         search = StepSearch.around(self.step_sizes)
         chains, out = self.advance(self.sampler, self.states, steps, search, False)
         self.states, self.taken = chains.state, self.taken + steps
-        found, wanted = (
+        measured, wanted = (
             -ndtri(np.clip(rate, 0.001, 0.999) / 2)
             for rate in (float(np.mean(out["acceptance_rate"])), float(self.sampler.target_accept))
         )
-        factor = np.clip((wanted / found) ** (1 / self.sampler.error_order), *_CORRECTED)
+        factor = np.clip((wanted / measured) ** (1 / self.sampler.error_order), *_CORRECTED)
         self.step_sizes = self.step_sizes * jnp.asarray(factor, self.step_sizes.dtype)
 
     def learn_scale(self, draws: np.ndarray) -> None:
-        """The scale by all chains' draws; the step size is found anew with it."""
+        """Learn the scale from all chains' draws, then search for the step size again."""
         assert self.kind is not None
         mass_matrix = estimate(self.kind, draws, self.step_sizes.dtype)
         self.sampler = dataclasses.replace(self.sampler, mass_matrix=mass_matrix)
@@ -174,7 +174,7 @@ class _Chains:
 def warmed_up(
     sampler: Recipe, positions: PyTree[Array], keys: Key[Array, " chains"], steps: int, progress: bool
 ) -> Warmed:
-    """Windows of steps, after each of which all chains go on with what all of them have learnt."""
+    """Run windows of steps; after each, all chains continue with what they have learnt together."""
     chains = _Chains(sampler, positions, keys, chunk_length(dimension(positions)) + 1)
     chains.find_first_step()
     before: np.ndarray | None = None
@@ -195,13 +195,13 @@ def warmed_up(
             "is written. Look for parameters that need a constraint (fk.constrain) or a prior, for a scale "
             "far from 1, start elsewhere (init), or run in float64."
         )
-    notes += _unfelt(chains)
+    notes += _zero_gradients(chains)
     chains.settle(measured)
     return Warmed(chains.sampler.with_step_size(chains.step_sizes[0]), chains.states.position, tuple(notes))
 
 
 def _drifts(before: np.ndarray | None, now: np.ndarray) -> list[str]:
-    """What is said of coordinates that spread further and further: a sign of an improper posterior."""
+    """Warn about coordinates whose spread keeps growing: a sign of an improper posterior."""
     if before is None:
         return []
     spread, earlier = (np.sqrt(np.mean(np.var(x, axis=1), axis=0)) for x in (now, before))
@@ -216,8 +216,8 @@ def _drifts(before: np.ndarray | None, now: np.ndarray) -> list[str]:
     ]
 
 
-def _unfelt(chains: _Chains) -> list[str]:
-    """What is said of coordinates on which the density depends by jumps alone, or not at all."""
+def _zero_gradients(chains: _Chains) -> list[str]:
+    """Warn about coordinates on which the density depends only by jumps, or not at all."""
     if chains.states.memory.point.gradient is None:
         return []
     gradients = np.asarray(chains.states.memory.point.gradient)
@@ -227,6 +227,6 @@ def _unfelt(chains: _Chains) -> list[str]:
     place = int(np.argmax(np.all(gradients == 0, axis=0)))
     return [
         f"at the end of warm-up the gradient by coordinate {place} of theta was zero in every chain: the "
-        "density does not depend on it, or has steps where it should have a slope, which a sampler by "
-        "gradients does not see; give it a prior, write it without rounding, or use fk.samplers.rwm"
+        "density does not depend on it, or jumps where it should have a slope, which a gradient-based "
+        "sampler does not see; give it a prior, write it without rounding, or use fk.samplers.rwm"
     ]

@@ -58,7 +58,7 @@ def tempered(target: Any, temperature: Any, theta: PyTree[Array]) -> Callable[[A
 
 
 def check_finite_start(value: Array, gradient: Array) -> None:
-    """Raise unless U and its gradient are finite, where that can be looked at."""
+    """Raise unless U and its gradient are finite, where their values are known."""
     if isinstance(value, jax.core.Tracer) or isinstance(gradient, jax.core.Tracer):
         return
     finite = np.isfinite(np.asarray(gradient))

@@ -15,27 +15,27 @@ from fokker._core.state import choose, ravel
 from fokker._core.statistics import effective_sample_size
 from fokker.samplers._sampler import SamplerState
 
-# E[ΔE²]/d of a step without correction, the share of trajectories accepted of one with it, and the share of
-# the length over which a sampler forgets that L is best at (Robnik and Seljak 2024; Robnik et al. 2025).
+# Targets: E[ΔE²]/d of a step without correction, the acceptance rate of a trajectory with one, and L as a
+# share of the length over which the sampler decorrelates (Robnik and Seljak 2024; Robnik et al. 2025).
 ENERGY_ERROR, ACCEPTANCE, FORGETTING = 5e-4, 0.9, 0.4
-# The warm-up in rounds of equal length: until _ARRIVED the chains are on their way; the scale is set twice,
-# at the ends of the next two spans; then the step size is settled, and L after it.
+# The warm-up in rounds of equal length: until _ARRIVED the chains approach the mass of the target; the scale
+# is set twice, at the ends of the next two spans; then the step size is fixed, and L after it.
 _ROUNDS, _ARRIVED, _SCALED, _RESCALED, _SETTLED = 20, 3, 6, 12, 16
 _SHORTEST = 10
-# Steps tried at the start; a step's error counts for no more than this many times the one wanted.
+# Steps tried at the start; a step's error is capped at this many times the target.
 _TRIED = 2.0 ** np.arange(-30, 31)
 _WORST = 1e4
-# Coordinates whose autocorrelation is looked at.
+# Coordinates whose autocorrelation is computed.
 _COORDINATES = 64
 
 
 class Round(NamedTuple):
-    """What a round of steps found: a chain's mean error or acceptance, moments of theta, some coordinates."""
+    """Results of a round of steps: a chain's mean error or acceptance, moments of theta, some coordinates."""
 
     error: Array
     mean: Array
     square: Array
-    kept: Array
+    coordinates: Array
 
 
 def warm_up(
@@ -44,10 +44,10 @@ def warm_up(
     r"""The sampler with step size, L and scale found, and the positions of the chains after it.
 
     Twenty rounds of all chains, whose statistics are pooled. In every round E[ΔE²]/d is measured, which grows
-    with ε⁶, and ε put to where it would be 5e-4; L is the size of the sample, √Σ Var; the scale is its
-    standard deviations. Of the last four rounds of `mclmc` come autocorrelations, and L = 0.4 times the
-    length over which it forgets. The adjusted kinds warm up without correction for the first twelve rounds,
-    which gets them to the mass of the target sooner; then ε is put to where 90 % would be accepted: for a
+    with ε⁶, and ε set to where it would be 5e-4; L is the size of the sample, √Σ Var; the scale is its
+    standard deviations. The last four rounds of `mclmc` give autocorrelations, and L = 0.4 times the length
+    over which it decorrelates. The adjusted kinds warm up without correction for the first twelve rounds,
+    which brings them to the mass of the target sooner; then ε is set to where 90 % would be accepted: for a
     normal ΔE of variance s² that is 2Φ(-s/2), and s grows with ε².
     """
     length = steps // _ROUNDS
@@ -59,8 +59,8 @@ def warm_up(
     x = jax.vmap(ravel)(positions)
     d, dtype = x.shape[1], x.dtype
     columns = np.unique(np.linspace(0, d - 1, min(d, _COORDINATES)).astype(int))
-    given_step = None if isinstance(sampler.step_size, str) else sampler.step_size
-    given_L = None if isinstance(sampler.L, str) else float(sampler.L)
+    fixed_step = None if isinstance(sampler.step_size, str) else sampler.step_size
+    fixed_L = None if isinstance(sampler.L, str) else float(sampler.L)
     scale = np.broadcast_to(np.asarray(sampler.scale, dtype), (d,)).copy()
     free = dataclasses.replace(sampler, adjusted=False, partial=True)
 
@@ -75,62 +75,62 @@ def warm_up(
     def run(kind: Any, number: int) -> Round:
         nonlocal states
         own = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
-        states, found = _round(kind, states, own, length, columns)
-        return found
+        states, result = _round(kind, states, own, length, columns)
+        return result
 
     step = _first_step(settings(free, 1.0, math.inf), states)
-    L = given_L or 16 * step
-    seen: list[Round] = []
-    slopes: list[float] = []
+    L = fixed_L or 16 * step
+    results: list[Round] = []
+    coefficients: list[float] = []
     for number in range(_RESCALED if sampler.adjusted else _SETTLED):
-        found = run(settings(free, step, L), number)
-        slopes.append(max(float(jnp.mean(found.error)), 1e-30) / step**6)
-        step *= min(4.0, max(0.25, (ENERGY_ERROR / slopes[-1] / step**6) ** (1 / 6)))
-        seen.append(found)
-        variance = _variance(seen)
-        L = given_L or math.sqrt(np.sum(variance / scale**2))
+        result = run(settings(free, step, L), number)
+        coefficients.append(max(float(jnp.mean(result.error)), 1e-30) / step**6)
+        step *= min(4.0, max(0.25, (ENERGY_ERROR / coefficients[-1] / step**6) ** (1 / 6)))
+        results.append(result)
+        variance = _variance(results)
+        L = fixed_L or math.sqrt(np.sum(variance / scale**2))
         if number + 1 in (_SCALED, _RESCALED) and sampler.preconditioned:
             scale = np.where(variance > 0, np.sqrt(variance), scale).astype(dtype)
-            step, L = _first_step(settings(free, step, L), states), given_L or math.sqrt(d)
+            step, L = _first_step(settings(free, step, L), states), fixed_L or math.sqrt(d)
         if number + 1 in (_ARRIVED, _SCALED, _RESCALED):
-            seen, slopes = [], []
+            results, coefficients = [], []
     if sampler.adjusted:
         step = _accepted_step(lambda h, n: run(settings(sampler, h, L), n), step)
     else:
-        step = (ENERGY_ERROR / float(np.mean(slopes))) ** (1 / 6)
-        draws = [run(settings(sampler, step, L), number).kept for number in range(_SETTLED, _ROUNDS)]
-        if sampler.partial and given_L is None:
-            L = _forgotten(np.concatenate(draws, axis=1), step, L)
+        step = (ENERGY_ERROR / float(np.mean(coefficients))) ** (1 / 6)
+        draws = [run(settings(sampler, step, L), number).coordinates for number in range(_SETTLED, _ROUNDS)]
+        if sampler.partial and fixed_L is None:
+            L = _decorrelation_length(np.concatenate(draws, axis=1), step, L)
     tuned = settings(sampler, step, L)
-    if given_step is not None:
-        tuned = dataclasses.replace(tuned, step_size=given_step)
+    if fixed_step is not None:
+        tuned = dataclasses.replace(tuned, step_size=fixed_step)
     return tuned, states.position
 
 
 def _accepted_step(run: Any, step: float) -> float:
-    """The step at which the share wanted is accepted, from rounds of trajectories."""
+    """The step with the wanted acceptance rate, from rounds of trajectories."""
     wanted = -2 * float(ndtri(ACCEPTANCE / 2))
-    slopes = []
+    coefficients = []
     for number in range(_RESCALED, _ROUNDS):
         accepted = min(0.999, max(0.001, float(jnp.mean(run(step, number).error))))
-        slopes.append(-2 * float(ndtri(accepted / 2)) / step**2)
-        step *= min(4.0, max(0.25, math.sqrt(wanted / slopes[-1]) / step))
-    return math.sqrt(wanted / float(np.mean(slopes[_SETTLED - _RESCALED :])))
+        coefficients.append(-2 * float(ndtri(accepted / 2)) / step**2)
+        step *= min(4.0, max(0.25, math.sqrt(wanted / coefficients[-1]) / step))
+    return math.sqrt(wanted / float(np.mean(coefficients[_SETTLED - _RESCALED :])))
 
 
-def _forgotten(draws: np.ndarray, step: float, L: float) -> float:
-    """0.4 times the length over which the chains forget, within four times of the size of the sample."""
+def _decorrelation_length(draws: np.ndarray, step: float, L: float) -> float:
+    """0.4 times the length over which the chains decorrelate, within a factor 4 of the sample's size."""
     chains, length, _ = draws.shape
-    found = effective_sample_size(draws)
-    # Too short a run says little: ESS below what ArviZ can tell apart from none.
-    time = float(np.mean(chains * length / np.maximum(found, 1.0)))
+    ess = effective_sample_size(draws)
+    # In a short run the ESS may be below what ArviZ can estimate.
+    time = float(np.mean(chains * length / np.maximum(ess, 1.0)))
     return min(4 * L, max(L / 4, FORGETTING * step * time))
 
 
-def _variance(seen: list[Round]) -> np.ndarray:
-    """Of every coordinate, over all chains and the rounds."""
-    mean = np.concatenate([np.asarray(r.mean, float) for r in seen])
-    within = np.concatenate([np.asarray(r.square, float) for r in seen]).mean(axis=0)
+def _variance(results: list[Round]) -> np.ndarray:
+    """The variance of every coordinate, over all chains and rounds."""
+    mean = np.concatenate([np.asarray(r.mean, float) for r in results])
+    within = np.concatenate([np.asarray(r.square, float) for r in results]).mean(axis=0)
     return within + mean.var(axis=0)
 
 
@@ -147,11 +147,11 @@ def _first_steps(sampler: Any, states: SamplerState, tried: Array) -> Array:
 def _first_step(sampler: Any, states: SamplerState) -> float:
     """The last of the steps tried before the error goes out of bounds.
 
-    Not the largest in bounds: a step so large that the force turns it straight round leads back to the start.
+    Not the largest in bounds: a step so large that the force reverses it leads back to the start.
     """
     errors = np.asarray(_first_steps(sampler, states, jnp.asarray(_TRIED, states.z["u"].dtype)))
     good = errors < ENERGY_ERROR  # NaN is not
-    # Rounding makes errors of its own at steps of next to nothing.
+    # At very small steps rounding has its own errors.
     first = int(np.argmax(good))
     last = first + int(np.argmin(np.append(good[first:], False)))
     return float(_TRIED[max(0, last - 1)])
@@ -161,7 +161,7 @@ def _first_step(sampler: Any, states: SamplerState) -> float:
 def _round(
     sampler: Any, states: SamplerState, keys: Array, length: int, columns: np.ndarray
 ) -> tuple[SamplerState, Round]:
-    """Steps of all chains; a step that leaves the finite numbers is not taken, and the chain turns round."""
+    """Steps of all chains; a step that leaves the finite numbers is not taken; its u is reversed."""
 
     def chain(state: SamplerState, key: Array) -> tuple[SamplerState, Round]:
         centre = ravel(state.position)
@@ -181,8 +181,12 @@ def _round(
             return (after, first + x, second + x**2), (value, ravel(after.position)[columns])
 
         carry = (state, jnp.zeros_like(centre), jnp.zeros_like(centre))
-        (state, first, second), (values, kept) = jax.lax.scan(one, carry, jax.random.split(key, length))
+        (state, first, second), (values, coordinates) = jax.lax.scan(
+            one, carry, jax.random.split(key, length)
+        )
         mean = first / length
-        return state, Round(jnp.mean(values), centre + mean, jnp.maximum(second / length - mean**2, 0), kept)
+        return state, Round(
+            jnp.mean(values), centre + mean, jnp.maximum(second / length - mean**2, 0), coordinates
+        )
 
     return jax.vmap(chain)(states, keys)

@@ -13,7 +13,7 @@ from fokker.dynamics.hamiltonian import hamiltonian_gradient
 from fokker.integrators._gradient import no_force
 from fokker.integrators._proposal import temperature_of
 
-# Up to so many coordinates the inverse mass is written out as a matrix; above, it has to be diagonal.
+# Up to this many coordinates the inverse mass is written out as a matrix; above, it has to be diagonal.
 _WRITTEN_OUT = 512
 
 

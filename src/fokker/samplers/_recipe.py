@@ -1,4 +1,4 @@
-"""The one engine of samplers that follow dynamics: dynamics × integrator × correction on a target."""
+"""The implementation of all samplers that follow dynamics: dynamics × integrator × correction on a target."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -73,8 +73,8 @@ class Recipe(Sampler):
     r"""Dynamics × integrator × correction; made by `recipe` and by the named samplers.
 
     Without a correction a step is the integrator's, such as Euler–Maruyama, z' = z + ε f̃(z) +
-    N(0, ε(2TD - εB̂)). With one it is a trajectory of such steps, of which the correction chooses a state: the
-    target is kept exactly. A named sampler waits for a target, on which it is put by `on`.
+    N(0, ε(2TD - εB̂)). With one it is a trajectory of such steps, from which the correction chooses a state:
+    the target is kept exactly. A named sampler waits for a target, which `on` gives it.
     """
 
     dynamics: Dynamics | SDE | None
@@ -85,7 +85,7 @@ class Recipe(Sampler):
     gamma: str = eqx.field(static=True, default="exact")
     noise: str = eqx.field(static=True, default="gaussian")
     family: Family | None = eqx.field(static=True, default=None)
-    # Steps after which an uncorrected sampler draws its momentum anew.
+    # Steps after which an uncorrected sampler draws a new momentum.
     resample: int | None = eqx.field(static=True, default=None)
     target: Any = None
     estimator: Estimator = Estimator()
@@ -95,8 +95,8 @@ class Recipe(Sampler):
     mass_matrix: Any = None
     # The mean acceptance rate at which warm-up sets the step size; None where it is not learnt.
     target_accept: Any = None
-    # Whether the momentum is left to the dynamics ("own"), drawn anew for every trajectory and then no part
-    # of the state ("new"), or renewed in part: r ← κr + √(1-κ²)w with κ the persistence ("partial").
+    # Whether the momentum is left to the dynamics ("own"), drawn for every trajectory and then no part of the
+    # state ("new"), or refreshed in part: r ← κr + √(1-κ²)w with κ the persistence ("partial").
     momentum: str = eqx.field(static=True, default="own")
     persistence: Any = None
     name: str = eqx.field(static=True, default="recipe")
@@ -127,7 +127,7 @@ class Recipe(Sampler):
 
     @property
     def wants_target(self) -> bool:
-        """Not where it was made of dynamics, which have one."""
+        """Not where it was made from dynamics, which have one."""
         return self.family is not None
 
     def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Recipe":
@@ -173,10 +173,10 @@ class Recipe(Sampler):
         return self._placed(chart), {**state.z, "theta": chart.origin}, chart
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
-        """The state to start from, after everything that can be wrong with it has been looked at.
+        """The state to start from, after all checks of it.
 
         `position` is theta for a named sampler, whose other variables are drawn with `key`; for a sampler
-        made of dynamics it is their whole state, a dictionary with every variable.
+        made from dynamics it is their whole state, a dictionary with every variable.
         """
         if self.family is not None and self.correction is not None:
             return self._init_corrected(position, key)
@@ -324,7 +324,7 @@ class Recipe(Sampler):
         return self.correction.is_done(trajectory)
 
     def end(self, trajectory: Any, state: SamplerState) -> tuple[SamplerState, Info]:
-        """The state that the correction chose of the trajectory."""
+        """The state that the correction chose from the trajectory."""
         assert self.correction is not None
         step, _ = self._step(state)
         outcome = self.correction.end(trajectory, state.memory.point, step)
@@ -351,18 +351,20 @@ class Recipe(Sampler):
         )
 
     def _leave(self, z: State, state: SamplerState) -> State:
-        """A state in the coordinates around another, as it is known outside."""
+        """A state in the coordinates around another, as the caller sees it."""
         if self.mass_matrix is None:
             return z
         return {**z, "theta": Chart(state.position, self.mass_matrix)(z["theta"])}
 
     def visited(self, before: Any, after: Any, state: SamplerState) -> Visited:
-        """The positions that a move of a trajectory went through."""
+        """The positions that a move of a trajectory visited."""
         assert self.correction is not None
-        seen = self.correction.visited(before, after, self._step(state)[0])
+        visited_points = self.correction.visited(before, after, self._step(state)[0])
         if self.mass_matrix is None:
-            return seen
-        return seen._replace(theta=jax.vmap(Chart(state.position, self.mass_matrix))(seen.theta))
+            return visited_points
+        return visited_points._replace(
+            theta=jax.vmap(Chart(state.position, self.mass_matrix))(visited_points.theta)
+        )
 
     def trajectory(self, key: Key[Array, ""], state: SamplerState) -> Any:
         """What `step(key, state)` does, point by point: for teaching, not for use inside `jax.jit`."""
@@ -386,8 +388,8 @@ class Recipe(Sampler):
     ) -> tuple[SamplerState, Info]:
         """One step with the randomness given.
 
-        `number` is the number of steps taken, where the caller knows it apart from the state: the same for
-        all chains, it keeps what is done every so many steps from being done at every one under `jax.vmap`.
+        `number` is the number of steps taken, where the caller knows it apart from the state. It is the same
+        for all chains, so that under `jax.vmap` periodic work is not done at every step.
         """
         if self.correction is not None:
             no_batch(self, batch)
@@ -406,11 +408,13 @@ class Recipe(Sampler):
             of_batch = self.gradient
             gradient = lambda theta: of_batch(theta, batch)  # noqa: E731
         elif batch is not None and self.family is not None:
-            estimator, seen = self.estimator, memory.estimator
-            gradient = lambda theta: estimator.gradient(self.target, seen, theta, batch)  # noqa: E731
-            memory = memory._replace(estimator=estimator.update(self.target, seen, theta, batch, number))
+            estimator, estimator_memory = self.estimator, memory.estimator
+            gradient = lambda theta: estimator.gradient(self.target, estimator_memory, theta, batch)  # noqa: E731
+            memory = memory._replace(
+                estimator=estimator.update(self.target, estimator_memory, theta, batch, number)
+            )
             if isinstance(self.noise_estimate, OnlineNoise):
-                each = estimator.contributions(self.target, seen, theta, batch)
+                each = estimator.contributions(self.target, estimator_memory, theta, batch)
                 V = self.noise_estimate.update(memory.noise, each, getattr(batch, "scatter", 1.0), number)
                 memory = memory._replace(noise=V)
         if self.resample is not None:
@@ -427,7 +431,7 @@ class Recipe(Sampler):
             draws.noise,
             h,
             probe=draws.probe,
-            # That of the batches before: the estimate must not depend on the noise that it makes up for.
+            # From earlier batches: the estimate must not depend on the noise that it compensates.
             noise_estimate=self._drift_noise(dynamics, state),
         )
         z = rounded(self._leave(z, state), stored, draws.rounding)
@@ -438,10 +442,10 @@ class Recipe(Sampler):
         assert self.resample is not None
         auxiliaries = self.family.auxiliaries
 
-        def fresh() -> State:
+        def resampled() -> State:
             return {**z, "r": auxiliaries(key, z["r"], self.temperature)["r"]}
 
-        return jax.lax.cond((number % self.resample == 0) & (number > 0), fresh, lambda: dict(z))
+        return jax.lax.cond((number % self.resample == 0) & (number > 0), resampled, lambda: dict(z))
 
     def record(self, state: SamplerState) -> dict[str, Array]:
         """The kinetic temperature rᵀ∂H/∂r / d, and a scalar thermostat."""

@@ -1,4 +1,4 @@
-"""What every sampler is: `on` a target, pure `init` and `step`."""
+"""The interface of samplers: `on` a target, pure `init` and `step`."""
 
 import abc
 import dataclasses
@@ -49,7 +49,7 @@ class SamplerState(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a person wants to see of a step; None where it does not apply to the sampler.
+    """Statistics of a step; None where they do not apply to the sampler.
 
     `is_finite`: whether every number still is. `noise_shortfall`: the least eigenvalue of 2TD - εB̂ found
     below zero, 0 where there is none; below zero the step could not subtract the minibatch noise asked for.
@@ -73,14 +73,14 @@ class Info(NamedTuple):
 
     @property
     def stats(self) -> dict[str, Array]:
-        """What a run records of every draw."""
+        """What a run records for every draw."""
         names = ("acceptance_rate", "is_divergent", "energy", "num_integration_steps", "tree_depth")
         values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value is not None}
 
 
 class Warmed(NamedTuple):
-    """A sampler with what it learnt in warm-up, where its chains are, and what speaks against going on."""
+    """A sampler with the settings learnt in warm-up, the positions of its chains, and warnings."""
 
     sampler: "Sampler"
     positions: PyTree[Array]
@@ -97,12 +97,12 @@ class Sampler(Module):
 
     @property
     def wants_target(self) -> bool:
-        """Whether it has to be put on a target before use."""
+        """Whether it needs a target, by `on`, before use."""
         return True
 
     @property
     def own_target(self) -> Any:
-        """The target that it was put on."""
+        """The target that `on` gave it."""
         target = getattr(self, "target", None)
         if target is None:
             raise ValueError(
@@ -130,18 +130,18 @@ class Sampler(Module):
         """One step with the randomness given; `number` of steps taken where the caller knows it."""
 
     def record(self, state: Any) -> dict[str, Array]:
-        """Numbers about a state to keep beside its position."""
+        """Numbers about a state to record with its position."""
         return {}
 
     def step(self, key: Key[Array, ""], state: Any, batch: Any = None) -> tuple[Any, Info]:
         """One step; pure, for use inside `jax.jit`, `jax.vmap` and `jax.lax.scan`."""
         return self.advance(self.draw(key, state), state, batch)
 
-    # Whether a step size left to be found is learnt by `warm_up`, and not by the trials of `fk.tune`.
+    # Whether an automatic step size is learnt by `warm_up`, and not by the trials of `fk.tune`.
     learns = False
     # Whether the step size leaves no bias.
     is_exact = False
-    # Whether a step is a trajectory of as many moves as it takes: `start`, `move`, `is_done`, `end`.
+    # Whether a step is a trajectory of any number of moves: `start`, `move`, `is_done`, `end`.
     has_trajectories = False
 
     def start(self, draws: Any, state: Any) -> Any:
@@ -177,11 +177,11 @@ _CHUNK_NUMBERS = 2**22
 
 
 def chunk_length(numbers: int, most: int = CHUNK) -> int:
-    """Steps to draw the randomness of at once, where one step of all chains takes so many numbers."""
+    """Steps whose randomness is drawn at once, where one step of all chains takes this many numbers."""
     return max(1, min(most, _CHUNK_NUMBERS // max(1, numbers)))
 
 
-# Compiled, so that what init computes to validate, which nobody reads here, is left out.
+# Compiled, so that values which init computes only for validation are left out.
 @eqx.filter_jit
 def start_chains(sampler: Sampler, positions: PyTree[Array], keys: Key[Array, " chains"]) -> Any:
     """The first states of many chains."""

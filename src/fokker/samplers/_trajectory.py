@@ -1,4 +1,4 @@
-"""One step seen point by point, for teaching: the sampler's own trajectory, moved on from the host."""
+"""One step seen point by point, for teaching: the sampler's own trajectory, advanced from the host."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Trajectory(NamedTuple):
-    """The points that a step visited, in that order, each theta as a vector; the start is the first.
+    """The points that a step visited, in order, each theta as a vector; the start is the first.
 
     `chosen` is the place of the point that became the next state, 0 where that is the start; `state` is that
     next state and `info` what the step reported. Of a tree, `depth` says in which doubling a point was added
@@ -51,9 +51,9 @@ def trajectory_of(sampler: "Recipe", key: Key[Array, ""], state: SamplerState) -
         depth = np.concatenate([[0], *(np.atleast_1d(move.depth) for move in moves)]).astype(int)
         direction = np.concatenate([[1], *(np.atleast_1d(move.direction) for move in moves)]).astype(int)
         # Without the points of a doubling that was not made.
-        made = depth >= 0
-        chosen = int(np.sum(made[:chosen]))
-        points, depth, direction = points[made], depth[made], direction[made]
+        is_made = depth >= 0
+        chosen = int(np.sum(is_made[:chosen]))
+        points, depth, direction = points[is_made], depth[is_made], direction[is_made]
     return Trajectory(points, chosen, chosen > 0, next_state, info, depth, direction)
 
 

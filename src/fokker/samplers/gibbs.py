@@ -22,7 +22,7 @@ SCANS = ("systematic", "cyclic", "random")
 
 
 class Gibbs(Sampler):
-    """Blocks of theta in turn, each from the user's conditional; made by `gibbs`."""
+    """Blocks of theta one after another, each from the user's conditional; made by `gibbs`."""
 
     conditionals: tuple[tuple[str, Conditional], ...] = eqx.field(static=True)
     scan: str = eqx.field(static=True, default="systematic")
@@ -63,16 +63,16 @@ class Gibbs(Sampler):
         if left:
             raise ValueError(f"there is no conditional for {left[0]!r}: give one for every block of theta.")
         for name, conditional in self.conditionals:
-            found = jax.eval_shape(conditional, jax.random.key(0), theta)
-            if not same_shapes(found, theta[name]):
+            shapes = jax.eval_shape(conditional, jax.random.key(0), theta)
+            if not same_shapes(shapes, theta[name]):
                 raise ValueError(
-                    f"the conditional of {name!r} gives {describe_shapes(found)}; theta[{name!r}] is "
+                    f"the conditional of {name!r} gives {describe_shapes(shapes)}; theta[{name!r}] is "
                     f"{describe_shapes(theta[name])}."
                 )
         return SamplerState({"theta": dict(theta)}, no_steps())
 
     def draw(self, key: Key[Array, ""], state: SamplerState) -> Key[Array, ""]:
-        """The key itself: what the conditionals draw is their own."""
+        """The key itself: the conditionals draw with it."""
         return key
 
     def advance(
@@ -170,9 +170,9 @@ def gibbs(conditionals: Mapping[str, Conditional], *, scan: str = "systematic") 
     ```
 
     theta is a dictionary with a conditional for each of its keys; what is sampled is the distribution that
-    they are the conditionals of, and no gradient or density is asked for: the target of `fk.sample` is for
-    diagnostics. `scan`: "systematic", every block in the order given, is one step; "cyclic", one block a step
-    in turn, and "random", one block at random, show the single moves. The last is reversible.
+    they are the conditionals of, and no gradient or density is needed: the target of `fk.sample` is for
+    diagnostics. `scan`: "systematic", every block in the order given, is one step; "cyclic", one block per
+    step in turn, and "random", one block at random, show the single moves. The last is reversible.
     """
     if not isinstance(conditionals, Mapping) or not conditionals:
         raise ValueError("gibbs takes a dictionary of conditionals, as {'a': lambda key, theta: …}.")

@@ -1,4 +1,4 @@
-"""Hamiltonian Monte Carlo, with momenta drawn anew or renewed in part."""
+"""Hamiltonian Monte Carlo, with new or partially refreshed momenta."""
 
 import math
 from typing import Any
@@ -55,11 +55,11 @@ def ghmc(
     num_integration_steps: int = 1,
     target_accept: float = 0.9,
 ) -> Recipe:
-    r"""Generalised HMC: momenta are renewed in part, p ← κp + √(1-κ²) w, and paths are short (Horowitz 1991).
+    r"""Generalised HMC: momenta refreshed in part, p ← κp + √(1-κ²) w, and short paths (Horowitz 1991).
 
     With one leapfrog per step it is the splitting OBAB of underdamped Langevin dynamics with friction
-    γ = -log κ/ε, corrected by Metropolis; `persistence` is κ. On rejection the momentum is reversed, without
-    which the target would not be kept. Keeps exp(-U/T) exactly; one gradient per leapfrog.
+    γ = -log κ/ε, corrected by Metropolis; `persistence` is κ. On rejection the momentum is reversed,
+    otherwise the target would not be kept. Keeps exp(-U/T) exactly; one gradient per leapfrog.
     """
     if not 0 <= persistence < 1:
         raise ValueError(f"the persistence must be at least 0 and below 1; {persistence} was given.")

@@ -17,7 +17,7 @@ from fokker._core.state import ravel, unravel
 
 KINDS = ("identity", "diagonal", "dense", "low-rank")
 
-# Stan's shrinkage: an estimate by n draws counts n, the unit-scale one below counts five.
+# Stan's shrinkage: an estimate from n draws has weight n, the prior variance below weight five.
 _PRIOR_DRAWS, _PRIOR_VARIANCE = 5, 1e-3
 # Directions of a low-rank scale: those whose variance, once the coordinates are scaled, is off by more.
 _RANK, _CUTOFF = 20, 2.0
@@ -82,7 +82,7 @@ def check_kind(kind: Any) -> None:
 
 
 def estimate(kind: str, draws: np.ndarray, dtype: Any) -> MassMatrix:
-    """S by draws (chain × draw × d), pooled over chains, shrunk towards a small multiple of I."""
+    """S from draws (chain × draw × d), pooled over chains, shrunk towards a small multiple of I."""
     d = draws.shape[2]
     x = np.asarray(draws, float).reshape(-1, d)
     n = len(x)
@@ -100,13 +100,13 @@ def estimate(kind: str, draws: np.ndarray, dtype: Any) -> MassMatrix:
 
 
 def _low_rank(x: np.ndarray, deviations: np.ndarray, dtype: Any) -> LowRank:
-    """The directions in which draws scaled to unit variances are most correlated, by far or hardly at all."""
+    """The directions in which draws scaled to unit variances have the largest or smallest variances."""
     n, d = x.shape
     rank = min(_RANK, d)
     _, s, Vt = np.linalg.svd(x / deviations / np.sqrt(n - 1), full_matrices=False)
     variances = s**2
     # A few strong directions raise every coordinate's deviation, and leave the many others with variances far
-    # below 1, all alike: those are the step size's affair, and must not crowd out the few.
+    # below 1, all alike: the step size takes care of those, and they must not displace the few.
     middle = float(np.clip(np.median(variances), 1e-3, 1.0)) if n > 2 * d else 1.0
     variances = variances / middle
     # With few draws the small ones are noise: of n draws in d dimensions they reach down to (1 - √(d/n))².
@@ -123,7 +123,7 @@ def _low_rank(x: np.ndarray, deviations: np.ndarray, dtype: Any) -> LowRank:
 
 
 def check_size(mass_matrix: Any, dimension: int) -> None:
-    """Raise unless a mass matrix fits a theta of so many numbers."""
+    """Raise unless a mass matrix fits a theta of `dimension` numbers."""
     if mass_matrix is None or isinstance(mass_matrix, str):
         return
     is_dense = isinstance(mass_matrix, Dense)

@@ -12,7 +12,13 @@ from fokker import corrections
 from fokker._core.count import Count, no_steps
 from fokker._core.state import as_arrays, choose, nearest, ravel, unravel
 from fokker.gradients import Estimator
-from fokker.integrators.isokinetic import COEFFICIENTS, Slope, isokinetic_step, refresh, unit_vector
+from fokker.integrators.isokinetic import (
+    COEFFICIENTS,
+    ValueAndGradient,
+    isokinetic_step,
+    refresh,
+    unit_vector,
+)
 from fokker.samplers import _checks
 from fokker.samplers._sampler import (
     AUTOMATIC,
@@ -58,12 +64,12 @@ class Microcanonical(Sampler):
         """The sampler of exp(-U/T) for a target."""
         return _checks.placed(self, target, temperature, gradient)
 
-    def slope(self, theta: PyTree[Array]) -> Slope:
+    def value_and_gradient(self, theta: PyTree[Array]) -> ValueAndGradient:
         """U/T and its gradient, of a vector that stands for a tree like theta."""
         return jax.value_and_grad(_checks.tempered(self.own_target, self.temperature, theta))
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
-        """A direction u drawn at random; U/T and its gradient, which the next step begins with."""
+        """A direction u drawn at random; U/T and its gradient, with which the next step begins."""
         if key is None:
             raise ValueError("the direction u is drawn at random: pass key=jax.random.key(…).")
         theta = _checks.check_position(self, position)
@@ -74,7 +80,7 @@ class Microcanonical(Sampler):
                 "one dimension there is nothing to turn. Use fk.samplers.slice_sampler or sghmc for it."
             )
         _checks.as_vector(self.scale, theta)
-        U, g = self.slope(theta)(x)
+        U, g = self.value_and_gradient(theta)(x)
         _checks.check_finite_start(U, g)
         u = unit_vector(jax.random.normal(key, x.shape, x.dtype))
         return SamplerState({"theta": theta, "u": u, "U": U, "gradient": g}, no_steps())
@@ -86,12 +92,12 @@ class Microcanonical(Sampler):
         u = state.z["u"]
         return jax.random.normal(key, u.shape, u.dtype)
 
-    def _leap(self, z: dict[str, Any], h: Array) -> tuple[dict[str, Any], Array]:
+    def _isokinetic_step(self, z: dict[str, Any], h: Array) -> tuple[dict[str, Any], Array]:
         """A step of the isokinetic dynamics, and the change of K."""
         theta = z["theta"]
         scale = jnp.asarray(self.scale, z["u"].dtype)
         x, u, U, g, kinetic = isokinetic_step(
-            self.slope(theta),
+            self.value_and_gradient(theta),
             ravel(theta),
             z["u"],
             z["gradient"],
@@ -102,7 +108,7 @@ class Microcanonical(Sampler):
         return {"theta": unravel(x, theta), "u": u, "U": U, "gradient": g}, kinetic
 
     def _number(self, h: Array, share: Array | float = 1.0) -> Array:
-        """How many steps L is long."""
+        """The number of steps in a length L."""
         return jnp.maximum(1, jnp.round(share * self._length(h) / h)).astype(jnp.int32)
 
     def _length(self, like: Array) -> Array:
@@ -122,7 +128,7 @@ class Microcanonical(Sampler):
         z = state.z
         if not self.partial:
             z = {**z, "u": jnp.where(number % self._number(h) == 0, unit_vector(draws), z["u"])}
-        z, kinetic = self._leap(z, h)
+        z, kinetic = self._isokinetic_step(z, h)
         change = z["U"] - state.z["U"] + kinetic
         if self.partial:
             z = {**z, "u": refresh(z["u"], draws, h, self._length(h))}
@@ -130,21 +136,21 @@ class Microcanonical(Sampler):
         return SamplerState(z, state.step + 1), Info(finite, energy_change=change)
 
     def _trajectory(self, key: Array, state: SamplerState, h: Array) -> tuple[SamplerState, Any]:
-        """From a fresh u, as many steps as L is long, then Metropolis.
+        """From a new u, steps over a length L, then Metropolis.
 
-        Refreshments within it keep u even on the sphere and are reversible, so that they leave the ratio of
-        the path and its reverse to the energy that the steps between them gained; those at its ends would
-        change nothing, u being drawn anew.
+        Partial refreshments within it keep u uniform on the sphere and are reversible: the ratio of the path
+        and its reverse depends only on the energy that the steps between them gained. Those at its ends would
+        change nothing, as u is drawn again.
         """
         u_key, length_key, accept_key, noise_key = jax.random.split(key, 4)
         shape, dtype = state.z["u"].shape, state.z["u"].dtype
-        # Of one length, trajectories without noise could come back to where they started.
+        # Trajectories of one length, without noise, could return to their start.
         share = 1.0 if self.partial else jax.random.uniform(length_key, (), dtype, 0.5, 1.5)
         start = {**state.z, "u": unit_vector(jax.random.normal(u_key, shape, dtype))}
 
-        def leap(i: Array, carry: tuple[dict[str, Any], Array]) -> tuple[dict[str, Any], Array]:
+        def one_step(i: Array, carry: tuple[dict[str, Any], Array]) -> tuple[dict[str, Any], Array]:
             z, kinetic = carry
-            z, more = self._leap(z, h)
+            z, more = self._isokinetic_step(z, h)
             if self.partial:
                 noise = jax.random.normal(jax.random.fold_in(noise_key, i), shape, dtype)
                 z = {**z, "u": refresh(z["u"], noise, h, self._length(h))}
@@ -152,7 +158,7 @@ class Microcanonical(Sampler):
 
         first = (start, jnp.zeros((), dtype))
         number = self._number(h, share)
-        end, kinetic = jax.lax.fori_loop(0, number, leap, first)
+        end, kinetic = jax.lax.fori_loop(0, number, one_step, first)
         change = end["U"] - start["U"] + kinetic
         uniform = jax.random.uniform(accept_key, (), dtype)
         accepted, acceptance, divergent = corrections.metropolis_rule(uniform, change, all_finite(end))
@@ -190,13 +196,13 @@ def mclmc(
 
         dθ = s u dt,   du = -(1 - uuᵀ) s∇(U/T)/(d - 1) dt + noise along the sphere,   |u| = 1
 
-    keeps exp(-U/T) times the even distribution of u: a particle of unit speed that the force turns round, and
+    keeps exp(-U/T) times the uniform distribution of u: a particle of unit speed that the force turns, and
     that forgets its direction over a length L. Every kick and the noise are solved exactly; `integrator` is
-    "minimal norm" (two gradients a step) or "leapfrog" (one), both with a bias of order ε². The energy change
-    of a step, ΔU/T + (d - 1)Σ log(cosh δ + e·u sinh δ), is in `info.energy_change`, and its square a
-    dimension measures the bias: "auto" makes it 5e-4.
+    "minimal norm" (two gradients per step) or "leapfrog" (one), both with a bias of order ε². The energy
+    change of a step, ΔU/T + (d - 1)Σ log(cosh δ + e·u sinh δ), is in `info.energy_change`, and its square
+    per dimension measures the bias: "auto" makes it 5e-4.
 
-    `adjusted=True` corrects for the bias exactly: a step is then a trajectory of length L from a fresh u,
+    `adjusted=True` corrects for the bias exactly: a step is then a trajectory of length L from a new u,
     with the same noise on the way, accepted with probability min(1, e^{-ΔE}) (Riou-Durand and Vogrinc 2022,
     with the microcanonical energy: Robnik, Cohn-Gordon and Seljak 2025); "auto" finds the step for 90 % of
     them.
@@ -221,7 +227,7 @@ def mchmc(
     preconditioned: bool = True,
     scale: Any = 1.0,
 ) -> Microcanonical:
-    r"""Microcanonical Hamiltonian Monte Carlo: `mclmc` with no noise, and a fresh u after every length L.
+    r"""Microcanonical Hamiltonian Monte Carlo: `mclmc` with no noise, and a new u after every length L.
 
         dθ = s u dt,   du = -(1 - uuᵀ) s∇(U/T)/(d - 1) dt
 

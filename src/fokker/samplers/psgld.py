@@ -56,11 +56,11 @@ class PreconditionedSGLD(Sampler):
 
     @property
     def gathering_steps(self) -> int:
-        """Steps for which the chain stands still."""
+        """Steps in which the chain does not move."""
         return round(1 / (1 - float(self.alpha)))
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
-        """No gradients seen yet."""
+        """No gradients yet."""
         theta = as_arrays(position)
         validate_state(theta)
         single = raised(theta)
@@ -99,21 +99,21 @@ class PreconditionedSGLD(Sampler):
         def move(
             x: Array, g: Array, w: Array, v: Array, Hv: Array, V: Array, W: Array
         ) -> tuple[Array, Array, Array]:
-            # The averages of the steps before: D and this step's minibatch are then independent.
+            # The averages of earlier steps: D and this step's minibatch are then independent.
             root = jnp.sqrt(V / total)
             D = 1 / (self.regularisation + root)
-            slope = jnp.where(root > 0, W / total / jnp.where(root > 0, 2 * root, 1), 0)
-            step = h * (-D * g - T * D**2 * slope) + jnp.sqrt(2 * h * T * D) * w
+            derivative = jnp.where(root > 0, W / total / jnp.where(root > 0, 2 * root, 1), 0)
+            step = h * (-D * g - T * D**2 * derivative) + jnp.sqrt(2 * h * T * D) * w
             curvature = v * Hv
-            # At a mode g says nothing of the gradients to come, whose mean square is T·diag(∇²U).
+            # At a mode g says nothing about later gradients, whose mean square is T·diag(∇²U).
             expected = jnp.where(gathers, T * jnp.abs(curvature), 0)
-            # What is gathered at the start is a constant: it does not change with theta.
-            new_slope = jnp.where(gathers, 0, 2 * g * curvature)
-            # Bounded: a single probe can be far off, and where curvature is negative paths part.
-            kept = jnp.clip(1 - h * D * curvature, -1, 1)
+            # What is gathered at the start does not depend on theta.
+            new_derivative = jnp.where(gathers, 0, 2 * g * curvature)
+            # Bounded: a single probe can be far off, and paths diverge where the curvature is negative.
+            retained = jnp.clip(1 - h * D * curvature, -1, 1)
             x_new = x + jnp.where(gathers, 0, step)
             V_new = alpha * V + (1 - alpha) * (g**2 + expected)
-            W_new = alpha * kept * W + (1 - alpha) * new_slope
+            W_new = alpha * retained * W + (1 - alpha) * new_derivative
             return x_new.astype(x.dtype), V_new.astype(V.dtype), W_new.astype(W.dtype)
 
         moved = jax.tree.map(move, theta, g, w, v, Hv, state.z["V"], state.z["W"])
@@ -139,9 +139,9 @@ def psgld(
     average, and so does Γ: W is the derivative of V, by one Hessian-vector product per step along random
     signs v, whose v ⊙ ∇²Ũv is unbiased for the diagonal. The paper's own Γ counts the newest gradient
     alone, which is 1 - α of it. An old gradient depends on where theta is now only as far as theta still
-    remembers where it was: two paths with the same noise draw together by 1 - εD∇²U per step, and W counts
-    old gradients less by that factor (its diagonal, between -1 and 1). D is made of the steps before, so as
-    not to depend on this step's minibatch. Keeps exp(-U/T) as ε → 0 for a fixed α on paper only: as V
+    remembers where it was: two paths with the same noise approach each other by 1 - εD∇²U per step, and W
+    counts old gradients less by that factor (its diagonal, between -1 and 1). D is made from earlier steps,
+    so as not to depend on this step's minibatch. Keeps exp(-U/T) as ε → 0 for a fixed α on paper only: as V
     follows the gradient where the chain is, D grows to 1/λ where that vanishes, and the steps at hand are
     never small against it. On a standard normal with α = 0.99 variances come out 3 to 8 % too large at every
     ε from 0.05 to 0.0001; a larger λ, or an α nearer to 1, has less of it. A small α, which leaves D to a

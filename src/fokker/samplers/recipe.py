@@ -77,13 +77,13 @@ def _check_correctable(correction: Any, gradient: Any, noise_estimate: Any, gamm
         "gamma": (gamma != "exact", "with a random Γ the probability of a step is not known"),
         "noise": (noise != "gaussian", "the probability of a step is that of Gaussian noise"),
     }
-    for name, (given, reason) in reasons.items():
-        if given:
+    for name, (is_set, reason) in reasons.items():
+        if is_set:
             raise ValueError(f"a sampler with a correction takes no {name}: {reason}. Leave {name} out.")
 
 
 def on_variable(name: str, noise_estimate: Any) -> Any:
-    """B̂ of one variable as B̂ of the state; the name of an estimate, or None, as it is."""
+    """B̂ of one variable as B̂ of the state; the name of an estimate, or None, unchanged."""
     return (
         noise_estimate
         if noise_estimate is None or isinstance(noise_estimate, str)

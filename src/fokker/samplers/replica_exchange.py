@@ -91,7 +91,7 @@ class ReplicaExchange(Sampler):
     def advance(
         self, draws: Any, state: ReplicaState, batch: Any = None, number: Count | None = None
     ) -> tuple[ReplicaState, Info]:
-        """One step of every replica, and every so many steps an exchange."""
+        """One step of every replica, and an exchange every `every` steps."""
         number = state.step if number is None else number
         noise, uniforms = draws
         moved, info = self._copies(
@@ -109,7 +109,7 @@ class ReplicaExchange(Sampler):
     def _exchange(
         self, states: SamplerState, uniforms: Array, batch: Any, round_: Count
     ) -> tuple[Array, Array, SamplerState]:
-        """Neighbours exchange positions, even and odd pairs in turn; momenta stay, being of a temperature."""
+        """Neighbours exchange positions, even and odd pairs in turn; momenta stay with their temperature."""
         theta = raised(states.position)
         pairs = np.arange(self.ladder.shape[0] - 1)
         turn = pairs % 2 == round_ % 2
@@ -132,7 +132,7 @@ class ReplicaExchange(Sampler):
         return *count, states._replace(z=z)
 
     def record(self, state: ReplicaState) -> dict[str, Array]:
-        """What the coldest replica's sampler records, and how many of the exchanges tried were made."""
+        """What the coldest replica's sampler records, and the share of exchanges tried that were made."""
         coldest = jax.tree.map(lambda x: x[0], state.replicas)
         rate = state.made / jnp.maximum(state.tried.value, 1)
         return {**self.sampler.record(coldest), "exchange_rate": rate}
@@ -172,7 +172,7 @@ def replica_exchange(
     pass over all the data. `exact=False` takes the step's minibatch instead, with a penalty for the variance
     of its estimate, min(1, exp(a(Ũ_k - Ũ_{k+1}) - a²s²/2)), for data too large even for that: nearly right
     where a²s² is small against the batch (`exchange_log_ratio`), and wrong without the penalty.
-    `trace.sample_stats["exchange_rate"]` says how many of those tried were made: with few, take
+    `trace.sample_stats["exchange_rate"]` is the share of those tried that were made: if it is small, take
     temperatures closer together.
 
     ```python

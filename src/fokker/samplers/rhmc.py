@@ -35,7 +35,7 @@ def rhmc(
     or does not lead back, is rejected and counted in `info.is_divergent`. Then Metropolis: exact for every
     step size, up to that tolerance.
 
-    `metric` is G: a function of theta that gives a number (G = g·1), a vector or a tree like theta (a
+    `metric` is G: a function of theta that returns a number (G = g·1), a vector or a tree like theta (a
     diagonal), or a matrix, in the order in which theta is written as a vector; a field of `fk.fields`; or a
     constant. A leapfrog takes some ten gradients, and of a full matrix as many decompositions.
 

@@ -19,5 +19,5 @@ def polynomial(a: float, b: float, c: float) -> Schedule:
 
 
 def cyclical(largest: float, period: int) -> Schedule:
-    """ε_t = (largest/2)(cos(π (t mod period)/period) + 1) (Zhang et al. 2020): leap, settle, leap again."""
+    """ε_t = (largest/2)(cos(π (t mod period)/period) + 1) (Zhang et al. 2020): large to small, then again."""
     return lambda t: largest / 2 * (jnp.cos(jnp.pi * (t % period) / period) + 1)

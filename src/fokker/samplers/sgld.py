@@ -19,8 +19,8 @@ def sgld(
     r"""θ' = θ - ε D∇Ũ + N(0, 2εTD): H = U, D constant, Q = 0, Euler–Maruyama (Welling and Teh 2011).
 
     Keeps exp(-U/T) up to a bias of order ε, to which the minibatch noise adds εB̂ unless `noise_estimate` is
-    subtracted: B̂ itself, or "scalar", "diagonal", "dense" for an estimate made while sampling. One gradient a
-    step.
+    subtracted: B̂ itself, or "scalar", "diagonal", "dense" for an estimate made while sampling. One gradient
+    per step.
 
     ```python
     trace = fk.sample(target, fk.samplers.sgld(1e-3), init=jnp.zeros(2), steps=10_000)

@@ -29,7 +29,7 @@ def gsgrhmc(
         H = U + rᵀr/2,  D = diag(0, G⁻¹),  Q = [[0, -G^{-½}], [G^{-½}, 0]]
 
     for any G(θ): `inverse_metric` is the field G⁻¹, `inverse_metric_root` the field G^{-½}. Keeps exp(-U/T)
-    with bias of order ε; one gradient a step.
+    with bias of order ε; one gradient per step.
     """
     family = Family(
         "Riemannian underdamped",

@@ -14,7 +14,7 @@ from fokker.integrators.isokinetic import unit_vector
 from fokker.samplers import _checks
 from fokker.samplers._sampler import Info, Sampler, SamplerState, all_finite
 
-# Rounds of shrinking after which a move is given up; an interval halves in about two.
+# Rounds of shrinking after which a move is abandoned; an interval halves in about two.
 _SHRINKS = 100
 
 
@@ -60,7 +60,7 @@ class Slice(Sampler):
         return SamplerState({"theta": theta}, no_steps())
 
     def draw(self, key: Key[Array, ""], state: SamplerState) -> Key[Array, ""]:
-        """The key itself: how many numbers a move takes is not known before."""
+        """The key itself: the number of random numbers per move is not known in advance."""
         return key
 
     def advance(
@@ -72,25 +72,27 @@ class Slice(Sampler):
         x, U = ravel(theta), self._potential(theta)
         width = jnp.broadcast_to(_checks.as_vector(self.width, theta), x.shape)
 
-        def move(key: Array, x: Array, way: Array) -> tuple[Array, Array, Array]:
-            t, made, count = _slice_move(lambda t: U(x + t * way), key, self.limit, x.dtype)
-            return x + t * way, made, count
+        def move(key: Array, x: Array, direction: Array) -> tuple[Array, Array, Array]:
+            t, is_moved, count = _slice_move(lambda t: U(x + t * direction), key, self.limit, x.dtype)
+            return x + t * direction, is_moved, count
 
         if self.direction == "random":
-            way_key, key = jax.random.split(draws)
-            x, made, count = move(key, x, width * unit_vector(jax.random.normal(way_key, x.shape, x.dtype)))
+            direction_key, key = jax.random.split(draws)
+            x, is_moved, count = move(
+                key, x, width * unit_vector(jax.random.normal(direction_key, x.shape, x.dtype))
+            )
         else:
             keys = jax.random.split(draws, x.size)
 
             def along(i: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-                x, made, count = carry
+                x, is_moved, count = carry
                 x, moved, more = move(keys[i], x, jnp.zeros_like(x).at[i].set(width[i]))
-                return x, made & moved, count + more
+                return x, is_moved & moved, count + more
 
             first = (x, jnp.asarray(True), jnp.zeros((), jnp.int32))
-            x, made, count = jax.lax.fori_loop(0, x.size, along, first)
+            x, is_moved, count = jax.lax.fori_loop(0, x.size, along, first)
         theta = unravel(x, theta)
-        info = Info(all_finite(theta), is_accepted=made, evaluations=count)
+        info = Info(all_finite(theta), is_accepted=is_moved, evaluations=count)
         return SamplerState({"theta": theta}, state.step + 1), info
 
 
@@ -98,7 +100,7 @@ def _slice_move(U: Any, key: Array, limit: int, dtype: Any) -> tuple[Array, Arra
     """From t = 0 to a point of the slice U(t) < U(0) + Exp(1), by an interval that is 1 wide at first.
 
     Both loops have limits that keep detailed balance: that of stepping out is shared between the two ends at
-    random (Neal 2003, Fig. 3), and a move given up after so many points outside the slice would be given up
+    random (Neal 2003, Fig. 3), and a move abandoned after so many points outside the slice would be abandoned
     from its other end after the same points. Returns t, whether it was found, and the evaluations of U.
     """
     level_key, place_key, share_key, shrink_key = jax.random.split(key, 4)
@@ -127,21 +129,23 @@ def _slice_move(U: Any, key: Array, limit: int, dtype: Any) -> tuple[Array, Arra
         return jnp.where(t < 0, t, low), jnp.where(t < 0, high, t), t, U(t) < level, count + 1
 
     first = (low, high, jnp.zeros_like(low), jnp.asarray(False), jnp.zeros((), jnp.int32))
-    _, _, t, found, count = jax.lax.while_loop(lambda carry: ~carry[3] & (carry[4] < _SHRINKS), shrink, first)
-    return jnp.where(found, t, 0), found, 1 + first_count + second_count + count
+    _, _, t, is_found, count = jax.lax.while_loop(
+        lambda carry: ~carry[3] & (carry[4] < _SHRINKS), shrink, first
+    )
+    return jnp.where(is_found, t, 0), is_found, 1 + first_count + second_count + count
 
 
 def slice_sampler(width: Any = 1.0, *, direction: str = "coordinates", limit: int = 50) -> Slice:
-    r"""Slice sampling (Neal 2003) of exp(-U/T): exact, with no gradient and no step size to get wrong.
+    r"""Slice sampling (Neal 2003) of exp(-U/T): exact, with no gradient and no step size to choose.
 
-        level = U(θ)/T + Exp(1);   θ' even on the part of an interval around θ where U/T < level
+        level = U(θ)/T + Exp(1);   θ' uniform on the part of an interval around θ where U/T < level
 
     The interval is `width` wide at first, steps out in steps of `width` while its ends are inside the slice,
-    to at most `limit` widths, and shrinks to θ with every point tried in vain (Figs. 3 and 5 of the paper).
-    The wrong width costs evaluations of U, no accuracy. `width` is a number or a tree like theta.
+    to at most `limit` widths, and shrinks towards θ with every point outside the slice (Figs. 3 and 5 of the
+    paper). The wrong width costs evaluations of U, no accuracy. `width` is a number or a tree like theta.
 
     `direction="coordinates"`: a step is a move along each coordinate in turn. "random": one move along a
-    direction even on the sphere, in units of `width` (hit and run); reversible, and cheaper in high
+    direction uniform on the sphere, in units of `width` (hit and run); reversible, and cheaper in high
     dimensions. `info.evaluations` counts those of U. It is called `slice_sampler` so as not to hide
     Python's own `slice`.
     """
