@@ -2,11 +2,11 @@
 
 from mutations._mutation import Mutation
 
-_BALANCE = ("walkers::detailed_balance",)
-_TREE = ("walkers::the_tree_is_that_of_the_recursion",)
+_BALANCE = ("trajectories::detailed_balance",)
+_TREE = ("trajectories::the_tree_is_that_of_the_recursion",)
 _FLIP = (
-    "walkers::balance_up_to_a_flip_of_the_momentum",
-    "walkers::kept_momenta_keep_the_target_over_several_steps_and_not_without_the_flip",
+    "trajectories::balance_up_to_a_flip_of_the_momentum",
+    "trajectories::kept_momenta_keep_the_target_over_several_steps_and_not_without_the_flip",
 )
 
 MUTATIONS = [
@@ -99,7 +99,7 @@ MUTATIONS = [
         "return Dense(jax.scipy.linalg.solve_triangular(root, jnp.eye(len(M), dtype=M.dtype), lower=True).T)",
         "return Dense(root)",
         "a mass matrix is taken for its inverse",
-        ("walkers::scales_are_their_matrices",),
+        ("trajectories::scales_are_their_matrices",),
     ),
     Mutation(
         "samplers/mass_matrix.py",
@@ -113,14 +113,14 @@ MUTATIONS = [
         "return 1 + jnp.floor(u * (2 * mean - 1)).astype(jnp.int32)",
         "return 1 + jnp.floor(u * 2 * mean).astype(jnp.int32)",
         "random paths one step too long at most",
-        ("walkers::random_paths_are_uniform_in_length",),
+        ("trajectories::random_paths_are_uniform_in_length",),
     ),
     Mutation(
         "integrators/leapfrog.py",
         "return Proposal(_kicked(dynamics, z, point.gradient, h / 2), point, jnp.zeros(()))",
         "return Proposal(_kicked(dynamics, z, point.gradient, h), point, jnp.zeros(()))",
         "the second half kick of a leapfrog is a whole one",
-        ("walkers::the_leapfrog_leads_back_and_keeps_volume",),
+        ("trajectories::the_leapfrog_leads_back_and_keeps_volume",),
     ),
     # The tree of NUTS.
     Mutation(
@@ -192,63 +192,63 @@ MUTATIONS = [
         "log_step = self.centre - jnp.sqrt(t) / _GAMMA * shortfall",
         "log_step = self.centre - shortfall / _GAMMA",
         "dual averaging without √t",
-        ("walkers::dual_averaging_is_that_of_the_paper",),
+        ("trajectories::dual_averaging_is_that_of_the_paper",),
     ),
     Mutation(
         "run/warmup.py",
         "self.step_sizes = jnp.exp(search.log_average)",
         "self.step_sizes = jnp.exp(search.log_step)",
         "after learning the last step size is taken and not the average",
-        ("walkers::a_window_leaves_the_average_step_size_and_not_the_last",),
+        ("trajectories::a_window_leaves_the_average_step_size_and_not_the_last",),
     ),
     Mutation(
         "run/trajectories.py",
         "counts = ended & keeps & ((chain.taken + 1) % thin == 0)",
         "counts = ended & keeps & (chain.taken % thin == 0)",
         "moments of trajectories keep the first step of every thinning",
-        ("walkers::moments_are_those_of_the_draws",),
+        ("trajectories::moments_are_those_of_the_draws",),
     ),
     Mutation(
         "run/trajectories.py",
         "row = jnp.minimum(chain.taken // thin, capacity - 1)",
         "row = jnp.minimum((chain.taken + thin - 1) // thin, capacity - 1)",
         "thinned trajectories keep the first step in place of the last",
-        ("walkers::a_run_goes_on_and_burn_in_drops",),
+        ("trajectories::a_run_goes_on_and_burn_in_drops",),
     ),
     Mutation(
         "run/warmup.py",
         "left, size = left - size, 2 * size",
         "left, size = left - size, size",
         "the windows of warm-up do not double",
-        ("walkers::windows_are_the_steps",),
+        ("trajectories::windows_are_the_steps",),
     ),
     Mutation(
         "run/warmup.py",
         "factor = np.clip((wanted / measured) ** (1 / self.sampler.error_order), *_CORRECTED)",
         "factor = np.clip((measured / wanted) ** (1 / self.sampler.error_order), *_CORRECTED)",
         "the last step size is put right the wrong way",
-        ("walkers::the_last_step_size_is_put_right",),
+        ("trajectories::the_last_step_size_is_put_right",),
     ),
     Mutation(
         "run/warmup.py",
         "direction = np.where(direction == 0, np.where(above, 1, -1), direction)",
         "direction = np.where(direction == 0, np.where(above, -1, 1), direction)",
         "the first step size is searched the wrong way",
-        ("walkers::warm_up_finds_scales_over_four_orders_of_magnitude",),
+        ("trajectories::warm_up_finds_scales_over_four_orders_of_magnitude",),
     ),
     Mutation(
         "samplers/mass_matrix.py",
         "x = x - x.mean(axis=0)",
         "x = (np.asarray(draws, float) - np.mean(draws, axis=1, keepdims=True)).reshape(-1, d)",
         "the scale is estimated with each chain centred alone",
-        ("walkers::an_estimated_scale_is_the_covariance_shrunk",),
+        ("trajectories::an_estimated_scale_is_the_covariance_shrunk",),
     ),
     Mutation(
         "samplers/mass_matrix.py",
         "return self.deviations * (q + self.directions @ ((self.stretches - 1) * along))",
         "return self.deviations * (q + self.directions @ (self.stretches * along))",
         "a low-rank scale stretches by 1 + √λ",
-        ("walkers::scales_are_their_matrices",),
+        ("trajectories::scales_are_their_matrices",),
     ),
     # Others.
     Mutation(

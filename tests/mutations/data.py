@@ -185,7 +185,7 @@ MUTATIONS = [
         "_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))",
         "_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 25))",
         "a rotation of Threefry wrong",
-        ("walkers::random_numbers_are_those_of_jax_to_the_bit",),
+        ("trajectories::random_numbers_are_those_of_jax_to_the_bit",),
     ),
     Mutation(
         "integrators/noise.py",

@@ -108,7 +108,7 @@ MUTATIONS = [
         "warm_up_keys = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])",
         "warm_up_keys = keys[:, 2]",
         "warm-up and sampling share their keys",
-        ("walkers::warm_up_has_keys_of_its_own",),
+        ("trajectories::warm_up_has_keys_of_its_own",),
     ),
     # Corrections.
     Mutation(
