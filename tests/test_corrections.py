@@ -525,7 +525,7 @@ def test_a_noise_that_only_happens_to_be_zero_is_refused():
     D = {("r", "r"): fields.Elementwise(lambda theta: 0 * theta)}
     dynamics = fk.Dynamics(H, D=D, Q={("r", "theta"): 1.0})
     sampler = fk.samplers.recipe(dynamics, 0.1, integrator=Leapfrog(), correction=EXACT)
-    with pytest.raises(ValueError, match="Leave D out"):
+    with pytest.raises(ValueError, match="leave D out"):
         sampler.init({"theta": jnp.array([0.2]), "r": jnp.array([0.3])})
 
 
@@ -546,3 +546,112 @@ def test_a_target_that_is_not_the_samplers_is_refused():
         fk.sample(fk.Density(lambda theta: -potential(theta - 10)), sampler, **options)
     with pytest.raises(ValueError, match="needs a step size"):
         fk.sample(None, fk.samplers.recipe(fk.dynamics.langevin(potential), "auto"), **options)
+
+
+ELSEWHERE = {
+    "a D that is zero at the start alone": (
+        lambda: fk.Dynamics(
+            H, D={("r", "r"): fields.Diagonal(lambda theta: jnp.maximum(theta, 0.0))}, Q={("r", "theta"): 1.0}
+        ),
+        Leapfrog(),
+        "D = 0",
+    ),
+    "a Q that depends on r, and H one function": (
+        lambda: fk.Dynamics(
+            lambda theta, r: jnp.sum(theta**2 + r**2) / 2,
+            Q={("r", "theta"): fields.Diagonal(lambda r: 1 + r**2)},
+        ),
+        Leapfrog(),
+        "the same everywhere",
+    ),
+    "a D that depends on r": (
+        lambda: fk.Dynamics(
+            H, D={("r", "r"): fields.Diagonal(lambda r: 0.3 + 0 * r)}, Q={("r", "theta"): 1.0}
+        ),
+        Splitting(),
+        "the same everywhere",
+    ),
+    "a kinetic energy that is quadratic at the start alone": (
+        lambda: fk.Dynamics(
+            lambda theta, r: jnp.sum(theta**2 / 2 + r**2 / 2 + theta**2 * r**4), Q={("r", "theta"): 1.0}
+        ),
+        GeneralisedLeapfrog(),
+        "kinetic energy rᵀM⁻¹r/2",
+    ),
+    "a kinetic energy that is even at the start alone": (
+        lambda: fk.Dynamics(
+            lambda theta, r: jnp.sum(theta**2 / 2 + (r - theta**2) ** 2 / 2), Q={("r", "theta"): 1.0}
+        ),
+        GeneralisedLeapfrog(),
+        "H(θ, -r) is not H(θ, r)",
+    ),
+    "no friction for a splitting": (
+        lambda: fk.dynamics.underdamped(potential, 0.0),
+        Splitting(),
+        "use fk.integrators.Leapfrog()",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_what_holds_at_the_start_alone_is_not_enough(name):
+    make, integrator, words = ELSEWHERE[name]
+    sampler = fk.samplers.recipe(make(), 0.1, integrator=integrator, correction=corrections.Metropolis(3))
+    with pytest.raises(ValueError, match=re.escape(words)):
+        sampler.init({"theta": jnp.zeros(1), "r": jnp.zeros(1)})
+
+
+def test_exact_ou_steps_refuse_a_q_that_mixes_coordinates():
+    Q = {("r", "theta"): fields.Dense(jnp.array([[1.0, 0.9], [-0.9, 1.0]]))}
+    dynamics = fk.Dynamics(H, D={("r", "r"): 1.0}, Q=Q)
+    with pytest.raises(ValueError, match="this Q mixes"):
+        fk.samplers.recipe(dynamics, 0.1, integrator=ExactOU()).init(
+            {"theta": jnp.zeros(2), "r": jnp.ones(2)}
+        )
+
+
+@pytest.mark.parametrize("name", ["exact OU", "BAOAB"])
+def test_several_noisy_steps_before_a_decision_are_reversible(name):
+    """Their ratios add up, and each has noise of its own; false alarm 1e-6."""
+    before, after, info = steps_of(name, corrections.Metropolis(3))
+    assert 0.2 < float(jnp.mean(info.is_accepted)) < 0.97
+    assert asymmetry(before, after) > FALSE_ALARM
+
+
+def test_every_step_of_a_path_has_noise_of_its_own():
+    dynamics, integrator, h = CASES["exact OU"]
+    sampler = fk.samplers.recipe(dynamics, h, integrator=integrator, correction=corrections.Metropolis(3))
+    state = sampler.init({"theta": jnp.zeros(1), "r": jnp.zeros(1)})
+    path = sampler.start(sampler.draw(jax.random.key(0), state), state)
+    step, _ = sampler._step(state)
+    noises = []
+    for _ in range(3):
+        noises.append(
+            float(corrections._correction.noise_of_move(step, path.draws.noise, path.left, path.z)["r"][0])
+        )
+        path = sampler.move(path, state)
+    assert len(set(noises)) == 3
+
+
+@pytest.mark.parametrize("number", [0, -3, 2.7, jnp.array(-3), jnp.array(2.7), True])
+def test_a_number_of_steps_that_is_none_is_refused(number):
+    with pytest.raises(ValueError, match="whole number of at least 1"):
+        corrections.Metropolis(number)
+
+
+def test_a_schedule_that_turns_negative_stops_trajectories_too():
+    dynamics = fk.dynamics.hamiltonian_flow(BENT.potential)
+    schedule = lambda t: jnp.where(t < 12, 0.1, -0.1)  # noqa: E731
+    sampler = fk.samplers.recipe(
+        dynamics, schedule, integrator=Leapfrog(), correction=corrections.Metropolis(3)
+    )
+    trace = fk.sample(BENT, sampler, init={"theta": jnp.zeros(2)}, steps=40, progress=False)
+    assert "the schedule gave the step size -0.1" in trace.stopped
+
+
+def test_every_chain_of_dynamics_is_looked_at_where_it_starts():
+    half = fk.Hamiltonian(lambda theta: jnp.sum(jnp.where(theta > 0, theta**2 / 2, jnp.inf)))
+    sampler = fk.samplers.recipe(fk.Dynamics(half, D=1.0), 0.1, correction=EXACT)
+    starts = fk.PerChain({"theta": jnp.array([[1.0], [-1.0]])})
+    with pytest.raises(ValueError, match="chain 1"):
+        fk.sample(None, sampler, init=starts, steps=10, progress=False)

@@ -1082,7 +1082,7 @@ def test_a_warm_up_that_only_diverges_is_no_start(monkeypatch):
     ("log_density", "words"),
     [
         long(lambda x: -(x[0] ** 2) / 2, "gradient by coordinate 1 .* zero in every chain"),
-        (lambda x: -jnp.sum(jnp.floor(jnp.abs(x))), "gradient by coordinate 0 .* has steps"),
+        (lambda x: -jnp.sum(jnp.floor(jnp.abs(x))), "gradient by coordinate 0 .* jumps where"),
         (lambda x: -(x[0] ** 2) / 2 + 1e-3 * x[1], "coordinate 1 of theta spread .* improper posterior"),
     ],
     ids=["flat", "steps", "a slope without end"],

@@ -46,6 +46,13 @@ MUTATIONS = [
         (*_BALANCE, "corrections::corrected_steps_are_reversible"),
     ),
     Mutation(
+        "corrections/metropolis.py",
+        "noise_of_move(step, path.draws.noise, path.left, path.z)",
+        "noise_of_move(step, path.draws.noise, path.number, path.z)",
+        "every step of a path has the same noise",
+        ("corrections::several_noisy_steps_before_a_decision_are_reversible",),
+    ),
+    Mutation(
         "integrators/leapfrog.py",
         "return with_reversed_momentum(z)",
         "return z",

@@ -52,8 +52,10 @@ class Path(NamedTuple):
 
 
 def _as_length(number: Any) -> Any:
-    if number is None or callable(number) or isinstance(number, jax.Array):
+    if number is None or callable(number) or isinstance(number, jax.core.Tracer):
         return number
+    if isinstance(number, jax.Array | np.ndarray) and number.ndim == 0:
+        number = number.item()
     if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
         raise ValueError(f"num_integration_steps must be a whole number of at least 1; {number!r} was given.")
     return None if number == 1 else number_of(number)
@@ -124,6 +126,7 @@ class Metropolis(Correction):
         """A path of no length."""
         number = 1 if self.takes_one_move else self.num_integration_steps
         steps = number_of(number(draws.length, step.size) if callable(number) else number)
+        steps = jnp.maximum(steps, 1)
         energy = step.energy(z, point)
         zero = jnp.zeros_like(energy)
         return Path(z, point, z, energy, zero, jnp.asarray(True), draws, steps, steps)

@@ -42,7 +42,10 @@ def check_friction(dynamics: Dynamics | SDE, z: State, what: str, variables: Col
         raise ValueError(
             f"{what}, and no force on theta itself; these have a Q or D that puts one there. {use}"
         )
-    turns = any(depends_on(function, "theta", z) for function in dynamics.Q.functions())
+    # A thermostat's Q depends on r, by which ξ is driven.
+    fixed = ("theta",) if "xi" in z else tuple(z)
+    turns = any(depends_on(function, name, z) for function in dynamics.Q.functions() for name in fixed)
+    turns |= any(depends_on(function, "r", z) for function in dynamics.D.functions())
     if turns or _moves_with_state(dynamics, z) or not _is_linear(dynamics, z):
         raise ValueError(f"{what}, and Q and the mass the same everywhere; these are not. {use}")
 

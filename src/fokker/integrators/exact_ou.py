@@ -21,6 +21,7 @@ from fokker.integrators._proposal import (
     with_reversed_momentum,
 )
 from fokker.integrators.euler_maruyama import one_number
+from fokker.integrators.noise import draw_like
 
 
 class ExactOU(Module):
@@ -53,6 +54,11 @@ class ExactOU(Module):
         rates = jnp.concatenate([jnp.ravel(g) for g in jax.tree.leaves(friction_rate(dynamics, z))])
         if not isinstance(rates, jax.core.Tracer) and not bool(jnp.all(rates > 0)):
             raise ValueError("exact Ornstein–Uhlenbeck steps need friction on every coordinate of r.")
+        if not _moves_by_coordinate(dynamics, z):
+            raise ValueError(
+                "exact Ornstein–Uhlenbeck steps need dθ = r/m dt, coordinate by coordinate; this Q mixes "
+                "them. Use Splitting(), SymplecticEuler() or EulerMaruyama()."
+            )
 
     def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
         """Noise for r, and the same amount for theta."""
@@ -107,6 +113,23 @@ class ExactOU(Module):
     def rejected(self, z: State) -> State:
         """With the momentum reversed: the way back is taken in reversed time."""
         return with_reversed_momentum(z)
+
+
+def _moves_by_coordinate(dynamics: Dynamics, z: State) -> bool:
+    """Whether ∂f_θ/∂r is diagonal, as far as one random direction tells; trusted while traced."""
+    still = no_force(dynamics, z)
+
+    def product(v: PyTree[Array]) -> PyTree[Array]:
+        return jax.jvp(lambda r: dynamics.drift({**z, "r": r}, still)["theta"], (z["r"],), (v,))[1]
+
+    v = draw_like("gaussian", jax.random.key(4), jax.eval_shape(lambda: z["r"]))
+    along, ones = product(v), product(jax.tree.map(jnp.ones_like, v))
+    off = [
+        jnp.max(jnp.abs(a - k * x)) > 1e-3 * (1e-6 + jnp.max(jnp.abs(a)))
+        for a, k, x in zip(*(jax.tree.leaves(t) for t in (along, ones, v)), strict=True)
+    ]
+    mixed = jnp.any(jnp.stack(off))
+    return isinstance(mixed, jax.core.Tracer) or not bool(mixed)
 
 
 class _Law(NamedTuple):

@@ -12,7 +12,7 @@ from jaxtyping import Array, PyTree
 from fokker._core.module import Module
 from fokker._core.state import State
 from fokker.dynamics import SDE, Dynamics
-from fokker.fields import Field
+from fokker.fields import Field, is_zero
 from fokker.integrators._friction import check_friction, friction_rate
 from fokker.integrators._gradient import Gradient, evaluate, no_force
 from fokker.integrators._proposal import (
@@ -74,6 +74,11 @@ class Splitting(Module):
             raise ValueError(
                 "a splitting solves friction and noise exactly and cannot subtract a noise_estimate: use "
                 "SymplecticEuler() or EulerMaruyama() with it."
+            )
+        if isinstance(dynamics, Dynamics) and is_zero(dynamics.D):
+            raise ValueError(
+                "a splitting solves friction and noise exactly, and these dynamics have none: use "
+                "fk.integrators.Leapfrog()."
             )
         what = "splittings are for dynamics of theta and r, and xi in a thermostat,"
         check_friction(dynamics, z, what, ({"theta", "r"}, {"theta", "r", "xi"}))

@@ -233,6 +233,8 @@ class Run:
         self.done = block.first + steps
         if block.is_kept:
             self._store_draws(block)
+        if self.sampler.has_trajectories:
+            sound = sound and self._wrong_schedule(block) is None
         if finite and sound:
             return None
         noise = "2TD - εB̂ was not positive semidefinite"

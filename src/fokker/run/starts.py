@@ -12,7 +12,8 @@ from jaxtyping import Array, Key, PyTree
 
 from fokker._core.rounding import lowered, raised
 from fokker._core.state import as_arrays, is_function, ravel
-from fokker.dynamics.hamiltonian import Hamiltonian
+from fokker.dynamics import SDE, Dynamics
+from fokker.dynamics.hamiltonian import Hamiltonian, hamiltonian_value
 from fokker.samplers._checks import check_finite_start
 from fokker.samplers._recipe import Recipe
 from fokker.samplers._sampler import Sampler, start_chains
@@ -131,7 +132,7 @@ def checked_positions(placed: Sampler, target: Any, init: Any, keys: Key[Array, 
     transform = own_target if own_target is not None and own_target.is_constrained else None
     suspects = [0]
     if differs(init) and number > 1:
-        checked_target = target if placed.wants_target else None
+        checked_target = target if placed.wants_target else getattr(placed, "dynamics", None)
         suspects += [
             int(c) for c in np.flatnonzero(~np.asarray(_sound(transform, checked_target, positions))) if c
         ]
@@ -180,6 +181,8 @@ def _sound(transform: Any, target: Any, positions: PyTree[Array]) -> Array:
             )
             sound &= jnp.all(jnp.stack(jax.tree.leaves(off)))
             position = free
+        if isinstance(target, Dynamics | SDE):
+            return sound & _finite(hamiltonian_value(target.hamiltonian, position))
         if target is None:
             return sound
         if isinstance(target, TargetWithData):

@@ -11,7 +11,7 @@ from fokker._core.state import State, ravel, unravel
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.hamiltonian import hamiltonian_gradient
 from fokker.integrators._gradient import no_force
-from fokker.integrators._proposal import temperature_of
+from fokker.integrators._proposal import places_around, temperature_of
 
 # Up to this many coordinates the inverse mass is written out as a matrix; above, it has to be diagonal.
 _WRITTEN_OUT = 512
@@ -29,7 +29,22 @@ def momentum_of(dynamics: Dynamics | SDE, z: State, noise: Array) -> PyTree[Arra
 
 
 def check_kinetic(dynamics: Dynamics | SDE, z: State) -> None:
-    """Raise unless ∂H/∂r = M⁻¹r with M positive definite, as far as one random r tells."""
+    """Raise unless ∂H/∂r = M⁻¹r with M positive definite, as far as one random r at three places tells."""
+    size = ravel(z["r"]).size
+    for place in places_around(z):
+        right = _is_quadratic(dynamics, place)
+        if isinstance(right, jax.core.Tracer) or bool(right):
+            continue
+        raise ValueError(
+            "a trajectory of Hamiltonian dynamics (D = 0) starts with a new momentum, drawn from a kinetic "
+            "energy rᵀM⁻¹r/2 with M positive definite"
+            + ("" if size <= _WRITTEN_OUT else f" and, beyond {_WRITTEN_OUT} coordinates, diagonal")
+            + "; this H has another. Give the dynamics friction and noise on r, and use "
+            "fk.integrators.Splitting()."
+        )
+
+
+def _is_quadratic(dynamics: Dynamics | SDE, z: State) -> Array:
     velocity = _velocity(dynamics, z)
     like = ravel(z["r"])
     r = jnp.asarray(np.random.default_rng(0).normal(size=like.shape), like.dtype)
@@ -40,17 +55,9 @@ def check_kinetic(dynamics: Dynamics | SDE, z: State) -> None:
     else:
         diagonal = jax.jvp(velocity, (zero,), (jnp.ones_like(r),))[1]
         expected, least = diagonal * r, jnp.min(diagonal)
-    right = jnp.all(jnp.abs(velocity(r) - expected) <= 1e-3 * (1e-6 + jnp.max(jnp.abs(expected)))) & (
-        least > 0
-    )
-    if not isinstance(right, jax.core.Tracer) and not bool(right):
-        raise ValueError(
-            "a trajectory of Hamiltonian dynamics (D = 0) starts with a new momentum, drawn from a kinetic "
-            "energy rᵀM⁻¹r/2 with M positive definite"
-            + ("" if r.size <= _WRITTEN_OUT else f" and, beyond {_WRITTEN_OUT} coordinates, diagonal")
-            + "; this H has another. Give the dynamics friction and noise on r, and use "
-            "fk.integrators.Splitting()."
-        )
+    close = jnp.abs(velocity(r) - expected) <= 1e-3 * (1e-6 + jnp.max(jnp.abs(expected)))
+    # A place outside the support is no evidence.
+    return (jnp.all(close) & (least > 0)) | ~jnp.all(jnp.isfinite(expected))
 
 
 def _velocity(dynamics: Dynamics | SDE, z: State) -> Callable[[Array], Array]:

@@ -206,11 +206,6 @@ class Recipe(Sampler):
         if self.correction is not None:
             check_position(self, stored, "the state")
             self.correction.check(dynamics, self.integrator, z)
-            if self.momentum == "own" and self.integrator.is_deterministic:  # type: ignore[attr-defined]
-                raise ValueError(
-                    "steps without noise need a new momentum for every trajectory, which is drawn where D is "
-                    "left out; this D is a field that happens to be zero. Leave D out."
-                )
             if self.momentum == "new":
                 check_kinetic(dynamics, z)
             memory = Memory(self.integrator.evaluate(dynamics, z))  # type: ignore[attr-defined]

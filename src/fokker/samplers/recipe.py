@@ -51,7 +51,8 @@ def recipe(
     if correction is not None:
         _check_correctable(correction, gradient, noise_estimate, gamma, noise)
         correction.check_integrator(integrator or EulerMaruyama())
-        if isinstance(dynamics, Dynamics) and is_zero(dynamics.D):
+        is_deterministic = getattr(integrator, "is_deterministic", False)
+        if is_deterministic and isinstance(dynamics, Dynamics) and is_zero(dynamics.D):
             momentum = "new"
     return _make(
         dynamics=dynamics,
