@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PyTree
 
 from fokker._core.state import State, nearest, variable_names, zeros_like
@@ -188,6 +189,6 @@ def is_zero(field: Field) -> bool:
     if any(True for _ in field.functions()) or not leaves:
         return False
     return all(
-        not callable(x) and not isinstance(x, jax.core.Tracer) and bool(jnp.all(jnp.asarray(x) == 0))
+        not callable(x) and not isinstance(x, jax.core.Tracer) and bool(np.all(np.asarray(x) == 0))
         for x in leaves
     )
