@@ -787,7 +787,7 @@ def test_a_walk_interrupted_while_its_draws_are_fetched_goes_on(call, monkeypatc
         cut = fk.sample(NORMAL, sampler, **options)
     # How many blocks were sent by then, the clock decides.
     assert cut.stopped is not None
-    assert re.match(r"interrupted after [123]0 of 40", cut.stopped)
+    assert re.match(r"interrupted after \d+ of 40", cut.stopped)
     near(cut.resume().samples, whole.samples)
 
 
