@@ -177,10 +177,12 @@ POSTERIOR = fk.Posterior(
 
 
 def test_a_step_takes_a_batch_or_refuses_it(name):
-    if not placed(name).wants_target:
-        pytest.skip("takes batches with a gradient of its own alone")
-    sampler = placed(name, POSTERIOR)
     state = chain(stepped(name).states, 0)
+    if not placed(name).wants_target:  # made of dynamics, with no gradient for batches
+        with pytest.raises(ValueError, match=r"minibatches|no gradient for batches"):
+            placed(name).step(jax.random.key(0), state, BATCH)
+        return
+    sampler = placed(name, POSTERIOR)
     if EVERY[name].minibatches:
         moved = jax.eval_shape(
             lambda key, *args: sampler.step(key, *args)[0], jax.random.key(0), state, BATCH

@@ -26,7 +26,7 @@ from fokker.run.trace import Origin, Trace
 from fokker.run.warmup import warmed_up
 from fokker.samplers._checks import no_batch
 from fokker.samplers._named import by_name
-from fokker.samplers._recipe import Recipe
+from fokker.samplers._recipe import NO_GRADIENT, Recipe
 from fokker.samplers._sampler import AUTOMATIC, Sampler, is_automatic, start_chains
 from fokker.targets.target import TargetWithData
 
@@ -143,10 +143,7 @@ def sample(
     placed = chosen
     if not chosen.wants_target:
         if gradient is not None or (batch is not None and getattr(chosen, "gradient", None) is None):
-            raise ValueError(
-                "this sampler was made of dynamics and has no gradient for batches to go into: make it with "
-                "fk.samplers.recipe(dynamics, step_size, gradient=lambda theta, batch: …)."
-            )
+            raise ValueError(NO_GRADIENT)
         own = float(getattr(getattr(chosen, "dynamics", None), "temperature", 1.0))
         if temperature not in (1.0, own):
             raise ValueError(

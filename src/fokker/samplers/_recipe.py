@@ -37,6 +37,12 @@ from fokker.samplers.mass_matrix import Chart, check_size
 
 GradientOfBatch = Callable[[PyTree[Array], Any], PyTree[Array]]
 
+# Said where batches come to a sampler that cannot use them.
+NO_GRADIENT = (
+    "this sampler was made of dynamics and has no gradient for batches to go into: make it with "
+    "fk.samplers.recipe(dynamics, step_size, gradient=lambda theta, batch: …)."
+)
+
 
 class Draws(NamedTuple):
     """The randomness of one step: unit noise, the probe of Γ, a key for a new momentum, and rounding."""
@@ -402,7 +408,9 @@ class Recipe(Sampler):
         if self.gradient is not None:
             of_batch = self.gradient
             gradient = lambda theta: of_batch(theta, batch)  # noqa: E731
-        elif batch is not None and self.family is not None:
+        elif batch is not None and self.family is None:
+            raise ValueError(NO_GRADIENT)
+        elif batch is not None:
             estimator, estimator_memory = self.estimator, memory.estimator
             gradient = lambda theta: estimator.gradient(self.target, estimator_memory, theta, batch)  # noqa: E731
             memory = memory._replace(

@@ -144,22 +144,6 @@ class Sampler(Module):
     # Whether a step is a trajectory of any number of moves: `start`, `move`, `is_done`, `end`.
     has_trajectories = False
 
-    def start(self, draws: Any, state: Any) -> Any:
-        """The trajectory of one step, before its first move."""
-        raise NotImplementedError
-
-    def move(self, trajectory: Any, state: Any) -> Any:
-        """The trajectory that started at `state` after one more move."""
-        raise NotImplementedError
-
-    def is_done(self, trajectory: Any) -> Array:
-        """Whether the trajectory has no move left."""
-        raise NotImplementedError
-
-    def end(self, trajectory: Any, state: Any) -> tuple[Any, Info]:
-        """The state that the trajectory led to."""
-        raise NotImplementedError
-
     def warm_up(
         self, positions: PyTree[Array], keys: Key[Array, " chains"], steps: int, progress: bool = False
     ) -> Warmed:
