@@ -683,3 +683,28 @@ def test_starts_per_chain_say_how_many_chains_there_are():
     assert not trace.origin.one_start
     with pytest.raises(ValueError, match=r"leading axis of 2.*shape \(3, 2\)"):
         fk.sample(normal, samplers.sgld(0.1), init=fk.PerChain(starts), steps=2, chains=2, progress=False)
+
+
+def test_a_start_that_passed_is_not_checked_again_and_any_other_is():
+    evaluated = []
+
+    def log_density(theta):
+        if not isinstance(theta, jax.core.Tracer):
+            evaluated.append(theta)
+        return jnp.where(theta[0] < 5, -jnp.sum(theta**2) / 2, -jnp.inf)
+
+    target, sampler = fk.Density(log_density), fk.samplers.ula(0.1)
+
+    def evaluations(first, seed=0, sampler=sampler):
+        evaluated.clear()
+        fk.sample(target, sampler, init=jnp.full(2, first), steps=2, seed=seed, progress=False)
+        return len(evaluated)
+
+    assert evaluations(1.0) > 0
+    assert evaluations(1.0) == evaluations(1.0, seed=1) == 0
+    assert evaluations(2.0) > 0
+    assert evaluations(1.0, sampler=fk.samplers.ula(0.2)) > 0
+    with pytest.raises(ValueError, match="inside the support"):
+        evaluations(9.0)
+    with pytest.raises(ValueError, match="inside the support"):  # what failed is not remembered
+        evaluations(9.0)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fokker._core.identity import identity_of
 from fokker._core.state import (
     arguments_of,
     as_arrays,
@@ -167,3 +168,24 @@ def test_same_shapes_sees_structure_and_shape():
 def test_inner_is_the_sum_over_all_leaves():
     a = {"x": jnp.array([1.0, 2.0]), "y": (jnp.array(3.0),)}
     assert float(inner(a, a)) == 14.0
+
+
+def test_the_identity_of_a_tree_is_that_of_its_numbers_and_functions():
+    def tree(number=1.0, dtype=jnp.float32, function=abs):
+        return {"x": jnp.full(3, number, dtype), "f": jax.tree_util.Partial(function, 2)}
+
+    assert identity_of(tree()) == identity_of(tree())
+    others = [tree(2.0), tree(dtype=jnp.float16), tree(function=max), {**tree(), "y": 1}, tree()["x"]]
+    assert all(identity_of(tree()) != identity_of(other) for other in others)
+    assert identity_of(jnp.zeros(3)) != identity_of(jnp.zeros((3, 1)))
+    assert jax.jit(lambda x: 0.0 if identity_of(x) is None else x)(1.0) == 0
+    assert identity_of([1, {1}]) is None
+
+
+def test_the_identity_of_a_large_array_is_the_array_itself_while_it_exists():
+    large = jnp.zeros(2**19)
+    kept = identity_of(large)
+    assert kept == identity_of(large) != identity_of(jnp.zeros(2**19))
+    del large
+    assert kept != identity_of(jnp.zeros(2**19))
+    assert identity_of(np.zeros(2**19)) is None

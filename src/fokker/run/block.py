@@ -70,12 +70,15 @@ class Setting(NamedTuple):
 def start(sampler: Sampler, states: Any, moments: Moments | None) -> Chains:
     """Chains before their first step; a copy, as a block reuses the memory of its input."""
     number = jax.tree.leaves(states)[0].shape[0]
-    stats = {}
-    if sampler.is_exact and not sampler.has_trajectories:
-        one = jax.tree.map(lambda x: x[0], states)
-        shapes = jax.eval_shape(lambda state: sampler.step(jax.random.key(0), state)[1].stats, one)
-        stats = {name: jnp.zeros((number, *x.shape), x.dtype) for name, x in shapes.items()}
+    stats = _blank_stats(sampler, states) if sampler.is_exact and not sampler.has_trajectories else {}
     return jax.tree.map(jnp.copy, Chains(states, moments, jnp.ones(number, bool), stats))
+
+
+# Compiled, so that a step is traced once for its shapes and not again in every run.
+@eqx.filter_jit
+def _blank_stats(sampler: Sampler, states: Any) -> dict[str, Array]:
+    step = jax.vmap(lambda state: sampler.step(jax.random.key(0), state)[1].stats)
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(step, states))
 
 
 class Form(NamedTuple):

@@ -1,6 +1,6 @@
 """Where the chains of a run start, each checked before the first step."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
+from fokker._core.identity import identity_of
 from fokker._core.rounding import lowered, raised
 from fokker._core.state import as_arrays, is_function, ravel
 from fokker.dynamics import SDE, Dynamics
@@ -108,6 +109,8 @@ def check_chains(states: Any) -> None:
     gradients = potentials[:, None]
     if point.gradient is not None:
         gradients = np.asarray(jax.vmap(ravel)(point.gradient))
+    if np.isfinite(potentials).all() and np.isfinite(gradients).all():
+        return
     for chain, (U, gradient) in enumerate(zip(potentials, gradients, strict=True)):
         try:
             check_finite_start(U, gradient)
@@ -119,7 +122,8 @@ def checked_positions(placed: Sampler, target: Any, init: Any, keys: Key[Array, 
     """Where each chain starts, in the sampler's coordinates; raise where a chain cannot start there.
 
     The first chain is checked in full, all the others in one compiled call. A chain that is not finite there,
-    or breaks a constraint, is then checked individually for its error message.
+    or breaks a constraint, is then checked individually for its error message. A full check that has passed
+    is not repeated for the same sampler, target and position.
     """
     number = keys.shape[0]
     if isinstance(init, PerChain):
@@ -137,15 +141,34 @@ def checked_positions(placed: Sampler, target: Any, init: Any, keys: Key[Array, 
             int(c) for c in np.flatnonzero(~np.asarray(_sound(transform, checked_target, positions))) if c
         ]
     for chain in suspects:
+        position = _of(positions, chain)
+        identity = identity_of((placed, target, position))
+        if identity is not None and identity in _PASSED:
+            continue
         try:
-            _check(placed, target, transform, _of(positions, chain), keys[chain, 1])
+            _check(placed, target, transform, position, keys[chain, 1])
         except ValueError as error:
             if isinstance(init, list):
                 raise ValueError(f"{error} init is a list; for a vector give jnp.array({init}).") from error
             if not differs(init):
                 raise
             raise ValueError(f"chain {chain}, which has its own start: {error}") from error
+        _remember(identity)
     return positions if transform is None else _unconstrained(transform, positions)
+
+
+# What passed the full check, the oldest first: a second run from the same start is not checked again. The key
+# of the run is no part of it: it draws auxiliary variables, from densities in which they are finite.
+_PASSED: dict[Hashable, None] = {}
+_MOST_PASSED = 64
+
+
+def _remember(identity: Hashable | None) -> None:
+    if identity is None:
+        return
+    _PASSED[identity] = None
+    if len(_PASSED) > _MOST_PASSED:
+        del _PASSED[next(iter(_PASSED))]
 
 
 def _of(positions: PyTree[Array], chain: int) -> PyTree[Array]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -55,7 +56,7 @@ class Posterior(TargetWithData):
         total = jnp.zeros(())
         if in_blocks:
             blocks = jax.tree.map(lambda x: x[:in_blocks].reshape(-1, _ROWS, *x.shape[1:]), self.data)
-            total = jnp.sum(jax.lax.map(lambda rows: self._log_likelihoods(theta, rows), blocks))
+            total = _sum_over_blocks(self, theta, blocks)
         if in_blocks < self.size:
             total += self._log_likelihoods(theta, jax.tree.map(lambda x: x[in_blocks:], self.data))
         return -total - self.log_prior(theta)
@@ -80,6 +81,12 @@ class Posterior(TargetWithData):
         check_number(self.log_prior, theta, "log_prior")
         datum = jax.tree.map(lambda x: x[0], self.data)
         check_number(self.log_likelihood, theta, "log_likelihood", datum)
+
+
+# Compiled once for a posterior: outside of a compiled program JAX would compile the loop at each call.
+@eqx.filter_jit
+def _sum_over_blocks(target: Posterior, theta: PyTree[Array], blocks: PyTree[Array]) -> Array:
+    return jnp.sum(jax.lax.map(lambda rows: target._log_likelihoods(theta, rows), blocks))
 
 
 def _check_data(data: PyTree[Any]) -> None:
