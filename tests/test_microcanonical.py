@@ -13,8 +13,9 @@ import fokker as fk
 from conftest import quick_jit
 from detailed_balance import BENT, FALSE_ALARM, asymmetry, bent, one_step
 from fokker import corrections, samplers
-from fokker.integrators import isokinetic
-from fokker.integrators.isokinetic import COEFFICIENTS, isokinetic_step, kick, refresh, unit_vector
+from fokker._core.state import ravel
+from fokker.integrators import IsokineticLeapfrog, isokinetic
+from fokker.integrators.isokinetic import COEFFICIENTS, kick, refresh, unit_vector
 from fokker.samplers._microcanonical_warm_up import _first_step
 
 INTEGRATORS = list(COEFFICIENTS)
@@ -34,16 +35,23 @@ def bumpy(x):
 
 def steps(integrator, count):
     """(x, u, h) ↦ (x, u, ΔU + ΔK, ΔK) after `count` steps, in units of a scale."""
-    slope = jax.value_and_grad(bumpy)
 
     def run(x, u, h):
-        scale = jnp.linspace(0.5, 1.5, x.size)
-        start, g = slope(x)
-        U, kinetic = start, 0.0
+        dynamics = fk.dynamics.isokinetic(bumpy, jnp.linspace(0.5, 1.5, x.size))
+        return steps_of(dynamics, IsokineticLeapfrog(integrator), count)(x, u, h)
+
+    return run
+
+
+def steps_of(dynamics, integrator, count):
+    def run(x, u, h):
+        z = {"theta": x, "u": u}
+        start = point = integrator.evaluate(dynamics, z)
+        kinetic = 0.0
         for _ in range(count):
-            x, u, U, g, more = isokinetic_step(slope, x, u, g, h, scale, COEFFICIENTS[integrator])
-            kinetic += more
-        return x, u, U - start + kinetic, kinetic
+            z, point, log_ratio, _ = integrator.propose(dynamics, z, None, h, point)
+            kinetic -= log_ratio
+        return z["theta"], z["u"], point.potential - start.potential + kinetic, kinetic
 
     return run
 
@@ -162,6 +170,47 @@ def test_refreshment_forgets_over_L_and_keeps_directions_even(x64):
     c = np.sum(np.asarray(u * v), axis=1)
     assert abs(c.mean() - math.exp(-0.35)) < 5 * c.std() / math.sqrt(len(c)) + 2 / 200
     np.testing.assert_allclose(np.mean(np.asarray(v) ** 2, axis=0), 1 / 200, rtol=5 * math.sqrt(2 / 20_000))
+
+
+def test_the_step_goes_into_any_recipe(x64):
+    dynamics, integrator = (
+        fk.dynamics.isokinetic(bumpy, jnp.array([0.7, 1.3])),
+        IsokineticLeapfrog("leapfrog"),
+    )
+    x, u = somewhere(4, 2)
+    z = {"theta": x, "u": u}
+    y, v, change, _ = quick_jit(steps_of(dynamics, integrator, 1))(x, u, 0.9)
+    free = samplers.recipe(dynamics, 0.9, integrator=integrator)
+    moved, _ = free.step(jax.random.key(0), free.init(z))
+    np.testing.assert_allclose(ravel(moved.z), jnp.concatenate([y, v]), rtol=1e-10)
+    sampler = samplers.recipe(dynamics, 0.9, integrator=integrator, correction=corrections.Metropolis())
+    assert str(sampler) == "SDE × isokinetic leapfrog × Metropolis"
+    state = sampler.init(z)
+    ends, info = quick_jit(jax.vmap(sampler.step, (0, None)))(jax.random.split(jax.random.key(1), 64), state)
+    np.testing.assert_allclose(info.energy_change, change, rtol=1e-8)
+    np.testing.assert_allclose(info.acceptance_rate, min(1, math.exp(-change)), rtol=1e-8)
+    accepted = np.asarray(info.is_accepted)[:, None]
+    assert 0 < accepted.mean() < 1
+    np.testing.assert_allclose(ends.z["theta"], np.where(accepted, y, x), rtol=1e-10)
+    np.testing.assert_allclose(ends.z["u"], np.where(accepted, v, -u), rtol=1e-10)
+
+
+def test_the_step_refuses_other_dynamics():
+    x = jnp.array([0.6, 0.8])
+    right = fk.dynamics.isokinetic(bumpy)
+    straight = fk.SDE(lambda u, gradient: {"theta": u, "u": 0 * u}, 0.0, right.hamiltonian)
+    for dynamics, z, words in (
+        (fk.dynamics.underdamped(bumpy), {"theta": x, "r": x}, "of theta and u.*theta, r"),
+        (fk.dynamics.isokinetic(bumpy, length=1.0), {"theta": x, "u": x}, "without noise"),
+        (straight, {"theta": x, "u": x}, "are others"),
+        (right, {"theta": x, "u": 2 * x}, "its length here is 2"),
+        (right, {"theta": x[:1], "u": jnp.ones(1)}, "two numbers or more"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            IsokineticLeapfrog().check(dynamics, z)
+    assert str(samplers.mclmc()) == "isokinetic × isokinetic minimal norm"
+    leapfrog = samplers.mchmc(adjusted=True, integrator="leapfrog")
+    assert str(leapfrog) == "isokinetic × isokinetic leapfrog × Metropolis"
 
 
 # The correction ---------------------------------------------------------------------------------------------

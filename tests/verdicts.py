@@ -427,6 +427,13 @@ CASES = [
         {"state": ANGLE, "periodic": {"phi": 2 * np.pi}},
     ),
     Case("compact", "a unit vector", "right", microcanonical_sphere, SPHERE),
+    Case(
+        "compact",
+        "isokinetic dynamics",
+        "right",
+        lambda: fk.dynamics.isokinetic(potential, jnp.array([0.5, 1.0, 2.0]), 1.1),
+        SPHERE,
+    ),
     Case("compact", "d for d - 1", "wrong", lambda: microcanonical_sphere(force_dimension=4), SPHERE),
     Case("compact", "off the sphere", "wrong", lambda: microcanonical_sphere(ito=0.0), SPHERE),
     # Modes.

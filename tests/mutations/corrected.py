@@ -273,6 +273,30 @@ MUTATIONS = [
         ("microcanonical::the_change_of_volume_is_what_the_kinetic_energy_accounts_for",),
     ),
     Mutation(
+        "integrators/isokinetic.py",
+        "return Proposal(z, point, -kinetic)",
+        "return Proposal(z, point, kinetic)",
+        "a proposal of isokinetic dynamics has the ratio of the way there",
+        (
+            "microcanonical::the_step_goes_into_any_recipe",
+            "microcanonical::detailed_balance_of_the_adjusted_kinds",
+        ),
+    ),
+    Mutation(
+        "integrators/isokinetic.py",
+        'return {**z, "u": -z["u"]}',
+        "return z",
+        "a rejected step of isokinetic dynamics goes on in its direction",
+        ("microcanonical::the_step_goes_into_any_recipe",),
+    ),
+    Mutation(
+        "dynamics/isokinetic.py",
+        "turn = -(force - u * (u @ force)) / (u.size - 1)",
+        "turn = -(force - u * (u @ force)) / u.size",
+        "isokinetic dynamics turn with d and not d - 1",
+        ("check_samplers::every_sampler_is_checked",),
+    ),
+    Mutation(
         "samplers/rhmc.py",
         "return jnp.sum(jnp.log(root)) + jnp.sum((p / root) ** 2) / 2",
         "return jnp.sum((p / root) ** 2) / 2",

@@ -279,13 +279,13 @@ MUTATIONS = [
         "identity_of((placed, target, position))",
         "identity_of((target, position))",
         "a start that passed with one sampler is not checked with another",
-        ("sample::a_start_that_passed_is_not_checked_again",),
+        ("sample::a_start_that_passed_is_not_checked_again_and_any_other_is",),
     ),
     Mutation(
         "run/starts.py",
         "identity is not None and identity in _PASSED",
         "_PASSED",
         "after one start that passed no other is checked",
-        ("sample::a_start_that_passed_is_not_checked_again",),
+        ("sample::a_start_that_passed_is_not_checked_again_and_any_other_is",),
     ),
 ]

@@ -282,10 +282,10 @@ def _isokinetic(
         """The step, extended to all of space by keeping the length of y = ρu."""
         theta = _theta(problem, x)
         length = jnp.sqrt(jnp.sum(y**2))
-        U, gradient = sampler.value_and_gradient(theta)(x)
-        z = {"theta": theta, "u": y / length, "U": U, "gradient": gradient}
-        new, kinetic = sampler._isokinetic_step(z, jnp.asarray(h, x.dtype))
-        return ravel(new["theta"]), length * new["u"], kinetic
+        z, dynamics = {"theta": theta, "u": y / length}, sampler.placed
+        point = sampler.integrator.evaluate(dynamics, z)
+        new, _, log_ratio, _ = sampler.integrator.propose(dynamics, z, None, jnp.asarray(h, x.dtype), point)
+        return ravel(new["theta"]), length * new["u"], -log_ratio
 
     def at(x: Array, u: Array) -> tuple[Array, Array]:
         y, v, kinetic = step(x, u)

@@ -10,16 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from fokker._core.state import as_arrays, ravel, unravel
+from fokker._core.state import as_arrays, ravel
 from fokker.checker._corrections import Finding, check_correction
 from fokker.checker._inputs import first_state, given_points, starts_of
 from fokker.checker._points import draw_points
 from fokker.checker._report import Report
-from fokker.dynamics import SDE, langevin
+from fokker.dynamics import isokinetic, langevin
 from fokker.dynamics._dynamics import argument_names
-from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.dynamics.problem import double, make_problem
-from fokker.fields import Dense, Diagonal, Zero, symmetric
+from fokker.fields import Diagonal
 from fokker.samplers._sampler import Sampler, is_automatic
 from fokker.samplers.microcanonical import Microcanonical
 from fokker.samplers.psgld import PreconditionedSGLD
@@ -60,7 +59,10 @@ def check_sampler(sampler: Any, state: Any, options: Mapping[str, Any]) -> Repor
         theta = _theta(state, least=2)
         size = ravel(as_arrays(theta)).size
         start = {"theta": theta, "u": jnp.ones(size) / math.sqrt(size)}
-        report = _of_dynamics(_isokinetic(sampler, theta), start, {**options, "sphere": "u"})
+        # By Itô's formula noise of this length is the limit of the refreshments.
+        length = (math.sqrt(size) if isinstance(sampler.L, str) else sampler.L) if sampler.partial else None
+        dynamics = isokinetic(sampler.placed.hamiltonian.potential, sampler.scale, length)  # type: ignore[attr-defined]
+        report = _of_dynamics(dynamics, start, {**options, "sphere": "u"})
         return (
             _with_findings(report, _corrections(sampler, theta, options)[0]) if sampler.adjusted else report
         )
@@ -120,27 +122,6 @@ def _preconditioned(sampler: PreconditionedSGLD) -> Any:
         return jax.tree.map(lambda g: 1 / (least.astype(g.dtype) + jnp.abs(g)), jax.grad(potential)(theta))
 
     return langevin(potential, Diagonal(D), temperature=sampler.temperature)
-
-
-def _isokinetic(sampler: Microcanonical, like: PyTree[Any]) -> SDE:
-    r"""dθ = s u dt, du = [-(1 - uuᵀ)s∇U/(T(d-1)) - (d-1)c u] dt + √(2c)(1 - uuᵀ) dW on |u| = 1, c = 1/(Ld).
-
-    By Itô's formula this is the limit of `fokker.integrators.isokinetic.refresh`; mchmc has c = 0.
-    """
-    d = ravel(as_arrays(like)).size
-    length = math.sqrt(d) if isinstance(sampler.L, str) else sampler.L
-    c = 1 / (length * d) if sampler.partial else 0.0
-    target, T, s = sampler.own_target, sampler.temperature, sampler.scale
-
-    def potential(theta: PyTree[Array]) -> Array:
-        return target.potential(theta) / T
-
-    def drift(theta: PyTree[Array], u: Array) -> dict[str, PyTree[Array]]:
-        g = s * ravel(jax.grad(potential)(theta))
-        return {"theta": unravel(s * u, theta), "u": -(g - u * (u @ g)) / (d - 1) - (d - 1) * c * u}
-
-    noise = symmetric({("u", "u"): Dense(lambda u: c * (jnp.eye(u.size) - jnp.outer(u, u)))})
-    return SDE(drift, noise if sampler.partial else Zero(), Hamiltonian(potential, lambda u: 0 * jnp.sum(u)))
 
 
 def _corrections(

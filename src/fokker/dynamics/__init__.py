@@ -1,6 +1,7 @@
 """Dynamics: stochastic differential equations of the state, independent of the integrator."""
 
 from fokker.dynamics._dynamics import SDE, Dynamics
+from fokker.dynamics.isokinetic import isokinetic
 from fokker.dynamics.langevin import langevin
 from fokker.dynamics.riemann import riemann
 from fokker.dynamics.thermostat import diagonal_thermostat, matrix_thermostat, thermostat
@@ -11,6 +12,7 @@ __all__ = [
     "Dynamics",
     "diagonal_thermostat",
     "hamiltonian_flow",
+    "isokinetic",
     "langevin",
     "matrix_thermostat",
     "riemann",

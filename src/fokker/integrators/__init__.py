@@ -12,6 +12,7 @@ from fokker.integrators._proposal import Correctable, Point, Proposal
 from fokker.integrators.euler_maruyama import EulerMaruyama
 from fokker.integrators.exact_ou import ExactOU
 from fokker.integrators.generalised_leapfrog import GeneralisedLeapfrog
+from fokker.integrators.isokinetic import IsokineticLeapfrog
 from fokker.integrators.leapfrog import Leapfrog
 from fokker.integrators.random_walk import RandomWalk
 from fokker.integrators.reflecting import Reflecting
@@ -24,6 +25,7 @@ __all__ = [
     "ExactOU",
     "GeneralisedLeapfrog",
     "Integrator",
+    "IsokineticLeapfrog",
     "Leapfrog",
     "Point",
     "Proposal",

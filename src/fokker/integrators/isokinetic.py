@@ -1,13 +1,24 @@
 """One step of isokinetic dynamics: a particle of unit speed that the force turns."""
 
 from collections.abc import Callable
+from typing import Any, ClassVar
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
+
+from fokker._core.module import Module
+from fokker._core.state import State, nearest, ravel, unravel
+from fokker.dynamics import SDE, Dynamics
+from fokker.dynamics.hamiltonian import Hamiltonian
+from fokker.dynamics.isokinetic import isokinetic
+from fokker.fields import Field, is_zero
+from fokker.integrators._gradient import Gradient
+from fokker.integrators._proposal import Point, Proposal
+from fokker.integrators.euler_maruyama import one_number
 
 Vector = Float[Array, " d"]
-# U/T and its gradient at a position.
-ValueAndGradient = Callable[[Vector], tuple[Array, Vector]]
 
 _MINIMAL_NORM = 0.1931833275037836
 # Shares of a step for alternating kicks and drifts. A list that reads the same backwards makes a step that
@@ -54,25 +65,122 @@ def unit_vector(noise: Vector) -> Vector:
     return noise / jnp.sqrt(jnp.sum(noise**2))
 
 
-def isokinetic_step(
-    value_and_gradient: ValueAndGradient,
-    x: Vector,
-    u: Vector,
-    gradient: Vector,
-    h: Array,
-    scale: Array,
-    coefficients: tuple[float, ...],
-) -> tuple[Vector, Vector, Array, Vector, Array]:
-    """(x, u, U, ∇U, ΔK) one step later, by alternating kicks and drifts; x moves in units of `scale`.
+class IsokineticLeapfrog(Module):
+    r"""Alternating kicks of u and drifts of θ, each exact, for `fk.dynamics.isokinetic` without noise.
 
-    `gradient` is ∇U at x, known from the last step: a leapfrog takes one gradient, minimal norm two.
+        u ← kick(u, s∇U(θ), a h),  θ ← θ + b h s u,  …
+
+    `kind` is "leapfrog", one gradient per step where steps follow one another, or "minimal norm", two, whose
+    error is smaller for the same work (Omelyan, Mryglod and Folk 2003). Both are of order 2, and lead back
+    once u is reversed. A kick changes volume on the sphere of directions by e^{-ΔK}, the ratio of a proposal.
     """
-    first, *rest = coefficients
-    u, kinetic = kick(u, scale * gradient, first * h)
-    U = jnp.zeros(())
-    for drift, push in zip(rest[::2], rest[1::2], strict=True):
-        x = x + drift * h * scale * u
-        U, gradient = value_and_gradient(x)
-        u, more = kick(u, scale * gradient, push * h)
-        kinetic = kinetic + more
-    return x, u, U, gradient, kinetic
+
+    kind: str = eqx.field(static=True, default="minimal norm")
+
+    is_deterministic: ClassVar = True
+    error_order: ClassVar = 3.0
+
+    def __check_init__(self) -> None:
+        if self.kind not in COEFFICIENTS:
+            raise ValueError(
+                f"the integrator is one of {', '.join(map(repr, COEFFICIENTS))}, not {self.kind!r}."
+                f"{nearest(str(self.kind), list(COEFFICIENTS))}"
+            )
+
+    @property
+    def label(self) -> str:
+        """Its name in words."""
+        return f"isokinetic {self.kind}"
+
+    def check(self, dynamics: Dynamics | SDE, z: State, subtracts: bool = False) -> None:
+        """Raise unless the dynamics are isokinetic, without noise, and |u| = 1."""
+        if set(z) != {"theta", "u"} or not isinstance(dynamics.hamiltonian, Hamiltonian) or subtracts:
+            raise ValueError(
+                "the isokinetic leapfrog is for fk.dynamics.isokinetic(potential), of theta and u, with "
+                f"exact gradients; the variables are {', '.join(z)}."
+            )
+        if ravel(z["theta"]).size < 2:
+            raise ValueError("isokinetic dynamics need a theta of two numbers or more: u turns on a sphere.")
+        wanted = isokinetic(dynamics.hamiltonian.potential, _scale(dynamics, z))
+        f, g = ravel(dynamics.drift(z)), ravel(wanted.drift(z))
+        is_isokinetic = jnp.all(jnp.abs(f - g) <= 1e-4 * (1 + jnp.abs(g)))
+        is_isokinetic &= is_zero(dynamics.D_field(z) if isinstance(dynamics, SDE) else dynamics.D)
+        if not isinstance(is_isokinetic, jax.core.Tracer) and not bool(is_isokinetic):
+            raise ValueError(
+                "the isokinetic leapfrog solves du = -(1 - uuᵀ)s∇U/(d - 1) dt without noise, and these "
+                "dynamics are others: make them by fk.dynamics.isokinetic(potential, scale)."
+            )
+        speed = jnp.sum(z["u"] ** 2)
+        if not isinstance(speed, jax.core.Tracer) and not abs(float(speed) - 1) < 1e-3:
+            raise ValueError(f"u is a direction, of length 1; its length here is {float(speed) ** 0.5:.3g}.")
+
+    def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
+        """None: a step has no noise."""
+        return {}
+
+    def advance(
+        self,
+        dynamics: Dynamics | SDE,
+        z: State,
+        gradient: Gradient,
+        noise: Any,
+        step_size: Any,
+        *,
+        probe: State | None = None,
+        noise_estimate: Field | None = None,
+    ) -> tuple[State, Array]:
+        """The state one step later; one gradient more than `propose`, as none is known at its start."""
+        potential: Any = dynamics.hamiltonian.potential  # type: ignore[attr-defined]
+        slope = jax.grad(potential) if gradient is None else gradient
+        z, _, _ = self._step(
+            dynamics, z, step_size, Point(None, slope(z["theta"])), lambda t: Point(None, slope(t))
+        )
+        return z, jnp.zeros(())
+
+    def check_correction(self, dynamics: Dynamics | SDE, z: State) -> None:
+        """Nothing more than `check`: every step leads back."""
+
+    def evaluate(self, dynamics: Dynamics | SDE, z: State) -> Point:
+        """U and ∇U."""
+        return _evaluate(dynamics, z["theta"])
+
+    def propose(
+        self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any, point: Point
+    ) -> Proposal:
+        """The step with ∇U known at its start."""
+        z, point, kinetic = self._step(dynamics, z, step_size, point, lambda t: _evaluate(dynamics, t))
+        return Proposal(z, point, -kinetic)
+
+    def rejected(self, z: State) -> State:
+        """With u reversed: the way back is taken in reversed time."""
+        return {**z, "u": -z["u"]}
+
+    def _step(
+        self,
+        dynamics: Dynamics | SDE,
+        z: State,
+        step_size: Any,
+        point: Point,
+        evaluate: Callable[[PyTree[Array]], Point],
+    ) -> tuple[State, Point, Array]:
+        """The state, U and ∇U there, and the change of K."""
+        h, scale = one_number(step_size), _scale(dynamics, z)
+        first, *rest = COEFFICIENTS[self.kind]
+        x, u = ravel(z["theta"]), z["u"]
+        u, kinetic = kick(u, scale * ravel(point.gradient), first * h)
+        for drift, push in zip(rest[::2], rest[1::2], strict=True):
+            x = x + drift * h * scale * u
+            point = evaluate(unravel(x, z["theta"]))
+            u, more = kick(u, scale * ravel(point.gradient), push * h)
+            kinetic = kinetic + more
+        return {"theta": unravel(x, z["theta"]), "u": u}, point, kinetic
+
+
+def _evaluate(dynamics: Dynamics | SDE, theta: PyTree[Array]) -> Point:
+    return Point(*jax.value_and_grad(dynamics.hamiltonian.potential)(theta))  # type: ignore[attr-defined]
+
+
+def _scale(dynamics: Dynamics | SDE, z: State) -> Vector:
+    """s, the velocity at u = 1."""
+    ones = {**z, "u": jnp.ones_like(z["u"])}
+    return ravel(dynamics.drift(ones, jax.tree.map(jnp.zeros_like, z["theta"]))["theta"])

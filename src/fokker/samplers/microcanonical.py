@@ -10,19 +10,16 @@ from jaxtyping import Array, Key, PyTree
 
 from fokker import corrections
 from fokker._core.count import Count, no_steps
-from fokker._core.state import as_arrays, choose, nearest, ravel, unravel
+from fokker._core.state import as_arrays, choose, ravel
+from fokker.dynamics import SDE, isokinetic
 from fokker.gradients import Estimator
-from fokker.integrators.isokinetic import (
-    COEFFICIENTS,
-    ValueAndGradient,
-    isokinetic_step,
-    refresh,
-    unit_vector,
-)
+from fokker.integrators import IsokineticLeapfrog, Point
+from fokker.integrators.isokinetic import refresh, unit_vector
 from fokker.samplers import _checks
 from fokker.samplers._sampler import (
     AUTOMATIC,
     Info,
+    Memory,
     Sampler,
     SamplerState,
     Warmed,
@@ -40,7 +37,7 @@ class Microcanonical(Sampler):
     scale: Any = 1.0
     partial: bool = eqx.field(static=True, default=True)
     adjusted: bool = eqx.field(static=True, default=False)
-    integrator: str = eqx.field(static=True, default="minimal norm")
+    integrator: IsokineticLeapfrog = IsokineticLeapfrog()
     preconditioned: bool = eqx.field(static=True, default=True)
     target: Any = None
     temperature: Any = 1.0
@@ -58,15 +55,21 @@ class Microcanonical(Sampler):
         return "mclmc" if self.partial else "mchmc"
 
     def __str__(self) -> str:
-        return f"isokinetic × {self.integrator}" + (" × Metropolis" if self.adjusted else "")
+        return f"isokinetic × {self.integrator.label}" + (" × Metropolis" if self.adjusted else "")
 
     def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Microcanonical":
         """The sampler of exp(-U/T) for a target."""
         return _checks.placed(self, target, temperature, gradient)
 
-    def value_and_gradient(self, theta: PyTree[Array]) -> ValueAndGradient:
-        """U/T and its gradient, of a vector that stands for a tree like theta."""
-        return jax.value_and_grad(_checks.tempered(self.own_target, self.temperature, theta))
+    @property
+    def placed(self) -> SDE:
+        """Those between two refreshments of u, with U/T for the potential."""
+        target, T = self.own_target, self.temperature
+
+        def potential(theta: PyTree[Array]) -> Array:
+            return (target.potential(theta) / T).astype(jnp.result_type(*jax.tree.leaves(theta)))
+
+        return isokinetic(potential, self.scale)
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
         """A direction u drawn at random; U/T and its gradient, with which the next step begins."""
@@ -80,10 +83,11 @@ class Microcanonical(Sampler):
                 "one dimension there is nothing to turn. Use fk.samplers.slice_sampler or sghmc for it."
             )
         _checks.as_vector(self.scale, theta)
-        U, g = self.value_and_gradient(theta)(x)
-        _checks.check_finite_start(U, g)
-        u = unit_vector(jax.random.normal(key, x.shape, x.dtype))
-        return SamplerState({"theta": theta, "u": u, "U": U, "gradient": g}, no_steps())
+        z = {"theta": theta, "u": unit_vector(jax.random.normal(key, x.shape, x.dtype))}
+        point = self.integrator.evaluate(self.placed, z)
+        assert point.potential is not None
+        _checks.check_finite_start(point.potential, ravel(point.gradient))
+        return SamplerState(z, no_steps(), Memory(point))
 
     def draw(self, key: Key[Array, ""], state: SamplerState) -> Any:
         """Noise for u; for a trajectory, whose length is not known before, a key in its place."""
@@ -91,21 +95,6 @@ class Microcanonical(Sampler):
             return key
         u = state.z["u"]
         return jax.random.normal(key, u.shape, u.dtype)
-
-    def _isokinetic_step(self, z: dict[str, Any], h: Array) -> tuple[dict[str, Any], Array]:
-        """A step of the isokinetic dynamics, and the change of K."""
-        theta = z["theta"]
-        scale = jnp.asarray(self.scale, z["u"].dtype)
-        x, u, U, g, kinetic = isokinetic_step(
-            self.value_and_gradient(theta),
-            ravel(theta),
-            z["u"],
-            z["gradient"],
-            h,
-            jnp.broadcast_to(scale, z["u"].shape),
-            COEFFICIENTS[self.integrator],
-        )
-        return {"theta": unravel(x, theta), "u": u, "U": U, "gradient": g}, kinetic
 
     def _number(self, h: Array, share: Array | float = 1.0) -> Array:
         """The number of steps in a length L."""
@@ -125,15 +114,15 @@ class Microcanonical(Sampler):
         h = jnp.asarray(step_size_at(self.step_size, number), state.z["u"].dtype)
         if self.adjusted:
             return self._trajectory(draws, state, h)
-        z = state.z
+        z, start = state.z, state.memory.point
         if not self.partial:
             z = {**z, "u": jnp.where(number % self._number(h) == 0, unit_vector(draws), z["u"])}
-        z, kinetic = self._isokinetic_step(z, h)
-        change = z["U"] - state.z["U"] + kinetic
+        z, point, log_ratio, _ = self.integrator.propose(self.placed, z, None, h, start)
         if self.partial:
             z = {**z, "u": refresh(z["u"], draws, h, self._length(h))}
-        finite = all_finite(z) & (h >= 0)
-        return SamplerState(z, state.step + 1), Info(finite, energy_change=change)
+        change = point.potential - start.potential - log_ratio  # type: ignore[operator]
+        finite = all_finite((z, point)) & (h >= 0)
+        return SamplerState(z, state.step + 1, Memory(point)), Info(finite, energy_change=change)
 
     def _trajectory(self, key: Array, state: SamplerState, h: Array) -> tuple[SamplerState, Any]:
         """From a new u, steps over a length L, then Metropolis.
@@ -148,23 +137,25 @@ class Microcanonical(Sampler):
         share = 1.0 if self.partial else jax.random.uniform(length_key, (), dtype, 0.5, 1.5)
         start = {**state.z, "u": unit_vector(jax.random.normal(u_key, shape, dtype))}
 
-        def one_step(i: Array, carry: tuple[dict[str, Any], Array]) -> tuple[dict[str, Any], Array]:
-            z, kinetic = carry
-            z, more = self._isokinetic_step(z, h)
+        def one_step(i: Array, carry: tuple[Any, Point, Array]) -> tuple[Any, Point, Array]:
+            z, point, log_ratio = carry
+            z, point, more, _ = self.integrator.propose(self.placed, z, None, h, point)
             if self.partial:
                 noise = jax.random.normal(jax.random.fold_in(noise_key, i), shape, dtype)
                 z = {**z, "u": refresh(z["u"], noise, h, self._length(h))}
-            return z, kinetic + more
+            return z, point, log_ratio + more
 
-        first = (start, jnp.zeros((), dtype))
+        here = state.memory.point
         number = self._number(h, share)
-        end, kinetic = jax.lax.fori_loop(0, number, one_step, first)
-        change = end["U"] - start["U"] + kinetic
+        end, point, log_ratio = jax.lax.fori_loop(0, number, one_step, (start, here, jnp.zeros((), dtype)))
+        change = point.potential - here.potential - log_ratio
         uniform = jax.random.uniform(accept_key, (), dtype)
-        accepted, acceptance, divergent = corrections.metropolis_rule(uniform, change, all_finite(end))
-        z = choose(accepted, end, state.z)
+        accepted, acceptance, divergent = corrections.metropolis_rule(
+            uniform, change, all_finite((end, point))
+        )
+        z, chosen = choose(accepted, (end, point), (state.z, here))
         info = Info(
-            all_finite(z) & (h >= 0),
+            all_finite((z, chosen)) & (h >= 0),
             acceptance_rate=acceptance,
             is_divergent=divergent,
             num_integration_steps=number,
@@ -172,7 +163,7 @@ class Microcanonical(Sampler):
             energy_change=change,
             proposal=end["theta"],
         )
-        return SamplerState(z, state.step + 1), info
+        return SamplerState(z, state.step + 1, Memory(chosen)), info
 
     def warm_up(
         self, positions: PyTree[Array], keys: Key[Array, " chains"], steps: int, progress: bool = False
@@ -241,11 +232,6 @@ def mchmc(
 def _make(
     step_size: Any, L: Any, scale: Any, partial: bool, adjusted: bool, integrator: str, preconditioned: bool
 ) -> Microcanonical:
-    if integrator not in COEFFICIENTS:
-        raise ValueError(
-            f"the integrator is one of {', '.join(map(repr, COEFFICIENTS))}, not {integrator!r}."
-            f"{nearest(str(integrator), list(COEFFICIENTS))}"
-        )
     if L != AUTOMATIC if isinstance(L, str) else not (isinstance(L, jax.core.Tracer) or bool(jnp.all(L > 0))):
         raise ValueError(f"L is a positive length or {AUTOMATIC!r}; {L!r} was given.")
     if isinstance(L, str) and not isinstance(step_size, str):
@@ -270,5 +256,11 @@ def _make(
         else as_arrays(scale)
     )
     return Microcanonical(
-        check_step_size(step_size), length, vector, partial, adjusted, integrator, preconditioned
+        check_step_size(step_size),
+        length,
+        vector,
+        partial,
+        adjusted,
+        IsokineticLeapfrog(integrator),
+        preconditioned,
     )
