@@ -2,6 +2,7 @@
 
 import importlib
 import math
+from contextlib import nullcontext
 
 import jax
 import jax.numpy as jnp
@@ -65,16 +66,22 @@ def wavy(x, r):
 
 
 def test_a_leap_that_does_not_lead_back_is_not_taken_for_sound(x64):
-    """Solved from both ends, but by another solution; and one of a shorter step, which leads back."""
-    leap = quick_jit(lambda x, r, h: generalised_leapfrog(wavy, x, r, h, 1e-10, 60))
-    checked = quick_jit(lambda x, r, h: reversible_leapfrog(wavy, x, r, h, 1e-10, 60)[2])
-    x, r = jnp.array([1.5650043]), jnp.array([0.07757683])
-    y, p, solved = leap(x, r, 0.51205055)
-    back, _, solved_back = leap(y, -p, 0.51205055)
-    assert bool(solved & solved_back)
-    assert abs(float(back[0] - x[0])) > 0.1
-    assert not bool(checked(x, r, 0.51205055))
-    assert bool(checked(x, r, 0.05))
+    """Solved from both ends, but by another solution; near its start, but not solved from its end; and one of
+    a shorter step, which leads back."""
+    leap = quick_jit(lambda x, r, h, limit: generalised_leapfrog(wavy, x, r, h, 1e-10, limit))
+    checked = quick_jit(lambda x, r, h, limit: reversible_leapfrog(wavy, x, r, h, 1e-10, limit)[2])
+    for x, r, h, limit, is_solved, is_near in (
+        (1.5650043, 0.07757683, 0.51205055, 60, True, False),
+        (0.64110618, 0.89367053, 0.41752415, 12, False, True),
+        (1.5650043, 0.07757683, 0.05, 60, True, True),
+    ):
+        x, r = jnp.array([x]), jnp.array([r])
+        y, p, solved = leap(x, r, h, limit)
+        back, _, solved_back = leap(y, -p, h, limit)
+        assert bool(solved)
+        assert bool(solved_back) == is_solved
+        assert (abs(float(back[0] - x[0])) < 1e-8) == is_near
+        assert bool(checked(x, r, h, limit)) == (is_solved and is_near)
 
 
 def test_the_generalised_leapfrog_is_symplectic_and_of_second_order(x64):
@@ -256,6 +263,18 @@ def test_a_constant_metric_is_hmc_by_leapfrog(x64):
         x = x + h * jnp.linalg.solve(G, r)
         r = r - h / 2 * slope(x)
     np.testing.assert_allclose(info.proposal, x, rtol=1e-8)
+
+
+def test_a_q_that_is_canonical_here_alone_is_refused():
+    def one_near_zero(theta):
+        return jnp.where(jnp.abs(theta) < 5, 1.0, 2.0)
+
+    z = {"theta": jnp.array([0.1, 0.2]), "r": jnp.ones(2)}
+    H = fk.Hamiltonian(BENT.potential, lambda r: jnp.sum(r**2) / 2)
+    for Q, is_refused in ((1.0, False), (fields.Elementwise(one_near_zero), True)):
+        dynamics = fk.Dynamics(H, D={}, Q={("r", "theta"): Q})
+        with pytest.raises(ValueError, match="these have others") if is_refused else nullcontext():
+            fk.integrators.GeneralisedLeapfrog().check(dynamics, z)
 
 
 def test_bad_settings_are_refused():

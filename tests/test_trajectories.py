@@ -20,12 +20,13 @@ from conftest import quick_jit
 from detailed_balance import BENT, FALSE_ALARM, LOG_GAMMA, A, asymmetry, bent, log_gamma
 from fokker import samplers
 from fokker._core import random as _random
+from fokker._core.count import Count
 from fokker._core.packing import pack, unpack
-from fokker.corrections import NaiveTree, Tree, naive_tree
+from fokker.corrections import NaiveTree, Step, Tree, naive_tree
 from fokker.integrators import EulerMaruyama, ExactOU, Leapfrog
 from fokker.run import warmup
 from fokker.run.step_search import StepSearch
-from fokker.run.trajectories import Chain
+from fokker.run.trajectories import Chain, run_trajectories
 from fokker.run.warmup import windows
 from fokker.samplers import SamplerState, mass_matrix
 from fokker.samplers import nuts as make_nuts
@@ -833,6 +834,55 @@ def test_single_precision_stays_where_double_is_enabled(name, x64):
     assert after.position.dtype == after.memory.point.potential.dtype == jnp.float32
 
 
+class Fenced(Leapfrog):
+    """Steps beyond a fence, where the density is as good as anywhere, have no way back."""
+
+    fence: float = 0.3
+
+    def propose(self, dynamics, z, noise, step_size, point):
+        proposal = super().propose(dynamics, z, noise, step_size, point)
+        return proposal._replace(is_sound=proposal.z["theta"][0] < self.fence)
+
+
+FLOW = fk.dynamics.hamiltonian_flow(BENT.potential)
+
+
+def test_a_tree_does_not_choose_points_without_a_way_back():
+    """Of 200 trees; without a fence a good part goes there."""
+
+    def sampler(fence):
+        return samplers.recipe(FLOW, 0.4, integrator=Fenced(fence), correction=Tree(3))
+
+    state = sampler(0.3).init({"theta": jnp.zeros(2)})
+    keys = jax.random.split(jax.random.key(0), 200)
+    step = quick_jit(lambda fence: jax.vmap(sampler(fence).step, (0, None))(keys, state))
+    (free, told_free), (fenced, told) = step(100.0), step(0.3)
+    assert np.mean(free.position[:, 0] >= 0.3) > 0.2
+    assert np.all(fenced.position[:, 0] < 0.3)
+    assert np.any(fenced.position[:, 0] > 0.1)
+    assert not np.any(told_free.is_divergent)
+    assert np.any(told.is_divergent)
+
+
+def test_a_path_that_crossed_without_a_way_back_is_not_sound_where_it_ends():
+    """Nor does it go on: it is done at once. A path that stays inside is sound."""
+    correction = METROPOLIS.Metropolis(5)
+    z = {"theta": jnp.array([0.2, 0.0]), "r": jnp.array([2.0, 0.0])}
+    away, inside = {**z, "r": -z["r"]}, {**z, "theta": jnp.array([-0.6, 0.0])}
+    step = Step(FLOW, Fenced(), jnp.float32(0.1), jax.eval_shape(lambda: z))
+    point = step.integrator.evaluate(FLOW, z)
+    path = correction.move(
+        correction.start(correction.draw(jax.random.key(0), step, z), z, point, step), step
+    )
+    assert float(path.z["theta"][0]) > 0.3
+    assert not bool(path.is_sound)
+    assert bool(correction.is_done(path))
+    back = path._replace(z=away, point=point, left=jnp.int32(2))
+    assert not bool(correction.move(back, step).is_sound)
+    start = path._replace(z=inside, point=step.integrator.evaluate(FLOW, inside), is_sound=jnp.asarray(True))
+    assert bool(correction.move(start, step).is_sound)
+
+
 # Warm-up ----------------------------------------------------------------------------------------------------
 
 
@@ -1165,6 +1215,37 @@ def test_a_window_leaves_the_average_step_size_and_not_the_last(monkeypatch):
     chains.window(10)
     np.testing.assert_allclose(chains.step_sizes, [0.5, 2.0], rtol=1e-6)
     assert chains.taken == 10
+
+
+def test_chains_learn_at_the_end_of_each_of_their_trajectories_with_the_last_step_size():
+    """Against a loop of steps: paths of different lengths, three chains, and averages that are far off."""
+    sampler = samplers.hmc(0.5, None, MASSES).on(BENT, T)
+    keys = jax.random.split(jax.random.key(2), 3)
+    states = quick_jit(jax.vmap(lambda x: sampler.init(x)))(jnp.zeros((3, 2)))
+    search = StepSearch.around(jnp.array([0.2, 0.4, 0.8]))._replace(log_average=jnp.log(jnp.full(3, 0.05)))
+    steps = 4
+
+    def learns(state, search, key, t):
+        state, info = sampler.with_step_size(jnp.exp(search.log_step)).step(jax.random.fold_in(key, t), state)
+        return state, search.updated(info.acceptance_rate, sampler.target_accept), info.num_integration_steps
+
+    run = partial(
+        run_trajectories, sampler, 5, states, None, keys, Count.of(0), jnp.int32(steps), jnp.int32(1)
+    )
+    chains, _ = run(jnp.asarray(True), search, jnp.asarray(True))
+    one = quick_jit(jax.vmap(learns, (0, 0, 0, None)))
+    state, wanted, lengths = states, search, []
+    for t in range(steps):
+        state, wanted, length = one(state, wanted, keys, np.uint32(t))
+        lengths.append(length)
+    assert len(np.unique(np.sum(lengths, axis=0))) == 3  # so that chains end at different times
+    np.testing.assert_array_equal(chains.search.updates, np.full(3, steps))
+    np.testing.assert_allclose(chains.search.log_step, wanted.log_step, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(chains.state.position, state.position, rtol=1e-3, atol=1e-3)
+    # Otherwise with the average: 31 of its steps make a path of mean length.
+    chains, out = run(jnp.asarray(True), search, jnp.asarray(False))
+    assert jax.tree.all(jax.tree.map(np.array_equal, chains.search, search))
+    assert np.mean(out["num_integration_steps"][:, :steps]) > 2 * np.mean(lengths)
 
 
 def test_random_paths_are_uniform_in_length():
