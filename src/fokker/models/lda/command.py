@@ -295,7 +295,8 @@ def _execute(run: "Run", skip: bool) -> int:
 
 def _write(run: "Run", model: "Model", findings: "Findings", resume_command: str) -> list[str]:
     """Write the results separately, so that an error affects one file; return the file names."""
-    from fokker.models.lda.files import CHECKPOINT, write_text
+    from fokker._core.files import write_text
+    from fokker.models.lda.files import CHECKPOINT
     from fokker.models.lda.model import MODEL
     from fokker.models.lda.report import report
     from fokker.models.lda.results import tables
@@ -381,7 +382,7 @@ def _write_proportions(path: Path, names: "list[str]", shares: "list[np.ndarray]
 
     import numpy as np
 
-    from fokker.models.lda.files import write_atomically
+    from fokker._core.files import write_atomically
 
     proportions = np.concatenate(shares)
     if path.suffix == ".npz":
