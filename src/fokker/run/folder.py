@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from fokker._core.files import DamagedFileError
+from fokker._core.files import DamagedFileError, locked
 from fokker.run.moments import Moments
-from fokker.run.record import changed_environment, differences
+from fokker.run.record import changed_environment, differences, environment, plain
 from fokker.run.store import (
     POSTERIOR,
     STATISTICS,
@@ -51,6 +51,8 @@ class RunFolder:
                 RuntimeWarning,
                 stacklevel=5,
             )
+        if not before["fingerprints"]:
+            raise ValueError(f"{self.path} has a saved trace in it, which cannot go on: give another folder.")
         found = differences(before, now, programs=not changed)
         if found:
             raise ValueError(
@@ -216,6 +218,27 @@ def describe_theta(theta: PyTree[Any]) -> list[dict[str, Any]]:
     """The name of each leaf of theta, and the keys, indices or attributes that lead to it."""
     paths = [[_entry(part) for part in path] for path, _ in jax.tree.leaves_with_path(theta)]
     return [{"name": name, "path": path} for name, path in zip(_file_names(theta), paths, strict=True)]
+
+
+def save(trace: Trace, path: Path) -> None:
+    """Write a trace to a new folder."""
+    path.mkdir(parents=True, exist_ok=True)
+    with locked(path):
+        if has_run(path):
+            raise ValueError(f"{path} has a run in it already: give another folder.")
+        numbers = {name: plain(value) for name, value in trace.settings.items()}
+        kept = {n: v for n, v in numbers.items() if v is None or isinstance(v, int | float | str)}
+        theta = trace.moments["mean"] if trace.draws is None and trace.moments else trace.draws
+        description = {
+            "settings": kept,
+            "environment": environment(),
+            "fingerprints": {},
+            "theta": describe_theta(theta),
+        }
+        folder = RunFolder(path, description, {}, Origin(None, None, None))
+        recorded: dict[str, Any] = dict(trace.sample_stats)
+        folder.add(recorded if trace.draws is None else {**recorded, "position": trace.draws})
+        folder.finish(int(trace.settings["taken"]), (), trace.gathered, trace.stopped)
 
 
 def open(path: Any) -> Trace:

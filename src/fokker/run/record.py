@@ -165,7 +165,7 @@ class Learnt(NamedTuple):
 def written_settings(options: Mapping[str, Any], key: Key[Array, ""]) -> dict[str, Any]:
     """The options of `fk.sample` that are numbers or texts, and fingerprints of the others."""
     names = ("steps", "burn_in", "thin", "chains", "warm_up", "batch_size", "seed", "temperature", "keep")
-    settings = {name: _plain(options[name]) for name in names}
+    settings = {name: plain(options[name]) for name in names}
     batches = options["batches"]
     is_text = batches is None or isinstance(batches, str)
     settings["batches"] = batches if is_text else fingerprint_of_arrays(np.asarray(batches))
@@ -173,8 +173,10 @@ def written_settings(options: Mapping[str, Any], key: Key[Array, ""]) -> dict[st
     return settings
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic | np.ndarray | jax.Array) else value
+def plain(value: Any) -> Any:
+    """A number of Python in place of a scalar of NumPy or JAX."""
+    is_scalar = isinstance(value, np.generic | np.ndarray | jax.Array) and np.ndim(value) == 0
+    return value.item() if is_scalar else value
 
 
 # Settings that may differ when a run goes on.

@@ -136,6 +136,16 @@ class Trace:
             raise ValueError(f"there is nothing to continue from: {self.stopped}.")
         return self.rerun(steps=self.settings["steps"] + steps, resume=self)
 
+    def save(self, path: Any) -> None:
+        """Write the draws, statistics and settings to a new folder, which `fk.open` reads.
+
+        Draws are in Zarr, as xarray and ArviZ read them. To be able to continue a run from its folder, run it
+        with `fk.sample(…, out=…)`.
+        """
+        from fokker.run.folder import save
+
+        save(self, Path(path))
+
     @property
     def positions(self) -> PyTree[np.ndarray]:
         """The draws in the sampler's own coordinates: those before a constraint's transform."""
