@@ -40,8 +40,8 @@ _NUMBERS, _ACCELERATOR_NUMBERS, _ROWS = 2**22, 2**24, 2**12
 _LARGE, _COPIERS = 2**24, 4
 # Steps of a schedule that are checked together.
 _SCHEDULED = 2**16
-# How many times longer than writing a checkpoint the time to the next one is.
-_COMMIT_SHARE = 50
+# The least seconds between checkpoints, also as a multiple of the time that writing one takes.
+_COMMIT_SECONDS, _COMMIT_TIMES = 1.0, 50
 # A step's place in the data is counted in 31 bits within a block.
 _PLACES = 2**31
 
@@ -273,7 +273,7 @@ class Run:
                 before = time.monotonic()
                 self.folder.commit(self.done, *block.checkpoint)
                 cost = time.monotonic() - before
-                self.next_commit = time.monotonic() + max(_SECONDS, _COMMIT_SHARE * cost)
+                self.next_commit = time.monotonic() + max(_COMMIT_SECONDS, _COMMIT_TIMES * cost)
             return None
         noise = "2TD - εB̂ was not positive semidefinite"
         problem = self._wrong_schedule(block) or ("a chain left the finite numbers" if not finite else noise)
