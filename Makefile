@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-long verdicts mutate lint bench clean help
+.PHONY: demo test test-long torture verdicts mutate lint bench clean help
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -23,6 +23,9 @@ test: lint  ## formatting, lint, types and the tests
 
 test-long: lint  ## those tests too that repeat at length what others show
 	$(BIN)/python -m pytest -m long
+
+torture: $(INSTALLED)  ## kill runs 200 times at random moments; what goes on must have the same bits
+	$(BIN)/python tests/torture.py --kills 200
 
 verdicts: $(INSTALLED)  ## the checker on the whole table of right and wrong samplers
 	$(BIN)/python tests/verdicts.py

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from fokker import cli
+from fokker._core import files as core_files
 from fokker.models.lda import files
 from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.mixtures_file import MixturesFile
@@ -433,7 +434,7 @@ def disk(monkeypatch):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         fsync(descriptor)
 
-    monkeypatch.setattr(files.os, "fsync", limited)
+    monkeypatch.setattr(core_files.os, "fsync", limited)
     return Disk
 
 
@@ -614,7 +615,7 @@ def test_infer_refuses_what_it_cannot_use(finished, letters, tmp_path):
     with np.load(folder / "model.npz") as stored:
         arrays = dict(stored)
     header = json.loads(bytes(arrays.pop("header"))) | {"version": 99}
-    files.write_arrays(tmp_path / "later.npz", header, arrays)
+    core_files.write_arrays(tmp_path / "later.npz", header, arrays)
     assert_in("is a model of version 99", command("infer", tmp_path / "later.npz", letters)[2])
     assert_in(r"ends in .csv, .csv.gz or .npz", command("infer", folder, letters, "--out", "x.txt")[2])
 

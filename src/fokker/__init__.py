@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fokker.dynamics import SDE, Dynamics
     from fokker.dynamics.hamiltonian import Hamiltonian
     from fokker.lab import posteriors
+    from fokker.run.folder import open, resume
     from fokker.run.sample import sample
     from fokker.run.starts import PerChain
     from fokker.run.trace import Trace
@@ -70,7 +71,9 @@ __all__ = [
     "gradients",
     "integrators",
     "models",
+    "open",
     "posteriors",
+    "resume",
     "sample",
     "samplers",
     "schedules",
@@ -106,7 +109,9 @@ _HOMES = {
     "gradients": "gradients",
     "integrators": "integrators",
     "models": "models",
+    "open": "run.folder",
     "posteriors": "lab.posteriors",
+    "resume": "run.folder",
     "sample": "run.sample",
     "samplers": "samplers",
     "schedules": "samplers.schedules",

@@ -64,6 +64,9 @@ def main() -> None:
     """Run the command; a user error gives one message and exit code 2."""
     try:
         app()
+    except KeyboardInterrupt:
+        errors.print("fokker: interrupted", markup=False)
+        raise SystemExit(130) from None
     except (CommandError, ValueError, TypeError, OSError) as error:
         errors.print(f"fokker: {error}", style="red", markup=False)
         raise SystemExit(2) from None
@@ -213,14 +216,48 @@ def sample(
     batch_size: Annotated[int | None, typer.Option(help="Rows of data per step. Default: all.")] = None,
     temperature: Annotated[float, typer.Option(help="The temperature T of exp(-U/T).")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for report.html and draws.npz.")] = Path("fokker-sample"),
+    out: Annotated[
+        Path, typer.Option(help="Folder of the run: its draws, its state and report.html.")
+    ] = Path("fokker-sample"),
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an existing run in the folder.")
+    ] = False,
 ) -> None:
-    """Sample a posterior; exit code 1 if it has problems. Ctrl-C keeps the draws so far."""
-    import numpy as np
+    """Sample a posterior; exit code 1 if it has problems. A stopped run goes on by the same command.
 
+    Draws are on disk about every second. SIGTERM and Ctrl-C end the run with a report, and exit codes 143 and
+    130; after a kill nothing but the last second is lost. `fokker resume FOLDER` goes on too.
+    """
+    options = {
+        "source": str(source),
+        "sampler": sampler,
+        "step_size": step_size,
+        "init": init,
+        "steps": steps,
+        "burn_in": burn_in,
+        "warm_up": warm_up,
+        "thin": thin,
+        "chains": chains,
+        "batch_size": batch_size,
+        "temperature": temperature,
+        "seed": seed,
+    }
+    from fokker.run.command import clear_run
+
+    out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
+    if overwrite:
+        clear_run(out)
+    raise typer.Exit(_run_sampler(options, out))
+
+
+def _run_sampler(options: dict[str, Any], out: Path) -> int:
+    """Sample as the options of `fokker sample` say, and return the exit code."""
     import fokker
+    from fokker.run.command import run_and_report, write_command
     from fokker.samplers._named import by_name
 
+    call = dict(options)
+    source, name, init, step_size = (call.pop(key) for key in ("source", "sampler", "init", "step_size"))
     module, target = _load_object(source)
     if not hasattr(target, "potential"):
         raise CommandError(
@@ -228,36 +265,59 @@ def sample(
         )
     if not hasattr(module, init):
         raise CommandError(f"the file has no name {init!r} to start from: give --init NAME.")
-    out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    file_sampler = getattr(module, sampler, None)
-    resolved_sampler: Any = file_sampler if isinstance(file_sampler, fokker.samplers.Sampler) else sampler
+    file_sampler = getattr(module, name, None)
+    sampler: Any = file_sampler if isinstance(file_sampler, fokker.samplers.Sampler) else name
     if step_size is not None:
-        resolved_sampler = (
-            by_name(sampler)(step_size)
-            if resolved_sampler is sampler
-            else resolved_sampler.with_step_size(step_size)
-        )
-    trace = fokker.sample(
-        target,
-        resolved_sampler,
-        init=getattr(module, init),
-        steps=steps,
-        burn_in=burn_in,
-        thin=thin,
-        chains=chains,
-        warm_up=warm_up,
-        batch_size=batch_size,
-        temperature=temperature,
-        seed=seed,
+        sampler = by_name(name)(step_size) if sampler is name else sampler.with_step_size(step_size)
+    write_command(out, options)
+    return run_and_report(
+        out,
+        lambda: fokker.sample(target, sampler, init=getattr(module, init), out=out, **call),
+        f"{source} by {name}",
+        console,
     )
-    if trace.draws is None:
-        raise CommandError(f"the run ended before its first draw: {trace.stopped}.")
-    np.savez(out / "draws.npz", **trace.named())  # type: ignore[arg-type]
-    summary = trace.summary()
-    console.print(str(summary), markup=False, soft_wrap=True)
-    trace.report(out / "report.html", title=f"{source} by {sampler}", summary=summary)
-    console.print(f"wrote {out / 'report.html'} and {out / 'draws.npz'}", markup=False)
-    raise typer.Exit(0 if summary.trusted else 1)
+
+
+@app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a run of `fokker sample`.")],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.py:NAME",
+            help="The model, where its file is elsewhere now, or not below this folder.",
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Steps after burn-in, in all. Default: as before.")
+    ] = None,
+) -> None:
+    """Go on with a run of `fokker sample`, to the bit as if it had never stopped.
+
+    The file of the model is executed, as `fokker sample` did: it has to be below the current folder, and not
+    in that of the run, unless --model names it. Nothing that is in the folder of the run is executed.
+    """
+    from fokker.run.command import read_command
+
+    options = read_command(folder, model)
+    if steps is not None:
+        options["steps"] = steps
+    console.print(f"continuing {folder} with the model {options['source']}", markup=False)
+    raise typer.Exit(_run_sampler(options, folder))
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a run, finished or not.")],
+) -> None:
+    """Write report.html for the draws of a run so far, also while it is running; exit code 1 for problems.
+
+    The model is not executed: the draws are not compared with gradients of the target.
+    """
+    import fokker
+    from fokker.run.command import write_report_of
+
+    raise typer.Exit(0 if write_report_of(fokker.open(folder), folder, str(folder), console) else 1)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Ctrl-C as a request: the current work is finished first."""
+"""Ctrl-C and SIGTERM as requests: the current work is finished first."""
 
 import signal
 import threading
@@ -14,11 +14,13 @@ class Interruption:
     """Inside its `with` block the first of these signals sets `asked`; the second interrupts at once.
 
     While `waiting` is true (for documents that may never come) the first one raises `Stopped` there.
+    `received`: the number of the signal.
     """
 
     def __init__(self, *signals: signal.Signals) -> None:
         self.signals = signals or (signal.SIGINT, signal.SIGTERM)
         self.asked, self.waiting = False, False
+        self.received: int | None = None
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Interruption":
@@ -32,7 +34,7 @@ class Interruption:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
             raise KeyboardInterrupt
-        self.asked = True
+        self.asked, self.received = True, number
         if self.waiting:
             raise Stopped
 

@@ -18,12 +18,13 @@ from fokker._core.count import Count
 from fokker._core.state import dimension, unravel
 from fokker.batches import Batches, BatchScheme, WeightedBatches
 from fokker.run.block import Chains, Form, Setting, Task, position_of, run_block, start
+from fokker.run.folder import RunFolder, StoredTrace
 from fokker.run.interruption import Interruption
 from fokker.run.moments import Moments
 from fokker.run.plan import Plan
 from fokker.run.progress import Progress
 from fokker.run.step_search import StepSearch
-from fokker.run.trace import Origin, Trace
+from fokker.run.trace import Origin, Trace, only_sound
 from fokker.run.trajectories import run_trajectories
 from fokker.samplers._recipe import Recipe
 from fokker.samplers._sampler import Sampler, chunk_length, step_size_at
@@ -39,12 +40,17 @@ _NUMBERS, _ACCELERATOR_NUMBERS, _ROWS = 2**22, 2**24, 2**12
 _LARGE, _COPIERS = 2**24, 4
 # Steps of a schedule that are checked together.
 _SCHEDULED = 2**16
+# The least seconds between checkpoints, also as a multiple of the time that writing one takes.
+_COMMIT_SECONDS, _COMMIT_TIMES = 1.0, 50
 # A step's place in the data is counted in 31 bits within a block.
 _PLACES = 2**31
 
 
 class _Block(NamedTuple):
-    """A block that is being computed: its steps, whether its chains stayed sound, and what it records."""
+    """A block that is being computed: its steps, whether its chains stayed sound, and what it records.
+
+    `checkpoint`: the states and moments at its end, where they are to be written down.
+    """
 
     first: int
     draws: int
@@ -54,6 +60,7 @@ class _Block(NamedTuple):
     out: dict[str, Any]
     sent_at: float
     seconds: float | None
+    checkpoint: Any = None
 
 
 class Run:
@@ -69,14 +76,21 @@ class Run:
         temperature: float,
         origin: Origin,
         resumed: Trace | None,
+        folder: RunFolder | None = None,
     ) -> None:
         self.sampler, self.batches, self.plan, self.keys = sampler, batches, plan, keys
-        self.temperature, self.origin, self.resumed = temperature, origin, resumed
+        self.temperature, self.origin, self.resumed, self.folder = temperature, origin, resumed, folder
         self.done = 0 if resumed is None else resumed.settings["taken"]
         moments: Moments | None = None
         if plan.keep == "moments":
             first = jax.vmap(lambda state: Moments.of(position_of(sampler, state)))
             moments = first(states) if resumed is None else resumed.gathered
+        if folder is not None:
+            self.structure = jax.tree.structure(states.position)
+            if folder.checkpoint is not None:
+                self.done = int(folder.checkpoint.description["taken"])
+                states, moments = folder.restored((states, moments))
+            self.next_commit = 0.0
         self.chains = start(sampler, states, moments)
         self.store: Any = None
         self.problem: str | None = None
@@ -123,7 +137,8 @@ class Run:
         total = plan.burn_in + plan.steps
         with (
             Progress("compiling", total, completed=self.done, enabled=progress) as bar,
-            Interruption(signal.SIGINT) as interruption,
+            # SIGTERM ends the process in any case; with a folder, once everything is written.
+            Interruption(signal.SIGINT, *([] if self.folder is None else [signal.SIGTERM])) as interruption,
             # Its own thread: an accelerator blocks the thread that sends a block until it is computed.
             ThreadPoolExecutor(1) as fetcher,
             ThreadPoolExecutor(_COPIERS) as self.copiers,
@@ -144,14 +159,28 @@ class Run:
         if stopped is None and self.done < total:
             stopped = f"interrupted after {self.done:,} of {total:,} steps; trace.resume() continues"
         states, moments = self.chains.states, self.chains.moments
+        if self.folder is not None:
+            self.folder.finish(self.done, states, moments, stopped)
+            if interruption.received == signal.SIGTERM:
+                signal.raise_signal(signal.SIGTERM)
+            trace: Trace = StoredTrace(
+                self.folder.path, states, self.origin, self.structure, self.folder.call
+            )
+            return self._told(trace, progress)
         gathered = None if self.store is None else jax.tree.map(lambda x: x[:, : self.draws], self.store)
         settings = self._settings()
         trace = Trace.gather(gathered, moments, states, stopped, settings, self.origin, self.resumed)
-        if trace.draws is None and trace.moments is None:
+        return self._told(trace, progress)
+
+    def _told(self, trace: Trace, progress: bool) -> Trace:
+        """The trace, after saying why it is not complete."""
+        if not trace.has_results:
             # The user has to know, with or without a progress bar.
-            warnings.warn(f"the run ended before its first draw: {stopped}.", RuntimeWarning, stacklevel=3)
-        elif stopped is not None and progress:
-            Console(stderr=True).print(f"fokker: {stopped}", markup=False, soft_wrap=True)
+            warnings.warn(
+                f"the run ended before its first draw: {trace.stopped}.", RuntimeWarning, stacklevel=4
+            )
+        elif trace.stopped is not None and progress:
+            Console(stderr=True).print(f"fokker: {trace.stopped}", markup=False, soft_wrap=True)
         return trace
 
     def _settings(self) -> dict[str, Any]:
@@ -178,7 +207,11 @@ class Run:
         # Where JAX does not compute in the background, as with callbacks, the block is done already.
         is_done = all(x.is_ready() for x in jax.tree.leaves(self.chains.states))
         seconds = time.monotonic() - before if is_done else None
-        return _Block(first, draws, thin, is_kept, sound, out, time.monotonic(), seconds)
+        checkpoint = None
+        if self.folder is not None and time.monotonic() >= self.next_commit:
+            # A copy: the next block reuses the memory of the states.
+            checkpoint = jax.tree.map(jnp.copy, (self.chains.states, self.chains.moments))
+        return _Block(first, draws, thin, is_kept, sound, out, time.monotonic(), seconds, checkpoint)
 
     def _steps(self, first: int, draws: int, thin: int, is_kept: bool) -> tuple[Chains, Any, dict[str, Any]]:
         epoch, position = (0, 0) if self.batches is None else self.batches.place(first)
@@ -236,6 +269,11 @@ class Run:
         if self.sampler.has_trajectories:
             sound = sound and self._wrong_schedule(block) is None
         if finite and sound:
+            if self.folder is not None and block.checkpoint is not None:
+                before = time.monotonic()
+                self.folder.commit(self.done, *block.checkpoint)
+                cost = time.monotonic() - before
+                self.next_commit = time.monotonic() + max(_COMMIT_SECONDS, _COMMIT_TIMES * cost)
             return None
         noise = "2TD - εB̂ was not positive semidefinite"
         problem = self._wrong_schedule(block) or ("a chain left the finite numbers" if not finite else noise)
@@ -250,6 +288,9 @@ class Run:
             return rows[:, : block.draws] if by_chain else np.swapaxes(rows[: block.draws], 0, 1)
 
         recorded = jax.tree.map(rows_of, block.out)
+        if self.folder is not None:
+            self.folder.add(only_sound(recorded))
+            return
         if self.store is None:
             total = self.draws_left
             self.store = jax.tree.map(

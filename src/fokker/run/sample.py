@@ -1,19 +1,25 @@
 """`fokker.sample`: many steps of many chains."""
 
+import dataclasses
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
+from fokker._core.files import locked
 from fokker._core.random import fold_in
 from fokker.batches import WINDOWS, Batches, BatchScheme, WeightedBatches, WindowBatches
 from fokker.gradients import Estimator
+from fokker.run.block import position_of
 from fokker.run.cache import keep_compiled_programs
+from fokker.run.folder import RunFolder, describe_theta
 from fokker.run.loop import Run
 from fokker.run.plan import Plan
+from fokker.run.record import Learnt, environment, fingerprints, written_settings
 from fokker.run.starts import (
     PerChain,
     check_same_target,
@@ -22,6 +28,7 @@ from fokker.run.starts import (
     differs,
     first_states,
 )
+from fokker.run.store import has_run, read_checkpoint
 from fokker.run.trace import Origin, Trace
 from fokker.run.warmup import warmed_up
 from fokker.samplers._checks import no_batch
@@ -57,6 +64,7 @@ def sample(
     keep: str = "draws",
     chunk: int = _CHUNK,
     progress: bool = True,
+    out: Any = None,
     resume: Trace | None = None,
 ) -> Trace:
     r"""Sample exp(-U/T) for a `fk.Density` or `fk.Posterior` with a sampler of `fk.samplers`.
@@ -83,6 +91,12 @@ def sample(
     `sampler` may be the name of one: its step size and friction are then found by `fk.tune` first, and so is
     the step size of a sampler made with `step_size="auto"`. Those that learn, such as `fk.samplers.nuts()`,
     do so in `warm_up` steps of all chains together (1000 unless given), which come before `burn_in`.
+
+    With `out`, a folder, draws are written there about every second, with the state of the chains, and
+    memory does not grow with the run. A kill at any moment costs the work since then: the same call goes on
+    with the run in the folder, to the bits of an uninterrupted one, and `fk.open(out)` reads what is there.
+    Draws are in Zarr, as xarray and ArviZ read them. Another model, data set, sampler or setting is refused
+    by name.
     """
     options = {
         "init": init,
@@ -100,12 +114,29 @@ def sample(
         "keep": keep,
         "chunk": chunk,
         "progress": progress,
+        "out": out,
     }
     keep_compiled_programs()
+    if out is None:
+        return _sampled(target, sampler, options, resume)
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        return _sampled(target, sampler, options, resume)
+
+
+def _sampled(target: Any, sampler: Any, options: dict[str, Any], resume: Trace | None) -> Trace:
+    """`sample` with its options by name."""
+    given = dict(options)
+    init, chains, seed, key = (options[name] for name in ("init", "chains", "seed", "key"))
+    steps, burn_in, warm_up = (options[name] for name in ("steps", "burn_in", "warm_up"))
+    batch_size, batches, gradient = (options[name] for name in ("batch_size", "batches", "gradient"))
+    temperature, progress, out = (options[name] for name in ("temperature", "progress", "out"))
     if isinstance(init, PerChain) and chains == 1:
         options["chains"] = chains = init.number
     key = checked_key(key)
-    plan = Plan(steps, burn_in, thin, chains, chunk, keep)
+    plan = Plan(steps, burn_in, options["thin"], chains, options["chunk"], options["keep"])
+    before = read_checkpoint(Path(out)) if out is not None and has_run(Path(out)) else None
     make = by_name(sampler) if isinstance(sampler, str) else None
     chosen: Any = sampler if make is None else make(step_size=AUTOMATIC)
     if not isinstance(sampler, Sampler | str):
@@ -130,11 +161,18 @@ def sample(
         raise ValueError(f"warm_up is at most {_LONGEST_WARM_UP:,} steps; {warm_up:,} were given.")
     if is_automatic(chosen) and not chosen.wants_target:
         raise ValueError("a sampler made of dynamics needs a step size that is a number or a schedule.")
+    learnt = Learnt()
     if not learns and (make is not None or is_automatic(chosen)):
-        from fokker.run.tuning import tune
+        from fokker.run.tuning import tune, with_tuned
 
-        shared = ("init", "batch_size", "batches", "gradient", "seed", "key", "temperature", "progress")
-        chosen = tune(target, make or chosen, **{name: options[name] for name in shared}).sampler
+        if before is None:
+            shared = ("init", "batch_size", "batches", "gradient", "seed", "key", "temperature", "progress")
+            tuning = tune(target, make or chosen, **{name: options[name] for name in shared})
+            learnt = Learnt({"step_size": tuning.step_size, "friction": tuning.friction})
+            chosen = tuning.sampler
+        else:
+            learnt = Learnt.read(before.description["learnt"], {}, ())
+            chosen = with_tuned(make or chosen, **learnt.tuned)
     if burn_in + steps <= getattr(chosen, "gathering_steps", 0):
         raise ValueError(
             f"this sampler stands still for its first {chosen.gathering_steps} steps, while it gathers "
@@ -158,12 +196,16 @@ def sample(
     one_start = init.one_start if isinstance(init, _Started) else chains > 1 and not differs(init)
     if learns:
         positions = checked_positions(placed.with_step_size(1.0), target, init, keys)
-        warm_up_keys = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])
-        learn = partial(warmed_up, placed) if isinstance(placed, Recipe) else placed.warm_up
-        warmed = learn(positions, warm_up_keys, warm_up or _WARM_UP, progress)
-        chosen = placed = warmed.sampler
+        if before is None:
+            warm_up_keys = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])
+            learn = partial(warmed_up, placed) if isinstance(placed, Recipe) else placed.warm_up
+            warmed = learn(positions, warm_up_keys, int(warm_up or _WARM_UP), progress)
+            learnt = Learnt.by_warm_up(placed, warmed)
+        else:
+            learnt = Learnt.read(before.description["learnt"], before.group("learnt"), positions)
+        chosen = placed = dataclasses.replace(placed, **learnt.settings)
         # A second run with these settings starts where warm-up ended.
-        options |= {"init": _Started(warmed.positions, warmed.notes, one_start), "warm_up": None}
+        options |= {"init": _Started(learnt.positions, learnt.notes, one_start), "warm_up": None}
     start = options["init"]
     notes = start.notes if isinstance(start, _Started) else ()
     if resume is not None:
@@ -174,7 +216,22 @@ def sample(
         states = first_states(placed, target, start, keys)
 
     origin = Origin(target, placed, batch, {**options, "sampler": chosen}, notes, one_start)
-    return Run(placed, batch, plan, keys[:, 2], states, temperature, origin, resume).run(progress)
+    folder = None
+    if out is not None:
+        starts = positions if learns else states.position
+        text, arrays = learnt.written()
+        description = {
+            "settings": written_settings(given, run_key),
+            "environment": environment(),
+            "fingerprints": fingerprints(target, placed, batch, states, starts),
+            "learnt": text,
+            "sampler": str(placed),
+            "theta": describe_theta(
+                jax.eval_shape(partial(position_of, placed), jax.tree.map(lambda x: x[0], states))
+            ),
+        }
+        folder = RunFolder(Path(out), description, arrays, Origin(target, sampler, None, given))
+    return Run(placed, batch, plan, keys[:, 2], states, temperature, origin, resume, folder).run(progress)
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,11 @@ class Trace:
         raise RuntimeError(f"the run ended before its first draw: {self.stopped}.")
 
     @property
+    def has_results(self) -> bool:
+        """Whether there are draws or moments."""
+        return self.draws is not None or self.moments is not None
+
+    @property
     def was_interrupted(self) -> bool:
         """Whether the run was ended by Ctrl-C, and so can be continued."""
         return self.stopped is not None and self.stopped.startswith("interrupted")
@@ -91,10 +96,7 @@ class Trace:
         """From the record of a run, with leading axes chain and draw, appended to that of `before`."""
         joined = dict(gathered or {})
         if joined:
-            # The draws before the first step that went wrong in any chain.
-            sound = joined.pop("sound").all(axis=0)
-            good = len(sound) if sound.all() else int(np.argmin(sound))
-            joined = jax.tree.map(lambda x: x[:, :good], joined)
+            joined = only_sound(joined)
         if before is not None:
             earlier: dict[str, Any] = dict(before.sample_stats)
             if before.draws is not None:
@@ -104,14 +106,7 @@ class Trace:
         samples = joined.pop("position", None)
         if samples is not None and jax.tree.leaves(samples)[0].shape[1] == 0:
             samples = None
-        estimates = None
-        if moments is not None and np.any(np.asarray(moments.count)):
-            count = np.maximum(np.asarray(moments.count), 2)
-            variance = jax.tree.map(
-                lambda s: np.asarray(s) / (count - 1).reshape(-1, *[1] * (s.ndim - 1)), moments.squares
-            )
-            estimates = {"mean": jax.tree.map(np.asarray, moments.mean), "variance": variance}
-        return cls(samples, estimates, joined, state, stopped, settings, origin, moments)
+        return cls(samples, moments_of(moments), joined, state, stopped, settings, origin, moments)
 
     @property
     def sampler(self) -> Any:
@@ -124,7 +119,7 @@ class Trace:
 
         if self.origin is None:
             raise ValueError("only a trace of fk.sample can be run again.")
-        options = {**self.origin.options, **changes}
+        options = {**self.origin.options, "out": None, **changes}
         sampler = options.pop("sampler")
         if step_size is not None:
             sampler = sampler.with_step_size(step_size)
@@ -141,6 +136,16 @@ class Trace:
             raise ValueError(f"there is nothing to continue from: {self.stopped}.")
         return self.rerun(steps=self.settings["steps"] + steps, resume=self)
 
+    def save(self, path: Any) -> None:
+        """Write the draws, statistics and settings to a new folder, which `fk.open` reads.
+
+        Draws are in Zarr, as xarray and ArviZ read them. To be able to continue a run from its folder, run it
+        with `fk.sample(…, out=…)`.
+        """
+        from fokker.run.folder import save
+
+        save(self, Path(path))
+
     @property
     def positions(self) -> PyTree[np.ndarray]:
         """The draws in the sampler's own coordinates: those before a constraint's transform."""
@@ -151,7 +156,7 @@ class Trace:
 
     def named(self) -> dict[str, np.ndarray]:
         """The draws of every leaf of theta by its path; a single array is called theta."""
-        return _named(self.samples)
+        return named_leaves(self.samples)
 
     def flat(self) -> tuple[list[str], np.ndarray]:
         """Names of all scalars of theta, and their draws as an array chain × draw × scalar."""
@@ -159,10 +164,10 @@ class Trace:
 
     def flat_positions(self) -> tuple[list[str], np.ndarray]:
         """The same for `positions`; the names mark leaves that have another shape there."""
-        shapes = {name: leaf.shape for name, leaf in _named(self.samples).items()}
+        shapes = {name: leaf.shape for name, leaf in named_leaves(self.samples).items()}
         renamed = {
             name if leaf.shape == shapes.get(name) else f"unconstrained {name}": leaf
-            for name, leaf in _named(self.positions).items()
+            for name, leaf in named_leaves(self.positions).items()
         }
         return _flat(renamed)
 
@@ -210,14 +215,33 @@ class Trace:
         write_report(self, Path(path), title, extra, self.summary() if summary is None else summary)
 
 
-def _named(tree: PyTree[Any]) -> dict[str, np.ndarray]:
+def only_sound(recorded: dict[str, Any]) -> dict[str, Any]:
+    """The draws, chain × draw × …, before the first step that went wrong in any chain."""
+    sound = recorded["sound"].all(axis=0)
+    good = len(sound) if sound.all() else int(np.argmin(sound))
+    return {name: jax.tree.map(lambda x: x[:, :good], x) for name, x in recorded.items() if name != "sound"}
+
+
+def moments_of(moments: Any) -> dict[str, PyTree[np.ndarray]] | None:
+    """The mean and the variance that streaming moments estimate; None before the first draw."""
+    if moments is None or not np.any(np.asarray(moments.count)):
+        return None
+    count = np.maximum(np.asarray(moments.count), 2)
+    variance = jax.tree.map(
+        lambda s: np.asarray(s) / (count - 1).reshape(-1, *[1] * (s.ndim - 1)), moments.squares
+    )
+    return {"mean": jax.tree.map(np.asarray, moments.mean), "variance": variance}
+
+
+def named_leaves(tree: PyTree[Any]) -> dict[str, np.ndarray]:
+    """The leaves of theta by their paths; a single array is called theta."""
     leaves = jax.tree.leaves_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator=".") or "theta": leaf for path, leaf in leaves}
 
 
 def _flat(tree: PyTree[Any]) -> tuple[list[str], np.ndarray]:
     names, values = [], []
-    for variable, leaf in _named(tree).items():
+    for variable, leaf in named_leaves(tree).items():
         shape = leaf.shape[2:]
         names += [f"{variable}[{','.join(map(str, i))}]" if shape else variable for i in np.ndindex(*shape)]
         values.append(np.asarray(leaf).reshape(*leaf.shape[:2], -1))

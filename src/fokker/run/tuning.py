@@ -182,6 +182,16 @@ def tune(
     return _check(target, arms[0], init, options, rounds, console)
 
 
+def with_tuned(sampler: Sampler | Callable[..., Sampler], step_size: Any, friction: Any) -> Sampler:
+    """The sampler that `tune` chose, from what is written of it."""
+    base = (
+        sampler
+        if isinstance(sampler, Sampler)
+        else _with_friction(sampler, _friction_name(sampler), friction)
+    )
+    return base.with_step_size(step_size)
+
+
 def _plan(candidates: int, steps: int, rows: int) -> str:
     """The cost of tuning, in words."""
     total, left = 0, candidates

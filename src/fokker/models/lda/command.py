@@ -1,5 +1,6 @@
 """The command `fokker lda`. Large modules are imported when a command runs."""
 
+import contextlib
 import functools
 import os
 from collections.abc import Callable
@@ -191,6 +192,7 @@ def run(
     reading, settings = _specified(reading_options), _specified(sampling_options)
     if forever and passes is not None:
         raise ValueError("--passes and --forever contradict each other: give one of them.")
+    from fokker._core.files import locked
     from fokker.models.lda.run import Reading, Run, learned_vocabulary
     from fokker.run.interruption import Interruption
 
@@ -200,38 +202,44 @@ def run(
                 raise ValueError(
                     f"{name} cannot be used with --resume, which continues a run with its own settings."
                 )
-        lda_run = Run.resume(
-            resume,
-            {**reading, **settings},
-            passes=None if forever else "as before" if passes is None else passes,
-            mixtures=not no_mixtures,
-            threads=threads,
-            notify=lambda text: errors.print(text, markup=False, soft_wrap=True),
-        )
-        _print(f"continuing after {lda_run.position:,} documents of {lda_run.corpus.source.label}")
-    else:
-        if vocab is not None and vocab_size is not None:
-            raise ValueError("--vocab gives the words and --vocab-size learns them: give one of them.")
-        if corpus is None:
-            settings.setdefault("topics", _BUILT_IN_TOPICS)
-            passes = _BUILT_IN_PASSES if passes is None else passes
-        run_settings = Settings(**settings, threads=threads)
-        # An exception inside a library call may be lost, so Ctrl-C only sets a flag.
-        with Interruption() as interruption:
-            lda_run = Run.start(
-                Reading(**reading),
-                run_settings,
-                out or _OUT,
-                vocabulary=vocab if vocab_size is None else learned_vocabulary(vocab_size),
-                passes=None if forever else 1 if passes is None else passes,
+    folder = resume or out or _OUT
+    if resume is None:
+        folder.mkdir(parents=True, exist_ok=True)
+    # Two runs in one folder would overwrite each other's files.
+    with locked(folder) if folder.is_dir() else contextlib.nullcontext():
+        if resume is not None:
+            lda_run = Run.resume(
+                resume,
+                {**reading, **settings},
+                passes=None if forever else "as before" if passes is None else passes,
                 mixtures=not no_mixtures,
-                overwrite=overwrite,
+                threads=threads,
+                notify=lambda text: errors.print(text, markup=False, soft_wrap=True),
             )
-        if interruption.asked:
-            _print(_NOTHING_YET)
-            raise typer.Exit(_INTERRUPTED)
-        _print(_start_message(lda_run))
-    raise typer.Exit(_execute(lda_run, skip=not no_skip))
+            _print(f"continuing after {lda_run.position:,} documents of {lda_run.corpus.source.label}")
+        else:
+            if vocab is not None and vocab_size is not None:
+                raise ValueError("--vocab gives the words and --vocab-size learns them: give one of them.")
+            if corpus is None:
+                settings.setdefault("topics", _BUILT_IN_TOPICS)
+                passes = _BUILT_IN_PASSES if passes is None else passes
+            run_settings = Settings(**settings, threads=threads)
+            # An exception inside a library call may be lost, so Ctrl-C only sets a flag.
+            with Interruption() as interruption:
+                lda_run = Run.start(
+                    Reading(**reading),
+                    run_settings,
+                    folder,
+                    vocabulary=vocab if vocab_size is None else learned_vocabulary(vocab_size),
+                    passes=None if forever else 1 if passes is None else passes,
+                    mixtures=not no_mixtures,
+                    overwrite=overwrite,
+                )
+            if interruption.asked:
+                _print(_NOTHING_YET)
+                raise typer.Exit(_INTERRUPTED)
+            _print(_start_message(lda_run))
+        raise typer.Exit(_execute(lda_run, skip=not no_skip))
 
 
 def _specified(options: dict[str, Any]) -> dict[str, Any]:
@@ -295,7 +303,8 @@ def _execute(run: "Run", skip: bool) -> int:
 
 def _write(run: "Run", model: "Model", findings: "Findings", resume_command: str) -> list[str]:
     """Write the results separately, so that an error affects one file; return the file names."""
-    from fokker.models.lda.files import CHECKPOINT, write_text
+    from fokker._core.files import write_text
+    from fokker.models.lda.files import CHECKPOINT
     from fokker.models.lda.model import MODEL
     from fokker.models.lda.report import report
     from fokker.models.lda.results import tables
@@ -381,7 +390,7 @@ def _write_proportions(path: Path, names: "list[str]", shares: "list[np.ndarray]
 
     import numpy as np
 
-    from fokker.models.lda.files import write_atomically
+    from fokker._core.files import write_atomically
 
     proportions = np.concatenate(shares)
     if path.suffix == ".npz":

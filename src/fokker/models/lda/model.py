@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from fokker._core.files import read_arrays, write_arrays
 from fokker.corpora import Corpus, Documents, Vocabulary, open_corpus
 from fokker.models.lda.evaluate import mixtures
-from fokker.models.lda.files import read_arrays, write_arrays
 from fokker.models.lda.settings import Settings
 
 MODEL = "model.npz"

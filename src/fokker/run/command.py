@@ -1,0 +1,101 @@
+"""What `fokker sample`, `fokker resume` and `fokker report` share: signals, the report, the command."""
+
+import json
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+
+from fokker._core.files import write_text
+from fokker.run.folder import open as open_run
+from fokker.run.store import CHECKPOINT, DESCRIPTION, DRAWS, PREVIOUS, has_run
+from fokker.run.trace import Trace
+
+COMMAND, REPORT = "command.json", "report.html"
+TERMINATED, INTERRUPTED = 128 + signal.SIGTERM, 128 + signal.SIGINT
+
+
+class _Terminated(BaseException):
+    """SIGTERM, once everything is on the disk."""
+
+
+def run_and_report(out: Path, run: Callable[[], Trace], title: str, console: Console) -> int:
+    """Run, print and write the report, and return the exit code: 0, 1 for problems, or that of a signal."""
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        trace, code = run(), None
+        if trace.was_interrupted:
+            code = INTERRUPTED
+    except _Terminated:
+        if not has_run(out):
+            console.print("ended before the first step", markup=False)
+            return TERMINATED
+        trace, code = open_run(out), TERMINATED
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if not trace.has_results:
+        console.print(f"there are no draws yet: {trace.stopped}", markup=False, soft_wrap=True)
+        return 1 if code is None else code
+    is_trusted = write_report_of(trace, out, title, console)
+    if code is not None:
+        console.print(f"to go on: fokker resume {out}", markup=False)
+        return code
+    return 0 if is_trusted else 1
+
+
+def write_report_of(trace: Trace, folder: Path, title: str, console: Console) -> bool:
+    """Print the summary of a run, write its report, and return whether it found no problems."""
+    summary = trace.summary()
+    console.print(str(summary), markup=False, soft_wrap=True)
+    trace.report(folder / REPORT, title=title, summary=summary)
+    console.print(f"wrote {folder / REPORT}; the draws are in {folder / DRAWS}", markup=False)
+    return summary.trusted
+
+
+def clear_run(folder: Path) -> None:
+    """Remove the run in a folder; raise where another process is writing it."""
+    from fokker._core.files import locked
+
+    with locked(folder):
+        for name in (CHECKPOINT, PREVIOUS, DESCRIPTION, COMMAND, REPORT):
+            (folder / name).unlink(missing_ok=True)
+        shutil.rmtree(folder / DRAWS, ignore_errors=True)
+
+
+def write_command(folder: Path, options: dict[str, Any]) -> None:
+    """Write down the options of `fokker sample`, with the whole path of the model."""
+    file, colon, name = options["source"].rpartition(":")
+    source = f"{Path(file).resolve()}:{name}" if colon else str(Path(name).resolve())
+    write_text(folder / COMMAND, json.dumps({**options, "source": source}, indent=2) + "\n")
+
+
+def read_command(folder: Path, model: str | None) -> dict[str, Any]:
+    """The options of `fokker sample`; raise where executing the model's file was not asked for."""
+    try:
+        options = json.loads((folder / COMMAND).read_text())
+        source = options["source"]
+    except FileNotFoundError:
+        raise ValueError(
+            f"{folder} has no run of `fokker sample`; one of fk.sample(…, out=…) goes on by the same call."
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{folder / COMMAND} is damaged ({error}): call `fokker sample` as before."
+        ) from None
+    if model is not None:
+        return {**options, "source": model}
+    file = Path(source.rpartition(":")[0] or source)
+    if folder.resolve() in file.parents or Path.cwd() not in file.parents:
+        raise ValueError(
+            f"the model of {folder} is {source}, which is not below the current folder, or is in that of the "
+            "run: its file would be executed. If you trust it, give --model."
+        )
+    return options

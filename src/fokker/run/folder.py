@@ -1,0 +1,267 @@
+"""Runs on disk: `fk.sample(…, out=…)` writes one, `fk.open` reads it, `fk.resume` goes on with it."""
+
+import functools
+import warnings
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from fokker._core.files import DamagedFileError, locked
+from fokker.run.moments import Moments
+from fokker.run.record import changed_environment, differences, environment, plain
+from fokker.run.store import (
+    POSTERIOR,
+    STATISTICS,
+    Checkpoint,
+    Store,
+    has_run,
+    read_checkpoint,
+    read_draws,
+)
+from fokker.run.trace import Origin, Trace, moments_of, named_leaves
+
+
+class RunFolder:
+    """The folder of a run in progress: its draws and checkpoints are written there.
+
+    `description`: settings, environment and fingerprints; `arrays`: what was learnt before the first step;
+    `call`: the target, the sampler and the options as they were given, to call again.
+    """
+
+    def __init__(
+        self, path: Path, description: dict[str, Any], arrays: dict[str, np.ndarray], call: Origin
+    ) -> None:
+        self.path, self.description, self._arrays, self.call = path, description, arrays, call
+        self.checkpoint = read_checkpoint(path) if has_run(path) else None
+        if self.checkpoint is not None:
+            self._check_same(self.checkpoint)
+        self.store = Store(path, self.checkpoint)
+
+    def _check_same(self, checkpoint: Checkpoint) -> None:
+        before, now = checkpoint.description, self.description
+        changed = changed_environment(before["environment"], now["environment"])
+        if changed:
+            warnings.warn(
+                f"{self.path} was written in another environment ({changed}): the chains go on, but their "
+                "bits may not be those of an uninterrupted run.",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+        if not before["fingerprints"]:
+            raise ValueError(f"{self.path} has a saved trace in it, which cannot go on: give another folder.")
+        found = differences(before, now, programs=not changed)
+        if found:
+            raise ValueError(
+                f"{self.path} has another run in it: {'; '.join(found)}. Give the same arguments to go on "
+                "with it, or another folder."
+            )
+        if before["stopped"] is not None and not before["stopped"].startswith("interrupted"):
+            raise ValueError(f"there is nothing to continue from in {self.path}: {before['stopped']}.")
+
+    def restored(self, like: Any) -> Any:
+        """A tree like this one, with the arrays of the checkpoint."""
+        assert self.checkpoint is not None
+        stored = self.checkpoint.group("state")
+        leaves, structure = jax.tree.flatten(like)
+        arrays = [stored.get(str(i)) for i in range(len(leaves))]
+        for x, leaf in zip(arrays, leaves, strict=True):
+            if x is None or x.shape != leaf.shape or x.dtype != leaf.dtype:
+                raise DamagedFileError(f"the state in {self.path} is not one of this sampler.")
+        return jax.tree.unflatten(structure, [jnp.asarray(x) for x in arrays])
+
+    def add(self, recorded: dict[str, Any]) -> None:
+        """Append what a block recorded, chain × draw × …."""
+        stats = dict(recorded)
+        positions = stats.pop("position", {})
+        draws = {f"{POSTERIOR}/{name}": x for name, x in _file_names(positions).items()}
+        draws |= {f"{STATISTICS}/{name}": x for name, x in stats.items()}
+        if draws:
+            self.store.add(draws)
+
+    def commit(self, taken: int, states: Any, moments: Moments | None, stopped: str | None = None) -> None:
+        """Write a checkpoint after `taken` steps."""
+        state = {f"state/{i}": np.asarray(x) for i, x in enumerate(jax.tree.leaves((states, moments)))}
+        estimates = {
+            f"{kind}/{name}": x
+            for kind, tree in (moments_of(moments) or {}).items()
+            for name, x in _file_names(tree).items()
+        }
+        description = {**self.description, "taken": taken, "stopped": stopped}
+        self.store.commit(description, {**self._arrays, **state, **estimates})
+
+    def finish(self, taken: int, states: Any, moments: Moments | None, stopped: str | None) -> None:
+        """Write everything that is left."""
+        self.store.close()
+        self.commit(taken, states, moments, stopped)
+
+
+def _file_names(tree: PyTree[Any]) -> dict[str, np.ndarray]:
+    """The leaves of theta by names that can be those of files."""
+    return {name.replace("/", "|"): leaf for name, leaf in named_leaves(tree).items()}
+
+
+def _entry(part: Any) -> Any:
+    for attribute in ("key", "idx", "name"):
+        if hasattr(part, attribute):
+            value = getattr(part, attribute)
+            return value if isinstance(value, int | str) else str(value)
+    return str(part)
+
+
+def _tree(paths: list[list[Any]], leaves: list[np.ndarray]) -> PyTree[np.ndarray]:
+    """Dictionaries, and tuples where the entries are numbers, with the leaves at their paths."""
+    if not paths:
+        return {}
+    if paths == [[]]:
+        return leaves[0]
+    branches: dict[Any, tuple[list[list[Any]], list[np.ndarray]]] = {}
+    for path, leaf in zip(paths, leaves, strict=True):
+        branch = branches.setdefault(path[0], ([], []))
+        branch[0].append(path[1:])
+        branch[1].append(leaf)
+    made = {entry: _tree(*branch) for entry, branch in branches.items()}
+    return tuple(made.values()) if all(isinstance(entry, int) for entry in made) else made
+
+
+class StoredTrace(Trace):
+    """A trace whose draws are on disk: they are read when they are first asked for."""
+
+    path: Path
+    _checkpoint: Checkpoint
+    _structure: Any
+    _call: Origin | None
+
+    def __init__(
+        self,
+        path: Path,
+        state: Any = None,
+        origin: Origin | None = None,
+        structure: Any = None,
+        call: Origin | None = None,
+    ) -> None:
+        checkpoint = read_checkpoint(path)
+        if checkpoint.problem:
+            warnings.warn(
+                f"{checkpoint.problem} The checkpoint before it is used.", RuntimeWarning, stacklevel=4
+            )
+        of = checkpoint.description
+        values = {
+            "path": path,
+            "_checkpoint": checkpoint,
+            "_structure": structure,
+            "_call": call,
+            "state": state,
+            "stopped": of["stopped"] or _unfinished(of),
+            "settings": {**of["settings"], "taken": of["taken"]},
+            "origin": origin,
+            "gathered": None,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "moments", self._moments())
+
+    def __repr__(self) -> str:
+        return f"Trace({self._checkpoint.draws:,} draws in {self.path}, stopped={self.stopped!r})"
+
+    @property
+    def has_results(self) -> bool:
+        """Whether there are draws or moments, without reading them."""
+        return self._checkpoint.draws > 0 or self.moments is not None
+
+    @functools.cached_property
+    def draws(self) -> PyTree[np.ndarray] | None:
+        """Theta's tree, leading axes chain and draw, or None where there are none."""
+        if not self._checkpoint.draws:
+            return None
+        leaves = read_draws(self.path, self._checkpoint, POSTERIOR)
+        return self._tree(leaves) if leaves else None
+
+    @functools.cached_property
+    def sample_stats(self) -> dict[str, np.ndarray]:
+        """The statistics of the draws, chain × draw."""
+        return read_draws(self.path, self._checkpoint, STATISTICS) if self._checkpoint.draws else {}
+
+    def _moments(self) -> dict[str, PyTree[np.ndarray]] | None:
+        parts = {kind: self._checkpoint.group(kind) for kind in ("mean", "variance")}
+        return {kind: self._tree(leaves) for kind, leaves in parts.items()} if parts["mean"] else None
+
+    def _tree(self, leaves: dict[str, np.ndarray]) -> PyTree[np.ndarray]:
+        """Theta's tree; without its model one of dictionaries and tuples."""
+        theta = self._checkpoint.description["theta"]
+        ordered = [leaves[leaf["name"]] for leaf in theta]
+        if self._structure is not None:
+            return jax.tree.unflatten(self._structure, ordered)
+        return _tree([leaf["path"] for leaf in theta], ordered)
+
+    def resume(self, steps: int = 0) -> Trace:
+        """Continue where the run ended, with `steps` more, in its folder."""
+        from fokker.run.sample import sample
+
+        if self._call is None:
+            raise ValueError("a trace of fk.open knows no model: call fk.resume(path, target, sampler, …).")
+        options = {**self._call.options, "steps": self.settings["steps"] + steps}
+        return sample(self._call.target, self._call.sampler, **options)
+
+
+def _unfinished(description: dict[str, Any]) -> str | None:
+    """Why a run has not taken all its steps, where nothing is written of it."""
+    settings, taken = description["settings"], description["taken"]
+    total = settings["burn_in"] + settings["steps"]
+    return None if taken >= total else f"interrupted after {taken:,} of {total:,} steps"
+
+
+def describe_theta(theta: PyTree[Any]) -> list[dict[str, Any]]:
+    """The name of each leaf of theta, and the keys, indices or attributes that lead to it."""
+    paths = [[_entry(part) for part in path] for path, _ in jax.tree.leaves_with_path(theta)]
+    return [{"name": name, "path": path} for name, path in zip(_file_names(theta), paths, strict=True)]
+
+
+def save(trace: Trace, path: Path) -> None:
+    """Write a trace to a new folder."""
+    path.mkdir(parents=True, exist_ok=True)
+    with locked(path):
+        if has_run(path):
+            raise ValueError(f"{path} has a run in it already: give another folder.")
+        numbers = {name: plain(value) for name, value in trace.settings.items()}
+        kept = {n: v for n, v in numbers.items() if v is None or isinstance(v, int | float | str)}
+        theta = trace.moments["mean"] if trace.draws is None and trace.moments else trace.draws
+        description = {
+            "settings": kept,
+            "environment": environment(),
+            "fingerprints": {},
+            "theta": describe_theta(theta),
+        }
+        folder = RunFolder(path, description, {}, Origin(None, None, None))
+        recorded: dict[str, Any] = dict(trace.sample_stats)
+        folder.add(recorded if trace.draws is None else {**recorded, "position": trace.draws})
+        folder.finish(int(trace.settings["taken"]), (), trace.gathered, trace.stopped)
+
+
+def open(path: Any) -> Trace:
+    """The trace of a run in a folder, finished or not; its draws are read when they are asked for.
+
+    It knows no model: for gradients in `summary`, for `rerun` and for more steps use `fk.resume`.
+    """
+    return StoredTrace(Path(path))
+
+
+def resume(
+    path: Any, target: Any, sampler: Any, *, init: Any, steps: int | None = None, **options: Any
+) -> Trace:
+    """Go on with the run in a folder, to the bit as if it had never stopped; to `steps` steps where given.
+
+    Functions cannot be written down, so the target, the sampler and `init` are given again, and whatever else
+    was given that is not a number or a text (`gradient`, `key`, weights of `batches`): a difference is
+    refused by name. The other settings are read from the folder.
+    """
+    from fokker.run.sample import sample
+
+    settings = read_checkpoint(Path(path)).description["settings"]
+    names = ("burn_in", "thin", "chains", "batch_size", "seed", "temperature", "keep", "warm_up", "batches")
+    given = {name: settings[name] for name in names if settings.get(name) is not None}
+    given |= {"steps": settings["steps"] if steps is None else steps, **options}
+    return sample(target, sampler, init=init, out=path, **given)

@@ -1,0 +1,207 @@
+"""The description of a run that is written down, and whether another run is the same."""
+
+import dataclasses
+import hashlib
+import platform
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key, PyTree
+
+from fokker._core.count import no_steps
+from fokker.samplers import mass_matrix
+from fokker.samplers._sampler import Sampler, Warmed
+from fokker.targets.target import Target, TargetWithData
+
+# Classes that a learnt setting may be of.
+_LEARNT = {cls.__name__: cls for cls in (mass_matrix.Diagonal, mass_matrix.Dense, mass_matrix.LowRank)}
+# Addresses of functions, in the text of a traced program.
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
+# The most bytes of an array that are all read for its fingerprint; of larger ones as many, evenly spaced.
+_READ_BYTES, _PIECES = 2**28, 2**8
+
+
+def environment() -> dict[str, str]:
+    """What the bits of a run depend on besides its settings."""
+    from importlib.metadata import version
+
+    names = ("fokker", "jax", "jaxlib", "numpy")
+    device = jax.devices()[0]
+    return {
+        **{name: version(name) for name in names},
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "device": f"{device.platform} {device.device_kind}",
+        "precision": "float64" if jax.config.jax_enable_x64 else "float32",  # type: ignore[attr-defined]
+    }
+
+
+def fingerprint_of_arrays(tree: PyTree[Any]) -> str:
+    """A digest of the shapes, types and values of all arrays of a tree."""
+    digest = hashlib.blake2b(digest_size=16)
+    for leaf in jax.tree.leaves(tree):
+        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        x = np.ascontiguousarray(leaf)
+        digest.update(f"{x.shape} {x.dtype.name} ".encode())
+        contents = x.reshape(-1).view(np.uint8)
+        if contents.nbytes <= _READ_BYTES:
+            digest.update(contents.data)
+            continue
+        step, length = contents.nbytes // _PIECES, _READ_BYTES // _PIECES
+        for begin in range(0, contents.nbytes, step):
+            digest.update(contents[begin : begin + length].data)
+    return digest.hexdigest()
+
+
+def fingerprint_of_program(function: Any, *arguments: Any) -> str:
+    """A digest of what a function computes: its traced program, and the constants in it."""
+    # Arrays inside modules are inputs, so that large ones are not part of the program.
+    arrays, static = eqx.partition((function, arguments), eqx.is_array)
+
+    def program(arrays: Any) -> Any:
+        function, arguments = eqx.combine(arrays, static)
+        return eqx.filter(function(*arguments), eqx.is_array)
+
+    traced = jax.make_jaxpr(program)(arrays)
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(_ADDRESS.sub("", str(traced.jaxpr)).encode())
+    digest.update(fingerprint_of_arrays(traced.consts).encode())
+    return digest.hexdigest()
+
+
+def fingerprints(
+    target: Any, sampler: Sampler, batches: Any, states: Any, positions: PyTree[Array]
+) -> dict[str, str]:
+    """What a run is made of: the density, its data, the sampler on it with its settings, and the starts."""
+    position = jax.tree.map(lambda x: x[0], positions)
+    state = jax.tree.map(lambda x: x[0], states)
+    data = target.data if isinstance(target, TargetWithData) else None
+    prints = {"data": fingerprint_of_arrays(eqx.filter(target, eqx.is_array))}
+
+    def density(target: Any, position: PyTree[Array]) -> Array:
+        if data is None:
+            return target.potential(position)
+        return target.minibatch_potential(position, jax.tree.map(lambda x: x[:1], target.data))
+
+    if isinstance(target, Target):
+        prints["model"] = fingerprint_of_program(density, target, position)
+
+    def step(sampler: Sampler, batches: Any, data: Any, state: Any) -> Any:
+        key = jax.random.key(0)
+        batch = (
+            None
+            if batches is None
+            else batches.batch(data, batches.rows(key, key, no_steps(), jnp.uint32(0)))
+        )
+        return sampler.step(key, state, batch)
+
+    program = fingerprint_of_program(step, sampler, batches, data, state)
+    settings = fingerprint_of_arrays(eqx.filter((sampler, batches), eqx.is_array))
+    prints["sampler"] = hashlib.blake2b(f"{program} {settings}".encode(), digest_size=16).hexdigest()
+    prints["start"] = fingerprint_of_arrays(positions)
+    return prints
+
+
+class Learnt(NamedTuple):
+    """What was found before the first step.
+
+    `tuned`: a step size and a friction, by `fk.tune`. By warm-up: `settings` of the sampler, the `positions`
+    at which it left the chains, and its warnings.
+    """
+
+    tuned: Mapping[str, Any] = MappingProxyType({})
+    settings: Mapping[str, Any] = MappingProxyType({})
+    positions: PyTree[Array] = None
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def by_warm_up(cls, before: Sampler, warmed: Warmed) -> "Learnt":
+        """Everything that warm-up changed: numbers, arrays and mass matrices."""
+        settings = {
+            field.name: getattr(warmed.sampler, field.name)
+            for field in dataclasses.fields(warmed.sampler)
+            if getattr(before, field.name) is not getattr(warmed.sampler, field.name)
+        }
+        return cls({}, settings, warmed.positions, warmed.notes)
+
+    def written(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """As text and arrays."""
+        text = {
+            name: {"class": type(value).__name__, "leaves": len(jax.tree.leaves(value))}
+            for name, value in self.settings.items()
+        }
+        arrays = {
+            f"learnt/{name}.{i}": np.asarray(leaf)
+            for name, value in {**self.settings, "positions": self.positions}.items()
+            for i, leaf in enumerate(jax.tree.leaves(value))
+        }
+        return {"tuned": dict(self.tuned), "settings": text, "notes": list(self.notes)}, arrays
+
+    @classmethod
+    def read(
+        cls, text: Mapping[str, Any], arrays: Mapping[str, np.ndarray], positions: PyTree[Array]
+    ) -> "Learnt":
+        """What `written` wrote; `positions`: a tree like those. Only arrays and mass matrices are made."""
+
+        def leaves(name: str, count: int) -> list[Array]:
+            return [jnp.asarray(arrays[f"{name}.{i}"]) for i in range(count)]
+
+        settings = {}
+        for name, of in text["settings"].items():
+            values = leaves(name, of["leaves"])
+            settings[name] = _LEARNT[of["class"]](*values) if of["class"] in _LEARNT else values[0]
+        like, structure = jax.tree.flatten(positions)
+        start = jax.tree.unflatten(structure, leaves("positions", len(like))) if settings else None
+        return cls(dict(text["tuned"]), settings, start, tuple(text["notes"]))
+
+
+def written_settings(options: Mapping[str, Any], key: Key[Array, ""]) -> dict[str, Any]:
+    """The options of `fk.sample` that are numbers or texts, and fingerprints of the others."""
+    names = ("steps", "burn_in", "thin", "chains", "warm_up", "batch_size", "seed", "temperature", "keep")
+    settings = {name: plain(options[name]) for name in names}
+    batches = options["batches"]
+    is_text = batches is None or isinstance(batches, str)
+    settings["batches"] = batches if is_text else fingerprint_of_arrays(np.asarray(batches))
+    settings["key"] = np.asarray(jax.random.key_data(key)).tolist()
+    return settings
+
+
+def plain(value: Any) -> Any:
+    """A number of Python in place of a scalar of NumPy or JAX."""
+    is_scalar = isinstance(value, np.generic | np.ndarray | jax.Array) and np.ndim(value) == 0
+    return value.item() if is_scalar else value
+
+
+# Settings that may differ when a run goes on.
+_FREE = ("steps",)
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any], programs: bool = True) -> list[str]:
+    """What is different between the descriptions of two runs, in words.
+
+    `programs`: whether traced programs are compared, whose text is of a version of JAX.
+    """
+    found = []
+    for name, value in now["settings"].items():
+        earlier = before["settings"].get(name)
+        if name not in _FREE and earlier != value:
+            found.append(f"{name} is {value!r}, and was {earlier!r}")
+    prints = {n: before["fingerprints"].get(n) == value for n, value in now["fingerprints"].items()}
+    compared = ("data", "model", "start") if programs else ("data", "start")
+    found += [f"the {name} is another" for name in compared if not prints.get(name, True)]
+    if programs and not found and not prints["sampler"]:  # which contains the others
+        found.append("the sampler, or one of its settings, is another")
+    return found
+
+
+def changed_environment(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """The parts of the environment on which bits depend that have changed, in words; else empty."""
+    names = ("jax", "jaxlib", "device", "precision", "fokker")
+    return "; ".join(f"{n} {before.get(n)} → {now[n]}" for n in names if before.get(n) != now[n])

@@ -1,0 +1,322 @@
+"""Runs on disk: nothing written is lost, and a run that goes on has the bits of one that never stopped."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import xarray
+
+import fokker as fk
+from fokker._core import files
+from fokker.run import store
+
+TARGET = fk.Density(lambda theta: -jnp.sum(theta["a"] ** 2) / 2 - theta["b"] ** 2)
+INIT = {"a": jnp.zeros(2), "b": jnp.ones(())}
+CALL = {"init": INIT, "steps": 120, "burn_in": 7, "thin": 2, "chains": 2, "progress": False}
+SAMPLER = fk.samplers.sghmc(0.1)
+
+
+@pytest.fixture(scope="module")
+def right():
+    return fk.sample(TARGET, SAMPLER, **CALL)
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """Many blocks, and chunks of few draws: a checkpoint after each block."""
+    monkeypatch.setattr(store, "_CHUNK", 7 * 2 * 2 * 4)
+    monkeypatch.setattr("fokker.run.loop._COMMIT_SECONDS", 0)
+    monkeypatch.setattr("fokker.run.loop._COMMIT_TIMES", 0)
+
+
+def run(out, sampler=SAMPLER, target=TARGET, **changes):
+    return fk.sample(target, sampler, out=out, chunk=20, **{**CALL, **changes})
+
+
+def assert_same(trace, right):
+    jax.tree.map(np.testing.assert_array_equal, trace.samples, right.samples)
+    assert trace.sample_stats.keys() == right.sample_stats.keys()
+    for name, values in right.sample_stats.items():
+        np.testing.assert_array_equal(trace.sample_stats[name], values)
+
+
+def test_a_run_on_disk_is_the_run_in_memory(tmp_path, right, small_chunks):
+    trace = run(tmp_path)
+    assert_same(trace, right)
+    assert trace.stopped is None
+    opened = fk.open(tmp_path)
+    assert_same(opened, right)
+    assert opened.settings["thin"] == 2
+    assert str(opened.summary()).splitlines()[1].startswith("a[0]")
+    # Readers that know nothing of checkpoints.
+    group = xarray.open_zarr(tmp_path / "draws.zarr", group="posterior")
+    np.testing.assert_array_equal(group["a"], right.samples["a"])
+    assert group["a"].dims[:2] == ("chain", "draw")
+    stats = xarray.open_zarr(tmp_path / "draws.zarr", group="sample_stats")
+    np.testing.assert_array_equal(stats["kinetic_temperature"], right.sample_stats["kinetic_temperature"])
+
+
+def test_more_steps_are_those_of_a_longer_run(tmp_path, small_chunks):
+    longer = fk.sample(TARGET, SAMPLER, **{**CALL, "steps": 128})
+    first = run(tmp_path)
+    assert_same(first.resume(8), longer)
+    assert_same(run(tmp_path, steps=128), longer)
+    assert_same(fk.resume(tmp_path, TARGET, SAMPLER, init=INIT, progress=False), longer)
+    with pytest.raises(ValueError, match="knows no model"):
+        fk.open(tmp_path).resume()
+
+
+class Kill(BaseException):
+    """The process ends here."""
+
+
+def killed_at(monkeypatch, call):
+    """Stop at the n-th write, sync or rename of any file, before it is done; say whether it came to that."""
+    calls = []
+
+    def wrapped(module, name):
+        original = getattr(module, name)
+
+        def counted(*args, **options):
+            if len(calls) == call:
+                raise Kill
+            calls.append(name)
+            return original(*args, **options)
+
+        monkeypatch.setattr(module, name, counted)
+
+    wrapped(files.os, "replace")
+    wrapped(files.os, "fsync")
+    wrapped(store._Variable, "write")
+    return calls
+
+
+@pytest.mark.parametrize("call", [0, 3, 4, 5, 6, 7, 9, 12, 15, 17, 18, 20, 23, 26, 29, 31])
+def test_a_run_that_ends_at_any_write_goes_on_to_the_same_bits(tmp_path, right, small_chunks, call):
+    with pytest.MonkeyPatch.context() as patch:
+        killed_at(patch, call)
+        with pytest.raises(Kill):
+            run(tmp_path)
+    before = 0
+    if store.has_run(tmp_path):
+        unfinished = fk.open(tmp_path)
+        before = store.read_checkpoint(tmp_path).draws
+        if before:
+            half = jax.tree.map(lambda x: x[:, :before], right.samples)
+            jax.tree.map(np.testing.assert_array_equal, unfinished.samples, half)
+    # A second one soon after, in the run that goes on.
+    with pytest.MonkeyPatch.context() as patch:
+        killed_at(patch, 5)
+        with pytest.raises(Kill):
+            run(tmp_path)
+    assert_same(run(tmp_path), right)
+
+
+def test_where_a_checkpoint_is_written_before_the_draws_it_counts_they_are_missed(
+    tmp_path, right, small_chunks, monkeypatch
+):
+    """The test above sees a wrong order."""
+    monkeypatch.setattr(store._Variable, "write", lambda self, draws, begin: None)
+    run(tmp_path)
+    with pytest.raises(files.DamagedFileError, match="damaged or missing"):
+        _ = fk.open(tmp_path).samples
+
+
+@pytest.mark.parametrize("name", ["nuts", pytest.param("mclmc", marks=pytest.mark.long)])
+def test_what_was_learnt_is_not_learnt_again(tmp_path, name, monkeypatch):
+    call = {"init": INIT, "steps": 40, "chains": 2, "warm_up": 200, "progress": False}
+    right = fk.sample(TARGET, name, **call)
+    fk.sample(TARGET, name, out=tmp_path, **{**call, "steps": 20})
+    monkeypatch.setattr("fokker.run.sample.warmed_up", None)
+    trace = fk.sample(TARGET, name, out=tmp_path, **call)
+    assert_same(trace, right)
+    assert trace.rerun().samples["a"].shape == right.samples["a"].shape
+
+
+def test_moments_go_on(tmp_path, small_chunks):
+    right = fk.sample(TARGET, SAMPLER, **CALL, keep="moments")
+    run(tmp_path, keep="moments", steps=60)
+    trace = run(tmp_path, keep="moments")
+    jax.tree.map(np.testing.assert_array_equal, trace.moments, right.moments)
+    jax.tree.map(np.testing.assert_array_equal, fk.open(tmp_path).moments, right.moments)
+    with pytest.raises(RuntimeError, match="only moments"):
+        _ = fk.open(tmp_path).samples
+
+
+DATA = {"x": np.arange(40.0)}
+
+
+def posterior(scale=1.0, data=DATA):
+    return fk.Posterior(lambda t: -(t**2) / 2, lambda t, d: -((d["x"] - t) ** 2) / (2 * scale), data)
+
+
+def test_another_run_is_refused_by_name(tmp_path):
+    call = {"init": 0.5, "steps": 10, "batch_size": 4, "progress": False, "out": tmp_path}
+    sampler = fk.samplers.sghmc(1e-3, 2.0)
+    fk.sample(posterior(), sampler, **call)
+    fk.sample(posterior(), sampler, **call)
+    for changes, message in [
+        ({"seed": 1}, "seed is 1, and was 0"),
+        ({"thin": 2}, "thin is 2, and was 1"),
+        ({"init": 0.6}, "the start is another"),
+        ({"batch_size": 5}, "batch_size is 5, and was 4"),
+        ({"target": posterior(2.0)}, "the model is another"),
+        ({"target": posterior(data={"x": np.arange(40.0) + 1e-3})}, "the data is another"),
+        ({"sampler": fk.samplers.sghmc(1e-3, 2.5)}, "the sampler, or one of its settings, is another"),
+        ({"sampler": fk.samplers.sghmc(2e-3, 2.0)}, "the sampler, or one of its settings, is another"),
+        ({"gradient": fk.gradients.control_variates(0.5)}, "the sampler, or one of its settings, is another"),
+    ]:
+        given = {"target": posterior(), "sampler": sampler, **call, **changes}
+        with pytest.raises(ValueError, match=message):
+            fk.sample(given.pop("target"), given.pop("sampler"), **given)
+
+
+def test_one_process_at_a_time(tmp_path):
+    with files.locked(tmp_path), pytest.raises(BlockingIOError, match=f"in use by process {os.getpid()}"):
+        run(tmp_path)
+
+
+def test_a_full_disk_loses_nothing_already_written(tmp_path, right, small_chunks):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    calls = []
+    with pytest.MonkeyPatch.context() as patch:
+        original = os.fsync
+        patch.setattr(
+            files.os, "fsync", lambda d: calls.append(d) or (original if len(calls) < 9 else full)(d)
+        )
+        with pytest.raises(OSError, match="No space left"):
+            run(tmp_path)
+    assert store.read_checkpoint(tmp_path).draws > 0
+    assert_same(run(tmp_path), right)
+
+
+def opened_damaged(folder, right):
+    """What reading a damaged run came to; never other draws, nor an error that does not name the folder."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            trace = fk.open(folder)
+            count = store.read_checkpoint(folder).draws
+            half = jax.tree.map(lambda x: x[:, :count], right.samples)
+            jax.tree.map(np.testing.assert_array_equal, trace.samples, half)
+            assert trace.sample_stats["kinetic_temperature"].shape[1] == count
+        except files.DamagedFileError as error:
+            return "named" if str(folder) in str(error) else str(error)
+    return "fell back" if told else "harmless"
+
+
+def test_a_flipped_bit_is_noticed_or_harmless(tmp_path, right, small_chunks):
+    run(tmp_path)
+    paths = sorted(path for path in tmp_path.rglob("*") if path.is_file() and path.name != ".lock")
+    generator = random.Random(0)
+    seen = []
+    for number in range(150):
+        path = paths[number % len(paths)]
+        contents = path.read_bytes()
+        place = generator.randrange(len(contents))
+        flipped = (
+            contents[:place] + bytes([contents[place] ^ 1 << generator.randrange(8)]) + contents[place + 1 :]
+        )
+        path.write_bytes(flipped if number % 5 else contents[:place])
+        seen.append(opened_damaged(tmp_path, right))
+        path.write_bytes(contents)
+    assert {"fell back", "harmless", "named"} == set(seen)
+    # A run goes on where its descriptions are damaged: what they have to be is known.
+    for path in tmp_path.rglob("zarr.json"):
+        path.write_bytes(b"{")
+    assert_same(run(tmp_path, steps=128), fk.sample(TARGET, SAMPLER, **{**CALL, "steps": 128}))
+
+
+def test_a_stranger_s_folder_executes_nothing(tmp_path):
+    class Hostile:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "executed"),)
+
+    header = json.dumps({"kind": "run", "version": 1, "types": {}}).encode()
+    files.write_atomically(
+        tmp_path / "plain.npz",
+        lambda file: np.savez(file, header=np.frombuffer(header, np.uint8), a=np.array([Hostile()], object)),
+    )
+    contents = (tmp_path / "plain.npz").read_bytes()
+    # With a right checksum, as a stranger can write one.
+    (tmp_path / "checkpoint.npz").write_bytes(contents[:-2] + files._COMMENT + files._digest(contents))
+    with pytest.raises(files.DamagedFileError, match="not a run of fokker"):
+        fk.open(tmp_path)
+    assert not (tmp_path / "executed").exists()
+    from fokker.run.command import read_command
+
+    inside = {"source": str(tmp_path / "model.py:target")}
+    (tmp_path / "command.json").write_text(json.dumps(inside))
+    with pytest.raises(ValueError, match="would be executed"):
+        read_command(tmp_path, None)
+
+
+def test_saved_from_memory(tmp_path, right):
+    right.save(tmp_path / "saved")
+    assert_same(fk.open(tmp_path / "saved"), right)
+    with pytest.raises(ValueError, match="a run in it already"):
+        right.save(tmp_path / "saved")
+    with pytest.raises(ValueError, match="saved trace"):
+        run(tmp_path / "saved")
+    with pytest.raises(FileNotFoundError, match="has no run in it"):
+        fk.open(tmp_path)
+
+
+MODEL = """
+import jax.numpy as jnp
+import fokker as fk
+target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+init = jnp.zeros(2)
+"""
+
+
+def test_signals_end_the_command_with_a_report_and_a_kill_loses_little(tmp_path):
+    (tmp_path / "model.py").write_text(MODEL)
+    command = [sys.executable, "-c", "from fokker.cli import main; main()"]
+    options = ["--sampler", "sghmc", "--step-size", "0.1", "--thin", "2000", "--chains", "1"]
+
+    def ended(number, *arguments):
+        process = subprocess.Popen(
+            [*command, *arguments], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        before = draws()
+        while draws() <= before + 2 and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(number)
+        return process.communicate(timeout=120)[0], process.returncode
+
+    def draws():
+        try:
+            return json.loads((tmp_path / "run" / "run.json").read_text())["draws"]
+        except FileNotFoundError:
+            return 0
+
+    start = ["sample", "model.py:target", "--steps", "2000000000", *options, "--out", "run"]
+    assert ended(signal.SIGKILL, *start)[1] == -signal.SIGKILL
+    killed = draws()
+    said, code = ended(signal.SIGTERM, "resume", "run")
+    assert code == 143
+    assert "to go on: fokker resume run" in said
+    assert (tmp_path / "run" / "report.html").is_file()
+    assert draws() > killed > 0
+    whole = fk.sample(
+        fk.Density(lambda theta: -jnp.sum(theta**2) / 2),
+        fk.samplers.sghmc(0.1),
+        init=jnp.zeros(2),
+        steps=draws() * 2000,
+        thin=2000,
+        progress=False,
+    )
+    # To rounding: tests are compiled without XLA's optimisations, and the command is not.
+    np.testing.assert_allclose(fk.open(tmp_path / "run").samples, whole.samples, atol=1e-4)
