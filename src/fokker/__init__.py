@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fokker.dynamics import SDE, Dynamics
     from fokker.dynamics.hamiltonian import Hamiltonian
     from fokker.lab import posteriors
+    from fokker.run.optimiser import optax
     from fokker.run.sample import sample
     from fokker.run.starts import PerChain
     from fokker.run.trace import Trace
@@ -70,6 +71,7 @@ __all__ = [
     "gradients",
     "integrators",
     "models",
+    "optax",
     "posteriors",
     "sample",
     "samplers",
@@ -106,6 +108,7 @@ _HOMES = {
     "gradients": "gradients",
     "integrators": "integrators",
     "models": "models",
+    "optax": "run.optimiser",
     "posteriors": "lab.posteriors",
     "sample": "run.sample",
     "samplers": "samplers",
