@@ -29,7 +29,7 @@ class OptaxState(NamedTuple):
     """What a sampler keeps in the state of an optimiser; theta itself is the parameters of the caller.
 
     `auxiliaries`: the variables beside theta, such as the momentum `r`. `step`: the number of steps taken.
-    `is_sound`: whether after every step so far all numbers were finite and 2TD - εB̂ was positive semidefinite.
+    `is_sound`: whether all numbers were finite and 2TD - εB̂ positive semidefinite at every step so far.
     """
 
     key: Key[Array, ""]
@@ -114,8 +114,9 @@ def optax(
     `key` is required, as two chains with the same key are one. It is kept in the state: for several chains
     `jax.vmap(lambda key: fk.optax(…, key=key).init(params))(keys)` makes the states, and `jax.vmap` of
     `update` moves them. The step with number t is `sampler.step(state.step.fold_into(state.key), …)`, up to
-    rounding: Optax adds the difference, and θ + (θ' - θ) is θ' to within one rounding of the larger of θ and
-    θ' - θ. Rounding does not add up, since every step starts from the parameters that it is given.
+    rounding: Optax adds the difference, and θ + (θ' - θ) is θ' where neither is more than twice the other,
+    else θ' to within 3/2 units in the last place of the larger. Rounding does not add up, since every step
+    starts from the parameters that it is given.
 
     Only samplers whose step needs one gradient at the present parameters: `sgld`, `sgrld`, `sgfs` with B̂
     given, `sghmc`, `sgnht`, `gsgrhmc`, `ula`, `ulmc` with their default integrators. Others are refused with
@@ -167,7 +168,7 @@ def optax(
         auxiliaries = {name: after.z[name] for name in state.auxiliaries}
         return updates, OptaxState(state.key, auxiliaries, after.step, sound)
 
-    return package.GradientTransformation(init, update)  # type: ignore[arg-type]
+    return package.GradientTransformation(init, update)
 
 
 def _checked_size(size: Any) -> Any:
@@ -186,7 +187,8 @@ def _check_sampler(sampler: Any) -> None:
     """Raise unless a step of the sampler needs one gradient at the present parameters, and nothing else."""
     if not isinstance(sampler, Sampler):
         raise TypeError(
-            f"the sampler must be one of fk.samplers, as fk.samplers.sgld(1e-3), not {type(sampler).__name__}."
+            "the sampler must be one of fk.samplers, as fk.samplers.sgld(1e-3), not "
+            f"{type(sampler).__name__}."
         )
     use = "Use fk.samplers.sgld, sghmc or sgnht, or fk.sample with a target."
     if isinstance(sampler, PreconditionedSGLD):
@@ -196,8 +198,8 @@ def _check_sampler(sampler: Any) -> None:
         )
     if not isinstance(sampler, Recipe):
         raise ValueError(
-            f"fk.optax cannot serve {type(sampler).__name__}: it needs the target itself, and an optimiser is "
-            f"given gradients. {use}"
+            f"fk.optax cannot serve {type(sampler).__name__}: it needs the target itself, and an optimiser "
+            f"is given gradients. {use}"
         )
     if sampler.correction is not None:
         raise ValueError(
@@ -220,8 +222,8 @@ def _check_sampler(sampler: Any) -> None:
         )
     if not getattr(sampler.integrator, "gradient_at_start", False):
         raise ValueError(
-            f"fk.optax cannot serve the integrator {type(sampler.integrator).__name__} ({sampler.integrator.label}"
-            "): it evaluates the gradient at a point that it moves to within the step, and an optimiser is "
-            "given the gradient at the present parameters. Use EulerMaruyama(), SymplecticEuler() or "
-            "ExactOU() of fk.integrators."
+            f"fk.optax cannot serve the integrator {type(sampler.integrator).__name__} "
+            f"({sampler.integrator.label}): it evaluates the gradient at a point that it moves to within the "
+            "step, and an optimiser is given the gradient at the present parameters. Use EulerMaruyama(), "
+            "SymplecticEuler() or ExactOU() of fk.integrators."
         )
