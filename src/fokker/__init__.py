@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         constraints,
         find_mode,
         from_numpyro,
+        from_pymc,
         from_stan,
     )
 
@@ -67,6 +68,7 @@ __all__ = [
     "fields",
     "find_mode",
     "from_numpyro",
+    "from_pymc",
     "from_stan",
     "gradients",
     "integrators",
@@ -104,6 +106,7 @@ _HOMES = {
     "fields": "fields",
     "find_mode": "targets",
     "from_numpyro": "targets",
+    "from_pymc": "targets",
     "from_stan": "targets",
     "gradients": "gradients",
     "integrators": "integrators",
