@@ -169,7 +169,7 @@ def test_rows_that_are_no_rows_are_refused(pm, regression):
         fk.from_pymc(regression, subsample=[])
     with pm.Model() as model:
         pm.Normal("seen", pm.Normal("mu", 0, 1), 1, observed=pm.Data("y", Y), total_size=80)
-    with pytest.raises(ValueError, match="'seen' has a total_size, .* leave it out"):
+    with pytest.raises(ValueError, match=r"'seen' has a total_size, .* leave it out"):
         fk.from_pymc(model, subsample=["y"])
     # x has as many rows as ever, and y one.
     with pytest.raises(ValueError, match=r"together and .* row by row.*here y|could not be evaluated"):

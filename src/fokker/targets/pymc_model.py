@@ -261,8 +261,8 @@ def _checked_containers(model: Any, subsample: Sequence[str] | None) -> list[str
     for variable in model.observed_RVs:
         if isinstance(variable.owner.op, MinibatchRandomVariable):
             raise ValueError(
-                f"the observed variable {variable.name!r} has a total_size, which would scale the likelihood a "
-                "second time: leave it out."
+                f"the observed variable {variable.name!r} has a total_size, which would scale the likelihood "
+                "a second time: leave it out."
             )
     if not model.observed_RVs:
         raise ValueError("the model has no observed variable, so there are no rows: leave out subsample.")
