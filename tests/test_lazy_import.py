@@ -37,8 +37,8 @@ def test_a_misspelt_argument_of_a_sampler_is_named_and_signatures_stay():
         TypeError, match=r"fk\.samplers\.nuts has no argument 'mass_matrx'.*mean 'mass_matrix'\? It has: "
     ):
         fk.samplers.nuts(mass_matrx=2.0)
-    with pytest.raises(TypeError, match=r"sghmc has no argument 'scale'\. It has: step_size, friction, mass"):
-        fk.samplers.sghmc(0.1, scale=2.0)
+    with pytest.raises(TypeError, match=r"sghmc has no argument 'x'\. It has: step_size, friction, mass"):
+        fk.samplers.sghmc(0.1, x=2.0)
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'step_size'"):
         fk.samplers.sgld()
     assert list(inspect.signature(fk.samplers.sgld).parameters)[:2] == ["step_size", "D"]
