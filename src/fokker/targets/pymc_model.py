@@ -154,6 +154,10 @@ class PyMCPosterior(PyMCTarget, TargetWithData):
         """An unbiased estimate of U_y from a batch."""
         return self._posterior.minibatch_potential(y, batch) - self._log_jacobian(y)
 
+    def validate(self, y: PyTree[Array]) -> None:
+        """Raise unless the prior and the likelihood of one row are finite at y."""
+        self._posterior.validate(y)
+
     def weighted(self, batch: PyTree[Array]) -> tuple[PyTree[Array], Any]:
         """The rows of a batch and their weights in the sum over all data."""
         return self._posterior.weighted(batch)
