@@ -1,6 +1,7 @@
 """The package imports its parts when they are asked for, and hides that well."""
 
 import importlib
+import inspect
 import subprocess
 import sys
 
@@ -29,6 +30,18 @@ def test_a_misspelt_sampler_is_named():
     with pytest.raises(AttributeError, match=r"fk\.samplers has no 'sghcm'.*sghmc"):
         _ = fk.samplers.sghcm
     assert not hasattr(fk.samplers, "hamiltonian_monte_carlo")
+
+
+def test_a_misspelt_argument_of_a_sampler_is_named_and_signatures_stay():
+    with pytest.raises(
+        TypeError, match=r"fk\.samplers\.nuts has no argument 'mass_matrx'.*mean 'mass_matrix'\? It has: "
+    ):
+        fk.samplers.nuts(mass_matrx=2.0)
+    with pytest.raises(TypeError, match=r"sghmc has no argument 'x'\. It has: step_size, friction, mass"):
+        fk.samplers.sghmc(0.1, x=2.0)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'step_size'"):
+        fk.samplers.sgld()
+    assert list(inspect.signature(fk.samplers.sgld).parameters)[:2] == ["step_size", "D"]
 
 
 def test_nothing_is_imported_before_it_is_asked_for():

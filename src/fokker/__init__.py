@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fokker.dynamics.hamiltonian import Hamiltonian
     from fokker.lab import posteriors
     from fokker.run.folder import open, resume
+    from fokker.run.optimiser import optax
     from fokker.run.sample import sample
     from fokker.run.starts import PerChain
     from fokker.run.trace import Trace
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         constraints,
         find_mode,
         from_numpyro,
+        from_pymc,
         from_stan,
     )
 
@@ -67,11 +69,13 @@ __all__ = [
     "fields",
     "find_mode",
     "from_numpyro",
+    "from_pymc",
     "from_stan",
     "gradients",
     "integrators",
     "models",
     "open",
+    "optax",
     "posteriors",
     "resume",
     "sample",
@@ -105,11 +109,13 @@ _HOMES = {
     "fields": "fields",
     "find_mode": "targets",
     "from_numpyro": "targets",
+    "from_pymc": "targets",
     "from_stan": "targets",
     "gradients": "gradients",
     "integrators": "integrators",
     "models": "models",
     "open": "run.folder",
+    "optax": "run.optimiser",
     "posteriors": "lab.posteriors",
     "resume": "run.folder",
     "sample": "run.sample",

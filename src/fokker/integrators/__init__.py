@@ -37,7 +37,11 @@ __all__ = [
 
 
 class Integrator(Protocol):
-    """What a sampler asks of an integrator; `label` names it in words."""
+    """What a sampler asks of an integrator; `label` names it in words.
+
+    An integrator whose step uses only the gradient where it starts says so by `gradient_at_start = True`;
+    `fk.optax` takes no others.
+    """
 
     @property
     def label(self) -> str:

@@ -21,6 +21,7 @@ class EulerMaruyama(Module):
     """
 
     label: ClassVar = "Euler–Maruyama"
+    gradient_at_start: ClassVar = True
     is_deterministic: ClassVar = False
     error_order: ClassVar = 1.5
 

@@ -37,6 +37,7 @@ class ExactOU(Module):
     """
 
     label: ClassVar = "exact OU"
+    gradient_at_start: ClassVar = True
     is_deterministic: ClassVar = False
     # The frozen gradient is off by O(ε), its force by O(ε²), against a noise of √ε.
     error_order: ClassVar = 1.5

@@ -41,6 +41,11 @@ class Reflecting(Module):
         """The integrator's, with walls."""
         return f"reflecting {self.integrator.label}"
 
+    @property
+    def gradient_at_start(self) -> bool:
+        """As the integrator's."""
+        return getattr(self.integrator, "gradient_at_start", False)
+
     def check(self, dynamics: Dynamics | SDE, z: State, subtracts: bool = False) -> None:
         """Raise unless theta starts inside, and as the integrator itself does."""
         self.integrator.check(dynamics, z, subtracts)

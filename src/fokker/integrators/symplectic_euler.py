@@ -24,6 +24,7 @@ class SymplecticEuler(Module):
     """
 
     label: ClassVar = "symplectic Euler"
+    gradient_at_start: ClassVar = True
 
     def check(self, dynamics: Dynamics | SDE, z: State, subtracts: bool = False) -> None:
         """It needs a state with names, and noise that is independent between variables."""

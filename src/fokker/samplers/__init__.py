@@ -1,8 +1,10 @@
 """Samplers: dynamics × integrator × correction, each with pure `init` and `step`."""
 
+import inspect
 from typing import Any
 
 from fokker._core.state import nearest
+from fokker.samplers._named import naming_arguments
 from fokker.samplers._sampler import Info, Sampler, SamplerState
 from fokker.samplers.gibbs import gibbs, gibbs_normal
 from fokker.samplers.hmc import ghmc, hmc
@@ -56,6 +58,11 @@ __all__ = [
     "ula",
     "ulmc",
 ]
+
+# What users call; type checkers see the functions as they are.
+globals().update(
+    {name: naming_arguments(globals()[name]) for name in __all__ if inspect.isfunction(globals()[name])}
+)
 
 
 def __getattr__(name: str) -> Any:

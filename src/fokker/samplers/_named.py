@@ -1,7 +1,9 @@
-"""Samplers by their names."""
+"""Samplers by their names, and their arguments by theirs."""
 
+import functools
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 from fokker._core.state import nearest
 from fokker.samplers._sampler import Sampler
@@ -23,3 +25,23 @@ def by_name(name: str) -> Callable[..., Sampler]:
         wanted = ", ".join(required)
         raise ValueError(f"the sampler {name!r} needs {wanted}: give fk.samplers.{name}({wanted}).")
     return make
+
+
+def naming_arguments(make: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, with a message for an unknown argument that names those that it has."""
+    parameters = inspect.signature(make).parameters
+    known = [name for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD]
+    if len(known) < len(parameters):  # what it does not know it passes on
+        return make
+
+    @functools.wraps(make)
+    def checked(*arguments: Any, **options: Any) -> Any:
+        for name in options:
+            if name not in parameters:
+                raise TypeError(
+                    f"fk.samplers.{make.__name__} has no argument {name!r}.{nearest(name, known)} It has: "
+                    f"{', '.join(known)}."
+                )
+        return make(*arguments, **options)
+
+    return checked

@@ -5,6 +5,7 @@ from fokker.targets.density import Density
 from fokker.targets.mode import find_mode
 from fokker.targets.numpyro_model import from_numpyro
 from fokker.targets.posterior import Posterior
+from fokker.targets.pymc_model import from_pymc
 from fokker.targets.stan_model import from_stan
 from fokker.targets.target import Target, TargetWithData
 
@@ -17,5 +18,6 @@ __all__ = [
     "constrain",
     "find_mode",
     "from_numpyro",
+    "from_pymc",
     "from_stan",
 ]

@@ -1,0 +1,142 @@
+"""The graphs of a PyMC model as JAX functions of its unconstrained values."""
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+Values = dict[str, Array]
+
+
+class Program:
+    """A PyMC model, compiled by PyTensor to JAX.
+
+    Every method takes y, the unconstrained values by the names of the model's free variables, and `rows`, the
+    data containers with one row per datum that are not compiled in, by name.
+    """
+
+    def __init__(self, model: Any, row_names: Sequence[str] = ()) -> None:
+        self.names = [variable.name for variable in model.free_RVs]
+        self.derived_names = [variable.name for variable in model.deterministics]
+        self.row_names = list(row_names)
+        values = [model.rvs_to_values[variable] for variable in model.free_RVs]
+        containers = [model[name] for name in row_names]
+        prior = model.logp(vars=[*model.free_RVs, *model.potentials], jacobian=False)
+        likelihood = _total(
+            [model.logp(vars=model.observed_RVs, jacobian=False)] if model.observed_RVs else []
+        )
+        self._prior = _compiled(values, [], [prior])
+        self._likelihood = _compiled(values, containers, [likelihood])
+        self._jacobian = _compiled(values, [], [_log_jacobian(model)])
+        self._constrained = _compiled(values, [], model.replace_rvs_by_values(model.free_RVs))
+        self._derived = _compiled(values, containers, model.replace_rvs_by_values(model.deterministics))
+        self._free = _compiled(*_unconstrained(model))
+
+    def log_prior(self, y: Values) -> Array:
+        """log p(x(y)) of the free variables and potentials, without the Jacobian."""
+        return _call(self._prior, self._in_order(y))[0]
+
+    def log_likelihood(self, y: Values, rows: Values) -> Array:
+        """log p(data | x(y)) of the observed variables."""
+        return _call(self._likelihood, [*self._in_order(y), *(rows[name] for name in self.row_names)])[0]
+
+    def log_jacobian(self, y: Values) -> Array:
+        """log|det dx/dy|."""
+        return _call(self._jacobian, self._in_order(y))[0]
+
+    def constrain(self, y: Values) -> Values:
+        """x(y)."""
+        return dict(zip(self.names, _call(self._constrained, self._in_order(y)), strict=True))
+
+    def unconstrain(self, x: Values) -> Values:
+        """y(x), not finite outside the support."""
+        return dict(zip(self.names, _call(self._free, self._in_order(x)), strict=True))
+
+    def derived(self, y: Values, rows: Values) -> Values:
+        """The deterministic variables."""
+        inputs = [*self._in_order(y), *(rows[name] for name in self.row_names)]
+        return dict(zip(self.derived_names, _call(self._derived, inputs), strict=True))
+
+    def _in_order(self, tree: Values) -> list[Array]:
+        return [jnp.asarray(tree[name]) for name in self.names]
+
+
+@contextmanager
+def unchanged_settings() -> Iterator[None]:
+    """Undo what importing the JAX parts of PyMC changes: double precision, and a hundred devices on a CPU."""
+    precision = jax.config.values["jax_enable_x64"]
+    flags = os.environ.get("XLA_FLAGS")
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_x64", precision)
+        os.environ.pop("XLA_FLAGS", None)
+        if flags is not None:
+            os.environ["XLA_FLAGS"] = flags
+
+
+def _compiled(inputs: Sequence[Any], shared: Sequence[Any], outputs: Sequence[Any]) -> Callable[..., Any]:
+    """A JAX function of the inputs, and of shared variables that are arguments of it."""
+    from pymc.sampling.jax import get_jaxified_graph
+    from pytensor.graph.replace import clone_replace
+
+    if not outputs:
+        return lambda *values: ()
+    arguments = [container.type() for container in shared]
+    if shared:
+        outputs = clone_replace(list(outputs), replace=list(zip(shared, arguments, strict=True)))
+    with _quietly():
+        return get_jaxified_graph(inputs=[*inputs, *arguments], outputs=list(outputs))
+
+
+def _call(function: Callable[..., Any], values: Sequence[Array]) -> Any:
+    dtype = jnp.result_type(float)
+    with _quietly():
+        outputs = function(*values)
+    # PyTensor's graphs are in double precision, which JAX has only where it is enabled.
+    return [jnp.asarray(value, dtype) for value in outputs]
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without the warnings of JAX that double precision is not enabled, and of PyTensor about assertions."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Explicitly requested dtype")
+        warnings.filterwarnings("ignore", "Skipping .* Op")
+        yield
+
+
+def _total(terms: Sequence[Any]) -> Any:
+    import pytensor.tensor as pt
+
+    return sum(terms, start=pt.constant(np.float64(0.0)))
+
+
+def _log_jacobian(model: Any) -> Any:
+    """log|det dx/dy| of all transformed variables. A transform may depend on other variables."""
+    terms = []
+    for variable in model.free_RVs:
+        transform = model.rvs_to_transforms[variable]
+        if transform is not None:
+            value = model.rvs_to_values[variable]
+            terms.append(transform.log_jac_det(value, *variable.owner.inputs).sum())
+    return model.replace_rvs_by_values([_total(terms)])[0]
+
+
+def _unconstrained(model: Any) -> tuple[list[Any], list[Any], list[Any]]:
+    """Inputs x for every free variable, and y(x)."""
+    from pytensor.graph.replace import clone_replace
+
+    inputs = [variable.type() for variable in model.free_RVs]
+    outputs = []
+    for variable, x in zip(model.free_RVs, inputs, strict=True):
+        transform = model.rvs_to_transforms[variable]
+        outputs.append(x if transform is None else transform.forward(x, *variable.owner.inputs))
+    replacements = list(zip(model.free_RVs, inputs, strict=True))
+    return inputs, [], clone_replace(outputs, replace=replacements)

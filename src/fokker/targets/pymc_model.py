@@ -1,0 +1,302 @@
+"""Targets from PyMC models."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key, PyTree
+
+from fokker._core.module import Module
+from fokker._core.state import as_arrays, nearest
+from fokker.targets._program import first_line
+from fokker.targets._pymc_graph import Program, Values, unchanged_settings
+from fokker.targets.posterior import Posterior
+from fokker.targets.target import Target, TargetWithData, check_number
+
+# Chains start where PyMC's do: at its initial point, moved by up to 1 in each unconstrained coordinate.
+_JITTER = 1.0
+# A theta that does not come back from the unconstrained space to within this is outside the support.
+_ROUND_TRIP = 1e-3
+# Rows on which minibatches are tested, and the relative error allowed there.
+_TEST_ROWS = 1024
+_TOLERANCE = 1e-4
+
+
+class LogPrior(Module):
+    """log p(x(y)), without the Jacobian."""
+
+    program: Program
+
+    def __call__(self, y: Values) -> Array:
+        """At y."""
+        return self.program.log_prior(y)
+
+
+class LogLikelihood(Module):
+    """log p(datum | x(y)) of one row."""
+
+    program: Program
+
+    def __call__(self, y: Values, datum: Values) -> Array:
+        """At y, of a row without its first axis."""
+        return self.program.log_likelihood(y, jax.tree.map(lambda x: x[None], datum))
+
+
+class PyMCTarget(Target):
+    r"""The density of a PyMC model's unconstrained values y, as `from_pymc` returns it.
+
+    U_y(y) = -log p(x(y)) - T log|det dx/dy|
+    """
+
+    is_constrained: ClassVar[bool] = True
+    program: Program
+    start: Values
+    rows: Values
+    temperature: Any = 1.0
+
+    def at_temperature(self, temperature: Any) -> "PyMCTarget":
+        """The target for sampling at a temperature; the change of variables is not tempered."""
+        return type(self)(self.program, self.start, self.rows, temperature)
+
+    def potential(self, y: PyTree[Array]) -> Array:
+        """U_y."""
+        log_density = self.program.log_prior(y) + self.program.log_likelihood(y, self.rows)
+        return -log_density - self._log_jacobian(y)
+
+    def _log_jacobian(self, y: PyTree[Array]) -> Array:
+        return self.temperature * self.program.log_jacobian(y)
+
+    def constrain(self, y: PyTree[Array]) -> dict[str, Array]:
+        """The free variables of the model, by name."""
+        return self.program.constrain(y)
+
+    def unconstrain(self, theta: PyTree[Any]) -> dict[str, Array]:
+        """y(θ). Raise if theta is not in the support of the model."""
+        theta = as_arrays(theta)
+        self.check(theta)
+        return self.program.unconstrain(theta)
+
+    def check(self, theta: PyTree[Array]) -> None:
+        """Raise unless theta has the model's free variables, in its support."""
+        names = self.program.names
+        if not isinstance(theta, Mapping):
+            raise ValueError(f"theta must be a dictionary of the model's variables, {', '.join(names)}.")
+        for name in theta:
+            if name not in names:
+                raise ValueError(
+                    f"theta has {name!r}, but the free variables of the model are {', '.join(names)}."
+                    f"{nearest(str(name), names)}"
+                )
+        shapes = jax.eval_shape(self.program.constrain, self.start)
+        for name in names:
+            if name not in theta:
+                raise ValueError(f"theta lacks {name!r}, a free variable of the model.")
+            if jnp.shape(theta[name]) != shapes[name].shape:
+                raise ValueError(
+                    f"theta[{name!r}] has the shape {jnp.shape(theta[name])}; the variable has "
+                    f"{shapes[name].shape}."
+                )
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(theta)):
+            return
+        y = self.program.unconstrain(dict(theta))
+        back = self.program.constrain(y)
+        for name in names:
+            x = np.asarray(theta[name])
+            inside = np.all(np.isfinite(y[name])) and np.allclose(back[name], x, _ROUND_TRIP, _ROUND_TRIP)
+            if not inside:
+                raise ValueError(
+                    f"theta[{name!r}] is {np.array2string(x, threshold=10)}, outside its support or on the "
+                    "boundary of it: start inside, as with init=target.init."
+                )
+
+    def validate(self, y: PyTree[Array]) -> None:
+        """Raise unless the density is finite at y."""
+        check_number(lambda y: -self.potential(y), y, "the model's log density")
+
+    def derived(self, theta: PyTree[Array]) -> dict[str, Array]:
+        """The deterministic variables at theta."""
+        return self.program.derived(self.program.unconstrain(theta), self.rows)
+
+    def init(self, key: Key[Array, ""]) -> dict[str, Array]:
+        """A theta to start from, near PyMC's initial point: `fk.sample(…, init=target.init)`."""
+        keys = jax.random.split(key, len(self.start))
+        moved = {
+            name: y + jax.random.uniform(k, y.shape, y.dtype, -_JITTER, _JITTER)
+            for (name, y), k in zip(sorted(self.start.items()), keys, strict=True)
+        }
+        return self.constrain(moved)
+
+
+class PyMCPosterior(PyMCTarget, TargetWithData):
+    """A PyMC model of which minibatches of rows are taken. The Jacobian is part of the prior."""
+
+    @property
+    def data(self) -> PyTree[Array]:
+        """The data containers with one row per datum, by name."""
+        return self.rows
+
+    @property
+    def _posterior(self) -> Posterior:
+        """The posterior of y without the Jacobian: it sums over rows, and N/n is there."""
+        return Posterior(LogPrior(self.program), LogLikelihood(self.program), self.rows)
+
+    def log_prior(self, y: PyTree[Array]) -> Array:
+        """log p(x(y)) + T log|det dx/dy|."""
+        return self.program.log_prior(y) + self._log_jacobian(y)
+
+    def log_likelihood(self, y: PyTree[Array], datum: PyTree[Array]) -> Array:
+        """log p(datum | x(y))."""
+        return self._posterior.log_likelihood(y, datum)
+
+    def minibatch_potential(self, y: PyTree[Array], batch: PyTree[Array]) -> Array:
+        """An unbiased estimate of U_y from a batch."""
+        return self._posterior.minibatch_potential(y, batch) - self._log_jacobian(y)
+
+    def validate(self, y: PyTree[Array]) -> None:
+        """Raise unless the prior and the likelihood of one row are finite at y."""
+        self._posterior.validate(y)
+
+    def weighted(self, batch: PyTree[Array]) -> tuple[PyTree[Array], Any]:
+        """The rows of a batch and their weights in the sum over all data."""
+        return self._posterior.weighted(batch)
+
+
+def from_pymc(model: Any, *, subsample: Sequence[str] | None = None) -> PyMCTarget:
+    r"""A PyMC model as a target over a dictionary of its free variables.
+
+    ```python
+    with pm.Model() as model:
+        rows_x, rows_y = pm.Data("x", x), pm.Data("y", y)
+        w = pm.Normal("w", 0, 1, shape=x.shape[1])
+        scale = pm.HalfNormal("scale", 1)
+        pm.Normal("observed", rows_x @ w, scale, observed=rows_y)
+
+    target = fk.from_pymc(model)                        # all the data in every step
+    target = fk.from_pymc(model, subsample=["x", "y"])  # or minibatches
+    trace = fk.sample(target, fk.samplers.nuts(), init=target.init, steps=1_000, chains=4)
+    trace.samples["scale"]  # positive
+    ```
+
+    PyTensor compiles the log density to JAX, with the model's own transforms to unconstrained values and
+    their Jacobian. `init`, draws and moments are in terms of the free variables; `target.init` starts near
+    PyMC's initial point; `trace.to_arviz()` includes the deterministic variables. Values and gradients are in
+    JAX's precision, single unless `jax_enable_x64` is set.
+
+    `subsample` names the `pm.Data` containers whose first axis runs over the data. The observed variables are
+    then the likelihood of their rows, scaled by N/n as in `fk.Posterior`; free variables and potentials are
+    the prior. These are refused: discrete free variables, `pm.Minibatch`, and with `subsample` models in
+    which rows depend on one another.
+    """
+    try:
+        with unchanged_settings():
+            import pymc
+            import pymc.sampling.jax
+    except ImportError as error:
+        raise ImportError(
+            "fk.from_pymc needs PyMC, which is not installed: pip install 'fokker[pymc]'."
+        ) from error
+    if not isinstance(model, pymc.Model):
+        raise TypeError(f"the model must be a pymc.Model, not {type(model).__name__}.")
+    _check_variables(model)
+    names = _checked_containers(model, subsample)
+    try:
+        with unchanged_settings():
+            program = Program(model, names)
+            point = model.initial_point(random_seed=0)
+    except NotImplementedError as error:
+        raise ValueError(
+            f"the model uses an operation that PyTensor cannot convert to JAX: {first_line(error)}"
+        ) from error
+    start = {v.name: jnp.asarray(point[model.rvs_to_values[v].name], float) for v in model.free_RVs}
+    rows = {name: jnp.asarray(model[name].get_value()) for name in names}
+    if subsample is None:
+        return PyMCTarget(program, start, rows)
+    posterior = PyMCPosterior(program, start, rows)
+    _check_rows(posterior)
+    return posterior
+
+
+def _check_variables(model: Any) -> None:
+    from pytensor.compile import SharedVariable
+    from pytensor.graph.traversal import ancestors
+    from pytensor.tensor.random.type import RandomType
+
+    if not model.free_RVs:
+        raise ValueError(
+            "the model has no free variable, so there is nothing to sample. Add one without observed, as in "
+            'pm.Normal("w", 0, 1).'
+        )
+    for variable in model.free_RVs:
+        if not np.issubdtype(np.dtype(variable.dtype), np.floating):
+            raise ValueError(
+                f"the free variable {variable.name!r} is discrete and has no gradient: sum it out of the "
+                "model, as pm.Mixture does, or give its values as observed."
+            )
+    observed = [model.rvs_to_values[variable] for variable in model.observed_RVs]
+    random = [
+        v for v in ancestors(observed) if isinstance(v, SharedVariable) and isinstance(v.type, RandomType)
+    ]
+    if random:
+        raise ValueError(
+            "the model draws minibatches itself (pm.Minibatch), which would scale the likelihood a second "
+            'time: give it all the data in pm.Data("x", x), leave out total_size, and call '
+            'fk.from_pymc(model, subsample=["x", …]) and fk.sample(…, batch_size=…).'
+        )
+
+
+def _checked_containers(model: Any, subsample: Sequence[str] | None) -> list[str]:
+    if subsample is None:
+        return []
+    names = [subsample] if isinstance(subsample, str) else list(subsample)
+    known = [variable.name for variable in model.data_vars]
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"subsample has {name!r}, but the pm.Data containers of the model are "
+                f"{', '.join(known) or 'none'}.{nearest(str(name), known)} Wrap the rows, as in "
+                f'pm.Data("x", x), and name them.'
+            )
+    if not names:
+        raise ValueError('subsample is empty: name the pm.Data containers of the rows, as ["x", "y"].')
+    from pymc.variational.minibatch_rv import MinibatchRandomVariable
+
+    for variable in model.observed_RVs:
+        if isinstance(variable.owner.op, MinibatchRandomVariable):
+            raise ValueError(
+                f"the observed variable {variable.name!r} has a total_size, which would scale the likelihood "
+                "a second time: leave it out."
+            )
+    if not model.observed_RVs:
+        raise ValueError("the model has no observed variable, so there are no rows: leave out subsample.")
+    return names
+
+
+def _check_rows(posterior: PyMCPosterior) -> None:
+    """Raise unless the likelihood of many rows is the sum of the likelihoods of single rows."""
+    rows = jax.tree.map(lambda x: x[:_TEST_ROWS], posterior.rows)
+    number = min(posterior.size, _TEST_ROWS)
+    names = ", ".join(posterior.rows)
+    advice = (
+        "A row must not depend on other rows, every array with one entry per row must be a pm.Data "
+        f"container named in subsample (here {names}), and no free variable may have one entry per row."
+    )
+    for seed in range(3):
+        y = posterior.program.unconstrain(posterior.init(jax.random.key(seed)))
+        try:
+            together = posterior.program.log_likelihood(y, rows)
+            each = jax.vmap(lambda row, y=y: posterior.log_likelihood(y, row))(rows)
+        except Exception as error:
+            raise ValueError(
+                f"the model could not be evaluated on some of its rows: {first_line(error)} {advice}"
+            ) from error
+        total, magnitude = float(jnp.sum(each)), float(jnp.sum(jnp.abs(each)))
+        if not np.isfinite(magnitude) or not bool(jnp.isfinite(together)):
+            continue
+        if abs(float(together) - total) > _TOLERANCE * magnitude:
+            raise ValueError(
+                f"the log likelihood of {number} rows is {float(together):.6g} together and {total:.6g} row "
+                f"by row, so minibatches would be wrong. {advice}"
+            )
+        return
