@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
+from scipy.special import chdtri
 
 from fokker._core.statistics import effective_sample_size, split_r_hat
 from fokker.diagnostics._findings import Finding, Grade, care_or_bad
@@ -152,7 +152,7 @@ def chance_r_hat(chains: int, effective: np.ndarray, number: int) -> np.ndarray:
     """
     freedom = 2 * chains - 1
     # R-hat is the maximum of two, of the ranks and of the folded ranks.
-    excess = stats.chi2.isf(_FALSE_ALARMS / (2 * number), freedom) / freedom - 1
+    excess = chdtri(freedom, _FALSE_ALARMS / (2 * number)) / freedom - 1
     return np.sqrt(1 + 2 * chains / np.maximum(np.nan_to_num(effective), _EFFECTIVE_BAD) * excess)
 
 

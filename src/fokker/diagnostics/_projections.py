@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy import stats
+from scipy.special import chdtri
 
 # Directions over all scalars, and at most over those of one leaf and of all leaves together.
 DIRECTIONS = 50
@@ -203,7 +203,7 @@ def visible_fraction(chains: int, r_hat: float, power: float) -> float:
     R̂² - 1 = f z² s with s from `shift_of_one_chain`. With the probability `power`, the largest of k values of
     z² exceeds the q that solves P(χ²₁ < q)^k = 1 - power.
     """
-    largest = float(stats.chi2.ppf((1 - power) ** (1 / DIRECTIONS), 1))
+    largest = float(chdtri(1, 1 - (1 - power) ** (1 / DIRECTIONS)))
     return min(1.0, (r_hat**2 - 1) / (largest * shift_of_one_chain(chains)))
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
+from scipy.special import ndtri
 
 from fokker._core.statistics import effective_sample_size, pareto_k
 
@@ -59,14 +59,14 @@ class Spread:
         """Scores of one direction and of the average that correct draws rarely exceed."""
         number = max(1, int(self.judged.sum()))
         if number == 1:  # one direction is the average
-            return (float(stats.norm.isf(false_alarms / 2)),) * 2
-        return float(stats.norm.isf(false_alarms / 4 / number)), float(stats.norm.isf(false_alarms / 4))
+            return (float(-ndtri(false_alarms / 2)),) * 2
+        return float(-ndtri(false_alarms / 4 / number)), float(-ndtri(false_alarms / 4))
 
     @property
     def detectable(self) -> tuple[float, float]:
         """Biases that nine of ten runs like this would detect: of one direction (the worst case), of all."""
         one, all_ = self.thresholds()
-        power = float(stats.norm.ppf(_POWER))
+        power = float(ndtri(_POWER))
         worst = float(np.max(self.error[self.judged], initial=0.0)) if self.judged.any() else math.inf
         return max(TOLERATED, (one + power) * worst), max(TOLERATED, (all_ + power) * self.pooled_error)
 

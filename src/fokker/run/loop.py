@@ -22,6 +22,7 @@ from fokker.run.interruption import Interruption
 from fokker.run.moments import Moments
 from fokker.run.plan import Plan
 from fokker.run.progress import Progress
+from fokker.run.starts import unusable_row
 from fokker.run.step_search import StepSearch
 from fokker.run.trace import Origin, Trace
 from fokker.run.trajectories import run_trajectories
@@ -77,6 +78,8 @@ class Run:
         if plan.keep == "moments":
             first = jax.vmap(lambda state: Moments.of(position_of(sampler, state)))
             moments = first(states) if resumed is None else resumed.gathered
+        # A copy, to explain what went wrong: the memory of the states is reused.
+        self.start = jax.tree.map(lambda x: np.array(x[0]), states.position)
         self.chains = start(sampler, states, moments)
         self.store: Any = None
         self.problem: str | None = None
@@ -239,7 +242,9 @@ class Run:
             return None
         noise = "2TD - εB̂ was not positive semidefinite"
         problem = self._wrong_schedule(block) or ("a chain left the finite numbers" if not finite else noise)
-        return f"{problem} before step {self.done:,}: take smaller steps"
+        has_target = self.sampler.wants_target and not finite
+        row = unusable_row(self.origin.target, self.start) if has_target else None
+        return f"{problem} before step {self.done:,}: {row or 'take smaller steps'}"
 
     def _store_draws(self, block: _Block) -> None:
         """Copy the draws of a block into the store, while the next block is computed."""

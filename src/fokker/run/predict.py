@@ -27,7 +27,7 @@ def predict(
     function: Callable[..., PyTree[Array]],
     draws: PyTree[Any],
     data: PyTree[Any],
-    *arguments: Any,
+    arguments: tuple[Any, ...],
     batch_size: int | None,
     thin: int,
     reduce: Reduce,
@@ -73,8 +73,8 @@ def _check(thin: int, batch_size: int | None, reduce: Reduce) -> None:
         return
     if isinstance(reduce, str) or not all(0 <= float(q) <= 1 for q in reduce):
         raise ValueError(
-            "reduce is None (all draws), 'mean', 'moments' (mean and variance), or probabilities of quantiles "
-            f"such as [0.05, 0.95]; {reduce!r} was given."
+            "reduce is None (all draws), 'mean', 'moments' (mean and variance), or probabilities of "
+            f"quantiles, such as [0.05, 0.95]; {reduce!r} was given."
         )
 
 
@@ -90,24 +90,26 @@ def check_memory(size: int, draws: int, rows: int) -> None:
 def _outputs(
     function: Any, draws: PyTree[Any], data: PyTree[Any], arguments: tuple[Any, ...], what: str
 ) -> PyTree[Any]:
-    """Shapes of the values at one draw and two rows, or as many as there are; raise if they do not fit."""
-    rows = min(2, len(jax.tree.leaves(data)[0]))
+    """Shapes of the values at one draw and a few rows; raise unless their first axis runs over the rows."""
     theta = jax.tree.map(lambda x: jnp.asarray(np.asarray(x[0, 0])), draws)
-    block = jax.tree.map(lambda x: jnp.asarray(x[:rows]), data)
-    try:
-        outputs = eqx.filter_eval_shape(function, theta, block, *arguments)
-    except (TypeError, ValueError, KeyError, IndexError) as error:
-        raise ValueError(
-            f"{what} could not be evaluated at a theta of shapes {describe_shapes(theta)} and rows of shapes "
-            f"{describe_shapes(block)}: {str(error).splitlines()[0]}"
-        ) from error
-    for leaf in jax.tree.leaves(outputs):
-        if not leaf.shape or leaf.shape[0] != rows:
+    outputs = None
+    for number in (2, 3):  # a length that is the same for both is not that of the rows
+        block = jax.tree.map(lambda x, n=number: jnp.asarray(x[:n]), data)
+        rows = len(jax.tree.leaves(block)[0])
+        try:
+            outputs = eqx.filter_eval_shape(function, theta, block, *arguments)
+        except (TypeError, ValueError, KeyError, IndexError) as error:
             raise ValueError(
-                f"{what} returned the shapes {describe_shapes(outputs)} for {rows} rows: the first axis of "
-                "everything it returns must run over the rows. For a function of one row give "
-                "jax.vmap(function, (None, 0))."
-            )
+                f"{what} could not be evaluated at a theta of shapes {describe_shapes(theta)} and rows of "
+                f"shapes {describe_shapes(block)}: {str(error).splitlines()[0]}"
+            ) from error
+        for leaf in jax.tree.leaves(outputs):
+            if not leaf.shape or leaf.shape[0] != rows:
+                raise ValueError(
+                    f"{what} returned the shapes {describe_shapes(outputs)} for {rows} rows: the first axis "
+                    "of everything it returns must run over the rows. For a function of one row give "
+                    "jax.vmap(function, (None, 0))."
+                )
     return outputs
 
 

@@ -13,8 +13,8 @@ from fokker._core.draws import at_draws
 from fokker._core.statistics import inference_data
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
 from fokker.diagnostics._quantities import Quantities, flat, named_leaves
-from fokker.report.page import write_report
 from fokker.run.predict import predict
+from fokker.targets.constrained import ConstrainedPosterior
 from fokker.targets.target import TargetWithData
 
 # What ArviZ's schema calls them.
@@ -210,8 +210,7 @@ class Trace:
         "moments", a dictionary of mean and variance; or probabilities, such as [0.05, 0.95], for quantiles,
         with the leading axes quantile and row.
         """
-        options = {"batch_size": batch_size, "thin": thin, "reduce": reduce, "progress": progress}
-        return predict(function, self.samples, data, **options)
+        return predict(function, self.samples, data, (), batch_size, thin, reduce, progress)
 
     def log_likelihood(
         self, *, rows: Any = None, batch_size: int | None = None, thin: int = 1, progress: bool = True
@@ -221,15 +220,26 @@ class Trace:
         `rows` are the indices of some data, all by default. `batch_size` and `thin` as for `predict`.
         """
         target = None if self.origin is None else self.origin.target
-        if not isinstance(target, TargetWithData) or not self.origin.sampler.wants_target:
-            kind = "no target" if target is None else f"a {type(target).__name__}"
+        if not isinstance(target, TargetWithData) or not self.sampler.wants_target:
             raise TypeError(
-                "the log likelihood of single data needs a trace of fk.sample whose target is a fk.Posterior; "
-                f"this one has {kind}. For a fk.Density give trace.predict your own function of theta and data."
+                "the log likelihood of single data is known only for a trace of fk.sample with a "
+                f"fk.Posterior and one of its samplers; the target here is {type(target).__name__}. "
+                "Otherwise give your own function of theta and rows to trace.predict."
             )
+        if isinstance(target, ConstrainedPosterior):
+            target = target.target  # of the constrained theta
         data = target.data if rows is None else _rows_of(target, rows)
-        options = {"batch_size": batch_size, "thin": thin, "reduce": None, "progress": progress}
-        return predict(_log_likelihoods, self.positions, data, target, **options, what="log_likelihood")
+        return predict(
+            _log_likelihoods,
+            self.samples,
+            data,
+            (target,),
+            batch_size,
+            thin,
+            None,
+            progress,
+            "log_likelihood",
+        )
 
     def summary(
         self, *, quantities: Any = None, gradients: bool = True, step_halving: bool = False
@@ -259,6 +269,8 @@ class Trace:
 
         `extra` are further parts of it, in HTML; `summary` is one computed before.
         """
+        from fokker.report.page import write_report  # with Matplotlib, which takes as long to import as JAX
+
         write_report(self, Path(path), title, extra, self.summary() if summary is None else summary)
 
 

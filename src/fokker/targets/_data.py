@@ -9,14 +9,15 @@ from jaxtyping import PyTree
 
 
 def checked_data(data: PyTree[Any]) -> PyTree[Any]:
-    """The data as arrays; raise unless they are finite numbers, with the same number of rows in every leaf."""
+    """The data as arrays; raise unless they are finite numbers, and every leaf has as many rows."""
     leaves = jax.tree.leaves_with_path(data)
     if not leaves:
         raise ValueError("the data are empty: give at least one array.")
     arrays, lengths = [], {}
     for path, leaf in leaves:
         name = f"data{jax.tree_util.keystr(path)}"
-        _check_axis(name, leaf, path)
+        if np.ndim(leaf) == 0:
+            _refuse_single(name, leaf, path, leaves)
         # Inside jax.jit or jax.vmap it has no values.
         arrays.append(leaf if isinstance(leaf, jax.core.Tracer) else _checked_values(name, leaf))
         lengths[name] = np.shape(leaf)[0]
@@ -30,13 +31,13 @@ def checked_data(data: PyTree[Any]) -> PyTree[Any]:
     return jax.tree.unflatten(jax.tree.structure(data), arrays)
 
 
-def _check_axis(name: str, leaf: Any, path: Any) -> None:
-    if np.ndim(leaf):
-        return
+def _refuse_single(name: str, leaf: Any, path: Any, leaves: list[tuple[Any, Any]]) -> None:
     # A list is a tree, whose leaves are its numbers.
-    if path and isinstance(path[-1], jax.tree_util.SequenceKey):
-        parent = f"data{jax.tree_util.keystr(_outermost_list(path))}"
-        raise ValueError(f"{parent} is a list or tuple of single values: give an array, np.array(…).")
+    parent = _outermost_list(path)
+    beside = [x for other, x in leaves if other[: len(parent)] == parent]
+    if len(parent) < len(path) and not any(np.ndim(x) for x in beside):
+        where = f"data{jax.tree_util.keystr(parent)}"
+        raise ValueError(f"{where} is a list or tuple of single values: give an array, np.array(…).")
     kind = "single number" if isinstance(leaf, int | float | np.number) else f"single value, {leaf!r}"
     raise ValueError(f"{name} is a {kind}; the first axis of every leaf must run over the data.")
 
@@ -66,22 +67,28 @@ def _checked_values(name: str, leaf: Any) -> Any:
 
 
 def _refuse_type(name: str, values: np.ndarray) -> None:
-    """Raise for text, dates and Python objects."""
-    if values.dtype.kind == "O":
-        wrong = np.array([not isinstance(x, int | float | np.number) for x in values.ravel()], bool)
-        if not wrong.any():
-            raise TypeError(f"{name} is an array of Python objects: convert it by .astype(float).")
-        place = int(np.argmax(wrong))
+    """Raise for text, dates and Python objects, with the first value that is no number."""
+    cells = values.ravel().tolist()
+    wrong = np.array([not _is_number(cell) for cell in cells], bool).reshape(values.shape)
+    if cells and not wrong.any():
+        raise TypeError(f"{name} holds numbers as {values.dtype}: convert them by .astype(float).")
+    example = f" holds {cells[int(np.argmax(wrong))]!r} in {_place(wrong)}," if cells else ""
+    if wrong.all():
         raise TypeError(
-            f"{name} holds {values.ravel()[place]!r} in {_place(wrong.reshape(values.shape))}, which is not a "
-            "number: give numbers only, and remove rows that lack a value."
+            f"{name}{example} has the type {values.dtype}: give numbers, for categories their codes, as in "
+            "np.unique(column, return_inverse=True)[1]."
         )
-    what = "text" if values.dtype.kind in "US" else f"of type {values.dtype}"
-    example = f", as {str(values.flat[0])!r} in row 0" if values.size else ""
     raise TypeError(
-        f"{name} is {what}{example}: give numbers, for categories their codes, as in "
-        "np.unique(column, return_inverse=True)[1]."
+        f"{name}{example} which is not a number: give numbers only, and remove rows that lack a value."
     )
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _check_range(name: str, values: Any) -> None:
@@ -103,11 +110,11 @@ def _check_range(name: str, values: Any) -> None:
         kept = np.asarray(values).astype(stored)
     finite = np.isfinite(kept)
     if not finite.all():
-        place = tuple(np.argwhere(~finite)[0])
+        value = np.asarray(values)[tuple(np.argwhere(~finite)[0])]
+        which = f"not finite in {stored}, {value}," if np.isfinite(value) else f"not finite, {value},"
         raise ValueError(
-            f"{name} has a value that is not finite, {np.asarray(values)[place]}, first in {_place(~finite)}: "
-            "remove or replace it; for a missing value replace it by a number, and give a mask as another "
-            "leaf that log_likelihood uses."
+            f"{name} has a value that is {which} first in {_place(~finite)}: remove or replace it; for a "
+            "missing value give a number and, as another leaf, a mask that log_likelihood uses."
         )
 
 
