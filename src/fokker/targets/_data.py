@@ -38,7 +38,8 @@ def _refuse_single(name: str, leaf: Any, path: Any, leaves: list[tuple[Any, Any]
     if len(parent) < len(path) and not any(np.ndim(x) for x in beside):
         where = f"data{jax.tree_util.keystr(parent)}"
         raise ValueError(f"{where} is a list or tuple of single values: give an array, np.array(…).")
-    kind = "single number" if isinstance(leaf, int | float | np.number) else f"single value, {leaf!r}"
+    is_number = isinstance(leaf, int | float | np.number | np.ndarray | jax.Array)
+    kind = "single number" if is_number else f"single value, {leaf!r}"
     raise ValueError(f"{name} is a {kind}; the first axis of every leaf must run over the data.")
 
 
