@@ -484,7 +484,7 @@ def test_every_chain_is_looked_at(chains):
     )
     samples = np.broadcast_to(np.arange(chains)[:, None, None], trace.samples.shape)
     marked = dataclasses.replace(trace, draws=samples + np.arange(1000)[None, :, None] / 1000)
-    found = np.asarray(thinned(marked, 400))[:, :, 0]
+    found = np.asarray(thinned(marked.positions, 400))[:, :, 0]
     assert found.shape == (chains, 400 // chains)
     np.testing.assert_array_equal(np.floor(found), np.arange(chains)[:, None] * np.ones(found.shape))
     places = found % 1

@@ -188,8 +188,6 @@ def test_moments_are_those_of_the_draws():
     )
     with pytest.raises(RuntimeError, match="only moments were kept"):
         moments.to_arviz()
-    with pytest.raises(RuntimeError, match="only moments were kept"):
-        moments.summary()
 
 
 def test_init_may_be_drawn_for_each_chain():
@@ -397,7 +395,7 @@ def test_ctrl_c_keeps_the_draws_so_far(keep, monkeypatch):
             use()
     if keep == "moments":
         with pytest.raises(RuntimeError, match=r"only moments were kept.*keep='draws'"):
-            trace.summary()
+            trace.flat()
 
 
 @pytest.mark.parametrize("chunk", [500, 7])

@@ -1,6 +1,7 @@
 """Targets: U and its minibatch estimate against sums written out."""
 
 import itertools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -111,12 +112,79 @@ def test_a_density_is_minus_its_logarithm():
         ({"x": np.zeros((3, 2)), "y": np.zeros(2)}, r"data\['x'\] has 3, data\['y'\] has 2"),
         ({"x": np.zeros(3), "n": 3.0}, r"data\['n'\] is a single number"),
         ({"x": np.array([0.0, 1.0, np.nan])}, r"data\['x'\] .* row 2"),
-        (np.array([[0.0, 1.0], [np.inf, 0.0]]), "not finite, first in row 1"),
+        (np.array([[0.0, 1.0], [np.inf, 0.0]]), "not finite, inf, first in row 1, column 0: .* a mask"),
+        (np.array([1.0, 1e300]), r"not finite in float32, 1e\+300, first in row 1"),
+        (np.array([1, 2**40]), "does not fit into 32 bits, first in row 1"),
+        (np.ma.array([1.0, 2.0], mask=[False, True]), "masked values, first in row 1"),
+        ([1.0, 2.0], r"data is a list or tuple of single values: give an array, np\.array"),
+        ({"x": [[1.0, 2.0], [3.0, 4.0]]}, r"data\['x'\] is a list or tuple of single values"),
+        ([np.zeros(3), 2.0], r"data\[1\] is a single number"),
+        ({"x": "text"}, r"data\['x'\] is a single value, 'text'"),
     ],
 )
 def test_data_that_cannot_be_sampled_are_refused(data, words):
     with pytest.raises(ValueError, match=words):
         fk.Posterior(lambda theta: 0.0, lambda theta, datum: 0.0, data)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"x": np.zeros(2), "y": np.array(["red", "blue"])}, r"data\['y'\] holds 'red' in row 0.*codes"),
+        (np.array([["1", "2"], ["3", "x"]]), "data holds 'x' in row 1, column 1, which is not a number"),
+        (
+            np.array([[1, None], [2.0, 3]], object),
+            "data holds None in row 0, column 1, which is not a number",
+        ),
+        (np.array([1, 2.5], object), r"data holds numbers as object: convert them by \.astype"),
+        (np.array(["2020-01-01"], "datetime64[D]"), r"has the type datetime64\[D\]"),
+        (np.zeros(3, [("a", float)]), "has the type .*: give numbers"),
+    ],
+)
+def test_data_that_are_no_numbers_are_refused(data, words):
+    with pytest.raises(TypeError, match=words):
+        fk.Posterior(lambda theta: 0.0, lambda theta, datum: 0.0, data)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16, np.float64, np.int64, bool])
+def test_data_of_every_type_of_number_are_accepted(dtype):
+    target = fk.Posterior(lambda theta: 0.0, lambda theta, x: -((x - theta) ** 2), np.ones(3).astype(dtype))
+    assert float(target.potential(jnp.float32(0.5))) == 0.75
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "words"),
+    [
+        (
+            lambda theta, row: theta * jnp.log(row["x"][1]),
+            "the log likelihood of row 7 is -inf at .*the row is",
+        ),
+        (
+            lambda theta, row: -jnp.sqrt(row["x"][1] * theta**2),
+            "the gradient of the log likelihood of row 7 is",
+        ),
+        (lambda theta, row: theta * row["x"][1], None),
+    ],
+)
+def test_a_row_whose_likelihood_is_not_finite_is_named(likelihood, words, monkeypatch):
+    monkeypatch.setattr("fokker.targets.target._ROWS", 4)
+    x = np.ones((9, 2), np.float32)
+    x[7, 1] = 0
+    found = fk.Posterior(lambda theta: 0.0, likelihood, {"x": x}).unusable_row(jnp.float32(1.0))
+    assert found is None if words is None else re.search(words, found)
+
+
+def test_a_run_that_ends_at_a_row_names_it():
+    """At the start by the value of U, and in the run by its gradient."""
+    x = np.ones(9, np.float32)
+    x[7] = 0
+    options = {"init": 1.0, "steps": 20, "progress": False}
+    target = fk.Posterior(lambda theta: 0.0, lambda theta, x: theta * jnp.log(x), x)
+    with pytest.raises(ValueError, match=r"the log likelihood of row 7 is -inf .*the row is 0\.0\): correct"):
+        fk.sample(target, fk.samplers.sgld(1e-3), **options)
+    target = fk.Posterior(lambda theta: 0.0, lambda theta, x: -jnp.sqrt(x * theta**2), x)
+    with pytest.warns(RuntimeWarning, match="the gradient of the log likelihood of row 7 is not finite"):
+        fk.sample(target, fk.samplers.sgld(1e-3), **options)
 
 
 @pytest.mark.parametrize(

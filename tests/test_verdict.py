@@ -272,7 +272,7 @@ def test_the_table_has_quantiles_names_by_place_and_constants():
     assert summary.trusted
     assert summary.names == ["L[0,0]", "L[0,1]", "L[1,0]", "L[1,1]"]
     rows = str(summary).splitlines()
-    assert rows[0].split() == ["mean", "sd", "5", "%", "50", "%", "95", "%", "R-hat", "ESS"]
+    assert rows[0].split() == ["mean", "sd", "5", "%", "50", "%", "95", "%", "R-hat", "ESS", "tail", "ESS"]
     assert [("constant" in row) for row in rows[1:5]] == [True, True, False, False]
     np.testing.assert_allclose(summary.quantiles[2], np.quantile(free["z"], [0.05, 0.5, 0.95]))
 
@@ -392,10 +392,10 @@ def test_r_hat_of_antithetic_chains_is_judged_by_their_folded_draws():
         )
         values = (size * rng.normal(size=(4, 400)))[:, -200:, None]
         r_hat, effective = r_hat_and_effective(values)
-        alarms += bool(_disagreement(["x"], values, r_hat, effective, None, False))
+        alarms += bool(_disagreement(["x"], values, r_hat, effective, None, False, 1))
     assert alarms <= 2
     shifted = values + 0.5 * np.arange(4)[:, None, None]
-    assert _disagreement(["x"], shifted, *r_hat_and_effective(shifted), None, False)
+    assert _disagreement(["x"], shifted, *r_hat_and_effective(shifted), None, False, 1)
 
 
 def test_a_list_for_a_vector_is_named():

@@ -1,6 +1,6 @@
 """Plausible single mistakes, each of which some test must notice; `make mutate` tries them."""
 
-from mutations import corrected, data, judging, other_libraries, recipe, running, topics
+from mutations import corrected, data, judging, other_libraries, recipe, running, summaries, topics
 from mutations._mutation import Mutation
 
 ALL: list[Mutation] = [
@@ -9,6 +9,7 @@ ALL: list[Mutation] = [
     *data.MUTATIONS,
     *running.MUTATIONS,
     *judging.MUTATIONS,
+    *summaries.MUTATIONS,
     *topics.MUTATIONS,
     *other_libraries.MUTATIONS,
 ]

@@ -16,6 +16,11 @@ def _arviz() -> Any:
     return arviz
 
 
+def _is_new(arviz: Any) -> bool:
+    """Whether it is ArviZ 1.0 or later, which may still have some names of 0.x, with another meaning."""
+    return int(arviz.__version__.split(".")[0]) >= 1
+
+
 def _of_each(function: Any, draws: Float[np.ndarray, "c n ..."], **options: Any) -> np.ndarray:
     with warnings.catch_warnings():  # of more chains than draws, of a single chain, and of constant ones
         warnings.simplefilter("ignore")
@@ -38,17 +43,15 @@ def pareto_k(log_values: Float[np.ndarray, " n"]) -> float:
     arviz = _arviz()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if hasattr(arviz, "psislw"):
+        if not _is_new(arviz):
             return float(arviz.psislw(log_values)[1])
         from arviz_stats.base import array_stats
 
         return float(array_stats.psislw(log_values)[1])
 
 
-def inference_data(posterior: dict[str, np.ndarray], sample_stats: dict[str, np.ndarray]) -> Any:
-    """Draws as ArviZ holds them: an InferenceData, from ArviZ 1.0 on a DataTree."""
+def inference_data(**groups: dict[str, np.ndarray]) -> Any:
+    """Draws as ArviZ holds them: an InferenceData, from ArviZ 1.0 on a DataTree; empty groups are not."""
     arviz = _arviz()
-    groups = {"posterior": posterior, **({"sample_stats": sample_stats} if sample_stats else {})}
-    if hasattr(arviz, "InferenceData"):
-        return arviz.from_dict(**groups)
-    return arviz.from_dict(groups)
+    filled = {name: group for name, group in groups.items() if group}
+    return arviz.from_dict(filled) if _is_new(arviz) else arviz.from_dict(**filled)

@@ -1,11 +1,12 @@
 """Diagnostics of a run: convergence by ArviZ, and checks for chains without a Metropolis step."""
 
 from fokker.diagnostics._findings import Finding, Grade
+from fokker.diagnostics._summarise import summarise
 from fokker.diagnostics.configurational import Spread, configurational_temperature, spread_of
 from fokker.diagnostics.halving import StepHalving, step_halving
 from fokker.diagnostics.noise_share import gradient_noise_share
 from fokker.diagnostics.stein import Stein, kernel_stein_discrepancy
-from fokker.diagnostics.summary import Summary, summarise
+from fokker.diagnostics.summary import Summary
 
 __all__ = [
     "Finding",

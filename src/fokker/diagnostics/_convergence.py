@@ -1,11 +1,11 @@
 """Whether chains have converged, and if not, possible reasons."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
+from scipy.special import chdtri
 
 from fokker._core.statistics import effective_sample_size, split_r_hat
 from fokker.diagnostics._findings import Finding, Grade, care_or_bad
@@ -14,7 +14,7 @@ from fokker.diagnostics.configurational import effective_draws
 # Convergence needs split R-hat below, and effective draws above, these values (Vehtari et al. 2021).
 _R_HAT, _EFFECTIVE = 1.01, 400
 # Beyond these, not even the first digit of a mean is known.
-_R_HAT_BAD, _EFFECTIVE_BAD = 1.05, 100
+R_HAT_BAD, _EFFECTIVE_BAD = 1.05, 100
 # Share of converged runs whose R-hat exceeds the bound that allows for chance.
 _FALSE_ALARMS = 0.01
 # Interquartile range of the last third of a chain over that of the first; larger means divergence.
@@ -28,10 +28,31 @@ _UNEQUAL, _CORRELATED = 10.0, 100.0
 _LARGEST = 200
 
 
+class Statistics(NamedTuple):
+    """Split R-hat, and effective draws in bulk and tails, of each series; NaN for constant series."""
+
+    r_hat: np.ndarray
+    effective: np.ndarray
+    tail: np.ndarray
+
+    @classmethod
+    def of(cls, values: Float[np.ndarray, "c n k"]) -> "Statistics":
+        """By ArviZ, chain × draw × series."""
+        tail = np.full(values.shape[2], math.nan)
+        usable = _usable(values)
+        if usable.any():
+            tail[usable] = effective_sample_size(values[:, :, usable], method="tail")
+        return cls(*r_hat_and_effective(values), tail)
+
+
+def _usable(values: np.ndarray) -> np.ndarray:
+    return (np.ptp(values, axis=(0, 1)) > 0) & np.isfinite(values).all(axis=(0, 1))
+
+
 def r_hat_and_effective(values: Float[np.ndarray, "c n k"]) -> tuple[np.ndarray, np.ndarray]:
     """Split R-hat and effective draws of each series (ArviZ); NaN for constant series."""
     r_hat, effective = np.full((2, values.shape[2]), math.nan)
-    usable = (np.ptp(values, axis=(0, 1)) > 0) & np.isfinite(values).all(axis=(0, 1))
+    usable = _usable(values)
     if usable.any():
         r_hat[usable] = split_r_hat(values[:, :, usable])
         effective[usable] = effective_sample_size(values[:, :, usable])
@@ -45,11 +66,15 @@ def convergence(
     effective: np.ndarray,
     sampler: Any,
     astray: bool = False,
+    coordinates: int | None = None,
 ) -> list[Finding]:
     """Problems with the convergence of series in unconstrained coordinates.
 
     `astray`: the draws are known to be far from the mass of the target, so that advice on mixing is useless.
+    `coordinates`: how many of the series, the first, are coordinates of theta, whose scales and correlations
+    may be compared; all by default.
     """
+    coordinates = len(names) if coordinates is None else coordinates
     finite = np.isfinite(values).all(axis=(0, 1))
     if not finite.all():
         worst = int(np.argmin(finite))
@@ -81,10 +106,10 @@ def convergence(
             )
         )
     else:
-        findings += _disagreement(names, values, r_hat, effective, sampler, astray)
+        findings += _disagreement(names, values, r_hat, effective, sampler, astray, coordinates)
     if not np.all(effective >= _EFFECTIVE):
         worst = int(np.argmin(np.nan_to_num(effective)))
-        advice = "" if findings or astray else _how_to_mix(values, worst, sampler)
+        advice = "" if findings or astray else _how_to_mix(values[:, :, :coordinates], worst, sampler)
         findings.append(
             Finding(
                 care_or_bad(not effective[worst] >= _EFFECTIVE_BAD),
@@ -127,8 +152,13 @@ def chance_r_hat(chains: int, effective: np.ndarray, number: int) -> np.ndarray:
     """
     freedom = 2 * chains - 1
     # R-hat is the maximum of two, of the ranks and of the folded ranks.
-    excess = stats.chi2.isf(_FALSE_ALARMS / (2 * number), freedom) / freedom - 1
+    excess = chdtri(freedom, _FALSE_ALARMS / (2 * number)) / freedom - 1
     return np.sqrt(1 + 2 * chains / np.maximum(np.nan_to_num(effective), _EFFECTIVE_BAD) * excess)
+
+
+def bounded_r_hat(chains: int, effective: np.ndarray, number: int) -> np.ndarray:
+    """The R-hat that raises no alarm: `chance_r_hat` between the usual bound and one that is always bad."""
+    return np.maximum(_R_HAT, np.minimum(R_HAT_BAD, chance_r_hat(chains, effective, number)))
 
 
 def _disagreement(
@@ -138,11 +168,11 @@ def _disagreement(
     effective: np.ndarray,
     sampler: Any,
     astray: bool,
+    coordinates: int,
 ) -> list[Finding]:
     # R-hat also uses the folded draws, which may have fewer effective draws, as for NUTS.
     folded = effective_draws(np.abs(values - np.median(values, axis=(0, 1))))
-    chance = chance_r_hat(len(values), np.fmin(effective, folded), len(names))
-    allowed = np.maximum(_R_HAT, np.minimum(_R_HAT_BAD, chance))
+    allowed = bounded_r_hat(len(values), np.fmin(effective, folded), len(names))
     comparable = np.where(np.isnan(r_hat), np.inf, r_hat)
     if np.all(comparable <= allowed):
         return []
@@ -160,11 +190,11 @@ def _disagreement(
             "fk.samplers.replica_exchange, and other starts (init)"
         )
     elif have_common_shift:
-        advice = _how_to_mix(values, worst, sampler)
+        advice = _how_to_mix(values[:, :, :coordinates], worst, sampler)
         cause = f"the chains are still moving away from their starts: give more burn_in; {advice}"
     else:
-        cause = f"the chains have not mixed yet: {_how_to_mix(values, worst, sampler)}"
-    bad = not r_hat[worst] <= _R_HAT_BAD
+        cause = f"the chains have not mixed yet: {_how_to_mix(values[:, :, :coordinates], worst, sampler)}"
+    bad = not r_hat[worst] <= R_HAT_BAD
     return [
         Finding(care_or_bad(bad), f"R-hat of {names[worst]} is {r_hat[worst]:.3g}, above {_R_HAT}: {cause}")
     ]
@@ -179,8 +209,8 @@ def _how_to_mix(values: np.ndarray, slow: int, sampler: Any) -> str:
         else "a mass (sghmc) or a D (sgld) that fits them, or a sampler that learns them (nuts)"
     )
     deviation = np.sqrt(values.var(axis=1).mean(axis=0))
-    narrow = float(deviation.min())
-    if not learns and deviation[slow] > _UNEQUAL * narrow:
+    narrow = float(deviation.min(initial=math.inf))
+    if not learns and slow < len(deviation) and deviation[slow] > _UNEQUAL * narrow:
         return (
             f"the scales are unequal (standard deviations from {narrow:.2g} to {deviation.max():.2g}), and "
             f"the narrowest limits the step: give {remedy}"

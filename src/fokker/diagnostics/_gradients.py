@@ -1,6 +1,6 @@
 """∇U at many draws of a run, from all the data or, if there are too many, with control variates."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -8,71 +8,126 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from fokker._core.draws import at_draws, scalars_per_draw, shape_of_draws
 from fokker._core.state import ravel
 from fokker.batches import Batches
 from fokker.targets.target import TargetWithData
 
-if TYPE_CHECKING:
-    from fokker.run.trace import Trace
-
 # Rows of data used for all the points together: this takes seconds, not minutes.
 _ROWS = 50_000_000
+# Rows times coordinates of all the points together, where a row takes longer.
+_WORK = 2 * 10**10
 # Coordinates of all the points together, so that they fit into memory in double precision.
 _NUMBERS = 20_000_000
-_FEWEST_ROWS = 1000
+# The fewest rows of a point, if theta is small and if it is large.
+_FEWEST_ROWS, _FEWEST_IF_LARGE = 1000, 100
 
 
-def thinned(trace: "Trace", points: int) -> PyTree[Array]:
-    """About `points` positions, chain × place, evenly spaced over the draws, in unconstrained coordinates."""
-    positions = trace.positions
-    chains, draws = jax.tree.leaves(positions)[0].shape[:2]
-    most = max(100, min(points, _NUMBERS // max(1, as_vector_length(positions))))
-    places = min(draws, max(1, most // chains))
-    draw = ((np.arange(places) + 0.5) * draws / places).astype(int)
+def thinned_places(draws: int, chains: int, points: int) -> np.ndarray:
+    """Places of about `points` draws of all chains together, evenly spaced over a chain."""
+    places = min(draws, max(1, points // chains))
+    return ((np.arange(places) + 0.5) * draws / places).astype(int)
+
+
+def thinned(positions: PyTree[Any], points: int) -> PyTree[Array]:
+    """About `points` positions, chain × place, evenly spaced over the draws."""
+    chains, draws = shape_of_draws(positions)
+    most = max(100, min(points, _NUMBERS // max(1, scalars_per_draw(positions))))
+    draw = thinned_places(draws, chains, most)
     return jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[:, draw]), positions)
 
 
-def as_vector_length(positions: PyTree[Any]) -> int:
-    """The number of coordinates of one position."""
-    return sum(int(np.prod(leaf.shape[2:])) for leaf in jax.tree.leaves(positions))
+def affordable_rows(target: Any, points: int, coordinates: int, most: int = _ROWS) -> int | None:
+    """How many rows each of `points` evaluations may use; None for all of them."""
+    if not isinstance(target, TargetWithData):
+        return None
+    work = _WORK // max(1, coordinates)
+    fewest = min(_FEWEST_ROWS, max(_FEWEST_IF_LARGE, work // 1000))
+    rows = max(fewest, min(most, work) // points)
+    return rows if rows < target.size else None
+
+
+class Gradients(NamedTuple):
+    """∇U at positions; from `rows` rows of data per position, an unbiased estimate with independent noise.
+
+    The estimate is the gradient at a centre plus a difference computed from a minibatch. Its noise decreases
+    with the distance from the centre, the mean of the positions, and is far below the spread of the gradient
+    itself where the target has one mode.
+    """
+
+    target: Any
+    rows: int | None
+    centre: PyTree[Array] | None
+    at_centre: PyTree[Array] | None
+
+    @classmethod
+    def around(cls, target: Any, centre: PyTree[Array], rows: int | None) -> "Gradients":
+        """With the gradient at the centre, where it is needed."""
+        if rows is None:
+            return cls(target, None, None, None)
+        return cls(target, rows, centre, _full_gradient(target, centre))
+
+    def at(self, positions: PyTree[Array], keys: Array) -> PyTree[Array]:
+        """The gradients at positions with a leading axis, a key for each."""
+        return _gradients(self, positions, keys)
 
 
 def gradients_at(target: Any, positions: PyTree[Array], most: int = _ROWS) -> Float[np.ndarray, "c n d"]:
-    """∇U at positions chain × place, as vectors; for many data an unbiased estimate with independent noise.
-
-    The estimate is the gradient at the mean of the positions plus a difference computed from a minibatch. Its
-    noise decreases with the distance from the mean and is far below the spread of the gradient itself.
-    """
-    chains, places = jax.tree.leaves(positions)[0].shape[:2]
+    """∇U at positions chain × place, as vectors; for many data an estimate by `Gradients`."""
+    chains, places = shape_of_draws(positions)
     flat = jax.tree.map(lambda x: x.reshape(chains * places, *x.shape[2:]), positions)
     keys = jax.random.split(jax.random.key(0), chains * places)
-    rows = None
-    if isinstance(target, TargetWithData):
-        affordable = max(_FEWEST_ROWS, most // (2 * chains * places))
-        rows = affordable if affordable < target.size else None
-    gradients = _gradients(target, flat, keys, rows)
+    rows = affordable_rows(target, 2 * chains * places, scalars_per_draw(positions), most)
+    centre = jax.tree.map(lambda x: jnp.mean(x, axis=0), flat)
+    gradients = jax.vmap(ravel)(Gradients.around(target, centre, rows).at(flat, keys))
     return np.asarray(gradients, float).reshape(chains, places, -1)
 
 
 @eqx.filter_jit
-def _gradients(target: Any, positions: PyTree[Array], keys: Array, rows: int | None) -> Array:
-    full_gradient = jax.grad(target.potential)
+def _full_gradient(target: Any, theta: PyTree[Array]) -> PyTree[Array]:
+    return jax.grad(target.potential)(theta)
+
+
+@eqx.filter_jit
+def _gradients(estimate: Gradients, positions: PyTree[Array], keys: Array) -> PyTree[Array]:
+    target, rows, centre, at_centre = estimate
     if rows is None:
-        return jax.lax.map(lambda theta: ravel(full_gradient(theta)), positions)
+        return jax.lax.map(jax.grad(target.potential), positions)
     batches = Batches(target.size, rows, "replacement")
     unused = jnp.zeros((), jnp.uint32)
-    centre = jax.tree.map(lambda x: jnp.mean(x, axis=0), positions)
-    at_centre = ravel(full_gradient(centre))
 
-    def gradient(theta_and_key: tuple[PyTree[Array], Array]) -> Array:
+    def gradient(theta_and_key: tuple[PyTree[Array], Array]) -> PyTree[Array]:
         theta, key = theta_and_key
         batch = batches.batch(target.data, batches.rows(key, key, unused, unused))
         at_theta, at_centre_by_batch = (
-            ravel(jax.grad(target.minibatch_potential)(x, batch)) for x in (theta, centre)
+            jax.grad(target.minibatch_potential)(x, batch) for x in (theta, centre)
         )
-        return at_centre + (at_theta - at_centre_by_batch)
+        return jax.tree.map(lambda a, b, c: a + (b - c), at_centre, at_theta, at_centre_by_batch)
 
     return jax.lax.map(gradient, (positions, keys))
+
+
+def log_densities(target: Any, positions: PyTree[Any]) -> tuple[str, Float[np.ndarray, "c n"]]:
+    """-U at every draw, and its name; for many data by some of them, always the same."""
+    chains, draws = shape_of_draws(positions)
+    rows = affordable_rows(target, chains * draws, scalars_per_draw(positions))
+    if rows is None:
+        return "log density", -at_draws(_potential, positions, target)
+    batches = Batches(target.size, rows, "replacement")
+    unused = jnp.zeros((), jnp.uint32)
+    key = jax.random.key(0)
+    batch = batches.batch(target.data, batches.rows(key, key, unused, unused))
+    name = f"log density by {rows:,} of {target.size:,} rows"
+    return name, -at_draws(_minibatch_potential, positions, target, batch)
+
+
+# Functions of the module, so that each is compiled once.
+def _potential(theta: PyTree[Array], target: Any) -> Array:
+    return target.potential(theta)
+
+
+def _minibatch_potential(theta: PyTree[Array], target: Any, batch: Any) -> Array:
+    return target.minibatch_potential(theta, batch)
 
 
 def as_vectors(positions: PyTree[Array]) -> Float[np.ndarray, "c n d"]:

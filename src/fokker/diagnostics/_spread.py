@@ -6,6 +6,8 @@ import numpy as np
 
 from fokker.diagnostics._findings import Finding, Grade, care_or_bad
 from fokker.diagnostics._gradients import as_vectors, gradients_at, thinned
+from fokker.diagnostics._many import gradients_along
+from fokker.diagnostics._projections import Projections
 from fokker.diagnostics.configurational import FALSE_ALARMS, Spread, spread_of
 from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.dynamics.hamiltonian import Hamiltonian
@@ -29,7 +31,7 @@ def judged_by_gradients(sampler: Any, temperature: float) -> bool:
     return not walls and temperature > 0
 
 
-def _target_of(origin: "Origin") -> Target | None:
+def target_of(origin: "Origin") -> Target | None:
     """The target of the draws; that of a sampler made of dynamics if it is given and they have a U."""
     if origin.sampler.wants_target:
         return origin.sampler.own_target
@@ -39,21 +41,25 @@ def _target_of(origin: "Origin") -> Target | None:
 
 
 def by_gradients(
-    trace: "Trace", effective: float, checks: dict[str, float]
+    trace: "Trace", effective: float, checks: dict[str, float], projections: Projections | None = None
 ) -> tuple[list[Finding], Spread | None]:
-    """Findings from the spread of theta and the Stein discrepancy, and the spread."""
+    """Findings from the spread of theta and the Stein discrepancy, and the spread; all, or projected."""
     assert trace.origin is not None
     sampler, T = trace.origin.sampler, trace.settings.get("temperature", 1.0)
-    target = _target_of(trace.origin)
+    target = target_of(trace.origin)
     if target is None or not judged_by_gradients(sampler, T):
         return [], None
-    positions = thinned(trace, _POINTS)
-    draws, gradients = as_vectors(positions), gradients_at(target, positions) / T
+    groups = None
+    if projections is None:
+        positions = thinned(trace.positions, _POINTS)
+        draws, gradients = as_vectors(positions), gradients_at(target, positions) / T
+    else:
+        draws, gradients, groups = gradients_along(projections, trace.positions, target, T)
     if not (np.isfinite(draws).all() and np.isfinite(gradients).all()):
         return [
             Finding(Grade.BAD, "the gradient is not finite at some draws: check the log density there")
         ], None
-    spread = spread_of(draws, gradients)
+    spread = spread_of(draws, gradients, groups)
     checks["configurational temperature"] = T * (1 + spread.pooled_bias)
     checks["its standard error"] = T * spread.pooled_error
     findings = spread_finding(spread, is_exact=sampler.is_exact)

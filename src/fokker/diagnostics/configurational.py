@@ -2,10 +2,11 @@
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
+from scipy.special import ndtri
 
 from fokker._core.statistics import effective_sample_size, pareto_k
 
@@ -31,14 +32,15 @@ _POWER = 0.9
 class Spread:
     """The variance of draws over that of the target, minus 1, along directions; computed by `spread_of`.
 
-    The first `dimension` directions are the coordinates, the others the principal directions of the draws.
-    Each direction has a `bias`, its standard `error` and its `score`, standard normal for correct draws; so
-    has the average over all coordinates (`pooled`). `typical` is the median over draws of the average of
+    The first directions are the coordinates, the next the principal directions of the draws, and the last, if
+    there are any, averages over groups of coordinates. Each has a name, a `bias`, its standard `error` and
+    its `score`, standard normal for correct draws; so has the average over all coordinates (`pooled`).
+    `typical` is the median over draws of the average of
     (θ_i - c_i) ∂_iU/T, near 1 in the mass of the target. `judged` is False for directions with too few
     effective products or with products of infinite variance.
     """
 
-    dimension: int
+    names: list[str]
     bias: Float[np.ndarray, " k"]
     error: Float[np.ndarray, " k"]
     score: Float[np.ndarray, " k"]
@@ -57,14 +59,14 @@ class Spread:
         """Scores of one direction and of the average that correct draws rarely exceed."""
         number = max(1, int(self.judged.sum()))
         if number == 1:  # one direction is the average
-            return (float(stats.norm.isf(false_alarms / 2)),) * 2
-        return float(stats.norm.isf(false_alarms / 4 / number)), float(stats.norm.isf(false_alarms / 4))
+            return (float(-ndtri(false_alarms / 2)),) * 2
+        return float(-ndtri(false_alarms / 4 / number)), float(-ndtri(false_alarms / 4))
 
     @property
     def detectable(self) -> tuple[float, float]:
         """Biases that nine of ten runs like this would detect: of one direction (the worst case), of all."""
         one, all_ = self.thresholds()
-        power = float(stats.norm.ppf(_POWER))
+        power = float(ndtri(_POWER))
         worst = float(np.max(self.error[self.judged], initial=0.0)) if self.judged.any() else math.inf
         return max(TOLERATED, (one + power) * worst), max(TOLERATED, (all_ + power) * self.pooled_error)
 
@@ -74,16 +76,10 @@ class Spread:
         significant = self.judged & (np.abs(self.score) > one) & (np.abs(self.bias) > TOLERATED)
         if significant.any():
             worst = int(np.argmax(np.where(significant, np.abs(self.score), 0)))
-            return self.name(worst), float(self.bias[worst]), float(self.error[worst])
+            return self.names[worst], float(self.bias[worst]), float(self.error[worst])
         if abs(self.pooled_score) > all_ and abs(self.pooled_bias) > TOLERATED:
             return "all coordinates together", self.pooled_bias, self.pooled_error
         return None
-
-    def name(self, direction: int) -> str:
-        """The name of a coordinate or principal direction (the widest is number 1)."""
-        if direction < self.dimension:
-            return f"coordinate {direction}"
-        return f"principal direction {direction - self.dimension + 1} of {self.dimension}"
 
 
 def configurational_temperature(draws: np.ndarray, gradients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -99,7 +95,11 @@ def configurational_temperature(draws: np.ndarray, gradients: np.ndarray) -> tup
     return each.sum(axis=0) / (m - 1), each.std(axis=0, ddof=1) / np.sqrt(m)
 
 
-def spread_of(draws: Float[np.ndarray, "c n d"], gradients: Float[np.ndarray, "c n d"]) -> Spread:
+def spread_of(
+    draws: Float[np.ndarray, "c n d"],
+    gradients: Float[np.ndarray, "c n d"],
+    groups: "Groups | None" = None,
+) -> Spread:
     r"""The spread of the chains' draws relative to exp(-U/T), from ∇U/T at the draws.
 
     For every fixed direction v and centre c, E[v·(θ - c) v·∇U/T] = |v|² for a target without walls (Stein).
@@ -108,10 +108,17 @@ def spread_of(draws: Float[np.ndarray, "c n d"], gradients: Float[np.ndarray, "c
     of the chains come from the other half: if they came from the same draws, the widest of d directions would
     look too wide by about 2√(d/n). Standard errors use the effective number of products (ArviZ). The scores
     are corrected for the skewness of the products (Hall 1992), which is that of χ²₁.
+
+    With `groups`, the draws and gradients are those along a few orthonormal directions of a theta of many
+    coordinates, whose averages over groups of coordinates are given.
     """
+    averages = None if groups is None else groups.products
     if len(draws) == 1:  # split the chain into two halves
         half = draws.shape[1] // 2
         draws, gradients = (x[0, : 2 * half].reshape(2, half, -1) for x in (draws, gradients))
+        averages = None if averages is None else averages[0, : 2 * half].reshape(2, half, -1)
+    # In this order, as the halves are put together.
+    order = np.concatenate([np.arange(len(draws))[to::2] for to in (0, 1)])
     products = np.concatenate(
         [
             _products(draws[to::2], gradients[to::2], draws[1 - to :: 2].reshape(-1, draws.shape[2]))
@@ -119,11 +126,32 @@ def spread_of(draws: Float[np.ndarray, "c n d"], gradients: Float[np.ndarray, "c
         ]
     )
     d = draws.shape[2]
+    kind = "coordinate {}" if groups is None else "random direction {}"
+    names = [kind.format(i + (groups is not None)) for i in range(d)]
+    names += [f"principal direction {i + 1} of {d}" for i in range(products.shape[2] - d)]
+    if groups is None:
+        average = products[:, :, :d].mean(axis=2, keepdims=True)
+    else:
+        assert averages is not None
+        average = np.average(averages[order], axis=2, weights=groups.sizes)[:, :, None]
+        if len(groups.names) > 1:
+            products = np.concatenate([products, averages[order]], axis=2)
+            names += [f"{name} on average" for name in groups.names]
     bias, error, score, judged = _scores(products)
-    average = products[:, :, :d].mean(axis=2, keepdims=True)
     pooled_bias, pooled_error, pooled_score, _ = (float(x[0]) for x in _scores(average))
     typical = float(np.median(average))
-    return Spread(d, bias, error, score, judged, pooled_bias, pooled_error, pooled_score, typical)
+    return Spread(names, bias, error, score, judged, pooled_bias, pooled_error, pooled_score, typical)
+
+
+class Groups(NamedTuple):
+    """Averages of (θ_i - c_i) ∂_iU/T over groups of coordinates, chain × draw × group, and their sizes.
+
+    The centre c for one half of the chains must come from the other half, as in `spread_of`.
+    """
+
+    names: list[str]
+    sizes: np.ndarray
+    products: Float[np.ndarray, "c n g"]
 
 
 def _products(draws: np.ndarray, gradients: np.ndarray, others: np.ndarray) -> np.ndarray:

@@ -58,7 +58,8 @@ def kernel_stein_discrepancy(draws: Any, gradients: Any, seed: int = 0) -> Stein
 
 @jax.jit
 def _stein_matrix(x: Float[Array, "m d"], s: Float[Array, "m d"]) -> Float[Array, "m m"]:
-    d = x.shape[1]
+    # Not an integer: its square would not fit into 32 bits from 46,341 coordinates on.
+    d = float(x.shape[1])
 
     def row(x_i: Array, s_i: Array) -> Array:
         difference = x_i[None, :] - x

@@ -4,7 +4,7 @@ import base64
 import html
 import io
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,14 +13,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fokker.diagnostics import Grade
-from fokker.diagnostics.summary import COLUMNS
 from fokker.report.plots import ACCENT, RIGHT, TRUTH, new_figure, tidy
 
 if TYPE_CHECKING:
     from fokker.diagnostics import Summary
     from fokker.run.trace import Trace
 
-_COORDINATES = 6
+# The most rows of a table.
+_ROWS = 200
 # Colours of chains, by Okabe and Ito, which are distinguishable with any common colour vision.
 _COLOURS = (RIGHT, "#E69F00", ACCENT, "#CC79A7")
 _STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem}
@@ -61,7 +61,7 @@ def page(title: str, *parts: str) -> str:
 
 
 def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], summary: "Summary") -> None:
-    """Write the summary with its verdict, the settings, and figures of the first few coordinates."""
+    """Write the summary with its verdict, the settings, and figures of a few series."""
     items = "".join(f"<li>{html.escape(warning)}</li>" for warning in summary.warnings)
     items += "".join(f"<li>Note: {html.escape(note)}.</li>" for note in summary.notes)
     verdict = f'<p class="{_CLASSES[summary.grade]}">{html.escape(summary.verdict)}</p><ul>{items}</ul>'
@@ -76,11 +76,11 @@ def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], s
         *([table(["", ""], checks)] if checks else []),
         *extra,
         "<h2>Posterior</h2>",
-        table(COLUMNS, summary.rows()[:200]),
+        *(table(columns, rows[:_ROWS]) for columns, rows in summary.tables),
         f"<p>{html.escape(settings)}</p>",
-        "<h2>Chains</h2>",
-        image(_chains(trace, summary.names), "traces and marginal densities"),
     ]
+    if summary.series:
+        parts += ["<h2>Chains</h2>", image(_chains(summary.series), "traces and marginal densities")]
     if trace.sample_stats:
         parts += ["<h2>Steps</h2>", image(_statistics(trace), "statistics of the steps, as a running mean")]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,20 +94,17 @@ def _setting_text(value: object) -> str:
     return f"{float(value):.4g}" if isinstance(value, jax.Array) else str(value)
 
 
-def _chains(trace: "Trace", names: Sequence[str]) -> Figure:
-    leaves = [np.asarray(x) for x in jax.tree.leaves(trace.samples)]
-    flat = np.concatenate([x.reshape(*x.shape[:2], -1) for x in leaves], axis=2)
-    rows = min(_COORDINATES, flat.shape[2])
-    figure = new_figure(9.0, 1.5 * rows)
-    panels = figure.subplots(rows, 2, squeeze=False, width_ratios=(3, 1))
-    step = max(1, flat.shape[1] // 1000)
-    for i in range(rows):
-        for chain, colour in zip(flat[:, :, i], itertools.cycle(_COLOURS)):
+def _chains(series: Mapping[str, np.ndarray]) -> Figure:
+    figure = new_figure(9.0, 1.5 * len(series))
+    panels = figure.subplots(len(series), 2, squeeze=False, width_ratios=(3, 1))
+    for i, (name, values) in enumerate(series.items()):
+        step = max(1, values.shape[1] // 1000)
+        for chain, colour in zip(values, itertools.cycle(_COLOURS)):
             places = np.arange(0, len(chain), step)
             panels[i, 0].plot(places, chain[::step], color=colour, linewidth=0.5, alpha=0.7)
             counts, edges = np.histogram(chain, 40, density=True)
             panels[i, 1].stairs(counts, edges, color=colour, linewidth=1)
-        tidy(panels[i, 0], names[i])
+        tidy(panels[i, 0], name)
         tidy(panels[i, 1])
         panels[i, 1].set_yticks([])
         panels[i, 1].locator_params(axis="x", nbins=3)

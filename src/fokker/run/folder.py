@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from fokker._core.files import DamagedFileError, locked
+from fokker.diagnostics._quantities import named_leaves
 from fokker.run.moments import Moments
 from fokker.run.record import changed_environment, differences, environment, plain
 from fokker.run.store import (
@@ -22,7 +23,7 @@ from fokker.run.store import (
     read_checkpoint,
     read_draws,
 )
-from fokker.run.trace import Origin, Trace, moments_of, named_leaves
+from fokker.run.trace import Origin, Trace, moments_of
 
 
 class RunFolder:

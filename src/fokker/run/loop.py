@@ -23,6 +23,7 @@ from fokker.run.interruption import Interruption
 from fokker.run.moments import Moments
 from fokker.run.plan import Plan
 from fokker.run.progress import Progress
+from fokker.run.starts import unusable_row
 from fokker.run.step_search import StepSearch
 from fokker.run.trace import Origin, Trace, only_sound
 from fokker.run.trajectories import run_trajectories
@@ -91,6 +92,8 @@ class Run:
                 self.done = int(folder.checkpoint.description["taken"])
                 states, moments = folder.restored((states, moments))
             self.next_commit = 0.0
+        # A copy, to explain what went wrong: the memory of the states is reused.
+        self.start = jax.tree.map(lambda x: np.array(x[0]), states.position)
         self.chains = start(sampler, states, moments)
         self.store: Any = None
         self.problem: str | None = None
@@ -277,7 +280,9 @@ class Run:
             return None
         noise = "2TD - εB̂ was not positive semidefinite"
         problem = self._wrong_schedule(block) or ("a chain left the finite numbers" if not finite else noise)
-        return f"{problem} before step {self.done:,}: take smaller steps"
+        has_target = self.sampler.wants_target and not finite
+        row = unusable_row(self.origin.target, self.start) if has_target else None
+        return f"{problem} before step {self.done:,}: {row or 'take smaller steps'}"
 
     def _store_draws(self, block: _Block) -> None:
         """Copy the draws of a block into the store, while the next block is computed."""

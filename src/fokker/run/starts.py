@@ -93,7 +93,7 @@ def first_states(placed: Sampler, target: Any, init: Any, keys: Key[Array, "chai
     positions = checked_positions(placed, target, init, keys)
     states = start_chains(placed, positions, keys[:, 1])
     if _is_cached(placed):
-        check_chains(states)
+        check_chains(states, placed.own_target)
     return states
 
 
@@ -102,8 +102,8 @@ def _is_cached(placed: Sampler) -> bool:
     return isinstance(placed, Recipe) and placed.correction is not None and placed.wants_target
 
 
-def check_chains(states: Any) -> None:
-    """Raise unless U and its gradient are finite where every chain starts."""
+def check_chains(states: Any, target: Target | None) -> None:
+    """Raise unless U and its gradient are finite where every chain starts, naming the row that is not."""
     point = states.memory.point
     potentials = np.asarray(point.potential)
     gradients = potentials[:, None]
@@ -115,7 +115,13 @@ def check_chains(states: Any) -> None:
         try:
             check_finite_start(U, gradient)
         except ValueError as error:
-            raise ValueError(f"chain {chain}: {error}") from error
+            row = unusable_row(target, _of(states.position, chain))
+            raise ValueError(f"chain {chain}: {row or error}") from error
+
+
+def unusable_row(target: Any, position: PyTree[Array]) -> str | None:
+    """The first datum that makes U, or its gradient, not finite at a position; None without data."""
+    return target.unusable_row(position) if isinstance(target, TargetWithData) else None
 
 
 def checked_positions(placed: Sampler, target: Any, init: Any, keys: Key[Array, "chains 3"]) -> PyTree[Array]:
@@ -186,7 +192,11 @@ def _check(placed: Sampler, target: Any, transform: Any, position: PyTree[Array]
     if placed.wants_target:
         target.validate(raised(position))
     if not _is_cached(placed):
-        placed.init(position, key=key)
+        try:
+            placed.init(position, key=key)
+        except ValueError as error:
+            row = unusable_row(placed.own_target, position) if placed.wants_target else None
+            raise (ValueError(row) if row else error) from error
 
 
 @eqx.filter_jit

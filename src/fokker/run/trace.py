@@ -1,17 +1,21 @@
 """The result of a run: draws or moments, and whether to trust them."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Float, PyTree
 
+from fokker._core.draws import at_draws
 from fokker._core.statistics import inference_data
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
-from fokker.report.page import write_report
+from fokker.diagnostics._quantities import Quantities, flat, named_leaves
+from fokker.run.predict import predict
+from fokker.targets.constrained import ConstrainedPosterior
+from fokker.targets.target import TargetWithData
 
 # What ArviZ's schema calls them.
 _ARVIZ = {"is_divergent": "diverging", "num_integration_steps": "n_steps"}
@@ -158,48 +162,106 @@ class Trace:
         """The draws of every leaf of theta by its path; a single array is called theta."""
         return named_leaves(self.samples)
 
-    def flat(self) -> tuple[list[str], np.ndarray]:
+    def flat(self) -> Quantities:
         """Names of all scalars of theta, and their draws as an array chain × draw × scalar."""
-        return _flat(self.samples)
+        return flat(self.named())
 
-    def flat_positions(self) -> tuple[list[str], np.ndarray]:
+    def flat_positions(self) -> Quantities:
         """The same for `positions`; the names mark leaves that have another shape there."""
-        shapes = {name: leaf.shape for name, leaf in named_leaves(self.samples).items()}
+        shapes = {name: leaf.shape for name, leaf in self.named().items()}
         renamed = {
             name if leaf.shape == shapes.get(name) else f"unconstrained {name}": leaf
             for name, leaf in named_leaves(self.positions).items()
         }
-        return _flat(renamed)
+        return flat(renamed)
 
-    def to_arviz(self) -> Any:
+    def to_arviz(self, *, log_likelihood: bool = False) -> Any:
         """The draws as an ArviZ object, with the quantities that the target derives from them.
 
-        An InferenceData, with ArviZ 1.0 and later a DataTree.
+        An InferenceData, with ArviZ 1.0 and later a DataTree. With `log_likelihood` it has that of each datum
+        (`trace.log_likelihood()`), for `arviz.loo`.
         """
+        pointwise = {"data": self.log_likelihood()} if log_likelihood else {}
         posterior = {**self.named(), **self._derived()}
         stats = {_ARVIZ.get(name, name): values for name, values in self.sample_stats.items()}
-        return inference_data(posterior, stats)
+        return inference_data(posterior=posterior, sample_stats=stats, log_likelihood=pointwise)
 
     def _derived(self) -> dict[str, np.ndarray]:
         """NumPyro's deterministic sites and Stan's transformed parameters at every draw."""
         target = None if self.origin is None else self.origin.target
         if target is None:
             return {}
-        # One draw at a time: a model may be large and the draws many.
-        derive = eqx.filter_jit(lambda target, chain: jax.lax.map(target.derived, chain))
-        chains = len(jax.tree.leaves(self.samples)[0])
-        each = [derive(target, jax.tree.map(lambda x, c=c: x[c], self.samples)) for c in range(chains)]
-        return jax.tree.map(lambda *xs: np.stack(xs), *each)
+        return at_draws(_derived, self.samples, target)
 
-    def summary(self, *, gradients: bool = True, step_halving: bool = False) -> Summary:
+    def predict(
+        self,
+        function: Callable[[PyTree[Any], PyTree[Any]], PyTree[Any]],
+        data: PyTree[Any],
+        *,
+        batch_size: int | None = None,
+        thin: int = 1,
+        reduce: str | Sequence[float] | None = None,
+        progress: bool = True,
+    ) -> PyTree[np.ndarray]:
+        """`function(theta, rows)` at every draw and every row of `data`: leading axes chain, draw and row.
+
+        ```python
+        probabilities = trace.predict(lambda theta, x: jax.nn.softmax(x @ theta), x_test, reduce="mean")
+        ```
+
+        `data` is a tree of arrays whose first axis runs over rows, and so must everything that the function
+        returns. It is compiled, and called with batches of draws and of `batch_size` rows. `thin=10` takes
+        every tenth draw. `reduce` keeps memory small: "mean" over all draws, with the leading axis row;
+        "moments", a dictionary of mean and variance; or probabilities, such as [0.05, 0.95], for quantiles,
+        with the leading axes quantile and row.
+        """
+        return predict(function, self.samples, data, (), batch_size, thin, reduce, progress)
+
+    def log_likelihood(
+        self, *, rows: Any = None, batch_size: int | None = None, thin: int = 1, progress: bool = True
+    ) -> Float[np.ndarray, "chain draw row"]:
+        """log p(x_n|θ) of each datum at every draw: chain × draw × row. The target must be a `fk.Posterior`.
+
+        `rows` are the indices of some data, all by default. `batch_size` and `thin` as for `predict`.
+        """
+        target = None if self.origin is None else self.origin.target
+        if not isinstance(target, TargetWithData) or not self.sampler.wants_target:
+            raise TypeError(
+                "the log likelihood of single data is known only for a trace of fk.sample with a "
+                f"fk.Posterior and one of its samplers; the target here is {type(target).__name__}. "
+                "Otherwise give your own function of theta and rows to trace.predict."
+            )
+        if isinstance(target, ConstrainedPosterior):
+            target = target.target  # of the constrained theta
+        data = target.data if rows is None else _rows_of(target, rows)
+        return predict(
+            _log_likelihoods,
+            self.samples,
+            data,
+            (target,),
+            batch_size,
+            thin,
+            None,
+            progress,
+            "log_likelihood",
+        )
+
+    def summary(
+        self, *, quantities: Any = None, gradients: bool = True, step_halving: bool = False
+    ) -> Summary:
         """A table of every scalar of theta, a grade, and in plain words what is wrong.
 
         The grade is "No problems found", with how small a problem would have been seen, "Use with care" or
         "Do not use". With `gradients`, ∇U is computed at up to ten thousand draws, to compare their spread
         with the target's along coordinates and principal directions, and for the kernel Stein discrepancy.
         With `step_halving` the run is repeated with half the step, for the bias of the step size.
+
+        `quantities` are further ones to judge, such as predictions: a function of theta that returns a number
+        or a small array, an array chain × draw × k, or a dictionary of these by name. If theta has more than
+        500 scalars, the table has one row per leaf, and what is judged is the log density, the `quantities`,
+        and the draws along random directions, over all scalars and within each leaf.
         """
-        return summarise(self, gradients, step_halving)
+        return summarise(self, quantities, gradients, step_halving)
 
     def step_halving(self) -> StepHalving:
         """The bias of the step size, by a second run with half of it."""
@@ -212,6 +274,8 @@ class Trace:
 
         `extra` are further parts of it, in HTML; `summary` is one computed before.
         """
+        from fokker.report.page import write_report  # with Matplotlib, which takes as long to import as JAX
+
         write_report(self, Path(path), title, extra, self.summary() if summary is None else summary)
 
 
@@ -233,16 +297,20 @@ def moments_of(moments: Any) -> dict[str, PyTree[np.ndarray]] | None:
     return {"mean": jax.tree.map(np.asarray, moments.mean), "variance": variance}
 
 
-def named_leaves(tree: PyTree[Any]) -> dict[str, np.ndarray]:
-    """The leaves of theta by their paths; a single array is called theta."""
-    leaves = jax.tree.leaves_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator=".") or "theta": leaf for path, leaf in leaves}
+def _rows_of(target: TargetWithData, rows: Any) -> PyTree[Any]:
+    index = np.asarray(rows)
+    is_whole = index.ndim == 1 and index.size and np.issubdtype(index.dtype, np.integer)
+    if not is_whole or index.min() < 0 or index.max() >= target.size:
+        raise ValueError(
+            f"rows must be indices of the {target.size:,} data, whole numbers from 0 to {target.size - 1:,}, "
+            f"in a list or an array; {rows!r} was given."
+        )
+    return jax.tree.map(lambda x: np.asarray(x)[index], target.data)
 
 
-def _flat(tree: PyTree[Any]) -> tuple[list[str], np.ndarray]:
-    names, values = [], []
-    for variable, leaf in named_leaves(tree).items():
-        shape = leaf.shape[2:]
-        names += [f"{variable}[{','.join(map(str, i))}]" if shape else variable for i in np.ndindex(*shape)]
-        values.append(np.asarray(leaf).reshape(*leaf.shape[:2], -1))
-    return names, np.concatenate(values, axis=2)
+def _log_likelihoods(theta: PyTree[Any], rows: PyTree[Any], target: Any) -> Any:
+    return jax.vmap(lambda datum: target.log_likelihood(theta, datum))(rows)
+
+
+def _derived(theta: PyTree[Any], target: Any) -> dict[str, Any]:
+    return target.derived(theta)

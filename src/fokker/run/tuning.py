@@ -266,7 +266,7 @@ def _trial(
     failed = Trial(step_size, friction, 2 * half, math.inf, sampler, "the chains diverged"), None
     if trace.stopped is not None or trace.origin is None:
         return failed
-    positions = thinned(trace, max(_POINTS, half // 2))
+    positions = thinned(trace.positions, max(_POINTS, half // 2))
     draws = as_vectors(positions)
     gradients = gradients_at(trace.origin.sampler.own_target, positions, _JUDGED) / options["temperature"]
     if not (np.all(np.isfinite(draws)) and np.all(np.isfinite(gradients))):

@@ -61,7 +61,7 @@ class _Chains:
         self.sampler = sampler.with_step_size(jnp.ones((), x.dtype))
         self.keys, self.capacity, self.taken = keys, capacity, 0
         self.states: SamplerState = start_chains(self.sampler, positions, keys)
-        check_chains(self.states)
+        check_chains(self.states, self.sampler.own_target)
         self.step_sizes = jnp.ones(keys.shape[0], x.dtype)
 
     def advance(

@@ -6,10 +6,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, PyTree
 
 from fokker.batches import Batch
+from fokker.targets._data import checked_data
 from fokker.targets.target import TargetWithData, check_number
 
 # Rows whose likelihoods are evaluated at the same time in a sum over all the data.
@@ -47,8 +47,7 @@ class Posterior(TargetWithData):
     ) -> None:
         self.log_prior = log_prior
         self.log_likelihood = log_likelihood
-        _check_data(data)
-        self.data = jax.tree.map(jnp.asarray, data)
+        self.data = jax.tree.map(jnp.asarray, checked_data(data))
 
     def potential(self, theta: PyTree[Array]) -> Array:
         """U, by a pass over all the data."""
@@ -87,32 +86,3 @@ class Posterior(TargetWithData):
 @eqx.filter_jit
 def _sum_over_blocks(target: Posterior, theta: PyTree[Array], blocks: PyTree[Array]) -> Array:
     return jnp.sum(jax.lax.map(lambda rows: target._log_likelihoods(theta, rows), blocks))
-
-
-def _check_data(data: PyTree[Any]) -> None:
-    leaves = jax.tree.leaves_with_path(data)
-    if not leaves:
-        raise ValueError("the data are empty: give at least one array.")
-    lengths = {}
-    for path, leaf in leaves:
-        name = f"data{jax.tree_util.keystr(path)}"
-        if np.ndim(leaf) == 0:
-            raise ValueError(
-                f"{name} is a single number; the first axis of every leaf must run over the data."
-            )
-        lengths[name] = np.shape(leaf)[0]
-        if isinstance(leaf, jax.core.Tracer):  # inside jax.jit or jax.vmap it has no values
-            continue
-        values = np.asarray(leaf)
-        if jnp.issubdtype(values.dtype, jnp.floating) and not np.all(np.isfinite(values)):
-            row = int(np.argwhere(~np.isfinite(values))[0][0])
-            raise ValueError(
-                f"{name} has a value that is not finite, first in row {row}: remove or replace it."
-            )
-    if len(set(lengths.values())) > 1:
-        described = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-        raise ValueError(
-            f"the leaves of the data differ in length: {described}. Each needs one row per datum."
-        )
-    if not next(iter(lengths.values())):
-        raise ValueError("the data are empty: their first axis has length 0.")

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PyTree
 
 from fokker._core.module import Module
 from fokker._core.state import as_arrays, describe_shapes
+
+# Rows that are searched together for one that is not usable, and characters of a row in a message.
+_ROWS, _LINE = 8192, 80
 
 
 class Target(Module):
@@ -96,6 +100,41 @@ class TargetWithData(Target):
     def datum_gradients(self, theta: PyTree[Array], rows: PyTree[Array]) -> PyTree[Array]:
         """-∇log p(x|θ) of each datum in `rows`, along a new first axis."""
         return jax.vmap(jax.grad(lambda t, datum: -self.log_likelihood(t, datum)), (None, 0))(theta, rows)
+
+    def unusable_row(self, theta: PyTree[Array]) -> str | None:
+        """The first datum whose log likelihood, or its gradient, is not finite at theta, in words."""
+        for first in range(0, self.size, _ROWS):
+            rows = jax.tree.map(lambda x, f=first: x[f : f + _ROWS], self.data)
+            values, finite = (np.asarray(x) for x in _likelihoods(self, theta, rows))
+            if not finite.all():
+                place = int(np.argmin(finite))
+                datum = jax.tree.map(lambda x, p=place: np.asarray(x[p]), rows)
+                what = f"the log likelihood of row {first + place} is {values[place]}"
+                if np.isfinite(values[place]):
+                    what = f"the gradient of the log likelihood of row {first + place} is not finite"
+                return (
+                    f"{what} at the initial position (the row is {_short(datum)}): correct or remove the "
+                    "row, or start elsewhere"
+                )
+        return None
+
+
+@eqx.filter_jit
+def _likelihoods(target: Any, theta: PyTree[Array], rows: PyTree[Array]) -> tuple[Array, Array]:
+    """The log likelihood of each row, and whether it and its gradient are finite."""
+
+    def one(datum: PyTree[Array]) -> tuple[Array, Array]:
+        value, gradient = jax.value_and_grad(target.log_likelihood)(theta, datum)
+        finite = [jnp.all(jnp.isfinite(x)) for x in (value, *jax.tree.leaves(gradient))]
+        return value, jnp.all(jnp.stack(finite))
+
+    return jax.lax.map(one, rows, batch_size=32)
+
+
+def _short(datum: PyTree[Any]) -> str:
+    """A datum in at most a line."""
+    text = " ".join(str(jax.tree.map(lambda x: np.asarray(x).tolist(), datum)).split())
+    return text if len(text) <= _LINE else f"{text[:_LINE]}…"
 
 
 def check_is_target(target: Any) -> None:

@@ -1,0 +1,224 @@
+"""The summary of a trace: of each scalar, of directions and leaves if there are many, or of moments."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fokker._core.draws import scalars_per_draw, shape_of_draws
+from fokker.diagnostics import _many, _steps
+from fokker.diagnostics._convergence import Statistics, bounded_r_hat, convergence
+from fokker.diagnostics._findings import Finding, Grade
+from fokker.diagnostics._gradients import log_densities
+from fokker.diagnostics._projections import DIRECTIONS, Leaf, Projections, leaf_of_moments, project
+from fokker.diagnostics._quantities import MOST_SCALARS, Quantities, given, named_leaves, none_of
+from fokker.diagnostics._spread import by_gradients, target_of
+from fokker.diagnostics.halving import step_halving
+from fokker.diagnostics.summary import QUANTILES, LeafRow, Summary
+
+if TYPE_CHECKING:
+    from fokker.diagnostics.configurational import Spread
+    from fokker.run.trace import Trace
+
+# Series that are kept for a figure, and the fewest draws of a summary.
+_FIGURES, _FEWEST = 6, 8
+
+
+def summarise(
+    trace: "Trace", quantities: Any = None, gradients: bool = True, halving: bool = False
+) -> Summary:
+    """Moments, quantiles, split R-hat and effective draws of what is judged, and the problems found."""
+    if trace.draws is None and trace.moments is not None:
+        return _of_moments(trace, quantities)
+    draws = shape_of_draws(trace.samples)[1]
+    if draws < _FEWEST:
+        raise ValueError(f"{draws} draws are too few for a summary; take more steps.")
+    own = given(quantities, trace.samples)
+    has_many = scalars_per_draw(trace.samples) > MOST_SCALARS
+    return (_of_many if has_many else _of_scalars)(trace, own, gradients, halving)
+
+
+def _of_scalars(trace: "Trace", own: Quantities, gradients: bool, halving: bool) -> Summary:
+    table = Quantities(*trace.flat()).joined(own)
+    # The entries of a simplex or a Cholesky factor cannot all vary: judge the unconstrained coordinates.
+    free = Quantities(*trace.flat_positions())
+    judged = free.joined(own)
+    statistics = Statistics.of(judged.values)
+    is_same = judged.values.shape == table.values.shape and np.array_equal(judged.values, table.values)
+    checks: dict[str, float] = {}
+    findings = _of_steps(trace, checks)
+    spread = None
+    if gradients and trace.origin is not None and np.isfinite(free.values).all():
+        more, spread = by_gradients(trace, _least(statistics), checks)
+        findings += more
+    astray = spread is not None and spread.astray
+    findings += convergence(*judged, *statistics[:2], trace.sampler, astray, len(free.names))
+    findings += _halved(trace, halving)
+    shown = statistics if is_same else Statistics.of(table.values)
+    checked = _checked(statistics, spread, trace, halving)
+    return _summary(table, shown, findings, checks, _notes(trace, spread), checked)
+
+
+def _of_many(trace: "Trace", own: Quantities, gradients: bool, halving: bool) -> Summary:
+    positions, chains = trace.positions, shape_of_draws(trace.samples)[0]
+    table = project(named_leaves(trace.samples))
+    free = table if positions is trace.samples else project(named_leaves(positions))
+    checks: dict[str, float] = {}
+    findings = _of_steps(trace, checks)
+    unusable = _many.unusable_scalars(free.leaves)
+    target = target_of(trace.origin) if gradients and trace.origin is not None and not unusable else None
+    density = none_of(positions)
+    if target is not None:
+        name, values = log_densities(target, positions)
+        density = Quantities([name], values[:, :, None].astype(float))
+    directions = _many.directions(free)
+    judged = density.joined(own, directions)
+    statistics = Statistics.of(judged.values)
+    least = _least(statistics)
+    spread = None
+    if target is not None:
+        more, spread = by_gradients(trace, least, checks, free)
+        findings += more
+    allowed = _many.allowed_r_hat(chains, least, free.size)
+    if not unusable:
+        astray = spread is not None and spread.astray
+        unusable = convergence(*judged, *statistics[:2], trace.sampler, astray, 0)
+        if chains > 1 and not any("R-hat" in finding.text for finding in unusable):
+            unusable += _many.disagreeing_scalars(free.leaves, allowed)
+    findings += [*unusable, *_halved(trace, halving)]
+    of_directions = float(bounded_r_hat(chains, np.array([least]), len(judged.names))[0])
+    notes = [*_notes(trace, spread), _many.limits(free, of_directions, allowed)]
+    shown = len(judged.names) - len(directions.names)
+    of_leaves = Statistics(*(x[shown:] for x in statistics))
+    if free is not table:
+        of_leaves = Statistics.of(_many.directions(table).values)
+    leaves = _leaf_rows(table, of_leaves)
+    checked = _checked(statistics, spread, trace, halving)
+    return _summary(judged, statistics, findings, checks, notes, checked, leaves, shown)
+
+
+def _of_moments(trace: "Trace", quantities: Any) -> Summary:
+    """By means and variances alone: R-hat of whole chains, and the statistics of the steps."""
+    if quantities is not None:
+        raise ValueError("only moments were kept: quantities need draws; sample with keep='draws'.")
+    assert trace.moments is not None
+    draws = int(np.max(np.asarray(trace.gathered.count)))
+    means, variances = (named_leaves(trace.moments[name]) for name in ("mean", "variance"))
+    leaves = [leaf_of_moments(name, means[name], variances[name], draws) for name in means]
+    chains, size = len(leaves[0].means), sum(leaf.size for leaf in leaves)
+    checks: dict[str, float] = {}
+    findings = _of_steps(trace, checks)
+    text = (
+        "only moments were kept, so that effective draws, mixing within a chain and the spread of the draws "
+        "could not be checked; for those sample with keep='draws', and with thin if memory is short"
+    )
+    findings.append(Finding(Grade.CARE, text))
+    constrained = trace.origin is not None and getattr(trace.origin.target, "is_constrained", False)
+    findings += (_many.unusable_scalars(leaves) if not constrained else []) or (
+        _many.disagreeing_scalars(leaves, _many.allowed_r_hat(chains, 0.0, size)) if chains > 1 else []
+    )
+    notes = _notes(trace, None)
+    unknown = np.full(size, np.nan)
+    if size > MOST_SCALARS:
+        rows = [leaf_row(leaf, np.nanmax(leaf.r_hat, initial=-np.inf), np.nan) for leaf in leaves]
+        none = np.zeros(0)
+        return Summary([], none, none, none, none, none, none, findings, checks, notes, leaves=rows)
+    names = [leaf.scalar(i) for leaf in leaves for i in range(leaf.size)]
+    mean, deviation, r_hat = (
+        np.concatenate([getattr(leaf, name) for leaf in leaves]) for name in ("mean", "deviation", "r_hat")
+    )
+    quantiles = np.full((size, len(QUANTILES)), np.nan)
+    return Summary(names, mean, deviation, quantiles, r_hat, unknown, unknown, findings, checks, notes)
+
+
+def _summary(
+    table: Quantities,
+    statistics: Statistics,
+    findings: list[Finding],
+    checks: dict[str, float],
+    notes: list[str],
+    checked: str,
+    leaves: list[LeafRow] | None = None,
+    shown: int | None = None,
+) -> Summary:
+    names, values = table
+    mean, deviation = values.mean(axis=(0, 1)), values.std(axis=(0, 1), ddof=1)
+    deviation = np.where(np.ptp(values, axis=(0, 1)) == 0, 0.0, deviation)
+    quantiles = np.quantile(values, QUANTILES, axis=(0, 1)).T
+    series = {names[i]: values[:, :, i].copy() for i in range(min(_FIGURES, len(names)))}
+    moments = (mean, deviation, quantiles)
+    return Summary(
+        names, *moments, *statistics, findings, checks, notes, checked, leaves or [], shown, series
+    )
+
+
+def _leaf_rows(projections: Projections, statistics: Statistics) -> list[LeafRow]:
+    """With the worst R-hat and the least ESS of the directions of each leaf, which follow those of all."""
+    rows, place = [], DIRECTIONS
+    for leaf in projections.leaves:
+        own = slice(place, place := place + len(leaf.names))
+        worst = np.nanmax(statistics.r_hat[own], initial=-np.inf)
+        least = np.nanmin(statistics.effective[own], initial=np.inf)
+        rows.append(leaf_row(leaf, worst, least))
+    return rows
+
+
+def leaf_row(leaf: Leaf, r_hat: float, effective: float) -> LeafRow:
+    """The row of a leaf; what is not known is infinite or NaN."""
+    means, deviations = ((float(x.min()), float(x.max())) for x in (leaf.mean, leaf.deviation))
+    known = [x if np.isfinite(x) else np.nan for x in (r_hat, effective)]
+    return LeafRow(leaf.name, leaf.shape, means, deviations, *known)
+
+
+def _of_steps(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
+    """Problems of the run and of its steps."""
+    findings = []
+    if trace.stopped:
+        findings.append(Finding(Grade.CARE if trace.was_interrupted else Grade.BAD, trace.stopped))
+    findings += _steps.kinetic_temperature(trace, checks)
+    findings += _steps.decisions(trace, checks)
+    if trace.origin is not None:
+        findings += [Finding(Grade.BAD, note) for note in trace.origin.notes]
+        findings += _steps.noise_share(trace, checks)
+    return findings
+
+
+def _halved(trace: "Trace", halving: bool) -> list[Finding]:
+    return [Finding(Grade.CARE, text) for text in step_halving(trace).warnings] if halving else []
+
+
+def _least(statistics: Statistics) -> float:
+    return float(np.min(np.nan_to_num(statistics.effective)))
+
+
+def _notes(trace: "Trace", spread: "Spread | None") -> list[str]:
+    notes = []
+    if trace.origin is not None and trace.origin.one_start:
+        notes.append(
+            "all chains started at one point, so that R-hat is less able to detect that they disagree; give "
+            "init as a function of a key to start them at different points"
+        )
+    if spread is not None and not spread.judged.all():
+        notes.append(
+            f"the variance of {int((~spread.judged).sum()):,} of {spread.judged.size:,} directions could not "
+            "be compared with the target's: there are too few effective draws, or the tails are too "
+            "heavy for a standard error"
+        )
+    return notes
+
+
+def _checked(statistics: Statistics, spread: "Spread | None", trace: "Trace", halving: bool) -> str:
+    """What was checked, and how small a bias would have been detected."""
+    least = np.nanmin(statistics.effective, initial=np.inf)
+    worst = np.nanmax(statistics.r_hat, initial=1)
+    text = f"R-hat is at most {worst:.3f}, with at least {least:,.0f} effective draws."
+    if spread is None:
+        text += " The spread of the draws was not compared with the target's."
+    elif not spread.judged.any():
+        text += " There are too few effective draws to compare their spread with the target's."
+    else:
+        one, everywhere = (f"{100 * share:.0f} % too large or too small" for share in spread.detectable)
+        where = f"{everywhere} in every direction, or {one} in a single one" if len(spread.bias) > 1 else one
+        text += f" Nine of ten such runs would have shown a variance that is {where}."
+    if trace.sampler is not None and not trace.sampler.is_exact and not halving:
+        text += " For the bias of the step in means: trace.step_halving()."
+    return text

@@ -1,0 +1,152 @@
+"""Predictions: a function of theta and of rows of data, at every draw and every row."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from fokker._core.draws import batches_of_draws, scalars_per_draw, shape_of_draws
+from fokker._core.state import describe_shapes
+from fokker.run.progress import Progress
+from fokker.targets._data import checked_data
+
+# Rows per batch unless given, and draws per batch: at most so many, and so many numbers of theta.
+_ROWS, _DRAWS, _NUMBERS = 1024, 64, 2**24
+# Bytes of the predictions of all draws for one batch of rows, and of a result that is returned.
+_BLOCK_BYTES, _MOST_BYTES = 2**28, 2**32
+
+Reduce = str | Sequence[float] | None
+
+
+def predict(
+    function: Callable[..., PyTree[Array]],
+    draws: PyTree[Any],
+    data: PyTree[Any],
+    arguments: tuple[Any, ...],
+    batch_size: int | None,
+    thin: int,
+    reduce: Reduce,
+    progress: bool,
+    what: str = "function",
+) -> PyTree[np.ndarray]:
+    """`function(theta, rows, *arguments)` at every `thin`-th draw of every chain and at every row."""
+    _check(thin, batch_size, reduce)
+    data = checked_data(data)
+    chains, number = shape_of_draws(draws)
+    places = np.arange(0, number, thin)
+    size, total = len(jax.tree.leaves(data)[0]), chains * len(places)
+    outputs = _outputs(function, draws, data, arguments, what)
+    per_row = total * sum(math.prod(x.shape[1:]) * x.dtype.itemsize for x in jax.tree.leaves(outputs))
+    if reduce is None:
+        check_memory(per_row * size, total, size)
+    rows = max(1, min(size, batch_size or _ROWS, _BLOCK_BYTES // max(1, per_row)))
+    batch = max(1, min(_DRAWS, total, _NUMBERS // max(1, scalars_per_draw(draws))))
+    result: Any = None
+    with Progress("predicting", total * size, unit="draws × rows", enabled=progress) as bar:
+        for first in range(0, size, rows):
+            # The last batch overlaps the one before it, so that all have one size.
+            first = min(first, size - rows)
+            span = slice(first, first + rows)
+            block = jax.tree.map(lambda x, s=span: jnp.asarray(x[s]), data)
+            values: Any = None
+            for place, thetas in batches_of_draws(draws, batch, places):
+                part = _evaluate(function, thetas, block, arguments)
+                values = _stored(values, part, place, 0, total)
+                bar.update(first * total + place.stop * rows)
+            reduced = jax.tree.map(lambda x: _reduced(x, reduce, chains), values)
+            result = _stored(result, reduced, span, _axis(reduce), size)
+    if reduce != "moments":
+        return result
+    return {name: jax.tree.map(lambda x, i=i: x[i], result) for i, name in enumerate(("mean", "variance"))}
+
+
+def _check(thin: int, batch_size: int | None, reduce: Reduce) -> None:
+    for name, value in (("thin", thin), ("batch_size", batch_size)):
+        if value is not None and (not isinstance(value, int | np.integer) or value < 1):
+            raise ValueError(f"{name} must be a whole number of at least 1; {value!r} was given.")
+    if reduce is None or (isinstance(reduce, str) and reduce in ("mean", "moments")):
+        return
+    if isinstance(reduce, str) or not all(0 <= float(q) <= 1 for q in reduce):
+        raise ValueError(
+            "reduce is None (all draws), 'mean', 'moments' (mean and variance), or probabilities of "
+            f"quantiles, such as [0.05, 0.95]; {reduce!r} was given."
+        )
+
+
+def check_memory(size: int, draws: int, rows: int) -> None:
+    """Raise if a result of so many bytes would be too large."""
+    if size > _MOST_BYTES:
+        raise MemoryError(
+            f"the values at {draws:,} draws and {rows:,} rows take {size / 2**30:.1f} GiB, more than "
+            f"{_MOST_BYTES / 2**30:.0f} GiB: take fewer draws (thin) or fewer rows, or reduce='mean'."
+        )
+
+
+def _outputs(
+    function: Any, draws: PyTree[Any], data: PyTree[Any], arguments: tuple[Any, ...], what: str
+) -> PyTree[Any]:
+    """Shapes of the values at one draw and a few rows; raise unless their first axis runs over the rows."""
+    theta = jax.tree.map(lambda x: jnp.asarray(np.asarray(x[0, 0])), draws)
+    outputs = None
+    for number in (2, 3):  # a length that is the same for both is not that of the rows
+        block = jax.tree.map(lambda x, n=number: jnp.asarray(x[:n]), data)
+        rows = len(jax.tree.leaves(block)[0])
+        try:
+            outputs = eqx.filter_eval_shape(function, theta, block, *arguments)
+        except (TypeError, ValueError, KeyError, IndexError) as error:
+            raise ValueError(
+                f"{what} could not be evaluated at a theta of shapes {describe_shapes(theta)} and rows of "
+                f"shapes {describe_shapes(block)}: {str(error).splitlines()[0]}"
+            ) from error
+        for leaf in jax.tree.leaves(outputs):
+            if not leaf.shape or leaf.shape[0] != rows:
+                raise ValueError(
+                    f"{what} returned the shapes {describe_shapes(outputs)} for {rows} rows: the first axis "
+                    "of everything it returns must run over the rows. For a function of one row give "
+                    "jax.vmap(function, (None, 0))."
+                )
+    return outputs
+
+
+@eqx.filter_jit
+def _evaluate(function: Any, thetas: PyTree[Array], block: PyTree[Array], arguments: Any) -> PyTree[Array]:
+    return jax.vmap(lambda theta: function(theta, block, *arguments))(thetas)
+
+
+def _stored(store: Any, part: PyTree[Any], place: slice, axis: int, size: int) -> PyTree[np.ndarray]:
+    """`store` with `part` put at a place along an axis; made if it is None."""
+    where = (*(slice(None),) * axis, place)
+
+    def put(x: Any, into: np.ndarray | None) -> np.ndarray:
+        x = np.asarray(x)
+        if into is None:
+            into = np.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
+        into[where] = x[(*(slice(None),) * axis, slice(place.stop - place.start))]
+        return into
+
+    if store is None:
+        return jax.tree.map(lambda x: put(x, None), part)
+    return jax.tree.map(put, part, store)
+
+
+def _axis(reduce: Reduce) -> int:
+    """The place of the axis of rows in what `_reduced` returns."""
+    return 2 if reduce is None else 0 if reduce == "mean" else 1
+
+
+def _reduced(values: np.ndarray, reduce: Reduce, chains: int) -> np.ndarray:
+    """Values, draw × row × …, by chain and draw, or their mean, moments or quantiles over all draws."""
+    if reduce is None:
+        return values.reshape(chains, -1, *values.shape[1:])
+    dtype = np.result_type(values.dtype, np.float32)
+    if reduce == "mean":
+        return values.mean(axis=0, dtype=float).astype(dtype)
+    if reduce == "moments":
+        spread = values.astype(float).var(axis=0, ddof=min(1, len(values) - 1))
+        return np.stack([values.mean(axis=0, dtype=float), spread]).astype(dtype)
+    return np.quantile(values, np.asarray(reduce, float), axis=0).astype(dtype)
