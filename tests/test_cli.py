@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+import fokker as fk
 from fokker import cli
 
 SAMPLERS = """
@@ -187,12 +188,24 @@ def test_sample_prints_the_posterior_and_writes_draws_and_report(fokker, tmp_pat
     code, printed, _ = fokker("sample", f"{path}:target", *given)
     assert code == 0
     assert "No problems found" in printed
-    with np.load(out / "draws.npz") as saved:
-        draws = saved["m"]
+    draws = fk.open(out).samples["m"]
     assert draws.shape == (4, 2000)
     assert abs(draws.mean() - 1.0) < 0.02
     assert abs(draws.std() - 0.1) < 0.01
     assert "No problems found" in (out / "report.html").read_text(encoding="utf-8")
+    assert fokker("report", out)[0] == 0
+    # It is complete: the same command takes no more steps. Another one is refused, or replaces it.
+    assert fokker("sample", f"{path}:target", *given)[0] == 0
+    given[1] = 6300
+    assert fokker("resume", out, "--model", f"{path}:target", "--steps", 6300)[0] == 0
+    assert fk.open(out).samples["m"].shape == (4, 2100)
+    code, _, err = fokker("sample", f"{path}:target", *given, "--seed", 1)
+    assert code == 2
+    assert "seed is 1, and was 0" in err
+    assert "--overwrite" in err
+    given[1] = 600
+    fokker("sample", f"{path}:target", *given, "--seed", 1, "--overwrite")
+    assert fk.open(out).samples["m"].shape == (4, 200)
 
 
 def test_sample_says_what_is_wrong_with_the_model(fokker, tmp_path):

@@ -58,7 +58,7 @@ class RunFolder:
         if found:
             raise ValueError(
                 f"{self.path} has another run in it: {'; '.join(found)}. Give the same arguments to go on "
-                "with it, or another folder."
+                "with it, another folder, or --overwrite at the command line."
             )
         if before["stopped"] is not None and not before["stopped"].startswith("interrupted"):
             raise ValueError(f"there is nothing to continue from in {self.path}: {before['stopped']}.")
