@@ -155,8 +155,10 @@ def test_moments_go_on(tmp_path, small_chunks):
 DATA = {"x": np.arange(40.0)}
 
 
-def posterior(scale=1.0, data=DATA):
-    return fk.Posterior(lambda t: -(t**2) / 2, lambda t, d: -((d["x"] - t) ** 2) / (2 * scale), data)
+def posterior(scale=1.0, data=DATA, centre=np.array([0.0, 0.2])):
+    return fk.Posterior(
+        lambda t: -jnp.sum((t - centre) ** 2) / 2, lambda t, d: -((d["x"] - t) ** 2) / (2 * scale), data
+    )
 
 
 def test_another_run_is_refused_by_name(tmp_path):
@@ -170,6 +172,7 @@ def test_another_run_is_refused_by_name(tmp_path):
         ({"init": 0.6}, "the start is another"),
         ({"batch_size": 5}, "batch_size is 5, and was 4"),
         ({"target": posterior(2.0)}, "the model is another"),
+        ({"target": posterior(data=DATA, centre=np.array([0.0, 0.1]))}, "the model is another"),
         ({"target": posterior(data={"x": np.arange(40.0) + 1e-3})}, "the data is another"),
         ({"sampler": fk.samplers.sghmc(1e-3, 2.5)}, "the sampler, or one of its settings, is another"),
         ({"sampler": fk.samplers.sghmc(2e-3, 2.0)}, "the sampler, or one of its settings, is another"),
@@ -232,6 +235,12 @@ def test_a_flipped_bit_is_noticed_or_harmless(tmp_path, right, small_chunks):
         seen.append(opened_damaged(tmp_path, right))
         path.write_bytes(contents)
     assert {"fell back", "harmless", "named"} == set(seen)
+    # A name in the directory of an archive is under none of its own checksums.
+    path = tmp_path / "checkpoint.npz"
+    before, name, after = path.read_bytes().rpartition(b"tail/posterior/b")
+    path.write_bytes(before + name[:-1] + b"c" + after)
+    assert opened_damaged(tmp_path, right) == "fell back"
+    path.write_bytes(before + name + after)
     # A run goes on where its descriptions are damaged: what they have to be is known.
     for path in tmp_path.rglob("zarr.json"):
         path.write_bytes(b"{")
