@@ -474,7 +474,7 @@ def broken(x, y):
         ),
         (
             ValueError,
-            "not finite, first in row 2",
+            "not finite, nan, first in row 2",
             lambda: fk.from_numpyro(regression, X, np.where(np.arange(N) == 2, np.nan, Y), subsample="rows"),
         ),
     ],

@@ -126,8 +126,7 @@ def spread_of(
         ]
     )
     d = draws.shape[2]
-    kind = "coordinate {}" if groups is None else "random direction {}"
-    names = [kind.format(i + (groups is not None)) for i in range(d)]
+    names = [f"coordinate {i}" if groups is None else f"random direction {i + 1}" for i in range(d)]
     names += [f"principal direction {i + 1} of {d}" for i in range(products.shape[2] - d)]
     if groups is None:
         average = products[:, :, :d].mean(axis=2, keepdims=True)
