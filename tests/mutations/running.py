@@ -288,4 +288,11 @@ MUTATIONS = [
         "after one start that passed no other is checked",
         ("sample::a_start_that_passed_is_not_checked_again_and_any_other_is",),
     ),
+    Mutation(
+        "samplers/_recipe.py",
+        "            return remembered(*settings)\n",
+        "            return make(*settings)\n",
+        "a sampler made anew compiles everything again",
+        ("sample::samplers_of_equal_settings_share_their_compiled_programs",),
+    ),
 ]
