@@ -706,3 +706,23 @@ def test_a_start_that_passed_is_not_checked_again_and_any_other_is():
         evaluations(9.0)
     with pytest.raises(ValueError, match="inside the support"):  # what failed is not remembered
         evaluations(9.0)
+
+
+def test_samplers_of_equal_settings_share_their_compiled_programs():
+    traces = []
+
+    def log_density(theta):
+        traces.append(theta)
+        return -jnp.sum(theta**2) / 2
+
+    target = fk.Density(log_density)
+    run(samplers.sghmc(0.1), target, steps=5)
+    before = len(traces)
+    run(samplers.sghmc(0.1), target, steps=5)
+    assert len(traces) == before
+    for make in (samplers.sghmc, samplers.sgld, samplers.sgnht, samplers.maula):
+        first, second, other = (make(0.1, setting).family for setting in (1.0, 1.0, 2.0))
+        assert first is second
+        assert first is not other
+    vectors = [samplers.sgld(0.1, D).family for D in (jnp.ones(2), 2 * jnp.ones(2))]
+    assert vectors[0] is not vectors[1]

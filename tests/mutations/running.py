@@ -322,5 +322,10 @@ MUTATIONS = [
         'if before["settings"]:',
         "no run goes on",
         ("store::more_steps_are_those_of_a_longer_run",),
+        "samplers/_recipe.py",
+        "            return remembered(*settings)\n",
+        "            return make(*settings)\n",
+        "a sampler made anew compiles everything again",
+        ("sample::samplers_of_equal_settings_share_their_compiled_programs",),
     ),
 ]

@@ -1,6 +1,7 @@
 """The implementation of all samplers that follow dynamics: dynamics × integrator × correction on a target."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -73,6 +74,20 @@ class Family(NamedTuple):
     auxiliaries: Callable[[Key[Array, ""], PyTree[Array], Any], dict[str, PyTree[Array]]]
     momentum: Callable[[Array, PyTree[Array]], PyTree[Array]] | None = None
     check: Callable[[PyTree[Array]], None] | None = None
+
+
+def shared(make: Callable[..., Family]) -> Callable[..., Family]:
+    """One family for equal settings, so that samplers made anew share their compiled programs."""
+    remembered = functools.lru_cache(maxsize=256, typed=True)(make)
+
+    @functools.wraps(make)
+    def family(*settings: Any) -> Family:
+        try:
+            return remembered(*settings)
+        except TypeError:  # arrays and traced values have no hash
+            return make(*settings)
+
+    return family
 
 
 class Recipe(Sampler):

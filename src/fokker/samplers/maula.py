@@ -1,6 +1,5 @@
 """The Metropolis-adjusted underdamped Langevin algorithm."""
 
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -10,7 +9,7 @@ from fokker.dynamics import underdamped
 from fokker.integrators import ExactOU
 from fokker.samplers import _auxiliaries
 from fokker.samplers._sampler import AUTOMATIC
-from fokker.samplers.recipe import Family, Recipe, corrected
+from fokker.samplers.recipe import Family, Recipe, corrected, shared
 
 
 def maula(
@@ -31,15 +30,12 @@ def maula(
     is_traced = isinstance(friction, jax.core.Tracer)
     if not is_traced and not friction > 0:
         raise ValueError(f"the friction must be positive; {friction} was given.")
-    family = _family(friction) if is_traced else _shared_family(float(friction))
+    family = _family(friction if is_traced else float(friction))
     return corrected("maula", family, ExactOU(), Metropolis(), step_size, mass_matrix, target_accept)
 
 
+@shared
 def _family(friction: Any) -> Family:
     return Family(
         "underdamped", lambda potential, T: underdamped(potential, friction, 1.0, T), _auxiliaries.momentum
     )
-
-
-# One object per friction: samplers of the same kind share their compiled programs.
-_shared_family = lru_cache(_family)

@@ -13,11 +13,11 @@ from fokker.fields import as_field, is_zero, symmetric
 from fokker.gradients import OnlineNoise
 from fokker.integrators import EulerMaruyama, Integrator
 from fokker.integrators.noise import check_noise
-from fokker.samplers._recipe import Family, GradientOfBatch, Recipe
+from fokker.samplers._recipe import Family, GradientOfBatch, Recipe, shared
 from fokker.samplers._sampler import check_step_size
 from fokker.samplers.mass_matrix import as_mass_matrix
 
-__all__ = ["Family", "Recipe", "corrected", "of_family", "on_variable", "recipe"]
+__all__ = ["Family", "Recipe", "corrected", "of_family", "on_variable", "recipe", "shared"]
 
 
 def recipe(

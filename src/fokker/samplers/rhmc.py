@@ -14,7 +14,7 @@ from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import Field
 from fokker.integrators import GeneralisedLeapfrog
 from fokker.samplers import _auxiliaries
-from fokker.samplers._recipe import Family, Recipe
+from fokker.samplers._recipe import Family, Recipe, shared
 from fokker.samplers._sampler import check_step_size
 
 
@@ -61,6 +61,7 @@ def rhmc(
     )
 
 
+@shared
 def _riemannian(metric: Any) -> Family:
     """H = U + ½ log det G + ½ rᵀG⁻¹r of position and momentum."""
 

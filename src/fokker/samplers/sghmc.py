@@ -13,7 +13,7 @@ from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import symmetric
 from fokker.integrators import Integrator, SymplecticEuler
 from fokker.samplers import _auxiliaries
-from fokker.samplers.recipe import Family, Recipe, of_family, on_variable
+from fokker.samplers.recipe import Family, Recipe, of_family, on_variable, shared
 
 
 def sghmc(
@@ -39,14 +39,24 @@ def sghmc(
     """
     if mass_matrix is not None and not (same_shapes(mass, 0.0) and float(mass) == 1):
         raise ValueError("give mass, the M of H, or mass_matrix, coordinates for unit masses, but not both.")
-    family = Family(
+    estimate = on_variable("r", noise_estimate)
+    return of_family(
+        _underdamped(friction, mass),
+        step_size,
+        integrator or SymplecticEuler(),
+        estimate,
+        noise,
+        resample,
+        mass_matrix,
+    )
+
+
+@shared
+def _underdamped(friction: Any, mass: Any) -> Family:
+    return Family(
         "underdamped",
         lambda potential, T: underdamped(potential, friction, mass, T),
         lambda key, theta, T: _scaled_momentum(key, theta, T, mass),
-    )
-    estimate = on_variable("r", noise_estimate)
-    return of_family(
-        family, step_size, integrator or SymplecticEuler(), estimate, noise, resample, mass_matrix
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from fokker.dynamics import langevin
 from fokker.integrators import Integrator
 from fokker.samplers import _auxiliaries
-from fokker.samplers.recipe import Family, Recipe, of_family, on_variable
+from fokker.samplers.recipe import Family, Recipe, of_family, on_variable, shared
 
 
 def sgld(
@@ -54,5 +54,6 @@ def sgrld(
     return of_family(_langevin(inverse_metric), step_size, integrator, noise_estimate, noise)
 
 
+@shared
 def _langevin(D: Any) -> Family:
     return Family("Langevin", lambda potential, T: langevin(potential, D, T), _auxiliaries.none)

@@ -11,7 +11,7 @@ from fokker._core.state import dimension, nearest
 from fokker.dynamics import Dynamics, diagonal_thermostat, matrix_thermostat, thermostat
 from fokker.integrators import Integrator, SymplecticEuler
 from fokker.samplers import _auxiliaries
-from fokker.samplers.recipe import Family, Recipe, of_family, on_variable
+from fokker.samplers.recipe import Family, Recipe, of_family, on_variable, shared
 
 _KINDS: dict[str, Callable[..., Dynamics]] = {
     "scalar": thermostat,
@@ -49,6 +49,15 @@ def sgnht(
     if kind not in _KINDS:
         raise ValueError(f"kind is one of {', '.join(_KINDS)}, not {kind!r}.{nearest(kind, list(_KINDS))}")
 
+    family = _thermostat(kind, friction, thermostat_mass)
+    estimate = on_variable("r", noise_estimate)
+    return of_family(
+        family, step_size, integrator or SymplecticEuler(), estimate, noise, resample, mass_matrix
+    )
+
+
+@shared
+def _thermostat(kind: str, friction: Any, thermostat_mass: Any) -> Family:
     def auxiliaries(key: Key[Array, ""], theta: PyTree[Array], T: Any) -> dict[str, PyTree[Array]]:
         dtype = jnp.result_type(*jax.tree.leaves(theta))
         xi: PyTree[Array]
@@ -63,11 +72,7 @@ def sgnht(
     def dynamics(potential: Callable[..., Any], T: Any) -> Dynamics:
         return _KINDS[kind](potential, friction, thermostat_mass, temperature=T)
 
-    family = Family("thermostat", dynamics, auxiliaries)
-    estimate = on_variable("r", noise_estimate)
-    return of_family(
-        family, step_size, integrator or SymplecticEuler(), estimate, noise, resample, mass_matrix
-    )
+    return Family("thermostat", dynamics, auxiliaries)
 
 
 def sgnht_by_ding(eta: float, a: float, *, kind: str = "scalar") -> Recipe:

@@ -11,7 +11,7 @@ from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import as_field, symmetric
 from fokker.integrators import Integrator
 from fokker.samplers import _auxiliaries
-from fokker.samplers.recipe import Family, Recipe, of_family, on_variable
+from fokker.samplers.recipe import Family, Recipe, of_family, on_variable, shared
 
 
 def gsgrhmc(
@@ -31,12 +31,17 @@ def gsgrhmc(
     for any G(θ): `inverse_metric` is the field G⁻¹, `inverse_metric_root` the field G^{-½}. Keeps exp(-U/T)
     with bias of order ε; one gradient per step.
     """
-    family = Family(
+    family = _riemannian(inverse_metric, inverse_metric_root)
+    return of_family(family, step_size, integrator, on_variable("r", noise_estimate), noise, resample)
+
+
+@shared
+def _riemannian(inverse_metric: Any, inverse_metric_root: Any) -> Family:
+    return Family(
         "Riemannian underdamped",
         lambda potential, T: riemann(potential, inverse_metric, inverse_metric_root, T),
         _auxiliaries.momentum,
     )
-    return of_family(family, step_size, integrator, on_variable("r", noise_estimate), noise, resample)
 
 
 def sgrhmc(step_size: Any, inverse_fisher: Any, inverse_fisher_root: Any, **options: Any) -> Recipe:
