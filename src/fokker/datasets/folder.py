@@ -37,9 +37,9 @@ def find_file(name: str, file_name: str, folder: str | Path | None = None) -> Pa
     if path is not None:
         return path
     if dataset.file(file_name).address:
-        remedy = f"Download it with `fokker data get {name}`"
+        remedy = f"Download it with `fokker data get {name}` (from {dataset.source})"
     else:
-        remedy = f"It cannot be downloaded by a command ({dataset.source})"
+        remedy = f"It cannot be downloaded by a command, only made again from {dataset.source}"
     raise FileNotFoundError(
         f"the folder {where} has no file {name}/{file_name} ({dataset.description}). {remedy}, or give the "
         f"folder that has it by --data-dir or by the environment variable {VARIABLE}."

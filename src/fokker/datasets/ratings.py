@@ -20,6 +20,8 @@ from fokker.datasets._rating_tables import (
     table_of_arrays,
 )
 from fokker.datasets._titles import read_titles
+from fokker.datasets.catalogue import CATALOGUE
+from fokker.datasets.folder import data_folder
 
 Repeated = Literal["refuse", "first", "last", "mean"]
 
@@ -131,7 +133,7 @@ def read_ratings(
     repeated: Repeated = "refuse",
     titles: str | Path | None = None,
 ) -> Ratings:
-    """Read ratings from a file, or from the folder of a data set.
+    """Read ratings from a file, from the folder of a data set, or by the name of one in the folder of data.
 
     The format is found from the contents; files may be compressed by gzip, bzip2 or xz:
 
@@ -155,7 +157,7 @@ def read_ratings(
         raise ValueError(f'repeated={repeated!r}: give "refuse", "first", "last" or "mean".')
     if limits is not None and not (len(limits) == 2 and limits[0] < limits[1]):
         raise ValueError(f"limits={limits}: give the least and the greatest rating, as in (1, 5).")
-    path = Path(path).expanduser()
+    path = _locate(Path(path).expanduser())
     files = _files(path)
     tables = [_read_table(file, columns, limits) for file in files]
     table = tables[0] if len(tables) == 1 else Table(*map(np.concatenate, zip(*tables, strict=True)))
@@ -165,12 +167,20 @@ def read_ratings(
     return replace(ratings, titles=read_titles(files[0].parent, ratings.item_names, titles))
 
 
+def _locate(path: Path) -> Path:
+    """The path itself, or that of the data set with this name in the folder of data."""
+    if not path.exists() and str(path) in CATALOGUE and (stored := data_folder() / path).is_dir():
+        return stored
+    return path
+
+
 def _files(path: Path) -> list[Path]:
     """The files to read: the one given, or those in a folder."""
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise FileNotFoundError(f"there is no file or folder {path}.")
+        known = f" Try `fokker data get {path}`." if str(path) in CATALOGUE else ""
+        raise FileNotFoundError(f"there is no file or folder {path}.{known}")
     for pattern in _NETFLIX_FILES:
         if files := sorted(path.glob(pattern)):
             return files

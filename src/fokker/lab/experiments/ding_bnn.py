@@ -227,6 +227,19 @@ def claims(by_setting: Chains, where: str = "") -> list[Claim]:
     suffix = f"; {where}" if where else ""
     return [
         Claim(
+            f"SGNHT is more stable than SGHMC: from the least to the largest η its error grows less{suffix}",
+            all(
+                thermostat < fixed
+                for a in amounts
+                for thermostat, fixed in zip(growth("SGNHT", a), growth("SGHMC", a), strict=True)
+            ),
+            {
+                f"a = {a:g}, {method}, points from the least η": _rounded(growth(method, a))
+                for a in amounts
+                for method in SAMPLERS
+            },
+        ),
+        Claim(
             f"SGNHT is stable as η grows: at the largest η within {TIE:g} points of its best{suffix}",
             all(value <= TIE for a in amounts for value in above_best("SGNHT", a)),
             {f"a = {a:g}, points above the best": _rounded(above_best("SGNHT", a)) for a in amounts},
@@ -282,7 +295,7 @@ def study(
                 Setting(method, AMOUNTS[0], eta) for method in SAMPLERS for eta in (STEPS[0], STEPS[-1])
             ]
             tried = measure(data, network, chosen, seeds, variant)
-            results += claims(tried, f"{network}, {variant.iterations:,} iterations")[:3]
+            results += claims(tried, f"{network}, {variant.iterations:,} iterations")[:4]
             entries += [_entry(network, setting, chains) for setting, chains in tried.items()]
     draw_test_errors(by_setting, length.burn_in, out / FIGURE)
     write_table(by_setting, out / TABLE)
