@@ -55,7 +55,7 @@ class Length:
     thin: int
 
 
-QUICK, FULL, VARIANT = Length(1_500, 300, 50), Length(50_000, 10_000, 100), Length(10_000, 2_000, 100)
+QUICK, FULL, VARIANT = Length(3_000, 600, 100), Length(50_000, 10_000, 100), Length(10_000, 2_000, 100)
 
 
 @dataclass(frozen=True)
@@ -291,9 +291,7 @@ def study(
     entries = [_entry(Network(), setting, chains) for setting, chains in by_setting.items()]
     if variant is not None:
         for network in (Network("ReLU"), Network(prior_deviation=0.1)):
-            chosen = [
-                Setting(method, AMOUNTS[0], eta) for method in SAMPLERS for eta in (STEPS[0], STEPS[-1])
-            ]
+            chosen = all_settings(AMOUNTS[:1], (STEPS[0], STEPS[-1]))
             tried = measure(data, network, chosen, seeds, variant)
             results += claims(tried, f"{network}, {variant.iterations:,} iterations")[:4]
             entries += [_entry(network, setting, chains) for setting, chains in tried.items()]
@@ -334,16 +332,18 @@ def _entry(network: Network, setting: Setting, chains: Sequence[Chain]) -> dict[
     }
 
 
-def all_settings(steps: Sequence[float]) -> list[Setting]:
-    """Every method with every a and some η."""
-    return [Setting(method, a, eta) for method, a, eta in itertools.product(SAMPLERS, AMOUNTS, steps)]
+def all_settings(amounts: Sequence[float], steps: Sequence[float]) -> list[Setting]:
+    """Every method with some a and η."""
+    return [Setting(method, a, eta) for method, a, eta in itertools.product(SAMPLERS, amounts, steps)]
 
 
 def run(out: Path, quick: bool, seeds: int, data: Path | None = None) -> Result:
     """On MNIST."""
     images = mnist(data)
     if quick:
-        result = study(images, out, all_settings((STEPS[0], STEPS[-1])), seeds, QUICK, None)
+        # The smaller a, where the methods differ.
+        settings = all_settings(AMOUNTS[:1], (STEPS[0], STEPS[-1]))
+        result = study(images, out, settings, seeds, QUICK, None)
     else:
-        result = study(images, out, all_settings(STEPS), seeds, FULL, VARIANT)
+        result = study(images, out, all_settings(AMOUNTS, STEPS), seeds, FULL, VARIANT)
     return dataclasses.replace(result, settings={"quick": quick, **result.settings})
