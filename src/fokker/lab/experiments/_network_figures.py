@@ -55,7 +55,7 @@ def draw_test_errors(by_setting: "Mapping[Setting, Sequence[Chain]]", burn_in: i
         axes.minorticks_off()
         tidy(axes, f"a = {a:g}", "iterations", "test error, %" if axes is all_axes[0] else "")
     all_axes[0].annotate(
-        "burn-in: single draws | then: their mean",
+        "after burn-in: mean of the draws",
         (burn_in, 1.0),
         xycoords=("data", "axes fraction"),
         fontsize=7,
