@@ -56,6 +56,8 @@ def test_arrays_of_numpy(tmp_path: Path) -> None:
     path = tmp_path / "ratings.npz"
     np.savez(path, user_id=users.astype(np.uint16), book_id=items.astype(np.uint16), rating=values)
     check(read_ratings(path))
+    np.savez(path, a=users, b=items, c=values)
+    check(read_ratings(path, columns=("a", "b", "c")))
     np.savez(path, user_id=users, rating=values)
     with pytest.raises(ValueError, match=r"contains the arrays user_id, rating; .* one for the items"):
         read_ratings(path)
@@ -93,6 +95,7 @@ def test_a_folder_of_the_netflix_prize_with_titles(tmp_path: Path) -> None:
         ("movies.dat", "20::Second, The (1995)::Drama\n30::Third::Drama\n"),
         ("u.item", "20|Second, The (1995)|01-Jan-1995||x\n30|Third|01-Jan-1995||x\n"),
         ("books.csv", 'book_id,authors,title\n20,A,"Second, The (1995)"\n30,B,Third\n'),
+        ("books.csv", 'id,book_id,title\n20,30,"Second, The (1995)"\n30,10,Third\n'),
     ],
 )
 def test_titles_are_read_from_the_file_beside(name: str, text: str, tmp_path: Path) -> None:

@@ -134,11 +134,6 @@ def _is_number(field: str) -> bool:
 
 
 def _layout_of_columns(fields: list[str], delimiter: str, path: Path, columns: Columns) -> Delimited:
-    if isinstance(columns, str) or len(columns) != 3:
-        raise ValueError(
-            f"columns={columns!r}: give three, for user, item and rating, as in "
-            'columns=("user", "item", "rating") or columns=(0, 1, 2).'
-        )
     if all(isinstance(column, int) for column in columns):
         if not all(0 <= int(column) < len(fields) for column in columns):
             raise ValueError(
@@ -267,15 +262,19 @@ def _problem(value: float, limits: tuple[float, float] | None) -> str:
     return ""
 
 
-def table_of_arrays(arrays: dict[str, Any], path: Path) -> Table:
-    """The columns of a .npz file whose arrays are named like the columns of a text file."""
+def table_of_arrays(arrays: dict[str, Any], path: Path, columns: Columns | None) -> Table:
+    """The columns of a .npz file whose arrays are named by `columns`, or like the columns of a text file."""
     found = []
-    for known in (_USER_NAMES, _ITEM_NAMES, _RATING_NAMES):
-        names = [name for name in arrays if _normal_name(name) in known]
+    for position, known in enumerate((_USER_NAMES, _ITEM_NAMES, _RATING_NAMES)):
+        if columns is None:
+            names = [name for name in arrays if _normal_name(name) in known]
+        else:
+            names = [name for name in arrays if name == columns[position]]
         if len(names) != 1:
             raise ValueError(
                 f"{path} contains the arrays {', '.join(arrays) or '(none)'}; one for the users (user_id), "
-                "one for the items (item_id, movie_id, book_id) and one for the ratings (rating) are needed."
+                "one for the items (item_id, movie_id, book_id) and one for the ratings (rating) are needed; "
+                "name them with columns=(…) if they have other names."
             )
         found.append(np.asarray(arrays[names[0]]))
     if len({array.shape for array in found}) != 1 or found[0].ndim != 1:

@@ -48,7 +48,8 @@ def _parse(text: str, path: Path) -> dict[str, str]:
         return {row[0]: row[1] for row in rows if len(row) > 1}
     header = [name.strip().lower() for name in next(csv.reader([first_line]), [])]
     if "title" in header:
-        identifier = next((name for name in ("movieid", "book_id", "item_id", "id") if name in header), None)
+        # Before book_id comes id: where books.csv of goodbooks-10k has both, the ratings refer to id.
+        identifier = next((name for name in ("movieid", "item_id", "id", "book_id") if name in header), None)
         if identifier is None:
             raise ValueError(
                 f"{path}: the header {first_line[:60]!r} names no column movieId, book_id, item_id or id."

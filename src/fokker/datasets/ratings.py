@@ -155,6 +155,11 @@ def read_ratings(
     """
     if repeated not in ("refuse", "first", "last", "mean"):
         raise ValueError(f'repeated={repeated!r}: give "refuse", "first", "last" or "mean".')
+    if columns is not None and (isinstance(columns, str) or len(columns) != 3):
+        raise ValueError(
+            f"columns={columns!r}: give three, for user, item and rating, as in "
+            'columns=("user", "item", "rating") or columns=(0, 1, 2).'
+        )
     if limits is not None and not (len(limits) == 2 and limits[0] < limits[1]):
         raise ValueError(f"limits={limits}: give the least and the greatest rating, as in (1, 5).")
     path = _locate(Path(path).expanduser())
@@ -197,7 +202,7 @@ def _files(path: Path) -> list[Path]:
 def _read_table(path: Path, columns: Columns | None, limits: tuple[float, float] | None) -> Table:
     contents = read_bytes(path)
     if contents.startswith(b"PK"):
-        table = table_of_arrays(_read_npz(contents, path), path)
+        table = table_of_arrays(_read_npz(contents, path), path, columns)
         refuse_invalid(table.values, path, limits)
         return table
     text = decode(contents, path)

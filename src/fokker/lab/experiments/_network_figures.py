@@ -12,7 +12,7 @@ from fokker.report.plots import new_figure, tidy
 if TYPE_CHECKING:
     from fokker.lab.experiments.ding_bnn import Chain, Setting
 
-# From light to dark with η, the same for both methods.
+# One per η, the same for both methods; green for the largest, as in the paper.
 _COLOURS = ("#56B4E9", "#E69F00", "#CC79A7", "#009E73")
 _LINES = {"SGHMC": "--", "SGNHT": "-"}
 
