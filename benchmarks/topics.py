@@ -119,8 +119,8 @@ def prepare(sizes: Sizes, path: Path) -> None:
     """Write the documents of this run for the processes that measure."""
     import numpy as np
 
+    from fokker.datasets.folder import VARIABLE
     from fokker.lab.experiments import ma_lda
-    from fokker.lab.experiments._data import VARIABLE
     from fokker.lab.experiments._topic_runs import draw_from_topics
 
     number = max(sizes.timed, sizes.learnt)

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fokker.lab.experiments import Result, _data, ding_lda, ma_lda, reproduce
+from fokker.datasets.folder import VARIABLE
+from fokker.lab.experiments import Result, ding_lda, ma_lda, reproduce
 from fokker.lab.experiments._online_vb import follow_online_vb
 from fokker.lab.experiments._topic_runs import (
     Setting,
@@ -150,8 +151,8 @@ def test_chain_that_diverges_is_told_as_such(stream: Stream) -> None:
 def test_missing_data_are_told_with_where_they_are_from(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(_data.VARIABLE, raising=False)
-    with pytest.raises(FileNotFoundError, match=r"github\.com.*FOKKER_DATA.*--data-dir"):
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "empty"))
+    with pytest.raises(FileNotFoundError, match=r"empty has no file .*github.*--data-dir.*FOKKER_DATA"):
         reproduce(name, tmp_path, quick=True)
-    with pytest.raises(FileNotFoundError, match=r"the folder .* has no such file"):
+    with pytest.raises(FileNotFoundError, match=r"the folder .* has no file"):
         reproduce(name, tmp_path, quick=True, data_dir=tmp_path)

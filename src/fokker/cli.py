@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from fokker.datasets.command import app as data
 from fokker.models.lda.command import app as lda
 
 app = typer.Typer(
@@ -21,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(lda, name="lda")
+app.add_typer(data, name="data")
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
 
@@ -333,7 +335,10 @@ def reproduce(
     ] = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="The folder of data, for experiments that need it. Default: $FOKKER_DATA."),
+        typer.Option(
+            help="The folder of data, for experiments that need it. Default: $FOKKER_DATA, or where "
+            "`fokker data get` puts them."
+        ),
     ] = None,
 ) -> None:
     """Reproduce an experiment from the papers; exit code 1 if a claim does not hold."""

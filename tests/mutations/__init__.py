@@ -1,12 +1,23 @@
 """Plausible single mistakes, each of which some test must notice; `make mutate` tries them."""
 
-from mutations import corrected, data, judging, other_libraries, recipe, running, summaries, topics
+from mutations import (
+    corrected,
+    data,
+    datasets,
+    judging,
+    other_libraries,
+    recipe,
+    running,
+    summaries,
+    topics,
+)
 from mutations._mutation import Mutation
 
 ALL: list[Mutation] = [
     *recipe.MUTATIONS,
     *corrected.MUTATIONS,
     *data.MUTATIONS,
+    *datasets.MUTATIONS,
     *running.MUTATIONS,
     *judging.MUTATIONS,
     *summaries.MUTATIONS,

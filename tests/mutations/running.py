@@ -322,6 +322,8 @@ MUTATIONS = [
         'if before["settings"]:',
         "no run goes on",
         ("store::more_steps_are_those_of_a_longer_run",),
+    ),
+    Mutation(
         "samplers/_recipe.py",
         "            return remembered(*settings)\n",
         "            return make(*settings)\n",

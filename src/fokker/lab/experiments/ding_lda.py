@@ -24,8 +24,8 @@ from jaxtyping import Array, Float, Key
 from fokker import samplers
 from fokker._core.random import fold_in
 from fokker.corpora import open_corpus
+from fokker.datasets.folder import find_file
 from fokker.integrators import Reflecting, SymplecticEuler
-from fokker.lab.experiments._data import data_file
 from fokker.lab.experiments._result import Claim, Result
 from fokker.lab.experiments._topic_figures import draw_over_steps
 from fokker.lab.experiments._topic_runs import Stream
@@ -38,11 +38,8 @@ from fokker.samplers import SamplerState
 from fokker.targets import Target
 
 FIGURE = "ding-lda.png"
-ABSTRACTS = "icml-abstracts-2013-2015/bow.npz"
-ABSTRACTS_FROM = (
-    "word counts of the abstracts of ICML 2013 to 2015, from github.com/mlresearch/v28, v32 and v37; those "
-    "of 2007 to 2011 that the paper had could not be found"
-)
+# Those of 2007 to 2011 that the paper had could not be found.
+ABSTRACTS = "icml-abstracts-2013-2015"
 TOPICS, BATCH, TEST_SHARE = 30, 100, 0.2
 MIXTURE, PRIOR_MEAN = 0.1, 0.1
 AMOUNTS, STEPS = (0.01, 0.1), (2e-5, 4e-5, 6e-5, 8e-5)
@@ -274,7 +271,7 @@ def _claims(by_setting: Mapping[Setting, Sequence[ChainResult]], where: str) -> 
 def read_stream(data: Path | None) -> Stream:
     """Abstracts in random order: four fifths to learn from, the rest to predict."""
     corpus = open_corpus(
-        data_file(data, ABSTRACTS, ABSTRACTS_FROM), minimum_tokens=2, shuffle_buffer=10**6, seed=0
+        find_file(ABSTRACTS, "bow.npz", data), minimum_tokens=2, shuffle_buffer=10**6, seed=0
     )
     abstracts = next(corpus.batches(10**6))
     cut = round((1 - TEST_SHARE) * abstracts.size)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fokker.corpora import open_corpus
-from fokker.lab.experiments._data import data_file
+from fokker.datasets.folder import find_file
 from fokker.lab.experiments._online_vb import DECAY, OFFSET, follow_online_vb, has_gensim
 from fokker.lab.experiments._result import Claim, Result
 from fokker.lab.experiments._topic_figures import draw_curves, markdown_table
@@ -32,13 +32,8 @@ from fokker.lab.experiments._topic_runs import (
 )
 
 FIGURE, TABLES = "ma-lda.png", "ma-lda.md"
-ARTICLES = "wikipedia/bow_range2014.npz.xz"
-WORDS = "wikipedia/dictnostops.txt"
-ARTICLES_FROM = (
-    "word counts of English Wikipedia articles in Hoffman's vocabulary, page ids 18,228,284 to 20,925,000, "
-    "from the texts in github.com/ZhouYii/PatchedDistro"
-)
-WORDS_FROM = "Hoffman's vocabulary, from github.com/blei-lab/onlineldavb"
+# Word counts of articles with page ids 18,228,284 to 20,925,000, in Hoffman's vocabulary.
+ARTICLES, WORDS = "bow_range2014.npz", "dictnostops.txt"
 TOPICS, BATCH, HELD_OUT, SHORTEST = 50, 50, 1_000, 20
 # The search has a seed of its own, so as not to choose a setting that is lucky with the seeds reported.
 SEARCH_SEED, ORDER_SEED = 1_000, 0
@@ -95,8 +90,8 @@ def grid(sampler: str, priors: Priors) -> list[Setting]:
 
 def read_stream(data: Path | None, documents: int, held_out: int) -> Stream:
     """Articles with at least 20 words of the vocabulary, shuffled; those to predict come after the others."""
-    words = data_file(data, WORDS, WORDS_FROM)
-    articles = data_file(data, ARTICLES, ARTICLES_FROM)
+    words = find_file("wikipedia", WORDS, data)
+    articles = find_file("wikipedia", ARTICLES, data)
     # A buffer larger than the file: the order is fully random.
     corpus = open_corpus(
         articles, vocabulary=words, minimum_tokens=SHORTEST, shuffle_buffer=10**7, seed=ORDER_SEED
