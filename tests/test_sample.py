@@ -74,7 +74,7 @@ def test_a_run_is_cut_into_pieces_that_sum_to_it():
         assert ends == [burn_in + thin * (k + 1) for k in range(21 // thin)]
 
 
-@pytest.mark.parametrize("keep", ["draws", "moments"])
+@pytest.mark.parametrize("keep", ["draws", pytest.param("moments", marks=pytest.mark.long)])
 def test_every_form_of_the_loop_gives_the_same_draws(keep, monkeypatch):
     """Those of a CPU and of an accelerator, whose loops have a known length and steps too many."""
     target, _, _ = mean_of_normals(50)
@@ -643,13 +643,6 @@ def test_signals_that_are_not_pythons_are_left_alone(monkeypatch):
 def test_a_run_that_would_only_gather_is_refused():
     with pytest.raises(ValueError, match="stands still for its first 100 steps"):
         run(samplers.psgld(0.01), steps=60)
-
-
-def test_chains_that_started_together_are_remembered_when_a_run_goes_on():
-    options = {"init": jnp.zeros(2), "steps": 20, "chains": 2, "warm_up": 30, "progress": False}
-    trace = fk.sample(NORMAL, samplers.hmc(), **options)
-    assert trace.origin.one_start
-    assert trace.resume(10).origin.one_start
 
 
 def test_a_run_says_what_it_was_made_with(tmp_path):

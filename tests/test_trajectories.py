@@ -435,7 +435,7 @@ def too_light(monkeypatch):
         long("nuts, slice", no_energy),
         ("nuts", no_subtrees),
         long("nuts, slice", no_subtrees),
-        ("naive_nuts", no_subtrees),
+        long("naive_nuts", no_subtrees),
         long("naive_nuts", no_height),
         ("nuts", too_light),
     ],
@@ -1129,21 +1129,36 @@ def test_a_warm_up_that_only_diverges_is_no_start(monkeypatch):
         run()
 
 
-@pytest.mark.parametrize(
-    ("log_density", "words"),
-    [
-        long(lambda x: -(x[0] ** 2) / 2, "gradient by coordinate 1 .* zero in every chain"),
-        (lambda x: -jnp.sum(jnp.floor(jnp.abs(x))), "gradient by coordinate 0 .* jumps where"),
-        (lambda x: -(x[0] ** 2) / 2 + 1e-3 * x[1], "coordinate 1 of theta spread .* improper posterior"),
-    ],
-    ids=["flat", "steps", "a slope without end"],
-)
-def test_a_target_that_is_none_is_warned_of_in_the_summary(log_density, words):
+class Weighted(fk.Target):
+    """Normals in the first and second coordinate, steps, and a slope: one program for all mixtures."""
+
+    weights: jax.Array
+
+    def potential(self, theta):
+        parts = (theta[0] ** 2 / 2, theta[1] ** 2 / 2, jnp.sum(jnp.floor(jnp.abs(theta))), -1e-3 * theta[1])
+        return jnp.sum(self.weights * jnp.stack(parts))
+
+
+def test_a_target_that_is_none_is_warned_of_in_the_summary():
     """Flat in a direction, made of steps, or growing without end: found in warm-up, said in the summary."""
-    trace = run(fk.Density(log_density), samplers.hmc(num_integration_steps=3), steps=50, warm_up=400)
-    found = [w for w in trace.summary(gradients=False).warnings if w in trace.origin.notes]
-    assert any(re.search(words, w) for w in found)
-    assert not run(NORMAL, samplers.hmc(num_integration_steps=3), steps=50, warm_up=400).origin.notes
+
+    def trace_of(*weights):
+        target = Weighted(jnp.array(weights, jnp.float32))
+        return run(target, samplers.hmc(num_integration_steps=3), steps=50, warm_up=400)
+
+    for weights, words in (
+        ((1, 0, 0, 0), "gradient by coordinate 1 .* zero in every chain"),
+        ((0, 0, 1, 0), "gradient by coordinate 0 .* jumps where"),
+        ((1, 0, 0, 1), "coordinate 1 of theta spread .* improper posterior"),
+    ):
+        trace = trace_of(*weights)
+        found = [w for w in trace.summary(gradients=False).warnings if w in trace.origin.notes]
+        assert any(re.search(words, w) for w in found)
+    normal = trace_of(1, 1, 0, 0)
+    assert not normal.origin.notes
+    # That its chains started together is remembered when it goes on.
+    assert normal.origin.one_start
+    assert normal.resume(10).origin.one_start
 
 
 def first_steps(count):
