@@ -46,10 +46,8 @@ gc.freeze()
 gc.set_threshold(100_000, 50, 50)
 
 
-# A compiled program takes a megabyte, however small. Above this all are dropped, to be read from disk again,
-# which costs two seconds each time: with more memory more are kept.
-_ALL_MEMORY = os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE if hasattr(os, "sysconf") else 0
-_MOST_MEMORY = min(3 * 2**30, max(3 * 2**29, _ALL_MEMORY // 8))
+# A compiled program takes a megabyte, however small. Above this all are dropped, to be read from disk again.
+_MOST_MEMORY = 3 * 2**29
 
 
 @pytest.fixture(autouse=True)
