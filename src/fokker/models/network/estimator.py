@@ -52,7 +52,8 @@ class Network(Base):
     X likewise before.
 
     `prior`: the standard deviations s_l: a number; "fan-in", √(8/m) for weights with m inputs and 1 for
-    biases and for the last layer of a classifier; or a mapping from parts of a parameter's path to these, as in {"layers.0": 0.1, "bias": 1.0}.
+    biases and for the last layer of a classifier; or a mapping from parts of a parameter's path to these, as
+    in {"layers.0": 0.1, "bias": 1.0}.
 
     `sampler`: "sgnht", "sghmc", "sgld", "psgld", or one of `fk.samplers` with its own settings. For names,
     `learning_rate` (of the mean loss; None chooses it for X), `momentum` and `noise` make its step size and

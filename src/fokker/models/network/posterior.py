@@ -82,7 +82,7 @@ def sampled_leaves(sampled: Any, params: PyTree[Array], outputs: int) -> PyTree[
         last = _last_layer(params, outputs)
         if last is None:
             raise ValueError(
-                f"no weights of this network have {outputs} outputs, so that its last layer is not known: give "
+                f"no weights of this network have {outputs} outputs, so that its last layer is unknown: give "
                 f"sampled as parts of paths, of {', '.join(names)}."
             )
         chosen = [_layer(name) == last for name in names]

@@ -1,6 +1,6 @@
 """From initial weights to draws: a warm start by SGD, then the sampler; both are runs of `fk.sample`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import equinox as eqx
@@ -23,8 +23,10 @@ _EPOCHS, _LEAST_STEPS = 20, 10_000
 _WARM_START_SEED = 1
 # Rows on which the curvature is measured.
 _PROBED = 64
+# Rows whose residuals start a noise, and the least that they may give.
+_RESIDUALS, _LEAST_RESIDUAL = 1000, 0.01
 # A noise that the network has yet to learn may become as small as this, in units of the deviation of y.
-_LEAST_NOISE = 0.1
+_LEAST_NOISE = 0.2
 
 
 @dataclass(frozen=True)
@@ -108,8 +110,8 @@ class Problem:
     ) -> float:
         """κ of `settings`, at the initial weights.
 
-        For a Gaussian likelihood also at the weights of `positions`, and with the noise there if it is learnt:
-        a categorical -log p becomes flatter as the network learns, a Gaussian one does not.
+        For a Gaussian likelihood also at the weights of `positions`, and with the noise there if it is
+        learnt: a categorical -log p becomes flatter as the network learns, a Gaussian one does not.
         """
         kappa = float(_square_jacobian(self.network.apply, self.first_weights, jnp.asarray(rows[:_PROBED])))
         if self.likelihood == "categorical":
@@ -148,7 +150,16 @@ class Problem:
     def warm_started(
         self, data: dict[str, np.ndarray], settings: StepSettings, positions: PyTree[Array], steps: int
     ) -> PyTree[Array]:
-        """Theta of every chain after SGD with momentum: SGHMC at temperature 0."""
+        """Theta of every chain after SGD with momentum: SGHMC at temperature 0.
+
+        A noise that is to be learnt is 1 until then, for least squares, and the residuals give its start: were
+        it learnt by SGD too, the curvature would rise on the way.
+        """
+        if "log_noise" in positions:
+            given = replace(self, noise_scale=np.ones(self.outputs, np.float32))
+            weights = {"weights": positions["weights"]}
+            theta = given.warm_started(data, settings, weights, steps)
+            return {**theta, "log_noise": _log_residuals(self.network.apply, theta["weights"], data)}
         everything = jax.tree.map(lambda _: True, self.scales)
         nothing = jax.tree.map(lambda _: None, self.scales)
         target = self.target(data, everything, nothing)
@@ -174,3 +185,10 @@ def _square_jacobian(apply: Any, weights: PyTree[Array], rows: Array) -> Array:
 
     squares = jax.lax.map(lambda pair: square(*pair), (rows, signs))
     return jnp.mean(squares) / outputs
+
+
+def _log_residuals(apply: Any, weights: PyTree[Array], data: dict[str, np.ndarray]) -> Array:
+    """The log of the root mean square residual of every chain and output, on some rows."""
+    rows, targets = (jnp.asarray(data[name][:_RESIDUALS]) for name in ("x", "y"))
+    fitted = jax.vmap(lambda w: jax.lax.map(lambda x: apply(w, x), rows))(weights)
+    return jnp.log(jnp.maximum(jnp.sqrt(jnp.mean((targets[None] - fitted) ** 2, 1)), _LEAST_RESIDUAL))
