@@ -152,8 +152,8 @@ class Problem:
     ) -> PyTree[Array]:
         """Theta of every chain after SGD with momentum: SGHMC at temperature 0.
 
-        A noise that is to be learnt is 1 until then, for least squares, and the residuals give its start: were
-        it learnt by SGD too, the curvature would rise on the way.
+        A noise that is to be learnt is 1 until then, for least squares, and the residuals give its start:
+        were it learnt by SGD too, the curvature would rise on the way.
         """
         if "log_noise" in positions:
             given = replace(self, noise_scale=np.ones(self.outputs, np.float32))
