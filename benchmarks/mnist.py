@@ -3,11 +3,13 @@
 Run with `python benchmarks/mnist.py --data FOLDER`, where the folder has the four IDX files, gzipped. Pixels
 are scaled by one mean and one standard deviation. Everything else is the default of `fk.models.Network`, but
 for the number of chains, draws and passes, which are options. SGD is the warm start alone, which decays its
-learning rate to zero over as many passes as a sampler takes in all; averaged SGD is the mean of the predictions
-of as many such runs as there are chains, from different weights. `--temperature` samples exp(-U/T).
+learning rate to zero over as many passes as a sampler takes in all; averaged SGD is the mean of the
+predictions of as many such runs as there are chains, from different weights. `--temperature` samples
+exp(-U/T).
 """
 
 import argparse
+import copy
 import gzip
 import time
 from pathlib import Path
@@ -90,8 +92,6 @@ def main() -> None:
 
 def _of_chain(net, chain, chains):
     """The same network with the draws of one chain alone."""
-    import copy
-
     one = copy.copy(net)
     one.draws_ = jax.tree.map(lambda x: x.reshape(chains, -1, *x.shape[1:])[chain], net.draws_)
     return one

@@ -1,6 +1,6 @@
 """Plausible single mistakes, each of which some test must notice; `make mutate` tries them."""
 
-from mutations import corrected, data, judging, recipe, running, topics
+from mutations import corrected, data, judging, networks, recipe, running, topics
 from mutations._mutation import Mutation
 
 ALL: list[Mutation] = [
@@ -10,6 +10,7 @@ ALL: list[Mutation] = [
     *running.MUTATIONS,
     *judging.MUTATIONS,
     *topics.MUTATIONS,
+    *networks.MUTATIONS,
 ]
 
 __all__ = ["ALL", "Mutation"]

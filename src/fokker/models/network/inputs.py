@@ -90,8 +90,13 @@ def class_numbers(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     if not np.all(known):
         unknown = labels[int(np.argmin(known))]
         shown = ", ".join(map(repr, classes[:10].tolist())) + (", …" if len(classes) > 10 else "")
-        raise ValueError(f"y has the label {unknown!r}, which is not one of the classes {shown}.")
+        raise ValueError(f"y has the label {_plain(unknown)!r}, which is not one of the classes {shown}.")
     return places.astype(np.int32)
+
+
+def _plain(value: Any) -> Any:
+    """A scalar of NumPy as Python shows it."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def checked_classes(labels: np.ndarray, classes: Any) -> np.ndarray:
@@ -99,7 +104,7 @@ def checked_classes(labels: np.ndarray, classes: Any) -> np.ndarray:
     found = np.unique(labels if classes is None else np.asarray(classes))
     if len(found) < 2:
         raise ValueError(
-            f"y has one class only, {found[0]!r}: a classifier needs rows of at least two, or classes= in "
+            f"y has one class only, {_plain(found[0])!r}: a classifier needs rows of at least two, or classes= in "
             "partial_fit."
         )
     return found
