@@ -102,7 +102,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("fokker-demo"),
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
 ) -> None:
-    """Logistic regression on a million rows; a network; or 'recipe', right and wrong samplers side by side."""
+    """Logistic regression on a million rows; a network; 'recipe', right and wrong samplers side by side."""
     from fokker._core.state import nearest
     from fokker.lab.demo import DEMOS
 

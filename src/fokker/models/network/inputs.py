@@ -88,9 +88,9 @@ def class_numbers(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     except TypeError:
         known = np.zeros(len(labels), bool)
     if not np.all(known):
-        unknown = labels[int(np.argmin(known))]
         shown = ", ".join(map(repr, classes[:10].tolist())) + (", …" if len(classes) > 10 else "")
-        raise ValueError(f"y has the label {_plain(unknown)!r}, which is not one of the classes {shown}.")
+        label = repr(_plain(labels[int(np.argmin(known))]))
+        raise ValueError(f"y has the label {label}, which is not one of the classes {shown}.")
     return places.astype(np.int32)
 
 
@@ -104,8 +104,8 @@ def checked_classes(labels: np.ndarray, classes: Any) -> np.ndarray:
     found = np.unique(labels if classes is None else np.asarray(classes))
     if len(found) < 2:
         raise ValueError(
-            f"y has one class only, {_plain(found[0])!r}: a classifier needs rows of at least two, or classes= in "
-            "partial_fit."
+            f"y has one class only, {_plain(found[0])!r}: a classifier needs rows of at least two, or "
+            "classes= in partial_fit."
         )
     return found
 
