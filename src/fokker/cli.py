@@ -103,11 +103,11 @@ def _root(
 
 @app.command()
 def demo(
-    name: Annotated[str, typer.Argument(help="The demonstration: logistic or recipe.")] = "logistic",
+    name: Annotated[str, typer.Argument(help="The demonstration: logistic, network or recipe.")] = "logistic",
     out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("fokker-demo"),
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
 ) -> None:
-    """Logistic regression on a million rows, or, with 'recipe', a right and a wrong sampler side by side."""
+    """Logistic regression on a million rows; a network; 'recipe', right and wrong samplers side by side."""
     from fokker._core.state import nearest
     from fokker.lab.demo import DEMOS
 

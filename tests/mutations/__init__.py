@@ -1,28 +1,15 @@
 """Plausible single mistakes, each of which some test must notice; `make mutate` tries them."""
 
-from mutations import (
-    corrected,
-    data,
-    datasets,
-    judging,
-    other_libraries,
-    recipe,
-    running,
-    summaries,
-    topics,
-)
+import importlib
+import pkgutil
+
 from mutations._mutation import Mutation
 
+# A file for each part of the library.
+_PARTS = [module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")]
+
 ALL: list[Mutation] = [
-    *recipe.MUTATIONS,
-    *corrected.MUTATIONS,
-    *data.MUTATIONS,
-    *datasets.MUTATIONS,
-    *running.MUTATIONS,
-    *judging.MUTATIONS,
-    *summaries.MUTATIONS,
-    *topics.MUTATIONS,
-    *other_libraries.MUTATIONS,
+    mutation for part in _PARTS for mutation in importlib.import_module(f"mutations.{part}").MUTATIONS
 ]
 
 __all__ = ["ALL", "Mutation"]

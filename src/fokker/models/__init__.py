@@ -1,16 +1,17 @@
 """Models with their own samplers."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fokker.models.lda.estimator import LDA
+    from fokker.models.network.estimator import Network
 
-__all__ = ["LDA"]
+__all__ = ["LDA", "Network"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "LDA":  # imported on demand, so that the command line starts without loading JAX
-        from fokker.models.lda.estimator import LDA
-
-        return LDA
+    # Imported on demand, so that the command line starts without loading JAX.
+    if name in __all__:
+        return getattr(importlib.import_module(f"fokker.models.{name.lower()}.estimator"), name)
     raise AttributeError(f"module 'fokker.models' has no attribute {name!r}")

@@ -1,0 +1,130 @@
+"""X and y as arrays that a network can be trained on; what is wrong with them is said in a sentence."""
+
+from typing import Any
+
+import numpy as np
+
+
+def checked_rows(X: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
+    """X in single precision, one row per datum; raise unless its rows are numbers of the given shape."""
+    if hasattr(X, "tocsr"):
+        raise TypeError("X is a sparse matrix; networks take dense rows: give X.toarray().")
+    values = np.asarray(X)
+    if values.ndim < 2:
+        raise ValueError(
+            f"X must have one row per datum and at least one column; its shape is {values.shape}. For a "
+            "single column give X.reshape(-1, 1)."
+        )
+    if values.dtype.kind not in "fiub":
+        values = _numbers(values, X)
+    if not len(values):
+        raise ValueError("X has no rows: give at least one.")
+    if shape is not None and values.shape[1:] != shape:
+        raise ValueError(
+            f"the rows of X have the shape {values.shape[1:]}, but the network was fitted to rows of shape "
+            f"{shape}."
+        )
+    rows = values.astype(np.float32)
+    if not np.isfinite(rows).all():
+        place = np.argwhere(~np.isfinite(rows))[0]
+        where = ", ".join(map(str, place[1:]))
+        raise ValueError(
+            f"X has a value that is not finite (or too large for single precision), first in row {place[0]}, "
+            f"column {where}: remove or replace it."
+        )
+    return rows
+
+
+def _numbers(values: np.ndarray, X: Any) -> np.ndarray:
+    """An array of objects as numbers; raise with the column that has something else."""
+    columns = getattr(X, "columns", range(values.shape[1]))
+    for name, column in zip(columns, np.moveaxis(values, 1, 0), strict=True):
+        try:
+            column.astype(float)
+        except (TypeError, ValueError):
+            text = next((v for v in column.ravel() if not isinstance(v, int | float | np.number)), column[0])
+            raise ValueError(
+                f"column {name!r} of X has {text!r}, which is not a number: encode text as numbers first, "
+                "for example one column of zeros and ones per category."
+            ) from None
+    return values.astype(float)
+
+
+def _checked_length(y: Any, rows: int) -> np.ndarray:
+    values = np.asarray(y)
+    if values.ndim == 0 or len(values) != rows:
+        given = "one number" if values.ndim == 0 else f"{len(values)} entries"
+        raise ValueError(f"y has {given}, but X has {rows} rows: they need the same length.")
+    return values
+
+
+def checked_labels(y: Any, rows: int) -> np.ndarray:
+    """The labels of a classification, one per row."""
+    labels = _checked_length(y, rows)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise ValueError(
+            f"y has the shape {labels.shape}; a categorical likelihood needs one label per row. For one-hot "
+            "rows give y.argmax(1)."
+        )
+    if labels.dtype.kind == "f":
+        if not np.isfinite(labels).all():
+            row = int(np.argmin(np.isfinite(labels)))
+            raise ValueError(f"y is not a label in row {row}: it is {labels[row]}.")
+        if np.any(labels != np.round(labels)):
+            raise ValueError(
+                "y has fractions, but a categorical likelihood needs labels: for regression give "
+                "likelihood='gaussian'."
+            )
+    return labels
+
+
+def class_numbers(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """The place of each label among the classes; raise where it is none of them."""
+    try:
+        places = np.searchsorted(classes, labels)
+        known = classes[np.minimum(places, len(classes) - 1)] == labels
+    except TypeError:
+        known = np.zeros(len(labels), bool)
+    if not np.all(known):
+        shown = ", ".join(map(repr, classes[:10].tolist())) + (", …" if len(classes) > 10 else "")
+        label = repr(_plain(labels[int(np.argmin(known))]))
+        raise ValueError(f"y has the label {label}, which is not one of the classes {shown}.")
+    return places.astype(np.int32)
+
+
+def _plain(value: Any) -> Any:
+    """A scalar of NumPy as Python shows it."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def checked_classes(labels: np.ndarray, classes: Any) -> np.ndarray:
+    """The classes in order: those given, or those that occur."""
+    found = np.unique(labels if classes is None else np.asarray(classes))
+    if len(found) < 2:
+        raise ValueError(
+            f"y has one class only, {_plain(found[0])!r}: a classifier needs rows of at least two, or "
+            "classes= in partial_fit."
+        )
+    return found
+
+
+def checked_targets(y: Any, rows: int, outputs: int | None = None) -> np.ndarray:
+    """The targets of a regression, in double precision: one row per datum, one column per output."""
+    values = _checked_length(y, rows)
+    try:
+        targets = values.astype(float)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "y has values that are not numbers; for classes give likelihood='categorical'."
+        ) from None
+    if targets.ndim > 2:
+        raise ValueError(f"y has the shape {values.shape}; give one number per row, or one row of numbers.")
+    targets = targets.reshape(rows, -1)
+    if not np.isfinite(targets).all():
+        row = int(np.argwhere(~np.isfinite(targets))[0][0])
+        raise ValueError(f"y has a value that is not finite, first in row {row}: remove or replace it.")
+    if outputs is not None and targets.shape[1] != outputs:
+        raise ValueError(f"y has {targets.shape[1]} columns, but the network was fitted to {outputs}.")
+    return targets

@@ -1,0 +1,101 @@
+r"""How good predictions are, and how certain: pure functions of NumPy arrays.
+
+`probabilities` has one row per datum and one column per class, `labels` are column numbers.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import rankdata
+
+# A probability that has been rounded to zero counts as this, so that one row does not make the mean infinite.
+_LEAST = float(np.finfo(np.float32).tiny)
+
+
+class Reliability(NamedTuple):
+    """Predictions in bins of equal width by confidence.
+
+    `edges` of the bins, and of each the `share` of the rows, the mean `confidence` and the `accuracy`; the
+    last two are NaN in empty bins.
+    """
+
+    edges: np.ndarray
+    share: np.ndarray
+    confidence: np.ndarray
+    accuracy: np.ndarray
+
+    @property
+    def error(self) -> float:
+        """Σ share · |accuracy - confidence|, the expected calibration error."""
+        gaps = np.where(self.share > 0, np.abs(self.accuracy - self.confidence), 0.0)
+        return float(np.sum(self.share * gaps))
+
+
+def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """The share of rows whose most probable class is the label."""
+    return float(np.mean(np.argmax(probabilities, 1) == labels))
+
+
+def negative_log_likelihood(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """The mean of -log p(label), in nats."""
+    chosen = probabilities[np.arange(len(labels)), labels]
+    return float(-np.mean(np.log(np.maximum(chosen, _LEAST))))
+
+
+def brier(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """The mean over rows of Σ_k (p_k - 1[k = label])², between 0 and 2 (Brier 1950)."""
+    targets = np.zeros_like(probabilities)
+    targets[np.arange(len(labels)), labels] = 1
+    return float(np.mean(np.sum((probabilities - targets) ** 2, 1)))
+
+
+def reliability(probabilities: np.ndarray, labels: np.ndarray, bins: int = 15) -> Reliability:
+    """Accuracy against confidence max_k p_k, in bins (k/bins, (k+1)/bins] (Guo et al. 2017)."""
+    if not isinstance(bins, int | np.integer) or bins < 1:
+        raise ValueError(f"bins must be a whole number of at least 1; {bins!r} was given.")
+    confidence = np.max(probabilities, 1)
+    right = np.argmax(probabilities, 1) == labels
+    edges = np.linspace(0, 1, bins + 1)
+    places = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
+    counts = np.bincount(places, minlength=bins)
+    filled = np.where(counts > 0, counts, np.nan)
+    return Reliability(
+        edges,
+        counts / len(labels),
+        np.bincount(places, confidence, bins) / filled,
+        np.bincount(places, right, bins) / filled,
+    )
+
+
+def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray, bins: int = 15) -> float:
+    """Σ_bins share · |accuracy - mean confidence| (Naeini et al. 2015; Guo et al. 2017).
+
+    It is biased upwards on few rows: a perfectly calibrated prediction has about √(bins/rows)/2 of it.
+    """
+    return reliability(probabilities, labels, bins).error
+
+
+def entropy(probabilities: np.ndarray) -> np.ndarray:
+    """-Σ_k p_k log p_k over the last axis, in nats."""
+    p = np.asarray(probabilities)
+    return -np.sum(p * np.log(np.maximum(p, _LEAST)), -1)
+
+
+def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
+    """P(score outside > score inside) + P(equal)/2, from ranks: the Mann–Whitney statistic over its largest.
+
+    1 if every score of `outside` is above all of `inside`, ½ if they are alike.
+    """
+    inside, outside = (np.asarray(x, float).ravel() for x in (inside, outside))
+    if not inside.size or not outside.size:
+        raise ValueError("AUROC compares two sets of scores, and one of them is empty.")
+    ranks = rankdata(np.concatenate([inside, outside]))  # ties share their mean rank
+    above = ranks[inside.size :].sum() - outside.size * (outside.size + 1) / 2
+    return float(above / (inside.size * outside.size))
+
+
+def gaussian_negative_log_likelihood(y: np.ndarray, means: np.ndarray, deviations: np.ndarray) -> float:
+    r"""The mean over rows of -log (1/S) Σ_s Π_j N(y_j; m_sj, σ_sj²), for draws s along the first axis."""
+    z = (y - means) / deviations
+    logs = -0.5 * np.sum(z**2 + np.log(2 * np.pi * deviations**2), -1)
+    return float(-np.mean(np.logaddexp.reduce(logs, 0) - np.log(len(logs))))

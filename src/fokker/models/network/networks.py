@@ -1,0 +1,207 @@
+"""Networks of any framework as a function of their parameters and one row."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key, PyTree
+
+from fokker._core.module import Module
+from fokker._core.state import as_arrays, nearest
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "relu": jax.nn.relu,
+    "tanh": jnp.tanh,
+    "gelu": jax.nn.gelu,
+    "silu": jax.nn.silu,
+}
+
+
+@dataclass(frozen=True)
+class Functional:
+    """A network without its parameters.
+
+    `apply(params, x)`: the outputs for one row. `starts`: initial parameters, with a leading axis over
+    chains. `output_axis`: the axis of a weight array that counts its outputs, 0 or -1; the others are inputs.
+    """
+
+    apply: Callable[[PyTree[Array], Array], Array]
+    starts: PyTree[Array]
+    output_axis: int
+
+
+class Perceptron(Module):
+    """Dense layers with an activation between them, on a row that is flattened first."""
+
+    activation: str = eqx.field(static=True)
+
+    def __call__(self, params: Sequence[dict[str, Array]], x: Array) -> Array:
+        """The outputs for one row."""
+        h = x.ravel()
+        for layer in params[:-1]:
+            h = ACTIVATIONS[self.activation](h @ layer["weight"] + layer["bias"])
+        return h @ params[-1]["weight"] + params[-1]["bias"]
+
+
+def perceptron_start(key: Key[Array, ""], sizes: Sequence[int]) -> list[dict[str, Array]]:
+    """Weights N(0, 2/inputs) (He et al. 2015) and zero biases."""
+    keys = jax.random.split(key, len(sizes) - 1)
+    return [
+        {"weight": jax.random.normal(k, (m, n)) * math.sqrt(2 / m), "bias": jnp.zeros(n)}
+        for k, m, n in zip(keys, sizes[:-1], sizes[1:], strict=True)
+    ]
+
+
+class _Equinox(Module):
+    static: Any = eqx.field(static=True)
+
+    def __call__(self, params: PyTree[Array], x: Array) -> Array:
+        return eqx.combine(params, self.static)(x)
+
+
+class _Linen(Module):
+    module: Any = eqx.field(static=True)
+    rest: Any  # collections beside the parameters, such as the averages of a BatchNorm
+
+    def __call__(self, params: PyTree[Array], x: Array) -> Array:
+        return self.module.apply({**self.rest, "params": params}, x[None])[0]
+
+
+class _Nnx(Module):
+    graph: Any = eqx.field(static=True)
+    rest: Any
+
+    def __call__(self, params: PyTree[Array], x: Array) -> Array:
+        from flax import nnx
+
+        return nnx.merge(self.graph, params, self.rest)(x[None])[0]
+
+
+def functional(
+    model: Any, params: Any, activation: str, row: np.ndarray, outputs: int, keys: Key[Array, " chains"]
+) -> Functional:
+    """What a `Network` was given, as a function with initial parameters for every chain."""
+    if _is_sizes(model):
+        if activation not in ACTIVATIONS:
+            raise ValueError(
+                f"activation is one of {', '.join(ACTIVATIONS)}, not {activation!r}."
+                f"{nearest(str(activation), list(ACTIVATIONS))}"
+            )
+        sizes = [math.prod(row.shape), *(int(size) for size in model), outputs]
+        starts = [perceptron_start(key, sizes) for key in keys] if params is None else [as_arrays(params)]
+        return _with_starts(Perceptron(activation), starts, len(keys), -1)
+    if _framework(model) == "linen":
+        return _of_linen(model, params, row, keys)
+    if _framework(model) is None:
+        if not callable(model) or isinstance(model, type):
+            raise TypeError(
+                "the model must be a list of hidden layer sizes, a module of Flax or Equinox, or a function "
+                f"f(params, x) with params=, not {_described(model)}."
+            )
+        if params is not None:  # f(params, x)
+            is_drawn = callable(params) and not isinstance(params, eqx.Module)
+            starts = [as_arrays(params(key)) for key in keys] if is_drawn else [as_arrays(params)]
+            return _with_starts(model, starts, len(keys), -1)
+        return _of_modules(_built(model, keys), None, keys)
+    return _of_modules([model], params, keys)
+
+
+def _is_sizes(model: Any) -> bool:
+    if not isinstance(model, list | tuple):
+        return False
+    if all(isinstance(size, int | np.integer) and size >= 1 for size in model):
+        return True
+    raise ValueError(f"the sizes of hidden layers are whole numbers of at least 1; {model!r} was given.")
+
+
+def _built(build: Callable[[Any], Any], keys: Key[Array, " chains"]) -> list[Any]:
+    """A module for each chain, by a function of a key."""
+    try:
+        modules = [build(key) for key in keys]
+    except TypeError as error:
+        raise TypeError(
+            "a function given as the model without params= is called with a key, to make a module for each "
+            f"chain, which failed: {error}. For a function f(params, x) give params= too."
+        ) from error
+    if _framework(modules[0]) not in ("equinox", "nnx"):
+        raise TypeError(
+            f"the function given as the model made {_described(modules[0])} of a key, not a module of "
+            "Equinox or Flax NNX. For a function f(params, x) give params= too."
+        )
+    return modules
+
+
+def _framework(model: Any) -> str | None:
+    """Which framework a model is of, without importing any."""
+    if isinstance(model, type):
+        return None
+    names = {f"{parent.__module__}.{parent.__name__}" for parent in type(model).__mro__}
+    if "flax.linen.module.Module" in names:
+        return "linen"
+    if any(name.startswith("flax.nnx.") for name in names):
+        return "nnx"
+    return "equinox" if isinstance(model, eqx.Module) else None
+
+
+def _described(model: Any) -> str:
+    if isinstance(model, type):
+        return f"the class {model.__name__}, which has to be called first"
+    return f"a {type(model).__name__}"
+
+
+def _of_linen(module: Any, params: Any, row: np.ndarray, keys: Key[Array, " chains"]) -> Functional:
+    variables = [dict(module.init(key, jnp.asarray(row)[None])) for key in keys]
+    starts = [v.pop("params", {}) for v in variables]
+    if params is not None:
+        starts = [as_arrays(params)]
+    return _with_starts(_Linen(module, variables[0]), starts, len(keys), -1)
+
+
+def _of_modules(modules: list[Any], params: Any, keys: Key[Array, " chains"]) -> Functional:
+    if _framework(modules[0]) == "equinox":
+        parts = [eqx.partition(module, eqx.is_inexact_array) for module in modules]
+        starts = [part[0] for part in parts] if params is None else [params]
+        return _with_starts(_Equinox(parts[0][1]), starts, len(keys), 0)
+    from flax import nnx
+
+    copies = [nnx.clone(module) for module in modules]
+    for copy in copies:
+        copy.eval()  # no dropout, and the stored averages of a BatchNorm: the data of a batch are independent
+    splits: list[Any] = [nnx.split(copy, nnx.Param, ...) for copy in copies]
+    starts = [split[1] for split in splits] if params is None else [params]
+    return _with_starts(_Nnx(splits[0][0], splits[0][2]), starts, len(keys), -1)
+
+
+def _with_starts(apply: Any, starts: list[PyTree[Array]], chains: int, output_axis: int) -> Functional:
+    if not jax.tree.leaves(starts[0]):
+        raise ValueError("the network has no parameters, so that there is no posterior to sample.")
+    together = starts if len(starts) == chains else starts * chains
+    return Functional(apply, jax.tree.map(lambda *xs: jnp.stack(xs), *together), output_axis)
+
+
+def paths(params: PyTree[Any]) -> list[str]:
+    """The path of every leaf, as in layers.0.weight."""
+    leaves = jax.tree.leaves_with_path(params)
+    return [jax.tree_util.keystr(path, simple=True, separator=".") or "params" for path, _ in leaves]
+
+
+def check_outputs(network: Functional, row: np.ndarray, outputs: int, why: str) -> None:
+    """Raise unless the network takes a row and gives that many outputs."""
+    params = jax.tree.map(lambda x: x[0], network.starts)
+    try:
+        shape = jax.eval_shape(network.apply, params, jnp.asarray(row)).shape
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ValueError(
+            f"the network could not be applied to a row of X, of shape {row.shape}: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+    if math.prod(shape) != outputs or len(shape) > 1:
+        raise ValueError(
+            f"the network gives outputs of shape {shape} for one row; {why} needs ({outputs},): change the "
+            "size of its last layer."
+        )

@@ -1,0 +1,125 @@
+r"""Default settings of the samplers, in the units of stochastic gradient descent.
+
+U is N times the mean loss, so that the step of a sampler that works for one N is wrong for another. Written
+for the mean loss ℓ = U/N, the steps of all samplers become those of an optimiser:
+
+| sampler | step | learning rate of ℓ | momentum |
+| --- | --- | --- | --- |
+| sghmc, sgnht | r' = r - ε∇U - εCr + …, θ' = θ + εr' | ε²N | 1 - εC |
+| sgld | θ' = θ - ε∇U + … | εN | none |
+| psgld | θ' = θ - ε∇U/(λ + √V) + …, V the mean of (∇U)² | ε per coordinate, whatever N | none |
+
+So the settings are `learning_rate` and `momentum`, and ε = √(learning_rate/N), C = (1 - momentum)/ε; for
+SGLD ε = learning_rate/N. A learning rate at which SGD is stable is stable here.
+
+The default learning rate is c/κ. κ = E_x|∂f/∂θ|²/outputs × (curvature of -log p in f) bounds the curvature of
+ℓ up to a factor, since the Gauss–Newton matrix of ℓ is E_x[Jᵀ(∂²ℓ/∂f²)J]. It is measured at the initial
+weights, so that the scale of X, the width and the kind of network are in it. The second factor is 1 for a
+categorical likelihood and 8/σ² for a Gaussian one.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fokker._core.state import nearest
+from fokker.samplers import psgld, schedules, sghmc, sgld, sgnht
+from fokker.samplers._sampler import Sampler
+
+SAMPLERS = ("sgnht", "sghmc", "sgld", "psgld")
+SCHEDULES = ("constant", "cyclical")
+# c by sampler. Without momentum a step of the same learning rate moves 1 - momentum times as far. The rate of
+# psgld is per coordinate and knows no scale.
+_LEARNING_RATES = {"sgnht": 8.0, "sghmc": 8.0, "sgld": 80.0}
+# Curvature of a Gaussian -log p at σ = 1, over the typical one of a categorical -log p, p(1 - p).
+GAUSSIAN_CURVATURE = 8.0
+_PSGLD_RATE = 1e-3
+# λ of psgld as a share of N: gradients of ℓ below it are not enlarged further.
+_PSGLD_REGULARISATION = 1e-3
+# Stochastic gradient descent before sampling: its step may be larger, as it decays to zero.
+_WARM_START_MOMENTUM = 0.9
+
+
+@dataclass(frozen=True)
+class StepSettings:
+    """Settings of the steps; None is chosen for the data."""
+
+    sampler: Any
+    learning_rate: float | None
+    momentum: float
+    schedule: str
+    cycles: int
+    noise: str
+
+    def check(self) -> None:
+        """Raise where one is out of its range."""
+        if not isinstance(self.sampler, Sampler) and self.sampler not in SAMPLERS:
+            raise ValueError(
+                f"sampler is one of {', '.join(SAMPLERS)}, or a sampler of fk.samplers, not "
+                f"{self.sampler!r}.{nearest(str(self.sampler), SAMPLERS)}"
+            )
+        rate = self.learning_rate
+        if rate is not None and not (_is_number(rate) and 0 < rate < np.inf):
+            raise ValueError(f"learning_rate must be a number above 0, or None; {rate!r} was given.")
+        if not (_is_number(self.momentum) and 0 <= self.momentum < 1):
+            raise ValueError(f"momentum must be at least 0 and below 1; {self.momentum!r} was given.")
+        if self.schedule not in SCHEDULES:
+            raise ValueError(
+                f"schedule is one of {', '.join(SCHEDULES)}, not {self.schedule!r}."
+                f"{nearest(str(self.schedule), SCHEDULES)}"
+            )
+
+    def make(self, size: int, curvature: float, period: int) -> Sampler:
+        """The sampler for N = `size` rows of curvature κ; `period`: steps per cycle."""
+        if isinstance(self.sampler, Sampler):
+            return self.sampler
+        rate = self.learning_rate or self.default_rate(curvature)
+        name = self.sampler
+        if name == "psgld":
+            step: Any = rate
+        else:
+            step = rate / size if name == "sgld" else (rate / size) ** 0.5
+        friction = (1 - self.momentum) / step
+        if self.schedule == "cyclical":
+            step = schedules.cyclical(step, period)
+        if name == "sgld":
+            return sgld(step, noise=self.noise)
+        if name == "psgld":
+            return psgld(step, regularisation=_PSGLD_REGULARISATION * size, noise=self.noise)
+        if name == "sghmc":
+            return sghmc(step, friction, noise=self.noise)
+        # Kinetic energy relaxes at the rate 2C, and with the thermostat it swings with ω² = 2/μ: at ω = C
+        # they are of one speed, and the thermostat follows within 1/(1 - momentum) steps.
+        return sgnht(step, friction, 2 / friction**2, noise=self.noise)
+
+    def default_rate(self, curvature: float) -> float:
+        """The learning rate where none is given."""
+        if self.sampler == "psgld":
+            return _PSGLD_RATE
+        return _LEARNING_RATES[self.sampler] / curvature
+
+    def warm_start(self, size: int, curvature: float, steps: int) -> Sampler:
+        """SGD with momentum and a learning rate that decays to zero: SGHMC, to be run at temperature 0."""
+        momentum_free = self.sampler in ("sgld", "psgld") or isinstance(self.sampler, Sampler)
+        rate = None if momentum_free else self.learning_rate
+        rate = rate or _LEARNING_RATES["sghmc"] / curvature
+        step = (rate / size) ** 0.5
+        friction = (1 - _WARM_START_MOMENTUM) / step
+        return sghmc(schedules.cyclical(step, steps), friction, noise="two-point")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def check_count(name: str, value: Any, least: int) -> None:
+    """Raise unless it is a whole number of at least `least`."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}; {value!r} was given.")
+
+
+def check_epochs(name: str, value: Any) -> None:
+    """Raise unless it is a number of passes over the data, 0 or more."""
+    if not _is_number(value) or not 0 <= value < np.inf:
+        raise ValueError(f"{name} must be a number of passes over the data, at least 0; {value!r} was given.")

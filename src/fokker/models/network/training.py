@@ -1,0 +1,194 @@
+"""From initial weights to draws: a warm start by SGD, then the sampler; both are runs of `fk.sample`."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from fokker.models.network.networks import Functional
+from fokker.models.network.posterior import LOG_NOISE_MEAN, LogLikelihood, LogPrior, Outputs
+from fokker.models.network.settings import GAUSSIAN_CURVATURE, StepSettings
+from fokker.run.sample import sample
+from fokker.run.starts import PerChain
+from fokker.run.trace import Trace
+from fokker.targets import Posterior
+
+# Without a number of passes: as many as this, but at least so many steps.
+_EPOCHS, _LEAST_STEPS = 20, 10_000
+# Seeds of the runs within one fit.
+_WARM_START_SEED = 1
+# Rows on which the curvature is measured.
+_PROBED = 64
+# Rows whose residuals start a noise, and the least that they may give.
+_RESIDUALS, _LEAST_RESIDUAL = 1000, 0.01
+# A noise that the network has yet to learn may become as small as this, in units of the deviation of y.
+_LEAST_NOISE = 0.2
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Steps of the warm start, of burn-in and between draws, and the number of draws of each chain."""
+
+    warm_start: int
+    burn_in: int
+    thin: int
+    draws: int
+    period: int
+
+    @classmethod
+    def of(
+        cls,
+        steps_per_epoch: float,
+        epochs: float | None,
+        burn_in: float | None,
+        warm_start: float | None,
+        draws: int,
+        cycles: int | None,
+    ) -> "Lengths":
+        """In steps, from passes over the data; None is chosen."""
+        steps = max(_EPOCHS * steps_per_epoch, _LEAST_STEPS) if epochs is None else epochs * steps_per_epoch
+        before = [
+            round(steps / 4) if given is None else round(given * steps_per_epoch)
+            for given in (warm_start, burn_in)
+        ]
+        if cycles is None:
+            return cls(before[0], before[1], max(1, round(steps / draws)), draws, 0)
+        # Draws are taken at equal distances, and those of the first half of each cycle are then left out.
+        per_cycle = 2 * -(-draws // cycles)
+        thin = max(1, round(steps / (per_cycle * cycles)))
+        return cls(before[0], 0, thin, per_cycle * cycles, per_cycle * thin)
+
+    def selected(self) -> np.ndarray:
+        """The draws to be used: all, or those of the second half of every cycle."""
+        numbers = np.arange(1, self.draws + 1) * self.thin
+        return (
+            np.full(self.draws, True) if not self.period else (numbers - 1) % self.period >= self.period / 2
+        )
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A network, its likelihood and its prior: everything of the posterior but the data."""
+
+    network: Functional
+    scales: PyTree[float]
+    likelihood: str
+    noise_scale: Any
+    outputs: int
+    batch_size: int
+    seed: int
+    progress: bool
+
+    def target(self, data: dict[str, np.ndarray], chosen: PyTree[bool], fixed: PyTree[Array]) -> Posterior:
+        """The posterior of the chosen weights, the others being fixed."""
+        prior = LogPrior(eqx.filter(self.scales, chosen))
+        return Posterior(prior, self.log_likelihood(fixed), data)
+
+    def log_likelihood(self, fixed: PyTree[Array]) -> LogLikelihood:
+        """log p(y | x, θ) with these weights fixed."""
+        return LogLikelihood(Outputs(self.network.apply, fixed), self.likelihood, self.noise_scale)
+
+    @property
+    def first_weights(self) -> PyTree[Array]:
+        """The initial weights of the first chain."""
+        return jax.tree.map(lambda x: x[0], self.network.starts)
+
+    def start(self) -> PyTree[Array]:
+        """Theta of every chain at the initial weights."""
+        theta = {"weights": self.network.starts}
+        if self.likelihood == "gaussian" and self.noise_scale is None:
+            chains = jax.tree.leaves(self.network.starts)[0].shape[0]
+            theta["log_noise"] = jnp.full((chains, self.outputs), LOG_NOISE_MEAN)
+        return theta
+
+    def curvature(
+        self, rows: np.ndarray, positions: PyTree[Array] | None = None, fixed: PyTree[Array] = None
+    ) -> float:
+        """κ of `settings`, at the initial weights.
+
+        For a Gaussian likelihood also at the weights of `positions`, and with the noise there if it is
+        learnt: a categorical -log p becomes flatter as the network learns, a Gaussian one does not.
+        """
+        kappa = float(_square_jacobian(self.network.apply, self.first_weights, jnp.asarray(rows[:_PROBED])))
+        if self.likelihood == "categorical":
+            return kappa
+        noise: Any = _LEAST_NOISE if self.noise_scale is None else self.noise_scale
+        if positions is not None:
+            if "log_noise" in positions:
+                noise = np.exp(positions["log_noise"])
+            weights = eqx.combine(jax.tree.map(lambda x: x[0], positions["weights"]), fixed)
+            kappa = max(
+                kappa, float(_square_jacobian(self.network.apply, weights, jnp.asarray(rows[:_PROBED])))
+            )
+        return kappa * GAUSSIAN_CURVATURE / float(np.min(noise)) ** 2
+
+    def run(
+        self, target: Posterior, sampler: Any, positions: PyTree[Array], temperature: float, **plan: Any
+    ) -> Trace:
+        """One run of `fk.sample`; raise where it left the finite numbers."""
+        batch_size = self.batch_size if self.batch_size < target.size else None
+        trace = sample(
+            target,
+            sampler,
+            init=PerChain(positions),
+            batch_size=batch_size,
+            temperature=temperature,
+            progress=self.progress,
+            **plan,
+        )
+        if trace.stopped is not None and not trace.was_interrupted:
+            raise RuntimeError(
+                f"{trace.stopped}: give a smaller learning_rate, or standardise the columns of X if they are "
+                "large."
+            )
+        return trace
+
+    def warm_started(
+        self, data: dict[str, np.ndarray], settings: StepSettings, positions: PyTree[Array], steps: int
+    ) -> PyTree[Array]:
+        """Theta of every chain after SGD with momentum: SGHMC at temperature 0.
+
+        A noise that is to be learnt is 1 until then, for least squares, and the residuals give its start:
+        were it learnt by SGD too, the curvature would rise on the way.
+        """
+        if "log_noise" in positions:
+            given = replace(self, noise_scale=np.ones(self.outputs, np.float32))
+            weights = {"weights": positions["weights"]}
+            theta = given.warm_started(data, settings, weights, steps)
+            return {**theta, "log_noise": _log_residuals(self.network.apply, theta["weights"], data)}
+        everything = jax.tree.map(lambda _: True, self.scales)
+        nothing = jax.tree.map(lambda _: None, self.scales)
+        target = self.target(data, everything, nothing)
+        sampler = settings.warm_start(target.size, self.curvature(data["x"]), steps)
+        # One draw, the last: its whole way would be stored otherwise.
+        trace = self.run(
+            target, sampler, positions, 0.0, steps=steps, thin=steps, seed=self.seed + _WARM_START_SEED
+        )
+        if trace.was_interrupted:
+            raise KeyboardInterrupt
+        return trace.state.position
+
+
+@eqx.filter_jit
+def _square_jacobian(apply: Any, weights: PyTree[Array], rows: Array) -> Array:
+    """E_x|∂f/∂θ|² per output: |Jᵀv|² for random signs v has the mean |J|²."""
+    outputs = jax.eval_shape(apply, weights, rows[0]).size
+    signs = jax.random.rademacher(jax.random.key(0), (len(rows), outputs), jnp.result_type(float))
+
+    def square(row: Array, v: Array) -> Array:
+        gradient = jax.grad(lambda w: jnp.sum(apply(w, row).ravel() * v))(weights)
+        return jnp.sum(jnp.stack([jnp.sum(g.astype(v.dtype) ** 2) for g in jax.tree.leaves(gradient)]))
+
+    squares = jax.lax.map(lambda pair: square(*pair), (rows, signs))
+    return jnp.mean(squares) / outputs
+
+
+def _log_residuals(apply: Any, weights: PyTree[Array], data: dict[str, np.ndarray]) -> Array:
+    """The log of the root mean square residual of every chain and output, on some rows."""
+    rows, targets = (jnp.asarray(data[name][:_RESIDUALS]) for name in ("x", "y"))
+    fitted = jax.vmap(lambda w: jax.lax.map(lambda x: apply(w, x), rows))(weights)
+    return jnp.log(jnp.maximum(jnp.sqrt(jnp.mean((targets[None] - fitted) ** 2, 1)), _LEAST_RESIDUAL))

@@ -1,0 +1,327 @@
+"""`fk.models.Network`: posteriors over weights, against closed forms; its manners; its errors."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen, nnx
+from sklearn.base import clone, is_classifier
+
+import fokker as fk
+from fokker.models.network import metrics
+from fokker.models.network.base import NotFittedError
+from fokker.models.network.networks import functional, paths
+from fokker.models.network.posterior import prior_scales, sampled_leaves
+from fokker.models.network.settings import StepSettings
+from fokker.models.network.training import Lengths, Problem
+
+GENERATOR = np.random.default_rng(0)
+X = GENERATOR.normal(size=(60, 3)).astype(np.float32)
+LABELS = np.where(X[:, 0] + X[:, 1] > 0, "up", "down")
+Y = X @ np.array([1.0, -2.0, 0.5]) + 0.3 * GENERATOR.normal(size=60)
+KEYS = jax.random.split(jax.random.key(0), 2)
+QUICK = {
+    "batch_size": 20,
+    "epochs": 10,
+    "warm_start_epochs": 10,
+    "burn_in_epochs": 1,
+    "draws": 10,
+    "progress": False,
+}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return fk.models.Network([4], **QUICK).fit(X, LABELS)
+
+
+def test_scores_agree_with_their_definitions():
+    p = np.array([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7], [0.2, 0.8]])
+    labels = np.array([0, 1, 1, 1])
+    assert metrics.accuracy(p, labels) == 0.75
+    assert metrics.negative_log_likelihood(p, labels) == pytest.approx(-np.mean(np.log([0.9, 0.4, 0.7, 0.8])))
+    assert metrics.brier(p, labels) == pytest.approx(2 * np.mean([0.01, 0.36, 0.09, 0.04]))
+    # Two bins: all confidences lie in the upper one, of mean 0.75, and three of four are right.
+    assert metrics.expected_calibration_error(p, labels, 2) == pytest.approx(0.0, abs=1e-12)
+    # Five bins (0.4, 0.6], (0.6, 0.8], (0.8, 1]: |0 - 0.6|/4 + |1 - 0.75|/2 + |1 - 0.9|/4.
+    assert metrics.expected_calibration_error(p, labels, 5) == pytest.approx(0.15 + 0.125 + 0.025)
+    assert metrics.entropy(np.array([[0.5, 0.5], [1.0, 0.0]])) == pytest.approx([np.log(2), 0])
+    # Of six pairs four are in order and two are ties.
+    assert metrics.auroc(np.array([1, 2, 2]), np.array([2, 3])) == pytest.approx(5 / 6)
+    assert metrics.auroc(np.zeros(3), np.zeros(4)) == 0.5
+    y, means, deviations = np.zeros((1, 1)), np.array([[[0.0]], [[1.0]]]), np.ones((2, 1, 1))
+    density = (1 + np.exp(-0.5)) / 2 / np.sqrt(2 * np.pi)
+    assert metrics.gaussian_negative_log_likelihood(y, means, deviations) == pytest.approx(-np.log(density))
+    with pytest.raises(ValueError, match=r"bins must be a whole number of at least 1; 0 was given"):
+        metrics.reliability(p, labels, 0)
+    with pytest.raises(ValueError, match="one of them is empty"):
+        metrics.auroc(np.zeros(0), np.zeros(1))
+
+
+class Linen(linen.Module):
+    @linen.compact
+    def __call__(self, x):
+        for _ in range(2):
+            x = linen.tanh(linen.Dense(4)(x))
+        return linen.Dense(2)(x)
+
+
+class Nnx(nnx.Module):
+    def __init__(self, rngs):
+        self.first = nnx.Linear(3, 4, rngs=rngs)
+        self.dropout = nnx.Dropout(0.5, rngs=rngs)
+        self.out = nnx.Linear(4, 2, rngs=rngs)
+
+    def __call__(self, x):
+        return self.out(self.dropout(nnx.tanh(self.first(x))))
+
+
+def plain(params, x):
+    return jnp.tanh(x @ params["a"]) @ params["b"]
+
+
+MODELS = {
+    "sizes": ([4], None, "1"),
+    "equinox": (eqx.nn.MLP(3, 2, 4, 1, key=KEYS[0]), None, "layers.1"),
+    "built": (lambda key: eqx.nn.MLP(3, 2, 4, 1, key=key), None, "layers.1"),
+    "linen": (Linen(), None, "Dense_2"),
+    "nnx": (Nnx(nnx.Rngs(0)), None, "out"),
+    "function": (plain, {"a": jnp.ones((3, 4)), "b": jnp.ones((4, 2))}, None),
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_networks_of_every_framework_are_functions_of_their_weights(kind):
+    model, params, last = MODELS[kind]
+    network = functional(model, params, "relu", X[0], 2, KEYS)
+    weights = jax.tree.map(lambda x: x[0], network.starts)
+    # The outputs of rows, and a scale for every leaf: √(8/m), 1 for biases, 1 for the last layer.
+    assert jax.vmap(lambda x: network.apply(weights, x))(X).shape == (60, 2)
+    scales = jax.tree.leaves(prior_scales("fan-in", weights, network.output_axis))
+    for leaf, scale in zip(jax.tree.leaves(weights), scales, strict=True):
+        m = leaf.size // leaf.shape[network.output_axis]
+        assert scale == pytest.approx(1.0 if leaf.ndim == 1 else (8 / m) ** 0.5)
+    if last is not None:
+        names = paths(weights)
+        chosen = jax.tree.leaves(sampled_leaves("last", weights, 2))
+        assert [name for name, one in zip(names, chosen, strict=True) if one] == [
+            name for name in names if name.startswith(last)
+        ]
+    differ = any(np.any(x[0] != x[1]) for x in jax.tree.leaves(network.starts))
+    assert differ == (kind in ("sizes", "built", "linen"))
+
+
+def problem(likelihood, outputs, noise_scale=None, network=None):
+    network = network or functional([], None, "relu", X[0], outputs, KEYS)
+    scales = prior_scales(0.7, jax.tree.map(lambda x: x[0], network.starts), -1)
+    return Problem(network, scales, likelihood, noise_scale, outputs, 20, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "outputs"), [("categorical", 2), ("gaussian", 1), ("heteroscedastic", 2)]
+)
+def test_the_gradient_of_the_potential_is_its_difference_quotient(likelihood, outputs, x64):
+    made = problem(likelihood, outputs)
+    targets = (X[:, 0] > 0).astype(np.int32) if likelihood == "categorical" else Y[:, None]
+    everything = jax.tree.map(lambda _: True, made.scales)
+    target = made.target(
+        {"x": X.astype(float), "y": targets}, everything, jax.tree.map(lambda _: None, made.scales)
+    )
+    theta = jax.tree.map(lambda x: jnp.asarray(x[0], float) + 0.1, made.start())
+    direction = jax.tree.map(jnp.ones_like, theta)
+    h = 1e-5
+    up, down = (target.potential(jax.tree.map(lambda x, s=s: x + s * h, theta)) for s in (1, -1))
+    gradient = jax.grad(target.potential)(theta)
+    slope = sum(
+        jnp.sum(a * b) for a, b in zip(jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True)
+    )
+    assert float(slope) == pytest.approx(float(up - down) / (2 * h), rel=1e-6)
+    # The prior is that of the scales: without data U is Σθ²/(2 s²), and the prior of log σ.
+    weights = sum(float(jnp.sum(x**2)) for x in jax.tree.leaves(theta["weights"])) / (2 * 0.7**2)
+    noise = float(jnp.sum((theta["log_noise"] + 1) ** 2)) / 2 if "log_noise" in theta else 0.0
+    assert float(-target.log_prior(theta)) == pytest.approx(weights + noise)
+
+
+def test_a_linear_network_has_the_posterior_of_linear_regression(optimised):
+    # y has mean 0 and deviation 1, so that the network sees it as it is.
+    y = (Y - Y.mean()) / Y.std()
+    sigma, prior = 0.5, 1.3
+    net = fk.models.Network(
+        [],
+        likelihood="gaussian",
+        noise_scale=sigma,
+        prior=prior,
+        sampler="sghmc",
+        learning_rate=0.005,
+        momentum=0.95,
+        batch_size=60,
+        epochs=40_000,
+        burn_in_epochs=500,
+        warm_start_epochs=500,
+        draws=2000,
+        chains=4,
+        progress=False,
+    ).fit(X, y)
+    design = np.c_[np.ones(60), X]
+    covariance = np.linalg.inv(design.T @ design / sigma**2 + np.eye(4) / prior**2)
+    mean = covariance @ design.T @ y / sigma**2
+    draws = net.draws_["weights"][0]
+    theta = np.c_[draws["bias"], draws["weight"][:, :, 0]]
+    deviation = np.sqrt(np.diag(covariance))
+    # At least 2,000 effective draws of 8,000: standard errors of 0.022 for means and 0.032 for variances, in
+    # units of the deviation and the variance. Five of them over 4 + 4 numbers: a false alarm in 2·10⁵.
+    assert np.max(np.abs(theta.mean(0) - mean) / deviation) < 0.11
+    ratio = theta.var(0) / deviation**2
+    assert np.max(np.abs(ratio - 1)) < 0.16
+    # Negative controls: the posterior of another prior or of half the data would fail.
+    other = np.linalg.inv(design[:30].T @ design[:30] / sigma**2 + np.eye(4) / prior**2)
+    assert np.max(np.abs(theta.var(0) / np.diag(other) - 1)) > 0.3
+    # The predictive deviation has both parts.
+    predicted, std = net.predict(X[:5], return_std=True)
+    np.testing.assert_allclose(predicted, design[:5] @ mean, atol=0.05)
+    exact = np.sqrt(sigma**2 + np.einsum("ij,jk,ik->i", design[:5], covariance, design[:5]))
+    np.testing.assert_allclose(std, exact, rtol=0.03)
+
+
+def test_a_fit_has_the_manners_of_scikit_learn(fitted):
+    probabilities = fitted.predict_proba(X)
+    np.testing.assert_allclose(probabilities.sum(1), 1)
+    assert list(fitted.classes_) == ["down", "up"]
+    assert set(fitted.predict(X)) <= {"down", "up"}
+    assert fitted.score(X, LABELS) > 0.9
+    assert is_classifier(fitted)
+    assert not is_classifier(fk.models.Network(likelihood="gaussian"))
+    assert fitted.n_features_in_ == 3
+    again = clone(fitted)
+    assert again.get_params()["draws"] == 10
+    assert not hasattr(again, "draws_")
+    # The same seed, to rounding: the fixture is compiled with optimisations, this is not. Chains differ.
+    np.testing.assert_allclose(again.fit(X, LABELS).predict_proba(X), probabilities, atol=1e-3)
+    assert all(np.any(x[0] != x[1]) for x in jax.tree.leaves(fitted.trace_.samples))
+    with pytest.raises(NotFittedError, match="not fitted yet: call fit"):
+        fk.models.Network([4]).predict(X)
+
+
+def test_uncertainty_adds_up_and_rows_do_not_depend_on_each_other(fitted):
+    u = fitted.uncertainty(X)
+    np.testing.assert_allclose(u.entropy, metrics.entropy(fitted.predict_proba(X)), atol=1e-5)
+    np.testing.assert_allclose(u.entropy, u.mutual_information + u.expected_entropy, atol=1e-6)
+    assert np.all(u.mutual_information >= 0)
+    assert np.all(u.mutual_information <= np.log(2))
+    np.testing.assert_allclose(fitted.predict_proba(X[:7]), fitted.predict_proba(X)[:7], atol=1e-6)
+    assert fitted.out_of_distribution(X, X) == 0.5
+    scores = fitted.evaluate(X, LABELS, bins=10)
+    assert scores.accuracy == fitted.score(X, LABELS)
+    assert "ECE, 10 bins" in str(scores)
+    with pytest.raises(ValueError, match="by is one of entropy, mutual_information, not 'variance'"):
+        fitted.out_of_distribution(X, X, by="variance")
+
+
+def test_the_last_layer_alone_moves_and_partial_fit_goes_on(tmp_path):
+    net = fk.models.Network([4], sampled="last", schedule="cyclical", **QUICK).fit(X[:40], LABELS[:40])
+    first, second = (net.parameters(i) for i in (0, 5))
+    np.testing.assert_array_equal(first[0]["weight"], second[0]["weight"])
+    assert np.any(first[1]["weight"] != second[1]["weight"])
+    before = net.parameters(0)[0]["weight"]
+    net.partial_fit(X[40:], LABELS[40:])
+    assert net.trace_.origin.target.size == 60
+    np.testing.assert_array_equal(net.parameters(0)[0]["weight"], before)
+    path = tmp_path / "report.html"
+    net.report(path, X, LABELS, 3 * X)
+    text = path.read_text()
+    assert "AUROC of other data, by mutual information" in text
+    assert text.count("<img") == 3
+
+
+def test_draws_of_a_cycle_are_from_its_second_half():
+    lengths = Lengths.of(100.0, 40, None, None, 20, 4)
+    assert (lengths.period, lengths.thin, lengths.draws) == (1000, 100, 40)
+    numbers = np.arange(1, 41) * 100
+    assert set((numbers[lengths.selected()] - 1) % 1000) == {599, 699, 799, 899, 999}
+    constant = Lengths.of(100.0, 40, None, 5, 20, None)
+    assert (constant.warm_start, constant.burn_in, constant.thin) == (500, 1000, 200)
+
+
+def test_settings_are_those_of_an_optimiser():
+    def settings(name):
+        return StepSettings(name, 0.01, 0.9, "constant", 4, "two-point")
+
+    sghmc = settings("sghmc").make(10_000, 1.0, 0)
+    assert float(sghmc.step_size) == pytest.approx(1e-3)
+    dynamics = sghmc.on(fk.Density(lambda x: -jnp.sum(x**2) / 2)).placed
+    D = np.asarray(dynamics.D.as_matrix({"theta": jnp.zeros(1), "r": jnp.zeros(1)}))
+    assert D[1, 1] * 1e-3 == pytest.approx(0.1)  # 1 - momentum
+    assert float(settings("sgld").make(10_000, 1.0, 0).step_size) == pytest.approx(1e-6)
+    cyclical = StepSettings("sghmc", 0.01, 0.9, "cyclical", 4, "two-point").make(10_000, 1.0, 100)
+    assert float(cyclical.step_size(50)) == pytest.approx(5e-4)
+
+
+BAD_FITS = {
+    "NaN": (
+        np.where(np.eye(60, 3) > 0, np.nan, X),
+        LABELS,
+        "X has a value that is not finite.*row 0, column 0",
+    ),
+    "text": (
+        np.array([["1", "red", "2"]] * 60, object),
+        LABELS,
+        "column 1 of X has 'red', which is not a number",
+    ),
+    "length": (X, LABELS[:10], "y has 10 entries, but X has 60 rows"),
+    "one class": (X, ["up"] * 60, "y has one class only, 'up'"),
+    "empty": (X[:0], LABELS[:0], "X has no rows"),
+    "one axis": (X[:, 0], LABELS, r"one row per datum.*shape is \(60,\).*reshape"),
+    "fractions": (X, Y, "y has fractions.*likelihood='gaussian'"),
+    "one-hot": (X, np.eye(2)[(X[:, 0] > 0).astype(int)], r"one label per row.*argmax"),
+    "missing label": (X, np.where(X[:, 0] > 0, np.nan, 1), "y is not a label in row"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FITS)
+def test_bad_data_are_refused_in_a_sentence(case):
+    rows, labels, message = BAD_FITS[case]
+    with pytest.raises(ValueError, match=message):
+        fk.models.Network([4], **QUICK).fit(rows, labels)
+
+
+BAD_SETTINGS = {
+    "likelihood": ({"likelihood": "categoricall"}, "likelihood is one of categorical"),
+    "sampler": ({"sampler": "sghcm"}, "sampler is one of sgnht, sghmc, sgld, psgld"),
+    "prior": ({"prior": -1}, "prior is a standard deviation above 0.*-1 was given"),
+    "prior path": ({"prior": {"conv": 1.0}}, "prior names 'conv'.*paths are 0.bias"),
+    "sampled": ({"sampled": "conv"}, "sampled='conv' selects no parameter"),
+    "momentum": ({"momentum": 1.0}, "momentum must be at least 0 and below 1"),
+    "rate": ({"learning_rate": 0}, "learning_rate must be a number above 0"),
+    "draws": ({"draws": 0}, "draws must be a whole number of at least 1"),
+    "epochs": ({"epochs": -1}, "epochs must be a number of passes"),
+    "activation": ({"activation": "rleu"}, "activation is one of relu"),
+    "noise": ({"noise_scale": 1.0}, "noise_scale is for likelihood='gaussian'"),
+    "schedule": ({"schedule": "cosine"}, "schedule is one of constant, cyclical"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_SETTINGS)
+def test_bad_settings_are_refused_in_a_sentence(case):
+    settings, message = BAD_SETTINGS[case]
+    with pytest.raises(ValueError, match=message):
+        fk.models.Network([4], **{**QUICK, **settings}).fit(X, LABELS)
+
+
+def test_bad_models_and_bad_rows_to_predict_are_refused(fitted):
+    with pytest.raises(ValueError, match=r"outputs of shape \(5,\).*needs \(2,\)"):
+        fk.models.Network(eqx.nn.MLP(3, 5, 4, 1, key=KEYS[0]), **QUICK).fit(X, LABELS)
+    with pytest.raises(TypeError, match="the class Linen, which has to be called first"):
+        fk.models.Network(Linen, **QUICK).fit(X, LABELS)
+    with pytest.raises(TypeError, match=r"For a function f\(params, x\) give params="):
+        fk.models.Network(plain, **QUICK).fit(X, LABELS)
+    with pytest.raises(ValueError, match=r"shape \(4,\), but the network was fitted to rows of shape \(3,\)"):
+        fitted.predict(np.zeros((2, 4)))
+    with pytest.raises(ValueError, match="the label 'left', which is not one of the classes 'down', 'up'"):
+        fitted.evaluate(X[:2], ["up", "left"])
+    regression = clone(fitted).set_params(likelihood="gaussian")
+    regression.draws_ = fitted.draws_
+    with pytest.raises(AttributeError, match="predict_proba is for likelihood='categorical'"):
+        regression.predict_proba(X)
+    # Half precision is taken as it is.
+    np.testing.assert_allclose(fitted.predict_proba(X.astype(np.float16)), fitted.predict_proba(X), atol=0.02)
