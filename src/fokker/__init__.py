@@ -29,15 +29,18 @@ if TYPE_CHECKING:
     from fokker.run.trace import Trace
     from fokker.run.tuning import Tuning, tune
     from fokker.samplers import schedules
+    from fokker.samplers.lazy import lazy
     from fokker.targets import (
         Density,
         Posterior,
+        Table,
         Target,
         constrain,
         constraints,
         find_mode,
         from_numpyro,
         from_stan,
+        tables,
     )
 
     __version__: str
@@ -51,6 +54,7 @@ __all__ = [
     "PerChain",
     "Posterior",
     "Report",
+    "Table",
     "Target",
     "Trace",
     "Tuning",
@@ -69,11 +73,13 @@ __all__ = [
     "from_stan",
     "gradients",
     "integrators",
+    "lazy",
     "models",
     "posteriors",
     "sample",
     "samplers",
     "schedules",
+    "tables",
     "tune",
 ]
 
@@ -87,6 +93,7 @@ _HOMES = {
     "PerChain": "run.starts",
     "Posterior": "targets",
     "Report": "checker",
+    "Table": "targets",
     "Target": "targets",
     "Trace": "run.trace",
     "Tuning": "run.tuning",
@@ -105,11 +112,13 @@ _HOMES = {
     "from_stan": "targets",
     "gradients": "gradients",
     "integrators": "integrators",
+    "lazy": "samplers.lazy",
     "models": "models",
     "posteriors": "lab.posteriors",
     "sample": "run.sample",
     "samplers": "samplers",
     "schedules": "samplers.schedules",
+    "tables": "targets",
     "tune": "run.tuning",
 }
 

@@ -109,7 +109,7 @@ class Form(NamedTuple):
 
 def position_of(sampler: Sampler, state: Any) -> PyTree[Array]:
     """Theta as the user sees it: constrained where the target has constraints, in a dtype of NumPy."""
-    return constrained(getattr(sampler, "target", None), raised(state.position))
+    return constrained(getattr(sampler, "target", None), raised(sampler.position(state)))
 
 
 # Compiled once for a sampler, whatever its step size, data and number of steps. The memory of the chains is

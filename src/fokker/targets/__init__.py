@@ -6,16 +6,19 @@ from fokker.targets.mode import find_mode
 from fokker.targets.numpyro_model import from_numpyro
 from fokker.targets.posterior import Posterior
 from fokker.targets.stan_model import from_stan
+from fokker.targets.tables import Table, tables
 from fokker.targets.target import Target, TargetWithData
 
 __all__ = [
     "Constrained",
     "Density",
     "Posterior",
+    "Table",
     "Target",
     "TargetWithData",
     "constrain",
     "find_mode",
     "from_numpyro",
     "from_stan",
+    "tables",
 ]
