@@ -26,9 +26,7 @@ class LangevinLaw(NamedTuple):
 def langevin_law(curvature: Array, time: Array, D: Array, temperature: Array) -> LangevinLaw:
     r"""dx = -Dλx dt + √(2TD) dW over a time s: decay e^{-Dλs}, variance (T/λ)(1 - e^{-2Dλs})."""
     exponent = D * curvature * time
-    return LangevinLaw(
-        jnp.exp(-exponent), jnp.sqrt(temperature / curvature * -jnp.expm1(-2 * exponent))
-    )
+    return LangevinLaw(jnp.exp(-exponent), jnp.sqrt(temperature / curvature * -jnp.expm1(-2 * exponent)))
 
 
 class UnderdampedLaw(NamedTuple):

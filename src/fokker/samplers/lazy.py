@@ -200,9 +200,9 @@ def lazy(sampler: Recipe) -> Lazy:
 
     `sampler` is sgld, sghmc or sgnht with one thermostat per coordinate. A step moves the rows that its
     minibatch depends on, by a step of that sampler with the gradient of their prior and N/n times that of the
-    likelihood. A row that is not seen feels its prior alone, a quadratic potential, in which the dynamics have
-    an exact solution after any time (`fokker.integrators.quadratic_well`): the row is drawn from it when it
-    is next seen, for all steps missed at once.
+    likelihood. A row that is not seen feels its prior alone, a quadratic potential, in which the dynamics
+    have an exact solution after any time (`fokker.integrators.quadratic_well`): the row is drawn from it when
+    it is next seen, for all steps missed at once.
 
     Why the target is kept. A dense step also adds, for a row that the minibatch does not touch, only the
     gradient of its prior. The lazy step solves this part exactly and not by the integrator. Both are
@@ -230,7 +230,9 @@ def lazy(sampler: Recipe) -> Lazy:
         "a noise_estimate is of all rows": sampler.noise_estimate is not None,
         "resample draws the momentum of rows that are not seen": sampler.resample is not None,
         "an estimate of Γ couples rows": sampler.gamma != "exact",
-        "the time that a row has missed is known for a constant step size, a number": callable(sampler.step_size)
+        "the time that a row has missed is known for a constant step size, a number": callable(
+            sampler.step_size
+        )
         or isinstance(sampler.step_size, str)
         or jnp.ndim(sampler.step_size) > 0,
     }
@@ -309,14 +311,16 @@ def _coefficients(inner: Recipe) -> Coefficients:
     theta = {name: table.mean[None, :] + 0.5 for name, table in tables.items()}
     two_rows = {name: jnp.concatenate([x, x]) for name, x in theta.items()}
     z: State = {"theta": two_rows, **inner.family.auxiliaries(jax.random.key(0), two_rows, inner.temperature)}
+    if "r" in z:
+        z = {**z, "r": jax.tree.map(jnp.ones_like, two_rows)}
     for variable, x in z.items():
         if not same_shapes(x, two_rows):
             what = f"{variable} is one for all rows" if same_structure(x, 0.0) else f"{variable} couples rows"
             hint = ' Take fk.samplers.sgnht(…, kind="diagonal").' if variable == "xi" else ""
             raise ValueError(f"fk.lazy cannot move rows one by one with this sampler: {what}.{hint}")
     refused = ValueError(
-        "fk.lazy cannot move rows one by one with this sampler: their dynamics must be those of sgld, sghmc or "
-        "sgnht, with D, friction and mass one number each."
+        "fk.lazy cannot move rows one by one with this sampler: their dynamics must be those of sgld, sghmc "
+        "or sgnht, with D, friction and mass one number each."
     )
     dynamics = inner.placed
     try:

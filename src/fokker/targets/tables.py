@@ -96,7 +96,11 @@ def tables(
     the number of the row that each datum depends on; `log_likelihood(rows, datum)` takes these rows of
     theta. Any sampler can be used; `fk.lazy` makes the cost of a step independent of the number of rows.
     """
-    if not isinstance(priors, Mapping) or not priors or not all(isinstance(t, Table) for t in priors.values()):
+    if (
+        not isinstance(priors, Mapping)
+        or not priors
+        or not all(isinstance(t, Table) for t in priors.values())
+    ):
         raise TypeError("priors must be a dictionary of fk.Table, as {'users': fk.Table(1000, mean)}.")
     for name, table in priors.items():
         if name not in data:
