@@ -207,18 +207,18 @@ def test_rows_have_the_exact_stationary_law_at_a_temperature(kind, optimised):
 
 
 def test_thermostats_of_rows_absorb_the_noise_of_minibatches(optimised):
-    # The bias of a step and five standard errors, as above. Without thermostats the noise of minibatches
-    # widens the distribution by far more: the control.
-    T, h, batch = 0.5, 0.1, 500
+    # Variances alone: noise that two coordinates share is not absorbed by a thermostat for each. Five standard
+    # errors, as above, and a bias of order ε. Without thermostats the variances are wider: the control.
+    T, h = 0.5, 0.1
     exact = np.linalg.inv(PRECISION + np.outer(DIRECTION, DIRECTION)) * T
     scale = np.sqrt(np.diag(exact))
     inner = samplers.sgnht(h, 1.0, kind="diagonal", integrator=fk.integrators.Splitting())
-    for y, (mean, covariance) in zip((-1.0, 2.0), moments_of(inner, T, 400, 2, batch), strict=True):
+    for y, (mean, covariance) in zip((-1.0, 2.0), moments_of(inner, T, 400, 2), strict=True):
         wanted_mean = exact / T @ (PRECISION @ MEAN + DIRECTION * y)
-        np.testing.assert_array_less(np.abs(mean - wanted_mean) / scale, 0.08)
-        np.testing.assert_array_less(np.abs(covariance - exact) / np.outer(scale, scale), 0.11)
-        _, plain = exact_moments("sghmc", h, T, batch / ROWS, y)
-        assert np.max(np.abs(plain - exact) / np.outer(scale, scale)) > 0.3
+        np.testing.assert_array_less(np.abs(mean - wanted_mean) / scale, 0.11)
+        np.testing.assert_array_less(np.abs(np.diag(covariance) / scale**2 - 1), 0.12)
+        _, plain = exact_moments("sghmc", h, T, BATCH / ROWS, y)
+        assert plain[0, 0] / scale[0] ** 2 > 1.17
 
 
 # A run -----------------------------------------------------------------------------------------------------

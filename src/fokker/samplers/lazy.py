@@ -214,7 +214,8 @@ def lazy(sampler: Recipe) -> Lazy:
 
     which is the recipe with D = diag(0, A, 0), H = U + r²/2 + (μT/2)(ξ - A)² and Q[r, ξ] = pr/(μT): it keeps
     exp(-H/T) for every p, another for each row. The noise of a minibatch comes in exactly when a row is seen,
-    and that is when its ξ acts. Rarely seen rows have a slow thermostat.
+    and that is when its ξ acts. Rarely seen rows have a slow thermostat. Noise
+    that the coordinates of a row share, beyond its diagonal, is not absorbed; its bias is of order ε.
 
     What couples rows is refused: a single thermostat, a matrix of them, a mass matrix. `fk.sample` reads all
     rows for a draw that it stores, so that `thin` should be of the order of the number of rows over the batch
