@@ -11,6 +11,7 @@ from fokker.lab.experiments import (
     article_background,
     article_gallery,
     article_scaling,
+    ding_bnn,
     ding_fig1,
     ding_fig2_mean,
     ding_fig2_var,
@@ -60,6 +61,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "ma-lda": Experiment(
         ma_lda.run, "the topics of a stream of Wikipedia articles, five samplers (Ma et al. 2015)", True, 3
+    ),
+    "ding-bnn": Experiment(
+        ding_bnn.run, "a neural network on MNIST, SGNHT and SGHMC (Ding et al. 2014)", True
     ),
     "ding-lda": Experiment(
         ding_lda.run, "the topics of conference abstracts, SGNHT and SGHMC (Ding et al. 2014)", True

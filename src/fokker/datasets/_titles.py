@@ -1,0 +1,65 @@
+"""Read the titles of items that come with a data set of ratings."""
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+
+from fokker.datasets._files import decode, read_bytes
+
+# The files of titles next to the ratings. Their columns are found as in `_columns`.
+_FILE_NAMES = ("movies.csv", "movies.dat", "u.item", "books.csv", "movie_titles.txt", "movie_titles.csv")
+
+
+def read_titles(folder: Path, item_names: np.ndarray, path: str | Path | None) -> np.ndarray | None:
+    """The titles in the order of `item_names`, "" where there is none; None without a file of titles.
+
+    The file is `path`, or one of the known names in the folder of the ratings.
+    """
+    file = _find(folder) if path is None else Path(path).expanduser()
+    if file is None:
+        return None
+    if not file.is_file():
+        raise FileNotFoundError(f"titles: there is no file {file}.")
+    by_identifier = _parse(decode(read_bytes(file), file), file)
+    names = [str(name) for name in item_names.tolist()]
+    return np.array([by_identifier.get(name, "") for name in names], dtype=np.str_)
+
+
+def _find(folder: Path) -> Path | None:
+    candidates = (folder / f"{name}{suffix}" for name in _FILE_NAMES for suffix in ("", ".gz"))
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _parse(text: str, path: Path) -> dict[str, str]:
+    """Titles by identifier.
+
+    The formats are: a header that names the columns of identifier and title (`movieId,title,genres`);
+    `identifier::title::genres`; `identifier|title|…`; and `identifier,year,title`, where the title may
+    contain commas and is not quoted.
+    """
+    first_line = text.split("\n", 1)[0]
+    if "::" in first_line:
+        rows = (line.split("::") for line in text.splitlines())
+        return {row[0]: row[1] for row in rows if len(row) > 1}
+    if "|" in first_line and "," not in first_line.split("|", 1)[0]:
+        rows = (line.split("|") for line in text.splitlines())
+        return {row[0]: row[1] for row in rows if len(row) > 1}
+    header = [name.strip().lower() for name in next(csv.reader([first_line]), [])]
+    if "title" in header:
+        identifier = next((name for name in ("movieid", "book_id", "item_id", "id") if name in header), None)
+        if identifier is None:
+            raise ValueError(
+                f"{path}: the header {first_line[:60]!r} names no column movieId, book_id, item_id or id."
+            )
+        key, title = header.index(identifier), header.index("title")
+        rows = (row for row in csv.reader(io.StringIO(text)) if len(row) > max(key, title))
+        return {row[key].strip(): row[title].strip() for row in rows}
+    if first_line.count(",") >= 2 and first_line.split(",", 1)[0].strip().isdigit():
+        rows = (line.split(",", 2) for line in text.splitlines())
+        return {row[0]: row[2].strip() for row in rows if len(row) > 2}
+    raise ValueError(
+        f"{path}: the format of the titles is unknown. Its first line is {first_line[:60]!r}; a header with "
+        "the columns movieId and title is one that can be read."
+    )

@@ -1,0 +1,241 @@
+"""Ratings of items by users, from the files in which they are commonly published."""
+
+import io
+import zipfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from fokker.datasets._files import decode, read_bytes
+from fokker.datasets._rating_tables import (
+    Columns,
+    Table,
+    find_layout,
+    is_netflix,
+    parse_delimited,
+    parse_netflix,
+    refuse_invalid,
+    table_of_arrays,
+)
+from fokker.datasets._titles import read_titles
+
+Repeated = Literal["refuse", "first", "last", "mean"]
+
+# The files of ratings in a folder, in order of preference.
+_FILE_NAMES = ("ratings.dat", "ratings.csv", "u.data", "ratings.npz")
+_NETFLIX_FILES = ("mv_*.txt", "mv_*.txt.gz", "combined_data_*.txt", "combined_data_*.txt.gz")
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Ratings r_ij of items j by users i.
+
+    Rating k is `values[k]`, by user `users[k]` of item `items[k]`. Users and items are numbered from 0 in the
+    order of their identifiers: `user_names[i]` and `item_names[j]` are the original ones. `titles[j]` is the
+    title of item j, empty if it is unknown; None if the data set comes without titles.
+    """
+
+    users: np.ndarray
+    items: np.ndarray
+    values: np.ndarray
+    user_names: np.ndarray
+    item_names: np.ndarray
+    titles: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        shapes = {np.shape(array) for array in (self.users, self.items, self.values)}
+        if len(shapes) != 1 or len(next(iter(shapes))) != 1:
+            raise ValueError(
+                f"users, items and values have the shapes {np.shape(self.users)}, {np.shape(self.items)} and "
+                f"{np.shape(self.values)}; three vectors of one length are needed."
+            )
+        for name, numbers, size in (
+            ("users", self.users, self.num_users),
+            ("items", self.items, self.num_items),
+        ):
+            if len(numbers) and not 0 <= numbers.min() <= numbers.max() < size:
+                raise ValueError(
+                    f"{name} has numbers from {numbers.min()} to {numbers.max()}; they must be from 0 to "
+                    f"{size - 1}, the positions in {name.removesuffix('s')}_names."
+                )
+        if self.titles is not None and len(self.titles) != self.num_items:
+            raise ValueError(f"titles has {len(self.titles)} entries; there are {self.num_items} items.")
+
+    @classmethod
+    def from_identifiers(
+        cls, users: np.ndarray, items: np.ndarray, values: np.ndarray, titles: np.ndarray | None = None
+    ) -> "Ratings":
+        """Number the users and items of ratings that are given by identifiers of any kind."""
+        user_names, user_numbers = np.unique(np.asarray(users), return_inverse=True)
+        item_names, item_numbers = np.unique(np.asarray(items), return_inverse=True)
+        return cls(
+            user_numbers.astype(np.int32),
+            item_numbers.astype(np.int32),
+            np.asarray(values, np.float32),
+            user_names,
+            item_names,
+            titles,
+        )
+
+    @property
+    def num_users(self) -> int:
+        """The number of users."""
+        return len(self.user_names)
+
+    @property
+    def num_items(self) -> int:
+        """The number of items."""
+        return len(self.item_names)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The least and the greatest rating."""
+        return float(self.values.min()), float(self.values.max())
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        low, high = self.range
+        return (
+            f"Ratings({len(self):,} from {low:g} to {high:g}, of {self.num_items:,} items by "
+            f"{self.num_users:,} users)"
+        )
+
+    def split(self, fraction: float = 0.2, seed: int = 0) -> tuple["Ratings", "Ratings"]:
+        """A random split into training and test ratings; `fraction` of them, rounded, are for the test.
+
+        Both parts keep all users and items and their numbers. A user or item may occur in one part only.
+        """
+        num_test = round(fraction * len(self)) if 0 < fraction < 1 else 0
+        if not 0 < num_test < len(self):
+            raise ValueError(
+                f"fraction={fraction} of {len(self):,} ratings leaves no ratings in one of the two parts: "
+                "give a fraction between 0 and 1, as in 0.2."
+            )
+        order = np.random.default_rng(seed).permutation(len(self))
+        # Sorted, so that both parts keep the order of the file.
+        return self._select(np.sort(order[num_test:])), self._select(np.sort(order[:num_test]))
+
+    def _select(self, rows: np.ndarray) -> "Ratings":
+        return replace(self, users=self.users[rows], items=self.items[rows], values=self.values[rows])
+
+
+def read_ratings(
+    path: str | Path,
+    *,
+    columns: Columns | None = None,
+    limits: tuple[float, float] | None = None,
+    repeated: Repeated = "refuse",
+    titles: str | Path | None = None,
+) -> Ratings:
+    """Read ratings from a file, or from the folder of a data set.
+
+    The format is found from the contents; files may be compressed by gzip, bzip2 or xz:
+
+    - MovieLens: `ratings.dat` (`user::movie::rating::time`), `ratings.csv` and `u.data` (separated by tabs);
+    - goodbooks-10k: `ratings.csv`, or a `.npz` file with the arrays user_id, book_id and rating;
+    - the Netflix Prize: a folder of `mv_*.txt` or `combined_data_*.txt` files, or one of them;
+    - any text file with one rating per line and a header: `columns=("who", "what", "stars")` names the
+      columns of user, item and rating. Without a header, give their positions: `columns=(0, 1, 2)`.
+
+    `limits` is the range in which all ratings must lie, as in (1, 5). A rating that is not a finite number in
+    that range is an error that names the line.
+
+    `repeated` says what to do if a user rated an item more than once: "refuse" (an error), keep the "first"
+    or the "last" in the order of the file, or take the "mean". This holds for every format: goodbooks-10k has
+    such pairs, also with ratings that differ, so it needs one of the three.
+
+    Titles are read from the file that comes with the data set (movies.csv, movies.dat, u.item, books.csv or
+    movie_titles.txt in the same folder), or from the file `titles`.
+    """
+    if repeated not in ("refuse", "first", "last", "mean"):
+        raise ValueError(f'repeated={repeated!r}: give "refuse", "first", "last" or "mean".')
+    if limits is not None and not (len(limits) == 2 and limits[0] < limits[1]):
+        raise ValueError(f"limits={limits}: give the least and the greatest rating, as in (1, 5).")
+    path = Path(path).expanduser()
+    files = _files(path)
+    tables = [_read_table(file, columns, limits) for file in files]
+    table = tables[0] if len(tables) == 1 else Table(*map(np.concatenate, zip(*tables, strict=True)))
+    if not len(table.values):
+        raise ValueError(f"{path} contains no ratings.")
+    ratings = _resolve_repeated(Ratings.from_identifiers(*table), path, repeated)
+    return replace(ratings, titles=read_titles(files[0].parent, ratings.item_names, titles))
+
+
+def _files(path: Path) -> list[Path]:
+    """The files to read: the one given, or those in a folder."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise FileNotFoundError(f"there is no file or folder {path}.")
+    for pattern in _NETFLIX_FILES:
+        if files := sorted(path.glob(pattern)):
+            return files
+    for name in _FILE_NAMES:
+        for suffix in ("", ".gz", ".bz2", ".xz"):
+            if (file := path / f"{name}{suffix}").is_file():
+                return [file]
+    raise FileNotFoundError(
+        f"the folder {path} has no file of ratings: it should contain {', '.join(_FILE_NAMES)} (or .gz), or "
+        "mv_*.txt files. Give the file itself if it has another name."
+    )
+
+
+def _read_table(path: Path, columns: Columns | None, limits: tuple[float, float] | None) -> Table:
+    contents = read_bytes(path)
+    if contents.startswith(b"PK"):
+        table = table_of_arrays(_read_npz(contents, path), path)
+        refuse_invalid(table.values, path, limits)
+        return table
+    text = decode(contents, path)
+    if not text.strip():
+        raise ValueError(f"{path} is empty; it should contain ratings.")
+    if columns is None and is_netflix(text):
+        return parse_netflix(text, path, limits)
+    return parse_delimited(text, path, find_layout(text, path, columns), limits)
+
+
+def _read_npz(contents: bytes, path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(io.BytesIO(contents), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is not a complete .npz file: {error}.") from None
+    if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+        raise ValueError(f"{path} is an archive of other files: unpack it, and give the folder.")
+    return arrays
+
+
+def _resolve_repeated(ratings: Ratings, path: Path, repeated: Repeated) -> Ratings:
+    """Leave one rating per pair of user and item."""
+    pairs = ratings.users.astype(np.int64) * ratings.num_items + ratings.items
+    order = np.argsort(pairs, kind="stable")
+    is_first = np.diff(pairs[order], prepend=-1) != 0  # in each run of equal pairs
+    num_repeated = len(pairs) - int(is_first.sum())
+    if not num_repeated:
+        return ratings
+    if repeated == "refuse":
+        second = int(order[~is_first].min())
+        first = int(np.flatnonzero(pairs == pairs[second])[0])
+        raise ValueError(
+            f"{path}: {num_repeated:,} ratings repeat an earlier pair of user and item; the first is by user "
+            f"{ratings.user_names[ratings.users[first]]} of item {ratings.item_names[ratings.items[first]]}, "
+            f"rated {ratings.values[first]:g} and then {ratings.values[second]:g}. Choose with "
+            'repeated="first", "last" or "mean".'
+        )
+    starts = np.flatnonzero(is_first)
+    ends = np.append(starts[1:], len(order))
+    rows = order[ends - 1 if repeated == "last" else starts]
+    values = ratings.values[rows]
+    if repeated == "mean":
+        values = np.add.reduceat(ratings.values[order].astype(np.float64), starts) / (ends - starts)
+    in_order = np.argsort(rows)  # the order of the file
+    return replace(
+        ratings,
+        users=ratings.users[rows][in_order],
+        items=ratings.items[rows][in_order],
+        values=values[in_order].astype(np.float32),
+    )

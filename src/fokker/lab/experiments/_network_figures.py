@@ -1,0 +1,100 @@
+"""The figure and the table of the experiment with a neural network."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fokker.lab.experiments._topic_figures import markdown_table
+from fokker.report.plots import new_figure, tidy
+
+if TYPE_CHECKING:
+    from fokker.lab.experiments.ding_bnn import Chain, Setting
+
+# From light to dark with η, the same for both methods.
+_COLOURS = ("#56B4E9", "#E69F00", "#CC79A7", "#009E73")
+_LINES = {"SGHMC": "--", "SGNHT": "-"}
+# What the text of section 5.2.1 says; it gives no numbers.
+_PAPER = {
+    "SGNHT": "stable as η grows",
+    "SGHMC": "worse and worse as η grows, especially with the smaller a; diverges at the largest η",
+}
+
+
+def draw_test_errors(by_setting: "Mapping[Setting, Sequence[Chain]]", burn_in: int, path: Path) -> None:
+    """Test error over iterations, mean and range over seeds: one panel per a, one colour per η."""
+    amounts = sorted({setting.a for setting in by_setting})
+    steps = sorted({setting.eta for setting in by_setting})
+    figure = new_figure(4.6 * len(amounts) + 1.6, 4.4)
+    all_axes = figure.subplots(1, len(amounts), sharey=True, squeeze=False)[0]
+    for axes, a in zip(all_axes, amounts, strict=True):
+        for setting, chains in by_setting.items():
+            if setting.a != a:
+                continue
+            colour = _COLOURS[steps.index(setting.eta) % len(_COLOURS)]
+            # A chain that left the finite numbers ends early.
+            length = min(len(chain.errors) for chain in chains)
+            errors = np.array([chain.errors[:length] for chain in chains])
+            iterations = chains[0].iterations[:length]
+            axes.plot(
+                iterations,
+                errors.mean(0),
+                color=colour,
+                linestyle=_LINES[setting.method],
+                linewidth=1.4,
+                label=f"{setting.method}, η = {setting.eta:g}",
+            )
+            if len(chains) > 1:
+                axes.fill_between(
+                    iterations, errors.min(0), errors.max(0), color=colour, alpha=0.2, linewidth=0
+                )
+        axes.axvline(burn_in, color="0.7", linewidth=0.8)
+        axes.set_yscale("log")
+        axes.set_yticks([1, 2, 3, 5, 10, 20, 50, 100], labels=["1", "2", "3", "5", "10", "20", "50", "100"])
+        axes.minorticks_off()
+        tidy(axes, f"a = {a:g}", "iterations", "test error, %" if axes is all_axes[0] else "")
+    all_axes[0].annotate(
+        "burn-in: single draws | then: their mean",
+        (burn_in, 1.0),
+        xycoords=("data", "axes fraction"),
+        fontsize=7,
+        color="0.4",
+        va="top",
+        ha="left",
+        xytext=(3, 0),
+        textcoords="offset points",
+    )
+    figure.legend(
+        *all_axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8
+    )
+    figure.savefig(path, dpi=130)
+
+
+def write_table(by_setting: "Mapping[Setting, Sequence[Chain]]", path: Path) -> None:
+    """The last test error of every setting beside what the paper says."""
+    rows = []
+    for setting, chains in by_setting.items():
+        errors = ", ".join(f"{chain.last:.2f}{' (diverged)' if chain.diverged else ''}" for chain in chains)
+        energy, friction = np.mean([[chain.kinetic, chain.friction] for chain in chains], axis=0)
+        rows.append(
+            [
+                setting.method,
+                f"{setting.a:g}",
+                f"{setting.eta:g}",
+                errors,
+                f"{energy:.3f}",
+                f"{friction:.2f}",
+                _PAPER[setting.method],
+            ]
+        )
+    header = (
+        "method",
+        "a",
+        "η",
+        "test error by seed, %",
+        "kinetic energy",
+        "friction or mean ξ",
+        "Ding et al. in words (no numbers in their text)",
+    )
+    path.write_text(markdown_table(header, rows) + "\n", encoding="utf-8")
