@@ -1,7 +1,7 @@
 r"""Samplers whose step moves only the rows of its minibatch; other rows are moved when they are next seen."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree, UInt32
 
 from fokker._core.count import Count, no_steps
 from fokker._core.random import fold_in, normal, split
-from fokker._core.state import State, describe_shapes, same_shapes, same_structure
+from fokker._core.state import State, as_arrays, describe_shapes, same_shapes, same_structure
 from fokker.batches import Batch
 from fokker.dynamics import Dynamics
 from fokker.gradients import Estimator
@@ -55,6 +55,8 @@ class Lazy(Sampler):
 
     inner: Recipe
     coefficients: Coefficients | None = None
+    # 1/√M of each row, by table; None where all masses are 1.
+    scales: dict[str, Float[Array, " rows"]] | None = None
 
     name = "lazy"
 
@@ -79,7 +81,7 @@ class Lazy(Sampler):
     def with_step_size(self, step_size: Any) -> "Lazy":
         """The same with another step size."""
         inner = self.inner.with_step_size(check_step_size(step_size))
-        return dataclasses.replace(lazy(inner), coefficients=self.coefficients)
+        return dataclasses.replace(self, inner=inner)
 
     @property
     def tables(self) -> dict[str, Table]:
@@ -100,7 +102,12 @@ class Lazy(Sampler):
                 "row of every table, at every step. Leave gradient out."
             )
         inner = self.inner.on(target, temperature)
-        return Lazy(inner, _coefficients(inner))
+        if self.scales is not None:
+            given = {name: x.shape for name, x in self.scales.items()}
+            wanted = {name: (table.rows,) for name, table in target.log_prior.tables.items()}
+            if given != wanted:
+                raise ValueError(f"masses must be a dictionary of the shapes {wanted}; they have {given}.")
+        return Lazy(inner, _coefficients(inner), self.scales)
 
     def with_target(self, target: Posterior) -> "Lazy":
         """The same on a target that differs in its numbers alone, such as the means of the priors."""
@@ -136,7 +143,7 @@ class Lazy(Sampler):
         if batch is None:  # all the data, and so every row
             state = self.synchronised(update_key, state)
             local = SamplerState(state.z, state.step)
-            moved, info = self.inner.advance(self.inner.draw(step_key, local), local, None, number)
+            moved, info = self._advance_rows(step_key, local, None, number, self.scales)
             seen = jax.tree.map(lambda x: jnp.full_like(x, moved.step.low), state.seen)
             return LazyState(moved.z, moved.step, seen, state.key), info
         data = batch.data if isinstance(batch, Batch) else batch
@@ -146,8 +153,11 @@ class Lazy(Sampler):
         batch = batch._replace(data=data) if isinstance(batch, Batch) else data
         z = _for_each(lambda name, x: x.at[numbers[name]].get(mode="clip"), state.z)
         missed = {name: state.step.low - p.seen for name, p in places.items()}
-        local = SamplerState(self._brought_up(update_key, z, missed), state.step)
-        moved, info = self.inner.advance(self.inner.draw(step_key, local), local, batch, number)
+        scales = self.scales
+        if scales is not None:
+            scales = {name: x.at[numbers[name]].get(mode="clip") for name, x in scales.items()}
+        local = SamplerState(self._brought_up(update_key, z, missed, scales), state.step)
+        moved, info = self._advance_rows(step_key, local, batch, number, scales)
         z = jax.tree.map(
             lambda x, row, rows: x.at[row].set(rows, mode="drop"),
             state.z,
@@ -157,8 +167,39 @@ class Lazy(Sampler):
         seen = {name: p.table.at[p.written].set(moved.step.low, mode="drop") for name, p in places.items()}
         return LazyState(z, moved.step, seen, state.key), info
 
+    def _advance_rows(
+        self,
+        key: Key[Array, ""],
+        state: SamplerState,
+        batch: Any,
+        number: Count | None,
+        scales: dict[str, Float[Array, " m"]] | None,
+    ) -> tuple[SamplerState, Info]:
+        """A step of the recipe for these rows; with masses, in the coordinates q = √M θ."""
+        if scales is None:
+            return self.inner.advance(self.inner.draw(key, state), state, batch, number)
+        target = self.own_target
+
+        def theta_of(q: Tables) -> Tables:
+            return {name: x * scales[name][:, None] for name, x in q.items()}
+
+        in_q = dataclasses.replace(
+            target,
+            log_prior=lambda q: target.log_prior(theta_of(q)),
+            log_likelihood=lambda q, datum: target.log_likelihood(theta_of(q), datum),
+        )
+        inner = dataclasses.replace(self.inner, target=in_q)
+        q = {name: x / scales[name][:, None] for name, x in state.position.items()}
+        state = state._replace(z={**state.z, "theta": q})
+        moved, info = inner.advance(inner.draw(key, state), state, batch, number)
+        return moved._replace(z={**moved.z, "theta": theta_of(moved.position)}), info
+
     def _brought_up(
-        self, key: Key[Array, ""], z: dict[str, Tables], missed: dict[str, UInt32[Array, " m"]]
+        self,
+        key: Key[Array, ""],
+        z: dict[str, Tables],
+        missed: dict[str, UInt32[Array, " m"]],
+        scales: dict[str, Float[Array, " m"]] | None,
     ) -> dict[str, Tables]:
         """Rows after the steps that they missed, by the exact law of the dynamics of their prior."""
         assert self.coefficients is not None
@@ -166,7 +207,8 @@ class Lazy(Sampler):
         for name, own in zip(names, split(key, len(names)), strict=True):
             rows = {variable: t[name] for variable, t in z.items()}
             time = self.step_size * missed[name].astype(rows["theta"].dtype)
-            moved = _moved(own, rows, self.tables[name], time, self.coefficients, self.temperature)
+            scale = None if scales is None else scales[name]
+            moved = _moved(own, rows, self.tables[name], time, scale, self.coefficients, self.temperature)
             z = {variable: {**t, name: moved[variable]} for variable, t in z.items()}
         return z
 
@@ -174,7 +216,7 @@ class Lazy(Sampler):
         """The state with every row brought up to date: the cost is that of all rows."""
         missed = {name: state.step.low - x for name, x in state.seen.items()}
         seen = {name: jnp.full_like(x, state.step.low) for name, x in state.seen.items()}
-        return state._replace(z=self._brought_up(key, state.z, missed), seen=seen)
+        return state._replace(z=self._brought_up(key, state.z, missed, self.scales), seen=seen)
 
     def position(self, state: LazyState) -> Tables:
         """theta with every row up to date, drawn without a change of the chain.
@@ -190,7 +232,7 @@ class Lazy(Sampler):
         return self.inner.record(SamplerState(state.z, state.step))
 
 
-def lazy(sampler: Recipe) -> Lazy:
+def lazy(sampler: Recipe, masses: Mapping[str, Any] | None = None) -> Lazy:
     r"""A step for the rows of its minibatch alone, in tables of any number of rows.
 
     ```python
@@ -217,6 +259,9 @@ def lazy(sampler: Recipe) -> Lazy:
     and that is when its ξ acts. Rarely seen rows have a slow thermostat. Noise
     that the coordinates of a row share, beyond its diagonal, is not absorbed; its bias is of order ε.
 
+    `masses` are M of each row, {table: (rows,)}: rows of much data, whose posterior is narrow, take a large
+    one. The sampler then moves q = √M θ, of unit mass, and its settings are those of q.
+
     What couples rows is refused: a single thermostat, a matrix of them, a mass matrix. `fk.sample` reads all
     rows for a draw that it stores, so that `thin` should be of the order of the number of rows over the batch
     size. `fk.models.LDA` does the same for words, whose dynamics are those of a Gamma prior.
@@ -240,7 +285,15 @@ def lazy(sampler: Recipe) -> Lazy:
     for reason, is_so in reasons.items():
         if is_so:
             raise ValueError(f"fk.lazy cannot move rows one by one with this sampler: {reason}.")
-    return Lazy(sampler)
+    if masses is None:
+        return Lazy(sampler)
+    scales = {}
+    for name, values in masses.items():
+        mass = as_arrays(values)
+        if mass.ndim != 1 or not bool(jnp.all(jnp.isfinite(mass) & (mass > 0))):
+            raise ValueError(f"masses[{name!r}] must be a vector of positive numbers, one for each row.")
+        scales[name] = 1 / jnp.sqrt(mass)
+    return Lazy(sampler, scales=scales)
 
 
 class Places(NamedTuple):
@@ -282,6 +335,7 @@ def _moved(
     rows: dict[str, Array],
     prior: Table,
     time: Float[Array, " m"],
+    scale: Float[Array, " m"] | None,
     coefficients: Coefficients,
     temperature: Any,
 ) -> dict[str, Array]:
@@ -292,17 +346,20 @@ def _moved(
     V, curvature = prior.eigenvectors.astype(dtype), prior.eigenvalues.astype(dtype)[:, None]
     mean, time = prior.mean.astype(dtype), time[None, :]
     T, friction = jnp.asarray(temperature, dtype), coefficients.friction.astype(dtype)
-    x = V.T @ (theta - mean[None, :]).T
+    deviations = (theta - mean[None, :]).T
+    s = jnp.ones_like(time) if scale is None else scale.astype(dtype)[None, :]
+    # In q = θ/s, of unit mass, the curvature is s²λ.
+    x, curvature = V.T @ deviations / s, curvature * s**2
     if coefficients.mass is None:
         decay, spread = langevin_law(curvature, time, friction, T)
         x = decay * x + spread * normal(key, x.shape, dtype)
-        return {**rows, "theta": mean[None, :] + (V @ x).T}
+        return {**rows, "theta": mean[None, :] + (s * (V @ x)).T}
     law = underdamped_law(curvature, time, friction, coefficients.mass.astype(dtype), T)
     r = V.T @ rows["r"].T
     w_x, w_r = normal(key, (2, *x.shape), dtype)
     new_x = law.P_xx * x + law.P_xr * r + law.cross * w_r + law.rest * w_x
     new_r = law.P_rx * x + law.P_rr * r + law.spread * w_r
-    return {**rows, "theta": mean[None, :] + (V @ new_x).T, "r": (V @ new_r).T}
+    return {**rows, "theta": mean[None, :] + (s * (V @ new_x)).T, "r": (V @ new_r).T}
 
 
 def _coefficients(inner: Recipe) -> Coefficients:
