@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fokker.datasets import read_ratings
+from fokker.datasets.folder import data_folder
 from fokker.models import Factorisation
 from fokker.models.factorisation.report import coverage
 
@@ -29,7 +30,7 @@ def main() -> None:
     for column in ("data", "ratings", "test RMSE", "coverage of 90 %", "noise", "seconds"):
         shown.add_column(column, justify="right")
     for name in options.names:
-        train, test = read_ratings(name, repeated="last").split(0.2, seed=0)
+        train, test = read_ratings(data_folder() / name, repeated="last").split(0.2, seed=0)
         start = time.perf_counter()
         model = Factorisation(options.factors, passes=options.passes, seed=options.seed, draws=100)
         model.fit(train, test=test)

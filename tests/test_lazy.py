@@ -208,7 +208,7 @@ def test_rows_have_the_exact_stationary_law_at_a_temperature(kind, optimised):
 
 def test_thermostats_of_rows_absorb_the_noise_of_minibatches(optimised):
     # Variances alone: noise that two coordinates share is not absorbed by a thermostat for each. Five
-    # standard errors, as above, and a bias of order ε. Without thermostats the variances are wider: the control.
+    # standard errors, as above, and a bias of order ε. Without thermostats they are wider: the control.
     T, h = 0.5, 0.1
     exact = np.linalg.inv(PRECISION + np.outer(DIRECTION, DIRECTION)) * T
     scale = np.sqrt(np.diag(exact))

@@ -1,7 +1,7 @@
 """The demonstrations of `fokker demo`."""
 
-from fokker.lab.demo import logistic, recipe
+from fokker.lab.demo import logistic, ratings, recipe
 
-DEMOS = {"logistic": logistic.run, "recipe": recipe.run}
+DEMOS = {"logistic": logistic.run, "ratings": ratings.run, "recipe": recipe.run}
 
 __all__ = ["DEMOS"]

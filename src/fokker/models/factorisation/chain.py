@@ -1,5 +1,6 @@
 """The Markov chain of a factorisation: steps of a lazy sampler, and exact draws of the hyperparameters."""
 
+import dataclasses
 import math
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from fokker.models.factorisation.hyperparameters import (
     draw_noise_precision,
     initial_hyperparameters,
 )
+from fokker.samplers import Recipe, SamplerState
 from fokker.samplers.lazy import Lazy, LazyState
 from fokker.targets.posterior import Posterior
 from fokker.targets.tables import RowLikelihood, RowPrior, Table
@@ -62,8 +64,9 @@ class FactorChain:
     """A chain over the tables of users and items, their hyperparameters and the precision of the noise.
 
     Ratings are standardised to mean 0 and variance 1 by `mean` and `scale`, so that priors and step sizes
-    mean the same in every unit. `sampler` moves the rows; after each `interval` of steps all rows are brought
-    up to date, and μ and Λ of both tables and τ are drawn from their exact conditionals.
+    mean the same in every unit. `sampler` moves the rows, lazily or all at every step; after each `interval`
+    of steps all rows are brought up to date, and μ and Λ of both tables and τ are drawn from their exact
+    conditionals.
     """
 
     def __init__(
@@ -71,7 +74,7 @@ class FactorChain:
         data: dict[str, np.ndarray],
         shape: tuple[int, int],
         factors: int,
-        sampler: Lazy,
+        sampler: Lazy | Recipe,
         *,
         prior: str,
         batch_size: int,
@@ -93,7 +96,7 @@ class FactorChain:
             name: 0.1 * jax.random.normal(key, (self.rows[name], factors + 1))
             for name, key in zip(TABLES, table_keys, strict=True)
         }
-        self.state: LazyState = self.sampler.init(theta, key=start_key)
+        self.state: LazyState | SamplerState = self.sampler.init(theta, key=start_key)
 
     @property
     def interval(self) -> int:
@@ -123,7 +126,11 @@ class FactorChain:
             rows = RowSums(self.rows[name], mean, scatter)
             self.hyperparameters[name] = draw_hyperparameters(self.generator, rows, self.prior)
         self.noise_precision = draw_noise_precision(self.generator, self.size, squares)
-        self.sampler = self.sampler.with_target(self._target())
+        target = self._target()
+        if isinstance(self.sampler, Lazy):
+            self.sampler = self.sampler.with_target(target)
+        else:
+            self.sampler = dataclasses.replace(self.sampler, target=target)
         return True
 
     def draw(self) -> Draw:
@@ -139,13 +146,13 @@ class FactorChain:
 
 
 @eqx.filter_jit(donate="all-except-first")
-def _take_steps(inputs: tuple[Lazy, int, Key[Array, ""], Int[Array, ""]], state: LazyState) -> LazyState:
+def _take_steps(inputs: tuple[Lazy | Recipe, int, Key[Array, ""], Int[Array, ""]], state: Any) -> Any:
     """Steps with minibatches drawn with replacement; step t depends on the key and on t alone."""
     sampler, batch_size, key, count = inputs
     assert sampler.target is not None
     data, size = sampler.target.data, sampler.target.size
 
-    def step(_: Array, state: LazyState) -> LazyState:
+    def step(_: Array, state: Any) -> Any:
         rows_key, step_key = split(fold_in(key, state.step))
         rows = randint(rows_key, (batch_size,), size)
         return sampler.step(step_key, state, {name: x[rows] for name, x in data.items()})[0]
@@ -154,11 +161,12 @@ def _take_steps(inputs: tuple[Lazy, int, Key[Array, ""], Int[Array, ""]], state:
 
 
 @eqx.filter_jit(donate="all-except-first")
-def _synchronise(inputs: tuple[Lazy, Key[Array, ""]], state: LazyState) -> Any:
+def _synchronise(inputs: tuple[Lazy | Recipe, Key[Array, ""]], state: Any) -> Any:
     """The state with all rows up to date, mean and scatter of each table, and the squared residuals' sum."""
     sampler, key = inputs
     assert sampler.target is not None
-    state = sampler.synchronised(key, state)
+    if isinstance(sampler, Lazy):
+        state = sampler.synchronised(key, state)
     sums = {}
     for name, x in state.position.items():
         mean = jnp.mean(x, 0)

@@ -1,5 +1,6 @@
 """`fk.models.Factorisation`: ratings of items by users, as biases and factors with a posterior."""
 
+import functools
 import math
 import signal
 import warnings
@@ -23,16 +24,16 @@ from fokker.models.factorisation.predict import (
 )
 from fokker.run.interruption import Interruption
 from fokker.run.progress import Progress
-from fokker.samplers import sghmc, sgld, sgnht
+from fokker.samplers import Recipe, sghmc, sgld, sgnht
 from fokker.samplers.lazy import Lazy, lazy
 
 SAMPLERS = ("sgnht", "sghmc", "sgld")
 # Steps of a pass where no batch size is given, and how many times longer the steps of burn-in are.
-_STEPS, _FASTER = 80, 3.0
+_STEPS, _FASTER = 80, 2.0
 # h(N/n)/(2A): the heat of minibatches in rarely rated rows, by which the friction A is chosen.
 _HEAT = 0.65
 # The precision of a row's posterior, for its mass: of a typical prior, and of each rating.
-_PRIOR_PRECISION, _PER_RATING = 10.0, 1.5
+_PRIOR_PRECISION, _PER_RATING = 15.0, 1.5
 
 
 class Recommendation(NamedTuple):
@@ -66,7 +67,7 @@ class Factorisation:
     `passes` over the ratings are taken; of those after `burn_in` (a third of them) `draws` are stored,
     equally spaced. A pass has 80 steps unless `batch_size` is given. Each row has a mass in proportion to
     the precision of its posterior, judged by its number of ratings, so that one `step_size` suits all; it is
-    three times as large in burn-in. `friction` is chosen unless given, so that minibatches heat rarely
+    twice as large in burn-in. `friction` is chosen unless given, so that minibatches heat rarely
     rated rows little: this heat is h(N/n)/(2A) in units of the temperature, and is what is left of the bias.
     Ctrl-C ends the fit with the draws so far.
 
@@ -184,14 +185,7 @@ class Factorisation:
         h, A = self.step_size, self.friction
         if A is None:
             A = max(1.0, h * data_weight / (2 * _HEAT))
-        # Noise of three matching moments is enough for the order of these steps, and much cheaper.
-        if self.sampler == "sgnht":
-            mu = self.thermostat_mass
-            inner = sgnht(h, A, mu, kind="diagonal", integrator=Splitting(), noise="binomial")
-        elif self.sampler == "sghmc":
-            inner = sghmc(h, A, integrator=Splitting(), noise="binomial")
-        else:
-            inner = sgld(h, 1 / A, noise="binomial")
+        inner = _recipe(self.sampler, h, A, self.thermostat_mass)
         counts = {
             name: np.bincount(numbers, minlength=rows)
             for name, numbers, rows in (
@@ -347,6 +341,17 @@ class Factorisation:
         from fokker.models.factorisation.report import write_report
 
         return write_report(self, Path(path), test, user)
+
+
+@functools.cache  # the same object for the same settings, so that a second fit finds the compiled steps
+def _recipe(kind: str, step_size: float, friction: float, thermostat_mass: float) -> Recipe:
+    # Noise of three matching moments is enough for the order of these steps, and much cheaper.
+    noise: Any = {"noise": "binomial"}
+    if kind == "sgnht":
+        return sgnht(step_size, friction, thermostat_mass, kind="diagonal", integrator=Splitting(), **noise)
+    if kind == "sghmc":
+        return sghmc(step_size, friction, integrator=Splitting(), **noise)
+    return sgld(step_size, 1 / friction, **noise)
 
 
 class _RunningMean:
