@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from fokker.run.trace import Trace
     from fokker.run.tuning import Tuning, tune
     from fokker.samplers import schedules
+    from fokker.samplers.lazy import lazy
     from fokker.targets import (
         Density,
         Posterior,
+        Table,
         Target,
         constrain,
         constraints,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
         from_numpyro,
         from_pymc,
         from_stan,
+        tables,
     )
 
     __version__: str
@@ -55,6 +58,7 @@ __all__ = [
     "PerChain",
     "Posterior",
     "Report",
+    "Table",
     "Target",
     "Trace",
     "Tuning",
@@ -75,6 +79,7 @@ __all__ = [
     "from_stan",
     "gradients",
     "integrators",
+    "lazy",
     "models",
     "open",
     "optax",
@@ -83,6 +88,7 @@ __all__ = [
     "sample",
     "samplers",
     "schedules",
+    "tables",
     "tune",
 ]
 
@@ -96,6 +102,7 @@ _HOMES = {
     "PerChain": "run.starts",
     "Posterior": "targets",
     "Report": "checker",
+    "Table": "targets",
     "Target": "targets",
     "Trace": "run.trace",
     "Tuning": "run.tuning",
@@ -116,6 +123,7 @@ _HOMES = {
     "from_stan": "targets",
     "gradients": "gradients",
     "integrators": "integrators",
+    "lazy": "samplers.lazy",
     "models": "models",
     "open": "run.folder",
     "optax": "run.optimiser",
@@ -124,6 +132,7 @@ _HOMES = {
     "sample": "run.sample",
     "samplers": "samplers",
     "schedules": "samplers.schedules",
+    "tables": "targets",
     "tune": "run.tuning",
 }
 

@@ -103,7 +103,9 @@ def _root(
 
 @app.command()
 def demo(
-    name: Annotated[str, typer.Argument(help="The demonstration: logistic, network or recipe.")] = "logistic",
+    name: Annotated[
+        str, typer.Argument(help="The demonstration: logistic, network, ratings or recipe.")
+    ] = "logistic",
     out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("fokker-demo"),
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
 ) -> None:

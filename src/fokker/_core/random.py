@@ -102,7 +102,9 @@ def normal(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
     if jnp.dtype(dtype) != jnp.float32 or not _is_threefry(key):
         return jax.random.normal(key, shape, dtype)
     lowest = float(np.nextafter(np.float32(-1), np.float32(0)))
-    return np.float32(math.sqrt(2)) * jax.lax.erf_inv(uniform(key, shape, dtype, lowest, 1.0))
+    # As one vector: a CPU computes rows of ten numbers five times slower.
+    values = uniform(key, (math.prod(shape),), dtype, lowest, 1.0)
+    return (np.float32(math.sqrt(2)) * jax.lax.erf_inv(values)).reshape(shape)
 
 
 def randint(key: Key[Array, ""], shape: tuple[int, ...], size: int) -> Array:

@@ -4,10 +4,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fokker.models.factorisation.estimator import Factorisation
     from fokker.models.lda.estimator import LDA
     from fokker.models.network.estimator import Network
 
-__all__ = ["LDA", "Network"]
+__all__ = ["LDA", "Factorisation", "Network"]
 
 
 def __getattr__(name: str) -> Any:

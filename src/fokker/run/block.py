@@ -112,7 +112,7 @@ class Form(NamedTuple):
 
 def position_of(sampler: Sampler, state: Any) -> PyTree[Array]:
     """Theta as the user sees it: constrained where the target has constraints, in a dtype of NumPy."""
-    return constrained(getattr(sampler, "target", None), raised(state.position))
+    return constrained(getattr(sampler, "target", None), raised(sampler.position(state)))
 
 
 # Compiled once for a sampler, whatever its step size, data and number of steps. The memory of the chains is
@@ -210,7 +210,8 @@ def run_block(inputs: tuple[Setting, Task], chains: Chains) -> tuple[Chains, Sou
 
     def one_draw(row: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
         carry = many_steps(row * task.thin, (row + 1) * task.thin, carry)
-        return record(row, True, carry)
+        # What is not kept is not computed: the position of a large state may take longer than many steps.
+        return jax.lax.cond(task.keeps, lambda carry: record(row, True, carry), lambda carry: carry, carry)
 
     shapes = jax.eval_shape(observe, chains)
     blank = jax.tree.map(lambda x: jnp.zeros((setting.rows, *x.shape), x.dtype), shapes)

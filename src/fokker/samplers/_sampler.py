@@ -129,6 +129,10 @@ class Sampler(Module):
     ) -> tuple[Any, Info]:
         """One step with the randomness given; `number` of steps taken where the caller knows it."""
 
+    def position(self, state: Any) -> PyTree[Array]:
+        """theta of a state, as a run stores it."""
+        return state.position
+
     def record(self, state: Any) -> dict[str, Array]:
         """Numbers about a state to record with its position."""
         return {}

@@ -7,12 +7,14 @@ from fokker.targets.numpyro_model import from_numpyro
 from fokker.targets.posterior import Posterior
 from fokker.targets.pymc_model import from_pymc
 from fokker.targets.stan_model import from_stan
+from fokker.targets.tables import Table, tables
 from fokker.targets.target import Target, TargetWithData
 
 __all__ = [
     "Constrained",
     "Density",
     "Posterior",
+    "Table",
     "Target",
     "TargetWithData",
     "constrain",
@@ -20,4 +22,5 @@ __all__ = [
     "from_numpyro",
     "from_pymc",
     "from_stan",
+    "tables",
 ]

@@ -1,7 +1,7 @@
 """The demonstrations of `fokker demo`."""
 
-from fokker.lab.demo import logistic, network, recipe
+from fokker.lab.demo import logistic, network, ratings, recipe
 
-DEMOS = {"logistic": logistic.run, "network": network.run, "recipe": recipe.run}
+DEMOS = {"logistic": logistic.run, "network": network.run, "ratings": ratings.run, "recipe": recipe.run}
 
 __all__ = ["DEMOS"]

@@ -12,6 +12,7 @@ from fokker.lab.experiments import (
     article_gallery,
     article_scaling,
     ding_bnn,
+    ding_bpmf,
     ding_fig1,
     ding_fig2_mean,
     ding_fig2_var,
@@ -64,6 +65,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "ding-bnn": Experiment(
         ding_bnn.run, "a neural network on MNIST, SGNHT and SGHMC (Ding et al. 2014)", True
+    ),
+    "ding-bpmf": Experiment(
+        ding_bpmf.run, "ratings of films as factors, SGNHT and SGHMC (Ding et al. 2014)", True
     ),
     "ding-lda": Experiment(
         ding_lda.run, "the topics of conference abstracts, SGNHT and SGHMC (Ding et al. 2014)", True

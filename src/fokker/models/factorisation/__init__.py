@@ -1,0 +1,1 @@
+"""Bayesian probabilistic matrix factorisation of ratings."""

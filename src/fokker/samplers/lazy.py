@@ -1,0 +1,417 @@
+r"""Samplers whose step moves only the rows of its minibatch; other rows are moved when they are next seen."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key, PyTree, UInt32
+
+from fokker._core.count import Count, no_steps
+from fokker._core.random import fold_in, normal, split
+from fokker._core.state import State, as_arrays, describe_shapes, same_shapes, same_structure
+from fokker.batches import Batch
+from fokker.dynamics import Dynamics
+from fokker.gradients import Estimator
+from fokker.integrators.quadratic_well import langevin_law, underdamped_law
+from fokker.samplers._checks import check_position
+from fokker.samplers._recipe import Recipe
+from fokker.samplers._sampler import Info, Sampler, SamplerState, check_step_size
+from fokker.targets.posterior import Posterior
+from fokker.targets.tables import RowLikelihood, RowPrior, Table
+
+Tables = dict[str, Float[Array, "rows k"]]
+
+
+class LazyState(NamedTuple):
+    """What the next step needs.
+
+    `z`: the state of the dynamics, each row as it was after step `seen` of the chain. `step`: the number of
+    steps taken. `key`: the words of a key, for reading rows without moving them.
+    """
+
+    z: dict[str, Tables]
+    step: Count
+    seen: dict[str, UInt32[Array, " rows"]]
+    key: UInt32[Array, " words"]
+
+    @property
+    def position(self) -> Tables:
+        """theta, each row at its own time; `sampler.position(state)` gives all of them at the same time."""
+        return self.z["theta"]
+
+
+class Coefficients(NamedTuple):
+    """Of the dynamics of the prior: D where theta alone moves, else friction C and mass M of its momentum."""
+
+    friction: Array
+    mass: Array | None = None
+
+
+class Lazy(Sampler):
+    """A recipe on the rows of a minibatch; made by `lazy`."""
+
+    inner: Recipe
+    coefficients: Coefficients | None = None
+    # 1/√M of each row, by table; None where all masses are 1.
+    scales: dict[str, Float[Array, " rows"]] | None = None
+
+    name = "lazy"
+
+    def __str__(self) -> str:
+        return f"{self.inner}, by rows"
+
+    @property
+    def target(self) -> Posterior | None:
+        """The target of the recipe."""
+        return self.inner.target
+
+    @property
+    def step_size(self) -> Any:
+        """The step size of the recipe."""
+        return self.inner.step_size
+
+    @property
+    def temperature(self) -> Any:
+        """The temperature of the recipe."""
+        return self.inner.temperature
+
+    def with_step_size(self, step_size: Any) -> "Lazy":
+        """The same with another step size."""
+        inner = self.inner.with_step_size(check_step_size(step_size))
+        return dataclasses.replace(self, inner=inner)
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        """The priors of the tables."""
+        return self.own_target.log_prior.tables
+
+    def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Lazy":
+        """The sampler of exp(-U/T) for a target of `fk.tables`."""
+        is_tables = isinstance(target, Posterior) and isinstance(target.log_prior, RowPrior)
+        if not is_tables or not isinstance(target.log_likelihood, RowLikelihood):
+            raise TypeError(
+                f"fk.lazy moves rows of tables: make the target with fk.tables; {type(target).__name__} was "
+                "given."
+            )
+        if gradient is not None:
+            raise ValueError(
+                "fk.lazy takes the plain minibatch gradient: an estimator with baselines has one for every "
+                "row of every table, at every step. Leave gradient out."
+            )
+        inner = self.inner.on(target, temperature)
+        if self.scales is not None:
+            given = {name: x.shape for name, x in self.scales.items()}
+            wanted = {name: (table.rows,) for name, table in target.log_prior.tables.items()}
+            if given != wanted:
+                raise ValueError(f"masses must be a dictionary of the shapes {wanted}; they have {given}.")
+        return Lazy(inner, _coefficients(inner), self.scales)
+
+    def with_target(self, target: Posterior) -> "Lazy":
+        """The same on a target that differs in its numbers alone, such as the means of the priors."""
+        return dataclasses.replace(self, inner=dataclasses.replace(self.inner, target=target))
+
+    def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> LazyState:
+        """The state to start from: `position` is a dictionary of tables."""
+        if key is None:
+            raise ValueError("the auxiliary variables are drawn at random: pass key=jax.random.key(…).")
+        assert self.inner.family is not None
+        shapes = {name: (table.rows, table.mean.shape[0]) for name, table in self.tables.items()}
+        given = {name: jnp.shape(x) for name, x in position.items()} if isinstance(position, dict) else None
+        if given != shapes:
+            raise ValueError(
+                f"theta must be a dictionary of tables of the shapes {shapes}; it is "
+                f"{describe_shapes(position)}."
+            )
+        theta = check_position(self, position)
+        own_key, read_key = split(key)
+        z = {"theta": theta, **self.inner.family.auxiliaries(own_key, theta, self.temperature)}
+        seen = {name: jnp.zeros(x.shape[0], jnp.uint32) for name, x in theta.items()}
+        return LazyState(z, no_steps(), seen, jax.random.key_data(read_key))
+
+    def draw(self, key: Key[Array, ""], state: LazyState) -> Key[Array, ""]:
+        """The key itself: how many rows are moved is known with the batch."""
+        return key
+
+    def advance(
+        self, draws: Any, state: LazyState, batch: Any = None, number: Count | None = None
+    ) -> tuple[LazyState, Info]:
+        """Bring the rows of the batch up to date, and move them by a step of the recipe."""
+        update_key, step_key = split(draws)
+        if batch is None:  # all the data, and so every row
+            state = self.synchronised(update_key, state)
+            local = SamplerState(state.z, state.step)
+            moved, info = self._advance_rows(step_key, local, None, number, self.scales)
+            seen = jax.tree.map(lambda x: jnp.full_like(x, moved.step.low), state.seen)
+            return LazyState(moved.z, moved.step, seen, state.key), info
+        data = batch.data if isinstance(batch, Batch) else batch
+        numbers = {name: data[name] for name in self.tables}
+        places = {name: _places(state.seen[name], x) for name, x in numbers.items()}
+        data = {**data, **{name: p.of_datum for name, p in places.items()}}
+        batch = batch._replace(data=data) if isinstance(batch, Batch) else data
+        z = _for_each(lambda name, x: x.at[numbers[name]].get(mode="clip"), state.z)
+        missed = {name: state.step.low - p.seen for name, p in places.items()}
+        scales = self.scales
+        if scales is not None:
+            scales = {name: x.at[numbers[name]].get(mode="clip") for name, x in scales.items()}
+        local = SamplerState(self._brought_up(update_key, z, missed, scales), state.step)
+        moved, info = self._advance_rows(step_key, local, batch, number, scales)
+        z = jax.tree.map(
+            lambda x, row, rows: x.at[row].set(rows, mode="drop"),
+            state.z,
+            _for_each(lambda name, x: places[name].written, state.z),
+            moved.z,
+        )
+        seen = {name: p.table.at[p.written].set(moved.step.low, mode="drop") for name, p in places.items()}
+        return LazyState(z, moved.step, seen, state.key), info
+
+    def _advance_rows(
+        self,
+        key: Key[Array, ""],
+        state: SamplerState,
+        batch: Any,
+        number: Count | None,
+        scales: dict[str, Float[Array, " m"]] | None,
+    ) -> tuple[SamplerState, Info]:
+        """A step of the recipe for these rows; with masses, in the coordinates q = √M θ."""
+        if scales is None:
+            return self.inner.advance(self.inner.draw(key, state), state, batch, number)
+        target = self.own_target
+
+        def theta_of(q: Tables) -> Tables:
+            return {name: x * scales[name][:, None] for name, x in q.items()}
+
+        in_q = dataclasses.replace(
+            target,
+            log_prior=lambda q: target.log_prior(theta_of(q)),
+            log_likelihood=lambda q, datum: target.log_likelihood(theta_of(q), datum),
+        )
+        inner = dataclasses.replace(self.inner, target=in_q)
+        q = {name: x / scales[name][:, None] for name, x in state.position.items()}
+        state = state._replace(z={**state.z, "theta": q})
+        moved, info = inner.advance(inner.draw(key, state), state, batch, number)
+        return moved._replace(z={**moved.z, "theta": theta_of(moved.position)}), info
+
+    def _brought_up(
+        self,
+        key: Key[Array, ""],
+        z: dict[str, Tables],
+        missed: dict[str, UInt32[Array, " m"]],
+        scales: dict[str, Float[Array, " m"]] | None,
+    ) -> dict[str, Tables]:
+        """Rows after the steps that they missed, by the exact law of the dynamics of their prior."""
+        assert self.coefficients is not None
+        names = list(z["theta"])
+        for name, own in zip(names, split(key, len(names)), strict=True):
+            rows = {variable: t[name] for variable, t in z.items()}
+            time = self.step_size * missed[name].astype(rows["theta"].dtype)
+            scale = None if scales is None else scales[name]
+            moved = _moved(own, rows, self.tables[name], time, scale, self.coefficients, self.temperature)
+            z = {variable: {**t, name: moved[variable]} for variable, t in z.items()}
+        return z
+
+    def synchronised(self, key: Key[Array, ""], state: LazyState) -> LazyState:
+        """The state with every row brought up to date: the cost is that of all rows."""
+        missed = {name: state.step.low - x for name, x in state.seen.items()}
+        seen = {name: jnp.full_like(x, state.step.low) for name, x in state.seen.items()}
+        return state._replace(z=self._brought_up(key, state.z, missed, self.scales), seen=seen)
+
+    def position(self, state: LazyState) -> Tables:
+        """theta with every row up to date, drawn without a change of the chain.
+
+        The draw depends on the chain's key and the number of steps alone. It has the law of the row at this
+        step given the row when it was last seen; the chain itself draws the row anew when it sees it next.
+        """
+        key = fold_in(jax.random.wrap_key_data(state.key), state.step)
+        return self.synchronised(key, state).position
+
+    def record(self, state: LazyState) -> dict[str, Array]:
+        """The kinetic temperature, of rows each at its own time."""
+        return self.inner.record(SamplerState(state.z, state.step))
+
+
+def lazy(sampler: Recipe, masses: Mapping[str, Any] | None = None) -> Lazy:
+    r"""A step for the rows of its minibatch alone, in tables of any number of rows.
+
+    ```python
+    sampler = fk.lazy(fk.samplers.sgnht(0.01, friction=1.0, kind="diagonal"))
+    trace = fk.sample(target, sampler, init=start, steps=10_000, batch_size=400)   # target by fk.tables
+    ```
+
+    `sampler` is sgld, sghmc or sgnht with one thermostat per coordinate. A step moves the rows that its
+    minibatch depends on, by a step of that sampler with the gradient of their prior and N/n times that of the
+    likelihood. A row that is not seen feels its prior alone, a quadratic potential, in which the dynamics
+    have an exact solution after any time (`fokker.integrators.quadratic_well`): the row is drawn from it when
+    it is next seen, for all steps missed at once.
+
+    Why the target is kept. A dense step also adds, for a row that the minibatch does not touch, only the
+    gradient of its prior. The lazy step solves this part exactly and not by the integrator. Both are
+    splittings of the same dynamics, and have a bias of order ε. For a thermostat a row variable ξ stands
+    still while its row is not seen, and the friction is A meanwhile. With p the probability that a row is
+    seen, its average dynamics are
+
+        dr = [-∇U - (pξ + (1-p)A) r] dt + √(2TA) dW,   dξ = p (r²/T - 1)/μ dt,
+
+    which is the recipe with D = diag(0, A, 0), H = U + r²/2 + (μT/2)(ξ - A)² and Q[r, ξ] = pr/(μT): it keeps
+    exp(-H/T) for every p, another for each row. The noise of a minibatch comes in exactly when a row is seen,
+    and that is when its ξ acts. Rarely seen rows have a slow thermostat. Noise
+    that the coordinates of a row share, beyond its diagonal, is not absorbed; its bias is of order ε.
+
+    `masses` are M of each row, {table: (rows,)}: rows of much data, whose posterior is narrow, take a large
+    one. The sampler then moves q = √M θ, of unit mass, and its settings are those of q.
+
+    What couples rows is refused: a single thermostat, a matrix of them, a mass matrix. `fk.sample` reads all
+    rows for a draw that it stores, so that `thin` should be of the order of the number of rows over the batch
+    size. `fk.models.LDA` does the same for words, whose dynamics are those of a Gamma prior.
+    """
+    if not isinstance(sampler, Recipe):
+        hint = "; call it, as in fk.samplers.sgld(1e-3)" if callable(sampler) else ""
+        raise TypeError(f"fk.lazy takes sgld, sghmc or sgnht of fk.samplers, not {sampler!r}{hint}.")
+    reasons = {
+        "it was made of dynamics, which have a target": not sampler.wants_target,
+        "a correction decides about all rows at once": sampler.correction is not None,
+        "a mass matrix couples rows": sampler.mass_matrix is not None,
+        "a noise_estimate is of all rows": sampler.noise_estimate is not None,
+        "resample draws the momentum of rows that are not seen": sampler.resample is not None,
+        "an estimate of Γ couples rows": sampler.gamma != "exact",
+        "the time that a row has missed is known for a constant step size, a number": callable(
+            sampler.step_size
+        )
+        or isinstance(sampler.step_size, str)
+        or jnp.ndim(sampler.step_size) > 0,
+    }
+    for reason, is_so in reasons.items():
+        if is_so:
+            raise ValueError(f"fk.lazy cannot move rows one by one with this sampler: {reason}.")
+    if masses is None:
+        return Lazy(sampler)
+    scales = {}
+    for name, values in masses.items():
+        mass = as_arrays(values)
+        if mass.ndim != 1 or not bool(jnp.all(jnp.isfinite(mass) & (mass > 0))):
+            raise ValueError(f"masses[{name!r}] must be a vector of positive numbers, one for each row.")
+        scales[name] = 1 / jnp.sqrt(mass)
+    return Lazy(sampler, scales=scales)
+
+
+class Places(NamedTuple):
+    """Where the rows of a table stand in a batch: in the place of the first datum that depends on them.
+
+    `of_datum`: that place, for each datum. `written`: the row that each place is written back to, a number
+    beyond the table where the row stands in an earlier place: what is computed there is dropped. `seen`: when
+    the row of each place was last seen. `table`: the array of these, overwritten.
+    """
+
+    of_datum: Int[Array, " n"]
+    written: Int[Array, " n"]
+    seen: UInt32[Array, " n"]
+    table: UInt32[Array, " rows"]
+
+
+def _places(seen: UInt32[Array, " rows"], numbers: Int[Array, " n"]) -> Places:
+    """The places of rows in a batch, without sorting: `seen`, to be written anyway, notes them meanwhile."""
+    n, rows = numbers.shape[0], seen.shape[0]
+    order = jnp.arange(n, dtype=jnp.uint32)
+    when = seen.at[numbers].get(mode="clip")
+    # Any number from n on would do. This one depends on what was read: without an order between reading and
+    # writing, XLA copies the whole table at every step. By a minimum, since it is not defined everywhere
+    # which of several writes is the last.
+    cleared = seen.at[numbers].set(jnp.maximum(when, np.uint32(n)), mode="drop")
+    table = cleared.at[numbers].min(order, mode="drop")
+    first = table.at[numbers].get(mode="clip")
+    written = jnp.where(first == order, numbers, rows)
+    return Places(first.astype(numbers.dtype), written, when, table)
+
+
+def _for_each(function: Callable[[str, Array], Any], z: dict[str, Tables]) -> dict[str, Any]:
+    """`function(name, table)` of each table of each variable."""
+    return {variable: {name: function(name, x) for name, x in t.items()} for variable, t in z.items()}
+
+
+def _moved(
+    key: Key[Array, ""],
+    rows: dict[str, Array],
+    prior: Table,
+    time: Float[Array, " m"],
+    scale: Float[Array, " m"] | None,
+    coefficients: Coefficients,
+    temperature: Any,
+) -> dict[str, Array]:
+    """Rows after a time of their own each, in the eigenvectors of the prior's precision."""
+    theta = rows["theta"]
+    dtype = theta.dtype
+    # One column per row of the table: a CPU computes short rows several times slower.
+    V, curvature = prior.eigenvectors.astype(dtype), prior.eigenvalues.astype(dtype)[:, None]
+    mean, time = prior.mean.astype(dtype), time[None, :]
+    T, friction = jnp.asarray(temperature, dtype), coefficients.friction.astype(dtype)
+    deviations = (theta - mean[None, :]).T
+    s = jnp.ones_like(time) if scale is None else scale.astype(dtype)[None, :]
+    # In q = θ/s, of unit mass, the curvature is s²λ.
+    x, curvature = V.T @ deviations / s, curvature * s**2
+    if coefficients.mass is None:
+        decay, spread = langevin_law(curvature, time, friction, T)
+        x = decay * x + spread * normal(key, x.shape, dtype)
+        return {**rows, "theta": mean[None, :] + (s * (V @ x)).T}
+    law = underdamped_law(curvature, time, friction, coefficients.mass.astype(dtype), T)
+    r = V.T @ rows["r"].T
+    w_x, w_r = normal(key, (2, *x.shape), dtype)
+    new_x = law.P_xx * x + law.P_xr * r + law.cross * w_r + law.rest * w_x
+    new_r = law.P_rx * x + law.P_rr * r + law.spread * w_r
+    return {**rows, "theta": mean[None, :] + (s * (V @ new_x)).T, "r": (V @ new_r).T}
+
+
+def _coefficients(inner: Recipe) -> Coefficients:
+    """D, or C and M, read off the dynamics at a state of one row per table; raise where it is coupled."""
+    assert inner.family is not None
+    tables: dict[str, Table] = inner.own_target.log_prior.tables
+    theta = {name: table.mean[None, :] + 0.5 for name, table in tables.items()}
+    two_rows = {name: jnp.concatenate([x, x]) for name, x in theta.items()}
+    z: State = {"theta": two_rows, **inner.family.auxiliaries(jax.random.key(0), two_rows, inner.temperature)}
+    if "r" in z:
+        z = {**z, "r": jax.tree.map(jnp.ones_like, two_rows)}
+    for variable, x in z.items():
+        if not same_shapes(x, two_rows):
+            what = f"{variable} is one for all rows" if same_structure(x, 0.0) else f"{variable} couples rows"
+            hint = ' Take fk.samplers.sgnht(…, kind="diagonal").' if variable == "xi" else ""
+            raise ValueError(f"fk.lazy cannot move rows one by one with this sampler: {what}.{hint}")
+    refused = ValueError(
+        "fk.lazy cannot move rows one by one with this sampler: their dynamics must be those of sgld, sghmc "
+        "or sgnht, with D, friction and mass one number each."
+    )
+    dynamics = inner.placed
+    try:
+        inner.integrator.check(dynamics, z)
+        if not isinstance(dynamics, Dynamics):
+            raise refused
+        diagonal = dynamics.D.diagonal(z)
+        pull = _prior_gradient(tables, z["theta"])
+        drift = dynamics.drift(z, pull)
+    except (TypeError, ValueError) as error:
+        raise refused from error
+    noisy = "r" if "r" in z else "theta"
+    if diagonal is None:
+        raise refused
+    friction = jax.tree.leaves(diagonal[noisy])[0].reshape(-1)[0]
+    mass = None
+    expected: State
+    if noisy == "theta":
+        expected = {"theta": jax.tree.map(lambda g: -friction * g, pull)}
+    else:
+        first = jax.tree.leaves(z["r"])[0].reshape(-1)[0]
+        mass = first / jax.tree.leaves(drift["theta"])[0].reshape(-1)[0]
+        expected = {
+            "theta": jax.tree.map(lambda r: r / mass, z["r"]),
+            "r": jax.tree.map(lambda g, r: -g - friction / mass * r, pull, z["r"]),
+        }
+    for variable, tree in expected.items():
+        for a, b in zip(jax.tree.leaves(drift[variable]), jax.tree.leaves(tree), strict=True):
+            off = jnp.max(jnp.abs(a - b)) > 1e-3 * (1e-6 + jnp.max(jnp.abs(b)))
+            if not isinstance(off, jax.core.Tracer) and bool(off):
+                raise refused
+    return Coefficients(friction, mass)
+
+
+def _prior_gradient(tables: dict[str, Table], theta: Tables) -> Tables:
+    return jax.grad(lambda t: -RowPrior(tables)(t))(theta)

@@ -1,0 +1,346 @@
+"""Bayesian matrix factorisation: its draws against closed forms, its predictions, and what it refuses."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fokker as fk
+from conftest import quick_jit
+from fokker.datasets.ratings import Ratings
+from fokker.models.factorisation.chain import Draw, FactorChain, RatingLikelihood
+from fokker.models.factorisation.hyperparameters import (
+    Hyperparameters,
+    RowSums,
+    draw_hyperparameters,
+    draw_noise_precision,
+    draw_wishart,
+)
+from fokker.models.factorisation.predict import draw_new_users
+from fokker.targets.tables import RowLikelihood, RowPrior, Table
+
+# Hyperparameters -------------------------------------------------------------------------------------------
+
+
+def test_wishart_draws_have_the_moments_of_the_wishart():
+    # E Λ = νW, Var Λ_ij = ν(W_ij² + W_ii W_jj). 4000 draws: means within 5 standard errors, one false alarm
+    # in 10⁶ for each of 6 numbers.
+    W, freedom, count = np.array([[0.5, 0.2], [0.2, 0.4]]), 5.0, 4000
+    generator = np.random.default_rng(0)
+    draws = np.stack([draw_wishart(generator, W, freedom) for _ in range(count)])
+    deviation = np.sqrt(freedom * (W**2 + np.outer(np.diag(W), np.diag(W))))
+    assert np.all(np.abs(draws.mean(0) - freedom * W) < 5 * deviation / np.sqrt(count))
+    np.testing.assert_allclose(draws.std(0), deviation, rtol=0.12)
+    assert np.any(np.abs(draws.mean(0) - (freedom - 1) * W) > 5 * deviation / np.sqrt(count))  # the control
+
+
+@pytest.mark.parametrize("prior", ["normal-wishart", "normal-gamma"])
+def test_hyperparameters_given_rows_have_the_moments_of_their_conditional(prior):
+    # Means over 4000 draws within 5 standard errors, as above.
+    count, n, d = 4000, 7, 2
+    rows = np.random.default_rng(1).normal(size=(n, d)) @ np.array([[1.0, 0.5], [0.0, 0.7]]) + 2
+    mean = rows.mean(0)
+    scatter = (rows - mean).T @ (rows - mean)
+    generator = np.random.default_rng(0)
+    draws = [draw_hyperparameters(generator, RowSums(n, mean, scatter), prior) for _ in range(count)]
+    shrunk = scatter + 2 * n / (2 + n) * np.outer(mean, mean)
+    precisions = np.stack([h.precision for h in draws])
+    if prior == "normal-wishart":
+        wanted = (d + n) * np.linalg.inv(d * np.eye(d) + shrunk)
+    else:
+        wanted = np.diag((1 + n / 2) / (0.1 + np.diag(shrunk) / 2))
+    error = precisions.std(0) / np.sqrt(count) + 1e-12
+    assert np.all(np.abs(precisions.mean(0) - wanted) < 5 * error)
+    means = np.stack([h.mean for h in draws])
+    assert np.all(np.abs(means.mean(0) - n * mean / (2 + n)) < 5 * means.std(0) / np.sqrt(count))
+    # (β₀ + n)(μ - E)ᵀΛ(μ - E) is χ² of d degrees of freedom given Λ.
+    squares = [
+        (2 + n) * (h.mean - n * mean / (2 + n)) @ h.precision @ (h.mean - n * mean / (2 + n)) for h in draws
+    ]
+    assert abs(np.mean(squares) - d) < 5 * np.sqrt(2 * d / count)
+
+
+def test_the_noise_precision_has_the_moments_of_its_gamma():
+    generator = np.random.default_rng(0)
+    draws = [draw_noise_precision(generator, 10, 4.0) for _ in range(4000)]
+    shape, rate = 1 + 10 / 2, 0.1 + 4.0 / 2
+    assert abs(np.mean(draws) - shape / rate) < 5 * np.sqrt(shape) / rate / np.sqrt(4000)
+
+
+# The target ------------------------------------------------------------------------------------------------
+
+
+def small_target(precision: float = 2.0) -> Any:
+    g = np.random.default_rng(0)
+    data = {
+        "users": jnp.asarray(g.integers(0, 3, 12)),
+        "items": jnp.asarray(g.integers(0, 4, 12)),
+        "rating": jnp.asarray(g.normal(size=12)),
+    }
+    tables = {
+        "users": Table(3, np.full(3, 0.1), 2.0),
+        "items": Table(4, np.zeros(3), np.diag([1.0, 2.0, 3.0])),
+    }
+    likelihood = RowLikelihood(RatingLikelihood(jnp.asarray(precision)), ("users", "items"))
+    return fk.Posterior(RowPrior(tables), likelihood, data)
+
+
+def test_the_gradient_of_ratings_is_that_of_finite_differences(x64):
+    target = small_target()
+    g = np.random.default_rng(2)
+    theta = {"users": jnp.asarray(g.normal(size=(3, 3))), "items": jnp.asarray(g.normal(size=(4, 3)))}
+    gradient = quick_jit(jax.grad(target.potential))(theta)
+    potential = quick_jit(target.potential)
+    for name, place in (("users", (1, 0)), ("users", (2, 2)), ("items", (3, 0)), ("items", (0, 1))):
+        up, down = (potential({**theta, name: theta[name].at[place].add(change)}) for change in (1e-5, -1e-5))
+        assert float(gradient[name][place]) == pytest.approx(float(up - down) / 2e-5, rel=1e-6)
+    # The formula itself: τ/2 Σ(r - a - b - U·V)² and the priors.
+    u, v = theta["users"][target.data["users"]], theta["items"][target.data["items"]]
+    error = target.data["rating"] - u[:, 0] - v[:, 0] - jnp.sum(u[:, 1:] * v[:, 1:], 1)
+    prior = jnp.sum((theta["users"] - 0.1) ** 2) + jnp.sum(theta["items"] ** 2 @ jnp.array([0.5, 1.0, 1.5]))
+    assert float(potential(theta)) == pytest.approx(float(jnp.sum(error**2) + prior), rel=1e-12)
+
+
+# The chain -------------------------------------------------------------------------------------------------
+
+
+def make_ratings(
+    users: int = 60, items: int = 40, share: float = 0.35, noise: float = 0.3, seed: int = 0
+) -> Any:
+    """Ratings from known factors: a `Ratings` and the expected ratings of all pairs."""
+    g = np.random.default_rng(seed)
+    a, b = g.normal(size=users) * 0.4, g.normal(size=items) * 0.6
+    U, V = g.normal(size=(users, 2)) * 0.7, g.normal(size=(items, 2)) * 0.8
+    truth = 3.0 + a[:, None] + b[None, :] + U @ V.T
+    u, i = np.nonzero(g.uniform(size=truth.shape) < share)
+    values = (truth[u, i] + noise * g.normal(size=len(u))).astype(np.float32)
+    titles = np.array([f"item number {j}" for j in range(items)])
+    names = (np.arange(users) * 10, np.array([f"i{j}" for j in range(items)]))
+    return Ratings(u.astype(np.int32), i.astype(np.int32), values, *names, titles), truth
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Any:
+    ratings, truth = make_ratings()
+    train, test = ratings.split(0.2, seed=1)
+    model = fk.models.Factorisation(2, passes=90, draws=40, batch_size=40, progress=False)
+    return model.fit(train, test=test), train, test, truth
+
+
+def test_a_rank_one_posterior_is_that_of_numerical_integration(x64):
+    # One user, one item, biases held near 0: p(u, v) ∝ exp(-τ(r - uv)²/2 - λ(u² + v²)/2). A lazy chain of
+    # all the data against E[uv] on a grid; 4000 draws with an effective size above 400: within 5 standard
+    # errors of 0.6/√400, 0.15.
+    tau, lam, r = 4.0, 1.0, 1.5
+    priors = {name: Table(1, jnp.zeros(2), jnp.array([1e6, lam])) for name in ("users", "items")}
+    data = {"users": np.zeros(1, int), "items": np.zeros(1, int), "rating": np.array([r])}
+    target = fk.tables(priors, RatingLikelihood(jnp.asarray(tau)), data)
+    grid = np.linspace(-5, 5, 801)
+    u, v = grid[:, None], grid[None, :]
+    weights = np.exp(-tau * (r - u * v) ** 2 / 2 - lam * (u**2 + v**2) / 2)
+    wanted = float((weights * u * v).sum() / weights.sum())
+    inner = fk.samplers.sghmc(0.15, 1.0, integrator=fk.integrators.Splitting())
+    # Biases with the precision 10⁶ would need tiny steps: their mass is that of a table of their own.
+    start = {name: jnp.array([[0.0, 1.0]]) for name in priors}
+    trace = fk.sample(
+        fk.tables(
+            {name: Table(1, jnp.zeros(2), jnp.array([20.0, lam])) for name in priors},
+            _only_factors(tau),
+            data,
+        ),
+        fk.lazy(inner),
+        init=start,
+        steps=40_000,
+        thin=10,
+        burn_in=500,
+        progress=False,
+    )
+    product = trace.samples["users"][0, :, 0, 1] * trace.samples["items"][0, :, 0, 1]
+    assert float(np.mean(product)) == pytest.approx(wanted, abs=0.15)
+    assert abs(wanted - r) > 0.15  # the control: shrinkage by the prior is seen
+    assert target.size == 1
+
+
+def _only_factors(tau: float) -> Any:
+    return lambda rows, datum: -tau * (datum["rating"] - rows["users"][1] * rows["items"][1]) ** 2 / 2
+
+
+def test_known_factors_are_recovered(fitted):
+    model, train, test, truth = fitted
+    # The noise has the standard deviation 0.3, expected ratings one of 1.1. A model of the mean and the biases
+    # has an error of 0.75 on these data.
+    assert model.score(test) < 0.5
+    assert 0.25 < model.noise_ < 0.4
+    assert model.curve_[-1][1] == pytest.approx(model.score(test), abs=0.03)
+    everything = model.predict(np.repeat(train.user_names, 40), np.tile(train.item_names, 60))
+    assert np.corrcoef(everything, truth.ravel())[0, 1] > 0.9
+
+
+def test_intervals_cover_held_out_ratings(fitted):
+    model, _, test, _ = fitted
+    predictions = model.predict(test, return_std=True, interval=0.9)
+    low, high = predictions.interval
+    # About 170 ratings: 0.90 ± 4 standard deviations of 0.023.
+    assert 0.8 < np.mean((test.values >= low) & (test.values <= high)) < 0.995
+    np.testing.assert_allclose((high - low) / (2 * 1.645), predictions.std, rtol=0.1)
+    assert np.all(predictions.std >= 0.9 * model.noise_)
+    clipped = model.predict(test, interval=0.9, clip=True).interval
+    assert clipped.min() >= model.ratings_.range[0]
+    assert clipped.max() <= model.ratings_.range[1]
+
+
+def test_recommendations_are_the_best_of_what_is_not_rated(fitted):
+    model, train, _, _ = fitted
+    user = train.user_names[3]
+    listed = model.recommend(user, count=5)
+    rated = set(train.item_names[train.items[train.users == 3]])
+    assert len(listed) == 5
+    assert not rated & {r.item for r in listed}
+    assert [r.mean for r in listed] == sorted((r.mean for r in listed), reverse=True)
+    assert all(r.interval[0] < r.mean < r.interval[1] for r in listed)
+    assert listed[0].title == f"item number {listed[0].item[1:]}"
+    means = model.predict([user] * 40, train.item_names)
+    unrated = [m for m, name in zip(means, train.item_names, strict=True) if name not in rated]
+    assert listed[0].mean == pytest.approx(max(unrated))
+
+
+def test_someone_new_is_predicted_as_if_they_had_been_there(fitted):
+    model, train, _, _ = fitted
+    # The same ratings as a user who was there: their predictions agree.
+    number = int(np.argmax(np.bincount(train.users)))
+    rated = dict(
+        zip(
+            train.item_names[train.items[train.users == number]].tolist(),
+            train.values[train.users == number].tolist(),
+            strict=True,
+        )
+    )
+    new = model.predict(None, train.item_names, rated=rated)
+    old = model.predict([train.user_names[number]] * 40, train.item_names)
+    assert np.corrcoef(new, old)[0, 1] > 0.95
+    assert np.sqrt(np.mean((new - old) ** 2)) < 0.35
+    # Without any ratings: the mean of users, with a wide interval.
+    cold = model.predict(None, train.item_names, rated={}, return_std=True)
+    assert np.all(
+        cold.std
+        > 1.2 * model.predict([train.user_names[number]] * 40, train.item_names, return_std=True).std.mean()
+    )
+    assert not set(rated) & {r.item for r in model.recommend(rated=rated, count=5)}
+
+
+def test_a_new_row_has_the_exact_conditional():
+    # Moments over 4000 copies of one draw, against the normal equations: five standard errors.
+    g = np.random.default_rng(0)
+    items = g.normal(size=(5, 3)).astype(np.float32)
+    prior = Hyperparameters(np.array([0.2, -0.1, 0.3]), np.diag([4.0, 2.0, 1.0]))
+    draw = Draw(np.zeros((1, 3)), items, {"users": prior, "items": prior}, 3.0, 2.5, 1.5)
+    rated, values = np.array([0, 2, 4]), np.array([4.0, 1.0, 3.0])
+    rows = np.stack(draw_new_users([draw] * 4000, rated, values, np.random.default_rng(1)))
+    features = np.concatenate([np.ones((3, 1)), items[rated, 1:]], 1)
+    precision = prior.precision + 3.0 * features.T @ features
+    y = (values - 2.5) / 1.5 - items[rated, 0]
+    wanted = np.linalg.solve(precision, prior.precision @ prior.mean + 3.0 * features.T @ y)
+    covariance = np.linalg.inv(precision)
+    assert np.all(np.abs(rows.mean(0) - wanted) < 5 * np.sqrt(np.diag(covariance) / 4000))
+    np.testing.assert_allclose(np.cov(rows.T), covariance, atol=0.1 * np.diag(covariance).max())
+
+
+def test_a_user_without_ratings_has_the_prior(fitted):
+    train = fitted[1]
+    ratings = Ratings(
+        train.users, train.items, train.values, np.append(train.user_names, 9999), train.item_names
+    )
+    again = fk.models.Factorisation(2, passes=30, burn_in=5, draws=25, batch_size=40, progress=False).fit(
+        ratings
+    )
+    rows = np.stack([draw.users[-1] for draw in again.draws_])
+    spread = np.mean(
+        [np.sqrt(np.diag(np.linalg.inv(d.hyperparameters["users"].precision))) for d in again.draws_], 0
+    )
+    # 25 draws of 3 numbers: a standard deviation is within a factor of 2 but once in 10⁴.
+    assert np.all((rows.std(0) / spread > 0.5) & (rows.std(0) / spread < 2.0))
+
+
+def test_the_report_is_written(fitted, tmp_path):
+    model, train, test, _ = fitted
+    path = model.report(tmp_path / "report.html", test=test, user=train.user_names[0])
+    text = path.read_text()
+    for part in ("test RMSE", "coverage of 90 % intervals", "Recommended to user 0", "map of items"):
+        assert part in text
+
+
+def test_a_chain_is_the_same_for_a_seed():
+    ratings, _ = make_ratings()
+    settings = {"passes": 2, "burn_in": 0, "draws": 2, "batch_size": 40, "progress": False}
+    one, other = (fk.models.Factorisation(2, **settings).fit(ratings) for _ in range(2))
+    np.testing.assert_array_equal(one.draws_[-1].users, other.draws_[-1].users)
+    assert not np.array_equal(one.draws_[0].items, one.draws_[1].items)
+
+
+# What is refused -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1, 2], [1, 2], ["good", "bad"]), "values must be numbers"),
+        (([1, 2], [1, 2], [1.0, np.nan]), "values must be finite; entry 1 is nan"),
+        (([1, 2], [1], [1.0, 2.0]), "three vectors of one length"),
+        (([1, 1], [5, 5], [1.0, 2.0]), "user 1 rated item 5 more than once"),
+        (([], [], []), "there are no ratings"),
+        (([1, 2],), "fit takes a Ratings"),
+    ],
+)
+def test_bad_ratings_are_refused(arguments, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        fk.models.Factorisation(2).fit(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"factors": 0}, "factors must be a whole number of at least 1; 0"),
+        ({"sampler": "sghcm"}, "Did you mean 'sghmc'"),
+        ({"prior": "wishart"}, "prior is one of"),
+        ({"passes": 3, "burn_in": 3}, "leaves no pass for draws"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        fk.models.Factorisation(**settings)
+
+
+def test_unknown_identifiers_are_refused_with_the_nearest(fitted):
+    model = fitted[0]
+    with pytest.raises(KeyError, match=r"no user 41 in the ratings. The nearest is 40. For someone new"):
+        model.predict([41], ["i1"])
+    with pytest.raises(KeyError, match=r"no item 'i1x' in the ratings. Did you mean 'i1"):
+        model.predict([40], ["i1x"])
+    with pytest.raises(KeyError, match=r"Identifiers of items are of type str, as 'i0'"):
+        model.predict([40], [3])
+    with pytest.raises(ValueError, match=r"interval is a probability"):
+        model.predict([40], ["i1"], interval=90)
+    with pytest.raises(ValueError, match=r"give a user, or what someone new has rated"):
+        model.recommend()
+    with pytest.raises(ValueError, match=r"not fitted yet"):
+        fk.models.Factorisation(2).predict([1], [1])
+
+
+def test_a_chain_that_diverges_says_so():
+    ratings, _ = make_ratings()
+    model = fk.models.Factorisation(2, passes=3, burn_in=2, batch_size=40, step_size=5.0, progress=False)
+    with pytest.raises(RuntimeError, match=r"left the finite numbers in pass \d: take smaller steps"):
+        model.fit(ratings)
+
+
+def test_steps_of_a_pass_do_not_depend_on_how_they_are_called():
+    ratings, _ = make_ratings()
+    data = {"users": ratings.users, "items": ratings.items, "rating": ratings.values}
+    inner = fk.lazy(fk.samplers.sgld(1e-3))
+    chain = FactorChain(data, (60, 40), 2, inner, prior="normal-wishart", batch_size=40, seed=0)
+    assert chain.interval == -(-len(ratings) // 40)
+    assert chain.advance(1e-3)
+    assert int(chain.state.step) == chain.interval
+    assert set(np.asarray(chain.state.seen["users"])) == {chain.interval}
