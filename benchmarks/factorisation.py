@@ -1,4 +1,4 @@
-"""The cost of a lazy step with ten thousand and with a million users: `python benchmarks/factorisation.py`."""
+"""The cost of a lazy step with ten thousand and a million users: `python benchmarks/factorisation.py`."""
 
 import time
 from collections.abc import Callable

@@ -232,6 +232,7 @@ def test_a_new_row_has_the_exact_conditional():
     np.testing.assert_allclose(np.cov(rows.T), covariance, atol=0.1 * np.diag(covariance).max())
 
 
+@pytest.mark.long
 def test_a_user_without_ratings_has_the_prior(fitted):
     train = fitted[1]
     ratings = Ratings(
