@@ -3,7 +3,9 @@
 from mutations._mutation import Mutation
 
 _EXACT = ("lazy::rows_have_the_exact_stationary_law_at_a_temperature",)
-_NO_NOISE = ("lazy::without_noise_a_step_is_the_dense_one",)
+_NO_NOISE = (
+    "lazy::without_noise_a_step_is_the_dense_one_on_the_rows_seen_and_the_prior_solved_on_the_others",
+)
 
 MUTATIONS = [
     Mutation(
