@@ -130,47 +130,32 @@ def fitted() -> Any:
 
 
 def test_a_rank_one_posterior_is_that_of_numerical_integration(x64):
-    # One user, one item, biases held near 0: p(u, v) ∝ exp(-τ(r - uv)²/2 - λ(u² + v²)/2). A lazy chain of
-    # all the data against E[uv] on a grid; 4000 draws with an effective size above 400: within 5 standard
-    # errors of 0.6/√400, 0.15.
+    # One user and one item: p(u, v) ∝ exp(-τ(r - uv)²/2 - λ(u² + v²)/2), against E[uv] on a grid. 4000 draws
+    # with an effective size above 400: within 5 standard errors of 0.6/√400.
     tau, lam, r = 4.0, 1.0, 1.5
-    priors = {name: Table(1, jnp.zeros(2), jnp.array([1e6, lam])) for name in ("users", "items")}
-    data = {"users": np.zeros(1, int), "items": np.zeros(1, int), "rating": np.array([r])}
-    target = fk.tables(priors, RatingLikelihood(jnp.asarray(tau)), data)
     grid = np.linspace(-5, 5, 801)
     u, v = grid[:, None], grid[None, :]
     weights = np.exp(-tau * (r - u * v) ** 2 / 2 - lam * (u**2 + v**2) / 2)
     wanted = float((weights * u * v).sum() / weights.sum())
+    priors = {name: Table(1, jnp.zeros(1), lam) for name in ("users", "items")}
+    data = {"users": np.zeros(1, int), "items": np.zeros(1, int), "rating": np.array([r])}
+    target = fk.tables(priors, _product_likelihood(tau), data)
     inner = fk.samplers.sghmc(0.15, 1.0, integrator=fk.integrators.Splitting())
-    # Biases with the precision 10⁶ would need tiny steps: their mass is that of a table of their own.
-    start = {name: jnp.array([[0.0, 1.0]]) for name in priors}
-    trace = fk.sample(
-        fk.tables(
-            {name: Table(1, jnp.zeros(2), jnp.array([20.0, lam])) for name in priors},
-            _only_factors(tau),
-            data,
-        ),
-        fk.lazy(inner),
-        init=start,
-        steps=40_000,
-        thin=10,
-        burn_in=500,
-        progress=False,
-    )
-    product = trace.samples["users"][0, :, 0, 1] * trace.samples["items"][0, :, 0, 1]
+    start = {name: jnp.ones((1, 1)) for name in priors}
+    settings = {"init": start, "steps": 40_000, "thin": 10, "burn_in": 500, "progress": False}
+    trace = fk.sample(target, fk.lazy(inner, {"users": [1.0], "items": [2.0]}), **settings)
+    product = trace.samples["users"][0, :, 0, 0] * trace.samples["items"][0, :, 0, 0]
     assert float(np.mean(product)) == pytest.approx(wanted, abs=0.15)
     assert abs(wanted - r) > 0.15  # the control: shrinkage by the prior is seen
-    assert target.size == 1
 
 
-def _only_factors(tau: float) -> Any:
-    return lambda rows, datum: -tau * (datum["rating"] - rows["users"][1] * rows["items"][1]) ** 2 / 2
+def _product_likelihood(tau: float) -> Any:
+    return lambda rows, datum: -tau * (datum["rating"] - rows["users"][0] * rows["items"][0]) ** 2 / 2
 
 
 def test_known_factors_are_recovered(fitted):
     model, train, test, truth = fitted
-    # The noise has the standard deviation 0.3, expected ratings one of 1.1. A model of the mean and the biases
-    # has an error of 0.75 on these data.
+    # The noise has the standard deviation 0.3, and expected ratings spread by 1.1.
     assert model.score(test) < 0.5
     assert 0.25 < model.noise_ < 0.4
     assert model.curve_[-1][1] == pytest.approx(model.score(test), abs=0.03)
@@ -247,6 +232,7 @@ def test_a_new_row_has_the_exact_conditional():
     np.testing.assert_allclose(np.cov(rows.T), covariance, atol=0.1 * np.diag(covariance).max())
 
 
+@pytest.mark.long
 def test_a_user_without_ratings_has_the_prior(fitted):
     train = fitted[1]
     ratings = Ratings(
@@ -335,12 +321,14 @@ def test_a_chain_that_diverges_says_so():
         model.fit(ratings)
 
 
-def test_steps_of_a_pass_do_not_depend_on_how_they_are_called():
+def test_after_a_pass_all_rows_are_up_to_date_and_a_dense_chain_needs_no_such_thing():
     ratings, _ = make_ratings()
     data = {"users": ratings.users, "items": ratings.items, "rating": ratings.values}
-    inner = fk.lazy(fk.samplers.sgld(1e-3))
-    chain = FactorChain(data, (60, 40), 2, inner, prior="normal-wishart", batch_size=40, seed=0)
-    assert chain.interval == -(-len(ratings) // 40)
-    assert chain.advance(1e-3)
-    assert int(chain.state.step) == chain.interval
-    assert set(np.asarray(chain.state.seen["users"])) == {chain.interval}
+    inner = fk.samplers.sgld(1e-3)
+    for sampler in (fk.lazy(inner), inner):
+        chain = FactorChain(data, (60, 40), 2, sampler, prior="normal-gamma", batch_size=40, seed=0)
+        assert chain.interval == -(-len(ratings) // 40)
+        assert chain.advance(1e-3)
+        assert int(chain.state.step) == chain.interval
+        if sampler is not inner:
+            assert set(np.asarray(chain.state.seen["users"])) == {chain.interval}

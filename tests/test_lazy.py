@@ -189,7 +189,7 @@ def moments_of(inner: Any, T: float, steps: int, draws: int, batch: int = BATCH)
     return [(rows.reshape(-1, 2).mean(0), np.cov(rows.reshape(-1, 2).T)) for rows in (x[:, 0::2], x[:, 1::2])]
 
 
-@pytest.mark.parametrize("kind", ["sgld", "sghmc"])
+@pytest.mark.parametrize("kind", [pytest.param("sgld", marks=pytest.mark.long), "sghmc"])
 def test_rows_have_the_exact_stationary_law_at_a_temperature(kind, optimised):
     # 2000 rows × 2 draws that are nearly independent: a mean is off by 1/√4000 = 0.016 of a standard
     # deviation, a covariance by 0.022 of its size. Five times that, for 10 numbers: a false alarm in 2e5.
@@ -206,6 +206,7 @@ def test_rows_have_the_exact_stationary_law_at_a_temperature(kind, optimised):
         assert np.max(np.abs(without - wanted) / np.outer(scale, scale)) > 0.2
 
 
+@pytest.mark.long
 def test_thermostats_of_rows_absorb_the_noise_of_minibatches(optimised):
     # Variances alone: noise that two coordinates share is not absorbed by a thermostat for each. Five
     # standard errors, as above, and a bias of order ε. Without thermostats they are wider: the control.

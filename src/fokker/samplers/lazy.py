@@ -289,7 +289,7 @@ def lazy(sampler: Recipe, masses: Mapping[str, Any] | None = None) -> Lazy:
         return Lazy(sampler)
     scales = {}
     for name, values in masses.items():
-        mass = as_arrays(values)
+        mass = as_arrays(np.asarray(values))
         if mass.ndim != 1 or not bool(jnp.all(jnp.isfinite(mass) & (mass > 0))):
             raise ValueError(f"masses[{name!r}] must be a vector of positive numbers, one for each row.")
         scales[name] = 1 / jnp.sqrt(mass)

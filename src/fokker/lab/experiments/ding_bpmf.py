@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from fokker import samplers
+from fokker.datasets.folder import find_file
 from fokker.datasets.ratings import Ratings, read_ratings
-from fokker.lab.experiments._data import data_file
 from fokker.lab.experiments._result import Claim, Result
 from fokker.models.factorisation.chain import FactorChain
 from fokker.report.plots import RIGHT, WRONG, new_figure, tidy
 
 FIGURE, CURVES, TABLE = "ding-bpmf.png", "ding-bpmf-curves.png", "ding-bpmf.md"
-RATINGS = "movielens-latest-small/ratings.csv.gz"
+RATINGS = "movielens-latest-small"
 RATINGS_FROM = "MovieLens ml-latest-small of GroupLens, in place of the paper's ml-1m"
 FACTORS, BATCH, TEST_SHARE = 10, 400, 0.2
 AMOUNTS, STEPS = (0.01, 0.1), (2e-7, 4e-7, 6e-7, 8e-7)
@@ -59,7 +59,8 @@ class Setting:
     def sampler(self) -> samplers.Recipe:
         """With step size √η and friction a/√η."""
         step_size = self.eta**0.5
-        return SAMPLERS[self.method](step_size, self.a / step_size)
+        # Noise of three matching moments: enough for these steps of order 1, and several times cheaper.
+        return SAMPLERS[self.method](step_size, self.a / step_size, noise="binomial")
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ def follow(train: Ratings, test: Ratings, setting: Setting, seed: int, length: L
     sampler = setting.sampler()
     chain = FactorChain(data, shape, FACTORS, sampler, prior="normal-wishart", batch_size=BATCH, seed=seed)
     total, count = np.zeros(len(test)), 0
-    curve, kinetic, friction = [], [], []
+    curve: list[tuple[int, float]] = []
+    kinetic, friction = [], []
     for taken in range(chain.interval, length.iterations + chain.interval, chain.interval):
         if not chain.advance(setting.eta**0.5):
             return ChainResult(np.inf, np.inf, np.nan, tuple(curve))
@@ -92,7 +94,7 @@ def follow(train: Ratings, test: Ratings, setting: Setting, seed: int, length: L
         if taken > length.burn_in:
             total, count = total + prediction, count + 1
             mean = total / count
-            z = chain.state.z
+            z: dict[str, Any] = chain.state.z
             kinetic.append(float(np.mean([np.mean(np.asarray(r) ** 2) for r in z["r"].values()]) / 2))
             friction.append(float(z["xi"]) if "xi" in z else setting.a / setting.eta**0.5)
         curve.append((taken, float(np.sqrt(np.mean((mean - test.values) ** 2)))))
@@ -124,27 +126,11 @@ def claims(by_setting: Mapping[Setting, Sequence[ChainResult]]) -> list[Claim]:
         )
         for method in SAMPLERS
     }
-    grown = {m: {f"a = {a:g}": round(growth(m, a), 4) for a in amounts} for m in SAMPLERS}
-    return [
+    results = [
         Claim(
             "SGNHT is at least as good as SGHMC for every η and a",
             all(ratio <= 1 + TIE for ratio in ratios.values()),
             {name: round(ratio, 4) for name, ratio in ratios.items()},
-        ),
-        Claim(
-            "SGHMC gets worse as η grows, at the smaller a",
-            bool(growth("SGHMC", amounts[0]) > 1 + TIE),
-            {"RMSE at the largest η / at the best": grown["SGHMC"]},
-        ),
-        Claim(
-            "SGNHT is stable: at the largest η within a twentieth of its best",
-            all(growth("SGNHT", a) <= 1.05 for a in amounts),
-            {"RMSE at the largest η / at the best": grown["SGNHT"]},
-        ),
-        Claim(
-            "the larger a slows convergence: its RMSE is higher, for SGNHT at the smallest η",
-            bool(mean["SGNHT", amounts[-1], steps[0]] > mean["SGNHT", amounts[0], steps[0]]),
-            {f"a = {a:g}": round(mean["SGNHT", a, steps[0]], 4) for a in amounts},
         ),
         Claim(
             "the kinetic energy of SGNHT stays around 0.5, that of SGHMC is higher",
@@ -152,12 +138,35 @@ def claims(by_setting: Mapping[Setting, Sequence[ChainResult]]) -> list[Claim]:
             {method: [round(float(x), 3) for x in values] for method, values in energies.items()},
         ),
     ]
+    if len(steps) > 1:
+        grown = {m: {f"a = {a:g}": round(growth(m, a), 4) for a in amounts} for m in SAMPLERS}
+        results += [
+            Claim(
+                "SGHMC gets worse as η grows, at the smaller a",
+                bool(growth("SGHMC", amounts[0]) > 1 + TIE),
+                {"RMSE at the largest η / at the best": grown["SGHMC"]},
+            ),
+            Claim(
+                "SGNHT is stable: at the largest η within a twentieth of its best",
+                all(growth("SGNHT", a) <= 1.05 for a in amounts),
+                {"RMSE at the largest η / at the best": grown["SGNHT"]},
+            ),
+        ]
+    if len(amounts) > 1:
+        results.append(
+            Claim(
+                "the larger a slows convergence: its RMSE is higher, for SGNHT at the smallest η",
+                bool(mean["SGNHT", amounts[-1], steps[0]] > mean["SGNHT", amounts[0], steps[0]]),
+                {f"a = {a:g}": round(mean["SGNHT", a, steps[0]], 4) for a in amounts},
+            )
+        )
+    return results
 
 
 def run(out: Path, quick: bool, seeds: int, data: Path | None = None) -> Result:
     """On MovieLens ml-latest-small."""
-    ratings = read_ratings(data_file(data, RATINGS, RATINGS_FROM))
-    steps = (STEPS[0], STEPS[-1]) if quick else STEPS
+    ratings = read_ratings(find_file(RATINGS, "ratings.csv", data))
+    steps = STEPS[-1:] if quick else STEPS
     amounts = AMOUNTS[:1] if quick else AMOUNTS
     settings = [Setting(*each) for each in itertools.product(SAMPLERS, amounts, steps)]
     result = study(ratings, out, settings, seeds, QUICK if quick else FULL)
@@ -183,6 +192,7 @@ def study(ratings: Ratings, out: Path, settings: Sequence[Setting], seeds: int, 
         "burn-in (the paper: 20,000)": length.burn_in,
         "hyperparameters (chosen)": "Normal–Wishart and Gamma priors, drawn exactly after every pass",
         "ratings are standardised (chosen)": True,
+        "noise (chosen)": "binomial, of the first three moments of a Gaussian",
         "as good (chosen)": f"within {TIE:.0%}",
         "data": RATINGS_FROM,
     }

@@ -257,9 +257,10 @@ class Factorisation:
         predictions = summarise(per_draw, noise, interval)
         if clip:
             low, high = self.ratings_.range
+            bounds = predictions.interval
             predictions = predictions._replace(
                 mean=np.clip(predictions.mean, low, high),
-                interval=None if interval is None else np.clip(predictions.interval, low, high),
+                interval=None if bounds is None else np.clip(bounds, low, high),
             )
         if not return_std and interval is None:
             return predictions.mean

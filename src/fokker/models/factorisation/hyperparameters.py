@@ -24,7 +24,7 @@ _MEAN_COUNT, _SHAPE, _RATE = 2.0, 1.0, 0.1
 class RowSums(NamedTuple):
     """The number of rows of a table, their mean, and their scatter around it."""
 
-    count: int
+    number: int
     mean: np.ndarray
     scatter: np.ndarray
 
@@ -43,7 +43,7 @@ def initial_hyperparameters(dimension: int) -> Hyperparameters:
 
 def draw_hyperparameters(generator: np.random.Generator, sums: RowSums, prior: str) -> Hyperparameters:
     """μ and Λ given the rows."""
-    n, d = sums.count, len(sums.mean)
+    n, d = sums.number, len(sums.mean)
     total = _MEAN_COUNT + n
     scatter = sums.scatter + _MEAN_COUNT * n / total * np.outer(sums.mean, sums.mean)
     if prior == "normal-wishart":

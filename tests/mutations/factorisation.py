@@ -1,0 +1,53 @@
+"""Mistakes in rows that are moved lazily, and in matrix factorisation."""
+
+from mutations._mutation import Mutation
+
+_EXACT = ("lazy::rows_have_the_exact_stationary_law_at_a_temperature",)
+_NO_NOISE = (
+    "lazy::without_noise_a_step_is_the_dense_one_on_the_rows_seen_and_the_prior_solved_on_the_others",
+)
+
+MUTATIONS = [
+    Mutation(
+        "integrators/quadratic_well.py",
+        "jnp.sqrt(temperature / curvature * -jnp.expm1(-2 * exponent))",
+        "jnp.sqrt(temperature / curvature * -jnp.expm1(-exponent))",
+        "the noise of rows not seen is too small",
+        ("lazy::many_steps_at_once_have_the_law_of_single_steps",),
+    ),
+    Mutation(
+        "integrators/quadratic_well.py",
+        "var_r = -jnp.expm1(-gamma * time) + gamma * g * (c - a * g)",
+        "var_r = -jnp.expm1(-2 * gamma * time)",
+        "the momentum of rows not seen moves without the force of the prior",
+        ("lazy::the_underdamped_law_is_that_of_the_linear_equation",),
+    ),
+    Mutation(
+        "samplers/lazy.py",
+        "missed = {name: state.step.low - p.seen for name, p in places.items()}",
+        "missed = {name: jnp.zeros_like(p.seen) for name, p in places.items()}",
+        "rows stand still while they are not seen",
+        _EXACT,
+    ),
+    Mutation(
+        "samplers/lazy.py",
+        "written = jnp.where(first == order, numbers, rows)",
+        "written = jnp.where(first <= order, numbers, rows)",
+        "of a row that occurs twice in a batch the wrong place is written back",
+        _NO_NOISE,
+    ),
+    Mutation(
+        "models/factorisation/hyperparameters.py",
+        "scatter = sums.scatter + _MEAN_COUNT * n / total * np.outer(sums.mean, sums.mean)",
+        "scatter = sums.scatter",
+        "the prior mean is left out of the precision's conditional",
+        ("factorisation::hyperparameters_given_rows_have_the_moments_of_their_conditional",),
+    ),
+    Mutation(
+        "models/factorisation/predict.py",
+        "force = prior.precision @ prior.mean + draw.noise_precision * features.T @ y",
+        "force = draw.noise_precision * features.T @ y",
+        "a new user has no prior mean",
+        ("factorisation::a_new_row_has_the_exact_conditional",),
+    ),
+]
