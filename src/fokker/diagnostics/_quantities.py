@@ -32,8 +32,12 @@ class Quantities(NamedTuple):
 
 def named_leaves(tree: PyTree[Any]) -> dict[str, np.ndarray]:
     """Every leaf by its path; a single array is called theta."""
-    leaves = jax.tree.leaves_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator=".") or "theta": leaf for path, leaf in leaves}
+    return {leaf_name(path): leaf for path, leaf in jax.tree.leaves_with_path(tree)}
+
+
+def leaf_name(path: Any) -> str:
+    """The name of the leaf at a path of JAX."""
+    return jax.tree_util.keystr(path, simple=True, separator=".") or "theta"
 
 
 def flat(named: Mapping[str, Any]) -> Quantities:

@@ -23,8 +23,6 @@ from fokker.targets.target import Target, TargetWithData
 _LEARNT = {cls.__name__: cls for cls in (mass_matrix.Diagonal, mass_matrix.Dense, mass_matrix.LowRank)}
 # Addresses of functions, in the text of a traced program.
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
-# The most bytes of an array that are all read for its fingerprint; of larger ones as many, evenly spaced.
-_READ_BYTES, _PIECES = 2**28, 2**8
 
 
 def environment() -> dict[str, str]:
@@ -50,13 +48,7 @@ def fingerprint_of_arrays(tree: PyTree[Any]) -> str:
             leaf = jax.random.key_data(leaf)
         x = np.ascontiguousarray(leaf)
         digest.update(f"{x.shape} {x.dtype.name} ".encode())
-        contents = x.reshape(-1).view(np.uint8)
-        if contents.nbytes <= _READ_BYTES:
-            digest.update(contents.data)
-            continue
-        step, length = contents.nbytes // _PIECES, _READ_BYTES // _PIECES
-        for begin in range(0, contents.nbytes, step):
-            digest.update(contents[begin : begin + length].data)
+        digest.update(x.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 
@@ -171,6 +163,18 @@ def written_settings(options: Mapping[str, Any], key: Key[Array, ""]) -> dict[st
     settings["batches"] = batches if is_text else fingerprint_of_arrays(np.asarray(batches))
     settings["key"] = np.asarray(jax.random.key_data(key)).tolist()
     return settings
+
+
+def used_settings(sampler: Sampler, chains: int, temperature: Any) -> dict[str, Any]:
+    """What the sampler and the start say where the options do not: what a summary needs to know."""
+    size: Any = getattr(sampler, "step_size", None)
+    is_number = size is not None and not callable(size) and np.ndim(size) == 0
+    return {
+        "sampler": str(sampler),
+        "chains": chains,
+        "temperature": float(temperature),
+        "step_size": float(size) if is_number else None,
+    }
 
 
 def plain(value: Any) -> Any:

@@ -472,8 +472,9 @@ class Recipe(Sampler):
         if isinstance(z, dict) and "r" in z:
             velocity = hamiltonian_gradient(dynamics.hamiltonian, z, no_force(dynamics, z))["r"]
             record["kinetic_temperature"] = inner(z["r"], velocity) / dimension(z["r"])
-        if isinstance(z, dict) and "xi" in z and jnp.ndim(z["xi"]) == 0:
-            record["xi"] = z["xi"]
+        xi = z.get("xi") if isinstance(z, dict) else None
+        if isinstance(xi, jax.Array) and xi.ndim == 0:  # not one for each coordinate of theta
+            record["xi"] = xi
         return record
 
 
