@@ -453,3 +453,22 @@ def test_one_changed_number_in_large_data_is_another_data_set():
     before = fingerprint_of_arrays(x)
     x[2**20 + 2**10] = 1
     assert fingerprint_of_arrays(x) != before
+
+
+def test_another_function_on_the_host_is_another_model(tmp_path):
+    def target(centre):
+        def on_host(x):
+            return np.asarray(-((x - centre) ** 2).sum(), x.dtype)
+
+        @jax.custom_jvp
+        def log_density(x):
+            return jax.pure_callback(on_host, jax.ShapeDtypeStruct((), x.dtype), x, vmap_method="sequential")
+
+        log_density.defjvp(lambda x, dx: (log_density(*x), jnp.sum(-2 * x[0] * dx[0])))
+        return fk.Density(log_density)
+
+    call = {"init": jnp.ones(2), "steps": 4, "progress": False, "out": tmp_path}
+    fk.sample(target(0.0), fk.samplers.sgld(0.1), **call)
+    fk.sample(target(0.0), fk.samplers.sgld(0.1), **call)
+    with pytest.raises(ValueError, match="the model is another"):
+        fk.sample(target(0.5), fk.samplers.sgld(0.1), **call)

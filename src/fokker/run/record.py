@@ -52,8 +52,12 @@ def fingerprint_of_arrays(tree: PyTree[Any]) -> str:
     return digest.hexdigest()
 
 
-def fingerprint_of_program(function: Any, *arguments: Any) -> str:
-    """A digest of what a function computes: its traced program, and the constants in it."""
+def fingerprint_of_program(function: Any, *arguments: Any, evaluates: bool = False) -> str:
+    """A digest of what a function computes: its traced program, and the constants in it.
+
+    Functions that the program calls on the host, as a Stan model's density, have no text to compare: its
+    values at these arguments stand for them.
+    """
     # Arrays inside modules are inputs, so that large ones are not part of the program.
     arrays, static = eqx.partition((function, arguments), eqx.is_array)
 
@@ -63,8 +67,11 @@ def fingerprint_of_program(function: Any, *arguments: Any) -> str:
 
     traced = jax.make_jaxpr(program)(arrays)
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(_ADDRESS.sub("", str(traced.jaxpr)).encode())
+    text = str(traced.jaxpr)
+    digest.update(_ADDRESS.sub("", text).encode())
     digest.update(fingerprint_of_arrays(traced.consts).encode())
+    if evaluates and "pure_callback" in text:
+        digest.update(fingerprint_of_arrays(program(arrays)).encode())
     return digest.hexdigest()
 
 
@@ -83,7 +90,7 @@ def fingerprints(
         return target.minibatch_potential(position, jax.tree.map(lambda x: x[:1], target.data))
 
     if isinstance(target, Target):
-        prints["model"] = fingerprint_of_program(density, target, position)
+        prints["model"] = fingerprint_of_program(density, target, position, evaluates=True)
 
     def step(sampler: Sampler, batches: Any, data: Any, state: Any) -> Any:
         key = jax.random.key(0)
