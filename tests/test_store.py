@@ -472,3 +472,35 @@ def test_another_function_on_the_host_is_another_model(tmp_path):
     fk.sample(target(0.0), fk.samplers.sgld(0.1), **call)
     with pytest.raises(ValueError, match="the model is another"):
         fk.sample(target(0.5), fk.samplers.sgld(0.1), **call)
+
+
+def test_scores_of_the_data_are_asked_for_again(tmp_path):
+    sampler, scores = fk.samplers.sgld(1e-3), np.arange(1.0, 41.0)
+    call = {"init": 0.5, "progress": False}
+    fk.sample(posterior(), sampler, steps=10, batch_size=4, batches=scores, out=tmp_path, **call)
+    with pytest.raises(ValueError, match=r"drawn by scores of the data.*give them again"):
+        fk.resume(tmp_path, posterior(), sampler, **call)
+    with pytest.raises(ValueError, match=r"batches is 'scores .*, and was 'scores "):
+        fk.resume(tmp_path, posterior(), sampler, batches=scores[::-1], **call)
+    assert fk.resume(tmp_path, posterior(), sampler, batches=scores, steps=12, **call).samples.shape == (
+        1,
+        12,
+    )
+
+
+def test_a_damaged_checkpoint_never_replaces_the_right_one_before_it(tmp_path, right, small_chunks):
+    run(tmp_path)
+    (tmp_path / "checkpoint.npz").write_bytes(b"damaged")
+    replace = os.replace
+
+    def killed(source, place):
+        if place.name == "checkpoint.npz":
+            raise Kill
+        replace(source, place)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files.os, "replace", killed)
+        with pytest.warns(RuntimeWarning, match="The checkpoint before it is used"), pytest.raises(Kill):
+            run(tmp_path)
+    assert store.read_checkpoint(tmp_path).draws > 0
+    assert_same(run(tmp_path), right)

@@ -17,8 +17,9 @@ from fokker._core.count import Count
 from fokker._core.files import DamagedFileError, locked
 from fokker.diagnostics._quantities import leaf_name
 from fokker.run.moments import Moments
-from fokker.run.record import changed_environment, differences, environment, plain
+from fokker.run.record import SCORES, changed_environment, differences, environment, plain
 from fokker.run.store import (
+    CHECKPOINT,
     POSTERIOR,
     STATISTICS,
     Checkpoint,
@@ -47,6 +48,10 @@ class RunFolder:
         self.checkpoint = read_checkpoint(path) if has_run(path) else None
         if self.checkpoint is not None:
             self._check_same(self.checkpoint)
+            if self.checkpoint.problem:
+                _warn_of(self.checkpoint, stacklevel=5)
+                # The next checkpoint would put it in the place of the only one that can be read.
+                (path / CHECKPOINT).unlink()
         self.store = Store(path, self.checkpoint)
 
     def _check_same(self, checkpoint: Checkpoint) -> None:
@@ -169,9 +174,7 @@ class StoredTrace(Trace):
     ) -> None:
         checkpoint = read_checkpoint(path)
         if checkpoint.problem:
-            warnings.warn(
-                f"{checkpoint.problem} The checkpoint before it is used.", RuntimeWarning, stacklevel=4
-            )
+            _warn_of(checkpoint, stacklevel=5)
         of = checkpoint.description
         values = {
             "path": path,
@@ -244,6 +247,12 @@ class StoredTrace(Trace):
         return sample(self._call.target, self._call.sampler, **options)
 
 
+def _warn_of(checkpoint: Checkpoint, stacklevel: int) -> None:
+    warnings.warn(
+        f"{checkpoint.problem} The checkpoint before it is used.", RuntimeWarning, stacklevel=stacklevel
+    )
+
+
 def _unfinished(description: dict[str, Any]) -> str | None:
     """Why a run has not taken all its steps, where nothing is written of it."""
     settings, taken = description["settings"], description["taken"]
@@ -302,5 +311,10 @@ def resume(
     settings = read_checkpoint(Path(path)).description["settings"]
     names = ("burn_in", "thin", "chains", "batch_size", "seed", "temperature", "keep", "warm_up", "batches")
     given = {name: settings[name] for name in names if settings.get(name) is not None}
+    if str(given.get("batches", "")).startswith(SCORES) and "batches" not in options:
+        raise ValueError(
+            f"the batches of {path} were drawn by scores of the data, of which only a fingerprint is written "
+            "down: give them again, as batches=…."
+        )
     given |= {"steps": settings["steps"] if steps is None else steps, **options}
     return sample(target, sampler, init=init, out=path, **given)

@@ -21,6 +21,8 @@ from fokker.targets.target import Target, TargetWithData
 
 # Classes that a learnt setting may be of.
 _LEARNT = {cls.__name__: cls for cls in (mass_matrix.Diagonal, mass_matrix.Dense, mass_matrix.LowRank)}
+# How scores of the data, given as `batches`, are written down: a fingerprint follows.
+SCORES = "scores "
 # Addresses of functions, in the text of a traced program.
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
@@ -167,7 +169,7 @@ def written_settings(options: Mapping[str, Any], key: Key[Array, ""]) -> dict[st
     settings = {name: plain(options[name]) for name in names}
     batches = options["batches"]
     is_text = batches is None or isinstance(batches, str)
-    settings["batches"] = batches if is_text else fingerprint_of_arrays(np.asarray(batches))
+    settings["batches"] = batches if is_text else f"{SCORES}{fingerprint_of_arrays(np.asarray(batches))}"
     settings["key"] = np.asarray(jax.random.key_data(key)).tolist()
     return settings
 
