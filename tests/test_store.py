@@ -396,6 +396,7 @@ def test_leaves_with_names_that_files_cannot_have(tmp_path):
     right = fk.sample(target, fk.samplers.sgld(0.01), **call)
     fk.sample(target, fk.samplers.sgld(0.01), out=tmp_path, **call)
     jax.tree.map(np.testing.assert_array_equal, fk.open(tmp_path).samples, right.samples)
+    assert len(right.named()) == len(init)  # none takes the place of another
 
 
 def test_readers_of_a_run_that_was_made_longer_and_killed_see_no_invented_draws(tmp_path, right):

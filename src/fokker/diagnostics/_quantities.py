@@ -32,12 +32,12 @@ class Quantities(NamedTuple):
 
 def named_leaves(tree: PyTree[Any]) -> dict[str, np.ndarray]:
     """Every leaf by its path; a single array is called theta."""
-    return {leaf_name(path): leaf for path, leaf in jax.tree.leaves_with_path(tree)}
-
-
-def leaf_name(path: Any) -> str:
-    """The name of the leaf at a path of JAX."""
-    return jax.tree_util.keystr(path, simple=True, separator=".") or "theta"
+    leaves: dict[str, np.ndarray] = {}
+    for number, (path, leaf) in enumerate(jax.tree.leaves_with_path(tree)):
+        name = jax.tree_util.keystr(path, simple=True, separator=".") or "theta"
+        # Both {"a.b": x} and {"a": {"b": x}} have a leaf a.b.
+        leaves[f"{name}|{number}" if name in leaves else name] = leaf
+    return leaves
 
 
 def flat(named: Mapping[str, Any]) -> Quantities:

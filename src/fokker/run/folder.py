@@ -15,7 +15,7 @@ from jaxtyping import PyTree
 
 from fokker._core.count import Count
 from fokker._core.files import DamagedFileError, locked
-from fokker.diagnostics._quantities import leaf_name
+from fokker.diagnostics._quantities import named_leaves
 from fokker.run.moments import Moments
 from fokker.run.record import SCORES, changed_environment, differences, environment, plain
 from fokker.run.store import (
@@ -126,8 +126,8 @@ class RunFolder:
 def _file_names(tree: PyTree[Any]) -> dict[str, np.ndarray]:
     """The leaves of theta by names that can be those of files, each its own."""
     names: dict[str, np.ndarray] = {}
-    for number, (path, leaf) in enumerate(jax.tree.leaves_with_path(tree)):
-        name = _NOT_IN_FILES.sub("|", leaf_name(path))
+    for number, (leaf_name, leaf) in enumerate(named_leaves(tree).items()):
+        name = _NOT_IN_FILES.sub("|", leaf_name)
         names[f"{name}|{number}" if name in _TAKEN or name in names else name] = leaf
     return names
 
