@@ -250,6 +250,11 @@ def test_a_file_is_downloaded_checked_and_moved_into_its_place(
     assert check_file(tmp_path, dataset, dataset.files[0]).is_right is False
     assert get_dataset(dataset, tmp_path) == written
     assert check_file(tmp_path, dataset, dataset.files[0]).is_right is True
+    # So is one that is compressed otherwise, and would be found before the right one.
+    (tmp_path / "small" / "file").write_bytes(b"damaged")
+    get_dataset(dataset, tmp_path)
+    assert visible(tmp_path) == [stored]
+    assert check_file(tmp_path, dataset, dataset.files[0]).is_right is True
 
 
 def test_files_of_one_archive_are_downloaded_once(address: str, tmp_path: Path) -> None:

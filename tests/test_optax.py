@@ -316,3 +316,9 @@ def test_the_programs_of_the_document_run(capsys):
         program = program.replace(long, short)
     exec(compile(program, "optax.md", "exec"), {})
     assert capsys.readouterr().out.count("[") == 4
+
+
+def test_a_prior_that_is_no_number_is_named():
+    optimizer = fk.optax(fk.samplers.sgld(0.1), size=3, log_prior=lambda p: -(p**2), key=jax.random.key(0))
+    with pytest.raises(ValueError, match=r"log_prior must return one number; it returned the shape \(2,\)"):
+        optimizer.init(jnp.ones(2))

@@ -51,7 +51,7 @@ def test_predictions_are_the_function_at_every_draw_and_row(batch_size, monkeypa
     monkeypatch.setattr("fokker.run.predict._BLOCK_BYTES", 2000 * 12 * 4)  # four rows of all draws
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]).astype(float), wanted)
     reduced = {how: TRACE.predict(line, ROWS, reduce=how, **options) for how in ("mean", "moments")}
-    quantiles = TRACE.predict(line, ROWS, reduce=[0.1, 0.9], **options)
+    quantiles = TRACE.predict(line, ROWS, reduce=np.array([0.1, 0.9]), **options)
     for name, values in flat.items():
         np.testing.assert_allclose(reduced["mean"][name], values.mean(axis=0), rtol=1e-5)
         np.testing.assert_allclose(reduced["moments"]["mean"][name], values.mean(axis=0), rtol=1e-5)
@@ -75,6 +75,8 @@ def test_predictions_are_the_function_at_every_draw_and_row(batch_size, monkeypa
         (line, {"batch_size": 2.5}, ValueError, "batch_size must be a whole number"),
         (line, {"reduce": "median"}, ValueError, "'mean', 'moments' .* 'median' was given"),
         (line, {"reduce": [5]}, ValueError, r"probabilities of quantiles.*\[5\] was given"),
+        (line, {"reduce": 5}, ValueError, r"probabilities of quantiles.*\[5\] was given"),
+        (line, {"reduce": []}, ValueError, r"probabilities of quantiles.*\[\] was given"),
     ],
 )
 def test_predictions_that_cannot_be_made_are_refused(function, options, error, words):

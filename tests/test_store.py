@@ -147,7 +147,10 @@ def test_moments_go_on(tmp_path, small_chunks):
     run(tmp_path, keep="moments", steps=60)
     trace = run(tmp_path, keep="moments")
     jax.tree.map(np.testing.assert_array_equal, trace.moments, right.moments)
-    jax.tree.map(np.testing.assert_array_equal, fk.open(tmp_path).moments, right.moments)
+    fk.open(tmp_path).save(tmp_path / "saved")
+    for stored in (fk.open(tmp_path), fk.open(tmp_path / "saved")):
+        jax.tree.map(np.testing.assert_array_equal, stored.moments, right.moments)
+        assert str(stored.summary()) == str(right.summary())
     with pytest.raises(RuntimeError, match="only moments"):
         _ = fk.open(tmp_path).samples
 
@@ -196,7 +199,7 @@ def test_a_full_disk_loses_nothing_already_written(tmp_path, right, small_chunks
     with pytest.MonkeyPatch.context() as patch:
         original = os.fsync
         patch.setattr(
-            files.os, "fsync", lambda d: calls.append(d) or (original if len(calls) < 9 else full)(d)
+            files.os, "fsync", lambda d: calls.append(d) or (original if len(calls) < 15 else full)(d)
         )
         with pytest.raises(OSError, match="No space left"):
             run(tmp_path)
@@ -329,3 +332,176 @@ def test_signals_end_the_command_with_a_report_and_a_kill_loses_little(tmp_path)
     )
     # To rounding: tests are compiled without XLA's optimisations, and the command is not.
     np.testing.assert_allclose(fk.open(tmp_path / "run").samples, whole.samples, atol=1e-4)
+
+
+def test_after_a_failed_write_nothing_more_is_written(tmp_path, right, small_chunks, monkeypatch):
+    """A failure that passes: the block behind it must not be written after a gap."""
+    original, calls = store._Variable.write, []
+
+    def fails_once(self, draws, begin):
+        calls.append(begin)
+        if len(calls) == 3:
+            raise OSError(28, "No space left on device")
+        original(self, draws, begin)
+
+    monkeypatch.setattr(store._Variable, "write", fails_once)
+    with pytest.raises(OSError, match="No space left"):
+        run(tmp_path)
+    assert_same(run(tmp_path), right)
+
+
+def test_a_trace_on_disk_is_judged_as_one_in_memory(tmp_path, small_chunks):
+    """Its temperature, step size and number of chains, also where the options do not give them."""
+    potential = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    sampler = fk.samplers.recipe(fk.dynamics.underdamped(potential.potential, temperature=4.0), 0.1)
+    init = fk.PerChain({"theta": jnp.zeros((2, 3)), "r": jnp.zeros((2, 3))})
+    call = {"init": init, "steps": 400, "progress": False}
+    memory = fk.sample(potential, sampler, **call)
+    trace = fk.sample(potential, sampler, out=tmp_path, **call)
+    for stored in (trace, fk.open(tmp_path)):
+        for name in ("temperature", "chains", "step_size", "sampler", "taken"):
+            assert stored.settings[name] == pytest.approx(memory.settings[name])
+        assert stored.summary(gradients=False).warnings == memory.summary(gradients=False).warnings
+    assert trace.summary().warnings == memory.summary().warnings
+    assert trace.step_halving().warnings == memory.step_halving().warnings
+
+
+def test_an_opened_trace_knows_the_problems_of_warm_up_and_of_the_start(tmp_path, small_chunks):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fokker.run.warmup._zero_gradients", lambda chains: ["a problem of warm-up"])
+        trace = fk.sample(
+            TARGET, "nuts", init=INIT, steps=20, chains=2, warm_up=200, progress=False, out=tmp_path
+        )
+    trace.save(tmp_path / "saved")
+    for stored in (trace, fk.open(tmp_path), fk.open(tmp_path / "saved")):
+        summary = stored.summary(gradients=False)
+        assert "a problem of warm-up" in summary.warnings
+        assert any("started at one point" in note for note in summary.notes)
+
+
+def test_a_thermostat_for_each_coordinate(tmp_path, small_chunks):
+    """It is as large as theta, and no statistic; it goes on with the state."""
+    sampler = fk.samplers.sgnht(0.1, kind="diagonal")
+    right = fk.sample(TARGET, sampler, **{**CALL, "steps": 40})
+    assert set(right.sample_stats) == {"kinetic_temperature"}
+    run(tmp_path, sampler, steps=20)
+    assert_same(run(tmp_path, sampler, steps=40), right)
+
+
+def test_leaves_with_names_that_files_cannot_have(tmp_path):
+    x = jnp.zeros(2)
+    init = {"a/b": x, "a|b": x, "a.c": x, "a": {"c": x}, "..": x, "zarr.json": x, "a\\b": x, "": x[:0]}
+    target = fk.Density(lambda theta: -sum(jnp.sum(x**2) for x in jax.tree.leaves(theta)))
+    call = {"init": init, "steps": 10, "progress": False}
+    right = fk.sample(target, fk.samplers.sgld(0.01), **call)
+    fk.sample(target, fk.samplers.sgld(0.01), out=tmp_path, **call)
+    jax.tree.map(np.testing.assert_array_equal, fk.open(tmp_path).samples, right.samples)
+    assert len(right.named()) == len(init)  # none takes the place of another
+
+
+def test_readers_of_a_run_that_was_made_longer_and_killed_see_no_invented_draws(tmp_path, right):
+    run(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store.Store, "close", lambda self: (_ for _ in ()).throw(Kill))
+        with pytest.raises(Kill):
+            run(tmp_path, steps=128)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that reading takes longer while the shapes are not in one file
+        read = xarray.open_datatree(tmp_path / "draws.zarr", engine="zarr")["posterior"]["a"].values
+    np.testing.assert_array_equal(read, right.samples["a"][:, : read.shape[1]])
+
+
+def test_fewer_steps_than_were_taken_are_refused(tmp_path):
+    run(tmp_path)
+    with pytest.raises(ValueError, match="has 127 steps already, more than the 67 of"):
+        run(tmp_path, steps=60)
+
+
+def test_a_folder_that_cannot_be_locked_is_not_said_to_be_in_use(tmp_path, monkeypatch):
+    import fcntl
+
+    def fails(file, operation):
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", fails)
+    with pytest.raises(OSError, match=r"cannot be locked .*No locks available"), files.locked(tmp_path):
+        pass
+
+
+def test_the_model_of_a_command_is_not_reached_by_a_detour(tmp_path, monkeypatch):
+    from fokker.run.command import read_command, write_command
+
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "model.py").write_text(MODEL)
+    (tmp_path / "link").symlink_to(folder)
+    monkeypatch.chdir(tmp_path)
+    for source in (tmp_path / "x" / ".." / "run" / "model.py", tmp_path / "link" / "model.py"):
+        (folder / "command.json").write_text(json.dumps({"source": f"{source}:target"}))
+        with pytest.raises(ValueError, match="would be executed"):
+            read_command(folder, None)
+    # A command whose run is yet to be compared with that in the folder does not replace its command.
+    (folder / "command.json").write_text(json.dumps({"source": f"{tmp_path}/model.py:target", "steps": 5}))
+    run(folder)
+    write_command(folder, {"source": "other.py:target", "steps": 7})
+    assert read_command(folder, None) == {"source": f"{tmp_path}/model.py:target", "steps": CALL["steps"]}
+
+
+def test_one_changed_number_in_large_data_is_another_data_set():
+    from fokker.run.record import fingerprint_of_arrays
+
+    x = np.zeros(2**28 + 2**20, np.uint8)
+    before = fingerprint_of_arrays(x)
+    x[2**20 + 2**10] = 1
+    assert fingerprint_of_arrays(x) != before
+
+
+def test_another_function_on_the_host_is_another_model(tmp_path):
+    def target(centre):
+        def on_host(x):
+            return np.asarray(-((x - centre) ** 2).sum(), x.dtype)
+
+        @jax.custom_jvp
+        def log_density(x):
+            return jax.pure_callback(on_host, jax.ShapeDtypeStruct((), x.dtype), x, vmap_method="sequential")
+
+        log_density.defjvp(lambda x, dx: (log_density(*x), jnp.sum(-2 * x[0] * dx[0])))
+        return fk.Density(log_density)
+
+    call = {"init": jnp.ones(2), "steps": 4, "progress": False, "out": tmp_path}
+    fk.sample(target(0.0), fk.samplers.sgld(0.1), **call)
+    fk.sample(target(0.0), fk.samplers.sgld(0.1), **call)
+    with pytest.raises(ValueError, match="the model is another"):
+        fk.sample(target(0.5), fk.samplers.sgld(0.1), **call)
+
+
+def test_scores_of_the_data_are_asked_for_again(tmp_path):
+    sampler, scores = fk.samplers.sgld(1e-3), np.arange(1.0, 41.0)
+    call = {"init": 0.5, "progress": False}
+    fk.sample(posterior(), sampler, steps=10, batch_size=4, batches=scores, out=tmp_path, **call)
+    with pytest.raises(ValueError, match=r"drawn by scores of the data.*give them again"):
+        fk.resume(tmp_path, posterior(), sampler, **call)
+    with pytest.raises(ValueError, match=r"batches is 'scores .*, and was 'scores "):
+        fk.resume(tmp_path, posterior(), sampler, batches=scores[::-1], **call)
+    assert fk.resume(tmp_path, posterior(), sampler, batches=scores, steps=12, **call).samples.shape == (
+        1,
+        12,
+    )
+
+
+def test_a_damaged_checkpoint_never_replaces_the_right_one_before_it(tmp_path, right, small_chunks):
+    run(tmp_path)
+    (tmp_path / "checkpoint.npz").write_bytes(b"damaged")
+    replace = os.replace
+
+    def killed(source, place):
+        if place.name == "checkpoint.npz":
+            raise Kill
+        replace(source, place)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files.os, "replace", killed)
+        with pytest.warns(RuntimeWarning, match="The checkpoint before it is used"), pytest.raises(Kill):
+            run(tmp_path)
+    assert store.read_checkpoint(tmp_path).draws > 0
+    assert_same(run(tmp_path), right)

@@ -1,7 +1,6 @@
 """Files that survive a kill: written under another name, synced, then renamed; arrays with a checksum."""
 
 import contextlib
-import fcntl
 import hashlib
 import io
 import json
@@ -135,16 +134,23 @@ def read_latest(
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold a folder for this process; raise where another process holds it. A kill releases it."""
+    import fcntl  # not on Windows, where everything but runs on disk works without it
+
     path = folder / ".lock"
     with path.open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             file.seek(0)
             owner = file.read().strip() or "another process"
             raise BlockingIOError(
                 f"{folder} is in use by {owner}: wait for it, stop it, or give another folder."
             ) from None
+        except OSError as error:
+            raise OSError(
+                f"{folder} cannot be locked ({error}), so that two processes could write to it: give a "
+                "folder on a local disk."
+            ) from error
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()

@@ -16,7 +16,7 @@ from typing import IO
 
 from fokker.datasets._files import read_bytes
 from fokker.datasets.catalogue import DataFile, DataSet
-from fokker.datasets.folder import stored_file
+from fokker.datasets.folder import SUFFIXES, stored_file
 
 _TIMEOUT_SECONDS = 30
 _BLOCK_SIZE = 1 << 16
@@ -179,6 +179,10 @@ def _store(download: Path, file: DataFile, target: Path) -> Path:
         suffix = next((s for magic, s in _MAGIC_SUFFIXES.items() if first_bytes.startswith(magic)), "")
         place = target / f"{file.name}{suffix}"
         os.replace(unpacked, place)
+    # A wrong file that is compressed otherwise would be found in its place.
+    for other in SUFFIXES:
+        if other != suffix:
+            (target / f"{file.name}{other}").unlink(missing_ok=True)
     return place
 
 

@@ -32,8 +32,12 @@ class Quantities(NamedTuple):
 
 def named_leaves(tree: PyTree[Any]) -> dict[str, np.ndarray]:
     """Every leaf by its path; a single array is called theta."""
-    leaves = jax.tree.leaves_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator=".") or "theta": leaf for path, leaf in leaves}
+    leaves: dict[str, np.ndarray] = {}
+    for number, (path, leaf) in enumerate(jax.tree.leaves_with_path(tree)):
+        name = jax.tree_util.keystr(path, simple=True, separator=".") or "theta"
+        # Both {"a.b": x} and {"a": {"b": x}} have a leaf a.b.
+        leaves[f"{name}|{number}" if name in leaves else name] = leaf
+    return leaves
 
 
 def flat(named: Mapping[str, Any]) -> Quantities:

@@ -176,8 +176,8 @@ def _of_steps(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
         findings.append(Finding(Grade.CARE if trace.was_interrupted else Grade.BAD, trace.stopped))
     findings += _steps.kinetic_temperature(trace, checks)
     findings += _steps.decisions(trace, checks)
+    findings += [Finding(Grade.BAD, note) for note in trace.notes]
     if trace.origin is not None:
-        findings += [Finding(Grade.BAD, note) for note in trace.origin.notes]
         findings += _steps.noise_share(trace, checks)
     return findings
 
@@ -192,7 +192,7 @@ def _least(statistics: Statistics) -> float:
 
 def _notes(trace: "Trace", spread: "Spread | None") -> list[str]:
     notes = []
-    if trace.origin is not None and trace.origin.one_start:
+    if trace.one_start:
         notes.append(
             "all chains started at one point, so that R-hat is less able to detect that they disagree; give "
             "init as a function of a key to start them at different points"

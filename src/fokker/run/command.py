@@ -10,9 +10,9 @@ from typing import Any
 
 from rich.console import Console
 
-from fokker._core.files import write_text
+from fokker._core.files import locked, write_text
 from fokker.run.folder import open as open_run
-from fokker.run.store import CHECKPOINT, DESCRIPTION, DRAWS, PREVIOUS, has_run
+from fokker.run.store import CHECKPOINT, DESCRIPTION, DRAWS, PREVIOUS, has_run, read_checkpoint
 from fokker.run.trace import Trace
 
 COMMAND, REPORT = "command.json", "report.html"
@@ -62,8 +62,6 @@ def write_report_of(trace: Trace, folder: Path, title: str, console: Console) ->
 
 def clear_run(folder: Path) -> None:
     """Remove the run in a folder; raise where another process is writing it."""
-    from fokker._core.files import locked
-
     with locked(folder):
         for name in (CHECKPOINT, PREVIOUS, DESCRIPTION, COMMAND, REPORT):
             (folder / name).unlink(missing_ok=True)
@@ -71,17 +69,22 @@ def clear_run(folder: Path) -> None:
 
 
 def write_command(folder: Path, options: dict[str, Any]) -> None:
-    """Write down the options of `fokker sample`, with the whole path of the model."""
+    """Write down the options of `fokker sample`, with the whole path of the model.
+
+    Not where there is a run: only `steps` may differ then, and `fk.sample` has yet to compare the others.
+    """
     file, colon, name = options["source"].rpartition(":")
     source = f"{Path(file).resolve()}:{name}" if colon else str(Path(name).resolve())
-    write_text(folder / COMMAND, json.dumps({**options, "source": source}, indent=2) + "\n")
+    with locked(folder):
+        if not has_run(folder):
+            write_text(folder / COMMAND, json.dumps({**options, "source": source}, indent=2) + "\n")
 
 
 def read_command(folder: Path, model: str | None) -> dict[str, Any]:
     """The options of `fokker sample`; raise where executing the model's file was not asked for."""
     try:
         options = json.loads((folder / COMMAND).read_text())
-        source = options["source"]
+        source = str(options["source"])
     except FileNotFoundError:
         raise ValueError(
             f"{folder} has no run of `fokker sample`; one of fk.sample(…, out=…) goes on by the same call."
@@ -91,11 +94,17 @@ def read_command(folder: Path, model: str | None) -> dict[str, Any]:
             f"{folder / COMMAND} is damaged ({error}): call `fokker sample` as before."
         ) from None
     if model is not None:
-        return {**options, "source": model}
-    file = Path(source.rpartition(":")[0] or source)
+        return {**options, **_steps_of_run(folder), "source": model}
+    # Resolved, as both "x/../" and a link can lead into the folder of the run.
+    file = Path(source.rpartition(":")[0] or source).resolve()
     if folder.resolve() in file.parents or Path.cwd() not in file.parents:
         raise ValueError(
             f"the model of {folder} is {source}, which is not below the current folder, or is in that of the "
             "run: its file would be executed. If you trust it, give --model."
         )
-    return options
+    return {**options, **_steps_of_run(folder)}
+
+
+def _steps_of_run(folder: Path) -> dict[str, Any]:
+    """The steps of the run in a folder, which may have been made longer since the command was written."""
+    return {"steps": read_checkpoint(folder).description["settings"]["steps"]} if has_run(folder) else {}

@@ -1,8 +1,11 @@
 """Runs on disk: `fk.sample(…, out=…)` writes one, `fk.open` reads it, `fk.resume` goes on with it."""
 
 import functools
+import re
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -10,11 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from fokker._core.count import Count
 from fokker._core.files import DamagedFileError, locked
 from fokker.diagnostics._quantities import named_leaves
 from fokker.run.moments import Moments
-from fokker.run.record import changed_environment, differences, environment, plain
+from fokker.run.record import SCORES, changed_environment, differences, environment, plain
 from fokker.run.store import (
+    CHECKPOINT,
     POSTERIOR,
     STATISTICS,
     Checkpoint,
@@ -24,6 +29,9 @@ from fokker.run.store import (
     read_draws,
 )
 from fokker.run.trace import Origin, Trace, moments_of
+
+# What cannot be in the name of a file, and names that mean something else there.
+_NOT_IN_FILES, _TAKEN = re.compile(r"[/\\\0]"), ("", ".", "..", "zarr.json")
 
 
 class RunFolder:
@@ -40,6 +48,10 @@ class RunFolder:
         self.checkpoint = read_checkpoint(path) if has_run(path) else None
         if self.checkpoint is not None:
             self._check_same(self.checkpoint)
+            if self.checkpoint.problem:
+                _warn_of(self.checkpoint, stacklevel=5)
+                # The next checkpoint would put it in the place of the only one that can be read.
+                (path / CHECKPOINT).unlink()
         self.store = Store(path, self.checkpoint)
 
     def _check_same(self, checkpoint: Checkpoint) -> None:
@@ -59,6 +71,13 @@ class RunFolder:
             raise ValueError(
                 f"{self.path} has another run in it: {'; '.join(found)}. Give the same arguments to go on "
                 "with it, another folder, or --overwrite at the command line."
+            )
+        settings = now["settings"]
+        total = settings["burn_in"] + settings["steps"]
+        if before["taken"] > total:
+            raise ValueError(
+                f"{self.path} has {before['taken']:,} steps already, more than the {total:,} of burn_in + "
+                "steps: give at least as many, or read the run with fk.open."
             )
         if before["stopped"] is not None and not before["stopped"].startswith("interrupted"):
             raise ValueError(f"there is nothing to continue from in {self.path}: {before['stopped']}.")
@@ -86,11 +105,15 @@ class RunFolder:
     def commit(self, taken: int, states: Any, moments: Moments | None, stopped: str | None = None) -> None:
         """Write a checkpoint after `taken` steps."""
         state = {f"state/{i}": np.asarray(x) for i, x in enumerate(jax.tree.leaves((states, moments)))}
-        estimates = {
-            f"{kind}/{name}": x
-            for kind, tree in (moments_of(moments) or {}).items()
-            for name, x in _file_names(tree).items()
-        }
+        estimates = {}
+        if moments is not None and moments_of(moments) is not None:
+            trees = {"mean": moments.mean, "squares": moments.squares}
+            estimates = {
+                f"{kind}/{name}": np.asarray(x)
+                for kind, tree in trees.items()
+                for name, x in _file_names(tree).items()
+            }
+            estimates["moments/count"] = np.asarray(moments.count)
         description = {**self.description, "taken": taken, "stopped": stopped}
         self.store.commit(description, {**self._arrays, **state, **estimates})
 
@@ -101,8 +124,12 @@ class RunFolder:
 
 
 def _file_names(tree: PyTree[Any]) -> dict[str, np.ndarray]:
-    """The leaves of theta by names that can be those of files."""
-    return {name.replace("/", "|"): leaf for name, leaf in named_leaves(tree).items()}
+    """The leaves of theta by names that can be those of files, each its own."""
+    names: dict[str, np.ndarray] = {}
+    for number, (leaf_name, leaf) in enumerate(named_leaves(tree).items()):
+        name = _NOT_IN_FILES.sub("|", leaf_name)
+        names[f"{name}|{number}" if name in _TAKEN or name in names else name] = leaf
+    return names
 
 
 def _entry(part: Any) -> Any:
@@ -143,12 +170,11 @@ class StoredTrace(Trace):
         origin: Origin | None = None,
         structure: Any = None,
         call: Origin | None = None,
+        settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         checkpoint = read_checkpoint(path)
         if checkpoint.problem:
-            warnings.warn(
-                f"{checkpoint.problem} The checkpoint before it is used.", RuntimeWarning, stacklevel=4
-            )
+            _warn_of(checkpoint, stacklevel=5)
         of = checkpoint.description
         values = {
             "path": path,
@@ -157,16 +183,26 @@ class StoredTrace(Trace):
             "_call": call,
             "state": state,
             "stopped": of["stopped"] or _unfinished(of),
-            "settings": {**of["settings"], "taken": of["taken"]},
+            "settings": {**of["settings"], **of.get("used", {}), **settings, "taken": of["taken"]},
             "origin": origin,
-            "gathered": None,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "moments", self._moments())
+        object.__setattr__(self, "gathered", self._gathered())
+        object.__setattr__(self, "moments", moments_of(self.gathered))
 
     def __repr__(self) -> str:
         return f"Trace({self._checkpoint.draws:,} draws in {self.path}, stopped={self.stopped!r})"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Problems found in warm-up."""
+        return tuple(self._checkpoint.description["notes"])
+
+    @property
+    def one_start(self) -> bool:
+        """Whether all chains started at one point."""
+        return bool(self._checkpoint.description["one_start"])
 
     @property
     def has_results(self) -> bool:
@@ -186,9 +222,12 @@ class StoredTrace(Trace):
         """The statistics of the draws, chain × draw."""
         return read_draws(self.path, self._checkpoint, STATISTICS) if self._checkpoint.draws else {}
 
-    def _moments(self) -> dict[str, PyTree[np.ndarray]] | None:
-        parts = {kind: self._checkpoint.group(kind) for kind in ("mean", "variance")}
-        return {kind: self._tree(leaves) for kind, leaves in parts.items()} if parts["mean"] else None
+    def _gathered(self) -> Moments | None:
+        parts = {kind: self._checkpoint.group(kind) for kind in ("mean", "squares", "moments")}
+        if not parts["moments"]:
+            return None
+        count = Count.of(parts["moments"]["count"])
+        return Moments(count, self._tree(parts["mean"]), self._tree(parts["squares"]), ((), ()))
 
     def _tree(self, leaves: dict[str, np.ndarray]) -> PyTree[np.ndarray]:
         """Theta's tree; without its model one of dictionaries and tuples."""
@@ -206,6 +245,12 @@ class StoredTrace(Trace):
             raise ValueError("a trace of fk.open knows no model: call fk.resume(path, target, sampler, …).")
         options = {**self._call.options, "steps": self.settings["steps"] + steps}
         return sample(self._call.target, self._call.sampler, **options)
+
+
+def _warn_of(checkpoint: Checkpoint, stacklevel: int) -> None:
+    warnings.warn(
+        f"{checkpoint.problem} The checkpoint before it is used.", RuntimeWarning, stacklevel=stacklevel
+    )
 
 
 def _unfinished(description: dict[str, Any]) -> str | None:
@@ -235,6 +280,8 @@ def save(trace: Trace, path: Path) -> None:
             "environment": environment(),
             "fingerprints": {},
             "theta": describe_theta(theta),
+            "notes": list(trace.notes),
+            "one_start": trace.one_start,
         }
         folder = RunFolder(path, description, {}, Origin(None, None, None))
         recorded: dict[str, Any] = dict(trace.sample_stats)
@@ -264,5 +311,10 @@ def resume(
     settings = read_checkpoint(Path(path)).description["settings"]
     names = ("burn_in", "thin", "chains", "batch_size", "seed", "temperature", "keep", "warm_up", "batches")
     given = {name: settings[name] for name in names if settings.get(name) is not None}
+    if str(given.get("batches", "")).startswith(SCORES) and "batches" not in options:
+        raise ValueError(
+            f"the batches of {path} were drawn by scores of the data, of which only a fingerprint is written "
+            "down: give them again, as batches=…."
+        )
     given |= {"steps": settings["steps"] if steps is None else steps, **options}
     return sample(target, sampler, init=init, out=path, **given)

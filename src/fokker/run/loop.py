@@ -167,7 +167,7 @@ class Run:
             if interruption.received == signal.SIGTERM:
                 signal.raise_signal(signal.SIGTERM)
             trace: Trace = StoredTrace(
-                self.folder.path, states, self.origin, self.structure, self.folder.call
+                self.folder.path, states, self.origin, self.structure, self.folder.call, self._settings()
             )
             return self._told(trace, progress)
         gathered = None if self.store is None else jax.tree.map(lambda x: x[:, : self.draws], self.store)
@@ -259,7 +259,12 @@ class Run:
         After a problem nothing more is stored.
         """
         if self.problem is None:
-            self.problem = self._checked(block)
+            try:
+                self.problem = self._checked(block)
+            except BaseException as error:
+                # The next block waits behind this one: its draws must not follow a gap.
+                self.problem = f"writing failed: {error}"
+                raise
         return self.problem
 
     def _checked(self, block: _Block) -> str | None:

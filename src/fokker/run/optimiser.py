@@ -56,7 +56,15 @@ class GivenGradient(TargetWithData):
 
     def log_prior(self, theta: PyTree[Array]) -> Array:
         """log p(θ), 0 where there is none."""
-        return jnp.zeros(()) if self.prior is None else self.prior(theta)
+        if self.prior is None:
+            return jnp.zeros(())
+        value = self.prior(theta)
+        if jnp.shape(value) != ():
+            raise ValueError(
+                f"log_prior must return one number; it returned the shape {jnp.shape(value)}: sum over all "
+                "parameters, as in jnp.sum(…)."
+            )
+        return value
 
     def potential(self, theta: PyTree[Array]) -> Array:
         """-log p(θ), all that is known without a gradient."""
@@ -129,9 +137,9 @@ def optax(
             "fk.optax needs Optax, which is not installed: pip install 'fokker[optax]'."
         ) from error
     _check_sampler(sampler)
+    if key is None or isinstance(key, int):
+        raise TypeError(f"key must be a key of JAX, as jax.random.key(0), not {key!r}.")
     key = checked_key(key)
-    if key is None:
-        raise TypeError("key must be a key of JAX, as jax.random.key(0), not None.")
     if log_prior is not None and not callable(log_prior):
         raise TypeError(
             f"log_prior must be a function of the parameters, or None where the loss has the prior, not "

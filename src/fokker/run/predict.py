@@ -35,6 +35,8 @@ def predict(
     what: str = "function",
 ) -> PyTree[np.ndarray]:
     """`function(theta, rows, *arguments)` at every `thin`-th draw of every chain and at every row."""
+    if reduce is not None and not isinstance(reduce, str):
+        reduce = np.atleast_1d(np.asarray(reduce)).tolist()
     _check(thin, batch_size, reduce)
     data = checked_data(data)
     chains, number = shape_of_draws(draws)
@@ -71,11 +73,15 @@ def _check(thin: int, batch_size: int | None, reduce: Reduce) -> None:
             raise ValueError(f"{name} must be a whole number of at least 1; {value!r} was given.")
     if reduce is None or (isinstance(reduce, str) and reduce in ("mean", "moments")):
         return
-    if isinstance(reduce, str) or not all(0 <= float(q) <= 1 for q in reduce):
+    if isinstance(reduce, str) or not reduce or not all(_is_probability(q) for q in reduce):
         raise ValueError(
             "reduce is None (all draws), 'mean', 'moments' (mean and variance), or probabilities of "
             f"quantiles, such as [0.05, 0.95]; {reduce!r} was given."
         )
+
+
+def _is_probability(q: Any) -> bool:
+    return isinstance(q, int | float) and 0 <= q <= 1
 
 
 def check_memory(size: int, draws: int, rows: int) -> None:
@@ -149,4 +155,4 @@ def _reduced(values: np.ndarray, reduce: Reduce, chains: int) -> np.ndarray:
     if reduce == "moments":
         spread = values.astype(float).var(axis=0, ddof=min(1, len(values) - 1))
         return np.stack([values.mean(axis=0, dtype=float), spread]).astype(dtype)
-    return np.quantile(values, np.asarray(reduce, float), axis=0).astype(dtype)
+    return np.quantile(values.astype(dtype, copy=False), np.asarray(reduce, float), axis=0).astype(dtype)

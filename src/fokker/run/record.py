@@ -21,10 +21,10 @@ from fokker.targets.target import Target, TargetWithData
 
 # Classes that a learnt setting may be of.
 _LEARNT = {cls.__name__: cls for cls in (mass_matrix.Diagonal, mass_matrix.Dense, mass_matrix.LowRank)}
+# How scores of the data, given as `batches`, are written down: a fingerprint follows.
+SCORES = "scores "
 # Addresses of functions, in the text of a traced program.
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
-# The most bytes of an array that are all read for its fingerprint; of larger ones as many, evenly spaced.
-_READ_BYTES, _PIECES = 2**28, 2**8
 
 
 def environment() -> dict[str, str]:
@@ -50,18 +50,16 @@ def fingerprint_of_arrays(tree: PyTree[Any]) -> str:
             leaf = jax.random.key_data(leaf)
         x = np.ascontiguousarray(leaf)
         digest.update(f"{x.shape} {x.dtype.name} ".encode())
-        contents = x.reshape(-1).view(np.uint8)
-        if contents.nbytes <= _READ_BYTES:
-            digest.update(contents.data)
-            continue
-        step, length = contents.nbytes // _PIECES, _READ_BYTES // _PIECES
-        for begin in range(0, contents.nbytes, step):
-            digest.update(contents[begin : begin + length].data)
+        digest.update(x.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 
-def fingerprint_of_program(function: Any, *arguments: Any) -> str:
-    """A digest of what a function computes: its traced program, and the constants in it."""
+def fingerprint_of_program(function: Any, *arguments: Any, evaluates: bool = False) -> str:
+    """A digest of what a function computes: its traced program, and the constants in it.
+
+    Functions that the program calls on the host, as a Stan model's density, have no text to compare: its
+    values at these arguments stand for them.
+    """
     # Arrays inside modules are inputs, so that large ones are not part of the program.
     arrays, static = eqx.partition((function, arguments), eqx.is_array)
 
@@ -71,8 +69,11 @@ def fingerprint_of_program(function: Any, *arguments: Any) -> str:
 
     traced = jax.make_jaxpr(program)(arrays)
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(_ADDRESS.sub("", str(traced.jaxpr)).encode())
+    text = str(traced.jaxpr)
+    digest.update(_ADDRESS.sub("", text).encode())
     digest.update(fingerprint_of_arrays(traced.consts).encode())
+    if evaluates and "pure_callback" in text:
+        digest.update(fingerprint_of_arrays(program(arrays)).encode())
     return digest.hexdigest()
 
 
@@ -91,7 +92,7 @@ def fingerprints(
         return target.minibatch_potential(position, jax.tree.map(lambda x: x[:1], target.data))
 
     if isinstance(target, Target):
-        prints["model"] = fingerprint_of_program(density, target, position)
+        prints["model"] = fingerprint_of_program(density, target, position, evaluates=True)
 
     def step(sampler: Sampler, batches: Any, data: Any, state: Any) -> Any:
         key = jax.random.key(0)
@@ -168,9 +169,21 @@ def written_settings(options: Mapping[str, Any], key: Key[Array, ""]) -> dict[st
     settings = {name: plain(options[name]) for name in names}
     batches = options["batches"]
     is_text = batches is None or isinstance(batches, str)
-    settings["batches"] = batches if is_text else fingerprint_of_arrays(np.asarray(batches))
+    settings["batches"] = batches if is_text else f"{SCORES}{fingerprint_of_arrays(np.asarray(batches))}"
     settings["key"] = np.asarray(jax.random.key_data(key)).tolist()
     return settings
+
+
+def used_settings(sampler: Sampler, chains: int, temperature: Any) -> dict[str, Any]:
+    """What the sampler and the start say where the options do not: what a summary needs to know."""
+    size: Any = getattr(sampler, "step_size", None)
+    is_number = size is not None and not callable(size) and np.ndim(size) == 0
+    return {
+        "sampler": str(sampler),
+        "chains": chains,
+        "temperature": float(temperature),
+        "step_size": float(size) if is_number else None,
+    }
 
 
 def plain(value: Any) -> Any:

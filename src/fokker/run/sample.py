@@ -19,7 +19,7 @@ from fokker.run.cache import keep_compiled_programs
 from fokker.run.folder import RunFolder, describe_theta
 from fokker.run.loop import Run
 from fokker.run.plan import Plan
-from fokker.run.record import Learnt, environment, fingerprints, written_settings
+from fokker.run.record import Learnt, environment, fingerprints, used_settings, written_settings
 from fokker.run.starts import (
     PerChain,
     check_same_target,
@@ -225,7 +225,9 @@ def _sampled(target: Any, sampler: Any, options: dict[str, Any], resume: Trace |
             "environment": environment(),
             "fingerprints": fingerprints(target, placed, batch, states, starts),
             "learnt": text,
-            "sampler": str(placed),
+            "used": used_settings(placed, plan.chains, temperature),
+            "notes": list(notes),
+            "one_start": one_start,
             "theta": describe_theta(
                 jax.eval_shape(partial(position_of, placed), jax.tree.map(lambda x: x[0], states))
             ),

@@ -187,11 +187,8 @@ class _Variable:
         import zarr
 
         store = _zarr_store(self.folder)
-        group = self.name.partition("/")[0]
-        for path in ("", group):
-            if not _is_json(self.folder / DRAWS / path / _METADATA):
-                (self.folder / DRAWS / path / _METADATA).unlink(missing_ok=True)
-                zarr.create_group(store, path=path)
+        for path in ("", self.name.partition("/")[0]):
+            _make_group(self.folder / DRAWS / path)
         try:
             self._array = self._opened("r+")
             self._array.resize((self.chains, draws, *self.shape))
@@ -228,6 +225,8 @@ class _Variable:
 
     def _chunks(self, begin: int, end: int) -> list[Path]:
         """The files of these draws."""
+        if 0 in self.shape:
+            return []
         numbers = range(begin // self.chunk_draws, -(-end // self.chunk_draws))
         rest = ["0"] * len(self.shape)
         return [self.path.joinpath("c", "0", str(number), *rest) for number in numbers]
@@ -257,11 +256,19 @@ class _Variable:
             ) from error
 
 
-def _is_json(path: Path) -> bool:
+def _make_group(folder: Path) -> None:
+    """Describe a folder as a group of Zarr, without the shapes of its arrays.
+
+    `close` puts them there. While a run goes on they are others: a reader would fill what is missing with 0.
+    """
+    path, group = folder / _METADATA, {"attributes": {}, "zarr_format": 3, "node_type": "group"}
     try:
-        return json.loads(path.read_bytes())["node_type"] == "group"
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+        is_right = json.loads(path.read_bytes()) == group
+    except (OSError, ValueError):
+        is_right = False
+    if not is_right:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(path, json.dumps(group))
 
 
 def _stored_type(dtype: np.dtype) -> np.dtype:

@@ -113,6 +113,16 @@ class Trace:
         return cls(samples, moments_of(moments), joined, state, stopped, settings, origin, moments)
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Problems found in warm-up."""
+        return () if self.origin is None else self.origin.notes
+
+    @property
+    def one_start(self) -> bool:
+        """Whether all chains started at one point."""
+        return self.origin is not None and self.origin.one_start
+
+    @property
     def sampler(self) -> Any:
         """The sampler on its target, with the settings found by tuning or warm-up."""
         return None if self.origin is None else self.origin.sampler

@@ -13,7 +13,7 @@ from jaxtyping import Array, Key, PyTree
 from fokker._core.count import Count, no_steps
 from fokker._core.random import normal, split
 from fokker._core.rounding import Rounding, draw_rounding, is_half, lowered, raised, rounded
-from fokker._core.state import State, as_arrays, dimension, inner, is_leaf, ravel
+from fokker._core.state import State, as_arrays, dimension, inner, ravel
 from fokker.corrections import Correction, Step, Visited
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics._dynamics import check_field, check_semidefinite, validate_state
@@ -472,8 +472,9 @@ class Recipe(Sampler):
         if isinstance(z, dict) and "r" in z:
             velocity = hamiltonian_gradient(dynamics.hamiltonian, z, no_force(dynamics, z))["r"]
             record["kinetic_temperature"] = inner(z["r"], velocity) / dimension(z["r"])
-        if isinstance(z, dict) and "xi" in z and is_leaf(z["xi"]) and jnp.ndim(z["xi"]) == 0:
-            record["xi"] = z["xi"]
+        xi = z.get("xi") if isinstance(z, dict) else None
+        if isinstance(xi, jax.Array) and xi.ndim == 0:  # not one for each coordinate of theta
+            record["xi"] = xi
         return record
 
 
