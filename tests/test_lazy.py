@@ -81,7 +81,11 @@ def two_tables() -> Any:
     return fk.tables(priors, lambda rows, d: -((d["y"] - rows["a"] @ rows["b"]) ** 2) / 2, data)
 
 
-@pytest.mark.parametrize("inner", [samplers.sgld(0.02), samplers.sghmc(0.1, 0.8, 2.0)], ids=["sgld", "sghmc"])
+@pytest.mark.parametrize(
+    "inner",
+    [pytest.param(samplers.sgld(0.02), marks=pytest.mark.long), samplers.sghmc(0.1, 0.8, 2.0)],
+    ids=["sgld", "sghmc"],
+)
 def test_without_noise_a_step_is_the_dense_one_on_the_rows_seen_and_the_prior_solved_on_the_others(
     inner, x64
 ):
@@ -225,6 +229,7 @@ def test_thermostats_of_rows_absorb_the_noise_of_minibatches(optimised):
 # A run -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_draws_are_the_same_whatever_the_blocks_and_the_rows_read():
     start = {"a": jnp.zeros((6, 2)), "b": jnp.zeros((9, 2))}
     settings = {"init": start, "steps": 24, "batch_size": 3, "chains": 2, "progress": False}

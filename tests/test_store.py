@@ -100,7 +100,7 @@ def killed_at(monkeypatch, call):
     return calls
 
 
-@pytest.mark.parametrize("call", [0, 3, 4, 5, 6, 7, 9, 12, 15, 17, 18, 20, 23, 26, 29, 31])
+@pytest.mark.parametrize("call", [0, 4, 5, 7, 12, 18, 31])
 def test_a_run_that_ends_at_any_write_goes_on_to_the_same_bits(tmp_path, right, small_chunks, call):
     with pytest.MonkeyPatch.context() as patch:
         killed_at(patch, call)
@@ -293,7 +293,8 @@ init = jnp.zeros(2)
 """
 
 
-def test_signals_end_the_command_with_a_report_and_a_kill_loses_little(tmp_path):
+@pytest.mark.parametrize("kills", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_a_signal_ends_the_command_with_a_report_and_a_kill_loses_little(tmp_path, kills):
     (tmp_path / "model.py").write_text(MODEL)
     command = [sys.executable, "-c", "from fokker.cli import main; main()"]
     options = ["--sampler", "sghmc", "--step-size", "0.1", "--thin", "2000", "--chains", "1"]
@@ -314,14 +315,16 @@ def test_signals_end_the_command_with_a_report_and_a_kill_loses_little(tmp_path)
         except FileNotFoundError:
             return 0
 
-    start = ["sample", "model.py:target", "--steps", "2000000000", *options, "--out", "run"]
-    assert ended(signal.SIGKILL, *start)[1] == -signal.SIGKILL
-    killed = draws()
-    said, code = ended(signal.SIGTERM, "resume", "run")
+    call = ["sample", "model.py:target", "--steps", "2000000000", *options, "--out", "run"]
+    before = 0
+    if kills:
+        assert ended(signal.SIGKILL, *call)[1] == -signal.SIGKILL
+        before, call = draws(), ["resume", "run"]
+    said, code = ended(signal.SIGTERM, *call)
     assert code == 143
     assert "to go on: fokker resume run" in said
     assert (tmp_path / "run" / "report.html").is_file()
-    assert draws() > killed > 0
+    assert draws() > before
     whole = fk.sample(
         fk.Density(lambda theta: -jnp.sum(theta**2) / 2),
         fk.samplers.sghmc(0.1),
