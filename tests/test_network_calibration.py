@@ -2,9 +2,9 @@
 
 Weights are drawn from the prior of the model and y from its likelihood. Among draws of the fit to them the
 true values rank uniformly (Talts et al. 2018). Single weights are not ranked, as hidden units can be
-exchanged. What is ranked does not depend on that: the output at three inputs, the log likelihood of the data,
-and |θ/s|², the squares of the weights in units of their prior. Ranks among 15 draws, two by two, are tried for
-uniformity by χ² at a false-alarm rate of 1e-6 for each quantity: 2e-5 for all 20 of this file.
+exchanged. What is ranked does not depend on that: the output at three inputs, the log likelihood of the
+data, and |θ/s|², the squares of the weights in units of their prior. Ranks among 15 draws, two by two, are
+tried for uniformity by χ² at a false-alarm rate of 1e-6 for each quantity: 2e-5 for all 20 of this file.
 
 A regression is sampled without scaling y: a fit scales it to mean 0 and standard deviation 1, and its prior
 then depends on the data, which simulation-based calibration cannot take. The classifier is fitted by the
