@@ -45,4 +45,25 @@ MUTATIONS = [
         "draws from the first half of a cycle",
         ("network_model::draws_of_a_cycle_are_from_its_second_half",),
     ),
+    Mutation(
+        "models/network/posterior.py",
+        "total = -jnp.sum(jnp.stack(jax.tree.leaves(squares))) / 2",
+        "total = -jnp.sum(jnp.stack(jax.tree.leaves(squares)))",
+        "the prior of weights counts twice",
+        ("network_calibration::true_values_rank_uniformly_among_the_draws_of_a_network",),
+    ),
+    Mutation(
+        "models/network/posterior.py",
+        'return jax.nn.log_softmax(f)[datum["y"]]',
+        'return jax.nn.log_sigmoid(f)[datum["y"]]',
+        "classes that do not exclude each other",
+        ("network_calibration::true_values_rank_uniformly_among_the_draws_of_a_network",),
+    ),
+    Mutation(
+        "models/network/training.py",
+        "return Posterior(prior, self.log_likelihood(fixed), data)",
+        "return Posterior(lambda theta: 0.0 * prior(theta), self.log_likelihood(fixed), data)",
+        "the prior is left out of the target",
+        ("network_calibration::true_values_rank_uniformly_among_the_draws_of_a_network",),
+    ),
 ]
