@@ -314,14 +314,15 @@ def resume(
 def report(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a run, finished or not.")],
 ) -> None:
-    """Write report.html for the draws of a run so far, also while it is running; exit code 1 for problems.
+    """Write draws.html about the draws of a run so far, also while it is running.
 
-    The model is not executed: the draws are not compared with gradients of the target.
+    The model is not executed: the draws are compared with each other, not with the target, and the grade is
+    "Use with care" at best. report.html is by `fokker sample` and `fokker resume`, which know the model.
     """
     import fokker
-    from fokker.run.command import write_report_of
+    from fokker.run.command import DRAWS_REPORT, write_report_of
 
-    raise typer.Exit(0 if write_report_of(fokker.open(folder), folder, str(folder), console) else 1)
+    write_report_of(fokker.open(folder), folder / DRAWS_REPORT, str(folder), console)
 
 
 @app.command()

@@ -38,7 +38,7 @@ def list_datasets(data_dir: Folder = None) -> None:
     folder = data_folder(data_dir)
     table = Table(title=f"data sets in {folder}", show_lines=True)
     for column in ("name", "what", "rows", "stored", "download"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column == "name")
     for dataset in CATALOGUE.values():
         num_stored = sum(stored_file(folder, dataset.name, file) is not None for file in dataset.files)
         stored = f"{num_stored} of {len(dataset.files)}" if dataset.files else "-"

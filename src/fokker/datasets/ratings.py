@@ -1,5 +1,6 @@
 """Ratings of items by users, from the files in which they are commonly published."""
 
+import difflib
 import io
 import zipfile
 from dataclasses import dataclass, replace
@@ -185,6 +186,8 @@ def _files(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         known = f" Try `fokker data get {path}`." if str(path) in CATALOGUE else ""
+        if not known and (near := difflib.get_close_matches(str(path), CATALOGUE, n=1)):
+            known = f" Did you mean the data set {near[0]!r}?"
         raise FileNotFoundError(f"there is no file or folder {path}.{known}")
     for pattern in _NETFLIX_FILES:
         if files := sorted(path.glob(pattern)):

@@ -177,6 +177,7 @@ def _of_steps(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
     findings += _steps.kinetic_temperature(trace, checks)
     findings += _steps.decisions(trace, checks)
     findings += [Finding(Grade.BAD, note) for note in trace.notes]
+    findings += [Finding(Grade.CARE, caution) for caution in trace.cautions]
     if trace.origin is not None:
         findings += _steps.noise_share(trace, checks)
     return findings

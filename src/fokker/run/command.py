@@ -16,11 +16,15 @@ from fokker.run.store import CHECKPOINT, DESCRIPTION, DRAWS, PREVIOUS, has_run, 
 from fokker.run.trace import Trace
 
 COMMAND, REPORT = "command.json", "report.html"
+# The report of the draws alone: not in place of one that has compared them with the target.
+DRAWS_REPORT = "draws.html"
 TERMINATED, INTERRUPTED = 128 + signal.SIGTERM, 128 + signal.SIGINT
 
 
 class _Terminated(BaseException):
-    """SIGTERM, once everything is on the disk."""
+    """SIGTERM; with the trace of a run that has ended by it."""
+
+    trace: Trace | None = None
 
 
 def run_and_report(out: Path, run: Callable[[], Trace], title: str, console: Console) -> int:
@@ -34,36 +38,36 @@ def run_and_report(out: Path, run: Callable[[], Trace], title: str, console: Con
         trace, code = run(), None
         if trace.was_interrupted:
             code = INTERRUPTED
-    except _Terminated:
+    except _Terminated as ended:
         if not has_run(out):
             console.print("ended before the first step", markup=False)
             return TERMINATED
-        trace, code = open_run(out), TERMINATED
+        trace, code = ended.trace or open_run(out), TERMINATED
     finally:
         signal.signal(signal.SIGTERM, before)
     if not trace.has_results:
         console.print(f"there are no draws yet: {trace.stopped}", markup=False, soft_wrap=True)
         return 1 if code is None else code
-    is_trusted = write_report_of(trace, out, title, console)
+    is_trusted = write_report_of(trace, out / REPORT, title, console)
     if code is not None:
         console.print(f"to go on: fokker resume {out}", markup=False)
         return code
     return 0 if is_trusted else 1
 
 
-def write_report_of(trace: Trace, folder: Path, title: str, console: Console) -> bool:
+def write_report_of(trace: Trace, path: Path, title: str, console: Console) -> bool:
     """Print the summary of a run, write its report, and return whether it found no problems."""
     summary = trace.summary()
     console.print(str(summary), markup=False, soft_wrap=True)
-    trace.report(folder / REPORT, title=title, summary=summary)
-    console.print(f"wrote {folder / REPORT}; the draws are in {folder / DRAWS}", markup=False)
+    trace.report(path, title=title, summary=summary)
+    console.print(f"wrote {path}; the draws are in {path.parent / DRAWS}", markup=False)
     return summary.trusted
 
 
 def clear_run(folder: Path) -> None:
     """Remove the run in a folder; raise where another process is writing it."""
     with locked(folder):
-        for name in (CHECKPOINT, PREVIOUS, DESCRIPTION, COMMAND, REPORT):
+        for name in (CHECKPOINT, PREVIOUS, DESCRIPTION, COMMAND, REPORT, DRAWS_REPORT):
             (folder / name).unlink(missing_ok=True)
         shutil.rmtree(folder / DRAWS, ignore_errors=True)
 

@@ -195,6 +195,16 @@ class StoredTrace(Trace):
         return f"Trace({self._checkpoint.draws:,} draws in {self.path}, stopped={self.stopped!r})"
 
     @property
+    def cautions(self) -> tuple[str, ...]:
+        """Without its model the draws can be compared with each other alone."""
+        if self.origin is not None and self.origin.target is not None:
+            return ()
+        return (
+            "the model is not known here, so that the spread of the draws was not compared with the "
+            "target's: fk.resume or `fokker resume` does that",
+        )
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Problems found in warm-up."""
         return tuple(self._checkpoint.description["notes"])

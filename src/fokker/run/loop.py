@@ -164,11 +164,11 @@ class Run:
         states, moments = self.chains.states, self.chains.moments
         if self.folder is not None:
             self.folder.finish(self.done, states, moments, stopped)
-            if interruption.received == signal.SIGTERM:
-                signal.raise_signal(signal.SIGTERM)
             trace: Trace = StoredTrace(
                 self.folder.path, states, self.origin, self.structure, self.folder.call, self._settings()
             )
+            if interruption.received == signal.SIGTERM:
+                _pass_on(signal.SIGTERM, trace)
             return self._told(trace, progress)
         gathered = None if self.store is None else jax.tree.map(lambda x: x[:, : self.draws], self.store)
         settings = self._settings()
@@ -335,6 +335,15 @@ class Run:
                 value, number = float(values[wrong[0]]), int(numbers[wrong[0]])
                 return f"the schedule gave the step size {value} at step {number:,}"
         return None
+
+
+def _pass_on(number: signal.Signals, trace: Trace) -> None:
+    """A signal that was held back; what its handler raises, where it has one, carries the trace."""
+    try:
+        signal.raise_signal(number)
+    except BaseException as error:
+        error.trace = trace  # type: ignore[attr-defined]
+        raise
 
 
 class _Pace:

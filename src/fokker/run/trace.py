@@ -82,6 +82,11 @@ class Trace:
         return self.draws is not None or self.moments is not None
 
     @property
+    def cautions(self) -> tuple[str, ...]:
+        """What speaks against a better grade than "Use with care"."""
+        return ()
+
+    @property
     def was_interrupted(self) -> bool:
         """Whether the run was ended by Ctrl-C, and so can be continued."""
         return self.stopped is not None and self.stopped.startswith("interrupted")

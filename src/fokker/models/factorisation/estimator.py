@@ -287,6 +287,12 @@ class Factorisation:
     ) -> np.ndarray:
         rated_numbers = np.array([_find(name, self._lookups[1], "item") for name in rated], int)
         values = _finite_numbers(list(rated.values()), "the ratings of rated")
+        least, greatest = self.ratings_.range
+        if len(values) and not (values.min() >= least and values.max() <= greatest):
+            raise ValueError(
+                f"the ratings of rated must be from {least:g} to {greatest:g}, as those fitted; they are "
+                f"{list(rated.values())}."
+            )
         generator = np.random.Generator(np.random.Philox(self.seed))
         rows = draw_new_users(draws, rated_numbers, values, generator)
         return np.stack([expected_of_row(draw, row, items) for draw, row in zip(draws, rows, strict=True)])

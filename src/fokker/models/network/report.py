@@ -140,7 +140,8 @@ def _class_parts(net: "Network", X: Any, y: Any, X_out: Any) -> list[str]:
     return [
         "<h2>Calibration</h2>",
         "<p>Of the predictions made with 80 % confidence, 80 % should be right: the points should lie on the "
-        "diagonal. Below it the network is overconfident. The area of a point is the number of rows.</p>",
+        "diagonal. Below it the network is overconfident, above it less certain than it is right. The area "
+        "of a point is the number of rows.</p>",
         image(reliability_figure(curves), "accuracy against confidence"),
         "<h2>Uncertainty</h2>",
         "<p>Entropy is all the uncertainty of a prediction; mutual information is the part that comes from "
