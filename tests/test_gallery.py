@@ -361,6 +361,7 @@ def test_what_a_metropolis_step_tells() -> None:
     assert np.allclose(info.acceptance_rate, np.exp(-np.maximum(info.energy_change, 0)), rtol=1e-5)
 
 
+@pytest.mark.long
 def test_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = {"paths": 1000, "particles": 3000, "gibbs": (200, 200), "trees": 8, "frames": 14}
     monkeypatch.setattr(article_background, "QUICK", size)

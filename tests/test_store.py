@@ -16,8 +16,10 @@ import pytest
 import xarray
 
 import fokker as fk
+from fokker import cli
 from fokker._core import files
 from fokker.run import store
+from fokker.run.folder import RunFolder
 
 TARGET = fk.Density(lambda theta: -jnp.sum(theta["a"] ** 2) / 2 - theta["b"] ** 2)
 INIT = {"a": jnp.zeros(2), "b": jnp.ones(())}
@@ -293,7 +295,34 @@ init = jnp.zeros(2)
 """
 
 
-@pytest.mark.parametrize("kills", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_sigterm_ends_the_command_with_a_report_that_knows_the_model(tmp_path, monkeypatch, capsys):
+    (tmp_path / "model.py").write_text(MODEL)
+    commit, calls = RunFolder.commit, []
+
+    def terminated(self, *given):
+        commit(self, *given)
+        calls.append(given)
+        if len(calls) == 3:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(RunFolder, "commit", terminated)
+    monkeypatch.setattr("fokker.run.loop._COMMIT_SECONDS", 0)
+    monkeypatch.setattr("fokker.run.loop._COMMIT_TIMES", 0)
+    options = ["--steps", "2000000000", "--thin", "20", "--sampler", "sghmc", "--step-size", "0.1"]
+    call = ["fokker", "sample", f"{tmp_path}/model.py:target", *options, "--out", f"{tmp_path}/run"]
+    monkeypatch.setattr(sys, "argv", call)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert "to go on: fokker resume" in capsys.readouterr().out
+    assert "model is not known" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert store.read_checkpoint(tmp_path / "run").draws > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kills", [False, True])
 def test_a_signal_ends_the_command_with_a_report_and_a_kill_loses_little(tmp_path, kills):
     (tmp_path / "model.py").write_text(MODEL)
     command = [sys.executable, "-c", "from fokker.cli import main; main()"]
