@@ -27,8 +27,9 @@ CALL = {"init": INIT, "steps": 120, "burn_in": 7, "thin": 2, "chains": 2, "progr
 SAMPLER = fk.samplers.sghmc(0.1)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def right():
+    # For each test: a program that was dropped from memory and compiled again may round otherwise.
     return fk.sample(TARGET, SAMPLER, **CALL)
 
 
