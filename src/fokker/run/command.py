@@ -48,7 +48,14 @@ def run_and_report(out: Path, run: Callable[[], Trace], title: str, console: Con
     if not trace.has_results:
         console.print(f"there are no draws yet: {trace.stopped}", markup=False, soft_wrap=True)
         return 1 if code is None else code
-    is_trusted = write_report_of(trace, out / REPORT, title, console)
+    try:
+        is_trusted = write_report_of(trace, out / REPORT, title, console)
+    except (
+        ValueError
+    ) as error:  # too few draws for a summary, which is no mistake where a signal ended the run
+        if code is None:
+            raise
+        console.print(f"no report yet: {error}", markup=False, soft_wrap=True)
     if code is not None:
         console.print(f"to go on: fokker resume {out}", markup=False)
         return code
