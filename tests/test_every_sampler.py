@@ -87,7 +87,7 @@ def stepped(name):
 
 
 def keys_of(seed):
-    """One for each chain, made anew each time: JAX takes note of those that it has seen."""
+    """One for each chain, made again each time: JAX takes note of those that it has seen."""
     return jax.random.split(jax.random.key(seed), CHAINS)
 
 

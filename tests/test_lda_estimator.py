@@ -60,7 +60,7 @@ def test_the_same_seed_gives_the_same_topics_and_partial_fit_goes_on(counts):
     in_two = made(n_jobs=2).partial_fit(counts[:50]).partial_fit(counts[50:100])
     assert in_two.n_batch_iter_ == 4
     np.testing.assert_array_equal(whole.components_, in_two.components_)
-    # A seed less chance than the order: fit begins anew.
+    # A seed less chance than the order: fit starts again.
     first = made().fit(counts[:100]).components_
     np.testing.assert_array_equal(made().fit(counts[:100]).fit(counts[:100]).components_, first)
     other = made().set_params(random_state=4).fit(counts[:100]).components_

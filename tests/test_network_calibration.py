@@ -258,7 +258,7 @@ def ranked_by_hand(weights, y):
 def fitted_p_values(prior_factor, replications=256):
     """Of the draws of a fit to each of many data sets.
 
-    There is no warm start, which is compiled anew in each fit. Both classes are told, as some data have one.
+    There is no warm start, which each fit compiles again. Both classes are named, as some data have one.
     """
     generator = np.random.default_rng(0)
     found = []

@@ -212,7 +212,7 @@ def test_a_full_disk_loses_nothing_already_written(tmp_path, right, small_chunks
 
 def opened_damaged(folder, right):
     """What reading a damaged run came to; never other draws, nor an error that does not name the folder."""
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
             trace = fk.open(folder)
@@ -222,7 +222,7 @@ def opened_damaged(folder, right):
             assert trace.sample_stats["kinetic_temperature"].shape[1] == count
         except files.DamagedFileError as error:
             return "named" if str(folder) in str(error) else str(error)
-    return "fell back" if told else "harmless"
+    return "fell back" if warned else "harmless"
 
 
 def test_a_flipped_bit_is_noticed_or_harmless(tmp_path, right, small_chunks):

@@ -362,7 +362,7 @@ MUTATIONS = [
         "samplers/_recipe.py",
         "            return remembered(*settings)\n",
         "            return make(*settings)\n",
-        "a sampler made anew compiles everything again",
+        "a sampler that is made again compiles everything again",
         ("sample::samplers_of_equal_settings_share_their_compiled_programs",),
     ),
 ]

@@ -1,4 +1,4 @@
-"""Whether two trees are the same, told by a short key and without keeping large arrays alive."""
+"""Whether two trees are the same: a short key for each, which keeps no large array alive."""
 
 import hashlib
 import weakref

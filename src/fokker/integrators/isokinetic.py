@@ -131,9 +131,13 @@ class IsokineticLeapfrog(Module):
     ) -> tuple[State, Array]:
         """The state one step later; one gradient more than `propose`, as none is known at its start."""
         potential: Any = dynamics.hamiltonian.potential  # type: ignore[attr-defined]
-        slope = jax.grad(potential) if gradient is None else gradient
+        gradient_at = jax.grad(potential) if gradient is None else gradient
         z, _, _ = self._step(
-            dynamics, z, step_size, Point(None, slope(z["theta"])), lambda t: Point(None, slope(t))
+            dynamics,
+            z,
+            step_size,
+            Point(None, gradient_at(z["theta"])),
+            lambda t: Point(None, gradient_at(t)),
         )
         return z, jnp.zeros(())
 

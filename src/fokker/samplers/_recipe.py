@@ -77,7 +77,7 @@ class Family(NamedTuple):
 
 
 def shared(make: Callable[..., Family]) -> Callable[..., Family]:
-    """One family for equal settings, so that samplers made anew share their compiled programs."""
+    """One family for equal settings, so that samplers that are made again share their compiled programs."""
     remembered = functools.lru_cache(maxsize=256, typed=True)(make)
 
     @functools.wraps(make)

@@ -222,7 +222,7 @@ class Lazy(Sampler):
         """theta with every row up to date, drawn without a change of the chain.
 
         The draw depends on the chain's key and the number of steps alone. It has the law of the row at this
-        step given the row when it was last seen; the chain itself draws the row anew when it sees it next.
+        step given the row when it was last seen; the chain itself draws the row again when it next sees it.
         """
         key = fold_in(jax.random.wrap_key_data(state.key), state.step)
         return self.synchronised(key, state).position

@@ -64,7 +64,7 @@ def run(out: Path, seed: int, console: Console) -> None:
     pictures = Network([30], batch_size=50, random_state=seed).fit(training, labels)
     console.print(str(pictures.evaluate(test, test_labels)), markup=False)
     console.print(
-        f"other shapes are told apart by entropy with AUROC {pictures.out_of_distribution(test, other):.3f}, "
+        f"other shapes are recognised by entropy with AUROC {pictures.out_of_distribution(test, other):.3f}, "
         f"by mutual information {pictures.out_of_distribution(test, other, 'mutual_information'):.3f}"
     )
     path = out / "report.html"
