@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fokker.dynamics import SDE, Dynamics
     from fokker.dynamics.hamiltonian import Hamiltonian
     from fokker.lab import posteriors
+    from fokker.run import processes
     from fokker.run.folder import open, resume
     from fokker.run.optimiser import optax
     from fokker.run.sample import sample
@@ -84,6 +85,7 @@ __all__ = [
     "open",
     "optax",
     "posteriors",
+    "processes",
     "resume",
     "sample",
     "samplers",
@@ -128,6 +130,7 @@ _HOMES = {
     "open": "run.folder",
     "optax": "run.optimiser",
     "posteriors": "lab.posteriors",
+    "processes": "run.processes",
     "resume": "run.folder",
     "sample": "run.sample",
     "samplers": "samplers",

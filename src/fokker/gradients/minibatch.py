@@ -1,6 +1,6 @@
 """The plain minibatch gradient, and the base class of all estimators of ∇U."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,9 @@ class Estimator(Module):
     if they are close to g_i(θ). Plain minibatches have no baselines. Control variates and SVRG use the
     gradients at a fixed point, SAGA those from when the row was last used. The state holds what this needs.
     """
+
+    # Whether `update` makes passes over all the data.
+    reads_all_data: ClassVar[bool] = False
 
     def on(self, target: TargetWithData) -> "Estimator":
         """The estimator prepared for a target."""
@@ -63,8 +66,9 @@ class Estimator(Module):
         if baselines is not None:
             each = jax.tree.map(jnp.subtract, each, baselines)
         if jnp.ndim(weights) == 0:
-            return jax.tree.map(lambda g: weights * g, each)
-        return jax.tree.map(lambda g: weights.reshape(-1, *[1] * (g.ndim - 1)) * g, each)
+            return target.all_rows(jax.tree.map(lambda g: weights * g, each))
+        scale = lambda g: weights.reshape(-1, *[1] * (g.ndim - 1)) * g  # noqa: E731
+        return target.all_rows(jax.tree.map(scale, each))
 
 
 def minibatch() -> Estimator:

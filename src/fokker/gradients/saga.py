@@ -56,19 +56,23 @@ class SAGA(Estimator):
     def excess(self, target: TargetWithData, state: _Table, batch: Any) -> PyTree[Array]:
         """Σ_{batch} w_i b_i minus the sum of the table."""
         _, weights = target.weighted(batch)
+        rows = target.all_rows(self._rows(batch))
+        weights = target.all_rows(weights) if jnp.ndim(weights) else weights
 
-        def weighted_sum(g: Array) -> Array:
-            return jnp.tensordot(jnp.broadcast_to(weights, g.shape[:1]).astype(g.dtype), g, axes=1)
+        def weighted_sum(table: Array) -> Array:
+            return jnp.tensordot(
+                jnp.broadcast_to(weights, rows.shape).astype(table.dtype), table[rows], axes=1
+            )
 
-        sums = jax.tree.map(weighted_sum, self.baselines(target, state, batch))
+        sums = jax.tree.map(weighted_sum, state.each)
         return jax.tree.map(jnp.subtract, sums, state.total)
 
     def update(
         self, target: TargetWithData, state: _Table, theta: PyTree[Array], batch: Any, number: Count
     ) -> _Table:
         """The table and its sum, with the gradients of the batch's rows replaced."""
-        rows = self._rows(batch)
-        new = target.datum_gradients(theta, batch.data)
+        rows = target.all_rows(self._rows(batch))
+        new = target.all_rows(target.datum_gradients(theta, batch.data))
         # A row that is in the batch twice must change the sum once.
         order = jnp.argsort(rows)
         repeated = jnp.concatenate([jnp.zeros(1, bool), jnp.diff(rows[order]) == 0])

@@ -1,6 +1,6 @@
 """Control variates at a point that follows the chain."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -20,6 +20,7 @@ class _Center(NamedTuple):
 class SVRG(Estimator):
     """`ControlVariates` whose θ* is moved to the position of the chain every `every` steps."""
 
+    reads_all_data: ClassVar[bool] = True
     every: int = eqx.field(static=True)
 
     def init(self, target: TargetWithData, theta: PyTree[Array]) -> _Center:

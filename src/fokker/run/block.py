@@ -5,13 +5,14 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from fokker._core.count import Count
 from fokker._core.random import fold_in, fold_in_step
 from fokker._core.rounding import raised
 from fokker._core.state import dimension
-from fokker.batches import BatchScheme
+from fokker.run.mesh import on_every_device
 from fokker.run.moments import Moments
 from fokker.run.streams import BATCHES
 from fokker.samplers._sampler import Sampler, all_finite, step_size_at
@@ -61,10 +62,11 @@ class Setting(NamedTuple):
 
     sampler: Sampler
     data: PyTree[Array] | None
-    batches: BatchScheme | None
+    batches: Any
     keys: Key[Array, " chains"]
     rows: int
     form: "Form"
+    mesh: Mesh | None = None
 
 
 def start(sampler: Sampler, states: Any, moments: Moments | None) -> Chains:
@@ -121,8 +123,19 @@ def position_of(sampler: Sampler, state: Any) -> PyTree[Array]:
 def run_block(inputs: tuple[Setting, Task], chains: Chains) -> tuple[Chains, Sound, dict[str, Any]]:
     """All the steps of a task; what was recorded has leading axes draw, of `rows` rows, and chain."""
     setting, task = inputs
-    sampler, batches, keys = setting.sampler, setting.batches, setting.keys
-    form = setting.form
+    if setting.mesh is None:
+        return _all_steps((setting, task), (setting.keys, chains))
+    shared = (setting._replace(keys=None, mesh=None), task)  # type: ignore[arg-type]
+    return on_every_device(setting.mesh, _all_steps, shared, (setting.keys, chains), (0, 0, 1))
+
+
+def _all_steps(
+    shared: tuple[Setting, Task], by_chain: tuple[Key[Array, " chains"], Chains]
+) -> tuple[Chains, Sound, dict[str, Any]]:
+    """The steps of the chains of one device."""
+    setting, task = shared
+    keys, chains = by_chain
+    sampler, batches, form = setting.sampler, setting.batches, setting.form
 
     def keys_and_rows(first: Array) -> Any:
         """Each step's key and the rows of its batch in one inner loop, by step and chain."""

@@ -52,7 +52,14 @@ class RunFolder:
                 _warn_of(self.checkpoint, stacklevel=5)
                 # The next checkpoint would put it in the place of the only one that can be read.
                 (path / CHECKPOINT).unlink()
-        self.store = Store(path, self.checkpoint)
+        self.store: Store | None = Store(path, self.checkpoint)
+
+    @classmethod
+    def follow(cls, path: Path, checkpoint: Checkpoint | None, call: Origin) -> "RunFolder":
+        """The folder of a run for a process that is not the first: it reads the state, and writes nothing."""
+        folder = cls.__new__(cls)
+        folder.path, folder.checkpoint, folder.call, folder.store = path, checkpoint, call, None
+        return folder
 
     def _check_same(self, checkpoint: Checkpoint) -> None:
         before, now = checkpoint.description, self.description
@@ -95,6 +102,8 @@ class RunFolder:
 
     def add(self, recorded: dict[str, Any]) -> None:
         """Append what a block recorded, chain × draw × …."""
+        if self.store is None:
+            return
         stats = dict(recorded)
         positions = stats.pop("position", {})
         draws = {f"{POSTERIOR}/{name}": x for name, x in _file_names(positions).items()}
@@ -104,6 +113,8 @@ class RunFolder:
 
     def commit(self, taken: int, states: Any, moments: Moments | None, stopped: str | None = None) -> None:
         """Write a checkpoint after `taken` steps."""
+        if self.store is None:
+            return
         state = {f"state/{i}": np.asarray(x) for i, x in enumerate(jax.tree.leaves((states, moments)))}
         estimates = {}
         if moments is not None and moments_of(moments) is not None:
@@ -119,6 +130,7 @@ class RunFolder:
 
     def finish(self, taken: int, states: Any, moments: Moments | None, stopped: str | None) -> None:
         """Write everything that is left."""
+        assert self.store is not None
         self.store.close()
         self.commit(taken, states, moments, stopped)
 

@@ -20,6 +20,7 @@ from fokker.batches import Batches, BatchScheme, WeightedBatches
 from fokker.run.block import Chains, Form, Setting, Task, position_of, run_block, start
 from fokker.run.folder import RunFolder, StoredTrace
 from fokker.run.interruption import Interruption
+from fokker.run.mesh import Decision, Devices, OneDevice
 from fokker.run.moments import Moments
 from fokker.run.plan import Plan
 from fokker.run.progress import Progress
@@ -78,9 +79,11 @@ class Run:
         origin: Origin,
         resumed: Trace | None,
         folder: RunFolder | None = None,
+        devices: Devices | None = None,
     ) -> None:
-        self.sampler, self.batches, self.plan, self.keys = sampler, batches, plan, keys
+        self.sampler, self.batches, self.plan = sampler, batches, plan
         self.temperature, self.origin, self.resumed, self.folder = temperature, origin, resumed, folder
+        self.devices = devices = OneDevice() if devices is None else devices
         self.done = 0 if resumed is None else resumed.settings["taken"]
         moments: Moments | None = None
         if plan.keep == "moments":
@@ -94,7 +97,8 @@ class Run:
             self.next_commit = 0.0
         # A copy, to explain what went wrong: the memory of the states is reused.
         self.start = jax.tree.map(lambda x: np.array(x[0]), states.position)
-        self.chains = start(sampler, states, moments)
+        self.chains = devices.by_chain(start(sampler, states, moments))
+        self.keys = devices.by_chain(keys)
         self.store: Any = None
         self.problem: str | None = None
         self.draws = 0
@@ -108,7 +112,8 @@ class Run:
             if sampler.learns:
                 dtype = jnp.result_type(*jax.tree.leaves(states.position))
                 step_sizes = jnp.broadcast_to(sampler.step_size, keys.shape).astype(dtype)  # type: ignore[attr-defined]
-                self.search = StepSearch.around(step_sizes)
+                self.search = devices.by_chain(StepSearch.around(step_sizes))
+            self.shared_sampler = devices.share(sampler, None)[0]
         else:
             self.rows = self._room(states)
             self.setting = self._setting(states)
@@ -129,14 +134,15 @@ class Run:
     def _setting(self, states: Any) -> Setting:
         # WindowBatches has its own copy of the data.
         needs_data = isinstance(self.batches, Batches | WeightedBatches)
-        data = self.origin.target.data if needs_data else None
-        rows = 0 if self.batches is None else self.batches.batch_size
-        form = Form.of(states, self.plan.thin, rows)
-        return Setting(self.sampler, data, self.batches, self.keys, self.rows, form)
+        data = self.devices.on_all(self.origin.target.data) if needs_data else None
+        rows = 0 if self.batches is None else self.batches.batch_size // self.devices.parts
+        form = Form.of(self.devices.chains_of_one(states), self.plan.thin, rows)
+        sampler, batches = self.devices.share(self.sampler, self.batches)
+        return Setting(sampler, data, batches, self.keys, self.rows, form, self.devices.mesh)
 
     def run(self, progress: bool) -> Trace:
         """All the steps, or as many as could be taken."""
-        plan, stopped = self.plan, None
+        plan, stopped, progress = self.plan, None, progress and self.devices.is_first
         total = plan.burn_in + plan.steps
         with (
             Progress("compiling", total, completed=self.done, enabled=progress) as bar,
@@ -147,10 +153,13 @@ class Run:
             ThreadPoolExecutor(_COPIERS) as self.copiers,
         ):
             running: deque[Future[str | None]] = deque()
-            sent = self.done
+            sent, end_signal = self.done, 0
             while stopped is None and (running or sent < total):
-                if sent < total and not interruption.asked:
-                    block = self._send(sent)
+                if sent < total and not end_signal:
+                    decision = self.devices.agreed(self._proposal(interruption.received or 0))
+                    end_signal = decision.signal
+                if sent < total and not end_signal:
+                    block = self._send(sent, decision)
                     sent += block.draws * block.thin
                     running.append(fetcher.submit(self._fetch, block))
                     if len(running) < 2 and sent < total:
@@ -161,13 +170,14 @@ class Run:
                 bar.update(self.done, description="sampling")
         if stopped is None and self.done < total:
             stopped = f"interrupted after {self.done:,} of {total:,} steps; trace.resume() continues"
-        states, moments = self.chains.states, self.chains.moments
+        states, moments = self.devices.gathered((self.chains.states, self.chains.moments))
         if self.folder is not None:
-            self.folder.finish(self.done, states, moments, stopped)
+            folder = self.folder
+            self.devices.by_first(lambda: folder.finish(self.done, states, moments, stopped))
             trace: Trace = StoredTrace(
                 self.folder.path, states, self.origin, self.structure, self.folder.call, self._settings()
             )
-            if interruption.received == signal.SIGTERM:
+            if signal.SIGTERM in (end_signal, interruption.received):
                 _pass_on(signal.SIGTERM, trace)
             return self._told(trace, progress)
         gathered = None if self.store is None else jax.tree.map(lambda x: x[:, : self.draws], self.store)
@@ -201,9 +211,14 @@ class Run:
             "seed": self.origin.options.get("seed"),
         }
 
-    def _send(self, first: int) -> _Block:
+    def _proposal(self, signal_received: int) -> Decision:
+        """What this process would decide about the next block."""
+        commits = self.folder is not None and time.monotonic() >= self.next_commit
+        return Decision(self.pace.steps, commits, signal_received)
+
+    def _send(self, first: int, decision: Decision) -> _Block:
         """Start the next block, without waiting for it."""
-        draws, thin, is_kept = self.plan.piece(first, self.pace.steps, self.rows)
+        draws, thin, is_kept = self.plan.piece(first, decision.steps, self.rows)
         moves = self.sampler.has_trajectories
         before = time.monotonic()
         self.chains, sound, out = (self._trajectories if moves else self._steps)(first, draws, thin, is_kept)
@@ -211,9 +226,11 @@ class Run:
         is_done = all(x.is_ready() for x in jax.tree.leaves(self.chains.states))
         seconds = time.monotonic() - before if is_done else None
         checkpoint = None
-        if self.folder is not None and time.monotonic() >= self.next_commit:
+        if decision.commits:
             # A copy: the next block reuses the memory of the states.
-            checkpoint = jax.tree.map(jnp.copy, (self.chains.states, self.chains.moments))
+            checkpoint = self.devices.gathered(
+                jax.tree.map(jnp.copy, (self.chains.states, self.chains.moments))
+            )
         return _Block(first, draws, thin, is_kept, sound, out, time.monotonic(), seconds, checkpoint)
 
     def _steps(self, first: int, draws: int, thin: int, is_kept: bool) -> tuple[Chains, Any, dict[str, Any]]:
@@ -225,30 +242,42 @@ class Run:
             jnp.asarray(is_kept),
             (Count.of(epoch), jnp.uint32(position)),
         )
-        return run_block((self.setting, task), self.chains)
+        chains, sound, out = run_block((self.setting, self.devices.on_all(task)), self.chains)
+        return chains, *self.devices.gathered((sound, out))
 
     def _trajectories(
         self, first: int, draws: int, thin: int, is_kept: bool
     ) -> tuple[Chains, Any, dict[str, Any]]:
         """The same for a sampler whose chains do not wait for each other."""
-        sampler, states = self.sampler, self.chains.states
+        sampler = self.shared_sampler
         assert isinstance(sampler, Recipe)
+        begin, steps, every, keeps, learns = self.devices.on_all(
+            (
+                Count.of(first),
+                jnp.int32(draws * thin),
+                jnp.int32(thin),
+                jnp.asarray(is_kept),
+                jnp.asarray(False),
+            )
+        )
         chains, out = run_trajectories(
             sampler,
             self.rows,
-            states,
+            self.chains.states,
             self.chains.moments,
             self.keys,
-            Count.of(first),
-            jnp.int32(draws * thin),
-            jnp.int32(thin),
-            jnp.asarray(is_kept),
+            begin,
+            steps,
+            every,
+            keeps,
             self.search,
-            jnp.asarray(False),
+            learns,
+            self.devices.mesh,
         )
+        out = self.devices.gathered(out)
         positions = out.pop("position")
         if chains.moments is None:
-            out["position"] = _constrained(getattr(sampler, "target", None), states.position, positions)
+            out["position"] = _constrained(getattr(self.sampler, "target", None), self.start, positions)
         out["sound"] = np.ones(out["acceptance_rate"].shape, bool)
         sound = (True, True)  # what is not finite is never accepted
         return self.chains._replace(states=chains.state, moments=chains.moments), sound, out
@@ -371,6 +400,5 @@ def _power_of_eight(number: int) -> int:
 
 
 @eqx.filter_jit
-def _constrained(target: Any, chains: PyTree[Array], vectors: Array) -> PyTree[Array]:
-    like = jax.tree.map(lambda x: x[0], chains)
+def _constrained(target: Any, like: PyTree[Any], vectors: Array) -> PyTree[Array]:
     return jax.vmap(jax.vmap(lambda x: constrained(target, unravel(x, like))))(vectors)

@@ -1,5 +1,6 @@
 """`fokker.sample`: many steps of many chains."""
 
+import contextlib
 import dataclasses
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,9 @@ from fokker.run.block import position_of
 from fokker.run.cache import keep_compiled_programs
 from fokker.run.folder import RunFolder, describe_theta
 from fokker.run.loop import Run
+from fokker.run.mesh import Devices, devices_of
 from fokker.run.plan import Plan
+from fokker.run.processes import check_seen_by_all, lost_process
 from fokker.run.record import Learnt, environment, fingerprints, used_settings, written_settings
 from fokker.run.starts import (
     PerChain,
@@ -28,7 +31,7 @@ from fokker.run.starts import (
     differs,
     first_states,
 )
-from fokker.run.store import has_run, read_checkpoint
+from fokker.run.store import Checkpoint, has_run, read_checkpoint
 from fokker.run.trace import Origin, Trace
 from fokker.run.warmup import warmed_up
 from fokker.samplers._checks import no_batch
@@ -65,6 +68,7 @@ def sample(
     chunk: int = _CHUNK,
     progress: bool = True,
     out: Any = None,
+    mesh: Any = None,
     resume: Trace | None = None,
 ) -> Trace:
     r"""Sample exp(-U/T) for a `fk.Density` or `fk.Posterior` with a sampler of `fk.samplers`.
@@ -97,6 +101,12 @@ def sample(
     with the run in the folder, to the bits of an uninterrupted one, and `fk.open(out)` reads what is there.
     Draws are in Zarr, as xarray and ArviZ read them. Another model, data set, sampler or setting is refused
     by name.
+
+    With `mesh={"chains": 4, "data": 2}`, also as a text, "chains=4,data=2", or a `jax.sharding.Mesh`, eight
+    devices share the work: each has a fourth of the chains and half of the rows of every batch, or of all the
+    data. -1 stands for the devices that are left. The devices may be those of many processes, which
+    `fk.processes.start` brought together and which all make this call; the first of them writes to `out`. The
+    draws are those of one device but for the order of sums, and a run goes on with any other mesh.
     """
     options = {
         "init": init,
@@ -115,28 +125,48 @@ def sample(
         "chunk": chunk,
         "progress": progress,
         "out": out,
+        "mesh": mesh,
     }
     keep_compiled_programs()
-    if out is None:
-        return _sampled(target, sampler, options, resume)
-    folder = Path(out)
+    devices = devices_of(mesh)
+    try:
+        if out is None:
+            return _sampled(target, sampler, options, resume, devices)
+        with contextlib.ExitStack() as stack:
+            devices.by_first(lambda: _hold(Path(out), stack))
+            if devices.is_shared:
+                check_seen_by_all(Path(out))
+            return _sampled(target, sampler, options, resume, devices)
+    except jax.errors.JaxRuntimeError as error:
+        if (lost := lost_process(error)) is None:
+            raise
+        raise lost from error
+
+
+def _hold(folder: Path, stack: contextlib.ExitStack) -> None:
+    """Hold the folder of a run, made where there is none, until the end of the stack."""
     folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder):
-        return _sampled(target, sampler, options, resume)
+    stack.enter_context(locked(folder))
 
 
-def _sampled(target: Any, sampler: Any, options: dict[str, Any], resume: Trace | None) -> Trace:
+def _sampled(
+    target: Any, sampler: Any, options: dict[str, Any], resume: Trace | None, devices: Devices
+) -> Trace:
     """`sample` with its options by name."""
     given = dict(options)
     init, chains, seed, key = (options[name] for name in ("init", "chains", "seed", "key"))
     steps, burn_in, warm_up = (options[name] for name in ("steps", "burn_in", "warm_up"))
     batch_size, batches, gradient = (options[name] for name in ("batch_size", "batches", "gradient"))
     temperature, progress, out = (options[name] for name in ("temperature", "progress", "out"))
+    progress = progress and devices.is_first
     if isinstance(init, PerChain) and chains == 1:
         options["chains"] = chains = init.number
     key = checked_key(key)
     plan = Plan(steps, burn_in, options["thin"], chains, options["chunk"], options["keep"])
-    before = read_checkpoint(Path(out)) if out is not None and has_run(Path(out)) else None
+    devices.check(chains, batch_size)
+    before = None
+    if out is not None:
+        before = devices.by_first(lambda: read_checkpoint(Path(out)) if has_run(Path(out)) else None)
     make = by_name(sampler) if isinstance(sampler, str) else None
     chosen: Any = sampler if make is None else make(step_size=AUTOMATIC)
     if not isinstance(sampler, Sampler | str):
@@ -168,11 +198,11 @@ def _sampled(target: Any, sampler: Any, options: dict[str, Any], resume: Trace |
         if before is None:
             shared = ("init", "batch_size", "batches", "gradient", "seed", "key", "temperature", "progress")
             tuning = tune(target, make or chosen, **{name: options[name] for name in shared})
-            learnt = Learnt({"step_size": tuning.step_size, "friction": tuning.friction})
-            chosen = tuning.sampler
+            tuned = {"step_size": tuning.step_size, "friction": tuning.friction}
+            learnt = Learnt(devices.by_first(lambda: tuned))
         else:
             learnt = Learnt.read(before.description["learnt"], {}, ())
-            chosen = with_tuned(make or chosen, **learnt.tuned)
+        chosen = with_tuned(make or chosen, **learnt.tuned)
     if burn_in + steps <= getattr(chosen, "gathering_steps", 0):
         raise ValueError(
             f"this sampler stands still for its first {chosen.gathering_steps} steps, while it gathers "
@@ -198,9 +228,11 @@ def _sampled(target: Any, sampler: Any, options: dict[str, Any], resume: Trace |
         positions = checked_positions(placed.with_step_size(1.0), target, init, keys)
         if before is None:
             warm_up_keys = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])
-            learn = partial(warmed_up, placed) if isinstance(placed, Recipe) else placed.warm_up
+            learn = partial(warmed_up, placed, devices) if isinstance(placed, Recipe) else placed.warm_up
             warmed = learn(positions, warm_up_keys, int(warm_up or _WARM_UP), progress)
             learnt = Learnt.by_warm_up(placed, warmed)
+            settings, positions_there = devices.same((learnt.settings, learnt.positions))
+            learnt = learnt._replace(settings=settings, positions=positions_there)
         else:
             learnt = Learnt.read(before.description["learnt"], before.group("learnt"), positions)
         chosen = placed = dataclasses.replace(placed, **learnt.settings)
@@ -219,21 +251,30 @@ def _sampled(target: Any, sampler: Any, options: dict[str, Any], resume: Trace |
     folder = None
     if out is not None:
         starts = positions if learns else states.position
-        text, arrays = learnt.written()
-        description = {
-            "settings": written_settings(given, run_key),
-            "environment": environment(),
-            "fingerprints": fingerprints(target, placed, batch, states, starts),
-            "learnt": text,
-            "used": used_settings(placed, plan.chains, temperature),
-            "notes": list(notes),
-            "one_start": one_start,
-            "theta": describe_theta(
-                jax.eval_shape(partial(position_of, placed), jax.tree.map(lambda x: x[0], states))
-            ),
-        }
-        folder = RunFolder(Path(out), description, arrays, Origin(target, sampler, None, given))
-    return Run(placed, batch, plan, keys[:, 2], states, temperature, origin, resume, folder).run(progress)
+        call = Origin(target, sampler, None, given)
+        opened: list[RunFolder] = []
+
+        def open_folder() -> Checkpoint | None:
+            text, arrays = learnt.written()
+            description = {
+                "settings": written_settings(given, run_key),
+                "environment": environment(),
+                "fingerprints": fingerprints(target, placed, batch, states, starts),
+                "learnt": text,
+                "used": used_settings(placed, plan.chains, temperature),
+                "notes": list(notes),
+                "one_start": one_start,
+                "theta": describe_theta(
+                    jax.eval_shape(partial(position_of, placed), jax.tree.map(lambda x: x[0], states))
+                ),
+            }
+            opened.append(RunFolder(Path(out), description, arrays, call))
+            return opened[0].checkpoint
+
+        checkpoint = devices.by_first(open_folder)
+        folder = opened[0] if opened else RunFolder.follow(Path(out), checkpoint, call)
+    run = Run(placed, batch, plan, keys[:, 2], states, temperature, origin, resume, folder, devices)
+    return run.run(progress)
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Int, Key
 
 from fokker._core.count import Count
 from fokker._core.packing import pack, unpack
 from fokker._core.random import fold_in_step
 from fokker._core.state import choose, ravel
+from fokker.run.mesh import on_every_device
 from fokker.run.step_search import StepSearch
 from fokker.run.streams import BATCHES
 from fokker.samplers._recipe import Recipe
@@ -43,6 +45,7 @@ def run_trajectories(
     keeps: Bool[Array, ""],
     search: StepSearch | None,
     learns: Bool[Array, ""],
+    mesh: Mesh | None = None,
 ) -> tuple[Chain, dict[str, Any]]:
     """`steps` steps of every chain, at most `capacity`; every `thin`-th position, a vector, with statistics.
 
@@ -50,6 +53,17 @@ def run_trajectories(
     without a search the sampler's own. How many steps, whether they are kept and whether it learns is not
     compiled in: warm-up and sampling share one program.
     """
+    shared = sampler, capacity, first, steps, thin, keeps, learns
+    by_chain = states, moments, keys, search
+    if mesh is None:
+        return _all_steps(shared, by_chain)
+    return on_every_device(mesh, _all_steps, shared, by_chain, (0, 0))
+
+
+def _all_steps(shared: Any, by_chain: Any) -> tuple[Chain, dict[str, Any]]:
+    """The steps of the chains of one device."""
+    sampler, capacity, first, steps, thin, keeps, learns = shared
+    states, moments, keys, search = by_chain
     numbers = first + jnp.arange(capacity, dtype=jnp.uint32)
 
     def noise_of(state: Any, key: Array) -> Any:

@@ -11,6 +11,7 @@ from scipy.special import ndtri
 
 from fokker._core.count import Count
 from fokker._core.state import dimension, ravel
+from fokker.run.mesh import Devices
 from fokker.run.progress import Progress
 from fokker.run.starts import check_chains
 from fokker.run.step_search import StepSearch
@@ -52,14 +53,21 @@ def windows(steps: int) -> list[tuple[int, bool]]:
 class _Chains:
     """The chains of a warm-up, and what they have learnt so far."""
 
-    def __init__(self, sampler: Recipe, positions: PyTree[Array], keys: Key[Array, " chains"], capacity: int):
+    def __init__(
+        self,
+        sampler: Recipe,
+        positions: PyTree[Array],
+        keys: Key[Array, " chains"],
+        capacity: int,
+        devices: Devices,
+    ) -> None:
         x = ravel(jax.tree.map(lambda x: x[0], positions))
         self.kind = sampler.mass_matrix if isinstance(sampler.mass_matrix, str) else None
         if self.kind is not None:
             sampler = dataclasses.replace(sampler, mass_matrix=identity(self.kind, x.size, x.dtype))
         # A placeholder: with "auto" in its place sampling would need another compilation.
         self.sampler = sampler.with_step_size(jnp.ones((), x.dtype))
-        self.keys, self.capacity, self.taken = keys, capacity, 0
+        self.keys, self.capacity, self.taken, self.devices = keys, capacity, 0, devices
         self.states: SamplerState = start_chains(self.sampler, positions, keys)
         check_chains(self.states, self.sampler.own_target)
         self.step_sizes = jnp.ones(keys.shape[0], x.dtype)
@@ -74,18 +82,26 @@ class _Chains:
         number: int | None = None,
     ) -> Any:
         """At most `capacity` steps: the chains, and what was recorded."""
-        chains, out = run_trajectories(
-            sampler,
-            self.capacity,
-            states,
-            None,
-            self.keys,
-            Count.of(self.taken if number is None else number),
-            jnp.int32(steps),
-            jnp.int32(1),
-            jnp.asarray(False),
-            search,
-            jnp.asarray(learns),
+        devices = self.devices
+        first = Count.of(self.taken if number is None else number)
+        first, count, one, never, is_learning = devices.on_all(
+            (first, jnp.int32(steps), jnp.int32(1), jnp.asarray(False), jnp.asarray(learns))
+        )
+        chains, out = devices.gathered(
+            run_trajectories(
+                devices.share(sampler, None)[0],  # type: ignore[arg-type]
+                self.capacity,
+                devices.by_chain(states),
+                None,
+                devices.by_chain(self.keys),
+                first,
+                count,
+                one,
+                never,
+                devices.by_chain(search),
+                is_learning,
+                devices.mesh,
+            )
         )
         # Cut by NumPy: JAX would compile a program for every length.
         return chains, {name: np.asarray(x)[:, :steps] for name, x in out.items()}
@@ -172,10 +188,15 @@ class _Chains:
 
 
 def warmed_up(
-    sampler: Recipe, positions: PyTree[Array], keys: Key[Array, " chains"], steps: int, progress: bool
+    sampler: Recipe,
+    devices: Devices,
+    positions: PyTree[Array],
+    keys: Key[Array, " chains"],
+    steps: int,
+    progress: bool,
 ) -> Warmed:
     """Run windows of steps; after each, all chains continue with what they have learnt together."""
-    chains = _Chains(sampler, positions, keys, chunk_length(dimension(positions)) + 1)
+    chains = _Chains(sampler, positions, keys, chunk_length(dimension(positions)) + 1, devices)
     chains.find_first_step()
     before: np.ndarray | None = None
     notes: list[str] = []

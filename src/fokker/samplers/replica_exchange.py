@@ -154,7 +154,7 @@ def exchange_log_ratio(target: Any, a: Array, cold: PyTree[Array], hot: PyTree[A
     def difference(datum: PyTree[Array]) -> Array:
         return target.log_likelihood(hot, datum) - target.log_likelihood(cold, datum)
 
-    each = weights * jax.vmap(difference)(rows)
+    each = target.all_rows(weights * jax.vmap(difference)(rows))
     if each.shape[0] < 2:
         raise ValueError("exchanges by minibatches need batches of two rows or more: use exact=True.")
     variance = OnlineNoise("scalar").estimate(each, getattr(batch, "scatter", 1.0))

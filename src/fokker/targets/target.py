@@ -97,6 +97,10 @@ class TargetWithData(Target):
     def weighted(self, batch: PyTree[Array]) -> tuple[PyTree[Array], Any]:
         """The rows of a batch and their weights in the sum over all data."""
 
+    def all_rows(self, by_row: PyTree[Array]) -> PyTree[Array]:
+        """What was computed for the rows of a batch, of all devices that have some of them; here of one."""
+        return by_row
+
     def datum_gradients(self, theta: PyTree[Array], rows: PyTree[Array]) -> PyTree[Array]:
         """-∇log p(x|θ) of each datum in `rows`, along a new first axis."""
         return jax.vmap(jax.grad(lambda t, datum: -self.log_likelihood(t, datum)), (None, 0))(theta, rows)

@@ -1,0 +1,280 @@
+"""The devices of a run: one, or a mesh with the axes `chains` and `data`, of one process or of many.
+
+A compiled program runs on every device of a mesh, by `jax.shard_map`: it is the program of a single device
+with some of the chains, and with sums over the devices that divide the rows of a batch. Devices with other
+chains exchange nothing with it. Between programs, what was recorded and the states are gathered: every
+process has them all, and what is written down does not depend on the mesh.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, PyTree
+
+from fokker._core.parts import CHAINS, DATA
+from fokker.batches import BatchScheme
+from fokker.run.processes import by_first, first_ones, is_first
+from fokker.run.shares import Dealt, shared_batches, shared_sampler
+from fokker.samplers._sampler import Sampler
+
+Result = TypeVar("Result")
+
+AXES = (CHAINS, DATA)
+# Blocks that are on their way before the first one's decision is known.
+_AHEAD = 2
+
+
+class Decision(NamedTuple):
+    """What all processes have to decide alike before a block.
+
+    Its steps, whether a checkpoint follows it, and the number of a signal that asks to stop, or 0.
+    """
+
+    steps: int
+    commits: bool
+    signal: int
+
+
+class OneDevice:
+    """The device that JAX takes unless told otherwise."""
+
+    mesh: Mesh | None = None
+    parts, is_shared, is_first = 1, False, True
+
+    def check(self, chains: int, batch_size: int | None) -> None:
+        """Raise where chains or rows do not divide evenly among the devices."""
+
+    def share(self, sampler: Sampler, batches: BatchScheme | None) -> tuple[Sampler, Any]:
+        """The sampler and the batches as a program takes them."""
+        return sampler, batches
+
+    def on_all(self, tree: PyTree[Any]) -> PyTree[Any]:
+        """Arrays that every device has."""
+        return tree
+
+    def by_chain(self, tree: PyTree[Any]) -> PyTree[Any]:
+        """Arrays whose first axis runs over chains, each with the device of its chain."""
+        return tree
+
+    def chains_of_one(self, tree: PyTree[Any]) -> PyTree[Any]:
+        """As many chains as one device has."""
+        return tree
+
+    def gathered(self, tree: PyTree[Any]) -> PyTree[Any]:
+        """Results of a program, on this process's first device."""
+        return tree
+
+    def same(self, tree: PyTree[Any]) -> PyTree[Any]:
+        """The arrays of the first process."""
+        return tree
+
+    def by_first(self, function: Callable[[], Result]) -> Result:
+        """What the first process finds, or raises, for all; only that one calls the function."""
+        return function()
+
+    def agreed(self, proposal: Decision) -> Decision:
+        """What the processes agree on, where this one would decide so."""
+        return proposal
+
+
+class OnMesh:
+    """The devices of a mesh with the axes `chains` and `data`."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self.mesh = mesh
+        self.parts = mesh.shape[DATA]
+        self.is_shared = len({device.process_index for device in mesh.devices.flat}) > 1
+        self.is_first = not self.is_shared or is_first()
+        self._targets: dict[Any, Any] = {}
+        self._pending: deque[Array] = deque()
+        self._first_steps: int | None = None
+        self._replicate = jax.jit(lambda tree: tree, out_shardings=NamedSharding(mesh, P()))
+        self._greatest = jax.jit(lambda x: jnp.max(x, axis=0), out_shardings=NamedSharding(mesh, P()))
+
+    def check(self, chains: int, batch_size: int | None) -> None:
+        """Raise where chains or rows do not divide evenly among the devices."""
+        for name, number, axis, what in (
+            ("chains", chains, CHAINS, "chains"),
+            ("batch_size", batch_size, DATA, "rows"),
+        ):
+            size = self.mesh.shape[axis]
+            if number is not None and number % size:
+                raise ValueError(
+                    f"{name}={number} cannot be divided evenly among the {size} devices of the mesh's axis "
+                    f"{axis}: give a multiple of {size} {what}, or another mesh."
+                )
+
+    def share(self, sampler: Sampler, batches: BatchScheme | None) -> tuple[Sampler, Any]:
+        """The sampler and the batches as a program takes them; a process reads its part of the data alone."""
+        sampler = shared_sampler(sampler, batches, self.parts, self._deal, self._targets)
+        shared = shared_batches(batches, self.parts, self._deal)
+        return tuple(
+            jax.tree.map(
+                lambda x: x if isinstance(x, Dealt) else self.on_all(x),
+                tree,
+                is_leaf=lambda x: isinstance(x, Dealt),
+            )
+            for tree in (sampler, shared)
+        )
+
+    def _deal(self, shape: tuple[int, ...], dtype: Any, block: Callable[[int], np.ndarray]) -> Array:
+        length = shape[0] // self.parts
+        return jax.make_array_from_callback(
+            shape,
+            NamedSharding(self.mesh, P(DATA)),
+            lambda index: np.asarray(block(_start(index) // max(1, length)), dtype),
+        )
+
+    def on_all(self, tree: PyTree[Any]) -> PyTree[Any]:
+        """Arrays that every device has."""
+        return jax.tree.map(lambda x: self._placed(x, P()), tree)
+
+    def by_chain(self, tree: PyTree[Any]) -> PyTree[Any]:
+        """Arrays whose first axis runs over chains, each with the device of its chain.
+
+        The numbers are those of the first process, lest the same chain differ between devices.
+        """
+        return jax.tree.map(lambda x: self._placed(x, P(CHAINS)), self.same(tree))
+
+    def chains_of_one(self, tree: PyTree[Any]) -> PyTree[Any]:
+        """As many chains as one device has."""
+        return jax.tree.map(lambda x: x[: x.shape[0] // self.mesh.shape[CHAINS]], tree)
+
+    def _placed(self, x: Any, spec: P) -> Any:
+        if not eqx.is_array(x) or getattr(getattr(x, "sharding", None), "mesh", None) == self.mesh:
+            return x
+        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(
+                self._placed(jax.random.key_data(x), spec), impl=jax.random.key_impl(x)
+            )
+        values = np.asarray(x)
+        return jax.make_array_from_callback(
+            values.shape, NamedSharding(self.mesh, spec), lambda index: values[index]
+        )
+
+    def gathered(self, tree: PyTree[Any]) -> PyTree[Any]:
+        """Results of a program, on this process's first device: every process has them all."""
+        arrays, rest = eqx.partition(tree, lambda x: isinstance(x, jax.Array))
+        local = jax.tree.map(lambda x: x.addressable_data(0), self._replicate(arrays))
+        return eqx.combine(local, rest)
+
+    def same(self, tree: PyTree[Any]) -> PyTree[Any]:
+        """The arrays of the first process."""
+        return first_ones(tree) if self.is_shared else tree
+
+    def by_first(self, function: Callable[[], Result]) -> Result:
+        """What the first process finds, or raises, for all; only that one calls the function."""
+        return by_first(function) if self.is_shared else function()
+
+    def agreed(self, proposal: Decision) -> Decision:
+        """What the processes agree on: the first one's clock, and any one's signal.
+
+        It is that of two blocks ago, whose result is there: waiting for the newest would stop the devices.
+        """
+        if not self.is_shared:
+            return proposal
+        self._first_steps = self._first_steps or proposal.steps
+        own = np.zeros((1, 3), np.int32)
+        own[0, 2] = proposal.signal
+        if jax.process_index() == 0:
+            own[0, :2] = proposal.steps, proposal.commits
+        all_devices = NamedSharding(self.mesh, P(AXES))
+        shape = (self.mesh.size, own.shape[1])
+        self._pending.append(
+            self._greatest(jax.make_array_from_callback(shape, all_devices, lambda index: own))
+        )
+        if len(self._pending) <= _AHEAD:
+            return Decision(self._first_steps, False, 0)
+        steps, commits, signal = np.asarray(self._pending.popleft().addressable_data(0)).tolist()
+        return Decision(steps, bool(commits), signal)
+
+
+Devices = OneDevice | OnMesh
+
+
+def _start(index: Any) -> int:
+    return index[0].start or 0
+
+
+def on_every_device(mesh: Mesh, function: Callable[..., Any], shared: Any, by_chain: Any, out: Any) -> Any:
+    """`function(shared, by_chain)` on every device of a mesh, where `by_chain` are the chains of that device.
+
+    `out`: which axis runs over chains, in each part of what it returns.
+    """
+    arrays, rest = eqx.partition((shared, by_chain), eqx.is_array)
+    is_dealt = lambda x: isinstance(x, Dealt)  # noqa: E731
+    specs = (
+        jax.tree.map(lambda x: P(DATA) if is_dealt(x) else P(), arrays[0], is_leaf=is_dealt),
+        jax.tree.map(lambda x: P(CHAINS), arrays[1]),
+    )
+    out_specs = jax.tree.map(lambda axis: P(*[None] * axis, CHAINS), out)
+
+    def on_one(shared: Any, by_chain: Any) -> Any:
+        return function(*eqx.combine((shared, by_chain), rest))
+
+    return jax.shard_map(on_one, mesh=mesh, in_specs=specs, out_specs=out_specs, check_vma=False)(*arrays)
+
+
+def devices_of(mesh: Any) -> Devices:
+    """The devices that `mesh` names."""
+    return OneDevice() if mesh is None else OnMesh(_as_mesh(mesh))
+
+
+def _as_mesh(mesh: Any) -> Mesh:
+    """A mesh with both axes, of what was given: a mesh, a dictionary, or a text such as chains=4,data=2."""
+    if isinstance(mesh, Mesh):
+        _check_axes(mesh.axis_names)
+        sizes = [mesh.shape.get(axis, 1) for axis in AXES]
+        order = [mesh.axis_names.index(axis) for axis in AXES if axis in mesh.axis_names]
+        return Mesh(np.transpose(mesh.devices, order).reshape(sizes), AXES)
+    given = parse_mesh(mesh) if isinstance(mesh, str) else mesh
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            "mesh is a dictionary such as {'chains': 4, 'data': 2}, a text such as 'chains=4,data=2', or a "
+            f"jax.sharding.Mesh with these axes, not {mesh!r}."
+        )
+    _check_axes(tuple(given))
+    sizes = [given.get(axis, 1) for axis in AXES]
+    if any(isinstance(n, bool) or not isinstance(n, int | np.integer) or n < -1 or n == 0 for n in sizes):
+        raise ValueError(
+            f"the sizes of a mesh are whole numbers of at least 1, or -1 for the rest; not {mesh!r}."
+        )
+    devices = jax.devices()
+    known = int(np.prod([n for n in sizes if n > 0]))
+    if sizes.count(-1) == 1 and len(devices) % known == 0:
+        sizes = [len(devices) // known if n == -1 else n for n in sizes]
+    if -1 in sizes or np.prod(sizes) != len(devices):
+        raise ValueError(
+            f"the mesh {mesh!r} has {known}{' times ?' if -1 in sizes else ''} devices, and there are "
+            f"{len(devices)} in {jax.process_count()} process{'es' if jax.process_count() > 1 else ''}: the "
+            "sizes of its axes must multiply to that. On a CPU, jax.config.update('jax_num_cpu_devices', n) "
+            "makes more."
+        )
+    return Mesh(np.array(devices).reshape(sizes), AXES)
+
+
+def _check_axes(names: tuple[Any, ...]) -> None:
+    for name in names:
+        if name not in AXES:
+            raise ValueError(f"the axes of a mesh are chains and data, not {name!r}.")
+
+
+def parse_mesh(text: str) -> dict[str, int]:
+    """The mesh of a text such as chains=4,data=2; an axis without a number takes what devices are left."""
+    sizes = {}
+    for part in text.split(","):
+        name, separator, number = part.strip().partition("=")
+        try:
+            sizes[name] = int(number) if separator else -1
+        except ValueError:
+            raise ValueError(
+                f"a mesh is written as chains=4,data=2, or chains for all devices; not {text!r}."
+            ) from None
+    return sizes
