@@ -1,12 +1,12 @@
 """Runs of many processes, on one machine or on many: `fk.processes.start` in each, before anything else."""
 
 import atexit
+import contextlib
 import os
 import pickle
-import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,44 +16,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from fokker.run.watch import Watch, own_address
+
 Result = TypeVar("Result")
 
-# Seconds without a sign of life after which JAX takes a process for lost.
-_HEARTBEAT_SECONDS = 20
-# Seconds in which a process that is alive answers another, and for which one that has lost another waits for
-# the others to find it alive.
-_ANSWER_SECONDS, _LINGER_SECONDS = 2.0, 1.0
+# Seconds without a sign of life after which JAX takes a process for lost: later than `Watch` does.
+_HEARTBEAT_SECONDS = 60
+# Seconds that an error of JAX waits, as `Watch` may be about to say that a process was lost.
+_WATCH_SECONDS = 5.0
 
-
-class LostProcessError(RuntimeError):
-    """Another process of the run has ended before its time."""
-
-
-class _Peers:
-    """Where the processes are, and how to find out which of them is lost: it does not accept connections."""
-
-    def __init__(self, coordinator: str | None) -> None:
-        dual = socket.has_dualstack_ipv6()
-        family = socket.AF_INET6 if dual else socket.AF_INET
-        self.listener = socket.create_server(("", 0), family=family, backlog=64, dualstack_ipv6=dual)
-        own = pickle.dumps((socket.gethostname(), _own_address(coordinator), self.listener.getsockname()[1]))
-        self.places: list[tuple[str, str, int]] = [pickle.loads(x) for x in _from_all(own)]
-
-    def lost(self) -> list[str]:
-        """The processes that do not answer, by number and host."""
-        found = []
-        for number, (host, address, port) in enumerate(self.places):
-            if number == jax.process_index():
-                continue
-            try:
-                socket.create_connection((address, port), _ANSWER_SECONDS).close()
-            except OSError:
-                found.append(f"process {number} on {host}")
-        return found
-
-
-_peers: _Peers | None = None
-_has_lost = False
+_watch: Watch | None = None
+# Whether a run failed in this process but not in the others, which wait for it.
+_has_failed = False
 
 
 def start(coordinator: str | None = None, processes: int | None = None, process: int | None = None) -> None:
@@ -68,8 +42,8 @@ def start(coordinator: str | None = None, processes: int | None = None, process:
     Slurm, Open MPI or Kubernetes say (`jax.distributed.initialize`). All processes then make the same calls.
     A second call changes nothing.
     """
-    global _peers
-    if _peers is not None:
+    global _watch
+    if _watch is not None:
         return
     given = (coordinator, processes, process)
     if any(x is not None for x in given) and any(x is None for x in given):
@@ -100,8 +74,8 @@ def start(coordinator: str | None = None, processes: int | None = None, process:
             "start it with srun, mpirun or an indexed job of Kubernetes."
         ) from error
     if jax.process_count() > 1:
-        _peers = _Peers(coordinator)
-        atexit.register(_leave_at_once)
+        _watch = Watch(jax.process_index(), _from_all, own_address(coordinator))
+        atexit.register(_leave)
 
 
 def expected() -> bool:
@@ -150,6 +124,7 @@ def by_first(function: Callable[[], Result]) -> Result:
             outcome = None, error
     result, problem = pickle.loads(_from_all(pickle.dumps(outcome))[0])
     if problem is not None:
+        problem.is_of_all = True
         raise problem
     return result
 
@@ -159,45 +134,33 @@ def check_seen_by_all(folder: Path) -> None:
     seen = _from_all(b"+" if folder.is_dir() else b"-")
     blind = [str(number) for number, mark in enumerate(seen) if mark != b"+"]
     if blind:
-        raise ValueError(
+        error = ValueError(
             f"{folder} is not there for the processes {', '.join(blind)}: give a folder on a disk that all "
             "processes share, by its full path."
         )
+        error.is_of_all = True  # type: ignore[attr-defined]
+        raise error
 
 
-def lost_process(error: Exception) -> LostProcessError | None:
-    """The error that says which process was lost, where that is why JAX raised this one."""
-    global _has_lost
-    lost = [] if _peers is None else _peers.lost()
-    if not lost:
-        return None
-    _has_lost = True
-    return LostProcessError(
-        f"{' and '.join(lost)} was lost, as process {jax.process_index()} on {socket.gethostname()} has "
-        "found. With out=…, the draws until the last checkpoint are in that folder, and the same command "
-        "goes on from there with as many processes as there are."
-    )
+@contextlib.contextmanager
+def together() -> Iterator[None]:
+    """A run of all processes: an error that is not the same in all of them ends them all."""
+    global _has_failed
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, jax.errors.JaxRuntimeError):
+            time.sleep(_WATCH_SECONDS)
+        _has_failed = not getattr(error, "is_of_all", False)
+        raise
 
 
-def _leave_at_once() -> None:
-    """End a process that has lost another: JAX would wait for it, and end in a crash."""
-    if not _has_lost:
+def _leave() -> None:
+    """End this process, with those that wait for it where it has failed; JAX would wait for them first."""
+    assert _watch is not None
+    if not _has_failed:
+        _watch.leave()
         return
-    time.sleep(_LINGER_SECONDS)  # the others may still ask whether this one is alive
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(1)
-
-
-def _own_address(coordinator: str | None) -> str:
-    """The address of this machine in the network of the coordinator."""
-    host = "" if coordinator is None else coordinator.rpartition(":")[0].strip("[]")
-    try:
-        if host:
-            family = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
-            with socket.socket(family[0], socket.SOCK_DGRAM) as probe:
-                probe.connect(family[4])  # sends nothing
-                return str(probe.getsockname()[0])
-        return socket.gethostbyname(socket.gethostname())
-    except OSError:
-        return socket.gethostname()

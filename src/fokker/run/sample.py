@@ -21,7 +21,7 @@ from fokker.run.folder import RunFolder, describe_theta
 from fokker.run.loop import Run
 from fokker.run.mesh import Devices, devices_of
 from fokker.run.plan import Plan
-from fokker.run.processes import check_seen_by_all, lost_process
+from fokker.run.processes import check_seen_by_all, together
 from fokker.run.record import Learnt, environment, fingerprints, used_settings, written_settings
 from fokker.run.starts import (
     PerChain,
@@ -129,18 +129,14 @@ def sample(
     }
     keep_compiled_programs()
     devices = devices_of(mesh)
-    try:
-        if out is None:
-            return _sampled(target, sampler, options, resume, devices)
-        with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
+        if devices.is_shared:
+            stack.enter_context(together())
+        if out is not None:
             devices.by_first(lambda: _hold(Path(out), stack))
-            if devices.is_shared:
-                check_seen_by_all(Path(out))
-            return _sampled(target, sampler, options, resume, devices)
-    except jax.errors.JaxRuntimeError as error:
-        if (lost := lost_process(error)) is None:
-            raise
-        raise lost from error
+        if out is not None and devices.is_shared:
+            check_seen_by_all(Path(out))
+        return _sampled(target, sampler, options, resume, devices)
 
 
 def _hold(folder: Path, stack: contextlib.ExitStack) -> None:

@@ -1,0 +1,133 @@
+"""Which process of a run was lost: each keeps a connection to the first, which the system closes with it.
+
+JAX finds a lost process too, but only after a while, and ends the others in a crash that does not name it.
+"""
+
+import contextlib
+import os
+import secrets
+import selectors
+import socket
+import sys
+import threading
+from collections.abc import Callable
+
+# Seconds of silence after which the system asks whether the other machine is there, seconds between questions,
+# and how many of them may be left unanswered.
+_IDLE, _INTERVAL, _UNANSWERED = 5, 5, 2
+_TOKEN_BYTES, _CONNECT_SECONDS = 16, 30.0
+_GOODBYE, _LOST = b"b", b"l"
+
+
+class Watch:
+    """The connections of this process, and a thread that ends it with a message when another is lost."""
+
+    def __init__(self, number: int, exchange: Callable[[bytes], list[bytes]], address: str) -> None:
+        """`exchange` gives every process what each gave; `address`: of this machine, for the others."""
+        self.number, self.host, self.has_left = number, socket.gethostname(), False
+        listener = _listener() if number == 0 else None
+        port = 0 if listener is None else listener.getsockname()[1]
+        token = secrets.token_hex(_TOKEN_BYTES // 2) if number == 0 else ""
+        rows = exchange(f"{self.host} {address} {port} {token}".encode())
+        places = [row.decode().split(" ") for row in rows]
+        self.hosts = [place[0] for place in places]
+        if listener is None:
+            _, address, port_of_first, token = places[0]
+            first = socket.create_connection((address, int(port_of_first)), _CONNECT_SECONDS)
+            first.sendall(token.encode() + number.to_bytes(4, "little"))
+            self._connections = {0: first}
+        else:
+            self._connections = _accepted(listener, places[0][3].encode(), len(places) - 1)
+        for connection in self._connections.values():
+            connection.settimeout(None)
+            _keep_alive(connection)
+        threading.Thread(target=self._watch, name="watch", daemon=True).start()
+
+    def name(self, number: int) -> str:
+        """A process by its number and host."""
+        return f"process {number} on {self.hosts[number]}"
+
+    def leave(self) -> None:
+        """Tell the others that this process ends because it is done."""
+        self.has_left = True
+        self._tell(_GOODBYE)
+
+    def _tell(self, message: bytes) -> None:
+        for connection in self._connections.values():
+            with contextlib.suppress(OSError):  # that one is gone
+                connection.sendall(message)
+
+    def _watch(self) -> None:
+        selector = selectors.DefaultSelector()
+        for number, connection in self._connections.items():
+            selector.register(connection, selectors.EVENT_READ, number)
+        while selector.get_map():
+            for key, _ in selector.select():
+                lost = key.data
+                try:
+                    message = key.fileobj.recv(1 + 4)  # type: ignore[union-attr]
+                except OSError:
+                    message = b""
+                if message[:1] == _GOODBYE:
+                    selector.unregister(key.fileobj)
+                    continue
+                if message[:1] == _LOST:  # another one, as the first process has found
+                    lost = int.from_bytes(message[1:5], "little")
+                if not self.has_left:
+                    self._end(lost)
+                selector.unregister(key.fileobj)
+
+    def _end(self, lost: int) -> None:
+        """Say which process was lost, and end this one: it may wait for the other in a program for ever."""
+        self._tell(_LOST + lost.to_bytes(4, "little"))
+        text = (
+            f"\nfokker: {self.name(lost)} was lost, and {self.name(self.number)} ends. In the folder of the "
+            "run are the draws until its last checkpoint; the same command goes on from there, with as many "
+            "processes as there are.\n"
+        )
+        os.write(sys.stderr.fileno() if hasattr(sys.stderr, "fileno") else 2, text.encode())
+        os._exit(1)
+
+
+def _listener() -> socket.socket:
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    return socket.create_server(("", 0), family=family, backlog=128, dualstack_ipv6=both)
+
+
+def _accepted(listener: socket.socket, token: bytes, number: int) -> dict[int, socket.socket]:
+    """The connections of that many other processes, which know the token."""
+    connections: dict[int, socket.socket] = {}
+    listener.settimeout(_CONNECT_SECONDS)
+    while len(connections) < number:
+        connection, _ = listener.accept()
+        connection.settimeout(_CONNECT_SECONDS)
+        greeting = connection.recv(len(token) + 4, socket.MSG_WAITALL)
+        if secrets.compare_digest(greeting[: len(token)], token):
+            connections[int.from_bytes(greeting[len(token) :], "little")] = connection
+        else:
+            connection.close()
+    listener.close()
+    return connections
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    """Notice a machine that is gone: its system closes nothing."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", _IDLE), ("TCP_KEEPINTVL", _INTERVAL), ("TCP_KEEPCNT", _UNANSWERED)):
+        if hasattr(socket, name):  # not on every system
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def own_address(coordinator: str | None) -> str:
+    """The address of this machine in the network of the coordinator, HOST:PORT."""
+    host = "" if coordinator is None else coordinator.rpartition(":")[0].strip("[]")
+    try:
+        if not host:
+            return socket.gethostbyname(socket.gethostname())
+        family, _, _, _, place = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(place)  # sends nothing
+            return str(probe.getsockname()[0])
+    except OSError:
+        return socket.gethostname()
