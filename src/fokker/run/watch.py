@@ -12,8 +12,8 @@ import sys
 import threading
 from collections.abc import Callable
 
-# Seconds of silence after which the system asks whether the other machine is there, seconds between questions,
-# and how many of them may be left unanswered.
+# Seconds of silence after which the system asks whether the other machine is there, seconds between its
+# questions, and how many of them may be left unanswered.
 _IDLE, _INTERVAL, _UNANSWERED = 5, 5, 2
 _TOKEN_BYTES, _CONNECT_SECONDS = 16, 30.0
 _GOODBYE, _LOST = b"b", b"l"
