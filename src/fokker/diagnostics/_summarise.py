@@ -174,6 +174,8 @@ def _of_steps(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
     findings = []
     if trace.stopped:
         findings.append(Finding(Grade.CARE if trace.was_interrupted else Grade.BAD, trace.stopped))
+    if trace.lost:
+        findings.append(Finding(Grade.BAD, trace.lost))
     findings += _steps.kinetic_temperature(trace, checks)
     findings += _steps.decisions(trace, checks)
     findings += [Finding(Grade.BAD, note) for note in trace.notes]

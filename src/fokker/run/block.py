@@ -1,10 +1,12 @@
 """Many steps of all chains in one compiled program, whatever their number."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from fokker._core.count import Count
@@ -67,11 +69,15 @@ class Setting(NamedTuple):
     form: "Form"
 
 
-def start(sampler: Sampler, states: Any, moments: Moments | None) -> Chains:
-    """Chains before their first step; a copy, as a block reuses the memory of its input."""
+def start(sampler: Sampler, states: Any, moments: Moments | None, lost: Sequence[int] = ()) -> Chains:
+    """Chains before their first step; a copy, as a block reuses the memory of its input.
+
+    `lost`: chains that were stopped before.
+    """
     number = jax.tree.leaves(states)[0].shape[0]
     stats = _blank_stats(sampler, states) if sampler.is_exact and not sampler.has_trajectories else {}
-    return jax.tree.map(jnp.copy, Chains(states, moments, jnp.ones(number, bool), stats))
+    sound = jnp.asarray(~np.isin(np.arange(number), np.asarray(lost, int)))
+    return jax.tree.map(jnp.copy, Chains(states, moments, sound, stats))
 
 
 # Compiled, so that a step is traced once for its shapes and not again in every run.

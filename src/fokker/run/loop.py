@@ -20,12 +20,13 @@ from fokker.batches import Batches, BatchScheme, WeightedBatches
 from fokker.run.block import Chains, Form, Setting, Task, position_of, run_block, start
 from fokker.run.folder import RunFolder, StoredTrace
 from fokker.run.interruption import Interruption
+from fokker.run.losses import Loss, blanked, first_unsound, in_words
 from fokker.run.moments import Moments
 from fokker.run.plan import Plan
 from fokker.run.progress import Progress
 from fokker.run.starts import unusable_row
 from fokker.run.step_search import StepSearch
-from fokker.run.trace import Origin, Trace, only_sound
+from fokker.run.trace import Origin, Trace
 from fokker.run.trajectories import run_trajectories
 from fokker.samplers._recipe import Recipe
 from fokker.samplers._sampler import Sampler, chunk_length, step_size_at
@@ -82,6 +83,7 @@ class Run:
         self.sampler, self.batches, self.plan, self.keys = sampler, batches, plan, keys
         self.temperature, self.origin, self.resumed, self.folder = temperature, origin, resumed, folder
         self.done = 0 if resumed is None else resumed.settings["taken"]
+        self.losses: dict[int, Loss] = {} if resumed is None else dict(resumed.losses)
         moments: Moments | None = None
         if plan.keep == "moments":
             first = jax.vmap(lambda state: Moments.of(position_of(sampler, state)))
@@ -91,14 +93,16 @@ class Run:
             if folder.checkpoint is not None:
                 self.done = int(folder.checkpoint.description["taken"])
                 states, moments = folder.restored((states, moments))
+                self.losses = dict(folder.checkpoint.losses)
             self.next_commit = 0.0
         # A copy, to explain what went wrong: the memory of the states is reused.
         self.start = jax.tree.map(lambda x: np.array(x[0]), states.position)
-        self.chains = start(sampler, states, moments)
+        self.chains = start(sampler, states, moments, sorted(self.losses))
         self.store: Any = None
         self.problem: str | None = None
         self.draws = 0
-        self.draws_left = plan.steps // plan.thin - max(0, self.done - plan.burn_in) // plan.thin
+        self.draws_before = max(0, self.done - plan.burn_in) // plan.thin
+        self.draws_left = plan.steps // plan.thin - self.draws_before
         self.pace = _Pace(plan.chunk)
         most = plan.chunk
         if sampler.has_trajectories:  # as in warm-up, so that both share one program
@@ -158,12 +162,13 @@ class Run:
                 if not running:
                     break
                 stopped = running.popleft().result()
-                bar.update(self.done, description="sampling")
+                note = f"{len(self.losses)} of {plan.chains} chains stopped" if self.losses else ""
+                bar.update(self.done, description="sampling", note=note)
         if stopped is None and self.done < total:
             stopped = f"interrupted after {self.done:,} of {total:,} steps; trace.resume() continues"
         states, moments = self.chains.states, self.chains.moments
         if self.folder is not None:
-            self.folder.finish(self.done, states, moments, stopped)
+            self.folder.finish(self.done, states, moments, stopped, self.losses)
             trace: Trace = StoredTrace(
                 self.folder.path, states, self.origin, self.structure, self.folder.call, self._settings()
             )
@@ -172,7 +177,9 @@ class Run:
             return self._told(trace, progress)
         gathered = None if self.store is None else jax.tree.map(lambda x: x[:, : self.draws], self.store)
         settings = self._settings()
-        trace = Trace.gather(gathered, moments, states, stopped, settings, self.origin, self.resumed)
+        trace = Trace.gather(
+            gathered, moments, states, stopped, settings, self.origin, self.resumed, self.losses
+        )
         return self._told(trace, progress)
 
     def _told(self, trace: Trace, progress: bool) -> Trace:
@@ -184,6 +191,9 @@ class Run:
             )
         elif trace.stopped is not None and progress:
             Console(stderr=True).print(f"fokker: {trace.stopped}", markup=False, soft_wrap=True)
+        lost = in_words(self.plan.chains, self.losses)
+        if lost:
+            warnings.warn(f"{lost}.", RuntimeWarning, stacklevel=4)
         return trace
 
     def _settings(self) -> dict[str, Any]:
@@ -268,26 +278,47 @@ class Run:
         return self.problem
 
     def _checked(self, block: _Block) -> str | None:
-        finite, sound = (bool(np.all(np.asarray(x))) for x in block.sound)
         steps = block.draws * block.thin
         self.pace.took(steps, block.sent_at, block.seconds)
         self.done = block.first + steps
+        schedule = self._lose_chains(block)
         if block.is_kept:
             self._store_draws(block)
         if self.sampler.has_trajectories:
-            sound = sound and self._wrong_schedule(block) is None
-        if finite and sound:
+            schedule = self._wrong_schedule(block)
+        if schedule is None and len(self.losses) < self.plan.chains:
             if self.folder is not None and block.checkpoint is not None:
                 before = time.monotonic()
-                self.folder.commit(self.done, *block.checkpoint)
+                states, moments = block.checkpoint
+                self.folder.commit(self.done, states, moments, losses=self.losses)
                 cost = time.monotonic() - before
                 self.next_commit = time.monotonic() + max(_COMMIT_SECONDS, _COMMIT_TIMES * cost)
             return None
-        noise = "2TD - εB̂ was not positive semidefinite"
-        problem = self._wrong_schedule(block) or ("a chain left the finite numbers" if not finite else noise)
-        has_target = self.sampler.wants_target and not finite
-        row = unusable_row(self.origin.target, self.start) if has_target else None
-        return f"{problem} before step {self.done:,}: {row or 'take smaller steps'}"
+        if schedule is not None:
+            return f"{schedule} before step {self.done:,}: take smaller steps"
+        which = "the chain" if self.plan.chains == 1 else "every chain"
+        return f"{which} was stopped before step {self.done:,}: {next(iter(self.losses.values())).reason}"
+
+    def _lose_chains(self, block: _Block) -> str | None:
+        """Note which chains diverged in a block; return what is wrong with the schedule of all of them."""
+        finite, sound = (np.broadcast_to(np.asarray(x), self.plan.chains) for x in block.sound)
+        new = [int(c) for c in np.flatnonzero(~(finite & sound)) if int(c) not in self.losses]
+        if not new:
+            return None
+        schedule = self._wrong_schedule(block)
+        before = self.draws_before + self.draws
+        sounds = np.asarray(block.out["sound"])[: block.draws] if block.is_kept else None
+        for c in new:
+            draws = before if sounds is None else before + first_unsound(sounds[:, c])
+            self.losses[c] = Loss(draws, self.done, schedule or self._why(bool(finite[c])))
+        return schedule
+
+    def _why(self, finite: bool) -> str:
+        """Why a chain was stopped, and what to do."""
+        if finite:
+            return "2TD - εB̂ was not positive semidefinite: take smaller steps"
+        row = unusable_row(self.origin.target, self.start) if self.sampler.wants_target else None
+        return f"it left the finite numbers: {row or 'take smaller steps'}"
 
     def _store_draws(self, block: _Block) -> None:
         """Copy the draws of a block into the store, while the next block is computed."""
@@ -298,18 +329,22 @@ class Run:
             return rows[:, : block.draws] if by_chain else np.swapaxes(rows[: block.draws], 0, 1)
 
         recorded = jax.tree.map(rows_of, block.out)
+        sound = recorded.pop("sound")
+        self.draws += block.draws
+        if not recorded:
+            return
         if self.folder is not None:
-            self.folder.add(only_sound(recorded))
+            # For readers that do not know which chains were stopped.
+            self.folder.add(jax.tree.map(lambda x: blanked(x, sound), recorded))
             return
         if self.store is None:
             total = self.draws_left
             self.store = jax.tree.map(
                 lambda x: np.empty((x.shape[0], total, *x.shape[2:]), x.dtype), recorded
             )
-        place = slice(self.draws, self.draws + block.draws)
+        place = slice(self.draws - block.draws, self.draws)
         for stored, x in zip(jax.tree.leaves(self.store), jax.tree.leaves(recorded), strict=True):
             self._copy(stored[:, place], x)
-        self.draws += block.draws
 
     def _copy(self, stored: np.ndarray, x: np.ndarray) -> None:
         """Copy draws into the store, large arrays by several threads."""

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fokker._core.files import DamagedFileError, read_latest, write_arrays, write_text
+from fokker.run.losses import Loss
 
 KIND, VERSION = "run", 1
 CHECKPOINT, PREVIOUS, DESCRIPTION, DRAWS = (
@@ -46,6 +47,11 @@ class Checkpoint(NamedTuple):
     def draws(self) -> int:
         """Draws that the run has on the disk."""
         return int(self.description["draws"])
+
+    @property
+    def losses(self) -> dict[int, Loss]:
+        """The chains that were stopped."""
+        return {int(chain): Loss(*loss) for chain, loss in self.description.get("losses", {}).items()}
 
     def group(self, prefix: str) -> dict[str, np.ndarray]:
         """The arrays of one part."""

@@ -264,7 +264,7 @@ def _trial(
     if trace.was_interrupted:
         raise KeyboardInterrupt
     failed = Trial(step_size, friction, 2 * half, math.inf, sampler, "the chains diverged"), None
-    if trace.stopped is not None or trace.origin is None:
+    if trace.stopped is not None or trace.losses or trace.origin is None:
         return failed
     positions = thinned(trace.positions, max(_POINTS, half // 2))
     draws = as_vectors(positions)
