@@ -154,6 +154,27 @@ MUTATIONS = [
         ("sample::a_run_that_diverges_keeps_the_finite_draws_and_says_so",),
     ),
     Mutation(
+        "run/journal.py",
+        "self._check_same(header)",
+        "pass",
+        "the warm-up of another run is taken for that of this one",
+        ("journal::another_warm_up_is_refused_by_name_and_a_damaged_one_is_computed_again",),
+    ),
+    Mutation(
+        "run/journal.py",
+        "if self._new:",
+        "if False:",
+        "Ctrl-C in warm-up loses what was not written yet",
+        ("journal::a_warm_up_that_is_killed_goes_on_to_the_same_bits",),
+    ),
+    Mutation(
+        "run/warmup.py",
+        "(self.states, search), out = self.stage(self.taken, (self.states, search), compute)",
+        "(self.states, _), out = self.stage(self.taken, (self.states, search), compute)",
+        "the search for the step size starts again after every noted part of a window",
+        ("trajectories",),
+    ),
+    Mutation(
         "run/losses.py",
         "return jax.tree.map(lambda x: x[left], record)",
         "return record",

@@ -16,6 +16,7 @@ from jaxtyping import PyTree
 from fokker._core.count import Count
 from fokker._core.files import DamagedFileError, locked
 from fokker.diagnostics._quantities import named_leaves
+from fokker.run.journal import clear_journal
 from fokker.run.losses import Loss, draws_before_end, surviving
 from fokker.run.moments import Moments
 from fokker.run.record import SCORES, changed_environment, differences, environment, plain
@@ -54,6 +55,7 @@ class RunFolder:
                 # The next checkpoint would put it in the place of the only one that can be read.
                 (path / CHECKPOINT).unlink()
         self.store = Store(path, self.checkpoint)
+        self._has_journal = self.checkpoint is None
 
     def _check_same(self, checkpoint: Checkpoint) -> None:
         before, now = checkpoint.description, self.description
@@ -125,6 +127,9 @@ class RunFolder:
         lost = {str(chain): list(loss) for chain, loss in losses.items()}
         description = {**self.description, "taken": taken, "stopped": stopped, "losses": lost}
         self.store.commit(description, {**self._arrays, **state, **estimates})
+        if self._has_journal:  # the checkpoint has what was learnt
+            clear_journal(self.path)
+            self._has_journal = False
 
     def finish(
         self,

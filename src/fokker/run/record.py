@@ -81,18 +81,9 @@ def fingerprints(
     target: Any, sampler: Sampler, batches: Any, states: Any, positions: PyTree[Array]
 ) -> dict[str, str]:
     """What a run is made of: the density, its data, the sampler on it with its settings, and the starts."""
-    position = jax.tree.map(lambda x: x[0], positions)
     state = jax.tree.map(lambda x: x[0], states)
     data = target.data if isinstance(target, TargetWithData) else None
-    prints = {"data": fingerprint_of_arrays(eqx.filter(target, eqx.is_array))}
-
-    def density(target: Any, position: PyTree[Array]) -> Array:
-        if data is None:
-            return target.potential(position)
-        return target.minibatch_potential(position, jax.tree.map(lambda x: x[:1], target.data))
-
-    if isinstance(target, Target):
-        prints["model"] = fingerprint_of_program(density, target, position, evaluates=True)
+    prints = _prints_of_target(target, jax.tree.map(lambda x: x[0], positions))
 
     def step(sampler: Sampler, batches: Any, data: Any, state: Any) -> Any:
         key = jax.random.key(0)
@@ -108,6 +99,36 @@ def fingerprints(
     prints["sampler"] = hashlib.blake2b(f"{program} {settings}".encode(), digest_size=16).hexdigest()
     prints["start"] = fingerprint_of_arrays(positions)
     return prints
+
+
+def _prints_of_target(target: Any, position: PyTree[Array]) -> dict[str, str]:
+    prints = {"data": fingerprint_of_arrays(eqx.filter(target, eqx.is_array))}
+
+    def density(target: Any, position: PyTree[Array]) -> Array:
+        if not isinstance(target, TargetWithData):
+            return target.potential(position)
+        return target.minibatch_potential(position, jax.tree.map(lambda x: x[:1], target.data))
+
+    if isinstance(target, Target):
+        prints["model"] = fingerprint_of_program(density, target, position, evaluates=True)
+    return prints
+
+
+def fingerprints_to_learn(target: Any, sampler: Any, positions: PyTree[Array]) -> dict[str, str]:
+    """What is learnt before the first step depends on these; `sampler`: without a step size, or its name."""
+    position = target.unconstrain(jax.tree.map(lambda x: x[0], positions))
+    text = repr(sampler) if isinstance(sampler, str) else _settings_in_words(sampler)
+    arrays = fingerprint_of_arrays(eqx.filter(sampler, eqx.is_array))
+    return {
+        **_prints_of_target(target, position),
+        "start": fingerprint_of_arrays(positions),
+        "sampler": hashlib.blake2b(f"{text} {arrays}".encode(), digest_size=16).hexdigest(),
+    }
+
+
+def _settings_in_words(sampler: Sampler) -> str:
+    fields = {field.name: getattr(sampler, field.name) for field in dataclasses.fields(sampler)}
+    return f"{sampler} " + repr({n: v for n, v in fields.items() if isinstance(v, int | float | str)})
 
 
 class Learnt(NamedTuple):

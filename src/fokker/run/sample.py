@@ -1,6 +1,7 @@
 """`fokker.sample`: many steps of many chains."""
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,9 +18,18 @@ from fokker.gradients import Estimator
 from fokker.run.block import position_of
 from fokker.run.cache import keep_compiled_programs
 from fokker.run.folder import RunFolder, describe_theta
+from fokker.run.journal import Journal
 from fokker.run.loop import Run
 from fokker.run.plan import Plan
-from fokker.run.record import Learnt, environment, fingerprints, used_settings, written_settings
+from fokker.run.progress import Progress
+from fokker.run.record import (
+    Learnt,
+    environment,
+    fingerprints,
+    fingerprints_to_learn,
+    used_settings,
+    written_settings,
+)
 from fokker.run.starts import (
     PerChain,
     check_same_target,
@@ -27,6 +37,7 @@ from fokker.run.starts import (
     checked_positions,
     differs,
     first_states,
+    given_positions,
 )
 from fokker.run.store import has_run, read_checkpoint
 from fokker.run.trace import Origin, Trace
@@ -162,12 +173,22 @@ def _sampled(target: Any, sampler: Any, options: dict[str, Any], resume: Trace |
     if is_automatic(chosen) and not chosen.wants_target:
         raise ValueError("a sampler made of dynamics needs a step size that is a number or a schedule.")
     learnt = Learnt()
+    keys = jax.random.split(run_key, (chains, 3))
+    journal = Journal()
+    if out is not None and before is None and is_automatic(chosen):
+        prints = fingerprints_to_learn(target, sampler, given_positions(init, keys))
+        settings = written_settings(given, run_key)
+        journal = Journal(
+            Path(out), {"settings": settings, "environment": environment(), "fingerprints": prints}
+        )
     if not learns and (make is not None or is_automatic(chosen)):
-        from fokker.run.tuning import tune, with_tuned
+        from fokker.run.tuning import TRIED, tuned, with_tuned
 
         if before is None:
-            shared = ("init", "batch_size", "batches", "gradient", "seed", "key", "temperature", "progress")
-            tuning = tune(target, make or chosen, **{name: options[name] for name in shared})
+            shared = ("batch_size", "batches", "gradient", "temperature")
+            of_trials = {"key": run_key, **{name: options[name] for name in shared}}
+            with journal:
+                tuning = tuned(target, make or chosen, init, None, None, TRIED, of_trials, progress, journal)
             learnt = Learnt({"step_size": tuning.step_size, "friction": tuning.friction})
             chosen = tuning.sampler
         else:
@@ -192,14 +213,21 @@ def _sampled(target: Any, sampler: Any, options: dict[str, Any], resume: Trace |
         check_same_target(target, chosen, init)
     else:
         placed = chosen.on(target, temperature, gradient)
-    keys = jax.random.split(run_key, (chains, 3))
     one_start = init.one_start if isinstance(init, _Started) else chains > 1 and not differs(init)
     if learns:
         positions = checked_positions(placed.with_step_size(1.0), target, init, keys)
         if before is None:
             warm_up_keys = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])
             learn = partial(warmed_up, placed) if isinstance(placed, Recipe) else placed.warm_up
-            warmed = learn(positions, warm_up_keys, int(warm_up or _WARM_UP), progress)
+            number = int(warm_up or _WARM_UP)
+            with journal, Progress("warming up", number, enabled=progress) as bar:
+
+                def stage(taken: int, like: Any, compute: Callable[[], Any]) -> Any:
+                    result = journal.stage(like, compute)
+                    bar.update(taken)
+                    return result
+
+                warmed = learn(positions, warm_up_keys, number, stage)
             learnt = Learnt.by_warm_up(placed, warmed)
         else:
             learnt = Learnt.read(before.description["learnt"], before.group("learnt"), positions)

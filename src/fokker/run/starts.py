@@ -124,6 +124,16 @@ def unusable_row(target: Any, position: PyTree[Array]) -> str | None:
     return target.unusable_row(position) if isinstance(target, TargetWithData) else None
 
 
+def given_positions(init: Any, keys: Key[Array, "chains 3"]) -> PyTree[Array]:
+    """Where each chain starts, as `init` says."""
+    number = keys.shape[0]
+    if isinstance(init, PerChain):
+        return init.of(number)
+    if is_function(init):
+        return jax.vmap(init)(keys[:, 0])
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (number, *x.shape)), as_arrays(init))
+
+
 def checked_positions(placed: Sampler, target: Any, init: Any, keys: Key[Array, "chains 3"]) -> PyTree[Array]:
     """Where each chain starts, in the sampler's coordinates; raise where a chain cannot start there.
 
@@ -132,12 +142,7 @@ def checked_positions(placed: Sampler, target: Any, init: Any, keys: Key[Array, 
     is not repeated for the same sampler, target and position.
     """
     number = keys.shape[0]
-    if isinstance(init, PerChain):
-        positions = init.of(number)
-    elif is_function(init):
-        positions = jax.vmap(init)(keys[:, 0])
-    else:
-        positions = jax.tree.map(lambda x: jnp.broadcast_to(x, (number, *x.shape)), as_arrays(init))
+    positions = given_positions(init, keys)
     own_target = placed.own_target if placed.wants_target else None
     transform = own_target if own_target is not None and own_target.is_constrained else None
     suspects = [0]
