@@ -76,8 +76,8 @@ def main():
                 rows.append([100 * (disk / memory - 1) for memory, disk in slopes] + [once, long[0]])
         wall, processor, once, seconds = np.median(rows, axis=0)
         print(
-            f"{name}: {3 * steps:,} steps in {seconds:.1f} s, {size / 1e6:.0f} MB on disk; with a folder steps "
-            f"take {wall:+.1f} % time, {processor:+.1f} % processor time, and the run {once:+.2f} s once",
+            f"{name}: {3 * steps:,} steps in {seconds:.1f} s, {size / 1e6:.0f} MB on disk; with a folder "
+            f"steps take {wall:+.1f} % time, {processor:+.1f} % processor time, and the run {once:+.2f} s once",
             flush=True,
         )
 
