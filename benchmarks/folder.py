@@ -77,7 +77,7 @@ def main():
         wall, processor, once, seconds = np.median(rows, axis=0)
         print(
             f"{name}: {3 * steps:,} steps in {seconds:.1f} s, {size / 1e6:.0f} MB on disk; with a folder "
-            f"steps take {wall:+.1f} % time, {processor:+.1f} % processor time, and the run {once:+.2f} s once",
+            f"steps take {wall:+.1f} % time, {processor:+.1f} % processor time; the run {once:+.2f} s",
             flush=True,
         )
 
