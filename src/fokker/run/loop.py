@@ -1,5 +1,6 @@
 """The loop over the blocks of a run: while one is computed, the previous one is fetched."""
 
+import contextlib
 import signal
 import time
 import warnings
@@ -16,8 +17,10 @@ from rich.console import Console
 
 from fokker._core.count import Count
 from fokker._core.state import dimension, unravel
-from fokker.batches import Batches, BatchScheme, WeightedBatches
-from fokker.run.block import Chains, Form, Setting, Task, position_of, run_block, start
+from fokker.batches import BatchScheme, WindowBatches
+from fokker.rows import Problem
+from fokker.run.ahead import Piece, ReadAhead, is_read
+from fokker.run.block import Chains, Form, Read, Setting, Task, position_of, run_block, start
 from fokker.run.folder import RunFolder, StoredTrace
 from fokker.run.interruption import Interruption
 from fokker.run.losses import Loss, blanked, first_unsound, in_words
@@ -104,6 +107,7 @@ class Run:
         self.draws_before = max(0, self.done - plan.burn_in) // plan.thin
         self.draws_left = plan.steps // plan.thin - self.draws_before
         self.pace = _Pace(plan.chunk)
+        self.ahead: ReadAhead | None = None
         most = plan.chunk
         if sampler.has_trajectories:  # as in warm-up, so that both share one program
             most = min(most, chunk_length(dimension(states.position), 500))
@@ -118,6 +122,10 @@ class Run:
             self.setting = self._setting(states)
             if batches is not None:
                 most = min(most, _PLACES // batches.batch_size)
+                if is_read(origin.target.data, batches):
+                    total = plan.burn_in + plan.steps
+                    self.ahead = ReadAhead(origin.target.data, batches, keys, total, self._piece)
+                    most = min(most, self.ahead.capacity)
         self.pace.most = most
 
     def _room(self, states: Any) -> int:
@@ -132,15 +140,17 @@ class Run:
 
     def _setting(self, states: Any) -> Setting:
         # WindowBatches has its own copy of the data.
-        needs_data = isinstance(self.batches, Batches | WeightedBatches)
+        needs_data = self.batches is not None and not isinstance(self.batches, WindowBatches)
         data = self.origin.target.data if needs_data else None
+        if needs_data and is_read(data, self.batches):  # it comes with each block
+            data = None
         rows = 0 if self.batches is None else self.batches.batch_size
         form = Form.of(states, self.plan.thin, rows)
         return Setting(self.sampler, data, self.batches, self.keys, self.rows, form)
 
     def run(self, progress: bool) -> Trace:
         """All the steps, or as many as could be taken."""
-        plan, stopped = self.plan, None
+        plan, stopped, ended = self.plan, None, None
         total = plan.burn_in + plan.steps
         with (
             Progress("compiling", total, completed=self.done, enabled=progress) as bar,
@@ -149,12 +159,21 @@ class Run:
             # Its own thread: an accelerator blocks the thread that sends a block until it is computed.
             ThreadPoolExecutor(1) as fetcher,
             ThreadPoolExecutor(_COPIERS) as self.copiers,
+            contextlib.ExitStack() as at_end,
         ):
+            if self.ahead is not None:
+                at_end.callback(self.ahead.close)
             running: deque[Future[str | None]] = deque()
-            sent = self.done
-            while stopped is None and (running or sent < total):
-                if sent < total and not interruption.asked:
-                    block = self._send(sent)
+            sent = started = self.done
+            while stopped is None and (running or (sent < total and ended is None)):
+                if sent < total and ended is None and not interruption.asked:
+                    try:
+                        block = self._send(sent)
+                    except Problem as problem:
+                        if sent == started:
+                            raise
+                        ended = str(problem).rstrip(".")
+                        continue
                     sent += block.draws * block.thin
                     running.append(fetcher.submit(self._fetch, block))
                     if len(running) < 2 and sent < total:
@@ -164,7 +183,9 @@ class Run:
                 stopped = running.popleft().result()
                 note = f"{len(self.losses)} of {plan.chains} chains stopped" if self.losses else ""
                 bar.update(self.done, description="sampling", note=note)
-        if stopped is None and self.done < total:
+        if stopped is None and ended is not None:
+            stopped = f"{ended}; the run has {self.done:,} of {total:,} steps"
+        elif stopped is None and self.done < total:
             stopped = f"interrupted after {self.done:,} of {total:,} steps; trace.resume() continues"
         states, moments = self.chains.states, self.chains.moments
         if self.folder is not None:
@@ -213,10 +234,16 @@ class Run:
 
     def _send(self, first: int) -> _Block:
         """Start the next block, without waiting for it."""
-        draws, thin, is_kept = self.plan.piece(first, self.pace.steps, self.rows)
-        moves = self.sampler.has_trajectories
         before = time.monotonic()
-        self.chains, sound, out = (self._trajectories if moves else self._steps)(first, draws, thin, is_kept)
+        if self.ahead is None:
+            piece, read = Piece(first, *self._piece(first)), None
+        else:
+            piece, read = self.ahead.get(first)
+        _, draws, thin, is_kept = piece
+        if self.sampler.has_trajectories:
+            self.chains, sound, out = self._trajectories(first, draws, thin, is_kept)
+        else:
+            self.chains, sound, out = self._steps(first, draws, thin, is_kept, read)
         # Where JAX does not compute in the background, as with callbacks, the block is done already.
         is_done = all(x.is_ready() for x in jax.tree.leaves(self.chains.states))
         seconds = time.monotonic() - before if is_done else None
@@ -226,7 +253,13 @@ class Run:
             checkpoint = jax.tree.map(jnp.copy, (self.chains.states, self.chains.moments))
         return _Block(first, draws, thin, is_kept, sound, out, time.monotonic(), seconds, checkpoint)
 
-    def _steps(self, first: int, draws: int, thin: int, is_kept: bool) -> tuple[Chains, Any, dict[str, Any]]:
+    def _piece(self, first: int) -> tuple[int, int, bool]:
+        """The draws, steps per draw and whether they are kept, of the block from step `first` on."""
+        return self.plan.piece(first, self.pace.steps, self.rows)
+
+    def _steps(
+        self, first: int, draws: int, thin: int, is_kept: bool, read: Read | None
+    ) -> tuple[Chains, Any, dict[str, Any]]:
         epoch, position = (0, 0) if self.batches is None else self.batches.place(first)
         task = Task(
             Count.of(first),
@@ -234,6 +267,7 @@ class Run:
             jnp.int32(thin),
             jnp.asarray(is_kept),
             (Count.of(epoch), jnp.uint32(position)),
+            read,
         )
         return run_block((self.setting, task), self.chains)
 

@@ -13,8 +13,18 @@ from jaxtyping import Array, Key, PyTree
 
 from fokker._core.files import locked
 from fokker._core.random import fold_in
-from fokker.batches import WINDOWS, Batches, BatchScheme, WeightedBatches, WindowBatches
+from fokker.batches import (
+    WINDOWS,
+    Batches,
+    BatchScheme,
+    BlockBatches,
+    StreamBatches,
+    WeightedBatches,
+    WindowBatches,
+)
 from fokker.gradients import Estimator
+from fokker.rows import is_source, leaves, refuse_stream, resident, stream_of
+from fokker.rows.readers import CACHE, memory
 from fokker.run.block import position_of
 from fokker.run.cache import keep_compiled_programs
 from fokker.run.folder import RunFolder, describe_theta
@@ -92,9 +102,11 @@ def sample(
     `thin`-th is kept. Without `batch_size` every step sees all the data. With it, that many rows are drawn as
     `batches` says: "window" (the default on large data: consecutive rows of a shuffled copy,
     `fokker.batches.WindowBatches`), "replacement" (the default below a thousand batches of data),
-    "no replacement" or "reshuffle" (`fokker.batches.Batches`), or, given a score for every datum, with
-    probabilities proportional to the scores (`fokker.batches.WeightedBatches`). `gradient` is the estimator
-    that the batches are put into, one of `fk.gradients`. `keep="moments"` stores means and variances alone.
+    "no replacement" or "reshuffle" (`fokker.batches.Batches`), "blocks" (the default for large compressed
+    files, and files larger than half of the memory: `fokker.batches.BlockBatches`), or, given a score for
+    every datum, with probabilities proportional to the scores (`fokker.batches.WeightedBatches`). Data that
+    are a stream have their own batches. `gradient` is the estimator that the batches are put into, one of
+    `fk.gradients`. `keep="moments"` stores means and variances alone.
     What step t draws depends on the `seed`, or on the `key` in its place, and on t alone. Steps are taken in
     blocks of about a second, of at most `chunk` steps. Ctrl-C, or a chain that leaves the finite numbers,
     ends the run with the draws so far; the trace says so, and `trace.resume()` continues it.
@@ -155,7 +167,10 @@ def _sampled(target: Any, sampler: Any, options: dict[str, Any], resume: Trace |
         raise TypeError(f"the sampler must be one of fk.samplers, not {type(sampler).__name__}{hint}.")
     run_key = jax.random.key(seed) if key is None else key
     batch = make_batches(target, batch_size, batches, gradient, run_key)
+    if not isinstance(batch, WindowBatches):  # which has its own copy: the data are on the device once
+        target = resident(target)
     if chosen.learns:  # which needs the whole target
+        refuse_stream(target.data if isinstance(target, TargetWithData) else None)
         no_batch(chosen, batch)
     learns = is_automatic(chosen) and chosen.learns
     if warm_up is not None and not learns:
@@ -282,10 +297,27 @@ def _shuffle_key(key: Key[Array, ""]) -> Key[Array, ""]:
     return jax.random.fold_in(key, np.uint32(2**32 - 1))
 
 
+def _in_large_pieces(data: PyTree[Any]) -> bool:
+    """Whether single rows are slow to read: large compressed files, and those that do not fit into memory."""
+    files = [x for x in leaves(data) if is_source(x) and not x.reader.is_in_memory]
+    return (
+        any(x.reader.window > 1 and x.nbytes > CACHE for x in files)
+        or sum(x.nbytes for x in files) > memory() // 2
+    )
+
+
 def make_batches(
     target: Any, batch_size: int | None, kind: Any, gradient: Any, key: Key[Array, ""]
 ) -> BatchScheme | None:
     """How rows are drawn, or None where every step uses all rows."""
+    stream = stream_of(target.data) if isinstance(target, TargetWithData) else None
+    if stream is not None:
+        if batch_size is not None or kind is not None:
+            raise ValueError(
+                f"the data are a stream, whose batches have {stream.batch_size} rows already: leave "
+                "batch_size and batches out, or change the stream."
+            )
+        return StreamBatches(stream.size, stream.batch_size)
     if batch_size is None:
         if gradient is not None or kind is not None:
             raise ValueError("gradient and batches are about minibatches: give a batch_size with them.")
@@ -294,8 +326,18 @@ def make_batches(
         raise ValueError("batch_size needs data: give a fk.Posterior as the target.")
     if kind is None:
         kind = "window" if target.size >= WINDOWS * batch_size else "replacement"
+        kind = "blocks" if _in_large_pieces(target.data) else kind
+    if isinstance(kind, BlockBatches):
+        if (kind.size, kind.batch_size) != (target.size, batch_size):
+            raise ValueError(
+                f"batches are of {kind.batch_size} out of {kind.size} rows; batch_size is {batch_size} and "
+                f"there are {target.size} data: give BlockBatches({target.size}, {batch_size}, …)."
+            )
+        return kind
     if isinstance(kind, str):
         if kind == "window":
             return WindowBatches(target.data, batch_size, _shuffle_key(key))
+        if kind == "blocks":
+            return BlockBatches.of(target.data, batch_size)
         return Batches(target.size, batch_size, kind)
     return WeightedBatches(kind, target.size, batch_size)

@@ -14,6 +14,7 @@ from fokker._core.draws import at_draws
 from fokker._core.statistics import inference_data
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
 from fokker.diagnostics._quantities import Quantities, flat, named_leaves
+from fokker.rows import is_source
 from fokker.run.losses import Loss, in_words, left_of, surviving
 from fokker.run.predict import predict
 from fokker.targets.constrained import ConstrainedPosterior
@@ -342,7 +343,9 @@ def _rows_of(target: TargetWithData, rows: Any) -> PyTree[Any]:
             f"rows must be indices of the {target.size:,} data, whole numbers from 0 to {target.size - 1:,}, "
             f"in a list or an array; {rows!r} was given."
         )
-    return jax.tree.map(lambda x: np.asarray(x)[index], target.data)
+    return jax.tree.map(
+        lambda x: x[index] if is_source(x) else np.asarray(x)[index], target.data, is_leaf=is_source
+    )
 
 
 def _log_likelihoods(theta: PyTree[Any], rows: PyTree[Any], target: Any) -> Any:

@@ -21,6 +21,7 @@ from fokker.diagnostics._steps import kinetic_temperature, noise_share
 from fokker.diagnostics.configurational import spread_of
 from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.integrators import Splitting
+from fokker.rows import refuse_stream, span
 from fokker.run.journal import Journal
 from fokker.run.progress import Progress
 from fokker.run.starts import PerChain
@@ -170,6 +171,7 @@ def tuned(
 
     sampler = by_name(sampler) if isinstance(sampler, str) else sampler
 
+    refuse_stream(target.data if isinstance(target, TargetWithData) else None)
     batch_size = options["batch_size"]
     # Raises where they do not fit.
     make_batches(target, batch_size, options["batches"], options["gradient"], jax.random.key(0))
@@ -384,7 +386,7 @@ def _large_batch_potential(target: Any) -> Callable[[PyTree[Array]], Array]:
     """U, or its estimate by the first rows where there are many."""
     if not isinstance(target, TargetWithData) or target.size <= _ROWS:
         return target.potential
-    rows = jax.tree.map(lambda x: x[:_ROWS], target.data)
+    rows = span(target.data, 0, _ROWS)
     return lambda theta: target.minibatch_potential(theta, rows)
 
 
