@@ -21,7 +21,7 @@ from jaxtyping import Array, PyTree
 from fokker._core.parts import CHAINS, DATA
 from fokker.batches import BatchScheme
 from fokker.run.processes import by_first, first_ones, is_first
-from fokker.run.shares import Dealt, shared_batches, shared_sampler
+from fokker.run.shares import Dealt, Read, shared_batches, shared_sampler
 from fokker.samplers._sampler import Sampler
 
 Result = TypeVar("Result")
@@ -66,6 +66,14 @@ class OneDevice:
     def chains_of_one(self, tree: PyTree[Any]) -> PyTree[Any]:
         """As many chains as one device has."""
         return tree
+
+    def box(self, chains: int, rows: int) -> tuple[slice, slice]:
+        """The chains, and the rows of each batch, that devices of this process have."""
+        return slice(0, chains), slice(0, rows)
+
+    def read(self, rows: Any, values: PyTree[np.ndarray], chains: int, batch_size: int) -> Read:
+        """Rows that were read for this process, step × chain × row × …, on its devices."""
+        return Read(rows, jax.tree.map(jax.device_put, values))
 
     def gathered(self, tree: PyTree[Any]) -> PyTree[Any]:
         """Results of a program, on this process's first device."""
@@ -159,6 +167,33 @@ class OnMesh:
             values.shape, NamedSharding(self.mesh, spec), lambda index: values[index]
         )
 
+    def box(self, chains: int, rows: int) -> tuple[slice, slice]:
+        """The chains, and the rows of each batch, that devices of this process have."""
+        owners = np.vectorize(lambda device: device.process_index)(self.mesh.devices)
+        own = np.argwhere(owners == jax.process_index())
+        first, last = own.min(axis=0), own.max(axis=0) + 1
+        each = np.array([chains, rows]) // self.mesh.devices.shape
+        across, along = (slice(int(a), int(b)) for a, b in zip(first * each, last * each, strict=True))
+        return across, along
+
+    def read(self, rows: Any, values: PyTree[np.ndarray], chains: int, batch_size: int) -> Read:
+        """Rows that were read for this process, step × chain × row × …, on its devices."""
+        box = self.box(chains, batch_size)
+
+        def placed(x: np.ndarray) -> Array:
+            def block(index: Any) -> np.ndarray:
+                of_chains, of_rows = (
+                    slice((i.start or 0) - own.start, (own.stop if i.stop is None else i.stop) - own.start)
+                    for i, own in zip(index[1:3], box, strict=True)
+                )
+                return x[:, of_chains, of_rows]
+
+            shape = (x.shape[0], chains, batch_size, *x.shape[3:])
+            return jax.make_array_from_callback(shape, NamedSharding(self.mesh, P(None, CHAINS, DATA)), block)
+
+        of_chains = jax.tree.map(lambda x: self._placed(x, P(None, CHAINS)), rows)
+        return Read(of_chains, jax.tree.map(placed, values))
+
     def gathered(self, tree: PyTree[Any]) -> PyTree[Any]:
         """Results of a program, on this process's first device: every process has them all."""
         arrays, rest = eqx.partition(tree, lambda x: isinstance(x, jax.Array))
@@ -203,15 +238,21 @@ def _start(index: Any) -> int:
     return index[0].start or 0
 
 
+def _spec(part: Any) -> Any:
+    """How what is not by chain lies on the devices."""
+    if isinstance(part, Read):
+        return Read(P(None, CHAINS), P(None, CHAINS, DATA))
+    return P(DATA) if isinstance(part, Dealt) else P()
+
+
 def on_every_device(mesh: Mesh, function: Callable[..., Any], shared: Any, by_chain: Any, out: Any) -> Any:
     """`function(shared, by_chain)` on every device of a mesh, where `by_chain` are the chains of that device.
 
     `out`: which axis runs over chains, in each part of what it returns.
     """
     arrays, rest = eqx.partition((shared, by_chain), eqx.is_array)
-    is_dealt = lambda x: isinstance(x, Dealt)  # noqa: E731
     specs = (
-        jax.tree.map(lambda x: P(DATA) if is_dealt(x) else P(), arrays[0], is_leaf=is_dealt),
+        jax.tree.map(_spec, arrays[0], is_leaf=lambda x: isinstance(x, Dealt | Read)),
         jax.tree.map(lambda x: P(CHAINS), arrays[1]),
     )
     out_specs = jax.tree.map(lambda axis: P(*[None] * axis, CHAINS), out)

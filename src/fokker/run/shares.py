@@ -5,7 +5,7 @@ themselves. Everything else they compute alike, and so a chain is the same on al
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,7 +16,8 @@ from jaxtyping import Array, Int, Key, PyTree
 from fokker._core.count import Count
 from fokker._core.module import Module
 from fokker._core.parts import DATA, sum_of_parts
-from fokker.batches import Batch, Batches, BatchScheme, WeightedBatches, WindowBatches
+from fokker.batches import Batch, BatchScheme, StreamBatches, WindowBatches
+from fokker.rows import is_source, span, take
 from fokker.samplers._sampler import Sampler
 from fokker.samplers.lazy import Lazy
 from fokker.samplers.replica_exchange import ReplicaExchange
@@ -30,6 +31,16 @@ class Dealt(Module):
     """Arrays of which each device has a block of consecutive rows: a program sees its own block."""
 
     arrays: PyTree[Any]
+
+
+class Read(NamedTuple):
+    """What was read for the steps of a block: what `batches.rows` says for each, and the rows themselves.
+
+    Their axes are step and chain, and those of the values then row of the batch.
+    """
+
+    rows: Any
+    values: PyTree[Array]
 
 
 class SharedTarget(TargetWithData):
@@ -147,9 +158,9 @@ class SharedWindows(Module):
 
 
 class SharedRows(Module):
-    """Batches whose rows are divided among the devices; each of them has all the data."""
+    """Batches whose rows are divided among the devices; each of them has all the data, or they are read."""
 
-    scheme: Batches | WeightedBatches
+    scheme: BatchScheme
     parts: int = eqx.field(static=True)
 
     @property
@@ -165,14 +176,19 @@ class SharedRows(Module):
         """As of the scheme."""
         return self.scheme.places_after(place, steps)
 
-    def rows(self, run_key: Key[Array, ""], step_key: Key[Array, ""], epoch: Any, position: Array) -> Array:
+    def rows(self, run_key: Key[Array, ""], step_key: Key[Array, ""], epoch: Any, position: Array) -> Any:
         """The rows of all devices."""
         return self.scheme.rows(run_key, step_key, epoch, position)
 
-    def batch(self, data: PyTree[Array], rows: Int[Array, " n"]) -> Batch:
+    def batch(self, data: PyTree[Array], rows: Any) -> Batch:
         """This device's rows. Their weights are those in the estimate that the device makes of them alone."""
+        if isinstance(self.scheme, StreamBatches):  # whose rows have no numbers
+            return self.scheme.batch(data, None)
         count = self.batch_size // self.parts
-        own = jax.lax.dynamic_slice_in_dim(rows, jax.lax.axis_index(DATA) * count, count)
+        numbers = self.scheme.numbers(rows)
+        own = jax.lax.dynamic_slice_in_dim(numbers, jax.lax.axis_index(DATA) * count, count)
+        if isinstance(self.scheme, WindowBatches):  # of a file, without a copy
+            return Batch(take(data, own), own, None, 1.0 - self.batch_size / self.scheme.size)
         batch = self.scheme.batch(data, own)
         return batch if batch.weights is None else batch._replace(weights=self.parts * batch.weights)
 
@@ -227,10 +243,11 @@ def _shared_target(target: TargetWithData, reads_all: bool, parts: int, deal: De
                     lambda part: np.asarray(x[part * block : (part + 1) * block]),
                 ),
                 target.data,
+                is_leaf=is_source,
             )
         )
-        rest = jax.tree.map(lambda x: x[block * parts :], target.data) if left else None
-    missing = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), target.data)
+        rest = span(target.data, block * parts, left) if left else None
+    missing = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), target.data, is_leaf=is_source)
     return SharedTarget(_with_data(target, missing), dealt, rest, parts)
 
 
@@ -238,7 +255,7 @@ def shared_batches(batches: BatchScheme | None, parts: int, deal: Deal) -> Any:
     """The batches of which each of `parts` devices has an equal part."""
     if batches is None:
         return None
-    if isinstance(batches, WindowBatches):
+    if isinstance(batches, WindowBatches) and batches.data is not None:
         length = -(-batches.order.shape[0] // parts)
 
         def dealt(x: Array) -> Array:
@@ -259,6 +276,7 @@ def _is_missing(x: Any) -> bool:
 
 def _with_data(target: TargetWithData, data: PyTree[Any]) -> Any:
     """The target with other arrays, or placeholders, in the place of its data."""
-    before = jax.tree.leaves(target.data, is_leaf=_is_missing)
-    new = dict(zip(map(id, before), jax.tree.leaves(data, is_leaf=_is_missing), strict=True))
-    return jax.tree.map(lambda x: new.get(id(x), x), target, is_leaf=_is_missing)
+    is_leaf = lambda x: _is_missing(x) or is_source(x)  # noqa: E731
+    before = jax.tree.leaves(target.data, is_leaf=is_leaf)
+    new = dict(zip(map(id, before), jax.tree.leaves(data, is_leaf=is_leaf), strict=True))
+    return jax.tree.map(lambda x: new.get(id(x), x), target, is_leaf=is_leaf)
