@@ -1,0 +1,181 @@
+"""Runs on four devices, for test_mesh.py, in a process of its own: one that runs cannot get more devices.
+
+Prints what it found as JSON.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec as P
+
+import fokker as fk
+from fokker._core.parts import sum_of_parts
+from fokker.run import loop
+
+jax.config.update("jax_num_cpu_devices", 4)
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_disable_most_optimizations", True)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+FOLDER = Path(sys.argv[1])
+SQUARE, ALONG = {"chains": 2, "data": 2}, {"data": 4}
+WINDOWS = {"batch_size": 4, "batches": "window"}
+# Not a multiple of two or four: some rows are left when all the data are divided.
+ROWS = 4003
+x = jax.random.normal(jax.random.key(1), (ROWS, 2))
+y = x @ jnp.arange(1.0, 3.0) + jax.random.normal(jax.random.key(2), (ROWS,))
+
+
+def log_likelihood(theta, datum):
+    # A loop that starts from a constant, as in many likelihoods.
+    mean, _ = jax.lax.scan(
+        lambda total, pair: (total + pair[0] * pair[1], None), 0.0, (theta["w"], datum["x"])
+    )
+    return -(((datum["y"] - mean) / theta["s"]) ** 2) / 2 - jnp.log(theta["s"])
+
+
+posterior = fk.Posterior(
+    lambda theta: -jnp.sum(theta["w"] ** 2) / 2 - theta["s"], log_likelihood, {"x": x, "y": y}
+)
+target = fk.constrain(posterior, {"s": "positive"})
+START = {"w": jnp.ones(2), "s": 1.0}
+sgnht = fk.samplers.sgnht(1e-3, 10.0)
+sgld = fk.samplers.sgld(1e-5)
+np.save(FOLDER / "x.npy", x)
+np.save(FOLDER / "y.npy", y)
+in_files = fk.constrain(
+    fk.Posterior(
+        posterior.log_prior, log_likelihood, {"x": str(FOLDER / "x.npy"), "y": str(FOLDER / "y.npy")}
+    ),
+    {"s": "positive"},
+)
+
+
+def run(sampler, mesh, of=target, **options):
+    defaults = {"init": START, "steps": 12, "burn_in": 4, "chains": 4, "progress": False}
+    return fk.sample(of, sampler, mesh=mesh, **{**defaults, **options})
+
+
+def off(first, second):
+    """The largest difference of two runs, relative to the largest number."""
+    pairs = zip(jax.tree.leaves(first.samples), jax.tree.leaves(second.samples), strict=True)
+    return max(float(np.abs(a - b).max() / np.abs(a).max()) for a, b in pairs)
+
+
+def moved(trace):
+    return min(float(np.std(x, axis=1).min()) for x in jax.tree.leaves(trace.samples))
+
+
+def reductions(mesh):
+    """The collectives of a step with windows, each as its operation and the devices that it joins."""
+    seen = []
+    right = loop.run_block
+
+    def lowered(inputs, chains):
+        text = right.lower(inputs, chains).compile().compiled.as_text()
+        seen.append(re.findall(r" ([\w-]+)\([^()]*\), .*?replica_groups=(\S+),", text))
+        return right(inputs, chains)
+
+    loop.run_block = lowered
+    try:
+        run(sgnht, mesh, **WINDOWS)
+    finally:
+        loop.run_block = right
+    return seen[0]
+
+
+def derivatives():
+    """By how much the derivatives of a sum over four devices are off, up to the third."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(1, 4), ("chains", "data"))
+    rows = jax.random.normal(jax.random.key(3), (8, 2))
+
+    class Part(eqx.Module):
+        rows: jax.Array
+
+        def __call__(self, theta):
+            return jnp.sum(jnp.tanh(self.rows @ theta) ** 3)
+
+    def all_of(function, theta):
+        gradient = jax.grad(function)
+        hessian = jax.hessian(function)
+        return (
+            function(theta),
+            gradient(theta),
+            jax.jvp(gradient, (theta,), (theta,))[1],
+            jax.grad(lambda t: jnp.sum(gradient(t) ** 2))(theta),
+            jax.grad(lambda t: jnp.sum(hessian(t) ** 2))(theta),
+        )
+
+    theta = jnp.array([0.3, -0.4])
+    shared = jax.shard_map(
+        lambda rows, theta: all_of(lambda t: sum_of_parts(t, Part(rows)), theta),
+        mesh=mesh,
+        in_specs=(P("data"), P()),
+        out_specs=P(),
+        check_vma=False,
+    )
+    pairs = zip(all_of(Part(rows), theta), jax.jit(shared)(rows, theta), strict=True)
+    return [float(jnp.abs(a - b).max() / jnp.abs(a).max()) for a, b in pairs]
+
+
+def refused(mesh, sampler=sgld, **options):
+    try:
+        run(sampler, mesh, **options)
+    except ValueError as error:
+        return str(error)
+    return "nothing was refused"
+
+
+def quick():
+    """Windows of rows on two meshes, one after the other, and what a program of them is made of."""
+    alone = run(sgnht, None, steps=24, **WINDOWS)
+    run(sgnht, SQUARE, out=FOLDER / "run", **WINDOWS)
+    resumed = run(sgnht, ALONG, steps=24, out=FOLDER / "run", **WINDOWS)
+    return {
+        "off": off(alone, resumed),
+        "moved": moved(alone),
+        "reductions": reductions(SQUARE),
+        "derivatives": derivatives(),
+        "odd chains": refused({"chains": 4}, chains=6),
+        "odd rows": refused(SQUARE, batch_size=5),
+        "no data": refused(ALONG, of=fk.Density(lambda t: -jnp.sum(t["w"] ** 2) - t["s"] ** 2)),
+        "too many": refused({"chains": 8}),
+    }
+
+
+def every_kind():
+    """Other batches, estimators and corrections, on one device and on four."""
+    saga, svrg = fk.gradients.saga(), fk.gradients.svrg(5)
+    weights = {"batch_size": 8, "batches": np.arange(1.0, ROWS + 1)}
+    rows = {"batch_size": 8, "batches": "replacement"}
+    read = {"batch_size": 8, "batches": "blocks", "of": in_files}
+    mode = {"w": jnp.arange(1.0, 3.0), "s": 1.0}
+    replicas = fk.samplers.replica_exchange
+    cases = {
+        "all the data": (fk.samplers.hmc(0.004, 3), {}),
+        "trajectories": (fk.samplers.nuts(0.004), {}),
+        "microcanonical": (fk.samplers.mclmc(0.01, 0.1), {}),
+        "weights and a table": (sgld, {**weights, "gradient": saga}),
+        "rows that are read": (sgld, read),
+        "windows that are read": (sgld, {**WINDOWS, "of": in_files}),
+        "control variates": (sgld, {**rows, "gradient": fk.gradients.control_variates(mode)}),
+        "svrg": (sgld, {**rows, "gradient": svrg}),
+        "noise": (fk.samplers.sghmc(1e-6, noise_estimate="diagonal"), rows),
+        "two gradients": (fk.samplers.psgld(1e-7, alpha=0.8), rows),
+        "replicas": (replicas(fk.samplers.sgld(1e-6), (1.0, 2.0), every=2), rows),
+        "replicas by batches": (replicas(fk.samplers.sgld(1e-6), (1.0, 2.0), every=2, exact=False), rows),
+    }
+    found = {}
+    for name, (sampler, options) in cases.items():
+        alone = run(sampler, None, **options)
+        found[name] = [moved(alone), *(off(alone, run(sampler, mesh, **options)) for mesh in (SQUARE, ALONG))]
+    return found
+
+
+print(json.dumps({"quick": quick, "every_kind": every_kind}[sys.argv[2]]()))

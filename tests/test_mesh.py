@@ -1,0 +1,184 @@
+"""Runs on many devices and in many processes are those of one device, but for the order of sums."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fokker as fk
+import in_processes
+from fokker.run import processes, shares
+from fokker.run.mesh import devices_of, parse_mesh
+
+HERE = Path(__file__).parent
+
+
+def program(name, *arguments):
+    """A program of this folder as a process of its own; what it prints goes to pipes."""
+    cache = getattr(jax.config, "jax_compilation_cache_dir", None)
+    environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(cache)}
+    return subprocess.Popen(
+        [sys.executable, str(HERE / name), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+def found(tmp_path, what):
+    process = program("on_mesh.py", tmp_path, what)
+    output, errors = process.communicate(timeout=280)
+    assert process.returncode == 0, errors
+    return json.loads(output.splitlines()[-1])
+
+
+def test_four_devices_give_the_draws_of_one_and_another_mesh_goes_on(tmp_path):
+    of = found(tmp_path, "quick")
+    assert of["moved"] > 1e-3
+    assert of["off"] < 1e-12
+    # One per step, within the two devices that have parts of the same batch: none joins other chains.
+    assert of["reductions"] == [["all-reduce", "{{0,1},{2,3}}"]]
+    assert max(of["derivatives"]) < 1e-13
+    assert (
+        "chains=6 cannot be divided evenly among the 4 devices of the mesh's axis chains" in of["odd chains"]
+    )
+    assert (
+        "batch_size=5 cannot be divided evenly among the 2 devices of the mesh's axis data" in of["odd rows"]
+    )
+    assert "axis data of the mesh has 4 devices, but the target, a Density, has no data" in of["no data"]
+    assert "{'chains': 8} has 8 devices, and there are 4 in 1 process:" in of["too many"]
+
+
+@pytest.mark.long
+def test_every_kind_of_batch_estimator_and_correction_gives_the_draws_of_one_device(tmp_path):
+    for name, (moved, *off) in found(tmp_path, "every_kind").items():
+        assert moved > 0, name
+        assert max(off) < 1e-12, (name, off)
+
+
+def two_processes(folder, steps, endings):
+    """Run two processes with the given endings; their exit codes, output and errors."""
+    with socket.create_server(("", 0)) as free:
+        port = free.getsockname()[1]
+    running = [program("in_processes.py", i, port, folder, steps, *endings[i]) for i in range(2)]
+    outputs = [process.communicate(timeout=120) for process in running]
+    return [(process.returncode, *output) for process, output in zip(running, outputs, strict=True)]
+
+
+def test_a_lost_process_is_named_and_one_process_goes_on(tmp_path, x64):
+    (code, _, errors), (killed, _, _) = two_processes(tmp_path / "run", 400, ([], ["SIGKILL", "30"]))
+    assert killed == -9
+    assert code == 1
+    host = re.escape(socket.gethostname())
+    assert re.search(rf"process 1 on {host} was lost, and process 0 on {host} ends", errors), errors
+    before = fk.open(tmp_path / "run")
+    assert 0 < before.settings["taken"] < 400
+    trace = in_processes.sample(400, out=tmp_path / "run")
+    expected = in_processes.sample(400)
+    np.testing.assert_allclose(trace.samples, expected.samples, rtol=0, atol=1e-12)
+    # A negative control: the draws of another seed are not these.
+    assert np.abs(trace.samples - in_processes.sample(400, seed=1).samples).max() > 0.1
+
+
+@pytest.mark.long
+def test_a_signal_to_one_process_ends_both_at_the_same_step(tmp_path, x64):
+    ended = two_processes(tmp_path / "run", 4000, ([], ["SIGINT", "5"]))
+    assert [code for code, _, _ in ended] == [0, 0], ended
+    assert ended[0][1].splitlines()[-1] == ended[1][1].splitlines()[-1]
+    assert "interrupted after" in ended[0][1]
+    trace = in_processes.sample(4000, out=tmp_path / "run")
+    np.testing.assert_allclose(trace.samples, in_processes.sample(4000).samples, rtol=0, atol=1e-12)
+
+
+def test_a_mesh_of_one_device_changes_no_bit():
+    target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    options = {"init": jnp.ones(2), "steps": 10, "chains": 2, "progress": False}
+    alone, on_mesh = (
+        fk.sample(target, fk.samplers.sgld(0.1), mesh=mesh, **options) for mesh in (None, {"chains": 1})
+    )
+    np.testing.assert_array_equal(alone.samples, on_mesh.samples)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "kind", "message"),
+    [
+        ({"chain": 1}, ValueError, r"axes of a mesh are chains and data, not 'chain'"),
+        ({"chains": 0}, ValueError, r"whole numbers of at least 1, or -1 for the rest; not \{'chains': 0\}"),
+        ({"chains": 1.0}, ValueError, r"whole numbers"),
+        ({"chains": 3}, ValueError, r"has 3 devices, and there are 1 in 1 process: .* must multiply to that"),
+        ({"chains": -1, "data": -1}, ValueError, r"has 1 times \? devices"),
+        (
+            "chains=two",
+            ValueError,
+            r"written as chains=4,data=2, or chains for all devices; not 'chains=two'",
+        ),
+        (4, TypeError, r"a text such as 'chains=4,data=2', or a jax.sharding.Mesh with these axes, not 4"),
+    ],
+)
+def test_a_mesh_that_does_not_fit_is_refused(mesh, kind, message):
+    with pytest.raises(kind, match=message):
+        devices_of(mesh)
+
+
+def test_a_mesh_as_text_or_of_jax():
+    assert parse_mesh("chains=4, data=2") == {"chains": 4, "data": 2}
+    assert parse_mesh("chains,data=2") == {"chains": -1, "data": 2}
+    given = jax.sharding.Mesh(np.array(jax.devices()[:1]).reshape(1), ("data",))
+    assert dict(devices_of(given).mesh.shape) == {"chains": 1, "data": 1}
+    assert dict(devices_of("chains").mesh.shape) == {"chains": 1, "data": 1}
+
+
+@pytest.mark.parametrize(
+    ("sampler", "message"),
+    [
+        (fk.lazy(fk.samplers.sgld(1e-3)), r"fk.lazy moves rows of its own on every device"),
+        (
+            fk.samplers.recipe(fk.samplers.sgld(1e-3).on(in_processes.TARGET).placed, 1e-3),
+            r"a sampler made of dynamics computes its gradient itself, so that its batches cannot be divided",
+        ),
+    ],
+)
+def test_batches_that_cannot_be_divided_are_refused(sampler, message):
+    with pytest.raises(ValueError, match=message):
+        shares.shared_sampler(sampler, None, 2, None, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("node1:1234", 2, None), r"belong together: .* 'node1:1234', 2 and None"),
+        (("node1", 2, 0), r"a host and a port, as node1:12345; 'node1' was given"),
+        (("node1:1234", 2, 2), r"numbers of 2 processes go from 0 to 1; 2 was given"),
+    ],
+)
+def test_processes_that_cannot_start_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        processes.start(*given)
+
+
+def test_processes_are_expected_where_the_environment_says_so(monkeypatch):
+    for name in ("SLURM_JOB_ID", "SLURM_PROCID", "OMPI_MCA_orte_hnp_uri", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    assert not processes.expected()
+    for variables in (
+        {"SLURM_JOB_ID": "1", "SLURM_PROCID": "0", "SLURM_NTASKS": "2"},
+        {"OMPI_MCA_orte_hnp_uri": "1", "OMPI_COMM_WORLD_SIZE": "2"},
+        {"KUBERNETES_SERVICE_HOST": "a", "JOB_COMPLETION_INDEX": "0"},
+    ):
+        with monkeypatch.context() as context:
+            for name, value in variables.items():
+                context.setenv(name, value)
+            assert processes.expected()
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv("SLURM_NTASKS", "1")
+    assert not processes.expected()
