@@ -190,6 +190,26 @@ def complete(
     raise typer.Exit(0 if completion.stationary else 1)
 
 
+Mesh = Annotated[
+    str | None,
+    typer.Option(
+        metavar="chains=4,data=2",
+        help="Devices that share the chains, and the rows of each batch; without a number an axis takes all "
+        "that are left. Default: one device, or with many processes --mesh chains.",
+    ),
+]
+Coordinator = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Of many processes: a free port on the machine of the first. Under Slurm, Open MPI and "
+        "Kubernetes it is known.",
+    ),
+]
+Processes = Annotated[int | None, typer.Option(help="The number of processes, each with the same command.")]
+Process = Annotated[int | None, typer.Option(help="The number of this process, from 0.")]
+
+
 @app.command()
 def sample(
     source: Annotated[
@@ -226,6 +246,10 @@ def sample(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing run in the folder.")
     ] = False,
+    mesh: Mesh = None,
+    coordinator: Coordinator = None,
+    processes: Processes = None,
+    process: Process = None,
 ) -> None:
     """Sample a posterior; exit code 1 if it has problems. A stopped run goes on by the same command.
 
@@ -247,14 +271,16 @@ def sample(
         "seed": seed,
     }
     from fokker.run.command import clear_run
+    from fokker.run.processes import join
 
+    mesh = join(mesh, coordinator, processes, process)
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     if overwrite:
         clear_run(out)
-    raise typer.Exit(_run_sampler(options, out))
+    raise typer.Exit(_run_sampler(options, out, mesh))
 
 
-def _run_sampler(options: dict[str, Any], out: Path) -> int:
+def _run_sampler(options: dict[str, Any], out: Path, mesh: str | None) -> int:
     """Sample as the options of `fokker sample` say, and return the exit code."""
     import fokker
     from fokker.run.command import run_and_report, write_command
@@ -276,7 +302,7 @@ def _run_sampler(options: dict[str, Any], out: Path) -> int:
     write_command(out, options)
     return run_and_report(
         out,
-        lambda: fokker.sample(target, sampler, init=getattr(module, init), out=out, **call),
+        lambda: fokker.sample(target, sampler, init=getattr(module, init), out=out, mesh=mesh, **call),
         f"{source} by {name}",
         console,
     )
@@ -295,6 +321,10 @@ def resume(
     steps: Annotated[
         int | None, typer.Option(help="Steps after burn-in, in all. Default: as before.")
     ] = None,
+    mesh: Mesh = None,
+    coordinator: Coordinator = None,
+    processes: Processes = None,
+    process: Process = None,
 ) -> None:
     """Go on with a run of `fokker sample`, to the bit as if it had never stopped.
 
@@ -302,12 +332,14 @@ def resume(
     in that of the run, unless --model names it. Nothing that is in the folder of the run is executed.
     """
     from fokker.run.command import read_command
+    from fokker.run.processes import join
 
+    mesh = join(mesh, coordinator, processes, process)
     options = read_command(folder, model)
     if steps is not None:
         options["steps"] = steps
     console.print(f"continuing {folder} with the model {options['source']}", markup=False)
-    raise typer.Exit(_run_sampler(options, folder))
+    raise typer.Exit(_run_sampler(options, folder, mesh))
 
 
 @app.command()

@@ -13,6 +13,7 @@ from rich.console import Console
 from fokker._core.files import locked, write_text
 from fokker.run.folder import open as open_run
 from fokker.run.journal import JOURNAL, clear_journal
+from fokker.run.processes import by_first, is_first
 from fokker.run.store import CHECKPOINT, DESCRIPTION, DRAWS, PREVIOUS, has_run, read_checkpoint
 from fokker.run.trace import Trace
 
@@ -29,7 +30,10 @@ class _Terminated(BaseException):
 
 
 def run_and_report(out: Path, run: Callable[[], Trace], title: str, console: Console) -> int:
-    """Run, print and write the report, and return the exit code: 0, 1 for problems, or that of a signal."""
+    """Run, print and write the report, and return the exit code: 0, 1 for problems, or that of a signal.
+
+    Of many processes the first alone prints and reports.
+    """
 
     def terminate(number: int, frame: FrameType | None) -> None:
         raise _Terminated
@@ -49,6 +53,8 @@ def run_and_report(out: Path, run: Callable[[], Trace], title: str, console: Con
         return INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, before)
+    if not is_first():
+        return code or 0
     if not trace.has_results:
         console.print(f"there are no draws yet: {trace.stopped}", markup=False, soft_wrap=True)
         return 1 if code is None else code
@@ -88,6 +94,10 @@ def write_report_of(trace: Trace, path: Path, title: str, console: Console) -> b
 
 def clear_run(folder: Path) -> None:
     """Remove the run in a folder; raise where another process is writing it."""
+    by_first(lambda: _clear_run(folder))
+
+
+def _clear_run(folder: Path) -> None:
     with locked(folder):
         for name in (CHECKPOINT, PREVIOUS, DESCRIPTION, COMMAND, REPORT, DRAWS_REPORT):
             (folder / name).unlink(missing_ok=True)
@@ -102,9 +112,13 @@ def write_command(folder: Path, options: dict[str, Any]) -> None:
     """
     file, colon, name = options["source"].rpartition(":")
     source = f"{Path(file).resolve()}:{name}" if colon else str(Path(name).resolve())
-    with locked(folder):
-        if not has_run(folder):
-            write_text(folder / COMMAND, json.dumps({**options, "source": source}, indent=2) + "\n")
+
+    def write() -> None:
+        with locked(folder):
+            if not has_run(folder):
+                write_text(folder / COMMAND, json.dumps({**options, "source": source}, indent=2) + "\n")
+
+    by_first(write)
 
 
 def read_command(folder: Path, model: str | None) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import os
 import pickle
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from fokker._core.parts import CHAINS
 from fokker.run.watch import Watch, own_address
 
 Result = TypeVar("Result")
@@ -26,8 +28,8 @@ _HEARTBEAT_SECONDS = 60
 _WATCH_SECONDS = 5.0
 
 _watch: Watch | None = None
-# Whether a run failed in this process but not in the others, which wait for it.
-_has_failed = False
+# The exit code of this process where a run failed in it but not in the others, which wait for it.
+_failure: int | None = None
 
 
 def start(coordinator: str | None = None, processes: int | None = None, process: int | None = None) -> None:
@@ -88,6 +90,14 @@ def expected() -> bool:
     return "KUBERNETES_SERVICE_HOST" in variables and "JOB_COMPLETION_INDEX" in variables
 
 
+def join(mesh: str | None, coordinator: str | None, processes: int | None, process: int | None) -> str | None:
+    """Start as one of many processes where the options of a command or the environment say so; its mesh."""
+    if expected() or any(x is not None for x in (coordinator, processes, process)):
+        start(coordinator, processes, process)
+        return mesh or CHAINS
+    return mesh
+
+
 def is_first() -> bool:
     """Whether this process is the one that writes and prints. It asks JAX for its devices."""
     return jax.process_index() == 0
@@ -145,22 +155,24 @@ def check_seen_by_all(folder: Path) -> None:
 @contextlib.contextmanager
 def together() -> Iterator[None]:
     """A run of all processes: an error that is not the same in all of them ends them all."""
-    global _has_failed
+    global _failure
     try:
         yield
     except BaseException as error:
         if isinstance(error, jax.errors.JaxRuntimeError):
             time.sleep(_WATCH_SECONDS)
-        _has_failed = not getattr(error, "is_of_all", False)
+        if not getattr(error, "is_of_all", False):
+            by_signal = signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM
+            _failure = 1 if isinstance(error, Exception) else 128 + by_signal
         raise
 
 
 def _leave() -> None:
     """End this process, with those that wait for it where it has failed; JAX would wait for them first."""
     assert _watch is not None
-    if not _has_failed:
+    if _failure is None:
         _watch.leave()
         return
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(1)
+    os._exit(_failure)
