@@ -166,7 +166,7 @@ def every_kind():
         "windows that are read": (sgld, {**WINDOWS, "of": in_files}),
         "control variates": (sgld, {**rows, "gradient": fk.gradients.control_variates(mode)}),
         "svrg": (sgld, {**rows, "gradient": svrg}),
-        "noise": (fk.samplers.sghmc(1e-6, noise_estimate="diagonal"), rows),
+        "noise": (fk.samplers.sghmc(1e-5, 1e3, noise_estimate="diagonal"), rows),
         "two gradients": (fk.samplers.psgld(1e-7, alpha=0.8), rows),
         "replicas": (replicas(fk.samplers.sgld(1e-6), (1.0, 2.0), every=2), rows),
         "replicas by batches": (replicas(fk.samplers.sgld(1e-6), (1.0, 2.0), every=2, exact=False), rows),
