@@ -4,7 +4,7 @@
 
 SGHMC of a network of 784-100-10 units, four chains with 1,000 rows per step, whose chains or whose rows are
 divided among the processes. Process i runs on core i alone (modulo the cores that there are), with one thread
-of XLA. They take turns, and the best round counts. Printed are steps per second, the ratio to one process, and
+of XLA. They take turns; the best round counts. Printed are steps per second, the ratio to one process, and
 the CPU time of one process over that of all together for the same steps. The last is the cost of dividing the
 work, and depends little on what else the machine does.
 """
