@@ -17,6 +17,7 @@ from jax.sharding import PartitionSpec as P
 import fokker as fk
 from fokker._core.parts import sum_of_parts
 from fokker.run import loop
+from fokker.run.mesh import devices_of, on_every_device
 
 jax.config.update("jax_num_cpu_devices", 4)
 jax.config.update("jax_enable_x64", True)
@@ -124,6 +125,36 @@ def derivatives():
     return [float(jnp.abs(a - b).max() / jnp.abs(a).max()) for a, b in pairs]
 
 
+def densities():
+    """By how much U of all the data, Ũ of weighted rows and the terms of its gradient are off."""
+    devices = devices_of(ALONG)
+    weighted = fk.batches.WeightedBatches(np.arange(1.0, ROWS + 1), ROWS, 8)
+    placed = sgld.on(target)
+    whole, _ = devices.share(placed, None)
+    part, batches = devices.share(placed, weighted)
+    rows, data = devices.on_all((jnp.arange(8) * 100, target.data))
+    y = {"w": jnp.array([0.9, 2.2]), "s": jnp.array(0.3)}
+
+    def values(shared, theta):
+        whole, part, batches, data, rows = shared
+        batch = batches.batch(data, rows)
+        potential = jax.value_and_grad(whole.potential)(theta)
+        estimate = jax.value_and_grad(part.minibatch_potential)(theta, batch)
+        return potential, estimate, fk.gradients.Estimator().contributions(part, (), theta, batch)
+
+    def on_devices(shared, y):
+        of_chains = on_every_device(
+            devices.mesh, lambda shared, y: jax.vmap(lambda y: values(shared, y))(y), shared, y, 0
+        )
+        return jax.tree.map(lambda x: x[0], of_chains)
+
+    shared = (whole.target, part.target, batches, data, rows)
+    found = eqx.filter_jit(on_devices)(shared, devices.by_chain(jax.tree.map(lambda x: x[None], y)))
+    expected = jax.jit(lambda: values((target, target, weighted, target.data, jnp.arange(8) * 100), y))()
+    pairs = zip(jax.tree.leaves(expected), jax.tree.leaves(devices.gathered(found)), strict=True)
+    return max(float(jnp.abs(a - b).max() / jnp.abs(a).max()) for a, b in pairs)
+
+
 def refused(mesh, sampler=sgld, **options):
     try:
         run(sampler, mesh, **options)
@@ -142,6 +173,7 @@ def quick():
         "moved": moved(alone),
         "reductions": reductions(SQUARE),
         "derivatives": derivatives(),
+        "densities": densities(),
         "odd chains": refused({"chains": 4}, chains=6),
         "odd rows": refused(SQUARE, batch_size=5),
         "no data": refused(ALONG, of=fk.Density(lambda t: -jnp.sum(t["w"] ** 2) - t["s"] ** 2)),

@@ -48,6 +48,7 @@ def test_four_devices_give_the_draws_of_one_and_another_mesh_goes_on(tmp_path):
     # One per step, within the two devices that have parts of the same batch: none joins other chains.
     assert of["reductions"] == [["all-reduce", "{{0,1},{2,3}}"]]
     assert max(of["derivatives"]) < 1e-13
+    assert of["densities"] < 1e-13
     assert (
         "chains=6 cannot be divided evenly among the 4 devices of the mesh's axis chains" in of["odd chains"]
     )
