@@ -1,0 +1,1 @@
+"""Rows of data: tables from files."""
