@@ -89,7 +89,8 @@ def clear_run(folder: Path) -> None:
 def write_command(folder: Path, options: dict[str, Any]) -> None:
     """Write down the options of `fokker sample`, with the whole paths of the model and of the data.
 
-    Not where there is a run: only `steps` may differ then, and `fk.sample` has yet to compare the others.
+    Not where there is a run: only `steps` may differ then. Settings are compared here, by name; `fk.sample`
+    has yet to compare the others.
     """
     file, name = split_source(options["source"])
     source = str(file.resolve()) if name is None else f"{file.resolve()}:{name}"
@@ -98,6 +99,24 @@ def write_command(folder: Path, options: dict[str, Any]) -> None:
         if not has_run(folder):
             written = {**options, "source": source, "data": data}
             write_text(folder / COMMAND, json.dumps(written, indent=2, ensure_ascii=False) + "\n")
+        elif (folder / COMMAND).is_file():
+            before = json.loads((folder / COMMAND).read_text(encoding="utf-8"))
+            _check_same_settings(folder, before.get("settings", {}), options.get("settings", {}))
+
+
+def _check_same_settings(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    changed = [
+        f"{name} of the {table} is {values.get(name, 'not set')}, and was {earlier.get(name, 'not set')}"
+        for table in now
+        for values, earlier in [(now[table], before.get(table, {}))]
+        for name in {**earlier, **values}
+        if values.get(name) != earlier.get(name)
+    ]
+    if changed:
+        raise ValueError(
+            f"{folder} has another run in it: {'; '.join(changed)}. Give the same --set to go on with it, "
+            "another folder, or --overwrite."
+        )
 
 
 def _resolved(text: str) -> str:

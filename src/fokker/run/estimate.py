@@ -3,6 +3,7 @@
 import math
 import shutil
 import sys
+import time
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -12,8 +13,8 @@ import jax
 
 from fokker.run.record import differences, written_settings
 from fokker.run.sample import WARM_UP, prepared
-from fokker.run.store import has_run, read_checkpoint
-from fokker.run.tuning import expected_steps, with_tuned
+from fokker.run.store import draws_per_chunk, has_run, read_checkpoint
+from fokker.run.tuning import with_tuned
 from fokker.samplers._named import by_name
 from fokker.samplers._sampler import AUTOMATIC, is_automatic
 from fokker.targets.target import TargetWithData
@@ -24,6 +25,8 @@ _SECONDS, _WARM_UP = 0.5, 100
 _TINY = 1e-9
 # Copies of the draws in memory while the report is made.
 _COPIES = 3
+# Bytes of the libraries and programs of the report, as measured.
+_REPORT = 250_000_000
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -39,37 +42,43 @@ def estimate(
     adapts = is_automatic(chosen) and chosen.learns
     tuned = is_automatic(chosen) and not chosen.learns
     warm_up = int(options["warm_up"] or WARM_UP) if adapts else 0
-    trial, tuning_steps = sampler, 0
+    trial = sampler
     if tuned:
-        base = by_name(sampler) if isinstance(sampler, str) else chosen
-        trial, tuning_steps = with_tuned(base, _TINY, 1.0), expected_steps(base)
+        trial = with_tuned(by_name(sampler) if isinstance(sampler, str) else chosen, _TINY, 1.0)
     trial_warm_up = min(warm_up, _WARM_UP) if adapts else options["warm_up"]
     defaults = {"batches": None, "gradient": None, "key": None, "keep": "draws", "chunk": 2**24}
     call = {**defaults, **options, "warm_up": trial_warm_up, "progress": False, "out": None}
+    start = time.monotonic()
     run = prepared(target, trial, call)
-    speed, compiling, bytes_per_draw, scalars = run.measured(_SECONDS)
+    preparing = time.monotonic() - start
+    speed, compiling, sizes, scalars = run.measured(_SECONDS)
+    # The trial's own warm-up is part of the preparation.
+    compiling += max(0.0, preparing - (trial_warm_up or 0) / speed)
     plan = run.plan
     steps = plan.burn_in + plan.steps
     before = read_checkpoint(out) if has_run(out) and not overwrite else None
     if before is not None:
         taken = int(before.description["taken"])
-        steps, warm_up, tuning_steps = max(0, steps - taken), 0, 0
+        steps, warm_up, tuned = max(0, steps - taken), 0, False
     kept = plan.steps // plan.thin
-    disk = kept * plan.chains * bytes_per_draw
+    chunk = draws_per_chunk(plan.chains * max(sizes))
+    size = plan.chains * sum(sizes)
+    disk = -(-kept // chunk) * chunk * size
+    memory = _peak() + _COPIES * kept * size + _REPORT
     rows = _rows(target, options["batch_size"])
     lines = [
         title,
         f"target: {type(target).__name__}, {_of_data(target)}{scalars:,} parameters",
         f"sampler: {_sampler_text(sampler, chosen, tuned, adapts)}",
-        f"chains: {plan.chains}; steps: {_steps_text(plan, warm_up)}, every "
-        f"{'' if plan.thin == 1 else f'{plan.thin:,}th '}kept: {kept:,} draws per chain",
+        f"chains: {plan.chains}; steps: {_steps_text(plan, warm_up)}; {kept:,} draws per chain are kept",
         f"rows per step: {rows}",
-        f"output: {out}, {_output_text(before, options, plan.steps + plan.burn_in)}",
-        f"time: about {_time(compiling + (steps + warm_up + tuning_steps) / speed)}: "
-        + _parts(compiling, warm_up, tuning_steps, steps, speed),
-        f"memory: about {_size(_peak() + _COPIES * disk)}, of which the data are "
-        f"{_size(_data_bytes(target))}; measured in a trial, with {_COPIES} times the draws for the report",
-        f"disk: {_size(disk)} for draws; {_size(_free(out))} are free",
+        f"output: {out}, {describe_output(before, options, plan.steps + plan.burn_in)}",
+        f"time to the last draw: about {_time(compiling + (steps + warm_up) / speed)}: "
+        + _parts(compiling, warm_up, steps, speed)
+        + ("; before it the step size is searched, often for minutes: --step-size saves it" if tuned else ""),
+        f"memory: about {_size(memory)}, measured in a trial, with what the report will take; the data are "
+        f"{_size(_data_bytes(target))}, the draws {_size(kept * size)}",
+        f"disk: {_size(disk)} for draws, in whole chunks; {_size(_free(out))} are free",
     ]
     if disk > _free(out):
         lines.append("the draws do not fit on the disk: take a larger --thin or another --out")
@@ -92,7 +101,8 @@ def _steps_text(plan: Any, warm_up: int) -> str:
     return " and ".join(first) + (", then " if first else "") + f"{plan.steps:,}"
 
 
-def _output_text(before: Any, options: Mapping[str, Any], total: int) -> str:
+def describe_output(before: Any, options: Mapping[str, Any], total: int) -> str:
+    """Whether a run would start, go on with that of a checkpoint, or be refused."""
     if before is None:
         return "a new run"
     key = jax.random.key(options["seed"])
@@ -107,9 +117,8 @@ def _output_text(before: Any, options: Mapping[str, Any], total: int) -> str:
     return f"going on with the run that is there, after {taken:,} of {total:,} steps"
 
 
-def _parts(compiling: float, warm_up: int, tuning: int, steps: int, speed: float) -> str:
+def _parts(compiling: float, warm_up: int, steps: int, speed: float) -> str:
     parts = [f"{_time(compiling)} to compile"]
-    parts += [f"{_time(tuning / speed)} for the step size"] if tuning else []
     parts += [f"{_time(warm_up / speed)} for warm-up"] if warm_up else []
     parts += [f"{_time(steps / speed)} for {steps:,} steps at {speed:,.3g} per second"]
     return ", ".join(parts)

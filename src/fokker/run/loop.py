@@ -68,12 +68,12 @@ class _Block(NamedTuple):
 class Measured(NamedTuple):
     """What a trial of a run shows: steps per second, seconds to compile, and the size of one draw.
 
-    `bytes_per_draw`: of theta and the statistics of its step, for one chain; `scalars`: of theta.
+    `sizes`: bytes of each variable of one draw of one chain, theta's and the statistics; `scalars`: of theta.
     """
 
     speed: float
     compiling: float
-    bytes_per_draw: int
+    sizes: list[int]
     scalars: int
 
 
@@ -206,9 +206,9 @@ class Run:
                 compiling, self.pace.speed = time.monotonic() - start, 0.0
         recorded = {name: tree for name, tree in block.out.items() if name != "sound"}
         # The leading axes are chain and draw, in the order of the kind of block.
-        size = sum(x.nbytes // math.prod(x.shape[:2]) for x in jax.tree.leaves(recorded))
+        sizes = [x.nbytes // math.prod(x.shape[:2]) for x in jax.tree.leaves(recorded)]
         scalars = sum(math.prod(x.shape[2:]) for x in jax.tree.leaves(recorded.get("position")))
-        return Measured(self.pace.speed or total / compiling, compiling, size, scalars)
+        return Measured(self.pace.speed or total / compiling, compiling, sizes, scalars)
 
     def _told(self, trace: Trace, progress: bool) -> Trace:
         """The trace, after saying why it is not complete."""

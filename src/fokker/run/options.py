@@ -46,7 +46,8 @@ def parse_settings(texts: Iterable[str], before: Mapping[str, Mapping[str, Any]]
 def read_config(path: Path, known: Mapping[str, str]) -> tuple[dict[str, Any], Settings]:
     """The options of a TOML file by their parameters, and its tables `model` and `sampler`.
 
-    `known` has the parameter of each option by the option's name.
+    `known` has the parameter of each option by the option's name. The sampler is named by `name` in its
+    table, or without a table by the option.
     """
     try:
         contents = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -59,7 +60,10 @@ def read_config(path: Path, known: Mapping[str, str]) -> tuple[dict[str, Any], S
     for key, value in contents.items():
         name = key.replace("_", "-")
         if key in settings and isinstance(value, dict):
-            settings[key] = value
+            settings[key] = dict(value)
+            # `sampler` cannot be a table and the option of that name at once.
+            if key == SAMPLER and "name" in value:
+                options[SAMPLER] = settings[key].pop("name")
         elif name in known and not isinstance(value, dict):
             options[known[name]] = value
         else:

@@ -194,27 +194,16 @@ def with_tuned(sampler: Sampler | Callable[..., Sampler], step_size: Any, fricti
 
 def _plan(candidates: int, steps: int, rows: int) -> str:
     """The cost of tuning, in words."""
-    total = _total_steps(candidates, steps)
+    total, left = 0, candidates
+    while left > 1 or not total:
+        total += left * steps
+        left, steps = max(1, left // _KEPT), steps * _KEPT
+    total += 3 * _CHECKED // 2
     cost = f", {_CHAINS * total * rows:.2g} rows of data" if rows else ""
     return (
         f"tuning: {candidates} candidates in {_CHAINS} chains, about {total:,} steps in all{cost}; fewer "
         "with step_sizes or frictions of your own"
     )
-
-
-def _total_steps(candidates: int, steps: int) -> int:
-    """Steps of all rounds, and of the check of the winner."""
-    total, left = 0, candidates
-    while left > 1 or not total:
-        total += left * steps
-        left, steps = max(1, left // _KEPT), steps * _KEPT
-    return total + 3 * _CHECKED // 2
-
-
-def expected_steps(sampler: Sampler | Callable[..., Sampler]) -> int:
-    """About how many steps `tune` takes with its own grids, each of all its chains."""
-    has_friction = not isinstance(sampler, Sampler) and _friction_name(sampler) is not None
-    return _total_steps(len(_STEPS) * (len(_FRICTIONS) if has_friction else 1), 2 * _HALF)
 
 
 def _check(
