@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import shutil
 import sys
 
@@ -189,6 +190,23 @@ def test_without_predict_the_log_density_of_each_row_is_written_and_noise_has_it
     assert np.abs(noise["sd"] - 1).max() < 0.35
 
 
+def test_predictions_of_blocks_are_those_of_all_rows_at_once(tmp_path, monkeypatch):
+    from fokker.run.predictions import Predictor, write_predictions
+
+    def function(draw, rows):
+        return draw[0] + rows[0]["x"]
+
+    rows = read_columns(tmp_path, x=np.arange(7.0) ** 2)
+    made = Predictor(function, rows, False, "a sum")
+    draws = np.random.default_rng(0).normal(size=(2, 5))
+    write_predictions(tmp_path / "whole.csv", made, draws, (0.5,))
+    monkeypatch.setattr("fokker.run.predictions._NUMBERS", 30)  # three rows for ten draws
+    write_predictions(tmp_path / "blocks.csv", made, draws, (0.5,))
+    whole, blocks = (pandas.read_csv(tmp_path / f"{name}.csv") for name in ("whole", "blocks"))
+    np.testing.assert_allclose(whole["mean"], np.arange(7.0) ** 2 + draws.mean(), rtol=1e-5)
+    pandas.testing.assert_frame_equal(whole, blocks)
+
+
 def read_columns(folder, **columns):
     np.savez(folder / "columns.npz", **{name: np.asarray(values) for name, values in columns.items()})
     return read_table([str(folder / "columns.npz")])
@@ -257,9 +275,8 @@ TABLES = [
 def test_a_malformed_table_is_refused_by_its_line(tmp_path, text, message):
     path = tmp_path / "table.csv"
     path.write_text(text)
-    with pytest.raises(ValueError, match=".") as error:
+    with pytest.raises(ValueError, match=re.escape(message.replace("FILE", str(path)))):
         read_table([str(path)])
-    assert message.replace("FILE", str(path)) in str(error.value)
 
 
 def test_columns_that_cannot_be_used_say_so_when_they_are_asked_for(tmp_path):
@@ -351,6 +368,5 @@ def test_settings_are_numbers_texts_and_lists(tmp_path):
         "steps = ": "is not a TOML file",
     }.items():
         path.write_text(text)
-        with pytest.raises(ValueError, match=".") as error:
+        with pytest.raises(ValueError, match=re.escape(message)):
             read_config(path, {"steps": "steps"})
-        assert message in str(error.value)

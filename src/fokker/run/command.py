@@ -143,21 +143,18 @@ def read_command(folder: Path, model: str | None, data: Sequence[str] | None = N
         raise ValueError(
             f"{folder / COMMAND} is damaged ({error}): call `fokker sample` as before."
         ) from None
-    options |= _steps_of_run(folder)
-    if data:
-        options["data"] = list(data)
-    else:
-        _check_data(folder, options.get("data", []))
-    if model is not None:
-        return {**options, "source": model}
     # Resolved, as both "x/../" and a link can lead into the folder of the run.
     file = split_source(source)[0].resolve()
-    if folder.resolve() in file.parents or Path.cwd() not in file.parents:
+    if model is None and (folder.resolve() in file.parents or Path.cwd() not in file.parents):
         raise ValueError(
             f"the model of {folder} is {source}, which is not below the current folder, or is in that of the "
             "run: its file would be executed. If you trust it, give --model."
         )
-    return options
+    if data is None:
+        _check_data(folder, options.get("data", []))
+    given = {"source": model, "data": None if data is None else list(data)}
+    options |= {name: value for name, value in given.items() if value is not None}
+    return {**options, **_steps_of_run(folder)}
 
 
 def _check_data(folder: Path, files: Sequence[str]) -> None:
