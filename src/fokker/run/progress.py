@@ -25,9 +25,10 @@ class Progress:
     ```
 
     It shows a description, how many of `total` units are completed (None where the total is unknown), their
-    speed, the time left and a note; with `unit=None`, for a task that cannot be counted, the time so far. In a terminal and in a notebook that is a bar, which is removed at the
-    end. Elsewhere it is a plain line every ten seconds, the first after ten seconds. Everything goes to
-    standard error, or to the `console` given. With `enabled=False` nothing is shown.
+    speed, the time left and a note; with `unit=None`, for a task that cannot be counted, the time so far. In
+    a terminal and in a notebook that is a bar, which is removed at the end. Elsewhere it is a plain line
+    every ten seconds, the first after ten seconds. Everything goes to standard error, or to the `console`
+    given. With `enabled=False` nothing is shown.
     """
 
     def __init__(
