@@ -565,19 +565,53 @@ def test_reshuffled_batches_do_not_start_over_with_every_chunk_or_resume():
     np.testing.assert_allclose(whole.samples[:, 12::13], 0.0, atol=1e-3)
 
 
-def test_draws_stop_before_the_first_chain_that_diverges():
+@pytest.mark.parametrize("on_disk", [False, True])
+@pytest.mark.parametrize("keep", ["draws", "moments"])
+def test_a_chain_that_diverges_is_stopped_while_the_others_go_on(keep, on_disk, tmp_path):
     target = fk.Density(lambda theta: -jnp.sum(theta**4))
-    trace = run(
-        samplers.sgld(0.01),
-        target,
-        init=lambda key: jnp.where(jax.random.uniform(key) < 0.5, 0.1, 30.0)[None],
-        chains=8,
-        steps=200,
-        chunk=50,
-    )
-    assert "left the finite numbers" in trace.stopped
-    assert trace.samples is None or np.all(np.isfinite(trace.samples))
-    assert trace.samples.shape[1] < 50
+    starts = np.array([[0.1], [30.0], [0.2], [0.3]], np.float32)  # the second is beyond the stable region
+    out = tmp_path / "run" if on_disk else None
+    options = {"chunk": 50, "keep": keep, "init": fk.PerChain(starts)}
+    with pytest.warns(
+        RuntimeWarning, match=r"chain 1 of 4 was stopped, the first before step \d+, and what is"
+    ):
+        trace = run(samplers.sgld(0.01), target, chains=4, steps=200, out=out, **options)
+    assert trace.stopped is None
+    assert trace.chains == [0, 2, 3]
+    assert list(trace.losses) == [1]
+    assert "left the finite numbers" in trace.losses[1].reason
+    assert trace.state.position.shape == (4, 1)
+    if keep == "moments":
+        assert trace.moments["mean"].shape == (3, 1)
+        assert np.all(np.isfinite(trace.moments["variance"]))
+    else:
+        assert trace.samples.shape == (3, 200, 1)
+        assert np.all(np.isfinite(trace.samples))
+        assert trace.losses[1].draws < 10
+        # The others are not touched by it.
+        same = run(
+            samplers.sgld(0.01),
+            target,
+            chains=4,
+            steps=200,
+            chunk=50,
+            init=fk.PerChain(np.where(starts > 1, 0.0, starts).astype(np.float32)),
+        )
+        np.testing.assert_array_equal(trace.samples, same.samples[[0, 2, 3]])
+        summary = trace.summary()
+        assert not summary.trusted
+        assert trace.lost in summary.warnings
+    with pytest.warns(RuntimeWarning, match="chain 1 of 4"):
+        longer = trace.resume(40)
+    assert longer.chains == [0, 2, 3]
+    if keep == "draws":
+        np.testing.assert_array_equal(longer.samples[:, :200], trace.samples)
+    saved = tmp_path / "saved"
+    longer.save(saved)
+    read = fk.open(saved)
+    assert trace.lost.split(",")[0] in read.notes[0]
+    if keep == "draws":
+        np.testing.assert_array_equal(read.samples, longer.samples)
 
 
 def test_a_recipe_with_a_gradient_of_its_own_takes_batches():

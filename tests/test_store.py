@@ -301,8 +301,8 @@ def test_sigterm_ends_the_command_with_a_report_that_knows_the_model(tmp_path, m
     (tmp_path / "model.py").write_text(MODEL)
     commit, done = RunFolder.commit, []
 
-    def terminated(self, *given):
-        commit(self, *given)
+    def terminated(self, *given, **options):
+        commit(self, *given, **options)
         if self.store.draws >= (10 if enough else 1) and not done:
             done.append(True)
             signal.raise_signal(signal.SIGTERM)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import numpy as np
@@ -43,13 +44,34 @@ CALL
 """
 
 
+# Runs of the command: how one starts, and how it goes on once it has a checkpoint.
+COMMANDS = {
+    "lda": (
+        ["lda", "run", "--out", "OUT", "--overwrite", "--passes", "3"],
+        ["lda", "run", "--resume", "OUT"],
+    ),
+}
+NAMES = (*CALLS, *COMMANDS)
+
+
 def process(name, folder):
-    program = PROGRAM.replace("CALL", CALLS[name])
-    return subprocess.Popen([sys.executable, "-c", program, str(folder)], stderr=subprocess.DEVNULL)
+    if name in COMMANDS:
+        first, again = COMMANDS[name]
+        # The command itself: a checkpoint shows that there is something to go on with.
+        given = again if list(folder.glob("checkpoint*.npz")) else first
+        program = "from fokker.cli import main; main()"
+        arguments = [str(folder) if word == "OUT" else word for word in given]
+    else:
+        program, arguments = PROGRAM.replace("CALL", CALLS[name]), [str(folder)]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen([sys.executable, "-c", program, *arguments], **quiet)
 
 
-def results(folder):
+def results(name, folder):
     """All the arrays of a run: its draws, statistics and moments."""
+    if name in COMMANDS:
+        with np.load(folder / "model.npz") as model:
+            return {array: model[array] for array in model.files if array != "header"}
     import fokker as fk
 
     trace = fk.open(folder)
@@ -57,39 +79,43 @@ def results(folder):
     return {**moments, **trace.sample_stats, **({} if trace.draws is None else {"theta": trace.draws})}
 
 
-def torture(name, kills, generator, folder):
-    """Kill a run `kills` times, some of them in its first second; say what was wrong."""
-    whole, broken = folder / "whole", folder / "broken"
-    begin = time.monotonic()
-    assert process(name, whole).wait() == 0
-    seconds = time.monotonic() - begin
-    done = finished = 0
-    while done < kills:
-        running = process(name, broken)
-        try:
-            running.wait(timeout=generator.uniform(0.2, 1.0) * seconds)
-        except subprocess.TimeoutExpired:
-            running.kill()
-            running.wait()
-            done += 1
-            continue
-        if running.returncode:
-            return f"a run that went on ended with the exit code {running.returncode}"
-        finished += 1
-        if problem := differences(whole, broken):
-            return problem
-        shutil.rmtree(broken)
-    if process(name, broken).wait():
-        return "the last run failed"
-    print(f"{name}: {done} kills, {finished + 1} runs completed, {seconds:.0f} s uninterrupted")
-    return differences(whole, broken)
+def torture(name, kills, seed):
+    """Kill a run `kills` times at random moments; what happened, and what was wrong."""
+    generator = random.Random(f"{name} {seed}")
+    with tempfile.TemporaryDirectory() as parent:
+        whole, broken = Path(parent, "whole"), Path(parent, "broken")
+        begin = time.monotonic()
+        if code := process(name, whole).wait():
+            return f"the uninterrupted run ended with the exit code {code}", True
+        seconds = time.monotonic() - begin
+        done = finished = 0
+        while True:
+            running = process(name, broken)
+            try:
+                limit = generator.uniform(0.2, 1.0) * seconds if done < kills else None
+                code = running.wait(timeout=limit)
+            except subprocess.TimeoutExpired:
+                running.kill()
+                running.wait()
+                done += 1
+                continue
+            if code:
+                return f"a run that went on ended with the exit code {code} after {done} kills", True
+            finished += 1
+            if problem := differences(name, whole, broken):
+                return f"{problem} after {done} kills", True
+            if done >= kills:
+                break
+            shutil.rmtree(broken)
+    runs = f"{done} kills, {finished} runs completed, {seconds:.0f} s uninterrupted"
+    return f"{runs}: the bits of the uninterrupted run", False
 
 
-def differences(whole, broken):
-    expected, found = results(whole), results(broken)
+def differences(name, whole, broken):
+    expected, found = results(name, whole), results(name, broken)
     if expected.keys() != found.keys():
         return f"other variables: {sorted(found)}"
-    wrong = [name for name in expected if not np.array_equal(expected[name], found[name])]
+    wrong = [array for array in expected if not np.array_equal(expected[array], found[array])]
     return f"other values: {wrong}" if wrong else None
 
 
@@ -97,16 +123,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=200, help="kills in all")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", choices=list(CALLS))
+    parser.add_argument("--only", choices=NAMES)
+    parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
     options = parser.parse_args()
-    names = [options.only] if options.only else list(CALLS)
-    generator = random.Random(options.seed)
+    names = [options.only] if options.only else list(NAMES)
+    # Each name in as many parts as there are jobs, so that all jobs are busy.
+    parts = max(1, options.jobs // len(names))
+    tasks = [(name, options.seed + part) for name in names for part in range(parts)]
     failed = False
-    for name in names:
-        with tempfile.TemporaryDirectory() as folder:
-            problem = torture(name, -(-options.kills // len(names)), generator, Path(folder))
-        print(f"{name}: {problem or 'the bits of the uninterrupted run'}")
-        failed = failed or problem is not None
+    with ThreadPoolExecutor(options.jobs) as pool:
+        kills = -(-options.kills // len(tasks))
+        ends = {pool.submit(torture, name, kills, seed): name for name, seed in tasks}
+        for end in as_completed(ends):
+            text, is_wrong = end.result()
+            print(f"{ends[end]}: {text}", flush=True)
+            failed = failed or is_wrong
     sys.exit(failed)
 
 

@@ -83,9 +83,9 @@ MUTATIONS = [
         ("targets::a_row_whose_likelihood_is_not_finite_is_named",),
     ),
     Mutation(
-        "targets/_data.py",
-        "beyond = (values < limits.min) | (values > limits.max)",
-        "beyond = values != values",
+        "rows/values.py",
+        "return not bool((values < limits.min).any() or (values > limits.max).any())",
+        "return True",
         "whole numbers that do not fit into 32 bits wrap around",
         ("targets::data_that_cannot_be_sampled_are_refused",),
     ),

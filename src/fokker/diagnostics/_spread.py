@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fokker.batches import StreamBatches
 from fokker.diagnostics._findings import Finding, Grade, care_or_bad
 from fokker.diagnostics._gradients import as_vectors, gradients_at, thinned
 from fokker.diagnostics._many import gradients_along
@@ -31,8 +32,18 @@ def judged_by_gradients(sampler: Any, temperature: float) -> bool:
     return not walls and temperature > 0
 
 
+def is_of_stream(origin: "Origin | None") -> bool:
+    """Whether the data of a run came as a stream of batches."""
+    return origin is not None and isinstance(origin.batches, StreamBatches)
+
+
 def target_of(origin: "Origin") -> Target | None:
-    """The target of the draws; that of a sampler made of dynamics if it is given and they have a U."""
+    """The target of the draws; that of a sampler made of dynamics if it is given and they have a U.
+
+    None if its data are a stream: ∇U needs all of them.
+    """
+    if is_of_stream(origin):
+        return None
     if origin.sampler.wants_target:
         return origin.sampler.own_target
     H = getattr(getattr(origin.sampler, "dynamics", None), "hamiltonian", None)

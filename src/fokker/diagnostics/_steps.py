@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+import jax
 import numpy as np
 
 from fokker.diagnostics._findings import Finding, Grade, care_or_bad
@@ -58,7 +59,8 @@ def noise_share(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
     """Whether minibatches add noise that is not corrected for."""
     assert trace.origin is not None
     sampler = trace.origin.sampler
-    share = gradient_noise_share(sampler, trace.state, trace.origin.batches)
+    states = jax.tree.map(lambda x: x[np.asarray(trace.chains)], trace.state)
+    share = gradient_noise_share(sampler, states, trace.origin.batches)
     if share is None:
         return []
     checks["gradient noise over injected noise"] = share

@@ -12,7 +12,7 @@ from fokker.diagnostics._findings import Finding, Grade
 from fokker.diagnostics._gradients import log_densities
 from fokker.diagnostics._projections import DIRECTIONS, Leaf, Projections, leaf_of_moments, project
 from fokker.diagnostics._quantities import MOST_SCALARS, Quantities, given, named_leaves, none_of
-from fokker.diagnostics._spread import by_gradients, target_of
+from fokker.diagnostics._spread import by_gradients, is_of_stream, target_of
 from fokker.diagnostics.halving import step_halving
 from fokker.diagnostics.summary import QUANTILES, LeafRow, Summary
 
@@ -206,6 +206,8 @@ def _of_steps(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
     findings = []
     if trace.stopped:
         findings.append(Finding(Grade.CARE if trace.was_interrupted else Grade.BAD, trace.stopped))
+    if trace.lost:
+        findings.append(Finding(Grade.BAD, trace.lost))
     _steps.describe(trace, checks)
     findings += _steps.kinetic_temperature(trace, checks)
     findings += _steps.decisions(trace, checks)
@@ -230,6 +232,11 @@ def _notes(trace: "Trace", spread: "Spread | None") -> list[str]:
         notes.append(
             "all chains started at one point, so that R-hat is less able to detect that they disagree; give "
             "init as a function of a key to start them at different points"
+        )
+    if is_of_stream(trace.origin):
+        notes.append(
+            "the data came as a stream of batches, so that the spread of the draws could not be compared "
+            "with the target's, and the noise of the minibatches is that of the first batch"
         )
     if spread is not None and not spread.judged.all():
         notes.append(

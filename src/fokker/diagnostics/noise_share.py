@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from fokker._core.rounding import raised
+from fokker.batches import Batch, StreamBatches
 from fokker.dynamics import Dynamics
 from fokker.gradients import OnlineNoise
 from fokker.samplers._sampler import step_size_at
@@ -25,20 +26,26 @@ def gradient_noise_share(sampler: Any, states: Any, batches: Any, seed: int = 0)
     if not isinstance(sampler.placed, Dynamics):
         return None
     keys = jax.random.split(jax.random.key(seed), jax.tree.leaves(states.z)[0].shape[0])
-    minibatch, injected = _variances(sampler, states, batches, keys)
+    # Of a stream only its first batch can be asked for.
+    first = batches.batch(sampler.own_target.data, None) if isinstance(batches, StreamBatches) else None
+    minibatch, injected = _variances(sampler, states, batches, keys, first)
     return float(jnp.mean(minibatch) / jnp.mean(injected))
 
 
 @eqx.filter_jit
-def _variances(sampler: Recipe, states: Any, batches: Any, keys: Array) -> tuple[Array, Array]:
+def _variances(
+    sampler: Recipe, states: Any, batches: Any, keys: Array, batch: Batch | None
+) -> tuple[Array, Array]:
     def of_chain(state: Any, key: Array) -> tuple[Array, Array]:
         state = state._replace(z=raised(state.z))
         dynamics, target, online = sampler.placed, sampler.own_target, OnlineNoise("diagonal")
         assert isinstance(dynamics, Dynamics)
         unused = jnp.zeros((), jnp.uint32)
-        batch = batches.batch(target.data, batches.rows(key, key, unused, unused))
-        each = sampler.estimator.contributions(target, state.memory.estimator, state.position, batch)
-        V = online.estimate(each, batch.scatter)
+        used = batch
+        if used is None:
+            used = batches.batch(target.data, batches.rows(key, key, unused, unused))
+        each = sampler.estimator.contributions(target, state.memory.estimator, state.position, used)
+        V = online.estimate(each, used.scatter)
         B, D = dynamics.drift_noise(state.z, online.field(V)), dynamics.D
         h = step_size_at(sampler.step_size, state.step)
         return h * _trace(B, state.z), 2 * dynamics.temperature * _trace(D, state.z)

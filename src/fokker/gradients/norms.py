@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from fokker.rows import span
 from fokker.targets.target import TargetWithData
 
 _ROWS = 4096
@@ -23,5 +24,7 @@ def norms(target: TargetWithData, theta: PyTree[Any], least: float = 0.1) -> Flo
         g = jax.grad(target.log_likelihood)(y, datum)
         return jnp.sqrt(sum((jnp.sum(x**2) for x in jax.tree.leaves(g)), start=jnp.zeros(())))
 
-    each = jax.jit(lambda data: jax.lax.map(norm, data, batch_size=_ROWS))(target.data)
+    norms_of = jax.jit(jax.vmap(norm))
+    spans = [(first, min(_ROWS, target.size - first)) for first in range(0, target.size, _ROWS)]
+    each = jnp.concatenate([norms_of(span(target.data, *place)) for place in spans])
     return jnp.maximum(each, least * jnp.mean(each))

@@ -10,6 +10,7 @@ from fokker._core.count import Count
 from fokker._core.state import dimension
 from fokker.batches import Batch
 from fokker.gradients.minibatch import Estimator
+from fokker.rows import take
 from fokker.targets.target import TargetWithData
 
 # A larger table per chain is taken for a mistake: 4 GiB in single precision.
@@ -34,8 +35,8 @@ class SAGA(Estimator):
                 "fk.gradients.control_variates or svrg, which store one gradient in total."
             )
         each = jax.lax.map(
-            lambda datum: target.datum_gradients(theta, jax.tree.map(lambda x: x[None], datum)),
-            target.data,
+            lambda row: target.datum_gradients(theta, take(target.data, row[None])),
+            jnp.arange(target.size),
             batch_size=_ROWS,
         )
         each = jax.tree.map(lambda g: g[:, 0], each)

@@ -1,1 +1,39 @@
-"""Rows of data: tables from files."""
+"""Data that are read where they lie, in files or in the host's memory, and streams of batches."""
+
+from fokker.rows.opened import is_stream, opened
+from fokker.rows.source import (
+    Problem,
+    Reader,
+    Source,
+    Taken,
+    aligned,
+    first_rows,
+    is_source,
+    leaves,
+    refuse_stream,
+    resident,
+    size_of,
+    span,
+    take,
+)
+from fokker.rows.stream import Stream, stream_of
+
+__all__ = [
+    "Problem",
+    "Reader",
+    "Source",
+    "Stream",
+    "Taken",
+    "aligned",
+    "first_rows",
+    "is_source",
+    "is_stream",
+    "leaves",
+    "opened",
+    "refuse_stream",
+    "resident",
+    "size_of",
+    "span",
+    "stream_of",
+    "take",
+]

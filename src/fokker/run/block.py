@@ -1,10 +1,13 @@
 """Many steps of all chains in one compiled program, whatever their number."""
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from fokker._core.count import Count
@@ -12,6 +15,7 @@ from fokker._core.random import fold_in, fold_in_step
 from fokker._core.rounding import raised
 from fokker._core.state import dimension
 from fokker.batches import BatchScheme
+from fokker.rows import Taken
 from fokker.run.moments import Moments
 from fokker.run.streams import BATCHES
 from fokker.samplers._sampler import Sampler, all_finite, step_size_at
@@ -47,6 +51,7 @@ class Task(NamedTuple):
 
     `place`: epoch and position in it at which the batches of reshuffled data continue. `keeps`: whether
     the moments include these draws, which they do not in burn-in. None of these values is compiled in.
+    `read`: the rows of the data of every step, by step and chain, if they were read from a file before.
     """
 
     first: Count
@@ -54,6 +59,14 @@ class Task(NamedTuple):
     thin: Int[Array, ""]
     keeps: Bool[Array, ""]
     place: tuple[Count, Array]
+    read: "Read | None" = None
+
+
+class Read(NamedTuple):
+    """What was read for the steps of a block: what `batches.rows` says for each, and the rows themselves."""
+
+    rows: Any
+    values: PyTree[Array]
 
 
 class Setting(NamedTuple):
@@ -67,11 +80,15 @@ class Setting(NamedTuple):
     form: "Form"
 
 
-def start(sampler: Sampler, states: Any, moments: Moments | None) -> Chains:
-    """Chains before their first step; a copy, as a block reuses the memory of its input."""
+def start(sampler: Sampler, states: Any, moments: Moments | None, lost: Sequence[int] = ()) -> Chains:
+    """Chains before their first step; a copy, as a block reuses the memory of its input.
+
+    `lost`: chains that were stopped before.
+    """
     number = jax.tree.leaves(states)[0].shape[0]
     stats = _blank_stats(sampler, states) if sampler.is_exact and not sampler.has_trajectories else {}
-    return jax.tree.map(jnp.copy, Chains(states, moments, jnp.ones(number, bool), stats))
+    sound = jnp.asarray(~np.isin(np.arange(number), np.asarray(lost, int)))
+    return jax.tree.map(jnp.copy, Chains(states, moments, sound, stats))
 
 
 # Compiled, so that a step is traced once for its shapes and not again in every run.
@@ -115,6 +132,26 @@ def position_of(sampler: Sampler, state: Any) -> PyTree[Array]:
     return constrained(getattr(sampler, "target", None), raised(sampler.position(state)))
 
 
+@eqx.filter_jit
+def rows_of_steps(
+    batches: Any, keys: Key[Array, " chains"], first: Count, place: tuple[Count, Array], length: int
+) -> tuple[Any, Int[Array, "steps chains n"]]:
+    """What `batches.rows` says for each of `length` steps of all chains, and the numbers of the rows."""
+    offsets = jnp.arange(length, dtype=jnp.uint32)
+    rows = jax.vmap(partial(rows_of_chain, batches, first + offsets, place, offsets), out_axes=1)(keys)
+    return rows, jax.vmap(jax.vmap(batches.numbers))(rows)
+
+
+def rows_of_chain(
+    batches: Any, numbers: Count, place: tuple[Count, Array], offsets: Array, key: Key[Array, ""]
+) -> Any:
+    """What `batches.rows` says for the steps of one chain with these numbers, `offsets` after `place`."""
+    batch_key = fold_in(key, BATCHES)
+    places = batches.places_after(place, offsets)
+    rows = jax.vmap(lambda n, e, p: batches.rows(batch_key, fold_in(batch_key, n), e, p))
+    return rows(numbers, *places)
+
+
 # Compiled once for a sampler, whatever its step size, data and number of steps. The memory of the chains is
 # reused for their next states.
 @eqx.filter_jit(donate="all-except-first")
@@ -131,12 +168,9 @@ def run_block(inputs: tuple[Setting, Task], chains: Chains) -> tuple[Chains, Sou
 
         def of_chain(key: Array) -> Any:
             step_keys = jax.vmap(lambda n: fold_in_step(key, n, BATCHES))(numbers)
-            if batches is None:
+            if batches is None or task.read is not None:
                 return step_keys, None
-            batch_key = fold_in(key, BATCHES)
-            places = batches.places_after(task.place, offsets)
-            rows = jax.vmap(lambda n, e, p: batches.rows(batch_key, fold_in(batch_key, n), e, p))
-            return step_keys, rows(numbers, *places)
+            return step_keys, rows_of_chain(batches, numbers, task.place, offsets, key)
 
         return jax.vmap(of_chain, out_axes=1)(keys)
 
@@ -148,8 +182,9 @@ def run_block(inputs: tuple[Setting, Task], chains: Chains) -> tuple[Chains, Sou
         number = task.first + t.astype(jnp.uint32)
 
         def one(state: Any, inputs: Any) -> Any:
-            noise, rows = inputs
-            batch = None if batches is None else batches.batch(setting.data, rows)
+            noise, rows, values = inputs
+            data = setting.data if values is None else Taken(values)
+            batch = None if batches is None else batches.batch(data, rows)
             state, info = sampler.advance(noise, state, batch, number)
             sound = True if info.noise_shortfall is None else info.noise_shortfall >= 0
             return state, jnp.asarray(sound), info.stats
@@ -190,7 +225,10 @@ def run_block(inputs: tuple[Setting, Task], chains: Chains) -> tuple[Chains, Sou
         def one_step(t: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
             before, out = carry
             key, row, drawn = jax.tree.map(lambda x: x[t - first], (step_keys, rows, noise))
-            chains = step(t, (noise_of(key) if noise is None else drawn, row), before)
+            values = None
+            if task.read is not None:
+                row, values = jax.tree.map(lambda x: x[t], task.read)
+            chains = step(t, (noise_of(key) if noise is None else drawn, row, values), before)
             active = t < end
             if form.known:
                 chains = jax.tree.map(lambda new, old: jnp.where(active, new, old), chains, before)

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from fokker._core.files import locked, write_text
 from fokker.run.folder import open as open_run
+from fokker.run.journal import JOURNAL, clear_journal
 from fokker.run.model import split_source
 from fokker.run.store import CHECKPOINT, DESCRIPTION, DRAWS, PREVIOUS, has_run, read_checkpoint
 from fokker.run.trace import Trace
@@ -45,9 +46,12 @@ def run_and_report(
             code = INTERRUPTED
     except _Terminated as ended:
         if not has_run(out):
-            console.print("ended before the first step", markup=False)
+            console.print(_kept(out), markup=False, soft_wrap=True)
             return TERMINATED
         trace, code = ended.trace or open_run(out), TERMINATED
+    except KeyboardInterrupt:
+        console.print(_kept(out), markup=False, soft_wrap=True)
+        return INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, before)
     if not trace.has_results:
@@ -67,6 +71,17 @@ def run_and_report(
     return 0 if is_trusted else 1
 
 
+def _kept(out: Path) -> str:
+    """What is on disk of a run that was ended at once."""
+    if has_run(out):
+        kept = "interrupted; the draws until the last checkpoint are kept."
+    elif (out / JOURNAL).exists():
+        kept = "ended before the first step; what was learnt in tuning or warm-up so far is kept."
+    else:
+        kept = "ended before the first step."
+    return f"{kept} To go on: fokker resume {out}"
+
+
 def write_report_of(
     trace: Trace, path: Path, title: str, console: Console, quantiles: Sequence[float]
 ) -> bool:
@@ -84,6 +99,7 @@ def clear_run(folder: Path) -> None:
         for name in (CHECKPOINT, PREVIOUS, DESCRIPTION, COMMAND, REPORT, DRAWS_REPORT):
             (folder / name).unlink(missing_ok=True)
         shutil.rmtree(folder / DRAWS, ignore_errors=True)
+        clear_journal(folder)
 
 
 def write_command(folder: Path, options: dict[str, Any]) -> None:

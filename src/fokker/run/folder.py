@@ -16,6 +16,8 @@ from jaxtyping import PyTree
 from fokker._core.count import Count
 from fokker._core.files import DamagedFileError, locked
 from fokker.diagnostics._quantities import named_leaves
+from fokker.run.journal import clear_journal
+from fokker.run.losses import Loss, draws_before_end, surviving
 from fokker.run.moments import Moments
 from fokker.run.record import SCORES, changed_environment, differences, environment, plain
 from fokker.run.store import (
@@ -53,6 +55,7 @@ class RunFolder:
                 # The next checkpoint would put it in the place of the only one that can be read.
                 (path / CHECKPOINT).unlink()
         self.store = Store(path, self.checkpoint)
+        self._has_journal = self.checkpoint is None
 
     def _check_same(self, checkpoint: Checkpoint) -> None:
         before, now = checkpoint.description, self.description
@@ -102,7 +105,14 @@ class RunFolder:
         if draws:
             self.store.add(draws)
 
-    def commit(self, taken: int, states: Any, moments: Moments | None, stopped: str | None = None) -> None:
+    def commit(
+        self,
+        taken: int,
+        states: Any,
+        moments: Moments | None,
+        stopped: str | None = None,
+        losses: Mapping[int, Loss] = MappingProxyType({}),
+    ) -> None:
         """Write a checkpoint after `taken` steps."""
         state = {f"state/{i}": np.asarray(x) for i, x in enumerate(jax.tree.leaves((states, moments)))}
         estimates = {}
@@ -114,13 +124,24 @@ class RunFolder:
                 for name, x in _file_names(tree).items()
             }
             estimates["moments/count"] = np.asarray(moments.count)
-        description = {**self.description, "taken": taken, "stopped": stopped}
+        lost = {str(chain): list(loss) for chain, loss in losses.items()}
+        description = {**self.description, "taken": taken, "stopped": stopped, "losses": lost}
         self.store.commit(description, {**self._arrays, **state, **estimates})
+        if self._has_journal:  # the checkpoint has what was learnt
+            clear_journal(self.path)
+            self._has_journal = False
 
-    def finish(self, taken: int, states: Any, moments: Moments | None, stopped: str | None) -> None:
+    def finish(
+        self,
+        taken: int,
+        states: Any,
+        moments: Moments | None,
+        stopped: str | None,
+        losses: Mapping[int, Loss] = MappingProxyType({}),
+    ) -> None:
         """Write everything that is left."""
         self.store.close()
-        self.commit(taken, states, moments, stopped)
+        self.commit(taken, states, moments, stopped, losses)
 
 
 def _file_names(tree: PyTree[Any]) -> dict[str, np.ndarray]:
@@ -185,14 +206,16 @@ class StoredTrace(Trace):
             "stopped": of["stopped"] or _unfinished(of),
             "settings": {**of["settings"], **of.get("used", {}), **settings, "taken": of["taken"]},
             "origin": origin,
+            "losses": checkpoint.losses,
+            "record": {},
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "gathered", self._gathered())
-        object.__setattr__(self, "moments", moments_of(self.gathered))
+        object.__setattr__(self, "moments", moments_of(self.gathered, self.losses))
 
     def __repr__(self) -> str:
-        return f"Trace({self._checkpoint.draws:,} draws in {self.path}, stopped={self.stopped!r})"
+        return f"Trace({self._draws:,} draws in {self.path}, stopped={self.stopped!r})"
 
     @property
     def cautions(self) -> tuple[str, ...]:
@@ -217,20 +240,29 @@ class StoredTrace(Trace):
     @property
     def has_results(self) -> bool:
         """Whether there are draws or moments, without reading them."""
-        return self._checkpoint.draws > 0 or self.moments is not None
+        return self._draws > 0 or self.moments is not None
+
+    @property
+    def _draws(self) -> int:
+        """Draws of the chains that results are of."""
+        if len(self.losses) == self.settings["chains"]:
+            return draws_before_end(self.losses)
+        return self._checkpoint.draws
 
     @functools.cached_property
     def draws(self) -> PyTree[np.ndarray] | None:
         """Theta's tree, leading axes chain and draw, or None where there are none."""
-        if not self._checkpoint.draws:
+        if not self._draws:
             return None
-        leaves = read_draws(self.path, self._checkpoint, POSTERIOR)
+        leaves = surviving(read_draws(self.path, self._checkpoint, POSTERIOR), self.losses)
         return self._tree(leaves) if leaves else None
 
     @functools.cached_property
     def sample_stats(self) -> dict[str, np.ndarray]:
         """The statistics of the draws, chain × draw."""
-        return read_draws(self.path, self._checkpoint, STATISTICS) if self._checkpoint.draws else {}
+        if not self._draws:
+            return {}
+        return surviving(read_draws(self.path, self._checkpoint, STATISTICS), self.losses)
 
     def _gathered(self) -> Moments | None:
         parts = {kind: self._checkpoint.group(kind) for kind in ("mean", "squares", "moments")}
@@ -286,17 +318,18 @@ def save(trace: Trace, path: Path) -> None:
         kept = {n: v for n, v in numbers.items() if v is None or isinstance(v, int | float | str)}
         theta = trace.moments["mean"] if trace.draws is None and trace.moments else trace.draws
         description = {
-            "settings": kept,
+            "settings": {**kept, "chains": len(trace.chains)},
             "environment": environment(),
             "fingerprints": {},
             "theta": describe_theta(theta),
-            "notes": list(trace.notes),
+            "notes": [*trace.notes, *([trace.lost] if trace.lost else [])],
             "one_start": trace.one_start,
         }
         folder = RunFolder(path, description, {}, Origin(None, None, None))
         recorded: dict[str, Any] = dict(trace.sample_stats)
         folder.add(recorded if trace.draws is None else {**recorded, "position": trace.draws})
-        folder.finish(int(trace.settings["taken"]), (), trace.gathered, trace.stopped)
+        moments = jax.tree.map(lambda x: x[np.asarray(trace.chains)], trace.gathered)
+        folder.finish(int(trace.settings["taken"]), (), moments, trace.stopped)
 
 
 def open(path: Any) -> Trace:

@@ -1,5 +1,6 @@
 """The loop over the blocks of a run: while one is computed, the previous one is fetched."""
 
+import contextlib
 import math
 import signal
 import time
@@ -17,16 +18,19 @@ from rich.console import Console
 
 from fokker._core.count import Count
 from fokker._core.state import dimension, unravel
-from fokker.batches import Batches, BatchScheme, WeightedBatches
-from fokker.run.block import Chains, Form, Setting, Task, position_of, run_block, start
+from fokker.batches import BatchScheme, WindowBatches
+from fokker.rows import Problem
+from fokker.run.ahead import Piece, ReadAhead, is_read
+from fokker.run.block import Chains, Form, Read, Setting, Task, position_of, run_block, start
 from fokker.run.folder import RunFolder, StoredTrace
 from fokker.run.interruption import Interruption
+from fokker.run.losses import Loss, blanked, first_unsound, in_words
 from fokker.run.moments import Moments
 from fokker.run.plan import Plan
 from fokker.run.progress import Progress
 from fokker.run.starts import unusable_row
 from fokker.run.step_search import StepSearch
-from fokker.run.trace import Origin, Trace, only_sound
+from fokker.run.trace import Origin, Trace
 from fokker.run.trajectories import run_trajectories
 from fokker.samplers._recipe import Recipe
 from fokker.samplers._sampler import Sampler, chunk_length, step_size_at
@@ -95,6 +99,7 @@ class Run:
         self.sampler, self.batches, self.plan, self.keys = sampler, batches, plan, keys
         self.temperature, self.origin, self.resumed, self.folder = temperature, origin, resumed, folder
         self.done = 0 if resumed is None else resumed.settings["taken"]
+        self.losses: dict[int, Loss] = {} if resumed is None else dict(resumed.losses)
         moments: Moments | None = None
         if plan.keep == "moments":
             first = jax.vmap(lambda state: Moments.of(position_of(sampler, state)))
@@ -104,15 +109,18 @@ class Run:
             if folder.checkpoint is not None:
                 self.done = int(folder.checkpoint.description["taken"])
                 states, moments = folder.restored((states, moments))
+                self.losses = dict(folder.checkpoint.losses)
             self.next_commit = 0.0
         # A copy, to explain what went wrong: the memory of the states is reused.
         self.start = jax.tree.map(lambda x: np.array(x[0]), states.position)
-        self.chains = start(sampler, states, moments)
+        self.chains = start(sampler, states, moments, sorted(self.losses))
         self.store: Any = None
         self.problem: str | None = None
         self.draws = 0
-        self.draws_left = plan.steps // plan.thin - max(0, self.done - plan.burn_in) // plan.thin
+        self.draws_before = max(0, self.done - plan.burn_in) // plan.thin
+        self.draws_left = plan.steps // plan.thin - self.draws_before
         self.pace = _Pace(plan.chunk)
+        self.ahead: ReadAhead | None = None
         most = plan.chunk
         if sampler.has_trajectories:  # as in warm-up, so that both share one program
             most = min(most, chunk_length(dimension(states.position), 500))
@@ -127,6 +135,10 @@ class Run:
             self.setting = self._setting(states)
             if batches is not None:
                 most = min(most, _PLACES // batches.batch_size)
+                if is_read(origin.target.data, batches):
+                    total = plan.burn_in + plan.steps
+                    self.ahead = ReadAhead(origin.target.data, batches, keys, total, self._piece)
+                    most = min(most, self.ahead.capacity)
         self.pace.most = most
 
     def _room(self, states: Any) -> int:
@@ -141,15 +153,17 @@ class Run:
 
     def _setting(self, states: Any) -> Setting:
         # WindowBatches has its own copy of the data.
-        needs_data = isinstance(self.batches, Batches | WeightedBatches)
+        needs_data = self.batches is not None and not isinstance(self.batches, WindowBatches)
         data = self.origin.target.data if needs_data else None
+        if needs_data and is_read(data, self.batches):  # it comes with each block
+            data = None
         rows = 0 if self.batches is None else self.batches.batch_size
         form = Form.of(states, self.plan.thin, rows)
         return Setting(self.sampler, data, self.batches, self.keys, self.rows, form)
 
     def run(self, progress: bool) -> Trace:
         """All the steps, or as many as could be taken."""
-        plan, stopped = self.plan, None
+        plan, stopped, ended = self.plan, None, None
         total = plan.burn_in + plan.steps
         with (
             Progress("compiling", total, completed=self.done, enabled=progress) as bar,
@@ -158,12 +172,21 @@ class Run:
             # Its own thread: an accelerator blocks the thread that sends a block until it is computed.
             ThreadPoolExecutor(1) as fetcher,
             ThreadPoolExecutor(_COPIERS) as self.copiers,
+            contextlib.ExitStack() as at_end,
         ):
+            if self.ahead is not None:
+                at_end.callback(self.ahead.close)
             running: deque[Future[str | None]] = deque()
-            sent = self.done
-            while stopped is None and (running or sent < total):
-                if sent < total and not interruption.asked:
-                    block = self._send(sent)
+            sent = started = self.done
+            while stopped is None and (running or (sent < total and ended is None)):
+                if sent < total and ended is None and not interruption.asked:
+                    try:
+                        block = self._send(sent)
+                    except Problem as problem:
+                        if sent == started:
+                            raise
+                        ended = str(problem).rstrip(".")
+                        continue
                     sent += block.draws * block.thin
                     running.append(fetcher.submit(self._fetch, block))
                     if len(running) < 2 and sent < total:
@@ -171,12 +194,15 @@ class Run:
                 if not running:
                     break
                 stopped = running.popleft().result()
-                bar.update(self.done, description="sampling")
-        if stopped is None and self.done < total:
+                note = f"{len(self.losses)} of {plan.chains} chains stopped" if self.losses else ""
+                bar.update(self.done, description="sampling", note=note)
+        if stopped is None and ended is not None:
+            stopped = f"{ended}; the run has {self.done:,} of {total:,} steps"
+        elif stopped is None and self.done < total:
             stopped = f"interrupted after {self.done:,} of {total:,} steps; trace.resume() continues"
         states, moments = self.chains.states, self.chains.moments
         if self.folder is not None:
-            self.folder.finish(self.done, states, moments, stopped)
+            self.folder.finish(self.done, states, moments, stopped, self.losses)
             trace: Trace = StoredTrace(
                 self.folder.path, states, self.origin, self.structure, self.folder.call, self._settings()
             )
@@ -185,7 +211,9 @@ class Run:
             return self._told(trace, progress)
         gathered = None if self.store is None else jax.tree.map(lambda x: x[:, : self.draws], self.store)
         settings = self._settings()
-        trace = Trace.gather(gathered, moments, states, stopped, settings, self.origin, self.resumed)
+        trace = Trace.gather(
+            gathered, moments, states, stopped, settings, self.origin, self.resumed, self.losses
+        )
         return self._told(trace, progress)
 
     def measured(self, seconds: float) -> Measured:
@@ -219,6 +247,9 @@ class Run:
             )
         elif trace.stopped is not None and progress:
             Console(stderr=True).print(f"fokker: {trace.stopped}", markup=False, soft_wrap=True)
+        lost = in_words(self.plan.chains, self.losses)
+        if lost:
+            warnings.warn(f"{lost}.", RuntimeWarning, stacklevel=4)
         return trace
 
     def _settings(self) -> dict[str, Any]:
@@ -238,10 +269,16 @@ class Run:
 
     def _send(self, first: int) -> _Block:
         """Start the next block, without waiting for it."""
-        draws, thin, is_kept = self.plan.piece(first, self.pace.steps, self.rows)
-        moves = self.sampler.has_trajectories
         before = time.monotonic()
-        self.chains, sound, out = (self._trajectories if moves else self._steps)(first, draws, thin, is_kept)
+        if self.ahead is None:
+            piece, read = Piece(first, *self._piece(first)), None
+        else:
+            piece, read = self.ahead.get(first)
+        _, draws, thin, is_kept = piece
+        if self.sampler.has_trajectories:
+            self.chains, sound, out = self._trajectories(first, draws, thin, is_kept)
+        else:
+            self.chains, sound, out = self._steps(first, draws, thin, is_kept, read)
         # Where JAX does not compute in the background, as with callbacks, the block is done already.
         is_done = all(x.is_ready() for x in jax.tree.leaves(self.chains.states))
         seconds = time.monotonic() - before if is_done else None
@@ -251,7 +288,13 @@ class Run:
             checkpoint = jax.tree.map(jnp.copy, (self.chains.states, self.chains.moments))
         return _Block(first, draws, thin, is_kept, sound, out, time.monotonic(), seconds, checkpoint)
 
-    def _steps(self, first: int, draws: int, thin: int, is_kept: bool) -> tuple[Chains, Any, dict[str, Any]]:
+    def _piece(self, first: int) -> tuple[int, int, bool]:
+        """The draws, steps per draw and whether they are kept, of the block from step `first` on."""
+        return self.plan.piece(first, self.pace.steps, self.rows)
+
+    def _steps(
+        self, first: int, draws: int, thin: int, is_kept: bool, read: Read | None
+    ) -> tuple[Chains, Any, dict[str, Any]]:
         epoch, position = (0, 0) if self.batches is None else self.batches.place(first)
         task = Task(
             Count.of(first),
@@ -259,6 +302,7 @@ class Run:
             jnp.int32(thin),
             jnp.asarray(is_kept),
             (Count.of(epoch), jnp.uint32(position)),
+            read,
         )
         return run_block((self.setting, task), self.chains)
 
@@ -303,26 +347,47 @@ class Run:
         return self.problem
 
     def _checked(self, block: _Block) -> str | None:
-        finite, sound = (bool(np.all(np.asarray(x))) for x in block.sound)
         steps = block.draws * block.thin
         self.pace.took(steps, block.sent_at, block.seconds)
         self.done = block.first + steps
+        schedule = self._lose_chains(block)
         if block.is_kept:
             self._store_draws(block)
         if self.sampler.has_trajectories:
-            sound = sound and self._wrong_schedule(block) is None
-        if finite and sound:
+            schedule = self._wrong_schedule(block)
+        if schedule is None and len(self.losses) < self.plan.chains:
             if self.folder is not None and block.checkpoint is not None:
                 before = time.monotonic()
-                self.folder.commit(self.done, *block.checkpoint)
+                states, moments = block.checkpoint
+                self.folder.commit(self.done, states, moments, losses=self.losses)
                 cost = time.monotonic() - before
                 self.next_commit = time.monotonic() + max(_COMMIT_SECONDS, _COMMIT_TIMES * cost)
             return None
-        noise = "2TD - εB̂ was not positive semidefinite"
-        problem = self._wrong_schedule(block) or ("a chain left the finite numbers" if not finite else noise)
-        has_target = self.sampler.wants_target and not finite
-        row = unusable_row(self.origin.target, self.start) if has_target else None
-        return f"{problem} before step {self.done:,}: {row or 'take smaller steps'}"
+        if schedule is not None:
+            return f"{schedule} before step {self.done:,}: take smaller steps"
+        which = "the chain" if self.plan.chains == 1 else "every chain"
+        return f"{which} was stopped before step {self.done:,}: {next(iter(self.losses.values())).reason}"
+
+    def _lose_chains(self, block: _Block) -> str | None:
+        """Note which chains diverged in a block; return what is wrong with the schedule of all of them."""
+        finite, sound = (np.broadcast_to(np.asarray(x), self.plan.chains) for x in block.sound)
+        new = [int(c) for c in np.flatnonzero(~(finite & sound)) if int(c) not in self.losses]
+        if not new:
+            return None
+        schedule = self._wrong_schedule(block)
+        before = self.draws_before + self.draws
+        sounds = np.asarray(block.out["sound"])[: block.draws] if block.is_kept else None
+        for c in new:
+            draws = before if sounds is None else before + first_unsound(sounds[:, c])
+            self.losses[c] = Loss(draws, self.done, schedule or self._why(bool(finite[c])))
+        return schedule
+
+    def _why(self, finite: bool) -> str:
+        """Why a chain was stopped, and what to do."""
+        if finite:
+            return "2TD - εB̂ was not positive semidefinite: take smaller steps"
+        row = unusable_row(self.origin.target, self.start) if self.sampler.wants_target else None
+        return f"it left the finite numbers: {row or 'take smaller steps'}"
 
     def _store_draws(self, block: _Block) -> None:
         """Copy the draws of a block into the store, while the next block is computed."""
@@ -333,18 +398,22 @@ class Run:
             return rows[:, : block.draws] if by_chain else np.swapaxes(rows[: block.draws], 0, 1)
 
         recorded = jax.tree.map(rows_of, block.out)
+        sound = recorded.pop("sound")
+        self.draws += block.draws
+        if not recorded:
+            return
         if self.folder is not None:
-            self.folder.add(only_sound(recorded))
+            # For readers that do not know which chains were stopped.
+            self.folder.add(jax.tree.map(lambda x: blanked(x, sound), recorded))
             return
         if self.store is None:
             total = self.draws_left
             self.store = jax.tree.map(
                 lambda x: np.empty((x.shape[0], total, *x.shape[2:]), x.dtype), recorded
             )
-        place = slice(self.draws, self.draws + block.draws)
+        place = slice(self.draws - block.draws, self.draws)
         for stored, x in zip(jax.tree.leaves(self.store), jax.tree.leaves(recorded), strict=True):
             self._copy(stored[:, place], x)
-        self.draws += block.draws
 
     def _copy(self, stored: np.ndarray, x: np.ndarray) -> None:
         """Copy draws into the store, large arrays by several threads."""

@@ -12,6 +12,7 @@ from jaxtyping import Array, PyTree
 
 from fokker._core.draws import batches_of_draws, scalars_per_draw, shape_of_draws
 from fokker._core.state import describe_shapes
+from fokker.rows import is_source, size_of
 from fokker.run.progress import Progress
 from fokker.targets._data import checked_data
 
@@ -41,7 +42,7 @@ def predict(
     data = checked_data(data)
     chains, number = shape_of_draws(draws)
     places = np.arange(0, number, thin)
-    size, total = len(jax.tree.leaves(data)[0]), chains * len(places)
+    size, total = size_of(data), chains * len(places)
     outputs = _outputs(function, draws, data, arguments, what)
     per_row = total * sum(math.prod(x.shape[1:]) * x.dtype.itemsize for x in jax.tree.leaves(outputs))
     if reduce is None:
@@ -54,7 +55,7 @@ def predict(
             # The last batch overlaps the one before it, so that all have one size.
             first = min(first, size - rows)
             span = slice(first, first + rows)
-            block = jax.tree.map(lambda x, s=span: jnp.asarray(x[s]), data)
+            block = jax.tree.map(lambda x, s=span: jnp.asarray(x[s]), data, is_leaf=is_source)
             values: Any = None
             for place, thetas in batches_of_draws(draws, batch, places):
                 part = _evaluate(function, thetas, block, arguments)
@@ -100,7 +101,7 @@ def _outputs(
     theta = jax.tree.map(lambda x: jnp.asarray(np.asarray(x[0, 0])), draws)
     outputs = None
     for number in (2, 3):  # a length that is the same for both is not that of the rows
-        block = jax.tree.map(lambda x, n=number: jnp.asarray(x[:n]), data)
+        block = jax.tree.map(lambda x, n=number: jnp.asarray(x[:n]), data, is_leaf=is_source)
         rows = len(jax.tree.leaves(block)[0])
         try:
             outputs = eqx.filter_eval_shape(function, theta, block, *arguments)

@@ -15,6 +15,8 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from fokker._core.count import no_steps
+from fokker.batches import BlockBatches
+from fokker.rows import Taken, is_source, leaves, span
 from fokker.samplers import mass_matrix
 from fokker.samplers._sampler import Sampler, Warmed
 from fokker.targets.target import Target, TargetWithData
@@ -23,6 +25,8 @@ from fokker.targets.target import Target, TargetWithData
 _LEARNT = {cls.__name__: cls for cls in (mass_matrix.Diagonal, mass_matrix.Dense, mass_matrix.LowRank)}
 # How scores of the data, given as `batches`, are written down: a fingerprint follows.
 SCORES = "scores "
+# Rows of a file that its fingerprint is made of, spread over it.
+_SAMPLED = 1024
 # Addresses of functions, in the text of a traced program.
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
@@ -45,13 +49,26 @@ def environment() -> dict[str, str]:
 def fingerprint_of_arrays(tree: PyTree[Any]) -> str:
     """A digest of the shapes, types and values of all arrays of a tree."""
     digest = hashlib.blake2b(digest_size=16)
-    for leaf in jax.tree.leaves(tree):
+    for leaf in leaves(tree):
+        if is_source(leaf):
+            digest.update(f"{leaf.shape} ".encode())
+            if leaf.reader.is_in_memory:
+                for first in range(0, len(leaf), _SAMPLED):
+                    digest.update(np.ascontiguousarray(leaf[first : first + _SAMPLED]).data)
+                continue
+            # Rows from all over it: a file may be too large to be read for this.
+            last = leaf.reader.stream().batch_size if leaf.form.is_stream else len(leaf)
+            leaf = leaf[np.unique(np.linspace(0, last - 1, min(last, _SAMPLED)).astype(np.int64))]
         if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf = jax.random.key_data(leaf)
         x = np.ascontiguousarray(leaf)
         digest.update(f"{x.shape} {x.dtype.name} ".encode())
         digest.update(x.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
+
+
+def _is_array(leaf: Any) -> bool:
+    return is_source(leaf) or eqx.is_array(leaf)
 
 
 def fingerprint_of_program(function: Any, *arguments: Any, evaluates: bool = False) -> str:
@@ -81,33 +98,57 @@ def fingerprints(
     target: Any, sampler: Sampler, batches: Any, states: Any, positions: PyTree[Array]
 ) -> dict[str, str]:
     """What a run is made of: the density, its data, the sampler on it with its settings, and the starts."""
-    position = jax.tree.map(lambda x: x[0], positions)
     state = jax.tree.map(lambda x: x[0], states)
     data = target.data if isinstance(target, TargetWithData) else None
-    prints = {"data": fingerprint_of_arrays(eqx.filter(target, eqx.is_array))}
+    row = None if data is None else span(data, 0, 1)
+    prints = _prints_of_target(target, jax.tree.map(lambda x: x[0], positions))
 
-    def density(target: Any, position: PyTree[Array]) -> Array:
-        if data is None:
-            return target.potential(position)
-        return target.minibatch_potential(position, jax.tree.map(lambda x: x[:1], target.data))
-
-    if isinstance(target, Target):
-        prints["model"] = fingerprint_of_program(density, target, position, evaluates=True)
-
-    def step(sampler: Sampler, batches: Any, data: Any, state: Any) -> Any:
+    def step(sampler: Sampler, batches: Any, row: PyTree[Array], state: Any) -> Any:
         key = jax.random.key(0)
-        batch = (
-            None
-            if batches is None
-            else batches.batch(data, batches.rows(key, key, no_steps(), jnp.uint32(0)))
-        )
+        batch = None
+        if batches is not None:
+            rows = batches.rows(key, key, no_steps(), jnp.uint32(0))
+            # Copies of one row, as nothing is computed here: the program is that of any rows.
+            read = Taken(jax.tree.map(lambda x: jnp.repeat(x, batches.batch_size, axis=0), row))
+            batch = batches.batch(read, rows)
         return sampler.step(key, state, batch)
 
-    program = fingerprint_of_program(step, sampler, batches, data, state)
-    settings = fingerprint_of_arrays(eqx.filter((sampler, batches), eqx.is_array))
+    program = fingerprint_of_program(step, sampler, batches, row, state)
+    settings = fingerprint_of_arrays(eqx.filter((sampler, batches), _is_array, is_leaf=is_source))
     prints["sampler"] = hashlib.blake2b(f"{program} {settings}".encode(), digest_size=16).hexdigest()
     prints["start"] = fingerprint_of_arrays(positions)
     return prints
+
+
+def _prints_of_target(target: Any, position: PyTree[Array]) -> dict[str, str]:
+    prints = {"data": fingerprint_of_arrays(eqx.filter(target, _is_array, is_leaf=is_source))}
+    row = span(target.data, 0, 1) if isinstance(target, TargetWithData) else None
+
+    def density(target: Any, position: PyTree[Array], row: PyTree[Array]) -> Array:
+        if row is None:
+            return target.potential(position)
+        return target.minibatch_potential(position, row)
+
+    if isinstance(target, Target):
+        prints["model"] = fingerprint_of_program(density, target, position, row, evaluates=True)
+    return prints
+
+
+def fingerprints_to_learn(target: Any, sampler: Any, positions: PyTree[Array]) -> dict[str, str]:
+    """What is learnt before the first step depends on these; `sampler`: without a step size, or its name."""
+    position = target.unconstrain(jax.tree.map(lambda x: x[0], positions))
+    text = repr(sampler) if isinstance(sampler, str) else _settings_in_words(sampler)
+    arrays = fingerprint_of_arrays(eqx.filter(sampler, eqx.is_array))
+    return {
+        **_prints_of_target(target, position),
+        "start": fingerprint_of_arrays(positions),
+        "sampler": hashlib.blake2b(f"{text} {arrays}".encode(), digest_size=16).hexdigest(),
+    }
+
+
+def _settings_in_words(sampler: Sampler) -> str:
+    fields = {field.name: getattr(sampler, field.name) for field in dataclasses.fields(sampler)}
+    return f"{sampler} " + repr({n: v for n, v in fields.items() if isinstance(v, int | float | str)})
 
 
 class Learnt(NamedTuple):
@@ -151,15 +192,15 @@ class Learnt(NamedTuple):
     ) -> "Learnt":
         """What `written` wrote; `positions`: a tree like those. Only arrays and mass matrices are made."""
 
-        def leaves(name: str, count: int) -> list[Array]:
+        def stored(name: str, count: int) -> list[Array]:
             return [jnp.asarray(arrays[f"{name}.{i}"]) for i in range(count)]
 
         settings = {}
         for name, of in text["settings"].items():
-            values = leaves(name, of["leaves"])
+            values = stored(name, of["leaves"])
             settings[name] = _LEARNT[of["class"]](*values) if of["class"] in _LEARNT else values[0]
         like, structure = jax.tree.flatten(positions)
-        start = jax.tree.unflatten(structure, leaves("positions", len(like))) if settings else None
+        start = jax.tree.unflatten(structure, stored("positions", len(like))) if settings else None
         return cls(dict(text["tuned"]), settings, start, tuple(text["notes"]))
 
 
@@ -169,6 +210,8 @@ def written_settings(options: Mapping[str, Any], key: Key[Array, ""]) -> dict[st
     settings = {name: plain(options[name]) for name in names}
     batches = options["batches"]
     is_text = batches is None or isinstance(batches, str)
+    if isinstance(batches, BlockBatches):
+        batches, is_text = str(batches), True
     settings["batches"] = batches if is_text else f"{SCORES}{fingerprint_of_arrays(np.asarray(batches))}"
     settings["key"] = np.asarray(jax.random.key_data(key)).tolist()
     return settings

@@ -1,6 +1,7 @@
 """`fokker.sample`: many steps of many chains."""
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,14 +13,33 @@ from jaxtyping import Array, Key, PyTree
 
 from fokker._core.files import locked
 from fokker._core.random import fold_in
-from fokker.batches import WINDOWS, Batches, BatchScheme, WeightedBatches, WindowBatches
+from fokker.batches import (
+    WINDOWS,
+    Batches,
+    BatchScheme,
+    BlockBatches,
+    StreamBatches,
+    WeightedBatches,
+    WindowBatches,
+)
 from fokker.gradients import Estimator
+from fokker.rows import is_source, leaves, refuse_stream, resident, stream_of
+from fokker.rows.readers import CACHE, memory
 from fokker.run.block import position_of
 from fokker.run.cache import keep_compiled_programs
 from fokker.run.folder import RunFolder, describe_theta
+from fokker.run.journal import Journal
 from fokker.run.loop import Run
 from fokker.run.plan import Plan
-from fokker.run.record import Learnt, environment, fingerprints, used_settings, written_settings
+from fokker.run.progress import Progress
+from fokker.run.record import (
+    Learnt,
+    environment,
+    fingerprints,
+    fingerprints_to_learn,
+    used_settings,
+    written_settings,
+)
 from fokker.run.starts import (
     PerChain,
     check_same_target,
@@ -27,6 +47,7 @@ from fokker.run.starts import (
     checked_positions,
     differs,
     first_states,
+    given_positions,
 )
 from fokker.run.store import has_run, read_checkpoint
 from fokker.run.trace import Origin, Trace
@@ -81,9 +102,11 @@ def sample(
     `thin`-th is kept. Without `batch_size` every step sees all the data. With it, that many rows are drawn as
     `batches` says: "window" (the default on large data: consecutive rows of a shuffled copy,
     `fokker.batches.WindowBatches`), "replacement" (the default below a thousand batches of data),
-    "no replacement" or "reshuffle" (`fokker.batches.Batches`), or, given a score for every datum, with
-    probabilities proportional to the scores (`fokker.batches.WeightedBatches`). `gradient` is the estimator
-    that the batches are put into, one of `fk.gradients`. `keep="moments"` stores means and variances alone.
+    "no replacement" or "reshuffle" (`fokker.batches.Batches`), "blocks" (the default for large compressed
+    files, and files larger than half of the memory: `fokker.batches.BlockBatches`), or, given a score for
+    every datum, with probabilities proportional to the scores (`fokker.batches.WeightedBatches`). Data that
+    are a stream have their own batches. `gradient` is the estimator that the batches are put into, one of
+    `fk.gradients`. `keep="moments"` stores means and variances alone.
     What step t draws depends on the `seed`, or on the `key` in its place, and on t alone. Steps are taken in
     blocks of about a second, of at most `chunk` steps. Ctrl-C, or a chain that leaves the finite numbers,
     ends the run with the draws so far; the trace says so, and `trace.resume()` continues it.
@@ -144,7 +167,10 @@ def prepared(target: Any, sampler: Any, options: dict[str, Any], resume: Trace |
         raise TypeError(f"the sampler must be one of fk.samplers, not {type(sampler).__name__}{hint}.")
     run_key = jax.random.key(seed) if key is None else key
     batch = make_batches(target, batch_size, batches, gradient, run_key)
+    if not isinstance(batch, WindowBatches):  # which has its own copy: the data are on the device once
+        target = resident(target)
     if chosen.learns:  # which needs the whole target
+        refuse_stream(target.data if isinstance(target, TargetWithData) else None)
         no_batch(chosen, batch)
     learns = is_automatic(chosen) and chosen.learns
     if warm_up is not None and not learns:
@@ -162,12 +188,22 @@ def prepared(target: Any, sampler: Any, options: dict[str, Any], resume: Trace |
     if is_automatic(chosen) and not chosen.wants_target:
         raise ValueError("a sampler made of dynamics needs a step size that is a number or a schedule.")
     learnt = Learnt()
+    keys = jax.random.split(run_key, (chains, 3))
+    journal = Journal()
+    if out is not None and before is None and is_automatic(chosen):
+        prints = fingerprints_to_learn(target, sampler, given_positions(init, keys))
+        settings = written_settings(given, run_key)
+        journal = Journal(
+            Path(out), {"settings": settings, "environment": environment(), "fingerprints": prints}
+        )
     if not learns and (make is not None or is_automatic(chosen)):
-        from fokker.run.tuning import tune, with_tuned
+        from fokker.run.tuning import TRIED, tuned, with_tuned
 
         if before is None:
-            shared = ("init", "batch_size", "batches", "gradient", "seed", "key", "temperature", "progress")
-            tuning = tune(target, make or chosen, **{name: options[name] for name in shared})
+            shared = ("batch_size", "batches", "gradient", "temperature")
+            of_trials = {"key": run_key, **{name: options[name] for name in shared}}
+            with journal:
+                tuning = tuned(target, make or chosen, init, None, None, TRIED, of_trials, progress, journal)
             learnt = Learnt({"step_size": tuning.step_size, "friction": tuning.friction})
             chosen = tuning.sampler
         else:
@@ -192,14 +228,21 @@ def prepared(target: Any, sampler: Any, options: dict[str, Any], resume: Trace |
         check_same_target(target, chosen, init)
     else:
         placed = chosen.on(target, temperature, gradient)
-    keys = jax.random.split(run_key, (chains, 3))
     one_start = init.one_start if isinstance(init, _Started) else chains > 1 and not differs(init)
     if learns:
         positions = checked_positions(placed.with_step_size(1.0), target, init, keys)
         if before is None:
             warm_up_keys = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])
             learn = partial(warmed_up, placed) if isinstance(placed, Recipe) else placed.warm_up
-            warmed = learn(positions, warm_up_keys, int(warm_up or WARM_UP), progress)
+            number = int(warm_up or WARM_UP)
+            with journal, Progress("warming up", number, enabled=progress) as bar:
+
+                def stage(taken: int, like: Any, compute: Callable[[], Any]) -> Any:
+                    result = journal.stage(like, compute)
+                    bar.update(taken)
+                    return result
+
+                warmed = learn(positions, warm_up_keys, number, stage)
             learnt = Learnt.by_warm_up(placed, warmed)
         else:
             learnt = Learnt.read(before.description["learnt"], before.group("learnt"), positions)
@@ -254,10 +297,27 @@ def _shuffle_key(key: Key[Array, ""]) -> Key[Array, ""]:
     return jax.random.fold_in(key, np.uint32(2**32 - 1))
 
 
+def _in_large_pieces(data: PyTree[Any]) -> bool:
+    """Whether single rows are slow to read: large compressed files, and those that do not fit into memory."""
+    files = [x for x in leaves(data) if is_source(x) and not x.reader.is_in_memory]
+    return (
+        any(x.reader.window > 1 and x.nbytes > CACHE for x in files)
+        or sum(x.nbytes for x in files) > memory() // 2
+    )
+
+
 def make_batches(
     target: Any, batch_size: int | None, kind: Any, gradient: Any, key: Key[Array, ""]
 ) -> BatchScheme | None:
     """How rows are drawn, or None where every step uses all rows."""
+    stream = stream_of(target.data) if isinstance(target, TargetWithData) else None
+    if stream is not None:
+        if batch_size is not None or kind is not None:
+            raise ValueError(
+                f"the data are a stream, whose batches have {stream.batch_size} rows already: leave "
+                "batch_size and batches out, or change the stream."
+            )
+        return StreamBatches(stream.size, stream.batch_size)
     if batch_size is None:
         if gradient is not None or kind is not None:
             raise ValueError("gradient and batches are about minibatches: give a batch_size with them.")
@@ -266,8 +326,18 @@ def make_batches(
         raise ValueError("batch_size needs data: give a fk.Posterior as the target.")
     if kind is None:
         kind = "window" if target.size >= WINDOWS * batch_size else "replacement"
+        kind = "blocks" if _in_large_pieces(target.data) else kind
+    if isinstance(kind, BlockBatches):
+        if (kind.size, kind.batch_size) != (target.size, batch_size):
+            raise ValueError(
+                f"batches are of {kind.batch_size} out of {kind.size} rows; batch_size is {batch_size} and "
+                f"there are {target.size} data: give BlockBatches({target.size}, {batch_size}, …)."
+            )
+        return kind
     if isinstance(kind, str):
         if kind == "window":
             return WindowBatches(target.data, batch_size, _shuffle_key(key))
+        if kind == "blocks":
+            return BlockBatches.of(target.data, batch_size)
         return Batches(target.size, batch_size, kind)
     return WeightedBatches(kind, target.size, batch_size)

@@ -15,6 +15,7 @@ from fokker._core.rounding import lowered, raised
 from fokker._core.state import as_arrays, is_function, ravel
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.hamiltonian import Hamiltonian, hamiltonian_value
+from fokker.rows import span
 from fokker.samplers._checks import check_finite_start
 from fokker.samplers._recipe import Recipe
 from fokker.samplers._sampler import Sampler, start_chains
@@ -124,6 +125,16 @@ def unusable_row(target: Any, position: PyTree[Array]) -> str | None:
     return target.unusable_row(position) if isinstance(target, TargetWithData) else None
 
 
+def given_positions(init: Any, keys: Key[Array, "chains 3"]) -> PyTree[Array]:
+    """Where each chain starts, as `init` says."""
+    number = keys.shape[0]
+    if isinstance(init, PerChain):
+        return init.of(number)
+    if is_function(init):
+        return jax.vmap(init)(keys[:, 0])
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (number, *x.shape)), as_arrays(init))
+
+
 def checked_positions(placed: Sampler, target: Any, init: Any, keys: Key[Array, "chains 3"]) -> PyTree[Array]:
     """Where each chain starts, in the sampler's coordinates; raise where a chain cannot start there.
 
@@ -132,19 +143,17 @@ def checked_positions(placed: Sampler, target: Any, init: Any, keys: Key[Array, 
     is not repeated for the same sampler, target and position.
     """
     number = keys.shape[0]
-    if isinstance(init, PerChain):
-        positions = init.of(number)
-    elif is_function(init):
-        positions = jax.vmap(init)(keys[:, 0])
-    else:
-        positions = jax.tree.map(lambda x: jnp.broadcast_to(x, (number, *x.shape)), as_arrays(init))
+    positions = given_positions(init, keys)
     own_target = placed.own_target if placed.wants_target else None
     transform = own_target if own_target is not None and own_target.is_constrained else None
     suspects = [0]
     if differs(init) and number > 1:
         checked_target = target if placed.wants_target else getattr(placed, "dynamics", None)
+        first_row = span(target.data, 0, 1) if isinstance(checked_target, TargetWithData) else None
         suspects += [
-            int(c) for c in np.flatnonzero(~np.asarray(_sound(transform, checked_target, positions))) if c
+            int(c)
+            for c in np.flatnonzero(~np.asarray(_sound(transform, checked_target, positions, first_row)))
+            if c
         ]
     for chain in suspects:
         position = _of(positions, chain)
@@ -200,7 +209,7 @@ def _check(placed: Sampler, target: Any, transform: Any, position: PyTree[Array]
 
 
 @eqx.filter_jit
-def _sound(transform: Any, target: Any, positions: PyTree[Array]) -> Array:
+def _sound(transform: Any, target: Any, positions: PyTree[Array], first_row: PyTree[Array]) -> Array:
     """For each chain: whether its start meets the constraints and U, of one datum, is finite."""
 
     def one(position: PyTree[Array]) -> Array:
@@ -219,9 +228,7 @@ def _sound(transform: Any, target: Any, positions: PyTree[Array]) -> Array:
         if target is None:
             return sound
         if isinstance(target, TargetWithData):
-            return sound & _finite(
-                target.minibatch_potential(position, jax.tree.map(lambda x: x[:1], target.data))
-            )
+            return sound & _finite(target.minibatch_potential(position, first_row))
         return sound & _finite(target.potential(position))
 
     return jax.vmap(one)(positions)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fokker._core.files import DamagedFileError, read_latest, write_arrays, write_text
+from fokker.run.losses import Loss
 
 KIND, VERSION = "run", 1
 CHECKPOINT, PREVIOUS, DESCRIPTION, DRAWS = (
@@ -46,6 +47,11 @@ class Checkpoint(NamedTuple):
     def draws(self) -> int:
         """Draws that the run has on the disk."""
         return int(self.description["draws"])
+
+    @property
+    def losses(self) -> dict[int, Loss]:
+        """The chains that were stopped."""
+        return {int(chain): Loss(*loss) for chain, loss in self.description.get("losses", {}).items()}
 
     def group(self, prefix: str) -> dict[str, np.ndarray]:
         """The arrays of one part."""
@@ -106,8 +112,9 @@ class Store:
             for variable in self._variables.values():
                 variable.prepare(0)
         begin = self._full
+        has_tail = self.draws > begin
         joined = {
-            name: np.concatenate([self._tail[name], x], axis=1) if name in self._tail else np.asarray(x)
+            name: np.concatenate([self._tail[name], x], axis=1) if has_tail else np.asarray(x)
             for name, x in draws.items()
         }
         self.draws = begin + next(iter(joined.values())).shape[1]
@@ -225,7 +232,7 @@ class _Variable:
         """Write draws from number `begin` on, where a chunk begins."""
         end = begin + draws.shape[1]
         self._array.resize((self.chains, end, *self.shape))
-        self._array[:, begin:end] = draws.astype(self.dtype)
+        self._array[:, begin:end] = draws.astype(self.dtype, copy=False)
         self._unsynced += self._chunks(begin, end)
 
     def _chunks(self, begin: int, end: int) -> list[Path]:

@@ -1,8 +1,9 @@
 """The result of a run: draws or moments, and whether to trust them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -14,6 +15,8 @@ from fokker._core.statistics import inference_data
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
 from fokker.diagnostics._quantities import Quantities, flat, named_leaves
 from fokker.diagnostics.summary import QUANTILES
+from fokker.rows import is_source
+from fokker.run.losses import Loss, in_words, left_of, surviving
 from fokker.run.predict import predict
 from fokker.targets.constrained import ConstrainedPosterior
 from fokker.targets.target import TargetWithData
@@ -47,7 +50,9 @@ class Trace:
     `draws` is the same, or None. `moments`: mean and variance of each entry of theta, per chain.
     `sample_stats`, chain by draw, where the sampler has them: the kinetic temperature rᵀ∂H/∂r / d and the
     thermostat xi; what `fk.samplers.Info` has of a step with a correction. `state`: the last state of every
-    chain. `stopped`: why the run ended early, else None.
+    chain. `stopped`: why the run ended early, else None. `losses`: the chains that diverged and were stopped
+    while the others went on, with the reason; draws, moments and statistics are those of the others,
+    `chains`.
     """
 
     draws: PyTree[np.ndarray] | None
@@ -58,6 +63,9 @@ class Trace:
     settings: dict[str, Any] = field(default_factory=dict)
     origin: Origin | None = field(default=None, repr=False)
     gathered: Any = field(default=None, repr=False)
+    losses: Mapping[int, Loss] = field(default_factory=dict, repr=False)
+    # Draws and statistics of all chains, also of those that were stopped.
+    record: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
         contents = str(jax.tree.map(np.shape, self.draws))
@@ -102,21 +110,39 @@ class Trace:
         settings: dict[str, Any],
         origin: Origin | None = None,
         before: "Trace | None" = None,
+        losses: Mapping[int, Loss] = MappingProxyType({}),
     ) -> "Trace":
         """From the record of a run, with leading axes chain and draw, appended to that of `before`."""
-        joined = dict(gathered or {})
-        if joined:
-            joined = only_sound(joined)
+        record = dict(gathered or {})
         if before is not None:
-            earlier: dict[str, Any] = dict(before.sample_stats)
-            if before.draws is not None:
-                earlier["position"] = before.draws
-            both = [tree for tree in (earlier, joined) if tree]
-            joined = jax.tree.map(lambda *xs: np.concatenate(xs, axis=1), *both) if both else {}
-        samples = joined.pop("position", None)
+            both = [tree for tree in (before.record, record) if tree]
+            record = jax.tree.map(lambda *xs: np.concatenate(xs, axis=1), *both) if both else {}
+        kept = surviving(record, losses)
+        samples = kept.get("position")
         if samples is not None and jax.tree.leaves(samples)[0].shape[1] == 0:
             samples = None
-        return cls(samples, moments_of(moments), joined, state, stopped, settings, origin, moments)
+        return cls(
+            samples,
+            moments_of(moments, losses),
+            {name: x for name, x in kept.items() if name != "position"},
+            state,
+            stopped,
+            settings,
+            origin,
+            moments,
+            dict(losses),
+            record,
+        )
+
+    @property
+    def chains(self) -> list[int]:
+        """The numbers of the chains that the results are of."""
+        return left_of(int(self.settings["chains"]), self.losses)
+
+    @property
+    def lost(self) -> str:
+        """One sentence about chains that were stopped while others went on; else empty."""
+        return in_words(int(self.settings.get("chains", 0)), self.losses)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -301,22 +327,19 @@ class Trace:
         write_report(self, Path(path), title, extra, self.summary() if summary is None else summary)
 
 
-def only_sound(recorded: dict[str, Any]) -> dict[str, Any]:
-    """The draws, chain × draw × …, before the first step that went wrong in any chain."""
-    sound = recorded["sound"].all(axis=0)
-    good = len(sound) if sound.all() else int(np.argmin(sound))
-    return {name: jax.tree.map(lambda x: x[:, :good], x) for name, x in recorded.items() if name != "sound"}
-
-
-def moments_of(moments: Any) -> dict[str, PyTree[np.ndarray]] | None:
+def moments_of(
+    moments: Any, losses: Mapping[int, Loss] = MappingProxyType({})
+) -> dict[str, PyTree[np.ndarray]] | None:
     """The mean and the variance that streaming moments estimate; None before the first draw."""
     if moments is None or not np.any(np.asarray(moments.count)):
         return None
-    count = np.maximum(np.asarray(moments.count), 2)
-    variance = jax.tree.map(
-        lambda s: np.asarray(s) / (count - 1).reshape(-1, *[1] * (s.ndim - 1)), moments.squares
+    chains = left_of(np.asarray(moments.count).shape[0], losses)
+    count = np.maximum(np.asarray(moments.count)[chains], 2)
+    mean, squares = (
+        jax.tree.map(lambda x: np.asarray(x)[chains], tree) for tree in (moments.mean, moments.squares)
     )
-    return {"mean": jax.tree.map(np.asarray, moments.mean), "variance": variance}
+    variance = jax.tree.map(lambda s: s / (count - 1).reshape(-1, *[1] * (s.ndim - 1)), squares)
+    return {"mean": mean, "variance": variance}
 
 
 def _rows_of(target: TargetWithData, rows: Any) -> PyTree[Any]:
@@ -327,7 +350,9 @@ def _rows_of(target: TargetWithData, rows: Any) -> PyTree[Any]:
             f"rows must be indices of the {target.size:,} data, whole numbers from 0 to {target.size - 1:,}, "
             f"in a list or an array; {rows!r} was given."
         )
-    return jax.tree.map(lambda x: np.asarray(x)[index], target.data)
+    return jax.tree.map(
+        lambda x: x[index] if is_source(x) else np.asarray(x)[index], target.data, is_leaf=is_source
+    )
 
 
 def _log_likelihoods(theta: PyTree[Any], rows: PyTree[Any], target: Any) -> Any:

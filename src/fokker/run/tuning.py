@@ -21,6 +21,8 @@ from fokker.diagnostics._steps import kinetic_temperature, noise_share
 from fokker.diagnostics.configurational import spread_of
 from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.integrators import Splitting
+from fokker.rows import refuse_stream, span
+from fokker.run.journal import Journal
 from fokker.run.progress import Progress
 from fokker.run.starts import PerChain
 from fokker.samplers._sampler import Sampler
@@ -32,6 +34,8 @@ _STEPS = tuple(2.0**-k for k in range(9))
 _FRICTIONS = (0.03, 0.1, 0.3, 1.0)
 _CHAINS, _POINTS, _ROWS = 4, 256, 65_536
 _HALF, _THIN = 256, 4
+# Steps of the first trials.
+TRIED = 2 * _HALF
 # Rows of data used to judge one trial.
 _JUDGED = 20_000_000
 # One in this many candidates continues, for this many times longer.
@@ -54,7 +58,8 @@ _FAR = 5.0
 class Trial:
     """One short run: its settings, its length, and the kernel Stein discrepancy² of its second half.
 
-    `problem` is what the summary of a run with these settings would find wrong, as far as it is due to them.
+    `problem` is what the summary of a run with these settings would find wrong, as far as it is due to them;
+    `gradient_norm`, the median of |∇U|/T at its draws.
     """
 
     step_size: float
@@ -63,6 +68,7 @@ class Trial:
     discrepancy: float
     sampler: Sampler = field(repr=False)
     problem: str = ""
+    gradient_norm: float = math.nan
 
     @property
     def order(self) -> tuple[bool, float]:
@@ -107,7 +113,7 @@ def tune(
     init: Any,
     step_sizes: Sequence[float] | None = None,
     frictions: Sequence[float] | None = None,
-    steps: int = 2 * _HALF,
+    steps: int = TRIED,
     batch_size: int | None = None,
     batches: Any = None,
     gradient: Any = None,
@@ -137,14 +143,6 @@ def tune(
     `step_sizes` a grid of powers of two below the fastest time scale of the dynamics at `init` is tried;
     without `frictions`, four below its rate.
     """
-    from fokker.run.sample import make_batches
-    from fokker.samplers._named import by_name
-
-    sampler = by_name(sampler) if isinstance(sampler, str) else sampler
-
-    make_batches(target, batch_size, batches, gradient, jax.random.key(0))  # raises where they do not fit
-    if isinstance(init, PerChain):  # trials have their own number of chains
-        init = jax.tree.map(lambda x: jnp.asarray(x)[0], init.positions)
     options = {
         "batch_size": batch_size,
         "batches": batches,
@@ -152,6 +150,33 @@ def tune(
         "key": jax.random.key(seed) if key is None else key,
         "temperature": temperature,
     }
+    with Journal() as journal:
+        return tuned(target, sampler, init, step_sizes, frictions, steps, options, progress, journal)
+
+
+def tuned(
+    target: Any,
+    sampler: Sampler | Callable[..., Sampler] | str,
+    init: Any,
+    step_sizes: Sequence[float] | None,
+    frictions: Sequence[float] | None,
+    steps: int,
+    options: dict[str, Any],
+    progress: bool,
+    journal: Journal,
+) -> Tuning:
+    """`tune`, with trials that the journal knows; `options` are those of `fk.sample`."""
+    from fokker.run.sample import make_batches
+    from fokker.samplers._named import by_name
+
+    sampler = by_name(sampler) if isinstance(sampler, str) else sampler
+
+    refuse_stream(target.data if isinstance(target, TargetWithData) else None)
+    batch_size = options["batch_size"]
+    # Raises where they do not fit.
+    make_batches(target, batch_size, options["batches"], options["gradient"], jax.random.key(0))
+    if isinstance(init, PerChain):  # trials have their own number of chains
+        init = jax.tree.map(lambda x: jnp.asarray(x)[0], init.positions)
     start = target.unconstrain(init(options["key"]) if is_function(init) else init)
     target.validate(start)
     arms = list(_candidates(target, sampler, start, step_sizes, frictions, options))
@@ -165,7 +190,7 @@ def tune(
         trials: list[Trial] = []
         with Progress(what, len(arms), unit="candidates", enabled=progress) as bar:
             for arm in arms:
-                trials.append(_trial(target, arm, init, steps, options)[0])
+                trials.append(_trial(target, arm, init, steps, options, journal))
                 bar.update(len(trials))
         rounds.append(trials)
         good = sorted((t for t in trials if math.isfinite(t.discrepancy)), key=lambda t: t.order)
@@ -179,7 +204,7 @@ def tune(
         console.print(f"  best of {len(trials)}: step size {best.step_size:.3g}", markup=False)
         arms = [(t.step_size, t.friction, t.sampler) for t in good[: max(1, len(trials) // _KEPT)]]
         steps *= _KEPT
-    return _check(target, arms[0], init, options, rounds, console)
+    return _check(target, arms[0], init, options, rounds, console, journal)
 
 
 def with_tuned(sampler: Sampler | Callable[..., Sampler], step_size: Any, friction: Any) -> Sampler:
@@ -207,12 +232,18 @@ def _plan(candidates: int, steps: int, rows: int) -> str:
 
 
 def _check(
-    target: Any, arm: Any, init: Any, options: dict[str, Any], rounds: list[list[Trial]], console: Console
+    target: Any,
+    arm: Any,
+    init: Any,
+    options: dict[str, Any],
+    rounds: list[list[Trial]],
+    console: Console,
+    journal: Journal,
 ) -> Tuning:
     """Run the winner for longer, and halve its step until its diagnostics find no bias."""
     step_size, friction, sampler = arm
     for _ in range(_HALVINGS):
-        trial, gradients = _trial(target, (step_size, friction, sampler), init, 2 * _CHECKED, options)
+        trial = _trial(target, (step_size, friction, sampler), init, 2 * _CHECKED, options, journal)
         rounds.append([trial])
         console.print(
             f"  checked step size {step_size:.3g}: {trial.problem or 'no bias found'}", markup=False
@@ -224,10 +255,10 @@ def _check(
     notes = []
     if trial.problem:
         notes.append(f"no step size tried is free of bias: {trial.problem}")
-    if gradients is not None and not is_function(init):
+    if math.isfinite(trial.gradient_norm) and not is_function(init):
         theta = target.unconstrain(init)
         at_start = float(np.linalg.norm(ravel(jax.grad(_large_batch_potential(target))(theta))))
-        usual = float(np.median(np.linalg.norm(gradients, axis=-1))) * options["temperature"]
+        usual = trial.gradient_norm * options["temperature"]
         if at_start > _FAR * usual:
             notes.append(
                 f"the gradient at init is {at_start / usual:.2g} times as large as that of draws: tuning "
@@ -238,14 +269,26 @@ def _check(
     return Tuning(trial.sampler, trial.step_size, friction, rounds, tuple(notes))
 
 
-def _trial(
-    target: Any, arm: Any, init: Any, steps: int, options: dict[str, Any]
-) -> tuple[Trial, np.ndarray | None]:
-    """A short run of four chains, whose second half is judged; and ∇U/T at its draws."""
-    from fokker.run.sample import sample
-
+def _trial(target: Any, arm: Any, init: Any, steps: int, options: dict[str, Any], journal: Journal) -> Trial:
+    """A short run of four chains, whose second half is judged."""
     step_size, friction, sampler = arm
     half = _HALF * max(1, round(steps / (2 * _HALF)))
+
+    def compute() -> Any:
+        discrepancy, problem, norm = _judged(target, sampler, init, half, options)
+        return (), {"numbers": np.array([discrepancy, norm]), "problem": np.array(problem)}
+
+    _, found = journal.stage((), compute)
+    discrepancy, norm = (float(x) for x in found["numbers"])
+    return Trial(step_size, friction, 2 * half, discrepancy, sampler, str(found["problem"]), norm)
+
+
+def _judged(
+    target: Any, sampler: Sampler, init: Any, half: int, options: dict[str, Any]
+) -> tuple[float, str, float]:
+    """The discrepancy², the problem and the median |∇U|/T of a short run."""
+    from fokker.run.sample import sample
+
     # Chunks of one length in every round: each program is compiled once.
     with warnings.catch_warnings():  # a candidate may end before its first draw
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -263,8 +306,8 @@ def _trial(
         )
     if trace.was_interrupted:
         raise KeyboardInterrupt
-    failed = Trial(step_size, friction, 2 * half, math.inf, sampler, "the chains diverged"), None
-    if trace.stopped is not None or trace.origin is None:
+    failed = math.inf, "the chains diverged", math.nan
+    if trace.stopped is not None or trace.losses or trace.origin is None:
         return failed
     positions = thinned(trace.positions, max(_POINTS, half // 2))
     draws = as_vectors(positions)
@@ -278,8 +321,8 @@ def _trial(
         # The same equation for the momentum.
         kinetic = float(trace.sample_stats["kinetic_temperature"].mean()) / options["temperature"]
         discrepancy += (kinetic - 1) ** 2
-    problem = _problem(trace, draws, gradients)
-    return Trial(step_size, friction, 2 * half, discrepancy, sampler, problem), gradients
+    norm = float(np.median(np.linalg.norm(gradients, axis=-1)))
+    return discrepancy, _problem(trace, draws, gradients), norm
 
 
 def _problem(trace: Any, draws: np.ndarray, gradients: np.ndarray) -> str:
@@ -343,7 +386,7 @@ def _large_batch_potential(target: Any) -> Callable[[PyTree[Array]], Array]:
     """U, or its estimate by the first rows where there are many."""
     if not isinstance(target, TargetWithData) or target.size <= _ROWS:
         return target.potential
-    rows = jax.tree.map(lambda x: x[:_ROWS], target.data)
+    rows = span(target.data, 0, _ROWS)
     return lambda theta: target.minibatch_potential(theta, rows)
 
 

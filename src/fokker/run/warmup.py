@@ -1,6 +1,7 @@
 """Warm-up: a step size, and a scale of every coordinate, from the first steps of all chains together."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,7 +12,6 @@ from scipy.special import ndtri
 
 from fokker._core.count import Count
 from fokker._core.state import dimension, ravel
-from fokker.run.progress import Progress
 from fokker.run.starts import check_chains
 from fokker.run.step_search import StepSearch
 from fokker.run.trajectories import run_trajectories
@@ -28,6 +28,9 @@ _CROSSED, _DOUBLINGS = 0.8, 60
 # The last step size is corrected for its acceptance rate, measured over this share of the last steps, by a
 # factor within these bounds: rare regions may need smaller steps than those visited.
 _MEASURED, _CORRECTED = 0.4, (0.5, 1.25)
+# Steps whose result is noted down together, for a kill in warm-up. Not by the clock: the last bits of what is
+# learnt depend on where steps are taken together.
+_NOTED = 50
 # A spread that grows by more than this from one window to one twice as long may have no limit.
 _GROWTH = 4.0
 
@@ -52,14 +55,21 @@ def windows(steps: int) -> list[tuple[int, bool]]:
 class _Chains:
     """The chains of a warm-up, and what they have learnt so far."""
 
-    def __init__(self, sampler: Recipe, positions: PyTree[Array], keys: Key[Array, " chains"], capacity: int):
+    def __init__(
+        self,
+        sampler: Recipe,
+        positions: PyTree[Array],
+        keys: Key[Array, " chains"],
+        capacity: int,
+        stage: Callable[..., Any],
+    ) -> None:
         x = ravel(jax.tree.map(lambda x: x[0], positions))
         self.kind = sampler.mass_matrix if isinstance(sampler.mass_matrix, str) else None
         if self.kind is not None:
             sampler = dataclasses.replace(sampler, mass_matrix=identity(self.kind, x.size, x.dtype))
         # A placeholder: with "auto" in its place sampling would need another compilation.
         self.sampler = sampler.with_step_size(jnp.ones((), x.dtype))
-        self.keys, self.capacity, self.taken = keys, capacity, 0
+        self.keys, self.capacity, self.taken, self.stage = keys, capacity, 0, stage
         self.states: SamplerState = start_chains(self.sampler, positions, keys)
         check_chains(self.states, self.sampler.own_target)
         self.step_sizes = jnp.ones(keys.shape[0], x.dtype)
@@ -128,15 +138,24 @@ class _Chains:
         rounding = 16 * np.finfo(starts.dtype).eps * np.abs(starts)
         return np.asarray(np.any(np.abs(positions[:, 0] - starts) > rounding, axis=1))
 
+    def learn(self, steps: int, search: StepSearch, learns: bool) -> tuple[StepSearch, dict[str, np.ndarray]]:
+        """At most `capacity` steps, which are noted down: how the search continues, and what was recorded."""
+
+        def compute() -> Any:
+            chains, out = self.advance(self.sampler, self.states, steps, search, learns)
+            return (chains.state, chains.search), out
+
+        self.taken += steps
+        (self.states, search), out = self.stage(self.taken, (self.states, search), compute)
+        return search, out
+
     def window(self, length: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """The draws of `length` steps, chain × draw × d, and their statistics; the step sizes are learnt."""
         search = StepSearch.around(self.step_sizes)
         pieces = []
-        for done in range(0, length, self.capacity):
-            steps = min(self.capacity, length - done)
-            chains, out = self.advance(self.sampler, self.states, steps, search, True)
-            self.states, search = chains.state, chains.search
-            self.taken += steps
+        most = min(self.capacity, _NOTED)
+        for done in range(0, length, most):
+            search, out = self.learn(min(most, length - done), search, True)
             pieces.append(out)
         self.step_sizes = jnp.exp(search.log_average)
         stats = {name: np.concatenate([p[name] for p in pieces], axis=1) for name in pieces[0]}
@@ -152,9 +171,7 @@ class _Chains:
         self.step_sizes = jnp.full_like(self.step_sizes, step_size)
         if steps == 0:
             return
-        search = StepSearch.around(self.step_sizes)
-        chains, out = self.advance(self.sampler, self.states, steps, search, False)
-        self.states, self.taken = chains.state, self.taken + steps
+        _, out = self.learn(steps, StepSearch.around(self.step_sizes), False)
         measured, wanted = (
             -ndtri(np.clip(rate, 0.001, 0.999) / 2)
             for rate in (float(np.mean(out["acceptance_rate"])), float(self.sampler.target_accept))
@@ -172,23 +189,28 @@ class _Chains:
 
 
 def warmed_up(
-    sampler: Recipe, positions: PyTree[Array], keys: Key[Array, " chains"], steps: int, progress: bool
+    sampler: Recipe,
+    positions: PyTree[Array],
+    keys: Key[Array, " chains"],
+    steps: int,
+    stage: Callable[..., Any],
 ) -> Warmed:
-    """Run windows of steps; after each, all chains continue with what they have learnt together."""
-    chains = _Chains(sampler, positions, keys, chunk_length(dimension(positions)) + 1)
+    """Run windows of steps; after each, all chains continue with what they have learnt together.
+
+    `stage` as for `Sampler.warm_up`.
+    """
+    chains = _Chains(sampler, positions, keys, chunk_length(dimension(positions)) + 1, stage)
     chains.find_first_step()
     before: np.ndarray | None = None
     notes: list[str] = []
-    with Progress("warming up", steps, enabled=progress) as bar:
-        *plan, (measured, _) = windows(steps)
-        for length, learns_scale in plan:
-            draws, stats = chains.window(length)
-            bar.update(chains.taken)
-            if chains.kind not in (None, "identity") and learns_scale:
-                chains.learn_scale(draws)
-            if learns_scale and length > _WINDOW:
-                notes = _drifts(before, draws)
-                before = draws
+    *plan, (measured, _) = windows(steps)
+    for length, learns_scale in plan:
+        draws, stats = chains.window(length)
+        if chains.kind not in (None, "identity") and learns_scale:
+            chains.learn_scale(draws)
+        if learns_scale and length > _WINDOW:
+            notes = _drifts(before, draws)
+            before = draws
     if "is_divergent" in stats and stats["is_divergent"].all():
         raise ValueError(
             "every step of the last part of warm-up diverged: nothing can be learnt about this target as it "

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -39,7 +40,7 @@ class Round(NamedTuple):
 
 
 def warm_up(
-    sampler: Any, positions: PyTree[Array], keys: Key[Array, " chains"], steps: int
+    sampler: Any, positions: PyTree[Array], keys: Key[Array, " chains"], steps: int, stage: Callable[..., Any]
 ) -> tuple[Any, PyTree[Array]]:
     r"""The sampler with step size, L and scale found, and the positions of the chains after it.
 
@@ -75,8 +76,13 @@ def warm_up(
     def run(kind: Any, number: int) -> Round:
         nonlocal states
         own = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
-        states, result = _round(kind, states, own, length, columns)
-        return result
+
+        def compute() -> Any:
+            after, result = _round(kind, states, own, length, columns)
+            return after, result._asdict()
+
+        states, values = stage(length * (number + 1), states, compute)
+        return Round(**values)
 
     step = _first_step(settings(free, 1.0, math.inf), states)
     L = fixed_L or 16 * step

@@ -219,7 +219,10 @@ class Recipe(Sampler):
             check_size(self.mass_matrix, dimension(z))
             coordinates = z if self.mass_matrix is None else ravel(z)
             z = {"theta": z, **self.family.auxiliaries(key, coordinates, self.temperature)}
-        dynamics, local, _ = self._enter(SamplerState(z, no_steps()))
+        # With a correction a step uses all the data, and so does its check.
+        in_part = self.family is not None and self.correction is None
+        checked = dataclasses.replace(self, target=self.own_target.on_first_rows()) if in_part else self
+        dynamics, local, _ = checked._enter(SamplerState(z, no_steps()))
         dynamics.validate(local)
         self.integrator.check(dynamics, local, self.noise_estimate is not None)
         if isinstance(dynamics, SDE):

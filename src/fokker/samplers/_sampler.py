@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
 import equinox as eqx
@@ -87,6 +87,11 @@ class Warmed(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+def computed(taken: int, like: Any, compute: Callable[[], Any]) -> Any:
+    """A stage of warm-up that is not noted down."""
+    return compute()
+
+
 class Sampler(Module):
     """A sampler of exp(-U/T).
 
@@ -149,9 +154,17 @@ class Sampler(Module):
     has_trajectories = False
 
     def warm_up(
-        self, positions: PyTree[Array], keys: Key[Array, " chains"], steps: int, progress: bool = False
+        self,
+        positions: PyTree[Array],
+        keys: Key[Array, " chains"],
+        steps: int,
+        stage: Callable[..., Any] = computed,
     ) -> Warmed:
-        """The sampler with its settings learnt by `steps` steps of all chains, for samplers that learn."""
+        """The sampler with its settings learnt by `steps` steps of all chains, for samplers that learn.
+
+        Its stages are `stage(taken, like, compute)`: after `taken` steps, the result of `compute()`, which is
+        a tree like `like` and a dictionary of arrays. One that is known from before is not computed again.
+        """
         raise TypeError("this sampler learns nothing in warm-up: find its settings with fk.tune.")
 
     def with_step_size(self, step_size: Any) -> Self:

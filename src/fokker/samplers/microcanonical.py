@@ -1,5 +1,6 @@
 """Microcanonical Langevin and Hamiltonian Monte Carlo, as they are and with a Metropolis correction."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -25,6 +26,7 @@ from fokker.samplers._sampler import (
     Warmed,
     all_finite,
     check_step_size,
+    computed,
     step_size_at,
 )
 
@@ -166,12 +168,16 @@ class Microcanonical(Sampler):
         return SamplerState(z, state.step + 1, Memory(chosen)), info
 
     def warm_up(
-        self, positions: PyTree[Array], keys: Key[Array, " chains"], steps: int, progress: bool = False
+        self,
+        positions: PyTree[Array],
+        keys: Key[Array, " chains"],
+        steps: int,
+        stage: Callable[..., Any] = computed,
     ) -> Warmed:
         """Step size, L and scale from `steps` steps of all chains; and where the chains then are."""
         from fokker.samplers._microcanonical_warm_up import warm_up
 
-        return Warmed(*warm_up(self, positions, keys, steps))
+        return Warmed(*warm_up(self, positions, keys, steps, stage))
 
 
 def mclmc(

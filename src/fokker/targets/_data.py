@@ -7,19 +7,31 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from fokker.rows import Source, is_source, leaves, opened
+from fokker.rows.readers import ArrayReader
+from fokker.rows.values import check_values, place
+
+# In-memory data of at least this many bytes stay where they are: the device gets what a run uses of them.
+_LARGE = 2**26
+
 
 def checked_data(data: PyTree[Any]) -> PyTree[Any]:
-    """The data as arrays; raise unless they are finite numbers, and every leaf has as many rows."""
-    leaves = jax.tree.leaves_with_path(data)
-    if not leaves:
+    """The data as arrays; raise unless they are finite numbers, and every leaf has as many rows.
+
+    Files are opened, as sources. Their values are checked when they are read.
+    """
+    data = opened(data)
+    named = jax.tree_util.tree_leaves_with_path(data, is_leaf=is_source)
+    if not named:
         raise ValueError("the data are empty: give at least one array.")
     arrays, lengths = [], {}
-    for path, leaf in leaves:
+    for path, leaf in named:
         name = f"data{jax.tree_util.keystr(path)}"
         if np.ndim(leaf) == 0:
-            _refuse_single(name, leaf, path, leaves)
+            _refuse_single(name, leaf, path, named)
         # Inside jax.jit or jax.vmap it has no values.
-        arrays.append(leaf if isinstance(leaf, jax.core.Tracer) else _checked_values(name, leaf))
+        is_known = not isinstance(leaf, jax.core.Tracer) and not is_source(leaf)
+        arrays.append(_checked_values(name, leaf) if is_known else leaf)
         lengths[name] = np.shape(leaf)[0]
     if len(set(lengths.values())) > 1:
         described = ", ".join(f"{name} has {length}" for name, length in lengths.items())
@@ -28,7 +40,21 @@ def checked_data(data: PyTree[Any]) -> PyTree[Any]:
         )
     if not next(iter(lengths.values())):
         raise ValueError("the data are empty: their first axis has length 0.")
-    return jax.tree.unflatten(jax.tree.structure(data), arrays)
+    return jax.tree.unflatten(jax.tree.structure(data, is_leaf=is_source), arrays)
+
+
+def placed(data: PyTree[Any]) -> PyTree[Any]:
+    """Checked data on the device; large arrays of NumPy stay in the host's memory, as sources."""
+    is_large = sum(x.nbytes for x in leaves(data) if isinstance(x, np.ndarray)) >= _LARGE
+
+    def put(path: Any, leaf: Any) -> Any:
+        if is_source(leaf):
+            return leaf
+        if is_large and isinstance(leaf, np.ndarray):
+            return Source(ArrayReader(leaf), f"data{jax.tree_util.keystr(path)}")
+        return jnp.asarray(leaf)
+
+    return jax.tree_util.tree_map_with_path(put, data, is_leaf=is_source)
 
 
 def _refuse_single(name: str, leaf: Any, path: Any, leaves: list[tuple[Any, Any]]) -> None:
@@ -53,7 +79,7 @@ def _outermost_list(path: Any) -> Any:
 
 def _checked_values(name: str, leaf: Any) -> Any:
     if np.ma.isMaskedArray(leaf) and np.ma.is_masked(leaf):
-        where = _place(np.ma.getmaskarray(leaf))
+        where = place(np.ma.getmaskarray(leaf))
         raise ValueError(
             f"{name} has masked values, first in {where}: fill them, leaf.filled(0), and give the mask as "
             "another leaf that log_likelihood uses."
@@ -63,7 +89,7 @@ def _checked_values(name: str, leaf: Any) -> Any:
         _refuse_type(name, values)
     if not jnp.issubdtype(values.dtype, jnp.number) and values.dtype != bool:
         raise TypeError(f"{name} has the type {values.dtype}: give numbers.")
-    _check_range(name, values)
+    check_values(name, values)
     return values
 
 
@@ -73,7 +99,7 @@ def _refuse_type(name: str, values: np.ndarray) -> None:
     wrong = np.array([not _is_number(cell) for cell in cells], bool).reshape(values.shape)
     if cells and not wrong.any():
         raise TypeError(f"{name} holds numbers as {values.dtype}: convert them by .astype(float).")
-    example = f" holds {cells[int(np.argmax(wrong))]!r} in {_place(wrong)}," if cells else ""
+    example = f" holds {cells[int(np.argmax(wrong))]!r} in {place(wrong)}," if cells else ""
     if wrong.all():
         raise TypeError(
             f"{name}{example} has the type {values.dtype}: give numbers, for categories their codes, as in "
@@ -90,37 +116,3 @@ def _is_number(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
-
-
-def _check_range(name: str, values: Any) -> None:
-    """Raise for values that are not finite, or that JAX would store with fewer bits than they need."""
-    stored = jax.dtypes.canonicalize_dtype(values.dtype)
-    if jnp.issubdtype(values.dtype, jnp.integer):
-        if stored != values.dtype and values.size:
-            limits = jnp.iinfo(stored)
-            beyond = (values < limits.min) | (values > limits.max)
-            if beyond.any():
-                raise ValueError(
-                    f"{name} has a whole number that does not fit into 32 bits, first in {_place(beyond)}: "
-                    "subtract a constant, or enable 64 bits by jax.config.update('jax_enable_x64', True)."
-                )
-        return
-    if not jnp.issubdtype(values.dtype, jnp.inexact):
-        return
-    with np.errstate(over="ignore"):
-        kept = np.asarray(values).astype(stored)
-    finite = np.isfinite(kept)
-    if not finite.all():
-        value = np.asarray(values)[tuple(np.argwhere(~finite)[0])]
-        which = f"not finite in {stored}, {value}," if np.isfinite(value) else f"not finite, {value},"
-        raise ValueError(
-            f"{name} has a value that is {which} first in {_place(~finite)}: remove or replace it; for a "
-            "missing value give a number and, as another leaf, a mask that log_likelihood uses."
-        )
-
-
-def _place(wrong: np.ndarray) -> str:
-    """The first place that is true, as a row and, in a table, a column."""
-    row, *rest = (int(i) for i in np.argwhere(wrong)[0])
-    column = "" if not rest else f", column {rest[0] if len(rest) == 1 else tuple(rest)}"
-    return f"row {row}{column}"

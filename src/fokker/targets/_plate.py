@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from fokker._core.state import describe_shapes, nearest
+from fokker.rows import span
 from fokker.targets._program import Program, Site, first_line, in_plate, is_latent
 from fokker.targets.posterior import Posterior
 
@@ -145,7 +146,7 @@ def check_on_one_row(on_one_row: dict[str, Any], plate: str, size: int, theta: A
 
 @eqx.filter_jit
 def _both_sums(posterior: Posterior, program: Program, theta: Any) -> tuple[Array, Array, Array]:
-    rows = jax.tree.map(lambda x: x[:_TEST_ROWS], posterior.data)
+    rows = span(posterior.data, 0, min(posterior.size, _TEST_ROWS))
     each = jax.vmap(lambda datum: posterior.log_likelihood(theta, datum))(rows)
     prior = posterior.log_prior(theta)
     return program.log_density(theta, rows), jnp.sum(each) + prior, jnp.sum(jnp.abs(each)) + jnp.abs(prior)

@@ -1,5 +1,6 @@
 """Targets with constrained parameters, such as positive numbers or probabilities."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -25,6 +26,11 @@ class Constrained(Target):
     def at_temperature(self, temperature: Any) -> "Constrained":
         """The target for sampling at a temperature T: the log-Jacobian in U_y is multiplied by T."""
         return type(self)(self.target, self.constraints, temperature)
+
+    def on_first_rows(self) -> "Constrained":
+        """Itself, or, of data in a file or a stream, with the first rows alone."""
+        target = self.target.on_first_rows()
+        return self if target is self.target else dataclasses.replace(self, target=target)
 
     def constrain(self, y: PyTree[Array]) -> PyTree[Array]:
         """θ = x(y)."""

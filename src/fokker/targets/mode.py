@@ -8,6 +8,7 @@ from jax.scipy.optimize import minimize
 from jaxtyping import Array, PyTree
 
 from fokker._core.state import ravel, unravel
+from fokker.rows import resident
 from fokker.targets.target import Target, TargetWithData
 
 
@@ -16,6 +17,7 @@ def find_mode(target: Target, init: PyTree[Any], iterations: int = 100) -> PyTre
 
     With constraints, `init` and the result are θ, but the mode is that of the density of the unconstrained y.
     """
+    target = resident(target)
     start = target.unconstrain(init)
     target.validate(start)
     size = target.size if isinstance(target, TargetWithData) else 1

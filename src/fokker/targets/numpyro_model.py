@@ -256,6 +256,8 @@ def _posterior(
         and on_one_row[name]["shape"] == jnp.shape(site["value"])
     )
     traced = Program(traced.model, traced.fixed, traced.positional, plate, names)
+    # On the device: deterministic sites are computed from all rows.
+    rows = jax.tree.map(jnp.asarray, rows)
     posterior = Posterior(LogPrior(traced, row), LogLikelihood(traced), rows)
     check_sum(posterior, traced, lambda key: _draw(constraints, key))
     return NumPyroPosterior(posterior, constraints)

@@ -1,19 +1,23 @@
 """A posterior, from a prior, the likelihood of one datum, and the data."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PyTree
 
 from fokker.batches import Batch
-from fokker.targets._data import checked_data
+from fokker.rows import Stream, first_rows, is_source, is_stream, leaves, size_of, span
+from fokker.targets._data import checked_data, placed
 from fokker.targets.target import TargetWithData, check_number
 
-# Rows whose likelihoods are evaluated at the same time in a sum over all the data.
-_ROWS = 65_536
+# Rows whose likelihoods are evaluated at the same time in a sum over all the data, and bytes of those that
+# are read from a file for it.
+_ROWS, _BYTES = 65_536, 2**25
 
 
 class Posterior(TargetWithData):
@@ -33,6 +37,15 @@ class Posterior(TargetWithData):
         Ũ(θ) = -(N/n) Σ_{x in batch} log p(x|θ) - log p(θ),
 
     and N/n is applied here only. Rows drawn with unequal probabilities have their own weights.
+
+    The leaves of `data` are arrays, or they stay in a file: the path of an .npy or .parquet file, a
+    np.memmap, a dataset of HDF5 (h5py) or of Zarr, or an Arrow table, which is a dictionary of its columns.
+    Rows of files are read when a step needs them, by a thread that reads ahead; they are checked then, and a
+    value that is not finite stops the run by name. NumPy arrays of more than 64 MiB are used where they are,
+    not copied: do not change them.
+
+    `data` may also be an iterable of batches, such as a PyTorch DataLoader, or a function that returns one;
+    then `size` is N, the number of data that they are drawn from. See docs/data.md.
     """
 
     log_prior: Callable[[PyTree[Array]], Array]
@@ -44,21 +57,40 @@ class Posterior(TargetWithData):
         log_prior: Callable[[PyTree[Array]], Array],
         log_likelihood: Callable[[PyTree[Array], PyTree[Array]], Array],
         data: PyTree[Any],
+        size: int | None = None,
     ) -> None:
         self.log_prior = log_prior
         self.log_likelihood = log_likelihood
-        self.data = jax.tree.map(jnp.asarray, checked_data(data))
+        if is_stream(data):
+            self.data = Stream(data, _checked_size(data, size)).data()
+            return
+        self.data = placed(checked_data(data))
+        if size is not None and size != size_of(self.data):
+            raise ValueError(
+                f"size={size}, but the first axis of the data has length {size_of(self.data):,}: leave size "
+                "out. It is for a stream of batches, whose length is not known; give the stream itself as "
+                "data."
+            )
 
     def potential(self, theta: PyTree[Array]) -> Array:
         """U, by a pass over all the data."""
-        in_blocks = self.size // _ROWS * _ROWS
+        rows = self._rows_per_block()
+        in_blocks = self.size // rows * rows
         total = jnp.zeros(())
         if in_blocks:
-            blocks = jax.tree.map(lambda x: x[:in_blocks].reshape(-1, _ROWS, *x.shape[1:]), self.data)
-            total = _sum_over_blocks(self, theta, blocks)
+            total = _sum_over_blocks(self, theta, rows)
         if in_blocks < self.size:
-            total += self._log_likelihoods(theta, jax.tree.map(lambda x: x[in_blocks:], self.data))
+            total += self._log_likelihoods(theta, span(self.data, in_blocks, self.size - in_blocks))
         return -total - self.log_prior(theta)
+
+    def _rows_per_block(self) -> int:
+        bytes_per_row = sum(x.row_bytes for x in leaves(self.data) if is_source(x))
+        return min(_ROWS, max(1, _BYTES // bytes_per_row)) if bytes_per_row else _ROWS
+
+    def on_first_rows(self) -> "Posterior":
+        """Itself, or, of data in a file or a stream, with the first rows alone."""
+        data = first_rows(self.data)
+        return self if data is self.data else dataclasses.replace(self, data=data)
 
     def minibatch_potential(self, theta: PyTree[Array], batch: PyTree[Array]) -> Array:
         """Ũ from a batch of n rows: a tree of rows, or a `fokker.batches.Batch`."""
@@ -69,6 +101,11 @@ class Posterior(TargetWithData):
         """The rows of a batch and their weights: N/n, or those of the batch."""
         rows, weights = (batch.data, batch.weights) if isinstance(batch, Batch) else (batch, None)
         n = jax.tree.leaves(rows)[0].shape[0]
+        if weights is None and n > self.size:
+            raise ValueError(
+                f"a batch of {n} rows was given to a posterior of {self.size} data, so that N/n would be "
+                "wrong. For batches of a stream make it as fk.Posterior(…, data=stream, size=N)."
+            )
         return rows, self.size / n if weights is None else weights
 
     def _log_likelihoods(self, theta: PyTree[Array], rows: PyTree[Array], weights: Any = 1.0) -> Array:
@@ -78,11 +115,31 @@ class Posterior(TargetWithData):
     def validate(self, theta: PyTree[Array]) -> None:
         """Raise unless the prior and the likelihood are each one finite number at theta."""
         check_number(self.log_prior, theta, "log_prior")
-        datum = jax.tree.map(lambda x: x[0], self.data)
+        datum = jax.tree.map(lambda x: x[0], span(self.data, 0, 1))
         check_number(self.log_likelihood, theta, "log_likelihood", datum)
 
 
 # Compiled once for a posterior: outside of a compiled program JAX would compile the loop at each call.
 @eqx.filter_jit
-def _sum_over_blocks(target: Posterior, theta: PyTree[Array], blocks: PyTree[Array]) -> Array:
-    return jnp.sum(jax.lax.map(lambda rows: target._log_likelihoods(theta, rows), blocks))
+def _sum_over_blocks(target: Posterior, theta: PyTree[Array], rows: int) -> Array:
+    blocks = target.size // rows
+    if any(is_source(x) for x in leaves(target.data)):
+        # Of what is read nothing is kept for the gradient: it is read again.
+        @jax.checkpoint
+        def of_block(theta: PyTree[Array], block: Array) -> Array:
+            return target._log_likelihoods(theta, span(target.data, block * rows, rows))
+
+        return jnp.sum(jax.lax.map(lambda block: of_block(theta, block), jnp.arange(blocks)))
+    in_blocks = jax.tree.map(lambda x: x[: blocks * rows].reshape(blocks, rows, *x.shape[1:]), target.data)
+    return jnp.sum(jax.lax.map(lambda block: target._log_likelihoods(theta, block), in_blocks))
+
+
+def _checked_size(data: Any, size: Any) -> int:
+    """N of a stream; raise unless it is given."""
+    if not isinstance(size, int | np.integer) or size < 1:
+        what = "no size was" if size is None else f"size={size!r} was"
+        raise ValueError(
+            f"data is a stream of batches ({type(data).__name__}), and {what} given: give size=N, the number "
+            "of all data that the batches come from. The likelihood of a batch of n rows counts N/n times."
+        )
+    return int(size)

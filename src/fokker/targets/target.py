@@ -12,6 +12,7 @@ from jaxtyping import Array, PyTree
 
 from fokker._core.module import Module
 from fokker._core.state import as_arrays, describe_shapes
+from fokker.rows import size_of, span, stream_of
 
 # Rows that are searched together for one that is not usable, and characters of a row in a message.
 _ROWS, _LINE = 8192, 80
@@ -57,6 +58,10 @@ class Target(Module):
         """The target for sampling at a temperature; differs only if the potential contains a Jacobian."""
         return self
 
+    def on_first_rows(self) -> "Target":
+        """The target to check a start with: itself, or that of the first rows of a file or a stream."""
+        return self
+
     def derived(self, theta: PyTree[Array]) -> dict[str, Array]:
         """Quantities that the model computes from theta, by name."""
         return {}
@@ -70,7 +75,7 @@ class TargetWithData(Target):
 
         @property
         def data(self) -> PyTree[Array]:
-            """Arrays whose first axis runs over the data."""
+            """Arrays, or sources of rows (`fokker.rows`), whose first axis runs over the data."""
 
         def log_prior(self, theta: PyTree[Array], /) -> Array:
             """log p(θ)."""
@@ -87,7 +92,7 @@ class TargetWithData(Target):
     @property
     def size(self) -> int:
         """N, the number of data."""
-        return jax.tree.leaves(self.data)[0].shape[0]
+        return size_of(self.data)
 
     @abstractmethod
     def minibatch_potential(self, theta: PyTree[Array], batch: PyTree[Array]) -> Array:
@@ -103,8 +108,10 @@ class TargetWithData(Target):
 
     def unusable_row(self, theta: PyTree[Array]) -> str | None:
         """The first datum whose log likelihood, or its gradient, is not finite at theta, in words."""
-        for first in range(0, self.size, _ROWS):
-            rows = jax.tree.map(lambda x, f=first: x[f : f + _ROWS], self.data)
+        stream = stream_of(self.data)
+        known = self.size if stream is None else stream.batch_size
+        for first in range(0, known, _ROWS):
+            rows = span(self.data, first, min(_ROWS, known - first))
             values, finite = (np.asarray(x) for x in _likelihoods(self, theta, rows))
             if not finite.all():
                 place = int(np.argmin(finite))

@@ -140,10 +140,10 @@ class Problem:
             progress=self.progress,
             **plan,
         )
-        if trace.stopped is not None and not trace.was_interrupted:
+        if trace.lost or (trace.stopped is not None and not trace.was_interrupted):
             raise RuntimeError(
-                f"{trace.stopped}: give a smaller learning_rate, or standardise the columns of X if they are "
-                "large."
+                f"{trace.lost or trace.stopped}: give a smaller learning_rate, or standardise the columns of "
+                "X if they are large."
             )
         return trace
 

@@ -1,0 +1,72 @@
+"""From what a user gives as data to leaves that can be read: files, tables, chunked arrays, streams."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from fokker.rows.arrow import is_arrow, of_parquet, of_table
+from fokker.rows.readers import ArrayReader, ChunkedReader
+from fokker.rows.source import Reader, Source, is_source
+
+
+def opened(data: PyTree[Any]) -> PyTree[Any]:
+    """The data with a `Source` in place of each mapped array, path, Arrow table and chunked dataset."""
+    return jax.tree_util.tree_map_with_path(_opened, data, is_leaf=is_source)
+
+
+def _opened(path: Any, leaf: Any) -> Any:
+    name = f"data{jax.tree_util.keystr(path)}"
+    if is_arrow(leaf):
+        return _columns(name, of_table(leaf))
+    if isinstance(leaf, str | Path) and str(leaf).endswith(".parquet"):
+        return _columns(name, of_parquet(Path(leaf)))
+    if isinstance(leaf, str | Path) and str(leaf).endswith(".npy"):
+        leaf = np.load(leaf, mmap_mode="r")
+    if isinstance(leaf, Path):
+        raise ValueError(f"{name} is the path {str(leaf)!r}: files of .npy and .parquet are read.")
+    if is_chunked(leaf):
+        _check_type(name, leaf.dtype)
+        mapped = _mapped(leaf)
+        return Source(ChunkedReader(leaf) if mapped is None else ArrayReader(mapped), name)
+    if isinstance(leaf, np.memmap) and leaf.ndim:
+        _check_type(name, leaf.dtype)
+        return Source(ArrayReader(leaf), name)
+    return leaf
+
+
+def _columns(name: str, columns: Mapping[str, Reader]) -> dict[str, Source]:
+    return {column: Source(reader, f"{name}[{column!r}]") for column, reader in columns.items()}
+
+
+def _check_type(name: str, dtype: Any) -> None:
+    if np.dtype(dtype).kind not in "biufc":
+        raise TypeError(f"{name} has the type {dtype}: give numbers, for categories their codes.")
+
+
+def is_chunked(leaf: Any) -> bool:
+    """Whether it is an array that is read in chunks by slices, as a dataset of HDF5 or of Zarr."""
+    has_form = all(hasattr(leaf, name) for name in ("shape", "dtype", "chunks", "__getitem__"))
+    return has_form and not isinstance(leaf, np.ndarray | jax.Array) and len(leaf.shape) > 0
+
+
+def _mapped(dataset: Any) -> np.ndarray | None:
+    """A dataset of HDF5 that is stored in one piece, in a file that is not written to, as a mapped array."""
+    if dataset.chunks is not None or not hasattr(dataset, "id") or not hasattr(dataset, "file"):
+        return None
+    offset = dataset.id.get_offset()
+    if offset is None or dataset.file.mode != "r" or dataset.file.userblock_size:
+        return None
+    return np.memmap(dataset.file.filename, dataset.dtype, "r", offset, tuple(dataset.shape))
+
+
+def is_stream(data: Any) -> bool:
+    """Whether it is an iterable of batches, or a function that returns one, and not a tree of arrays."""
+    if isinstance(data, str | bytes | Path | np.ndarray | jax.Array) or is_source(data) or is_arrow(data):
+        return False
+    if not jax.tree_util.all_leaves([data]) or hasattr(data, "__array__") or is_chunked(data):
+        return False
+    return callable(data) or isinstance(data, Iterable)

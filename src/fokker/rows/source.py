@@ -1,0 +1,304 @@
+"""Leaves of a data tree that are not on the device: their rows are read when a step needs them."""
+
+import itertools
+import math
+import weakref
+from abc import ABC, abstractmethod
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from fokker.rows.values import check_values, stored_dtype
+
+# Rows of a file that a start is checked with.
+_FIRST = 4096
+# JAX on a CPU uses NumPy's memory without a copy if it starts at a multiple of this.
+_ALIGNMENT = 64
+
+
+class Problem(ValueError):
+    """Rows that cannot be used, or a stream that has ended: a run stops with the draws so far."""
+
+
+class Reader(ABC):
+    """The rows of one array on the host: its `shape`, `dtype`, and how they are read.
+
+    `is_in_memory`: whether all of it is in the host's memory. `window`: how many rows are read together; 1 if
+    single rows can be read, as from memory.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    is_in_memory = False
+    is_stream = False
+    window = 1
+
+    @abstractmethod
+    def span(self, first: int, end: int) -> np.ndarray:
+        """Rows `first` to `end`."""
+
+    @abstractmethod
+    def read(self, numbers: np.ndarray, out: np.ndarray) -> None:
+        """Write rows `numbers`, a vector, into `out`, of this reader's type."""
+
+    def stream(self) -> Any:
+        """The stream that the rows come from, if they do."""
+        return None
+
+
+class Form(NamedTuple):
+    """What a compiled program has to know of a source."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    name: str
+    is_stream: bool
+
+
+# Readers by the number in a source's token. An entry lives as long as the token does.
+_READERS: dict[int, Reader] = {}
+_NUMBERS = itertools.count()
+
+
+@jax.tree_util.register_pytree_node_class
+class Source:
+    """An array that is read row by row, from a file, from the host's memory, or from a stream.
+
+    In a tree it is a node with one leaf: a number by which a compiled program asks the host for rows. So
+    programs do not depend on the data, only on their shape and type, and hold no copy of them.
+    `source[rows]`, with a slice, a number or an array of numbers, returns NumPy.
+    """
+
+    token: Any
+    form: Form
+
+    def __init__(self, reader: Reader, name: str = "data") -> None:
+        number = next(_NUMBERS) % 2**31
+        self.token = jnp.asarray(np.int32(number))
+        self.form = Form(tuple(reader.shape), stored_dtype(reader.dtype), name, reader.is_stream)
+        _READERS[number] = reader
+        weakref.finalize(self.token, _READERS.pop, number, None)
+
+    def tree_flatten(self) -> tuple[tuple[Any], Form]:
+        """The token, and the form."""
+        return (self.token,), self.form
+
+    @classmethod
+    def tree_unflatten(cls, form: Form, children: Any) -> "Source":
+        """A source with this token."""
+        source = object.__new__(cls)
+        (source.token,), source.form = children, form
+        return source
+
+    @property
+    def reader(self) -> Reader:
+        """The reader of the rows."""
+        return _reader(self.token, self.form)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the whole array."""
+        return self.form.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.form.shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of the rows on the device."""
+        return self.form.dtype
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row on the device."""
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole array on the device."""
+        return self.shape[0] * self.row_bytes
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        if isinstance(rows, slice):
+            first, end, step = rows.indices(len(self))
+            return _converted(self.form, self.reader.span(first, max(first, end)), first)[::step]
+        return self.read(np.asarray(rows))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self[:] if dtype is None else self[:].astype(dtype)
+
+    def __repr__(self) -> str:
+        return f"Source({self.form.name}: {self.dtype.name}{list(self.shape)})"
+
+    def read(self, numbers: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Rows with these numbers, of any shape, checked; into `out` if given."""
+        return _read(self.reader, self.form, numbers, out)
+
+
+def _reader(token: Any, form: Form) -> Reader:
+    reader = _READERS.get(int(np.asarray(token).reshape(-1)[0]))
+    if reader is None:
+        raise RuntimeError(f"{form.name}: the file or array is no longer open, as its posterior was deleted.")
+    return reader
+
+
+def _converted(form: Form, values: np.ndarray, first: int) -> np.ndarray:
+    """Values as they are on the device, after a check; they are rows `first`, `first` + 1, …."""
+    try:
+        check_values(form.name, values, np.arange(first, first + len(values)))
+    except ValueError as error:
+        raise Problem(str(error)) from None
+    return values.astype(form.dtype, copy=False)
+
+
+def _read(reader: Reader, form: Form, numbers: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    flat = numbers.reshape(-1)
+    shape = (*numbers.shape, *form.shape[1:])
+    if out is None:
+        out = aligned(shape, form.dtype)
+    same = reader.dtype == form.dtype
+    rows = (out if same else np.empty(shape, reader.dtype)).reshape(len(flat), *form.shape[1:])
+    reader.read(flat, rows)
+    try:
+        check_values(form.name, rows, flat)
+    except ValueError as error:
+        raise Problem(str(error)) from None
+    if not same:
+        out[...] = rows.reshape(shape)
+    return out
+
+
+def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An array, not filled, that JAX on a CPU can use without a copy: give it to jax.device_put."""
+    dtype = np.dtype(dtype)
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)
+
+
+def is_source(leaf: Any) -> bool:
+    """Whether a leaf of the data is read from outside of the device."""
+    return isinstance(leaf, Source)
+
+
+def leaves(data: PyTree[Any]) -> list[Any]:
+    """The leaves of a data tree, arrays and sources."""
+    return jax.tree.leaves(data, is_leaf=is_source)
+
+
+def size_of(data: PyTree[Any]) -> int:
+    """N, the number of rows."""
+    return leaves(data)[0].shape[0]
+
+
+class Taken(NamedTuple):
+    """Rows that have been read already, in place of the data that they are rows of."""
+
+    values: PyTree[Array]
+
+
+def take(data: PyTree[Any], rows: Any) -> PyTree[Array]:
+    """Rows of the data by their numbers, in compiled programs too; a source asks the host for them."""
+    if isinstance(data, Taken):
+        return data.values
+    return jax.tree.map(partial(_take, rows=rows), data, is_leaf=is_source)
+
+
+def _take(leaf: Any, rows: Any) -> Array:
+    if not is_source(leaf):
+        return leaf[rows]
+    if not _is_traced(leaf.token, rows):
+        return jnp.asarray(leaf.read(np.asarray(rows)))
+    refuse_stream(leaf)
+    shape = jax.ShapeDtypeStruct((*jnp.shape(rows), *leaf.shape[1:]), leaf.dtype)
+    read = partial(_read_by_token, leaf.form)
+    return jax.pure_callback(read, shape, leaf.token, rows, vmap_method="expand_dims")
+
+
+def _read_by_token(form: Form, token: Any, rows: Any) -> np.ndarray:
+    return _read(_reader(token, form), form, np.asarray(rows))
+
+
+def span(data: PyTree[Any], first: Any, length: int) -> PyTree[Array]:
+    """`length` consecutive rows of the data, in compiled programs too."""
+    return jax.tree.map(lambda leaf: _span(leaf, first, length), data, is_leaf=is_source)
+
+
+def _span(leaf: Any, first: Any, length: int) -> Array:
+    if not is_source(leaf):
+        if isinstance(first, int):
+            return leaf[first : first + length]
+        return jax.lax.dynamic_slice_in_dim(leaf, first, length)
+    if not _is_traced(leaf.token, first):
+        return jnp.asarray(leaf[int(first) : int(first) + length])
+    refuse_stream(leaf)
+    shape = jax.ShapeDtypeStruct((length, *leaf.shape[1:]), leaf.dtype)
+    read = partial(_span_by_token, leaf.form, length)
+    return jax.pure_callback(read, shape, leaf.token, first, vmap_method="sequential")
+
+
+def _span_by_token(form: Form, length: int, token: Any, first: Any) -> np.ndarray:
+    start = int(np.asarray(first))
+    return _converted(form, _reader(token, form).span(start, start + length), start)
+
+
+def _is_traced(*values: Any) -> bool:
+    return any(isinstance(value, jax.core.Tracer) for value in values)
+
+
+def refuse_stream(data: PyTree[Any]) -> None:
+    """Raise if the data are a stream, for what needs all of them."""
+    if any(is_source(leaf) and leaf.form.is_stream for leaf in leaves(data)):
+        raise ValueError(
+            "this needs all the data, but they come as a stream of batches: use a sampler of minibatches "
+            "with a step size, such as fk.samplers.sghmc(1e-3), and no gradient=; or give arrays or files."
+        )
+
+
+def first_rows(data: PyTree[Any]) -> PyTree[Array]:
+    """The first rows of data in files or of a stream, to check a model with; other data as they are.
+
+    Within a compiled program, where they cannot be read, a row of zeros, to check shapes with.
+    """
+    found = leaves(data)
+    outside = [x for x in found if is_source(x)]
+    if not outside:
+        return data
+    if _is_traced(*(x.token for x in outside)):
+        return jax.tree.map(lambda x: jnp.zeros((1, *x.shape[1:]), x.dtype), data, is_leaf=is_source)
+    if all(x.reader.is_in_memory for x in outside):
+        return data
+    stream = outside[0].reader.stream()
+    return span(data, 0, min(len(found[0]), _FIRST) if stream is None else stream.batch_size)
+
+
+def resident(tree: PyTree[Any]) -> PyTree[Any]:
+    """The tree with data that are in the host's memory put on the device; files and streams stay."""
+    if not any(is_source(leaf) for leaf in leaves(tree)):
+        return tree
+    return jax.tree.map(_resident, tree, is_leaf=is_source)
+
+
+# What is on the device already, by the number of its source, while somebody uses it.
+_RESIDENT: weakref.WeakValueDictionary[int, Array] = weakref.WeakValueDictionary()
+
+
+def _resident(leaf: Any) -> Any:
+    if not is_source(leaf) or _is_traced(leaf.token) or not leaf.reader.is_in_memory:
+        return leaf
+    number = int(leaf.token)
+    on_device = _RESIDENT.get(number)
+    if on_device is None:
+        on_device = jax.device_put(leaf.reader.span(0, len(leaf)).astype(leaf.dtype, copy=False))
+        _RESIDENT[number] = on_device
+    return on_device

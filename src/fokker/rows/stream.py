@@ -1,0 +1,188 @@
+"""Streams of batches: a loader, a generator, or a function that returns one."""
+
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from fokker.rows.source import Problem, Reader, Source, is_source, leaves, refuse_stream
+from fokker.rows.values import check_values, stored_dtype
+
+
+class Stream:
+    """Batches of one length, one after the other.
+
+    A source that can be iterated again, or a function that returns an iterator, starts again when it ends. A
+    generator ends the stream. Rows of the first batch are kept, to check a model with.
+    """
+
+    def __init__(self, source: Iterable[Any] | Callable[[], Iterable[Any]], size: int) -> None:
+        self.size, self._source, self._lock = size, source, threading.Lock()
+        self._has_warned = False
+        self.repeats = callable(source) or iter(source) is not source
+        self._once = None if self.repeats else iter(source)  # type: ignore[arg-type]
+        first = next(self._iterator(), None)
+        if first is None:
+            raise ValueError("data is a stream without any batch.")
+        self.first = self._as_arrays(first)
+        # Of a generator, which cannot be asked for it again.
+        self._waiting = None if self.repeats else self.first
+        self.used = 0
+        self.structure: Any = jax.tree.structure(self.first)
+        self.shapes = [x.shape for x in jax.tree.leaves(self.first)]
+        self.dtypes = [x.dtype for x in jax.tree.leaves(self.first)]
+        lengths = {shape[0] if shape else None for shape in self.shapes}
+        if len(lengths) != 1 or None in lengths or not next(iter(lengths)):
+            raise ValueError(
+                f"the leaves of the first batch of data have the shapes {self.shapes}: each needs a first "
+                "axis over the rows of the batch, of one length. Give an iterable of batches, not of rows."
+            )
+        self.batch_size = self.shapes[0][0]
+        if self.batch_size > size:
+            raise ValueError(
+                f"size={size} is less than the {self.batch_size} rows of a batch: give the number of "
+                "all data."
+            )
+
+    def data(self) -> PyTree[Source]:
+        """A tree of sources, one for each leaf of a batch."""
+        named = jax.tree_util.tree_leaves_with_path(self.first)
+        sources = [Source(_StreamReader(self, x), f"data{jax.tree_util.keystr(path)}") for path, x in named]
+        return jax.tree.unflatten(self.structure, sources)
+
+    def _iterator(self) -> Iterator[Any]:
+        if self._once is not None:
+            return self._once
+        return iter(self._source() if callable(self._source) else self._source)
+
+    def batches(self, skip: int) -> Iterator[list[np.ndarray]]:
+        """The leaves of batch after batch, without the first `skip`.
+
+        What a generator has already given is counted among these. Raises `Problem` if there is none.
+        """
+        if self._once is None:
+            yield from self._again(skip)
+            return
+        with self._lock:
+            while self.used < skip:
+                self._next_of_generator()
+        while True:
+            with self._lock:
+                batch = self._next_of_generator()
+            yield batch
+
+    def _next_of_generator(self) -> list[np.ndarray]:
+        assert self._once is not None
+        while True:
+            waiting, self._waiting = self._waiting, None
+            if waiting is None:
+                try:
+                    waiting = next(self._once)
+                except StopIteration:
+                    raise Problem(f"the stream of data ended after {self.used:,} batches") from None
+            batch = self._checked(waiting)
+            if batch is not None:
+                self.used += 1
+                return batch
+
+    def _again(self, skip: int) -> Iterator[list[np.ndarray]]:
+        while True:
+            is_empty = True
+            for given in self._iterator():
+                batch = self._checked(given)
+                if batch is None:
+                    continue
+                is_empty = False
+                if skip:
+                    skip -= 1
+                else:
+                    yield batch
+            if is_empty:
+                raise Problem("the stream of data started again and had no batch")
+
+    def _as_arrays(self, batch: PyTree[Any]) -> PyTree[np.ndarray]:
+        return jax.tree.map(_as_numpy, batch)
+
+    def _checked(self, given: PyTree[Any]) -> list[np.ndarray] | None:
+        """The leaves of a batch as they go to the device; None for one that is shorter than the first."""
+        flattened: tuple[list[np.ndarray], Any] = jax.tree.flatten(self._as_arrays(given))
+        arrays, structure = flattened
+        shapes = [x.shape for x in arrays]
+        if structure == self.structure and shapes != self.shapes and self._is_shorter(shapes):
+            if not self._has_warned:
+                self._has_warned = True
+                warnings.warn(
+                    f"a batch of {shapes[0][0]} rows was left out, since the first has {self.batch_size}: "
+                    "make all batches of one length, as by drop_last=True.",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            return None
+        if structure != self.structure or shapes != self.shapes:
+            raise Problem(
+                f"a batch of the stream has the shapes {shapes}, but the first has {self.shapes}: all "
+                "batches need the same leaves and the same length"
+            )
+        names = jax.tree_util.tree_leaves_with_path(self.first)
+        for (path, _), x in zip(names, arrays, strict=True):
+            try:
+                check_values(f"a batch of the stream, data{jax.tree_util.keystr(path)},", x)
+            except ValueError as error:
+                raise Problem(str(error).rstrip(".")) from None
+        return [x.astype(stored_dtype(t), copy=False) for x, t in zip(arrays, self.dtypes, strict=True)]
+
+    def _is_shorter(self, shapes: list[tuple[int, ...]]) -> bool:
+        lengths = {shape[0] if shape else 0 for shape in shapes}
+        tails = [shape[1:] for shape in shapes] == [shape[1:] for shape in self.shapes]
+        return tails and len(lengths) == 1 and lengths.pop() < self.batch_size
+
+
+def _as_numpy(leaf: Any) -> np.ndarray:
+    if hasattr(leaf, "detach"):  # a tensor of PyTorch, which is not imported for this
+        leaf = leaf.detach().cpu().numpy()
+    values = np.asarray(leaf)
+    if values.dtype.kind not in "biufc":
+        raise TypeError(
+            f"a batch of the stream holds values of the type {values.dtype}: give batches of numbers, as a "
+            "dictionary or tuple of arrays."
+        )
+    return values
+
+
+class _StreamReader(Reader):
+    """One leaf of a stream: it has the rows of the first batch alone, to check a model with."""
+
+    is_stream = True
+
+    def __init__(self, stream: Stream, first: np.ndarray) -> None:
+        self.shape, self.dtype = (stream.size, *first.shape[1:]), first.dtype
+        self._stream, self._first = stream, first
+
+    def stream(self) -> Stream:
+        """The stream."""
+        return self._stream
+
+    def span(self, first: int, end: int) -> np.ndarray:
+        """Rows of the first batch."""
+        self._check(end)
+        return self._first[first:end]
+
+    def read(self, numbers: np.ndarray, out: np.ndarray) -> None:
+        """Write rows of the first batch into `out`."""
+        self._check(int(numbers.max()) + 1)
+        out[...] = self._first[numbers]
+
+    def _check(self, end: int) -> None:
+        if end > len(self._first):
+            refuse_stream(self._stream.data())
+
+
+def stream_of(data: PyTree[Any]) -> Stream | None:
+    """The stream that data come from, or None."""
+    found = leaves(data)
+    is_one = bool(found) and is_source(found[0]) and found[0].form.is_stream
+    return found[0].reader.stream() if is_one else None
