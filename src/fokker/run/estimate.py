@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 
+from fokker.rows import leaves
 from fokker.run.record import differences, written_settings
 from fokker.run.sample import WARM_UP, prepared
 from fokker.run.store import draws_per_chunk, has_run, read_checkpoint
@@ -137,7 +138,7 @@ def _rows(target: Any, batch_size: int | None) -> str:
 def _data_bytes(target: Any) -> int:
     if not isinstance(target, TargetWithData):
         return 0
-    return sum(x.nbytes for x in jax.tree.leaves(target.data))
+    return sum(x.nbytes for x in leaves(target.data))
 
 
 def _peak() -> int:

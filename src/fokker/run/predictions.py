@@ -13,6 +13,7 @@ from scipy.special import logsumexp
 
 from fokker._core.draws import shape_of_draws
 from fokker._core.state import describe_shapes
+from fokker.rows import is_source, leaves
 from fokker.run.model import INIT, PREDICT, Model
 from fokker.run.predict import predict
 from fokker.run.progress import Progress
@@ -101,9 +102,8 @@ def write_predictions(
     """
     chains, number = shape_of_draws(draws)
     numbered = (draws, np.arange(chains * number, dtype=np.uint32).reshape(chains, number))
-    rows = jax.tree.map(np.asarray, made.rows)
-    size = len(jax.tree.leaves(rows)[0])
-    datum = jax.tree.map(lambda x: x[:1], rows)
+    size = len(leaves(made.rows)[0])
+    datum = _span(made.rows, 0, 1)
     outputs = _values_of(made, numbered, (datum, np.zeros(1, np.uint32)), 1)
     names = _names(outputs)
     per_row = chains * number * len(names)
@@ -117,13 +117,18 @@ def write_predictions(
         writer = csv.writer(file)
         writer.writerow(["row", *columns])
         for first, start in _blocks(size, block):
-            part = jax.tree.map(lambda x, s=start: x[s : s + block], rows)
+            part = _span(made.rows, start, start + block)
             numbers = np.arange(start, start + block, dtype=np.uint32)
             values = _flat(_values_of(made, numbered, (part, numbers), block))[:, first - start :]
             table = _log_mean_exp(values) if made.is_log_density else _statistics(values, quantiles)
             writer.writerows([first + i, *map(_number, line)] for i, line in enumerate(table.tolist()))
             bar.update(start + block)
     return size, len(columns)
+
+
+def _span(rows: PyTree[Any], first: int, end: int) -> PyTree[np.ndarray]:
+    """Some of the rows, of which those in files are read only now."""
+    return jax.tree.map(lambda x: np.asarray(x[first:end]), rows, is_leaf=is_source)
 
 
 def _blocks(size: int, block: int) -> Iterator[tuple[int, int]]:
