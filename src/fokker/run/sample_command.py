@@ -282,7 +282,7 @@ def predict(
     The model's file says what is predicted: predict(theta, datum) returns a number, a vector or a dictionary
     of them for one row, such as the mean of y. With a third argument `key` it may add the noise of an
     observation: predict(theta, datum, key). Without such a function the log predictive density of each row is
-    written, by the model's likelihood. Rows are taken in blocks: memory does not grow with their number.
+    written, by the model's likelihood. Predictions are made and written in blocks of rows.
     """
     import fokker
     from fokker.run.command import read_command
