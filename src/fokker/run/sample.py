@@ -60,7 +60,7 @@ from fokker.targets.target import TargetWithData
 
 # Default steps of warm-up for a sampler that learns its settings, and the most that have their own
 # randomness.
-_WARM_UP = 1000
+WARM_UP = 1000
 _LONGEST_WARM_UP = 2**30
 # The default for the most steps per block.
 _CHUNK = 2**24
@@ -141,15 +141,15 @@ def sample(
     }
     keep_compiled_programs()
     if out is None:
-        return _sampled(target, sampler, options, resume)
+        return prepared(target, sampler, options, resume).run(progress)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
-        return _sampled(target, sampler, options, resume)
+        return prepared(target, sampler, options, resume).run(progress)
 
 
-def _sampled(target: Any, sampler: Any, options: dict[str, Any], resume: Trace | None) -> Trace:
-    """`sample` with its options by name."""
+def prepared(target: Any, sampler: Any, options: dict[str, Any], resume: Trace | None = None) -> Run:
+    """The run of `sample`, with its options by name, after tuning and warm-up and before the first step."""
     given = dict(options)
     init, chains, seed, key = (options[name] for name in ("init", "chains", "seed", "key"))
     steps, burn_in, warm_up = (options[name] for name in ("steps", "burn_in", "warm_up"))
@@ -234,7 +234,7 @@ def _sampled(target: Any, sampler: Any, options: dict[str, Any], resume: Trace |
         if before is None:
             warm_up_keys = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])
             learn = partial(warmed_up, placed) if isinstance(placed, Recipe) else placed.warm_up
-            number = int(warm_up or _WARM_UP)
+            number = int(warm_up or WARM_UP)
             with journal, Progress("warming up", number, enabled=progress) as bar:
 
                 def stage(taken: int, like: Any, compute: Callable[[], Any]) -> Any:
@@ -276,7 +276,7 @@ def _sampled(target: Any, sampler: Any, options: dict[str, Any], resume: Trace |
             ),
         }
         folder = RunFolder(Path(out), description, arrays, Origin(target, sampler, None, given))
-    return Run(placed, batch, plan, keys[:, 2], states, temperature, origin, resume, folder).run(progress)
+    return Run(placed, batch, plan, keys[:, 2], states, temperature, origin, resume, folder)
 
 
 @dataclass(frozen=True)
