@@ -169,8 +169,8 @@ MUTATIONS = [
     ),
     Mutation(
         "corpora/_vocabulary.py",
-        "if minimum_documents <= n <= maximum_share * num_documents",
-        "if minimum_documents < n <= maximum_share * num_documents",
+        "if smallest <= n <= largest and",
+        "if smallest < n <= largest and",
         "a word in just enough documents is not learned",
         ("corpora::a_vocabulary_is_learned_from_the_words_of_most_documents",),
     ),

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -149,8 +150,38 @@ def run(
     ] = None,
     minimum_tokens: Annotated[int | None, _option("Documents with fewer known words are skipped.", 1)] = None,
     format: Annotated[str | None, _option("The format of the corpus.", "detected")] = None,
-    key: Annotated[str | None, _option("The key of the text in a JSON object.", "text")] = None,
-    pattern: Annotated[str | None, _option("A regular expression for words.", "the letters a to z")] = None,
+    key: Annotated[
+        str | None, _option("The key of the text in a JSON object, or its column in a table.", "text")
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        _option(
+            "What a word is: unicode (letters of any alphabet), letters (a to z alone), or a regular "
+            "expression.",
+            "unicode",
+        ),
+    ] = None,
+    stop_words: Annotated[
+        str | None,
+        _option(
+            "Words to leave out: a language (english, german, french, …), a file with one word per line, or "
+            "none.",
+            "auto: those of the language of the text",
+        ),
+    ] = None,
+    min_df: Annotated[
+        str | None,
+        _option("Leave out words in fewer documents: a number, or a share such as 0.001.", "2"),
+    ] = None,
+    max_df: Annotated[
+        str | None, _option("Leave out words in more documents: a number, or a share.", "0.5")
+    ] = None,
+    bigrams: Annotated[
+        bool | None,
+        typer.Option(
+            "--bigrams", help="Pairs of words that belong together, such as new_york, are words too."
+        ),
+    ] = None,
     shuffle_buffer: Annotated[
         int | None,
         _option(
@@ -170,6 +201,7 @@ def run(
         "format": format,
         "key": key,
         "pattern": pattern,
+        "bigrams": bigrams,
         "minimum_tokens": minimum_tokens,
         "shuffle_buffer": shuffle_buffer,
         "held_out": held_out,
@@ -196,8 +228,19 @@ def run(
     from fokker.models.lda.run import Reading, Run, learned_vocabulary
     from fokker.run.interruption import Interruption
 
+    learning_options = {
+        "--vocab-size": ("maximum_words", vocab_size),
+        "--stop-words": ("stop_words", stop_words),
+        "--min-df": ("minimum_documents", _parse_limit("--min-df", min_df)),
+        "--max-df": ("maximum_documents", _parse_limit("--max-df", max_df)),
+    }
+    learning = _specified(dict(learning_options.values()))
     if resume is not None:
-        for name, value in (("--out", out), ("--vocab", vocab), ("--vocab-size", vocab_size)):
+        for name, value in (
+            ("--out", out),
+            ("--vocab", vocab),
+            *((name, value) for name, (_, value) in learning_options.items()),
+        ):
             if value is not None:
                 raise ValueError(
                     f"{name} cannot be used with --resume, which continues a run with its own settings."
@@ -218,23 +261,26 @@ def run(
             )
             _print(f"continuing after {lda_run.position:,} documents of {lda_run.corpus.source.label}")
         else:
-            if vocab is not None and vocab_size is not None:
-                raise ValueError("--vocab gives the words and --vocab-size learns them: give one of them.")
+            if vocab is not None and learning:
+                name = next(name for name, (_, value) in learning_options.items() if value is not None)
+                raise ValueError(f"--vocab gives the words and {name} learns them: give one of them.")
             if corpus is None:
                 settings.setdefault("topics", _BUILT_IN_TOPICS)
                 passes = _BUILT_IN_PASSES if passes is None else passes
             run_settings = Settings(**settings, threads=threads)
             # An exception inside a library call may be lost, so Ctrl-C only sets a flag.
-            with Interruption() as interruption:
+            with Interruption() as interruption, warnings.catch_warnings(record=True) as caught:
                 lda_run = Run.start(
                     Reading(**reading),
                     run_settings,
                     folder,
-                    vocabulary=vocab if vocab_size is None else learned_vocabulary(vocab_size),
+                    vocabulary=learned_vocabulary(**learning) if learning else vocab,
                     passes=None if forever else 1 if passes is None else passes,
                     mixtures=not no_mixtures,
                     overwrite=overwrite,
                 )
+            for warning in caught:
+                errors.print(str(warning.message), markup=False, soft_wrap=True)
             if interruption.asked:
                 _print(_NOTHING_YET)
                 raise typer.Exit(_INTERRUPTED)
@@ -255,6 +301,22 @@ def _parse_total(text: str | None) -> int | str | None:
         raise ValueError(f"--total is a number of documents, or 'growing'; {text!r} was given.") from None
 
 
+def _parse_limit(name: str, text: str | None) -> float | None:
+    """A number of documents (int), or a share of them (float)."""
+    if text is None:
+        return None
+    try:
+        limit = int(text) if text.isdigit() else float(text)
+    except ValueError:
+        limit = -1
+    if limit < 0 or (isinstance(limit, float) and limit > 1):
+        raise ValueError(
+            f"{name} is a number of documents, such as 5, or a share of them, such as 0.1; {text!r} was "
+            "given."
+        )
+    return limit
+
+
 def _print(text: str) -> None:
     console.print(text, markup=False, soft_wrap=True)
 
@@ -264,9 +326,11 @@ def _start_message(run: "Run") -> str:
     size = "" if run.length is None else f"{run.length:,} documents, "
     total = "growing with the documents read" if run.length is None else f"{run.total(1):,.0f}"
     total = total if settings.total is None else str(settings.total)
+    language = run.corpus.vocabulary.language
+    without = f" (without {language} stop words)" if language else ""
     return (
-        f"{run.corpus.source.label}: {size}{len(run.corpus.vocabulary):,} words; {settings.topics} topics by "
-        f"{settings.sampler}, {settings.batch} documents per step, |S| {total}, "
+        f"{run.corpus.source.label}: {size}{len(run.corpus.vocabulary):,} words{without}; "
+        f"{settings.topics} topics by {settings.sampler}, {settings.batch} documents per step, |S| {total}, "
         f"{run.reading.held_out:,} documents held out; writing to {run.folder}"
     )
 
@@ -346,7 +410,9 @@ def infer(
     ],
     out: Annotated[Path | None, _option("Write all proportions to this file: .csv, .csv.gz or .npz.")] = None,
     format: Annotated[str | None, _option("The format of the text.", "detected")] = None,
-    key: Annotated[str | None, _option("The key of the text in a JSON object.", "text")] = None,
+    key: Annotated[
+        str | None, _option("The key of the text in a JSON object, or its column in a table.", "text")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
 ) -> None:
     """Apply a saved model to new text: the topics of each document, with their words and shares."""

@@ -62,7 +62,10 @@ def analyse(run: Run) -> tuple[Model, Findings]:
     """The model of a run so far, and its findings."""
     assert run.held_out is not None
     draws = run.draws.draws or [run.chain.beta()]
-    model = Model(np.stack(draws), run.chain.gamma, run.corpus.vocabulary, run.settings, run.reading.pattern)
+    reading, vocabulary = run.reading, run.corpus.vocabulary
+    model = Model(
+        np.stack(draws), run.chain.gamma, vocabulary, run.settings, reading.pattern, reading.bigrams
+    )
     documents, settings = run.held_out.documents, run.settings
     with np.errstate(divide="ignore"):  # a word of probability zero gives an infinite perplexity
         model_perplexity = perplexity(documents, draws, model.gamma, settings.seed, settings.num_threads)
