@@ -141,7 +141,7 @@ def joined(tokens: Sequence[str], known: Container[str]) -> list[str]:
 
 
 def num_letters(word: str) -> int:
-    """The number of letters of a word: a syllable of kana or Hangul counts as two, a Chinese character as 3."""
+    """The letters of a word: a syllable of kana or Hangul counts as two, a Chinese character as three."""
     if word.isascii():
         return len(word)
     return len(word) + len(_SYLLABLES.findall(word)) + 2 * len(_CHINESE.findall(word))

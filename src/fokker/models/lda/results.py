@@ -9,7 +9,8 @@ import numpy as np
 
 from fokker._core import statistics
 from fokker.corpora import Documents, Vocabulary
-from fokker.models.lda.evaluate import coherence, mixtures, perplexity, split_tokens
+from fokker.models.lda.coherence import npmi
+from fokker.models.lda.evaluate import mixtures, perplexity, split_tokens
 from fokker.models.lda.model import Model, top_words
 from fokker.models.lda.run import Evaluation, Run
 
@@ -85,7 +86,7 @@ def _topics(model: Model, mean: np.ndarray, documents: Documents) -> tuple[Topic
     settings = model.settings
     pi = mixtures(documents, mean, model.gamma, settings.seed, threads=settings.num_threads)
     prevalence = documents.lengths @ pi / documents.tokens
-    coherences = coherence(documents, top[:, :_COHERENCE_WORDS])
+    coherences = npmi(documents, top[:, :_COHERENCE_WORDS])
     topics = []
     for k, words in enumerate(top):
         draws = model.beta[:, words, k]
