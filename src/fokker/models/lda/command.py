@@ -33,6 +33,8 @@ _MAX_PRINTED_TOPICS, _MIN_SHARE, _WORDS = 4, 0.05, 6
 # A run prints this many topics at its end, the most prevalent first.
 _NUM_TOPICS_SHOWN = 10
 _NOTHING_YET = "interrupted before the first step: there is nothing to save."
+# The mixtures of all documents of a run, in their order.
+_ALL_MIXTURES = "all-mixtures.csv.gz"
 # The exit code after Ctrl-C.
 _INTERRUPTED = 130
 
@@ -58,7 +60,7 @@ app = typer.Typer(
     cls=DefaultToRun,
     help="Learn the topics of a stream of documents by stochastic-gradient MCMC.\n\n"
     "fokker lda [CORPUS] learns topics (short for fokker lda run); fokker lda infer MODEL TEXT… "
-    "applies them to new text.",
+    "applies them to new text; fokker lda export RUN TOOL writes files for other tools.",
     pretty_exceptions_enable=False,
 )
 
@@ -405,9 +407,14 @@ def _write(run: "Run", model: "Model", findings: "Findings", resume_command: str
 def infer(
     model: Annotated[Path, typer.Argument(help="model.npz, or the folder of a run.")],
     text: Annotated[
-        list[str],
-        typer.Argument(metavar="TEXT…", help="Files, folders or globs as for CORPUS; - for standard input."),
-    ],
+        list[str] | None,
+        typer.Argument(
+            metavar="TEXT…",
+            help="Files, folders or globs as for CORPUS; - for standard input. Default: all documents of the "
+            "run, in their order, which are only written to --out.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[Path | None, _option("Write all proportions to this file: .csv, .csv.gz or .npz.")] = None,
     format: Annotated[str | None, _option("The format of the text.", "detected")] = None,
     key: Annotated[
@@ -418,6 +425,8 @@ def infer(
     """Apply a saved model to new text: the topics of each document, with their words and shares."""
     from fokker.models.lda.model import Model, top_words
 
+    if not text:
+        out = out or _folder_of_run(model) / _ALL_MIXTURES
     if out is not None:
         _check_name(out)
     loaded = Model.load(model)
@@ -425,10 +434,14 @@ def infer(
     topic_words = [" ".join(loaded.vocabulary.words[w] for w in topic) for topic in words]
     names: list[str] = []
     shares: list[np.ndarray] = []
-    for source in text:
-        corpus = loaded.open(source, format=format, key=key or "text")
+    for source in text or [""]:
+        corpus = (
+            loaded.open(source, format=format, key=key or "text")
+            if text
+            else loaded.open_run(_folder_of_run(model))
+        )
         for documents, mixtures in loaded.infer(corpus, seed=seed):
-            for name, proportions in zip(documents.names, mixtures, strict=True):
+            for name, proportions in zip(documents.names, mixtures, strict=True) if text else ():
                 _print(name)
                 largest = (-proportions).argsort()[:_MAX_PRINTED_TOPICS]
                 for k in [k for k in largest if proportions[k] >= _MIN_SHARE] or largest[:1]:
@@ -441,6 +454,32 @@ def infer(
     if out is not None:
         _write_proportions(out, names, shares)
         _print(f"wrote {out}")
+
+
+@app.command("export")
+def export(
+    model: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    tool: Annotated[str, typer.Argument(help="pyldavis, mallet or gensim.")],
+    out: Annotated[Path | None, _option("Folder for the files.", "RUN/TOOL")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+) -> None:
+    """Write files that other tools read, with the mixtures of all documents of the run."""
+    from fokker.models.lda.export import TOOLS, Exported, write
+    from fokker.models.lda.model import Model
+
+    if tool not in TOOLS:
+        raise ValueError(f"the tools are {', '.join(TOOLS)}, not {tool!r}.")
+    loaded = Model.load(model)
+    folder = _folder_of_run(model)
+    corpus = loaded.open_run(folder)
+    paths = write(Exported.of(loaded, corpus, seed), tool, out or folder / tool)
+    if summary := corpus.tally.sentence():
+        errors.print(summary, markup=False, soft_wrap=True)
+    _print(f"wrote {', '.join(path.name for path in paths)} to {paths[0].parent}")
+
+
+def _folder_of_run(model: Path) -> Path:
+    return model if model.is_dir() else model.parent
 
 
 def _check_name(path: Path) -> None:

@@ -73,6 +73,18 @@ class Model:
             key=key,
         )
 
+    def open_run(self, folder: Path) -> Corpus:
+        """Open the documents of the run in this folder, in their order and with those that were held out."""
+        from fokker.models.lda.run import stored_reading
+
+        reading = stored_reading(folder)
+        if reading.single_pass:
+            raise ValueError(
+                f"the run in {folder} has read standard input, which is not stored: give its documents to "
+                "fokker lda infer."
+            )
+        return self.open(reading.corpus, format=reading.format, key=reading.key)
+
     def mixtures(self, documents: Documents, seed: int = 0) -> np.ndarray:
         """E[π_dk] of new documents (D, K), averaged over the draws of β."""
         per_draw = (

@@ -446,6 +446,11 @@ class Run:
         return f"{error} Start again with a --step of a tenth of it. {self._checkpoint_message()}"
 
 
+def stored_reading(folder: Path) -> Reading:
+    """How the run in this folder reads its documents."""
+    return Reading.from_json(read_latest(folder, _KIND, _VERSION)[0]["reading"])
+
+
 def _num_passes(reading: Reading, passes: Any) -> int | None:
     """The number of passes; standard input has one, even with no limit."""
     return 1 if passes is None and reading.single_pass else passes
