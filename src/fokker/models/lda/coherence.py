@@ -91,7 +91,10 @@ def _npmi(joint: np.ndarray) -> np.ndarray:
 
 def _u_mass(joint: np.ndarray) -> float:
     v, w = _pairs(joint)
-    return float(np.mean(np.log((joint[v, w] + _SMALL) / np.diag(joint)[v])))
+    shares = np.diag(joint)
+    if not np.all(shares):
+        return float("nan")
+    return float(np.mean(np.log((joint[v, w] + _SMALL) / shares[v])))
 
 
 def _c_v(joint: np.ndarray) -> float:

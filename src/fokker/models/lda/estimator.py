@@ -27,7 +27,7 @@ from fokker.models.lda.model import top_words
 from fokker.models.lda.settings import SAMPLERS, Settings
 from fokker.models.lda.weights import Weights
 
-_KIND, _VERSION = "estimator of topics", 1
+_KIND, _VERSION = "fitted LDA", 1
 # Different from the streams of a chain and of evaluations with the same seed.
 _ROUNDING = 103
 _MAX_SEED = 2**31 - 1

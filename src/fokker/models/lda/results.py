@@ -28,7 +28,8 @@ class Topic:
     """A topic: its most probable words, each with E[β_kw] and 5 % and 95 % bounds over the draws.
 
     `prevalence`: its share of the words of the held-out documents. `coherence`, `c_v`, `u_mass`: of its
-    first ten words in these documents; the first is NPMI. `effective_draws`: of the total probability of these ten words, NaN if unknown.
+    first ten words in these documents; the first is NPMI. `effective_draws`: of the total probability of
+    these ten words, NaN if unknown.
     """
 
     number: int
