@@ -347,6 +347,7 @@ def test_topics_are_shown_with_their_words(fitted, counts):
 
 def test_it_works_without_scikit_learn(counts, monkeypatch):
     modules = ("fokker.models.lda._scikit_learn", "fokker.models.lda.estimator")
+    importlib.import_module(modules[1])  # so that it comes back after the test
     for name in modules:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
