@@ -216,9 +216,16 @@ def test_strings_in_an_array_and_arrays_that_are_cut(tmp_path):
     assert corpus.tally.bad_lines == 3
     assert "no key 'text' among 'body': set key= (--key)" in corpus.tally.sentence()
     assert "x.json after element 3" in corpus.tally.sentence()
-    path.write_text('{"rows": ["zug"], "more": 1}')
+    path.write_text('{\n "rows": ["zug"],\n "more": 1\n}')
     with pytest.raises(ValueError, match=r"is not a JSON array but an object with the keys 'rows', 'more'"):
-        open_corpus(path, format="json")
+        open_corpus(path)
+
+
+def test_a_glob_of_arrays_is_one_corpus(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.json").write_text('["zug", "brücke"]')
+    documents = read(open_corpus(f"{tmp_path}/*.json", vocabulary=["zug", "brücke"]))
+    assert documents.names == ("a.json:1", "a.json:2", "b.json:1", "b.json:2")
 
 
 def test_a_missing_column_is_named_with_those_there_are(tmp_path):

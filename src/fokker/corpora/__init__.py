@@ -8,13 +8,12 @@ from fokker.corpora._corpus import Corpus
 from fokker.corpora._documents import Documents
 from fokker.corpora._open import FORMATS, open_corpus
 from fokker.corpora._prefetch import Prefetched, prefetched
-from fokker.corpora._stop_words import ENGLISH_STOP_WORDS, STOP_WORDS
+from fokker.corpora._stop_words import STOP_WORDS
 from fokker.corpora._tally import Tally
 from fokker.corpora._tokens import letters, matches, unicode_words
 from fokker.corpora._vocabulary import Vocabulary
 
 __all__ = [
-    "ENGLISH_STOP_WORDS",
     "FORMATS",
     "STOP_WORDS",
     "Corpus",

@@ -172,7 +172,7 @@ def _from_files(name: str, format: str | None, key: str) -> TextSource | CountSo
         paths = sorted(Path(file) for file in glob.glob(name, recursive=True) if os.path.isfile(file))
         if not paths:
             raise FileNotFoundError(f"no file matches {name}.")
-        return _from_paths(name, paths, format or _guess_format_by_name(paths[0]) or "files", key)
+        return _from_paths(name, paths, format or _guess_format_of_many(paths[0]), key)
     if path.exists():
         return _from_paths(name, [path], format or "lines", key)
     raise FileNotFoundError(f"there is no file or folder {name}.")
@@ -229,7 +229,19 @@ def _guess_format(path: Path) -> str:
         if expression.match(first_bytes):
             return format
     first_line = first_bytes.lstrip().partition(b"\n")[0]
-    return "jsonl" if is_json_object(first_line) else "lines"
+    if is_json_object(first_line):
+        return "jsonl"
+    # Of a file that is named JSON and is no array, the reader of arrays says what it is.
+    return "json" if _is_json(path) else "lines"
+
+
+def _is_json(path: Path) -> bool:
+    return _uncompressed_name(path)[1] == ".json"
+
+
+def _guess_format_of_many(first: Path) -> str:
+    """The format of the files of a glob: texts, unless their names say otherwise."""
+    return _guess_format_by_name(first) or (_guess_format(first) if _is_json(first) else "files")
 
 
 def _vocabulary_for_counts(source: CountSource, vocabulary: VocabularyLike | None) -> Vocabulary:

@@ -126,9 +126,8 @@ iedereen elk elke sommige enkele iets niets iemand niemand ander andere anderen 
 slechts alleen even bijna zelfs echter daarom daarna hierdoor waarbij waardoor ervan erop
 """
 
-ENGLISH_STOP_WORDS: frozenset[str] = frozenset(_ENGLISH.split())
 STOP_WORDS: Mapping[str, frozenset[str]] = {
-    "english": ENGLISH_STOP_WORDS,
+    "english": frozenset(_ENGLISH.split()),
     "german": frozenset(_GERMAN.split()),
     "french": frozenset(_FRENCH.split()),
     "russian": frozenset(_RUSSIAN.split()),

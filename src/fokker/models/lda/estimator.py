@@ -1,7 +1,5 @@
 """`fk.models.LDA`: topics with the interface of scikit-learn."""
 
-import math
-import numbers
 import os
 import time
 import warnings
@@ -20,17 +18,20 @@ from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.coherence import MEASURES
 from fokker.models.lda.draws import TopicDraws
 from fokker.models.lda.estimator_curve import Curve, Verdict, verdict
+from fokker.models.lda.estimator_parameters import (
+    checked_settings,
+    new_seed,
+    num_threads,
+    prior_of_mixtures,
+)
 from fokker.models.lda.evaluate import mixtures, perplexity
 from fokker.models.lda.files import with_prefix, without_prefix
-from fokker.models.lda.gibbs import cores
 from fokker.models.lda.model import top_words
-from fokker.models.lda.settings import SAMPLERS, Settings
 from fokker.models.lda.weights import Weights
 
 _KIND, _VERSION = "fitted LDA", 1
 # Different from the streams of a chain and of evaluations with the same seed.
 _ROUNDING = 103
-_MAX_SEED = 2**31 - 1
 # What a fitted estimator has besides its parameters and what `save` stores in arrays.
 _FITTED = ("n_features_in_", "n_documents_seen_", "n_batch_iter_", "_seed", "_passes_made")
 
@@ -108,98 +109,6 @@ class LDA(Base):
         self.random_state = random_state
         self.verbose = verbose
 
-    # The parameters, checked.
-
-    def _whole(self, name: str, minimum: int) -> int:
-        value = getattr(self, name)
-        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < minimum:
-            raise ValueError(f"{name} must be a whole number of at least {minimum}; {value!r} was given.")
-        return int(value)
-
-    def _positive(self, name: str) -> float:
-        value = getattr(self, name)
-        is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        if not (is_number and math.isfinite(value) and value > 0):
-            hint = " (one for all words)" if name == "topic_word_prior" and np.ndim(value) else ""
-            raise ValueError(f"{name} must be a positive number{hint}; {value!r} was given.")
-        return float(value)
-
-    def _prior_of_mixtures(self, topics: int) -> np.ndarray:
-        if np.ndim(self.doc_topic_prior) == 0:
-            return np.full(topics, self._positive("doc_topic_prior"))
-        gamma = np.asarray(self.doc_topic_prior, np.float64)
-        if gamma.shape != (topics,) or not np.all((gamma > 0) & np.isfinite(gamma)):
-            raise ValueError(
-                f"doc_topic_prior must be a positive number, or one per topic, n_components={topics}; "
-                f"{self.doc_topic_prior!r} was given."
-            )
-        return gamma
-
-    def _threads(self) -> int:
-        if self.n_jobs is None:
-            return cores()
-        if not isinstance(self.n_jobs, numbers.Integral) or self.n_jobs == 0:
-            raise ValueError(
-                f"n_jobs must be a whole number other than 0, or None; {self.n_jobs!r} was given."
-            )
-        return max(1, cores() + 1 + int(self.n_jobs)) if self.n_jobs < 0 else int(self.n_jobs)
-
-    def _new_seed(self) -> int:
-        state = self.random_state
-        if state is None:
-            return int(np.random.default_rng().integers(_MAX_SEED))
-        if isinstance(state, np.random.RandomState):
-            return int(state.randint(_MAX_SEED))
-        if isinstance(state, np.random.Generator):
-            return int(state.integers(_MAX_SEED))
-        if not isinstance(state, numbers.Integral) or isinstance(state, bool) or state < 0:
-            raise ValueError(
-                "random_state must be a whole number of at least 0, a numpy.random.RandomState or Generator, "
-                f"or None; {state!r} was given."
-            )
-        return int(state)
-
-    def _settings(self, words: int) -> Settings:
-        topics, sweeps = self._whole("n_components", 1), self._whole("sweeps", 1)
-        burn_in = self._whole("burn_in", 0)
-        if burn_in >= sweeps:
-            raise ValueError(
-                f"burn_in={burn_in} of sweeps={sweeps} are not counted: at least one must remain."
-            )
-        if words < 2:
-            raise ValueError("X has n_features=1 word: topics differ in the probabilities of two or more.")
-        if topics > words:
-            raise ValueError(
-                f"n_components={topics} topics of n_features={words} words cannot all differ: use fewer "
-                "topics or more words."
-            )
-        if self.sampler not in SAMPLERS:
-            from fokker._core.state import nearest
-
-            raise ValueError(
-                f"sampler is one of {', '.join(SAMPLERS)}, not {self.sampler!r}."
-                f"{nearest(str(self.sampler), SAMPLERS)}"
-            )
-        self._whole("draws", 1)
-        self._whole("passes", 1)
-        fraction = self.validation_fraction
-        if not isinstance(fraction, numbers.Real) or not 0 <= fraction < 1:
-            raise ValueError(f"validation_fraction must be from 0 to below 1; {fraction!r} was given.")
-        return Settings(
-            topics=topics,
-            sampler=self.sampler,
-            alpha=self._positive("topic_word_prior"),
-            learn_gamma=bool(self.learn_doc_topic_prior),
-            step=None if self.step_size is None else self._positive("step_size"),
-            friction=None if self.friction is None else self._positive("friction"),
-            batch=self._whole("batch_size", 1),
-            sweeps=sweeps,
-            burn_in=burn_in,
-            threads=self._threads(),
-            seed=self._seed,
-            total=None if self.total_samples is None else self._whole("total_samples", 1),
-        )
-
     # Fitting.
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -214,7 +123,7 @@ class LDA(Base):
         if num_held_out:
             order = generator.permutation(len(indices))
             held_out, indices = indices[order[:num_held_out]], np.sort(indices[order[num_held_out:]])
-            self._curve.start(self._counts(weights).select(held_out), self._seed, self._threads())
+            self._curve.start(self._counts(weights).select(held_out), self._seed, num_threads(self.n_jobs))
             self._curve.is_held_out = True
         passes = int(self.passes)
         for _ in range(passes):
@@ -234,9 +143,9 @@ class LDA(Base):
 
     def _start_chain(self) -> None:
         words = self.n_features_in_
-        self._seed = self._new_seed()
-        settings = self._settings(words)
-        gamma = self._prior_of_mixtures(settings.topics)
+        self._seed = new_seed(self.random_state)
+        settings = checked_settings(self, words, self._seed)
+        gamma = prior_of_mixtures(self, settings.topics)
         self._chain: TopicChain = settings.chain(words)
         self._chain.gamma = gamma
         self._draws = TopicDraws(words, settings.topics, int(self.draws))
@@ -257,7 +166,7 @@ class LDA(Base):
         if not documents.size:
             raise ValueError("no document of X has a word: are the counts all zero?")
         if self._curve.held_out is None:
-            self._curve.start(documents, self._seed, self._threads())
+            self._curve.start(documents, self._seed, num_threads(self.n_jobs))
         started = time.monotonic()
         with Progress(
             "learning topics",
@@ -320,7 +229,9 @@ class LDA(Base):
     def verdict_(self) -> Verdict:
         """Problems with the topics, and further notes: `print(lda.verdict_)`."""
         draws = self._stored_draws()
-        return verdict(self._curve, draws, self._chain.gamma, self._word_counts, self._seed, self._threads())
+        return verdict(
+            self._curve, draws, self._chain.gamma, self._word_counts, self._seed, num_threads(self.n_jobs)
+        )
 
     @property
     def _n_features_out(self) -> int:
@@ -386,7 +297,7 @@ class LDA(Base):
                 self._seed + i,
                 sweeps=int(self.sweeps),
                 burn_in=int(self.burn_in),
-                threads=self._threads(),
+                threads=num_threads(self.n_jobs),
             )
             for i, beta in enumerate(draws)
         ]
@@ -399,7 +310,7 @@ class LDA(Base):
         `fokker.models.lda.evaluate.perplexity`.
         """
         draws = self._stored_draws()
-        return perplexity(self._documents(X), draws, self._chain.gamma, self._seed, self._threads())
+        return perplexity(self._documents(X), draws, self._chain.gamma, self._seed, num_threads(self.n_jobs))
 
     def score(self, X: Any, y: Any = None) -> float:
         """The mean log probability of a held-out word: -log of the perplexity."""
@@ -449,13 +360,13 @@ class LDA(Base):
         self.__dict__.update(header["fitted"])
         if header["feature_names"] is not None:
             self.feature_names_in_ = np.asarray(header["feature_names"], dtype=object)
-        settings = self._settings(self.n_features_in_)
+        settings = checked_settings(self, self.n_features_in_, self._seed)
         self._chain = settings.chain(self.n_features_in_)
         self._chain.restore(without_prefix("chain", arrays))
         self._draws = TopicDraws(self.n_features_in_, settings.topics, int(self.draws))
         self._draws.restore(without_prefix("draws", arrays))
         self._curve = Curve.restored(
-            header["curve"], without_prefix("curve", arrays), self._seed, self._threads()
+            header["curve"], without_prefix("curve", arrays), self._seed, num_threads(self.n_jobs)
         )
         self._word_counts = np.array(arrays["word_counts"])
 
