@@ -68,6 +68,15 @@ def test_all_documents_of_a_run_have_mixtures_in_their_order(run, tmp_path):
         assert arrays["mixtures"].shape == (59, 2)
 
 
+def test_mixtures_do_not_depend_on_the_batches(run):
+    model = Model.load(run)
+    by_size = [
+        np.concatenate([mixtures for _, mixtures in model.infer(model.open_run(run), batch=size)])
+        for size in (7, 100)
+    ]
+    np.testing.assert_array_equal(*by_size)
+
+
 def test_a_run_is_exported_for_other_tools(run, tmp_path):
     model = Model.load(run)
     exported = Exported.of(model, model.open_run(run))

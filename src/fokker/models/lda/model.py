@@ -104,9 +104,9 @@ class Model:
     def infer(
         self, corpus: Corpus, batch: int = 100, seed: int = 0
     ) -> Iterator[tuple[Documents, np.ndarray]]:
-        """The documents of a corpus with their mixtures, in batches."""
-        for number, documents in enumerate(corpus.batches(batch)):
-            yield documents, self.mixtures(documents, seed + number)
+        """The documents of a corpus with their mixtures, which do not depend on the batches."""
+        for documents in corpus.batches(batch):
+            yield documents, self.mixtures(documents, seed)
 
 
 def top_words(beta: np.ndarray, number: int) -> np.ndarray:
