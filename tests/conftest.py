@@ -1,5 +1,6 @@
 """For every test: ranks are never promoted in silence, and hypothesis draws the same examples each time."""
 
+import contextlib
 import ctypes
 import functools
 import gc
@@ -105,6 +106,16 @@ def x64() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def quick_compiling() -> Iterator[None]:
+    """Without XLA's optimisations; for fixtures of a module, which `quickly` comes too late for."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_disable_most_optimizations", False)
+
+
 @pytest.fixture
 def optimised() -> None:
     """For tests that run long or look at bits."""
@@ -113,9 +124,5 @@ def optimised() -> None:
 @pytest.fixture(autouse=True)
 def quickly(request: pytest.FixtureRequest) -> Iterator[None]:
     """Without XLA's optimisations, since tests are nearly all compiling; but for those `optimised`."""
-    if "optimised" in request.fixturenames:
+    with contextlib.nullcontext() if "optimised" in request.fixturenames else quick_compiling():
         yield
-        return
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
