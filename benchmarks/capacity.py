@@ -23,6 +23,7 @@ def run(steps):
     trace = fk.sample(target, fk.samplers.sghmc(0.1, 1.0), init=init, steps=steps, thin=steps, progress=False)
     return time.perf_counter() - begin, float(trace.samples[0, 0, :1000000].std())
 run(20)
+run(220)
 short, _ = run(20)
 long, spread = run(220)
 stats = jax.devices()[0].memory_stats() or {}
