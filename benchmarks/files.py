@@ -90,10 +90,8 @@ def kinds(folder, data, n):
 def speed(target, steps, **options):
     """Chain-steps per second, after a run that compiles."""
     before = time.perf_counter()
-    trace = fk.sample(
-        target, fk.samplers.sgld(1e-7), init=jnp.zeros(D), steps=steps, thin=50, chains=CHAINS, progress=False,
-        **options,
-    )  # fmt: skip
+    run = {"init": jnp.zeros(D), "steps": steps, "thin": 50, "chains": CHAINS, "progress": False}
+    trace = fk.sample(target, fk.samplers.sgld(1e-7), **run, **options)
     jax.block_until_ready(trace.state)
     return CHAINS * steps / (time.perf_counter() - before)
 
@@ -108,12 +106,9 @@ def main():
     n, steps = arguments.batch_size, arguments.steps
     data = made(arguments.rows)
     memory = fk.Posterior(log_prior, log_likelihood, {name: jnp.asarray(x) for name, x in data.items()})
-    print(
-        f"{arguments.rows:,} rows of {D} numbers, batches of {n}, {CHAINS} chains, chain-steps per second\n"
-    )
-    print(
-        f"{'data':18} {'batches':10} {'file':>9} {'memory':>9} {'ratio':>6} {'memory, windows':>16} {'ratio':>6}"
-    )
+    print(f"{arguments.rows:,} rows of {D} numbers, batches of {n}, {CHAINS} chains: chain-steps per second")
+    heads = f"{'file':>9} {'memory':>9} {'ratio':>6} {'memory, windows':>16} {'ratio':>6}"
+    print(f"{'data':18} {'batches':10} {heads}")
     with tempfile.TemporaryDirectory() as folder:
         for kind, given, options in kinds(Path(folder), data, n):
             if arguments.only not in kind:

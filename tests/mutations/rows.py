@@ -47,8 +47,8 @@ MUTATIONS = [
     ),
     Mutation(
         "run/sample.py",
-        "    if not isinstance(batch, WindowBatches):  # which has its own copy: the data are on the device once\n",
-        "    if True:\n",
+        "if not isinstance(batch, WindowBatches):  # which has its own copy",
+        "if True:  # which has its own copy",
         "large data are on the device twice",
         ("rows::large_arrays_are_neither_copied_nor_kept",),
     ),
