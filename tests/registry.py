@@ -113,7 +113,7 @@ EVERY = {
     "mchmc": exact(lambda: samplers.mchmc(0.1, 0.1, adjusted=True)),
     "mclmc": exact(lambda: samplers.mclmc(0.1, 0.2, adjusted=True)),
     "mclmc, unadjusted": Entry(lambda: samplers.mclmc(0.1, 0.2, adjusted=False)),
-    "naive_nuts": exact(lambda: samplers.naive_nuts(0.3)),
+    "naive_nuts": exact(lambda: samplers.naive_nuts(0.3, max_depth=4)),
     "nuts": exact(lambda: samplers.nuts(0.3, mass_matrix="identity")),
     "rhmc": exact(lambda: samplers.rhmc(0.1, 1.0, 2)),
     "rwm": exact(lambda: samplers.rwm(0.1)),

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import fokker as fk
+from conftest import quick_compiling
 from fokker.checker._check import _judge
 from fokker.checker._evaluate import Evaluator
 from fokker.checker._marginal import check_marginal
@@ -339,7 +340,8 @@ def test_a_field_too_large_to_write_out():
 
 @pytest.fixture(scope="module")
 def naive():
-    return fk.check(sgrhmc(gamma=0.0), state=PAIR, number_of_points=64)
+    with quick_compiling():
+        return fk.check(sgrhmc(gamma=0.0), state=PAIR, number_of_points=64)
 
 
 def test_the_correction_makes_it_stationary(naive):

@@ -170,11 +170,11 @@ def test_a_vocabulary_is_learned_from_the_words_of_most_documents():
         ["the", "eggs", "bread"],
         ["ox", "ox"],
     ]
-    learn = functools.partial(Vocabulary.learn, maximum_share=0.8)
+    learn = functools.partial(Vocabulary.learn, maximum_documents=0.8)
     assert learn(documents).words == ("bread", "eggs")
     assert learn(documents, maximum_words=1).words == ("bread",)
     assert learn(documents, minimum_documents=1).words == ("bread", "eggs", "rare")
-    assert learn(documents, maximum_share=0.5).words == ("eggs",)
+    assert learn(documents, maximum_documents=0.5).words == ("eggs",)
     assert learn(documents, stop_words=()).words == ("bread", "the", "eggs")
     assert learn(documents, minimum_documents=1, minimum_letters=2).words == ("bread", "eggs", "ox", "rare")
     with pytest.raises(ValueError, match="none of the 5 words of 4 documents"):
@@ -188,7 +188,7 @@ def test_learning_forgets_the_rarest_within_the_bound_it_states():
     for document in documents:
         for word in set(document):
             exact[word] = exact.get(word, 0) + 1
-    settings = {"minimum_documents": 20, "maximum_share": 1.0, "maximum_words": 10**6}
+    settings = {"minimum_documents": 20, "maximum_documents": 1.0, "maximum_words": 10**6}
     pruned = Vocabulary.learn(documents, maximum_entries=2_000, **settings)
     assert pruned.undercount > 0
     assert {word for word, n in exact.items() if n >= 20 + pruned.undercount} <= set(pruned)
@@ -294,8 +294,8 @@ def test_documents_without_an_entry_are_counted_as_empty(tmp_path):
 def test_the_format_can_be_said(tmp_path):
     path = write(tmp_path / "strange.dat", "Bread eggs\n")
     assert table(open_corpus(path, format="lines", vocabulary=WORDS)).tolist() == [[0, 1, 0, 0, 1]]
-    with pytest.raises(ValueError, match="format='csv' is not one of files, lines, jsonl"):
-        open_corpus(path, format="csv")
+    with pytest.raises(ValueError, match="format='xls' is not one of files, lines, jsonl"):
+        open_corpus(path, format="xls")
 
 
 def test_json_has_its_text_under_any_key(tmp_path):
@@ -688,7 +688,7 @@ def test_what_is_not_there_is_named(tmp_path):
         open_corpus(3)
     with pytest.raises(TypeError, match="element 1 is a int: 3"):
         read(open_corpus(["bread", 3], vocabulary=WORDS))
-    learn = functools.partial(Vocabulary.learn, maximum_share=1)
+    learn = functools.partial(Vocabulary.learn, maximum_documents=1.0)
     for wrong in ({"minimum_tokens": 0}, {"shuffle_buffer": -1}, {"learn_from": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             open_corpus(TEXTS, vocabulary=learn, **wrong)

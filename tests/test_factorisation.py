@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fokker as fk
-from conftest import quick_jit
+from conftest import quick_compiling, quick_jit
 from fokker.datasets.ratings import Ratings
 from fokker.models.factorisation.chain import Draw, FactorChain, RatingLikelihood
 from fokker.models.factorisation.hyperparameters import (
@@ -126,7 +126,8 @@ def fitted() -> Any:
     ratings, truth = make_ratings()
     train, test = ratings.split(0.2, seed=1)
     model = fk.models.Factorisation(2, passes=60, draws=40, batch_size=80, progress=False)
-    return model.fit(train, test=test), train, test, truth
+    with quick_compiling():
+        return model.fit(train, test=test), train, test, truth
 
 
 def test_a_rank_one_posterior_is_that_of_numerical_integration(x64):
@@ -257,10 +258,10 @@ def test_the_report_is_written(fitted, tmp_path):
         assert part in text
 
 
-def test_a_chain_is_the_same_for_a_seed():
-    ratings, _ = make_ratings()
-    settings = {"passes": 2, "burn_in": 0, "draws": 2, "batch_size": 40, "progress": False}
-    one, other = (fk.models.Factorisation(2, **settings).fit(ratings) for _ in range(2))
+def test_a_chain_is_the_same_for_a_seed(fitted):
+    train = fitted[1]
+    settings = {"passes": 2, "burn_in": 0, "draws": 2, "batch_size": 80, "progress": False}
+    one, other = (fk.models.Factorisation(2, **settings).fit(train) for _ in range(2))
     np.testing.assert_array_equal(one.draws_[-1].users, other.draws_[-1].users)
     assert not np.array_equal(one.draws_[0].items, one.draws_[1].items)
 
@@ -314,11 +315,10 @@ def test_unknown_identifiers_are_refused_with_the_nearest(fitted):
         fk.models.Factorisation(2).predict([1], [1])
 
 
-def test_a_chain_that_diverges_says_so():
-    ratings, _ = make_ratings()
-    model = fk.models.Factorisation(2, passes=3, burn_in=2, batch_size=40, step_size=5.0, progress=False)
+def test_a_chain_that_diverges_says_so(fitted):
+    model = fk.models.Factorisation(2, passes=3, burn_in=2, batch_size=80, step_size=5.0, progress=False)
     with pytest.raises(RuntimeError, match=r"left the finite numbers in pass \d: take smaller steps"):
-        model.fit(ratings)
+        model.fit(fitted[1])
 
 
 def test_after_a_pass_all_rows_are_up_to_date_and_a_dense_chain_needs_no_such_thing():

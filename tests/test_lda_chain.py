@@ -5,8 +5,9 @@ import pytest
 
 from fokker.corpora import Documents
 from fokker.models.lda.chain import TopicChain, automatic_settings, decaying, updated_gamma
+from fokker.models.lda.coherence import npmi
 from fokker.models.lda.draws import TopicDraws
-from fokker.models.lda.evaluate import HeldOut, coherence, mixtures, perplexity, split_tokens
+from fokker.models.lda.evaluate import HeldOut, mixtures, perplexity, split_tokens
 from fokker.models.lda.reference import enumerate_posterior
 
 # ---- the posterior of a corpus of nine words
@@ -332,9 +333,9 @@ def test_held_out_documents_of_one_word_are_refused():
 
 def test_coherence_is_one_for_words_always_together_and_minus_one_for_words_never():
     documents = Documents.from_matrix(np.array([[1, 2, 0, 0], [3, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]))
-    found = coherence(documents, np.array([[0, 1], [2, 3]]))
+    found = npmi(documents, np.array([[0, 1], [2, 3]]))
     np.testing.assert_allclose(found, [1.0, -1.0])
     # By hand: p(0) = 2/3, p(1) = 2/3, p(0, 1) = 1/3.
     documents = Documents.from_matrix(np.array([[1, 1], [1, 0], [0, 1]]))
     by_hand = np.log((1 / 3) / (4 / 9)) / -np.log(1 / 3)
-    np.testing.assert_allclose(coherence(documents, np.array([[0, 1]])), [by_hand])
+    np.testing.assert_allclose(npmi(documents, np.array([[0, 1]])), [by_hand])

@@ -702,7 +702,7 @@ def test_distances_and_their_plane():
 def test_words_with_commas_are_quoted():
     from fokker.models.lda.results import Topic
 
-    topic = Topic(0, ('a,"b',), *(np.array([x]) for x in (0.5, 0.4, 0.6)), 1.0, 0.0, 1.0)
+    topic = Topic(0, ('a,"b',), *(np.array([x]) for x in (0.5, 0.4, 0.6)), 1.0, 0.0, 0.5, -1.0, 1.0)
     assert next(csv.DictReader(io.StringIO(topics_csv([topic]))))["word"] == 'a,"b'
 
 

@@ -1,16 +1,24 @@
 """`fk.models.LDA` has the interface of scikit-learn."""
 
+import importlib
+import pickle
+import sys
+
 import numpy as np
+import pandas
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import check_estimator
 
 import fokker as fk
 from fokker.corpora import Documents
 from fokker.models.lda.chain import TopicChain, updated_gamma
-from fokker.models.lda.evaluate import mixtures
+from fokker.models.lda.evaluate import identities, mixtures
+from fokker.models.lda.weights import Weights
 from test_lda_chain import known_corpus
 
 QUICK = dict(batch_size=25, sweeps=10, burn_in=5, n_jobs=1)  # noqa: C408
@@ -153,15 +161,26 @@ def test_a_learned_gamma_nears_the_truth_in_a_chain(counts):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"n_components": 51}, "K larger than V"),
-        ({"n_components": 0}, "topics must be a whole number"),
+        ({"n_components": 51}, "n_components=51 topics of n_features=50 words cannot all differ"),
+        ({"n_components": 0}, "n_components must be a whole number of at least 1; 0"),
+        ({"n_components": 2.0}, r"n_components must be a whole number of at least 1; 2\.0"),
         ({"sampler": "sgrdl"}, "Did you mean 'sgrld'"),
         ({"burn_in": 10, "sweeps": 10}, "at least one must remain"),
-        ({"doc_topic_prior": 0.0}, "gamma must be a positive number"),
-        ({"topic_word_prior": float("nan")}, "alpha must be a positive number"),
+        ({"doc_topic_prior": 0.0}, "doc_topic_prior must be a positive number"),
+        ({"topic_word_prior": float("nan")}, "topic_word_prior must be a positive number"),
         ({"passes": 0}, "passes must be a whole number"),
         ({"draws": 0}, "draws must be a whole number"),
-        ({"total_samples": -3}, "total must be a whole number"),
+        ({"total_samples": -3}, "total_samples must be a whole number"),
+        (
+            {"topic_word_prior": [0.1] * 50},
+            r"topic_word_prior must be a positive number \(one for all words\)",
+        ),
+        ({"doc_topic_prior": [0.1] * 4}, "doc_topic_prior must be a positive number, or one per topic"),
+        ({"batch_size": 0}, "batch_size must be a whole number"),
+        ({"step_size": -1.0}, "step_size must be a positive number"),
+        ({"n_jobs": 0}, "n_jobs must be a whole number other than 0"),
+        ({"random_state": "x"}, "random_state must be a whole number of at least 0, a numpy"),
+        ({"validation_fraction": 1.0}, "validation_fraction must be from 0 to below 1"),
     ],
 )
 def test_settings_that_make_no_sense_are_named(counts, settings, words):
@@ -173,11 +192,11 @@ def test_settings_that_make_no_sense_are_named(counts, settings, words):
     ("matrix", "words"),
     [
         (np.zeros((3, 4)), "no document of X has a word"),
-        (np.zeros((0, 4)), "no rows"),
-        (np.ones(4), "one row per document"),
-        (np.array([[0.5, 1.0]]), "0.5"),
-        (np.array([[-1, 2]]), "-1"),
-        (np.array([[np.nan, 2.0]]), "nan"),
+        (np.zeros((0, 4)), "0 sample"),
+        (np.ones(4), "Expected 2D array"),
+        (np.ones((3, 1)), "n_features=1 word"),
+        (np.array([[1, 2], [-3, 2]]), r"Negative values .* row 1 \(from 0\) has -3"),
+        (np.array([[np.nan, 2.0]]), "contains NaN"),
     ],
 )
 def test_counts_that_are_none_are_named(matrix, words):
@@ -186,7 +205,165 @@ def test_counts_that_are_none_are_named(matrix, words):
 
 
 def test_other_words_and_no_fit_are_named(fitted):
-    with pytest.raises(ValueError, match="over 50 words"):
+    with pytest.raises(ValueError, match="7 features, but LDA is expecting 50"):
         fitted.transform(np.ones((2, 7)))
-    with pytest.raises(ValueError, match="not fitted yet"):
-        fk.models.LDA(3).transform(np.ones((2, 7)))
+    for use in ("transform", "perplexity", "score", "coherence"):
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            getattr(fk.models.LDA(3), use)(np.ones((2, 7)))
+    with pytest.raises(NotFittedError):
+        fk.models.LDA(3).show_topics()
+
+
+# What scikit-learn expects.
+
+SCIR = dict(sampler="scir", batch_size=20, sweeps=4, burn_in=2, n_jobs=1, draws=3)  # noqa: C408
+
+
+@pytest.mark.filterwarnings("ignore")  # of weights that are rounded
+def test_every_check_of_scikit_learn_passes():
+    results = check_estimator(fk.models.LDA(2, **SCIR), on_fail=None)
+    failed = {result["check_name"]: result["exception"] for result in results if result["status"] == "failed"}
+    assert failed == {}
+    assert sum(result["status"] == "passed" for result in results) > 40
+
+
+def test_columns_in_another_order_are_refused(counts):
+    names = [f"word{w}" for w in range(50)]
+    frame = pandas.DataFrame(counts[:60].toarray(), columns=names)
+    lda = fk.models.LDA(3, **SCIR).fit(frame)
+    assert lda.show_topics(2)[0][0][0].startswith("word")
+    with pytest.raises(ValueError, match="must be in the same order"):
+        lda.transform(frame[names[::-1]])
+    assert lda.set_output(transform="pandas").transform(frame[:2]).columns.tolist() == [
+        "lda0",
+        "lda1",
+        "lda2",
+    ]
+
+
+def test_a_document_has_the_same_mixture_in_any_company(fitted, counts):
+    together = fitted.transform(counts[:12])
+    np.testing.assert_array_equal(fitted.transform(counts[5:6]), together[5:6])
+    np.testing.assert_array_equal(fitted.transform(counts[:12][::-1]), together[::-1])
+    # Another document has other random numbers, so that errors do not repeat in all of them.
+    assert len(np.unique(identities(Documents.from_matrix(counts[:12])))) == 12
+
+
+def test_numbers_of_numpy_and_every_random_state(counts):
+    some = counts[:40]
+
+    def components(**settings):
+        return fk.models.LDA(**{"n_components": 3, **SCIR, **settings}).fit(some).components_
+
+    plain = components(random_state=7)
+    same = components(
+        n_components=np.int64(3), random_state=np.int32(7), doc_topic_prior=np.float32(0.1), passes=np.int8(1)
+    )
+    np.testing.assert_allclose(same, plain, rtol=1e-5)
+    np.testing.assert_array_equal(components(random_state=7, doc_topic_prior=[0.1] * 3), plain)
+    assert np.any(components(random_state=7, doc_topic_prior=[3.0, 0.1, 0.1]) != plain)
+    drawn = [components(random_state=np.random.RandomState(1)) for _ in range(2)]
+    np.testing.assert_array_equal(*drawn)
+    np.testing.assert_array_equal(*(components(random_state=np.random.default_rng(1)) for _ in range(2)))
+    assert np.any(components(random_state=None) != components(random_state=None))
+
+
+def test_weights_are_rounded_without_bias_and_warned_of(counts):
+    weights = sparse.random(30, 40, 0.3, random_state=np.random.default_rng(0), format="csr") * 3
+    rounded = [Weights.of(weights).counts(np.uint64(seed)).to_matrix(40).toarray() for seed in range(1000)]
+    x = weights.toarray()
+    share = x - np.floor(x)
+    error = (np.mean(rounded, 0) - x)[share > 0] / np.sqrt(share * (1 - share) / 1000)[share > 0]
+    # 360 errors, about standard normal: the largest is above 4.5 once in 400 keys, the mean square outside
+    # of 0.75 to 1.25 once in 1,000.
+    assert np.abs(error).max() < 4.5
+    assert 0.75 < np.mean(error**2) < 1.25
+    # Negative control: rounding to the nearest is far off.
+    assert np.abs((np.rint(x) - x)[share > 0] / np.sqrt(share * (1 - share) / 1000)[share > 0]).max() > 15
+    with pytest.warns(UserWarning, match="no whole numbers: .* CountVectorizer"):
+        lda = fk.models.LDA(3, **SCIR).fit(weights)
+    together = lda.transform(weights)
+    np.testing.assert_array_equal(lda.transform(weights[3:5]), together[3:5])
+
+
+@pytest.mark.parametrize("copied", ["file", "pickle"])
+def test_a_stored_estimator_goes_on_to_the_bit(counts, tmp_path, copied):
+    names = [f"w{w}" for w in range(50)]
+    frame = pandas.DataFrame(counts[:60].toarray(), columns=names)
+    lda = fk.models.LDA(3, **SCIR, random_state=np.random.RandomState(2), doc_topic_prior=np.full(3, 0.2))
+    lda.fit(frame)
+    if copied == "file":
+        lda.save(tmp_path / "lda.npz")
+        again = fk.models.LDA.load(tmp_path / "lda.npz")
+        assert again.random_state == lda._seed
+    else:
+        again = pickle.loads(pickle.dumps(lda))
+    np.testing.assert_array_equal(again.draws_, lda.draws_)
+    np.testing.assert_array_equal(again.perplexity_curve_, lda.perplexity_curve_)
+    assert again.show_topics(3) == lda.show_topics(3)
+    assert str(again.verdict_) == str(lda.verdict_)
+    for estimator in (lda, again):
+        estimator.partial_fit(frame)
+    np.testing.assert_array_equal(again.components_, lda.components_)
+    np.testing.assert_array_equal(again.transform(frame[:5]), lda.transform(frame[:5]))
+
+
+def test_a_file_of_something_else_is_refused(tmp_path):
+    (tmp_path / "x.npz").write_bytes(b"PK")
+    with pytest.raises(ValueError, match="is damaged, or not a fitted LDA"):
+        fk.models.LDA.load(tmp_path / "x.npz")
+    with pytest.raises(NotFittedError):
+        fk.models.LDA(3).save(tmp_path / "y.npz")
+
+
+def test_the_curve_falls_and_the_verdict_is_in_words(fitted, counts):
+    curve = fitted.perplexity_curve_
+    assert curve[-1, 0] <= fitted.n_documents_seen_
+    assert curve[-1, 1] < 0.8 * curve[0, 1]
+    assert "training documents" in str(fitted.verdict_)
+    assert "validation_fraction" in str(fitted.verdict_)
+    held = fk.models.LDA(3, **SCIR, validation_fraction=0.2).fit(counts[:60])
+    assert held.n_documents_seen_ == 48
+    assert "of 12 held-out documents" in str(held.verdict_)
+    assert not held.verdict_.ok
+    # Two topics of a corpus that has none.
+    noise = np.random.default_rng(0).poisson(0.3, (40, 50))
+    assert "explain nothing" in str(fk.models.LDA(2, **SCIR).fit(noise).verdict_)
+
+
+def test_topics_are_shown_with_their_words(fitted, counts):
+    names = [f"word{w}" for w in range(50)]
+    shown = fitted.show_topics(4, feature_names=names)
+    assert [len(topic) for topic in shown] == [4] * 5
+    first = [int(word.removeprefix("word")) for word, _ in shown[0]]
+    assert first == np.argsort(-fitted.components_[0])[:4].tolist()
+    assert fitted.show_topics(1)[0][0][0] == f"#{first[0]}"
+    with pytest.raises(ValueError, match="3 names for the 50 columns"):
+        fitted.show_topics(feature_names=["a", "b", "c"])
+    assert fitted.coherence(counts, "c_v").shape == (5,)
+    with pytest.raises(ValueError, match="npmi, c_v, u_mass, not 'cv'"):
+        fitted.coherence(counts, "cv")
+
+
+def test_it_works_without_scikit_learn(counts, monkeypatch):
+    modules = ("fokker.models.lda._scikit_learn", "fokker.models.lda.estimator")
+    importlib.import_module(modules[1])  # so that it comes back after the test
+    for name in modules:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "sklearn.base", None)
+    lda = importlib.import_module(modules[1]).LDA(3, **SCIR)
+    frame = pandas.DataFrame(counts[:60].toarray(), columns=[f"w{w}" for w in range(50)])
+    with pytest.raises(AttributeError, match="not fitted yet"):
+        lda.transform(frame)
+    assert lda.fit_transform(frame).shape == (60, 3)
+    assert lda.get_params()["n_components"] == 3
+    assert lda.set_params(passes=2).passes == 2
+    for wrong, message in (
+        (counts[:, :3], "X has 3 features, but LDA is expecting 50"),
+        (np.ones(50), "one row per document"),
+        (frame[frame.columns[::-1]], "feature names should match"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            lda.transform(wrong)
+    with pytest.raises(ValueError, match="no parameter 'pases'"):
+        lda.set_params(pases=2)

@@ -9,6 +9,7 @@ from flax import linen, nnx
 from sklearn.base import clone, is_classifier
 
 import fokker as fk
+from conftest import quick_compiling
 from fokker.models.network import metrics
 from fokker.models.network.base import NotFittedError
 from fokker.models.network.networks import functional, paths
@@ -33,7 +34,8 @@ QUICK = {
 
 @pytest.fixture(scope="module")
 def fitted():
-    return fk.models.Network([4], **QUICK).fit(X, LABELS)
+    with quick_compiling():
+        return fk.models.Network([4], **QUICK).fit(X, LABELS)
 
 
 def test_scores_agree_with_their_definitions():

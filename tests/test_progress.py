@@ -38,6 +38,12 @@ def test_lines_come_without_updates_too(capsys, often):
     assert "compiling: 0/10 steps\n" in capsys.readouterr().err
 
 
+def test_a_task_without_a_unit_shows_the_time_so_far(capsys, often):
+    with Progress("reproducing errata", unit=None):
+        time.sleep(0.1)
+    assert "reproducing errata: 0:00:00 so far\n" in capsys.readouterr().err
+
+
 def test_a_short_task_prints_nothing(capsys):
     with Progress("sampling", 10) as progress:
         progress.update(10)

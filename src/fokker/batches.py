@@ -137,7 +137,9 @@ class WindowBatches(Module):
                 f"noise is typical; there are {self.size:,}: use batches='replacement'."
             )
         self.batch_size = batch_size
-        order = jax.random.permutation(key, self.size).astype(jnp.int32)
+        # Sorted on the host, which is many times faster than jax.random.permutation; 64 bits have no ties.
+        high, low = np.asarray(jax.random.bits(key, (2, self.size))).astype(np.uint64)
+        order = jnp.asarray(np.argsort(high << np.uint64(32) | low).astype(np.int32))
         self.order = jnp.concatenate([order, order[: batch_size - 1]])
         is_in_file = any(is_source(x) and not x.reader.is_in_memory for x in leaves(data))
         copy = (

@@ -1,11 +1,8 @@
 """The command `fokker`."""
 
-import importlib.util
 import json
-import sys
 import traceback
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +10,7 @@ from rich.console import Console
 
 from fokker.datasets.command import app as data
 from fokker.models.lda.command import app as lda
+from fokker.run.sample_command import predict, report, resume, sample
 
 app = typer.Typer(
     help="Bayesian inference by simulating stochastic dynamics: write D and Q, get a sampler, "
@@ -190,171 +188,8 @@ def complete(
     raise typer.Exit(0 if completion.stationary else 1)
 
 
-Mesh = Annotated[
-    str | None,
-    typer.Option(
-        metavar="chains=4,data=2",
-        help="Devices that share the chains, and the rows of each batch; without a number an axis takes all "
-        "that are left. Default: one device, or with many processes --mesh chains.",
-    ),
-]
-Coordinator = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOST:PORT",
-        help="Of many processes: a free port on the machine of the first. Under Slurm, Open MPI and "
-        "Kubernetes it is known.",
-    ),
-]
-Processes = Annotated[int | None, typer.Option(help="The number of processes, each with the same command.")]
-Process = Annotated[int | None, typer.Option(help="The number of this process, from 0.")]
-
-
-@app.command()
-def sample(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE.py:NAME",
-            help="A Python file, and the name of a fk.Density or fk.Posterior in it, or of a function "
-            "without arguments that returns one.",
-        ),
-    ],
-    steps: Annotated[int, typer.Option(help="Steps after burn-in.")],
-    sampler: Annotated[
-        str, typer.Option(help="The name of a sampler in fk.samplers or in the file.")
-    ] = "sgld",
-    step_size: Annotated[
-        float | None, typer.Option(help="The step size. Default: tuned by short runs.")
-    ] = None,
-    init: Annotated[
-        str,
-        typer.Option(help="The name in the file of the initial position, or of a function of a key."),
-    ] = "init",
-    burn_in: Annotated[int, typer.Option(help="Steps before the first draw.")] = 0,
-    warm_up: Annotated[
-        int | None, typer.Option(help="Steps in which nuts, hmc and similar samplers adapt their settings.")
-    ] = None,
-    thin: Annotated[int, typer.Option(help="Keep every n-th step.")] = 1,
-    chains: Annotated[int, typer.Option(help="The number of chains.")] = 4,
-    batch_size: Annotated[int | None, typer.Option(help="Rows of data per step. Default: all.")] = None,
-    temperature: Annotated[float, typer.Option(help="The temperature T of exp(-U/T).")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
-    out: Annotated[
-        Path, typer.Option(help="Folder of the run: its draws, its state and report.html.")
-    ] = Path("fokker-sample"),
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an existing run in the folder.")
-    ] = False,
-    mesh: Mesh = None,
-    coordinator: Coordinator = None,
-    processes: Processes = None,
-    process: Process = None,
-) -> None:
-    """Sample a posterior; exit code 1 if it has problems. A stopped run goes on by the same command.
-
-    Draws are on disk about every second. SIGTERM and Ctrl-C end the run with a report, and exit codes 143 and
-    130; after a kill nothing but the last second is lost. `fokker resume FOLDER` goes on too.
-    """
-    options = {
-        "source": str(source),
-        "sampler": sampler,
-        "step_size": step_size,
-        "init": init,
-        "steps": steps,
-        "burn_in": burn_in,
-        "warm_up": warm_up,
-        "thin": thin,
-        "chains": chains,
-        "batch_size": batch_size,
-        "temperature": temperature,
-        "seed": seed,
-    }
-    from fokker.run.command import clear_run
-    from fokker.run.processes import join
-
-    mesh = join(mesh, coordinator, processes, process)
-    out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    if overwrite:
-        clear_run(out)
-    raise typer.Exit(_run_sampler(options, out, mesh))
-
-
-def _run_sampler(options: dict[str, Any], out: Path, mesh: str | None) -> int:
-    """Sample as the options of `fokker sample` say, and return the exit code."""
-    import fokker
-    from fokker.run.command import run_and_report, write_command
-    from fokker.samplers._named import by_name
-
-    call = dict(options)
-    source, name, init, step_size = (call.pop(key) for key in ("source", "sampler", "init", "step_size"))
-    module, target = _load_object(source)
-    if not hasattr(target, "potential"):
-        raise CommandError(
-            f"{source} is of type {type(target).__name__}; a fk.Density or fk.Posterior is needed."
-        )
-    if not hasattr(module, init):
-        raise CommandError(f"the file has no name {init!r} to start from: give --init NAME.")
-    file_sampler = getattr(module, name, None)
-    sampler: Any = file_sampler if isinstance(file_sampler, fokker.samplers.Sampler) else name
-    if step_size is not None:
-        sampler = by_name(name)(step_size) if sampler is name else sampler.with_step_size(step_size)
-    write_command(out, options)
-    return run_and_report(
-        out,
-        lambda: fokker.sample(target, sampler, init=getattr(module, init), out=out, mesh=mesh, **call),
-        f"{source} by {name}",
-        console,
-    )
-
-
-@app.command()
-def resume(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a run of `fokker sample`.")],
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE.py:NAME",
-            help="The model, where its file is elsewhere now, or not below this folder.",
-        ),
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Steps after burn-in, in all. Default: as before.")
-    ] = None,
-    mesh: Mesh = None,
-    coordinator: Coordinator = None,
-    processes: Processes = None,
-    process: Process = None,
-) -> None:
-    """Go on with a run of `fokker sample`, to the bit as if it had never stopped.
-
-    The file of the model is executed, as `fokker sample` did: it has to be below the current folder, and not
-    in that of the run, unless --model names it. Nothing that is in the folder of the run is executed.
-    """
-    from fokker.run.command import read_command
-    from fokker.run.processes import join
-
-    mesh = join(mesh, coordinator, processes, process)
-    options = read_command(folder, model)
-    if steps is not None:
-        options["steps"] = steps
-    console.print(f"continuing {folder} with the model {options['source']}", markup=False)
-    raise typer.Exit(_run_sampler(options, folder, mesh))
-
-
-@app.command()
-def report(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a run, finished or not.")],
-) -> None:
-    """Write draws.html about the draws of a run so far, also while it is running.
-
-    The model is not executed: the draws are compared with each other, not with the target, and the grade is
-    "Use with care" at best. report.html is by `fokker sample` and `fokker resume`, which know the model.
-    """
-    import fokker
-    from fokker.run.command import DRAWS_REPORT, write_report_of
-
-    write_report_of(fokker.open(folder), folder / DRAWS_REPORT, str(folder), console)
+for _command in (sample, resume, report, predict):
+    app.command()(_command)
 
 
 @app.command()
@@ -394,62 +229,18 @@ def reproduce(
     raise typer.Exit(0 if all(claim.holds for claim in result.claims) else 1)
 
 
-def _load_object(source: str) -> tuple[ModuleType, Any]:
-    """The module and the object of FILE.py:NAME; a function is called to create the object."""
-    from fokker._core.module import Module
-    from fokker._core.state import nearest
-
-    file, separator, name = source.rpartition(":")
-    if not separator or not file or not name:
-        raise CommandError(f"give a file and a name in it, as in sampler.py:dynamics, not {source!r}.")
-    module = _import_file(Path(file))
-    if not hasattr(module, name):
-        public = [key for key in vars(module) if not key.startswith("_")]
-        objects = [key for key in public if isinstance(vars(module)[key], Module)]
-        contents = (
-            f"It has: {', '.join(objects)}." if objects else "It has no Fokker object at its top level."
-        )
-        raise CommandError(f"{file} has no name {name!r}.{nearest(name, public)} {contents}")
-    loaded = getattr(module, name)
-    if callable(loaded) and not isinstance(loaded, Module):
-        try:
-            loaded = loaded()
-        except TypeError as error:
-            raise CommandError(
-                f"{name} in {file} is a function that could not be called without arguments: {error}. For a "
-                "drift, use fk.SDE(drift, diffusion, hamiltonian)."
-            ) from error
-    return module, loaded
-
-
 def load(source: str) -> Any:
     """The dynamics or the sampler that FILE.py:NAME names."""
     from fokker.dynamics import SDE, Dynamics
+    from fokker.run.model import load_object
 
-    _, loaded = _load_object(source)
+    loaded = load_object(source)
     file, _, name = source.rpartition(":")
     if not isinstance(loaded, Dynamics | SDE | dict) and not hasattr(loaded, "dynamics"):
         raise CommandError(
             f"{name} in {file} is of type {type(loaded).__name__}; a fk.Dynamics or a fk.SDE is needed."
         )
     return loaded
-
-
-def _import_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise CommandError(f"there is no file {path}.")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise CommandError(f"{path} is not a Python file.")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent.resolve()))
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise CommandError(f"{path} could not be run: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.pop(0)
-    return module
 
 
 def parse_shapes(shapes: list[str] | None, starts: list[str] | None = None) -> Any:

@@ -132,7 +132,7 @@ MUTATIONS = [
     # Batches.
     Mutation(
         "batches.py",
-        "order = jax.random.permutation(key, self.size).astype(jnp.int32)",
+        "order = jnp.asarray(np.argsort(high << np.uint64(32) | low).astype(np.int32))",
         "order = jnp.arange(self.size, dtype=jnp.int32)",
         "windows of batches not shuffled",
         ("batches::windows_are_of_a_shuffled_copy",),

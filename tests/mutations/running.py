@@ -381,8 +381,8 @@ MUTATIONS = [
     ),
     Mutation(
         "run/command.py",
-        'file = Path(source.rpartition(":")[0] or source).resolve()',
-        'file = Path(source.rpartition(":")[0] or source)',
+        "file = split_source(source)[0].resolve()",
+        "file = split_source(source)[0]",
         "a path with .. leads to a model in the folder of a stranger",
         ("store::the_model_of_a_command_is_not_reached_by_a_detour",),
     ),

@@ -18,6 +18,7 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
 
 
+@jax.jit  # its hundred operations are traced once for each shape, not at each call
 def threefry(key: tuple[Array, Array], first: Array, second: Array) -> tuple[Array, Array]:
     """Two random words for two counters (Salmon et al. 2011, Threefry-2x32 with 20 rounds)."""
     keys = (*key, key[0] ^ key[1] ^ _PARITY)

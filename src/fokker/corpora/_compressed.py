@@ -30,21 +30,59 @@ def _gzip_decompressor() -> Any:
     return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
 
 
+class _Zstd:
+    """A decompressor of one zstd frame, from Python 3.14 or the package zstandard."""
+
+    def __init__(self) -> None:
+        try:
+            from compression import zstd  # type: ignore[import-not-found]
+
+            self._decompressor, self._error = zstd.ZstdDecompressor(), zstd.ZstdError
+        except ImportError:
+            try:
+                import zstandard
+            except ImportError:
+                raise ImportError(
+                    "reading a .zst file needs zstandard: pip install 'fokker[zstd]' (or pip install "
+                    "zstandard)."
+                ) from None
+            self._decompressor = zstandard.ZstdDecompressor().decompressobj()
+            self._error = zstandard.ZstdError
+
+    def decompress(self, data: bytes) -> bytes:
+        """The next decompressed bytes."""
+        try:
+            return bytes(self._decompressor.decompress(data))
+        except self._error as error:
+            raise OSError(str(error)) from None
+
+    @property
+    def eof(self) -> bool:
+        """Whether the frame has ended."""
+        return bool(self._decompressor.eof)
+
+    @property
+    def unused_data(self) -> bytes:
+        """The bytes after the frame."""
+        return bytes(self._decompressor.unused_data)
+
+
 # Formats are recognised by their first bytes, not by the file name. Only the first bytes of bzip2 streams are
 # long enough to search for them inside a file.
 _COMPRESSIONS = (
     _Compression(b"BZh", bz2.BZ2Decompressor, _BZIP2_START),
     _Compression(b"\x1f\x8b", _gzip_decompressor, None),
     _Compression(b"\xfd7zXZ\x00", lzma.LZMADecompressor, None),
+    _Compression(b"\x28\xb5\x2f\xfd", _Zstd, None),
 )
-SUFFIXES = (".bz2", ".gz", ".xz")
+SUFFIXES = (".bz2", ".gz", ".xz", ".zst", ".zstd")
 
 
 def blocks(path: Path, tally: Tally) -> Iterator[bytes | None]:
     """The decompressed contents of a file, in blocks; None marks a gap.
 
-    The file may be plain, or consist of one or more streams of gzip, bzip2 or xz. After a damaged bzip2
-    stream, reading continues with the next one; gzip and xz end there. The tally records the lost bytes.
+    The file may be plain, or consist of one or more streams of gzip, bzip2, xz or zstd. After a damaged bzip2
+    stream, reading continues with the next one; the others end there. The tally records the lost bytes.
     """
     with path.open("rb") as file:
         first_bytes = file.read(8)

@@ -9,7 +9,7 @@ import numpy as np
 from fokker.corpora._documents import Documents
 from fokker.corpora._source import Counts, CountSource, Text, TextSource
 from fokker.corpora._tally import Tally
-from fokker.corpora._tokens import Tokeniser, letters
+from fokker.corpora._tokens import Tokeniser, joined, splits_at_spaces
 from fokker.corpora._vocabulary import Vocabulary
 
 # Characters of a text that are searched for known words at once.
@@ -31,6 +31,7 @@ class Corpus:
         vocabulary: Vocabulary,
         tokenise: Tokeniser,
         *,
+        bigrams: bool = False,
         minimum_tokens: int = 1,
         repeat: bool = False,
         shuffle_buffer: int = 0,
@@ -43,7 +44,7 @@ class Corpus:
         if repeat and source.single_pass:
             raise ValueError(f"repeat=True: {source.label} can be read only once.")
         self.source, self.vocabulary, self.tokenise = source, vocabulary, tokenise
-        self.minimum_tokens, self.repeat = minimum_tokens, repeat
+        self.bigrams, self.minimum_tokens, self.repeat = bigrams, minimum_tokens, repeat
         self.shuffle_buffer, self.seed = shuffle_buffer, seed
         self.size = source.size
         self.tally = Tally()
@@ -131,15 +132,20 @@ class Corpus:
     def _count_words(self, text: Text) -> tuple[Counts, bool]:
         """The counts of a text, and whether it has any token."""
         name, pieces = text
-        tokens = [token for piece in pieces for token in self.tokenise(piece)]
+        tokens = [token for piece in pieces for token in self._tokens(piece)]
         return (name, *self.vocabulary.count(tokens)), bool(tokens)
+
+    def _tokens(self, piece: str) -> list[str]:
+        tokens = self.tokenise(piece)
+        return joined(tokens, self.vocabulary.index) if self.bigrams else tokens
 
     def _count_known(self, text: Text) -> tuple[int, bool]:
         """The number of known words of a text, at most `minimum_tokens`, and whether it has any token."""
         index, known, has_tokens = self.vocabulary.index, 0, False
         for piece in text[1]:
-            for part in _parts(piece) if self.tokenise is letters else (piece,):
-                for token in self.tokenise(part):
+            # A bigram could be split between two parts.
+            for part in _parts(piece) if splits_at_spaces(self.tokenise) and not self.bigrams else (piece,):
+                for token in self._tokens(part):
                     has_tokens = True
                     if token in index:
                         known += 1
@@ -177,7 +183,7 @@ def _count_left_out(known: int, has_tokens: bool, tally: Tally) -> None:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """A text split at spaces, which also separate words for `letters`."""
+    """A text split at spaces, for tokenisers for which these separate words."""
     start = 0
     while start < len(text):
         stop = text.find(" ", start + _CHARACTERS_PER_PART)

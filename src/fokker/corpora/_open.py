@@ -3,36 +3,35 @@
 import glob
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fokker.corpora._binary import binary_kind, is_arrays, is_parquet
 from fokker.corpora._compressed import SUFFIXES, head
 from fokker.corpora._corpus import Corpus
 from fokker.corpora._counts import BagOfWords, LdaC, Matrix, load_npz
 from fokker.corpora._docstrings import Docstrings
 from fokker.corpora._documents import Documents
+from fokker.corpora._json import JsonArray, JsonLines, is_json_object
 from fokker.corpora._mediawiki import MediaWiki
 from fokker.corpora._source import CountSource, TextSource
+from fokker.corpora._tables import Csv, Parquet
 from fokker.corpora._tally import Tally
-from fokker.corpora._texts import (
-    JsonLines,
-    Replayed,
-    StandardInput,
-    Strings,
-    TextFiles,
-    TextLines,
-    is_json_object,
-)
-from fokker.corpora._tokens import Tokeniser, letters, matches
+from fokker.corpora._texts import Replayed, StandardInput, Strings, TextFiles, TextLines
+from fokker.corpora._tokens import Tokeniser, is_without_spaces, tokeniser
 from fokker.corpora._vocabulary import Vocabulary
 
 FORMATS = {
     "files": "one document per file",
     "lines": "one document per line",
     "jsonl": "one JSON object per line",
+    "json": "a JSON array of objects or strings",
+    "csv": "a table with one row per document",
+    "parquet": "a Parquet table with one row per document",
     "mediawiki": "a MediaWiki XML dump",
     "uci": "UCI's bag of words",
     "lda-c": "LDA-C's word counts",
@@ -42,19 +41,27 @@ _TEXT_SUFFIXES = {"", ".txt", ".text", ".md", ".rst"}
 _BY_NAME = (
     (re.compile(r"^docword\b.*\.txt$"), "uci"),
     (re.compile(r"\.(jsonl|ndjson)$"), "jsonl"),
+    (re.compile(r"\.(csv|tsv)$"), "csv"),
+    (re.compile(r"\.(parquet|pq)$"), "parquet"),
     (re.compile(r"\.xml($|-p\d)"), "mediawiki"),
     (re.compile(r"\.(dat|ldac|lda-c)$"), "lda-c"),
     (re.compile(r"\.npz$"), "npz"),
 )
 _BY_CONTENT: tuple[tuple[re.Pattern[bytes], str], ...] = (
-    (re.compile(rb"PK\x03\x04"), "npz"),
     (
         re.compile(rb"(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)?<(mediawiki|page)\b", re.DOTALL),
         "mediawiki",
     ),
     (re.compile(rb"\d+\s*\n\d+\s*\n\d+\s*\n\d+ \d+ \d+"), "uci"),
     (re.compile(rb"\d+( \d+:\d+)+\s*\n"), "lda-c"),
+    (re.compile(rb'(\xef\xbb\xbf)?\s*\[\s*[{"]'), "json"),
 )
+# Formats that hold bytes other than text.
+_BINARY_FORMATS = ("npz", "parquet")
+# Of a document, so many characters decide whether its script has spaces.
+_SEARCHED_CHARACTERS = 1_000
+# Where this share of the first documents is in a script without spaces, a warning says so.
+_MAX_SHARE_WITHOUT_SPACES = 0.25
 
 VocabularyLike = (
     Vocabulary | str | os.PathLike[str] | Sequence[str] | Callable[[Iterable[list[str]]], Vocabulary]
@@ -67,7 +74,8 @@ def open_corpus(
     vocabulary: VocabularyLike | None = None,
     format: str | None = None,
     key: str = "text",
-    pattern: str | None = None,
+    pattern: str = "unicode",
+    bigrams: bool = False,
     minimum_tokens: int = 1,
     learn_from: int = 2_000,
     repeat: bool = False,
@@ -76,11 +84,11 @@ def open_corpus(
 ) -> Corpus:
     r"""Open almost any source of documents as a stream of word counts.
 
-    `source`: a folder or glob of text files; a file of text (one document per line), JSON lines, UCI or LDA-C
-    counts, .npz, or a MediaWiki dump, each plain or compressed with gzip, bzip2 or xz; a SciPy matrix, an
-    array or `Documents`; an iterable of strings; "-" for standard input; None for the docstrings of the
-    running Python. The format of a file is detected from its name and contents, or set by `format`, one of
-    `FORMATS`.
+    `source`: a folder or glob of text files; a file of text (one document per line), JSON lines, a JSON
+    array, CSV, Parquet, UCI or LDA-C counts, .npz, or a MediaWiki dump, each plain or compressed with gzip,
+    bzip2, xz or zstd; a SciPy matrix, an array or `Documents`; an iterable of strings; "-" for standard
+    input; None for the docstrings of the running Python. The format of a file is detected from its name and
+    contents, or set by `format`, one of `FORMATS`.
 
     `vocabulary`: a `Vocabulary`, a file with one word per line, or a list of words. None learns one from the
     text in an extra pass, or from the first `learn_from` documents if the source can be read only once. To
@@ -88,25 +96,29 @@ def open_corpus(
     `functools.partial(Vocabulary.learn, maximum_words=5_000)`. For counts, the words are read from
     vocab.NAME.txt or vocab.txt in the folder of the file; without such a file, words are numbered.
 
-    `key`: the key of the text in a JSON object. `pattern`: a regular expression for words; the default is the
-    letters a to z. `minimum_tokens`: documents with fewer known words are skipped. `repeat`: start again at
-    the end, without limit. `shuffle_buffer`: shuffle with a buffer of this many documents, differently in
-    each pass; the order depends on `seed`.
+    `key`: the key of the text in a JSON object, or its column in a table. `pattern`: what a word is.
+    "unicode" is a letter of any alphabet followed by letters, digits and accents; "letters" is the letters a
+    to z alone, as in the published experiments; anything else is a regular expression. `bigrams`: replace two
+    words that follow each other by one, such as "new_york", where the vocabulary has it; a vocabulary that is
+    learned then has such pairs. `minimum_tokens`: documents with fewer known words are skipped. `repeat`:
+    start again at the end, without limit. `shuffle_buffer`: shuffle with a buffer of this many documents,
+    differently in each pass; the order depends on `seed`.
     """
     if format is not None and format not in FORMATS:
         raise ValueError(f"format={format!r} is not one of {', '.join(FORMATS)}.")
     opened_source = _open_source(source, format, key)
-    tokenise: Tokeniser = letters if pattern is None else matches(pattern)
+    tokenise = tokeniser(pattern)
     if isinstance(opened_source, CountSource):
         resolved_vocabulary = _vocabulary_for_counts(opened_source, vocabulary)
     else:
         opened_source, resolved_vocabulary = _vocabulary_for_text(
-            opened_source, vocabulary, tokenise, learn_from
+            opened_source, vocabulary, tokenise, learn_from, bigrams
         )
     return Corpus(
         opened_source,
         resolved_vocabulary,
         tokenise,
+        bigrams=bigrams,
         minimum_tokens=minimum_tokens,
         repeat=repeat,
         shuffle_buffer=shuffle_buffer,
@@ -152,12 +164,15 @@ def _from_files(name: str, format: str | None, key: str) -> TextSource | CountSo
             else _from_paths(name, paths, format, key)
         )
     if path.is_file():
-        return _from_paths(name, [path], format or _guess_format(path), key)
+        format = format or _guess_format(path)
+        if format not in _BINARY_FORMATS and (kind := binary_kind(head(path))):
+            raise ValueError(f"{name} is not text but {kind}.")
+        return _from_paths(name, [path], format, key)
     if glob.has_magic(name):
         paths = sorted(Path(file) for file in glob.glob(name, recursive=True) if os.path.isfile(file))
         if not paths:
             raise FileNotFoundError(f"no file matches {name}.")
-        return _from_paths(name, paths, format or _guess_format_by_name(paths[0]) or "files", key)
+        return _from_paths(name, paths, format or _guess_format_of_many(paths[0]), key)
     if path.exists():
         return _from_paths(name, [path], format or "lines", key)
     raise FileNotFoundError(f"there is no file or folder {name}.")
@@ -168,8 +183,9 @@ def _from_paths(label: str, paths: Sequence[Path], format: str, key: str) -> Tex
         return TextFiles(label, paths)
     if format == "lines":
         return TextLines(label, paths)
-    if format == "jsonl":
-        return JsonLines(label, paths, key)
+    tables: dict[str, Any] = {"jsonl": JsonLines, "json": JsonArray, "csv": Csv, "parquet": Parquet}
+    if format in tables:
+        return tables[format](label, paths, key)
     if format == "mediawiki":
         return MediaWiki(label, paths)
     if len(paths) > 1:
@@ -207,11 +223,25 @@ def _guess_format(path: Path) -> str:
     if (by_name := _guess_format_by_name(path)) is not None:
         return by_name
     first_bytes = head(path)
+    if is_arrays(first_bytes) or is_parquet(first_bytes):
+        return "npz" if is_arrays(first_bytes) else "parquet"
     for expression, format in _BY_CONTENT:
         if expression.match(first_bytes):
             return format
     first_line = first_bytes.lstrip().partition(b"\n")[0]
-    return "jsonl" if is_json_object(first_line) else "lines"
+    if is_json_object(first_line):
+        return "jsonl"
+    # Of a file that is named JSON and is no array, the reader of arrays says what it is.
+    return "json" if _is_json(path) else "lines"
+
+
+def _is_json(path: Path) -> bool:
+    return _uncompressed_name(path)[1] == ".json"
+
+
+def _guess_format_of_many(first: Path) -> str:
+    """The format of the files of a glob: texts, unless their names say otherwise."""
+    return _guess_format_by_name(first) or (_guess_format(first) if _is_json(first) else "files")
 
 
 def _vocabulary_for_counts(source: CountSource, vocabulary: VocabularyLike | None) -> Vocabulary:
@@ -237,7 +267,11 @@ def _word_list_paths(path: Path) -> list[Path]:
 
 
 def _vocabulary_for_text(
-    source: TextSource, vocabulary: VocabularyLike | None, tokenise: Tokeniser, learn_from: int
+    source: TextSource,
+    vocabulary: VocabularyLike | None,
+    tokenise: Tokeniser,
+    learn_from: int,
+    bigrams: bool,
 ) -> tuple[TextSource, Vocabulary]:
     if vocabulary is not None and not callable(vocabulary):
         return source, _load_vocabulary(vocabulary)
@@ -245,24 +279,61 @@ def _vocabulary_for_text(
         raise ValueError(f"learn_from must be at least 1 document; {learn_from} was given.")
     if source.single_pass:
         source = Replayed(source, learn_from)
-    learn = vocabulary or Vocabulary.learn
-    tally = Tally()
-    num_documents = 0
-
-    def documents() -> Iterator[list[str]]:
-        nonlocal num_documents
-        for _, pieces in source.first_documents if isinstance(source, Replayed) else source.texts(tally):
-            num_documents += 1
-            yield [token for piece in pieces for token in tokenise(piece)]
-
+    documents = _TokenisedDocuments(source, tokenise)
     try:
-        learned = learn(documents())
+        learned = (vocabulary or Vocabulary.learn)(documents, **({"bigrams": True} if bigrams else {}))
     except ValueError as error:
-        if num_documents:
-            raise ValueError(f"{source.label}: {error}") from None
-        summary = (source.tally if isinstance(source, Replayed) else tally).sentence()
+        if not documents.is_complete:  # the error is the source's own
+            raise
+        if documents.number:
+            raise ValueError(f"{source.label}: {error}{documents.hint()}") from None
+        summary = documents.tally.sentence()
         raise ValueError(f"{source.label} has no document. {summary or 'It is empty.'}") from None
+    if hint := documents.hint():
+        warnings.warn(f"{source.label}:{hint}", stacklevel=4)
     return source, learned
+
+
+class _TokenisedDocuments:
+    """The tokens of each document of a source, which can be read more than once.
+
+    `number`: how many documents the latest pass has read. `without_spaces`: how many of them are in a script
+    that has no spaces between words. `is_complete`: whether the pass has ended.
+    """
+
+    def __init__(self, source: TextSource, tokenise: Tokeniser) -> None:
+        self.source, self.tokenise = source, tokenise
+        self.number = self.without_spaces = 0
+        self.is_complete = False
+        self.tally = Tally()
+
+    def __iter__(self) -> Iterator[list[str]]:
+        self.number = self.without_spaces = 0
+        self.is_complete = False
+        self.tally = self.source.tally if isinstance(self.source, Replayed) else Tally()
+        for _, pieces in (
+            self.source.first_documents
+            if isinstance(self.source, Replayed)
+            else self.source.texts(self.tally)
+        ):
+            self.number += 1
+            tokens: list[str] = []
+            for i, piece in enumerate(pieces):
+                tokens += self.tokenise(piece)
+                self.without_spaces += i == 0 and is_without_spaces(piece[:_SEARCHED_CHARACTERS])
+            yield tokens
+        self.is_complete = True
+
+    def hint(self) -> str:
+        """What to do about text without spaces, if there is much of it."""
+        if self.without_spaces <= _MAX_SHARE_WITHOUT_SPACES * self.number:
+            return ""
+        return (
+            f" {self.without_spaces:,} of {self.number:,} documents are in a script without spaces between "
+            "words (Chinese, Japanese, Thai, …), where this finds no words but whole phrases. Insert spaces "
+            "between the words first, for example with jieba (Chinese), MeCab (Japanese) or PyThaiNLP "
+            "(Thai), or take single characters for words with pattern=r'\\w' (--pattern)."
+        )
 
 
 def _load_vocabulary(vocabulary: Vocabulary | str | os.PathLike[str] | Sequence[str]) -> Vocabulary:

@@ -1,7 +1,7 @@
 """Interfaces of the sources of a corpus: text, or word counts."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -50,3 +50,8 @@ class CountSource(Source):
     @abstractmethod
     def counts(self, tally: Tally) -> Iterator[Counts]:
         """Yield all documents in order; count in the tally what could not be read."""
+
+
+def line_name(path: Path, number: int, paths: Sequence[Path]) -> str:
+    """The name of a document that has none: its number, and its file if there are several."""
+    return str(number) if len(paths) == 1 else f"{path.name}:{number}"

@@ -11,8 +11,8 @@ class Tally:
     """What one pass over a source has read so far; repeated passes add nothing.
 
     `documents`: those yielded. Skipped on purpose: `empty`, `without_known_word`, `too_short`, `redirects`,
-    `other_namespaces`. Lost because of errors: `bad_lines`, `bad_pages`, `lost_bytes` of a compressed file.
-    `notes`: where the first few errors are.
+    `other_namespaces`, `binary_files`. Lost because of errors: `bad_lines`, `bad_pages`, `lost_bytes` of a
+    compressed file. `notes`: where the first few errors are.
     """
 
     documents: int = 0
@@ -21,6 +21,7 @@ class Tally:
     too_short: int = 0
     redirects: int = 0
     other_namespaces: int = 0
+    binary_files: int = 0
     invalid_utf8: int = 0
     bad_lines: int = 0
     bad_pages: int = 0
@@ -51,7 +52,11 @@ class Tally:
                 (self.too_short, "{:,} document{} skipped as too short"),
                 (self.redirects, "{:,} redirect{} skipped"),
                 (self.other_namespaces, "{:,} page{} of other namespaces skipped"),
-                (self.invalid_utf8, "invalid UTF-8 replaced in {:,} place{}"),
+                (self.binary_files, "{:,} file{} skipped as not text"),
+                (
+                    self.invalid_utf8,
+                    "invalid UTF-8 replaced in {:,} place{} (convert the text to UTF-8: iconv)",
+                ),
                 (self.bad_lines, "{:,} line{} could not be read"),
                 (self.bad_pages, "{:,} page{} could not be read"),
                 (self.lost_bytes, "{:,} compressed byte{} lost"),

@@ -1,20 +1,19 @@
-"""Text from files, lines, JSON and iterables."""
+"""Text from files, lines, standard input and iterables."""
 
 import itertools
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+from fokker.corpora._binary import binary_kind
 from fokker.corpora._compressed import blocks, read_all
+from fokker.corpora._json import is_json_object, json_text
 from fokker.corpora._lines import decoded, lines
-from fokker.corpora._source import Text, TextSource
+from fokker.corpora._source import Text, TextSource, line_name
 from fokker.corpora._tally import Tally
 
 _READ = 1 << 16
-_NAME_KEYS = ("title", "name", "id")
 
 
 class TextFiles(TextSource):
@@ -24,10 +23,15 @@ class TextFiles(TextSource):
         self.label, self.paths, self.root, self.size = label, tuple(paths), root, len(paths)
 
     def texts(self, tally: Tally) -> Iterator[Text]:
-        """The files, in order."""
+        """The files, in order; those that are not text are counted in the tally."""
         for path in self.paths:
             name = str(path.relative_to(self.root)) if self.root else str(path)
-            yield name, (decoded(read_all(path, tally), tally),)
+            contents = read_all(path, tally)
+            if kind := binary_kind(contents):
+                tally.binary_files += 1
+                tally.note(f"{name} is {kind}")
+                continue
+            yield name, (decoded(contents, tally),)
 
 
 class TextLines(TextSource):
@@ -40,22 +44,7 @@ class TextLines(TextSource):
         """The lines of all files, in order."""
         for path in self.paths:
             for number, line in lines(blocks(path, tally)):
-                yield _line_name(path, number, self.paths), (decoded(line, tally),)
-
-
-class JsonLines(TextSource):
-    """One JSON object per line, with its text under `key`, named by its title, name or id if it has one."""
-
-    def __init__(self, label: str, paths: Sequence[Path], key: str) -> None:
-        self.label, self.paths, self.key = label, tuple(paths), key
-
-    def texts(self, tally: Tally) -> Iterator[Text]:
-        """The objects of all files, in order; other lines are counted in the tally."""
-        for path in self.paths:
-            for number, line in lines(blocks(path, tally)):
-                if line.strip():
-                    name = _line_name(path, number, self.paths)
-                    yield from json_text(decoded(line, tally), self.key, name, tally)
+                yield line_name(path, number, self.paths), (decoded(line, tally),)
 
 
 class StandardInput(TextSource):
@@ -123,37 +112,3 @@ class Replayed(TextSource):
             self.tally.move_to(tally)
             yield text
         self.tally.move_to(tally)
-
-
-def is_json_object(line: bytes) -> bool:
-    """Whether a line is a JSON object, or the beginning of one."""
-    try:
-        return isinstance(json.loads(line), dict)
-    except ValueError:
-        return line.lstrip().startswith(b'{"')
-
-
-def json_text(line: str, key: str, name: str, tally: Tally) -> Iterator[Text]:
-    """The text of a JSON line, if it has one."""
-    problem = ""
-    try:
-        entry: Any = json.loads(line)
-    except ValueError as error:
-        problem = f"not JSON, {error}"
-    else:
-        if not isinstance(entry, dict):
-            problem = f"a JSON {type(entry).__name__}, not an object"
-        elif key not in entry:
-            problem = f"no key {key!r} among {', '.join(map(repr, list(entry)[:8]))}: set key="
-        elif not isinstance(entry[key], str):
-            problem = f"{key!r} is a {type(entry[key]).__name__}, not text"
-    if problem:
-        tally.bad_lines += 1
-        tally.note(f"line {name}: {problem}")
-        return
-    names = (str(entry[name_key]) for name_key in _NAME_KEYS if entry.get(name_key) not in (None, ""))
-    yield next(names, name), (entry[key],)
-
-
-def _line_name(path: Path, number: int, paths: Sequence[Path]) -> str:
-    return str(number) if len(paths) == 1 else f"{path.name}:{number}"

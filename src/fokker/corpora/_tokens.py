@@ -1,8 +1,10 @@
 """Split text into words."""
 
+import functools
 import html
 import re
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Container, Sequence
 
 _LETTERS = bytes(range(ord("a"), ord("z") + 1))
 # These separate words. Other white space, such as the no-break space, is removed, as in the published counts
@@ -10,6 +12,21 @@ _LETTERS = bytes(range(ord("a"), ord("z") + 1))
 _SEPARATORS = b"\t\n\v\f\r -"
 _SEPARATOR_TO_SPACE = bytes.maketrans(_SEPARATORS, b" " * len(_SEPARATORS))
 _REMOVED = bytes(set(range(256)) - set(_LETTERS) - set(_SEPARATORS))
+
+# The two words of a bigram are joined by this, which no word of the rule "unicode" contains.
+JOINT = "_"
+_SOFT_HYPHEN = "\N{SOFT HYPHEN}"
+# Within words of Persian and of the languages of India.
+_JOINERS = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"
+# Scripts that are written without spaces between words: Thai to Myanmar, Khmer, kana, Chinese characters. Not
+# Hangul: Korean has spaces.
+_WITHOUT_SPACES = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff]"
+)
+# A syllable of kana or Hangul is about two letters of an alphabet, a Chinese character is a word of its own.
+_SYLLABLES = re.compile("[\u3040-\u30ff\uac00-\ud7a3]")
+_CHINESE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 Tokeniser = Callable[[str], list[str]]
 
@@ -24,11 +41,56 @@ def letters(text: str) -> list[str]:
     return plain.translate(_SEPARATOR_TO_SPACE, _REMOVED).decode("ascii").split()
 
 
-class matches:
-    r"""Words that match a regular expression, for other alphabets: `matches(r"\w+")`.
+def normalised(text: str) -> str:
+    """Text in lower case and in Unicode's normal form NFKC.
 
-    HTML entities are decoded and the text is converted to lower case first. If the expression has a group,
-    the group is the word.
+    The same word then has the same characters, whether its accents were written as one character with the
+    letter or as a second one, and also in ligatures and in full-width letters. Accents are kept.
+    """
+    if text.isascii():
+        return text.lower()
+    # Lower case can undo the composition of a letter with its accent, and leaves the dot of a Turkish İ.
+    lower = unicodedata.normalize("NFKC", text).lower().replace("i\u0307", "i")
+    return unicodedata.normalize("NFC", lower)
+
+
+# Not after a letter or digit: "2nd" has no word. The underscore is replaced before.
+_ASCII_WORD = re.compile(r"\b[a-z][a-z0-9]*")
+
+
+@functools.cache
+def _word() -> re.Pattern[str]:
+    """A letter, then letters, digits and marks; between Cyrillic letters also an apostrophe (Ukrainian)."""
+    # Python's \w has no marks, without which the words of Hindi or Tamil would be cut at their vowels.
+    is_mark = [unicodedata.category(chr(i))[0] == "M" for i in range(0x20000)]
+    starts = [i for i in range(1, 0x20000) if is_mark[i] and not is_mark[i - 1]]
+    stops = [i for i in range(1, 0x20000) if is_mark[i - 1] and not is_mark[i]]
+    marks = "".join(f"{chr(start)}-{chr(stop - 1)}" for start, stop in zip(starts, stops, strict=True))
+    inside, cyrillic = rf"[\w{marks}{_JOINERS}]", "[\u0400-\u04ff]"
+    return re.compile(rf"(?<!\w)[^\W\d]{inside}*(?:(?<={cyrillic})['’](?={cyrillic}){inside}+)*")
+
+
+def unicode_words(text: str) -> list[str]:
+    """Words of any language that separates them: a letter, followed by letters, digits and marks.
+
+    HTML entities are decoded, and the text is `normalised`. Everything else separates words, apostrophes and
+    hyphens included: "L'eau de Köln: 20 Brücken" gives l, eau, de, köln, brücken. Numbers are left out, with
+    the letters that follow them.
+    """
+    plain = normalised(html.unescape(text)).replace(JOINT, " ")
+    if plain.isascii():
+        return _ASCII_WORD.findall(plain)
+    words = _word().findall(plain.replace(_SOFT_HYPHEN, ""))
+    if "’" in plain or any(joiner in plain for joiner in _JOINERS):
+        return [word.replace("’", "'").rstrip(_JOINERS) for word in words]
+    return words
+
+
+class matches:
+    r"""Words that match a regular expression: `matches(r"\w+")`.
+
+    HTML entities are decoded, the text is converted to lower case, and letters are composed with their
+    accents (Unicode's NFC) first. If the expression has a group, the group is the word.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -43,4 +105,48 @@ class matches:
 
     def __call__(self, text: str) -> list[str]:
         """The words of a text."""
-        return [word for word in self.expression.findall(html.unescape(text).lower()) if word]
+        plain = unicodedata.normalize("NFC", html.unescape(text).lower())
+        return [word for word in self.expression.findall(plain) if word]
+
+
+# The rules that `pattern` can name; anything else is a regular expression.
+RULES: dict[str, Tokeniser] = {"unicode": unicode_words, "letters": letters}
+
+
+def tokeniser(pattern: str) -> Tokeniser:
+    """The tokeniser of a rule in `RULES`, or of a regular expression."""
+    return RULES.get(pattern) or matches(pattern)
+
+
+def splits_at_spaces(tokenise: Tokeniser) -> bool:
+    """Whether no word of this tokeniser contains a space."""
+    return tokenise in RULES.values()
+
+
+def joined(tokens: Sequence[str], known: Container[str]) -> list[str]:
+    """The tokens, with two that follow each other replaced by their bigram where it is known.
+
+    From left to right, and each token is in one bigram at most.
+    """
+    result: list[str] = []
+    i = 0
+    while i < len(tokens):
+        if i + 1 < len(tokens) and (bigram := f"{tokens[i]}{JOINT}{tokens[i + 1]}") in known:
+            result.append(bigram)
+            i += 2
+        else:
+            result.append(tokens[i])
+            i += 1
+    return result
+
+
+def num_letters(word: str) -> int:
+    """The letters of a word: a syllable of kana or Hangul counts as two, a Chinese character as three."""
+    if word.isascii():
+        return len(word)
+    return len(word) + len(_SYLLABLES.findall(word)) + 2 * len(_CHINESE.findall(word))
+
+
+def is_without_spaces(text: str) -> bool:
+    """Whether at least a third of the letters are of a script that has no spaces between words."""
+    return not text.isascii() and 3 * len(_WITHOUT_SPACES.findall(text)) >= sum(map(str.isalpha, text)) > 0

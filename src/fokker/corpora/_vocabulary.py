@@ -7,21 +7,27 @@ from pathlib import Path
 
 import numpy as np
 
-from fokker.corpora._stop_words import ENGLISH_STOP_WORDS
+from fokker.corpora._bigrams import BigramCounter, is_repeatable
+from fokker.corpora._stop_words import STOP_WORDS, detected_language
+from fokker.corpora._stop_words import stop_words as stop_words_of
+from fokker.corpora._tokens import joined, normalised, num_letters
+
+_ALL_STOP_WORDS = frozenset[str]().union(*STOP_WORDS.values())
 
 
 class Vocabulary:
     """Words in a fixed order: the id of a word is its position, from 0.
 
     `words`: all words. `index`: the id of each word. `undercount`: the largest possible error of the document
-    counts that a learned vocabulary is based on (0 if nothing was pruned).
+    counts that a learned vocabulary is based on (0 if nothing was pruned). `language`: the language that was
+    detected while it was learned, whose stop words were left out.
     """
 
-    def __init__(self, words: Iterable[str], *, undercount: int = 0) -> None:
+    def __init__(self, words: Iterable[str], *, undercount: int = 0, language: str | None = None) -> None:
         if isinstance(words, str):
             raise TypeError(f"a vocabulary is a list of words; the string {words!r} was given.")
         self.words = tuple(words)
-        self.undercount = undercount
+        self.undercount, self.language = undercount, language
         self.index = {word: i for i, word in enumerate(self.words)}
         if not self.words:
             raise ValueError("the vocabulary is empty: it needs at least one word.")
@@ -66,14 +72,14 @@ class Vocabulary:
     def load(path: str | os.PathLike[str], *, lower: bool = True) -> "Vocabulary":
         """Read a file with one word per line; the first is word 0.
 
-        Words are converted to lower case, like the text, unless `lower` is False. Empty lines at the end are
-        ignored. Elsewhere they are an error, because they would shift the ids.
+        Words are normalised and converted to lower case, like the text, unless `lower` is False. Empty lines
+        at the end are ignored. Elsewhere they are an error, because they would shift the ids.
         """
         try:
             lines = Path(path).read_text(encoding="utf-8-sig").rstrip().split("\n")
         except UnicodeDecodeError as error:
             raise ValueError(f"the vocabulary {path} is not UTF-8 text: {error}.") from None
-        words = [line.strip().lower() if lower else line.strip() for line in lines]
+        words = [normalised(line.strip()) if lower else line.strip() for line in lines]
         if words == [""]:
             raise ValueError(f"the vocabulary {path} is empty: it needs one word per line.")
         if "" in words:
@@ -98,49 +104,112 @@ class Vocabulary:
         documents: Iterable[Sequence[str]],
         *,
         maximum_words: int = 10_000,
-        minimum_documents: int = 2,
-        maximum_share: float = 0.5,
+        minimum_documents: float = 2,
+        maximum_documents: float = 0.5,
         minimum_letters: int = 3,
-        stop_words: Iterable[str] = ENGLISH_STOP_WORDS,
+        stop_words: str | os.PathLike[str] | Iterable[str] = "auto",
+        bigrams: bool = False,
         maximum_entries: int = 2_000_000,
     ) -> "Vocabulary":
         """Select the words that occur in most documents, in one pass over tokenised documents.
 
         Excluded are stop words, words of fewer than `minimum_letters` letters, and words that occur in fewer
-        documents than `minimum_documents` or in a larger share than `maximum_share`. Of the others, the
-        `maximum_words` that occur in most documents are selected and sorted by that number, then
-        alphabetically.
+        documents than `minimum_documents` or in more than `maximum_documents`. These two are numbers of
+        documents (int) or shares of them (float, from 0 to 1). Of the others, the `maximum_words` that occur
+        in most documents are selected and sorted by that number, then alphabetically.
+
+        `stop_words`: a language of `STOP_WORDS` (or its code, such as "de"), a file with one word per line,
+        "none", a collection of words, or "auto", those of the language that is detected. `bigrams`: also
+        count pairs of words that belong together, such as "new_york", in place of the two words. That needs
+        a pass of its own, before the other.
 
         Memory holds at most `maximum_entries` words, plus those of one document. Beyond that, the rarest
         words are discarded: all with a count of at most some c, so that half remain. A discarded word that
         occurs again starts from 0: its count is too small by at most the sum of these c, which is
         `undercount`. So every word in at least `minimum_documents` + `undercount` documents is still found.
         """
+        _check_limit("minimum_documents", minimum_documents)
+        _check_limit("maximum_documents", maximum_documents)
+        given_stop_words = stop_words_of(stop_words)
+        pairs: frozenset[str] = frozenset()
+        if bigrams:
+            if not is_repeatable(documents):
+                raise TypeError(
+                    "bigrams=True reads the documents twice: give a list of them, not an iterator."
+                )
+            pairs = _learn_bigrams(
+                documents, minimum_documents, minimum_letters, given_stop_words, maximum_entries
+            )
         num_documents, document_counts, undercount = 0, Counter[str](), 0
+        num_tokens, stop_word_counts = 0, Counter[str]()
         for tokens in documents:
             num_documents += 1
-            document_counts.update(set(tokens))
+            counts = Counter(joined(tokens, pairs) if pairs else tokens)
+            document_counts.update(counts.keys())
+            num_tokens += len(tokens)
+            stop_word_counts.update({word: counts[word] for word in counts.keys() & _ALL_STOP_WORDS})
             if len(document_counts) > maximum_entries:
                 threshold = sorted(document_counts.values(), reverse=True)[maximum_entries // 2]
                 document_counts = Counter({word: n for word, n in document_counts.items() if n > threshold})
                 undercount += threshold
-        excluded = frozenset(stop_words)
+        language, excluded = _language(given_stop_words, stop_word_counts, num_tokens)
+        smallest, largest = (
+            _number_of(limit, num_documents) for limit in (minimum_documents, maximum_documents)
+        )
         candidates = [
             (-n, word)
             for word, n in document_counts.items()
-            if minimum_documents <= n <= maximum_share * num_documents
-            and len(word) >= minimum_letters
-            and word not in excluded
+            if smallest <= n <= largest and num_letters(word) >= minimum_letters and word not in excluded
         ]
         if not candidates:
             raise ValueError(
                 f"no vocabulary can be learned: none of the {len(document_counts):,} words of "
-                f"{num_documents:,} documents is in at least {minimum_documents} of them and in at most "
-                f"{maximum_share:.0%}, has at least {minimum_letters} letters and is not a stop word. Give a "
-                "vocabulary, or change these limits (Vocabulary.learn)."
+                f"{num_documents:,} documents is in at least {smallest:,.0f} of them and in at most "
+                f"{largest:,.0f}, has at least {minimum_letters} letters and is not a stop word. Give a "
+                "vocabulary, or change these limits (Vocabulary.learn; --min-df, --max-df, --stop-words)."
             )
         candidates.sort()
-        return Vocabulary((word for _, word in candidates[:maximum_words]), undercount=undercount)
+        words = (word for _, word in candidates[:maximum_words])
+        return Vocabulary(words, undercount=undercount, language=language)
+
+
+def _learn_bigrams(
+    documents: Iterable[Sequence[str]],
+    minimum_documents: float,
+    minimum_letters: int,
+    stop_words: frozenset[str] | None,
+    maximum_entries: int,
+) -> frozenset[str]:
+    counter = BigramCounter(maximum_entries)
+    num_documents = 0
+    for tokens in documents:
+        num_documents += 1
+        counter.add(tokens)
+    _, excluded = _language(stop_words, counter.words, counter.words.total())
+    return counter.select(_number_of(minimum_documents, num_documents), minimum_letters, excluded)
+
+
+def _language(
+    stop_words: frozenset[str] | None, occurrences: Counter[str], num_tokens: int
+) -> tuple[str | None, frozenset[str]]:
+    """The language that is detected, if stop words are not given, and the stop words."""
+    if stop_words is not None:
+        return None, stop_words
+    language = detected_language(occurrences, num_tokens)
+    return language, STOP_WORDS[language] if language else frozenset()
+
+
+def _check_limit(name: str, limit: float) -> None:
+    if limit < 0 or (isinstance(limit, float) and limit > 1):
+        raise ValueError(
+            f"{name} is a number of documents (a whole number) or a share of them (from 0.0 to 1.0); "
+            f"{limit!r} was given."
+        )
+
+
+def _number_of(limit: float, num_documents: int) -> float:
+    """The number of documents of a limit that may be a share."""
+    return limit * num_documents if isinstance(limit, float) else limit
 
 
 def _first_duplicate(words: Sequence[str]) -> tuple[str, int, int]:

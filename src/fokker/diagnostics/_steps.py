@@ -22,6 +22,20 @@ _DIVERGING_BAD = 0.01
 _MANY_DEEP, _LOW_BFMI = 0.05, 0.3
 
 
+def describe(trace: "Trace", checks: dict[str, float]) -> None:
+    """The step size, and what a step of a sampler with a correction did on average."""
+    size = trace.settings.get("step_size")
+    if size is not None and not callable(size) and np.ndim(size) == 0:
+        checks["step size"] = float(size)
+    stats = trace.sample_stats
+    if "num_integration_steps" in stats:
+        checks["integration steps per step"] = float(stats["num_integration_steps"].mean())
+    if "energy" in stats:
+        checks["energy"] = float(np.asarray(stats["energy"], float).mean())
+    if "is_divergent" in stats:
+        checks["diverging steps"] = int(np.sum(stats["is_divergent"]))
+
+
 def kinetic_temperature(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
     """Whether the mean of rᵀ∂H/∂r / d is the temperature, up to three standard errors."""
     if "kinetic_temperature" not in trace.sample_stats:
@@ -68,7 +82,6 @@ def decisions(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
         checks["mean acceptance"] = float(stats["acceptance_rate"].mean())
     if "is_divergent" in stats and np.any(stats["is_divergent"]):
         number, steps = int(np.sum(stats["is_divergent"])), stats["is_divergent"].size
-        checks["diverging steps"] = number
         findings.append(
             Finding(
                 care_or_bad(number > max(2, _DIVERGING_BAD * steps)),

@@ -1,5 +1,6 @@
 """The summary of a trace: of each scalar, of directions and leaves if there are many, or of moments."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,9 +25,14 @@ _FIGURES, _FEWEST = 6, 8
 
 
 def summarise(
-    trace: "Trace", quantities: Any = None, gradients: bool = True, halving: bool = False
+    trace: "Trace",
+    quantities: Any = None,
+    gradients: bool = True,
+    halving: bool = False,
+    probabilities: Sequence[float] = QUANTILES,
 ) -> Summary:
     """Moments, quantiles, split R-hat and effective draws of what is judged, and the problems found."""
+    probabilities = checked_probabilities(probabilities)
     if trace.draws is None and trace.moments is not None:
         return _of_moments(trace, quantities)
     draws = shape_of_draws(trace.samples)[1]
@@ -34,10 +40,23 @@ def summarise(
         raise ValueError(f"{draws} draws are too few for a summary; take more steps.")
     own = given(quantities, trace.samples)
     has_many = scalars_per_draw(trace.samples) > MOST_SCALARS
-    return (_of_many if has_many else _of_scalars)(trace, own, gradients, halving)
+    return (_of_many if has_many else _of_scalars)(trace, own, gradients, halving, probabilities)
 
 
-def _of_scalars(trace: "Trace", own: Quantities, gradients: bool, halving: bool) -> Summary:
+def checked_probabilities(probabilities: Sequence[float]) -> tuple[float, ...]:
+    """The probabilities of quantiles; raise unless each is between 0 and 1."""
+    values = np.atleast_1d(np.asarray(probabilities, float))
+    if values.ndim != 1 or not values.size or not np.all((values >= 0) & (values <= 1)):
+        raise ValueError(
+            "quantiles must be probabilities between 0 and 1, as in 0.05, 0.5, 0.95; "
+            f"{probabilities!r} was given."
+        )
+    return tuple(values.tolist())
+
+
+def _of_scalars(
+    trace: "Trace", own: Quantities, gradients: bool, halving: bool, probabilities: tuple[float, ...]
+) -> Summary:
     table = Quantities(*trace.flat()).joined(own)
     # The entries of a simplex or a Cholesky factor cannot all vary: judge the unconstrained coordinates.
     free = Quantities(*trace.flat_positions())
@@ -55,10 +74,12 @@ def _of_scalars(trace: "Trace", own: Quantities, gradients: bool, halving: bool)
     findings += _halved(trace, halving)
     shown = statistics if is_same else Statistics.of(table.values)
     checked = _checked(statistics, spread, trace, halving)
-    return _summary(table, shown, findings, checks, _notes(trace, spread), checked)
+    return _summary(table, shown, findings, checks, _notes(trace, spread), checked, probabilities)
 
 
-def _of_many(trace: "Trace", own: Quantities, gradients: bool, halving: bool) -> Summary:
+def _of_many(
+    trace: "Trace", own: Quantities, gradients: bool, halving: bool, probabilities: tuple[float, ...]
+) -> Summary:
     positions, chains = trace.positions, shape_of_draws(trace.samples)[0]
     table = project(named_leaves(trace.samples))
     free = table if positions is trace.samples else project(named_leaves(positions))
@@ -93,7 +114,7 @@ def _of_many(trace: "Trace", own: Quantities, gradients: bool, halving: bool) ->
         of_leaves = Statistics.of(_many.directions(table).values)
     leaves = _leaf_rows(table, of_leaves)
     checked = _checked(statistics, spread, trace, halving)
-    return _summary(judged, statistics, findings, checks, notes, checked, leaves, shown)
+    return _summary(judged, statistics, findings, checks, notes, checked, probabilities, leaves, shown)
 
 
 def _of_moments(trace: "Trace", quantities: Any) -> Summary:
@@ -137,17 +158,28 @@ def _summary(
     checks: dict[str, float],
     notes: list[str],
     checked: str,
+    probabilities: tuple[float, ...],
     leaves: list[LeafRow] | None = None,
     shown: int | None = None,
 ) -> Summary:
     names, values = table
     mean, deviation = values.mean(axis=(0, 1)), values.std(axis=(0, 1), ddof=1)
     deviation = np.where(np.ptp(values, axis=(0, 1)) == 0, 0.0, deviation)
-    quantiles = np.quantile(values, QUANTILES, axis=(0, 1)).T
+    quantiles = np.quantile(values, probabilities, axis=(0, 1)).T
     series = {names[i]: values[:, :, i].copy() for i in range(min(_FIGURES, len(names)))}
     moments = (mean, deviation, quantiles)
     return Summary(
-        names, *moments, *statistics, findings, checks, notes, checked, leaves or [], shown, series
+        names,
+        *moments,
+        *statistics,
+        findings,
+        checks,
+        notes,
+        checked,
+        leaves or [],
+        shown,
+        series,
+        probabilities,
     )
 
 
@@ -176,6 +208,7 @@ def _of_steps(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
         findings.append(Finding(Grade.CARE if trace.was_interrupted else Grade.BAD, trace.stopped))
     if trace.lost:
         findings.append(Finding(Grade.BAD, trace.lost))
+    _steps.describe(trace, checks)
     findings += _steps.kinetic_temperature(trace, checks)
     findings += _steps.decisions(trace, checks)
     findings += [Finding(Grade.BAD, note) for note in trace.notes]

@@ -10,7 +10,6 @@ from fokker.diagnostics._findings import Finding, Grade, worst_of
 
 QUANTILES = (0.05, 0.5, 0.95)
 _ROWS = 20
-COLUMNS = ("", "mean", "sd", *(f"{100 * q:.0f} %" for q in QUANTILES), "R-hat", "ESS", "tail ESS")
 LEAF_COLUMNS = ("", "shape", "means", "sds", "R-hat", "ESS")
 
 
@@ -45,6 +44,7 @@ class Summary:
     leaf. R-hat and ESS are NaN for entries that cannot vary, such as the zeros of a Cholesky factor.
     `findings` are problems, each with a grade; `notes` are useful to know but not problems; `checked` says
     what was checked and how small a problem would have been detected. `series`: draws for a figure.
+    `probabilities`: those of the quantiles.
     """
 
     names: list[str]
@@ -61,6 +61,13 @@ class Summary:
     leaves: list[LeafRow] = field(default_factory=list)
     shown: int | None = None
     series: dict[str, np.ndarray] = field(default_factory=dict)
+    probabilities: tuple[float, ...] = QUANTILES
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns of `rows`."""
+        quantiles = (f"{100 * q:.4g} %" for q in self.probabilities)
+        return ("", "mean", "sd", *quantiles, "R-hat", "ESS", "tail ESS")
 
     @property
     def grade(self) -> Grade:
@@ -84,7 +91,7 @@ class Summary:
         return f"{self.grade}. {self.checked}".strip() if self.trusted else f"{self.grade}:"
 
     def rows(self) -> list[list[str]]:
-        """The quantities as text, one row each; see `COLUMNS`."""
+        """The quantities as text, one row each; see `columns`."""
         table = []
         for i, name in enumerate(self.names[: self.shown]):
             numbers = [self.mean[i], self.deviation[i], *self.quantiles[i]]
@@ -99,7 +106,7 @@ class Summary:
         """The tables that are shown, columns and rows: of leaves if theta has many scalars, of quantities."""
         leaves = [(LEAF_COLUMNS, [leaf.cells for leaf in self.leaves])] if self.leaves else []
         rows = self.rows()
-        return [*leaves, *([(COLUMNS, rows)] if rows else [])]
+        return [*leaves, *([(self.columns, rows)] if rows else [])]
 
     def __str__(self) -> str:
         lines = []

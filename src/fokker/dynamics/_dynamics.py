@@ -19,6 +19,7 @@ from fokker._core.state import (
     call,
     describe_shapes,
     dimension,
+    inner,
     is_leaf,
     ravel,
     same_shapes,
@@ -412,14 +413,40 @@ def _try_product(field: Field, z: State, name: str, row: str | None, column: str
 
 def _matrix_and_tolerance(field: Field, z: State) -> tuple[Array, Array]:
     """A(z) and a bound on its rounding error; for a large A, VᵀA(z)V with two random unit vectors."""
-    eps = jnp.finfo(ravel(z).dtype).eps
+    eps = jnp.finfo(jnp.result_type(*jax.tree.leaves(z))).eps
     if dimension(z) <= _LARGEST_FULL_MATRIX:
         matrix = field.as_matrix(z)
         return matrix, 100 * eps * matrix.shape[0] * jnp.max(jnp.abs(matrix))
-    V = jax.random.normal(jax.random.key(0), (2, dimension(z)), ravel(z).dtype)
-    V = V / jnp.linalg.norm(V, axis=1, keepdims=True)
-    products = jnp.stack([ravel(field.mv(z, unravel(v, z))) for v in V])
-    return V @ products.T, 100 * eps * jnp.max(jnp.linalg.norm(products, axis=1))
+    probed = [[_probed(field, z, jnp.uint32(i), jnp.uint32(j)) for j in range(2)] for i in range(2)]
+    matrix = jnp.stack([jnp.stack([value for value, _ in row]) for row in probed])
+    return matrix, 100 * eps * jnp.max(jnp.stack([size for _, size in probed[0]]))
+
+
+# Compiled, and with signs that are computed on the spot, so that it takes little memory: a state may take a
+# third of that of a GPU.
+@eqx.filter_jit
+def _probed(field: Field, z: State, i: Array, j: Array) -> tuple[Array, Array]:
+    """v_iᵀA(z)v_j, with vectors of random signs and norm 1, and the norm of A(z)v_j."""
+    leaves, structure = jax.tree.flatten(z)
+    v, w = (
+        jax.tree.unflatten(structure, [_signs(x, 2 * n + k) for n, x in enumerate(leaves)]) for k in (i, j)
+    )
+    product = field.mv(z, w)
+    return inner(v, product) / dimension(z), jnp.sqrt(inner(product, product) / dimension(z))
+
+
+def _signs(like: Array, seed: Array) -> Array:
+    """±1 by a hash of the place of every entry (the finaliser of MurmurHash3)."""
+    x = jnp.arange(like.size, dtype=jnp.uint32) + np.uint32(0x9E3779B9) * (seed + 1)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        x = (x ^ (x >> shift)) * np.uint32(factor)
+    return (1 - 2 * (x >> 31).astype(like.dtype)).reshape(like.shape)
+
+
+def _has_finite_root(D: Field, z: State) -> Array:
+    """Whether √D times ones is finite."""
+    ones = jax.tree.map(lambda s: jnp.ones(s.shape, s.dtype), D.noise_like(z))
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(D.sqrt_mv(z, ones))]))
 
 
 def check_semidefinite(D: Field, z: State, name: str) -> None:
@@ -440,8 +467,11 @@ def check_semidefinite(D: Field, z: State, name: str) -> None:
             f"{name} must be positive semidefinite; at this state its smallest eigenvalue is {least:.3g}. "
             "fk.fields.Gram(L) gives L Lᵀ, which is always positive semidefinite."
         )
-    ones = jax.tree.map(lambda s: jnp.ones(s.shape, s.dtype), D.noise_like(z))
-    if not all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(D.sqrt_mv(z, ones))):
+    # Compiled where it is large, for the same reason.
+    has_finite_root = (
+        eqx.filter_jit(_has_finite_root) if dimension(z) > _LARGEST_FULL_MATRIX else _has_finite_root
+    )
+    if not bool(has_finite_root(D, z)):
         raise ValueError(
             f"{name} is positive semidefinite, but one of its terms is not, and the noise is drawn term by "
             "term. Write it as one field, such as fk.fields.Dense or fk.fields.Diagonal."

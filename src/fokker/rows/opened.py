@@ -25,7 +25,7 @@ def _opened(path: Any, leaf: Any) -> Any:
     if isinstance(leaf, str | Path) and str(leaf).endswith(".parquet"):
         return _columns(name, of_parquet(Path(leaf)))
     if isinstance(leaf, str | Path) and str(leaf).endswith(".npy"):
-        leaf = np.load(leaf, mmap_mode="r")
+        leaf = _load(name, leaf)
     if isinstance(leaf, Path):
         raise ValueError(f"{name} is the path {str(leaf)!r}: files of .npy and .parquet are read.")
     if is_chunked(leaf):
@@ -36,6 +36,15 @@ def _opened(path: Any, leaf: Any) -> Any:
         _check_type(name, leaf.dtype)
         return Source(ArrayReader(leaf), name)
     return leaf
+
+
+def _load(name: str, path: Any) -> np.ndarray:
+    try:
+        return np.load(path, mmap_mode="r")
+    except ValueError as error:
+        raise ValueError(
+            f"{name}: {path} cannot be read as an array of numbers. NumPy says: {error}"
+        ) from error
 
 
 def _columns(name: str, columns: Mapping[str, Reader]) -> dict[str, Source]:

@@ -2,7 +2,6 @@
 
 import math
 import threading
-from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,7 @@ class ArrayReader(Reader):
 class PiecesReader(Reader):
     """An array in pieces, each of which is read as a whole: row groups of Parquet, chunks of a dataset.
 
-    The pieces read last are kept, up to 256 MiB.
+    The pieces used last are kept, up to 256 MiB, in one array, so that rows of many pieces are taken at once.
     """
 
     def __init__(self, ends: np.ndarray, shape: tuple[int, ...], dtype: Any) -> None:
@@ -50,26 +49,18 @@ class PiecesReader(Reader):
         self._ends = np.asarray(ends, np.int64)
         self._starts = np.concatenate([[0], self._ends[:-1]])
         self.window = int((self._ends - self._starts).max())
-        self._kept: OrderedDict[int, np.ndarray] = OrderedDict()
         bytes_of_piece = self.window * math.prod(shape[1:]) * self.dtype.itemsize
-        self._most = max(2, CACHE // max(1, bytes_of_piece))
+        self._slots = min(len(self._ends), max(2, CACHE // max(1, bytes_of_piece)))
+        self._kept: np.ndarray | None = None
+        # Where each piece is kept, or -1; which piece is in each slot, and when it was last used.
+        self._slot_of = np.full(len(self._ends), -1)
+        self._piece_in, self._used = np.full(self._slots, -1), np.zeros(self._slots, np.int64)
+        self._reads = 0
         self._lock = threading.Lock()
 
     def piece(self, index: int) -> np.ndarray:
         """The rows of one piece."""
         raise NotImplementedError
-
-    def _piece(self, index: int) -> np.ndarray:
-        with self._lock:
-            if index in self._kept:
-                self._kept.move_to_end(index)
-                return self._kept[index]
-        values = self.piece(index)
-        with self._lock:
-            self._kept[index] = values
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-        return values
 
     def span(self, first: int, end: int) -> np.ndarray:
         """Rows `first` to `end`."""
@@ -78,29 +69,67 @@ class PiecesReader(Reader):
         return out
 
     def read(self, numbers: np.ndarray, out: np.ndarray) -> None:
-        """Write rows `numbers` into `out`, one piece after the other."""
+        """Write rows `numbers` into `out`."""
         if not len(numbers):
             return
         which = np.searchsorted(self._ends, numbers, side="right")
-        order = np.argsort(which, kind="stable")
-        pieces, firsts = np.unique(which[order], return_index=True)
-        for index, places in zip(pieces, np.split(order, firsts[1:]), strict=True):
-            out[places] = self._piece(int(index))[numbers[places] - self._starts[index]]
+        pieces = np.flatnonzero(np.bincount(which, minlength=len(self._ends)))
+        with self._lock:
+            if len(pieces) <= self._slots:
+                np.take(self._holding(pieces), self._places(numbers, which), axis=0, out=out, mode="clip")
+                return
+            for first in range(0, len(pieces), self._slots):
+                some = pieces[first : first + self._slots]
+                rows = np.flatnonzero((which >= some[0]) & (which <= some[-1]))
+                out[rows] = self._holding(some)[self._places(numbers[rows], which[rows])]
+
+    def _places(self, numbers: np.ndarray, which: np.ndarray) -> np.ndarray:
+        """Where rows are among those that are kept."""
+        return self._slot_of[which] * self.window + (numbers - self._starts[which])
+
+    def _holding(self, pieces: np.ndarray) -> np.ndarray:
+        """What is kept, with these pieces among it."""
+        if self._kept is None:
+            self._kept = np.empty((self._slots * self.window, *self.shape[1:]), self.dtype)
+        self._reads += 1
+        here = self._slot_of[pieces]
+        self._used[here[here >= 0]] = self._reads
+        for index in pieces[here < 0]:
+            slot = int(np.argmin(self._used))
+            if self._piece_in[slot] >= 0:
+                self._slot_of[self._piece_in[slot]] = -1
+            values = self.piece(int(index))
+            self._kept[slot * self.window : slot * self.window + len(values)] = values
+            self._slot_of[index], self._piece_in[slot], self._used[slot] = slot, index, self._reads
+        return self._kept
 
 
-class ListReader(PiecesReader):
+class ListReader(Reader):
     """Pieces that are in memory."""
 
     is_in_memory = True
 
     def __init__(self, pieces: list[np.ndarray]) -> None:
-        lengths = [len(piece) for piece in pieces]
-        shape = (sum(lengths), *pieces[0].shape[1:])
-        super().__init__(np.cumsum(lengths), shape, pieces[0].dtype)
-        self.pieces, self.window = pieces, 1
+        self.pieces, self.dtype = pieces, pieces[0].dtype
+        self._ends = np.cumsum([len(piece) for piece in pieces])
+        self.shape = (int(self._ends[-1]), *pieces[0].shape[1:])
 
-    def _piece(self, index: int) -> np.ndarray:
-        return self.pieces[index]
+    def span(self, first: int, end: int) -> np.ndarray:
+        """Rows `first` to `end`; a view if they are in one piece."""
+        starts = self._ends - [len(piece) for piece in self.pieces]
+        parts = [
+            piece[max(0, first - start) : max(0, end - start)]
+            for piece, start in zip(self.pieces, starts.tolist(), strict=True)
+        ]
+        parts = [part for part in parts if len(part)] or [self.pieces[0][:0]]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def read(self, numbers: np.ndarray, out: np.ndarray) -> None:
+        """Write rows `numbers` into `out`, one piece after the other."""
+        which = np.searchsorted(self._ends, numbers, side="right")
+        for index in np.unique(which):
+            rows, piece = np.flatnonzero(which == index), self.pieces[index]
+            out[rows] = piece[numbers[rows] - (self._ends[index] - len(piece))]
 
 
 class ChunkedReader(PiecesReader):

@@ -3,7 +3,7 @@
 import json
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -13,6 +13,7 @@ from rich.console import Console
 from fokker._core.files import locked, write_text
 from fokker.run.folder import open as open_run
 from fokker.run.journal import JOURNAL, clear_journal
+from fokker.run.model import split_source
 from fokker.run.processes import by_first, is_first
 from fokker.run.store import CHECKPOINT, DESCRIPTION, DRAWS, PREVIOUS, has_run, read_checkpoint
 from fokker.run.trace import Trace
@@ -20,6 +21,8 @@ from fokker.run.trace import Trace
 COMMAND, REPORT = "command.json", "report.html"
 # The report of the draws alone: not in place of one that has compared them with the target.
 DRAWS_REPORT = "draws.html"
+# Options of `fokker sample` that say what is sampled and shown; the others are those of `fk.sample`.
+MODEL_OPTIONS = ("source", "data", "columns", "categories", "settings", "sampler", "step_size", "quantiles")
 TERMINATED, INTERRUPTED = 128 + signal.SIGTERM, 128 + signal.SIGINT
 
 
@@ -29,7 +32,9 @@ class _Terminated(BaseException):
     trace: Trace | None = None
 
 
-def run_and_report(out: Path, run: Callable[[], Trace], title: str, console: Console) -> int:
+def run_and_report(
+    out: Path, run: Callable[[], Trace], title: str, console: Console, quantiles: Sequence[float]
+) -> int:
     """Run, print and write the report, and return the exit code: 0, 1 for problems, or that of a signal.
 
     Of many processes the first alone prints and reports.
@@ -59,7 +64,7 @@ def run_and_report(out: Path, run: Callable[[], Trace], title: str, console: Con
         console.print(f"there are no draws yet: {trace.stopped}", markup=False, soft_wrap=True)
         return 1 if code is None else code
     try:
-        is_trusted = write_report_of(trace, out / REPORT, title, console)
+        is_trusted = write_report_of(trace, out / REPORT, title, console, quantiles)
     except (
         ValueError
     ) as error:  # too few draws for a summary, which is no mistake where a signal ended the run
@@ -83,9 +88,11 @@ def _kept(out: Path) -> str:
     return f"{kept} To go on: fokker resume {out}"
 
 
-def write_report_of(trace: Trace, path: Path, title: str, console: Console) -> bool:
+def write_report_of(
+    trace: Trace, path: Path, title: str, console: Console, quantiles: Sequence[float]
+) -> bool:
     """Print the summary of a run, write its report, and return whether it found no problems."""
-    summary = trace.summary()
+    summary = trace.summary(quantiles=quantiles)
     console.print(str(summary), markup=False, soft_wrap=True)
     trace.report(path, title=title, summary=summary)
     console.print(f"wrote {path}; the draws are in {path.parent / DRAWS}", markup=False)
@@ -106,25 +113,57 @@ def _clear_run(folder: Path) -> None:
 
 
 def write_command(folder: Path, options: dict[str, Any]) -> None:
-    """Write down the options of `fokker sample`, with the whole path of the model.
+    """Write down the options of `fokker sample`, with the whole paths of the model and of the data.
 
-    Not where there is a run: only `steps` may differ then, and `fk.sample` has yet to compare the others.
+    Not where there is a run: only `steps` may differ then. Settings are compared here, by name; `fk.sample`
+    has yet to compare the others.
     """
-    file, colon, name = options["source"].rpartition(":")
-    source = f"{Path(file).resolve()}:{name}" if colon else str(Path(name).resolve())
+    file, name = split_source(options["source"])
+    source = str(file.resolve()) if name is None else f"{file.resolve()}:{name}"
+    data = [_resolved(text) for text in options.get("data", [])]
 
     def write() -> None:
         with locked(folder):
             if not has_run(folder):
-                write_text(folder / COMMAND, json.dumps({**options, "source": source}, indent=2) + "\n")
+                written = {**options, "source": source, "data": data}
+                write_text(folder / COMMAND, json.dumps(written, indent=2, ensure_ascii=False) + "\n")
+            elif (folder / COMMAND).is_file():
+                before = json.loads((folder / COMMAND).read_text(encoding="utf-8"))
+                _check_same_settings(folder, before.get("settings", {}), options.get("settings", {}))
 
     by_first(write)
 
 
-def read_command(folder: Path, model: str | None) -> dict[str, Any]:
-    """The options of `fokker sample`; raise where executing the model's file was not asked for."""
+def _check_same_settings(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    changed = [
+        f"{name} of the {table} is {values.get(name, 'not set')}, and was {earlier.get(name, 'not set')}"
+        for table in now
+        for values, earlier in [(now[table], before.get(table, {}))]
+        for name in {**earlier, **values}
+        if values.get(name) != earlier.get(name)
+    ]
+    if changed:
+        raise ValueError(
+            f"{folder} has another run in it: {'; '.join(changed)}. Give the same --set to go on with it, "
+            "another folder, or --overwrite."
+        )
+
+
+def _resolved(text: str) -> str:
+    """FILE or NAME=FILE with the whole path of the file."""
+    name, equals, path = text.partition("=")
+    if equals and name.isidentifier() and not Path(text).exists():
+        return f"{name}={Path(path).resolve()}"
+    return str(Path(text).resolve())
+
+
+def read_command(folder: Path, model: str | None, data: Sequence[str] | None = None) -> dict[str, Any]:
+    """The options of `fokker sample`; raise where executing the model's file was not asked for.
+
+    `model` and `data` are used in place of those of the run, where given.
+    """
     try:
-        options = json.loads((folder / COMMAND).read_text())
+        options = json.loads((folder / COMMAND).read_text(encoding="utf-8"))
         source = str(options["source"])
     except FileNotFoundError:
         raise ValueError(
@@ -134,16 +173,27 @@ def read_command(folder: Path, model: str | None) -> dict[str, Any]:
         raise ValueError(
             f"{folder / COMMAND} is damaged ({error}): call `fokker sample` as before."
         ) from None
-    if model is not None:
-        return {**options, **_steps_of_run(folder), "source": model}
     # Resolved, as both "x/../" and a link can lead into the folder of the run.
-    file = Path(source.rpartition(":")[0] or source).resolve()
-    if folder.resolve() in file.parents or Path.cwd() not in file.parents:
+    file = split_source(source)[0].resolve()
+    if model is None and (folder.resolve() in file.parents or Path.cwd() not in file.parents):
         raise ValueError(
             f"the model of {folder} is {source}, which is not below the current folder, or is in that of the "
             "run: its file would be executed. If you trust it, give --model."
         )
+    if data is None:
+        _check_data(folder, options.get("data", []))
+    given = {"source": model, "data": None if data is None else list(data)}
+    options |= {name: value for name, value in given.items() if value is not None}
     return {**options, **_steps_of_run(folder)}
+
+
+def _check_data(folder: Path, files: Sequence[str]) -> None:
+    for text in files:
+        path = Path(text if Path(text).exists() else text.rpartition("=")[2])
+        if not path.exists():
+            raise ValueError(
+                f"the data of {folder} were in {path}, which is not there now: give --data FILE."
+            )
 
 
 def _steps_of_run(folder: Path) -> dict[str, Any]:

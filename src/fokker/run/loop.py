@@ -1,6 +1,7 @@
 """The loop over the blocks of a run: while one is computed, the previous one is fetched."""
 
 import contextlib
+import math
 import signal
 import time
 import warnings
@@ -68,6 +69,18 @@ class _Block(NamedTuple):
     sent_at: float
     seconds: float | None
     checkpoint: Any = None
+
+
+class Measured(NamedTuple):
+    """What a trial of a run shows: steps per second, seconds to compile, and the size of one draw.
+
+    `sizes`: bytes of each variable of one draw of one chain, theta's and the statistics; `scalars`: of theta.
+    """
+
+    speed: float
+    compiling: float
+    sizes: list[int]
+    scalars: int
 
 
 class Run:
@@ -215,6 +228,28 @@ class Run:
             gathered, moments, states, stopped, settings, self.origin, self.resumed, self.losses
         )
         return self._told(trace, progress)
+
+    def measured(self, seconds: float) -> Measured:
+        """The speed of blocks that are not kept, which take about so many seconds after the first.
+
+        The chains have moved then: the run is not to be used any more.
+        """
+        total, done, start = self.plan.burn_in + self.plan.steps, self.done, time.monotonic()
+        compiling = 0.0
+        while done < total and (not compiling or time.monotonic() - start < compiling + seconds):
+            block = self._send(done, self._proposal(0))
+            jax.block_until_ready((block.sound, block.out))
+            steps = block.draws * block.thin
+            done += steps
+            self.pace.took(steps, block.sent_at, block.seconds)
+            # The first block compiles, and its speed says nothing.
+            if not compiling:
+                compiling, self.pace.speed = time.monotonic() - start, 0.0
+        recorded = {name: tree for name, tree in block.out.items() if name != "sound"}
+        # The leading axes are chain and draw, in the order of the kind of block.
+        sizes = [x.nbytes // math.prod(x.shape[:2]) for x in jax.tree.leaves(recorded)]
+        scalars = sum(math.prod(x.shape[2:]) for x in jax.tree.leaves(recorded.get("position")))
+        return Measured(self.pace.speed or total / compiling, compiling, sizes, scalars)
 
     def _told(self, trace: Trace, progress: bool) -> Trace:
         """The trace, after saying why it is not complete."""

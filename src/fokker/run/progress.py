@@ -25,9 +25,10 @@ class Progress:
     ```
 
     It shows a description, how many of `total` units are completed (None where the total is unknown), their
-    speed, the time left and a note. In a terminal and in a notebook that is a bar, which is removed at the
-    end. Elsewhere it is a plain line every ten seconds, the first after ten seconds. Everything goes to
-    standard error, or to the `console` given. With `enabled=False` nothing is shown.
+    speed, the time left and a note; with `unit=None`, for a task that cannot be counted, the time so far. In
+    a terminal and in a notebook that is a bar, which is removed at the end. Elsewhere it is a plain line
+    every ten seconds, the first after ten seconds. Everything goes to standard error, or to the `console`
+    given. With `enabled=False` nothing is shown.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class Progress:
         description: str,
         total: float | None = None,
         *,
-        unit: str = "steps",
+        unit: str | None = "steps",
         completed: float = 0,
         enabled: bool = True,
         console: Console | None = None,
@@ -112,7 +113,9 @@ class Progress:
 
 
 def amount(task: Task) -> str:
-    """Completed and total with their unit, and the speed once it is known."""
+    """Completed and total with their unit, and the speed once it is known; without a unit the time so far."""
+    if task.fields["unit"] is None:
+        return f"{timedelta(seconds=round(task.elapsed or 0))} so far"
     of = "" if task.total is None else f"/{task.total:,.0f}"
     # Only the time between updates counts: what came before the first of them may be compilation.
     speed = f", {task.speed:,.{0 if task.speed >= 10 else 1}f}/s" if task.speed else ""

@@ -31,7 +31,7 @@ from fokker.run.cache import keep_compiled_programs
 from fokker.run.folder import RunFolder, describe_theta
 from fokker.run.journal import Journal
 from fokker.run.loop import Run
-from fokker.run.mesh import Devices, devices_of
+from fokker.run.mesh import Devices, OneDevice, devices_of
 from fokker.run.plan import Plan
 from fokker.run.processes import check_seen_by_all, together
 from fokker.run.progress import Progress
@@ -63,7 +63,7 @@ from fokker.targets.target import TargetWithData
 
 # Default steps of warm-up for a sampler that learns its settings, and the most that have their own
 # randomness.
-_WARM_UP = 1000
+WARM_UP = 1000
 _LONGEST_WARM_UP = 2**30
 # The default for the most steps per block.
 _CHUNK = 2**24
@@ -159,7 +159,7 @@ def sample(
             devices.by_first(lambda: _hold(Path(out), stack))
         if out is not None and devices.is_shared:
             check_seen_by_all(Path(out))
-        return _sampled(target, sampler, options, resume, devices)
+        return prepared(target, sampler, options, resume, devices).run(progress)
 
 
 def _hold(folder: Path, stack: contextlib.ExitStack) -> None:
@@ -168,10 +168,15 @@ def _hold(folder: Path, stack: contextlib.ExitStack) -> None:
     stack.enter_context(locked(folder))
 
 
-def _sampled(
-    target: Any, sampler: Any, options: dict[str, Any], resume: Trace | None, devices: Devices
-) -> Trace:
-    """`sample` with its options by name."""
+def prepared(
+    target: Any,
+    sampler: Any,
+    options: dict[str, Any],
+    resume: Trace | None = None,
+    devices: Devices | None = None,
+) -> Run:
+    """The run of `sample`, with its options by name, after tuning and warm-up and before the first step."""
+    devices = devices or OneDevice()
     given = dict(options)
     init, chains, seed, key = (options[name] for name in ("init", "chains", "seed", "key"))
     steps, burn_in, warm_up = (options[name] for name in ("steps", "burn_in", "warm_up"))
@@ -275,7 +280,7 @@ def _sampled(
         if before is None:
             warm_up_keys = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])
             learn = partial(warmed_up, placed, devices) if isinstance(placed, Recipe) else placed.warm_up
-            number = int(warm_up or _WARM_UP)
+            number = int(warm_up or WARM_UP)
             with journal, Progress("warming up", number, enabled=progress) as bar:
 
                 def stage(taken: int, like: Any, compute: Callable[[], Any]) -> Any:
@@ -327,8 +332,7 @@ def _sampled(
 
         checkpoint = devices.by_first(open_folder)
         folder = opened[0] if opened else RunFolder.follow(Path(out), checkpoint, call)
-    run = Run(placed, batch, plan, keys[:, 2], states, temperature, origin, resume, folder, devices)
-    return run.run(progress)
+    return Run(placed, batch, plan, keys[:, 2], states, temperature, origin, resume, folder, devices)
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,11 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         ) from None
 
 
+def draws_per_chunk(size: int) -> int:
+    """The draws of a chunk, by the bytes of one draw of all chains of the largest variable."""
+    return max(1, _CHUNK // max(1, size))
+
+
 class Store:
     """The draws of a run on disk, and its checkpoints; used by one process that holds the folder."""
 
@@ -102,7 +107,7 @@ class Store:
     def add(self, draws: dict[str, np.ndarray]) -> None:
         """Append draws, chain × draw × … by group and name; whole chunks are written."""
         if not self._variables:
-            self._chunk_draws = max(1, _CHUNK // max(1, *(x[:, :1].nbytes for x in draws.values())))
+            self._chunk_draws = draws_per_chunk(max(x[:, :1].nbytes for x in draws.values()))
             self._variables = self._variables_like(draws)
             for variable in self._variables.values():
                 variable.prepare(0)

@@ -14,6 +14,7 @@ from fokker._core.draws import at_draws
 from fokker._core.statistics import inference_data
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
 from fokker.diagnostics._quantities import Quantities, flat, named_leaves
+from fokker.diagnostics.summary import QUANTILES
 from fokker.rows import is_source
 from fokker.run.losses import Loss, in_words, left_of, surviving
 from fokker.run.predict import predict
@@ -288,7 +289,12 @@ class Trace:
         )
 
     def summary(
-        self, *, quantities: Any = None, gradients: bool = True, step_halving: bool = False
+        self,
+        *,
+        quantities: Any = None,
+        gradients: bool = True,
+        step_halving: bool = False,
+        quantiles: Sequence[float] = QUANTILES,
     ) -> Summary:
         """A table of every scalar of theta, a grade, and in plain words what is wrong.
 
@@ -300,9 +306,10 @@ class Trace:
         `quantities` are further ones to judge, such as predictions: a function of theta that returns a number
         or a small array, an array chain × draw × k, or a dictionary of these by name. If theta has more than
         500 scalars, the table has one row per leaf, and what is judged is the log density, the `quantities`,
-        and the draws along random directions, over all scalars and within each leaf.
+        and the draws along random directions, over all scalars and within each leaf. `quantiles` are the
+        probabilities of those in the table.
         """
-        return summarise(self, quantities, gradients, step_halving)
+        return summarise(self, quantities, gradients, step_halving, quantiles)
 
     def step_halving(self) -> StepHalving:
         """The bias of the step size, by a second run with half of it."""

@@ -122,16 +122,12 @@ class Posterior(TargetWithData):
 # Compiled once for a posterior: outside of a compiled program JAX would compile the loop at each call.
 @eqx.filter_jit
 def _sum_over_blocks(target: Posterior, theta: PyTree[Array], rows: int) -> Array:
-    blocks = target.size // rows
-    if any(is_source(x) for x in leaves(target.data)):
-        # Of what is read nothing is kept for the gradient: it is read again.
-        @jax.checkpoint
-        def of_block(theta: PyTree[Array], block: Array) -> Array:
-            return target._log_likelihoods(theta, span(target.data, block * rows, rows))
+    # Nothing is stored for the gradient: the rows are read again, which is faster than copies of all of them.
+    @jax.checkpoint
+    def of_block(theta: PyTree[Array], block: Array) -> Array:
+        return target._log_likelihoods(theta, span(target.data, block * rows, rows))
 
-        return jnp.sum(jax.lax.map(lambda block: of_block(theta, block), jnp.arange(blocks)))
-    in_blocks = jax.tree.map(lambda x: x[: blocks * rows].reshape(blocks, rows, *x.shape[1:]), target.data)
-    return jnp.sum(jax.lax.map(lambda block: target._log_likelihoods(theta, block), in_blocks))
+    return jnp.sum(jax.lax.map(lambda block: of_block(theta, block), jnp.arange(target.size // rows)))
 
 
 def _checked_size(data: Any, size: Any) -> int:

@@ -1,6 +1,7 @@
 """The experiments of the papers, each one command: `fokker reproduce NAME`."""
 
 import dataclasses
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from fokker.lab.experiments import (
     ma_lda,
 )
 from fokker.lab.experiments._result import Claim, Result
+from fokker.run.progress import Progress
 
 __all__ = ["EXPERIMENTS", "Claim", "Experiment", "Result", "reproduce"]
 
@@ -111,7 +113,9 @@ def reproduce(
     folder.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     data = (Path(data_dir) if data_dir is not None else None,) if experiment.needs_data else ()
-    result = experiment.run(folder, quick, seeds, *data)
+    # In a terminal the runs of some experiments have bars of their own.
+    with Progress(f"reproducing {name}", unit=None, enabled=not sys.stderr.isatty()):
+        result = experiment.run(folder, quick, seeds, *data)
     result = dataclasses.replace(result, wall_seconds=time.perf_counter() - start)
     result.write(folder)
     return result

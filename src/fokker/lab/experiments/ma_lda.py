@@ -94,7 +94,12 @@ def read_stream(data: Path | None, documents: int, held_out: int) -> Stream:
     articles = find_file("wikipedia", ARTICLES, data)
     # A buffer larger than the file: the order is fully random.
     corpus = open_corpus(
-        articles, vocabulary=words, minimum_tokens=SHORTEST, shuffle_buffer=10**7, seed=ORDER_SEED
+        articles,
+        vocabulary=words,
+        pattern="letters",
+        minimum_tokens=SHORTEST,
+        shuffle_buffer=10**7,
+        seed=ORDER_SEED,
     )
     articles_read = next(corpus.batches(documents + held_out))
     return Stream(

@@ -49,6 +49,12 @@ def stream(seed: Any, index: Any) -> Any:
     return mix(seed ^ mix((np.uint64(index) + np.uint64(1)) * _GOLDEN))
 
 
+def streams(seed: np.uint64, indices: np.ndarray) -> np.ndarray:
+    """`stream` for many indices (uint64) at once."""
+    numbers = (indices.astype(np.uint64) + np.uint64(1)) * _GOLDEN
+    return np.asarray(mix.py_func(seed ^ mix.py_func(numbers)))
+
+
 @compiled
 def uniform(state: Any) -> Any:
     """The next state, and a number in [0, 1) on a grid of 2⁻²⁴."""

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,6 +33,8 @@ _MAX_PRINTED_TOPICS, _MIN_SHARE, _WORDS = 4, 0.05, 6
 # A run prints this many topics at its end, the most prevalent first.
 _NUM_TOPICS_SHOWN = 10
 _NOTHING_YET = "interrupted before the first step: there is nothing to save."
+# The mixtures of all documents of a run, in their order.
+_ALL_MIXTURES = "all-mixtures.csv.gz"
 # The exit code after Ctrl-C.
 _INTERRUPTED = 130
 
@@ -57,7 +60,7 @@ app = typer.Typer(
     cls=DefaultToRun,
     help="Learn the topics of a stream of documents by stochastic-gradient MCMC.\n\n"
     "fokker lda [CORPUS] learns topics (short for fokker lda run); fokker lda infer MODEL TEXT… "
-    "applies them to new text.",
+    "applies them to new text; fokker lda export RUN TOOL writes files for other tools.",
     pretty_exceptions_enable=False,
 )
 
@@ -149,8 +152,38 @@ def run(
     ] = None,
     minimum_tokens: Annotated[int | None, _option("Documents with fewer known words are skipped.", 1)] = None,
     format: Annotated[str | None, _option("The format of the corpus.", "detected")] = None,
-    key: Annotated[str | None, _option("The key of the text in a JSON object.", "text")] = None,
-    pattern: Annotated[str | None, _option("A regular expression for words.", "the letters a to z")] = None,
+    key: Annotated[
+        str | None, _option("The key of the text in a JSON object, or its column in a table.", "text")
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        _option(
+            "What a word is: unicode (letters of any alphabet), letters (a to z alone), or a regular "
+            "expression.",
+            "unicode",
+        ),
+    ] = None,
+    stop_words: Annotated[
+        str | None,
+        _option(
+            "Words to leave out: a language (english, german, french, …), a file with one word per line, or "
+            "none.",
+            "auto: those of the language of the text",
+        ),
+    ] = None,
+    min_df: Annotated[
+        str | None,
+        _option("Leave out words in fewer documents: a number, or a share such as 0.001.", "2"),
+    ] = None,
+    max_df: Annotated[
+        str | None, _option("Leave out words in more documents: a number, or a share.", "0.5")
+    ] = None,
+    bigrams: Annotated[
+        bool | None,
+        typer.Option(
+            "--bigrams", help="Pairs of words that belong together, such as new_york, are words too."
+        ),
+    ] = None,
     shuffle_buffer: Annotated[
         int | None,
         _option(
@@ -170,6 +203,7 @@ def run(
         "format": format,
         "key": key,
         "pattern": pattern,
+        "bigrams": bigrams,
         "minimum_tokens": minimum_tokens,
         "shuffle_buffer": shuffle_buffer,
         "held_out": held_out,
@@ -196,8 +230,19 @@ def run(
     from fokker.models.lda.run import Reading, Run, learned_vocabulary
     from fokker.run.interruption import Interruption
 
+    learning_options = {
+        "--vocab-size": ("maximum_words", vocab_size),
+        "--stop-words": ("stop_words", stop_words),
+        "--min-df": ("minimum_documents", _parse_limit("--min-df", min_df)),
+        "--max-df": ("maximum_documents", _parse_limit("--max-df", max_df)),
+    }
+    learning = _specified(dict(learning_options.values()))
     if resume is not None:
-        for name, value in (("--out", out), ("--vocab", vocab), ("--vocab-size", vocab_size)):
+        for name, value in (
+            ("--out", out),
+            ("--vocab", vocab),
+            *((name, value) for name, (_, value) in learning_options.items()),
+        ):
             if value is not None:
                 raise ValueError(
                     f"{name} cannot be used with --resume, which continues a run with its own settings."
@@ -218,23 +263,26 @@ def run(
             )
             _print(f"continuing after {lda_run.position:,} documents of {lda_run.corpus.source.label}")
         else:
-            if vocab is not None and vocab_size is not None:
-                raise ValueError("--vocab gives the words and --vocab-size learns them: give one of them.")
+            if vocab is not None and learning:
+                name = next(name for name, (_, value) in learning_options.items() if value is not None)
+                raise ValueError(f"--vocab gives the words and {name} learns them: give one of them.")
             if corpus is None:
                 settings.setdefault("topics", _BUILT_IN_TOPICS)
                 passes = _BUILT_IN_PASSES if passes is None else passes
             run_settings = Settings(**settings, threads=threads)
             # An exception inside a library call may be lost, so Ctrl-C only sets a flag.
-            with Interruption() as interruption:
+            with Interruption() as interruption, warnings.catch_warnings(record=True) as caught:
                 lda_run = Run.start(
                     Reading(**reading),
                     run_settings,
                     folder,
-                    vocabulary=vocab if vocab_size is None else learned_vocabulary(vocab_size),
+                    vocabulary=learned_vocabulary(**learning) if learning else vocab,
                     passes=None if forever else 1 if passes is None else passes,
                     mixtures=not no_mixtures,
                     overwrite=overwrite,
                 )
+            for warning in caught:
+                errors.print(str(warning.message), markup=False, soft_wrap=True)
             if interruption.asked:
                 _print(_NOTHING_YET)
                 raise typer.Exit(_INTERRUPTED)
@@ -255,6 +303,22 @@ def _parse_total(text: str | None) -> int | str | None:
         raise ValueError(f"--total is a number of documents, or 'growing'; {text!r} was given.") from None
 
 
+def _parse_limit(name: str, text: str | None) -> float | None:
+    """A number of documents (int), or a share of them (float)."""
+    if text is None:
+        return None
+    try:
+        limit = int(text) if text.isdigit() else float(text)
+    except ValueError:
+        limit = -1
+    if limit < 0 or (isinstance(limit, float) and limit > 1):
+        raise ValueError(
+            f"{name} is a number of documents, such as 5, or a share of them, such as 0.1; {text!r} was "
+            "given."
+        )
+    return limit
+
+
 def _print(text: str) -> None:
     console.print(text, markup=False, soft_wrap=True)
 
@@ -264,9 +328,11 @@ def _start_message(run: "Run") -> str:
     size = "" if run.length is None else f"{run.length:,} documents, "
     total = "growing with the documents read" if run.length is None else f"{run.total(1):,.0f}"
     total = total if settings.total is None else str(settings.total)
+    language = run.corpus.vocabulary.language
+    without = f" (without {language} stop words)" if language else ""
     return (
-        f"{run.corpus.source.label}: {size}{len(run.corpus.vocabulary):,} words; {settings.topics} topics by "
-        f"{settings.sampler}, {settings.batch} documents per step, |S| {total}, "
+        f"{run.corpus.source.label}: {size}{len(run.corpus.vocabulary):,} words{without}; "
+        f"{settings.topics} topics by {settings.sampler}, {settings.batch} documents per step, |S| {total}, "
         f"{run.reading.held_out:,} documents held out; writing to {run.folder}"
     )
 
@@ -341,17 +407,26 @@ def _write(run: "Run", model: "Model", findings: "Findings", resume_command: str
 def infer(
     model: Annotated[Path, typer.Argument(help="model.npz, or the folder of a run.")],
     text: Annotated[
-        list[str],
-        typer.Argument(metavar="TEXT…", help="Files, folders or globs as for CORPUS; - for standard input."),
-    ],
+        list[str] | None,
+        typer.Argument(
+            metavar="TEXT…",
+            help="Files, folders or globs as for CORPUS; - for standard input. Default: all documents of the "
+            "run, in their order, which are only written to --out.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[Path | None, _option("Write all proportions to this file: .csv, .csv.gz or .npz.")] = None,
     format: Annotated[str | None, _option("The format of the text.", "detected")] = None,
-    key: Annotated[str | None, _option("The key of the text in a JSON object.", "text")] = None,
+    key: Annotated[
+        str | None, _option("The key of the text in a JSON object, or its column in a table.", "text")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
 ) -> None:
     """Apply a saved model to new text: the topics of each document, with their words and shares."""
     from fokker.models.lda.model import Model, top_words
 
+    if not text:
+        out = out or _folder_of_run(model) / _ALL_MIXTURES
     if out is not None:
         _check_name(out)
     loaded = Model.load(model)
@@ -359,10 +434,14 @@ def infer(
     topic_words = [" ".join(loaded.vocabulary.words[w] for w in topic) for topic in words]
     names: list[str] = []
     shares: list[np.ndarray] = []
-    for source in text:
-        corpus = loaded.open(source, format=format, key=key or "text")
+    for source in text or [""]:
+        corpus = (
+            loaded.open(source, format=format, key=key or "text")
+            if text
+            else loaded.open_run(_folder_of_run(model))
+        )
         for documents, mixtures in loaded.infer(corpus, seed=seed):
-            for name, proportions in zip(documents.names, mixtures, strict=True):
+            for name, proportions in zip(documents.names, mixtures, strict=True) if text else ():
                 _print(name)
                 largest = (-proportions).argsort()[:_MAX_PRINTED_TOPICS]
                 for k in [k for k in largest if proportions[k] >= _MIN_SHARE] or largest[:1]:
@@ -375,6 +454,32 @@ def infer(
     if out is not None:
         _write_proportions(out, names, shares)
         _print(f"wrote {out}")
+
+
+@app.command("export")
+def export(
+    model: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    tool: Annotated[str, typer.Argument(help="pyldavis, mallet or gensim.")],
+    out: Annotated[Path | None, _option("Folder for the files.", "RUN/TOOL")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+) -> None:
+    """Write files that other tools read, with the mixtures of all documents of the run."""
+    from fokker.models.lda.export import TOOLS, Exported, write
+    from fokker.models.lda.model import Model
+
+    if tool not in TOOLS:
+        raise ValueError(f"the tools are {', '.join(TOOLS)}, not {tool!r}.")
+    loaded = Model.load(model)
+    folder = _folder_of_run(model)
+    corpus = loaded.open_run(folder)
+    paths = write(Exported.of(loaded, corpus, seed), tool, out or folder / tool)
+    if summary := corpus.tally.sentence():
+        errors.print(summary, markup=False, soft_wrap=True)
+    _print(f"wrote {', '.join(path.name for path in paths)} to {paths[0].parent}")
+
+
+def _folder_of_run(model: Path) -> Path:
+    return model if model.is_dir() else model.parent
 
 
 def _check_name(path: Path) -> None:

@@ -1,47 +1,39 @@
 """`fk.models.LDA`: topics with the interface of scikit-learn."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Self
+import os
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
 
+import jax
 import numpy as np
 
+from fokker._core.files import read_arrays, write_arrays
 from fokker.corpora import Documents
+from fokker.models.lda._scikit_learn import Base, NotFittedError, validated
+from fokker.models.lda._uniform import seed_at
 from fokker.models.lda.chain import TopicChain
+from fokker.models.lda.coherence import MEASURES
 from fokker.models.lda.draws import TopicDraws
+from fokker.models.lda.estimator_curve import Curve, Verdict, verdict
+from fokker.models.lda.estimator_parameters import (
+    checked_settings,
+    new_seed,
+    num_threads,
+    prior_of_mixtures,
+)
 from fokker.models.lda.evaluate import mixtures, perplexity
-from fokker.models.lda.settings import Settings
+from fokker.models.lda.files import with_prefix, without_prefix
+from fokker.models.lda.model import top_words
+from fokker.models.lda.weights import Weights
 
-if TYPE_CHECKING:
-    Base: Any = object
-else:
-    try:
-        # With scikit-learn installed: cloning, pipelines, grid searches and set_output.
-        from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-
-        class Base(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-            """The base classes of a scikit-learn transformer."""
-
-    except ImportError:
-        import inspect
-
-        class Base:
-            """The methods of scikit-learn's base classes that the estimator needs."""
-
-            def get_params(self, deep: bool = True) -> dict[str, Any]:
-                """The parameters by name."""
-                return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-            def set_params(self, **parameters: Any) -> Self:
-                """Set parameters by name."""
-                for name, value in parameters.items():
-                    if name not in self.get_params():
-                        raise ValueError(f"there is no parameter {name!r}.")
-                    setattr(self, name, value)
-                return self
-
-            def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
-                """Fit, then return the mixtures of the same documents."""
-                return self.fit(X, y).transform(X)
+_KIND, _VERSION = "fitted LDA", 1
+# Different from the streams of a chain and of evaluations with the same seed.
+_ROUNDING = 103
+# What a fitted estimator has besides its parameters and what `save` stores in arrays.
+_FITTED = ("n_features_in_", "n_documents_seen_", "n_batch_iter_", "_seed", "_passes_made")
 
 
 class LDA(Base):
@@ -52,7 +44,8 @@ class LDA(Base):
     X is a matrix of counts with one row per document and one column per word, as from CountVectorizer, sparse
     or dense. θ, with β_kw = θ_kw/θ_k·, is moved by `sampler` (sgrhmc, sgrld, scir, sghmc, sgld) given the
     topics of the words of a minibatch, drawn by Gibbs sweeps (Patterson and Teh 2013; Ma et al. 2015, section
-    4.2).
+    4.2). Weights that are no whole numbers are rounded up or down at random, in each pass anew, so that their
+    expectation is right; `fit` warns of them, because tf-idf weights are not counts.
 
     ```python
     topics = make_pipeline(CountVectorizer(stop_words="english"), fk.models.LDA(20)).fit(texts)
@@ -60,16 +53,21 @@ class LDA(Base):
     for X in stream:
         lda.partial_fit(X)
     lda.components_, lda.credible_interval(0.9), lda.transform(X), lda.perplexity(held_out)
+    lda.show_topics(10, feature_names=vectorizer.get_feature_names_out()), print(lda.verdict_)
     ```
 
-    `topic_word_prior` is α, `doc_topic_prior` is γ, or its initial value with `learn_doc_topic_prior`.
-    `total_samples` is |S|, the number of documents. By default it is the number of rows of X for `fit`, and
-    the number of documents read so far for `partial_fit`. A `step_size` or `friction` of None is chosen
-    according to |S|. `passes` is the number of passes over X in `fit`: a thousand documents need ten or more.
-    `draws` is the number of stored draws of the topics, spaced over the second half of the chain.
+    `topic_word_prior` is α; `doc_topic_prior` is γ, a number or one per topic, or its initial value with
+    `learn_doc_topic_prior`. `total_samples` is |S|, the number of documents. By default it is the number of
+    rows of X for `fit`, and the number of documents read so far for `partial_fit`. A `step_size` or
+    `friction` of None is chosen according to |S|. `passes` is the number of passes over X in `fit`: a
+    thousand documents need ten or more. `draws` is the number of stored draws of the topics, spaced over the
+    second half of the chain. `validation_fraction`: the share of the documents of `fit` that are only
+    evaluated. `n_jobs`: threads; None or -1 for all processors. `random_state`: a seed, a RandomState or a
+    Generator to draw one from, or None for another one in each fit. `verbose`: show the progress.
 
     After fitting: `components_` (K, V), the posterior mean of β (rows sum to one; scikit-learn's are counts);
-    `draws_` (draws, K, V); `n_documents_seen_`, `n_batch_iter_`, `doc_topic_prior_`.
+    `draws_` (draws, K, V); `n_documents_seen_`, `n_batch_iter_`, `doc_topic_prior_`; `perplexity_curve_`, the
+    perplexity during the fit, and `verdict_`, whether to trust the topics.
     """
 
     def __init__(
@@ -78,7 +76,7 @@ class LDA(Base):
         *,
         sampler: str = "sgrhmc",
         topic_word_prior: float = 0.01,
-        doc_topic_prior: float = 0.1,
+        doc_topic_prior: float | Sequence[float] = 0.1,
         learn_doc_topic_prior: bool = False,
         batch_size: int = 50,
         passes: int = 1,
@@ -88,8 +86,10 @@ class LDA(Base):
         step_size: float | None = None,
         friction: float | None = None,
         draws: int = 20,
+        validation_fraction: float = 0.0,
         n_jobs: int | None = None,
-        random_state: int = 0,
+        random_state: Any = 0,
+        verbose: int = 0,
     ) -> None:
         self.n_components = n_components
         self.sampler = sampler
@@ -104,77 +104,100 @@ class LDA(Base):
         self.step_size = step_size
         self.friction = friction
         self.draws = draws
+        self.validation_fraction = validation_fraction
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
-    def _settings(self) -> Settings:
-        threads = None if self.n_jobs is None or self.n_jobs < 1 else self.n_jobs
-        return Settings(
-            topics=self.n_components,
-            sampler=self.sampler,
-            alpha=self.topic_word_prior,
-            gamma=self.doc_topic_prior,
-            learn_gamma=self.learn_doc_topic_prior,
-            step=self.step_size,
-            friction=self.friction,
-            batch=self.batch_size,
-            sweeps=self.sweeps,
-            burn_in=self.burn_in,
-            threads=threads,
-            seed=self.random_state,
-            total=self.total_samples,
-        )
-
-    def _start_chain(self, X: Any) -> None:
-        settings = self._settings()
-        if not isinstance(self.draws, int) or self.draws < 1:
-            raise ValueError(f"draws must be a whole number of at least 1; {self.draws!r} was given.")
-        words = np.shape(X)[1]
-        self._threads = settings.num_threads
-        self._chain: TopicChain = settings.chain(words)
-        self._draws = TopicDraws(words, self.n_components, self.draws)
-        self.n_features_in_ = words
-        self.n_documents_seen_ = 0
-        self.n_batch_iter_ = 0
+    # Fitting.
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Start a new chain and pass over X in minibatches, in an order drawn with the seed; y is ignored."""
-        if not isinstance(self.passes, int) or self.passes < 1:
-            raise ValueError(f"passes must be a whole number of at least 1; {self.passes!r} was given.")
-        documents = _documents(X)
-        self._remember_names(X)
-        self._start_chain(X)
-        generator = np.random.Generator(np.random.Philox(self.random_state))
-        for _ in range(self.passes):
-            # |S| counts the documents with words: only these are in a minibatch.
-            num_documents = int(np.sum(documents.lengths > 0))
-            self._steps(documents.select(generator.permutation(documents.size)), num_documents)
+        weights = Weights.of(validated(self, X, reset=True))
+        self._start_chain()
+        _check_weights(weights)
+        generator = np.random.Generator(np.random.Philox(self._seed))
+        # Documents without words are in no minibatch, and |S| does not count them.
+        indices = np.flatnonzero(weights.has_words)
+        num_held_out = int(self.validation_fraction * len(indices))
+        if num_held_out:
+            order = generator.permutation(len(indices))
+            held_out, indices = indices[order[:num_held_out]], np.sort(indices[order[num_held_out:]])
+            self._curve.start(self._counts(weights).select(held_out), self._seed, num_threads(self.n_jobs))
+            self._curve.is_held_out = True
+        passes = int(self.passes)
+        for _ in range(passes):
+            order = indices[generator.permutation(len(indices))]
+            self._steps(self._counts(weights).select(order), len(indices), passes * len(indices))
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Continue with the documents of X, in minibatches in their order."""
-        documents = _documents(X, self)
-        if not hasattr(self, "_chain"):
-            self._remember_names(X)
-            self._start_chain(X)
-        self._steps(documents, None)
+        """Continue with the documents of X, in minibatches in their order; y is ignored."""
+        is_first = not hasattr(self, "_chain")
+        weights = Weights.of(validated(self, X, reset=is_first))
+        if is_first:
+            self._start_chain()
+            _check_weights(weights)
+        self._steps(self._counts(weights).select(weights.has_words), None, None)
         return self
 
-    def _steps(self, documents: Documents, num_documents: int | None) -> None:
-        for batch in _minibatches(documents, self.batch_size):
-            self.n_documents_seen_ += batch.size
-            self._chain.step(batch, self.total_samples or num_documents or self.n_documents_seen_)
-            self.n_batch_iter_ = self._chain.number
-            self._draws.offer(self._chain.number, self._chain.beta)
+    def _start_chain(self) -> None:
+        words = self.n_features_in_
+        self._seed = new_seed(self.random_state)
+        settings = checked_settings(self, words, self._seed)
+        gamma = prior_of_mixtures(self, settings.topics)
+        self._chain: TopicChain = settings.chain(words)
+        self._chain.gamma = gamma
+        self._draws = TopicDraws(words, settings.topics, int(self.draws))
+        self._curve = Curve()
+        self._word_counts = np.zeros(words, np.int64)
+        self.n_documents_seen_ = 0
+        self.n_batch_iter_ = 0
+        self._passes_made = 0
 
-    def _remember_names(self, X: Any) -> None:
-        if hasattr(X, "columns"):
-            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
+    def _counts(self, weights: Weights) -> Documents:
+        """The documents as whole counts, anew for each call if they are rounded."""
+        self._passes_made += 1
+        return weights.counts(seed_at(jax.random.key(self._seed + _ROUNDING), self._passes_made))
+
+    def _steps(self, documents: Documents, num_documents: int | None, end: int | None) -> None:
+        from fokker.run.progress import Progress
+
+        if not documents.size:
+            raise ValueError("no document of X has a word: are the counts all zero?")
+        if self._curve.held_out is None:
+            self._curve.start(documents, self._seed, num_threads(self.n_jobs))
+        started = time.monotonic()
+        with Progress(
+            "learning topics",
+            end or self.n_documents_seen_ + documents.size,
+            unit="documents",
+            completed=self.n_documents_seen_,
+            enabled=bool(self.verbose),
+        ) as progress:
+            for batch in _minibatches(documents, int(self.batch_size)):
+                self.n_documents_seen_ += batch.size
+                if batch.tokens:
+                    self._chain.step(batch, self.total_samples or num_documents or self.n_documents_seen_)
+                    np.add.at(self._word_counts, batch.words, batch.counts)
+                self.n_batch_iter_ = self._chain.number
+                self._draws.offer(self._chain.number, self._chain.beta)
+                self._curve.offer(self._chain, self.n_documents_seen_, time.monotonic() - started, batch.size)
+                note = f"perplexity {self._curve.points[-1].of_draw:,.0f}" if self._curve.points else ""
+                progress.update(self.n_documents_seen_, note=note)
+
+    # What was learned.
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_chain")
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "_chain"):
+            raise NotFittedError("This LDA instance is not fitted yet: call fit or partial_fit first.")
 
     def _stored_draws(self) -> list[np.ndarray]:
         """The stored draws of β (V, K), or the current one if there are none yet."""
-        if not hasattr(self, "_chain"):
-            raise ValueError("this LDA is not fitted yet: call fit or partial_fit first.")
+        self._check_fitted()
         return self._draws.draws or [self._chain.beta()]
 
     @property
@@ -190,12 +213,29 @@ class LDA(Base):
     @property
     def doc_topic_prior_(self) -> np.ndarray:
         """γ (K,), given or learned."""
-        self._stored_draws()
+        self._check_fitted()
         return self._chain.gamma.copy()
 
     @property
+    def perplexity_curve_(self) -> np.ndarray:
+        """The perplexity during the fit (n, 3): documents read, of the current draw, of an average of draws.
+
+        It is that of the documents that `validation_fraction` holds out, or of some training documents.
+        """
+        self._check_fitted()
+        return np.array([(p.documents, p.of_draw, p.of_average) for p in self._curve.points]).reshape(-1, 3)
+
+    @property
+    def verdict_(self) -> Verdict:
+        """Problems with the topics, and further notes: `print(lda.verdict_)`."""
+        draws = self._stored_draws()
+        return verdict(
+            self._curve, draws, self._chain.gamma, self._word_counts, self._seed, num_threads(self.n_jobs)
+        )
+
+    @property
     def _n_features_out(self) -> int:
-        return self.n_components
+        return int(self.n_components)
 
     def credible_interval(self, probability: float = 0.9) -> np.ndarray:
         """The bounds (2, K, V) between which β lies with this probability, from the stored draws.
@@ -207,19 +247,57 @@ class LDA(Base):
             raise ValueError(f"the probability must be between 0 and 1; {probability!r} was given.")
         return np.quantile(self.draws_, [(1 - probability) / 2, (1 + probability) / 2], axis=0)
 
+    def show_topics(
+        self, n_words: int = 10, feature_names: Sequence[str] | None = None
+    ) -> list[list[tuple[str, float]]]:
+        """The most probable words of each topic, with their probabilities.
+
+        `feature_names`: the words of the columns of X, by default those of the data frame of `fit`, else
+        numbers.
+        """
+        topics = self.components_
+        names = feature_names
+        if names is None:
+            names = getattr(self, "feature_names_in_", [f"#{w}" for w in range(topics.shape[1])])
+        if len(names) != topics.shape[1]:
+            raise ValueError(
+                f"feature_names has {len(names)} names for the {topics.shape[1]} columns of X: give one per "
+                "column."
+            )
+        return [
+            [(str(names[w]), float(topics[k, w])) for w in words]
+            for k, words in enumerate(top_words(topics.T, n_words))
+        ]
+
+    def coherence(self, X: Any, measure: str = "npmi", n_words: int = 10) -> np.ndarray:
+        """The coherence of each topic (K,) in the documents of X: npmi, c_v or u_mass of its first words."""
+        if measure not in MEASURES:
+            raise ValueError(f"measure is one of {', '.join(MEASURES)}, not {measure!r}.")
+        return MEASURES[measure](self._documents(X), top_words(self.components_.T, n_words))
+
+    def _documents(self, X: Any, draw: int = 0) -> Documents:
+        """The documents of X, as counts; weights are rounded anew for each draw."""
+        self._check_fitted()
+        weights = Weights.of(validated(self, X, reset=False))
+        return weights.counts(seed_at(jax.random.key(self._seed + _ROUNDING), draw))
+
     def transform(self, X: Any) -> np.ndarray:
-        """E[π_d] of each document (D, K), averaged over the draws of the topics."""
+        """E[π_d] of each document (D, K), averaged over the draws of the topics.
+
+        That of a document does not depend on the other documents of X.
+        """
         draws = self._stored_draws()
-        documents = _documents(X, self)
+        weights = Weights.of(validated(self, X, reset=False))
+        rounding = jax.random.key(self._seed + _ROUNDING)
         per_draw = [
             mixtures(
-                documents,
+                weights.counts(seed_at(rounding, i)),
                 beta,
                 self._chain.gamma,
-                self.random_state + i,
-                sweeps=self.sweeps,
-                burn_in=self.burn_in,
-                threads=self._threads,
+                self._seed + i,
+                sweeps=int(self.sweeps),
+                burn_in=int(self.burn_in),
+                threads=num_threads(self.n_jobs),
             )
             for i, beta in enumerate(draws)
         ]
@@ -232,33 +310,105 @@ class LDA(Base):
         `fokker.models.lda.evaluate.perplexity`.
         """
         draws = self._stored_draws()
-        return perplexity(_documents(X, self), draws, self._chain.gamma, self.random_state, self._threads)
+        return perplexity(self._documents(X), draws, self._chain.gamma, self._seed, num_threads(self.n_jobs))
 
     def score(self, X: Any, y: Any = None) -> float:
         """The mean log probability of a held-out word: -log of the perplexity."""
         return -float(np.log(self.perplexity(X)))
 
+    # Storing.
 
-def _documents(X: Any, fitted: LDA | None = None) -> Documents:
-    """X as documents; raise unless it is a matrix of counts with as many columns as the fitted one."""
-    if np.ndim(X) != 2 and not hasattr(X, "tocsr"):
-        raise ValueError("X must have one row per document and one column per word: give a matrix of counts.")
-    if fitted is not None and hasattr(fitted, "n_features_in_") and np.shape(X)[1] != fitted.n_features_in_:
-        raise ValueError(
-            f"X has {np.shape(X)[1]} columns, but the topics are over {fitted.n_features_in_} words: use the "
-            "same vocabulary."
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator to a .npz file with a checksum; `LDA.load(path)` reads it.
+
+        Nothing in the file is executed when it is read. A random_state that is a generator is stored as the
+        seed that was drawn from it.
+        """
+        header, arrays = self._fitted_state()
+        parameters = {name: _as_json(value) for name, value in self.get_params(deep=False).items()}
+        if self.random_state is not None:
+            parameters["random_state"] = self._seed
+        header = {"kind": _KIND, "version": _VERSION, "parameters": parameters, **header}
+        write_arrays(Path(path), header, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a file written by `save`; `partial_fit` continues as it would have before."""
+        header, arrays = read_arrays(Path(path), _KIND, _VERSION)
+        estimator = cls(**header["parameters"])
+        estimator._restore(header, arrays)
+        return estimator
+
+    def _fitted_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        self._check_fitted()
+        names = getattr(self, "feature_names_in_", None)
+        curve_header, curve_arrays = self._curve.state()
+        header = {
+            "fitted": {name: getattr(self, name) for name in _FITTED},
+            "feature_names": None if names is None else [str(name) for name in names],
+            "curve": curve_header,
+        }
+        arrays = {
+            **with_prefix("chain", self._chain.state()),
+            **with_prefix("draws", self._draws.state()),
+            **with_prefix("curve", curve_arrays),
+            "word_counts": self._word_counts,
+        }
+        return header, arrays
+
+    def _restore(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        self.__dict__.update(header["fitted"])
+        if header["feature_names"] is not None:
+            self.feature_names_in_ = np.asarray(header["feature_names"], dtype=object)
+        settings = checked_settings(self, self.n_features_in_, self._seed)
+        self._chain = settings.chain(self.n_features_in_)
+        self._chain.restore(without_prefix("chain", arrays))
+        self._draws = TopicDraws(self.n_features_in_, settings.topics, int(self.draws))
+        self._draws.restore(without_prefix("draws", arrays))
+        self._curve = Curve.restored(
+            header["curve"], without_prefix("curve", arrays), self._seed, num_threads(self.n_jobs)
         )
-    documents = Documents.from_matrix(X)
-    if not documents.size:
-        raise ValueError("X has no rows: give at least one document.")
-    return documents
+        self._word_counts = np.array(arrays["word_counts"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        if hasattr(self, "_chain"):
+            # The keys of a chain cannot be copied: it is built again from its arrays.
+            for name in ("_chain", "_draws", "_curve", "_word_counts"):
+                del state[name]
+            state["_stored"] = self._fitted_state()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        stored = state.pop("_stored", None)
+        super().__setstate__(state)
+        if stored is not None:
+            self._restore(*stored)
+
+
+def _check_weights(weights: Weights) -> None:
+    if not weights.is_whole:
+        warnings.warn(
+            "X has weights that are no whole numbers: they are rounded at random, so that their expectation "
+            "is right. If they are tf-idf weights, give counts instead, as from CountVectorizer: LDA is a "
+            "model of counts.",
+            stacklevel=3,
+        )
+
+
+def _as_json(value: Any) -> Any:
+    """A parameter in a type that JSON has."""
+    if isinstance(value, np.random.RandomState | np.random.Generator):
+        return None
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, tuple | list):
+        return [_as_json(x) for x in value]
+    return value
 
 
 def _minibatches(documents: Documents, size: int) -> Iterator[Documents]:
-    """The documents with words, in minibatches of at most `size`."""
-    with_words = documents.select(documents.lengths > 0)
-    if not with_words.size:
-        raise ValueError("no document of X has a word: are the counts all zero?")
+    """The documents in minibatches of at most `size`."""
     # Of similar size: in a small last minibatch each document would have a much too large weight.
-    for indices in np.array_split(np.arange(with_words.size), -(-with_words.size // size)):
-        yield with_words.select(indices)
+    for indices in np.array_split(np.arange(documents.size), -(-documents.size // size)):
+        yield documents.select(indices)

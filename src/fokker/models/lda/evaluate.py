@@ -1,4 +1,4 @@
-r"""Measures of the quality of topics: held-out perplexity, and coherence.
+r"""Held-out perplexity, and the mixtures of documents.
 
 Document completion: the mixture of each held-out document is estimated from a random half of its words, and
 the other half is predicted,
@@ -10,6 +10,7 @@ Patterson and Teh (2013) average p(w) over the draws of the chain before taking 
 the same for several β.
 """
 
+import hashlib
 from collections.abc import Iterable
 
 import jax
@@ -54,7 +55,10 @@ def mixtures(
     burn_in: int = 25,
     threads: int = 1,
 ) -> np.ndarray:
-    """E[π_dk] of each document (D, K) given β (V, K)."""
+    """E[π_dk] of each document (D, K) given β (V, K).
+
+    That of a document depends on its words alone, not on the other documents.
+    """
     words, local = local_words(documents)
     expected = expected_counts(
         local,
@@ -64,9 +68,19 @@ def mixtures(
         sweeps=sweeps,
         burn_in=burn_in,
         threads=threads,
+        identities=identities(documents),
     )
     weights = expected.mixtures + np.asarray(gamma, np.float32)
     return weights / weights.sum(1, keepdims=True)
+
+
+def identities(documents: Documents) -> np.ndarray:
+    """A hash of the words of each document (uint64): the same document has the same random numbers."""
+    hashes = (
+        hashlib.blake2b(words.tobytes() + counts.tobytes(), digest_size=8).digest()
+        for _, words, counts in map(documents.row, range(documents.size))
+    )
+    return np.frombuffer(b"".join(hashes), "<u8").astype(np.uint64)
 
 
 class HeldOut:
@@ -127,38 +141,3 @@ def perplexity(
     for beta in draws:
         held_out.add(beta, gamma)
     return held_out.perplexity
-
-
-def coherence(documents: Documents, top_words: np.ndarray) -> np.ndarray:
-    r"""NPMI of each topic (K,): the mean over pairs of its top words (K, n) of
-
-        log[p(v, w) / (p(v) p(w))] / -log p(v, w),
-
-    where p(v, w) is the share of documents that contain both (Bouma 2009; Lau et al. 2014). A pair that never
-    occurs together counts -1, a pair that always does counts 1.
-    """
-    top_words = np.asarray(top_words)
-    unique_words, word_index = np.unique(top_words, return_inverse=True)
-    word_index = word_index.reshape(top_words.shape)
-    occurrence = documents.to_matrix(int(max(documents.words.max(initial=0), unique_words.max())) + 1)[
-        :, unique_words
-    ]
-    occurrence.data = np.ones_like(occurrence.data, dtype=np.float64)
-    occurrence = occurrence.tocsc()
-    share = np.asarray(occurrence.sum(0)).ravel() / documents.size
-    coherences = np.empty(len(top_words))
-    for k, topic in enumerate(word_index):
-        joint = np.asarray((occurrence[:, topic].T @ occurrence[:, topic]).todense()) / documents.size
-        v, w = np.triu_indices(len(topic), 1)
-        p = joint[v, w]
-        occurs_together = p > 0
-        npmi = np.full(len(p), -1.0)
-        product_of_shares = share[topic[v]] * share[topic[w]]
-        # For a pair in every document the ratio is 0/0; its limit is 1.
-        always_together = p >= 1
-        ratio = np.log(np.where(occurs_together, p, 1) / np.where(occurs_together, product_of_shares, 1))
-        npmi[occurs_together] = np.where(
-            always_together, 1.0, ratio / -np.log(np.where(always_together | ~occurs_together, 0.5, p))
-        )[occurs_together]
-        coherences[k] = npmi.mean()
-    return coherences

@@ -16,7 +16,7 @@ import numpy as np
 
 from fokker.corpora import Documents
 from fokker.models.lda._expected import MIN_PROBABILITY, ExpectedCounts
-from fokker.models.lda._uniform import stream, uniform
+from fokker.models.lda._uniform import streams, uniform
 from fokker.models.lda._vector_draw import LANES, draw, next_ticket
 
 # Documents that a thread processes in turn: while one waits for its last draw to be stored, another
@@ -83,7 +83,7 @@ def compiled_sweep(blocks: int) -> Any:
         counts: Any,
         beta: Any,
         gamma: Any,
-        seed: Any,
+        states: Any,
         sweeps: Any,
         burn_in: Any,
         total: Any,
@@ -141,7 +141,7 @@ def compiled_sweep(blocks: int) -> Any:
                         n[m * stride : m * stride + K] = gamma
                         n[m * stride + K : (m + 1) * stride] = 0
                         end[m] = last
-                        state[m] = stream(seed, d)
+                        state[m] = states[d]
                     is_counted[m] = 1 if sweep[m] >= burn_in else 0
                 num_active += 1
             if num_active == 0:
@@ -192,13 +192,14 @@ def expected_counts(
     sweeps: int = 50,
     burn_in: int = 25,
     threads: int = 1,
+    identities: np.ndarray | None = None,
 ) -> ExpectedCounts:
     """E[n_kw] and E[n_dk] by Gibbs sweeps; the first `burn_in` sweeps are not counted.
 
     The word ids of `documents` are rows of `beta` (U, K): β_kw, up to a factor per word. The first sweep
     draws the topic of each word given those drawn before it. The draws of a document depend only on `seed`
-    and its index in the minibatch. Longer documents start first, and each thread takes the next one when it
-    is free.
+    and its identity (uint64), by default its index in the minibatch. Longer documents start first, and each
+    thread takes the next one when it is free.
     """
     topics = beta.shape[1]
     width = padded_width(topics)
@@ -209,6 +210,7 @@ def expected_counts(
     padded_gamma[:topics] = gamma
     lengths = documents.lengths
     order = np.argsort(-lengths, kind="stable")
+    initial_states = streams(seed, np.arange(documents.size) if identities is None else identities)
     next_document = np.zeros(1, np.int64)
     mixtures = np.zeros((documents.size, width), np.int32)
     threads = max(1, min(threads, documents.size))
@@ -217,7 +219,7 @@ def expected_counts(
     def work(total: np.ndarray) -> None:
         compiled_sweep(width // LANES)(
             next_document, order, documents.indptr, documents.words, documents.counts, padded_beta,
-            padded_gamma, seed, sweeps, burn_in, total, mixtures,
+            padded_gamma, initial_states, sweeps, burn_in, total, mixtures,
         )  # fmt: skip
 
     if threads == 1:

@@ -20,14 +20,15 @@ _KIND, _VERSION = "model", 1
 class Model:
     """Draws of β (n, V, K), γ (K,), the vocabulary, and the tokenisation of text.
 
-    `pattern`: the regular expression of a word, None for the letters a to z. `settings`: those of the run.
+    `pattern`, `bigrams`: how text becomes words, as for `open_corpus`. `settings`: those of the run.
     """
 
     beta: np.ndarray
     gamma: np.ndarray
     vocabulary: Vocabulary
     settings: Settings
-    pattern: str | None = None
+    pattern: str = "unicode"
+    bigrams: bool = False
 
     def save(self, path: Path) -> None:
         """Write the model atomically."""
@@ -36,6 +37,7 @@ class Model:
             "version": _VERSION,
             "words": self.vocabulary.words,
             "pattern": self.pattern,
+            "bigrams": self.bigrams,
             # None: all processors of the machine that loads the model.
             "settings": self.settings.to_json() | {"threads": None},
         }
@@ -50,7 +52,9 @@ class Model:
             arrays["gamma"],
             Vocabulary(header["words"]),
             Settings.from_json(header["settings"]),
-            header["pattern"],
+            # Older models have no pattern where words were the letters a to z.
+            header["pattern"] or "letters",
+            header.get("bigrams", False),
         )
 
     @property
@@ -60,7 +64,26 @@ class Model:
 
     def open(self, source: Any, *, format: str | None = None, key: str = "text") -> Corpus:
         """Open new documents with the vocabulary of this model."""
-        return open_corpus(source, vocabulary=self.vocabulary, pattern=self.pattern, format=format, key=key)
+        return open_corpus(
+            source,
+            vocabulary=self.vocabulary,
+            pattern=self.pattern,
+            bigrams=self.bigrams,
+            format=format,
+            key=key,
+        )
+
+    def open_run(self, folder: Path) -> Corpus:
+        """Open the documents of the run in this folder, in their order and with those that were held out."""
+        from fokker.models.lda.run import stored_reading
+
+        reading = stored_reading(folder)
+        if reading.single_pass:
+            raise ValueError(
+                f"the run in {folder} has read standard input, which is not stored: give its documents to "
+                "fokker lda infer."
+            )
+        return self.open(reading.corpus, format=reading.format, key=reading.key)
 
     def mixtures(self, documents: Documents, seed: int = 0) -> np.ndarray:
         """E[π_dk] of new documents (D, K), averaged over the draws of β."""
@@ -81,9 +104,9 @@ class Model:
     def infer(
         self, corpus: Corpus, batch: int = 100, seed: int = 0
     ) -> Iterator[tuple[Documents, np.ndarray]]:
-        """The documents of a corpus with their mixtures, in batches."""
-        for number, documents in enumerate(corpus.batches(batch)):
-            yield documents, self.mixtures(documents, seed + number)
+        """The documents of a corpus with their mixtures, which do not depend on the batches."""
+        for documents in corpus.batches(batch):
+            yield documents, self.mixtures(documents, seed)
 
 
 def top_words(beta: np.ndarray, number: int) -> np.ndarray:

@@ -9,7 +9,8 @@ import numpy as np
 
 from fokker._core import statistics
 from fokker.corpora import Documents, Vocabulary
-from fokker.models.lda.evaluate import coherence, mixtures, perplexity, split_tokens
+from fokker.models.lda.coherence import c_v, npmi, u_mass
+from fokker.models.lda.evaluate import mixtures, perplexity, split_tokens
 from fokker.models.lda.model import Model, top_words
 from fokker.models.lda.run import Evaluation, Run
 
@@ -26,8 +27,9 @@ _NOTE_DECREASE, _PROBLEM_DECREASE = 0.005, 0.02
 class Topic:
     """A topic: its most probable words, each with E[β_kw] and 5 % and 95 % bounds over the draws.
 
-    `prevalence`: its share of the words of the held-out documents. `coherence`: NPMI of its first ten words
-    in these documents. `effective_draws`: of the total probability of these ten words, NaN if unknown.
+    `prevalence`: its share of the words of the held-out documents. `coherence`, `c_v`, `u_mass`: of its
+    first ten words in these documents; the first is NPMI. `effective_draws`: of the total probability of
+    these ten words, NaN if unknown.
     """
 
     number: int
@@ -37,6 +39,8 @@ class Topic:
     high: np.ndarray
     prevalence: float
     coherence: float
+    c_v: float
+    u_mass: float
     effective_draws: float
 
 
@@ -62,7 +66,10 @@ def analyse(run: Run) -> tuple[Model, Findings]:
     """The model of a run so far, and its findings."""
     assert run.held_out is not None
     draws = run.draws.draws or [run.chain.beta()]
-    model = Model(np.stack(draws), run.chain.gamma, run.corpus.vocabulary, run.settings, run.reading.pattern)
+    reading, vocabulary = run.reading, run.corpus.vocabulary
+    model = Model(
+        np.stack(draws), run.chain.gamma, vocabulary, run.settings, reading.pattern, reading.bigrams
+    )
     documents, settings = run.held_out.documents, run.settings
     with np.errstate(divide="ignore"):  # a word of probability zero gives an infinite perplexity
         model_perplexity = perplexity(documents, draws, model.gamma, settings.seed, settings.num_threads)
@@ -82,7 +89,9 @@ def _topics(model: Model, mean: np.ndarray, documents: Documents) -> tuple[Topic
     settings = model.settings
     pi = mixtures(documents, mean, model.gamma, settings.seed, threads=settings.num_threads)
     prevalence = documents.lengths @ pi / documents.tokens
-    coherences = coherence(documents, top[:, :_COHERENCE_WORDS])
+    coherences, by_c_v, by_u_mass = (
+        measure(documents, top[:, :_COHERENCE_WORDS]) for measure in (npmi, c_v, u_mass)
+    )
     topics = []
     for k, words in enumerate(top):
         draws = model.beta[:, words, k]
@@ -96,6 +105,8 @@ def _topics(model: Model, mean: np.ndarray, documents: Documents) -> tuple[Topic
                 high,
                 float(prevalence[k]),
                 float(coherences[k]),
+                float(by_c_v[k]),
+                float(by_u_mass[k]),
                 effective_sample_size(draws[:, :_COHERENCE_WORDS].sum(1, dtype=np.float64)),
             )
         )
@@ -249,7 +260,7 @@ def topics_text(findings: Findings) -> str:
     """One line per topic, the most prevalent first, and the verdict."""
     lines = [
         f"topic {topic.number:>3}  {topic.prevalence:6.1%}  NPMI {topic.coherence:+.2f}  "
-        f"{' '.join(topic.words[:_TEXT_WORDS])}"
+        f"c_v {topic.c_v:.2f}  u_mass {topic.u_mass:.1f}  {' '.join(topic.words[:_TEXT_WORDS])}"
         for topic in by_prevalence(findings.topics)
     ]
     return "\n".join([*lines, "", *findings.problems, *findings.notes]) + "\n"

@@ -47,7 +47,8 @@ class Reading:
     corpus: str | None = None
     format: str | None = None
     key: str = "text"
-    pattern: str | None = None
+    pattern: str = "unicode"
+    bigrams: bool = False
     minimum_tokens: int = 1
     shuffle_buffer: int | None = None
     held_out: int | None = None
@@ -60,6 +61,11 @@ class Reading:
     def single_pass(self) -> bool:
         """Whether it can be read only once."""
         return self.corpus == "-"
+
+    @staticmethod
+    def from_json(values: Mapping[str, Any]) -> "Reading":
+        """The reading of a stored run. Older ones have no pattern where words were the letters a to z."""
+        return Reading(**{**values, "pattern": values["pattern"] or "letters"})
 
     def open(self, vocabulary: Any, seed: int) -> Corpus:
         """Open the corpus; it repeats if it can be read more than once."""
@@ -74,6 +80,7 @@ class Reading:
             format=self.format,
             key=self.key,
             pattern=self.pattern,
+            bigrams=self.bigrams,
             minimum_tokens=self.minimum_tokens,
             repeat=not self.single_pass,
             shuffle_buffer=buffer,
@@ -190,7 +197,7 @@ class Run:
             notify(f"{problem} The previous one is used, of {header['position']:,} documents.")
         _check_same_settings(folder, options, header)
         settings = Settings.from_json(header["settings"] | {"threads": threads})
-        reading = Reading(**header["reading"])
+        reading = Reading.from_json(header["reading"])
         passes = header["passes"] if passes == "as before" else _num_passes(reading, passes)
         # With another number of passes, the last pass is still to come.
         size = header["mixtures_size"] if passes == header["passes"] else 0
@@ -439,6 +446,11 @@ class Run:
         return f"{error} Start again with a --step of a tenth of it. {self._checkpoint_message()}"
 
 
+def stored_reading(folder: Path) -> Reading:
+    """How the run in this folder reads its documents."""
+    return Reading.from_json(read_latest(folder, _KIND, _VERSION)[0]["reading"])
+
+
 def _num_passes(reading: Reading, passes: Any) -> int | None:
     """The number of passes; standard input has one, even with no limit."""
     return 1 if passes is None and reading.single_pass else passes
@@ -481,7 +493,8 @@ def _prepare_folder(folder: Path, overwrite: bool) -> None:
 
 def _check_same_settings(folder: Path, options: Mapping[str, Any], header: Mapping[str, Any]) -> None:
     """Raise if the options differ from the settings of the run."""
-    saved = {**header["reading"], **header["settings"]}
+    reading = Reading.from_json(header["reading"])
+    saved = {**dataclasses.asdict(reading), **header["settings"]}
     differences = [
         f"{name} was {saved[name]!r}, not {x!r}" for name, x in options.items() if saved[name] != x
     ]
@@ -492,6 +505,6 @@ def _check_same_settings(folder: Path, options: Mapping[str, Any], header: Mappi
         )
 
 
-def learned_vocabulary(words: int) -> Any:
-    """A function that learns a vocabulary of at most this many words from the text."""
-    return functools.partial(Vocabulary.learn, maximum_words=words)
+def learned_vocabulary(**settings: Any) -> Any:
+    """A function that learns a vocabulary from the text, with settings of `Vocabulary.learn`."""
+    return functools.partial(Vocabulary.learn, **settings)

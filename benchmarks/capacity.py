@@ -1,0 +1,51 @@
+"""What one machine holds: the largest number of parameters that SGHMC samples, and the time per step.
+
+    python benchmarks/capacity.py [--parameters 1e8 1e9]
+
+Each size is tried in a process of its own. Bytes per parameter: position, momentum, gradient and the draw in
+float32, plus what the compiler adds.
+"""
+
+import argparse
+import subprocess
+import sys
+
+PROGRAM = """
+import sys, time, warnings
+warnings.simplefilter("ignore")
+import jax, jax.numpy as jnp
+import fokker as fk
+size = int(float(sys.argv[1]))
+target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+init = jnp.zeros(size)
+def run(steps):
+    begin = time.perf_counter()
+    trace = fk.sample(target, fk.samplers.sghmc(0.1, 1.0), init=init, steps=steps, thin=steps, progress=False)
+    return time.perf_counter() - begin, float(trace.samples[0, 0, :1000000].std())
+run(20)
+run(220)
+short, _ = run(20)
+long, spread = run(220)
+stats = jax.devices()[0].memory_stats() or {}
+peak = stats.get("peak_bytes_in_use")
+if peak is None:
+    import resource
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(f"{size:.2g} parameters: {1e3 * (long - short) / 200:.2f} ms per step, {peak / size:.1f} bytes per "
+      f"parameter, sd {spread:.3f} (1 is right) on {jax.devices()[0].device_kind}")
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parameters", nargs="*", default=["1e7", "1e8", "1e9"])
+    for size in parser.parse_args().parameters:
+        run = subprocess.run([sys.executable, "-c", PROGRAM, size], capture_output=True, text=True)
+        print(
+            run.stdout.strip() or f"{size} parameters: {run.stderr.strip().splitlines()[-1][:200]}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

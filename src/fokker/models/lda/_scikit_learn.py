@@ -1,0 +1,94 @@
+"""What the estimator needs of scikit-learn, which may be absent."""
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+if TYPE_CHECKING:
+    Base: Any = object
+
+    class NotFittedError(ValueError, AttributeError):
+        """An estimator is used before it is fitted."""
+
+    def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
+        """X as an array or a compressed sparse matrix, checked; `reset`: remember its columns."""
+
+else:
+    try:
+        # Version 1.6 or later: cloning, pipelines, grid searches, set_output, tags.
+        from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+        from sklearn.exceptions import NotFittedError
+        from sklearn.utils.validation import validate_data
+
+        class Base(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+            """The base classes of a scikit-learn transformer."""
+
+            def __sklearn_tags__(self) -> Any:
+                tags = super().__sklearn_tags__()
+                tags.input_tags.sparse = True
+                tags.input_tags.positive_only = True
+                # Mixtures are float32, whatever the type of the counts.
+                tags.transformer_tags.preserves_dtype = []
+                return tags
+
+        def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
+            """X as an array or a compressed sparse matrix, checked; `reset`: remember its columns."""
+            return validate_data(estimator, X, reset=reset, accept_sparse="csr")
+
+    except ImportError:
+        import inspect
+
+        class NotFittedError(ValueError, AttributeError):
+            """An estimator is used before it is fitted."""
+
+        class Base:
+            """The methods of scikit-learn's base classes that the estimator needs."""
+
+            def get_params(self, deep: bool = True) -> dict[str, Any]:
+                """The parameters by name."""
+                return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+            def set_params(self, **parameters: Any) -> Self:
+                """Set parameters by name."""
+                for name, value in parameters.items():
+                    if name not in self.get_params():
+                        raise ValueError(f"there is no parameter {name!r}.")
+                    setattr(self, name, value)
+                return self
+
+            def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
+                """Fit, then return the mixtures of the same documents."""
+                return self.fit(X, y).transform(X)
+
+            def __getstate__(self) -> dict[str, Any]:
+                return self.__dict__.copy()
+
+            def __setstate__(self, state: dict[str, Any]) -> None:
+                self.__dict__.update(state)
+
+        def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
+            """X as an array or a sparse matrix, checked; `reset`: remember its columns."""
+            names = np.asarray(X.columns, dtype=object) if hasattr(X, "columns") else None
+            if not hasattr(X, "tocsr"):
+                X = np.asarray(X)
+            if X.ndim != 2:
+                raise ValueError(
+                    "X must have one row per document and one column per word: give a matrix of counts."
+                )
+            if reset:
+                estimator.n_features_in_ = X.shape[1]
+                if names is not None:
+                    estimator.feature_names_in_ = names
+                return X
+            if X.shape[1] != estimator.n_features_in_:
+                raise ValueError(
+                    f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+                    f"{estimator.n_features_in_} features as input: use the same vocabulary."
+                )
+            known = getattr(estimator, "feature_names_in_", None)
+            if names is not None and known is not None and not np.array_equal(names, known):
+                raise ValueError(
+                    "The feature names should match those that were passed during fit, in the same order: "
+                    "use the same vocabulary."
+                )
+            return X

@@ -1,0 +1,108 @@
+"""The parameters of the estimator, checked, with errors in their own names."""
+
+import math
+import numbers
+from typing import Any
+
+import numpy as np
+
+from fokker._core.state import nearest
+from fokker.models.lda.gibbs import cores
+from fokker.models.lda.settings import SAMPLERS, Settings
+
+_MAX_SEED = 2**31 - 1
+
+
+def checked_settings(estimator: Any, words: int, seed: int) -> Settings:
+    """The settings of a chain over topics of this many words."""
+    topics, sweeps = _whole(estimator, "n_components", 1), _whole(estimator, "sweeps", 1)
+    burn_in = _whole(estimator, "burn_in", 0)
+    if burn_in >= sweeps:
+        raise ValueError(f"burn_in={burn_in} of sweeps={sweeps} are not counted: at least one must remain.")
+    if words < 2:
+        raise ValueError("X has n_features=1 word: topics differ in the probabilities of two or more.")
+    if topics > words:
+        raise ValueError(
+            f"n_components={topics} topics of n_features={words} words cannot all differ: use fewer topics, "
+            "or more words."
+        )
+    if estimator.sampler not in SAMPLERS:
+        raise ValueError(
+            f"sampler is one of {', '.join(SAMPLERS)}, not {estimator.sampler!r}."
+            f"{nearest(str(estimator.sampler), SAMPLERS)}"
+        )
+    _whole(estimator, "draws", 1)
+    _whole(estimator, "passes", 1)
+    fraction = estimator.validation_fraction
+    if not (isinstance(fraction, numbers.Real) and 0 <= float(fraction) < 1):
+        raise ValueError(f"validation_fraction must be from 0 to below 1; {fraction!r} was given.")
+    return Settings(
+        topics=topics,
+        sampler=estimator.sampler,
+        alpha=_positive(estimator, "topic_word_prior"),
+        learn_gamma=bool(estimator.learn_doc_topic_prior),
+        step=None if estimator.step_size is None else _positive(estimator, "step_size"),
+        friction=None if estimator.friction is None else _positive(estimator, "friction"),
+        batch=_whole(estimator, "batch_size", 1),
+        sweeps=sweeps,
+        burn_in=burn_in,
+        threads=num_threads(estimator.n_jobs),
+        seed=seed,
+        total=None if estimator.total_samples is None else _whole(estimator, "total_samples", 1),
+    )
+
+
+def prior_of_mixtures(estimator: Any, topics: int) -> np.ndarray:
+    """γ (K,) of a number, or of one number per topic."""
+    given = estimator.doc_topic_prior
+    if np.ndim(given) == 0:
+        return np.full(topics, _positive(estimator, "doc_topic_prior"))
+    gamma = np.asarray(given, np.float64)
+    if gamma.shape != (topics,) or not np.all((gamma > 0) & np.isfinite(gamma)):
+        raise ValueError(
+            f"doc_topic_prior must be a positive number, or one per topic, n_components={topics}; {given!r} "
+            "was given."
+        )
+    return gamma
+
+
+def num_threads(n_jobs: Any) -> int:
+    """The number of threads: None and -1 are all processors, -2 all but one."""
+    if n_jobs is None:
+        return cores()
+    if not isinstance(n_jobs, numbers.Integral) or n_jobs == 0:
+        raise ValueError(f"n_jobs must be a whole number other than 0, or None; {n_jobs!r} was given.")
+    return max(1, cores() + 1 + int(n_jobs)) if n_jobs < 0 else int(n_jobs)
+
+
+def new_seed(random_state: Any) -> int:
+    """The seed of a fit: as given, drawn from a generator, or another one each time."""
+    if random_state is None:
+        return int(np.random.default_rng().integers(_MAX_SEED))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(_MAX_SEED))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(_MAX_SEED))
+    is_integer = isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool)
+    if not is_integer or random_state < 0:
+        raise ValueError(
+            "random_state must be a whole number of at least 0, a numpy.random.RandomState or Generator, or "
+            f"None; {random_state!r} was given."
+        )
+    return int(random_state)
+
+
+def _whole(estimator: Any, name: str, minimum: int) -> int:
+    value = getattr(estimator, name)
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < minimum:
+        raise ValueError(f"{name} must be a whole number of at least {minimum}; {value!r} was given.")
+    return int(value)
+
+
+def _positive(estimator: Any, name: str) -> float:
+    value = getattr(estimator, name)
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not (is_number and math.isfinite(value) and value > 0):
+        hint = " (one for all words)" if name == "topic_word_prior" and np.ndim(value) else ""
+        raise ValueError(f"{name} must be a positive number{hint}; {value!r} was given.")
+    return float(value)

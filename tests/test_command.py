@@ -1,0 +1,372 @@
+"""Tables from files, and the commands that take them: `fokker sample --data` and `fokker predict`."""
+
+import gzip
+import json
+import os
+import re
+import shutil
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas
+import pytest
+
+import fokker as fk
+from fokker import cli
+from fokker.rows.table import ColumnError, read_table
+from fokker.run import command
+from fokker.run.options import parse_settings, read_config
+
+WRITE_REPORT = command.write_report_of
+MODEL = """
+import jax, jax.numpy as jnp
+import fokker as fk
+
+def log_prior(theta, prior_scale=10.0):
+    return -(theta["a"] ** 2 + jnp.sum(theta["b"] ** 2)) / (2 * prior_scale**2)
+
+def log_likelihood(theta, datum):
+    return -((datum["y"] - theta["a"] * datum["x"] - theta["b"][datum["city"]]) ** 2) / 2
+
+init = {"a": 0.0, "b": jnp.zeros(3)}
+
+def predict(theta, datum):
+    mean = theta["a"] * datum["x"] + theta["b"][datum["city"]]
+    return {"mean": mean, "both": jnp.stack([mean, -mean])}
+"""
+CITIES = ("Oslo", "Paris", "Rome")
+
+
+@pytest.fixture
+def fokker(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.py").write_text(MODEL)
+    rng = np.random.default_rng(0)
+    x, city = rng.normal(size=60), rng.integers(3, size=60)
+    y = 1.5 * x + np.array([-1.0, 0.0, 1.0])[city] + rng.normal(size=60)
+    table = pandas.DataFrame({"x": x, "name": "unused", "city": np.array(CITIES)[city], "y": y})
+    table.to_csv("table.csv", index=False)
+
+    def run(*arguments, report=False):
+        # A summary takes longer than all the rest.
+        write = WRITE_REPORT if report else lambda *given: True
+        monkeypatch.setattr(sys, "argv", ["fokker", *map(str, arguments)])
+        monkeypatch.setattr("fokker.run.command.write_report_of", write)
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        printed = capsys.readouterr()
+        return stop.value.code or 0, printed.out, " ".join(printed.err.split())
+
+    return run
+
+
+RUN = ["--categories", "city", "--sampler", "sgld", "--step-size", "0.01", "--chains", "2", "--steps", "400"]
+
+
+def test_a_run_by_columns_goes_on_and_predicts(fokker, tmp_path):
+    code, out, err = fokker(
+        "sample", "model.py", "--data", "table.csv", *RUN, "--quantiles", "0.1,0.9", report=True
+    )
+    assert code in (0, 1), err
+    for text in ("10 %", "90 %", "step size: 0.01", "model.py:log_likelihood by sgld"):
+        assert text in out + (tmp_path / "fokker-sample" / "report.html").read_text(encoding="utf-8")
+    trace = fk.open("fokker-sample")
+    # Against least squares with the sums of squares of the prior; 0.15 is six standard errors of the mean.
+    table = pandas.read_csv("table.csv")
+    codes = table["city"].map(CITIES.index).to_numpy()
+    design = np.c_[table["x"], np.eye(3)[codes]]
+    exact = np.linalg.solve(design.T @ design + np.eye(4) / 100, design.T @ table["y"])
+    draws = np.concatenate([trace.samples["a"][..., None], trace.samples["b"]], axis=2)[:, 100:]
+    assert np.abs(draws.mean(axis=(0, 1)) - exact).max() < 0.15
+
+    # It goes on with the data of the run alone; the model is that with these settings.
+    written = json.loads((tmp_path / "fokker-sample" / "command.json").read_text())
+    assert written["categories"] == {"city": list(CITIES)}
+    assert written["data"] == [str(tmp_path / "table.csv")]
+    os.rename("table.csv", "moved.csv")
+    code, _, err = fokker("resume", "fokker-sample", "--steps", 500)
+    assert (code, f"were in {tmp_path / 'table.csv'}" in err) == (2, True)
+    changed = table.assign(y=table["y"] + np.eye(60)[7])
+    changed.to_csv("changed.csv", index=False)
+    code, _, err = fokker("resume", "fokker-sample", "--steps", 500, "--data", "changed.csv")
+    assert (code, "the data is another" in err) == (2, True)
+    again = ["sample", "model.py", "--data", "moved.csv", *RUN, "--set", "prior_scale=2"]
+    code, _, err = fokker(*again)
+    assert (code, "prior_scale of the model is 2, and was not set" in err) == (2, True)
+    assert fokker("resume", "fokker-sample", "--steps", 500, "--data", "moved.csv")[0] == 0
+    longer = fk.open("fokker-sample").samples
+    assert longer["b"].shape == (2, 500, 3)
+    np.testing.assert_array_equal(longer["a"][:, :400], trace.samples["a"])
+
+    # New rows in any order of columns; categories have the codes of the run.
+    new = pandas.DataFrame({"city": ["Rome", "Oslo", "Rome"], "x": [0.5, -1.0, 2.0]})
+    new.to_csv("new.csv", index=False)
+    code, out, err = fokker("predict", "fokker-sample", "--data", "new.csv", "--draws", 10**6)
+    assert code == 0, err
+    written = pandas.read_csv("predictions.csv")
+    kinds = ("mean", "sd", "q0.05", "q0.5", "q0.95")
+    names = [f"{name}_{kind}" for name in ("both[0]", "both[1]", "mean") for kind in kinds]
+    assert list(written) == ["row", *names]
+    theta = {name: x.reshape(1000, *x.shape[2:]) for name, x in longer.items()}
+    values = theta["a"][:, None] * new["x"].to_numpy(np.float32) + theta["b"][:, [2, 0, 2]]
+    np.testing.assert_allclose(written["mean_mean"], values.mean(axis=0), rtol=1e-4)
+    np.testing.assert_allclose(written["mean_sd"], values.std(axis=0, ddof=1), rtol=1e-4)
+    np.testing.assert_allclose(written["both[1]_q0.05"], -np.quantile(values, 0.95, axis=0), rtol=1e-4)
+    pandas.DataFrame({"city": ["Oslo", "Bern"], "x": [0.5, -1.0]}).to_csv("new.csv", index=False)
+    code, _, err = fokker("predict", "fokker-sample", "--data", "new.csv")
+    assert (code, "has 'Bern' in line 3 of new.csv" in err) == (2, True)
+    pandas.DataFrame({"city": ["Oslo"], "z": [0.5]}).to_csv("new.csv", index=False)
+    code, _, err = fokker("predict", "fokker-sample", "--data", "new.csv")
+    assert (code, "no column 'x'. The columns are city, z" in err) == (2, True)
+
+
+def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fokker, tmp_path):
+    (tmp_path / "settings.toml").write_text(
+        'source = "model.py"\ndata = "table.csv"\ncategories = ["city"]\nsteps = 300\nthin = 3\n'
+        'step-size = 5\nout = "run"\n[model]\nprior_scale = 3\n[sampler]\nname = "sghmc"\nfriction = 2\n'
+    )
+    given = ["--config", "settings.toml", "--step-size", 0.05, "--set", "sampler.integrator=Splitting"]
+    before = sorted(tmp_path.rglob("*"))
+    code, out, err = fokker("sample", *given, "--dry-run")
+    assert code == 0, err
+    assert sorted(tmp_path.rglob("*")) == before
+    for text in (
+        "60 rows of data, 4 parameters",
+        "chains: 4",
+        "100 draws per chain",
+        "run, a new run",
+        "all 60",
+    ):
+        assert text in out
+    code, _, err = fokker("sample", *given, "--set", "prior_scale=0.1")
+    assert code == 0, err
+    options = json.loads((tmp_path / "run" / "command.json").read_text())
+    assert options["settings"] == {
+        "model": {"prior_scale": 0.1},
+        "sampler": {"friction": 2, "integrator": "Splitting"},
+    }
+    assert (options["step_size"], options["sampler"], options["steps"]) == (0.05, "sghmc", 300)
+    trace = fk.open("run")
+    assert trace.samples["a"].shape == (4, 100)
+    # 0.56 with the prior of the command line, with a standard error below 0.02; 1.5 with that of the file.
+    assert abs(trace.samples["a"].mean() - 0.56) < 0.2
+    assert "splitting" in trace.settings["sampler"]
+    from fokker.run.estimate import describe_output
+    from fokker.run.store import read_checkpoint
+
+    before, call = read_checkpoint(tmp_path / "run"), {**trace.settings, "warm_up": None}
+    assert "going on with the run that is there, after 300 of 600 steps" in describe_output(before, call, 600)
+    assert "refused: seed is 3, and was 0" in describe_output(before, {**call, "seed": 3}, 600)
+
+
+def test_without_predict_the_log_density_of_each_row_is_written_and_noise_has_its_key(tmp_path):
+    from fokker.run.model import Model
+    from fokker.run.predictions import predictor, write_predictions
+
+    file = tmp_path / "model.py"
+    file.write_text(MODEL.replace("def predict", "def other"))
+    rows = read_columns(tmp_path, x=[0.5, -1.0, 2.0, 1.0], city=[0, 1, 2, 0], y=[0.0, 1.0, 2.0, 3.0])
+    rng = np.random.default_rng(0)
+    theta = {"a": rng.normal(size=(2, 50)).astype(np.float32), "b": rng.normal(size=(2, 50, 3))}
+    made = predictor(Model.load(str(file)), rows, 0)
+    write_predictions(tmp_path / "out.csv", made, theta, (0.5,))
+    a, b = theta["a"].reshape(100, 1), theta["b"].reshape(100, 3)
+    logs = -((rows["y"] - a * rows["x"] - b[:, rows["city"]]) ** 2) / 2
+    written = pandas.read_csv(tmp_path / "out.csv")
+    np.testing.assert_allclose(
+        written["log_predictive_density"], np.log(np.exp(logs).mean(axis=0)), rtol=1e-4
+    )
+
+    file.write_text(
+        "import jax\ndef target(data): pass\ndef predict(theta, datum, key): return jax.random.normal(key)"
+    )
+    made = predictor(Model.load(str(file)), rows, 0)
+    write_predictions(tmp_path / "noise.csv", made, theta, (0.5,))
+    noise = pandas.read_csv(tmp_path / "noise.csv")
+    # Each row and draw has its own noise: the sd of 100 normals is within 5 of its standard errors, 0.07.
+    assert len(set(noise["mean"])) == 4
+    assert np.abs(noise["sd"] - 1).max() < 0.35
+
+
+def test_predictions_of_blocks_are_those_of_all_rows_at_once(tmp_path, monkeypatch):
+    from fokker.run.predictions import Predictor, write_predictions
+
+    def function(draw, rows):
+        return draw[0] + rows[0]["x"]
+
+    rows = read_columns(tmp_path, x=np.arange(7.0) ** 2)
+    made = Predictor(function, rows, False, "a sum")
+    draws = np.random.default_rng(0).normal(size=(2, 5))
+    write_predictions(tmp_path / "whole.csv", made, draws, (0.5,))
+    monkeypatch.setattr("fokker.run.predictions._NUMBERS", 30)  # three rows for ten draws
+    write_predictions(tmp_path / "blocks.csv", made, draws, (0.5,))
+    whole, blocks = (pandas.read_csv(tmp_path / f"{name}.csv") for name in ("whole", "blocks"))
+    np.testing.assert_allclose(whole["mean"], np.arange(7.0) ** 2 + draws.mean(), rtol=1e-5)
+    pandas.testing.assert_frame_equal(whole, blocks)
+
+
+def read_columns(folder, **columns):
+    np.savez(folder / "columns.npz", **{name: np.asarray(values) for name, values in columns.items()})
+    return read_table([str(folder / "columns.npz")])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sample", "model.py", "--steps", 9], "has log_prior and log_likelihood: give --data FILE"),
+        (["sample", "model.py", "--steps", 9, "--data", "no.csv"], "there is no file of data no.csv"),
+        (["sample", "model.py", "--steps", 9, "--columns", "x"], "are about --data, which was not given"),
+        (
+            ["sample", "model.py", *RUN, "--data", "table.csv", "--set", "scale"],
+            "--set scale: write KEY=VALUE",
+        ),
+        (
+            ["sample", "model.py", *RUN, "--data", "table.csv", "--set", "prior_scal=1"],
+            "no argument 'prior_scal' with a default value. Did you mean 'prior_scale'?",
+        ),
+        (
+            ["sample", "model.py", *RUN, "--data", "table.csv", "--set", "sampler.fiction=1"],
+            "the sampler 'sgld' has no argument 'fiction'",
+        ),
+        (
+            ["sample", "model.py", "--steps", 9, "--data", "table.csv"],
+            "the column 'city' has 'Paris' in line 2 of table.csv, and numbers are needed: --categories city",
+        ),
+        (["sample", "model.py", *RUN, "--data", "table.csv", "--quantiles", "0.1,x"], "write probabilities"),
+        (["sample", "model.py", "--config", "no.toml"], "there is no file no.toml"),
+        (["sample", "several.py", "--steps", 9], "has several targets, first, second, of_data: name one"),
+        (["sample", "none.py", "--steps", 9], "has no target. Define log_prior(theta)"),
+        (
+            ["sample", "several.py:first", "--data", "table.csv", "--steps", 9],
+            "takes no data: for --data make it",
+        ),
+        (["sample", "several.py:of_data", "--steps", 9], "needs the argument 'data': give --data FILE"),
+        (["predict", "nowhere", "--data", "table.csv"], "nowhere has no run of `fokker sample`"),
+    ],
+)
+def test_bad_input_is_one_message_and_exit_code_2(fokker, tmp_path, arguments, message):
+    (tmp_path / "several.py").write_text(
+        "import fokker as fk\nfirst = fk.Density(lambda x: -x**2)\nsecond = first\n"
+        "def of_data(data): return first\n"
+    )
+    (tmp_path / "none.py").write_text("x = 1\n")
+    code, _, err = fokker(*arguments)
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err
+
+
+TABLES = [
+    ("a,b\n1,2\n3\n", "line 3 of FILE has 1 field(s), and the header names 2"),
+    ("a,b\n1,2\n\n3,4,5\n", "line 4 of FILE has 3 field(s), and the header names 2"),
+    ("a,b\n1,2,3\n", "line 2 of FILE has 3 field(s)"),
+    ("1,2\n3,4\n", "line 1 of FILE has the number 1 and is not a header"),
+    ("a;b\n1;2\n", "separated by commas"),
+    ("a,a\n1,2\n", "names two columns 'a'"),
+    ("a,,b\n1,2,3\n", "has no name for column 2"),
+    ("a,b\n", "has a header, and no rows"),
+    ("", "is empty"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), TABLES)
+def test_a_malformed_table_is_refused_by_its_line(tmp_path, text, message):
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=re.escape(message.replace("FILE", str(path)))):
+        read_table([str(path)])
+
+
+def test_columns_that_cannot_be_used_say_so_when_they_are_asked_for(tmp_path):
+    path = tmp_path / "table.csv"
+    # As R writes it, with row names; an empty line, and a line break in quotes.
+    path.write_text('"","x","gap","mostly","text"\n"1",1,2,3,"a\nb"\n\n"2",2,NA,4,"c"\n"3",3,4,five,"d"\n')
+    data = read_table([str(path)])
+    assert list(data) == ["x"]
+    for name, message in {
+        "gap": "'gap' has 1 missing value, first in line 5",
+        "mostly": r"'mostly' has 'five' in line 6 of .*, which is not a number",
+        "text": "--categories text",
+        "xx": "no column 'xx'. Did you mean 'x'. The columns are x, gap, mostly, text",
+    }.items():
+        with pytest.raises(ColumnError, match=message):
+            data[name]
+        datum = jax.tree.map(lambda x: jnp.asarray(x[0]), data)
+        with pytest.raises(ColumnError, match=message):
+            datum[name]
+    codes = read_table([str(path)], categories={"text": None}, columns=["x"])
+    assert (codes["text"].tolist(), codes.labels["text"]) == ([0, 1, 2], ["a\nb", "c", "d"])
+
+
+def test_every_format_gives_the_same_columns(tmp_path):
+    x, y = np.arange(6.0).reshape(3, 2), np.array([1, 0, 1])
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    np.savez(tmp_path / "both.npz", x=x, y=y, names=np.array(["u", "v"]), other=np.zeros(7))
+    apart = read_table([f"x={tmp_path}/x.npy", f"y={tmp_path}/y.npy"])
+    assert isinstance(apart["x"], np.memmap)
+    together = read_table([str(tmp_path / "both.npz")])
+    for data in (apart, together):
+        np.testing.assert_array_equal(data["x"], x)
+        np.testing.assert_array_equal(data["y"], y)
+    with pytest.raises(ColumnError, match="has 7 rows where most have 3"):
+        together["other"]
+    np.savez(tmp_path / "unclear.npz", x=x, other=np.zeros(7))
+    with pytest.raises(ValueError, match=r"differ in length: x has 3, other has 7\. Choose"):
+        read_table([str(tmp_path / "unclear.npz")])
+    frame = pandas.DataFrame({"u": x[:, 0], "v": x[:, 1], "flag": y == 1})
+    with gzip.open(tmp_path / "frame.tsv.gz", "wt") as file:
+        frame.to_csv(file, index=False, sep="\t")
+    text = read_table([str(tmp_path / "frame.tsv.gz")])
+    np.testing.assert_array_equal(text.matrix("u", "v"), x)
+    np.testing.assert_array_equal(text.matrix(without="flag"), x)
+    np.testing.assert_array_equal(text["flag"], y == 1)
+    with pytest.raises(ValueError, match="'u' is in more than one file"):
+        read_table([str(tmp_path / "frame.tsv.gz")] * 2)
+    with pytest.raises(ValueError, match="--columns names 'w', which the data do not have"):
+        read_table([str(tmp_path / "frame.tsv.gz")], columns=["w"])
+    shutil.copy(tmp_path / "x.npy", tmp_path / "x.pkl")
+    with pytest.raises(ValueError, match="not one of the formats"):
+        read_table([str(tmp_path / "x.pkl")])
+
+
+def test_parquet(tmp_path):
+    pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame({"x": [1.5, 2.0], "text": ["a", "b"], "n": [1, None], "flag": [True, False]})
+    frame.to_parquet(tmp_path / "table.parquet")
+    data = read_table([str(tmp_path / "table.parquet")])
+    assert list(data) == ["x", "flag"]
+    with pytest.raises(ColumnError, match="'n' has 1 missing value, first in row 1"):
+        data["n"]
+    assert list(read_table([str(tmp_path / "table.parquet")], columns=["x"])) == ["x"]
+    (tmp_path / "table.parquet").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"table.parquet could not be read"):
+        read_table([str(tmp_path / "table.parquet")])
+
+
+def test_parquet_without_its_library(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "table.parquet").write_bytes(b"nothing")
+    with pytest.raises(ImportError, match=r"pip install 'fokker\[arrow\]'"):
+        read_table([str(tmp_path / "table.parquet")])
+
+
+def test_settings_are_numbers_texts_and_lists(tmp_path):
+    given = ["a=2", "b=1e-3", "c=true", "d=None", "e=[1, 2]", "f=diagonal", 'g="x y"', "sampler.h=.5"]
+    wanted = {"a": 2, "b": 1e-3, "c": True, "d": None, "e": [1, 2], "f": "diagonal", "g": "x y"}
+    assert parse_settings(given, {"model": {"a": 1, "z": 0}}) == {
+        "model": {"z": 0, **wanted},
+        "sampler": {"h": 0.5},
+    }
+    path = tmp_path / "settings.toml"
+    for text, message in {
+        "stps = 3": "unknown option, 'stps'. Did you mean 'steps'?",
+        "[modl]\na = 1": "unknown table, 'modl'. Did you mean '[model]'?",
+        'model = "x.py"': "the model's file is `source`",
+        "steps = ": "is not a TOML file",
+    }.items():
+        path.write_text(text)
+        with pytest.raises(ValueError, match=re.escape(message)):
+            read_config(path, {"steps": "steps"})
