@@ -115,7 +115,9 @@ def test_a_signal_in_warm_up_ends_the_command_cleanly(tmp_path, number, code, mo
         patch.setattr(journal.Journal, "stage", stage)
         patch.setattr(journal, "_SECONDS", 0.0)
         console = command.Console()
-        returned = command.run_and_report(Path(tmp_path), lambda: sample("nuts", tmp_path), "a run", console)
+        returned = command.run_and_report(
+            Path(tmp_path), lambda: sample("nuts", tmp_path), "a run", console, ()
+        )
     assert returned == code
     assert "what was learnt in tuning or warm-up so far is kept. To go on: fokker resume" in " ".join(
         capsys.readouterr().out.split()

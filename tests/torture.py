@@ -9,6 +9,7 @@ until it is complete. Its draws must then be those of the run that was never sto
 import argparse
 import random
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,8 @@ import sys
 import jax, jax.numpy as jnp
 import fokker as fk
 out = sys.argv[1]
+if len(sys.argv) > 2:
+    fk.processes.start(f"127.0.0.1:{sys.argv[2]}", 2, int(sys.argv[3]))
 x = jax.random.normal(jax.random.key(1), (30_000, 4))
 y = x @ jnp.arange(4.0) + jax.random.normal(jax.random.key(2), (30_000,))
 posterior = fk.Posterior(
@@ -51,20 +54,40 @@ COMMANDS = {
         ["lda", "run", "--resume", "OUT"],
     ),
 }
+# Two processes of one run: one of them, or both, are killed.
+TWO = "two processes"
+CALLS[TWO] = (
+    "fk.sample(posterior, fk.samplers.sgnht(1e-3, 10.0), init=jnp.zeros(4), steps=400_000, thin=100,"
+    " burn_in=1000, chains=4, batch_size=20, out=out, mesh={'chains': 2})"
+)
 NAMES = (*CALLS, *COMMANDS)
 
 
-def process(name, folder):
+def start(name, folder):
+    """The processes of a run."""
+    program, variants = PROGRAM.replace("CALL", CALLS.get(name, "")), [[str(folder)]]
     if name in COMMANDS:
         first, again = COMMANDS[name]
         # The command itself: a checkpoint shows that there is something to go on with.
         given = again if list(folder.glob("checkpoint*.npz")) else first
         program = "from fokker.cli import main; main()"
-        arguments = [str(folder) if word == "OUT" else word for word in given]
-    else:
-        program, arguments = PROGRAM.replace("CALL", CALLS[name]), [str(folder)]
+        variants = [[str(folder) if word == "OUT" else word for word in given]]
+    elif name == TWO:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        variants = [[str(folder), port, str(number)] for number in range(2)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen([sys.executable, "-c", program, *arguments], **quiet)
+    return [subprocess.Popen([sys.executable, "-c", program, *rest], **quiet) for rest in variants]
+
+
+def end(running, limit=None):
+    """Wait for all of them; the largest exit code."""
+    until = None if limit is None else time.monotonic() + limit
+    return max(
+        abs(one.wait(timeout=None if until is None else max(0.0, until - time.monotonic())))
+        for one in running
+    )
 
 
 def results(name, folder):
@@ -79,24 +102,34 @@ def results(name, folder):
     return {**moments, **trace.sample_stats, **({} if trace.draws is None else {"theta": trace.draws})}
 
 
+# Seconds in which a process that has lost the other has to end.
+_ALONE = 120
+
+
 def torture(name, kills, seed):
     """Kill a run `kills` times at random moments; what happened, and what was wrong."""
     generator = random.Random(f"{name} {seed}")
     with tempfile.TemporaryDirectory() as parent:
         whole, broken = Path(parent, "whole"), Path(parent, "broken")
         begin = time.monotonic()
-        if code := process(name, whole).wait():
+        if code := end(start(name, whole)):
             return f"the uninterrupted run ended with the exit code {code}", True
         seconds = time.monotonic() - begin
         done = finished = 0
         while True:
-            running = process(name, broken)
+            running = start(name, broken)
             try:
                 limit = generator.uniform(0.2, 1.0) * seconds if done < kills else None
-                code = running.wait(timeout=limit)
+                code = end(running, limit)
             except subprocess.TimeoutExpired:
-                running.kill()
-                running.wait()
+                for killed in generator.sample(running, generator.randint(1, len(running))):
+                    killed.kill()
+                try:
+                    end(running, _ALONE)  # the one that is left ends by itself
+                except subprocess.TimeoutExpired:
+                    for left in running:
+                        left.kill()
+                    return f"a process did not notice within {_ALONE} s that the other was killed", True
                 done += 1
                 continue
             if code:
@@ -123,10 +156,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=200, help="kills in all")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", choices=NAMES)
+    parser.add_argument("--only", choices=NAMES, nargs="*", default=NAMES)
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
     options = parser.parse_args()
-    names = [options.only] if options.only else list(NAMES)
+    names = options.only
     # Each name in as many parts as there are jobs, so that all jobs are busy.
     parts = max(1, options.jobs // len(names))
     tasks = [(name, options.seed + part) for name in names for part in range(parts)]
