@@ -36,13 +36,19 @@ print(f"{size:.2g} parameters: {1e3 * (long - short) / 200:.2f} ms per step, {pe
 """
 
 
+def _problem(text):
+    """The line of an error message that says what happened."""
+    lines = [line for line in text.splitlines() if "Error" in line]
+    return lines[-1][:200] if lines else text[-200:]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parameters", nargs="*", default=["1e7", "1e8", "1e9"])
     for size in parser.parse_args().parameters:
         run = subprocess.run([sys.executable, "-c", PROGRAM, size], capture_output=True, text=True)
         print(
-            run.stdout.strip() or f"{size} parameters: {run.stderr.strip().splitlines()[-1][:200]}",
+            run.stdout.strip() or f"{size} parameters: {_problem(run.stderr)}",
             flush=True,
         )
 
