@@ -183,3 +183,12 @@ def test_processes_are_expected_where_the_environment_says_so(monkeypatch):
     monkeypatch.setenv("SLURM_PROCID", "0")
     monkeypatch.setenv("SLURM_NTASKS", "1")
     assert not processes.expected()
+
+
+def test_a_command_without_processes_keeps_its_mesh(monkeypatch):
+    for name in ("SLURM_PROCID", "OMPI_MCA_orte_hnp_uri", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    assert processes.join("data=2", None, None, None) == "data=2"
+    assert processes.join(None, None, None, None) is None
+    with pytest.raises(ValueError, match=r"belong together"):
+        processes.join(None, None, 2, None)
