@@ -46,7 +46,10 @@ def test_four_devices_give_the_draws_of_one_and_another_mesh_goes_on(tmp_path):
     assert of["moved"] > 1e-3
     assert of["off"] < 1e-12
     # One per step, within the two devices that have parts of the same batch: none joins other chains.
-    assert of["reductions"] == [["all-reduce", "{{0,1},{2,3}}"]]
+    ((operation, groups),) = of["reductions"]
+    assert operation == "all-reduce"
+    # In the words of older and of newer versions of XLA.
+    assert groups in ("{{0,1},{2,3}}", "mesh['chains'=2,'data'=2] {'data'}")
     assert max(of["derivatives"]) < 1e-13
     assert of["densities"] < 1e-13
     assert (
