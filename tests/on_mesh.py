@@ -80,7 +80,7 @@ def reductions(mesh):
 
     def lowered(inputs, chains):
         text = right.lower(inputs, chains).compile().compiled.as_text()
-        seen.append(re.findall(r" ([\w-]+)\([^()]*\), .*?replica_groups=(\S+),", text))
+        seen.append(re.findall(r" ([\w-]+)\([^()]*\), .*?replica_groups=(.*?\}), ", text))
         return right(inputs, chains)
 
     loop.run_block = lowered
