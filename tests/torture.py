@@ -21,12 +21,12 @@ import numpy as np
 
 CALLS = {
     "sgnht": (
-        "fk.sample(posterior, fk.samplers.sgnht(1e-3, 10.0), init=jnp.zeros(4), steps=4_000_000, thin=100,"
+        "fk.sample(posterior, fk.samplers.sgnht(2e-4, 100.0), init=jnp.zeros(4), steps=4_000_000, thin=100,"
         " burn_in=1000, chains=3, batch_size=20, out=out)"
     ),
     "nuts": "fk.sample(density, 'nuts', init=jnp.zeros(4), steps=40_000, chains=3, out=out)",
     "moments": (
-        "fk.sample(density, fk.samplers.sghmc(0.1), init=jnp.zeros(4), steps=30_000_000, chains=2,"
+        "fk.sample(density, fk.samplers.sghmc(0.1), init=jnp.zeros(4), steps=6_000_000, chains=2,"
         " keep='moments', out=out)"
     ),
 }
@@ -57,7 +57,7 @@ COMMANDS = {
 # Two processes of one run: one of them, or both, are killed.
 TWO = "two processes"
 CALLS[TWO] = (
-    "fk.sample(posterior, fk.samplers.sgnht(1e-3, 10.0), init=jnp.zeros(4), steps=400_000, thin=100,"
+    "fk.sample(posterior, fk.samplers.sgnht(2e-4, 100.0), init=jnp.zeros(4), steps=400_000, thin=100,"
     " burn_in=1000, chains=4, batch_size=20, out=out, mesh={'chains': 2})"
 )
 NAMES = (*CALLS, *COMMANDS)
@@ -77,8 +77,18 @@ def start(name, folder):
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
         variants = [[str(folder), port, str(number)] for number in range(2)]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return [subprocess.Popen([sys.executable, "-c", program, *rest], **quiet) for rest in variants]
+    running = []
+    for number, rest in enumerate(variants):
+        with folder.with_name(f"{folder.name}.{number}.err").open("w") as said:
+            quiet = {"stdout": subprocess.DEVNULL, "stderr": said}
+            running.append(subprocess.Popen([sys.executable, "-c", program, *rest], **quiet))
+    return running
+
+
+def last_words(folder):
+    """The end of what the processes of a run said."""
+    texts = [path.read_text().strip() for path in sorted(folder.parent.glob(f"{folder.name}.*.err"))]
+    return " | ".join(text.splitlines()[-1] for text in texts if text)
 
 
 def end(running, limit=None):
@@ -98,6 +108,7 @@ def results(name, folder):
     import fokker as fk
 
     trace = fk.open(folder)
+    assert trace.stopped is None, trace.stopped
     moments = {} if trace.moments is None else trace.moments
     return {**moments, **trace.sample_stats, **({} if trace.draws is None else {"theta": trace.draws})}
 
@@ -113,7 +124,7 @@ def torture(name, kills, seed):
         whole, broken = Path(parent, "whole"), Path(parent, "broken")
         begin = time.monotonic()
         if code := end(start(name, whole)):
-            return f"the uninterrupted run ended with the exit code {code}", True
+            return f"the uninterrupted run ended with the exit code {code}: {last_words(whole)}", True
         seconds = time.monotonic() - begin
         done = finished = 0
         while True:
@@ -133,7 +144,8 @@ def torture(name, kills, seed):
                 done += 1
                 continue
             if code:
-                return f"a run that went on ended with the exit code {code} after {done} kills", True
+                said = last_words(broken)
+                return f"a run that went on ended with the exit code {code} after {done} kills: {said}", True
             finished += 1
             if problem := differences(name, whole, broken):
                 return f"{problem} after {done} kills", True
