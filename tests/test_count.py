@@ -37,6 +37,15 @@ def test_quotients_and_remainders_are_exact(divisor):
         assert remainder.tolist() == [n % divisor for n in NUMBERS]
 
 
+def test_a_step_number_compares_with_numbers_on_either_side():
+    for t in (StepNumber.of(3), StepNumber.of(2**40)):
+        below, above = int(t.value) - 1, 2**41
+        for is_true in (t > below, t >= below, t < above, t <= above, below < t, above > t, above >= t):
+            assert bool(is_true)
+        for is_false in (t > above, t >= above, t < below, t <= below, above < t, below >= t):
+            assert not bool(is_false)
+
+
 def test_sums_and_comparisons_are_exact():
     for more in (0, 1, 5, 2**32 - 1, 2**32, 2**40 + 3):
         assert (COUNTS + more).tolist() == [(n + more) % 2**64 for n in NUMBERS]

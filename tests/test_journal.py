@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fokker as fk
-from fokker.run import command, journal, tuning
+from fokker.run import command, journal, record, tuning
 
 TARGET = fk.Density(lambda theta: -jnp.sum(theta**2 / jnp.array([1.0, 4.0])) / 2)
 
@@ -87,6 +87,8 @@ def test_another_warm_up_is_refused_by_name_and_a_damaged_one_is_computed_again(
             sample("nuts", tmp_path, **changes)
     with pytest.raises(ValueError, match="the sampler, or one of its settings, is another"):
         sample(fk.samplers.nuts(target_accept=0.7), tmp_path)
+    with pytest.raises(ValueError, match="the sampler, or one of its settings, is another"):
+        sample(fk.samplers.nuts(mass_matrix=2.0 * jnp.ones(2)), tmp_path)
     other = fk.Density(lambda theta: -jnp.sum(theta**4))
     with pytest.raises(ValueError, match="the model is another"):
         fk.sample(
@@ -99,6 +101,17 @@ def test_another_warm_up_is_refused_by_name_and_a_damaged_one_is_computed_again(
     again = sample("nuts", tmp_path)
     assert len(counted) == number + 2  # the damaged one and the one after it
     np.testing.assert_array_equal(again.samples, right.samples)
+
+
+def test_what_is_tuned_depends_on_the_gradient_and_on_all_settings():
+    def prints(sampler, gradient=None):
+        return record.fingerprints_to_learn(TARGET, sampler, gradient, jnp.ones((2, 2)))["sampler"]
+
+    samplers = [fk.samplers.sghmc("auto", friction) for friction in (1.0, 50.0)]
+    variates = [fk.gradients.control_variates(jnp.full(2, value)) for value in (0.0, 1.0)]
+    cases = [(samplers[0], None), (samplers[1], None), *((samplers[0], v) for v in variates), ("sghmc", None)]
+    assert len({prints(*case) for case in cases}) == len(cases)
+    assert prints(fk.samplers.sghmc("auto", 1.0)) == prints(samplers[0])
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -601,6 +601,8 @@ def test_a_chain_that_diverges_is_stopped_while_the_others_go_on(keep, on_disk, 
         summary = trace.summary()
         assert not summary.trusted
         assert trace.lost in summary.warnings
+        with pytest.warns(RuntimeWarning, match="chain 1 of 4"):
+            assert trace.step_halving().mean.shape == (1,)
     with pytest.warns(RuntimeWarning, match="chain 1 of 4"):
         longer = trace.resume(40)
     assert longer.chains == [0, 2, 3]

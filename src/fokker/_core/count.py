@@ -124,7 +124,8 @@ class Count(Module):
         return (self.high < other.high) | ((self.high == other.high) & (self.low < other.low))
 
     def __gt__(self, other: Any) -> Any:
-        return Count.of(other) < self if _is_exact_integer(other) else self.value > other
+        # Of its own type: Python asks a subclass on the right first, which would ask back.
+        return type(self).of(other) < self if _is_exact_integer(other) else self.value > other
 
     def __ge__(self, other: Any) -> Any:
         return ~(self < other)

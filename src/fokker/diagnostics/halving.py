@@ -74,7 +74,10 @@ def step_halving(trace: "Trace") -> StepHalving:
     steps, burn_in, thin = (2 * trace.settings[name] for name in ("steps", "burn_in", "thin"))
     halved = trace.rerun(step_size=half, steps=steps, burn_in=burn_in, thin=thin)
     names, draws = trace.flat()
-    halved_draws = halved.flat()[1]
+    # Chains that were not stopped in either run, each with its own.
+    both = [chain for chain in trace.chains if chain in halved.chains]
+    draws = draws[[trace.chains.index(chain) for chain in both]]
+    halved_draws = halved.flat()[1][[halved.chains.index(chain) for chain in both]]
     if draws.shape[0] < 2:
         raise ValueError("halving the step needs the spread between chains: run at least two chains.")
     spread = draws.std(axis=(0, 1), ddof=1)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import inspect
 import platform
 import re
 from collections.abc import Mapping
@@ -134,21 +135,41 @@ def _prints_of_target(target: Any, position: PyTree[Array]) -> dict[str, str]:
     return prints
 
 
-def fingerprints_to_learn(target: Any, sampler: Any, positions: PyTree[Array]) -> dict[str, str]:
+def fingerprints_to_learn(
+    target: Any, sampler: Any, gradient: Any, positions: PyTree[Array]
+) -> dict[str, str]:
     """What is learnt before the first step depends on these; `sampler`: without a step size, or its name."""
     position = target.unconstrain(jax.tree.map(lambda x: x[0], positions))
-    text = repr(sampler) if isinstance(sampler, str) else _settings_in_words(sampler)
-    arrays = fingerprint_of_arrays(eqx.filter(sampler, eqx.is_array))
+    text = _in_words((sampler, gradient), set())
     return {
         **_prints_of_target(target, position),
         "start": fingerprint_of_arrays(positions),
-        "sampler": hashlib.blake2b(f"{text} {arrays}".encode(), digest_size=16).hexdigest(),
+        "sampler": hashlib.blake2b(text.encode(), digest_size=16).hexdigest(),
     }
 
 
-def _settings_in_words(sampler: Sampler) -> str:
-    fields = {field.name: getattr(sampler, field.name) for field in dataclasses.fields(sampler)}
-    return f"{sampler} " + repr({n: v for n, v in fields.items() if isinstance(v, int | float | str)})
+def _in_words(value: Any, seen: set[int]) -> str:
+    """Everything that a sampler is made of, which has no step size to be traced with: functions by their
+    code and what they refer to.
+    """
+    if eqx.is_array(value) or isinstance(value, np.ndarray):
+        return fingerprint_of_arrays(value)
+    parts: Any = None
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = [(field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value)]
+    elif isinstance(value, Mapping):
+        parts = list(value.items())
+    elif isinstance(value, tuple | list):
+        parts = list(value)
+    elif inspect.isfunction(value):
+        cells = [cell.cell_contents for cell in value.__closure__ or ()]
+        parts = [value.__qualname__, value.__code__.co_code.hex(), value.__code__.co_consts, cells]
+    if parts is None:
+        return _ADDRESS.sub("", repr(value))
+    if id(value) in seen:  # one that refers to itself
+        return ""
+    seen = seen | {id(value)}
+    return f"{type(value).__name__}({', '.join(_in_words(part, seen) for part in parts)})"
 
 
 class Learnt(NamedTuple):

@@ -231,7 +231,7 @@ def prepared(
         journals: list[Journal] = []
 
         def open_journal() -> list[dict[str, np.ndarray]]:
-            prints = fingerprints_to_learn(target, sampler, given_positions(init, keys))
+            prints = fingerprints_to_learn(target, sampler, gradient, given_positions(init, keys))
             settings = written_settings(given, run_key)
             journals.append(
                 Journal(
