@@ -2,11 +2,11 @@
 
     python benchmarks/cluster.py
 
-Two models of 10¹⁰ parameters and 10¹¹ rows on 64 GPUs. "dense": every row depends on all parameters, as in a
+Models of 10¹⁰ parameters and 10¹¹ rows on 64 GPUs. "dense": every row depends on all parameters, as in a
 network (6 operations per parameter and row). "sparse": a row depends on 128 of them, as in a factorisation.
 The parameters are dealt out over the GPUs, each of which updates its own part (θ, momentum and gradient in
-float32, noise made on the spot). What a machine can do is in `Machine`: vendors' figures times what was
-measured of them. The simulation sends every message of the rings, with times of computing that vary from GPU
+float32, noise made on the spot); or every GPU holds them all, which is what a mesh does today. What a machine
+can do is in `Machine`: vendors' figures times what was measured of them. The simulation sends every message of the rings, with times of computing that vary from GPU
 to GPU, and so sees waiting, which the formula leaves out.
 """
 
@@ -45,16 +45,19 @@ class Problem:
     batch: float = 65_536
     row_bytes: float = 200
     gradient_bytes: float = 2  # of gradients and of parameters on their way: bfloat16
+    replicated: bool = False  # every GPU holds all parameters: gradients are summed, no parameter is sent
 
 
 DENSE = Problem("dense")
+# What `fk.sample(mesh={"data": 64})` does today, in float32.
+REPLICATED = Problem("dense, parameters on every GPU", gradient_bytes=4, replicated=True)
 SPARSE = Problem("sparse", touched=128, batch=1_048_576)
 
 
 def paper(problem, machine):
     """Seconds of each part of a step, by formula, and bytes of memory per GPU."""
     G, nodes = machine.gpus, max(1, machine.gpus // machine.per_node)
-    own = problem.parameters / G
+    own = problem.parameters / (1 if problem.replicated else G)
     compute = 6 * problem.touched * problem.batch / G / machine.operations
     # θ, momentum and gradient are read, θ and momentum written.
     updated = min(own, problem.touched * problem.batch / G)
@@ -71,7 +74,9 @@ def paper(problem, machine):
         in_node = moved * (machine.per_node - 1) / G / machine.node_speed
         between = moved * (G - machine.per_node) / G / machine.network_speed
         rounds = 2 * (machine.per_node - 1) * machine.node_latency + 2 * (nodes - 1) * machine.latency
-    memory = 3 * 4 * own + problem.gradient_bytes * own * machine.per_node
+    # θ, momentum and gradient; and the parameters of one node's GPUs while a layer is computed.
+    fetched = 0.0 if problem.replicated else problem.gradient_bytes * own * machine.per_node
+    memory = 3 * 4 * own + fetched
     return {
         "compute": compute,
         "update": update,
@@ -189,7 +194,7 @@ def scaling(problem, machine):
 def main():
     argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     machine = Machine()
-    for problem in (DENSE, SPARSE):
+    for problem in (DENSE, REPLICATED, SPARSE):
         table(problem, machine)
         scaling(problem, machine)
 
