@@ -1,4 +1,4 @@
-"""Files and streams that fail: the draws so far are kept, nothing is rounded in silence, a sentence says why."""
+"""Files and streams that fail: the draws so far are kept, nothing is rounded, and a sentence says why."""
 
 import itertools
 import os
@@ -14,9 +14,13 @@ import pytest
 
 import fokker as fk
 from fokker import rows, samplers
-from fokker.rows import source
-from fokker.run import ahead
+from fokker.batches import BlockBatches
+from fokker.rows import readers, source
+from fokker.rows.readers import ArrayReader, PiecesReader
+from fokker.run import ahead, record
+from fokker.targets._data import checked_data
 
+RANDOM = np.random.default_rng(7)
 SGLD = samplers.sgld(1e-3)
 RUN = {"init": jnp.zeros(()), "chains": 2, "steps": 12, "thin": 3, "progress": False}
 
@@ -173,3 +177,74 @@ def test_a_part_of_a_draw_is_not_kept():
     assert piece.cut(12) == piece
     assert piece.cut(8) == ahead.Piece(6, 2, 3, True)
     assert piece.cut(2) == ahead.Piece(6, 1, 2, False)
+
+
+# ---- Files that change
+
+
+def test_any_changed_value_of_a_file_is_noticed(tmp_path, monkeypatch):
+    values = np.arange(5000, dtype=np.float32)
+
+    def fingerprint(changed=None):
+        other = values.copy()
+        if changed is not None:
+            other[changed] += 1
+        np.save(tmp_path / "y.npy", other)
+        return record.fingerprint_of_arrays(rows.opened(tmp_path / "y.npy"))
+
+    monkeypatch.setattr(record, "_BLOCK", 1000)
+    assert fingerprint() == fingerprint()
+    assert len({fingerprint(row) for row in (None, 0, 1, 1234, 4999)}) == 5
+    monkeypatch.setattr(record, "_WHOLE", 1000)  # a large file is known by some of its rows
+    assert fingerprint() == fingerprint(1)
+    assert fingerprint() != fingerprint(4999)
+
+
+def test_a_mapped_file_that_was_made_shorter_is_a_problem(tmp_path):
+    path = tmp_path / "y.npy"
+    np.save(path, np.zeros(10_000))
+    data = rows.opened(path)
+    assert data[9_000:].shape == (1000,)
+    os.truncate(path, 1000)
+    for read in (lambda: data[:5], lambda: data.read(np.array([0]))):
+        with pytest.raises(
+            rows.Problem, match=r"y.npy was made shorter .* 80,128 bytes to 1,000: write a new"
+        ):
+            read()
+    with pytest.raises(ValueError, match=r"data: .*y.npy cannot be read as an array of numbers"):
+        rows.opened(path)
+    # A file that takes the place of one in use does no harm: the old one is still there.
+    np.save(tmp_path / "z.npy", np.ones(10_000))
+    data = rows.opened(tmp_path / "z.npy")
+    os.replace(path, tmp_path / "z.npy")
+    assert data[9_999:] == 1
+
+
+def test_more_rows_than_can_be_counted_are_refused():
+    many = np.broadcast_to(np.float32(0), 2**31)
+    data = rows.Source(ArrayReader(many))
+    with pytest.raises(ValueError, match=r"the data have 2,147,483,648 rows.*give at most 2,147,483,647"):
+        checked_data(data)
+
+
+# ---- Pieces and blocks
+
+
+def test_rows_of_more_pieces_than_are_kept(monkeypatch):
+    class Pieces(PiecesReader):
+        def piece(self, index):
+            return values[self._starts[index] : self._ends[index]]
+
+    monkeypatch.setattr(readers, "CACHE", 1)  # two pieces
+    values = RANDOM.normal(size=(23, 2))
+    reader = Pieces(np.array([5, 10, 15, 20, 23]), values.shape, values.dtype)
+    assert reader._slots == 2
+    numbers = RANDOM.permutation(23)
+    out = np.full(values.shape, np.nan)
+    reader.read(numbers, out)
+    assert np.array_equal(out, values[numbers])
+
+
+def test_rows_of_a_block_are_distinct_and_scatter_less():
+    batch = BlockBatches(100, 10, 20, 2).batch(jnp.arange(100.0), jnp.arange(10))
+    assert batch.scatter == pytest.approx(0.9)

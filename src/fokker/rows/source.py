@@ -162,7 +162,7 @@ def _reader(token: Any, form: Form) -> Reader:
 
 @contextlib.contextmanager
 def _failing_as_a_problem(form: Form) -> Iterator[None]:
-    """Errors of a file, or of the library that reads it, as a `Problem`: a run then keeps its draws so far."""
+    """Errors of a file, or of what reads it, as a `Problem`: a run then keeps its draws so far."""
     try:
         yield
     except Exception as error:
@@ -293,7 +293,7 @@ def _noting_problems() -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading() -> Iterator[None]:
-    """Raise the `Problem` itself where a compiled program fails by one, not XLA's report of the whole call."""
+    """Raise the `Problem` itself where a compiled program fails by one, not XLA's report of the call."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:

@@ -13,7 +13,6 @@ from jaxtyping import PyTree
 from fokker.rows.source import Problem, Reader, Source, in_a_sentence, is_source, leaves, refuse_stream
 from fokker.rows.values import check_values, stored_dtype
 
-
 _END = object()
 
 
@@ -155,13 +154,13 @@ class Stream:
         if structure != self.structure:
             names, first_names = (_names(tree) for tree in (given, self.first))
             raise Problem(
-                f"batch {number:,} of the stream has the leaves {names}, but the first has {first_names}: all "
-                "batches need the same leaves"
+                f"batch {number:,} of the stream has the leaves {names}, but the first has {first_names}: "
+                "all batches need the same leaves"
             )
         if shapes != self.shapes:
             raise Problem(
-                f"batch {number:,} of the stream has the shapes {shapes}, but the first has {self.shapes}: all "
-                "batches need the same leaves and the same length"
+                f"batch {number:,} of the stream has the shapes {shapes}, but the first has {self.shapes}: "
+                "all batches need the same leaves and the same length"
             )
         names = jax.tree_util.tree_leaves_with_path(self.first)
         batch = []
