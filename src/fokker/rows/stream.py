@@ -39,7 +39,6 @@ class Stream:
         self.used, self._given = 0, 0
         self.structure: Any = jax.tree.structure(self.first)
         self.shapes = [x.shape for x in jax.tree.leaves(self.first)]
-        self.dtypes = [x.dtype for x in jax.tree.leaves(self.first)]
         lengths = {shape[0] if shape else None for shape in self.shapes}
         if len(lengths) != 1 or None in lengths or not next(iter(lengths)):
             raise ValueError(
@@ -162,9 +161,9 @@ class Stream:
                 f"batch {number:,} of the stream has the shapes {shapes}, but the first has {self.shapes}: "
                 "all batches need the same leaves and the same length"
             )
-        names = jax.tree_util.tree_leaves_with_path(self.first)
         batch = []
-        for (path, first), x in zip(names, arrays, strict=True):
+        named = jax.tree_util.tree_leaves_with_path(self.first)
+        for (path, first), x in zip(named, arrays, strict=True):
             name = f"batch {number:,} of the stream, data{jax.tree_util.keystr(path)},"
             try:
                 check_values(name, x)
