@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fokker.rows.readers import ListReader, PiecesReader
-from fokker.rows.source import Reader
+from fokker.rows.source import Problem, Reader
 
 
 def is_arrow(data: Any) -> bool:
@@ -77,7 +77,7 @@ def _values(name: str, chunk: Any, first: int = 0) -> np.ndarray:
     """A chunk of a column as NumPy, lists of a fixed size as rows of a matrix."""
     if chunk.null_count:
         row = first + int(np.argmax(np.asarray(chunk.is_null())))
-        raise ValueError(
+        raise Problem(
             f"the column {name!r} has missing values, first near row {row}: fill them, and give a mask as "
             "another column that log_likelihood uses."
         )

@@ -1,15 +1,46 @@
 """Readers of arrays: in memory or in a mapped file, in pieces, and in chunks that are decoded as a whole."""
 
 import math
+import os
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fokker.rows.source import Reader
+from fokker.rows.source import Problem, Reader
 
 # Bytes of decoded chunks that are kept, and of one window of a chunked file at least.
 CACHE, _WINDOW = 2**28, 2**20
+
+
+class _MappedFile(NamedTuple):
+    """A file that is mapped into memory: its path, its number on the disk, and the bytes that are used."""
+
+    path: Any
+    number: int
+    size: int
+
+    @classmethod
+    def of(cls, mapped: Any) -> "_MappedFile | None":
+        """The file of a mapped array, if it has a name."""
+        path = getattr(mapped, "filename", None)
+        try:
+            return None if path is None else cls(path, os.stat(path).st_ino, mapped.offset + mapped.nbytes)
+        except OSError:
+            return None
+
+    def check(self) -> None:
+        """Raise if the file was made shorter: the system ends a process that reads beyond its end."""
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return
+        # A file that was replaced or deleted lives on for those who have mapped it.
+        if status.st_ino == self.number and status.st_size < self.size:
+            raise Problem(
+                f"{self.path} was made shorter while it was in use, from {self.size:,} bytes to "
+                f"{status.st_size:,}: write a new file and rename it, and leave this one as it is."
+            )
 
 
 class ArrayReader(Reader):
@@ -21,15 +52,20 @@ class ArrayReader(Reader):
         while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
             base = base.base
         self.is_in_memory = not isinstance(base, np.memmap)
+        self._file = None if self.is_in_memory else _MappedFile.of(base)
         self.values = np.asarray(values)  # a plain view: indexing a np.memmap is slower
         self._sorts = not self.is_in_memory and values.nbytes > memory() // 2
 
     def span(self, first: int, end: int) -> np.ndarray:
         """Rows `first` to `end`."""
+        if self._file is not None:
+            self._file.check()
         return self.values[first:end]
 
     def read(self, numbers: np.ndarray, out: np.ndarray) -> None:
         """Write rows `numbers` into `out`."""
+        if self._file is not None:
+            self._file.check()
         if self._sorts:  # in the order of the file, which a disk reads faster
             distinct, back = np.unique(numbers, return_inverse=True)
             np.take(self.values[distinct], back, axis=0, out=out, mode="clip")
@@ -152,8 +188,6 @@ class ChunkedReader(PiecesReader):
 
 def memory() -> int:
     """Bytes of the machine's memory; without end where it is not known."""
-    import os
-
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

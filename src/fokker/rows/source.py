@@ -1,9 +1,12 @@
 """Leaves of a data tree that are not on the device: their rows are read when a step needs them."""
 
+import contextlib
 import itertools
 import math
 import weakref
 from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,6 +25,12 @@ _ALIGNMENT = 64
 
 class Problem(ValueError):
     """Rows that cannot be used, or a stream that has ended: a run stops with the draws so far."""
+
+
+def in_a_sentence(error: BaseException) -> str:
+    """The type and the first line of another library's error."""
+    text = str(error).strip().partition("\n")[0].rstrip(".")
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 class Reader(ABC):
@@ -130,7 +139,7 @@ class Source:
     def __getitem__(self, rows: Any) -> np.ndarray:
         if isinstance(rows, slice):
             first, end, step = rows.indices(len(self))
-            return _converted(self.form, self.reader.span(first, max(first, end)), first)[::step]
+            return _span_of(self.reader, self.form, first, max(first, end))[::step]
         return self.read(np.asarray(rows))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -151,8 +160,22 @@ def _reader(token: Any, form: Form) -> Reader:
     return reader
 
 
-def _converted(form: Form, values: np.ndarray, first: int) -> np.ndarray:
-    """Values as they are on the device, after a check; they are rows `first`, `first` + 1, …."""
+@contextlib.contextmanager
+def _failing_as_a_problem(form: Form) -> Iterator[None]:
+    """Errors of a file, or of what reads it, as a `Problem`: a run then keeps its draws so far."""
+    try:
+        yield
+    except Exception as error:
+        # What a stream cannot do is not an error of reading.
+        if isinstance(error, Problem) or form.is_stream:
+            raise
+        raise Problem(f"{form.name} could not be read: {in_a_sentence(error)}.") from error
+
+
+def _span_of(reader: Reader, form: Form, first: int, end: int) -> np.ndarray:
+    """Rows `first` to `end` as they are on the device, after a check."""
+    with _failing_as_a_problem(form):
+        values = reader.span(first, end)
     try:
         check_values(form.name, values, np.arange(first, first + len(values)))
     except ValueError as error:
@@ -167,7 +190,8 @@ def _read(reader: Reader, form: Form, numbers: np.ndarray, out: np.ndarray | Non
         out = aligned(shape, form.dtype)
     same = reader.dtype == form.dtype
     rows = (out if same else np.empty(shape, reader.dtype)).reshape(len(flat), *form.shape[1:])
-    reader.read(flat, rows)
+    with _failing_as_a_problem(form):
+        reader.read(flat, rows)
     try:
         check_values(form.name, rows, flat)
     except ValueError as error:
@@ -226,7 +250,8 @@ def _take(leaf: Any, rows: Any) -> Array:
 
 
 def _read_by_token(form: Form, token: Any, rows: Any) -> np.ndarray:
-    return _read(_reader(token, form), form, np.asarray(rows))
+    with _noting_problems():
+        return _read(_reader(token, form), form, np.asarray(rows))
 
 
 def span(data: PyTree[Any], first: Any, length: int) -> PyTree[Array]:
@@ -249,7 +274,33 @@ def _span(leaf: Any, first: Any, length: int) -> Array:
 
 def _span_by_token(form: Form, length: int, token: Any, first: Any) -> np.ndarray:
     start = int(np.asarray(first))
-    return _converted(form, _reader(token, form).span(start, start + length), start)
+    with _noting_problems():
+        return _span_of(_reader(token, form), form, start, start + length)
+
+
+# The problem that a compiled program met last when it asked for rows.
+_NOTED: deque[Problem] = deque(maxlen=1)
+
+
+@contextlib.contextmanager
+def _noting_problems() -> Iterator[None]:
+    try:
+        yield
+    except Problem as problem:
+        _NOTED.append(problem)
+        raise
+
+
+@contextlib.contextmanager
+def reading() -> Iterator[None]:
+    """Raise the `Problem` itself where a compiled program fails by one, not XLA's report of the call."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        problem = str(_NOTED.pop()) if _NOTED else ""
+        if problem and problem in str(error):
+            raise Problem(problem) from None
+        raise
 
 
 def _is_traced(*values: Any) -> bool:

@@ -2,6 +2,7 @@
 
 import threading
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -9,8 +10,10 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from fokker.rows.source import Problem, Reader, Source, is_source, leaves, refuse_stream
+from fokker.rows.source import Problem, Reader, Source, in_a_sentence, is_source, leaves, refuse_stream
 from fokker.rows.values import check_values, stored_dtype
+
+_END = object()
 
 
 class Stream:
@@ -31,10 +34,11 @@ class Stream:
         self.first = self._as_arrays(first)
         # Of a generator, which cannot be asked for it again.
         self._waiting = None if self.repeats else self.first
-        self.used = 0
+        self._returned: deque[list[np.ndarray]] = deque()
+        # Batches that were used, and those that were taken from a generator, with the ones left out.
+        self.used, self._given = 0, 0
         self.structure: Any = jax.tree.structure(self.first)
         self.shapes = [x.shape for x in jax.tree.leaves(self.first)]
-        self.dtypes = [x.dtype for x in jax.tree.leaves(self.first)]
         lengths = {shape[0] if shape else None for shape in self.shapes}
         if len(lengths) != 1 or None in lengths or not next(iter(lengths)):
             raise ValueError(
@@ -75,16 +79,30 @@ class Stream:
                 batch = self._next_of_generator()
             yield batch
 
+    def give_back(self, batches: list[list[np.ndarray]]) -> None:
+        """Take back the last batches of `batches`, in their order, which were read but not used.
+
+        A generator cannot be asked for them again; what can be iterated again skips the batches that were
+        used.
+        """
+        if self._once is not None:
+            with self._lock:
+                self._returned.extendleft(reversed(batches))
+                self.used -= len(batches)
+
     def _next_of_generator(self) -> list[np.ndarray]:
         assert self._once is not None
+        if self._returned:
+            self.used += 1
+            return self._returned.popleft()
         while True:
             waiting, self._waiting = self._waiting, None
             if waiting is None:
-                try:
-                    waiting = next(self._once)
-                except StopIteration:
-                    raise Problem(f"the stream of data ended after {self.used:,} batches") from None
-            batch = self._checked(waiting)
+                waiting = next(_guarded(self._once, self._given), _END)
+                if waiting is _END:
+                    raise Problem(f"the stream of data ended after {self.used:,} batches")
+            self._given += 1
+            batch = self._checked(waiting, self._given)
             if batch is not None:
                 self.used += 1
                 return batch
@@ -92,8 +110,12 @@ class Stream:
     def _again(self, skip: int) -> Iterator[list[np.ndarray]]:
         while True:
             is_empty = True
-            for given in self._iterator():
-                batch = self._checked(given)
+            try:
+                iterator = self._iterator()
+            except Exception as error:
+                raise Problem(f"the stream of data could not start again: {in_a_sentence(error)}") from error
+            for number, given in enumerate(_guarded(iterator), 1):
+                batch = self._checked(given, number)
                 if batch is None:
                     continue
                 is_empty = False
@@ -107,9 +129,15 @@ class Stream:
     def _as_arrays(self, batch: PyTree[Any]) -> PyTree[np.ndarray]:
         return jax.tree.map(_as_numpy, batch)
 
-    def _checked(self, given: PyTree[Any]) -> list[np.ndarray] | None:
-        """The leaves of a batch as they go to the device; None for one that is shorter than the first."""
-        flattened: tuple[list[np.ndarray], Any] = jax.tree.flatten(self._as_arrays(given))
+    def _checked(self, given: PyTree[Any], number: int) -> list[np.ndarray] | None:
+        """The leaves of a batch as they go to the device; None for one that is shorter than the first.
+
+        `number` is its number, from 1 on, for messages.
+        """
+        try:
+            flattened: tuple[list[np.ndarray], Any] = jax.tree.flatten(self._as_arrays(given))
+        except Exception as error:
+            raise Problem(f"batch {number:,} of the stream cannot be used: {in_a_sentence(error)}") from error
         arrays, structure = flattened
         shapes = [x.shape for x in arrays]
         if structure == self.structure and shapes != self.shapes and self._is_shorter(shapes):
@@ -122,23 +150,77 @@ class Stream:
                     stacklevel=2,
                 )
             return None
-        if structure != self.structure or shapes != self.shapes:
+        if structure != self.structure:
+            names, first_names = (_names(tree) for tree in (given, self.first))
             raise Problem(
-                f"a batch of the stream has the shapes {shapes}, but the first has {self.shapes}: all "
-                "batches need the same leaves and the same length"
+                f"batch {number:,} of the stream has the leaves {names}, but the first has {first_names}: "
+                "all batches need the same leaves"
             )
-        names = jax.tree_util.tree_leaves_with_path(self.first)
-        for (path, _), x in zip(names, arrays, strict=True):
+        if shapes != self.shapes:
+            raise Problem(
+                f"batch {number:,} of the stream has the shapes {shapes}, but the first has {self.shapes}: "
+                "all batches need the same leaves and the same length"
+            )
+        batch = []
+        named = jax.tree_util.tree_leaves_with_path(self.first)
+        for (path, first), x in zip(named, arrays, strict=True):
+            name = f"batch {number:,} of the stream, data{jax.tree_util.keystr(path)},"
             try:
-                check_values(f"a batch of the stream, data{jax.tree_util.keystr(path)},", x)
+                check_values(name, x)
             except ValueError as error:
                 raise Problem(str(error).rstrip(".")) from None
-        return [x.astype(stored_dtype(t), copy=False) for x, t in zip(arrays, self.dtypes, strict=True)]
+            batch.append(_cast(name, x, first.dtype))
+        return batch
 
     def _is_shorter(self, shapes: list[tuple[int, ...]]) -> bool:
         lengths = {shape[0] if shape else 0 for shape in shapes}
         tails = [shape[1:] for shape in shapes] == [shape[1:] for shape in self.shapes]
         return tails and len(lengths) == 1 and lengths.pop() < self.batch_size
+
+
+def _guarded(batches: Iterator[Any], before: int = 0) -> Iterator[Any]:
+    """The batches; an error of the user's own loader is a `Problem`, so that the draws so far are kept."""
+    number = before
+    while True:
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        except Exception as error:
+            raise Problem(
+                f"the stream of data failed after {number:,} batches: {in_a_sentence(error)}"
+            ) from error
+        number += 1
+        yield batch
+
+
+def _names(tree: PyTree[Any]) -> str:
+    return ", ".join(
+        f"data{jax.tree_util.keystr(path)}" for path, _ in jax.tree_util.tree_leaves_with_path(tree)
+    )
+
+
+def _cast(name: str, values: np.ndarray, first: np.dtype) -> np.ndarray:
+    """Values in the type of the first batch, for which the program is compiled; raise if they would change.
+
+    What JAX rounds in any case, as 64 bits to 32, is no change.
+    """
+    given, stored = values.dtype, stored_dtype(first)
+    values = values.astype(stored_dtype(given), copy=False)
+    if np.can_cast(values.dtype, stored, "safe"):
+        return values.astype(stored, copy=False)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # of complex numbers that become real
+        cast = values.astype(stored)
+        # Both ways: -1 becomes a large number without a sign, and comes back as -1.
+        is_same = (cast == values) & (cast.astype(values.dtype) == values)
+    if not is_same.all():
+        example = values[tuple(np.argwhere(~is_same)[0])]
+        raise Problem(
+            f"{name} has values of the type {given}, but those of the first batch are {first}, which cannot "
+            f"store {example}: convert all batches to one type, as by .astype(np.float32)"
+        )
+    return cast
 
 
 def _as_numpy(leaf: Any) -> np.ndarray:
@@ -147,7 +229,7 @@ def _as_numpy(leaf: Any) -> np.ndarray:
     values = np.asarray(leaf)
     if values.dtype.kind not in "biufc":
         raise TypeError(
-            f"a batch of the stream holds values of the type {values.dtype}: give batches of numbers, as a "
+            f"a batch holds values of the type {values.dtype}: give batches of numbers, as a "
             "dictionary or tuple of arrays."
         )
     return values

@@ -76,22 +76,32 @@ class ReadAhead:
         self.capacity = max(1, min(_STEPS, _BYTES // max(1, per_step)))
         self._stream_batches: Iterator[list[np.ndarray]] | None = None
         self._problem: Problem | None = None
-        self._next: Future[tuple[Piece, Read]] | None = None
+        self._next: Future[tuple[Piece, Read, list[np.ndarray]]] | None = None
         self._thread = ThreadPoolExecutor(1, "fokker-rows")
 
     def get(self, first: int, steps: int | None) -> tuple[Piece, Read]:
         """The block from step `first` on, and its rows; the next, of `steps` steps, is read from now on."""
         reading = self._next or self._thread.submit(self._read, first, steps)
-        piece, read = reading.result()
+        piece, read, _ = reading.result()
         after = piece.first + piece.steps
         self._next = self._thread.submit(self._read, after, steps) if after < self.total else None
         return piece, read
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread. Batches of a stream that were read for a block not sent go back to the stream."""
         self._thread.shutdown(wait=True, cancel_futures=True)
+        if self._next is None or self._next.cancelled() or self._next.exception() is not None:
+            return
+        piece, _, values = self._next.result()
+        self._give_back(values, piece.steps * self.rows[0])
 
-    def _read(self, first: int, steps: int | None) -> tuple[Piece, Read]:
+    def _give_back(self, values: list[np.ndarray], count: int, first: int = 0) -> None:
+        """Return batches `first` to `count` of a block, counted step by step and chain by chain."""
+        if self.stream is not None:
+            flat = [x.reshape(-1, *x.shape[2:]) for x in values]
+            self.stream.give_back([[x[i] for x in flat] for i in range(first, count)])
+
+    def _read(self, first: int, steps: int | None) -> tuple[Piece, Read, list[np.ndarray]]:
         if self._problem is not None:
             raise self._problem
         piece = Piece(first, *self.piece(first, steps))
@@ -99,11 +109,14 @@ class ReadAhead:
         shape = (self.capacity, chains.stop - chains.start, rows_of_batch.stop - rows_of_batch.start)
         values = [aligned((*shape, *leaf.shape[1:]), leaf.dtype) for leaf in self.leaves]
         if self.stream is not None:
-            piece, rows = piece.cut(self._read_stream(first, piece.steps, values)), None
+            read_steps = self._read_stream(first, piece.steps, values)
+            piece, rows = piece.cut(read_steps), None
+            # Where the stream ended within a draw, the whole draws alone are steps of this block.
+            self._give_back(values, read_steps * self.rows[0], piece.steps * self.rows[0])
         else:
             rows = self._read_rows(piece, values)
         read = self.devices.read(rows, jax.tree.unflatten(self.structure, values), *self.rows)
-        return piece, read
+        return piece, read, values
 
     def _read_rows(self, piece: Piece, values: list[np.ndarray]) -> Any:
         epoch, position = self.batches.place(piece.first)
@@ -129,6 +142,8 @@ class ReadAhead:
                 batch = next(self._stream_batches)
             except Problem as problem:
                 self._problem = problem
+                # A step needs a batch for each chain.
+                self._give_back(values, step * chains + chain, step * chains)
                 if not step:
                     raise
                 return step

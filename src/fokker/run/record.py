@@ -5,7 +5,7 @@ import hashlib
 import inspect
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from jaxtyping import Array, Key, PyTree
 
 from fokker._core.count import no_steps
 from fokker.batches import BlockBatches
-from fokker.rows import Taken, is_source, leaves, span
+from fokker.rows import Source, Taken, is_source, leaves, span
 from fokker.samplers import mass_matrix
 from fokker.samplers._sampler import Sampler, Warmed
 from fokker.targets.target import Target, TargetWithData
@@ -26,8 +26,8 @@ from fokker.targets.target import Target, TargetWithData
 _LEARNT = {cls.__name__: cls for cls in (mass_matrix.Diagonal, mass_matrix.Dense, mass_matrix.LowRank)}
 # How scores of the data, given as `batches`, are written down: a fingerprint follows.
 SCORES = "scores "
-# Rows of a file that its fingerprint is made of, spread over it.
-_SAMPLED = 1024
+# A file of more bytes is known by some of its rows, spread over it; others by all, read in blocks of bytes.
+_WHOLE, _SAMPLED, _BLOCK = 2**30, 1024, 2**24
 # Addresses of functions, in the text of a traced program.
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
@@ -52,20 +52,27 @@ def fingerprint_of_arrays(tree: PyTree[Any]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for leaf in leaves(tree):
         if is_source(leaf):
-            digest.update(f"{leaf.shape} ".encode())
-            if leaf.reader.is_in_memory:
-                for first in range(0, len(leaf), _SAMPLED):
-                    digest.update(np.ascontiguousarray(leaf[first : first + _SAMPLED]).data)
-                continue
-            # Rows from all over it: a file may be too large to be read for this.
-            last = leaf.reader.stream().batch_size if leaf.form.is_stream else len(leaf)
-            leaf = leaf[np.unique(np.linspace(0, last - 1, min(last, _SAMPLED)).astype(np.int64))]
+            digest.update(f"{leaf.shape} {leaf.dtype.name} ".encode())
+            for part in _parts_of(leaf):
+                digest.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
+            continue
         if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf = jax.random.key_data(leaf)
         x = np.ascontiguousarray(leaf)
         digest.update(f"{x.shape} {x.dtype.name} ".encode())
         digest.update(x.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
+
+
+def _parts_of(source: Source) -> Iterator[np.ndarray]:
+    """The rows of a source that its fingerprint is made of; of a stream, the first batch."""
+    end = source.reader.stream().batch_size if source.form.is_stream else len(source)
+    if source.form.is_stream or source.reader.is_in_memory or source.nbytes <= _WHOLE:
+        rows = max(1, _BLOCK // max(1, source.row_bytes))
+        for first in range(0, end, rows):
+            yield source[first : min(first + rows, end)]
+    else:
+        yield source[np.unique(np.linspace(0, end - 1, min(end, _SAMPLED)).astype(np.int64))]
 
 
 def _is_array(leaf: Any) -> bool:
@@ -115,7 +122,8 @@ def fingerprints(
         return sampler.step(key, state, batch)
 
     program = fingerprint_of_program(step, sampler, batches, row, state)
-    settings = fingerprint_of_arrays(eqx.filter((sampler, batches), _is_array, is_leaf=is_source))
+    # Without data that are read: they have their own fingerprint, and it takes a pass over a file.
+    settings = fingerprint_of_arrays(eqx.filter((sampler, batches), eqx.is_array, is_leaf=is_source))
     prints["sampler"] = hashlib.blake2b(f"{program} {settings}".encode(), digest_size=16).hexdigest()
     prints["start"] = fingerprint_of_arrays(positions)
     return prints

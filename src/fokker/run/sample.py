@@ -24,7 +24,7 @@ from fokker.batches import (
     WindowBatches,
 )
 from fokker.gradients import Estimator
-from fokker.rows import is_source, leaves, refuse_stream, resident, stream_of
+from fokker.rows import is_source, leaves, reading, refuse_stream, resident, stream_of
 from fokker.rows.readers import CACHE, memory
 from fokker.run.block import position_of
 from fokker.run.cache import keep_compiled_programs
@@ -153,6 +153,7 @@ def sample(
     keep_compiled_programs()
     devices = devices_of(mesh)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(reading())
         if devices.is_shared:
             stack.enter_context(together())
         if out is not None:

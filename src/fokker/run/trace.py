@@ -15,7 +15,7 @@ from fokker._core.statistics import inference_data
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
 from fokker.diagnostics._quantities import Quantities, flat, named_leaves
 from fokker.diagnostics.summary import QUANTILES
-from fokker.rows import is_source
+from fokker.rows import is_source, reading
 from fokker.run.losses import Loss, in_words, left_of, surviving
 from fokker.run.predict import predict
 from fokker.targets.constrained import ConstrainedPosterior
@@ -309,7 +309,8 @@ class Trace:
         and the draws along random directions, over all scalars and within each leaf. `quantiles` are the
         probabilities of those in the table.
         """
-        return summarise(self, quantities, gradients, step_halving, quantiles)
+        with reading():
+            return summarise(self, quantities, gradients, step_halving, quantiles)
 
     def step_halving(self) -> StepHalving:
         """The bias of the step size, by a second run with half of it."""

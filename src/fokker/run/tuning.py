@@ -21,7 +21,7 @@ from fokker.diagnostics._steps import kinetic_temperature, noise_share
 from fokker.diagnostics.configurational import spread_of
 from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.integrators import Splitting
-from fokker.rows import refuse_stream, span
+from fokker.rows import reading, refuse_stream, span
 from fokker.run.journal import Journal
 from fokker.run.progress import Progress
 from fokker.run.starts import PerChain
@@ -150,7 +150,7 @@ def tune(
         "key": jax.random.key(seed) if key is None else key,
         "temperature": temperature,
     }
-    with Journal() as journal:
+    with reading(), Journal() as journal:
         return tuned(target, sampler, init, step_sizes, frictions, steps, options, progress, journal)
 
 

@@ -13,6 +13,8 @@ from fokker.rows.values import check_values, place
 
 # In-memory data of at least this many bytes stay where they are: the device gets what a run uses of them.
 _LARGE = 2**26
+# Numbers of rows are whole numbers of 32 bits, with a sign.
+_MOST_ROWS = 2**31 - 1
 
 
 def checked_data(data: PyTree[Any]) -> PyTree[Any]:
@@ -38,8 +40,14 @@ def checked_data(data: PyTree[Any]) -> PyTree[Any]:
         raise ValueError(
             f"the leaves of the data differ in length: {described}. Each needs one row per datum."
         )
-    if not next(iter(lengths.values())):
+    length = next(iter(lengths.values()))
+    if not length:
         raise ValueError("the data are empty: their first axis has length 0.")
+    if length > _MOST_ROWS:
+        raise ValueError(
+            f"the data have {length:,} rows, but are counted in 31 bits: give at most {_MOST_ROWS:,}, or "
+            "a stream of batches, fk.Posterior(…, batches, size=N)."
+        )
     return jax.tree.unflatten(jax.tree.structure(data, is_leaf=is_source), arrays)
 
 

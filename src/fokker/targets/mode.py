@@ -8,7 +8,7 @@ from jax.scipy.optimize import minimize
 from jaxtyping import Array, PyTree
 
 from fokker._core.state import ravel, unravel
-from fokker.rows import resident
+from fokker.rows import reading, resident
 from fokker.targets.target import Target, TargetWithData
 
 
@@ -25,10 +25,12 @@ def find_mode(target: Target, init: PyTree[Any], iterations: int = 100) -> PyTre
     def objective(x: Array) -> Array:
         return target.potential(unravel(x, start)) / size
 
-    minimum = jax.jit(lambda x: minimize(objective, x, method="BFGS", options={"maxiter": iterations}).x)(
-        ravel(start)
-    )
-    if not bool(jnp.all(jnp.isfinite(minimum))):
+    with reading():
+        minimum = jax.jit(lambda x: minimize(objective, x, method="BFGS", options={"maxiter": iterations}).x)(
+            ravel(start)
+        )
+        is_finite = bool(jnp.all(jnp.isfinite(minimum)))
+    if not is_finite:
         raise ValueError(
             "no mode was found: the optimisation reached values that are not finite. Start elsewhere."
         )
