@@ -7,7 +7,7 @@ import numpy as np
 
 from fokker.corpora import Documents
 from fokker.models.lda.chain import TopicChain
-from fokker.models.lda.draws import TopicDraws
+from fokker.models.lda.draws import TopicDraws, credible_bounds
 from fokker.models.lda.evaluate import mixtures, perplexity
 from fokker.models.lda.settings import Settings
 
@@ -67,6 +67,8 @@ class LDA(Base):
     the number of documents read so far for `partial_fit`. A `step_size` or `friction` of None is chosen
     according to |S|. `passes` is the number of passes over X in `fit`: a thousand documents need ten or more.
     `draws` is the number of stored draws of the topics, spaced over the second half of the chain.
+    `exact_passes` are the last passes of `fit`, without the noise of minibatches: from them come the draws.
+    None takes half of the passes.
 
     After fitting: `components_` (K, V), the posterior mean of β (rows sum to one; scikit-learn's are counts);
     `draws_` (draws, K, V); `n_documents_seen_`, `n_batch_iter_`, `doc_topic_prior_`.
@@ -82,6 +84,7 @@ class LDA(Base):
         learn_doc_topic_prior: bool = False,
         batch_size: int = 50,
         passes: int = 1,
+        exact_passes: int | None = None,
         total_samples: int | None = None,
         sweeps: int = 50,
         burn_in: int = 25,
@@ -98,6 +101,7 @@ class LDA(Base):
         self.learn_doc_topic_prior = learn_doc_topic_prior
         self.batch_size = batch_size
         self.passes = passes
+        self.exact_passes = exact_passes
         self.total_samples = total_samples
         self.sweeps = sweeps
         self.burn_in = burn_in
@@ -123,6 +127,7 @@ class LDA(Base):
             threads=threads,
             seed=self.random_state,
             total=self.total_samples,
+            exact_passes=self.exact_passes,
         )
 
     def _start_chain(self, X: Any) -> None:
@@ -145,11 +150,27 @@ class LDA(Base):
         self._remember_names(X)
         self._start_chain(X)
         generator = np.random.Generator(np.random.Philox(self.random_state))
-        for _ in range(self.passes):
-            # |S| counts the documents with words: only these are in a minibatch.
-            num_documents = int(np.sum(documents.lengths > 0))
-            self._steps(documents.select(generator.permutation(documents.size)), num_documents)
+        # |S| counts the documents with words: only these are in a minibatch.
+        num_documents = int(np.sum(documents.lengths > 0))
+        num_exact = self._settings().num_exact_passes(self.passes)
+        for number in range(self.passes):
+            in_order = documents.select(generator.permutation(documents.size))
+            if number < self.passes - num_exact:
+                self._steps(in_order, num_documents)
+            else:
+                self._exact_pass(in_order, number - self.passes + num_exact, num_exact)
         return self
+
+    def _exact_pass(self, documents: Documents, number: int, num_exact: int) -> None:
+        for batch in _minibatches(documents, self.batch_size):
+            self.n_documents_seen_ += batch.size
+            self._chain.count(batch)
+        self.n_batch_iter_ = self._chain.number
+        total = self.total_samples or int(np.sum(documents.lengths > 0))
+        self._draws.offer_pass(
+            self._chain.number, number, num_exact, lambda draw: self._chain.beta_given_pass(total, draw)
+        )
+        self._chain.end_pass(total)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Continue with the documents of X, in minibatches in their order."""
@@ -200,12 +221,12 @@ class LDA(Base):
     def credible_interval(self, probability: float = 0.9) -> np.ndarray:
         """The bounds (2, K, V) between which β lies with this probability, from the stored draws.
 
-        They are wider than those of the posterior because of the noise of minibatches; longer chains with
-        smaller steps have less of it.
+        After `fit` with two or more passes they are those of the posterior (see `exact_passes`). Otherwise
+        they are wider because of the noise of minibatches.
         """
         if not 0 < probability < 1:
             raise ValueError(f"the probability must be between 0 and 1; {probability!r} was given.")
-        return np.quantile(self.draws_, [(1 - probability) / 2, (1 + probability) / 2], axis=0)
+        return np.stack(credible_bounds(self.draws_, probability))
 
     def transform(self, X: Any) -> np.ndarray:
         """E[π_d] of each document (D, K), averaged over the draws of the topics."""

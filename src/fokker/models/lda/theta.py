@@ -165,13 +165,14 @@ def make_topics(
     alpha: float,
     key: Key[Array, ""],
     threads: int = 1,
+    start: float = 0.0,
 ) -> "DenseTopics | LazyTopics":
-    """θ (V, K) with one of `SAMPLERS`."""
+    """θ (V, K) with one of `SAMPLERS`; `start` is the α that scir lowers to `alpha` in its first steps."""
     if sampler not in SAMPLERS:
         suggestion = nearest(sampler, SAMPLERS)
         raise ValueError(f"the samplers of topics are {', '.join(SAMPLERS)}, not {sampler!r}.{suggestion}")
     if sampler in _LAZY:
-        return LazyTopics(sampler, theta, alpha, key, threads)
+        return LazyTopics(sampler, theta, alpha, key, threads, start)
     return DenseTopics(sampler, theta, alpha, key)
 
 
@@ -231,6 +232,10 @@ class DenseTopics:
         """θ (V, K)."""
         return np.asarray(self._z["theta"])
 
+    def replace(self, theta: np.ndarray) -> None:
+        """Continue from this θ (V, K); the momentum is unchanged."""
+        self._z["theta"] = jnp.asarray(theta, jnp.float32)
+
     def state(self) -> dict[str, np.ndarray]:
         """θ, the momentum, and the number of steps."""
         return {name: np.asarray(x) for name, x in self._z.items()} | {"number": np.asarray(self.number)}
@@ -254,10 +259,21 @@ class LazyTopics:
     # The most steps stored before all words are updated, and the largest ∫b without overflow in float64.
     _MAX_STEPS, _MAX_RATE = 1024, 300.0
 
+    # The steps in which scir halves α, from its start to the α of the prior.
+    _HALVING_STEPS = 50
+
     def __init__(
-        self, sampler: str, theta: np.ndarray, alpha: float, key: Key[Array, ""], threads: int = 1
+        self,
+        sampler: str,
+        theta: np.ndarray,
+        alpha: float,
+        key: Key[Array, ""],
+        threads: int = 1,
+        start: float = 0.0,
     ) -> None:
-        self.sampler, self.alpha, self.number, self.threads = sampler, alpha, 0, threads
+        self.sampler, self.number, self.threads = sampler, 0, threads
+        self.alpha, self._start_alpha = alpha, start if sampler == "scir" else 0.0
+        self._step_alpha = self._alpha_at(0)
         self._key = key
         # For the library's steps, independent of the streams here.
         self._step_key = fold_in(key, _STEP_KEY_FOLD)
@@ -272,6 +288,14 @@ class LazyTopics:
         self._now = 0
         # ∫b and ∫exp(∫b) since the reset, for each topic after each step.
         self._rate, self._time = (np.zeros((self._MAX_STEPS + 1, K)) for _ in range(2))
+
+    def _alpha_at(self, number: int) -> float:
+        """α of a step: from the start it is halved every few steps until it is that of the prior.
+
+        With the exact transitions of a small α, a word that a topic does not use has θ of 1e-30 and less, and
+        no document ever assigns the word to the topic. The start, which is random, would decide the topics.
+        """
+        return max(self.alpha, self._start_alpha * 0.5 ** (number // self._HALVING_STEPS))
 
     def _seed(self, stream: int) -> np.uint64:
         """The seed of one random stream of this step."""
@@ -290,7 +314,7 @@ class LazyTopics:
         g = (time - self._time[last_updates]) * np.exp(-rate)
         which = np.where(is_outdated[which], which, -1)
         seed = self._seed(stream)
-        return theta, transitions(theta, self.alpha, None, delta, g, which, words, seed, self.threads)
+        return theta, transitions(theta, self._step_alpha, None, delta, g, which, words, seed, self.threads)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -325,7 +349,9 @@ class LazyTopics:
         if self.sampler == "scir":
             seed = self._seed(_STEP_STREAM)
             which = np.zeros(len(words), np.int64)
-            transitions(theta, self.alpha, counts, delta[None], g[None], which, words, seed, self.threads)
+            transitions(
+                theta, self._step_alpha, counts, delta[None], g[None], which, words, seed, self.threads
+            )
             new_theta = theta
         else:
             new_theta = self._euler(theta, counts, h)
@@ -333,8 +359,8 @@ class LazyTopics:
             raise NotFiniteError(_not_finite_message(self.sampler, h, self.number))
         # The totals as if no word were observed, then the correction for the words of the minibatch.
         old_sum = self._theta[words].sum(0, dtype=np.float64)
-        unobserved = old_sum * delta + len(words) * self.alpha * g
-        self._totals = self._totals * delta + len(self._theta) * self.alpha * g
+        unobserved = old_sum * delta + len(words) * self._step_alpha * g
+        self._totals = self._totals * delta + len(self._theta) * self._step_alpha * g
         self._totals += new_theta.sum(0, dtype=np.float64) - unobserved
         self._theta[words] = new_theta
         self._rate[self._now + 1] = self._rate[self._now] + b * h
@@ -344,8 +370,14 @@ class LazyTopics:
         self._now += 1
         self._seen[words] = self._now
         self.number += 1
-        if self._now == self._MAX_STEPS or self._rate[self._now].max() > self._MAX_RATE:
+        alpha = self._alpha_at(self.number)
+        if (
+            alpha != self._step_alpha
+            or self._now == self._MAX_STEPS
+            or self._rate[self._now].max() > self._MAX_RATE
+        ):
             self._update_all()
+            self._step_alpha = alpha
 
     def _euler(self, theta: np.ndarray, counts: np.ndarray, h: float) -> np.ndarray:
         """A step of the library's sampler for these words."""
@@ -355,7 +387,7 @@ class LazyTopics:
             self.sampler,
             {"theta": jnp.asarray(rows)},
             Counts(jnp.asarray(_padded(counts, 0)), jnp.asarray(rest, jnp.float32)),
-            self.alpha,
+            self._step_alpha,
             h,
             1.0,
             0.0,
@@ -374,6 +406,12 @@ class LazyTopics:
         self._totals = self._theta.sum(0, dtype=np.float64)
         self._reset_clock()
 
+    def replace(self, theta: np.ndarray) -> None:
+        """Continue from this θ (V, K)."""
+        self._theta = np.array(theta, np.float32)
+        self._totals = self._theta.sum(0, dtype=np.float64)
+        self._reset_clock()
+
     _SAVED_ARRAYS = ("theta", "totals", "seen", "rate", "time")
 
     def state(self) -> dict[str, np.ndarray]:
@@ -384,6 +422,7 @@ class LazyTopics:
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore a `state`."""
         self.number, self._now = int(state["number"]), int(state["now"])
+        self._step_alpha = self._alpha_at(self.number)
         for name in self._SAVED_ARRAYS:
             setattr(self, f"_{name}", np.array(state[name]))
 
