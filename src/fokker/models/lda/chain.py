@@ -14,7 +14,7 @@ from fokker.models.lda._expected import ExpectedCounts
 from fokker.models.lda._uniform import seed_at
 from fokker.models.lda.cir import MIN_THETA
 from fokker.models.lda.exact import PassCounts
-from fokker.models.lda.theta import WITH_MOMENTUM, DenseTopics, LazyTopics, make_topics
+from fokker.models.lda.theta import WITH_MOMENTUM, Topics, make_topics
 
 Schedule = Callable[[int], float]
 
@@ -114,10 +114,8 @@ class TopicChain:
         # NumPy's Gamma generator is much faster than JAX's on a CPU.
         generator = np.random.Generator(np.random.Philox(int(seed_at(key, _START))))
         theta = generator.standard_gamma(start, (words, topics), dtype=np.float32)
-        theta = np.maximum(theta, MIN_THETA)
-        self.topics: DenseTopics | LazyTopics = make_topics(
-            sampler, theta, alpha, fold_in(key, _TOPICS), threads, start
-        )
+        np.maximum(theta, MIN_THETA, out=theta)
+        self.topics: Topics = make_topics(sampler, theta, alpha, fold_in(key, _TOPICS), threads, start)
 
     @property
     def number(self) -> int:

@@ -14,13 +14,13 @@ import numpy as np
 
 from fokker._core.files import write_arrays
 from fokker.corpora import Corpus, Documents, Tally, Vocabulary, open_corpus, prefetched
+from fokker.models.lda._checks import NotFiniteError
 from fokker.models.lda._expected import ExpectedCounts
 from fokker.models.lda.draws import TopicDraws
 from fokker.models.lda.evaluate import HeldOut
 from fokker.models.lda.files import CHECKPOINT, PREVIOUS, read_latest, with_prefix, without_prefix
 from fokker.models.lda.mixtures_file import MixturesFile
 from fokker.models.lda.settings import Settings
-from fokker.models.lda.theta import NotFiniteError
 from fokker.run.interruption import Interruption, Stopped
 
 _KIND, _VERSION = "checkpoint", 1
