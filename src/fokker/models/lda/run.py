@@ -310,7 +310,7 @@ class Run:
         return next_pass * self.length if is_next_exact else None
 
     def _end_exact_pass(self, number: int) -> None:
-        """Store exact draws, and move the topics to one of them."""
+        """Store exact draws, move the topics to one of them, and evaluate it."""
         assert self.passes is not None
         total = self.total(1)
         self.draws.offer_pass(
@@ -320,6 +320,7 @@ class Run:
             lambda draw: self.chain.beta_given_pass(total, draw),
         )
         self.chain.end_pass(total)
+        self._evaluate()
 
     def _use(self, batch: Documents, is_exact: bool, watcher: Watcher) -> None:
         """Hold out the documents of a minibatch, step with them, or count them in an exact pass."""
@@ -347,7 +348,7 @@ class Run:
         if not is_exact:
             self.draws.offer(self.chain.number, self.chain.beta)
         self._write_mixtures(documents, numbers, expected, watcher)
-        if self._is_time_to_evaluate():
+        if not is_exact and self._is_time_to_evaluate():
             self._evaluate()
 
     def total(self, batch: int) -> float:

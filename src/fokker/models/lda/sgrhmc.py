@@ -208,7 +208,7 @@ class MomentumTopics:
         return self._theta
 
     def replace(self, theta: np.ndarray) -> None:
-        """Continue from this θ (V, K), which belongs to the sampler from now on; the momentum is unchanged."""
+        """Continue from this θ (V, K), which belongs to the sampler from now on, with the same momentum."""
         self._theta = np.ascontiguousarray(theta, np.float32)
         self._totals = self._sum()
 
