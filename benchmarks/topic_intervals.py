@@ -5,7 +5,7 @@ posterior contain the true β_kw for 90 % of the words and topics, and 90 % of e
 on the documents alone. Words are grouped by N E[β_kw | documents], the expected number of tokens: at least 5
 (used), below 0.5 (unused), and between (rare). "mass" is the posterior mean of β_kw over all words that a
 topic has no token of, and what it is in truth. A topic counts as found if the cosine between its posterior
-mean and the truth is above 0.9. Topics of corpora in which all are found are compared; in the others some
+mean and the truth is above 0.98. Topics of corpora in which all are found are compared; in the others some
 topics are merged, and the intervals are those of another mode.
 
     python benchmarks/topic_intervals.py [--alpha 0.1 0.01] [--passes 1 10 20 40] [--corpora 10]
@@ -22,7 +22,7 @@ from scipy.optimize import linear_sum_assignment
 import fokker as fk
 from fokker.corpora import Documents
 
-GAMMA, PROBABILITY, MIN_COSINE = 0.1, 0.9, 0.9
+GAMMA, PROBABILITY, MIN_COSINE = 0.1, 0.9, 0.98
 TOPICS, WORDS, DOCUMENTS, LENGTH = 5, 400, 1_000, 80
 
 

@@ -56,7 +56,7 @@ def exact_draws(chain, documents, passes, batch, total):
 @pytest.mark.parametrize(("total", "is_right"), [(len(TINY), True), (4 * len(TINY), False)])
 def test_exact_passes_have_the_enumerated_posterior(total, is_right):
     chain = TopicChain(
-        WORDS, TOPICS, sampler="sgrhmc", alpha=ALPHA, gamma=GAMMA, start=ALPHA, sweeps=12, burn_in=11
+        WORDS, TOPICS, sampler="sgrhmc", alpha=ALPHA, gamma=GAMMA, start=ALPHA, sweeps=12, burn_in=6
     )
     draws = exact_draws(chain, tiny_documents(), 640 if is_right else 240, 3, total)[40:]
     products = np.einsum("nvk,nwk->nvw", draws, draws) / TOPICS
@@ -66,6 +66,26 @@ def test_exact_passes_have_the_enumerated_posterior(total, is_right):
     # Nine moments at 5 standard errors: a false alarm has a chance below 1e-4. The control has another |S|.
     distance = np.abs((blocks.mean(0) - exact) / error).max()
     assert distance < 5 if is_right else distance > 8
+
+
+@pytest.mark.parametrize("sampler", ["sgrhmc", "scir", "sghmc"])
+def test_theta_is_fixed_in_a_pass_and_then_the_first_exact_draw(sampler):
+    chain = TopicChain(12, 3, sampler=sampler, alpha=0.4, gamma=0.2, start=0.5, sweeps=6, burn_in=2)
+    before = chain.beta()
+    for seed in range(3):
+        chain.count(some_documents([9] * 4, seed=seed))
+        np.testing.assert_array_equal(chain.beta(), before)
+    assert chain.state()["pass_counts"].sum() == 3 * 4 * 9
+    first, second = (chain.beta_given_pass(12, i) for i in range(2))
+    assert np.any(first != second)
+    chain.end_pass(12)
+    np.testing.assert_allclose(chain.beta(), first, rtol=1e-5, atol=1e-30)
+    # θ_k· of the start, for which the steps of the sampler are made.
+    np.testing.assert_allclose(chain.topics.totals, 6.0, rtol=1e-5)
+    # A step drops the counts of a pass that was not ended.
+    chain.count(some_documents([9] * 4))
+    chain.step(some_documents([9] * 4), 12)
+    assert "pass_counts" not in chain.state()
 
 
 def simulated(alpha, seed, documents=120, topics=3, words=60, length=40):

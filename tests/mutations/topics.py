@@ -133,14 +133,14 @@ MUTATIONS = [
         "words, expected = self.expect(documents, sample=True)",
         "words, expected = self.expect(documents, sample=False)",
         "exact passes count expectations, not a draw of the topics",
-        ("lda_exact",),
+        ("lda_exact::theta_is_fixed_in_a_pass_and_then_the_first_exact_draw",),
     ),
     Mutation(
         "models/lda/chain.py",
         "self.topics.replace(np.maximum(theta, MIN_THETA, out=theta))",
         "np.maximum(theta, MIN_THETA, out=theta)",
         "θ does not move to the exact draw",
-        ("lda_exact::exact_passes_have_the_enumerated_posterior",),
+        ("lda_exact::theta_is_fixed_in_a_pass_and_then_the_first_exact_draw",),
     ),
     Mutation(
         "models/lda/run.py",
