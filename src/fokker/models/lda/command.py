@@ -111,6 +111,10 @@ def run(
     passes: Annotated[
         int | None, _option("Passes over the corpus.", f"1; {_BUILT_IN_PASSES} for the built-in corpus")
     ] = None,
+    exact_passes: Annotated[
+        int | None,
+        _option("The last passes, with exact draws of the topics.", "half of the passes, rounded down"),
+    ] = None,
     forever: Annotated[bool, typer.Option("--forever", help="Repeat passes until Ctrl-C.")] = False,
     total: Annotated[
         str | None,
@@ -222,6 +226,7 @@ def run(
         "burn_in": burn_in,
         "seed": seed,
         "total": _parse_total(total),
+        "exact_passes": exact_passes,
     }
     reading, settings = _specified(reading_options), _specified(sampling_options)
     if forever and passes is not None:

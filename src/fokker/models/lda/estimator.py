@@ -16,7 +16,7 @@ from fokker.models.lda._scikit_learn import Base, NotFittedError, validated
 from fokker.models.lda._uniform import seed_at
 from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.coherence import MEASURES
-from fokker.models.lda.draws import TopicDraws
+from fokker.models.lda.draws import TopicDraws, credible_bounds
 from fokker.models.lda.estimator_curve import Curve, Verdict, verdict
 from fokker.models.lda.estimator_parameters import (
     checked_settings,
@@ -61,9 +61,11 @@ class LDA(Base):
     rows of X for `fit`, and the number of documents read so far for `partial_fit`. A `step_size` or
     `friction` of None is chosen according to |S|. `passes` is the number of passes over X in `fit`: a
     thousand documents need ten or more. `draws` is the number of stored draws of the topics, spaced over the
-    second half of the chain. `validation_fraction`: the share of the documents of `fit` that are only
-    evaluated. `n_jobs`: threads; None or -1 for all processors. `random_state`: a seed, a RandomState or a
-    Generator to draw one from, or None for another one in each fit. `verbose`: show the progress.
+    second half of the chain. `exact_passes` are the last passes of `fit`, without the noise of minibatches:
+    from them come the draws. None takes half of the passes. `validation_fraction`: the share of the documents
+    of `fit` that are only evaluated. `n_jobs`: threads; None or -1 for all processors. `random_state`: a
+    seed, a RandomState or a Generator to draw one from, or None for another one in each fit. `verbose`: show
+    the progress.
 
     After fitting: `components_` (K, V), the posterior mean of β (rows sum to one; scikit-learn's are counts);
     `draws_` (draws, K, V); `n_documents_seen_`, `n_batch_iter_`, `doc_topic_prior_`; `perplexity_curve_`, the
@@ -80,6 +82,7 @@ class LDA(Base):
         learn_doc_topic_prior: bool = False,
         batch_size: int = 50,
         passes: int = 1,
+        exact_passes: int | None = None,
         total_samples: int | None = None,
         sweeps: int = 50,
         burn_in: int = 25,
@@ -98,6 +101,7 @@ class LDA(Base):
         self.learn_doc_topic_prior = learn_doc_topic_prior
         self.batch_size = batch_size
         self.passes = passes
+        self.exact_passes = exact_passes
         self.total_samples = total_samples
         self.sweeps = sweeps
         self.burn_in = burn_in
@@ -126,10 +130,26 @@ class LDA(Base):
             self._curve.start(self._counts(weights).select(held_out), self._seed, num_threads(self.n_jobs))
             self._curve.is_held_out = True
         passes = int(self.passes)
-        for _ in range(passes):
-            order = indices[generator.permutation(len(indices))]
-            self._steps(self._counts(weights).select(order), len(indices), passes * len(indices))
+        num_exact = checked_settings(self, self.n_features_in_, self._seed).num_exact_passes(passes)
+        for number in range(passes):
+            documents = self._counts(weights).select(indices[generator.permutation(len(indices))])
+            if number < passes - num_exact:
+                self._steps(documents, len(indices), passes * len(indices))
+            else:
+                self._exact_pass(documents, number - passes + num_exact, num_exact)
         return self
+
+    def _exact_pass(self, documents: Documents, number: int, num_exact: int) -> None:
+        for batch in _minibatches(documents, int(self.batch_size)):
+            self.n_documents_seen_ += batch.size
+            self._chain.count(batch)
+            np.add.at(self._word_counts, batch.words, batch.counts)
+        self.n_batch_iter_ = self._chain.number
+        total = self.total_samples or documents.size
+        self._draws.offer_pass(
+            self._chain.number, number, num_exact, lambda draw: self._chain.beta_given_pass(total, draw)
+        )
+        self._chain.end_pass(total)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Continue with the documents of X, in minibatches in their order; y is ignored."""
@@ -240,12 +260,12 @@ class LDA(Base):
     def credible_interval(self, probability: float = 0.9) -> np.ndarray:
         """The bounds (2, K, V) between which β lies with this probability, from the stored draws.
 
-        They are wider than those of the posterior because of the noise of minibatches; longer chains with
-        smaller steps have less of it.
+        After `fit` with two or more passes they are those of the posterior (see `exact_passes`). Otherwise
+        they are wider because of the noise of minibatches.
         """
         if not 0 < probability < 1:
             raise ValueError(f"the probability must be between 0 and 1; {probability!r} was given.")
-        return np.quantile(self.draws_, [(1 - probability) / 2, (1 + probability) / 2], axis=0)
+        return np.stack(credible_bounds(self.draws_, probability))
 
     def show_topics(
         self, n_words: int = 10, feature_names: Sequence[str] | None = None

@@ -48,6 +48,7 @@ def checked_settings(estimator: Any, words: int, seed: int) -> Settings:
         burn_in=burn_in,
         threads=num_threads(estimator.n_jobs),
         seed=seed,
+        exact_passes=None if estimator.exact_passes is None else _whole(estimator, "exact_passes", 0),
         total=None if estimator.total_samples is None else _whole(estimator, "total_samples", 1),
     )
 

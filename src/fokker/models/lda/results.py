@@ -10,13 +10,14 @@ import numpy as np
 from fokker._core import statistics
 from fokker.corpora import Documents, Vocabulary
 from fokker.models.lda.coherence import c_v, npmi, u_mass
+from fokker.models.lda.draws import credible_bounds
 from fokker.models.lda.evaluate import mixtures, perplexity, split_tokens
 from fokker.models.lda.model import Model, top_words
 from fokker.models.lda.run import Evaluation, Run
 
 # The numbers of words of a topic in the table, in the text, and in its coherence.
 _TABLE_WORDS, _TEXT_WORDS, _COHERENCE_WORDS = 25, 10, 10
-_BOUNDS = (5, 95)
+_PROBABILITY = 0.9
 # The fewest draws for bounds and effective draws, and the fewest effective draws without a warning.
 _MIN_DRAWS, _MIN_EFFECTIVE_DRAWS = 4, 5.0
 # Relative decreases of the perplexity from one quarter of the run to the next: for a note, and for a problem.
@@ -95,7 +96,7 @@ def _topics(model: Model, mean: np.ndarray, documents: Documents) -> tuple[Topic
     topics = []
     for k, words in enumerate(top):
         draws = model.beta[:, words, k]
-        low, high = np.percentile(draws, _BOUNDS, axis=0)
+        low, high = credible_bounds(draws, _PROBABILITY)
         topics.append(
             Topic(
                 k,

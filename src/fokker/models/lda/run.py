@@ -14,13 +14,13 @@ import numpy as np
 
 from fokker._core.files import write_arrays
 from fokker.corpora import Corpus, Documents, Tally, Vocabulary, open_corpus, prefetched
+from fokker.models.lda._checks import NotFiniteError
 from fokker.models.lda._expected import ExpectedCounts
 from fokker.models.lda.draws import TopicDraws
 from fokker.models.lda.evaluate import HeldOut
 from fokker.models.lda.files import CHECKPOINT, PREVIOUS, read_latest, with_prefix, without_prefix
 from fokker.models.lda.mixtures_file import MixturesFile
 from fokker.models.lda.settings import Settings
-from fokker.models.lda.theta import NotFiniteError
 from fokker.run.interruption import Interruption, Stopped
 
 _KIND, _VERSION = "checkpoint", 1
@@ -284,12 +284,53 @@ class Run:
                 self._try_to_write(self.save, watcher)
 
     def _process_batch(self, batch: Documents, watcher: Watcher) -> None:
-        """Process one minibatch of the stream: hold out its documents, or step with them."""
+        """Process one minibatch of the stream, in parts where exact passes begin and end."""
         if self.corpus.repeat and self.position + batch.size > self.tally.documents:
             # The tally covers the first pass, which ended in this batch or before.
             self.length = self.tally.documents
         if self.end is not None and self.position + batch.size > self.end:
             batch = batch.select(slice(0, self.end - self.position))
+        pass_end = self._exact_pass_end()
+        if pass_end is not None and self.position + batch.size > pass_end:
+            rest = slice(pass_end - self.position, None)
+            self._process_batch(batch.select(slice(0, rest.start)), watcher)
+            self._process_batch(batch.select(rest), watcher)
+            return
+        exact_pass = self._exact_pass()
+        self._use(batch, exact_pass is not None, watcher)
+        if exact_pass is not None and self.position == pass_end:
+            self._end_exact_pass(exact_pass)
+
+    def _exact_pass(self) -> int | None:
+        """The number of the exact pass at this position, counted from 0; None before the exact passes."""
+        if self.passes is None or self.length is None:
+            return None
+        number = self.position // self.length - (self.passes - self.settings.num_exact_passes(self.passes))
+        return number if number >= 0 else None
+
+    def _exact_pass_end(self) -> int | None:
+        """The position at which this pass ends, if it or the next one is exact."""
+        if self.passes is None or self.length is None:
+            return None
+        next_pass = self.position // self.length + 1
+        is_next_exact = next_pass >= self.passes - self.settings.num_exact_passes(self.passes)
+        return next_pass * self.length if is_next_exact else None
+
+    def _end_exact_pass(self, number: int) -> None:
+        """Store exact draws, move the topics to one of them, and evaluate it."""
+        assert self.passes is not None
+        total = self.total(1)
+        self.draws.offer_pass(
+            self.chain.number,
+            number,
+            self.settings.num_exact_passes(self.passes),
+            lambda draw: self.chain.beta_given_pass(total, draw),
+        )
+        self.chain.end_pass(total)
+        self._evaluate()
+
+    def _use(self, batch: Documents, is_exact: bool, watcher: Watcher) -> None:
+        """Hold out the documents of a minibatch, step with them, or count them in an exact pass."""
         numbers = np.arange(self.position, self.position + batch.size)
         self.position += batch.size
         num_missing = self._missing_held_out()
@@ -303,14 +344,18 @@ class Run:
         if not documents.size:
             return
         self.trained += documents.size
-        expected = self.chain.step(documents, self.total(documents.size))
+        if is_exact:
+            expected = self.chain.count(documents)
+        else:
+            expected = self.chain.step(documents, self.total(documents.size))
         self.tokens += documents.tokens
         if self.length is None or numbers[0] < self.length:
             # Only in the first pass: the others have the same words.
             np.add.at(self.word_counts, documents.words, documents.counts)
-        self.draws.offer(self.chain.number, self.chain.beta)
+        if not is_exact:
+            self.draws.offer(self.chain.number, self.chain.beta)
         self._write_mixtures(documents, numbers, expected, watcher)
-        if self._is_time_to_evaluate():
+        if not is_exact and self._is_time_to_evaluate():
             self._evaluate()
 
     def total(self, batch: int) -> float:

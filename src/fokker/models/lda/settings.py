@@ -27,7 +27,8 @@ class Settings:
     `batch`: documents per step. `sweeps`, `burn_in`: Gibbs sweeps over a document, and how many of them are
     not counted. `threads`: None uses all processors. `engine`: of the sweeps: numba, or jax for a GPU, which
     is worthwhile for minibatches of many thousand documents. `total`: |S|, the number of documents in the
-    corpus; "growing" uses the number read so far, None the number that the corpus declares.
+    corpus; "growing" uses the number read so far, None the number that the corpus declares. `exact_passes`:
+    the last passes of a run, with exact draws of θ; None takes half of the passes.
     """
 
     topics: int = 50
@@ -47,6 +48,7 @@ class Settings:
     engine: str = "numba"
     seed: int = 0
     total: int | Literal["growing"] | None = None
+    exact_passes: int | None = None
 
     def __post_init__(self) -> None:
         if self.sampler not in SAMPLERS:
@@ -68,6 +70,8 @@ class Settings:
             )
         if self.threads is not None:
             self._check_integer("threads", 1)
+        if self.exact_passes is not None:
+            self._check_integer("exact_passes", 0)
         if self.total is not None and self.total != "growing":
             self._check_integer("total", 1)
         for name in _POSITIVE_NUMBERS:
@@ -90,6 +94,12 @@ class Settings:
         from fokker.models.lda.gibbs import cores
 
         return self.threads or cores()
+
+    def num_exact_passes(self, passes: int | None) -> int:
+        """How many of the passes are exact; None stands for passes without end, which have no last ones."""
+        if passes is None:
+            return 0
+        return passes // 2 if self.exact_passes is None else min(self.exact_passes, passes)
 
     def chain(self, words: int) -> "TopicChain":
         """A new chain over topics of this many words."""
