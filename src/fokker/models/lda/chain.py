@@ -13,12 +13,13 @@ from fokker.models.lda import gibbs, gibbs_jax
 from fokker.models.lda._expected import ExpectedCounts
 from fokker.models.lda._uniform import seed_at
 from fokker.models.lda.cir import MIN_THETA
+from fokker.models.lda.start import CHAINS, first_topics
 from fokker.models.lda.theta import WITH_MOMENTUM, DenseTopics, LazyTopics, make_topics
 
 Schedule = Callable[[int], float]
 
 # Independent random streams of a chain.
-_START, _SWEEPS, _TOPICS = range(3)
+_START, _SWEEPS, _TOPICS, _SAMPLE = range(4)
 
 
 # The decay of Patterson and Teh (2013).
@@ -48,6 +49,11 @@ def automatic_settings(sampler: str, rate: float, start: float) -> tuple[float, 
         "sgrhmc": (0.5 / omega, 2.4 * omega),
     }[sampler]
     return h, friction
+
+
+# After a start from all documents there is nothing left to learn from them, and a large step only adds the noise
+# of minibatches: it would remove the smallest topics. This is the factor of the step then.
+_STEP_AFTER_ALL = 0.1
 
 
 # The delay and the decay of the learning rate of γ (Hoffman et al. 2010).
@@ -104,7 +110,9 @@ class TopicChain:
         self._length = 0.0
         # The number of documents in the largest minibatch so far.
         self._largest_batch = 0
-        self._key = fold_in(key, _SWEEPS)
+        # The number of documents that the topics started from.
+        self._sample_size = 0
+        self._key, self._sample_key = fold_in(key, _SWEEPS), fold_in(key, _SAMPLE)
         # NumPy's Gamma generator is much faster than JAX's on a CPU.
         generator = np.random.Generator(np.random.Philox(int(seed_at(key, _START))))
         theta = generator.standard_gamma(start, (words, topics), dtype=np.float32)
@@ -117,6 +125,21 @@ class TopicChain:
     def number(self) -> int:
         """The number of minibatches so far."""
         return self.topics.number
+
+    def start_from(self, documents: Documents) -> None:
+        """Replace θ by a draw given the topics that `start.first_topics` finds in these documents.
+
+        θ_kw ~ Gamma(α + n_kw, 1), scaled to the θ_k· of a random start: β does not depend on θ_k·.
+        """
+        V, _ = self.topics.shape
+        alpha = self.topics.alpha
+        seeds = [int(seed_at(self._sample_key, number)) for number in range(CHAINS + 1)]
+        counts = first_topics(documents, V, alpha, self.gamma, seeds[1:], self.threads)
+        theta = np.random.Generator(np.random.Philox(seeds[0])).standard_gamma(counts + alpha)
+        theta = np.maximum(self.start * V * theta / theta.sum(0), MIN_THETA).astype(np.float32)
+        state = {"theta": theta, "totals": theta.sum(0, dtype=np.float64)}
+        self.topics.restore(self.topics.state() | state)
+        self._sample_size = documents.size
 
     def expect(self, documents: Documents) -> tuple[np.ndarray, ExpectedCounts]:
         """The words of the minibatch, and the expected counts of each topic under the current θ."""
@@ -168,6 +191,7 @@ class TopicChain:
         else:
             exponent_factor = 0.5 if self.topics.sampler in WITH_MOMENTUM else 1.0
             h *= decaying(1.0, c=exponent_factor * _DECAY_POWER)(self.number)
+            h *= _STEP_AFTER_ALL ** min(1.0, self._sample_size / total)
         return h, friction if self.friction is None else self.friction
 
     def beta(self) -> np.ndarray:
@@ -181,12 +205,13 @@ class TopicChain:
             "gamma": self.gamma,
             "length": np.asarray(self._length),
             "usual": np.asarray(self._largest_batch),
+            "sample_size": np.asarray(self._sample_size),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a `state`."""
         self.gamma, self._length = np.array(state["gamma"]), float(state["length"])
-        self._largest_batch = int(state["usual"])
+        self._largest_batch, self._sample_size = int(state["usual"]), int(state["sample_size"])
         self.topics.restore(state)
 
 
