@@ -51,8 +51,8 @@ def automatic_settings(sampler: str, rate: float, start: float) -> tuple[float, 
     return h, friction
 
 
-# After a start from all documents there is nothing left to learn from them, and a large step only adds the noise
-# of minibatches: it would remove the smallest topics. This is the factor of the step then.
+# After a start from all documents there is nothing left to learn from them, and a large step only adds the
+# noise of minibatches, which removes the smallest topics. This is the factor of the step then.
 _STEP_AFTER_ALL = 0.1
 
 

@@ -24,8 +24,8 @@ console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
 
 _DEFAULTS = Settings()
-# The built-in corpus is small: fewer topics, more passes.
-_BUILT_IN_TOPICS, _BUILT_IN_PASSES = 20, 10
+# The built-in corpus is small.
+_BUILT_IN_TOPICS = 20
 _OUT = Path("fokker-lda")
 # `infer` prints at most this many topics per document, of at least this share, with this many words.
 _MAX_PRINTED_TOPICS, _MIN_SHARE, _WORDS = 4, 0.05, 6
@@ -106,7 +106,8 @@ def run(
         ),
     ] = False,
     passes: Annotated[
-        int | None, _option("Passes over the corpus.", f"1; {_BUILT_IN_PASSES} for the built-in corpus")
+        int | None,
+        _option("Passes over the corpus.", "enough to read 10,000 documents; 1 for standard input"),
     ] = None,
     forever: Annotated[bool, typer.Option("--forever", help="Repeat passes until Ctrl-C.")] = False,
     total: Annotated[
@@ -132,6 +133,13 @@ def run(
         bool | None,
         typer.Option("--learn-gamma", help="Learn γ, one number per topic, starting from --gamma."),
     ] = None,
+    start_documents: Annotated[
+        int | None,
+        _option(
+            "The topics start from a collapsed Gibbs chain over this many documents; 0: random topics.",
+            _DEFAULTS.start_documents,
+        ),
+    ] = None,
     engine: Annotated[
         str | None, _option(f"Engine of the sweeps: {', '.join(ENGINES)}; jax is for GPUs.", _DEFAULTS.engine)
     ] = None,
@@ -145,7 +153,9 @@ def run(
     seed: Annotated[int | None, _option("Seed of the random numbers.", _DEFAULTS.seed)] = None,
     held_out: Annotated[
         int | None,
-        _option("Documents held out for evaluation.", "a tenth, at most 1000; 100 for standard input"),
+        _option(
+            "Documents held out for evaluation.", "1 % of those read, 100 to 1000; 100 for standard input"
+        ),
     ] = None,
     minimum_tokens: Annotated[int | None, _option("Documents with fewer known words are skipped.", 1)] = None,
     format: Annotated[str | None, _option("The format of the corpus.", "detected")] = None,
@@ -183,6 +193,7 @@ def run(
         "step": step,
         "friction": friction,
         "learn_gamma": learn_gamma,
+        "start_documents": start_documents,
         "engine": engine,
         "sweeps": sweeps,
         "burn_in": burn_in,
@@ -222,7 +233,6 @@ def run(
                 raise ValueError("--vocab gives the words and --vocab-size learns them: give one of them.")
             if corpus is None:
                 settings.setdefault("topics", _BUILT_IN_TOPICS)
-                passes = _BUILT_IN_PASSES if passes is None else passes
             run_settings = Settings(**settings, threads=threads)
             # An exception inside a library call may be lost, so Ctrl-C only sets a flag.
             with Interruption() as interruption:
@@ -231,7 +241,7 @@ def run(
                     run_settings,
                     folder,
                     vocabulary=vocab if vocab_size is None else learned_vocabulary(vocab_size),
-                    passes=None if forever else 1 if passes is None else passes,
+                    passes=None if forever else "default" if passes is None else passes,
                     mixtures=not no_mixtures,
                     overwrite=overwrite,
                 )
@@ -264,9 +274,10 @@ def _start_message(run: "Run") -> str:
     size = "" if run.length is None else f"{run.length:,} documents, "
     total = "growing with the documents read" if run.length is None else f"{run.total(1):,.0f}"
     total = total if settings.total is None else str(settings.total)
+    passes = "no end" if run.passes is None else "1 pass" if run.passes == 1 else f"{run.passes} passes"
     return (
         f"{run.corpus.source.label}: {size}{len(run.corpus.vocabulary):,} words; {settings.topics} topics by "
-        f"{settings.sampler}, {settings.batch} documents per step, |S| {total}, "
+        f"{settings.sampler}, {settings.batch} documents per step, {passes}, |S| {total}, "
         f"{run.reading.held_out:,} documents held out; writing to {run.folder}"
     )
 

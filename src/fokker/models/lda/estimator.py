@@ -9,7 +9,8 @@ from fokker.corpora import Documents
 from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.draws import TopicDraws
 from fokker.models.lda.evaluate import mixtures, perplexity
-from fokker.models.lda.settings import Settings
+from fokker.models.lda.settings import Settings, default_passes
+from fokker.models.lda.start import is_enough
 
 if TYPE_CHECKING:
     Base: Any = object
@@ -65,7 +66,9 @@ class LDA(Base):
     `topic_word_prior` is α, `doc_topic_prior` is γ, or its initial value with `learn_doc_topic_prior`.
     `total_samples` is |S|, the number of documents. By default it is the number of rows of X for `fit`, and
     the number of documents read so far for `partial_fit`. A `step_size` or `friction` of None is chosen
-    according to |S|. `passes` is the number of passes over X in `fit`: a thousand documents need ten or more.
+    according to |S|. `passes` is the number of passes over X in `fit`, None for enough to read 10,000
+    documents. `start_documents`: the topics start from a collapsed Gibbs chain over this many documents of X
+    (`fokker.models.lda.start`), 0 for random topics.
     `draws` is the number of stored draws of the topics, spaced over the second half of the chain.
 
     After fitting: `components_` (K, V), the posterior mean of β (rows sum to one; scikit-learn's are counts);
@@ -81,7 +84,8 @@ class LDA(Base):
         doc_topic_prior: float = 0.1,
         learn_doc_topic_prior: bool = False,
         batch_size: int = 50,
-        passes: int = 1,
+        passes: int | None = None,
+        start_documents: int = 2000,
         total_samples: int | None = None,
         sweeps: int = 50,
         burn_in: int = 25,
@@ -98,6 +102,7 @@ class LDA(Base):
         self.learn_doc_topic_prior = learn_doc_topic_prior
         self.batch_size = batch_size
         self.passes = passes
+        self.start_documents = start_documents
         self.total_samples = total_samples
         self.sweeps = sweeps
         self.burn_in = burn_in
@@ -118,6 +123,7 @@ class LDA(Base):
             step=self.step_size,
             friction=self.friction,
             batch=self.batch_size,
+            start_documents=self.start_documents,
             sweeps=self.sweeps,
             burn_in=self.burn_in,
             threads=threads,
@@ -139,15 +145,15 @@ class LDA(Base):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Start a new chain and pass over X in minibatches, in an order drawn with the seed; y is ignored."""
-        if not isinstance(self.passes, int) or self.passes < 1:
+        if self.passes is not None and (not isinstance(self.passes, int) or self.passes < 1):
             raise ValueError(f"passes must be a whole number of at least 1; {self.passes!r} was given.")
         documents = _documents(X)
         self._remember_names(X)
         self._start_chain(X)
         generator = np.random.Generator(np.random.Philox(self.random_state))
-        for _ in range(self.passes):
-            # |S| counts the documents with words: only these are in a minibatch.
-            num_documents = int(np.sum(documents.lengths > 0))
+        # |S| counts the documents with words: only these are in a minibatch.
+        num_documents = int(np.sum(documents.lengths > 0))
+        for _ in range(default_passes(num_documents) if self.passes is None else self.passes):
             self._steps(documents.select(generator.permutation(documents.size)), num_documents)
         return self
 
@@ -161,6 +167,10 @@ class LDA(Base):
         return self
 
     def _steps(self, documents: Documents, num_documents: int | None) -> None:
+        if self.start_documents and not self.n_batch_iter_:
+            with_words = documents.select(documents.lengths > 0)
+            surplus = np.cumsum(is_enough(with_words.lengths, self.start_documents)) > 1
+            self._chain.start_from(with_words.select(~surplus))
         for batch in _minibatches(documents, self.batch_size):
             self.n_documents_seen_ += batch.size
             self._chain.step(batch, self.total_samples or num_documents or self.n_documents_seen_)

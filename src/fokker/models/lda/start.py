@@ -2,13 +2,13 @@ r"""Where the topics start: a short collapsed Gibbs chain over a sample of the d
 
     p(z_j = k | rest) ∝ (γ_k + n_dk^{\j}) (α + n_kw^{\j}) / (Vα + n_k·^{\j}),   w = x_j
 
-(Griffiths and Steyvers 2004). A chain of minibatches that starts from random θ decides in its first steps which
-topics there are: some subjects share a topic, other topics stay empty, and later steps do not repair this. Here
-three things do:
+(Griffiths and Steyvers 2004). A chain of minibatches that starts from random θ decides in its first steps
+which topics there are: some subjects share a topic, other topics stay empty, and later steps do not repair
+this. Here three things do:
 
-- α decreases to its own value during the first sweeps: while topics are smooth, tokens move freely between them;
-- then topics are merged and split, where that increases p(x, z): a topic that holds two subjects is split into the
-  place of one that has none, or that has the same subject as another;
+- α decreases to its own value during the first sweeps: while topics are smooth, tokens move freely;
+- then topics are merged and split, where that increases p(x, z): a topic that holds two subjects is split
+  into the place of one that has none, or that has the same subject as another;
 - the best of several chains is used.
 
 The result is only a start, so the moves need not keep a distribution; the chain of minibatches makes none.
@@ -31,8 +31,15 @@ _SMOOTH_ALPHA = 1.0
 _FIRST_SWEEPS, _ROUNDS, _SWEEPS, _SPLIT_SWEEPS = 60, 3, 20, 20
 # Chains from different random topics; the one with the largest p(x, z) is used.
 CHAINS = 2
-# The most tokens of a sample, per document that it may have: the time is limited for long documents too.
-TOKENS_PER_DOCUMENT = 200
+# A sample is complete with this many tokens per document that it may have: the time is limited for long
+# documents too.
+_TOKENS_PER_DOCUMENT = 200
+
+
+def is_enough(lengths: np.ndarray, wanted: int) -> np.ndarray:
+    """Whether the first documents of these lengths, for each number of them, are a sample of `wanted`."""
+    numbers = np.arange(1, len(lengths) + 1)
+    return (numbers >= wanted) | (np.cumsum(lengths) >= _TOKENS_PER_DOCUMENT * wanted)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -47,7 +54,7 @@ def _sweep(
     by_word: Any,
     by_document: Any,
 ) -> None:
-    """One sweep with each of `alphas`, starting from `z`; the counts, initially zero, are those of the last."""
+    """One sweep with each of `alphas`, starting from `z`; the counts, initially zero, become those of z."""
     V, K = by_word.shape
     by_topic = np.zeros(K, np.float32)
     j = 0
@@ -94,7 +101,7 @@ def _sweep(
 def _annealed(alpha: float, sweeps: int) -> np.ndarray:
     """α of each sweep: it reaches its own value in the first half."""
     share = np.minimum(np.arange(sweeps) / max(1, sweeps // 2), 1)
-    return np.float32(max(_SMOOTH_ALPHA, alpha) ** (1 - share) * alpha**share)
+    return np.asarray(max(_SMOOTH_ALPHA, alpha) ** (1 - share) * alpha**share, np.float32)
 
 
 @dataclass
@@ -170,7 +177,7 @@ def merge_and_split(
         return topic_score(words, documents, alpha, gamma[k])
 
     scores = [score(k, by_word[:, k], by_document[:, k]) for k in range(K)]
-    norms = np.maximum(np.linalg.norm(by_word, axis=0), 1e-30)
+    norms = np.maximum(np.linalg.norm(by_word, axis=0), 1)
     similarity = (by_word.T @ by_word) / np.outer(norms, norms) - 2 * np.eye(K)
     merges = []
     for a, b in enumerate(similarity.argmax(1)):
