@@ -53,7 +53,7 @@ def automatic_settings(sampler: str, rate: float, start: float) -> tuple[float, 
 
 # After a start from all documents there is nothing left to learn from them, and a large step only adds the
 # noise of minibatches, which removes the smallest topics. This is the factor of the step then.
-_STEP_AFTER_ALL = 0.1
+_STEP_AFTER_ALL = 0.2
 
 
 # The delay and the decay of the learning rate of γ (Hoffman et al. 2010).

@@ -275,10 +275,15 @@ def _start_message(run: "Run") -> str:
     total = "growing with the documents read" if run.length is None else f"{run.total(1):,.0f}"
     total = total if settings.total is None else str(settings.total)
     passes = "no end" if run.passes is None else "1 pass" if run.passes == 1 else f"{run.passes} passes"
+    start = (
+        f"first topics from {settings.start_documents:,} documents"
+        if settings.start_documents
+        else "random first topics"
+    )
     return (
         f"{run.corpus.source.label}: {size}{len(run.corpus.vocabulary):,} words; {settings.topics} topics by "
         f"{settings.sampler}, {settings.batch} documents per step, {passes}, |S| {total}, "
-        f"{run.reading.held_out:,} documents held out; writing to {run.folder}"
+        f"{run.reading.held_out:,} documents held out; {start}; writing to {run.folder}"
     )
 
 

@@ -67,8 +67,8 @@ class LDA(Base):
     `total_samples` is |S|, the number of documents. By default it is the number of rows of X for `fit`, and
     the number of documents read so far for `partial_fit`. A `step_size` or `friction` of None is chosen
     according to |S|. `passes` is the number of passes over X in `fit`, None for enough to read 10,000
-    documents. `start_documents`: the topics start from a collapsed Gibbs chain over this many documents of X
-    (`fokker.models.lda.start`), 0 for random topics.
+    documents. `start_documents`: in `fit` the topics start from a collapsed Gibbs chain over this many
+    documents of X (`fokker.models.lda.start`), 0 for random topics. `partial_fit` starts from random topics.
     `draws` is the number of stored draws of the topics, spaced over the second half of the chain.
 
     After fitting: `components_` (K, V), the posterior mean of β (rows sum to one; scikit-learn's are counts);
@@ -154,8 +154,16 @@ class LDA(Base):
         # |S| counts the documents with words: only these are in a minibatch.
         num_documents = int(np.sum(documents.lengths > 0))
         for _ in range(default_passes(num_documents) if self.passes is None else self.passes):
-            self._steps(documents.select(generator.permutation(documents.size)), num_documents)
+            shuffled = documents.select(generator.permutation(documents.size))
+            if self.start_documents and not self.n_batch_iter_:
+                self._start_from(shuffled.select(shuffled.lengths > 0))
+            self._steps(shuffled, num_documents)
         return self
+
+    def _start_from(self, documents: Documents) -> None:
+        surplus = np.cumsum(is_enough(documents.lengths, self.start_documents)) > 1
+        if documents.size:
+            self._chain.start_from(documents.select(~surplus))
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Continue with the documents of X, in minibatches in their order."""
@@ -167,10 +175,6 @@ class LDA(Base):
         return self
 
     def _steps(self, documents: Documents, num_documents: int | None) -> None:
-        if self.start_documents and not self.n_batch_iter_:
-            with_words = documents.select(documents.lengths > 0)
-            surplus = np.cumsum(is_enough(with_words.lengths, self.start_documents)) > 1
-            self._chain.start_from(with_words.select(~surplus))
         for batch in _minibatches(documents, self.batch_size):
             self.n_documents_seen_ += batch.size
             self._chain.step(batch, self.total_samples or num_documents or self.n_documents_seen_)

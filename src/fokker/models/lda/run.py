@@ -287,8 +287,9 @@ class Run:
                 raise ValueError(self._not_finite_message(error)) from None
             self.interrupted = interruption.asked
             if not self.trained and not self.interrupted:
+                num_documents = self.position if self.length is None else min(self.position, self.length)
                 raise ValueError(
-                    f"all {self.position:,} documents of {self.corpus.source.label} are held out for "
+                    f"all {num_documents:,} documents of {self.corpus.source.label} are held out for "
                     "evaluation and none is left for training: give a smaller --held-out, or more documents."
                 )
             if self.trained:
@@ -330,7 +331,6 @@ class Run:
         self.chain.start_from(Documents.concatenate([documents for documents, _ in waiting]))
         for documents, numbers in waiting:
             self._step(documents, numbers, watcher)
-            watcher.update(self)
 
     def _step(self, documents: Documents, numbers: np.ndarray, watcher: Watcher) -> None:
         """One step with documents at these positions of the stream."""
