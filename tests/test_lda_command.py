@@ -197,7 +197,7 @@ def test_a_finished_run_can_be_given_more_passes(finished, tmp_path):
 
 
 def begin(corpus, words, folder, sampler="scir", passes=2, **more):
-    settings = Settings(**FEW, sampler=sampler, **more)
+    settings = Settings(**FEW | more, sampler=sampler)
     return Run.start(Reading(str(corpus)), settings, folder, vocabulary=words, passes=passes)
 
 
@@ -347,6 +347,27 @@ def test_a_stream_that_waits_can_be_stopped(words, tmp_path, standard_input, mon
     os.close(writer)
     assert code == 130
     assert "100 documents in" in out
+
+
+def test_a_short_corpus_starts_after_its_first_pass(corpus, words, tmp_path, monkeypatch):
+    start, sizes = TopicChain.start_from, []
+
+    def remembered(self, documents):
+        sizes.append((documents.size, documents.tokens))
+        start(self, documents)
+
+    monkeypatch.setattr(TopicChain, "start_from", remembered)
+    # Fewer documents than wanted: all of the first pass, in which two minibatches of 95 end.
+    settings = Settings(**FEW | {"start_documents": 500, "batch": 95}, sampler="scir")
+    run = Run.start(Reading(str(corpus)), settings, tmp_path / "all", vocabulary=words, passes=3)
+    run.execute(Watching())
+    assert sizes == [(171, 171 * 14)]
+    assert run.sample.size == 171
+    again = Run.resume(tmp_path / "all", {})
+    np.testing.assert_array_equal(again.sample.words, run.sample.words)
+    sizes.clear()
+    begin(corpus, words, tmp_path / "random", passes=1, start_documents=0).execute(Watching())
+    assert not sizes
 
 
 def test_held_out_documents_are_never_learned_from_and_the_schedule_is_by_steps(
@@ -715,8 +736,8 @@ def test_topics_without_a_subject_and_repeated_ones_count():
 
 
 def test_small_corpora_are_read_often_and_every_default_run_has_enough_evaluations():
-    assert [default_passes(n) for n in (None, 1, 200, 2_246, 9_999, 10_000, 10**6)] == [
-        1, 10_000, 50, 5, 2, 1, 1,
+    assert [default_passes(n) for n in (None, 1, 200, 2_246, 19_999, 20_000, 10**6)] == [
+        1, 20_000, 100, 9, 2, 1, 1,
     ]  # fmt: skip
     for length in (20, 200, 863, 2_246, 6_500, 9_999, 26_000, 99_999, 10**6):
         passes = default_passes(length)

@@ -93,13 +93,13 @@ def test_it_drops_into_a_pipeline_after_countvectorizer():
     assert not hasattr(copy, "_chain")
 
 
-def test_rows_without_words_are_passed_over_and_get_the_prior(counts, fitted):
+def test_rows_without_words_are_passed_over_and_get_the_prior(counts, fitted, monkeypatch):
     with_empty = sparse.vstack([counts[:40], sparse.csr_matrix((3, 50))]).tocsr()
     lda = fk.models.LDA(3, passes=1, **QUICK).fit(with_empty)
     assert lda.n_documents_seen_ == 40
-    # By default as often as it takes to read 10,000 documents; those without words do not count.
-    lda = fk.models.LDA(3, batch_size=50, sweeps=2, burn_in=1).fit(sparse.vstack([with_empty] * 50).tocsr())
-    assert lda.n_documents_seen_ == 5 * 2_000
+    # By default as often as it takes to read so many documents; those without words do not count.
+    monkeypatch.setattr("fokker.models.lda.settings._DOCUMENTS_TO_READ", 199)
+    assert fk.models.LDA(3, **QUICK).fit(with_empty).n_documents_seen_ == 5 * 40
     np.testing.assert_allclose(fitted.transform(with_empty)[-1], 0.2, rtol=1e-5)
 
 

@@ -107,7 +107,7 @@ def run(
     ] = False,
     passes: Annotated[
         int | None,
-        _option("Passes over the corpus.", "enough to read 10,000 documents; 1 for standard input"),
+        _option("Passes over the corpus.", "enough to read 20,000 documents; 1 for standard input"),
     ] = None,
     forever: Annotated[bool, typer.Option("--forever", help="Repeat passes until Ctrl-C.")] = False,
     total: Annotated[
@@ -275,11 +275,8 @@ def _start_message(run: "Run") -> str:
     total = "growing with the documents read" if run.length is None else f"{run.total(1):,.0f}"
     total = total if settings.total is None else str(settings.total)
     passes = "no end" if run.passes is None else "1 pass" if run.passes == 1 else f"{run.passes} passes"
-    start = (
-        f"first topics from {settings.start_documents:,} documents"
-        if settings.start_documents
-        else "random first topics"
-    )
+    num_documents = min(settings.start_documents, run.length or settings.start_documents)
+    start = f"first topics from {num_documents:,} documents" if num_documents else "random first topics"
     return (
         f"{run.corpus.source.label}: {size}{len(run.corpus.vocabulary):,} words; {settings.topics} topics by "
         f"{settings.sampler}, {settings.batch} documents per step, {passes}, |S| {total}, "

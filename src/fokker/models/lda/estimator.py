@@ -66,7 +66,7 @@ class LDA(Base):
     `topic_word_prior` is α, `doc_topic_prior` is γ, or its initial value with `learn_doc_topic_prior`.
     `total_samples` is |S|, the number of documents. By default it is the number of rows of X for `fit`, and
     the number of documents read so far for `partial_fit`. A `step_size` or `friction` of None is chosen
-    according to |S|. `passes` is the number of passes over X in `fit`, None for enough to read 10,000
+    according to |S|. `passes` is the number of passes over X in `fit`, None for enough to read 20,000
     documents. `start_documents`: in `fit` the topics start from a collapsed Gibbs chain over this many
     documents of X (`fokker.models.lda.start`), 0 for random topics. `partial_fit` starts from random topics.
     `draws` is the number of stored draws of the topics, spaced over the second half of the chain.

@@ -13,7 +13,7 @@ ENGINES = ("numba", "jax")
 SAMPLERS = ("sgrhmc", "sgrld", "scir", "sghmc", "sgld")
 
 # By default a corpus is repeated until the chain has read this many documents.
-_DOCUMENTS_TO_READ = 10_000
+_DOCUMENTS_TO_READ = 20_000
 
 _POSITIVE_INTEGERS = ("topics", "batch", "sweeps")
 _POSITIVE_NUMBERS = ("alpha", "gamma", "step", "decay_after", "start", "friction")
@@ -139,7 +139,7 @@ class Settings:
 
 
 def default_passes(length: int | None) -> int:
-    """As many passes over a corpus of this many documents as the chain needs to read 10,000; 1 if unknown."""
+    """As many passes over a corpus of this many documents as the chain needs to read 20,000; 1 if unknown."""
     return 1 if length is None else -(-_DOCUMENTS_TO_READ // max(1, length))
 
 
