@@ -7,8 +7,8 @@
                of the ten most probable words in all documents, held-out perplexity by document completion
 
 Ours by `fk.models.LDA`, started from a sample and at random (in `known` with 5 passes), and the collapsed
-Gibbs sampler of tomotopy (500 sweeps) where it is installed: with the same priors, and with α learned, as by default. Our
-perplexity is that of an average over draws, tomotopy's that of its last one.
+Gibbs sampler of tomotopy (500 sweeps) where it is installed: with the same priors, and with α learned, which
+is its default. Our perplexity is that of an average over draws, tomotopy's that of its last one.
 
     python benchmarks/topic_starts.py [known] [coherence] [--seeds 10]
 """
@@ -29,6 +29,7 @@ from fokker.models.lda.evaluate import coherence, perplexity
 from fokker.models.lda.model import top_words
 
 ALPHA, GAMMA, GIBBS_SWEEPS = 0.01, 0.1, 500
+NUMBERS_OF_TOPICS = (5, 20)
 HAS_TOMOTOPY = importlib.util.find_spec("tomotopy") is not None
 
 
@@ -67,7 +68,7 @@ def tomotopy_topics(
 
 def known(seeds: int) -> None:
     """The least cosine to the true topics, by seed."""
-    for topics in (5, 20):
+    for topics in NUMBERS_OF_TOPICS:
         found: dict[str, list[float]] = {}
         for seed in range(seeds):
             counts, truth = drawn_corpus(seed, topics)

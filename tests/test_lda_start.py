@@ -90,11 +90,11 @@ def test_a_topic_of_two_subjects_is_split_into_the_place_of_a_repeated_one():
 
 
 def test_known_topics_are_found_with_every_seed():
-    # Without annealing and moves one to three of four seeds lose a topic, with a cosine below 0.9.
-    documents, truth = drawn_corpus(1)
+    # Found: 0.981 to 0.984. Without annealing and moves four of six seeds have 0.53 to 0.66.
+    documents, truth = drawn_corpus(1, 400, topics=12)
     for seed in range(4):
-        found = collapsed_gibbs(documents, 1000, 0.01, np.full(5, 0.1), seed)
-        assert worst_cosine(found.by_word.T, truth) > 0.99
+        found = collapsed_gibbs(documents, 1000, 0.01, np.full(12, 0.1), seed)
+        assert worst_cosine(found.by_word.T, truth) > 0.97
 
 
 def test_a_chain_starts_there_and_goes_on_in_small_steps():
