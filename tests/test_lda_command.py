@@ -725,7 +725,7 @@ def test_topics_without_a_subject_and_repeated_ones_count():
     bad = [(words, -0.1) for words, _ in good[:2]] + good[2:]
     problems, notes = judge_topics(topics_of(*bad))
     assert not problems
-    assert "2 of 20 topics with words that occur together less often than by chance" in notes[0]
+    assert "2 of 20 topics have words that occur together less often than by chance" in notes[0]
     bad[7] = (good[7][0], -0.9)
     assert ": 0, 1, 7. Use fewer topics" in judge_topics(topics_of(*bad))[0][0]
     # Six of ten words in common are too many, five are not.

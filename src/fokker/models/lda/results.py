@@ -240,8 +240,8 @@ def judge_topics(topics: Sequence[Topic]) -> tuple[tuple[str, ...], tuple[str, .
     problems: list[str] = []
     notes: list[str] = []
     for numbers, what in (
-        (incoherent, "with words that occur together less often than by chance (NPMI below 0)"),
-        (repeated, f"that share {_MIN_SHARED_WORDS} or more of their ten words with another"),
+        (incoherent, "have words that occur together less often than by chance (NPMI below 0)"),
+        (repeated, f"share {_MIN_SHARED_WORDS} or more of their ten words with another"),
     ):
         if numbers:
             shown = ", ".join(map(str, numbers[:_TEXT_WORDS])) + (", …" if len(numbers) > _TEXT_WORDS else "")
