@@ -62,7 +62,7 @@ def test_transform_and_perplexity(fitted, counts):
 
 def test_the_same_seed_gives_the_same_topics_and_partial_fit_goes_on(counts):
     def made(n_jobs=1):
-        return fk.models.LDA(5, random_state=3, batch_size=25, sweeps=6, burn_in=3, n_jobs=n_jobs)
+        return fk.models.LDA(5, random_state=3, batch_size=25, sweeps=6, burn_in=3, passes=1, n_jobs=n_jobs)
 
     whole = made().partial_fit(counts[:100])
     in_two = made(n_jobs=2).partial_fit(counts[:50]).partial_fit(counts[50:100])
@@ -78,7 +78,7 @@ def test_the_same_seed_gives_the_same_topics_and_partial_fit_goes_on(counts):
 def test_kinds_of_matrices_give_the_same(counts):
     some = counts[:60]
     found = [
-        fk.models.LDA(4, **QUICK).fit(X).components_
+        fk.models.LDA(4, passes=1, **QUICK).fit(X).components_
         for X in (some, some.toarray(), sparse.csc_matrix(some), some.toarray().astype(np.uint16))
     ]
     for other in found[1:]:
@@ -92,7 +92,7 @@ def test_it_drops_into_a_pipeline_after_countvectorizer():
         "cats sleep",
         "markets and stocks",
     ] * 15
-    pipeline = make_pipeline(CountVectorizer(), fk.models.LDA(2, **QUICK))
+    pipeline = make_pipeline(CountVectorizer(), fk.models.LDA(2, passes=1, **QUICK))
     pi = pipeline.fit(texts).transform(["cats purr", "stocks fall"])
     assert pi.shape == (2, 2)
     assert list(pipeline[-1].get_feature_names_out()) == ["lda0", "lda1"]
@@ -101,10 +101,13 @@ def test_it_drops_into_a_pipeline_after_countvectorizer():
     assert not hasattr(copy, "_chain")
 
 
-def test_rows_without_words_are_passed_over_and_get_the_prior(counts, fitted):
+def test_rows_without_words_are_passed_over_and_get_the_prior(counts, fitted, monkeypatch):
     with_empty = sparse.vstack([counts[:40], sparse.csr_matrix((3, 50))]).tocsr()
-    lda = fk.models.LDA(3, **QUICK).fit(with_empty)
+    lda = fk.models.LDA(3, passes=1, **QUICK).fit(with_empty)
     assert lda.n_documents_seen_ == 40
+    # By default as often as it takes to read so many documents; those without words do not count.
+    monkeypatch.setattr("fokker.models.lda.settings._DOCUMENTS_TO_READ", 199)
+    assert fk.models.LDA(3, **QUICK).fit(with_empty).n_documents_seen_ == 5 * 40
     np.testing.assert_allclose(fitted.transform(with_empty)[-1], 0.2, rtol=1e-5)
 
 

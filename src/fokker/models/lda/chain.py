@@ -14,12 +14,15 @@ from fokker.models.lda._expected import ExpectedCounts
 from fokker.models.lda._uniform import seed_at
 from fokker.models.lda.cir import MIN_THETA
 from fokker.models.lda.exact import PassCounts
+from fokker.models.lda.start import CHAINS, first_topics
 from fokker.models.lda.theta import WITH_MOMENTUM, Topics, make_topics
 
 Schedule = Callable[[int], float]
 
+# The words of which θ is drawn at a time at the start.
+_WORDS_PER_PART = 4096
 # Independent random streams of a chain.
-_START, _SWEEPS, _TOPICS, _EXACT = 0, 1, 2, 4
+_START, _SWEEPS, _TOPICS, _SAMPLE, _EXACT = range(5)
 
 
 # The decay of Patterson and Teh (2013).
@@ -49,6 +52,11 @@ def automatic_settings(sampler: str, rate: float, start: float) -> tuple[float, 
         "sgrhmc": (0.5 / omega, 2.4 * omega),
     }[sampler]
     return h, friction
+
+
+# After a start from all documents there is nothing left to learn from them, and a large step only adds the
+# noise of minibatches, which removes the smallest topics. This is the factor of the step then.
+_STEP_AFTER_ALL = 0.2
 
 
 # The delay and the decay of the learning rate of γ (Hoffman et al. 2010).
@@ -108,7 +116,11 @@ class TopicChain:
         self._length = 0.0
         # The number of documents in the largest minibatch so far.
         self._largest_batch = 0
-        self._key, self._exact_key = fold_in(key, _SWEEPS), fold_in(key, _EXACT)
+        # The number of documents that the topics started from.
+        self._sample_size = 0
+        self._key, self._sample_key, self._exact_key = (
+            fold_in(key, stream) for stream in (_SWEEPS, _SAMPLE, _EXACT)
+        )
         # The counts of an exact pass that has begun.
         self._pass: PassCounts | None = None
         # NumPy's Gamma generator is much faster than JAX's on a CPU.
@@ -121,6 +133,29 @@ class TopicChain:
     def number(self) -> int:
         """The number of minibatches so far."""
         return self.topics.number
+
+    @property
+    def is_counting(self) -> bool:
+        """Whether an exact pass has begun and has not ended."""
+        return self._pass is not None
+
+    def start_from(self, documents: Documents) -> None:
+        """Replace θ by a draw given the topics that `start.first_topics` finds in these documents.
+
+        θ_kw ~ Gamma(α + n_kw, 1), scaled to the θ_k· of a random start: β does not depend on θ_k·.
+        """
+        V, _ = self.topics.shape
+        alpha = self.topics.alpha
+        seeds = [int(seed_at(self._sample_key, number)) for number in range(CHAINS + 1)]
+        counts = first_topics(documents, V, alpha, self.gamma, seeds[1:], self.threads)
+        generator = np.random.Generator(np.random.Philox(seeds[0]))
+        # In parts and in place of the counts: there may be gigabytes of them.
+        for first in range(0, V, _WORDS_PER_PART):
+            part = counts[first : first + _WORDS_PER_PART]
+            part[:] = generator.standard_gamma(part + np.float64(alpha))
+        counts *= (self.start * V / counts.sum(0, dtype=np.float64)).astype(np.float32)
+        self.topics.replace(np.maximum(counts, MIN_THETA, out=counts))
+        self._sample_size = documents.size
 
     def expect(self, documents: Documents, sample: bool = False) -> tuple[np.ndarray, ExpectedCounts]:
         """The words of the minibatch, and the expected counts of each topic under the current θ.
@@ -211,6 +246,7 @@ class TopicChain:
         else:
             exponent_factor = 0.5 if self.topics.sampler in WITH_MOMENTUM else 1.0
             h *= decaying(1.0, c=exponent_factor * _DECAY_POWER)(self.number)
+            h *= _STEP_AFTER_ALL ** min(1.0, self._sample_size / total)
         return h, friction if self.friction is None else self.friction
 
     def beta(self) -> np.ndarray:
@@ -224,6 +260,7 @@ class TopicChain:
             "gamma": self.gamma,
             "length": np.asarray(self._length),
             "usual": np.asarray(self._largest_batch),
+            "sample_size": np.asarray(self._sample_size),
         }
         if self._pass is not None:
             state |= {"pass_counts": self._pass.counts, "pass_documents": np.asarray(self._pass.documents)}
@@ -232,7 +269,7 @@ class TopicChain:
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a `state`."""
         self.gamma, self._length = np.array(state["gamma"]), float(state["length"])
-        self._largest_batch = int(state["usual"])
+        self._largest_batch, self._sample_size = int(state["usual"]), int(state["sample_size"])
         self._pass = None
         if "pass_counts" in state:
             self._pass = PassCounts(*self.topics.shape)

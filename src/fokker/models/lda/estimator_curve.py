@@ -61,6 +61,12 @@ class Curve:
         step = chain.number
         if not (step % interval == 0 or (step < interval and step.bit_count() == 1)):
             return
+        self.evaluate(chain, documents, seconds)
+
+    def evaluate(self, chain: TopicChain, documents: int, seconds: float) -> None:
+        """Evaluate the chain after this many documents."""
+        if self.held_out is None:
+            return
         if len(self.points).bit_count() == 1:
             # Their number has doubled: the average forgets the draws before.
             self.held_out.reset()
@@ -117,14 +123,17 @@ def verdict(
         if not curve.is_held_out:
             notes.append("No documents were held out: set validation_fraction to judge predictions.")
     decrease = relative_decrease(curve.points)
-    if decrease > _NOTE_DECREASE:
+    if np.isnan(decrease):
+        times = "once" if len(curve.points) == 1 else f"{len(curve.points)} times"
+        problems.append(
+            f"The perplexity was evaluated {times} in all: too few to say whether it still falls. Increase "
+            "passes, or give more documents."
+        )
+    elif decrease > _NOTE_DECREASE:
         (problems if decrease > _PROBLEM_DECREASE else notes).append(
             f"The perplexity is still falling: by {decrease:.1%} from the third to the last quarter of the "
             "fit. Increase passes, or give more documents to partial_fit."
         )
-    elif len(curve.points) < 2 * _MIN_DRAWS:
-        times = "once" if len(curve.points) == 1 else f"{len(curve.points)} times"
-        notes.append(f"The perplexity was evaluated {times}: too few to know whether it has converged.")
     else:
         notes.append(
             "From the third to the last quarter of the fit the perplexity has not fallen by more than its "

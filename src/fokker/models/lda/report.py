@@ -45,8 +45,8 @@ def report(run: Run, findings: Findings) -> str:
         "<h2>Topics</h2>",
         table(["topic", "words", "prevalence", "NPMI", "effective draws"], rows),
         "<p>Prevalence is the share of a topic in the words of the held-out documents. NPMI is the coherence "
-        "of its ten most probable words there: 1 if they always occur together, 0 if by chance, -1 if "
-        "never.</p>",
+        f"of its ten most probable words in these and the first {run.sample.size:,} training documents: 1 if "
+        "they always occur together, 0 if by chance, -1 if never.</p>",
         "<h2>Their words</h2>",
         f"<p>E[β<sub>kw</sub>], with 5 % and 95 % bounds over {findings.draws} draws. The noise of "
         f"minibatches makes them wider than those of the posterior.{plotted_note}</p>",

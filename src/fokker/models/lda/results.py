@@ -20,6 +20,11 @@ _TABLE_WORDS, _TEXT_WORDS, _COHERENCE_WORDS = 25, 10, 10
 _PROBABILITY = 0.9
 # The fewest draws for bounds and effective draws, and the fewest effective draws without a warning.
 _MIN_DRAWS, _MIN_EFFECTIVE_DRAWS = 4, 5.0
+# The fewest evaluations in the second half of the run that can show whether the perplexity has converged.
+_MIN_LATE_EVALUATIONS = 4
+# Two topics that share at least this many of their ten words are the same topic twice: in good fits to AP and
+# NIPS the most is 4. Bad topics are a problem if they are more than this share of all, and a note otherwise.
+_MIN_SHARED_WORDS, _MAX_BAD_SHARE = 6, 0.1
 # Relative decreases of the perplexity from one quarter of the run to the next: for a note, and for a problem.
 _NOTE_DECREASE, _PROBLEM_DECREASE = 0.005, 0.02
 
@@ -29,8 +34,8 @@ class Topic:
     """A topic: its most probable words, each with E[β_kw] and 5 % and 95 % bounds over the draws.
 
     `prevalence`: its share of the words of the held-out documents. `coherence`, `c_v`, `u_mass`: of its
-    first ten words in these documents; the first is NPMI. `effective_draws`: of the total probability of
-    these ten words, NaN if unknown.
+    first ten words in the held-out and the first training documents; the first is NPMI. `effective_draws`:
+    of the total probability of these ten words, NaN if unknown.
     """
 
     number: int
@@ -76,22 +81,25 @@ def analyse(run: Run) -> tuple[Model, Findings]:
         model_perplexity = perplexity(documents, draws, model.gamma, settings.seed, settings.num_threads)
     unigram = unigram_perplexity(documents, run.word_counts, settings.seed)
     mean = model.mean
-    topics = _topics(model, mean, documents)
+    # In the held-out documents alone even good topics have words that never occur together.
+    topics = _topics(model, mean, documents, Documents.concatenate([documents, run.sample]))
     effective_draws = np.array([topic.effective_draws for topic in topics])
     problems, notes = verdict(model_perplexity, unigram, run.curve, len(draws), effective_draws)
+    more_problems, more_notes = judge_topics(topics)
+    problems, notes = problems + more_problems, notes + more_notes
     findings = Findings(
         topics, hellinger(mean), len(draws), model_perplexity, unigram, tuple(run.curve), problems, notes
     )
     return model, findings
 
 
-def _topics(model: Model, mean: np.ndarray, documents: Documents) -> tuple[Topic, ...]:
+def _topics(model: Model, mean: np.ndarray, documents: Documents, reference: Documents) -> tuple[Topic, ...]:
     top = top_words(mean, _TABLE_WORDS)
     settings = model.settings
     pi = mixtures(documents, mean, model.gamma, settings.seed, threads=settings.num_threads)
     prevalence = documents.lengths @ pi / documents.tokens
     coherences, by_c_v, by_u_mass = (
-        measure(documents, top[:, :_COHERENCE_WORDS]) for measure in (npmi, c_v, u_mass)
+        measure(reference, top[:, :_COHERENCE_WORDS]) for measure in (npmi, c_v, u_mass)
     )
     topics = []
     for k, words in enumerate(top):
@@ -155,12 +163,12 @@ def relative_decrease(curve: Sequence[Evaluation]) -> float:
     """The relative decrease of the perplexity from the third to the last quarter of the run.
 
     It comes from the slope of a line fitted to the logarithm in the second half. It is 0 if the slope is
-    within the noise, which is given by the residuals.
+    within the noise, which is given by the residuals, and NaN if there are too few evaluations to say.
     """
     end = curve[-1].documents if curve else 0
     second_half = np.array([(e.documents / end, np.log(e.of_draw)) for e in curve if 2 * e.documents > end])
-    if len(second_half) < 3 or not np.all(np.isfinite(second_half)):
-        return 0.0
+    if len(second_half) < _MIN_LATE_EVALUATIONS or not np.all(np.isfinite(second_half)):
+        return float("nan")
     share, log_perplexity = second_half.T
     slope, intercept = np.polyfit(share, log_perplexity, 1)
     residuals = log_perplexity - (slope * share + intercept)
@@ -188,14 +196,18 @@ def verdict(
             f"The held-out perplexity is {model_perplexity:,.0f}; with word frequencies alone it is "
             f"{unigram:,.0f}."
         )
-    if (decrease := relative_decrease(curve)) > _NOTE_DECREASE:
+    decrease = relative_decrease(curve)
+    if np.isnan(decrease):
+        times = "once" if len(curve) == 1 else f"{len(curve)} times"
+        problems.append(
+            f"The perplexity was evaluated {times} in all: too few to say whether it still falls. Run "
+            "longer, with more --passes or documents."
+        )
+    elif decrease > _NOTE_DECREASE:
         (problems if decrease > _PROBLEM_DECREASE else notes).append(
             f"The perplexity is still falling: by {decrease:.1%} from the third to the last quarter of the "
             "run. More passes or more documents will improve the topics."
         )
-    elif len(curve) < 2 * _MIN_DRAWS:
-        times = "once" if len(curve) == 1 else f"{len(curve)} times"
-        notes.append(f"The perplexity was evaluated {times}: too few to know whether it has converged.")
     else:
         notes.append(
             "From the third to the last quarter of the run the perplexity has not fallen by more than "
@@ -224,6 +236,33 @@ def verdict(
             f"The {draws} draws are worth {np.median(known):.0f} independent ones for the median topic "
             f"({known.min():.0f} for the worst): the bounds come from one chain and are approximate."
         )
+    return tuple(problems), tuple(notes)
+
+
+def judge_topics(topics: Sequence[Topic]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The problems with single topics, and further notes: words that do not belong together, and repeats."""
+    incoherent = [topic.number for topic in topics if topic.coherence < 0]
+    words = [set(topic.words[:_COHERENCE_WORDS]) for topic in topics]
+    repeated = [
+        topics[j].number
+        for j in range(len(topics))
+        if any(len(words[i] & words[j]) >= _MIN_SHARED_WORDS for i in range(j))
+    ]
+    problems: list[str] = []
+    notes: list[str] = []
+    for numbers, what in (
+        (incoherent, "have words that occur together less often than by chance (NPMI below 0)"),
+        (repeated, f"share {_MIN_SHARED_WORDS} or more of their ten words with another"),
+    ):
+        if numbers:
+            shown = ", ".join(map(str, numbers[:_TEXT_WORDS])) + (", …" if len(numbers) > _TEXT_WORDS else "")
+            many = len(numbers) > _MAX_BAD_SHARE * len(topics)
+            advice = " Use fewer topics (--topics), or more documents." if many else ""
+            (problems if many else notes).append(
+                f"{len(numbers)} of {len(topics)} topics {what}: {shown}.{advice}"
+            )
+    if not incoherent and not repeated:
+        notes.append("All topics have words that occur together, and no two are alike.")
     return tuple(problems), tuple(notes)
 
 
