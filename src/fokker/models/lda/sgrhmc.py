@@ -199,7 +199,8 @@ class MomentumTopics:
         else:
             list(thread_pool(self.threads).map(work, range(len(parts))))
         self._totals = totals.sum(0)
-        if not np.all(is_finite) or not np.all(np.isfinite(self._totals)):
+        # The sums are of float64, but divide float32 numbers.
+        if not np.all(is_finite) or not np.all(self._totals < np.finfo(np.float32).max):
             raise NotFiniteError(self.sampler, h, self.number)
         self.number += 1
 
