@@ -46,7 +46,7 @@ SUBJECTS = (
 FEW = {"topics": 4, "batch": 20, "sweeps": 6, "burn_in": 2, "threads": 2, "start_documents": 30}
 OPTIONS = (
     *("--topics", 4, "--batch", 20, "--sweeps", 6, "--burn-in", 2, "--alpha", 0.1),
-    *("--sampler", "scir", "--step", 0.05, "--start-documents", 30),
+    *("--sampler", "scir", "--step", 0.05, "--start-documents", 60),
 )
 
 
@@ -715,7 +715,7 @@ def test_the_verdict_is_honest():
 def topics_of(*words_and_coherence):
     empty = np.zeros(10)
     return [
-        Topic(k, tuple(words), empty, empty, empty, 0.1, coherence, 9.0)
+        Topic(k, tuple(words), empty, empty, empty, 0.1, coherence, 0.5, -1.0, 9.0)
         for k, (words, coherence) in enumerate(words_and_coherence)
     ]
 
