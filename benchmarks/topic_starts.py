@@ -25,7 +25,8 @@ from scipy.optimize import linear_sum_assignment
 
 import fokker as fk
 from fokker.corpora import Documents, open_corpus
-from fokker.models.lda.evaluate import coherence, perplexity
+from fokker.models.lda.coherence import npmi
+from fokker.models.lda.evaluate import perplexity
 from fokker.models.lda.model import top_words
 
 ALPHA, GAMMA, GIBBS_SWEEPS = 0.01, 0.1, 500
@@ -115,7 +116,7 @@ def compare_coherence(seeds: int) -> None:
                 beta, gamma = tomotopy_topics(counts, 50, seed, "learned" in name)
                 draws = beta.T[None].astype(np.float32)
             seconds = time.perf_counter() - started
-            by_topic = coherence(everything, top_words(draws.mean(0), 10))
+            by_topic = npmi(everything, top_words(draws.mean(0), 10))
             rows.append(
                 (perplexity(held_out, draws, gamma, 0, 2), by_topic.mean(), np.sum(by_topic < 0), seconds)
             )

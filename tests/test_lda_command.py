@@ -683,8 +683,9 @@ def test_settings_are_checked_and_go_through_json():
                 Settings(**{name: value})
 
 
-def curve_of(perplexities):
-    return [Evaluation(i + 1, 0.0, x, x) for i, x in enumerate(perplexities)]
+def curve_of(perplexities, num_exact=0):
+    first_exact = len(perplexities) - num_exact
+    return [Evaluation(i + 1, 0.0, x, x, i >= first_exact) for i, x in enumerate(perplexities)]
 
 
 def test_the_verdict_is_honest():
@@ -699,6 +700,19 @@ def test_the_verdict_is_honest():
         assert np.isnan(relative_decrease(curve))
         assert "too few to say whether it still falls" in verdict(1000, 1500, curve, 20, many)[0][0]
     assert "still falling" in verdict(1000, 1500, falling, 20, many)[0][0]
+    # Draws of exact passes are not compared with those before: the drop between them is no sign of either.
+    steps = [2000, *[1000 + i % 2 for i in range(9)]]
+    assert relative_decrease(curve_of([*steps, *[800 + i % 2 for i in range(8)]], num_exact=8)) == 0
+    assert relative_decrease(curve_of([*steps, *np.geomspace(800, 700, 8)], num_exact=8)) > 0.02
+    # Three exact evaluations are too few: those before count, and the words say so.
+    few = curve_of([*steps, 800, 700, 600], num_exact=3)
+    assert relative_decrease(few) == 0
+    assert (
+        "of the passes before the exact ones the perplexity has not"
+        in verdict(500, 1500, few, 20, many)[1][1]
+    )
+    assert relative_decrease(curve_of([*np.geomspace(2000, 1000, 10), 900, 900, 900], num_exact=3)) > 0.02
+    assert np.isnan(relative_decrease(curve_of([1000, 1000, 1000, 900, 900, 900], num_exact=3)))
     problems, notes = verdict(1000, 1500, curve_of(np.geomspace(1050, 1000, 40)), 20, many)
     assert not problems
     assert "still falling" in " ".join(notes)
@@ -750,6 +764,9 @@ def test_small_corpora_are_read_often_and_every_default_run_has_enough_evaluatio
         # Five times as many training documents as are held out come between evaluations.
         evaluations = passes * (length - held_out) // (5 * held_out)
         assert evaluations >= 16
+        # Exact passes are evaluated at their ends. With few of them those before have enough in their half.
+        num_exact = Settings().num_exact_passes(passes)
+        assert num_exact >= 4 or evaluations * (passes - num_exact) // passes // 2 >= 4
     assert default_held_out(2_246, None) == 224
     assert default_held_out(None, 1) == 1_000
 

@@ -221,7 +221,7 @@ def test_other_words_and_no_fit_are_named(fitted):
 
 # What scikit-learn expects.
 
-SCIR = dict(sampler="scir", batch_size=20, sweeps=4, burn_in=2, n_jobs=1, draws=3)  # noqa: C408
+SCIR = dict(sampler="scir", passes=1, batch_size=20, sweeps=4, burn_in=2, n_jobs=1, draws=3)  # noqa: C408
 
 
 @pytest.mark.filterwarnings("ignore")  # of weights that are rounded
@@ -322,9 +322,13 @@ def test_a_file_of_something_else_is_refused(tmp_path):
 
 
 def test_the_curve_falls_and_the_verdict_is_in_words(fitted, counts):
-    curve = fitted.perplexity_curve_
-    assert curve[-1, 0] <= fitted.n_documents_seen_
+    prior = {"topic_word_prior": 0.05, "doc_topic_prior": 0.2}
+    curve = fk.models.LDA(5, **prior, passes=4, start_documents=0, **QUICK).fit(counts).perplexity_curve_
+    # The last two passes are exact, and evaluated at their ends.
+    assert curve[-2:, 0].tolist() == [900, 1200]
     assert curve[-1, 1] < 0.8 * curve[0, 1]
+    # A start from documents is there from the first step.
+    assert fitted.perplexity_curve_[0, 1] < 0.8 * curve[0, 1]
     assert "training documents" in str(fitted.verdict_)
     assert "validation_fraction" in str(fitted.verdict_)
     held = fk.models.LDA(3, **SCIR, validation_fraction=0.2).fit(counts[:60])
@@ -333,7 +337,7 @@ def test_the_curve_falls_and_the_verdict_is_in_words(fitted, counts):
     assert not held.verdict_.ok
     # Two topics of a corpus that has none.
     noise = np.random.default_rng(0).poisson(0.3, (40, 50))
-    assert "explain nothing" in str(fk.models.LDA(2, **SCIR).fit(noise).verdict_)
+    assert "explain nothing" in str(fk.models.LDA(2, **SCIR, validation_fraction=0.5).fit(noise).verdict_)
 
 
 def test_topics_are_shown_with_their_words(fitted, counts):

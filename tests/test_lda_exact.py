@@ -1,5 +1,6 @@
 """Exact passes: the draws of a pass are those of the posterior, and their intervals contain the truth."""
 
+import jax
 import numpy as np
 import pytest
 from scipy import stats
@@ -10,6 +11,7 @@ from fokker.models.lda.draws import TopicDraws, credible_bounds
 from fokker.models.lda.exact import PassCounts
 from fokker.models.lda.reference import enumerate_posterior
 from fokker.models.lda.settings import Settings
+from fokker.models.lda.theta import make_topics
 from test_lda_chain import ALPHA, GAMMA, TINY, TOPICS, WORDS, some_documents, tiny_documents
 
 # ---- one draw
@@ -172,6 +174,32 @@ def test_bounds_are_order_statistics_that_keep_their_probability():
     assert [float(x[0]) for x in credible_bounds(draws, 0.5)] == [10.0, 31.0]
     assert [float(x[0]) for x in credible_bounds(draws, 0.999)] == [1.0, 40.0]
     assert [float(x[0]) for x in credible_bounds(draws[:1], 0.9)] == [draws[0, 0]] * 2
+
+
+def test_an_empty_topic_of_few_words_is_one_word():
+    # With Vα = 0.05 all θ of a topic without tokens are below the smallest number about every 30th time.
+    chain = TopicChain(5, 2, sampler="scir", alpha=0.01, gamma=0.1, sweeps=4, burn_in=2)
+    documents = Documents.from_matrix(np.array([[3, 0, 2, 0, 1], [1, 4, 0, 0, 0]]))
+    chain.count(documents)
+    chain._pass.counts[:, 0] += chain._pass.counts[:, 1]
+    chain._pass.counts[:, 1] = 0
+    beta = np.stack([chain.beta_given_pass(2, draw) for draw in range(300)])
+    np.testing.assert_allclose(beta.sum(1), 1, rtol=1e-5)
+    # Each word is the first in a fifth of 300 draws: outside of 30 to 90 with a chance of 1e-4 for all five.
+    largest = np.bincount(beta[:, :, 1].argmax(1), minlength=5)
+    assert largest.min() > 30
+    assert largest.max() < 90
+
+
+def test_scir_bears_a_topic_that_was_empty():
+    theta = np.full((5, 2), 1.0, np.float32)
+    theta[:, 1] = 1e-6
+    topics = make_topics("scir", theta, 0.01, jax.random.key(0))
+    # The rate of the second topic is 10⁴ in this step, and words outside the minibatch forget their θ.
+    topics.step(np.arange(2), np.full((2, 2), 40.0, np.float32), 1e-3, 0.0, 1.0)
+    after = topics.all_rows()
+    assert np.all(np.isfinite(after))
+    np.testing.assert_allclose(topics.totals, after.sum(0), rtol=0.5)
 
 
 def test_half_of_the_passes_are_exact_unless_said_otherwise():

@@ -225,7 +225,13 @@ class TopicChain:
         seed = seed_at(self._exact_key, (self.number << 16) + draw)
         data_weight = total / self._pass.documents
         theta = self._pass.draw(self.topics.alpha, data_weight, seed, self.threads)
-        theta /= theta.sum(0, dtype=np.float64).astype(np.float32)
+        totals = theta.sum(0, dtype=np.float64)
+        if not np.all(totals):
+            # A topic without tokens in a small vocabulary: one word, any of them, has nearly all of it.
+            empty = np.flatnonzero(totals == 0)
+            words = np.random.Generator(np.random.Philox(int(seed))).integers(len(theta), size=len(empty))
+            theta[words, empty] = totals[empty] = 1
+        theta /= totals.astype(np.float32)
         return theta
 
     def end_pass(self, total: float) -> None:

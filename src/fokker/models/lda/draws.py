@@ -71,6 +71,11 @@ class TopicDraws:
         self._draws += [(step, np.asarray(beta(i), np.float32)) for i in range(num_draws)]
 
     @property
+    def num_exact_passes(self) -> int:
+        """The number of exact passes that the stored draws come from; 0 if they come from steps."""
+        return len(set(self.steps)) if self._is_exact else 0
+
+    @property
     def draws(self) -> list[np.ndarray]:
         """The stored draws, oldest first."""
         return [draw for _, draw in self._draws]

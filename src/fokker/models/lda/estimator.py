@@ -145,7 +145,7 @@ class LDA(Base):
             seconds = self._steps(documents, len(indices), passes * len(indices), is_exact)
             if is_exact and self._chain.is_counting:
                 self._end_exact_pass(number - passes + num_exact, num_exact, len(indices))
-                self._curve.evaluate(self._chain, self.n_documents_seen_, seconds)
+                self._curve.evaluate(self._chain, self.n_documents_seen_, seconds, is_exact=True)
         return self
 
     def _end_exact_pass(self, number: int, num_exact: int, num_documents: int) -> None:

@@ -20,6 +20,8 @@ _TABLE_WORDS, _TEXT_WORDS, _COHERENCE_WORDS = 25, 10, 10
 _PROBABILITY = 0.9
 # The fewest draws for bounds and effective draws, and the fewest effective draws without a warning.
 _MIN_DRAWS, _MIN_EFFECTIVE_DRAWS = 4, 5.0
+# The fewest exact passes with draws without a note.
+_MIN_EXACT_PASSES = 4
 # The fewest evaluations in the second half of the run that can show whether the perplexity has converged.
 _MIN_LATE_EVALUATIONS = 4
 # Two topics that share at least this many of their ten words are the same topic twice: in good fits to AP and
@@ -87,6 +89,11 @@ def analyse(run: Run) -> tuple[Model, Findings]:
     problems, notes = verdict(model_perplexity, unigram, run.curve, len(draws), effective_draws)
     more_problems, more_notes = judge_topics(topics)
     problems, notes = problems + more_problems, notes + more_notes
+    if (num_passes := run.draws.num_exact_passes) in range(1, _MIN_EXACT_PASSES):
+        given = "1 exact pass" if num_passes == 1 else f"{num_passes} exact passes"
+        notes += (
+            f"The draws come from {given}: the bounds of rare words are too narrow. Use more --passes.",
+        )
     findings = Findings(
         topics, hellinger(mean), len(draws), model_perplexity, unigram, tuple(run.curve), problems, notes
     )
@@ -159,14 +166,28 @@ def unigram_perplexity(documents: Documents, word_counts: np.ndarray, seed: int)
     return float(np.exp(-np.sum(hidden.counts * log_p) / hidden.counts.sum()))
 
 
+def _has_enough_exact(curve: Sequence[Evaluation]) -> bool:
+    return sum(e.is_exact and 2 * e.documents > curve[-1].documents for e in curve) >= _MIN_LATE_EVALUATIONS
+
+
+def judged_part(curve: Sequence[Evaluation]) -> str:
+    """The part of the run in which `relative_decrease` looks, in words."""
+    is_before = any(e.is_exact for e in curve) and not _has_enough_exact(curve)
+    return "the passes before the exact ones" if is_before else "the run"
+
+
 def relative_decrease(curve: Sequence[Evaluation]) -> float:
     """The relative decrease of the perplexity from the third to the last quarter of the run.
 
     It comes from the slope of a line fitted to the logarithm in the second half. It is 0 if the slope is
-    within the noise, which is given by the residuals, and NaN if there are too few evaluations to say.
+    within the noise, which is given by the residuals, and NaN if there are too few evaluations to say. With
+    fewer exact passes than that, it is the decrease in the passes before them.
     """
-    end = curve[-1].documents if curve else 0
-    second_half = np.array([(e.documents / end, np.log(e.of_draw)) for e in curve if 2 * e.documents > end])
+    judged = curve if _has_enough_exact(curve) else [e for e in curve if not e.is_exact]
+    end = judged[-1].documents if judged else 0
+    # Draws of exact passes, which have no noise of minibatches, are compared only with each other.
+    late = [e for e in judged if 2 * e.documents > end and e.is_exact == judged[-1].is_exact]
+    second_half = np.array([(e.documents / end, np.log(e.of_draw)) for e in late])
     if len(second_half) < _MIN_LATE_EVALUATIONS or not np.all(np.isfinite(second_half)):
         return float("nan")
     share, log_perplexity = second_half.T
@@ -205,13 +226,13 @@ def verdict(
         )
     elif decrease > _NOTE_DECREASE:
         (problems if decrease > _PROBLEM_DECREASE else notes).append(
-            f"The perplexity is still falling: by {decrease:.1%} from the third to the last quarter of the "
-            "run. More passes or more documents will improve the topics."
+            f"The perplexity is still falling: by {decrease:.1%} from the third to the last quarter of "
+            f"{judged_part(curve)}. More passes or more documents will improve the topics."
         )
     else:
         notes.append(
-            "From the third to the last quarter of the run the perplexity has not fallen by more than "
-            "its noise."
+            f"From the third to the last quarter of {judged_part(curve)} the perplexity has not fallen by "
+            "more than its noise."
         )
     late = [e.of_draw for e in curve if 4 * e.documents > 3 * curve[-1].documents]
     if late and model_perplexity < unigram <= np.median(late):
@@ -273,7 +294,7 @@ def tables(model: Model, findings: Findings) -> dict[str, str]:
         "topics.txt": topics_text(findings),
         "perplexity.csv": _table(
             ("documents", "seconds", "perplexity of the draw", "perplexity of the average"),
-            [(n, f"{t:.2f}", f"{draw:.3f}", f"{average:.3f}") for n, t, draw, average in findings.curve],
+            [(n, f"{t:.2f}", f"{draw:.3f}", f"{average:.3f}") for n, t, draw, average, _ in findings.curve],
         ),
         "vocabulary.txt": vocabulary_text(model.vocabulary),
     }

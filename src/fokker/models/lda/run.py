@@ -5,7 +5,7 @@ import functools
 import hashlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -92,12 +92,29 @@ class Reading:
 
 
 class Evaluation(NamedTuple):
-    """The held-out perplexity after this many training documents: of the current draw and of the average."""
+    """The held-out perplexity after this many training documents: of the current draw and of the average.
+
+    `is_exact`: whether the draw is that of an exact pass.
+    """
 
     documents: int
     seconds: float
     of_draw: float
     of_average: float
+    is_exact: bool = False
+
+
+def curve_to_array(curve: Sequence[Evaluation]) -> np.ndarray:
+    """Evaluations as rows of numbers."""
+    return np.array(curve, float).reshape(-1, len(Evaluation._fields))
+
+
+def curve_from_array(rows: np.ndarray) -> list[Evaluation]:
+    """The evaluations of `curve_to_array`."""
+    return [
+        Evaluation(int(n), seconds, of_draw, of_average, bool(is_exact))
+        for n, seconds, of_draw, of_average, is_exact in rows.tolist()
+    ]
 
 
 class Watcher(Protocol):
@@ -350,7 +367,7 @@ class Run:
             lambda draw: self.chain.beta_given_pass(total, draw),
         )
         self.chain.end_pass(total)
-        self._evaluate()
+        self._evaluate(is_exact=True)
 
     def _use(self, batch: Documents, is_exact: bool, watcher: Watcher) -> None:
         """Hold out the documents of a minibatch, step with them, or count them in an exact pass."""
@@ -439,7 +456,7 @@ class Run:
         interval = -(-_DOCUMENTS_PER_HELD_OUT * self.reading.held_out // self.settings.batch)
         return step % interval == 0 or (step < interval and step.bit_count() == 1)
 
-    def _evaluate(self) -> None:
+    def _evaluate(self, is_exact: bool = False) -> None:
         assert self.held_out is not None
         if len(self.curve).bit_count() == 1:
             # Their number has doubled: the draws before the previous doubling are removed from the average.
@@ -450,7 +467,7 @@ class Run:
         with np.errstate(divide="ignore"):  # a word of probability zero gives an infinite perplexity
             of_draw = self.held_out.add(self.chain.beta(), self.chain.gamma)
             of_average = self.held_out.perplexity
-        self.curve.append(Evaluation(self.trained, self.seconds, of_draw, of_average))
+        self.curve.append(Evaluation(self.trained, self.seconds, of_draw, of_average, is_exact))
 
     def _write_mixtures(
         self, documents: Documents, numbers: np.ndarray, expected: ExpectedCounts, watcher: Watcher
@@ -507,7 +524,7 @@ class Run:
             # Without their names, which nothing needs.
             **with_prefix("sample", _arrays(self.sample)),
             "word_counts": self.word_counts,
-            "curve": np.array(self.curve, float).reshape(-1, 4),
+            "curve": curve_to_array(self.curve),
         }
         write_arrays(self.folder / CHECKPOINT, header, arrays, backup=self.folder / PREVIOUS)
         self.saved_at = self.position
@@ -528,7 +545,7 @@ class Run:
         self.saved_at = self.position
         self._seconds_before = header["seconds"]
         self.word_counts = np.array(arrays["word_counts"])
-        self.curve = [Evaluation(int(n), *rest) for n, *rest in arrays["curve"].tolist()]
+        self.curve = curve_from_array(arrays["curve"])
 
     def _checkpoint_message(self) -> str:
         if self.saved_at is None:

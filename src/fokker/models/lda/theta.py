@@ -308,7 +308,9 @@ class LazyTopics:
         theta = self.rows(words)
         by_topic = counts.sum(0, dtype=np.float64)
         b = 1 + by_topic / self._totals
-        delta, g = np.exp(-b * h), -np.expm1(-b * h) / b
+        # Of a topic that was empty b may be very large: its θ is forgotten, by exp(-300) or more.
+        rate = np.minimum(b * h, self._MAX_RATE) if self.sampler == "scir" else b * h
+        delta, g = np.exp(-rate), -np.expm1(-rate) / b
         if self.sampler == "scir":
             seed = self._seed(_STEP_STREAM)
             which = np.zeros(len(words), np.int64)
@@ -318,7 +320,7 @@ class LazyTopics:
             new_theta = theta
         else:
             new_theta = self._euler(theta, counts, h)
-        if not np.all(np.isfinite(new_theta.sum(0))) or np.any(b * h > self._MAX_RATE):
+        if not np.all(np.isfinite(new_theta.sum(0))) or np.any(rate > self._MAX_RATE):
             raise NotFiniteError(self.sampler, h, self.number)
         # The totals as if no word were observed, then the correction for the words of the minibatch.
         old_sum = self._theta[words].sum(0, dtype=np.float64)
@@ -326,10 +328,8 @@ class LazyTopics:
         self._totals = self._totals * delta + len(self._theta) * self._step_alpha * g
         self._totals += new_theta.sum(0, dtype=np.float64) - unobserved
         self._theta[words] = new_theta
-        self._rate[self._now + 1] = self._rate[self._now] + b * h
-        self._time[self._now + 1] = (
-            self._time[self._now] + np.exp(self._rate[self._now]) * np.expm1(b * h) / b
-        )
+        self._rate[self._now + 1] = self._rate[self._now] + rate
+        self._time[self._now + 1] = self._time[self._now] + np.exp(self._rate[self._now]) * np.expm1(rate) / b
         self._now += 1
         self._seen[words] = self._now
         self.number += 1
