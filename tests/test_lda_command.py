@@ -771,6 +771,14 @@ def test_small_corpora_are_read_often_and_every_default_run_has_enough_evaluatio
     assert default_held_out(None, 1) == 1_000
 
 
+def test_exact_passes_are_marked_in_the_curve(finished):
+    # 12 passes: the last six are exact, and their evaluations survive the checkpoint as such.
+    run = Run.resume(finished[0], {})
+    assert [e.is_exact for e in run.curve[-6:]] == [True] * 6
+    assert sum(e.is_exact for e in run.curve) == 6
+    assert run.draws.num_exact_passes == 3
+
+
 def test_effective_draws_are_fewer_where_draws_hang_together():
     noise = np.random.default_rng(0).normal(size=20)
     assert 10 < effective_sample_size(noise) <= 20

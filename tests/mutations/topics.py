@@ -324,4 +324,32 @@ MUTATIONS = [
         "c_v compares with the first word, not with all",
         ("lda_export::coherence_is_that_of_gensim",),
     ),
+    Mutation(
+        "models/lda/results.py",
+        "late = [e for e in judged if 2 * e.documents > end and e.is_exact == judged[-1].is_exact]",
+        "late = [e for e in judged if 2 * e.documents > end]",
+        "exact draws are compared with those of steps",
+        ("lda_command::the_verdict_is_honest",),
+    ),
+    Mutation(
+        "models/lda/chain.py",
+        "theta[words, empty] = totals[empty] = 1",
+        "totals[empty] = 1",
+        "an empty topic has no word",
+        ("lda_exact::an_empty_topic_of_few_words_is_one_word",),
+    ),
+    Mutation(
+        "models/lda/theta.py",
+        'rate = np.minimum(b * h, self._MAX_RATE) if self.sampler == "scir" else b * h',
+        "rate = b * h",
+        "a topic that was empty stops scir",
+        ("lda_exact::scir_bears_a_topic_that_was_empty",),
+    ),
+    Mutation(
+        "models/lda/run.py",
+        "self._evaluate(is_exact=True)",
+        "self._evaluate()",
+        "evaluations of exact passes count as those of steps",
+        ("lda_command::exact_passes_are_marked_in_the_curve",),
+    ),
 ]
