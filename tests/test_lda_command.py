@@ -20,18 +20,21 @@ from fokker import cli
 from fokker._core import files as core_files
 from fokker.models.lda import files
 from fokker.models.lda.chain import TopicChain
+from fokker.models.lda.draws import credible_bounds
 from fokker.models.lda.mixtures_file import MixturesFile
 from fokker.models.lda.model import Model, top_words
 from fokker.models.lda.results import (
+    Topic,
     effective_sample_size,
     embed_in_plane,
     hellinger,
+    judge_topics,
     relative_decrease,
     topics_csv,
     verdict,
 )
-from fokker.models.lda.run import Evaluation, Reading, Run
-from fokker.models.lda.settings import Settings
+from fokker.models.lda.run import Evaluation, Reading, Run, default_held_out
+from fokker.models.lda.settings import Settings, default_passes
 
 SUBJECTS = (
     "apple pear plum cherry grape melon",
@@ -39,10 +42,11 @@ SUBJECTS = (
     "granite basalt marble slate quartz chalk",
     "sparrow robin eagle heron falcon swan",
 )
-FEW = {"topics": 4, "batch": 20, "sweeps": 6, "burn_in": 2, "threads": 2}
+# The topics start when there are 30 documents besides those held out: with the third minibatch.
+FEW = {"topics": 4, "batch": 20, "sweeps": 6, "burn_in": 2, "threads": 2, "start_documents": 30}
 OPTIONS = (
     *("--topics", 4, "--batch", 20, "--sweeps", 6, "--burn-in", 2, "--alpha", 0.1),
-    *("--sampler", "scir", "--step", 0.05),
+    *("--sampler", "scir", "--step", 0.05, "--start-documents", 60),
 )
 
 
@@ -131,14 +135,14 @@ def test_a_run_finds_the_subjects_and_says_what_it_left_out(finished):
     assert np.allclose(model.beta.sum(1), 1, atol=1e-5)
 
 
-def test_the_bounds_are_percentiles_of_the_draws(finished):
+def test_the_bounds_are_order_statistics_of_the_draws(finished):
     folder, *_ = finished
     model, rows = Model.load(folder), table(folder / "topics.csv")
     assert list(rows[0]) == ["topic", "rank", "word", "mean", "5 %", "95 %"]
     assert len(rows) == 4 * 24
     for row in rows:
         draws = model.beta[:, model.vocabulary.index[row["word"]], int(row["topic"])]
-        expected = [draws.mean(), np.quantile(draws, 0.05), np.quantile(draws, 0.95)]
+        expected = [draws.mean(), *credible_bounds(draws, 0.9)]
         assert np.allclose([float(row[name]) for name in ("mean", "5 %", "95 %")], expected, rtol=1e-4)
     for k in range(4):
         means = [float(row["mean"]) for row in rows if row["topic"] == str(k)]
@@ -194,7 +198,7 @@ def test_a_finished_run_can_be_given_more_passes(finished, tmp_path):
 
 
 def begin(corpus, words, folder, sampler="scir", passes=2, **more):
-    settings = Settings(**FEW, sampler=sampler, **more)
+    settings = Settings(**FEW | more, sampler=sampler)
     return Run.start(Reading(str(corpus)), settings, folder, vocabulary=words, passes=passes)
 
 
@@ -230,7 +234,7 @@ def whole(corpus, words, tmp_path_factory):
             run = begin(corpus, words, tmp_path_factory.mktemp("whole"), sampler)
             run.execute(Watching())
             assert run.position == 380
-            assert len(run.draws.draws) == 2
+            assert len(run.draws.draws) == 20
             found[sampler] = everything(run)
         return found[sampler]
 
@@ -346,16 +350,38 @@ def test_a_stream_that_waits_can_be_stopped(words, tmp_path, standard_input, mon
     assert "100 documents in" in out
 
 
+def test_a_short_corpus_starts_after_its_first_pass(corpus, words, tmp_path, monkeypatch):
+    start, sizes = TopicChain.start_from, []
+
+    def remembered(self, documents):
+        sizes.append((documents.size, documents.tokens))
+        start(self, documents)
+
+    monkeypatch.setattr(TopicChain, "start_from", remembered)
+    # Fewer documents than wanted: all of the first pass, in which two minibatches of 95 end.
+    settings = Settings(**FEW | {"start_documents": 500, "batch": 95}, sampler="scir")
+    run = Run.start(Reading(str(corpus)), settings, tmp_path / "all", vocabulary=words, passes=3)
+    run.execute(Watching())
+    assert sizes == [(171, 171 * 14)]
+    assert run.sample.size == 171
+    again = Run.resume(tmp_path / "all", {})
+    np.testing.assert_array_equal(again.sample.words, run.sample.words)
+    sizes.clear()
+    begin(corpus, words, tmp_path / "random", passes=1, start_documents=0).execute(Watching())
+    assert not sizes
+
+
 def test_held_out_documents_are_never_learned_from_and_the_schedule_is_by_steps(
     corpus, words, tmp_path, monkeypatch
 ):
-    step, seen = TopicChain.step, []
+    step, count, seen = TopicChain.step, TopicChain.count, []
 
-    def remembered(self, documents, total):
+    def remembered(self, documents, total=None):
         seen.extend(documents.names)
-        return step(self, documents, total)
+        return count(self, documents) if total is None else step(self, documents, total)
 
     monkeypatch.setattr(TopicChain, "step", remembered)
+    monkeypatch.setattr(TopicChain, "count", remembered)
     run = begin(corpus, words, tmp_path, passes=3)
     run.execute(Watching())
     held_out = set(run.held_out.documents.names)
@@ -365,7 +391,9 @@ def test_held_out_documents_are_never_learned_from_and_the_schedule_is_by_steps(
     # 5 · 19 documents apart, and at 1, 2, 4 steps.
     at = [e.documents for e in run.curve]
     assert at[:4] == [1, 21, 61, 81]
-    assert len(at) == 3 + run.chain.number // 5
+    # Two passes of 19 minibatches in all; the exact pass is evaluated at its end.
+    assert len(at) == 3 + 19 // 5 + 1
+    assert at[-1] == 3 * 171
 
 
 # |S|.
@@ -489,8 +517,8 @@ def test_a_corpus_that_breaks_off_keeps_what_was_learned(words, tmp_path, monkey
 
 
 def test_a_step_that_is_too_long_is_named_and_nothing_broken_is_saved(corpus, words, tmp_path):
-    options = [x if x != "scir" else "sgrld" for x in OPTIONS[:-1]]
-    code, _, err = command(corpus, "--vocab", words, "--out", tmp_path, *options, 1e30)
+    options = [x if x != "scir" else "sgrld" for x in OPTIONS]
+    code, _, err = command(corpus, "--vocab", words, "--out", tmp_path, *options, "--step", 1e30)
     assert code == 2
     assert_in("θ is not finite", err)
     assert_in(r"step size 1e\+30: use a smaller", err)
@@ -648,37 +676,107 @@ def test_settings_are_checked_and_go_through_json():
     for name, value in [
         ("topics", 2.5), ("batch", True), ("gamma", 0), ("friction", float("inf")), ("decay_power", -1),
         ("threads", 0), ("seed", -1), ("total", "some"), ("total", 0), ("start", "x"), ("decay_after", None),
+        ("start_documents", -1),
     ]:  # fmt: skip
         if value is not None:
             with pytest.raises(ValueError, match=name):
                 Settings(**{name: value})
 
 
-def curve_of(perplexities):
-    return [Evaluation(i + 1, 0.0, x, x) for i, x in enumerate(perplexities)]
+def curve_of(perplexities, num_exact=0):
+    first_exact = len(perplexities) - num_exact
+    return [Evaluation(i + 1, 0.0, x, x, i >= first_exact) for i, x in enumerate(perplexities)]
 
 
 def test_the_verdict_is_honest():
     falling, flat = curve_of(np.geomspace(2000, 1000, 40)), curve_of([1000 + 10 * (i % 3) for i in range(40)])
     assert relative_decrease(falling) == pytest.approx(np.log(2) / 39 * 10, rel=1e-6)
     assert relative_decrease(flat) == 0
-    assert relative_decrease([]) == relative_decrease(falling[:1]) == 0
     many = np.full(4, 15.0)
     # Few looks, all on one line: the line is no noise.
-    assert relative_decrease(curve_of([4000, 3500, 3000, 2500, 2450, 2400])) > 0
+    assert relative_decrease(curve_of([4000, 3500, 3000, 2500, 2450, 2400, 2350, 2300])) > 0
+    # Too few to say, however they fall: the second half has three of six.
+    for curve in ([], falling[:1], curve_of([4000, 3500, 3000, 2500, 2450, 2400]), flat[:6]):
+        assert np.isnan(relative_decrease(curve))
+        assert "too few to say whether it still falls" in verdict(1000, 1500, curve, 20, many)[0][0]
     assert "still falling" in verdict(1000, 1500, falling, 20, many)[0][0]
+    # Draws of exact passes are not compared with those before: the drop between them is no sign of either.
+    steps = [2000, *[1000 + i % 2 for i in range(9)]]
+    assert relative_decrease(curve_of([*steps, *[800 + i % 2 for i in range(5)]], num_exact=5)) == 0
+    assert relative_decrease(curve_of([*steps, *np.geomspace(800, 700, 8)], num_exact=8)) > 0.02
+    # Three exact evaluations are too few: those before count, and the words say so.
+    few = curve_of([*steps, 800, 700, 600], num_exact=3)
+    assert relative_decrease(few) == 0
+    assert (
+        "of the passes before the exact ones the perplexity has not"
+        in verdict(500, 1500, few, 20, many)[1][1]
+    )
+    assert relative_decrease(curve_of([*np.geomspace(2000, 1000, 10), 900, 900, 900], num_exact=3)) > 0.02
+    assert np.isnan(relative_decrease(curve_of([1000, 1000, 1000, 900, 900, 900], num_exact=3)))
     problems, notes = verdict(1000, 1500, curve_of(np.geomspace(1050, 1000, 40)), 20, many)
     assert not problems
     assert "still falling" in " ".join(notes)
     problems, notes = verdict(1000, 1500, flat, 20, many)
     assert not problems
     assert "not fallen by more than its noise" in " ".join(notes)
-    assert "too few to know whether it has converged" in " ".join(verdict(1000, 1500, flat[:3], 20, many)[1])
     assert "explain nothing" in verdict(1500, 1500, flat, 20, many)[0][0]
     assert "explain nothing" in verdict(float("inf"), 1500, flat, 20, many)[0][0]
     assert "too few for credible bounds" in verdict(1000, 1500, flat, 3, many)[0][0]
     assert "worth 2.0 independent ones" in verdict(1000, 1500, flat, 20, np.full(4, 2.0))[0][0]
     assert "Single draws do worse" in " ".join(verdict(500, 900, flat, 20, many)[1])
+
+
+def topics_of(*words_and_coherence):
+    empty = np.zeros(10)
+    return [
+        Topic(k, tuple(words), empty, empty, empty, 0.1, coherence, 0.5, -1.0, 9.0)
+        for k, (words, coherence) in enumerate(words_and_coherence)
+    ]
+
+
+def test_topics_without_a_subject_and_repeated_ones_count():
+    good = [([f"{word}{k}" for word in "abcdefghij"], 0.2) for k in range(20)]
+    problems, notes = judge_topics(topics_of(*good))
+    assert (problems, len(notes)) == ((), 1)
+    assert "no two are alike" in notes[0]
+    # A tenth of the topics is a note, more is a problem.
+    bad = [(words, -0.1) for words, _ in good[:2]] + good[2:]
+    problems, notes = judge_topics(topics_of(*bad))
+    assert not problems
+    assert "2 of 20 topics have words that occur together less often than by chance" in notes[0]
+    bad[7] = (good[7][0], -0.9)
+    assert ": 0, 1, 7. Use fewer topics" in judge_topics(topics_of(*bad))[0][0]
+    # Six of ten words in common are too many, five are not.
+    for shared, count in ((6, 3), (5, 0)):
+        repeats = [([*good[1][0][:shared], *(f"{k}{i}" for i in range(10 - shared))], 0.2) for k in range(3)]
+        problems, _ = judge_topics(topics_of(*good[:17], *repeats))
+        assert [x[:2] for x in problems] == ([f"{count} "] if count else [])
+
+
+def test_small_corpora_are_read_often_and_every_default_run_has_enough_evaluations():
+    assert [default_passes(n) for n in (None, 1, 200, 2_246, 19_999, 20_000, 10**6)] == [
+        1, 20_000, 100, 9, 2, 1, 1,
+    ]  # fmt: skip
+    for length in (20, 200, 863, 2_246, 6_500, 9_999, 26_000, 99_999, 10**6):
+        passes = default_passes(length)
+        held_out = default_held_out(length, passes)
+        assert 1 <= held_out <= min(1_000, length // 10)
+        # Five times as many training documents as are held out come between evaluations.
+        evaluations = passes * (length - held_out) // (5 * held_out)
+        assert evaluations >= 16
+        # Exact passes are evaluated at their ends. With few of them those before have enough in their half.
+        num_exact = Settings().num_exact_passes(passes)
+        assert num_exact >= 4 or evaluations * (passes - num_exact) // passes // 2 >= 4
+    assert default_held_out(2_246, None) == 224
+    assert default_held_out(None, 1) == 1_000
+
+
+def test_exact_passes_are_marked_in_the_curve(finished):
+    # 12 passes: the last six are exact, and their evaluations survive the checkpoint as such.
+    run = Run.resume(finished[0], {})
+    assert [e.is_exact for e in run.curve[-6:]] == [True] * 6
+    assert sum(e.is_exact for e in run.curve) == 6
+    assert run.draws.num_exact_passes == 3
 
 
 def test_effective_draws_are_fewer_where_draws_hang_together():
@@ -700,8 +798,6 @@ def test_distances_and_their_plane():
 
 
 def test_words_with_commas_are_quoted():
-    from fokker.models.lda.results import Topic
-
     topic = Topic(0, ('a,"b',), *(np.array([x]) for x in (0.5, 0.4, 0.6)), 1.0, 0.0, 0.5, -1.0, 1.0)
     assert next(csv.DictReader(io.StringIO(topics_csv([topic]))))["word"] == 'a,"b'
 

@@ -62,7 +62,7 @@ def test_transform_and_perplexity(fitted, counts):
 
 def test_the_same_seed_gives_the_same_topics_and_partial_fit_goes_on(counts):
     def made(n_jobs=1):
-        return fk.models.LDA(5, random_state=3, batch_size=25, sweeps=6, burn_in=3, n_jobs=n_jobs)
+        return fk.models.LDA(5, random_state=3, batch_size=25, sweeps=6, burn_in=3, passes=1, n_jobs=n_jobs)
 
     whole = made().partial_fit(counts[:100])
     in_two = made(n_jobs=2).partial_fit(counts[:50]).partial_fit(counts[50:100])
@@ -78,7 +78,7 @@ def test_the_same_seed_gives_the_same_topics_and_partial_fit_goes_on(counts):
 def test_kinds_of_matrices_give_the_same(counts):
     some = counts[:60]
     found = [
-        fk.models.LDA(4, **QUICK).fit(X).components_
+        fk.models.LDA(4, passes=1, **QUICK).fit(X).components_
         for X in (some, some.toarray(), sparse.csc_matrix(some), some.toarray().astype(np.uint16))
     ]
     for other in found[1:]:
@@ -92,7 +92,7 @@ def test_it_drops_into_a_pipeline_after_countvectorizer():
         "cats sleep",
         "markets and stocks",
     ] * 15
-    pipeline = make_pipeline(CountVectorizer(), fk.models.LDA(2, **QUICK))
+    pipeline = make_pipeline(CountVectorizer(), fk.models.LDA(2, passes=1, **QUICK))
     pi = pipeline.fit(texts).transform(["cats purr", "stocks fall"])
     assert pi.shape == (2, 2)
     assert list(pipeline[-1].get_feature_names_out()) == ["lda0", "lda1"]
@@ -101,24 +101,29 @@ def test_it_drops_into_a_pipeline_after_countvectorizer():
     assert not hasattr(copy, "_chain")
 
 
-def test_rows_without_words_are_passed_over_and_get_the_prior(counts, fitted):
+def test_rows_without_words_are_passed_over_and_get_the_prior(counts, fitted, monkeypatch):
     with_empty = sparse.vstack([counts[:40], sparse.csr_matrix((3, 50))]).tocsr()
-    lda = fk.models.LDA(3, **QUICK).fit(with_empty)
+    lda = fk.models.LDA(3, passes=1, **QUICK).fit(with_empty)
     assert lda.n_documents_seen_ == 40
+    # By default as often as it takes to read so many documents; those without words do not count.
+    monkeypatch.setattr("fokker.models.lda.settings._DOCUMENTS_TO_READ", 199)
+    assert fk.models.LDA(3, **QUICK).fit(with_empty).n_documents_seen_ == 5 * 40
     np.testing.assert_allclose(fitted.transform(with_empty)[-1], 0.2, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("given", "wanted"), [({}, 40), ({"total_samples": 1000}, 1000)])
 def test_the_corpus_is_as_large_as_it_is_said_or_found_to_be(counts, monkeypatch, given, wanted):
     told = []
-    step = TopicChain.step
-    monkeypatch.setattr(
-        TopicChain, "step", lambda self, batch, total: (told.append(total), step(self, batch, total))[1]
-    )
+    for name in ("step", "end_pass"):
+        original = getattr(TopicChain, name)
+        monkeypatch.setattr(
+            TopicChain, name, lambda *given, f=original: (told.append(given[-1]), f(*given))[1]
+        )
     # A row without words is in no minibatch: counted as a document, it would have the others count too much.
     with_empty = sparse.vstack([counts[:40], sparse.csr_matrix((30, 50))]).tocsr()
     fk.models.LDA(3, passes=2, **QUICK, **given).fit(with_empty)
-    assert told == [wanted] * 4
+    # Two minibatches of the first pass, and the end of the second, which is exact.
+    assert told == [wanted] * 3
     told.clear()
     fk.models.LDA(3, **QUICK, **given).partial_fit(with_empty).partial_fit(with_empty)
     assert told == ([20, 40, 60, 80] if not given else [wanted] * 4)
@@ -216,7 +221,7 @@ def test_other_words_and_no_fit_are_named(fitted):
 
 # What scikit-learn expects.
 
-SCIR = dict(sampler="scir", batch_size=20, sweeps=4, burn_in=2, n_jobs=1, draws=3)  # noqa: C408
+SCIR = dict(sampler="scir", passes=1, batch_size=20, sweeps=4, burn_in=2, n_jobs=1, draws=3)  # noqa: C408
 
 
 @pytest.mark.filterwarnings("ignore")  # of weights that are rounded
@@ -317,9 +322,13 @@ def test_a_file_of_something_else_is_refused(tmp_path):
 
 
 def test_the_curve_falls_and_the_verdict_is_in_words(fitted, counts):
-    curve = fitted.perplexity_curve_
-    assert curve[-1, 0] <= fitted.n_documents_seen_
+    prior = {"topic_word_prior": 0.05, "doc_topic_prior": 0.2}
+    curve = fk.models.LDA(5, **prior, passes=4, start_documents=0, **QUICK).fit(counts).perplexity_curve_
+    # The last two passes are exact, and evaluated at their ends.
+    assert curve[-2:, 0].tolist() == [900, 1200]
     assert curve[-1, 1] < 0.8 * curve[0, 1]
+    # A start from documents is there from the first step.
+    assert fitted.perplexity_curve_[0, 1] < 0.8 * curve[0, 1]
     assert "training documents" in str(fitted.verdict_)
     assert "validation_fraction" in str(fitted.verdict_)
     held = fk.models.LDA(3, **SCIR, validation_fraction=0.2).fit(counts[:60])
@@ -328,7 +337,7 @@ def test_the_curve_falls_and_the_verdict_is_in_words(fitted, counts):
     assert not held.verdict_.ok
     # Two topics of a corpus that has none.
     noise = np.random.default_rng(0).poisson(0.3, (40, 50))
-    assert "explain nothing" in str(fk.models.LDA(2, **SCIR).fit(noise).verdict_)
+    assert "explain nothing" in str(fk.models.LDA(2, **SCIR, validation_fraction=0.5).fit(noise).verdict_)
 
 
 def test_topics_are_shown_with_their_words(fitted, counts):

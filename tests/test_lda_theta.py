@@ -102,13 +102,9 @@ def compiled_anew():
 
 
 @pytest.mark.parametrize("mistake", ["Γ reversed", "Γ dropped", "noise doubled"])
-@pytest.mark.parametrize(
-    ("sampler", "h", "steps"),
-    [("sgrld", 0.004, 100), pytest.param("sgrhmc", 0.02, 200, marks=pytest.mark.long)],
-)
-def test_mistakes_in_the_dynamics_are_found(monkeypatch, compiled_anew, sampler, h, steps, mistake):
+def test_mistakes_in_the_dynamics_are_found(monkeypatch, compiled_anew, mistake):
     breaking(monkeypatch, mistake)
-    assert worst(settled(sampler, h, steps)) > 15
+    assert worst(settled("sgrld", 0.004, 100)) > 15
 
 
 @pytest.mark.parametrize(("sampler", "h"), [("sgld", 2e-3), ("sghmc", 0.02)])
@@ -147,7 +143,7 @@ def test_words_seen_late_have_the_law_of_words_seen_at_every_step():
     start = np.maximum(rng.gamma(alpha, 1, (V, TOPICS)), 1e-30).astype(np.float32)
 
     def run(seen):
-        topics = LazyTopics("scir", start, alpha, jax.random.key(3))
+        topics = LazyTopics("scir", start.copy(), alpha, jax.random.key(3))
         for t in range(80):
             words = np.arange(V) if seen == "all" else np.unique([0, 1, 2, 3 + t % 57])
             N = np.repeat(counts[words][:, None], TOPICS, 1).astype(np.float32)

@@ -268,7 +268,7 @@ def test_packages_that_are_missing_are_named(tmp_path, monkeypatch):
     for package in ("pyarrow", "zstandard", "compression"):
         monkeypatch.setitem(sys.modules, package, None)
     (tmp_path / "x.parquet").write_bytes(b"PAR1")
-    with pytest.raises(ImportError, match=r"needs pyarrow: pip install 'fokker\[parquet\]'"):
+    with pytest.raises(ImportError, match=r"needs pyarrow: pip install 'fokker\[arrow\]'"):
         open_corpus(tmp_path / "x.parquet")
     (tmp_path / "x.zst").write_bytes(b"\x28\xb5\x2f\xfd....")
     with pytest.raises(ImportError, match=r"needs zstandard: pip install 'fokker\[zstd\]'"):

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fokker.corpora import Documents
+from fokker.models.lda._checks import NotFiniteError
 from fokker.models.lda.chain import TopicChain, decaying
 from fokker.models.lda.evaluate import HeldOut
 from fokker.models.lda.gibbs import cores
-from fokker.models.lda.theta import NotFiniteError
 
 # Minibatches between two evaluations of the topics.
 INTERVAL = 5

@@ -25,8 +25,8 @@ console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
 
 _DEFAULTS = Settings()
-# The built-in corpus is small: fewer topics, more passes.
-_BUILT_IN_TOPICS, _BUILT_IN_PASSES = 20, 10
+# The built-in corpus is small.
+_BUILT_IN_TOPICS = 20
 _OUT = Path("fokker-lda")
 # `infer` prints at most this many topics per document, of at least this share, with this many words.
 _MAX_PRINTED_TOPICS, _MIN_SHARE, _WORDS = 4, 0.05, 6
@@ -109,7 +109,12 @@ def run(
         ),
     ] = False,
     passes: Annotated[
-        int | None, _option("Passes over the corpus.", f"1; {_BUILT_IN_PASSES} for the built-in corpus")
+        int | None,
+        _option("Passes over the corpus.", "enough to read 20,000 documents; 1 for standard input"),
+    ] = None,
+    exact_passes: Annotated[
+        int | None,
+        _option("The last passes, with exact draws of the topics.", "half of the passes, rounded down"),
     ] = None,
     forever: Annotated[bool, typer.Option("--forever", help="Repeat passes until Ctrl-C.")] = False,
     total: Annotated[
@@ -135,6 +140,13 @@ def run(
         bool | None,
         typer.Option("--learn-gamma", help="Learn γ, one number per topic, starting from --gamma."),
     ] = None,
+    start_documents: Annotated[
+        int | None,
+        _option(
+            "The topics start from a collapsed Gibbs chain over this many documents; 0: random topics.",
+            _DEFAULTS.start_documents,
+        ),
+    ] = None,
     engine: Annotated[
         str | None, _option(f"Engine of the sweeps: {', '.join(ENGINES)}; jax is for GPUs.", _DEFAULTS.engine)
     ] = None,
@@ -148,7 +160,9 @@ def run(
     seed: Annotated[int | None, _option("Seed of the random numbers.", _DEFAULTS.seed)] = None,
     held_out: Annotated[
         int | None,
-        _option("Documents held out for evaluation.", "a tenth, at most 1000; 100 for standard input"),
+        _option(
+            "Documents held out for evaluation.", "1 % of those read, 100 to 1000; 100 for standard input"
+        ),
     ] = None,
     minimum_tokens: Annotated[int | None, _option("Documents with fewer known words are skipped.", 1)] = None,
     format: Annotated[str | None, _option("The format of the corpus.", "detected")] = None,
@@ -217,11 +231,13 @@ def run(
         "step": step,
         "friction": friction,
         "learn_gamma": learn_gamma,
+        "start_documents": start_documents,
         "engine": engine,
         "sweeps": sweeps,
         "burn_in": burn_in,
         "seed": seed,
         "total": _parse_total(total),
+        "exact_passes": exact_passes,
     }
     reading, settings = _specified(reading_options), _specified(sampling_options)
     if forever and passes is not None:
@@ -268,7 +284,6 @@ def run(
                 raise ValueError(f"--vocab gives the words and {name} learns them: give one of them.")
             if corpus is None:
                 settings.setdefault("topics", _BUILT_IN_TOPICS)
-                passes = _BUILT_IN_PASSES if passes is None else passes
             run_settings = Settings(**settings, threads=threads)
             # An exception inside a library call may be lost, so Ctrl-C only sets a flag.
             with Interruption() as interruption, warnings.catch_warnings(record=True) as caught:
@@ -277,7 +292,7 @@ def run(
                     run_settings,
                     folder,
                     vocabulary=learned_vocabulary(**learning) if learning else vocab,
-                    passes=None if forever else 1 if passes is None else passes,
+                    passes=None if forever else "default" if passes is None else passes,
                     mixtures=not no_mixtures,
                     overwrite=overwrite,
                 )
@@ -330,10 +345,15 @@ def _start_message(run: "Run") -> str:
     total = total if settings.total is None else str(settings.total)
     language = run.corpus.vocabulary.language
     without = f" (without {language} stop words)" if language else ""
+    passes = "no end" if run.passes is None else "1 pass" if run.passes == 1 else f"{run.passes} passes"
+    if exact := settings.num_exact_passes(run.passes):
+        passes += f" (the last {exact} exact)"
+    num_documents = min(settings.start_documents, run.length or settings.start_documents)
+    start = f"first topics from {num_documents:,} documents" if num_documents else "random first topics"
     return (
         f"{run.corpus.source.label}: {size}{len(run.corpus.vocabulary):,} words{without}; "
-        f"{settings.topics} topics by {settings.sampler}, {settings.batch} documents per step, |S| {total}, "
-        f"{run.reading.held_out:,} documents held out; writing to {run.folder}"
+        f"{settings.topics} topics by {settings.sampler}, {settings.batch} documents per step, {passes}, "
+        f"|S| {total}, {run.reading.held_out:,} documents held out; {start}; writing to {run.folder}"
     )
 
 

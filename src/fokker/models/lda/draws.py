@@ -7,12 +7,27 @@ import numpy as np
 _MAX_BYTES = 2**30
 
 
+def credible_bounds(draws: np.ndarray, probability: float) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds over the first axis of n draws: their k-th smallest and k-th largest values.
+
+    A further independent draw lies between them with probability 1 - 2k/(n + 1), whatever the distribution. k
+    is the largest for which this is at least `probability`, or 1. Bounds between two draws would not do for
+    words that a topic does not use: θ extends over many orders of magnitude there.
+    """
+    n = len(draws)
+    k = min(max(1, int((1 - probability) / 2 * (n + 1) + 1e-9)), (n + 1) // 2)
+    ordered = np.partition(draws, (k - 1, n - k), axis=0)
+    return ordered[k - 1], ordered[n - k]
+
+
 class TopicDraws:
     """Draws of β (V, K) from the second half of the chain so far, evenly spaced.
 
     Every `interval`-th step is stored. When there are `max_draws` draws, every second one is dropped and the
     interval is doubled, so that memory stays bounded. Draws of the first half, before the chain had
     converged, are dropped while it continues.
+
+    Exact passes (`TopicChain.count`) replace these draws by their own: several from each of the last passes.
     """
 
     def __init__(self, words: int, topics: int, max_draws: int = 20, interval: int = 5) -> None:
@@ -20,6 +35,7 @@ class TopicDraws:
         self.max_draws = max(2, min(max_draws, _MAX_BYTES // bytes_per_draw))
         self.interval = interval
         self._draws: list[tuple[int, np.ndarray]] = []
+        self._is_exact = False
 
     def is_due(self, step: int) -> bool:
         """Whether to store the draw after this many steps."""
@@ -37,6 +53,27 @@ class TopicDraws:
                 return False
         self._draws.append((step, np.asarray(beta(), np.float32)))
         return True
+
+    def offer_pass(self, step: int, number: int, passes: int, beta: Callable[[int], np.ndarray]) -> None:
+        """Store draws `beta(0)`, `beta(1)`, … of the exact pass `number` of `passes`, counted from 0.
+
+        The second half of the passes fills the store; the first half is stored meanwhile.
+        """
+        num_stored_passes = passes - passes // 2
+        interval = -(-num_stored_passes // self.max_draws)
+        if (passes - 1 - number) % interval:
+            return
+        num_draws = max(1, self.max_draws // num_stored_passes)
+        if not self._is_exact:
+            self._draws, self._is_exact = [], True
+        num_kept = num_draws * -(-num_stored_passes // interval)
+        self._draws = self._draws[max(0, len(self._draws) + num_draws - num_kept) :]
+        self._draws += [(step, np.asarray(beta(i), np.float32)) for i in range(num_draws)]
+
+    @property
+    def num_exact_passes(self) -> int:
+        """The number of exact passes that the stored draws come from; 0 if they come from steps."""
+        return len(set(self.steps)) if self._is_exact else 0
 
     @property
     def draws(self) -> list[np.ndarray]:
@@ -56,9 +93,10 @@ class TopicDraws:
             "steps": np.array(self.steps, np.int64),
             "draws": stacked,
             "interval": np.asarray(self.interval),
+            "is_exact": np.asarray(self._is_exact),
         }
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore a `state`."""
-        self.interval = int(state["interval"])
+        self.interval, self._is_exact = int(state["interval"]), bool(state["is_exact"])
         self._draws = list(zip((int(t) for t in state["steps"]), state["draws"], strict=True))

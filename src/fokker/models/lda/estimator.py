@@ -16,7 +16,7 @@ from fokker.models.lda._scikit_learn import Base, NotFittedError, validated
 from fokker.models.lda._uniform import seed_at
 from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.coherence import MEASURES
-from fokker.models.lda.draws import TopicDraws
+from fokker.models.lda.draws import TopicDraws, credible_bounds
 from fokker.models.lda.estimator_curve import Curve, Verdict, verdict
 from fokker.models.lda.estimator_parameters import (
     checked_settings,
@@ -27,6 +27,8 @@ from fokker.models.lda.estimator_parameters import (
 from fokker.models.lda.evaluate import mixtures, perplexity
 from fokker.models.lda.files import with_prefix, without_prefix
 from fokker.models.lda.model import top_words
+from fokker.models.lda.settings import Settings, default_passes
+from fokker.models.lda.start import is_enough
 from fokker.models.lda.weights import Weights
 
 _KIND, _VERSION = "fitted LDA", 1
@@ -59,11 +61,14 @@ class LDA(Base):
     `topic_word_prior` is α; `doc_topic_prior` is γ, a number or one per topic, or its initial value with
     `learn_doc_topic_prior`. `total_samples` is |S|, the number of documents. By default it is the number of
     rows of X for `fit`, and the number of documents read so far for `partial_fit`. A `step_size` or
-    `friction` of None is chosen according to |S|. `passes` is the number of passes over X in `fit`: a
-    thousand documents need ten or more. `draws` is the number of stored draws of the topics, spaced over the
-    second half of the chain. `validation_fraction`: the share of the documents of `fit` that are only
-    evaluated. `n_jobs`: threads; None or -1 for all processors. `random_state`: a seed, a RandomState or a
-    Generator to draw one from, or None for another one in each fit. `verbose`: show the progress.
+    `friction` of None is chosen according to |S|. `passes` is the number of passes over X in `fit`, None for
+    enough to read 20,000 documents. `start_documents`: in `fit` the topics start from a collapsed Gibbs chain
+    over this many documents of X (`fokker.models.lda.start`), 0 for random topics. `partial_fit` starts from
+    random topics. `draws` is the number of stored draws of the topics, spaced over the second half of the
+    chain. `exact_passes` are the last passes of `fit`, without the noise of minibatches: from them come the
+    draws. None takes half of the passes. `validation_fraction`: the share of the documents of `fit` that are
+    only evaluated. `n_jobs`: threads; None or -1 for all processors. `random_state`: a seed, a RandomState or
+    a Generator to draw one from, or None for another one in each fit. `verbose`: show the progress.
 
     After fitting: `components_` (K, V), the posterior mean of β (rows sum to one; scikit-learn's are counts);
     `draws_` (draws, K, V); `n_documents_seen_`, `n_batch_iter_`, `doc_topic_prior_`; `perplexity_curve_`, the
@@ -79,7 +84,9 @@ class LDA(Base):
         doc_topic_prior: float | Sequence[float] = 0.1,
         learn_doc_topic_prior: bool = False,
         batch_size: int = 50,
-        passes: int = 1,
+        passes: int | None = None,
+        exact_passes: int | None = None,
+        start_documents: int = 2000,
         total_samples: int | None = None,
         sweeps: int = 50,
         burn_in: int = 25,
@@ -98,6 +105,8 @@ class LDA(Base):
         self.learn_doc_topic_prior = learn_doc_topic_prior
         self.batch_size = batch_size
         self.passes = passes
+        self.exact_passes = exact_passes
+        self.start_documents = start_documents
         self.total_samples = total_samples
         self.sweeps = sweeps
         self.burn_in = burn_in
@@ -114,7 +123,7 @@ class LDA(Base):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Start a new chain and pass over X in minibatches, in an order drawn with the seed; y is ignored."""
         weights = Weights.of(validated(self, X, reset=True))
-        self._start_chain()
+        settings = self._start_chain()
         _check_weights(weights)
         generator = np.random.Generator(np.random.Philox(self._seed))
         # Documents without words are in no minibatch, and |S| does not count them.
@@ -125,11 +134,27 @@ class LDA(Base):
             held_out, indices = indices[order[:num_held_out]], np.sort(indices[order[num_held_out:]])
             self._curve.start(self._counts(weights).select(held_out), self._seed, num_threads(self.n_jobs))
             self._curve.is_held_out = True
-        passes = int(self.passes)
-        for _ in range(passes):
-            order = indices[generator.permutation(len(indices))]
-            self._steps(self._counts(weights).select(order), len(indices), passes * len(indices))
+        passes = default_passes(len(indices)) if self.passes is None else int(self.passes)
+        num_exact = settings.num_exact_passes(passes)
+        for number in range(passes):
+            documents = self._counts(weights).select(indices[generator.permutation(len(indices))])
+            if number == 0 and settings.start_documents and documents.tokens:
+                is_surplus = np.cumsum(is_enough(documents.lengths, settings.start_documents)) > 1
+                self._chain.start_from(documents.select(~is_surplus))
+            is_exact = number >= passes - num_exact
+            seconds = self._steps(documents, len(indices), passes * len(indices), is_exact)
+            if is_exact and self._chain.is_counting:
+                self._end_exact_pass(number - passes + num_exact, num_exact, len(indices))
+                self._curve.evaluate(self._chain, self.n_documents_seen_, seconds, is_exact=True)
         return self
+
+    def _end_exact_pass(self, number: int, num_exact: int, num_documents: int) -> None:
+        """Store exact draws, and move the topics to one of them."""
+        total = self.total_samples or num_documents
+        self._draws.offer_pass(
+            self._chain.number, number, num_exact, lambda draw: self._chain.beta_given_pass(total, draw)
+        )
+        self._chain.end_pass(total)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Continue with the documents of X, in minibatches in their order; y is ignored."""
@@ -138,10 +163,10 @@ class LDA(Base):
         if is_first:
             self._start_chain()
             _check_weights(weights)
-        self._steps(self._counts(weights).select(weights.has_words), None, None)
+        self._steps(self._counts(weights).select(weights.has_words), None, None, is_exact=False)
         return self
 
-    def _start_chain(self) -> None:
+    def _start_chain(self) -> Settings:
         words = self.n_features_in_
         self._seed = new_seed(self.random_state)
         settings = checked_settings(self, words, self._seed)
@@ -154,13 +179,17 @@ class LDA(Base):
         self.n_documents_seen_ = 0
         self.n_batch_iter_ = 0
         self._passes_made = 0
+        return settings
 
     def _counts(self, weights: Weights) -> Documents:
         """The documents as whole counts, anew for each call if they are rounded."""
         self._passes_made += 1
         return weights.counts(seed_at(jax.random.key(self._seed + _ROUNDING), self._passes_made))
 
-    def _steps(self, documents: Documents, num_documents: int | None, end: int | None) -> None:
+    def _steps(
+        self, documents: Documents, num_documents: int | None, end: int | None, is_exact: bool
+    ) -> float:
+        """Step with the documents, or count them in an exact pass, and return the seconds."""
         from fokker.run.progress import Progress
 
         if not documents.size:
@@ -177,14 +206,19 @@ class LDA(Base):
         ) as progress:
             for batch in _minibatches(documents, int(self.batch_size)):
                 self.n_documents_seen_ += batch.size
-                if batch.tokens:
+                if batch.tokens and is_exact:
+                    self._chain.count(batch)
+                elif batch.tokens:
                     self._chain.step(batch, self.total_samples or num_documents or self.n_documents_seen_)
-                    np.add.at(self._word_counts, batch.words, batch.counts)
+                np.add.at(self._word_counts, batch.words, batch.counts)
                 self.n_batch_iter_ = self._chain.number
-                self._draws.offer(self._chain.number, self._chain.beta)
-                self._curve.offer(self._chain, self.n_documents_seen_, time.monotonic() - started, batch.size)
+                seconds = time.monotonic() - started
+                if not is_exact:
+                    self._draws.offer(self._chain.number, self._chain.beta)
+                    self._curve.offer(self._chain, self.n_documents_seen_, seconds, batch.size)
                 note = f"perplexity {self._curve.points[-1].of_draw:,.0f}" if self._curve.points else ""
                 progress.update(self.n_documents_seen_, note=note)
+        return time.monotonic() - started
 
     # What was learned.
 
@@ -240,12 +274,12 @@ class LDA(Base):
     def credible_interval(self, probability: float = 0.9) -> np.ndarray:
         """The bounds (2, K, V) between which β lies with this probability, from the stored draws.
 
-        They are wider than those of the posterior because of the noise of minibatches; longer chains with
-        smaller steps have less of it.
+        After `fit` with two or more passes they are those of the posterior (see `exact_passes`). Otherwise
+        they are wider because of the noise of minibatches.
         """
         if not 0 < probability < 1:
             raise ValueError(f"the probability must be between 0 and 1; {probability!r} was given.")
-        return np.quantile(self.draws_, [(1 - probability) / 2, (1 + probability) / 2], axis=0)
+        return np.stack(credible_bounds(self.draws_, probability))
 
     def show_topics(
         self, n_words: int = 10, feature_names: Sequence[str] | None = None

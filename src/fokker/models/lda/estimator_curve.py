@@ -9,8 +9,13 @@ from fokker.corpora import Documents
 from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.evaluate import HeldOut
 from fokker.models.lda.model import top_words
-from fokker.models.lda.results import effective_sample_size, relative_decrease, unigram_perplexity
-from fokker.models.lda.run import Evaluation
+from fokker.models.lda.results import (
+    effective_sample_size,
+    judged_part,
+    relative_decrease,
+    unigram_perplexity,
+)
+from fokker.models.lda.run import Evaluation, curve_from_array, curve_to_array
 
 # At most so many documents are evaluated. With this many training documents for each of them between two
 # evaluations, these are a tenth of the work.
@@ -61,16 +66,22 @@ class Curve:
         step = chain.number
         if not (step % interval == 0 or (step < interval and step.bit_count() == 1)):
             return
+        self.evaluate(chain, documents, seconds)
+
+    def evaluate(self, chain: TopicChain, documents: int, seconds: float, is_exact: bool = False) -> None:
+        """Evaluate the chain after this many documents."""
+        if self.held_out is None:
+            return
         if len(self.points).bit_count() == 1:
             # Their number has doubled: the average forgets the draws before.
             self.held_out.reset()
         with np.errstate(divide="ignore"):  # a word of probability zero gives an infinite perplexity
             of_draw = self.held_out.add(chain.beta(), chain.gamma)
-            self.points.append(Evaluation(documents, seconds, of_draw, self.held_out.perplexity))
+            self.points.append(Evaluation(documents, seconds, of_draw, self.held_out.perplexity, is_exact))
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """What `restored` needs: values for JSON, and arrays."""
-        arrays = {"points": np.array(self.points, float).reshape(-1, 4)}
+        arrays = {"points": curve_to_array(self.points)}
         if self.held_out is not None and self._documents is not None:
             indptr, words, counts, _ = self._documents
             arrays |= {"indptr": indptr, "words": words, "counts": counts, **self.held_out.state()}
@@ -81,7 +92,7 @@ class Curve:
         """The curve of a `state`."""
         curve = cls()
         curve.is_held_out = values["is_held_out"]
-        curve.points = [Evaluation(int(n), *rest) for n, *rest in arrays["points"].tolist()]
+        curve.points = curve_from_array(arrays["points"])
         if "indptr" in arrays:
             documents = Documents.from_arrays(arrays["indptr"], arrays["words"], arrays["counts"])
             curve.start(documents, seed, threads)
@@ -117,18 +128,21 @@ def verdict(
         if not curve.is_held_out:
             notes.append("No documents were held out: set validation_fraction to judge predictions.")
     decrease = relative_decrease(curve.points)
-    if decrease > _NOTE_DECREASE:
-        (problems if decrease > _PROBLEM_DECREASE else notes).append(
-            f"The perplexity is still falling: by {decrease:.1%} from the third to the last quarter of the "
-            "fit. Increase passes, or give more documents to partial_fit."
-        )
-    elif len(curve.points) < 2 * _MIN_DRAWS:
+    if np.isnan(decrease):
         times = "once" if len(curve.points) == 1 else f"{len(curve.points)} times"
-        notes.append(f"The perplexity was evaluated {times}: too few to know whether it has converged.")
+        problems.append(
+            f"The perplexity was evaluated {times} in all: too few to say whether it still falls. Increase "
+            "passes, or give more documents."
+        )
+    elif decrease > _NOTE_DECREASE:
+        (problems if decrease > _PROBLEM_DECREASE else notes).append(
+            f"The perplexity is still falling: by {decrease:.1%} from the third to the last quarter of "
+            f"{judged_part(curve.points)}. Increase passes, or give more documents to partial_fit."
+        )
     else:
         notes.append(
-            "From the third to the last quarter of the fit the perplexity has not fallen by more than its "
-            "noise."
+            f"From the third to the last quarter of {judged_part(curve.points)} the perplexity has not "
+            "fallen by more than its noise."
         )
     if len(draws) < _MIN_DRAWS:
         problems.append(

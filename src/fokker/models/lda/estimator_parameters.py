@@ -32,7 +32,8 @@ def checked_settings(estimator: Any, words: int, seed: int) -> Settings:
             f"{nearest(str(estimator.sampler), SAMPLERS)}"
         )
     _whole(estimator, "draws", 1)
-    _whole(estimator, "passes", 1)
+    if estimator.passes is not None:
+        _whole(estimator, "passes", 1)
     fraction = estimator.validation_fraction
     if not (isinstance(fraction, numbers.Real) and 0 <= float(fraction) < 1):
         raise ValueError(f"validation_fraction must be from 0 to below 1; {fraction!r} was given.")
@@ -44,10 +45,12 @@ def checked_settings(estimator: Any, words: int, seed: int) -> Settings:
         step=None if estimator.step_size is None else _positive(estimator, "step_size"),
         friction=None if estimator.friction is None else _positive(estimator, "friction"),
         batch=_whole(estimator, "batch_size", 1),
+        start_documents=_whole(estimator, "start_documents", 0),
         sweeps=sweeps,
         burn_in=burn_in,
         threads=num_threads(estimator.n_jobs),
         seed=seed,
+        exact_passes=None if estimator.exact_passes is None else _whole(estimator, "exact_passes", 0),
         total=None if estimator.total_samples is None else _whole(estimator, "total_samples", 1),
     )
 

@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from fokker.corpora import Documents
+from fokker.models.lda._expected import MIN_PROBABILITY
 from fokker.models.lda._uniform import seed_at
 from fokker.models.lda.chain import local_words
 from fokker.models.lda.gibbs import expected_counts
@@ -99,7 +100,9 @@ class HeldOut:
     def probabilities(self, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
         """p(w) of each hidden word under one β (V, K)."""
         pi = mixtures(self._observed, beta, gamma, self._seed, threads=self._threads)
-        return np.einsum("nk,nk->n", pi[self._rows], beta[self._hidden.words], dtype=np.float64)
+        p = np.einsum("nk,nk->n", pi[self._rows], beta[self._hidden.words], dtype=np.float64)
+        # An exact draw may have no topic with the word.
+        return np.maximum(p, MIN_PROBABILITY)
 
     def add(self, beta: np.ndarray, gamma: np.ndarray) -> float:
         """Add a draw of β to the average; return the perplexity under this draw alone."""

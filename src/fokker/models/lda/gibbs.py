@@ -86,10 +86,14 @@ def compiled_sweep(blocks: int) -> Any:
         states: Any,
         sweeps: Any,
         burn_in: Any,
+        is_sample: Any,
         total: Any,
         mixtures: Any,
     ) -> None:
-        """Process documents until none is left; add the counts after burn-in to `total` and `mixtures`."""
+        """Process documents until none is left; add the counts after burn-in to `total` and `mixtures`.
+
+        With `is_sample`, `total` counts the topics of the last sweep only.
+        """
         max_words, max_tokens = 0, 0
         for d in range(len(indptr) - 1):
             num_tokens = 0
@@ -119,8 +123,12 @@ def compiled_sweep(blocks: int) -> Any:
                             for i in range(indptr[d + 1] - indptr[d]):
                                 w, first = words[indptr[d] + i], (m * max_words + i) * K
                                 for k in range(K):
-                                    total[w, k] += n_kw[first + k]
+                                    total[w, k] += 0 if is_sample else n_kw[first + k]
                                     mixtures[d, k] += n_kw[first + k]
+                            if is_sample:
+                                for j in range(m * max_tokens, end[m]):
+                                    i = tokens[j] // K - m * max_words
+                                    total[words[indptr[d] + i], z[j]] += 1
                         order_index = next_ticket(ticket)  # type: ignore[call-arg, var-annotated]
                         if order_index >= len(order):
                             document[m] = -1
@@ -192,14 +200,16 @@ def expected_counts(
     sweeps: int = 50,
     burn_in: int = 25,
     threads: int = 1,
+    sample: bool = False,
     identities: np.ndarray | None = None,
 ) -> ExpectedCounts:
     """E[n_kw] and E[n_dk] by Gibbs sweeps; the first `burn_in` sweeps are not counted.
 
-    The word ids of `documents` are rows of `beta` (U, K): β_kw, up to a factor per word. The first sweep
-    draws the topic of each word given those drawn before it. The draws of a document depend only on `seed`
-    and its identity (uint64), by default its index in the minibatch. Longer documents start first, and each
-    thread takes the next one when it is free.
+    With `sample`, n_kw of the last sweep, one draw of the topics, takes the place of E[n_kw]. The word ids of
+    `documents` are rows of `beta` (U, K): β_kw, up to a factor per word. The first sweep draws the topic of
+    each word given those drawn before it. The draws of a document depend only on `seed` and its identity
+    (uint64), by default its index in the minibatch. Longer documents start first, and each thread takes the
+    next one when it is free.
     """
     topics = beta.shape[1]
     width = padded_width(topics)
@@ -219,7 +229,7 @@ def expected_counts(
     def work(total: np.ndarray) -> None:
         compiled_sweep(width // LANES)(
             next_document, order, documents.indptr, documents.words, documents.counts, padded_beta,
-            padded_gamma, initial_states, sweeps, burn_in, total, mixtures,
+            padded_gamma, initial_states, sweeps, burn_in, sample, total, mixtures,
         )  # fmt: skip
 
     if threads == 1:
@@ -227,5 +237,5 @@ def expected_counts(
     else:
         list(thread_pool(threads).map(work, totals))
     weight = np.float32(1 / (sweeps - burn_in))
-    counts = sum(totals[1:], totals[0])[:, :topics] * weight
+    counts = sum(totals[1:], totals[0])[:, :topics] * (np.float32(1) if sample else weight)
     return ExpectedCounts(counts, mixtures[:, :topics] * weight)

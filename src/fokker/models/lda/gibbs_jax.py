@@ -81,8 +81,11 @@ def expected_counts(
     burn_in: int,
     first: int = 0,
     multiple: int = 8,
+    sample: bool = False,
 ) -> ExpectedCounts:
     """The same for rows of a sparse matrix (see `pad`), as NumPy arrays.
+
+    With `sample`, n_kw of the last sweep, one draw of the topics, takes the place of E[n_kw].
 
     Documents are grouped by padded length, so that short ones do not wait for long ones. `first` is the
     number of the first document. The number of documents in a group and the number of words are padded too: a
@@ -115,6 +118,7 @@ def expected_counts(
                 jnp.asarray(numbers, jnp.int32),
                 sweeps=sweeps,
                 burn_in=burn_in,
+                sample=sample,
             )
             pending.append((group, totals))
         shorter, T = T, 2 * T
@@ -126,11 +130,12 @@ def expected_counts(
         mixtures[group] = np.asarray(group_mixtures)[: group.size]
     num_counted = np.float32(sweeps - burn_in)
     return ExpectedCounts(
-        all_counts.astype(np.float32) / num_counted, mixtures.astype(np.float32) / num_counted
+        all_counts.astype(np.float32) / (1 if sample else num_counted),
+        mixtures.astype(np.float32) / num_counted,
     )
 
 
-@partial(jax.jit, static_argnames=("sweeps", "burn_in"))
+@partial(jax.jit, static_argnames=("sweeps", "burn_in", "sample"))
 def _totals(
     key: Key[Array, ""],
     words: Int[Array, "D T"],
@@ -141,8 +146,9 @@ def _totals(
     *,
     sweeps: int,
     burn_in: int,
+    sample: bool = False,
 ) -> tuple[Int[Array, "U K"], Int[Array, "D K"]]:
-    """n_kw and n_dk, summed over the sweeps after burn-in."""
+    """n_kw and n_dk, summed over the sweeps after burn-in; with `sample`, n_kw of the last sweep."""
     (D, T), K = words.shape, beta.shape[1]
     beta = jnp.maximum(beta, MIN_PROBABILITY)
     gamma = jnp.broadcast_to(gamma, (1, K))
@@ -166,7 +172,8 @@ def _totals(
         u = _uniforms(_random.fold_in(key, number), documents[None, :], positions)
         n, z = jax.lax.scan(draw_topic, n, (words, present, u, z), unroll=unroll)
         is_counted = (number >= burn_in).astype(jnp.int32)
-        counts = counts.at[words, z].add(is_counted, mode="drop")
+        is_counted_by_word = (number == sweeps - 1).astype(jnp.int32) if sample else is_counted
+        counts = counts.at[words, z].add(is_counted_by_word, mode="drop")
         return z, n, counts, mixtures + is_counted * n.astype(jnp.int32)
 
     # Topic K means no topic: tokens not yet drawn, and padding. It changes neither n nor the counts.

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fokker.models.lda.results import Findings, by_prevalence, embed_in_plane
-from fokker.models.lda.run import Run
+from fokker.models.lda.run import Run, curve_to_array
 from fokker.report.page import image, page, table
 from fokker.report.plots import ACCENT, RIGHT, TRUTH, WRONG, new_figure, tidy
 
@@ -45,11 +45,11 @@ def report(run: Run, findings: Findings) -> str:
         "<h2>Topics</h2>",
         table(["topic", "words", "prevalence", "NPMI", "effective draws"], rows),
         "<p>Prevalence is the share of a topic in the words of the held-out documents. NPMI is the coherence "
-        "of its ten most probable words there: 1 if they always occur together, 0 if by chance, -1 if "
-        "never.</p>",
+        f"of its ten most probable words in these and the first {run.sample.size:,} training documents: 1 if "
+        "they always occur together, 0 if by chance, -1 if never.</p>",
         "<h2>Their words</h2>",
-        f"<p>E[β<sub>kw</sub>], with 5 % and 95 % bounds over {findings.draws} draws. The noise of "
-        f"minibatches makes them wider than those of the posterior.{plotted_note}</p>",
+        f"<p>E[β<sub>kw</sub>], with 5 % and 95 % bounds over {findings.draws} draws. "
+        f"{_source_of_draws(run)}{plotted_note}</p>",
         image(topics_figure(findings), "the most probable words of each topic with credible bounds"),
         "<h2>Held-out perplexity</h2>",
         image(curve_figure(findings), "perplexity of held-out documents against documents read"),
@@ -65,6 +65,15 @@ def report(run: Run, findings: Findings) -> str:
         table(["setting", ""], [[name, str(value)] for name, value in _settings(run).items()]),
     ]
     return page("Topics", *parts)
+
+
+def _source_of_draws(run: Run) -> str:
+    """Where the draws come from, and what that means for the bounds."""
+    if (number := run.draws.num_exact_passes) == 1:
+        return "They come from 1 exact pass, without the noise of minibatches."
+    if number:
+        return f"They come from {number} exact passes, without the noise of minibatches."
+    return "The noise of minibatches makes them wider than those of the posterior."
 
 
 def _settings(run: Run) -> dict[str, object]:
@@ -99,7 +108,7 @@ def curve_figure(findings: Findings) -> Figure:
     """The perplexity against the number of documents."""
     figure = new_figure(9.0, 3.6)
     panel = figure.subplots()
-    documents, _, of_draw, of_average = np.array(findings.curve, float).reshape(-1, 4).T
+    documents, _, of_draw, of_average, _ = curve_to_array(findings.curve).T
     panel.plot(documents, of_draw, color=ACCENT, linewidth=0.8, marker=".", label="current draw")
     panel.plot(documents, of_average, color=RIGHT, linewidth=1.8, label="running average")
     panel.axhline(findings.unigram, color=WRONG, linewidth=1, linestyle="--", label="word frequencies alone")

@@ -10,15 +10,23 @@ import numpy as np
 from fokker._core import statistics
 from fokker.corpora import Documents, Vocabulary
 from fokker.models.lda.coherence import c_v, npmi, u_mass
+from fokker.models.lda.draws import credible_bounds
 from fokker.models.lda.evaluate import mixtures, perplexity, split_tokens
 from fokker.models.lda.model import Model, top_words
 from fokker.models.lda.run import Evaluation, Run
 
 # The numbers of words of a topic in the table, in the text, and in its coherence.
 _TABLE_WORDS, _TEXT_WORDS, _COHERENCE_WORDS = 25, 10, 10
-_BOUNDS = (5, 95)
+_PROBABILITY = 0.9
 # The fewest draws for bounds and effective draws, and the fewest effective draws without a warning.
 _MIN_DRAWS, _MIN_EFFECTIVE_DRAWS = 4, 5.0
+# The fewest exact passes with draws without a note.
+_MIN_EXACT_PASSES = 4
+# The fewest evaluations in the second half of the run that can show whether the perplexity has converged.
+_MIN_LATE_EVALUATIONS = 4
+# Two topics that share at least this many of their ten words are the same topic twice: in good fits to AP and
+# NIPS the most is 4. Bad topics are a problem if they are more than this share of all, and a note otherwise.
+_MIN_SHARED_WORDS, _MAX_BAD_SHARE = 6, 0.1
 # Relative decreases of the perplexity from one quarter of the run to the next: for a note, and for a problem.
 _NOTE_DECREASE, _PROBLEM_DECREASE = 0.005, 0.02
 
@@ -28,8 +36,8 @@ class Topic:
     """A topic: its most probable words, each with E[β_kw] and 5 % and 95 % bounds over the draws.
 
     `prevalence`: its share of the words of the held-out documents. `coherence`, `c_v`, `u_mass`: of its
-    first ten words in these documents; the first is NPMI. `effective_draws`: of the total probability of
-    these ten words, NaN if unknown.
+    first ten words in the held-out and the first training documents; the first is NPMI. `effective_draws`:
+    of the total probability of these ten words, NaN if unknown.
     """
 
     number: int
@@ -75,27 +83,35 @@ def analyse(run: Run) -> tuple[Model, Findings]:
         model_perplexity = perplexity(documents, draws, model.gamma, settings.seed, settings.num_threads)
     unigram = unigram_perplexity(documents, run.word_counts, settings.seed)
     mean = model.mean
-    topics = _topics(model, mean, documents)
+    # In the held-out documents alone even good topics have words that never occur together.
+    topics = _topics(model, mean, documents, Documents.concatenate([documents, run.sample]))
     effective_draws = np.array([topic.effective_draws for topic in topics])
     problems, notes = verdict(model_perplexity, unigram, run.curve, len(draws), effective_draws)
+    more_problems, more_notes = judge_topics(topics)
+    problems, notes = problems + more_problems, notes + more_notes
+    if (num_passes := run.draws.num_exact_passes) in range(1, _MIN_EXACT_PASSES):
+        given = "1 exact pass" if num_passes == 1 else f"{num_passes} exact passes"
+        notes += (
+            f"The draws come from {given}: the bounds of rare words are too narrow. Use more --passes.",
+        )
     findings = Findings(
         topics, hellinger(mean), len(draws), model_perplexity, unigram, tuple(run.curve), problems, notes
     )
     return model, findings
 
 
-def _topics(model: Model, mean: np.ndarray, documents: Documents) -> tuple[Topic, ...]:
+def _topics(model: Model, mean: np.ndarray, documents: Documents, reference: Documents) -> tuple[Topic, ...]:
     top = top_words(mean, _TABLE_WORDS)
     settings = model.settings
     pi = mixtures(documents, mean, model.gamma, settings.seed, threads=settings.num_threads)
     prevalence = documents.lengths @ pi / documents.tokens
     coherences, by_c_v, by_u_mass = (
-        measure(documents, top[:, :_COHERENCE_WORDS]) for measure in (npmi, c_v, u_mass)
+        measure(reference, top[:, :_COHERENCE_WORDS]) for measure in (npmi, c_v, u_mass)
     )
     topics = []
     for k, words in enumerate(top):
         draws = model.beta[:, words, k]
-        low, high = np.percentile(draws, _BOUNDS, axis=0)
+        low, high = credible_bounds(draws, _PROBABILITY)
         topics.append(
             Topic(
                 k,
@@ -150,16 +166,30 @@ def unigram_perplexity(documents: Documents, word_counts: np.ndarray, seed: int)
     return float(np.exp(-np.sum(hidden.counts * log_p) / hidden.counts.sum()))
 
 
+def _has_enough_exact(curve: Sequence[Evaluation]) -> bool:
+    return sum(e.is_exact and 2 * e.documents > curve[-1].documents for e in curve) >= _MIN_LATE_EVALUATIONS
+
+
+def judged_part(curve: Sequence[Evaluation]) -> str:
+    """The part of the run in which `relative_decrease` looks, in words."""
+    is_before = any(e.is_exact for e in curve) and not _has_enough_exact(curve)
+    return "the passes before the exact ones" if is_before else "the run"
+
+
 def relative_decrease(curve: Sequence[Evaluation]) -> float:
     """The relative decrease of the perplexity from the third to the last quarter of the run.
 
     It comes from the slope of a line fitted to the logarithm in the second half. It is 0 if the slope is
-    within the noise, which is given by the residuals.
+    within the noise, which is given by the residuals, and NaN if there are too few evaluations to say. With
+    fewer exact passes than that, it is the decrease in the passes before them.
     """
-    end = curve[-1].documents if curve else 0
-    second_half = np.array([(e.documents / end, np.log(e.of_draw)) for e in curve if 2 * e.documents > end])
-    if len(second_half) < 3 or not np.all(np.isfinite(second_half)):
-        return 0.0
+    judged = curve if _has_enough_exact(curve) else [e for e in curve if not e.is_exact]
+    end = judged[-1].documents if judged else 0
+    # Draws of exact passes, which have no noise of minibatches, are compared only with each other.
+    late = [e for e in judged if 2 * e.documents > end and e.is_exact == judged[-1].is_exact]
+    second_half = np.array([(e.documents / end, np.log(e.of_draw)) for e in late])
+    if len(second_half) < _MIN_LATE_EVALUATIONS or not np.all(np.isfinite(second_half)):
+        return float("nan")
     share, log_perplexity = second_half.T
     slope, intercept = np.polyfit(share, log_perplexity, 1)
     residuals = log_perplexity - (slope * share + intercept)
@@ -187,18 +217,22 @@ def verdict(
             f"The held-out perplexity is {model_perplexity:,.0f}; with word frequencies alone it is "
             f"{unigram:,.0f}."
         )
-    if (decrease := relative_decrease(curve)) > _NOTE_DECREASE:
-        (problems if decrease > _PROBLEM_DECREASE else notes).append(
-            f"The perplexity is still falling: by {decrease:.1%} from the third to the last quarter of the "
-            "run. More passes or more documents will improve the topics."
-        )
-    elif len(curve) < 2 * _MIN_DRAWS:
+    decrease = relative_decrease(curve)
+    if np.isnan(decrease):
         times = "once" if len(curve) == 1 else f"{len(curve)} times"
-        notes.append(f"The perplexity was evaluated {times}: too few to know whether it has converged.")
+        problems.append(
+            f"The perplexity was evaluated {times} in all: too few to say whether it still falls. Run "
+            "longer, with more --passes or documents."
+        )
+    elif decrease > _NOTE_DECREASE:
+        (problems if decrease > _PROBLEM_DECREASE else notes).append(
+            f"The perplexity is still falling: by {decrease:.1%} from the third to the last quarter of "
+            f"{judged_part(curve)}. More passes or more documents will improve the topics."
+        )
     else:
         notes.append(
-            "From the third to the last quarter of the run the perplexity has not fallen by more than "
-            "its noise."
+            f"From the third to the last quarter of {judged_part(curve)} the perplexity has not fallen by "
+            "more than its noise."
         )
     late = [e.of_draw for e in curve if 4 * e.documents > 3 * curve[-1].documents]
     if late and model_perplexity < unigram <= np.median(late):
@@ -226,6 +260,33 @@ def verdict(
     return tuple(problems), tuple(notes)
 
 
+def judge_topics(topics: Sequence[Topic]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The problems with single topics, and further notes: words that do not belong together, and repeats."""
+    incoherent = [topic.number for topic in topics if topic.coherence < 0]
+    words = [set(topic.words[:_COHERENCE_WORDS]) for topic in topics]
+    repeated = [
+        topics[j].number
+        for j in range(len(topics))
+        if any(len(words[i] & words[j]) >= _MIN_SHARED_WORDS for i in range(j))
+    ]
+    problems: list[str] = []
+    notes: list[str] = []
+    for numbers, what in (
+        (incoherent, "have words that occur together less often than by chance (NPMI below 0)"),
+        (repeated, f"share {_MIN_SHARED_WORDS} or more of their ten words with another"),
+    ):
+        if numbers:
+            shown = ", ".join(map(str, numbers[:_TEXT_WORDS])) + (", …" if len(numbers) > _TEXT_WORDS else "")
+            many = len(numbers) > _MAX_BAD_SHARE * len(topics)
+            advice = " Use fewer topics (--topics), or more documents." if many else ""
+            (problems if many else notes).append(
+                f"{len(numbers)} of {len(topics)} topics {what}: {shown}.{advice}"
+            )
+    if not incoherent and not repeated:
+        notes.append("All topics have words that occur together, and no two are alike.")
+    return tuple(problems), tuple(notes)
+
+
 def tables(model: Model, findings: Findings) -> dict[str, str]:
     """The contents of the text files, by file name."""
     return {
@@ -233,7 +294,7 @@ def tables(model: Model, findings: Findings) -> dict[str, str]:
         "topics.txt": topics_text(findings),
         "perplexity.csv": _table(
             ("documents", "seconds", "perplexity of the draw", "perplexity of the average"),
-            [(n, f"{t:.2f}", f"{draw:.3f}", f"{average:.3f}") for n, t, draw, average in findings.curve],
+            [(n, f"{t:.2f}", f"{draw:.3f}", f"{average:.3f}") for n, t, draw, average, _ in findings.curve],
         ),
         "vocabulary.txt": vocabulary_text(model.vocabulary),
     }

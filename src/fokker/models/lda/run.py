@@ -5,35 +5,38 @@ import functools
 import hashlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from fokker._core.files import write_arrays
 from fokker.corpora import Corpus, Documents, Tally, Vocabulary, open_corpus, prefetched
+from fokker.models.lda._checks import NotFiniteError
 from fokker.models.lda._expected import ExpectedCounts
 from fokker.models.lda.draws import TopicDraws
 from fokker.models.lda.evaluate import HeldOut
 from fokker.models.lda.files import CHECKPOINT, PREVIOUS, read_latest, with_prefix, without_prefix
 from fokker.models.lda.mixtures_file import MixturesFile
-from fokker.models.lda.settings import Settings
-from fokker.models.lda.theta import NotFiniteError
+from fokker.models.lda.settings import Settings, default_passes
+from fokker.models.lda.start import is_enough
 from fokker.run.interruption import Interruption, Stopped
 
 _KIND, _VERSION = "checkpoint", 1
 MIXTURES = "mixtures.csv.gz"
 # Corpora of at most this many bytes are counted in a pass before the first step.
 _MAX_BYTES_TO_COUNT = 1 << 26
-_MAX_HELD_OUT, _STREAM_HELD_OUT = 1_000, 100
+_MAX_HELD_OUT, _MIN_HELD_OUT, _STREAM_HELD_OUT = 1_000, 100, 100
 _SHUFFLE_BUFFER = 5_000
+_SAMPLE_DOCUMENTS = 2_000
 # The least seconds between checkpoints, also as a multiple of the time that writing one takes.
 _MIN_SECONDS_BETWEEN_SAVES, _SAVE_TIMES_BETWEEN_SAVES = 60.0, 20.0
 # An evaluation sweeps over half of each held-out document. With this many training documents per held-out
-# document between evaluations, it is a tenth of the work.
-_DOCUMENTS_PER_HELD_OUT = 5
+# document between evaluations, it is a tenth of the work. By default so many documents are held out that
+# there are about this many evaluations: those in the second half show whether the perplexity still falls.
+_DOCUMENTS_PER_HELD_OUT, _NUM_EVALUATIONS = 5, 20
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Reading:
     """How the documents are read; see `fokker.corpora.open_corpus`.
 
     `corpus`: a file, folder or glob, "-" for standard input, None for the docstrings of Python. `held_out`:
-    the number of documents held out for evaluation, None for a tenth, at most 1,000.
+    the number of documents held out for evaluation, None for `default_held_out`.
     """
 
     corpus: str | None = None
@@ -89,12 +92,29 @@ class Reading:
 
 
 class Evaluation(NamedTuple):
-    """The held-out perplexity after this many training documents: of the current draw and of the average."""
+    """The held-out perplexity after this many training documents: of the current draw and of the average.
+
+    `is_exact`: whether the draw is that of an exact pass.
+    """
 
     documents: int
     seconds: float
     of_draw: float
     of_average: float
+    is_exact: bool = False
+
+
+def curve_to_array(curve: Sequence[Evaluation]) -> np.ndarray:
+    """Evaluations as rows of numbers."""
+    return np.array(curve, float).reshape(-1, len(Evaluation._fields))
+
+
+def curve_from_array(rows: np.ndarray) -> list[Evaluation]:
+    """The evaluations of `curve_to_array`."""
+    return [
+        Evaluation(int(n), seconds, of_draw, of_average, bool(is_exact))
+        for n, seconds, of_draw, of_average, is_exact in rows.tolist()
+    ]
 
 
 class Watcher(Protocol):
@@ -112,7 +132,10 @@ class Run:
 
     `position`: the number of documents read from the stream. `trained`: how many of them the chain used.
     `length`: the number of documents of one pass, if known. `curve`: the evaluations on the held-out
-    documents.
+    documents. `sample`: the first training documents, in which the coherence of the topics is measured, too.
+
+    The first documents of the stream, after those held out, wait until there are enough of them for the
+    start; then the chain steps with them too.
     """
 
     def __init__(
@@ -142,6 +165,10 @@ class Run:
         self.interrupted = False
         self.saved_at: int | None = None
         self._pending_held_out: list[Documents] = []
+        # The documents that wait for the start, their positions in the stream, and whether their pass is
+        # exact.
+        self._waiting: list[tuple[Documents, np.ndarray, bool]] = []
+        self.sample = Documents.concatenate([])
         self._held_out_hashes: set[bytes] = set()
         self._started_at, self._seconds_before = time.monotonic(), 0.0
         self._mixtures = (
@@ -155,21 +182,26 @@ class Run:
         folder: Path,
         *,
         vocabulary: Any = None,
-        passes: int | None = 1,
+        passes: int | Literal["default"] | None = "default",
         mixtures: bool = True,
         overwrite: bool = False,
     ) -> "Run":
         """Create a new run and its folder, open its corpus and, if that is quick, count it.
 
-        `passes`: None for no limit. `mixtures`: whether to write the mixtures of the last pass.
+        `passes`: None for no limit, "default" for `default_passes`. `mixtures`: whether to write the mixtures
+        of the last pass.
         """
-        passes = _num_passes(reading, passes)
         _prepare_folder(folder, overwrite)
         corpus = reading.open(vocabulary, settings.seed)
         # For a corpus without documents, the stream raises an error with the reason.
         length = (corpus.count() or None) if _is_quick_to_count(corpus) else None
+        if passes == "default":
+            passes = 1 if reading.single_pass else default_passes(length)
+        passes = _num_passes(reading, passes)
         if reading.held_out is None:
-            reading = dataclasses.replace(reading, held_out=_num_held_out(corpus, settings, length))
+            num_documents = settings.total if length is None and isinstance(settings.total, int) else length
+            held_out = _STREAM_HELD_OUT if reading.single_pass else default_held_out(num_documents, passes)
+            reading = dataclasses.replace(reading, held_out=held_out)
         return Run(
             reading,
             settings,
@@ -253,6 +285,7 @@ class Run:
                         batch = next(batches, None)
                     except (OSError, RuntimeError, ValueError):
                         # The source cannot be read any further; save what was learned before.
+                        self._start_chain(watcher)
                         if self.trained:
                             self._try_to_write(self.save, watcher)
                             watcher.notify(self._checkpoint_message())
@@ -270,26 +303,74 @@ class Run:
                         next_save = now + max(
                             _MIN_SECONDS_BETWEEN_SAVES, _SAVE_TIMES_BETWEEN_SAVES * (now - before)
                         )
+                if not interruption.asked:
+                    # The stream ended before there were enough documents for the start.
+                    self._start_chain(watcher)
             except Stopped:
                 pass
             except NotFiniteError as error:
                 raise ValueError(self._not_finite_message(error)) from None
             self.interrupted = interruption.asked
             if not self.trained and not self.interrupted:
+                num_documents = self.position if self.length is None else min(self.position, self.length)
                 raise ValueError(
-                    f"all {self.position:,} documents of {self.corpus.source.label} are held out for "
+                    f"all {num_documents:,} documents of {self.corpus.source.label} are held out for "
                     "evaluation and none is left for training: give a smaller --held-out, or more documents."
                 )
             if self.trained:
                 self._try_to_write(self.save, watcher)
 
     def _process_batch(self, batch: Documents, watcher: Watcher) -> None:
-        """Process one minibatch of the stream: hold out its documents, or step with them."""
+        """Process one minibatch of the stream, in parts where exact passes begin and end."""
         if self.corpus.repeat and self.position + batch.size > self.tally.documents:
             # The tally covers the first pass, which ended in this batch or before.
             self.length = self.tally.documents
         if self.end is not None and self.position + batch.size > self.end:
             batch = batch.select(slice(0, self.end - self.position))
+        pass_end = self._exact_pass_end()
+        if pass_end is not None and self.position + batch.size > pass_end:
+            rest = slice(pass_end - self.position, None)
+            self._process_batch(batch.select(slice(0, rest.start)), watcher)
+            self._process_batch(batch.select(rest), watcher)
+            return
+        if self.length is not None and self.position >= self.length:
+            # The first pass ended before there were enough documents for the start.
+            self._start_chain(watcher)
+        exact_pass = self._exact_pass()
+        self._use(batch, exact_pass is not None, watcher)
+        if self.chain.is_counting and exact_pass is not None and self.position == pass_end:
+            self._end_exact_pass(exact_pass)
+
+    def _exact_pass(self) -> int | None:
+        """The number of the exact pass at this position, counted from 0; None before the exact passes."""
+        if self.passes is None or self.length is None:
+            return None
+        number = self.position // self.length - (self.passes - self.settings.num_exact_passes(self.passes))
+        return number if number >= 0 else None
+
+    def _exact_pass_end(self) -> int | None:
+        """The position at which this pass ends, if it or the next one is exact."""
+        if self.passes is None or self.length is None:
+            return None
+        next_pass = self.position // self.length + 1
+        is_next_exact = next_pass >= self.passes - self.settings.num_exact_passes(self.passes)
+        return next_pass * self.length if is_next_exact else None
+
+    def _end_exact_pass(self, number: int) -> None:
+        """Store exact draws, move the topics to one of them, and evaluate it."""
+        assert self.passes is not None
+        total = self.total(1)
+        self.draws.offer_pass(
+            self.chain.number,
+            number,
+            self.settings.num_exact_passes(self.passes),
+            lambda draw: self.chain.beta_given_pass(total, draw),
+        )
+        self.chain.end_pass(total)
+        self._evaluate(is_exact=True)
+
+    def _use(self, batch: Documents, is_exact: bool, watcher: Watcher) -> None:
+        """Hold out the documents of a minibatch, step with them, or count them in an exact pass."""
         numbers = np.arange(self.position, self.position + batch.size)
         self.position += batch.size
         num_missing = self._missing_held_out()
@@ -300,17 +381,43 @@ class Run:
             [_document_hash(*batch.row(i)) not in self._held_out_hashes for i in range(batch.size)], bool
         )
         documents, numbers = batch.select(is_training), numbers[is_training]
-        if not documents.size:
+        if self.settings.start_documents and not self.chain.number:
+            self._waiting.append((documents, numbers, is_exact))
+            # Documents of a second pass would be counted twice.
+            is_pass_read = self.length is not None and self.position >= self.length
+            lengths = np.concatenate([documents.lengths for documents, *_ in self._waiting])
+            if is_pass_read or np.any(is_enough(lengths, self.settings.start_documents)):
+                self._start_chain(watcher)
+        elif documents.size:
+            self._train(documents, numbers, is_exact, watcher)
+
+    def _start_chain(self, watcher: Watcher) -> None:
+        """Start from the documents that wait, if any, then step with them."""
+        waiting = [entry for entry in self._waiting if entry[0].size]
+        self._waiting = []
+        if not waiting:
             return
+        self.chain.start_from(Documents.concatenate([documents for documents, *_ in waiting]))
+        for documents, numbers, is_exact in waiting:
+            self._train(documents, numbers, is_exact, watcher)
+
+    def _train(self, documents: Documents, numbers: np.ndarray, is_exact: bool, watcher: Watcher) -> None:
+        """Step with documents at these positions of the stream, or count them in an exact pass."""
         self.trained += documents.size
-        expected = self.chain.step(documents, self.total(documents.size))
+        if is_exact:
+            expected = self.chain.count(documents)
+        else:
+            expected = self.chain.step(documents, self.total(documents.size))
         self.tokens += documents.tokens
         if self.length is None or numbers[0] < self.length:
             # Only in the first pass: the others have the same words.
             np.add.at(self.word_counts, documents.words, documents.counts)
-        self.draws.offer(self.chain.number, self.chain.beta)
+            if not np.any(is_enough(self.sample.lengths, _SAMPLE_DOCUMENTS)):
+                self.sample = Documents.concatenate([self.sample, documents])
+        if not is_exact:
+            self.draws.offer(self.chain.number, self.chain.beta)
         self._write_mixtures(documents, numbers, expected, watcher)
-        if self._is_time_to_evaluate():
+        if not is_exact and self._is_time_to_evaluate():
             self._evaluate()
 
     def total(self, batch: int) -> float:
@@ -349,7 +456,7 @@ class Run:
         interval = -(-_DOCUMENTS_PER_HELD_OUT * self.reading.held_out // self.settings.batch)
         return step % interval == 0 or (step < interval and step.bit_count() == 1)
 
-    def _evaluate(self) -> None:
+    def _evaluate(self, is_exact: bool = False) -> None:
         assert self.held_out is not None
         if len(self.curve).bit_count() == 1:
             # Their number has doubled: the draws before the previous doubling are removed from the average.
@@ -360,7 +467,7 @@ class Run:
         with np.errstate(divide="ignore"):  # a word of probability zero gives an infinite perplexity
             of_draw = self.held_out.add(self.chain.beta(), self.chain.gamma)
             of_average = self.held_out.perplexity
-        self.curve.append(Evaluation(self.trained, self.seconds, of_draw, of_average))
+        self.curve.append(Evaluation(self.trained, self.seconds, of_draw, of_average, is_exact))
 
     def _write_mixtures(
         self, documents: Documents, numbers: np.ndarray, expected: ExpectedCounts, watcher: Watcher
@@ -408,15 +515,16 @@ class Run:
             "mixtures_size": mixtures_size,
             "held_out_names": self._held_out_documents.names,
         }
-        indptr, words, counts, _ = self._held_out_documents
         arrays = {
             **with_prefix("chain", self.chain.state()),
             **with_prefix("draws", self.draws.state()),
             **with_prefix("held_out", self.held_out.state()),
             **with_prefix("early", self._early),
-            **with_prefix("documents", {"indptr": indptr, "words": words, "counts": counts}),
+            **with_prefix("documents", _arrays(self._held_out_documents)),
+            # Without their names, which nothing needs.
+            **with_prefix("sample", _arrays(self.sample)),
             "word_counts": self.word_counts,
-            "curve": np.array(self.curve, float).reshape(-1, 4),
+            "curve": curve_to_array(self.curve),
         }
         write_arrays(self.folder / CHECKPOINT, header, arrays, backup=self.folder / PREVIOUS)
         self.saved_at = self.position
@@ -426,6 +534,8 @@ class Run:
         self.draws.restore(without_prefix("draws", arrays))
         documents = without_prefix("documents", arrays)
         self._evaluate_on(Documents(**documents, names=tuple(header["held_out_names"])))
+        sample = without_prefix("sample", arrays)
+        self.sample = Documents.from_arrays(sample["indptr"], sample["words"], sample["counts"])
         assert self.held_out is not None
         self.held_out.restore(without_prefix("held_out", arrays))
         self._early = without_prefix("early", arrays)
@@ -435,7 +545,7 @@ class Run:
         self.saved_at = self.position
         self._seconds_before = header["seconds"]
         self.word_counts = np.array(arrays["word_counts"])
-        self.curve = [Evaluation(int(n), *rest) for n, *rest in arrays["curve"].tolist()]
+        self.curve = curve_from_array(arrays["curve"])
 
     def _checkpoint_message(self) -> str:
         if self.saved_at is None:
@@ -456,6 +566,11 @@ def _num_passes(reading: Reading, passes: Any) -> int | None:
     return 1 if passes is None and reading.single_pass else passes
 
 
+def _arrays(documents: Documents) -> dict[str, np.ndarray]:
+    """The arrays of documents, by name."""
+    return {"indptr": documents.indptr, "words": documents.words, "counts": documents.counts}
+
+
 def _document_hash(name: str, words: np.ndarray, counts: np.ndarray) -> bytes:
     """A hash of a document, to recognise it when it is repeated in the stream."""
     return hashlib.blake2b(
@@ -472,11 +587,14 @@ def _is_quick_to_count(corpus: Corpus) -> bool:
     return all(path.is_file() for path in paths) and sum(map(os.path.getsize, paths)) <= _MAX_BYTES_TO_COUNT
 
 
-def _num_held_out(corpus: Corpus, settings: Settings, length: int | None) -> int:
-    if corpus.source.single_pass:
-        return _STREAM_HELD_OUT
-    num_documents = settings.total if length is None and isinstance(settings.total, int) else length
-    return _MAX_HELD_OUT if num_documents is None else max(1, min(_MAX_HELD_OUT, num_documents // 10))
+def default_held_out(length: int | None, passes: int | None) -> int:
+    """A tenth of the documents at most, and 100 to 1,000: so that there are about 20 evaluations."""
+    if length is None:
+        return _MAX_HELD_OUT
+    for_evaluations = (
+        _MAX_HELD_OUT if passes is None else length * passes // (_NUM_EVALUATIONS * _DOCUMENTS_PER_HELD_OUT)
+    )
+    return max(1, min(length // 10, _MAX_HELD_OUT, max(_MIN_HELD_OUT, for_evaluations)))
 
 
 def _prepare_folder(folder: Path, overwrite: bool) -> None:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 ENGINES = ("numba", "jax")
 SAMPLERS = ("sgrhmc", "sgrld", "scir", "sghmc", "sgld")
 
+# By default a corpus is repeated until the chain has read this many documents.
+_DOCUMENTS_TO_READ = 20_000
+
 _POSITIVE_INTEGERS = ("topics", "batch", "sweeps")
 _POSITIVE_NUMBERS = ("alpha", "gamma", "step", "decay_after", "start", "friction")
 
@@ -23,11 +26,14 @@ class Settings:
     `topics`: K. `sampler`: one of `SAMPLERS`. `alpha`: α of θ_kw ~ Gamma(α, 1). `gamma`: γ of the mixtures,
     π_d ~ Dirichlet(γ), or its initial value with `learn_gamma`. `step`: a of ε_t = a (1 + t/b)^{-c}, with b =
     `decay_after` minibatches and c = `decay_power`. A `step` of None, and for samplers with momentum a
-    `friction` of None, is chosen according to the size of the corpus. `start`: θ starts as Gamma(start, 1).
+    `friction` of None, is chosen according to the size of the corpus. `start_documents`: the topics start
+    from a collapsed Gibbs chain over this many documents (`fokker.models.lda.start`); 0: from random topics.
+    `start`: random θ ~ Gamma(start, 1); it also sets the scale of θ for the other start.
     `batch`: documents per step. `sweeps`, `burn_in`: Gibbs sweeps over a document, and how many of them are
     not counted. `threads`: None uses all processors. `engine`: of the sweeps: numba, or jax for a GPU, which
     is worthwhile for minibatches of many thousand documents. `total`: |S|, the number of documents in the
-    corpus; "growing" uses the number read so far, None the number that the corpus declares.
+    corpus; "growing" uses the number read so far, None the number that the corpus declares. `exact_passes`:
+    the last passes of a run, with exact draws of θ; None takes half of the passes.
     """
 
     topics: int = 50
@@ -38,6 +44,7 @@ class Settings:
     step: float | None = None
     decay_after: float = 1000.0
     decay_power: float = 0.6
+    start_documents: int = 2000
     start: float = 0.1
     friction: float | None = None
     batch: int = 50
@@ -47,6 +54,7 @@ class Settings:
     engine: str = "numba"
     seed: int = 0
     total: int | Literal["growing"] | None = None
+    exact_passes: int | None = None
 
     def __post_init__(self) -> None:
         if self.sampler not in SAMPLERS:
@@ -62,12 +70,15 @@ class Settings:
             self._check_integer(name, 1)
         self._check_integer("burn_in", 0)
         self._check_integer("seed", 0)
+        self._check_integer("start_documents", 0)
         if self.burn_in >= self.sweeps:
             raise ValueError(
                 f"burn_in is {self.burn_in} of {self.sweeps} sweeps: at least one must remain to be counted."
             )
         if self.threads is not None:
             self._check_integer("threads", 1)
+        if self.exact_passes is not None:
+            self._check_integer("exact_passes", 0)
         if self.total is not None and self.total != "growing":
             self._check_integer("total", 1)
         for name in _POSITIVE_NUMBERS:
@@ -90,6 +101,12 @@ class Settings:
         from fokker.models.lda.gibbs import cores
 
         return self.threads or cores()
+
+    def num_exact_passes(self, passes: int | None) -> int:
+        """How many of the passes are exact; None stands for passes without end, which have no last ones."""
+        if passes is None:
+            return 0
+        return passes // 2 if self.exact_passes is None else min(self.exact_passes, passes)
 
     def chain(self, words: int) -> "TopicChain":
         """A new chain over topics of this many words."""
@@ -129,6 +146,11 @@ class Settings:
         if unknown := sorted(set(values) - known):
             raise ValueError(f"there is no setting {unknown[0]!r}; there are {', '.join(sorted(known))}.")
         return Settings(**values)
+
+
+def default_passes(length: int | None) -> int:
+    """As many passes over a corpus of this many documents as the chain needs to read 20,000; 1 if unknown."""
+    return 1 if length is None else -(-_DOCUMENTS_TO_READ // max(1, length))
 
 
 def _is_number(value: object) -> bool:

@@ -1,4 +1,4 @@
-r"""Samplers of the topics θ given expected counts: those of the library, and an exact one.
+r"""Samplers of the topics θ given expected counts: those of the library, and two compiled ones.
 
     U(θ) = Σ_kw [θ_kw - (α - 1 + N_kw) log θ_kw] + Σ_k N_k· log θ_k·,   N = (|S|/|S̃|) Σ_d E[n_dkw]
 
@@ -19,18 +19,15 @@ from jaxtyping import Array, Float, Key
 from fokker._core.count import Count
 from fokker._core.random import fold_in, fold_in_step
 from fokker._core.state import nearest
-from fokker.dynamics import Dynamics
-from fokker.dynamics._kinetic import half_square
-from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import Elementwise
 from fokker.integrators import Reflecting, SymplecticEuler
+from fokker.models.lda._checks import NotFiniteError, check_friction
 from fokker.models.lda._uniform import seed_at
 from fokker.models.lda.cir import MIN_THETA, transitions
 from fokker.models.lda.settings import SAMPLERS
+from fokker.models.lda.sgrhmc import MomentumTopics
 from fokker.samplers import sghmc, sgld, sgrld
-from fokker.samplers._auxiliaries import momentum
 from fokker.samplers._sampler import SamplerState
-from fokker.samplers.recipe import Family, of_family
 from fokker.targets import Target
 
 # Random streams of a step, besides the noise of the library's samplers: to update words that were not in
@@ -93,39 +90,7 @@ def _sgrld(alpha: Any, h: Any, data_weight: Any, friction: Any) -> Any:
     return sgrld(h, D, integrator=Reflecting(lower=MIN_THETA), noise=_NOISE).on(TopicPotential(alpha))
 
 
-def _sgrhmc(alpha: Any, h: Any, data_weight: Any, friction: Any) -> Any:
-    r"""SGRHMC with G = diag(θ)⁻¹, except in a layer at zero, where it is SGRLD.
-
-        D = [[h θδ/(θ + δ), 0], [0, C]],   Q = [[0, -θ/√(θ + δ)], [θ/√(θ + δ), 0]]
-
-    Far above δ, Q is that of the paper, G^{-1/2} = √θ, and θ has almost no noise of its own. Below δ the
-    force N_kw/√θ of a new word is unbounded; there Q vanishes and D = hθ dominates. This is correct by
-    Theorem 1 of Ma et al. (2015), as is any friction. The friction of the paper, G⁻¹ = θ, is nearly zero for
-    words that a topic does not use, and too large for a stable step for its most frequent words; here it is C
-    for all words.
-    """
-    delta = _LAYER_WIDTH * h * h
-    diffusion = Elementwise(lambda theta: h * theta * delta / (theta + delta))
-    root = Elementwise(lambda theta: theta / jnp.sqrt(theta + delta))
-
-    def dynamics(potential: Any, temperature: Any) -> Dynamics:
-        return Dynamics(
-            Hamiltonian(potential, lambda r: half_square(r)),
-            D={("theta", "theta"): diffusion, ("r", "r"): friction},
-            Q={("r", "theta"): root},
-            temperature=temperature,
-        )
-
-    integrator = Reflecting(lower=MIN_THETA)
-    family = Family("Riemannian underdamped", dynamics, momentum)
-    return of_family(family, h, integrator, noise=_NOISE).on(TopicPotential(alpha))
-
-
-# The width of the layer in units of h², the square of the distance that a momentum of one moves in a step. It
-# is wide enough for several steps.
-_LAYER_WIDTH = 100.0
-
-_LIBRARY_SAMPLERS = {"sgld": _sgld, "sghmc": _sghmc, "sgrhmc": _sgrhmc, "sgrld": _sgrld}
+_LIBRARY_SAMPLERS = {"sgld": _sgld, "sghmc": _sghmc, "sgrld": _sgrld}
 WITH_MOMENTUM = ("sghmc", "sgrhmc")
 # Samplers for which words outside the minibatch follow a distribution known in closed form.
 _LAZY = ("sgrld", "scir")
@@ -155,23 +120,25 @@ def _scatter_rows(rows: Array, counts: Array, words: int) -> Array:
     return jnp.zeros((words, counts.shape[1]), counts.dtype).at[rows].add(counts)
 
 
-class NotFiniteError(ArithmeticError):
-    """θ is no longer finite."""
-
-
 def make_topics(
     sampler: str,
     theta: np.ndarray,
     alpha: float,
     key: Key[Array, ""],
     threads: int = 1,
-) -> "DenseTopics | LazyTopics":
-    """θ (V, K) with one of `SAMPLERS`."""
+    start: float = 0.0,
+) -> "Topics":
+    """θ (V, K) with one of `SAMPLERS`; `start` is the α that scir lowers to `alpha` in its first steps.
+
+    θ of float32 is not copied, and the steps change it.
+    """
     if sampler not in SAMPLERS:
         suggestion = nearest(sampler, SAMPLERS)
         raise ValueError(f"the samplers of topics are {', '.join(SAMPLERS)}, not {sampler!r}.{suggestion}")
     if sampler in _LAZY:
-        return LazyTopics(sampler, theta, alpha, key, threads)
+        return LazyTopics(sampler, theta, alpha, key, threads, start)
+    if sampler == "sgrhmc":
+        return MomentumTopics(theta, alpha, key, threads)
     return DenseTopics(sampler, theta, alpha, key)
 
 
@@ -203,11 +170,8 @@ class DenseTopics:
         self, words: np.ndarray, counts: np.ndarray, h: float, friction: float, data_weight: float
     ) -> None:
         """Move every word by a step of size h given N, the expected counts times `data_weight` = |S|/|S̃|."""
-        if self.sampler in WITH_MOMENTUM and h * friction >= 2:
-            raise ValueError(
-                f"the step size {h:.3g} times the friction {friction:.3g} must be less than 2, otherwise the "
-                "momentum grows without bound: reduce one of them."
-            )
+        if self.sampler in WITH_MOMENTUM:
+            check_friction(h, friction)
         V = len(self._z["theta"])
         rows, counts = _padded(words, V), _padded(counts, 0)
         batch = Counts(_scatter_rows(rows, counts, V), jnp.zeros(counts.shape[1]))
@@ -223,13 +187,17 @@ class DenseTopics:
             Count.of(self.number),
         )
         if not bool(finite):
-            raise NotFiniteError(_not_finite_message(self.sampler, h, self.number))
+            raise NotFiniteError(self.sampler, h, self.number)
         self._z = z
         self.number += 1
 
     def all_rows(self) -> np.ndarray:
         """θ (V, K)."""
         return np.asarray(self._z["theta"])
+
+    def replace(self, theta: np.ndarray) -> None:
+        """Continue from this θ (V, K); the momentum is unchanged."""
+        self._z["theta"] = jnp.asarray(theta, jnp.float32)
 
     def state(self) -> dict[str, np.ndarray]:
         """θ, the momentum, and the number of steps."""
@@ -254,14 +222,25 @@ class LazyTopics:
     # The most steps stored before all words are updated, and the largest ∫b without overflow in float64.
     _MAX_STEPS, _MAX_RATE = 1024, 300.0
 
+    # The steps in which scir halves α, from its start to the α of the prior.
+    _HALVING_STEPS = 50
+
     def __init__(
-        self, sampler: str, theta: np.ndarray, alpha: float, key: Key[Array, ""], threads: int = 1
+        self,
+        sampler: str,
+        theta: np.ndarray,
+        alpha: float,
+        key: Key[Array, ""],
+        threads: int = 1,
+        start: float = 0.0,
     ) -> None:
-        self.sampler, self.alpha, self.number, self.threads = sampler, alpha, 0, threads
+        self.sampler, self.number, self.threads = sampler, 0, threads
+        self.alpha, self._start_alpha = alpha, start if sampler == "scir" else 0.0
+        self._step_alpha = self._alpha_at(0)
         self._key = key
         # For the library's steps, independent of the streams here.
         self._step_key = fold_in(key, _STEP_KEY_FOLD)
-        self._theta = np.array(theta, np.float32)
+        self._theta = np.ascontiguousarray(theta, np.float32)
         self._totals = self._theta.sum(0, dtype=np.float64)
         self._reset_clock()
 
@@ -272,6 +251,14 @@ class LazyTopics:
         self._now = 0
         # ∫b and ∫exp(∫b) since the reset, for each topic after each step.
         self._rate, self._time = (np.zeros((self._MAX_STEPS + 1, K)) for _ in range(2))
+
+    def _alpha_at(self, number: int) -> float:
+        """α of a step: from the start it is halved every few steps until it is that of the prior.
+
+        With the exact transitions of a small α, a word that a topic does not use has θ of 1e-30 and less, and
+        no document ever assigns the word to the topic. The start, which is random, would decide the topics.
+        """
+        return max(self.alpha, self._start_alpha * 0.5 ** (number // self._HALVING_STEPS))
 
     def _seed(self, stream: int) -> np.uint64:
         """The seed of one random stream of this step."""
@@ -290,7 +277,7 @@ class LazyTopics:
         g = (time - self._time[last_updates]) * np.exp(-rate)
         which = np.where(is_outdated[which], which, -1)
         seed = self._seed(stream)
-        return theta, transitions(theta, self.alpha, None, delta, g, which, words, seed, self.threads)
+        return theta, transitions(theta, self._step_alpha, None, delta, g, which, words, seed, self.threads)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -321,31 +308,39 @@ class LazyTopics:
         theta = self.rows(words)
         by_topic = counts.sum(0, dtype=np.float64)
         b = 1 + by_topic / self._totals
-        delta, g = np.exp(-b * h), -np.expm1(-b * h) / b
+        # Of a topic that was empty b may be very large: its θ is forgotten, by exp(-300) or more.
+        rate = np.minimum(b * h, self._MAX_RATE) if self.sampler == "scir" else b * h
+        delta, g = np.exp(-rate), -np.expm1(-rate) / b
         if self.sampler == "scir":
             seed = self._seed(_STEP_STREAM)
             which = np.zeros(len(words), np.int64)
-            transitions(theta, self.alpha, counts, delta[None], g[None], which, words, seed, self.threads)
+            transitions(
+                theta, self._step_alpha, counts, delta[None], g[None], which, words, seed, self.threads
+            )
             new_theta = theta
         else:
             new_theta = self._euler(theta, counts, h)
-        if not np.all(np.isfinite(new_theta.sum(0))) or np.any(b * h > self._MAX_RATE):
-            raise NotFiniteError(_not_finite_message(self.sampler, h, self.number))
+        if not np.all(np.isfinite(new_theta.sum(0))) or np.any(rate > self._MAX_RATE):
+            raise NotFiniteError(self.sampler, h, self.number)
         # The totals as if no word were observed, then the correction for the words of the minibatch.
         old_sum = self._theta[words].sum(0, dtype=np.float64)
-        unobserved = old_sum * delta + len(words) * self.alpha * g
-        self._totals = self._totals * delta + len(self._theta) * self.alpha * g
+        unobserved = old_sum * delta + len(words) * self._step_alpha * g
+        self._totals = self._totals * delta + len(self._theta) * self._step_alpha * g
         self._totals += new_theta.sum(0, dtype=np.float64) - unobserved
         self._theta[words] = new_theta
-        self._rate[self._now + 1] = self._rate[self._now] + b * h
-        self._time[self._now + 1] = (
-            self._time[self._now] + np.exp(self._rate[self._now]) * np.expm1(b * h) / b
-        )
+        self._rate[self._now + 1] = self._rate[self._now] + rate
+        self._time[self._now + 1] = self._time[self._now] + np.exp(self._rate[self._now]) * np.expm1(rate) / b
         self._now += 1
         self._seen[words] = self._now
         self.number += 1
-        if self._now == self._MAX_STEPS or self._rate[self._now].max() > self._MAX_RATE:
+        alpha = self._alpha_at(self.number)
+        if (
+            alpha != self._step_alpha
+            or self._now == self._MAX_STEPS
+            or self._rate[self._now].max() > self._MAX_RATE
+        ):
             self._update_all()
+            self._step_alpha = alpha
 
     def _euler(self, theta: np.ndarray, counts: np.ndarray, h: float) -> np.ndarray:
         """A step of the library's sampler for these words."""
@@ -355,7 +350,7 @@ class LazyTopics:
             self.sampler,
             {"theta": jnp.asarray(rows)},
             Counts(jnp.asarray(_padded(counts, 0)), jnp.asarray(rest, jnp.float32)),
-            self.alpha,
+            self._step_alpha,
             h,
             1.0,
             0.0,
@@ -374,6 +369,12 @@ class LazyTopics:
         self._totals = self._theta.sum(0, dtype=np.float64)
         self._reset_clock()
 
+    def replace(self, theta: np.ndarray) -> None:
+        """Continue from this θ (V, K), which belongs to the sampler from now on."""
+        self._theta = np.ascontiguousarray(theta, np.float32)
+        self._totals = self._theta.sum(0, dtype=np.float64)
+        self._reset_clock()
+
     _SAVED_ARRAYS = ("theta", "totals", "seen", "rate", "time")
 
     def state(self) -> dict[str, np.ndarray]:
@@ -384,6 +385,7 @@ class LazyTopics:
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore a `state`."""
         self.number, self._now = int(state["number"]), int(state["now"])
+        self._step_alpha = self._alpha_at(self.number)
         for name in self._SAVED_ARRAYS:
             setattr(self, f"_{name}", np.array(state[name]))
 
@@ -397,8 +399,4 @@ def _padded(rows: np.ndarray, fill: float) -> np.ndarray:
     return np.concatenate([rows, np.full((num_missing, *rows.shape[1:]), fill, rows.dtype)])
 
 
-def _not_finite_message(sampler: str, h: float, number: int) -> str:
-    return (
-        f"θ is not finite at step {number} of {sampler} with the step size {h:.3g}: use a smaller step size "
-        "(earlier results are kept)."
-    )
+Topics = DenseTopics | LazyTopics | MomentumTopics

@@ -1,0 +1,232 @@
+"""Exact passes: the draws of a pass are those of the posterior, and their intervals contain the truth."""
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from fokker.corpora import Documents
+from fokker.models.lda.chain import TopicChain
+from fokker.models.lda.draws import TopicDraws, credible_bounds
+from fokker.models.lda.exact import PassCounts
+from fokker.models.lda.reference import enumerate_posterior
+from fokker.models.lda.settings import Settings
+from fokker.models.lda.theta import make_topics
+from test_lda_chain import ALPHA, GAMMA, TINY, TOPICS, WORDS, some_documents, tiny_documents
+
+# ---- one draw
+
+
+@pytest.mark.parametrize(("alpha", "count", "weight"), [(0.3, 0, 1.0), (0.3, 4, 1.0), (0.3, 4, 2.5)])
+def test_a_draw_is_a_gamma_of_alpha_and_the_weighted_count(alpha, count, weight):
+    counts = PassCounts(300, 40)
+    counts.add(np.arange(300), np.full((300, 40), float(count), np.float32), 7)
+    theta = counts.draw(alpha, weight, np.uint64(5))
+    # A false alarm has a chance of 1e-5 in each case.
+    assert stats.kstest(theta.ravel(), stats.gamma(alpha + weight * count).cdf).pvalue > 1e-5
+    np.testing.assert_array_equal(counts.draw(alpha, weight, np.uint64(5), threads=2), theta)
+    assert np.any(counts.draw(alpha, weight, np.uint64(6)) != theta)
+
+
+@pytest.mark.parametrize("engine", ["numba", "jax"])
+def test_a_sample_has_every_token_once_and_the_mixtures_stay_expectations(engine):
+    chain = TopicChain(12, 3, sampler="scir", alpha=0.1, gamma=0.2, sweeps=8, burn_in=4, engine=engine)
+    documents = some_documents([9, 3, 14])
+    words, sample = chain.expect(documents, sample=True)
+    np.testing.assert_array_equal(sample.counts, np.round(sample.counts))
+    tokens = np.bincount(documents.words, weights=documents.counts, minlength=12)
+    np.testing.assert_array_equal(sample.counts.sum(1), tokens[words])
+    # Averages over four sweeps, not the counts of the last one.
+    np.testing.assert_allclose(sample.mixtures.sum(1), [9, 3, 14])
+    assert np.any(sample.mixtures != np.round(sample.mixtures))
+
+
+# ---- the posterior
+
+
+def exact_draws(chain, documents, passes, batch, total):
+    """β after each pass (passes, V, K)."""
+    draws = []
+    for _ in range(passes):
+        for first in range(0, documents.size, batch):
+            chain.count(documents.select(slice(first, first + batch)))
+        draws.append(chain.beta_given_pass(total, 1))
+        chain.end_pass(total)
+    return np.stack(draws)
+
+
+@pytest.mark.parametrize(("total", "is_right"), [(len(TINY), True), (4 * len(TINY), False)])
+def test_exact_passes_have_the_enumerated_posterior(total, is_right):
+    chain = TopicChain(
+        WORDS, TOPICS, sampler="sgrhmc", alpha=ALPHA, gamma=GAMMA, start=ALPHA, sweeps=12, burn_in=6
+    )
+    draws = exact_draws(chain, tiny_documents(), 640 if is_right else 240, 3, total)[40:]
+    products = np.einsum("nvk,nwk->nvw", draws, draws) / TOPICS
+    exact = enumerate_posterior(TINY, WORDS, TOPICS, ALPHA, GAMMA).second_moments()
+    blocks = products[: len(products) // 20 * 20].reshape(20, -1, WORDS, WORDS).mean(1)
+    error = np.maximum(blocks.std(0, ddof=1) / np.sqrt(20), 0.002)
+    # Nine moments at 5 standard errors: a false alarm has a chance below 1e-4. The control has another |S|.
+    distance = np.abs((blocks.mean(0) - exact) / error).max()
+    assert distance < 5 if is_right else distance > 8
+
+
+@pytest.mark.parametrize("sampler", ["sgrhmc", "scir", "sghmc"])
+def test_theta_is_fixed_in_a_pass_and_then_the_first_exact_draw(sampler):
+    chain = TopicChain(12, 3, sampler=sampler, alpha=0.4, gamma=0.2, start=0.5, sweeps=6, burn_in=2)
+    before = chain.beta()
+    for seed in range(3):
+        chain.count(some_documents([9] * 4, seed=seed))
+        np.testing.assert_array_equal(chain.beta(), before)
+    assert chain.state()["pass_counts"].sum() == 3 * 4 * 9
+    first, second = (chain.beta_given_pass(12, i) for i in range(2))
+    assert np.any(first != second)
+    chain.end_pass(12)
+    np.testing.assert_allclose(chain.beta(), first, rtol=1e-5, atol=1e-30)
+    # θ_k· of the start, for which the steps of the sampler are made.
+    np.testing.assert_allclose(chain.topics.totals, 6.0, rtol=1e-5)
+    # A step drops the counts of a pass that was not ended.
+    chain.count(some_documents([9] * 4))
+    chain.step(some_documents([9] * 4), 12)
+    assert "pass_counts" not in chain.state()
+
+
+def simulated(alpha, seed, documents=120, topics=3, words=60, length=40):
+    """A corpus drawn from the prior: documents, β (K, V), and the counts of words by topic (K, V)."""
+    rng = np.random.default_rng(seed)
+    theta = rng.gamma(alpha, 1, (topics, words))
+    beta = theta / theta.sum(1, keepdims=True)
+    by_topic = [rng.multinomial(length, pi) for pi in rng.dirichlet(np.full(topics, 0.1), documents)]
+    counts = np.stack([rng.multinomial(n, beta) for n in by_topic])
+    return Documents.from_matrix(counts.sum(1)), beta, counts.sum(0)
+
+
+def coverage(alpha, exact_passes, corpora=3, passes=13, batch=15):
+    """The share of the true β in 90 % intervals: of words that a topic uses, and of the others."""
+    used, unused = [], []
+    for seed in range(corpora):
+        documents, beta, counts = simulated(alpha, seed)
+        chain = TopicChain(60, 3, sampler="sgrhmc", alpha=alpha, gamma=0.1, sweeps=12, burn_in=6, seed=seed)
+        # Near the truth, with something for every word: which mode a chain finds is not the question here.
+        chain.topics.replace((counts.T + 0.5) * (6 / (counts.sum(1) + 30)))
+        draws = TopicDraws(60, 3)
+        for number in range(passes):
+            exact_number = number - passes + exact_passes
+            for first in range(0, documents.size, batch):
+                part = documents.select(slice(first, first + batch))
+                if exact_number >= 0:
+                    chain.count(part)
+                else:
+                    chain.step(part, documents.size)
+                    draws.offer(chain.number, chain.beta)
+            if exact_number >= 0:
+                draws.offer_pass(
+                    chain.number, exact_number, exact_passes, lambda i, c=chain: c.beta_given_pass(120, i)
+                )
+                chain.end_pass(120)
+        stored = np.stack(draws.draws)
+        low, high = credible_bounds(stored, 0.9)
+        inside = (beta >= low.T) & (beta <= high.T)
+        is_used = stored.mean(0).T * counts.sum(1, keepdims=True) >= 3
+        used.append(inside[is_used])
+        unused.append(inside[~is_used])
+    return np.concatenate(used).mean(), np.concatenate(unused).mean()
+
+
+# Of 540 pairs of a word and a topic 184 are used at α = 0.1, and 39 at α = 0.01. The bounds allow for four
+# standard errors and for few passes. At α = 0.01 the lower bounds of unused words are zero: 95 % is right.
+@pytest.mark.parametrize("alpha", [0.1, 0.01])
+def test_intervals_contain_the_truth_for_used_and_for_unused_words(alpha):
+    used, unused = coverage(alpha, exact_passes=12)
+    assert used > (0.76 if alpha == 0.1 else 0.65)
+    assert 0.8 < unused < 0.98
+
+
+def test_without_exact_passes_they_miss_words_that_are_not_used():
+    assert coverage(0.01, exact_passes=0, corpora=2)[1] < 0.3
+
+
+# ---- the store of draws, and settings
+
+
+@pytest.mark.parametrize(
+    ("passes", "steps"),
+    # Of 20 passes for 8 draws it is every third.
+    [(1, [1] * 8), (2, [2] * 8), (5, [3, 3, 4, 4, 5, 5]), (40, [22, 25, 28, 31, 34, 37, 40])],
+)
+def test_the_second_half_of_the_exact_passes_is_stored(passes, steps):
+    draws = TopicDraws(2, 2, max_draws=8, interval=1)
+    draws.offer(1, lambda: np.full((2, 2), -1.0))
+    for number in range(passes):
+        draws.offer_pass(number + 1, number, passes, lambda i: np.full((2, 2), float(i)))
+        assert len(draws.draws) <= 8
+    assert draws.steps == steps
+    assert min(draw.min() for draw in draws.draws) == 0
+    again = TopicDraws(2, 2, max_draws=8)
+    again.restore(draws.state())
+    for store in (draws, again):
+        store.offer_pass(passes + 1, passes, passes + 1, lambda i: np.zeros((2, 2)))
+    assert again.steps == draws.steps
+
+
+def test_bounds_are_order_statistics_that_keep_their_probability():
+    draws = np.random.default_rng(0).permutation(np.arange(1.0, 41.0))[:, None]
+    assert [float(x[0]) for x in credible_bounds(draws, 0.9)] == [2.0, 39.0]
+    assert [float(x[0]) for x in credible_bounds(draws, 0.5)] == [10.0, 31.0]
+    assert [float(x[0]) for x in credible_bounds(draws, 0.999)] == [1.0, 40.0]
+    assert [float(x[0]) for x in credible_bounds(draws[:1], 0.9)] == [draws[0, 0]] * 2
+
+
+def test_an_empty_topic_of_few_words_is_one_word():
+    # With Vα = 0.05 all θ of a topic without tokens are below the smallest number about every 30th time.
+    chain = TopicChain(5, 2, sampler="scir", alpha=0.01, gamma=0.1, sweeps=4, burn_in=2)
+    documents = Documents.from_matrix(np.array([[3, 0, 2, 0, 1], [1, 4, 0, 0, 0]]))
+    chain.count(documents)
+    chain._pass.counts[:, 0] += chain._pass.counts[:, 1]
+    chain._pass.counts[:, 1] = 0
+    beta = np.stack([chain.beta_given_pass(2, draw) for draw in range(300)])
+    np.testing.assert_allclose(beta.sum(1), 1, rtol=1e-5)
+    # Each word is the first in a fifth of 300 draws: outside of 30 to 90 with a chance of 1e-4 for all five.
+    largest = np.bincount(beta[:, :, 1].argmax(1), minlength=5)
+    assert largest.min() > 30
+    assert largest.max() < 90
+
+
+def test_scir_bears_a_topic_that_was_empty():
+    theta = np.full((5, 2), 1.0, np.float32)
+    theta[:, 1] = 1e-6
+    topics = make_topics("scir", theta, 0.01, jax.random.key(0))
+    # The rate of the second topic is 10⁴ in this step, and words outside the minibatch forget their θ.
+    topics.step(np.arange(2), np.full((2, 2), 40.0, np.float32), 1e-3, 0.0, 1.0)
+    after = topics.all_rows()
+    assert np.all(np.isfinite(after))
+    np.testing.assert_allclose(topics.totals, after.sum(0), rtol=0.5)
+
+
+def test_half_of_the_passes_are_exact_unless_said_otherwise():
+    assert [Settings().num_exact_passes(n) for n in (None, 1, 2, 5, 20)] == [0, 0, 1, 2, 10]
+    assert [Settings(exact_passes=3).num_exact_passes(n) for n in (None, 1, 8)] == [0, 1, 3]
+    with pytest.raises(ValueError, match="exact_passes must be a whole number of at least 0; -1 was given"):
+        Settings(exact_passes=-1)
+
+
+# ---- scir
+
+
+def test_scir_lowers_alpha_from_its_start_and_a_restored_state_knows_it():
+    def fresh():
+        return TopicChain(40, 3, sampler="scir", alpha=0.08, gamma=0.2, start=0.4, sweeps=2, burn_in=1)
+
+    chain, alphas = fresh(), []
+    documents = some_documents([4] * 4, words=40)
+    for t in range(160):
+        if t == 60:
+            saved = {name: np.array(x) for name, x in chain.state().items()}
+        alphas.append(chain.topics._step_alpha)
+        chain.step(documents, 8)
+    np.testing.assert_allclose(alphas, [0.4] * 50 + [0.2] * 50 + [0.1] * 50 + [0.08] * 10)
+    again = fresh()
+    again.restore(saved)
+    for _ in range(100):
+        again.step(documents, 8)
+    np.testing.assert_array_equal(again.beta(), chain.beta())
+    assert chain.topics.alpha == 0.08
