@@ -1,5 +1,6 @@
 """Tables from files, and the commands that take them: `fokker sample --data` and `fokker predict`."""
 
+import collections
 import gzip
 import json
 import os
@@ -370,3 +371,41 @@ def test_settings_are_numbers_texts_and_lists(tmp_path):
         path.write_text(text)
         with pytest.raises(ValueError, match=re.escape(message)):
             read_config(path, {"steps": "steps"})
+
+
+NAMED = """
+from typing import NamedTuple
+
+class Theta(NamedTuple):
+    slope: float
+    intercept: float
+
+def log_prior(theta):
+    return -(theta.slope**2)
+
+def log_likelihood(theta, datum):
+    return -((datum["x"] - theta.intercept) ** 2)
+
+def start(key):
+    return Theta(0.0, 0.0)
+
+def predict(theta, datum):
+    return theta.intercept + theta.slope * datum["x"]
+"""
+
+
+@pytest.mark.parametrize("names", [("slope", "intercept"), ("intercept", "slope"), ("slope", "other")])
+def test_the_parameters_of_a_named_tuple_keep_their_names(tmp_path, names):
+    """Their order is that of the fields, not of the alphabet; theta with other names is a dictionary."""
+    from fokker.run.model import Model
+    from fokker.run.predictions import draws_of, open_with_theta
+
+    (tmp_path / "model.py").write_text(NAMED)
+    theta = collections.namedtuple("Theta", names)(np.full((1, 5), 1.0), np.full((1, 5), 10.0))
+    trace = fk.Trace(theta, None, {}, None, None, {"chains": 1, "steps": 5, "burn_in": 0, "taken": 5}, None)
+    trace.save(tmp_path / "run")
+    found = draws_of(open_with_theta(tmp_path / "run", Model.load(str(tmp_path / "model.py")), "start"), 5)
+    if "other" in names or names[0] == "intercept":  # not the fields of the model's Theta, in their order
+        assert {name: x[0, 0] for name, x in found.items()} == dict(zip(names, (1.0, 10.0), strict=True))
+    else:
+        assert (found.slope[0, 0], found.intercept[0, 0]) == (1.0, 10.0)

@@ -314,18 +314,16 @@ def predict(
     observation: predict(theta, datum, key). Without such a function the log predictive density of each row is
     written, by the model's likelihood. Predictions are made and written in blocks of rows.
     """
-    import fokker
     from fokker.run.command import read_command
     from fokker.run.model import Model
     from fokker.run.options import MODEL, parse_quantiles
-    from fokker.run.predictions import draws_of, predictor, structure_of_theta, write_predictions
+    from fokker.run.predictions import draws_of, open_with_theta, predictor, write_predictions
 
     probabilities = parse_quantiles(quantiles)
     options = read_command(folder, model, data)
-    trace = fokker.open(folder)
     loaded = Model.load(options["source"], options["settings"][MODEL], options["init"])
     made = predictor(loaded, read_data({**options, "columns": None}), seed)
-    chosen = draws_of(trace, draws, structure_of_theta(loaded, trace))
+    chosen = draws_of(open_with_theta(folder, loaded, options["init"]), draws)
     rows, columns = write_predictions(out, made, chosen, probabilities)
     console.print(f"predicted {made.description}", markup=False, soft_wrap=True)
     console.print(f"wrote {out}: {rows:,} rows, {columns:,} columns", markup=False, soft_wrap=True)
