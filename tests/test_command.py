@@ -120,7 +120,7 @@ def test_a_run_by_columns_goes_on_and_predicts(fokker, tmp_path):
     assert (code, "has 'Bern' in line 3 of new.csv" in err) == (2, True)
     pandas.DataFrame({"city": ["Oslo"], "z": [0.5]}).to_csv("new.csv", index=False)
     code, _, err = fokker("predict", "fokker-sample", "--data", "new.csv")
-    assert (code, "no column 'x'. The columns are city, z" in err) == (2, True)
+    assert (code, "no column 'x', which those of the run have. The columns are city, z" in err) == (2, True)
 
 
 def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fokker, tmp_path):
@@ -326,7 +326,7 @@ def test_every_format_gives_the_same_columns(tmp_path):
     np.testing.assert_array_equal(text["flag"], y == 1)
     with pytest.raises(ValueError, match="'u' is in more than one file"):
         read_table([str(tmp_path / "frame.tsv.gz")] * 2)
-    with pytest.raises(ValueError, match="--columns names 'w', which the data do not have"):
+    with pytest.raises(ValueError, match="the data have no column 'w', which --columns names"):
         read_table([str(tmp_path / "frame.tsv.gz")], columns=["w"])
     shutil.copy(tmp_path / "x.npy", tmp_path / "x.pkl")
     with pytest.raises(ValueError, match="not one of the formats"):
@@ -409,3 +409,43 @@ def test_the_parameters_of_a_named_tuple_keep_their_names(tmp_path, names):
         assert {name: x[0, 0] for name, x in found.items()} == dict(zip(names, (1.0, 10.0), strict=True))
     else:
         assert (found.slope[0, 0], found.intercept[0, 0]) == (1.0, 10.0)
+
+
+def test_categories_are_texts_in_every_file(tmp_path):
+    """Codes of digits are not numbers: a leading zero counts, and new rows may have digits alone."""
+
+    def read(text, **options):
+        (tmp_path / "table.csv").write_text(text)
+        return read_table([str(tmp_path / "table.csv")], **options)
+
+    data = read("z,y\n01234,1\n1234,2\n1.0,3\n1,4\n 1 ,5\n", categories={"z": None})
+    assert (data.labels["z"], data["z"].tolist()) == (["1", "1.0", "01234", "1234"], [2, 3, 1, 0, 0])
+    assert read("z,y\n10,1\n9,2\n", categories={"z": None}).labels["z"] == ["9", "10"]
+    assert read("z,y\n10,1\nA,2\n9,2\n", categories={"z": None}).labels["z"] == ["10", "9", "A"]
+    labels = {"z": ["1", "2", "A"]}
+    assert read("z,y\n2,0\n1,0\n", categories=labels)["z"].tolist() == [1, 0]
+    np.savez(tmp_path / "table.npz", z=np.array([2, 1]), y=np.zeros(2))
+    assert read_table([str(tmp_path / "table.npz")], categories=labels)["z"].tolist() == [1, 0]
+    for text, message in {"z,y\nB,0\n": "has 'B' in line 2", "z,y\n1,0\n,0\n": "first in line 3"}.items():
+        with pytest.raises(ValueError, match=message):
+            read(text, categories=labels)
+        # Of new rows it is a problem for a model that uses it.
+        data = read(text, categories=labels, columns_of_run=["z", "y"])
+        assert list(data) == ["y"]
+        with pytest.raises(ColumnError, match=message):
+            data["z"]
+
+
+def test_a_matrix_has_the_columns_of_the_run_in_their_order(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("extra,b,a\n9,2,1\n")
+    new = read_table([str(path)], columns_of_run=["a", "b", "y"], categories={"y": ["no", "yes"]})
+    datum = jax.tree.map(lambda x: x[0], new)
+    assert new.matrix(without="y").tolist() == [[1, 2]]
+    assert datum.matrix(without="y").tolist() == [1, 2]
+    assert new["extra"].tolist() == [9]
+    with pytest.raises(ColumnError, match="no column 'y', which those of the run have"):
+        new.matrix()
+    assert read_table([str(path)], columns=["a", "extra"]).matrix().tolist() == [[1, 9]]
+    with pytest.raises(ValueError, match="no column 'c', which --columns names, or which they had before"):
+        read_table([str(path)], columns=["a", "c"])

@@ -190,6 +190,8 @@ class _Call:
         self.quantiles = parse_quantiles(options.get("quantiles", "0.05,0.5,0.95"))
         model = Model.load(options["source"], settings[MODEL], options["init"])
         data = read_data(options)
+        # As they were read: new rows are to have the same columns in this order, and the same codes.
+        self.columns = None if data is None else list(data.order)
         self.labels = {} if data is None else dict(data.labels)
         self.target = model.target(data)
         self.sampler = model.sampler(options["sampler"], options["step_size"], settings[SAMPLER])
@@ -197,15 +199,16 @@ class _Call:
         self.title = f"{model.source} by {options['sampler']}"
 
 
-def read_data(options: dict[str, Any]) -> Any:
-    """The columns of --data, or None without it."""
+def read_data(options: dict[str, Any], are_new: bool = False) -> Any:
+    """The columns of --data, or None without it; `are_new`: of rows to predict."""
     if not options.get("data"):
         if options.get("columns") or options.get("categories"):
             raise ValueError("--columns and --categories are about --data, which was not given.")
         return None
     from fokker.rows.table import read_table
 
-    return read_table(options["data"], columns=options["columns"], categories=options["categories"])
+    option = "columns_of_run" if are_new else "columns"
+    return read_table(options["data"], categories=options["categories"], **{option: options["columns"]})
 
 
 def _print_estimate(options: dict[str, Any], out: Path, overwrite: bool) -> None:
@@ -222,7 +225,7 @@ def _run_sampler(options: dict[str, Any], out: Path, mesh: str | None) -> int:
     from fokker.run.command import run_and_report, write_command
 
     call = _Call(options)
-    write_command(out, {**options, "categories": call.labels})
+    write_command(out, {**options, "columns": call.columns, "categories": call.labels})
     return run_and_report(
         out,
         lambda: fokker.sample(call.target, call.sampler, out=out, mesh=mesh, **call.options),
@@ -322,7 +325,7 @@ def predict(
     probabilities = parse_quantiles(quantiles)
     options = read_command(folder, model, data)
     loaded = Model.load(options["source"], options["settings"][MODEL], options["init"])
-    made = predictor(loaded, read_data({**options, "columns": None}), seed)
+    made = predictor(loaded, read_data(options, are_new=True), seed)
     chosen = draws_of(open_with_theta(folder, loaded, options["init"]), draws)
     rows, columns = write_predictions(out, made, chosen, probabilities)
     console.print(f"predicted {made.description}", markup=False, soft_wrap=True)
