@@ -236,6 +236,11 @@ def read_columns(folder, **columns):
             "the column 'city' has 'Paris' in line 2 of table.csv, and numbers are needed: --categories city",
         ),
         (["sample", "model.py", *RUN, "--data", "table.csv", "--quantiles", "0.1,x"], "write probabilities"),
+        (
+            ["sample", "model.py", *RUN, "--data", "no.csv", "--overwrite", "--quantiles", "5,95"],
+            "--quantiles 5,95: write probabilities between 0 and 1",
+        ),
+        (["predict", "no", "--data", "no.csv", "--quantiles", "nan"], "--quantiles nan: write probabilities"),
         (["sample", "model.py", "--config", "no.toml"], "there is no file no.toml"),
         (["sample", "several.py", "--steps", 9], "has several targets, first, second, of_data: name one"),
         (["sample", "none.py", "--steps", 9], "has no target. Define log_prior(theta)"),

@@ -89,8 +89,11 @@ def parse_list(text: str | None) -> list[str]:
 def parse_quantiles(text: str) -> Sequence[float]:
     """Probabilities with commas between them."""
     try:
-        return [float(part) for part in parse_list(text)]
+        values = [float(part) for part in parse_list(text)]
     except ValueError:
+        values = []
+    if not values or not all(0 <= value <= 1 for value in values):
         raise ValueError(
-            f"--quantiles {text}: write probabilities with commas, as in 0.05,0.5,0.95."
-        ) from None
+            f"--quantiles {text}: write probabilities between 0 and 1 with commas, as in 0.05,0.5,0.95."
+        )
+    return values

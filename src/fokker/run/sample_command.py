@@ -145,9 +145,10 @@ def sample(
     130; after a kill nothing but the last second is lost. `fokker resume FOLDER` goes on too.
     """
     from fokker.run.command import clear_run
-    from fokker.run.options import parse_list, parse_settings
+    from fokker.run.options import parse_list, parse_quantiles, parse_settings
     from fokker.run.processes import join
 
+    parse_quantiles(quantiles)  # which are needed only after the run
     options = {
         "source": str(source),
         "data": data or [],
