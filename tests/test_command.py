@@ -366,6 +366,19 @@ def test_settings_are_numbers_texts_and_lists(tmp_path):
         "model": {"z": 0, **wanted},
         "sampler": {"h": 0.5},
     }
+    # What a run that goes on reads from its folder is what was given.
+    stored = parse_settings(["t=(1, (2, 3))", "n=nan", "l=[nan, 1]", "d=2026-01-31", "e={'k': (1,)}"])
+    assert {n: x for n, x in stored["model"].items() if n in "tde"} == {
+        "t": [1, [2, 3]],
+        "d": "2026-01-31",
+        "e": {"k": [1]},
+    }
+    command._check_same_settings(tmp_path, json.loads(json.dumps(stored)), stored)
+    with pytest.raises(ValueError, match=r"l of the model is \[nan, 2\], and was \[nan, 1\]"):
+        command._check_same_settings(tmp_path, stored, parse_settings(["l=[nan, 2]"], stored))
+    for text in ("s={1, 2}", "b=b'x'", "c=2j", "k={1: 2}"):
+        with pytest.raises(ValueError, match=re.escape(f"--set {text}: a value of type")):
+            parse_settings([text])
     path = tmp_path / "settings.toml"
     for text, message in {
         "stps = 3": "unknown option, 'stps'. Did you mean 'steps'?",

@@ -140,13 +140,18 @@ def _check_same_settings(folder: Path, before: dict[str, Any], now: dict[str, An
         for table in now
         for values, earlier in [(now[table], before.get(table, {}))]
         for name in {**earlier, **values}
-        if values.get(name) != earlier.get(name)
+        if not _is_same(values.get(name), earlier.get(name))
     ]
     if changed:
         raise ValueError(
             f"{folder} has another run in it: {'; '.join(changed)}. Give the same --set to go on with it, "
             "another folder, or --overwrite."
         )
+
+
+def _is_same(now: Any, before: Any) -> bool:
+    """Whether two values of JSON are equal; as texts, because NaN does not equal itself."""
+    return bool(now == before) or json.dumps(now) == json.dumps(before)
 
 
 def _resolved(text: str) -> str:
