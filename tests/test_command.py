@@ -373,9 +373,10 @@ def test_settings_are_numbers_texts_and_lists(tmp_path):
         "d": "2026-01-31",
         "e": {"k": [1]},
     }
-    command._check_same_settings(tmp_path, json.loads(json.dumps(stored)), stored)
+    (tmp_path / "command.json").write_text(json.dumps({"settings": stored}))
+    command.check_same_settings(tmp_path, stored)
     with pytest.raises(ValueError, match=r"l of the model is \[nan, 2\], and was \[nan, 1\]"):
-        command._check_same_settings(tmp_path, stored, parse_settings(["l=[nan, 2]"], stored))
+        command.check_same_settings(tmp_path, parse_settings(["l=[nan, 2]"], stored))
     for text in ("s={1, 2}", "b=b'x'", "c=2j", "k={1: 2}"):
         with pytest.raises(ValueError, match=re.escape(f"--set {text}: a value of type")):
             parse_settings([text])
@@ -467,3 +468,22 @@ def test_a_matrix_has_the_columns_of_the_run_in_their_order(tmp_path):
     assert read_table([str(path)], columns=["a", "extra"]).matrix().tolist() == [[1, 9]]
     with pytest.raises(ValueError, match="no column 'c', which --columns names, or which they had before"):
         read_table([str(path)], columns=["a", "c"])
+
+
+def test_a_call_that_a_warm_up_refuses_leaves_the_command_as_it_was(tmp_path):
+    """Without a warm-up there the command is that of the last call, refused or not."""
+
+    def refused_call(folder):
+        with command.written_command(folder, {"source": "model.py", "steps": 9}):
+            assert json.loads((folder / "command.json").read_text())["steps"] == 9
+            raise ValueError("refused")
+
+    for has_warm_up in (True, False):
+        folder = tmp_path / str(has_warm_up)
+        (folder / "warm-up").mkdir(parents=True)
+        command.write_command(folder, {"source": "model.py", "steps": 7})
+        if not has_warm_up:
+            (folder / "warm-up").rmdir()
+        with pytest.raises(ValueError, match="refused"):
+            refused_call(folder)
+        assert json.loads((folder / "command.json").read_text())["steps"] == (7 if has_warm_up else 9)

@@ -223,17 +223,15 @@ def _print_estimate(options: dict[str, Any], out: Path, overwrite: bool) -> None
 def _run_sampler(options: dict[str, Any], out: Path, mesh: str | None) -> int:
     """Sample as the options of `fokker sample` say, and return the exit code."""
     import fokker
-    from fokker.run.command import run_and_report, write_command
+    from fokker.run.command import run_and_report, written_command
 
     call = _Call(options)
-    write_command(out, {**options, "columns": call.columns, "categories": call.labels})
-    return run_and_report(
-        out,
-        lambda: fokker.sample(call.target, call.sampler, out=out, mesh=mesh, **call.options),
-        call.title,
-        console,
-        call.quantiles,
-    )
+
+    def run() -> Any:
+        with written_command(out, {**options, "columns": call.columns, "categories": call.labels}):
+            return fokker.sample(call.target, call.sampler, out=out, mesh=mesh, **call.options)
+
+    return run_and_report(out, run, call.title, console, call.quantiles)
 
 
 def resume(
