@@ -154,12 +154,23 @@ def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fok
     # 0.56 with the prior of the command line, with a standard error below 0.02; 1.5 with that of the file.
     assert abs(trace.samples["a"].mean() - 0.56) < 0.2
     assert "splitting" in trace.settings["sampler"]
-    from fokker.run.estimate import describe_output
-    from fokker.run.store import read_checkpoint
 
-    before, call = read_checkpoint(tmp_path / "run"), {**trace.settings, "warm_up": None}
-    assert "going on with the run that is there, after 300 of 600 steps" in describe_output(before, call, 600)
-    assert "refused: seed is 3, and was 0" in describe_output(before, {**call, "seed": 3}, 600)
+    # A dry run with a run in the folder makes the comparisons of a run, and writes nothing either.
+    from fokker.run.estimate import output
+    from fokker.run.sample_command import _Call
+
+    def dry(**changed):
+        call = _Call({**options, **changed})
+        settings = changed.get("settings", options["settings"])
+        return output(call.target, call.sampler, call.options, tmp_path / "run", settings)
+
+    files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if "pycache" not in str(path)}
+    assert "going on with the run that is there, after 300 of 600 steps" in dry(steps=600)
+    assert "the sampler, or one of its settings, is another" in dry(step_size=0.06)
+    other = {**options["settings"], "model": {"prior_scale": 0.2}}
+    assert "prior_scale of the model is 0.2, and was 0.1" in dry(settings=other)
+    now = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if "pycache" not in str(path)}
+    assert now == files
 
 
 def test_without_predict_the_log_density_of_each_row_is_written_and_noise_has_its_key(tmp_path):

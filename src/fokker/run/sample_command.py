@@ -216,7 +216,8 @@ def _print_estimate(options: dict[str, Any], out: Path, overwrite: bool) -> None
     from fokker.run.estimate import estimate
 
     call = _Call(options)
-    for line in estimate(call.target, call.sampler, call.options, out, call.title, overwrite):
+    settings = options["settings"]
+    for line in estimate(call.target, call.sampler, call.options, out, call.title, overwrite, settings):
         console.print(line, markup=False, soft_wrap=True)
 
 
