@@ -1,5 +1,6 @@
 """Tables from files, and the commands that take them: `fokker sample --data` and `fokker predict`."""
 
+import collections
 import gzip
 import json
 import os
@@ -119,7 +120,7 @@ def test_a_run_by_columns_goes_on_and_predicts(fokker, tmp_path):
     assert (code, "has 'Bern' in line 3 of new.csv" in err) == (2, True)
     pandas.DataFrame({"city": ["Oslo"], "z": [0.5]}).to_csv("new.csv", index=False)
     code, _, err = fokker("predict", "fokker-sample", "--data", "new.csv")
-    assert (code, "no column 'x'. The columns are city, z" in err) == (2, True)
+    assert (code, "no column 'x', which those of the run have. The columns are city, z" in err) == (2, True)
 
 
 def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fokker, tmp_path):
@@ -153,12 +154,23 @@ def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fok
     # 0.56 with the prior of the command line, with a standard error below 0.02; 1.5 with that of the file.
     assert abs(trace.samples["a"].mean() - 0.56) < 0.2
     assert "splitting" in trace.settings["sampler"]
-    from fokker.run.estimate import describe_output
-    from fokker.run.store import read_checkpoint
 
-    before, call = read_checkpoint(tmp_path / "run"), {**trace.settings, "warm_up": None}
-    assert "going on with the run that is there, after 300 of 600 steps" in describe_output(before, call, 600)
-    assert "refused: seed is 3, and was 0" in describe_output(before, {**call, "seed": 3}, 600)
+    # A dry run with a run in the folder makes the comparisons of a run, and writes nothing either.
+    from fokker.run.estimate import output
+    from fokker.run.sample_command import _Call
+
+    def dry(**changed):
+        call = _Call({**options, **changed})
+        settings = changed.get("settings", options["settings"])
+        return output(call.target, call.sampler, call.options, tmp_path / "run", settings)
+
+    files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if "pycache" not in str(path)}
+    assert "going on with the run that is there, after 300 of 600 steps" in dry(steps=600)
+    assert "the sampler, or one of its settings, is another" in dry(step_size=0.06)
+    other = {**options["settings"], "model": {"prior_scale": 0.2}}
+    assert "prior_scale of the model is 0.2, and was 0.1" in dry(settings=other)
+    now = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if "pycache" not in str(path)}
+    assert now == files
 
 
 def test_without_predict_the_log_density_of_each_row_is_written_and_noise_has_its_key(tmp_path):
@@ -235,6 +247,11 @@ def read_columns(folder, **columns):
             "the column 'city' has 'Paris' in line 2 of table.csv, and numbers are needed: --categories city",
         ),
         (["sample", "model.py", *RUN, "--data", "table.csv", "--quantiles", "0.1,x"], "write probabilities"),
+        (
+            ["sample", "model.py", *RUN, "--data", "no.csv", "--overwrite", "--quantiles", "5,95"],
+            "--quantiles 5,95: write probabilities between 0 and 1",
+        ),
+        (["predict", "no", "--data", "no.csv", "--quantiles", "nan"], "--quantiles nan: write probabilities"),
         (["sample", "model.py", "--config", "no.toml"], "there is no file no.toml"),
         (["sample", "several.py", "--steps", 9], "has several targets, first, second, of_data: name one"),
         (["sample", "none.py", "--steps", 9], "has no target. Define log_prior(theta)"),
@@ -325,7 +342,7 @@ def test_every_format_gives_the_same_columns(tmp_path):
     np.testing.assert_array_equal(text["flag"], y == 1)
     with pytest.raises(ValueError, match="'u' is in more than one file"):
         read_table([str(tmp_path / "frame.tsv.gz")] * 2)
-    with pytest.raises(ValueError, match="--columns names 'w', which the data do not have"):
+    with pytest.raises(ValueError, match="the data have no column 'w', which --columns names"):
         read_table([str(tmp_path / "frame.tsv.gz")], columns=["w"])
     shutil.copy(tmp_path / "x.npy", tmp_path / "x.pkl")
     with pytest.raises(ValueError, match="not one of the formats"):
@@ -360,6 +377,20 @@ def test_settings_are_numbers_texts_and_lists(tmp_path):
         "model": {"z": 0, **wanted},
         "sampler": {"h": 0.5},
     }
+    # What a run that goes on reads from its folder is what was given.
+    stored = parse_settings(["t=(1, (2, 3))", "n=nan", "l=[nan, 1]", "d=2026-01-31", "e={'k': (1,)}"])
+    assert {n: x for n, x in stored["model"].items() if n in "tde"} == {
+        "t": [1, [2, 3]],
+        "d": "2026-01-31",
+        "e": {"k": [1]},
+    }
+    (tmp_path / "command.json").write_text(json.dumps({"settings": stored}))
+    command.check_same_settings(tmp_path, stored)
+    with pytest.raises(ValueError, match=r"l of the model is \[nan, 2\], and was \[nan, 1\]"):
+        command.check_same_settings(tmp_path, parse_settings(["l=[nan, 2]"], stored))
+    for text in ("s={1, 2}", "b=b'x'", "c=2j", "k={1: 2}"):
+        with pytest.raises(ValueError, match=re.escape(f"--set {text}: a value of type")):
+            parse_settings([text])
     path = tmp_path / "settings.toml"
     for text, message in {
         "stps = 3": "unknown option, 'stps'. Did you mean 'steps'?",
@@ -370,3 +401,100 @@ def test_settings_are_numbers_texts_and_lists(tmp_path):
         path.write_text(text)
         with pytest.raises(ValueError, match=re.escape(message)):
             read_config(path, {"steps": "steps"})
+
+
+NAMED = """
+from typing import NamedTuple
+
+class Theta(NamedTuple):
+    slope: float
+    intercept: float
+
+def log_prior(theta):
+    return -(theta.slope**2)
+
+def log_likelihood(theta, datum):
+    return -((datum["x"] - theta.intercept) ** 2)
+
+def start(key):
+    return Theta(0.0, 0.0)
+
+def predict(theta, datum):
+    return theta.intercept + theta.slope * datum["x"]
+"""
+
+
+@pytest.mark.parametrize("names", [("slope", "intercept"), ("intercept", "slope"), ("slope", "other")])
+def test_the_parameters_of_a_named_tuple_keep_their_names(tmp_path, names):
+    """Their order is that of the fields, not of the alphabet; theta with other names is a dictionary."""
+    from fokker.run.model import Model
+    from fokker.run.predictions import draws_of, open_with_theta
+
+    (tmp_path / "model.py").write_text(NAMED)
+    theta = collections.namedtuple("Theta", names)(np.full((1, 5), 1.0), np.full((1, 5), 10.0))
+    trace = fk.Trace(theta, None, {}, None, None, {"chains": 1, "steps": 5, "burn_in": 0, "taken": 5}, None)
+    trace.save(tmp_path / "run")
+    found = draws_of(open_with_theta(tmp_path / "run", Model.load(str(tmp_path / "model.py")), "start"), 5)
+    if "other" in names or names[0] == "intercept":  # not the fields of the model's Theta, in their order
+        assert {name: x[0, 0] for name, x in found.items()} == dict(zip(names, (1.0, 10.0), strict=True))
+    else:
+        assert (found.slope[0, 0], found.intercept[0, 0]) == (1.0, 10.0)
+
+
+def test_categories_are_texts_in_every_file(tmp_path):
+    """Codes of digits are not numbers: a leading zero counts, and new rows may have digits alone."""
+
+    def read(text, **options):
+        (tmp_path / "table.csv").write_text(text)
+        return read_table([str(tmp_path / "table.csv")], **options)
+
+    data = read("z,y\n01234,1\n1234,2\n1.0,3\n1,4\n 1 ,5\n", categories={"z": None})
+    assert (data.labels["z"], data["z"].tolist()) == (["1", "1.0", "01234", "1234"], [2, 3, 1, 0, 0])
+    assert read("z,y\n10,1\n9,2\n", categories={"z": None}).labels["z"] == ["9", "10"]
+    assert read("z,y\n10,1\nA,2\n9,2\n", categories={"z": None}).labels["z"] == ["10", "9", "A"]
+    labels = {"z": ["1", "2", "A"]}
+    assert read("z,y\n2,0\n1,0\n", categories=labels)["z"].tolist() == [1, 0]
+    np.savez(tmp_path / "table.npz", z=np.array([2, 1]), y=np.zeros(2))
+    assert read_table([str(tmp_path / "table.npz")], categories=labels)["z"].tolist() == [1, 0]
+    for text, message in {"z,y\nB,0\n": "has 'B' in line 2", "z,y\n1,0\n,0\n": "first in line 3"}.items():
+        with pytest.raises(ValueError, match=message):
+            read(text, categories=labels)
+        # Of new rows it is a problem for a model that uses it.
+        data = read(text, categories=labels, columns_of_run=["z", "y"])
+        assert list(data) == ["y"]
+        with pytest.raises(ColumnError, match=message):
+            data["z"]
+
+
+def test_a_matrix_has_the_columns_of_the_run_in_their_order(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("extra,b,a\n9,2,1\n")
+    new = read_table([str(path)], columns_of_run=["a", "b", "y"], categories={"y": ["no", "yes"]})
+    datum = jax.tree.map(lambda x: x[0], new)
+    assert new.matrix(without="y").tolist() == [[1, 2]]
+    assert datum.matrix(without="y").tolist() == [1, 2]
+    assert new["extra"].tolist() == [9]
+    with pytest.raises(ColumnError, match="no column 'y', which those of the run have"):
+        new.matrix()
+    assert read_table([str(path)], columns=["a", "extra"]).matrix().tolist() == [[1, 9]]
+    with pytest.raises(ValueError, match="no column 'c', which --columns names, or which they had before"):
+        read_table([str(path)], columns=["a", "c"])
+
+
+def test_a_call_that_a_warm_up_refuses_leaves_the_command_as_it_was(tmp_path):
+    """Without a warm-up there the command is that of the last call, refused or not."""
+
+    def refused_call(folder):
+        with command.written_command(folder, {"source": "model.py", "steps": 9}):
+            assert json.loads((folder / "command.json").read_text())["steps"] == 9
+            raise ValueError("refused")
+
+    for has_warm_up in (True, False):
+        folder = tmp_path / str(has_warm_up)
+        (folder / "warm-up").mkdir(parents=True)
+        command.write_command(folder, {"source": "model.py", "steps": 7})
+        if not has_warm_up:
+            (folder / "warm-up").rmdir()
+        with pytest.raises(ValueError, match="refused"):
+            refused_call(folder)
+        assert json.loads((folder / "command.json").read_text())["steps"] == (7 if has_warm_up else 9)

@@ -4,7 +4,7 @@ import collections
 import csv
 import gzip
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ _FORMATS = ".csv, .tsv (also .gz), .parquet, .npy or .npz"
 _MOST_NAMES = 12
 
 # Labels of a column of categories, in the order of their codes.
-Labels = Mapping[str, Sequence[Any] | None]
+Labels = Mapping[str, Sequence[str] | None]
 
 
 class ColumnError(KeyError):
@@ -34,10 +34,14 @@ class ColumnError(KeyError):
 
 @dataclass(frozen=True, eq=False)
 class _About:
-    """What is known of a table besides its numbers: columns that cannot be used and why, and labels."""
+    """What is known of a table besides its numbers: columns that cannot be used and why, and labels.
+
+    `order`: the columns that `matrix` takes, also those that new rows do not have.
+    """
 
     problems: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, list[Any]] = field(default_factory=dict)
+    labels: Mapping[str, list[str]] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
 
 
 class Columns(dict[str, Any]):
@@ -56,14 +60,19 @@ class Columns(dict[str, Any]):
         return int(next(iter(self.values())).shape[0]) if self else 0
 
     @property
-    def labels(self) -> Mapping[str, list[Any]]:
+    def labels(self) -> Mapping[str, list[str]]:
         """The labels of each column of categories, in the order of their codes."""
         return self.about.labels
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The columns that `matrix` takes by default, in this order: of new rows, those of the run."""
+        return self.about.order or tuple(self)
 
     def matrix(self, *names: str, without: Sequence[str] = ()) -> Any:
         """These columns, by default all but those `without`, beside each other as a matrix."""
         left_out = [without] if isinstance(without, str) else without
-        chosen = names or tuple(name for name in self if name not in left_out)
+        chosen = names or tuple(name for name in self.order if name not in left_out)
         columns = [self[name] for name in chosen]
         if any(isinstance(column, jax.Array) for column in columns):
             return jax.numpy.stack(columns, axis=-1)
@@ -73,8 +82,10 @@ class Columns(dict[str, Any]):
         known = [*self, *self.about.problems]
         if name in self.about.problems:
             raise ColumnError(self.about.problems[name])
+        of_run = ", which those of the run have" if name in self.about.order else ""
         raise ColumnError(
-            f"the data have no column {name!r}.{nearest(str(name), known)} The columns are {_listed(known)}."
+            f"the data have no column {name!r}{of_run}.{nearest(str(name), known)} The columns are "
+            f"{_listed(known)}."
         )
 
 
@@ -102,13 +113,20 @@ jax.tree_util.register_pytree_with_keys(
 
 
 def read_table(
-    files: Sequence[str], *, columns: Sequence[str] | None = None, categories: Labels | None = None
+    files: Sequence[str],
+    *,
+    columns: Sequence[str] | None = None,
+    categories: Labels | None = None,
+    columns_of_run: Sequence[str] | None = None,
 ) -> Columns:
     """The columns of one file, or of several with as many rows each.
 
     A file is named by its path; a .npy file as NAME=PATH, for the name of its only column. `columns`: those
-    to read, by default all. `categories`: columns whose values are replaced by codes 0, 1, …, with their
-    labels in this order, or None for the sorted values.
+    to read, and their order in a matrix; by default all. `categories`: columns whose values, as texts, are
+    replaced by codes 0, 1, …, with their labels in this order, or None for the sorted values.
+
+    `columns_of_run`: these are new rows, and a matrix of them has these columns. One that is not there, or
+    has a category without a label, is a problem only for a model that uses it.
     """
     labels = dict(categories or {})
     read: dict[str, Any] = {}
@@ -117,24 +135,30 @@ def read_table(
     known: list[str] = []
     for text in files:
         chosen = None if columns is None else {*columns, *labels}
-        for name, column in _read_file(text, chosen).items():
+        for name, column in _read_file(text, chosen, set(labels)).items():
             known.append(name)
             if chosen is not None and name not in chosen:
                 continue
             if name in read or name in problems:
                 raise ValueError(f"the column {name!r} is in more than one file of the data: rename one.")
             if name in labels:
-                read[name], found_labels[name] = column.codes(labels[name])
+                try:
+                    read[name], found_labels[name] = column.codes(labels[name])
+                except ValueError as error:
+                    if columns_of_run is None:
+                        raise
+                    problems[name] = str(error)
             elif column.problem is not None:
                 problems[name] = column.problem
             else:
                 read[name] = column.values
-    for option, wanted in (("--columns", columns or ()), ("--categories", labels)):
-        for name in wanted:
-            if name not in read and name not in problems:
+    wanted = () if columns_of_run is not None else (("--columns", columns or ()), ("--categories", labels))
+    for option, names in wanted:
+        for name in names:
+            if name not in known:
                 raise ValueError(
-                    f"{option} names {name!r}, which the data do not have.{nearest(name, known)} Their "
-                    f"columns are {_listed(known)}."
+                    f"the data have no column {name!r}, which {option} names, or which they had before."
+                    f"{nearest(name, known)} Their columns are {_listed(known)}."
                 )
     sizes = collections.Counter(len(column) for column in read.values())
     if len(files) > 1 and len(sizes) > 1:
@@ -147,7 +171,8 @@ def read_table(
         raise ValueError(f"{', '.join(files)} has no column of numbers: {reason}")
     if not next(iter(read.values())).shape[0]:
         raise ValueError(f"{', '.join(files)} has no rows.")
-    return Columns(read, _About(problems, found_labels))
+    order = list(read) if columns is None else list(dict.fromkeys([*columns, *labels]))
+    return Columns(read, _About(problems, found_labels, tuple(columns_of_run or order)))
 
 
 def _set_aside(read: dict[str, Any], problems: dict[str, str], sizes: collections.Counter[int]) -> None:
@@ -202,27 +227,45 @@ class _Column:
             return f"{what}, which is not a number: correct it, or leave it empty and remove the row."
         return f"{what}, and numbers are needed: --categories {self.name} gives each value a code, 0, 1, …."
 
-    def codes(self, labels: Sequence[Any] | None) -> tuple[np.ndarray, list[Any]]:
-        """The place of each value among the labels, by default among its sorted values; and the labels."""
+    def codes(self, labels: Sequence[str] | None) -> tuple[np.ndarray, list[str]]:
+        """The place of each value among the labels, by default among its sorted values; and the labels.
+
+        Labels are texts: 01234 and 1234 are two, as are 1.0 and 1. Spaces around them do not count.
+        """
+        import pandas
+
         if self.values.ndim != 1:
             raise ValueError(
                 f"--categories {self.name}: it has {self.values.shape[1]} values per row, not one."
             )
-        missing = _missing(self.values)
+        numbers, found = pandas.factorize(np.asarray(self.values))
+        found = np.asarray(found)
+        texts = [
+            _label(value) for value in (found.astype(str) if found.dtype.kind == "M" else found).tolist()
+        ]
+        missing = (numbers < 0) | np.array([not text for text in texts] + [True], bool)[numbers]
         if missing.any():
             raise ValueError(self._missing_problem(missing))
-        found, codes = np.unique(self.values, return_inverse=True)
-        if labels is None:
-            return codes.astype(np.int32), found.tolist()
-        places = {label: place for place, label in enumerate(labels)}
-        for value in found.tolist():
-            if value not in places:
-                row = int(np.argmax(self.values == value))
+        known = _sorted_labels(set(texts)) if labels is None else list(labels)
+        places = {label: place for place, label in enumerate(known)}
+        for number, text in enumerate(texts):
+            if text not in places:
+                row = int(np.argmax(numbers == number))
                 raise ValueError(
-                    f"the column {self.name!r} has {value!r} in {self._line(row)}, a category that the run "
-                    f"has not seen: it has {_listed(list(labels))}."
+                    f"the column {self.name!r} has {text!r} in {self._line(row)}, a category that the run "
+                    f"has not seen: it has {_listed(known)}."
                 )
-        return np.array([places[value] for value in found.tolist()], np.int32)[codes], list(labels)
+        return np.array([places[text] for text in texts], np.int32)[numbers], known
+
+
+def _label(value: Any) -> str:
+    return (value.decode(errors="replace") if isinstance(value, bytes) else str(value)).strip()
+
+
+def _sorted_labels(labels: Collection[str]) -> list[str]:
+    """By value where all are numbers, so that 2 comes before 10."""
+    are_numbers = all(map(_is_number, labels))
+    return sorted(labels, key=lambda label: (float(label) if are_numbers else 0.0, label))
 
 
 def _missing(values: np.ndarray) -> np.ndarray:
@@ -239,8 +282,11 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-def _read_file(text: str, names: set[str] | None) -> dict[str, _Column]:
-    """The columns of a file, of which only those named are read where a file can be read in parts."""
+def _read_file(text: str, names: set[str] | None, categories: set[str]) -> dict[str, _Column]:
+    """The columns of a file, of which only those named are read where a file can be read in parts.
+
+    `categories`: columns to read as texts where the file has no types.
+    """
     given, equals, rest = text.partition("=")
     is_named = bool(equals) and given.isidentifier() and not Path(text).exists()
     path = Path(rest if is_named else text)
@@ -250,7 +296,7 @@ def _read_file(text: str, names: set[str] | None) -> dict[str, _Column]:
     if is_named and kind != ".npy":
         raise ValueError(f"--data {text}: a name is for .npy files; the columns of {path} have their own.")
     if kind in _DELIMITERS:
-        return _read_csv(path, _DELIMITERS[kind])
+        return _read_csv(path, _DELIMITERS[kind], categories)
     if kind == ".parquet":
         return _read_parquet(path, names)
     if kind not in (".npy", ".npz"):
@@ -270,7 +316,7 @@ def _read_file(text: str, names: set[str] | None) -> dict[str, _Column]:
     return {name: _Column(name, x, lambda row: f"row {row} of {path}") for name, x in arrays.items()}
 
 
-def _read_csv(path: Path, delimiter: str) -> dict[str, _Column]:
+def _read_csv(path: Path, delimiter: str, categories: set[str]) -> dict[str, _Column]:
     import pandas
 
     try:
@@ -282,6 +328,7 @@ def _read_csv(path: Path, delimiter: str) -> dict[str, _Column]:
             names=names,
             index_col=False,
             low_memory=False,
+            dtype=dict.fromkeys(categories.intersection(names), str),
             encoding="utf-8-sig",
         )
     except UnicodeDecodeError as error:

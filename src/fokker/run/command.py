@@ -1,9 +1,10 @@
 """What `fokker sample`, `fokker resume` and `fokker report` share: signals, the report, the command."""
 
+import contextlib
 import json
 import shutil
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -112,6 +113,23 @@ def _clear_run(folder: Path) -> None:
         clear_journal(folder)
 
 
+@contextlib.contextmanager
+def written_command(folder: Path, options: dict[str, Any]) -> Iterator[None]:
+    """Write the command of a run for its time; a call that a warm-up in the folder refuses leaves none.
+
+    `fokker resume` would otherwise find the command of another call beside what the warm-up has learnt.
+    """
+    has_warm_up = not has_run(folder) and (folder / JOURNAL).exists() and (folder / COMMAND).is_file()
+    before = (folder / COMMAND).read_text(encoding="utf-8") if has_warm_up else None
+    write_command(folder, options)
+    try:
+        yield
+    except Exception:
+        if before is not None and is_first() and not has_run(folder):
+            write_text(folder / COMMAND, before)
+        raise
+
+
 def write_command(folder: Path, options: dict[str, Any]) -> None:
     """Write down the options of `fokker sample`, with the whole paths of the model and of the data.
 
@@ -127,26 +145,34 @@ def write_command(folder: Path, options: dict[str, Any]) -> None:
             if not has_run(folder):
                 written = {**options, "source": source, "data": data}
                 write_text(folder / COMMAND, json.dumps(written, indent=2, ensure_ascii=False) + "\n")
-            elif (folder / COMMAND).is_file():
-                before = json.loads((folder / COMMAND).read_text(encoding="utf-8"))
-                _check_same_settings(folder, before.get("settings", {}), options.get("settings", {}))
+            else:
+                check_same_settings(folder, options.get("settings", {}))
 
     by_first(write)
 
 
-def _check_same_settings(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+def check_same_settings(folder: Path, now: Mapping[str, Any]) -> None:
+    """Raise where the run in a folder has other settings of the model or of the sampler."""
+    if not (folder / COMMAND).is_file():
+        return
+    before = json.loads((folder / COMMAND).read_text(encoding="utf-8")).get("settings", {})
     changed = [
         f"{name} of the {table} is {values.get(name, 'not set')}, and was {earlier.get(name, 'not set')}"
         for table in now
         for values, earlier in [(now[table], before.get(table, {}))]
         for name in {**earlier, **values}
-        if values.get(name) != earlier.get(name)
+        if not _is_same(values.get(name), earlier.get(name))
     ]
     if changed:
         raise ValueError(
             f"{folder} has another run in it: {'; '.join(changed)}. Give the same --set to go on with it, "
             "another folder, or --overwrite."
         )
+
+
+def _is_same(now: Any, before: Any) -> bool:
+    """Whether two values of JSON are equal; as texts, because NaN does not equal itself."""
+    return bool(now == before) or json.dumps(now) == json.dumps(before)
 
 
 def _resolved(text: str) -> str:

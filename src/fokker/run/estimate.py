@@ -7,12 +7,12 @@ import time
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-import jax
-
 from fokker.rows import leaves
-from fokker.run.record import differences, written_settings
+from fokker.run.command import check_same_settings
+from fokker.run.journal import JOURNAL
 from fokker.run.sample import WARM_UP, prepared
 from fokker.run.store import draws_per_chunk, has_run, read_checkpoint
 from fokker.run.tuning import with_tuned
@@ -28,13 +28,30 @@ _TINY = 1e-9
 _COPIES = 3
 # Bytes of the libraries and programs of the report, as measured.
 _REPORT = 250_000_000
+# The arguments of `fk.sample` that the command has no option for.
+_DEFAULTS = {
+    "batches": None,
+    "gradient": None,
+    "key": None,
+    "keep": "draws",
+    "chunk": 2**24,
+    "progress": False,
+}
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def estimate(
-    target: Any, sampler: Any, options: Mapping[str, Any], out: Path, title: str, overwrite: bool = False
+    target: Any,
+    sampler: Any,
+    options: Mapping[str, Any],
+    out: Path,
+    title: str,
+    overwrite: bool = False,
+    settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[str]:
     """What `fk.sample` would do with these options, as lines of text. Nothing is written.
+
+    `settings`: those of --set, which are compared with a run in the folder, as everything else is.
 
     A short run is measured. A sampler whose step size is tuned takes the same time per step with any; one
     that adapts by warm-up has a short warm-up first.
@@ -47,8 +64,7 @@ def estimate(
     if tuned:
         trial = with_tuned(by_name(sampler) if isinstance(sampler, str) else chosen, _TINY, 1.0)
     trial_warm_up = min(warm_up, _WARM_UP) if adapts else options["warm_up"]
-    defaults = {"batches": None, "gradient": None, "key": None, "keep": "draws", "chunk": 2**24}
-    call = {**defaults, **options, "warm_up": trial_warm_up, "progress": False, "out": None}
+    call = {**_DEFAULTS, **options, "warm_up": trial_warm_up, "out": None}
     start = time.monotonic()
     run = prepared(target, trial, call)
     preparing = time.monotonic() - start
@@ -57,9 +73,9 @@ def estimate(
     compiling += max(0.0, preparing - (trial_warm_up or 0) / speed)
     plan = run.plan
     steps = plan.burn_in + plan.steps
-    before = read_checkpoint(out) if has_run(out) and not overwrite else None
-    if before is not None:
-        taken = int(before.description["taken"])
+    taken = 0
+    if has_run(out) and not overwrite:
+        taken = int(read_checkpoint(out).description["taken"])
         steps, warm_up, tuned = max(0, steps - taken), 0, False
     kept = plan.steps // plan.thin
     chunk = draws_per_chunk(plan.chains * max(sizes))
@@ -73,7 +89,7 @@ def estimate(
         f"sampler: {_sampler_text(sampler, chosen, tuned, adapts)}",
         f"chains: {plan.chains}; steps: {_steps_text(plan, warm_up)}; {kept:,} draws per chain are kept",
         f"rows per step: {rows}",
-        f"output: {out}, {describe_output(before, options, plan.steps + plan.burn_in)}",
+        f"output: {out}, " + ("a new run" if overwrite else output(target, sampler, options, out, settings)),
         f"time to the last draw: about {_time(compiling + (steps + warm_up) / speed)}: "
         + _parts(compiling, warm_up, steps, speed)
         + ("; before it the step size is searched, often for minutes: --step-size saves it" if tuned else ""),
@@ -102,20 +118,24 @@ def _steps_text(plan: Any, warm_up: int) -> str:
     return " and ".join(first) + (", then " if first else "") + f"{plan.steps:,}"
 
 
-def describe_output(before: Any, options: Mapping[str, Any], total: int) -> str:
-    """Whether a run would start, go on with that of a checkpoint, or be refused."""
-    if before is None:
-        return "a new run"
-    key = jax.random.key(options["seed"])
-    now = {
-        "settings": written_settings({"batches": None, "keep": "draws", **options}, key),
-        "fingerprints": {},
-    }
-    changed = differences(before.description, now, programs=False)
-    if changed:
-        return f"which has another run, so that this one would be refused: {'; '.join(changed)}"
-    taken = int(before.description["taken"])
-    return f"going on with the run that is there, after {taken:,} of {total:,} steps"
+def output(
+    target: Any, sampler: Any, options: Mapping[str, Any], out: Path, settings: Mapping[str, Any]
+) -> str:
+    """Whether a run would start, go on with the one in the folder, or be refused, by the checks of a run."""
+    if not has_run(out):
+        if not (out / JOURNAL).exists():
+            return "a new run"
+        return (
+            "a new run; it goes on with the warm-up that is there, if the model, the data and all arguments "
+            "are the same, which is not compared here"
+        )
+    try:
+        check_same_settings(out, settings)
+        run = prepared(target, sampler, {**_DEFAULTS, **options, "out": out}, is_compared_only=True)
+    except (ValueError, TypeError) as error:
+        return f"where this call would be refused: {error}"
+    total = run.plan.steps + run.plan.burn_in
+    return f"going on with the run that is there, after {run.done:,} of {total:,} steps"
 
 
 def _parts(compiling: float, warm_up: int, steps: int, speed: float) -> str:

@@ -40,11 +40,17 @@ class RunFolder:
     """The folder of a run in progress: its draws and checkpoints are written there.
 
     `description`: settings, environment and fingerprints; `arrays`: what was learnt before the first step;
-    `call`: the target, the sampler and the options as they were given, to call again.
+    `call`: the target, the sampler and the options as they were given, to call again. `is_compared_only`:
+    nothing is written there.
     """
 
     def __init__(
-        self, path: Path, description: dict[str, Any], arrays: dict[str, np.ndarray], call: Origin
+        self,
+        path: Path,
+        description: dict[str, Any],
+        arrays: dict[str, np.ndarray],
+        call: Origin,
+        is_compared_only: bool = False,
     ) -> None:
         self.path, self.description, self._arrays, self.call = path, description, arrays, call
         self.checkpoint = read_checkpoint(path) if has_run(path) else None
@@ -52,9 +58,10 @@ class RunFolder:
             self._check_same(self.checkpoint)
             if self.checkpoint.problem:
                 _warn_of(self.checkpoint, stacklevel=5)
+            if self.checkpoint.problem and not is_compared_only:
                 # The next checkpoint would put it in the place of the only one that can be read.
                 (path / CHECKPOINT).unlink()
-        self.store: Store | None = Store(path, self.checkpoint)
+        self.store: Store | None = None if is_compared_only else Store(path, self.checkpoint)
         self._has_journal = self.checkpoint is None
 
     @classmethod

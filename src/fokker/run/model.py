@@ -17,7 +17,7 @@ TARGET, INIT, PREDICT = "target", "init", "predict"
 # Functions that together are a posterior over the rows of --data.
 LOG_PRIOR, LOG_LIKELIHOOD, CONSTRAINTS = "log_prior", "log_likelihood", "constraints"
 # The argument of a function that takes the columns of --data.
-_DATA = "data"
+DATA = "data"
 
 
 def split_source(source: str) -> tuple[Path, str | None]:
@@ -188,12 +188,12 @@ class Model:
                 "of a key that draws one, or give --init NAME."
             )
         init = getattr(self.module, name)
-        if not inspect.isfunction(init) or _DATA not in _parameters(init):
+        if not inspect.isfunction(init) or DATA not in _parameters(init):
             return init
         if data is None:
             raise ValueError(f"{name} in {self.file} takes the data: give --data FILE.")
-        rest = [p for p in _positional(init) if p.name != _DATA]
-        return functools.partial(init, **{_DATA: data}) if rest else init(**{_DATA: data})
+        rest = [p for p in _positional(init) if p.name != DATA]
+        return functools.partial(init, **{DATA: data}) if rest else init(**{DATA: data})
 
     def sampler(self, name: str, step_size: float | None, settings: Mapping[str, Any]) -> Any:
         """The sampler of that name, in the file or in fk.samplers; a name where all of it is to be tuned."""
@@ -264,7 +264,7 @@ def _positional(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 def _settable(function: Callable[..., Any], given: int) -> list[str]:
     """The arguments after the first `given`, which are not for settings."""
-    first = [p.name for p in _positional(function)[:given] if p.default is p.empty or p.name == _DATA]
+    first = [p.name for p in _positional(function)[:given] if p.default is p.empty or p.name == DATA]
     return [
         name for name, p in _parameters(function).items() if name not in first and p.kind is not p.VAR_KEYWORD
     ]
@@ -286,7 +286,7 @@ def _only_candidate(module: ModuleType, file: Path, init: str) -> str | None:
         name
         for name, value in public.items()
         if (hasattr(value, "potential") and not inspect.isclass(value))
-        or (name in own and (name == TARGET or [p.name for p in _positional(value)][:1] == [_DATA]))
+        or (name in own and (name == TARGET or [p.name for p in _positional(value)][:1] == [DATA]))
     ]
     if TARGET in candidates:
         return TARGET

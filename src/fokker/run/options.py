@@ -1,6 +1,7 @@
 """Settings of the command line: `--set KEY=VALUE` and `--config FILE.toml`."""
 
 import ast
+import datetime
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,22 @@ def parse_value(text: str) -> Any:
         return text
 
 
+def _plain(value: Any, where: str) -> Any:
+    """A value as JSON gives it back, for a run that goes on: a tuple becomes a list, a date a text."""
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, list | tuple):
+        return [_plain(x, where) for x in value]
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        return {name: _plain(x, where) for name, x in value.items()}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ValueError(
+        f"{where}: a value of type {type(value).__name__} cannot be stored with the run; give a number, a "
+        "text, a list, or a table whose keys are texts."
+    )
+
+
 def parse_settings(texts: Iterable[str], before: Mapping[str, Mapping[str, Any]] | None = None) -> Settings:
     """Settings of the model and of the sampler from KEY=VALUE and sampler.KEY=VALUE, over those before."""
     settings: Settings = {name: dict((before or {}).get(name, {})) for name in (MODEL, SAMPLER)}
@@ -39,7 +56,7 @@ def parse_settings(texts: Iterable[str], before: Mapping[str, Mapping[str, Any]]
                 f"--set {text}: write KEY=VALUE for an argument of the model, as in prior_scale=2, or "
                 "sampler.KEY=VALUE for one of the sampler, as in sampler.friction=0.1."
             )
-        settings[table][name] = parse_value(value.strip())
+        settings[table][name] = _plain(parse_value(value.strip()), f"--set {text}")
     return settings
 
 
@@ -60,7 +77,7 @@ def read_config(path: Path, known: Mapping[str, str]) -> tuple[dict[str, Any], S
     for key, value in contents.items():
         name = key.replace("_", "-")
         if key in settings and isinstance(value, dict):
-            settings[key] = dict(value)
+            settings[key] = {name: _plain(x, f"{path}: {name} in [{key}]") for name, x in value.items()}
             # `sampler` cannot be a table and the option of that name at once.
             if key == SAMPLER and "name" in value:
                 options[SAMPLER] = settings[key].pop("name")
@@ -89,8 +106,11 @@ def parse_list(text: str | None) -> list[str]:
 def parse_quantiles(text: str) -> Sequence[float]:
     """Probabilities with commas between them."""
     try:
-        return [float(part) for part in parse_list(text)]
+        values = [float(part) for part in parse_list(text)]
     except ValueError:
+        values = []
+    if not values or not all(0 <= value <= 1 for value in values):
         raise ValueError(
-            f"--quantiles {text}: write probabilities with commas, as in 0.05,0.5,0.95."
-        ) from None
+            f"--quantiles {text}: write probabilities between 0 and 1 with commas, as in 0.05,0.5,0.95."
+        )
+    return values

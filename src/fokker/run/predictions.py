@@ -14,9 +14,12 @@ from scipy.special import logsumexp
 from fokker._core.draws import shape_of_draws
 from fokker._core.state import describe_shapes
 from fokker.rows import is_source, leaves
-from fokker.run.model import INIT, PREDICT, Model
+from fokker.run.folder import StoredTrace, describe_theta
+from fokker.run.model import DATA, PREDICT, Model
 from fokker.run.predict import predict
 from fokker.run.progress import Progress
+from fokker.run.starts import PerChain
+from fokker.run.store import read_checkpoint
 from fokker.run.trace import Trace
 from fokker.targets.constrained import ConstrainedPosterior
 from fokker.targets.target import TargetWithData
@@ -35,11 +38,33 @@ class Predictor(NamedTuple):
     description: str
 
 
-def draws_of(trace: Trace, most: int, structure: Any = None) -> PyTree[np.ndarray]:
+def open_with_theta(folder: Path, model: Model, init: str) -> Trace:
+    """The run in a folder, with draws in the tree of `init` in the model's file.
+
+    Without such an init, or where its leaves have other names than those of the run, theta is made of
+    dictionaries and tuples, as `fk.open` reads it.
+    """
+    theta = _theta_like(model, init)
+    # Both lists are in the order of the leaves: only then can these be put into that tree.
+    is_same = describe_theta(theta) == read_checkpoint(folder).description["theta"]
+    return StoredTrace(folder, structure=jax.tree.structure(theta) if is_same else None)
+
+
+def _theta_like(model: Model, name: str) -> PyTree[Any]:
+    """A tree like theta, where the file has one without the data of the run; else None."""
+    init = getattr(model.module, name, None)
+    if isinstance(init, PerChain):
+        return init.positions
+    if not inspect.isfunction(init):
+        return init
+    parameters = inspect.signature(init).parameters.values()
+    required = [p.name for p in parameters if p.default is p.empty]
+    return jax.eval_shape(init, jax.random.key(0)) if len(required) == 1 and DATA not in required else None
+
+
+def draws_of(trace: Trace, most: int) -> PyTree[np.ndarray]:
     """At most so many draws, evenly spaced over all chains, with leading axes chain and draw."""
     samples = trace.samples
-    if structure is not None:
-        samples = jax.tree.unflatten(structure, jax.tree.leaves(samples))
     chains, number = shape_of_draws(samples)
     count = max(1, min(number, most // chains))
     places = np.linspace(0, number - 1, count).round().astype(int)
@@ -78,19 +103,6 @@ def predictor(model: Model, data: Any, seed: int) -> Predictor:
 
 def _by_row(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return lambda draw, rows: jax.vmap(lambda row: function(draw, row))(rows)
-
-
-def structure_of_theta(model: Model, trace: Trace) -> Any:
-    """The tree of theta by the file's `init`, where this can be known without the data of the run."""
-    init = getattr(model.module, INIT, None)
-    if init is None:
-        return None
-    if inspect.isfunction(init):
-        if list(inspect.signature(init).parameters) != ["key"]:
-            return None
-        init = jax.eval_shape(init, jax.random.key(0))
-    number = len(jax.tree.leaves(trace.samples))
-    return jax.tree.structure(init) if len(jax.tree.leaves(init)) == number else None
 
 
 def write_predictions(

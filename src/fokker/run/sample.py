@@ -175,8 +175,12 @@ def prepared(
     options: dict[str, Any],
     resume: Trace | None = None,
     devices: Devices | None = None,
+    is_compared_only: bool = False,
 ) -> Run:
-    """The run of `sample`, with its options by name, after tuning and warm-up and before the first step."""
+    """The run of `sample`, with its options by name, after tuning and warm-up and before the first step.
+
+    `is_compared_only`: there is a run in its folder, which is compared with it and not written to.
+    """
     devices = devices or OneDevice()
     given = dict(options)
     init, chains, seed, key = (options[name] for name in ("init", "chains", "seed", "key"))
@@ -328,7 +332,7 @@ def prepared(
                     jax.eval_shape(partial(position_of, placed), jax.tree.map(lambda x: x[0], states))
                 ),
             }
-            opened.append(RunFolder(Path(out), description, arrays, call))
+            opened.append(RunFolder(Path(out), description, arrays, call, is_compared_only))
             return opened[0].checkpoint
 
         checkpoint = devices.by_first(open_folder)

@@ -145,9 +145,10 @@ def sample(
     130; after a kill nothing but the last second is lost. `fokker resume FOLDER` goes on too.
     """
     from fokker.run.command import clear_run
-    from fokker.run.options import parse_list, parse_settings
+    from fokker.run.options import parse_list, parse_quantiles, parse_settings
     from fokker.run.processes import join
 
+    parse_quantiles(quantiles)  # which are needed only after the run
     options = {
         "source": str(source),
         "data": data or [],
@@ -190,6 +191,8 @@ class _Call:
         self.quantiles = parse_quantiles(options.get("quantiles", "0.05,0.5,0.95"))
         model = Model.load(options["source"], settings[MODEL], options["init"])
         data = read_data(options)
+        # As they were read: new rows are to have the same columns in this order, and the same codes.
+        self.columns = None if data is None else list(data.order)
         self.labels = {} if data is None else dict(data.labels)
         self.target = model.target(data)
         self.sampler = model.sampler(options["sampler"], options["step_size"], settings[SAMPLER])
@@ -197,39 +200,39 @@ class _Call:
         self.title = f"{model.source} by {options['sampler']}"
 
 
-def read_data(options: dict[str, Any]) -> Any:
-    """The columns of --data, or None without it."""
+def read_data(options: dict[str, Any], are_new: bool = False) -> Any:
+    """The columns of --data, or None without it; `are_new`: of rows to predict."""
     if not options.get("data"):
         if options.get("columns") or options.get("categories"):
             raise ValueError("--columns and --categories are about --data, which was not given.")
         return None
     from fokker.rows.table import read_table
 
-    return read_table(options["data"], columns=options["columns"], categories=options["categories"])
+    option = "columns_of_run" if are_new else "columns"
+    return read_table(options["data"], categories=options["categories"], **{option: options["columns"]})
 
 
 def _print_estimate(options: dict[str, Any], out: Path, overwrite: bool) -> None:
     from fokker.run.estimate import estimate
 
     call = _Call(options)
-    for line in estimate(call.target, call.sampler, call.options, out, call.title, overwrite):
+    settings = options["settings"]
+    for line in estimate(call.target, call.sampler, call.options, out, call.title, overwrite, settings):
         console.print(line, markup=False, soft_wrap=True)
 
 
 def _run_sampler(options: dict[str, Any], out: Path, mesh: str | None) -> int:
     """Sample as the options of `fokker sample` say, and return the exit code."""
     import fokker
-    from fokker.run.command import run_and_report, write_command
+    from fokker.run.command import run_and_report, written_command
 
     call = _Call(options)
-    write_command(out, {**options, "categories": call.labels})
-    return run_and_report(
-        out,
-        lambda: fokker.sample(call.target, call.sampler, out=out, mesh=mesh, **call.options),
-        call.title,
-        console,
-        call.quantiles,
-    )
+
+    def run() -> Any:
+        with written_command(out, {**options, "columns": call.columns, "categories": call.labels}):
+            return fokker.sample(call.target, call.sampler, out=out, mesh=mesh, **call.options)
+
+    return run_and_report(out, run, call.title, console, call.quantiles)
 
 
 def resume(
@@ -314,18 +317,16 @@ def predict(
     observation: predict(theta, datum, key). Without such a function the log predictive density of each row is
     written, by the model's likelihood. Predictions are made and written in blocks of rows.
     """
-    import fokker
     from fokker.run.command import read_command
     from fokker.run.model import Model
     from fokker.run.options import MODEL, parse_quantiles
-    from fokker.run.predictions import draws_of, predictor, structure_of_theta, write_predictions
+    from fokker.run.predictions import draws_of, open_with_theta, predictor, write_predictions
 
     probabilities = parse_quantiles(quantiles)
     options = read_command(folder, model, data)
-    trace = fokker.open(folder)
     loaded = Model.load(options["source"], options["settings"][MODEL], options["init"])
-    made = predictor(loaded, read_data({**options, "columns": None}), seed)
-    chosen = draws_of(trace, draws, structure_of_theta(loaded, trace))
+    made = predictor(loaded, read_data(options, are_new=True), seed)
+    chosen = draws_of(open_with_theta(folder, loaded, options["init"]), draws)
     rows, columns = write_predictions(out, made, chosen, probabilities)
     console.print(f"predicted {made.description}", markup=False, soft_wrap=True)
     console.print(f"wrote {out}: {rows:,} rows, {columns:,} columns", markup=False, soft_wrap=True)
