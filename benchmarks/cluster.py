@@ -6,8 +6,8 @@ Models of 10¹⁰ parameters and 10¹¹ rows on 64 GPUs. "dense": every row depe
 network (6 operations per parameter and row). "sparse": a row depends on 128 of them, as in a factorisation.
 The parameters are dealt out over the GPUs, each of which updates its own part (θ, momentum and gradient in
 float32, noise made on the spot); or every GPU holds them all, which is what a mesh does today. What a machine
-can do is in `Machine`: vendors' figures times what was measured of them. The simulation sends every message of
-the rings, with times of computing that vary from GPU to GPU, and so sees waiting, which the formula leaves out.
+can do is in `Machine`: vendors' figures times what was measured of them. The simulation sends every message
+of the rings, with times of computing that vary from GPU to GPU, and so sees waiting: the formula does not.
 """
 
 import argparse

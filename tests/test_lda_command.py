@@ -755,7 +755,7 @@ def test_topics_without_a_subject_and_repeated_ones_count():
 
 def test_small_corpora_are_read_often_and_every_default_run_has_enough_evaluations():
     assert [default_passes(n) for n in (None, 1, 200, 2_246, 19_999, 20_000, 10**6)] == [
-        1, 20_000, 100, 9, 2, 1, 1,
+        1, 200, 100, 9, 2, 1, 1,
     ]  # fmt: skip
     for length in (20, 200, 863, 2_246, 6_500, 9_999, 26_000, 99_999, 10**6):
         passes = default_passes(length)

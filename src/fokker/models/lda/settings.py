@@ -14,6 +14,8 @@ SAMPLERS = ("sgrhmc", "sgrld", "scir", "sghmc", "sgld")
 
 # By default a corpus is repeated until the chain has read this many documents.
 _DOCUMENTS_TO_READ = 20_000
+# More passes over fewer than a hundred documents learn nothing more.
+_MOST_PASSES = 200
 
 _POSITIVE_INTEGERS = ("topics", "batch", "sweeps")
 _POSITIVE_NUMBERS = ("alpha", "gamma", "step", "decay_after", "start", "friction")
@@ -149,8 +151,8 @@ class Settings:
 
 
 def default_passes(length: int | None) -> int:
-    """As many passes over a corpus of this many documents as the chain needs to read 20,000; 1 if unknown."""
-    return 1 if length is None else -(-_DOCUMENTS_TO_READ // max(1, length))
+    """As many passes over a corpus as the chain needs to read 20,000 documents, at most 200; 1 if unknown."""
+    return 1 if length is None else min(_MOST_PASSES, -(-_DOCUMENTS_TO_READ // max(1, length)))
 
 
 def _is_number(value: object) -> bool:
