@@ -167,6 +167,10 @@ def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fok
     files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if "pycache" not in str(path)}
     assert "going on with the run that is there, after 300 of 600 steps" in dry(steps=600)
     assert "the sampler, or one of its settings, is another" in dry(step_size=0.06)
+    call = _Call(options)
+    for sampler in ("sghmc", "hmc"):  # one whose step size is tuned, and one that adapts
+        message = output(call.target, sampler, call.options, tmp_path / "run", options["settings"])
+        assert "no step size was found there in the way of this sampler" in message
     other = {**options["settings"], "model": {"prior_scale": 0.2}}
     assert "prior_scale of the model is 0.2, and was 0.1" in dry(settings=other)
     now = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if "pycache" not in str(path)}

@@ -229,6 +229,17 @@ def prepared(
         raise ValueError(f"warm_up is at most {_LONGEST_WARM_UP:,} steps; {warm_up:,} were given.")
     if is_automatic(chosen) and not chosen.wants_target:
         raise ValueError("a sampler made of dynamics needs a step size that is a number or a schedule.")
+    learnt_before = {} if before is None else before.description.get("learnt", {})
+    if (
+        before is not None
+        and is_automatic(chosen)
+        and not learnt_before.get("settings" if learns else "tuned")
+    ):
+        # A run that was given its step size, or a saved trace.
+        raise ValueError(
+            f"{out} has another run in it: no step size was found there in the way of this sampler. Give the "
+            "same sampler and step size to go on with it, another folder, or --overwrite at the command line."
+        )
     learnt = Learnt()
     keys = jax.random.split(run_key, (chains, 3))
     journal = Journal()
