@@ -502,3 +502,14 @@ def test_a_call_that_a_warm_up_refuses_leaves_the_command_as_it_was(tmp_path):
         with pytest.raises(ValueError, match="refused"):
             refused_call(folder)
         assert json.loads((folder / "command.json").read_text())["steps"] == (7 if has_warm_up else 9)
+
+
+def test_a_matrix_leaves_no_column_out_in_silence(tmp_path):
+    """A column with a gap is repaired, or named in `without`."""
+    path = tmp_path / "gap.csv"
+    path.write_text("a,b,y\n1,2,3\n4,,6\n7,8,9\n")
+    data = read_table([str(path)])
+    with pytest.raises(ColumnError, match="b"):
+        data.matrix(without=("y",))
+    assert data.matrix(without=("b", "y")).tolist() == [[1], [4], [7]]
+    assert data.matrix("a", "y").shape == (3, 2)

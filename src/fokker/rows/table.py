@@ -171,7 +171,8 @@ def read_table(
         raise ValueError(f"{', '.join(files)} has no column of numbers: {reason}")
     if not next(iter(read.values())).shape[0]:
         raise ValueError(f"{', '.join(files)} has no rows.")
-    order = list(read) if columns is None else list(dict.fromkeys([*columns, *labels]))
+    # With those that cannot be used: a matrix does not leave one out in silence.
+    order = known if columns is None else list(dict.fromkeys([*columns, *labels]))
     return Columns(read, _About(problems, found_labels, tuple(columns_of_run or order)))
 
 
