@@ -30,6 +30,7 @@ from fokker.run.trajectories import Chain, run_trajectories
 from fokker.run.warmup import windows
 from fokker.samplers import SamplerState, mass_matrix
 from fokker.samplers import nuts as make_nuts
+from fokker.samplers._sampler import computed
 from interrupted import interrupt_at
 
 pytestmark = pytest.mark.usefixtures("quickly")
@@ -1213,7 +1214,7 @@ def test_the_last_step_size_is_put_right(rate, factor, monkeypatch):
     """s = -2Φ⁻¹(rate/2) goes with ε²: at 0.7 in place of 0.8 it is too long by √(0.385/0.253)."""
     chains = object.__new__(warmup._Chains)
     chains.step_sizes, chains.states, chains.taken = jnp.array([0.5, 2.0]), None, 0
-    chains.sampler = samplers.nuts(1.0)
+    chains.sampler, chains.stage = samplers.nuts(1.0), computed
     rates = {"acceptance_rate": np.full((2, 5), rate)}
     monkeypatch.setattr(chains, "advance", lambda *a: (Chain(None, None, None, None), rates), raising=False)
     chains.settle(5)
@@ -1223,7 +1224,7 @@ def test_the_last_step_size_is_put_right(rate, factor, monkeypatch):
 def test_a_window_leaves_the_average_step_size_and_not_the_last(monkeypatch):
     chains = object.__new__(warmup._Chains)
     chains.step_sizes, chains.states, chains.taken, chains.capacity = jnp.ones(2), None, 0, 5
-    chains.sampler = samplers.nuts(1.0)
+    chains.sampler, chains.stage = samplers.nuts(1.0), computed
     search = StepSearch.around(jnp.ones(2))._replace(log_average=jnp.log(jnp.array([0.5, 2.0])))
     out = {"position": np.zeros((2, 5, 1))}
     monkeypatch.setattr(chains, "advance", lambda *a: (Chain(None, search, None, None), out), raising=False)
@@ -1328,9 +1329,9 @@ def test_warm_up_has_keys_of_its_own(monkeypatch):
     seen = []
     right_warm_up, right_start = sample_module.warmed_up, loop.Run.__init__
 
-    def warm_up(sampler, positions, keys, *rest):
+    def warm_up(sampler, devices, positions, keys, *rest):
         seen.append(keys)
-        return right_warm_up(sampler, positions, keys, *rest)
+        return right_warm_up(sampler, devices, positions, keys, *rest)
 
     def start(self, sampler, batches, plan, keys, *rest):
         seen.append(keys)

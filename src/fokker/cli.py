@@ -68,7 +68,7 @@ def main() -> None:
         errors.print("fokker: interrupted", markup=False)
         raise SystemExit(130) from None
     except (CommandError, ValueError, TypeError, OSError) as error:
-        errors.print(f"fokker: {error}", style="red", markup=False)
+        errors.print(f"fokker: {error}", style="red", markup=False, soft_wrap=True)
         raise SystemExit(2) from None
     except Exception as error:
         # An exception from the user's functions, which run long after their file was imported.
