@@ -376,3 +376,18 @@ def test_it_works_without_scikit_learn(counts, monkeypatch):
             lda.transform(wrong)
     with pytest.raises(ValueError, match="no parameter 'pases'"):
         lda.set_params(pases=2)
+
+
+def test_the_documents_of_fit_count_once_in_the_size_of_the_corpus(counts, monkeypatch):
+    lda = fk.models.LDA(3, passes=4, exact_passes=0, start_documents=0, batch_size=50).fit(counts)
+    totals, right = [], TopicChain.step
+
+    def step(self, documents, total):
+        totals.append(total)
+        return right(self, documents, total)
+
+    monkeypatch.setattr(TopicChain, "step", step)
+    size = int(np.sum(counts.sum(axis=1) > 0))
+    lda.partial_fit(counts[:50])
+    assert totals == [size + 50]
+    assert lda.n_documents_seen_ == 4 * size + 50

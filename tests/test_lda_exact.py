@@ -230,3 +230,13 @@ def test_scir_lowers_alpha_from_its_start_and_a_restored_state_knows_it():
         again.step(documents, 8)
     np.testing.assert_array_equal(again.beta(), chain.beta())
     assert chain.topics.alpha == 0.08
+
+
+def test_draws_of_steps_after_exact_ones_are_not_taken_for_exact():
+    """As of a run that goes on with more passes than it ended with."""
+    draws = TopicDraws(3, 2, 4)
+    draws.offer_pass(8, 0, 1, lambda draw: np.full((3, 2), 0.5))
+    assert draws.num_exact_passes == 1
+    assert draws.offer(draws.interval * 16, lambda: np.zeros((3, 2)))
+    assert draws.num_exact_passes == 0
+    assert len(draws.draws) == 1

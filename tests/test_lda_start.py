@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import fokker as fk
 from fokker.corpora import Documents
@@ -131,3 +132,20 @@ def test_the_estimator_finds_known_topics_where_a_random_start_does_not():
     }
     assert worst_cosine(found[400].components_, truth) > 0.99
     assert worst_cosine(found[0].components_, truth) < 0.9
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_moves_raise_the_density_where_topics_have_different_priors(seed):
+    """The second half of a topic takes the place, and the prior, of another."""
+    generator = np.random.default_rng(seed)
+    words, gamma = 60, np.array([5, 2, 0.5, 0.1, 0.02, 0.005])
+    beta = generator.dirichlet(np.full(words, 0.1), 8)
+    rows = [generator.multinomial(30, generator.dirichlet(np.full(8, 0.1)) @ beta) for _ in range(120)]
+    generator = np.random.default_rng(seed)
+    documents = Documents.from_matrix(sparse.csr_matrix(np.stack(rows)))
+    assignment = Assignment.random(documents, words, 6, generator)
+    assignment.sweep(np.full(2, 0.01, np.float32), gamma, generator)
+    before = assignment.log_joint(0.01, gamma)
+    merge_and_split(assignment, 0.01, gamma, generator)
+    assignment.sweep(np.zeros(0, np.float32), gamma, generator)  # counts again
+    assert assignment.log_joint(0.01, gamma) >= before - 1e-6

@@ -195,3 +195,11 @@ def test_a_command_without_processes_keeps_its_mesh(monkeypatch):
     assert processes.join(None, None, None, None) is None
     with pytest.raises(ValueError, match=r"belong together"):
         processes.join(None, None, 2, None)
+
+
+def test_processes_with_other_settings_are_refused_by_name(monkeypatch):
+    other = [json.dumps({"seed": 1, "steps": 5}).encode()]
+    monkeypatch.setattr(processes, "_from_all", lambda own: [own, *other])
+    with pytest.raises(ValueError, match="process 1 has seed=1, and process 0 has 0: every process"):
+        processes.check_same_settings({"seed": 0, "steps": 5})
+    processes.check_same_settings({"seed": 1, "steps": 5})

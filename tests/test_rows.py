@@ -21,6 +21,7 @@ from fokker._core.count import Count
 from fokker.batches import BlockBatches, WindowBatches
 from fokker.rows import readers, source
 from fokker.run import ahead
+from fokker.run.ahead import ReadAhead
 from fokker.run.sample import make_batches
 from fokker.targets import _data, posterior
 
@@ -310,12 +311,13 @@ def test_a_stream_gives_each_chain_its_own_next_batch():
     assert np.array_equal(trace.samples, other.samples)
     assert seen[:1] == [0]  # looked at when the posterior is made
     assert seen[1:49] == list(range(48))
-    # Without noise the first step is -ε∇Ũ of the chain's batch: N/n times its sum.
+    # Without noise the first step is -ε∇Ũ of the chain's batch, the first or the second: N/n times its sum.
     cold = fk.sample(target_of(Loader(), size=5000), SGLD, **{**STREAM, "steps": 1, "temperature": 0.0})
-    for chain in range(2):
-        span = slice(50 * chain, 50 * chain + 50)
-        sums = -100 * np.sum((0.5 - Y[span, None]) * X[span], axis=0)
-        assert np.allclose(cold.samples[chain, 0], 1e-4 * sums, rtol=1e-4)
+    sums = [-100 * np.sum((0.5 - Y[s, None]) * X[s], axis=0) for s in (slice(0, 50), slice(50, 100))]
+    found = [int(np.argmin([np.abs(x[0] - 1e-4 * s).max() for s in sums])) for x in cold.samples]
+    assert sorted(found) == [0, 1]
+    for chain, batch in enumerate(found):
+        assert np.allclose(cold.samples[chain, 0], 1e-4 * sums[batch], rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -407,3 +409,17 @@ def test_a_batch_of_more_rows_than_there_are_data_is_refused():
     stub = target_of({"x": X[:1], "y": Y[:1]})
     with pytest.raises(ValueError, match=r"a batch of 50 rows was given to a posterior of 1 data.*size=N"):
         stub.minibatch_potential(jnp.zeros(3), next(batches_of(50)))
+
+
+@pytest.mark.parametrize("number", [4, 16, 64])
+def test_of_a_stream_that_repeats_itself_every_chain_sees_all_batches(number):
+    """`number` batches in one order, again and again: a multiple of the four chains."""
+    ahead = object.__new__(ReadAhead)
+    ahead.rows = (4, 1)
+    seen = [set() for _ in range(4)]
+    for step in range(10 * number):
+        chains = [ahead._chain_of(step, place) for place in range(4)]
+        assert sorted(chains) == [0, 1, 2, 3]
+        for place, chain in enumerate(chains):
+            seen[chain].add((4 * step + place) % number)
+    assert all(len(batches) == number for batches in seen)

@@ -68,7 +68,14 @@ MUTATIONS = [
     ),
     Mutation(
         "run/ahead.py",
-        "self._give_back(values, piece.steps * self.rows[0])",
+        'return (place + int.from_bytes(mixed, "little")) % self.rows[0]',
+        "return place",
+        "of a stream that repeats itself a chain sees a part of the data alone",
+        ("rows::of_a_stream_that_repeats_itself_every_chain_sees_all_batches",),
+    ),
+    Mutation(
+        "run/ahead.py",
+        "self._give_back(piece.first, values, 0, piece.steps * self.rows[0])",
         "pass",
         "batches of a generator that were read ahead of an interruption are lost",
         ("broken_data::a_generator_goes_on_after_an_interruption_to_the_bit",),

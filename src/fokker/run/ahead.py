@@ -1,5 +1,6 @@
 """Reading ahead: while a block of steps is computed, a thread reads the rows of the next one."""
 
+import hashlib
 import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -93,13 +94,24 @@ class ReadAhead:
         if self._next is None or self._next.cancelled() or self._next.exception() is not None:
             return
         piece, _, values = self._next.result()
-        self._give_back(values, piece.steps * self.rows[0])
+        self._give_back(piece.first, values, 0, piece.steps * self.rows[0])
 
-    def _give_back(self, values: list[np.ndarray], count: int, first: int = 0) -> None:
-        """Return batches `first` to `count` of a block, counted step by step and chain by chain."""
+    def _chain_of(self, step: int, place: int) -> int:
+        """The chain that takes the batch at this place among those of a step.
+
+        It changes from step to step as if at random: of a stream that repeats itself a chain would otherwise
+        see the same share of the data again and again.
+        """
+        mixed = hashlib.blake2b(step.to_bytes(8, "little"), digest_size=4).digest()
+        return (place + int.from_bytes(mixed, "little")) % self.rows[0]
+
+    def _give_back(self, step: int, values: list[np.ndarray], first: int, end: int) -> None:
+        """Return batches `first` to `end` of a block, in the stream's order; `step`: its first step."""
         if self.stream is not None:
-            flat = [x.reshape(-1, *x.shape[2:]) for x in values]
-            self.stream.give_back([[x[i] for x in flat] for i in range(first, count)])
+            places = [divmod(i, self.rows[0]) for i in range(first, end)]
+            self.stream.give_back(
+                [[x[t, self._chain_of(step + t, place)] for x in values] for t, place in places]
+            )
 
     def _read(self, first: int, steps: int | None) -> tuple[Piece, Read, list[np.ndarray]]:
         if self._problem is not None:
@@ -112,7 +124,7 @@ class ReadAhead:
             read_steps = self._read_stream(first, piece.steps, values)
             piece, rows = piece.cut(read_steps), None
             # Where the stream ended within a draw, the whole draws alone are steps of this block.
-            self._give_back(values, read_steps * self.rows[0], piece.steps * self.rows[0])
+            self._give_back(first, values, piece.steps * self.rows[0], read_steps * self.rows[0])
         else:
             rows = self._read_rows(piece, values)
         read = self.devices.read(rows, jax.tree.unflatten(self.structure, values), *self.rows)
@@ -137,16 +149,17 @@ class ReadAhead:
         if self._stream_batches is None:
             assert self.stream is not None
             self._stream_batches = self.stream.batches(first * chains)
-        for step, chain in itertools.product(range(steps), range(chains)):
+        for step, place in itertools.product(range(steps), range(chains)):
             try:
                 batch = next(self._stream_batches)
             except Problem as problem:
                 self._problem = problem
                 # A step needs a batch for each chain.
-                self._give_back(values, step * chains + chain, step * chains)
+                self._give_back(first, values, step * chains, step * chains + place)
                 if not step:
                     raise
                 return step
+            chain = self._chain_of(first + step, place)
             for x, out in zip(batch, values, strict=True):
                 out[step, chain] = x
         return steps

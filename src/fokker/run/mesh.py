@@ -295,8 +295,9 @@ def _as_mesh(mesh: Any) -> Mesh:
         raise ValueError(
             f"the mesh {mesh!r} has {known}{' times ?' if -1 in sizes else ''} devices, and there are "
             f"{len(devices)} in {jax.process_count()} process{'es' if jax.process_count() > 1 else ''}: the "
-            "sizes of its axes must multiply to that. On a CPU, jax.config.update('jax_num_cpu_devices', n) "
-            "makes more."
+            "sizes of its axes must multiply to that. On a CPU, the environment variable "
+            "XLA_FLAGS=--xla_force_host_platform_device_count=n makes n, or in Python "
+            "jax.config.update('jax_num_cpu_devices', n)."
         )
     return Mesh(np.array(devices).reshape(sizes), AXES)
 

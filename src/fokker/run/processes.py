@@ -2,12 +2,13 @@
 
 import atexit
 import contextlib
+import json
 import os
 import pickle
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -120,6 +121,18 @@ def _from_all(own: bytes) -> list[bytes]:
     padded = np.frombuffer(own.ljust(int(lengths.max()), b"\0"), np.uint8)
     rows = np.asarray(multihost_utils.process_allgather(padded)).reshape(len(lengths), -1)
     return [row.tobytes()[:length] for row, length in zip(rows, lengths, strict=True)]
+
+
+def check_same_settings(settings: Mapping[str, Any]) -> None:
+    """Raise in all processes where one has other settings: a chain divided among them would be two."""
+    given = [json.loads(text) for text in _from_all(json.dumps(settings).encode())]
+    for number, other in enumerate(given):
+        for name, value in given[0].items():
+            if other[name] != value:
+                raise ValueError(
+                    f"process {number} has {name}={other[name]!r}, and process 0 has {value!r}: every "
+                    "process of a run makes the same call."
+                )
 
 
 def by_first(function: Callable[[], Result]) -> Result:

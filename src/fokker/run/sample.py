@@ -33,7 +33,7 @@ from fokker.run.journal import Journal
 from fokker.run.loop import Run
 from fokker.run.mesh import Devices, OneDevice, devices_of
 from fokker.run.plan import Plan
-from fokker.run.processes import check_seen_by_all, together
+from fokker.run.processes import check_same_settings, check_seen_by_all, together
 from fokker.run.progress import Progress
 from fokker.run.record import (
     Learnt,
@@ -240,6 +240,8 @@ def prepared(
             f"{out} has another run in it: no step size was found there in the way of this sampler. Give the "
             "same sampler and step size to go on with it, another folder, or --overwrite at the command line."
         )
+    if devices.is_shared:
+        check_same_settings(written_settings(given, run_key))
     learnt = Learnt()
     keys = jax.random.split(run_key, (chains, 3))
     journal = Journal()

@@ -45,6 +45,8 @@ class TopicDraws:
         """Store `beta()` if it is due after this many steps; return whether it was."""
         if not self.is_due(step):
             return False
+        if self._is_exact:  # of an earlier run, which ended with exact passes
+            self._draws, self._is_exact = [], False
         self._draws = [(t, draw) for t, draw in self._draws if 2 * t >= step]
         if len(self._draws) == self.max_draws:
             self.interval *= 2

@@ -35,7 +35,7 @@ _KIND, _VERSION = "fitted LDA", 1
 # Different from the streams of a chain and of evaluations with the same seed.
 _ROUNDING = 103
 # What a fitted estimator has besides its parameters and what `save` stores in arrays.
-_FITTED = ("n_features_in_", "n_documents_seen_", "n_batch_iter_", "_seed", "_passes_made")
+_FITTED = ("n_features_in_", "n_documents_seen_", "n_batch_iter_", "_seed", "_passes_made", "_num_documents")
 
 
 class LDA(Base):
@@ -134,6 +134,7 @@ class LDA(Base):
             held_out, indices = indices[order[:num_held_out]], np.sort(indices[order[num_held_out:]])
             self._curve.start(self._counts(weights).select(held_out), self._seed, num_threads(self.n_jobs))
             self._curve.is_held_out = True
+        self._num_documents = len(indices)
         passes = default_passes(len(indices)) if self.passes is None else int(self.passes)
         num_exact = settings.num_exact_passes(passes)
         for number in range(passes):
@@ -179,6 +180,8 @@ class LDA(Base):
         self.n_documents_seen_ = 0
         self.n_batch_iter_ = 0
         self._passes_made = 0
+        # |S| of partial_fit: the documents of fit count once, whatever the passes.
+        self._num_documents = 0
         return settings
 
     def _counts(self, weights: Weights) -> Documents:
@@ -206,10 +209,12 @@ class LDA(Base):
         ) as progress:
             for batch in _minibatches(documents, int(self.batch_size)):
                 self.n_documents_seen_ += batch.size
+                if num_documents is None:
+                    self._num_documents += batch.size
                 if batch.tokens and is_exact:
                     self._chain.count(batch)
                 elif batch.tokens:
-                    self._chain.step(batch, self.total_samples or num_documents or self.n_documents_seen_)
+                    self._chain.step(batch, self.total_samples or num_documents or self._num_documents)
                 np.add.at(self._word_counts, batch.words, batch.counts)
                 self.n_batch_iter_ = self._chain.number
                 seconds = time.monotonic() - started

@@ -188,7 +188,7 @@ def merge_and_split(
         tokens = assignment.tokens_of(k)
         halves = Assignment.random(tokens, len(by_word), 2, generator)
         halves.sweep(_annealed(alpha, _SPLIT_SWEEPS), gamma[[k, k]], generator)
-        splits.append((halves.log_joint(alpha, gamma[[k, k]]) - scores[k], k, halves.z))
+        splits.append((halves.log_joint(alpha, gamma[[k, k]]) - scores[k], k, halves))
     splits.sort(key=lambda split: -split[0])
     used: set[int] = set()
     moves = 0
@@ -198,8 +198,11 @@ def merge_and_split(
         candidates = [split for split in splits if split[1] not in used | {a, b}]
         if not candidates or candidates[0][0] + loss <= 0:
             continue
-        _, k, halves_of_k = candidates[0]
-        is_second = np.flatnonzero(assignment.z == k)[halves_of_k == 1]
+        _, k, halves = candidates[0]
+        # The second half takes the place of topic a, with its prior.
+        if halves.log_joint(alpha, gamma[[k, a]]) - scores[k] + loss <= 0:
+            continue
+        is_second = np.flatnonzero(assignment.z == k)[halves.z == 1]
         assignment.z[assignment.z == a] = b
         assignment.z[is_second] = a
         used |= {a, b, k}
