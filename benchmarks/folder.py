@@ -31,8 +31,8 @@ def cases():
     normal = fk.Density(lambda theta: -jnp.sum(theta**2 / jnp.arange(1.0, 11.0)) / 2)
     large = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
     return [
-        ("sgnht, logistic, 4 chains", logistic, fk.samplers.sgnht(1e-3, 10.0), jnp.zeros(20), 4, 10, 100),
-        ("sgnht, logistic, 64 chains", logistic, fk.samplers.sgnht(1e-3, 10.0), jnp.zeros(20), 64, 10, 100),
+        ("sgnht, logistic, 4 chains", logistic, fk.samplers.sgnht(1e-4, 100.0), jnp.zeros(20), 4, 10, 100),
+        ("sgnht, logistic, 64 chains", logistic, fk.samplers.sgnht(1e-4, 100.0), jnp.zeros(20), 64, 10, 100),
         ("nuts, 10 normals, 4 chains", normal, fk.samplers.nuts(0.9), jnp.zeros(10), 4, 1, None),
         ("sghmc, 10⁶ normals", large, fk.samplers.sghmc(0.1), jnp.zeros(1_000_000), 1, 10, None),
     ]
@@ -53,7 +53,8 @@ def main():
         given = {"init": init, "chains": chains, "thin": thin, "batch_size": batch_size, "progress": False}
 
         def run(steps, out=None, target=target, sampler=sampler, given=given):
-            fk.sample(target, sampler, steps=steps, out=out, **given)
+            trace = fk.sample(target, sampler, steps=steps, out=out, **given)
+            assert trace.stopped is None and not trace.losses
 
         steps, taken = 100 * thin, 0.0
         while taken < options.seconds / 4:
