@@ -54,7 +54,8 @@ def main():
 
         def run(steps, out=None, target=target, sampler=sampler, given=given):
             trace = fk.sample(target, sampler, steps=steps, out=out, **given)
-            assert trace.stopped is None and not trace.losses
+            assert trace.stopped is None
+            assert not trace.losses
 
         steps, taken = 100 * thin, 0.0
         while taken < options.seconds / 4:
