@@ -391,3 +391,8 @@ def test_the_documents_of_fit_count_once_in_the_size_of_the_corpus(counts, monke
     lda.partial_fit(counts[:50])
     assert totals == [size + 50]
     assert lda.n_documents_seen_ == 4 * size + 50
+
+
+def test_texts_are_refused_with_what_counts_them():
+    with pytest.raises(ValueError, match=r"X is text, and counts are needed.*CountVectorizer"):
+        fk.models.LDA(2).fit(["one text", "another"])

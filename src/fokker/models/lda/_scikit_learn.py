@@ -4,6 +4,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+
+def refuse_texts(X: Any) -> None:
+    """Raise for documents that are not counted yet."""
+    if isinstance(X, str) or (isinstance(X, list | tuple) and X and isinstance(X[0], str)):
+        raise ValueError(
+            "X is text, and counts are needed, one row per document and one column per word: "
+            "CountVectorizer().fit_transform(texts) of scikit-learn makes them, or `fokker lda` reads text."
+        )
+
+
 if TYPE_CHECKING:
     Base: Any = object
 
@@ -33,6 +43,7 @@ else:
 
         def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
             """X as an array or a compressed sparse matrix, checked; `reset`: remember its columns."""
+            refuse_texts(X)
             return validate_data(estimator, X, reset=reset, accept_sparse="csr")
 
     except ImportError:
@@ -68,6 +79,7 @@ else:
 
         def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
             """X as an array or a sparse matrix, checked; `reset`: remember its columns."""
+            refuse_texts(X)
             names = np.asarray(X.columns, dtype=object) if hasattr(X, "columns") else None
             if not hasattr(X, "tocsr"):
                 X = np.asarray(X)
