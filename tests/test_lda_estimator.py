@@ -113,20 +113,20 @@ def test_rows_without_words_are_passed_over_and_get_the_prior(counts, fitted, mo
 
 @pytest.mark.parametrize(("given", "wanted"), [({}, 40), ({"total_samples": 1000}, 1000)])
 def test_the_corpus_is_as_large_as_it_is_said_or_found_to_be(counts, monkeypatch, given, wanted):
-    told = []
+    totals_given = []
     for name in ("step", "end_pass"):
         original = getattr(TopicChain, name)
         monkeypatch.setattr(
-            TopicChain, name, lambda *given, f=original: (told.append(given[-1]), f(*given))[1]
+            TopicChain, name, lambda *given, f=original: (totals_given.append(given[-1]), f(*given))[1]
         )
     # A row without words is in no minibatch: counted as a document, it would have the others count too much.
     with_empty = sparse.vstack([counts[:40], sparse.csr_matrix((30, 50))]).tocsr()
     fk.models.LDA(3, passes=2, **QUICK, **given).fit(with_empty)
     # Two minibatches of the first pass, and the end of the second, which is exact.
-    assert told == [wanted] * 3
-    told.clear()
+    assert totals_given == [wanted] * 3
+    totals_given.clear()
     fk.models.LDA(3, **QUICK, **given).partial_fit(with_empty).partial_fit(with_empty)
-    assert told == ([20, 40, 60, 80] if not given else [wanted] * 4)
+    assert totals_given == ([20, 40, 60, 80] if not given else [wanted] * 4)
 
 
 def test_transform_averages_over_the_draws_with_gamma_as_it_was_learned(counts):

@@ -50,10 +50,10 @@ def run(tmp_path_factory):
     lines[30] = ""
     (folder / "x.csv").write_text("title;body\n" + "".join(f"d{i};{text}\n" for i, text in enumerate(lines)))
     options = ("--key", "body", "--max-df", 0.9, "--min-df", 2, "--stop-words", "none")
-    told = command(
+    ended = command(
         folder / "x.csv", *options, "--passes", 3, "--out", folder / "run", *OPTIONS, "--topics", 2
     )
-    assert told[0] in (0, 1), told
+    assert ended[0] in (0, 1), ended
     return folder / "run"
 
 

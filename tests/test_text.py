@@ -2,7 +2,6 @@
 
 import csv
 import functools
-import importlib.util
 import io
 import json
 import sys
@@ -234,7 +233,6 @@ def test_a_missing_column_is_named_with_those_there_are(tmp_path):
         open_corpus(tmp_path / "x.csv")
 
 
-@pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
 def test_parquet(tmp_path):
     import pyarrow
     from pyarrow import parquet
@@ -250,7 +248,6 @@ def test_parquet(tmp_path):
         open_corpus(tmp_path / "unnamed", key="n")
 
 
-@pytest.mark.skipif(importlib.util.find_spec("zstandard") is None, reason="zstandard is not installed")
 def test_zstd(tmp_path):
     import zstandard
 

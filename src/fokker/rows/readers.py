@@ -3,6 +3,7 @@
 import math
 import os
 import threading
+from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,9 +95,9 @@ class PiecesReader(Reader):
         self._reads = 0
         self._lock = threading.Lock()
 
+    @abstractmethod
     def piece(self, index: int) -> np.ndarray:
         """The rows of one piece."""
-        raise NotImplementedError
 
     def span(self, first: int, end: int) -> np.ndarray:
         """Rows `first` to `end`."""

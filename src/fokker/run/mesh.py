@@ -43,7 +43,7 @@ class Decision(NamedTuple):
 
 
 class OneDevice:
-    """The device that JAX takes unless told otherwise."""
+    """JAX's default device."""
 
     mesh: Mesh | None = None
     parts, is_shared, is_first = 1, False, True

@@ -19,6 +19,13 @@ DataFiles = Annotated[
         "columns in several files.",
     ),
 ]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE.py[:NAME]",
+        help="The model, where its file is elsewhere now, or not below this folder.",
+    ),
+]
 Quantiles = Annotated[str, typer.Option(help="Probabilities of the quantiles in the table, with commas.")]
 Mesh = Annotated[
     str | None,
@@ -237,13 +244,7 @@ def _run_sampler(options: dict[str, Any], out: Path, mesh: str | None) -> int:
 
 def resume(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a run of `fokker sample`.")],
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE.py[:NAME]",
-            help="The model, where its file is elsewhere now, or not below this folder.",
-        ),
-    ] = None,
+    model: Model = None,
     data: Annotated[
         list[str] | None,
         typer.Option("--data", metavar="FILE", help="The files of data, where they are elsewhere now."),
@@ -299,13 +300,7 @@ def predict(
         ),
     ],
     out: Annotated[Path, typer.Option(help="The CSV file to write.")] = Path("predictions.csv"),
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE.py[:NAME]",
-            help="The model, where its file is elsewhere now, or not below this folder.",
-        ),
-    ] = None,
+    model: Model = None,
     quantiles: Quantiles = "0.05,0.5,0.95",
     draws: Annotated[int, typer.Option(min=1, help="The most draws to use, evenly spaced.")] = 1000,
     seed: Annotated[int, typer.Option(help="Seed of the noise, where predict takes a key.")] = 0,

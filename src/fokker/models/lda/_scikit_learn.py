@@ -1,6 +1,6 @@
 """What the estimator needs of scikit-learn, which may be absent."""
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -47,25 +47,10 @@ else:
             return validate_data(estimator, X, reset=reset, accept_sparse="csr")
 
     except ImportError:
-        import inspect
+        from fokker.models._parameters import NotFittedError, Parameters
 
-        class NotFittedError(ValueError, AttributeError):
-            """An estimator is used before it is fitted."""
-
-        class Base:
+        class Base(Parameters):
             """The methods of scikit-learn's base classes that the estimator needs."""
-
-            def get_params(self, deep: bool = True) -> dict[str, Any]:
-                """The parameters by name."""
-                return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-            def set_params(self, **parameters: Any) -> Self:
-                """Set parameters by name."""
-                for name, value in parameters.items():
-                    if name not in self.get_params():
-                        raise ValueError(f"there is no parameter {name!r}.")
-                    setattr(self, name, value)
-                return self
 
             def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
                 """Fit, then return the mixtures of the same documents."""
@@ -104,3 +89,6 @@ else:
                     "use the same vocabulary."
                 )
             return X
+
+
+__all__ = ["Base", "NotFittedError", "validated"]

@@ -46,8 +46,8 @@ class LDA(Base):
     X is a matrix of counts with one row per document and one column per word, as from CountVectorizer, sparse
     or dense. θ, with β_kw = θ_kw/θ_k·, is moved by `sampler` (sgrhmc, sgrld, scir, sghmc, sgld) given the
     topics of the words of a minibatch, drawn by Gibbs sweeps (Patterson and Teh 2013; Ma et al. 2015, section
-    4.2). Weights that are no whole numbers are rounded up or down at random, in each pass anew, so that their
-    expectation is right; `fit` warns of them, because tf-idf weights are not counts.
+    4.2). Weights that are no whole numbers are rounded up or down at random, differently in each pass, so
+    that their expectation is right; `fit` warns of them, because tf-idf weights are not counts.
 
     ```python
     topics = make_pipeline(CountVectorizer(stop_words="english"), fk.models.LDA(20)).fit(texts)
@@ -185,7 +185,7 @@ class LDA(Base):
         return settings
 
     def _counts(self, weights: Weights) -> Documents:
-        """The documents as whole counts, anew for each call if they are rounded."""
+        """The documents as whole counts; weights are rounded differently in each call."""
         self._passes_made += 1
         return weights.counts(seed_at(jax.random.key(self._seed + _ROUNDING), self._passes_made))
 
@@ -315,7 +315,7 @@ class LDA(Base):
         return MEASURES[measure](self._documents(X), top_words(self.components_.T, n_words))
 
     def _documents(self, X: Any, draw: int = 0) -> Documents:
-        """The documents of X, as counts; weights are rounded anew for each draw."""
+        """The documents of X, as counts; weights are rounded differently for each draw."""
         self._check_fitted()
         weights = Weights.of(validated(self, X, reset=False))
         return weights.counts(seed_at(jax.random.key(self._seed + _ROUNDING), draw))

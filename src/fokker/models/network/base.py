@@ -1,6 +1,6 @@
 """The manners of scikit-learn, with or without it."""
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     Base: Any = object
@@ -27,25 +27,8 @@ else:
                 return tags
 
     except ImportError:
-        import inspect
-
-        class NotFittedError(ValueError, AttributeError):
-            """Raised by methods that need a fitted model."""
-
-        class Base:
-            """The methods of scikit-learn's base class that the estimator needs."""
-
-            def get_params(self, deep: bool = True) -> dict[str, Any]:
-                """The parameters by name."""
-                return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-            def set_params(self, **parameters: Any) -> Self:
-                """Set parameters by name."""
-                for name, value in parameters.items():
-                    if name not in self.get_params():
-                        raise ValueError(f"there is no parameter {name!r}.")
-                    setattr(self, name, value)
-                return self
+        from fokker.models._parameters import NotFittedError
+        from fokker.models._parameters import Parameters as Base
 
 
 __all__ = ["Base", "NotFittedError"]
