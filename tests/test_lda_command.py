@@ -20,9 +20,11 @@ from fokker import cli
 from fokker._core import files as core_files
 from fokker.models.lda import files
 from fokker.models.lda.chain import TopicChain
+from fokker.models.lda.curve import Evaluation
 from fokker.models.lda.draws import credible_bounds
 from fokker.models.lda.mixtures_file import MixturesFile
 from fokker.models.lda.model import Model, top_words
+from fokker.models.lda.reading import Reading, default_held_out
 from fokker.models.lda.results import (
     Topic,
     effective_sample_size,
@@ -33,7 +35,7 @@ from fokker.models.lda.results import (
     topics_csv,
     verdict,
 )
-from fokker.models.lda.run import Evaluation, Reading, Run, default_held_out
+from fokker.models.lda.run import Run
 from fokker.models.lda.settings import Settings, default_passes
 
 SUBJECTS = (
@@ -207,9 +209,9 @@ def everything(run):
     parts = {
         **files.with_prefix("chain", run.chain.state()),
         **files.with_prefix("draws", run.draws.state()),
-        **files.with_prefix("held out", run.held_out.state()),
+        **files.with_prefix("held out", run.evaluations.held_out.state()),
         "word counts": run.word_counts,
-        "curve": np.array([(e.documents, e.of_draw, e.of_average) for e in run.curve]),
+        "curve": np.array([(e.documents, e.of_draw, e.of_average) for e in run.evaluations.points]),
         "position": np.array([run.position, run.trained, run.tokens]),
     }
     with gzip.open(run.folder / "mixtures.csv.gz") as file:
@@ -384,12 +386,12 @@ def test_held_out_documents_are_never_learned_from_and_the_schedule_is_by_steps(
     monkeypatch.setattr(TopicChain, "count", remembered)
     run = begin(corpus, words, tmp_path, passes=3)
     run.execute(Watching())
-    held_out = set(run.held_out.documents.names)
+    held_out = set(run.evaluations.held_out.documents.names)
     assert len(held_out) == 19
     assert held_out.isdisjoint(seen)
     assert {seen.count(name) for name in seen} == {3}
     # 5 · 19 documents apart, and at 1, 2, 4 steps.
-    at = [e.documents for e in run.curve]
+    at = [e.documents for e in run.evaluations.points]
     assert at[:4] == [1, 21, 61, 81]
     # Two passes of 19 minibatches in all; the exact pass is evaluated at its end.
     assert len(at) == 3 + 19 // 5 + 1
@@ -419,7 +421,7 @@ def test_the_size_of_the_corpus_is_given_counted_or_grows(corpus, words, tmp_pat
     assert max(totals) == 171
     assert totals[-1] == 171
     # A corpus too large to be counted: its length is known when it comes again.
-    monkeypatch.setattr("fokker.models.lda.run._MAX_BYTES_TO_COUNT", 100)
+    monkeypatch.setattr("fokker.models.lda.reading._MAX_BYTES_TO_COUNT", 100)
     totals.clear()
     reading, settings = Reading(str(corpus), held_out=19), Settings(**FEW, sampler="scir")
     run = Run.start(reading, settings, tmp_path / "long", vocabulary=words, passes=2)
@@ -504,7 +506,7 @@ def test_a_disk_that_stays_full_is_an_error_and_loses_nothing(finished, tmp_path
 
 
 def test_a_corpus_that_breaks_off_keeps_what_was_learned(words, tmp_path, monkeypatch):
-    monkeypatch.setattr("fokker.models.lda.run._MAX_BYTES_TO_COUNT", 0)
+    monkeypatch.setattr("fokker.models.lda.reading._MAX_BYTES_TO_COUNT", 0)
     broken = tmp_path / "broken.dat"
     broken.write_text("3 0:2 1:2 2:1\n" * 90 + "3 0:1\n")
     reading, settings = Reading(str(broken), held_out=10, shuffle_buffer=0), Settings(**FEW, sampler="scir")
@@ -774,8 +776,8 @@ def test_small_corpora_are_read_often_and_every_default_run_has_enough_evaluatio
 def test_exact_passes_are_marked_in_the_curve(finished):
     # 12 passes: the last six are exact, and their evaluations survive the checkpoint as such.
     run = Run.resume(finished[0], {})
-    assert [e.is_exact for e in run.curve[-6:]] == [True] * 6
-    assert sum(e.is_exact for e in run.curve) == 6
+    assert [e.is_exact for e in run.evaluations.points[-6:]] == [True] * 6
+    assert sum(e.is_exact for e in run.evaluations.points) == 6
     assert run.draws.num_exact_passes == 3
 
 

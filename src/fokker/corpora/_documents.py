@@ -43,6 +43,10 @@ class Documents(NamedTuple):
         start, stop = self.indptr[i], self.indptr[i + 1]
         return self.names[i], self.words[start:stop], self.counts[start:stop]
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays by name, without the names of the documents."""
+        return {"indptr": self.indptr, "words": self.words, "counts": self.counts}
+
     def select(self, indices: Any) -> "Documents":
         """The documents at these indices: integers, a slice, or one boolean per document."""
         indices_in_order = np.arange(self.size)[indices]

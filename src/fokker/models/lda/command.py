@@ -243,7 +243,8 @@ def run(
     if forever and passes is not None:
         raise ValueError("--passes and --forever contradict each other: give one of them.")
     from fokker._core.files import locked
-    from fokker.models.lda.run import Reading, Run, learned_vocabulary
+    from fokker.models.lda.reading import Reading, learned_vocabulary
+    from fokker.models.lda.run import Run
     from fokker.run.interruption import Interruption
 
     learning_options = {

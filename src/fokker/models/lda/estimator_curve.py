@@ -7,6 +7,7 @@ import numpy as np
 
 from fokker.corpora import Documents
 from fokker.models.lda.chain import TopicChain
+from fokker.models.lda.curve import Evaluation, curve_from_array, curve_to_array
 from fokker.models.lda.evaluate import HeldOut
 from fokker.models.lda.model import top_words
 from fokker.models.lda.results import (
@@ -15,7 +16,6 @@ from fokker.models.lda.results import (
     relative_decrease,
     unigram_perplexity,
 )
-from fokker.models.lda.run import Evaluation, curve_from_array, curve_to_array
 
 # At most so many documents are evaluated. With this many training documents for each of them between two
 # evaluations, these are a tenth of the work.

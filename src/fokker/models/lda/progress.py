@@ -50,8 +50,8 @@ class RunProgress:
     def _note(self, run: Run, now: float) -> str:
         words_per_second = (run.tokens - self._seen_tokens) / (now - self._seen_at)
         parts = [f"{words_per_second:,.0f} words/s"]
-        if run.curve:
-            parts.append(f"perplexity {run.curve[-1].of_average:,.0f}")
+        if run.evaluations.points:
+            parts.append(f"perplexity {run.evaluations.points[-1].of_average:,.0f}")
         if now >= self._next_topic and run.draws.draws:
             self._topic, self._next_topic = self._next(run), now + _TOPIC
         return "  ".join(filter(None, [*parts, self._topic]))

@@ -5,8 +5,9 @@ import html
 import numpy as np
 from matplotlib.figure import Figure
 
+from fokker.models.lda.curve import curve_to_array
 from fokker.models.lda.results import Findings, by_prevalence, embed_in_plane
-from fokker.models.lda.run import Run, curve_to_array
+from fokker.models.lda.run import Run
 from fokker.report.page import image, page, table
 from fokker.report.plots import ACCENT, RIGHT, TRUTH, WRONG, new_figure, tidy
 

@@ -10,10 +10,11 @@ import numpy as np
 from fokker._core import statistics
 from fokker.corpora import Documents, Vocabulary
 from fokker.models.lda.coherence import c_v, npmi, u_mass
+from fokker.models.lda.curve import Evaluation
 from fokker.models.lda.draws import credible_bounds
 from fokker.models.lda.evaluate import mixtures, perplexity, split_tokens
 from fokker.models.lda.model import Model, top_words
-from fokker.models.lda.run import Evaluation, Run
+from fokker.models.lda.run import Run
 
 # The numbers of words of a topic in the table, in the text, and in its coherence.
 _TABLE_WORDS, _TEXT_WORDS, _COHERENCE_WORDS = 25, 10, 10
@@ -72,13 +73,13 @@ class Findings:
 
 def analyse(run: Run) -> tuple[Model, Findings]:
     """The model of a run so far, and its findings."""
-    assert run.held_out is not None
+    assert run.evaluations.held_out is not None
     draws = run.draws.draws or [run.chain.beta()]
     reading, vocabulary = run.reading, run.corpus.vocabulary
     model = Model(
         np.stack(draws), run.chain.gamma, vocabulary, run.settings, reading.pattern, reading.bigrams
     )
-    documents, settings = run.held_out.documents, run.settings
+    documents, settings = run.evaluations.held_out.documents, run.settings
     with np.errstate(divide="ignore"):  # a word of probability zero gives an infinite perplexity
         model_perplexity = perplexity(documents, draws, model.gamma, settings.seed, settings.num_threads)
     unigram = unigram_perplexity(documents, run.word_counts, settings.seed)
@@ -86,7 +87,7 @@ def analyse(run: Run) -> tuple[Model, Findings]:
     # In the held-out documents alone even good topics have words that never occur together.
     topics = _topics(model, mean, documents, Documents.concatenate([documents, run.sample]))
     effective_draws = np.array([topic.effective_draws for topic in topics])
-    problems, notes = verdict(model_perplexity, unigram, run.curve, len(draws), effective_draws)
+    problems, notes = verdict(model_perplexity, unigram, run.evaluations.points, len(draws), effective_draws)
     more_problems, more_notes = judge_topics(topics)
     problems, notes = problems + more_problems, notes + more_notes
     if (num_passes := run.draws.num_exact_passes) in range(1, _MIN_EXACT_PASSES):
@@ -95,7 +96,14 @@ def analyse(run: Run) -> tuple[Model, Findings]:
             f"The draws come from {given}: the bounds of rare words are too narrow. Use more --passes.",
         )
     findings = Findings(
-        topics, hellinger(mean), len(draws), model_perplexity, unigram, tuple(run.curve), problems, notes
+        topics,
+        hellinger(mean),
+        len(draws),
+        model_perplexity,
+        unigram,
+        tuple(run.evaluations.points),
+        problems,
+        notes,
     )
     return model, findings
 

@@ -1,120 +1,38 @@
 """A run over a stream of documents: steps, draws, held-out perplexity, checkpoints."""
 
 import dataclasses
-import functools
-import hashlib
-import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from fokker._core.files import write_arrays
-from fokker.corpora import Corpus, Documents, Tally, Vocabulary, open_corpus, prefetched
+from fokker.corpora import Corpus, Documents, Tally, Vocabulary, prefetched
 from fokker.models.lda._checks import NotFiniteError
 from fokker.models.lda._expected import ExpectedCounts
+from fokker.models.lda.curve import HeldOutCurve
 from fokker.models.lda.draws import TopicDraws
-from fokker.models.lda.evaluate import HeldOut
 from fokker.models.lda.files import CHECKPOINT, PREVIOUS, read_latest, with_prefix, without_prefix
 from fokker.models.lda.mixtures_file import MixturesFile
+from fokker.models.lda.reading import (
+    DOCUMENTS_PER_HELD_OUT,
+    STREAM_HELD_OUT,
+    Reading,
+    default_held_out,
+    is_quick_to_count,
+    num_passes,
+)
 from fokker.models.lda.settings import Settings, default_passes
 from fokker.models.lda.start import is_enough
 from fokker.run.interruption import Interruption, Stopped
 
 _KIND, _VERSION = "checkpoint", 1
 MIXTURES = "mixtures.csv.gz"
-# Corpora of at most this many bytes are counted in a pass before the first step.
-_MAX_BYTES_TO_COUNT = 1 << 26
-_MAX_HELD_OUT, _MIN_HELD_OUT, _STREAM_HELD_OUT = 1_000, 100, 100
-_SHUFFLE_BUFFER = 5_000
 _SAMPLE_DOCUMENTS = 2_000
 # The least seconds between checkpoints, also as a multiple of the time that writing one takes.
 _MIN_SECONDS_BETWEEN_SAVES, _SAVE_TIMES_BETWEEN_SAVES = 60.0, 20.0
-# An evaluation sweeps over half of each held-out document. With this many training documents per held-out
-# document between evaluations, it is a tenth of the work. By default so many documents are held out that
-# there are about this many evaluations: those in the second half show whether the perplexity still falls.
-_DOCUMENTS_PER_HELD_OUT, _NUM_EVALUATIONS = 5, 20
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How the documents are read; see `fokker.corpora.open_corpus`.
-
-    `corpus`: a file, folder or glob, "-" for standard input, None for the docstrings of Python. `held_out`:
-    the number of documents held out for evaluation, None for `default_held_out`.
-    """
-
-    corpus: str | None = None
-    format: str | None = None
-    key: str = "text"
-    pattern: str = "unicode"
-    bigrams: bool = False
-    minimum_tokens: int = 1
-    shuffle_buffer: int | None = None
-    held_out: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.held_out is not None and self.held_out < 1:
-            raise ValueError(f"held_out must be at least 1 document; {self.held_out} was given.")
-
-    @property
-    def single_pass(self) -> bool:
-        """Whether it can be read only once."""
-        return self.corpus == "-"
-
-    @staticmethod
-    def from_json(values: Mapping[str, Any]) -> "Reading":
-        """The reading of a stored run. Older ones have no pattern where words were the letters a to z."""
-        return Reading(**{**values, "pattern": values["pattern"] or "letters"})
-
-    def open(self, vocabulary: Any, seed: int) -> Corpus:
-        """Open the corpus; it repeats if it can be read more than once."""
-        buffer = (
-            (0 if self.single_pass else _SHUFFLE_BUFFER)
-            if self.shuffle_buffer is None
-            else self.shuffle_buffer
-        )
-        return open_corpus(
-            self.corpus,
-            vocabulary=vocabulary,
-            format=self.format,
-            key=self.key,
-            pattern=self.pattern,
-            bigrams=self.bigrams,
-            minimum_tokens=self.minimum_tokens,
-            repeat=not self.single_pass,
-            shuffle_buffer=buffer,
-            seed=seed,
-        )
-
-
-class Evaluation(NamedTuple):
-    """The held-out perplexity after this many training documents: of the current draw and of the average.
-
-    `is_exact`: whether the draw is that of an exact pass.
-    """
-
-    documents: int
-    seconds: float
-    of_draw: float
-    of_average: float
-    is_exact: bool = False
-
-
-def curve_to_array(curve: Sequence[Evaluation]) -> np.ndarray:
-    """Evaluations as rows of numbers."""
-    return np.array(curve, float).reshape(-1, len(Evaluation._fields))
-
-
-def curve_from_array(rows: np.ndarray) -> list[Evaluation]:
-    """The evaluations of `curve_to_array`."""
-    return [
-        Evaluation(int(n), seconds, of_draw, of_average, bool(is_exact))
-        for n, seconds, of_draw, of_average, is_exact in rows.tolist()
-    ]
 
 
 class Watcher(Protocol):
@@ -131,7 +49,7 @@ class Run:
     """A chain over a stream of documents, created by `Run.start` or `Run.resume`.
 
     `position`: the number of documents read from the stream. `trained`: how many of them the chain used.
-    `length`: the number of documents of one pass, if known. `curve`: the evaluations on the held-out
+    `length`: the number of documents of one pass, if known. `evaluations`: those on the held-out
     documents. `sample`: the first training documents, in which the coherence of the topics is measured, too.
 
     The first documents of the stream, after those held out, wait until there are enough of them for the
@@ -157,19 +75,17 @@ class Run:
         self.passes, self.length = passes, length
         self.chain = settings.chain(len(corpus.vocabulary))
         self.draws = TopicDraws(len(corpus.vocabulary), settings.topics)
-        self.held_out: HeldOut | None = None
         self.position = self.trained = self.tokens = 0
         self.word_counts = np.zeros(len(corpus.vocabulary), np.int64)
-        self.curve: list[Evaluation] = []
+        assert reading.held_out is not None
+        self.evaluations = HeldOutCurve(reading.held_out, settings.seed, settings.num_threads)
         self.tally = Tally()
         self.interrupted = False
         self.saved_at: int | None = None
-        self._pending_held_out: list[Documents] = []
         # The documents that wait for the start, their positions in the stream, and whether their pass is
         # exact.
         self._waiting: list[tuple[Documents, np.ndarray, bool]] = []
         self.sample = Documents.concatenate([])
-        self._held_out_hashes: set[bytes] = set()
         self._started_at, self._seconds_before = time.monotonic(), 0.0
         self._mixtures = (
             None if mixtures_size is None else MixturesFile(folder / MIXTURES, settings.topics, mixtures_size)
@@ -194,13 +110,13 @@ class Run:
         _prepare_folder(folder, overwrite)
         corpus = reading.open(vocabulary, settings.seed)
         # For a corpus without documents, the stream raises an error with the reason.
-        length = (corpus.count() or None) if _is_quick_to_count(corpus) else None
+        length = (corpus.count() or None) if is_quick_to_count(corpus) else None
         if passes == "default":
             passes = 1 if reading.single_pass else default_passes(length)
-        passes = _num_passes(reading, passes)
+        passes = num_passes(reading, passes)
         if reading.held_out is None:
             num_documents = settings.total if length is None and isinstance(settings.total, int) else length
-            held_out = _STREAM_HELD_OUT if reading.single_pass else default_held_out(num_documents, passes)
+            held_out = STREAM_HELD_OUT if reading.single_pass else default_held_out(num_documents, passes)
             reading = dataclasses.replace(reading, held_out=held_out)
         return Run(
             reading,
@@ -230,7 +146,7 @@ class Run:
         _check_same_settings(folder, options, header)
         settings = Settings.from_json(header["settings"] | {"threads": threads})
         reading = Reading.from_json(header["reading"])
-        passes = header["passes"] if passes == "as before" else _num_passes(reading, passes)
+        passes = header["passes"] if passes == "as before" else num_passes(reading, passes)
         # With another number of passes, the last pass is still to come.
         size = header["mixtures_size"] if passes == header["passes"] else 0
         corpus = reading.open(Vocabulary(header["words"]), settings.seed)
@@ -373,13 +289,11 @@ class Run:
         """Hold out the documents of a minibatch, step with them, or count them in an exact pass."""
         numbers = np.arange(self.position, self.position + batch.size)
         self.position += batch.size
-        num_missing = self._missing_held_out()
+        num_missing = self.evaluations.num_missing
         if num_missing:
-            self._hold_out(batch.select(slice(0, num_missing)))
+            self.evaluations.hold_out(batch.select(slice(0, num_missing)))
             batch, numbers = batch.select(slice(num_missing, None)), numbers[num_missing:]
-        is_training = np.array(
-            [_document_hash(*batch.row(i)) not in self._held_out_hashes for i in range(batch.size)], bool
-        )
+        is_training = self.evaluations.is_training(batch)
         documents, numbers = batch.select(is_training), numbers[is_training]
         if self.settings.start_documents and not self.chain.number:
             self._waiting.append((documents, numbers, is_exact))
@@ -431,43 +345,21 @@ class Run:
         # Repeated documents are counted once.
         return self.trained if num_training is None else min(self.trained, num_training)
 
-    def _missing_held_out(self) -> int:
-        assert self.reading.held_out is not None
-        if self.held_out is not None:
-            return 0
-        return self.reading.held_out - sum(part.size for part in self._pending_held_out)
-
-    def _hold_out(self, documents: Documents) -> None:
-        self._pending_held_out.append(documents)
-        if not self._missing_held_out():
-            self._evaluate_on(Documents.concatenate(self._pending_held_out))
-            self._pending_held_out = []
-
-    def _evaluate_on(self, documents: Documents) -> None:
-        self._held_out_documents = documents
-        self.held_out = HeldOut(documents, self.settings.seed, self.settings.num_threads)
-        self._early = {name: np.zeros_like(x) for name, x in self.held_out.state().items()}
-        self._held_out_hashes = {_document_hash(*documents.row(i)) for i in range(documents.size)}
-
     def _is_time_to_evaluate(self) -> bool:
         """Depends only on the number of steps, so that the results are the same on every machine."""
         assert self.reading.held_out is not None
         step = self.chain.number
-        interval = -(-_DOCUMENTS_PER_HELD_OUT * self.reading.held_out // self.settings.batch)
+        interval = -(-DOCUMENTS_PER_HELD_OUT * self.reading.held_out // self.settings.batch)
         return step % interval == 0 or (step < interval and step.bit_count() == 1)
 
     def _evaluate(self, is_exact: bool = False) -> None:
-        assert self.held_out is not None
-        if len(self.curve).bit_count() == 1:
-            # Their number has doubled: the draws before the previous doubling are removed from the average.
-            # So it covers at least half of the draws, and never the first ones.
-            late = {name: x - self._early[name] for name, x in self.held_out.state().items()}
-            self.held_out.restore(late)
-            self._early = {name: np.array(x) for name, x in late.items()}
-        with np.errstate(divide="ignore"):  # a word of probability zero gives an infinite perplexity
-            of_draw = self.held_out.add(self.chain.beta(), self.chain.gamma)
-            of_average = self.held_out.perplexity
-        self.curve.append(Evaluation(self.trained, self.seconds, of_draw, of_average, is_exact))
+        self.evaluations.evaluate(
+            self.chain.beta(),
+            self.chain.gamma,
+            documents=self.trained,
+            seconds=self.seconds,
+            is_exact=is_exact,
+        )
 
     def _write_mixtures(
         self, documents: Documents, numbers: np.ndarray, expected: ExpectedCounts, watcher: Watcher
@@ -497,7 +389,6 @@ class Run:
 
     def save(self) -> None:
         """Write a checkpoint; the previous one is kept."""
-        assert self.held_out is not None
         # First: the checkpoint refers to a file of mixtures that must exist.
         mixtures_size = None if self._mixtures is None else self._mixtures.flush()
         header = {
@@ -513,18 +404,15 @@ class Run:
             "tokens": self.tokens,
             "seconds": self.seconds,
             "mixtures_size": mixtures_size,
-            "held_out_names": self._held_out_documents.names,
+            "held_out_names": self.evaluations.names,
         }
         arrays = {
             **with_prefix("chain", self.chain.state()),
             **with_prefix("draws", self.draws.state()),
-            **with_prefix("held_out", self.held_out.state()),
-            **with_prefix("early", self._early),
-            **with_prefix("documents", _arrays(self._held_out_documents)),
+            **self.evaluations.state(),
             # Without their names, which nothing needs.
-            **with_prefix("sample", _arrays(self.sample)),
+            **with_prefix("sample", self.sample.arrays()),
             "word_counts": self.word_counts,
-            "curve": curve_to_array(self.curve),
         }
         write_arrays(self.folder / CHECKPOINT, header, arrays, backup=self.folder / PREVIOUS)
         self.saved_at = self.position
@@ -532,20 +420,15 @@ class Run:
     def _restore(self, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         self.chain.restore(without_prefix("chain", arrays))
         self.draws.restore(without_prefix("draws", arrays))
-        documents = without_prefix("documents", arrays)
-        self._evaluate_on(Documents(**documents, names=tuple(header["held_out_names"])))
+        self.evaluations.restore(arrays, header["held_out_names"])
         sample = without_prefix("sample", arrays)
         self.sample = Documents.from_arrays(sample["indptr"], sample["words"], sample["counts"])
-        assert self.held_out is not None
-        self.held_out.restore(without_prefix("held_out", arrays))
-        self._early = without_prefix("early", arrays)
         self.position, self.trained, self.tokens = (
             header[name] for name in ("position", "trained", "tokens")
         )
         self.saved_at = self.position
         self._seconds_before = header["seconds"]
         self.word_counts = np.array(arrays["word_counts"])
-        self.curve = curve_from_array(arrays["curve"])
 
     def _checkpoint_message(self) -> str:
         if self.saved_at is None:
@@ -559,42 +442,6 @@ class Run:
 def stored_reading(folder: Path) -> Reading:
     """How the run in this folder reads its documents."""
     return Reading.from_json(read_latest(folder, _KIND, _VERSION)[0]["reading"])
-
-
-def _num_passes(reading: Reading, passes: Any) -> int | None:
-    """The number of passes; standard input has one, even with no limit."""
-    return 1 if passes is None and reading.single_pass else passes
-
-
-def _arrays(documents: Documents) -> dict[str, np.ndarray]:
-    """The arrays of documents, by name."""
-    return {"indptr": documents.indptr, "words": documents.words, "counts": documents.counts}
-
-
-def _document_hash(name: str, words: np.ndarray, counts: np.ndarray) -> bytes:
-    """A hash of a document, to recognise it when it is repeated in the stream."""
-    return hashlib.blake2b(
-        name.encode("utf-8", "surrogatepass") + b"\0" + words.tobytes() + counts.tobytes(), digest_size=16
-    ).digest()
-
-
-def _is_quick_to_count(corpus: Corpus) -> bool:
-    source = corpus.source
-    if source.single_pass:
-        return False
-    paths = [*getattr(source, "paths", ()), *filter(None, [getattr(source, "path", None)])]
-    # Other than plain files, such as a named pipe, may be readable only once.
-    return all(path.is_file() for path in paths) and sum(map(os.path.getsize, paths)) <= _MAX_BYTES_TO_COUNT
-
-
-def default_held_out(length: int | None, passes: int | None) -> int:
-    """A tenth of the documents at most, and 100 to 1,000: so that there are about 20 evaluations."""
-    if length is None:
-        return _MAX_HELD_OUT
-    for_evaluations = (
-        _MAX_HELD_OUT if passes is None else length * passes // (_NUM_EVALUATIONS * _DOCUMENTS_PER_HELD_OUT)
-    )
-    return max(1, min(length // 10, _MAX_HELD_OUT, max(_MIN_HELD_OUT, for_evaluations)))
 
 
 def _prepare_folder(folder: Path, overwrite: bool) -> None:
@@ -621,8 +468,3 @@ def _check_same_settings(folder: Path, options: Mapping[str, Any], header: Mappi
             f"{folder} was started with other settings: {'; '.join(differences)}. Omit these options to "
             "continue it, or start a new run with another --out."
         )
-
-
-def learned_vocabulary(**settings: Any) -> Any:
-    """A function that learns a vocabulary from the text, with settings of `Vocabulary.learn`."""
-    return functools.partial(Vocabulary.learn, **settings)

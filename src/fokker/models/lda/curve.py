@@ -1,0 +1,123 @@
+"""The held-out documents of a run, and its curve of perplexity."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fokker.corpora import Documents
+from fokker.models.lda.evaluate import HeldOut
+from fokker.models.lda.files import with_prefix, without_prefix
+
+
+class Evaluation(NamedTuple):
+    """The held-out perplexity after this many training documents: of the current draw and of the average.
+
+    `is_exact`: whether the draw is that of an exact pass.
+    """
+
+    documents: int
+    seconds: float
+    of_draw: float
+    of_average: float
+    is_exact: bool = False
+
+
+def curve_to_array(curve: Sequence[Evaluation]) -> np.ndarray:
+    """Evaluations as rows of numbers."""
+    return np.array(curve, float).reshape(-1, len(Evaluation._fields))
+
+
+def curve_from_array(rows: np.ndarray) -> list[Evaluation]:
+    """The evaluations of `curve_to_array`."""
+    return [
+        Evaluation(int(n), seconds, of_draw, of_average, bool(is_exact))
+        for n, seconds, of_draw, of_average, is_exact in rows.tolist()
+    ]
+
+
+class HeldOutCurve:
+    """Documents held out from the stream, and the perplexity of their hidden words after some of the steps.
+
+    `size`: the number of documents to hold out. `points`: the evaluations. The average is over the draws of
+    at least the last half of the evaluations, and never the first ones.
+    """
+
+    def __init__(self, size: int, seed: int, threads: int) -> None:
+        self.size, self._seed, self._threads = size, seed, threads
+        self.points: list[Evaluation] = []
+        self.held_out: HeldOut | None = None
+        self._documents = Documents.concatenate([])
+        self._pending: list[Documents] = []
+        self._hashes: set[bytes] = set()
+
+    @property
+    def num_missing(self) -> int:
+        """The number of documents that are still to be held out."""
+        return 0 if self.held_out is not None else self.size - sum(part.size for part in self._pending)
+
+    def hold_out(self, documents: Documents) -> None:
+        """Hold out these documents, `num_missing` at most."""
+        self._pending.append(documents)
+        if not self.num_missing:
+            self._complete(Documents.concatenate(self._pending))
+            self._pending = []
+
+    def _complete(self, documents: Documents) -> None:
+        self._documents = documents
+        self.held_out = HeldOut(documents, self._seed, self._threads)
+        self._early = {name: np.zeros_like(x) for name, x in self.held_out.state().items()}
+        self._hashes = {_document_hash(*documents.row(i)) for i in range(documents.size)}
+
+    def is_training(self, documents: Documents) -> np.ndarray:
+        """Which of these documents are not held out, also where the stream repeats them."""
+        return np.array(
+            [_document_hash(*documents.row(i)) not in self._hashes for i in range(documents.size)], bool
+        )
+
+    def evaluate(
+        self, beta: np.ndarray, gamma: np.ndarray, *, documents: int, seconds: float, is_exact: bool
+    ) -> None:
+        """Add the perplexity of a draw β (V, K), after so many training documents."""
+        assert self.held_out is not None
+        if len(self.points).bit_count() == 1:
+            # Their number has doubled: the draws before the previous doubling are removed from the average.
+            # So it covers at least half of the draws, and never the first ones.
+            late = {name: x - self._early[name] for name, x in self.held_out.state().items()}
+            self.held_out.restore(late)
+            self._early = {name: np.array(x) for name, x in late.items()}
+        with np.errstate(divide="ignore"):  # a word of probability zero gives an infinite perplexity
+            of_draw = self.held_out.add(beta, gamma)
+            of_average = self.held_out.perplexity
+        self.points.append(Evaluation(documents, seconds, of_draw, of_average, is_exact))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the documents held out."""
+        return self._documents.names
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The arrays that a resumed run needs, with `names`."""
+        assert self.held_out is not None
+        return {
+            **with_prefix("held_out", self.held_out.state()),
+            **with_prefix("early", self._early),
+            **with_prefix("documents", self._documents.arrays()),
+            "curve": curve_to_array(self.points),
+        }
+
+    def restore(self, state: Mapping[str, np.ndarray], names: Sequence[str]) -> None:
+        """Restore a `state`."""
+        self._complete(Documents(**without_prefix("documents", state), names=tuple(names)))
+        assert self.held_out is not None
+        self.held_out.restore(without_prefix("held_out", state))
+        self._early = without_prefix("early", state)
+        self.points = curve_from_array(state["curve"])
+
+
+def _document_hash(name: str, words: np.ndarray, counts: np.ndarray) -> bytes:
+    """A hash of a document, to recognise it when it is repeated in the stream."""
+    return hashlib.blake2b(
+        name.encode("utf-8", "surrogatepass") + b"\0" + words.tobytes() + counts.tobytes(), digest_size=16
+    ).digest()

@@ -1,0 +1,100 @@
+"""How the documents of a run are read, and how many of them are held out."""
+
+import functools
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fokker.corpora import Corpus, Vocabulary, open_corpus
+
+# Corpora of at most this many bytes are counted in a pass before the first step.
+_MAX_BYTES_TO_COUNT = 1 << 26
+_MAX_HELD_OUT, _MIN_HELD_OUT, STREAM_HELD_OUT = 1_000, 100, 100
+_SHUFFLE_BUFFER = 5_000
+# An evaluation sweeps over half of each held-out document. With this many training documents per held-out
+# document between evaluations, it is a tenth of the work. By default so many documents are held out that
+# there are about this many evaluations: those in the second half show whether the perplexity still falls.
+DOCUMENTS_PER_HELD_OUT, _NUM_EVALUATIONS = 5, 20
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the documents are read; see `fokker.corpora.open_corpus`.
+
+    `corpus`: a file, folder or glob, "-" for standard input, None for the docstrings of Python. `held_out`:
+    the number of documents held out for evaluation, None for `default_held_out`.
+    """
+
+    corpus: str | None = None
+    format: str | None = None
+    key: str = "text"
+    pattern: str = "unicode"
+    bigrams: bool = False
+    minimum_tokens: int = 1
+    shuffle_buffer: int | None = None
+    held_out: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.held_out is not None and self.held_out < 1:
+            raise ValueError(f"held_out must be at least 1 document; {self.held_out} was given.")
+
+    @property
+    def single_pass(self) -> bool:
+        """Whether it can be read only once."""
+        return self.corpus == "-"
+
+    @staticmethod
+    def from_json(values: Mapping[str, Any]) -> "Reading":
+        """The reading of a stored run. Older ones have no pattern where words were the letters a to z."""
+        return Reading(**{**values, "pattern": values["pattern"] or "letters"})
+
+    def open(self, vocabulary: Any, seed: int) -> Corpus:
+        """Open the corpus; it repeats if it can be read more than once."""
+        buffer = (
+            (0 if self.single_pass else _SHUFFLE_BUFFER)
+            if self.shuffle_buffer is None
+            else self.shuffle_buffer
+        )
+        return open_corpus(
+            self.corpus,
+            vocabulary=vocabulary,
+            format=self.format,
+            key=self.key,
+            pattern=self.pattern,
+            bigrams=self.bigrams,
+            minimum_tokens=self.minimum_tokens,
+            repeat=not self.single_pass,
+            shuffle_buffer=buffer,
+            seed=seed,
+        )
+
+
+def num_passes(reading: Reading, passes: Any) -> int | None:
+    """The number of passes; standard input has one, even with no limit."""
+    return 1 if passes is None and reading.single_pass else passes
+
+
+def is_quick_to_count(corpus: Corpus) -> bool:
+    """Whether its documents can be counted before the first step."""
+    source = corpus.source
+    if source.single_pass:
+        return False
+    paths = [*getattr(source, "paths", ()), *filter(None, [getattr(source, "path", None)])]
+    # Other than plain files, such as a named pipe, may be readable only once.
+    return all(path.is_file() for path in paths) and sum(map(os.path.getsize, paths)) <= _MAX_BYTES_TO_COUNT
+
+
+def default_held_out(length: int | None, passes: int | None) -> int:
+    """A tenth of the documents at most, and 100 to 1,000: so that there are about 20 evaluations."""
+    if length is None:
+        return _MAX_HELD_OUT
+    for_evaluations = (
+        _MAX_HELD_OUT if passes is None else length * passes // (_NUM_EVALUATIONS * DOCUMENTS_PER_HELD_OUT)
+    )
+    return max(1, min(length // 10, _MAX_HELD_OUT, max(_MIN_HELD_OUT, for_evaluations)))
+
+
+def learned_vocabulary(**settings: Any) -> Any:
+    """A function that learns a vocabulary from the text, with settings of `Vocabulary.learn`."""
+    return functools.partial(Vocabulary.learn, **settings)
