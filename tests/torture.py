@@ -27,7 +27,7 @@ CALLS = {
     ),
     "nuts": "fk.sample(density, 'nuts', init=jnp.zeros(4), steps=40_000, chains=3, out=out)",
     "moments": (
-        "fk.sample(density, fk.samplers.sghmc(0.1), init=jnp.zeros(4), steps=6_000_000, chains=2,"
+        "fk.sample(density, fk.samplers.sghmc(0.1), init=jnp.zeros(4), steps=1_500_000, chains=2,"
         " keep='moments', out=out)"
     ),
 }
@@ -55,6 +55,13 @@ COMMANDS = {
         ["lda", "run", "--resume", "OUT"],
     ),
 }
+# The command with a checkpoint every second in place of every minute, which no such run takes.
+OFTEN = """
+import fokker.models.lda.run as run
+from fokker.cli import main
+run._MIN_SECONDS_BETWEEN_SAVES = 1.0
+main()
+"""
 # Two processes of one run: one of them, or both, are killed.
 TWO = "two processes"
 CALLS[TWO] = (
@@ -73,7 +80,7 @@ def start(name, folder):
         first, again = COMMANDS[name]
         # The command itself: a checkpoint shows that there is something to go on with.
         given = again if list(folder.glob("checkpoint*.npz")) else first
-        program = "from fokker.cli import main; main()"
+        program = OFTEN
         variants = [[str(folder) if word == "OUT" else word for word in given]]
     elif name == TWO:
         with socket.socket() as free:
