@@ -50,19 +50,34 @@ gc.freeze()
 gc.set_threshold(100_000, 50, 50)
 
 
-# A lowered program keeps an MLIR context of its own, which takes 3 ms to make and three quarters of the
-# memory of a small program. Here all share one. The function is not public in JAX: where it is missing, the
-# tests are slower, no more.
-try:
-    from jax._src.interpreters import mlir
+def _share_contexts() -> None:
+    """All lowered programs share one MLIR context.
 
-    mlir.make_ir_context = functools.cache(mlir.make_ir_context)
-except (ImportError, AttributeError):
-    pass
+    One of its own takes 3 ms to make and three quarters of the memory of a small program. The function is not
+    public in JAX: where it is missing, or where contexts cannot be shared, the tests are slower, no more.
+    """
+    try:
+        from jax._src.interpreters import mlir
+
+        make = mlir.make_ir_context
+    except (ImportError, AttributeError):
+        return
+    mlir.make_ir_context = functools.cache(make)
+    try:
+        for number in range(2):
+            jax.jit(lambda x, number=number: x + number).lower(0.0).compile()
+    except Exception:
+        mlir.make_ir_context = make
 
 
-# A compiled program takes memory, however small. Above this all are dropped, to be read from disk again.
+_share_contexts()
+
+
+# A compiled program takes memory, however small. Above this all are dropped, to be traced and read from disk
+# again: an eighth of what the machine has, since there are two workers, and other programs.
 _MOST_MEMORY = 3 * 2**29
+with contextlib.suppress(AttributeError, ValueError, OSError):  # where the system does not say
+    _MOST_MEMORY = max(_MOST_MEMORY, os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE // 8)
 
 
 @pytest.fixture(autouse=True)
@@ -77,21 +92,33 @@ def bounded_memory() -> Iterator[None]:
             ctypes.CDLL(None).malloc_trim(0)
 
 
-# Half of an exact test is XLA's optimising of code that runs five times: these options leave it out.
-_UNOPTIMISED: dict[str, Any] = {
+# Half of an exact test is XLA's optimising of code that runs five times: these options leave it out. The last
+# leaves a program in one piece, where XLA makes 32, each with its own share of the work, for as many cores.
+_OPTIONS: dict[str, Any] = {
     "xla_backend_optimization_level": 0,
-    "xla_cpu_use_fusion_emitters": False,
     "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_cpu_parallel_codegen_split_count": 1,
 }
-try:
-    jax.jit(lambda x: x, compiler_options=_UNOPTIMISED)(0.0)
-except Exception:  # the options are not a promise of XLA's: without them the tests are slower, no more
-    _UNOPTIMISED = {}
-# A third of the time of a tiny program is its fusion emitter's. The flag is for workers, which start later.
-# For this process it is too late; and one that XLA does not know would end a process.
-_FLAG = "xla_cpu_use_fusion_emitters"
-if _UNOPTIMISED and _FLAG not in os.environ.get("XLA_FLAGS", ""):
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --{_FLAG}=false".strip()
+
+
+def _is_known(option: str) -> bool:
+    """Whether XLA has an option: none is a promise, and without them the tests are slower, no more."""
+    try:
+        jax.jit(lambda x: x, compiler_options={option: _OPTIONS[option]}).lower(0.0).compile()
+    except Exception:
+        return False
+    return True
+
+
+_UNOPTIMISED = {option: value for option, value in _OPTIONS.items() if _is_known(option)}
+# A third of the time of a tiny program is its fusion emitter's, a quarter of that of a large one its pieces'.
+# The flags are for all programs of the workers, which start later: for this process it is too late. One that
+# XLA does not know would end a process.
+for _flag in ("xla_cpu_use_fusion_emitters", "xla_cpu_parallel_codegen_split_count"):
+    _flags = os.environ.get("XLA_FLAGS", "")
+    if _flag in _UNOPTIMISED and _flag not in _flags:
+        os.environ["XLA_FLAGS"] = f"{_flags} --{_flag}={str(_OPTIONS[_flag]).lower()}".strip()
 
 
 def quick_jit(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -253,6 +253,19 @@ def test_a_flipped_bit_is_noticed_or_harmless(tmp_path, right, small_chunks):
     assert_same(run(tmp_path, steps=128), fk.sample(TARGET, SAMPLER, **{**CALL, "steps": 128}))
 
 
+def test_chunks_that_zarr_would_look_for_by_other_names_are_not_read_as_zeros(tmp_path, right, small_chunks):
+    """One flipped bit: "/" to "."; Zarr finds no file of that name, and fills in zeros."""
+    run(tmp_path)
+    path = tmp_path / "draws.zarr" / "posterior" / "a" / "zarr.json"
+    contents = path.read_bytes()
+    assert contents.count(b'"/"') == 1
+    path.write_bytes(contents.replace(b'"/"', b'"."'))
+    with pytest.raises(files.DamagedFileError, match=r"posterior/a are damaged .*describes another array"):
+        _ = fk.open(tmp_path).draws
+    # A run that goes on knows what it has to be.
+    assert_same(run(tmp_path), right)
+
+
 def test_a_stranger_s_folder_executes_nothing(tmp_path):
     class Hostile:
         def __reduce__(self):

@@ -3,7 +3,8 @@
     python tests/torture.py --kills 200
 
 Each run is a process of its own, killed by SIGKILL after a random time and started again by the same call,
-until it is complete. Its draws must then be those of the run that was never stopped, to the bit.
+until it is complete. Its draws must then be those of the run that was never stopped, to the bit. The kind
+"flips" kills nothing: it damages the files of runs, see `flips.py`.
 """
 
 import argparse
@@ -26,7 +27,7 @@ CALLS = {
     ),
     "nuts": "fk.sample(density, 'nuts', init=jnp.zeros(4), steps=40_000, chains=3, out=out)",
     "moments": (
-        "fk.sample(density, fk.samplers.sghmc(0.1), init=jnp.zeros(4), steps=6_000_000, chains=2,"
+        "fk.sample(density, fk.samplers.sghmc(0.1), init=jnp.zeros(4), steps=1_500_000, chains=2,"
         " keep='moments', out=out)"
     ),
 }
@@ -54,13 +55,22 @@ COMMANDS = {
         ["lda", "run", "--resume", "OUT"],
     ),
 }
+# The command with a checkpoint every second in place of every minute, which no such run takes.
+OFTEN = """
+import fokker.models.lda.run as run
+from fokker.cli import main
+run._MIN_SECONDS_BETWEEN_SAVES = 1.0
+main()
+"""
 # Two processes of one run: one of them, or both, are killed.
 TWO = "two processes"
 CALLS[TWO] = (
     "fk.sample(posterior, fk.samplers.sgnht(2e-4, 100.0), init=jnp.zeros(4), steps=400_000, thin=100,"
     " burn_in=1000, chains=4, batch_size=20, out=out, mesh={'chains': 2})"
 )
-NAMES = (*CALLS, *COMMANDS)
+# Files damaged in place of kills.
+FLIPS, _FLIPS = "flips", 2_000
+NAMES = (*CALLS, *COMMANDS, FLIPS)
 
 
 def start(name, folder):
@@ -70,7 +80,7 @@ def start(name, folder):
         first, again = COMMANDS[name]
         # The command itself: a checkpoint shows that there is something to go on with.
         given = again if list(folder.glob("checkpoint*.npz")) else first
-        program = "from fokker.cli import main; main()"
+        program = OFTEN
         variants = [[str(folder) if word == "OUT" else word for word in given]]
     elif name == TWO:
         with socket.socket() as free:
@@ -118,7 +128,7 @@ _ALONE = 120
 
 
 def torture(name, kills, seed):
-    """Kill a run `kills` times at random moments; what happened, and what was wrong."""
+    """Kill a run `kills` times at random moments; what happened, and whether anything was wrong."""
     generator = random.Random(f"{name} {seed}")
     with tempfile.TemporaryDirectory() as parent:
         whole, broken = Path(parent, "whole"), Path(parent, "broken")
@@ -171,14 +181,18 @@ def main():
     parser.add_argument("--only", choices=NAMES, nargs="*", default=NAMES)
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
     options = parser.parse_args()
-    names = options.only
+    names = [name for name in options.only if name != FLIPS]
     # Each name in as many parts as there are jobs, so that all jobs are busy.
-    parts = max(1, options.jobs // len(names))
+    parts = max(1, options.jobs // max(1, len(names)))
     tasks = [(name, options.seed + part) for name in names for part in range(parts)]
     failed = False
     with ThreadPoolExecutor(options.jobs) as pool:
-        kills = -(-options.kills // len(tasks))
+        kills = -(-options.kills // max(1, len(tasks)))
         ends = {pool.submit(torture, name, kills, seed): name for name, seed in tasks}
+        if FLIPS in options.only:
+            import flips
+
+            ends[pool.submit(flips.flip, _FLIPS, options.seed)] = FLIPS
         for end in as_completed(ends):
             text, is_wrong = end.result()
             print(f"{ends[end]}: {text}", flush=True)

@@ -338,6 +338,13 @@ MUTATIONS = [
         ("store::a_run_on_disk_is_the_run_in_memory",),
     ),
     Mutation(
+        "run/store.py",
+        'or array.metadata.encode_chunk_key((0,) * array.ndim) != "/".join(["c", *["0"] * array.ndim])',
+        "or False",
+        "chunks that Zarr looks for by other names are read as zeros",
+        ("store::chunks_that_zarr_would_look_for_by_other_names_are_not_read_as_zeros",),
+    ),
+    Mutation(
         "_core/files.py",
         "if stored[-_DIGITS - len(_COMMENT) :] != _COMMENT + _digest(contents):",
         "if len(stored) < _DIGITS:",
