@@ -191,7 +191,7 @@ def _of_topics(run: lda.Run) -> Arrays:
     return {
         **{f"chain {name}": np.array(x) for name, x in run.chain.state().items()},
         **{f"draws {name}": np.array(x) for name, x in run.draws.state().items()},
-        "perplexity": np.array([(e.documents, e.of_draw, e.of_average) for e in run.curve]),
+        "perplexity": np.array([(e.documents, e.of_draw, e.of_average) for e in run.evaluations.points]),
         "word counts": run.word_counts,
         "mixtures": mixtures,
     }
