@@ -24,7 +24,7 @@ test: lint  ## formatting, lint, types and the tests
 test-long: lint  ## those tests too that repeat at length what others show
 	$(BIN)/python -m pytest -m long
 
-torture: $(INSTALLED)  ## kill runs 200 times at random moments; what goes on must have the same bits
+torture: $(INSTALLED)  ## kill runs 200 times and damage 2,000 files: what goes on has the same bits
 	$(BIN)/python tests/torture.py --kills 200
 
 verdicts: $(INSTALLED)  ## the checker on the whole table of right and wrong samplers
