@@ -12,10 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import fokker as fk
 from fokker import cli
+from fokker.rows import is_source, leaves, opened
 from fokker.rows.table import ColumnError, read_table
 from fokker.run import command
 from fokker.run.options import parse_settings, read_config
@@ -321,13 +324,16 @@ def test_columns_that_cannot_be_used_say_so_when_they_are_asked_for(tmp_path):
     assert (codes["text"].tolist(), codes.labels["text"]) == ([0, 1, 2], ["a\nb", "c", "d"])
 
 
-def test_every_format_gives_the_same_columns(tmp_path):
+def test_every_format_gives_the_same_columns(tmp_path, monkeypatch):
     x, y = np.arange(6.0).reshape(3, 2), np.array([1, 0, 1])
     np.save(tmp_path / "x.npy", x)
     np.save(tmp_path / "y.npy", y)
     np.savez(tmp_path / "both.npz", x=x, y=y, names=np.array(["u", "v"]), other=np.zeros(7))
     apart = read_table([f"x={tmp_path}/x.npy", f"y={tmp_path}/y.npy"])
-    assert isinstance(apart["x"], np.memmap)
+    assert not isinstance(apart["x"], np.memmap)
+    with monkeypatch.context() as patch:
+        patch.setattr("fokker.rows.table._SMALL", 10)
+        assert isinstance(read_table([f"x={tmp_path}/x.npy"], uses_all_rows=True)["x"], np.memmap)
     together = read_table([str(tmp_path / "both.npz")])
     for data in (apart, together):
         np.testing.assert_array_equal(data["x"], x)
@@ -353,18 +359,93 @@ def test_every_format_gives_the_same_columns(tmp_path):
         read_table([str(tmp_path / "x.pkl")])
 
 
-def test_parquet(tmp_path):
-    pytest.importorskip("pyarrow")
-    frame = pandas.DataFrame({"x": [1.5, 2.0], "text": ["a", "b"], "n": [1, None], "flag": [True, False]})
-    frame.to_parquet(tmp_path / "table.parquet")
-    data = read_table([str(tmp_path / "table.parquet")])
-    assert list(data) == ["x", "flag"]
-    with pytest.raises(ColumnError, match="'n' has 1 missing value, first in row 1"):
-        data["n"]
-    assert list(read_table([str(tmp_path / "table.parquet")], columns=["x"])) == ["x"]
-    (tmp_path / "table.parquet").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match=r"table.parquet could not be read"):
-        read_table([str(tmp_path / "table.parquet")])
+def write_parquet(path, **options):
+    frame = pandas.DataFrame(
+        {
+            "x": [1.5, 2.0, -1.0],
+            "text": ["b", "a", "b"],
+            "n": [1, None, None],
+            "nan": [0.5, 1.0, np.nan],
+            "flag": [True, False, True],
+            "pair": [[1, 2], [3, 4], [5, 6]],
+            "gap": [[1, 2], [3, None], [5, 6]],
+        }
+    )
+    pairs = pa.list_(pa.int32(), 2)
+    schema = pa.schema(
+        [
+            ("x", pa.float64()),
+            ("text", pa.string()),
+            ("n", pa.int64()),
+            ("nan", pa.float32()),
+            ("flag", pa.bool_()),
+            ("pair", pairs),
+            ("gap", pairs),
+        ]
+    )
+    table = pa.Table.from_pandas(frame, schema, preserve_index=False)
+    pyarrow.parquet.write_table(table, path, row_group_size=2, **options)
+    return frame
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+@pytest.mark.parametrize("in_file", [True, False])
+def test_parquet(tmp_path, monkeypatch, in_file, statistics):
+    path = tmp_path / "table.parquet"
+    frame = write_parquet(path, write_statistics=statistics)
+    monkeypatch.setattr("fokker.rows.table._SMALL", 0 if in_file else 1000)
+    data = read_table([str(path)])
+    assert list(data) == ["x", "flag", "pair"]
+    # As a tree the columns stay in the file; each by its name is an array.
+    assert [is_source(leaf) for leaf in leaves(data)] == [in_file] * 3
+    assert [is_source(leaf) for leaf in leaves(data[["x", "pair"]])] == [in_file] * 2
+    for name in data:
+        assert data[name].tolist() == frame[name].tolist()
+        assert isinstance(data[name], np.ndarray)
+    assert data[["flag", "x"]].matrix().tolist() == [[1, 1.5], [0, 2], [1, -1]]
+    for name, message in {
+        "n": "'n' has 2 missing values, first in row 1 of",
+        "nan": "'nan' has 1 missing value, first in row 2 of",
+        "gap": "'gap' has 1 missing value, first in row 1 of",
+        "text": "has 'b' in row 0 of .*: --categories text",
+    }.items():
+        with pytest.raises(ColumnError, match=message):
+            data[name]
+    coded = read_table([str(path)], columns=["x"], categories={"text": None})
+    assert (list(coded), coded["text"].tolist(), coded.labels["text"]) == (
+        ["x", "text"],
+        [1, 0, 1],
+        ["a", "b"],
+    )
+    with pytest.raises(ValueError, match=r"has 'a' in row 1 of .*, a category that the run has not"):
+        read_table([str(path)], categories={"text": ["b"]})
+    # Every step of a run without batches would decode the file again.
+    assert not any(is_source(leaf) for leaf in leaves(read_table([str(path)], uses_all_rows=True)))
+
+
+def test_a_parquet_file_that_cannot_be_read(tmp_path):
+    path = tmp_path / "table.parquet"
+    for columns, message in (
+        ([pa.array([], pa.float32())] * 2, r"table\.parquet has no rows"),
+        ([[1.0], [2.0]], "has two columns 'a': rename one"),
+    ):
+        names = ["a", "b"] if "rows" in message else ["a", "a"]
+        pyarrow.parquet.write_table(pa.table(columns, names=names), path)
+        with pytest.raises(ValueError, match=message):
+            read_table([str(path)])
+    path.write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"table\.parquet could not be read"):
+        read_table([str(path)])
+
+
+def test_the_columns_of_a_parquet_file_share_what_is_kept_of_it(tmp_path, monkeypatch):
+    """Each of fifty columns with a cache of its own would keep the whole of a large file."""
+    monkeypatch.setattr("fokker.rows.parquet.CACHE", 800)
+    table = pa.table({"a": np.arange(100.0), "b": np.arange(100, dtype=np.float32)})
+    pyarrow.parquet.write_table(table, tmp_path / "table.parquet", row_group_size=4)
+    readers = [leaf.reader for leaf in leaves(opened(tmp_path / "table.parquet"))]
+    kept = sum(reader._slots * reader.window * reader.dtype.itemsize for reader in readers)
+    assert 700 < kept <= 800
 
 
 def test_parquet_without_its_library(tmp_path, monkeypatch):

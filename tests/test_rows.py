@@ -142,11 +142,11 @@ def test_large_compressed_files_are_read_in_blocks_of_their_pieces(folder, mappe
 
     target = target_of(folder / "data.parquet")
     assert isinstance(scheme(target), WindowBatches)
-    monkeypatch.setattr("fokker.run.sample.CACHE", 1000)
+    monkeypatch.setattr("fokker.rows.readers.CACHE", 1000)
     assert isinstance(scheme(target), BlockBatches)
     assert scheme(target).window == 512
     assert isinstance(scheme(mapped), WindowBatches)
-    monkeypatch.setattr("fokker.run.sample.memory", lambda: 1000)
+    monkeypatch.setattr("fokker.rows.readers.memory", lambda: 1000)
     assert isinstance(scheme(mapped), BlockBatches)
 
 

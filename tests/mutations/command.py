@@ -7,16 +7,16 @@ _TABLE = ("command::columns_that_cannot_be_used_say_so_when_they_are_asked_for",
 
 MUTATIONS = [
     Mutation(
-        "rows/table.py",
+        "rows/csv_table.py",
         "if place == row + 1:",
         "if place == row:",
         "a missing value is said to be one line above where it is",
         _TABLE,
     ),
     Mutation(
-        "rows/table.py",
-        "        elif missing is not None and missing.any():",
-        "        elif missing is not None and missing.all():",
+        "rows/column.py",
+        "        if missing is not None and missing[0]:",
+        "        if missing is not None and missing[0] == len(values):",
         "a column with some missing values is taken as one of numbers",
         _TABLE,
     ),
@@ -63,7 +63,7 @@ MUTATIONS = [
         ("command::a_matrix_has_the_columns_of_the_run_in_their_order",),
     ),
     Mutation(
-        "rows/table.py",
+        "rows/csv_table.py",
         "dtype=dict.fromkeys(categories.intersection(names), str),",
         "dtype={},",
         "codes of digits are read as numbers, so that 01234 and 1234 are one category",

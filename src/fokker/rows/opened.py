@@ -8,7 +8,8 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from fokker.rows.arrow import is_arrow, of_parquet, of_table
+from fokker.rows.arrow import is_arrow, of_table
+from fokker.rows.parquet import of_parquet
 from fokker.rows.readers import ArrayReader, ChunkedReader
 from fokker.rows.source import Reader, Source, is_source
 

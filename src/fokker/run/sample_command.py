@@ -216,7 +216,12 @@ def read_data(options: dict[str, Any], are_new: bool = False) -> Any:
     from fokker.rows.table import read_table
 
     option = "columns_of_run" if are_new else "columns"
-    return read_table(options["data"], categories=options["categories"], **{option: options["columns"]})
+    return read_table(
+        options["data"],
+        categories=options["categories"],
+        uses_all_rows=not are_new and options["batch_size"] is None,
+        **{option: options["columns"]},
+    )
 
 
 def _print_estimate(options: dict[str, Any], out: Path, overwrite: bool) -> None:
