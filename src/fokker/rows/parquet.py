@@ -1,6 +1,7 @@
 """Columns of Parquet files, which stay there: a row group is decoded as a whole when its rows are needed."""
 
 import math
+import threading
 from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
@@ -57,7 +58,7 @@ def _open(path: Path) -> Any:
             f"{path}: Parquet needs PyArrow, which is not installed: pip install 'fokker[arrow]'."
         ) from error
     try:
-        file = parquet.ParquetFile(path, memory_map=True)
+        file = parquet.ParquetFile(path)
     except ArrowException as error:
         raise ValueError(f"{path} could not be read: {str(error).splitlines()[0]}") from error
     names = file.schema_arrow.names
@@ -80,14 +81,15 @@ def _readers(file: Any, names: Collection[str]) -> "dict[str, _ColumnReader]":
     types = {name: checked_type(name, file.schema_arrow.field(name).type) for name in names}
     widths = {name: dtype.itemsize * math.prod(tail) for name, (dtype, tail) in types.items()}
     share = CACHE / max(1, sum(widths.values()))
-    return {name: _ColumnReader(file, name, int(share * widths[name])) for name in names}
+    lock = threading.Lock()
+    return {name: _ColumnReader(file, lock, name, int(share * widths[name])) for name in names}
 
 
 class _ColumnReader(PiecesReader):
     """One column of a Parquet file."""
 
-    def __init__(self, file: Any, name: str, cache: int) -> None:
-        self._file, self._name = file, name
+    def __init__(self, file: Any, lock: threading.Lock, name: str, cache: int) -> None:
+        self._file, self._file_lock, self._name = file, lock, name
         lengths = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
         dtype, tail = checked_type(name, file.schema_arrow.field(name).type)
         super().__init__(np.cumsum(lengths), (sum(lengths), *tail), dtype, cache)
@@ -100,7 +102,8 @@ class _ColumnReader(PiecesReader):
 
     def _chunks(self, index: int) -> list[Any]:
         # By its name: columns=["a"] reads "a.b" too.
-        column = self._file.read_row_group(index, columns=[self._name]).column(self._name)
+        with self._file_lock:
+            column = self._file.read_row_group(index, columns=[self._name]).column(self._name)
         return [chunk for chunk in column.chunks if len(chunk)]
 
     def missing(self) -> tuple[int, int]:
