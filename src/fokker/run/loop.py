@@ -234,6 +234,13 @@ class Run:
 
         The chains have moved then: the run is not to be used any more.
         """
+        try:
+            return self._measured(seconds)
+        finally:
+            if self.ahead is not None:
+                self.ahead.close()
+
+    def _measured(self, seconds: float) -> Measured:
         total, done, start = self.plan.burn_in + self.plan.steps, self.done, time.monotonic()
         compiling = 0.0
         while done < total and (not compiling or time.monotonic() - start < compiling + seconds):
