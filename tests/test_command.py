@@ -1,6 +1,7 @@
 """Tables from files, and the commands that take them: `fokker sample --data` and `fokker predict`."""
 
 import collections
+import contextlib
 import gzip
 import json
 import os
@@ -109,6 +110,7 @@ def test_a_run_by_columns_goes_on_and_predicts(fokker, tmp_path):
     new.to_csv("new.csv", index=False)
     code, out, err = fokker("predict", "fokker-sample", "--data", "new.csv", "--draws", 10**6)
     assert code == 0, err
+    assert "this run has gone on since its last report, when the verdict on this run is" in err
     written = pandas.read_csv("predictions.csv")
     kinds = ("mean", "sd", "q0.05", "q0.5", "q0.95")
     names = [f"{name}_{kind}" for name in ("both[0]", "both[1]", "mean") for kind in kinds]
@@ -120,10 +122,59 @@ def test_a_run_by_columns_goes_on_and_predicts(fokker, tmp_path):
     np.testing.assert_allclose(written["both[1]_q0.05"], -np.quantile(values, 0.95, axis=0), rtol=1e-4)
     pandas.DataFrame({"city": ["Oslo", "Bern"], "x": [0.5, -1.0]}).to_csv("new.csv", index=False)
     code, _, err = fokker("predict", "fokker-sample", "--data", "new.csv")
+    assert (code, "predictions.csv is there already: give another name, or --overwrite" in err) == (2, True)
+    code, _, err = fokker("predict", "fokker-sample", "--data", "new.csv", "--overwrite")
     assert (code, "has 'Bern' in line 3 of new.csv" in err) == (2, True)
     pandas.DataFrame({"city": ["Oslo"], "z": [0.5]}).to_csv("new.csv", index=False)
-    code, _, err = fokker("predict", "fokker-sample", "--data", "new.csv")
+    code, _, err = fokker("predict", "fokker-sample", "--data", "new.csv", "--out", "new/predictions.csv")
     assert (code, "no column 'x', which those of the run have. The columns are city, z" in err) == (2, True)
+
+
+def test_a_run_is_replaced_by_one_that_can_begin_and_by_no_other(tmp_path):
+    for name, text in {"checkpoint.npz": "old", "command.json": "{}", "mine.txt": "mine"}.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "draws.zarr").mkdir()
+    before = sorted(tmp_path.iterdir())
+
+    def replace(file, error):
+        with command.replacing_run(tmp_path):
+            assert not (tmp_path / "checkpoint.npz").exists()
+            assert not (tmp_path / "draws.zarr").exists()
+            (tmp_path / "mine.txt").write_text("mine")
+            (tmp_path / file).write_text("new")
+            if error is not None:
+                raise error
+
+    for error in (ValueError("a typing error"), KeyboardInterrupt()):
+        with pytest.raises(type(error)):
+            replace("command.json", error)
+        assert [path for path in sorted(tmp_path.iterdir()) if "lock" not in path.name] == before
+        assert (tmp_path / "command.json").read_text() == "{}"
+    # A new run that has begun stays, also where it fails later, and so does one that ends.
+    for error in (ValueError("later"), None):
+        with pytest.raises(ValueError, match="later") if error else contextlib.nullcontext():
+            replace("checkpoint.npz", error)
+        assert (tmp_path / "checkpoint.npz").read_text() == "new"
+        assert not (tmp_path / "replaced").exists()
+
+
+def test_the_verdict_on_a_run_is_repeated_with_what_is_made_of_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        command, "read_checkpoint", lambda folder: collections.namedtuple("C", "description")({"taken": 9})
+    )
+    assert "has no verdict yet" in command.doubts_about(tmp_path)
+    verdict = {"grade": "Do not use", "is_trusted": False, "findings": ["a", "b", "c"], "taken": 9}
+    for change, words in (
+        ({}, "the verdict on this run is “Do not use”: a; b (all in"),
+        (
+            {"taken": 8},
+            "has gone on since its last report, when the verdict on this run is “Do not use”: a; b",
+        ),
+        ({"is_trusted": True, "findings": []}, None),
+    ):
+        (tmp_path / "verdict.json").write_text(json.dumps({**verdict, **change}))
+        doubts = command.doubts_about(tmp_path)
+        assert (doubts is None) if words is None else (words in doubts)
 
 
 def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fokker, tmp_path):
@@ -504,6 +555,12 @@ def log_likelihood(theta, datum):
 def start(key):
     return Theta(0.0, 0.0)
 
+def start_of_data(key, data):
+    return Theta(data["x"].mean(), 0.0)
+
+def one_start_of_data(data):
+    return Theta(data["x"].mean(), 0.0)
+
 def predict(theta, datum):
     return theta.intercept + theta.slope * datum["x"]
 """
@@ -519,11 +576,16 @@ def test_the_parameters_of_a_named_tuple_keep_their_names(tmp_path, names):
     theta = collections.namedtuple("Theta", names)(np.full((1, 5), 1.0), np.full((1, 5), 10.0))
     trace = fk.Trace(theta, None, {}, None, None, {"chains": 1, "steps": 5, "burn_in": 0, "taken": 5}, None)
     trace.save(tmp_path / "run")
-    found = draws_of(open_with_theta(tmp_path / "run", Model.load(str(tmp_path / "model.py")), "start"), 5)
-    if "other" in names or names[0] == "intercept":  # not the fields of the model's Theta, in their order
-        assert {name: x[0, 0] for name, x in found.items()} == dict(zip(names, (1.0, 10.0), strict=True))
-    else:
-        assert (found.slope[0, 0], found.intercept[0, 0]) == (1.0, 10.0)
+    for start in ("start", "start_of_data", "one_start_of_data"):
+        model = Model.load(str(tmp_path / "model.py"))
+        found = draws_of(
+            open_with_theta(tmp_path / "run", model, start, lambda: {"x": np.arange(3.0)}),
+            5,
+        )
+        if "other" in names or names[0] == "intercept":  # not the fields of the model's Theta, in their order
+            assert {name: x[0, 0] for name, x in found.items()} == dict(zip(names, (1.0, 10.0), strict=True))
+        else:
+            assert (found.slope[0, 0], found.intercept[0, 0]) == (1.0, 10.0)
 
 
 def test_categories_are_texts_in_every_file(tmp_path):

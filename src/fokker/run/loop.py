@@ -211,7 +211,8 @@ class Run:
         if stopped is None and ended is not None:
             stopped = f"{ended}; the run has {self.done:,} of {total:,} steps"
         elif stopped is None and self.done < total:
-            stopped = f"interrupted after {self.done:,} of {total:,} steps; trace.resume() continues"
+            how = "trace.resume() continues" if self.folder is None else "the same call goes on with it"
+            stopped = f"interrupted after {self.done:,} of {total:,} steps; {how}"
         states, moments = self.devices.gathered((self.chains.states, self.chains.moments))
         if self.folder is not None:
             folder = self.folder

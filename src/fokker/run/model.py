@@ -129,10 +129,11 @@ class Model:
         for name in self.settings:
             if name not in known:
                 what = f"{' and '.join(functions) or self.name} in {self.file}"
-                has = f"It has {', '.join(dict.fromkeys(known))}." if known else "It has none."
+                it, has = ("They", "have") if len(functions) > 1 else ("It", "has")
+                have = f"{it} {has} {', '.join(dict.fromkeys(known)) or 'none'}."
                 raise ValueError(
-                    f"--set {name}=…: {what} has no argument {name!r} with a default value."
-                    f"{nearest(name, known)} {has} Arguments of the sampler are set by sampler.NAME=VALUE."
+                    f"--set {name}=…: {what} {has} no argument {name!r} with a default value."
+                    f"{nearest(name, known)} {have} Arguments of the sampler are set by sampler.NAME=VALUE."
                 )
 
     def bound(self, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,5 +1,7 @@
 """The commands `fokker sample`, `resume`, `report` and `predict`."""
 
+import contextlib
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,6 +10,7 @@ from rich.console import Console
 
 # Imports of what needs JAX are inside functions: `fokker --help` is to be quick.
 console = Console(highlight=False)
+errors = Console(stderr=True, highlight=False)
 _SETTINGS = "fokker.settings"
 
 DataFiles = Annotated[
@@ -151,7 +154,7 @@ def sample(
     Draws are on disk about every second. SIGTERM and Ctrl-C end the run with a report, and exit codes 143 and
     130; after a kill nothing but the last second is lost. `fokker resume FOLDER` goes on too.
     """
-    from fokker.run.command import clear_run
+    from fokker.run.command import replacing_run
     from fokker.run.options import parse_list, parse_quantiles, parse_settings
     from fokker.run.processes import join
 
@@ -180,9 +183,9 @@ def sample(
         return
     mesh = join(mesh, coordinator, processes, process)  # before JAX is used
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    if overwrite:
-        clear_run(out)
-    raise typer.Exit(_run_sampler(options, out, mesh))
+    with replacing_run(out) if overwrite else contextlib.nullcontext():
+        code = _run_sampler(options, out, mesh)
+    raise typer.Exit(code)
 
 
 class _Call:
@@ -222,6 +225,19 @@ def read_data(options: dict[str, Any], are_new: bool = False) -> Any:
         uses_all_rows=not are_new and options["batch_size"] is None,
         **{option: options["columns"]},
     )
+
+
+def _data_of_run(folder: Path, options: dict[str, Any]) -> Any:
+    """The data of a run, by which new rows are predicted."""
+    from fokker.run.command import data_of
+
+    try:
+        return read_data({**options, "data": data_of(folder)})
+    except OSError as error:
+        raise ValueError(
+            f"{options['init']} in the model's file takes the data of the run, to say what theta is made of, "
+            f"and {error} Put them back, or make {options['init']} a theta or a function of a key."
+        ) from error
 
 
 def _print_estimate(options: dict[str, Any], out: Path, overwrite: bool) -> None:
@@ -305,6 +321,7 @@ def predict(
         ),
     ],
     out: Annotated[Path, typer.Option(help="The CSV file to write.")] = Path("predictions.csv"),
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
     model: Model = None,
     quantiles: Quantiles = "0.05,0.5,0.95",
     draws: Annotated[int, typer.Option(min=1, help="The most draws to use, evenly spaced.")] = 1000,
@@ -315,18 +332,25 @@ def predict(
     The model's file says what is predicted: predict(theta, datum) returns a number, a vector or a dictionary
     of them for one row, such as the mean of y. With a third argument `key` it may add the noise of an
     observation: predict(theta, datum, key). Without such a function the log predictive density of each row is
-    written, by the model's likelihood. Predictions are made and written in blocks of rows.
+    written, by the model's likelihood. Predictions are made and written in blocks of rows. A run with another
+    verdict than "No problems found" is used all the same, with a warning.
     """
-    from fokker.run.command import read_command
+    from fokker.run.command import doubts_about, read_command
     from fokker.run.model import Model
     from fokker.run.options import MODEL, parse_quantiles
     from fokker.run.predictions import draws_of, open_with_theta, predictor, write_predictions
 
     probabilities = parse_quantiles(quantiles)
+    if out.exists() and not overwrite:
+        raise ValueError(f"--out {out} is there already: give another name, or --overwrite.")
     options = read_command(folder, model, data)
+    doubts = doubts_about(folder)
+    if doubts is not None:
+        errors.print(f"fokker: {doubts}.", style="yellow", markup=False, soft_wrap=True)
     loaded = Model.load(options["source"], options["settings"][MODEL], options["init"])
     made = predictor(loaded, read_data(options, are_new=True), seed)
-    chosen = draws_of(open_with_theta(folder, loaded, options["init"]), draws)
+    trace = open_with_theta(folder, loaded, options["init"], partial(_data_of_run, folder, options))
+    chosen = draws_of(trace, draws)
     rows, columns = write_predictions(out, made, chosen, probabilities)
     console.print(f"predicted {made.description}", markup=False, soft_wrap=True)
     console.print(f"wrote {out}: {rows:,} rows, {columns:,} columns", markup=False, soft_wrap=True)
