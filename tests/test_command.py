@@ -177,6 +177,33 @@ def test_the_verdict_on_a_run_is_repeated_with_what_is_made_of_it(tmp_path, monk
         assert (doubts is None) if words is None else (words in doubts)
 
 
+def test_chains_start_at_the_mode_of_the_run(fokker, tmp_path, monkeypatch):
+    from fokker.run.sample_command import _Call
+
+    options = {
+        **{"source": "model.py", "data": ["table.csv"], "columns": None, "categories": {"city": None}},
+        **{"init": "init", "sampler": "sgld", "step_size": 0.01, "batch_size": 9, "seed": 0},
+        **{"start": "mode", "gradient": "control-variates"},
+    }
+    call = _Call(options, tmp_path)
+    # Least squares with the sums of squares of the prior.
+    table = pandas.read_csv("table.csv")
+    design = np.c_[table["x"], np.eye(3)[table["city"].map(CITIES.index)]]
+    exact = np.linalg.solve(design.T @ design + np.eye(4) / 100, design.T @ table["y"])
+    mode = call.options["init"]
+    np.testing.assert_allclose(np.r_[mode["a"], mode["b"]], exact, atol=1e-3)
+    center = call.options["gradient"].center
+    assert all(np.array_equal(mode[name], center[name]) for name in mode)
+    assert not {"start", "mode"} & set(call.options)
+    # A run that goes on has the numbers that it began with.
+    (tmp_path / "command.json").write_text(json.dumps({"mode": call.mode}))
+    (tmp_path / "checkpoint.npz").write_text("")
+    monkeypatch.setattr("fokker.targets.find_mode", lambda *given: pytest.fail("searched again"))
+    again = _Call({**options, "gradient": "minibatch"}, tmp_path).options
+    assert all(np.array_equal(again["init"][name], mode[name]) for name in mode)
+    assert again["gradient"] is None
+
+
 def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fokker, tmp_path):
     (tmp_path / "settings.toml").write_text(
         'source = "model.py"\ndata = "table.csv"\ncategories = ["city"]\nsteps = 300\nthin = 3\n'
@@ -214,14 +241,14 @@ def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fok
     from fokker.run.sample_command import _Call
 
     def dry(**changed):
-        call = _Call({**options, **changed})
+        call = _Call({**options, **changed}, tmp_path)
         settings = changed.get("settings", options["settings"])
         return output(call.target, call.sampler, call.options, tmp_path / "run", settings)
 
     files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if "pycache" not in str(path)}
     assert "going on with the run that is there, after 300 of 600 steps" in dry(steps=600)
     assert "the sampler, or one of its settings, is another" in dry(step_size=0.06)
-    call = _Call(options)
+    call = _Call(options, tmp_path)
     for sampler in ("sghmc", "hmc"):  # one whose step size is tuned, and one that adapts
         message = output(call.target, sampler, call.options, tmp_path / "run", options["settings"])
         assert "no step size was found there in the way of this sampler" in message
@@ -311,6 +338,12 @@ def read_columns(folder, **columns):
         ),
         (["predict", "no", "--data", "no.csv", "--quantiles", "nan"], "--quantiles nan: write probabilities"),
         (["sample", "model.py", "--config", "no.toml"], "there is no file no.toml"),
+        (["sample", "model.py", "--steps", 9, "--start", "map"], "--start is one of init, mode, not 'map'"),
+        (
+            ["sample", "model.py", "--steps", 9, "--gradient", "control-variates"],
+            "--gradient control-variates is about minibatches: give --batch-size",
+        ),
+        (["sample", "model.py", "--steps", 9, "--set", "b=1"], "log_likelihood in model.py have no argument"),
         (["sample", "several.py", "--steps", 9], "has several targets, first, second, of_data: name one"),
         (["sample", "none.py", "--steps", 9], "has no target. Define log_prior(theta)"),
         (

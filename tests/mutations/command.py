@@ -43,8 +43,8 @@ MUTATIONS = [
     ),
     Mutation(
         "run/sample_command.py",
-        '"categories": call.labels}',
-        '"categories": dict.fromkeys(call.labels)}',
+        '"categories": call.labels,',
+        '"categories": dict.fromkeys(call.labels),',
         "the labels of categories are not kept with the run, so that new data have their own codes",
         _RUN,
     ),

@@ -23,7 +23,10 @@ COMMAND, REPORT, VERDICT = "command.json", "report.html", "verdict.json"
 # The report of the draws alone: not in place of one that has compared them with the target.
 DRAWS_REPORT = "draws.html"
 # Options of `fokker sample` that say what is sampled and shown; the others are those of `fk.sample`.
-MODEL_OPTIONS = ("source", "data", "columns", "categories", "settings", "sampler", "step_size", "quantiles")
+MODEL_OPTIONS = (
+    *("source", "data", "columns", "categories", "settings", "sampler", "step_size", "quantiles"),
+    *("start", "gradient", "mode"),
+)
 # Where a run is until the one that replaces it has begun.
 _REPLACED = "replaced"
 TERMINATED, INTERRUPTED = 128 + signal.SIGTERM, 128 + signal.SIGINT
@@ -270,9 +273,12 @@ def read_command(folder: Path, model: str | None, data: Sequence[str] | None = N
     return {**options, **_steps_of_run(folder)}
 
 
-def data_of(folder: Path) -> list[str]:
-    """The files of data of the run in a folder."""
-    return json.loads((folder / COMMAND).read_text(encoding="utf-8")).get("data", [])
+def option_of_run(folder: Path, name: str) -> Any:
+    """An option of the command of the run in a folder; None where there is no run, or no such option."""
+    try:
+        return json.loads((folder / COMMAND).read_text(encoding="utf-8")).get(name)
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def _check_data(folder: Path, files: Sequence[str]) -> None:
