@@ -181,9 +181,17 @@ def test_chains_start_at_the_mode_of_the_run(fokker, tmp_path, monkeypatch):
     from fokker.run.sample_command import _Call
 
     options = {
-        **{"source": "model.py", "data": ["table.csv"], "columns": None, "categories": {"city": None}},
-        **{"init": "init", "sampler": "sgld", "step_size": 0.01, "batch_size": 9, "seed": 0},
-        **{"start": "mode", "gradient": "control-variates"},
+        "source": "model.py",
+        "data": ["table.csv"],
+        "columns": None,
+        "categories": {"city": None},
+        "init": "init",
+        "sampler": "sgld",
+        "step_size": 0.01,
+        "batch_size": 9,
+        "seed": 0,
+        "start": "mode",
+        "gradient": "control-variates",
     }
     call = _Call(options, tmp_path)
     # Least squares with the sums of squares of the prior.

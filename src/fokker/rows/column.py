@@ -1,6 +1,6 @@
 """One column of a table: whether it holds numbers, what is missing, and the codes of categories."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,8 @@ import numpy as np
 _MOST_NAMES = 12
 # Values that are compared with NaN together, so that a check of a mapped file takes no memory to speak of.
 _VALUES = 2**22
+# The number of what can be no category.
+_NO_TEXT = -2
 
 
 class Column:
@@ -56,7 +58,10 @@ class Column:
                 else (f"the column {self.name!r} holds numbers as {values.dtype}: write them as numbers.")
             )
         first = int(np.argmax(is_text))
-        what = f"the column {self.name!r} has {values.tolist()[first]!r} in {self._line(first)}"
+        example = values.tolist()[first]
+        what = f"the column {self.name!r} has {example!r} in {self._line(first)}"
+        if not isinstance(example, Hashable):
+            return f"{what}, and numbers are needed, or lists of a fixed size, as pyarrow.list_(type, size)."
         if 2 * is_text.sum() < present.sum():
             return f"{what}, which is not a number: correct it, or leave it empty and remove the row."
         return f"{what}, and numbers are needed: --categories {self.name} gives each value a code, 0, 1, …."
@@ -72,6 +77,8 @@ class Column:
             )
         texts: dict[str, int] = {}  # in the order in which they come
         numbers = np.concatenate([_numbered(values, texts) for values in self._pieces()])
+        if (numbers == _NO_TEXT).any():
+            raise ValueError(f"--categories {self.name}: its values are lists or tables, and have no codes.")
         missing = numbers < 0
         if missing.any():
             raise ValueError(self._missing_problem(int(missing.sum()), int(np.argmax(missing))))
@@ -91,7 +98,10 @@ def _numbered(values: np.ndarray, texts: dict[str, int]) -> np.ndarray:
     """The number of each value's text, -1 for a missing one; new texts are added to `texts`."""
     import pandas
 
-    numbers, distinct = pandas.factorize(values)
+    try:
+        numbers, distinct = pandas.factorize(values)
+    except TypeError:  # of lists and dictionaries
+        return np.full(len(values), _NO_TEXT, np.int32)
     distinct = np.asarray(distinct)
     labels = [
         _label(value) for value in (distinct.astype(str) if distinct.dtype.kind == "M" else distinct).tolist()

@@ -28,6 +28,8 @@ def read_csv(path: Path, delimiter: str, categories: set[str]) -> dict[str, Colu
             dtype=dict.fromkeys(categories.intersection(names), str),
             encoding="utf-8-sig",
         )
+    except (gzip.BadGzipFile, EOFError) as error:
+        raise ValueError(f"{path} could not be read: {error}") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not encoded in UTF-8: {error}.") from error
     except (pandas.errors.ParserError, csv.Error) as error:

@@ -42,7 +42,7 @@ def _opened(path: Any, leaf: Any) -> Any:
 def _load(name: str, path: Any) -> np.ndarray:
     try:
         return np.load(path, mmap_mode="r")
-    except ValueError as error:
+    except (ValueError, EOFError) as error:
         raise ValueError(
             f"{name}: {path} cannot be read as an array of numbers. NumPy says: {error}"
         ) from error

@@ -1,5 +1,6 @@
 """Columns of Parquet files, which stay there: a row group is decoded as a whole when its rows are needed."""
 
+import contextlib
 import math
 import threading
 from collections.abc import Collection, Iterator
@@ -12,7 +13,7 @@ import numpy as np
 from fokker.rows.arrow import checked_type, is_missing, type_of_numbers, values_of
 from fokker.rows.column import Column, as_array
 from fokker.rows.readers import CACHE, PiecesReader
-from fokker.rows.source import Reader, Source
+from fokker.rows.source import Reader, Source, in_a_sentence
 
 
 def of_parquet(path: Path) -> dict[str, Reader]:
@@ -24,10 +25,12 @@ def of_parquet(path: Path) -> dict[str, Reader]:
     return dict(_readers(file, names))
 
 
-def read_parquet(path: Path, names: Collection[str] | None, categories: Collection[str]) -> dict[str, Column]:
+def read_parquet(
+    path: Path, names: Collection[str] | None, categories: Collection[str]
+) -> dict[str, Column | None]:
     """The columns of a Parquet file, or those named, checked; columns of numbers stay in the file.
 
-    Those in `categories` are to have codes, and are not for their numbers.
+    Those in `categories` are to have codes, and are not for their numbers. Others than those named are None.
     """
     file = _open(path)
     schema = file.schema_arrow
@@ -35,19 +38,35 @@ def read_parquet(path: Path, names: Collection[str] | None, categories: Collecti
     index = {
         name for name in (schema.pandas_metadata or {}).get("index_columns", []) if isinstance(name, str)
     }
-    chosen = [name for name in schema.names if name not in index and (names is None or name in names)]
+    known = [name for name in schema.names if name not in index]
+    chosen = [name for name in known if names is None or name in names]
     numbers = [name for name in chosen if name not in categories and type_of_numbers(schema.field(name).type)]
     readers = _readers(file, numbers)
-    columns = {}
+    columns: dict[str, Column | None] = dict.fromkeys(known)
     for name in chosen:
-        line, pieces = (lambda row: f"row {row} of {path}"), partial(_pieces, file, name)
+        line, pieces = (lambda row: f"row {row} of {path}"), partial(_pieces, file, path, name)
         if name in readers:
             reader = readers[name]
-            columns[name] = Column(name, Source(reader, f"data[{name!r}]"), line, pieces, reader.missing())
+            with _naming(path, name):
+                missing = reader.missing()
+            columns[name] = Column(name, Source(reader, f"data[{name!r}]"), line, pieces, missing)
         else:
             # One piece is enough to say what is wrong with it.
             columns[name] = Column(name, next(pieces()), line, pieces)
     return columns
+
+
+@contextlib.contextmanager
+def _naming(path: Path, name: str) -> Iterator[None]:
+    """An error of reading with the name of the column."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except (ArrowException, OSError) as error:
+        raise ValueError(
+            f"the column {name!r} of {path} could not be read: {in_a_sentence(error)}."
+        ) from error
 
 
 def _open(path: Path) -> Any:
@@ -57,6 +76,8 @@ def _open(path: Path) -> Any:
         raise ImportError(
             f"{path}: Parquet needs PyArrow, which is not installed: pip install 'fokker[arrow]'."
         ) from error
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: give one of the files in it.")
     try:
         file = parquet.ParquetFile(path)
     except ArrowException as error:
@@ -70,10 +91,12 @@ def _open(path: Path) -> Any:
     return file
 
 
-def _pieces(file: Any, name: str) -> Iterator[np.ndarray]:
+def _pieces(file: Any, path: Path, name: str) -> Iterator[np.ndarray]:
     """The values of a column, one row group after the other, as pandas has them."""
     for group in range(file.metadata.num_row_groups):
-        yield as_array(file.read_row_group(group, columns=[name]).column(name).to_pandas())
+        with _naming(path, name):
+            values = as_array(file.read_row_group(group, columns=[name]).column(name).to_pandas())
+        yield values
 
 
 def _readers(file: Any, names: Collection[str]) -> "dict[str, _ColumnReader]":

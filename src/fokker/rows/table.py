@@ -1,6 +1,7 @@
 """Tables from files: columns by name, from CSV, Parquet, npy and npz."""
 
 import collections
+import zipfile
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -167,7 +168,7 @@ def read_table(
         chosen = None if columns is None else {*columns, *labels}
         for name, column in _read_file(text, chosen, set(labels)).items():
             known.append(name)
-            if chosen is not None and name not in chosen:
+            if column is None or (chosen is not None and name not in chosen):
                 continue
             if name in read or name in problems:
                 raise ValueError(f"the column {name!r} is in more than one file of the data: rename one.")
@@ -235,8 +236,8 @@ def _set_aside(read: dict[str, Any], problems: dict[str, str], sizes: collection
         )
 
 
-def _read_file(text: str, names: set[str] | None, categories: set[str]) -> dict[str, Column]:
-    """The columns of a file, of which only those named are read where a file can be read in parts.
+def _read_file(text: str, names: set[str] | None, categories: set[str]) -> Mapping[str, Column | None]:
+    """The columns of a file; None for those that are not named, where a file can be read in parts.
 
     `categories`: columns to read as texts where the file has no types.
     """
@@ -244,6 +245,8 @@ def _read_file(text: str, names: set[str] | None, categories: set[str]) -> dict[
     is_named = bool(equals) and given.isidentifier() and not Path(text).exists()
     path = Path(rest if is_named else text)
     kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    if path.is_dir():
+        raise ValueError(f"--data {text}: {path} is a folder; give one of the files in it.")
     if not path.is_file():
         raise FileNotFoundError(f"there is no file of data {path}.")
     if is_named and kind != ".npy":
@@ -258,12 +261,16 @@ def _read_file(text: str, names: set[str] | None, categories: set[str]) -> dict[
         loaded = np.load(path, mmap_mode="r" if kind == ".npy" else None, allow_pickle=False)
         if kind == ".npz":
             with loaded:
-                arrays = {name: loaded[name] for name in loaded.files if names is None or name in names}
+                chosen = [name for name in loaded.files if names is None or name in names]
+                arrays: dict[str, Any] = {**dict.fromkeys(loaded.files), **{n: loaded[n] for n in chosen}}
         elif loaded.dtype.names:
             arrays = {name: loaded[name] for name in loaded.dtype.names}
         else:
             arrays = {given if is_named else UNNAMED: loaded}
-    except (ValueError, EOFError, OSError) as error:
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} could not be read: {error}") from error
-    arrays = {name: x for name, x in arrays.items() if x.ndim}
-    return {name: Column(name, x, lambda row: f"row {row} of {path}") for name, x in arrays.items()}
+    return {
+        name: None if x is None else Column(name, x, lambda row: f"row {row} of {path}")
+        for name, x in arrays.items()
+        if x is None or x.ndim
+    }

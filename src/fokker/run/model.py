@@ -175,7 +175,14 @@ class Model:
         if data is None:
             raise ValueError(f"{self.file} has {LOG_PRIOR} and {LOG_LIKELIHOOD}: give --data FILE.")
         prior, likelihood = (self.bound(getattr(self.module, name)) for name in (LOG_PRIOR, LOG_LIKELIHOOD))
-        target = Posterior(prior, likelihood, data)
+        try:
+            target = Posterior(prior, likelihood, data)
+        except ValueError as error:
+            if not str(error).startswith("data["):
+                raise
+            raise ValueError(
+                f"{error} Columns that the model does not use are left out by --columns."
+            ) from None
         constraints = getattr(self.module, CONSTRAINTS, None)
         return target if constraints is None else constrain(target, constraints)
 
