@@ -346,6 +346,15 @@ def read_columns(folder, **columns):
         ),
         (["predict", "no", "--data", "no.csv", "--quantiles", "nan"], "--quantiles nan: write probabilities"),
         (["sample", "model.py", "--config", "no.toml"], "there is no file no.toml"),
+        (
+            ["sample", "model.py", "--steps", 9, "--out", "model.py"],
+            "--out model.py is a file: give the name",
+        ),
+        (["predict", "no", "--data", "no.csv", "--out", "."], "--out . is a folder: give the name of a file"),
+        (
+            ["sample", "model.py", "--steps", 9, "--data", "."],
+            "--data .: . is a folder; give one of the files",
+        ),
         (["sample", "model.py", "--steps", 9, "--start", "map"], "--start is one of init, mode, not 'map'"),
         (
             ["sample", "model.py", "--steps", 9, "--gradient", "control-variates"],
@@ -528,6 +537,27 @@ def test_a_parquet_file_that_cannot_be_read(tmp_path):
     path.write_bytes(b"nothing")
     with pytest.raises(ValueError, match=r"table\.parquet could not be read"):
         read_table([str(path)])
+
+
+@pytest.mark.parametrize(
+    ("name", "contents"),
+    [("x.npz", b"PK"), ("x.npy", b""), ("x.csv.gz", b"a,b"), ("x.parquet", b"PAR1")],
+)
+def test_a_broken_file_is_named(tmp_path, name, contents):
+    (tmp_path / name).write_bytes(contents)
+    with pytest.raises(ValueError, match=re.escape(f"{name} could not be read: ")):
+        read_table([str(tmp_path / name)])
+
+
+def test_values_that_can_be_no_numbers_have_no_codes(tmp_path):
+    path = tmp_path / "lists.parquet"
+    pyarrow.parquet.write_table(pa.table({"x": [1.0, 2.0], "l": [[1], [2, 3]]}), path)
+    with pytest.raises(ColumnError, match="and numbers are needed, or lists of a fixed size"):
+        read_table([str(path)])["l"]
+    with pytest.raises(ValueError, match="--categories l: its values are lists or tables"):
+        read_table([str(path)], categories={"l": None})
+    with pytest.raises(ValueError, match=r"no column 'y', which --columns names, .*Their columns are x, l"):
+        read_table([str(path)], columns=["x", "y"])
 
 
 def test_the_columns_of_a_parquet_file_share_what_is_kept_of_it(tmp_path, monkeypatch):

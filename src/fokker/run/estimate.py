@@ -99,7 +99,8 @@ def estimate(
     rows = _rows(target, options["batch_size"])
     lines = [
         title,
-        f"target: {type(target).__name__}, {_of_data(target)}{scalars:,} parameters",
+        f"target: {type(target).__name__}, {_of_data(target)}{scalars:,} "
+        + ("parameter" if scalars == 1 else "parameters"),
         f"sampler: {_sampler_text(sampler, chosen, tuned, adapts)}",
         f"chains: {plan.chains}; steps: {_steps_text(plan, warm_up)}; {kept:,} draws per chain are kept",
         f"rows per step: {rows}",

@@ -206,6 +206,8 @@ def sample(
     if dry_run:
         _print_estimate(options, out, overwrite)
         return
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is a file: give the name of a folder.")
     mesh = join(mesh, coordinator, processes, process)  # before JAX is used
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     with replacing_run(out) if overwrite else contextlib.nullcontext():
@@ -409,6 +411,8 @@ def predict(
     from fokker.run.predictions import draws_of, open_with_theta, predictor, write_predictions
 
     probabilities = parse_quantiles(quantiles)
+    if out.is_dir():
+        raise ValueError(f"--out {out} is a folder: give the name of a file.")
     if out.exists() and not overwrite:
         raise ValueError(f"--out {out} is there already: give another name, or --overwrite.")
     options = read_command(folder, model, data)
