@@ -266,6 +266,37 @@ def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fok
     assert now == files
 
 
+@pytest.mark.parametrize("step_seconds", [1e-4, 1.0])
+def test_the_time_of_a_search_is_that_of_its_trials(monkeypatch, step_seconds):
+    """A trial takes 0.5 s, and 2 s more to compile one of another length; of slow steps none is made."""
+    from fokker.run import tuning
+
+    clock, lengths = [0.0], set()
+
+    def trial(target, sampler, init, half, options):
+        assert step_seconds < 0.01, "a trial of half an hour"
+        compiling = 0 if half in lengths else 2.0
+        lengths.add(half)
+        clock[0] += compiling + 0.5 + 2 * half * 4 * step_seconds  # four chains
+
+    monkeypatch.setattr(tuning.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(tuning, "_judged", trial)
+    monkeypatch.setattr(tuning, "_candidates", lambda *given: [(1.0, None, None)] * 9)
+    rounds = tuning.planned(9)
+    assert rounds == [(9, 512), (3, 1536), (1, 2 * tuning._CHECKED)]
+    unit = fk.Density(lambda theta: -(theta**2))
+    seconds, halving = tuning.time_of_tuning(
+        unit, None, jnp.zeros(()), {"key": jax.random.key(0)}, step_seconds
+    )
+    steps = 4 * step_seconds * sum(trials * length for trials, length in rounds)
+    if step_seconds < 0.01:
+        # With the first trial, which is made twice.
+        assert seconds == pytest.approx(3 * 2.0 + 13 * 0.5 + steps + 0.5 + 512 * 4 * step_seconds)
+        assert halving == pytest.approx(0.5 + rounds[-1][1] * 4 * step_seconds)
+    else:
+        assert seconds == pytest.approx(steps)
+
+
 def test_without_predict_the_log_density_of_each_row_is_written_and_noise_has_its_key(tmp_path):
     from fokker.run.model import Model
     from fokker.run.predictions import predictor, write_predictions
