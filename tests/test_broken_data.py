@@ -55,7 +55,7 @@ def numbered(count=10**6, fails_at=None, error=None):
 def second_of(first, second):
     """The second batch of a stream, as it goes to the device."""
     stream = rows.Stream(iter([{"x": np.asarray(first)}, {"x": np.asarray(second)}]), 100)
-    return list(itertools.islice(stream.batches(0), 2))[1][0]
+    return list(itertools.islice(stream.batches(0), 2))[1].leaves[0]
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,7 @@ def disk_error():
     [
         (disk_error, r"the stream of data failed after 15 batches: OSError: \[Errno 5\] the disk is gone"),
         (lambda: np.array(["a"] * 4), "batch 16 of the stream cannot be used: TypeError: .* the type <U1.*"),
+        (lambda: np.float32([1, np.nan, 1, 1]), "batch 16 .* not finite, nan, first in row 1: .* uses"),
     ],
 )
 def test_an_error_within_a_stream_keeps_the_draws_so_far(error, message):
@@ -169,7 +170,27 @@ def test_batches_that_no_step_could_use_are_given_back():
     trace = fk.sample(target, SGLD, **RUN)
     assert "ended after 9 batches" in trace.stopped
     left = rows.stream_of(target.data).batches(0)
-    assert [next(left)[0][0] for _ in range(3)] == [6, 0, 1]
+    assert [next(left).leaves[0][0] for _ in range(3)] == [6, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bad", "message"),
+    [
+        (np.float32, np.inf, "not finite, inf"),
+        (np.float64, 1e300, r"not finite in float32, 1e\+300"),
+        (np.int64, 2**40, "does not fit into 32 bits"),
+    ],
+)
+def test_batches_after_one_that_cannot_be_used_are_given_back(dtype, bad, message):
+    """The values of many batches are checked together, before they are rounded, and after all are read."""
+    batches = [np.full(4, k, dtype) for k in range(30)]
+    batches[9][2] = bad
+    target = target_of(iter(batches), size=100)
+    trace = fk.sample(target, SGLD, **RUN)
+    assert re.search(f"batch 10 of the stream, data, .*{message}.* first in row 2", trace.stopped)
+    assert trace.samples.shape == (2, 1)
+    left = rows.stream_of(target.data).batches(0)
+    assert [next(left).leaves[0][0] for _ in range(6)] == [6, 7, 8, 10, 11, 12]
 
 
 def test_a_part_of_a_draw_is_not_kept():

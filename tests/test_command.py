@@ -1,6 +1,7 @@
 """Tables from files, and the commands that take them: `fokker sample --data` and `fokker predict`."""
 
 import collections
+import contextlib
 import gzip
 import json
 import os
@@ -12,10 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import fokker as fk
 from fokker import cli
+from fokker.rows import is_source, leaves, opened
 from fokker.rows.table import ColumnError, read_table
 from fokker.run import command
 from fokker.run.options import parse_settings, read_config
@@ -106,6 +110,7 @@ def test_a_run_by_columns_goes_on_and_predicts(fokker, tmp_path):
     new.to_csv("new.csv", index=False)
     code, out, err = fokker("predict", "fokker-sample", "--data", "new.csv", "--draws", 10**6)
     assert code == 0, err
+    assert "this run has gone on since its last report, when the verdict on this run is" in err
     written = pandas.read_csv("predictions.csv")
     kinds = ("mean", "sd", "q0.05", "q0.5", "q0.95")
     names = [f"{name}_{kind}" for name in ("both[0]", "both[1]", "mean") for kind in kinds]
@@ -117,10 +122,94 @@ def test_a_run_by_columns_goes_on_and_predicts(fokker, tmp_path):
     np.testing.assert_allclose(written["both[1]_q0.05"], -np.quantile(values, 0.95, axis=0), rtol=1e-4)
     pandas.DataFrame({"city": ["Oslo", "Bern"], "x": [0.5, -1.0]}).to_csv("new.csv", index=False)
     code, _, err = fokker("predict", "fokker-sample", "--data", "new.csv")
+    assert (code, "predictions.csv is there already: give another name, or --overwrite" in err) == (2, True)
+    code, _, err = fokker("predict", "fokker-sample", "--data", "new.csv", "--overwrite")
     assert (code, "has 'Bern' in line 3 of new.csv" in err) == (2, True)
     pandas.DataFrame({"city": ["Oslo"], "z": [0.5]}).to_csv("new.csv", index=False)
-    code, _, err = fokker("predict", "fokker-sample", "--data", "new.csv")
+    code, _, err = fokker("predict", "fokker-sample", "--data", "new.csv", "--out", "new/predictions.csv")
     assert (code, "no column 'x', which those of the run have. The columns are city, z" in err) == (2, True)
+
+
+def test_a_run_is_replaced_by_one_that_can_begin_and_by_no_other(tmp_path):
+    for name, text in {"checkpoint.npz": "old", "command.json": "{}", "mine.txt": "mine"}.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "draws.zarr").mkdir()
+    before = sorted(tmp_path.iterdir())
+
+    def replace(file, error):
+        with command.replacing_run(tmp_path):
+            assert not (tmp_path / "checkpoint.npz").exists()
+            assert not (tmp_path / "draws.zarr").exists()
+            (tmp_path / "mine.txt").write_text("mine")
+            (tmp_path / file).write_text("new")
+            if error is not None:
+                raise error
+
+    for error in (ValueError("a typing error"), KeyboardInterrupt()):
+        with pytest.raises(type(error)):
+            replace("command.json", error)
+        assert [path for path in sorted(tmp_path.iterdir()) if "lock" not in path.name] == before
+        assert (tmp_path / "command.json").read_text() == "{}"
+    # A new run that has begun stays, also where it fails later, and so does one that ends.
+    for error in (ValueError("later"), None):
+        with pytest.raises(ValueError, match="later") if error else contextlib.nullcontext():
+            replace("checkpoint.npz", error)
+        assert (tmp_path / "checkpoint.npz").read_text() == "new"
+        assert not (tmp_path / "replaced").exists()
+
+
+def test_the_verdict_on_a_run_is_repeated_with_what_is_made_of_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        command, "read_checkpoint", lambda folder: collections.namedtuple("C", "description")({"taken": 9})
+    )
+    assert "has no verdict yet" in command.doubts_about(tmp_path)
+    verdict = {"grade": "Do not use", "is_trusted": False, "findings": ["a", "b", "c"], "taken": 9}
+    for change, words in (
+        ({}, "the verdict on this run is “Do not use”: a; b (all in"),
+        (
+            {"taken": 8},
+            "has gone on since its last report, when the verdict on this run is “Do not use”: a; b",
+        ),
+        ({"is_trusted": True, "findings": []}, None),
+    ):
+        (tmp_path / "verdict.json").write_text(json.dumps({**verdict, **change}))
+        doubts = command.doubts_about(tmp_path)
+        assert (doubts is None) if words is None else (words in doubts)
+
+
+def test_chains_start_at_the_mode_of_the_run(fokker, tmp_path, monkeypatch):
+    from fokker.run.sample_command import _Call
+
+    options = {
+        "source": "model.py",
+        "data": ["table.csv"],
+        "columns": None,
+        "categories": {"city": None},
+        "init": "init",
+        "sampler": "sgld",
+        "step_size": 0.01,
+        "batch_size": 9,
+        "seed": 0,
+        "start": "mode",
+        "gradient": "control-variates",
+    }
+    call = _Call(options, tmp_path)
+    # Least squares with the sums of squares of the prior.
+    table = pandas.read_csv("table.csv")
+    design = np.c_[table["x"], np.eye(3)[table["city"].map(CITIES.index)]]
+    exact = np.linalg.solve(design.T @ design + np.eye(4) / 100, design.T @ table["y"])
+    mode = call.options["init"]
+    np.testing.assert_allclose(np.r_[mode["a"], mode["b"]], exact, atol=1e-3)
+    center = call.options["gradient"].center
+    assert all(np.array_equal(mode[name], center[name]) for name in mode)
+    assert not {"start", "mode"} & set(call.options)
+    # A run that goes on has the numbers that it began with.
+    (tmp_path / "command.json").write_text(json.dumps({"mode": call.mode}))
+    (tmp_path / "checkpoint.npz").write_text("")
+    monkeypatch.setattr("fokker.targets.find_mode", lambda *given: pytest.fail("searched again"))
+    again = _Call({**options, "gradient": "minibatch"}, tmp_path).options
+    assert all(np.array_equal(again["init"][name], mode[name]) for name in mode)
+    assert again["gradient"] is None
 
 
 def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fokker, tmp_path):
@@ -160,14 +249,14 @@ def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fok
     from fokker.run.sample_command import _Call
 
     def dry(**changed):
-        call = _Call({**options, **changed})
+        call = _Call({**options, **changed}, tmp_path)
         settings = changed.get("settings", options["settings"])
         return output(call.target, call.sampler, call.options, tmp_path / "run", settings)
 
     files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if "pycache" not in str(path)}
     assert "going on with the run that is there, after 300 of 600 steps" in dry(steps=600)
     assert "the sampler, or one of its settings, is another" in dry(step_size=0.06)
-    call = _Call(options)
+    call = _Call(options, tmp_path)
     for sampler in ("sghmc", "hmc"):  # one whose step size is tuned, and one that adapts
         message = output(call.target, sampler, call.options, tmp_path / "run", options["settings"])
         assert "no step size was found there in the way of this sampler" in message
@@ -175,6 +264,37 @@ def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fok
     assert "prior_scale of the model is 0.2, and was 0.1" in dry(settings=other)
     now = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if "pycache" not in str(path)}
     assert now == files
+
+
+@pytest.mark.parametrize("step_seconds", [1e-4, 1.0])
+def test_the_time_of_a_search_is_that_of_its_trials(monkeypatch, step_seconds):
+    """A trial takes 0.5 s, and 2 s more to compile one of another length; of slow steps none is made."""
+    from fokker.run import tuning
+
+    clock, lengths = [0.0], set()
+
+    def trial(target, sampler, init, half, options):
+        assert step_seconds < 0.01, "a trial of half an hour"
+        compiling = 0 if half in lengths else 2.0
+        lengths.add(half)
+        clock[0] += compiling + 0.5 + 2 * half * 4 * step_seconds  # four chains
+
+    monkeypatch.setattr(tuning.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(tuning, "_judged", trial)
+    monkeypatch.setattr(tuning, "_candidates", lambda *given: [(1.0, None, None)] * 9)
+    rounds = tuning.planned(9)
+    assert rounds == [(9, 512), (3, 1536), (1, 2 * tuning._CHECKED)]
+    unit = fk.Density(lambda theta: -(theta**2))
+    seconds, halving = tuning.time_of_tuning(
+        unit, None, jnp.zeros(()), {"key": jax.random.key(0)}, step_seconds
+    )
+    steps = 4 * step_seconds * sum(trials * length for trials, length in rounds)
+    if step_seconds < 0.01:
+        # With the first trial, which is made twice.
+        assert seconds == pytest.approx(3 * 2.0 + 13 * 0.5 + steps + 0.5 + 512 * 4 * step_seconds)
+        assert halving == pytest.approx(0.5 + rounds[-1][1] * 4 * step_seconds)
+    else:
+        assert seconds == pytest.approx(steps)
 
 
 def test_without_predict_the_log_density_of_each_row_is_written_and_noise_has_its_key(tmp_path):
@@ -257,6 +377,21 @@ def read_columns(folder, **columns):
         ),
         (["predict", "no", "--data", "no.csv", "--quantiles", "nan"], "--quantiles nan: write probabilities"),
         (["sample", "model.py", "--config", "no.toml"], "there is no file no.toml"),
+        (
+            ["sample", "model.py", "--steps", 9, "--out", "model.py"],
+            "--out model.py is a file: give the name",
+        ),
+        (["predict", "no", "--data", "no.csv", "--out", "."], "--out . is a folder: give the name of a file"),
+        (
+            ["sample", "model.py", "--steps", 9, "--data", "."],
+            "--data .: . is a folder; give one of the files",
+        ),
+        (["sample", "model.py", "--steps", 9, "--start", "map"], "--start is one of init, mode, not 'map'"),
+        (
+            ["sample", "model.py", "--steps", 9, "--gradient", "control-variates"],
+            "--gradient control-variates is about minibatches: give --batch-size",
+        ),
+        (["sample", "model.py", "--steps", 9, "--set", "b=1"], "log_likelihood in model.py have no argument"),
         (["sample", "several.py", "--steps", 9], "has several targets, first, second, of_data: name one"),
         (["sample", "none.py", "--steps", 9], "has no target. Define log_prior(theta)"),
         (
@@ -321,13 +456,16 @@ def test_columns_that_cannot_be_used_say_so_when_they_are_asked_for(tmp_path):
     assert (codes["text"].tolist(), codes.labels["text"]) == ([0, 1, 2], ["a\nb", "c", "d"])
 
 
-def test_every_format_gives_the_same_columns(tmp_path):
+def test_every_format_gives_the_same_columns(tmp_path, monkeypatch):
     x, y = np.arange(6.0).reshape(3, 2), np.array([1, 0, 1])
     np.save(tmp_path / "x.npy", x)
     np.save(tmp_path / "y.npy", y)
     np.savez(tmp_path / "both.npz", x=x, y=y, names=np.array(["u", "v"]), other=np.zeros(7))
     apart = read_table([f"x={tmp_path}/x.npy", f"y={tmp_path}/y.npy"])
-    assert isinstance(apart["x"], np.memmap)
+    assert not isinstance(apart["x"], np.memmap)
+    with monkeypatch.context() as patch:
+        patch.setattr("fokker.rows.table._SMALL", 10)
+        assert isinstance(read_table([f"x={tmp_path}/x.npy"], uses_all_rows=True)["x"], np.memmap)
     together = read_table([str(tmp_path / "both.npz")])
     for data in (apart, together):
         np.testing.assert_array_equal(data["x"], x)
@@ -353,18 +491,114 @@ def test_every_format_gives_the_same_columns(tmp_path):
         read_table([str(tmp_path / "x.pkl")])
 
 
-def test_parquet(tmp_path):
-    pytest.importorskip("pyarrow")
-    frame = pandas.DataFrame({"x": [1.5, 2.0], "text": ["a", "b"], "n": [1, None], "flag": [True, False]})
-    frame.to_parquet(tmp_path / "table.parquet")
-    data = read_table([str(tmp_path / "table.parquet")])
-    assert list(data) == ["x", "flag"]
-    with pytest.raises(ColumnError, match="'n' has 1 missing value, first in row 1"):
-        data["n"]
-    assert list(read_table([str(tmp_path / "table.parquet")], columns=["x"])) == ["x"]
-    (tmp_path / "table.parquet").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match=r"table.parquet could not be read"):
-        read_table([str(tmp_path / "table.parquet")])
+def write_parquet(path, **options):
+    frame = pandas.DataFrame(
+        {
+            "x": [1.5, 2.0, -1.0],
+            "text": ["b", "a", "b"],
+            "n": [1, None, None],
+            "nan": [0.5, 1.0, np.nan],
+            "flag": [True, False, True],
+            "pair": [[1, 2], [3, 4], [5, 6]],
+            "gap": [[1, 2], [3, None], [5, 6]],
+        }
+    )
+    pairs = pa.list_(pa.int32(), 2)
+    schema = pa.schema(
+        [
+            ("x", pa.float64()),
+            ("text", pa.string()),
+            ("n", pa.int64()),
+            ("nan", pa.float32()),
+            ("flag", pa.bool_()),
+            ("pair", pairs),
+            ("gap", pairs),
+        ]
+    )
+    table = pa.Table.from_pandas(frame, schema, preserve_index=False)
+    pyarrow.parquet.write_table(table, path, row_group_size=2, **options)
+    return frame
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+@pytest.mark.parametrize("in_file", [True, False])
+def test_parquet(tmp_path, monkeypatch, in_file, statistics):
+    path = tmp_path / "table.parquet"
+    frame = write_parquet(path, write_statistics=statistics)
+    monkeypatch.setattr("fokker.rows.table._SMALL", 0 if in_file else 1000)
+    data = read_table([str(path)])
+    assert list(data) == ["x", "flag", "pair"]
+    # As a tree the columns stay in the file; each by its name is an array.
+    assert [is_source(leaf) for leaf in leaves(data)] == [in_file] * 3
+    assert [is_source(leaf) for leaf in leaves(data[["x", "pair"]])] == [in_file] * 2
+    for name in data:
+        assert data[name].tolist() == frame[name].tolist()
+        assert isinstance(data[name], np.ndarray)
+    assert data[["flag", "x"]].matrix().tolist() == [[1, 1.5], [0, 2], [1, -1]]
+    for name, message in {
+        "n": "'n' has 2 missing values, first in row 1 of",
+        "nan": "'nan' has 1 missing value, first in row 2 of",
+        "gap": "'gap' has 1 missing value, first in row 1 of",
+        "text": "has 'b' in row 0 of .*: --categories text",
+    }.items():
+        with pytest.raises(ColumnError, match=message):
+            data[name]
+    coded = read_table([str(path)], columns=["x"], categories={"text": None})
+    assert (list(coded), coded["text"].tolist(), coded.labels["text"]) == (
+        ["x", "text"],
+        [1, 0, 1],
+        ["a", "b"],
+    )
+    with pytest.raises(ValueError, match=r"has 'a' in row 1 of .*, a category that the run has not"):
+        read_table([str(path)], categories={"text": ["b"]})
+    # Every step of a run without batches would decode the file again.
+    assert not any(is_source(leaf) for leaf in leaves(read_table([str(path)], uses_all_rows=True)))
+
+
+def test_a_parquet_file_that_cannot_be_read(tmp_path):
+    path = tmp_path / "table.parquet"
+    for columns, message in (
+        ([pa.array([], pa.float32())] * 2, r"table\.parquet has no rows"),
+        ([[1.0], [2.0]], "has two columns 'a': rename one"),
+    ):
+        names = ["a", "b"] if "rows" in message else ["a", "a"]
+        pyarrow.parquet.write_table(pa.table(columns, names=names), path)
+        with pytest.raises(ValueError, match=message):
+            read_table([str(path)])
+    path.write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"table\.parquet could not be read"):
+        read_table([str(path)])
+
+
+@pytest.mark.parametrize(
+    ("name", "contents"),
+    [("x.npz", b"PK"), ("x.npy", b""), ("x.csv.gz", b"a,b"), ("x.parquet", b"PAR1")],
+)
+def test_a_broken_file_is_named(tmp_path, name, contents):
+    (tmp_path / name).write_bytes(contents)
+    with pytest.raises(ValueError, match=re.escape(f"{name} could not be read: ")):
+        read_table([str(tmp_path / name)])
+
+
+def test_values_that_can_be_no_numbers_have_no_codes(tmp_path):
+    path = tmp_path / "lists.parquet"
+    pyarrow.parquet.write_table(pa.table({"x": [1.0, 2.0], "l": [[1], [2, 3]]}), path)
+    with pytest.raises(ColumnError, match="and numbers are needed, or lists of a fixed size"):
+        read_table([str(path)])["l"]
+    with pytest.raises(ValueError, match="--categories l: its values are lists or tables"):
+        read_table([str(path)], categories={"l": None})
+    with pytest.raises(ValueError, match=r"no column 'y', which --columns names, .*Their columns are x, l"):
+        read_table([str(path)], columns=["x", "y"])
+
+
+def test_the_columns_of_a_parquet_file_share_what_is_kept_of_it(tmp_path, monkeypatch):
+    """Each of fifty columns with a cache of its own would keep the whole of a large file."""
+    monkeypatch.setattr("fokker.rows.parquet.CACHE", 800)
+    table = pa.table({"a": np.arange(100.0), "b": np.arange(100, dtype=np.float32)})
+    pyarrow.parquet.write_table(table, tmp_path / "table.parquet", row_group_size=4)
+    readers = [leaf.reader for leaf in leaves(opened(tmp_path / "table.parquet"))]
+    kept = sum(reader._slots * reader.window * reader.dtype.itemsize for reader in readers)
+    assert 700 < kept <= 800
 
 
 def test_parquet_without_its_library(tmp_path, monkeypatch):
@@ -423,6 +657,12 @@ def log_likelihood(theta, datum):
 def start(key):
     return Theta(0.0, 0.0)
 
+def start_of_data(key, data):
+    return Theta(data["x"].mean(), 0.0)
+
+def one_start_of_data(data):
+    return Theta(data["x"].mean(), 0.0)
+
 def predict(theta, datum):
     return theta.intercept + theta.slope * datum["x"]
 """
@@ -438,11 +678,16 @@ def test_the_parameters_of_a_named_tuple_keep_their_names(tmp_path, names):
     theta = collections.namedtuple("Theta", names)(np.full((1, 5), 1.0), np.full((1, 5), 10.0))
     trace = fk.Trace(theta, None, {}, None, None, {"chains": 1, "steps": 5, "burn_in": 0, "taken": 5}, None)
     trace.save(tmp_path / "run")
-    found = draws_of(open_with_theta(tmp_path / "run", Model.load(str(tmp_path / "model.py")), "start"), 5)
-    if "other" in names or names[0] == "intercept":  # not the fields of the model's Theta, in their order
-        assert {name: x[0, 0] for name, x in found.items()} == dict(zip(names, (1.0, 10.0), strict=True))
-    else:
-        assert (found.slope[0, 0], found.intercept[0, 0]) == (1.0, 10.0)
+    for start in ("start", "start_of_data", "one_start_of_data"):
+        model = Model.load(str(tmp_path / "model.py"))
+        found = draws_of(
+            open_with_theta(tmp_path / "run", model, start, lambda: {"x": np.arange(3.0)}),
+            5,
+        )
+        if "other" in names or names[0] == "intercept":  # not the fields of the model's Theta, in their order
+            assert {name: x[0, 0] for name, x in found.items()} == dict(zip(names, (1.0, 10.0), strict=True))
+        else:
+            assert (found.slope[0, 0], found.intercept[0, 0]) == (1.0, 10.0)
 
 
 def test_categories_are_texts_in_every_file(tmp_path):

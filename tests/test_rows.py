@@ -142,12 +142,34 @@ def test_large_compressed_files_are_read_in_blocks_of_their_pieces(folder, mappe
 
     target = target_of(folder / "data.parquet")
     assert isinstance(scheme(target), WindowBatches)
-    monkeypatch.setattr("fokker.run.sample.CACHE", 1000)
+    monkeypatch.setattr("fokker.rows.readers.CACHE", 1000)
     assert isinstance(scheme(target), BlockBatches)
     assert scheme(target).window == 512
     assert isinstance(scheme(mapped), WindowBatches)
-    monkeypatch.setattr("fokker.run.sample.memory", lambda: 1000)
+    monkeypatch.setattr("fokker.rows.readers.memory", lambda: 1000)
     assert isinstance(scheme(mapped), BlockBatches)
+
+
+def test_the_gradients_of_a_summary_read_a_large_file_piece_by_piece(folder, monkeypatch):
+    """Five batches have all rows but three once: their mean is nearly the gradient, where each is off."""
+    from fokker.diagnostics._gradients import Gradients
+    from fokker.rows.parquet import _ColumnReader
+
+    monkeypatch.setattr("fokker.rows.readers.CACHE", 1000)
+    monkeypatch.setattr("fokker.rows.parquet.CACHE", 1000)
+    monkeypatch.setattr("fokker.batches._POOL_BYTES", 1)
+    target = target_of(folder / "data.parquet")
+    piece, decoded = _ColumnReader.piece, []
+    monkeypatch.setattr(_ColumnReader, "piece", lambda self, i: decoded.append(i) or piece(self, i))
+    positions = jnp.broadcast_to(jnp.array([0.3, -0.2, 0.1]), (5, 3))
+    estimate = Gradients.around(target, jnp.zeros(3), N // 5)
+    decoded.clear()
+    found = np.asarray(estimate.at(positions, jax.random.split(jax.random.key(0), 5)))
+    exact = np.asarray(jax.grad(in_memory().potential)(positions[0]))
+    assert np.abs(found.mean(axis=0) - exact).max() < 0.1 * np.abs(found - exact).max(axis=1).min()
+    # Of two columns; rows from all over the file would decode each piece at every position.
+    pieces = -(-N // 512)
+    assert len(decoded) <= 2 * (pieces + 2 * len(positions)) < 2 * pieces * len(positions)
 
 
 @pytest.mark.parametrize(
@@ -398,6 +420,31 @@ def test_tensors_become_arrays():
 def test_what_a_stream_cannot_do_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_stream_is_not_divided_among_processes():
+    from fokker.run.mesh import OneDevice
+    from fokker.run.sample import prepared
+
+    devices = OneDevice()
+    devices.is_shared = True  # as of many processes
+    options = {"init": jnp.zeros(3), "chains": 1, "steps": 2, "burn_in": 0, "thin": 1, "chunk": 9}
+    options |= {"keep": "draws", "seed": 0, "temperature": 1.0, "progress": False}
+    options |= dict.fromkeys(("key", "warm_up", "batch_size", "batches", "gradient", "out"))
+    target = target_of(lambda: batches_of(5), size=N)
+    with pytest.raises(ValueError, match=r"cannot be divided among processes, .* or one process"):
+        prepared(target, SGLD, options, devices=devices)
+
+
+def test_a_trial_run_ends_the_thread_that_reads_ahead(mapped):
+    from fokker.run.sample import prepared
+
+    options = {"init": jnp.zeros(3), "chains": 2, "steps": 40, "burn_in": 0, "thin": 1, "chunk": 2**24}
+    options |= {"keep": "draws", "seed": 0, "temperature": 1.0, "progress": False, "batch_size": 5}
+    options |= dict.fromkeys(("key", "warm_up", "batches", "gradient", "out"))
+    run = prepared(mapped, SGLD, options)
+    assert run.measured(0.0).speed > 0
+    assert run.ahead._thread._shutdown
 
 
 def run_stream(sampler, **options):

@@ -8,9 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from fokker._core.count import Count
 from fokker._core.draws import at_draws, scalars_per_draw, shape_of_draws
 from fokker._core.state import ravel
-from fokker.batches import Batches
+from fokker.batches import Batches, BlockBatches
+from fokker.rows.readers import in_large_pieces
 from fokker.targets.target import TargetWithData
 
 # Rows of data used for all the points together: this takes seconds, not minutes.
@@ -52,11 +54,12 @@ class Gradients(NamedTuple):
 
     The estimate is the gradient at a centre plus a difference computed from a minibatch. Its noise decreases
     with the distance from the centre, the mean of the positions, and is far below the spread of the gradient
-    itself where the target has one mode.
+    itself where the target has one mode. Of large files in pieces, the batches of positions that follow each
+    other are of the same pieces: with rows from all over the file, each position would read all of it.
     """
 
     target: Any
-    rows: int | None
+    batches: Batches | BlockBatches | None
     centre: PyTree[Array] | None
     at_centre: PyTree[Array] | None
 
@@ -65,7 +68,10 @@ class Gradients(NamedTuple):
         """With the gradient at the centre, where it is needed."""
         if rows is None:
             return cls(target, None, None, None)
-        return cls(target, rows, centre, _full_gradient(target, centre))
+        batches: Any = Batches(target.size, rows, "replacement")
+        if in_large_pieces(target.data):
+            batches = BlockBatches.of(target.data, rows)
+        return cls(target, batches, centre, _full_gradient(target, centre))
 
     def at(self, positions: PyTree[Array], keys: Array) -> PyTree[Array]:
         """The gradients at positions with a leading axis, a key for each."""
@@ -90,21 +96,21 @@ def _full_gradient(target: Any, theta: PyTree[Array]) -> PyTree[Array]:
 
 @eqx.filter_jit
 def _gradients(estimate: Gradients, positions: PyTree[Array], keys: Array) -> PyTree[Array]:
-    target, rows, centre, at_centre = estimate
-    if rows is None:
+    target, batches, centre, at_centre = estimate
+    if batches is None:
         return jax.lax.map(jax.grad(target.potential), positions)
-    batches = Batches(target.size, rows, "replacement")
-    unused = jnp.zeros((), jnp.uint32)
+    zero = jnp.zeros((), jnp.uint32)
+    places = batches.places_after((Count(zero, zero), zero), jnp.arange(len(keys), dtype=jnp.uint32))
 
-    def gradient(theta_and_key: tuple[PyTree[Array], Array]) -> PyTree[Array]:
-        theta, key = theta_and_key
-        batch = batches.batch(target.data, batches.rows(key, key, unused, unused))
+    def gradient(inputs: tuple[PyTree[Array], Array, tuple[Count, Array]]) -> PyTree[Array]:
+        theta, key, place = inputs
+        batch = batches.batch(target.data, batches.rows(keys[0], key, *place))
         at_theta, at_centre_by_batch = (
             jax.grad(target.minibatch_potential)(x, batch) for x in (theta, centre)
         )
         return jax.tree.map(lambda a, b, c: a + (b - c), at_centre, at_theta, at_centre_by_batch)
 
-    return jax.lax.map(gradient, (positions, keys))
+    return jax.lax.map(gradient, (positions, keys, places))
 
 
 def log_densities(target: Any, positions: PyTree[Any]) -> tuple[str, Float[np.ndarray, "c n"]]:

@@ -17,13 +17,14 @@ from fokker.rows.source import (
     span,
     take,
 )
-from fokker.rows.stream import Stream, stream_of
+from fokker.rows.stream import Stream, StreamBatch, stream_of
 
 __all__ = [
     "Problem",
     "Reader",
     "Source",
     "Stream",
+    "StreamBatch",
     "Taken",
     "aligned",
     "first_rows",

@@ -1,11 +1,10 @@
-"""Columns of Arrow tables and of Parquet files."""
+"""Columns of Arrow tables as arrays of NumPy."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fokker.rows.readers import ListReader, PiecesReader
+from fokker.rows.readers import ListReader
 from fokker.rows.source import Problem, Reader
 
 
@@ -22,67 +21,62 @@ def of_table(table: Any) -> dict[str, Reader]:
         table = pyarrow.Table.from_batches([table])
     columns: dict[str, Reader] = {}
     for name in table.column_names:
-        pieces = [_values(name, chunk) for chunk in table.column(name).chunks if len(chunk)]
+        pieces = [values_of(name, chunk) for chunk in table.column(name).chunks if len(chunk)]
         columns[name] = ListReader(pieces or [np.empty(0)])
     return columns
 
 
-def of_parquet(path: Path) -> dict[str, Reader]:
-    """The columns of a Parquet file, by name."""
+def type_of_numbers(kind: Any) -> tuple[np.dtype, tuple[int, ...]] | None:
+    """The type of NumPy and the shape of one row, where a column of this type holds numbers.
+
+    Lists of a fixed size are rows of a matrix.
+    """
+    tail = (kind.list_size,) if hasattr(kind, "list_size") else ()
     try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise ImportError(
-            "reading Parquet needs pyarrow: install it by pip install 'fokker[arrow]'."
-        ) from error
-    file = parquet.ParquetFile(path, memory_map=True)
-    if not file.metadata.num_rows:
-        raise ValueError(f"the data are empty: {path} has no rows.")
-    return {name: _Column(file, name) for name in file.schema_arrow.names}
-
-
-class _Column(PiecesReader):
-    """One column of a Parquet file; a row group is decoded as a whole."""
-
-    def __init__(self, file: Any, name: str) -> None:
-        self._file, self._name = file, name
-        lengths = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
-        field = file.schema_arrow.field(name).type
-        tail = (field.list_size,) if hasattr(field, "list_size") else ()
-        kind = field.value_type if tail else field
-        super().__init__(np.cumsum(lengths), (sum(lengths), *tail), _dtype(name, kind))
-
-    def piece(self, index: int) -> np.ndarray:
-        """The values of one row group."""
-        column = self._file.read_row_group(index, columns=[self._name]).column(0)
-        first = int(self._starts[index])
-        parts = [_values(self._name, chunk, first) for chunk in column.chunks if len(chunk)]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def _dtype(name: str, kind: Any) -> np.dtype:
-    try:
-        dtype = np.dtype(kind.to_pandas_dtype())
+        dtype = np.dtype((kind.value_type if tail else kind).to_pandas_dtype())
     except (NotImplementedError, TypeError):
-        dtype = np.dtype(object)
-    if dtype.kind not in "biufc":
+        return None
+    return (dtype, tail) if dtype.kind in "biufc" else None
+
+
+def checked_type(name: str, kind: Any) -> tuple[np.dtype, tuple[int, ...]]:
+    """The same; raise for other columns."""
+    numbers = type_of_numbers(kind)
+    if numbers is None:
         raise TypeError(
             f"the column {name!r} has the type {kind}: give numbers, for categories their codes, and vectors "
             "as lists of a fixed size; or leave the column out."
         )
-    return dtype
+    return numbers
 
 
-def _values(name: str, chunk: Any, first: int = 0) -> np.ndarray:
-    """A chunk of a column as NumPy, lists of a fixed size as rows of a matrix."""
-    if chunk.null_count:
-        row = first + int(np.argmax(np.asarray(chunk.is_null())))
+def values_of(name: str, chunk: Any, first: int = 0) -> np.ndarray:
+    """A chunk of a column as NumPy, lists of a fixed size as rows of a matrix; `first`: its first row."""
+    _, tail = checked_type(name, chunk.type)
+    missing = _is_null(chunk)
+    if missing is not None:
         raise Problem(
-            f"the column {name!r} has missing values, first near row {row}: fill them, and give a mask as "
-            "another column that log_likelihood uses."
+            f"the column {name!r} has missing values, first near row {first + int(np.argmax(missing))}: fill "
+            "them, and give a mask as another column that log_likelihood uses."
         )
-    if hasattr(chunk.type, "list_size"):
-        _dtype(name, chunk.type.value_type)
-        return chunk.flatten().to_numpy(zero_copy_only=False).reshape(len(chunk), -1)
-    _dtype(name, chunk.type)
-    return chunk.to_numpy(zero_copy_only=False)
+    values = (chunk.flatten() if tail else chunk).to_numpy(zero_copy_only=False)
+    return values.reshape(len(chunk), *tail)
+
+
+def is_missing(chunk: Any) -> np.ndarray:
+    """Which rows of a chunk of numbers are null or NaN, or lists with such an entry."""
+    null = _is_null(chunk)
+    if null is not None:
+        return null
+    values = (chunk.flatten() if hasattr(chunk.type, "list_size") else chunk).to_numpy(zero_copy_only=False)
+    is_nan = np.isnan(values) if values.dtype.kind in "fc" else np.zeros(len(values), bool)
+    return np.asarray(is_nan.reshape(len(chunk), -1).any(axis=1))
+
+
+def _is_null(chunk: Any) -> np.ndarray | None:
+    """Which rows are null, or lists with an entry that is; None if there are none."""
+    if chunk.null_count:
+        return np.asarray(chunk.is_null())
+    if hasattr(chunk.type, "list_size") and (entries := chunk.flatten()).null_count:
+        return np.asarray(np.asarray(entries.is_null()).reshape(len(chunk), -1).any(axis=1))
+    return None

@@ -8,7 +8,8 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from fokker.rows.arrow import is_arrow, of_parquet, of_table
+from fokker.rows.arrow import is_arrow, of_table
+from fokker.rows.parquet import of_parquet
 from fokker.rows.readers import ArrayReader, ChunkedReader
 from fokker.rows.source import Reader, Source, is_source
 
@@ -41,7 +42,7 @@ def _opened(path: Any, leaf: Any) -> Any:
 def _load(name: str, path: Any) -> np.ndarray:
     try:
         return np.load(path, mmap_mode="r")
-    except ValueError as error:
+    except (ValueError, EOFError) as error:
         raise ValueError(
             f"{name}: {path} cannot be read as an array of numbers. NumPy says: {error}"
         ) from error

@@ -7,10 +7,11 @@ from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import PyTree
 
-from fokker.rows.source import Problem, Reader
+from fokker.rows.source import Problem, Reader, is_source, leaves
 
-# Bytes of decoded chunks that are kept, and of one window of a chunked file at least.
+# Bytes of decoded chunks of a file that are kept, and of one window of a chunked file at least.
 CACHE, _WINDOW = 2**28, 2**20
 
 
@@ -78,16 +79,21 @@ class ArrayReader(Reader):
 class PiecesReader(Reader):
     """An array in pieces, each of which is read as a whole: row groups of Parquet, chunks of a dataset.
 
-    The pieces used last are kept, up to 256 MiB, in one array, so that rows of many pieces are taken at once.
+    The pieces used last are kept, up to `cache` bytes (256 MiB) but at least two, in one array, so that rows
+    of many pieces are taken at once.
     """
 
-    def __init__(self, ends: np.ndarray, shape: tuple[int, ...], dtype: Any) -> None:
+    def __init__(
+        self, ends: np.ndarray, shape: tuple[int, ...], dtype: Any, cache: int | None = None
+    ) -> None:
         self.shape, self.dtype = shape, np.dtype(dtype)
         self._ends = np.asarray(ends, np.int64)
         self._starts = np.concatenate([[0], self._ends[:-1]])
         self.window = int((self._ends - self._starts).max())
         bytes_of_piece = self.window * math.prod(shape[1:]) * self.dtype.itemsize
-        self._slots = min(len(self._ends), max(2, CACHE // max(1, bytes_of_piece)))
+        self._slots = min(
+            len(self._ends), max(2, (CACHE if cache is None else cache) // max(1, bytes_of_piece))
+        )
         self._kept: np.ndarray | None = None
         # Where each piece is kept, or -1; which piece is in each slot, and when it was last used.
         self._slot_of = np.full(len(self._ends), -1)
@@ -185,6 +191,15 @@ class ChunkedReader(PiecesReader):
     def piece(self, index: int) -> np.ndarray:
         """The rows of one window."""
         return np.asarray(self.array[int(self._starts[index]) : int(self._ends[index])])
+
+
+def in_large_pieces(data: PyTree[Any]) -> bool:
+    """Whether single rows are slow to read: large compressed files, and those that do not fit into memory."""
+    files = [x for x in leaves(data) if is_source(x) and not x.reader.is_in_memory]
+    return (
+        sum(x.nbytes for x in files if x.reader.window > 1) > CACHE
+        or sum(x.nbytes for x in files) > memory() // 2
+    )
 
 
 def memory() -> int:

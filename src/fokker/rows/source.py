@@ -232,50 +232,63 @@ class Taken(NamedTuple):
 
 
 def take(data: PyTree[Any], rows: Any) -> PyTree[Array]:
-    """Rows of the data by their numbers, in compiled programs too; a source asks the host for them."""
+    """Rows of the data by their numbers, in compiled programs too; sources ask the host for them."""
     if isinstance(data, Taken):
         return data.values
-    return jax.tree.map(partial(_take, rows=rows), data, is_leaf=is_source)
 
+    def read(sources: list[Source]) -> list[Array]:
+        if not _is_traced(rows, *(source.token for source in sources)):
+            return [jnp.asarray(source.read(np.asarray(rows))) for source in sources]
+        return _from_host(sources, jnp.shape(rows), _read, rows, "expand_dims")
 
-def _take(leaf: Any, rows: Any) -> Array:
-    if not is_source(leaf):
-        return leaf[rows]
-    if not _is_traced(leaf.token, rows):
-        return jnp.asarray(leaf.read(np.asarray(rows)))
-    refuse_stream(leaf)
-    shape = jax.ShapeDtypeStruct((*jnp.shape(rows), *leaf.shape[1:]), leaf.dtype)
-    read = partial(_read_by_token, leaf.form)
-    return jax.pure_callback(read, shape, leaf.token, rows, vmap_method="expand_dims")
-
-
-def _read_by_token(form: Form, token: Any, rows: Any) -> np.ndarray:
-    with _noting_problems():
-        return _read(_reader(token, form), form, np.asarray(rows))
+    return _with_sources_read(data, lambda leaf: leaf[rows], read)
 
 
 def span(data: PyTree[Any], first: Any, length: int) -> PyTree[Array]:
     """`length` consecutive rows of the data, in compiled programs too."""
-    return jax.tree.map(lambda leaf: _span(leaf, first, length), data, is_leaf=is_source)
 
-
-def _span(leaf: Any, first: Any, length: int) -> Array:
-    if not is_source(leaf):
+    def of_array(leaf: Any) -> Array:
         if isinstance(first, int):
             return leaf[first : first + length]
         return jax.lax.dynamic_slice_in_dim(leaf, first, length)
-    if not _is_traced(leaf.token, first):
-        return jnp.asarray(leaf[int(first) : int(first) + length])
-    refuse_stream(leaf)
-    shape = jax.ShapeDtypeStruct((length, *leaf.shape[1:]), leaf.dtype)
-    read = partial(_span_by_token, leaf.form, length)
-    return jax.pure_callback(read, shape, leaf.token, first, vmap_method="sequential")
+
+    def read(sources: list[Source]) -> list[Array]:
+        if not _is_traced(first, *(source.token for source in sources)):
+            return [jnp.asarray(source[int(first) : int(first) + length]) for source in sources]
+        return _from_host(sources, (length,), partial(_span_from, length), first, "sequential")
+
+    return _with_sources_read(data, of_array, read)
 
 
-def _span_by_token(form: Form, length: int, token: Any, first: Any) -> np.ndarray:
-    start = int(np.asarray(first))
-    with _noting_problems():
-        return _span_of(_reader(token, form), form, start, start + length)
+def _with_sources_read(data: PyTree[Any], of_array: Any, read: Any) -> PyTree[Array]:
+    """The data with rows of its arrays by one function, and of its sources, all together, by another."""
+    found = leaves(data)
+    sources = [leaf for leaf in found if is_source(leaf)]
+    values = iter(read(sources) if sources else ())
+    rows = [next(values) if is_source(leaf) else of_array(leaf) for leaf in found]
+    return jax.tree.unflatten(jax.tree.structure(data, is_leaf=is_source), rows)
+
+
+def _from_host(
+    sources: list[Source], shape: tuple[int, ...], read: Any, rows: Any, vmap_method: str
+) -> list[Array]:
+    """`read(reader, form, rows)` of all sources by one call of the host: a call costs more than many rows."""
+    refuse_stream(sources)
+    results = [jax.ShapeDtypeStruct((*shape, *source.shape[1:]), source.dtype) for source in sources]
+    forms, tokens = [source.form for source in sources], [source.token for source in sources]
+
+    def on_host(tokens: Any, rows: Any) -> list[np.ndarray]:
+        with _noting_problems():
+            return [
+                read(_reader(token, form), form, np.asarray(rows))
+                for token, form in zip(tokens, forms, strict=True)
+            ]
+
+    return jax.pure_callback(on_host, results, tokens, rows, vmap_method=vmap_method)
+
+
+def _span_from(length: int, reader: Reader, form: Form, first: np.ndarray) -> np.ndarray:
+    return _span_of(reader, form, int(first), int(first) + length)
 
 
 # The problem that a compiled program met last when it asked for rows.

@@ -4,7 +4,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -14,6 +14,16 @@ from fokker.rows.source import Problem, Reader, Source, in_a_sentence, is_source
 from fokker.rows.values import check_values, stored_dtype
 
 _END = object()
+
+
+class StreamBatch(NamedTuple):
+    """The leaves of a batch in the types of the first one, and its number, from 1 on, for messages.
+
+    Its values are yet to be checked: many batches are checked together.
+    """
+
+    number: int
+    leaves: list[np.ndarray]
 
 
 class Stream:
@@ -34,11 +44,13 @@ class Stream:
         self.first = self._as_arrays(first)
         # Of a generator, which cannot be asked for it again.
         self._waiting = None if self.repeats else self.first
-        self._returned: deque[list[np.ndarray]] = deque()
+        self._returned: deque[StreamBatch] = deque()
         # Batches that were used, and those that were taken from a generator, with the ones left out.
         self.used, self._given = 0, 0
         self.structure: Any = jax.tree.structure(self.first)
-        self.shapes = [x.shape for x in jax.tree.leaves(self.first)]
+        named = jax.tree_util.tree_leaves_with_path(self.first)
+        self._names = [f"data{jax.tree_util.keystr(path)}" for path, _ in named]
+        self.shapes, self.dtypes = [x.shape for _, x in named], [x.dtype for _, x in named]
         lengths = {shape[0] if shape else None for shape in self.shapes}
         if len(lengths) != 1 or None in lengths or not next(iter(lengths)):
             raise ValueError(
@@ -54,8 +66,8 @@ class Stream:
 
     def data(self) -> PyTree[Source]:
         """A tree of sources, one for each leaf of a batch."""
-        named = jax.tree_util.tree_leaves_with_path(self.first)
-        sources = [Source(_StreamReader(self, x), f"data{jax.tree_util.keystr(path)}") for path, x in named]
+        firsts = jax.tree.leaves(self.first)
+        sources = [Source(_StreamReader(self, x), name) for name, x in zip(self._names, firsts, strict=True)]
         return jax.tree.unflatten(self.structure, sources)
 
     def _iterator(self) -> Iterator[Any]:
@@ -63,8 +75,8 @@ class Stream:
             return self._once
         return iter(self._source() if callable(self._source) else self._source)
 
-    def batches(self, skip: int) -> Iterator[list[np.ndarray]]:
-        """The leaves of batch after batch, without the first `skip`.
+    def batches(self, skip: int) -> Iterator[StreamBatch]:
+        """Batch after batch, without the first `skip`; `check` has to follow.
 
         What a generator has already given is counted among these. Raises `Problem` if there is none.
         """
@@ -79,18 +91,18 @@ class Stream:
                 batch = self._next_of_generator()
             yield batch
 
-    def give_back(self, batches: list[list[np.ndarray]]) -> None:
+    def give_back(self, batches: list[StreamBatch], discarded: int = 0) -> None:
         """Take back the last batches of `batches`, in their order, which were read but not used.
 
-        A generator cannot be asked for them again; what can be iterated again skips the batches that were
-        used.
+        `discarded`: further ones that cannot be used. A generator cannot be asked for them again; what can be
+        iterated again skips the batches that were used.
         """
         if self._once is not None:
             with self._lock:
                 self._returned.extendleft(reversed(batches))
-                self.used -= len(batches)
+                self.used -= len(batches) + discarded
 
-    def _next_of_generator(self) -> list[np.ndarray]:
+    def _next_of_generator(self) -> StreamBatch:
         assert self._once is not None
         if self._returned:
             self.used += 1
@@ -102,12 +114,12 @@ class Stream:
                 if waiting is _END:
                     raise Problem(f"the stream of data ended after {self.used:,} batches")
             self._given += 1
-            batch = self._checked(waiting, self._given)
-            if batch is not None:
+            leaves = self._arranged(waiting, self._given)
+            if leaves is not None:
                 self.used += 1
-                return batch
+                return StreamBatch(self._given, leaves)
 
-    def _again(self, skip: int) -> Iterator[list[np.ndarray]]:
+    def _again(self, skip: int) -> Iterator[StreamBatch]:
         while True:
             is_empty = True
             try:
@@ -115,31 +127,30 @@ class Stream:
             except Exception as error:
                 raise Problem(f"the stream of data could not start again: {in_a_sentence(error)}") from error
             for number, given in enumerate(_guarded(iterator), 1):
-                batch = self._checked(given, number)
-                if batch is None:
+                leaves = self._arranged(given, number)
+                if leaves is None:
                     continue
                 is_empty = False
                 if skip:
                     skip -= 1
                 else:
-                    yield batch
+                    yield StreamBatch(number, leaves)
             if is_empty:
                 raise Problem("the stream of data started again and had no batch")
 
     def _as_arrays(self, batch: PyTree[Any]) -> PyTree[np.ndarray]:
         return jax.tree.map(_as_numpy, batch)
 
-    def _checked(self, given: PyTree[Any], number: int) -> list[np.ndarray] | None:
-        """The leaves of a batch as they go to the device; None for one that is shorter than the first.
-
-        `number` is its number, from 1 on, for messages.
-        """
+    def _arranged(self, given: PyTree[Any], number: int) -> list[np.ndarray] | None:
+        """The leaves of a batch in the types of the first; None for one that is shorter than the first."""
         try:
-            flattened: tuple[list[np.ndarray], Any] = jax.tree.flatten(self._as_arrays(given))
+            found, structure = jax.tree.flatten(given)
+            arrays = [_as_numpy(x) for x in found]
         except Exception as error:
             raise Problem(f"batch {number:,} of the stream cannot be used: {in_a_sentence(error)}") from error
-        arrays, structure = flattened
-        shapes = [x.shape for x in arrays]
+        shapes, dtypes = [x.shape for x in arrays], [x.dtype for x in arrays]
+        if shapes == self.shapes and dtypes == self.dtypes and structure == self.structure:
+            return arrays
         if structure == self.structure and shapes != self.shapes and self._is_shorter(shapes):
             if not self._has_warned:
                 self._has_warned = True
@@ -161,16 +172,22 @@ class Stream:
                 f"batch {number:,} of the stream has the shapes {shapes}, but the first has {self.shapes}: "
                 "all batches need the same leaves and the same length"
             )
-        batch = []
-        named = jax.tree_util.tree_leaves_with_path(self.first)
-        for (path, first), x in zip(named, arrays, strict=True):
-            name = f"batch {number:,} of the stream, data{jax.tree_util.keystr(path)},"
+        self.check(StreamBatch(number, arrays))
+        return [
+            _cast(self._called(number, name), x, first)
+            for name, x, first in zip(self._names, arrays, self.dtypes, strict=True)
+        ]
+
+    def check(self, batch: StreamBatch) -> None:
+        """Raise a `Problem` for values of a batch that cannot be used."""
+        for name, x in zip(self._names, batch.leaves, strict=True):
             try:
-                check_values(name, x)
+                check_values(self._called(batch.number, name), x)
             except ValueError as error:
                 raise Problem(str(error).rstrip(".")) from None
-            batch.append(_cast(name, x, first.dtype))
-        return batch
+
+    def _called(self, number: int, name: str) -> str:
+        return f"batch {number:,} of the stream, {name},"
 
     def _is_shorter(self, shapes: list[tuple[int, ...]]) -> bool:
         lengths = {shape[0] if shape else 0 for shape in shapes}
@@ -224,6 +241,8 @@ def _cast(name: str, values: np.ndarray, first: np.dtype) -> np.ndarray:
 
 
 def _as_numpy(leaf: Any) -> np.ndarray:
+    if type(leaf) is np.ndarray and leaf.dtype.kind in "biufc":
+        return leaf
     if hasattr(leaf, "detach"):  # a tensor of PyTorch, which is not imported for this
         leaf = leaf.detach().cpu().numpy()
     values = np.asarray(leaf)

@@ -1,11 +1,9 @@
 """Tables from files: columns by name, from CSV, Parquet, npy and npz."""
 
 import collections
-import csv
-import gzip
-import io
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import zipfile
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +11,17 @@ import jax
 import numpy as np
 
 from fokker._core.state import nearest
+from fokker.rows.column import Column, listed
+from fokker.rows.csv_table import DELIMITERS, read_csv
+from fokker.rows.parquet import read_parquet
+from fokker.rows.readers import memory
+from fokker.rows.source import is_source
 
 # The column of a .npy file, which has no names of its own.
 UNNAMED = "x"
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _FORMATS = ".csv, .tsv (also .gz), .parquet, .npy or .npz"
-# The most names of columns, and labels of categories, in a message.
-_MOST_NAMES = 12
+# Columns in files of at most this many bytes in all are read into memory.
+_SMALL = 2**26
 
 # Labels of a column of categories, in the order of their codes.
 Labels = Mapping[str, Sequence[str] | None]
@@ -44,20 +46,22 @@ class _About:
     order: tuple[str, ...] = ()
 
 
-class Columns(dict[str, Any]):
+class Columns(MutableMapping[str, Any]):
     """Columns by name, each an array whose first axis runs over the rows; a tree, as a dictionary is.
 
+    As a tree, columns of a large file stay there: a `fk.Posterior` of `data`, or of `data[["age", "ill"]]`,
+    reads the rows of each step. A single column, `data["age"]`, is an array of NumPy with all its values.
     Columns of text, or with missing values, are not among them: `data["city"]` raises and says what to do.
     """
 
     def __init__(self, columns: Mapping[str, Any], about: _About | None = None) -> None:
-        super().__init__(columns)
+        self.columns = dict(columns)
         self.about = _About() if about is None else about
 
     @property
     def size(self) -> int:
         """The number of rows."""
-        return int(next(iter(self.values())).shape[0]) if self else 0
+        return int(next(iter(self.columns.values())).shape[0]) if self.columns else 0
 
     @property
     def labels(self) -> Mapping[str, list[str]]:
@@ -78,25 +82,48 @@ class Columns(dict[str, Any]):
             return jax.numpy.stack(columns, axis=-1)
         return np.stack(columns, axis=-1)
 
-    def __missing__(self, name: str) -> Any:
+    def __getitem__(self, name: str | list[str]) -> Any:
+        if isinstance(name, list):
+            about = replace(self.about, order=tuple(name))
+            return Columns({one: self._column(one) for one in name}, about)
+        column = self._column(name)
+        return column.reader.span(0, len(column)) if is_source(column) else column
+
+    def _column(self, name: str) -> Any:
+        """A column, which may be in a file."""
+        if name in self.columns:
+            return self.columns[name]
         known = [*self, *self.about.problems]
         if name in self.about.problems:
             raise ColumnError(self.about.problems[name])
         of_run = ", which those of the run have" if name in self.about.order else ""
         raise ColumnError(
             f"the data have no column {name!r}{of_run}.{nearest(str(name), known)} The columns are "
-            f"{_listed(known)}."
+            f"{listed(known)}."
         )
 
+    def __setitem__(self, name: str, column: Any) -> None:
+        self.columns[name] = column
 
-def _listed(names: Sequence[Any]) -> str:
-    shown = ", ".join(map(str, names[:_MOST_NAMES]))
-    return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES:,} more"
+    def __delitem__(self, name: str) -> None:
+        del self.columns[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.columns  # without reading it
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __repr__(self) -> str:
+        return repr(self.columns)
 
 
 def _flatten(columns: Columns) -> tuple[tuple[Any, ...], Any]:
     names = tuple(sorted(columns))
-    return tuple(columns[name] for name in names), (names, columns.about)
+    return tuple(columns.columns[name] for name in names), (names, columns.about)
 
 
 def _flatten_with_keys(columns: Columns) -> tuple[tuple[Any, ...], Any]:
@@ -118,6 +145,7 @@ def read_table(
     columns: Sequence[str] | None = None,
     categories: Labels | None = None,
     columns_of_run: Sequence[str] | None = None,
+    uses_all_rows: bool = False,
 ) -> Columns:
     """The columns of one file, or of several with as many rows each.
 
@@ -127,6 +155,9 @@ def read_table(
 
     `columns_of_run`: these are new rows, and a matrix of them has these columns. One that is not there, or
     has a category without a label, is a problem only for a model that uses it.
+
+    Columns of numbers in .npy and .parquet files of more than 64 MiB stay there. `uses_all_rows`: every step
+    reads all rows, so that Parquet is decoded once, into memory, if it takes at most a quarter of it.
     """
     labels = dict(categories or {})
     read: dict[str, Any] = {}
@@ -137,7 +168,7 @@ def read_table(
         chosen = None if columns is None else {*columns, *labels}
         for name, column in _read_file(text, chosen, set(labels)).items():
             known.append(name)
-            if chosen is not None and name not in chosen:
+            if column is None or (chosen is not None and name not in chosen):
                 continue
             if name in read or name in problems:
                 raise ValueError(f"the column {name!r} is in more than one file of the data: rename one.")
@@ -158,7 +189,7 @@ def read_table(
             if name not in known:
                 raise ValueError(
                     f"the data have no column {name!r}, which {option} names, or which they had before."
-                    f"{nearest(name, known)} Their columns are {_listed(known)}."
+                    f"{nearest(name, known)} Their columns are {listed(known)}."
                 )
     sizes = collections.Counter(len(column) for column in read.values())
     if len(files) > 1 and len(sizes) > 1:
@@ -171,9 +202,22 @@ def read_table(
         raise ValueError(f"{', '.join(files)} has no column of numbers: {reason}")
     if not next(iter(read.values())).shape[0]:
         raise ValueError(f"{', '.join(files)} has no rows.")
+    read = _loaded(read, uses_all_rows)
     # With those that cannot be used: a matrix does not leave one out in silence.
     order = known if columns is None else list(dict.fromkeys([*columns, *labels]))
     return Columns(read, _About(problems, found_labels, tuple(columns_of_run or order)))
+
+
+def _loaded(columns: dict[str, Any], uses_all_rows: bool) -> dict[str, Any]:
+    """The columns, those of small files in memory."""
+    in_files = {name: x for name, x in columns.items() if is_source(x) or isinstance(x, np.memmap)}
+    limit = _SMALL
+    if uses_all_rows and sum(x.nbytes for x in in_files.values()) > _SMALL:
+        in_files, limit = {name: x for name, x in in_files.items() if is_source(x)}, memory() // 4
+    if sum(x.nbytes for x in in_files.values()) > limit:
+        return columns
+    loaded = {name: x.reader.span(0, len(x)) if is_source(x) else np.array(x) for name, x in in_files.items()}
+    return {**columns, **loaded}
 
 
 def _set_aside(read: dict[str, Any], problems: dict[str, str], sizes: collections.Counter[int]) -> None:
@@ -192,99 +236,8 @@ def _set_aside(read: dict[str, Any], problems: dict[str, str], sizes: collection
         )
 
 
-class _Column:
-    """One column of a file, checked; `line(row)` says where in the file a row is."""
-
-    def __init__(self, name: str, values: Any, line: Any) -> None:
-        self.name, self.values, self._line, self.problem = name, values, line, None
-        is_object = values.dtype.kind not in "biufc"
-        missing = _missing(values) if values.ndim == 1 and (is_object or values.dtype.kind == "f") else None
-        if is_object:
-            self.problem = self._text_problem(values, missing)
-        elif missing is not None and missing.any():
-            self.problem = self._missing_problem(missing)
-
-    def _missing_problem(self, missing: np.ndarray) -> str:
-        count, first = int(missing.sum()), int(np.argmax(missing))
-        return (
-            f"the column {self.name!r} has {count:,} missing value{'s' if count > 1 else ''}, first in "
-            f"{self._line(first)}: remove these rows, or put a number there and add a column that marks them."
-        )
-
-    def _text_problem(self, values: np.ndarray, missing: np.ndarray | None) -> str:
-        if values.dtype.kind not in "OUST" or values.ndim != 1:
-            return f"the column {self.name!r} has the type {values.dtype}, and numbers are needed."
-        present = np.ones(len(values), bool) if missing is None else ~missing
-        is_text = present & ~np.array([_is_number(value) for value in values.tolist()], bool)
-        if not is_text.any():
-            return (
-                self._missing_problem(~present)
-                if not present.all()
-                else (f"the column {self.name!r} holds numbers as {values.dtype}: write them as numbers.")
-            )
-        first = int(np.argmax(is_text))
-        what = f"the column {self.name!r} has {values.tolist()[first]!r} in {self._line(first)}"
-        if 2 * is_text.sum() < present.sum():
-            return f"{what}, which is not a number: correct it, or leave it empty and remove the row."
-        return f"{what}, and numbers are needed: --categories {self.name} gives each value a code, 0, 1, …."
-
-    def codes(self, labels: Sequence[str] | None) -> tuple[np.ndarray, list[str]]:
-        """The place of each value among the labels, by default among its sorted values; and the labels.
-
-        Labels are texts: 01234 and 1234 are two, as are 1.0 and 1. Spaces around them do not count.
-        """
-        import pandas
-
-        if self.values.ndim != 1:
-            raise ValueError(
-                f"--categories {self.name}: it has {self.values.shape[1]} values per row, not one."
-            )
-        numbers, found = pandas.factorize(np.asarray(self.values))
-        found = np.asarray(found)
-        texts = [
-            _label(value) for value in (found.astype(str) if found.dtype.kind == "M" else found).tolist()
-        ]
-        missing = (numbers < 0) | np.array([not text for text in texts] + [True], bool)[numbers]
-        if missing.any():
-            raise ValueError(self._missing_problem(missing))
-        known = _sorted_labels(set(texts)) if labels is None else list(labels)
-        places = {label: place for place, label in enumerate(known)}
-        for number, text in enumerate(texts):
-            if text not in places:
-                row = int(np.argmax(numbers == number))
-                raise ValueError(
-                    f"the column {self.name!r} has {text!r} in {self._line(row)}, a category that the run "
-                    f"has not seen: it has {_listed(known)}."
-                )
-        return np.array([places[text] for text in texts], np.int32)[numbers], known
-
-
-def _label(value: Any) -> str:
-    return (value.decode(errors="replace") if isinstance(value, bytes) else str(value)).strip()
-
-
-def _sorted_labels(labels: Collection[str]) -> list[str]:
-    """By value where all are numbers, so that 2 comes before 10."""
-    are_numbers = all(map(_is_number, labels))
-    return sorted(labels, key=lambda label: (float(label) if are_numbers else 0.0, label))
-
-
-def _missing(values: np.ndarray) -> np.ndarray:
-    import pandas
-
-    return np.asarray(pandas.isna(values), bool)
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def _read_file(text: str, names: set[str] | None, categories: set[str]) -> dict[str, _Column]:
-    """The columns of a file, of which only those named are read where a file can be read in parts.
+def _read_file(text: str, names: set[str] | None, categories: set[str]) -> Mapping[str, Column | None]:
+    """The columns of a file; None for those that are not named, where a file can be read in parts.
 
     `categories`: columns to read as texts where the file has no types.
     """
@@ -292,156 +245,32 @@ def _read_file(text: str, names: set[str] | None, categories: set[str]) -> dict[
     is_named = bool(equals) and given.isidentifier() and not Path(text).exists()
     path = Path(rest if is_named else text)
     kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    if path.is_dir():
+        raise ValueError(f"--data {text}: {path} is a folder; give one of the files in it.")
     if not path.is_file():
         raise FileNotFoundError(f"there is no file of data {path}.")
     if is_named and kind != ".npy":
         raise ValueError(f"--data {text}: a name is for .npy files; the columns of {path} have their own.")
-    if kind in _DELIMITERS:
-        return _read_csv(path, _DELIMITERS[kind], categories)
+    if kind in DELIMITERS:
+        return read_csv(path, DELIMITERS[kind], categories)
     if kind == ".parquet":
-        return _read_parquet(path, names)
+        return read_parquet(path, names, categories)
     if kind not in (".npy", ".npz"):
         raise ValueError(f"{path} is not one of the formats that can be read: {_FORMATS}.")
     try:
         loaded = np.load(path, mmap_mode="r" if kind == ".npy" else None, allow_pickle=False)
         if kind == ".npz":
             with loaded:
-                arrays = {name: loaded[name] for name in loaded.files if names is None or name in names}
+                chosen = [name for name in loaded.files if names is None or name in names]
+                arrays: dict[str, Any] = {**dict.fromkeys(loaded.files), **{n: loaded[n] for n in chosen}}
         elif loaded.dtype.names:
             arrays = {name: loaded[name] for name in loaded.dtype.names}
         else:
             arrays = {given if is_named else UNNAMED: loaded}
-    except (ValueError, EOFError, OSError) as error:
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} could not be read: {error}") from error
-    arrays = {name: x for name, x in arrays.items() if x.ndim}
-    return {name: _Column(name, x, lambda row: f"row {row} of {path}") for name, x in arrays.items()}
-
-
-def _read_csv(path: Path, delimiter: str, categories: set[str]) -> dict[str, _Column]:
-    import pandas
-
-    try:
-        names, row_names = _header(path, delimiter)
-        frame = pandas.read_csv(
-            path,
-            sep=delimiter,
-            header=0,
-            names=names,
-            index_col=False,
-            low_memory=False,
-            dtype=dict.fromkeys(categories.intersection(names), str),
-            encoding="utf-8-sig",
-        )
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not encoded in UTF-8: {error}.") from error
-    except (pandas.errors.ParserError, csv.Error) as error:
-        raise ValueError(_bad_line(path, delimiter, str(error))) from error
-    if not len(frame):
-        raise ValueError(f"{path} has a header, and no rows.")
-    # Pandas fills up lines that are too short.
-    if frame[names[-1]].isna().any():
-        _refuse_short_lines(path, delimiter, len(names))
     return {
-        name: _Column(
-            name, _array(frame[name]), lambda row: f"line {_line_of(path, delimiter, row)} of {path}"
-        )
-        for name in names
-        if name != row_names
-    }
-
-
-def _array(series: Any) -> np.ndarray:
-    """A column of pandas as NumPy knows it: whole numbers with gaps as floating-point numbers with NaN."""
-    values = series.to_numpy()
-    return values if values.dtype.kind in "biufcM" else np.asarray(values, object)
-
-
-def _lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a file as text, without empty ones, each with the number of its last line."""
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-        reader = csv.reader(io.TextIOWrapper(file, "utf-8-sig", newline=""), delimiter=delimiter)
-        for fields in reader:
-            if fields:
-                yield reader.line_num, fields
-
-
-def _header(path: Path, delimiter: str) -> tuple[list[str], str | None]:
-    """The names of the columns, and that of a first column of row names, which R writes without a name."""
-    lines = _lines(path, delimiter)
-    line, names = next(lines, (1, []))
-    if not names:
-        raise ValueError(f"{path} is empty.")
-    names = [name.strip() for name in names]
-    numbers = [name for name in names if _is_number(name)]
-    if numbers:
-        raise ValueError(
-            f"line {line} of {path} has the number {numbers[0]} and is not a header: the first line has to "
-            "name the columns."
-        )
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t|,"):
-        wanted = "tabs" if delimiter == "\t" else "commas"
-        raise ValueError(
-            f"line {line} of {path} is one name, {names[0]!r}: the columns have to be separated by {wanted}."
-        )
-    row_names = None
-    if not names[0] and len(names) > 1:
-        names[0] = row_names = "row names"
-    for place, name in enumerate(names):
-        if not name:
-            raise ValueError(f"line {line} of {path} has no name for column {place + 1}: name every column.")
-        if name in names[:place]:
-            raise ValueError(f"line {line} of {path} names two columns {name!r}: rename one.")
-    line, fields = next(lines, (0, names))
-    if len(fields) != len(names):
-        raise ValueError(_wrong_line(path, line, fields, len(names)))
-    return names, row_names
-
-
-def _wrong_line(path: Path, line: int, fields: list[str], wanted: int) -> str:
-    return (
-        f"line {line} of {path} has {len(fields)} field(s), and the header names {wanted}: correct the line."
-    )
-
-
-def _refuse_short_lines(path: Path, delimiter: str, wanted: int) -> None:
-    for line, fields in _lines(path, delimiter):
-        if len(fields) != wanted:
-            raise ValueError(_wrong_line(path, line, fields, wanted))
-
-
-def _bad_line(path: Path, delimiter: str, message: str) -> str:
-    """Which line pandas could not read."""
-    rows = _lines(path, delimiter)
-    wanted = len(next(rows)[1])
-    for line, fields in rows:
-        if len(fields) != wanted:
-            return _wrong_line(path, line, fields, wanted)
-    return f"{path} could not be read: {message}"
-
-
-def _line_of(path: Path, delimiter: str, row: int) -> int:
-    """The line of a row; empty lines, and line breaks in quotes, move it."""
-    for place, (line, _) in enumerate(_lines(path, delimiter)):
-        if place == row + 1:
-            return line
-    return row + 2
-
-
-def _read_parquet(path: Path, names: set[str] | None) -> dict[str, _Column]:
-    try:
-        from pyarrow import ArrowException
-        from pyarrow.parquet import ParquetFile
-    except ImportError as error:
-        raise ImportError(
-            f"{path}: Parquet needs PyArrow, which is not installed: pip install 'fokker[arrow]'."
-        ) from error
-    try:
-        with ParquetFile(path) as file:
-            known = file.schema_arrow.names
-            chosen = known if names is None else [name for name in known if name in names]
-            frame = file.read(columns=chosen).to_pandas()
-    except ArrowException as error:
-        raise ValueError(f"{path} could not be read: {str(error).splitlines()[0]}") from error
-    return {
-        name: _Column(name, _array(frame[name]), lambda row: f"row {row} of {path}") for name in frame.columns
+        name: None if x is None else Column(name, x, lambda row: f"row {row} of {path}")
+        for name, x in arrays.items()
+        if x is None or x.ndim
     }

@@ -1,8 +1,7 @@
 """Reading ahead: while a block of steps is computed, a thread reads the rows of the next one."""
 
 import hashlib
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from jaxtyping import Array, Key, PyTree
 
 from fokker._core.count import Count
 from fokker.batches import BatchScheme, WindowBatches
-from fokker.rows import Problem, aligned, is_source, leaves, stream_of
+from fokker.rows import Problem, StreamBatch, aligned, is_source, leaves, stream_of
 from fokker.run.block import rows_of_steps
 from fokker.run.mesh import Devices
 from fokker.run.shares import Read
@@ -41,6 +40,15 @@ class Piece(NamedTuple):
             return self
         draws = steps // self.thin
         return self._replace(draws=draws) if draws else self._replace(draws=1, thin=steps, is_kept=False)
+
+
+class _Reading(NamedTuple):
+    """A block that was read; of a stream also the numbers of its batches, in the stream's order."""
+
+    piece: Piece
+    read: Read
+    values: list[np.ndarray]
+    numbers: list[int]
 
 
 def is_read(data: PyTree[Any], batches: BatchScheme | None) -> bool:
@@ -75,15 +83,15 @@ class ReadAhead:
         self.rows = (keys.shape[0], batches.batch_size)
         per_step = sum(x.nbytes // len(x) for x in self.leaves) * self.rows[0] * self.rows[1]
         self.capacity = max(1, min(_STEPS, _BYTES // max(1, per_step)))
-        self._stream_batches: Iterator[list[np.ndarray]] | None = None
+        self._stream_batches: Iterator[StreamBatch] | None = None
         self._problem: Problem | None = None
-        self._next: Future[tuple[Piece, Read, list[np.ndarray]]] | None = None
+        self._next: Future[_Reading] | None = None
         self._thread = ThreadPoolExecutor(1, "fokker-rows")
 
     def get(self, first: int, steps: int | None) -> tuple[Piece, Read]:
         """The block from step `first` on, and its rows; the next, of `steps` steps, is read from now on."""
         reading = self._next or self._thread.submit(self._read, first, steps)
-        piece, read, _ = reading.result()
+        piece, read, *_ = reading.result()
         after = piece.first + piece.steps
         self._next = self._thread.submit(self._read, after, steps) if after < self.total else None
         return piece, read
@@ -93,8 +101,8 @@ class ReadAhead:
         self._thread.shutdown(wait=True, cancel_futures=True)
         if self._next is None or self._next.cancelled() or self._next.exception() is not None:
             return
-        piece, _, values = self._next.result()
-        self._give_back(piece.first, values, 0, piece.steps * self.rows[0])
+        piece, _, values, numbers = self._next.result()
+        self._give_back(piece.first, values, numbers, range(piece.steps * self.rows[0]))
 
     def _chain_of(self, step: int, place: int) -> int:
         """The chain that takes the batch at this place among those of a step.
@@ -105,30 +113,44 @@ class ReadAhead:
         mixed = hashlib.blake2b(step.to_bytes(8, "little"), digest_size=4).digest()
         return (place + int.from_bytes(mixed, "little")) % self.rows[0]
 
-    def _give_back(self, step: int, values: list[np.ndarray], first: int, end: int) -> None:
-        """Return batches `first` to `end` of a block, in the stream's order; `step`: its first step."""
-        if self.stream is not None:
-            places = [divmod(i, self.rows[0]) for i in range(first, end)]
-            self.stream.give_back(
-                [[x[t, self._chain_of(step + t, place)] for x in values] for t, place in places]
-            )
+    def _batch(self, step: int, values: list[np.ndarray], numbers: list[int], i: int) -> StreamBatch:
+        """Batch `i` of a block, in the stream's order; `step`: its first step."""
+        t, place = divmod(i, self.rows[0])
+        chain = self._chain_of(step + t, place)
+        return StreamBatch(numbers[i], [x[t, chain] for x in values])
 
-    def _read(self, first: int, steps: int | None) -> tuple[Piece, Read, list[np.ndarray]]:
+    def _give_back(
+        self,
+        step: int,
+        values: list[np.ndarray],
+        numbers: list[int],
+        which: Iterable[int],
+        discarded: int = 0,
+    ) -> None:
+        """Return these batches of a block to the stream; `discarded`: how many others nobody can use."""
+        if self.stream is not None:
+            batches = [self._batch(step, values, numbers, i) for i in which]
+            self.stream.give_back(batches, discarded)
+
+    def _read(self, first: int, steps: int | None) -> _Reading:
         if self._problem is not None:
             raise self._problem
         piece = Piece(first, *self.piece(first, steps))
         chains, rows_of_batch = self.devices.box(*self.rows)
         shape = (self.capacity, chains.stop - chains.start, rows_of_batch.stop - rows_of_batch.start)
         values = [aligned((*shape, *leaf.shape[1:]), leaf.dtype) for leaf in self.leaves]
+        rows: Any = None
+        numbers: list[int] = []
         if self.stream is not None:
-            read_steps = self._read_stream(first, piece.steps, values)
-            piece, rows = piece.cut(read_steps), None
+            numbers, read_steps = self._read_stream(first, piece.steps, values)
+            piece = piece.cut(read_steps)
             # Where the stream ended within a draw, the whole draws alone are steps of this block.
-            self._give_back(first, values, piece.steps * self.rows[0], read_steps * self.rows[0])
+            unused = range(piece.steps * self.rows[0], read_steps * self.rows[0])
+            self._give_back(first, values, numbers, unused)
         else:
             rows = self._read_rows(piece, values)
         read = self.devices.read(rows, jax.tree.unflatten(self.structure, values), *self.rows)
-        return piece, read, values
+        return _Reading(piece, read, values, numbers)
 
     def _read_rows(self, piece: Piece, values: list[np.ndarray]) -> Any:
         epoch, position = self.batches.place(piece.first)
@@ -143,23 +165,57 @@ class ReadAhead:
                 np.take(leaf, wanted, axis=0, out=out[: piece.steps], mode="clip")
         return rows
 
-    def _read_stream(self, first: int, steps: int, values: list[np.ndarray]) -> int:
-        """Read the batches of `steps` steps of all chains; how many steps there are batches for."""
+    def _read_stream(self, first: int, steps: int, values: list[np.ndarray]) -> tuple[list[int], int]:
+        """Read the batches of `steps` steps of all chains: their numbers, and how many steps they are for.
+
+        Per batch no more is done than to copy it: the values of all are checked together.
+        """
+        assert self.stream is not None
         chains = self.rows[0]
         if self._stream_batches is None:
-            assert self.stream is not None
             self._stream_batches = self.stream.batches(first * chains)
-        for step, place in itertools.product(range(steps), range(chains)):
-            try:
-                batch = next(self._stream_batches)
-            except Problem as problem:
-                self._problem = problem
-                # A step needs a batch for each chain.
-                self._give_back(first, values, step * chains, step * chains + place)
-                if not step:
-                    raise
-                return step
-            chain = self._chain_of(first + step, place)
-            for x, out in zip(batch, values, strict=True):
-                out[step, chain] = x
-        return steps
+        # In the types of the stream, as wide ones are checked before they are rounded.
+        given = [
+            out if out.dtype == dtype else np.empty((steps, *out.shape[1:]), dtype)
+            for out, dtype in zip(values, self.stream.dtypes, strict=True)
+        ]
+        numbers: list[int] = []
+        try:
+            for step in range(steps):
+                chain = self._chain_of(first + step, 0)
+                for _ in range(chains):
+                    number, batch = next(self._stream_batches)
+                    for x, out in zip(batch, given, strict=True):
+                        out[step, chain] = x
+                    numbers.append(number)
+                    chain = (chain + 1) % chains
+        except Problem as problem:
+            self._problem = problem
+        whole = len(numbers) // chains
+        bad = self._first_bad(first, given, numbers, whole)
+        with np.errstate(all="ignore"):  # of what is not filled
+            for x, out in zip(given, values, strict=True):
+                if x is not out:
+                    out[:steps] = x
+        # A step needs a batch for each chain.
+        whole = whole if bad is None else bad // chains
+        unused = [i for i in range(whole * chains, len(numbers)) if i != bad]
+        self._give_back(first, values, numbers, unused, discarded=bad is not None)
+        if not whole:
+            assert self._problem is not None
+            raise self._problem
+        return numbers, whole
+
+    def _first_bad(self, first: int, given: list[np.ndarray], numbers: list[int], steps: int) -> int | None:
+        """The first batch of these steps with a value that cannot be used, which is noted as the problem."""
+        assert self.stream is not None
+        try:
+            self.stream.check(StreamBatch(0, [x[:steps] for x in given]))
+        except Problem:
+            for i in range(steps * self.rows[0]):
+                try:
+                    self.stream.check(self._batch(first, given, numbers, i))
+                except Problem as problem:
+                    self._problem = problem
+                    return i
+        return None

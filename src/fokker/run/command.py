@@ -13,17 +13,22 @@ from rich.console import Console
 
 from fokker._core.files import locked, write_text
 from fokker.run.folder import open as open_run
-from fokker.run.journal import JOURNAL, clear_journal
+from fokker.run.journal import JOURNAL
 from fokker.run.model import split_source
 from fokker.run.processes import by_first, is_first
 from fokker.run.store import CHECKPOINT, DESCRIPTION, DRAWS, PREVIOUS, has_run, read_checkpoint
 from fokker.run.trace import Trace
 
-COMMAND, REPORT = "command.json", "report.html"
+COMMAND, REPORT, VERDICT = "command.json", "report.html", "verdict.json"
 # The report of the draws alone: not in place of one that has compared them with the target.
 DRAWS_REPORT = "draws.html"
 # Options of `fokker sample` that say what is sampled and shown; the others are those of `fk.sample`.
-MODEL_OPTIONS = ("source", "data", "columns", "categories", "settings", "sampler", "step_size", "quantiles")
+MODEL_OPTIONS = (
+    *("source", "data", "columns", "categories", "settings", "sampler", "step_size", "quantiles"),
+    *("start", "gradient", "mode"),
+)
+# Where a run is until the one that replaces it has begun.
+_REPLACED = "replaced"
 TERMINATED, INTERRUPTED = 128 + signal.SIGTERM, 128 + signal.SIGINT
 
 
@@ -96,21 +101,76 @@ def write_report_of(
     summary = trace.summary(quantiles=quantiles)
     console.print(str(summary), markup=False, soft_wrap=True)
     trace.report(path, title=title, summary=summary)
+    if path.name == REPORT:
+        verdict = {
+            "grade": str(summary.grade),
+            "is_trusted": summary.trusted,
+            "findings": summary.warnings,
+            "taken": trace.settings["taken"],
+        }
+        write_text(path.with_name(VERDICT), json.dumps(verdict, indent=2, ensure_ascii=False) + "\n")
     console.print(f"wrote {path}; the draws are in {path.parent / DRAWS}", markup=False)
     return summary.trusted
 
 
-def clear_run(folder: Path) -> None:
-    """Remove the run in a folder; raise where another process is writing it."""
-    by_first(lambda: _clear_run(folder))
+def doubts_about(folder: Path) -> str | None:
+    """Why the draws of a run may not be used as they are, or None; by the verdict of its last report."""
+    try:
+        verdict = json.loads((folder / VERDICT).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return "this run has no verdict yet: it is running, or `fokker resume` goes on with it"
+    found = ": ".join(
+        [f"the verdict on this run is “{verdict['grade']}”", "; ".join(verdict["findings"][:2])]
+    )
+    if verdict["taken"] != read_checkpoint(folder).description["taken"]:
+        return f"this run has gone on since its last report, when {found}"
+    return None if verdict["is_trusted"] else f"{found} (all in {folder / REPORT})"
 
 
-def _clear_run(folder: Path) -> None:
-    with locked(folder):
-        for name in (CHECKPOINT, PREVIOUS, DESCRIPTION, COMMAND, REPORT, DRAWS_REPORT):
-            (folder / name).unlink(missing_ok=True)
-        shutil.rmtree(folder / DRAWS, ignore_errors=True)
-        clear_journal(folder)
+@contextlib.contextmanager
+def replacing_run(folder: Path) -> Iterator[None]:
+    """Put the run in a folder aside for a new one; it comes back if an error ends that before its first step.
+
+    Raises where another process is writing the old one.
+    """
+    aside = folder / _REPLACED
+    names = (CHECKPOINT, PREVIOUS, DESCRIPTION, COMMAND, REPORT, VERDICT, DRAWS_REPORT, DRAWS, JOURNAL)
+
+    def put_aside() -> None:
+        with locked(folder):
+            # A process that was killed here has left the run aside, and no other one.
+            is_aside = aside.exists() and not has_run(folder)
+            if not is_aside:
+                shutil.rmtree(aside, ignore_errors=True)
+            _move(names, folder, None if is_aside else aside)
+
+    def put_back() -> None:
+        with locked(folder):
+            _move(names, folder, None)
+            _move(names, aside, folder)
+
+    by_first(put_aside)
+    try:
+        yield
+    except BaseException:
+        if is_first() and not has_run(folder):
+            put_back()
+        raise
+    finally:
+        if is_first():
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _move(names: Sequence[str], source: Path, goal: Path | None) -> None:
+    """Move files and folders that exist to another folder, or remove them."""
+    for path in (source / name for name in names):
+        if goal is not None and path.exists():
+            goal.mkdir(exist_ok=True)
+            path.rename(goal / path.name)
+        elif path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -211,6 +271,14 @@ def read_command(folder: Path, model: str | None, data: Sequence[str] | None = N
     given = {"source": model, "data": None if data is None else list(data)}
     options |= {name: value for name, value in given.items() if value is not None}
     return {**options, **_steps_of_run(folder)}
+
+
+def option_of_run(folder: Path, name: str) -> Any:
+    """An option of the command of the run in a folder; None where there is no run, or no such option."""
+    try:
+        return json.loads((folder / COMMAND).read_text(encoding="utf-8")).get(name)
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def _check_data(folder: Path, files: Sequence[str]) -> None:

@@ -10,12 +10,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import jax
+
 from fokker.rows import leaves
 from fokker.run.command import check_same_settings
 from fokker.run.journal import JOURNAL
 from fokker.run.sample import WARM_UP, prepared
 from fokker.run.store import draws_per_chunk, has_run, read_checkpoint
-from fokker.run.tuning import with_tuned
+from fokker.run.tuning import time_of_tuning, with_tuned
 from fokker.samplers._named import by_name
 from fokker.samplers._sampler import AUTOMATIC, is_automatic
 from fokker.targets.target import TargetWithData
@@ -53,8 +55,8 @@ def estimate(
 
     `settings`: those of --set, which are compared with a run in the folder, as everything else is.
 
-    A short run is measured. A sampler whose step size is tuned takes the same time per step with any; one
-    that adapts by warm-up has a short warm-up first.
+    A short run is measured. A sampler whose step size is tuned takes the same time per step with any, and
+    trials of the search are measured beside it; one that adapts by warm-up has a short warm-up first.
     """
     chosen: Any = by_name(sampler)(step_size=AUTOMATIC) if isinstance(sampler, str) else sampler
     adapts = is_automatic(chosen) and chosen.learns
@@ -77,6 +79,18 @@ def estimate(
     if has_run(out) and not overwrite:
         taken = int(read_checkpoint(out).description["taken"])
         steps, warm_up, tuned = max(0, steps - taken), 0, False
+    search = ""
+    if tuned:
+        make = by_name(sampler) if isinstance(sampler, str) else chosen
+        shared = {name: call[name] for name in ("batch_size", "batches", "gradient", "temperature")}
+        of_trials = {"key": jax.random.key(options["seed"]), **shared}
+        searching, halving = time_of_tuning(
+            target, make, options["init"], of_trials, 1 / (speed * plan.chains)
+        )
+        search = (
+            f"; before it about {_time(searching)} for the search of a step size, and {_time(halving)} more "
+            "each time it has to be halved: --step-size saves them"
+        )
     kept = plan.steps // plan.thin
     chunk = draws_per_chunk(plan.chains * max(sizes))
     size = plan.chains * sum(sizes)
@@ -85,14 +99,15 @@ def estimate(
     rows = _rows(target, options["batch_size"])
     lines = [
         title,
-        f"target: {type(target).__name__}, {_of_data(target)}{scalars:,} parameters",
+        f"target: {type(target).__name__}, {_of_data(target)}{scalars:,} "
+        + ("parameter" if scalars == 1 else "parameters"),
         f"sampler: {_sampler_text(sampler, chosen, tuned, adapts)}",
         f"chains: {plan.chains}; steps: {_steps_text(plan, warm_up)}; {kept:,} draws per chain are kept",
         f"rows per step: {rows}",
         f"output: {out}, " + ("a new run" if overwrite else output(target, sampler, options, out, settings)),
         f"time to the last draw: about {_time(compiling + (steps + warm_up) / speed)}: "
         + _parts(compiling, warm_up, steps, speed)
-        + ("; before it the step size is searched, often for minutes: --step-size saves it" if tuned else ""),
+        + search,
         f"memory: about {_size(memory)}, measured in a trial, with what the report will take; the data are "
         f"{_size(_data_bytes(target))}, the draws {_size(kept * size)}",
         f"disk: {_size(disk)} for draws, in whole chunks; {_size(_free(out))} are free",
@@ -141,8 +156,12 @@ def output(
 def _parts(compiling: float, warm_up: int, steps: int, speed: float) -> str:
     parts = [f"{_time(compiling)} to compile"]
     parts += [f"{_time(warm_up / speed)} for warm-up"] if warm_up else []
-    parts += [f"{_time(steps / speed)} for {steps:,} steps at {speed:,.3g} per second"]
+    parts += [f"{_time(steps / speed)} for {steps:,} steps at {_speed(speed)} per second"]
     return ", ".join(parts)
+
+
+def _speed(speed: float) -> str:
+    return f"{speed:,.0f}" if speed >= 100 else f"{speed:.3g}"
 
 
 def _of_data(target: Any) -> str:

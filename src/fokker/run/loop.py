@@ -211,7 +211,8 @@ class Run:
         if stopped is None and ended is not None:
             stopped = f"{ended}; the run has {self.done:,} of {total:,} steps"
         elif stopped is None and self.done < total:
-            stopped = f"interrupted after {self.done:,} of {total:,} steps; trace.resume() continues"
+            how = "trace.resume() continues" if self.folder is None else "the same call goes on with it"
+            stopped = f"interrupted after {self.done:,} of {total:,} steps; {how}"
         states, moments = self.devices.gathered((self.chains.states, self.chains.moments))
         if self.folder is not None:
             folder = self.folder
@@ -234,6 +235,13 @@ class Run:
 
         The chains have moved then: the run is not to be used any more.
         """
+        try:
+            return self._measured(seconds)
+        finally:
+            if self.ahead is not None:
+                self.ahead.close()
+
+    def _measured(self, seconds: float) -> Measured:
         total, done, start = self.plan.burn_in + self.plan.steps, self.done, time.monotonic()
         compiling = 0.0
         while done < total and (not compiling or time.monotonic() - start < compiling + seconds):

@@ -129,10 +129,11 @@ class Model:
         for name in self.settings:
             if name not in known:
                 what = f"{' and '.join(functions) or self.name} in {self.file}"
-                has = f"It has {', '.join(dict.fromkeys(known))}." if known else "It has none."
+                it, has = ("They", "have") if len(functions) > 1 else ("It", "has")
+                have = f"{it} {has} {', '.join(dict.fromkeys(known)) or 'none'}."
                 raise ValueError(
-                    f"--set {name}=…: {what} has no argument {name!r} with a default value."
-                    f"{nearest(name, known)} {has} Arguments of the sampler are set by sampler.NAME=VALUE."
+                    f"--set {name}=…: {what} {has} no argument {name!r} with a default value."
+                    f"{nearest(name, known)} {have} Arguments of the sampler are set by sampler.NAME=VALUE."
                 )
 
     def bound(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -174,7 +175,14 @@ class Model:
         if data is None:
             raise ValueError(f"{self.file} has {LOG_PRIOR} and {LOG_LIKELIHOOD}: give --data FILE.")
         prior, likelihood = (self.bound(getattr(self.module, name)) for name in (LOG_PRIOR, LOG_LIKELIHOOD))
-        target = Posterior(prior, likelihood, data)
+        try:
+            target = Posterior(prior, likelihood, data)
+        except ValueError as error:
+            if not str(error).startswith("data["):
+                raise
+            raise ValueError(
+                f"{error} Columns that the model does not use are left out by --columns."
+            ) from None
         constraints = getattr(self.module, CONSTRAINTS, None)
         return target if constraints is None else constrain(target, constraints)
 

@@ -1,6 +1,7 @@
 """`fokker predict`: posterior predictions for new rows of data, in a file."""
 
 import csv
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -38,28 +39,28 @@ class Predictor(NamedTuple):
     description: str
 
 
-def open_with_theta(folder: Path, model: Model, init: str) -> Trace:
-    """The run in a folder, with draws in the tree of `init` in the model's file.
+def open_with_theta(folder: Path, model: Model, init: str, data: Callable[[], Any] = lambda: None) -> Trace:
+    """The run in a folder, with draws in the tree of `init` in the model's file, as log_prior was given it.
 
-    Without such an init, or where its leaves have other names than those of the run, theta is made of
-    dictionaries and tuples, as `fk.open` reads it.
+    `data()` reads the data of the run, for an `init` that takes them. Without an init, or where its leaves
+    have other names than those of the run, theta is made of dictionaries and tuples, as `fk.open` reads it.
     """
-    theta = _theta_like(model, init)
+    theta = _theta_like(model, init, data)
     # Both lists are in the order of the leaves: only then can these be put into that tree.
     is_same = describe_theta(theta) == read_checkpoint(folder).description["theta"]
     return StoredTrace(folder, structure=jax.tree.structure(theta) if is_same else None)
 
 
-def _theta_like(model: Model, name: str) -> PyTree[Any]:
-    """A tree like theta, where the file has one without the data of the run; else None."""
-    init = getattr(model.module, name, None)
+def _theta_like(model: Model, name: str, data: Callable[[], Any]) -> PyTree[Any]:
+    """A tree like theta, where the file has one; else None."""
+    init: Any = getattr(model.module, name, None)
+    if inspect.isfunction(init) and DATA in inspect.signature(init).parameters:
+        init = model.init(name, None, data())
     if isinstance(init, PerChain):
         return init.positions
-    if not inspect.isfunction(init):
-        return init
-    parameters = inspect.signature(init).parameters.values()
-    required = [p.name for p in parameters if p.default is p.empty]
-    return jax.eval_shape(init, jax.random.key(0)) if len(required) == 1 and DATA not in required else None
+    # A theta may be a module that can be called.
+    is_function = inspect.isfunction(init) or isinstance(init, functools.partial)
+    return jax.eval_shape(init, jax.random.key(0)) if is_function else init
 
 
 def draws_of(trace: Trace, most: int) -> PyTree[np.ndarray]:

@@ -24,8 +24,8 @@ from fokker.batches import (
     WindowBatches,
 )
 from fokker.gradients import Estimator
-from fokker.rows import is_source, leaves, reading, refuse_stream, resident, stream_of
-from fokker.rows.readers import CACHE, memory
+from fokker.rows import reading, refuse_stream, resident, stream_of
+from fokker.rows.readers import in_large_pieces
 from fokker.run.block import position_of
 from fokker.run.cache import keep_compiled_programs
 from fokker.run.folder import RunFolder, describe_theta
@@ -371,15 +371,6 @@ def _shuffle_key(key: Key[Array, ""]) -> Key[Array, ""]:
     return jax.random.fold_in(key, np.uint32(2**32 - 1))
 
 
-def _in_large_pieces(data: PyTree[Any]) -> bool:
-    """Whether single rows are slow to read: large compressed files, and those that do not fit into memory."""
-    files = [x for x in leaves(data) if is_source(x) and not x.reader.is_in_memory]
-    return (
-        any(x.reader.window > 1 and x.nbytes > CACHE for x in files)
-        or sum(x.nbytes for x in files) > memory() // 2
-    )
-
-
 def make_batches(
     target: Any, batch_size: int | None, kind: Any, gradient: Any, key: Key[Array, ""]
 ) -> BatchScheme | None:
@@ -400,7 +391,7 @@ def make_batches(
         raise ValueError("batch_size needs data: give a fk.Posterior as the target.")
     if kind is None:
         kind = "window" if target.size >= WINDOWS * batch_size else "replacement"
-        kind = "blocks" if _in_large_pieces(target.data) else kind
+        kind = "blocks" if in_large_pieces(target.data) else kind
     if isinstance(kind, BlockBatches):
         if (kind.size, kind.batch_size) != (target.size, batch_size):
             raise ValueError(

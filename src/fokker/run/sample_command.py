@@ -1,5 +1,7 @@
 """The commands `fokker sample`, `resume`, `report` and `predict`."""
 
+import contextlib
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,6 +10,7 @@ from rich.console import Console
 
 # Imports of what needs JAX are inside functions: `fokker --help` is to be quick.
 console = Console(highlight=False)
+errors = Console(stderr=True, highlight=False)
 _SETTINGS = "fokker.settings"
 
 DataFiles = Annotated[
@@ -118,6 +121,13 @@ def sample(
         str,
         typer.Option(help="The name in the file of the initial position, or of a function of a key."),
     ] = "init",
+    start: Annotated[
+        str,
+        typer.Option(
+            metavar="init|mode",
+            help="Where chains start: at init, or at the mode, which is found from there with all the data.",
+        ),
+    ] = "init",
     burn_in: Annotated[int, typer.Option(help="Steps before the first draw.")] = 0,
     warm_up: Annotated[
         int | None, typer.Option(help="Steps in which nuts, hmc and similar samplers adapt their settings.")
@@ -125,6 +135,14 @@ def sample(
     thin: Annotated[int, typer.Option(help="Keep every n-th step.")] = 1,
     chains: Annotated[int, typer.Option(help="The number of chains.")] = 4,
     batch_size: Annotated[int | None, typer.Option(help="Rows of data per step. Default: all.")] = None,
+    gradient: Annotated[
+        str,
+        typer.Option(
+            metavar="minibatch|control-variates",
+            help="What is made of the rows of a step: with control variates at the mode, the noise of the "
+            "gradient is small near it, and a step takes twice as long.",
+        ),
+    ] = "minibatch",
     temperature: Annotated[float, typer.Option(help="The temperature T of exp(-U/T).")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     quantiles: Quantiles = "0.05,0.5,0.95",
@@ -151,7 +169,7 @@ def sample(
     Draws are on disk about every second. SIGTERM and Ctrl-C end the run with a report, and exit codes 143 and
     130; after a kill nothing but the last second is lost. `fokker resume FOLDER` goes on too.
     """
-    from fokker.run.command import clear_run
+    from fokker.run.command import replacing_run
     from fokker.run.options import parse_list, parse_quantiles, parse_settings
     from fokker.run.processes import join
 
@@ -165,6 +183,8 @@ def sample(
         "sampler": sampler,
         "step_size": step_size,
         "init": init,
+        "start": start,
+        "gradient": gradient,
         "quantiles": quantiles,
         "steps": steps,
         "burn_in": burn_in,
@@ -175,20 +195,34 @@ def sample(
         "temperature": temperature,
         "seed": seed,
     }
+    for option, value, known in (
+        ("--start", start, ("init", "mode")),
+        ("--gradient", gradient, ("minibatch", "control-variates")),
+    ):
+        if value not in known:
+            raise ValueError(f"{option} is one of {', '.join(known)}, not {value!r}.")
+    if gradient != "minibatch" and batch_size is None:
+        raise ValueError(f"--gradient {gradient} is about minibatches: give --batch-size.")
     if dry_run:
         _print_estimate(options, out, overwrite)
         return
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is a file: give the name of a folder.")
     mesh = join(mesh, coordinator, processes, process)  # before JAX is used
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
-    if overwrite:
-        clear_run(out)
-    raise typer.Exit(_run_sampler(options, out, mesh))
+    with replacing_run(out) if overwrite else contextlib.nullcontext():
+        code = _run_sampler(options, out, mesh)
+    raise typer.Exit(code)
 
 
 class _Call:
-    """The options of `fokker sample` as the arguments of `fk.sample`."""
+    """The options of `fokker sample` as the arguments of `fk.sample`.
 
-    def __init__(self, options: dict[str, Any]) -> None:
+    `folder`: that of the run. Where there is one, its mode is used, so that it goes on with the same numbers.
+    """
+
+    def __init__(self, options: dict[str, Any], folder: Path) -> None:
+        from fokker.gradients import control_variates
         from fokker.run.command import MODEL_OPTIONS
         from fokker.run.model import Model
         from fokker.run.options import MODEL, SAMPLER, parse_quantiles
@@ -204,7 +238,42 @@ class _Call:
         self.target = model.target(data)
         self.sampler = model.sampler(options["sampler"], options["step_size"], settings[SAMPLER])
         self.options["init"] = model.init(options["init"], self.target, data)
+        self.mode: list[Any] | None = None
+        start, gradient = options.get("start", "init"), options.get("gradient", "minibatch")
+        if start == "mode" or gradient != "minibatch":
+            mode = self._mode(folder)
+            self.options["init"] = mode if start == "mode" else self.options["init"]
+            self.options["gradient"] = control_variates(mode) if gradient != "minibatch" else None
         self.title = f"{model.source} by {options['sampler']}"
+
+    def _mode(self, folder: Path) -> Any:
+        """The mode of the target, found from init, or that of the run in the folder."""
+        import jax
+        import jax.numpy as jnp
+        import numpy as np
+
+        from fokker._core.state import is_function
+        from fokker.run.command import option_of_run
+        from fokker.run.starts import PerChain
+        from fokker.run.store import has_run
+        from fokker.targets import find_mode
+
+        init = self.options["init"]
+        if isinstance(init, PerChain):
+            init = jax.tree.map(lambda x: x[0], init.positions)
+        init = init(jax.random.key(self.options["seed"])) if is_function(init) else init
+        leaves, structure = jax.tree.flatten(jax.tree.map(jnp.asarray, init))
+        before = option_of_run(folder, "mode") if has_run(folder) else None
+        if before is not None and [np.shape(x) for x in before] == [x.shape for x in leaves]:
+            mode = jax.tree.unflatten(
+                structure, [jnp.asarray(x, y.dtype) for x, y in zip(before, leaves, strict=True)]
+            )
+        else:
+            errors.print("finding the mode, from init and with all the data", markup=False)
+            mode = find_mode(self.target, init)
+        # As numbers of JSON, which give back every bit.
+        self.mode = [np.asarray(x).tolist() for x in jax.tree.leaves(mode)]
+        return mode
 
 
 def read_data(options: dict[str, Any], are_new: bool = False) -> Any:
@@ -216,13 +285,31 @@ def read_data(options: dict[str, Any], are_new: bool = False) -> Any:
     from fokker.rows.table import read_table
 
     option = "columns_of_run" if are_new else "columns"
-    return read_table(options["data"], categories=options["categories"], **{option: options["columns"]})
+    return read_table(
+        options["data"],
+        categories=options["categories"],
+        uses_all_rows=not are_new and options["batch_size"] is None,
+        **{option: options["columns"]},
+    )
+
+
+def _data_of_run(folder: Path, options: dict[str, Any]) -> Any:
+    """The data of a run, by which new rows are predicted."""
+    from fokker.run.command import option_of_run
+
+    try:
+        return read_data({**options, "data": option_of_run(folder, "data")})
+    except OSError as error:
+        raise ValueError(
+            f"{options['init']} in the model's file takes the data of the run, to say what theta is made of, "
+            f"and {error} Put them back, or make {options['init']} a theta or a function of a key."
+        ) from error
 
 
 def _print_estimate(options: dict[str, Any], out: Path, overwrite: bool) -> None:
     from fokker.run.estimate import estimate
 
-    call = _Call(options)
+    call = _Call(options, out)
     settings = options["settings"]
     for line in estimate(call.target, call.sampler, call.options, out, call.title, overwrite, settings):
         console.print(line, markup=False, soft_wrap=True)
@@ -233,10 +320,11 @@ def _run_sampler(options: dict[str, Any], out: Path, mesh: str | None) -> int:
     import fokker
     from fokker.run.command import run_and_report, written_command
 
-    call = _Call(options)
+    call = _Call(options, out)
+    as_used = {**options, "columns": call.columns, "categories": call.labels, "mode": call.mode}
 
     def run() -> Any:
-        with written_command(out, {**options, "columns": call.columns, "categories": call.labels}):
+        with written_command(out, as_used):
             return fokker.sample(call.target, call.sampler, out=out, mesh=mesh, **call.options)
 
     return run_and_report(out, run, call.title, console, call.quantiles)
@@ -284,11 +372,14 @@ def report(
     "Use with care" at best. report.html is by `fokker sample` and `fokker resume`, which know the model.
     """
     import fokker
-    from fokker.run.command import DRAWS_REPORT, write_report_of
+    from fokker.run.command import DRAWS_REPORT, REPORT, VERDICT, doubts_about, write_report_of
     from fokker.run.options import parse_quantiles
 
     probabilities = parse_quantiles(quantiles)
     write_report_of(fokker.open(folder), folder / DRAWS_REPORT, str(folder), console, probabilities)
+    if (folder / VERDICT).exists():
+        verdict = doubts_about(folder) or "the verdict on this run is “No problems found”"
+        console.print(f"by {REPORT}, which knows the model: {verdict}", markup=False, soft_wrap=True)
 
 
 def predict(
@@ -300,6 +391,7 @@ def predict(
         ),
     ],
     out: Annotated[Path, typer.Option(help="The CSV file to write.")] = Path("predictions.csv"),
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
     model: Model = None,
     quantiles: Quantiles = "0.05,0.5,0.95",
     draws: Annotated[int, typer.Option(min=1, help="The most draws to use, evenly spaced.")] = 1000,
@@ -310,18 +402,27 @@ def predict(
     The model's file says what is predicted: predict(theta, datum) returns a number, a vector or a dictionary
     of them for one row, such as the mean of y. With a third argument `key` it may add the noise of an
     observation: predict(theta, datum, key). Without such a function the log predictive density of each row is
-    written, by the model's likelihood. Predictions are made and written in blocks of rows.
+    written, by the model's likelihood. Predictions are made and written in blocks of rows. A run with another
+    verdict than "No problems found" is used all the same, with a warning.
     """
-    from fokker.run.command import read_command
+    from fokker.run.command import doubts_about, read_command
     from fokker.run.model import Model
     from fokker.run.options import MODEL, parse_quantiles
     from fokker.run.predictions import draws_of, open_with_theta, predictor, write_predictions
 
     probabilities = parse_quantiles(quantiles)
+    if out.is_dir():
+        raise ValueError(f"--out {out} is a folder: give the name of a file.")
+    if out.exists() and not overwrite:
+        raise ValueError(f"--out {out} is there already: give another name, or --overwrite.")
     options = read_command(folder, model, data)
+    doubts = doubts_about(folder)
+    if doubts is not None:
+        errors.print(f"fokker: {doubts}.", style="yellow", markup=False, soft_wrap=True)
     loaded = Model.load(options["source"], options["settings"][MODEL], options["init"])
     made = predictor(loaded, read_data(options, are_new=True), seed)
-    chosen = draws_of(open_with_theta(folder, loaded, options["init"]), draws)
+    trace = open_with_theta(folder, loaded, options["init"], partial(_data_of_run, folder, options))
+    chosen = draws_of(trace, draws)
     rows, columns = write_predictions(out, made, chosen, probabilities)
     console.print(f"predicted {made.description}", markup=False, soft_wrap=True)
     console.print(f"wrote {out}: {rows:,} rows, {columns:,} columns", markup=False, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ _JUDGED = 20_000_000
 _KEPT = 3
 # Steps of the run that checks the winner, after half as many that are left out.
 _CHECKED = 64 * _HALF
+# Seconds that a trial may take which only shows how long a search would be.
+_SHORT = 5.0
 # How often the step may be halved until the check finds no bias.
 _HALVINGS = 6
 # A false rejection costs half a step; a bias that is missed costs the run that follows.
@@ -217,18 +220,58 @@ def with_tuned(sampler: Sampler | Callable[..., Sampler], step_size: Any, fricti
     return base.with_step_size(step_size)
 
 
+def planned(candidates: int, steps: int = TRIED) -> list[tuple[int, int]]:
+    """(trials, steps of each) of every round; the last is the check of the winner, if no step is halved."""
+    rounds: list[tuple[int, int]] = []
+    while candidates > 1 or not rounds:
+        rounds.append((candidates, steps))
+        candidates, steps = max(1, candidates // _KEPT), steps * _KEPT
+    return [*rounds, (1, 2 * _CHECKED)]
+
+
 def _plan(candidates: int, steps: int, rows: int) -> str:
     """The cost of tuning, in words."""
-    total, left = 0, candidates
-    while left > 1 or not total:
-        total += left * steps
-        left, steps = max(1, left // _KEPT), steps * _KEPT
-    total += 3 * _CHECKED // 2
+    total = sum(trials * length for trials, length in planned(candidates, steps))
     cost = f", {_CHAINS * total * rows:.2g} rows of data" if rows else ""
     return (
         f"tuning: {candidates} candidates in {_CHAINS} chains, about {total:,} steps in all{cost}; fewer "
         "with step_sizes or frictions of your own"
     )
+
+
+def time_of_tuning(
+    target: Any, sampler: Any, init: Any, options: dict[str, Any], step_seconds: float
+) -> tuple[float, float]:
+    """About how many seconds `tuned` takes, and each halving of the step more, from a few short trials.
+
+    `step_seconds`: those of a step of one chain. Where even a short trial would take long, they are all that
+    is known: the time of judging the trials is left out.
+    """
+    before = time.monotonic()
+    if isinstance(init, PerChain):
+        init = jax.tree.map(lambda x: jnp.asarray(x)[0], init.positions)
+    start = target.unconstrain(init(options["key"]) if is_function(init) else init)
+    arms = list(_candidates(target, sampler, start, None, None, options))
+    rounds = planned(len(arms))
+    fixed, per_step = 0.0, _CHAINS * step_seconds
+
+    def seconds(half: int) -> float:
+        begin = time.monotonic()
+        _judged(target, arms[-1][2], init, half, options)  # that with the smallest step
+        return time.monotonic() - begin
+
+    if TRIED * per_step < _SHORT:
+        seconds(_HALF)  # which compiles
+        preparing = time.monotonic() - before
+        short, longer = seconds(_HALF), seconds(_KEPT * _HALF)
+        fixed = max(0.0, short - TRIED * per_step)
+        # Every length of a trial has its own program for judging it.
+        compiling = max(0.0, longer - fixed - _KEPT * TRIED * per_step)
+        preparing += (len(rounds) - 1) * compiling
+    else:
+        preparing = time.monotonic() - before
+    total = preparing + sum(trials * (fixed + steps * per_step) for trials, steps in rounds)
+    return total, fixed + rounds[-1][1] * per_step
 
 
 def _check(

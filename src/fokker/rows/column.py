@@ -1,0 +1,158 @@
+"""One column of a table: whether it holds numbers, what is missing, and the codes of categories."""
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+# The most names of columns, and labels of categories, in a message.
+_MOST_NAMES = 12
+# Values that are compared with NaN together, so that a check of a mapped file takes no memory to speak of.
+_VALUES = 2**22
+# The number of what can be no category.
+_NO_TEXT = -2
+
+
+class Column:
+    """One column of a file, checked; `line(row)` says where in the file a row is.
+
+    `values`: all of them, or for the problem of a column that cannot be used some of them. `pieces`: all
+    values, a part at a time, for the codes of categories; by default `values` as they are. `missing`: the
+    number of missing values and the row of the first, where it is known.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        values: Any,
+        line: Callable[[int], str],
+        pieces: Callable[[], Iterable[np.ndarray]] | None = None,
+        missing: tuple[int, int] | None = None,
+    ) -> None:
+        self.name, self.values, self._line = name, values, line
+        self._pieces = pieces or (lambda: [np.asarray(values)])
+        self.problem: str | None = None
+        kind = values.dtype.kind
+        if missing is None and values.ndim == 1 and kind == "f":
+            missing = _count_of_nan(values)
+        if missing is not None and missing[0]:
+            self.problem = self._missing_problem(*missing)
+        elif kind not in "biufc":
+            self.problem = self._text_problem(values)
+
+    def _missing_problem(self, count: int, first: int) -> str:
+        return (
+            f"the column {self.name!r} has {count:,} missing value{'s' if count > 1 else ''}, first in "
+            f"{self._line(first)}: remove these rows, or put a number there and add a column that marks them."
+        )
+
+    def _text_problem(self, values: np.ndarray) -> str:
+        if values.dtype.kind not in "OUST" or values.ndim != 1:
+            return f"the column {self.name!r} has the type {values.dtype}, and numbers are needed."
+        present = ~_missing(values)
+        is_text = present & ~np.array([is_number(value) for value in values.tolist()], bool)
+        if not is_text.any():
+            return (
+                self._missing_problem(int((~present).sum()), int(np.argmax(~present)))
+                if not present.all()
+                else (f"the column {self.name!r} holds numbers as {values.dtype}: write them as numbers.")
+            )
+        first = int(np.argmax(is_text))
+        example = values.tolist()[first]
+        what = f"the column {self.name!r} has {example!r} in {self._line(first)}"
+        if not isinstance(example, Hashable):
+            return f"{what}, and numbers are needed, or lists of a fixed size, as pyarrow.list_(type, size)."
+        if 2 * is_text.sum() < present.sum():
+            return f"{what}, which is not a number: correct it, or leave it empty and remove the row."
+        return f"{what}, and numbers are needed: --categories {self.name} gives each value a code, 0, 1, …."
+
+    def codes(self, labels: Sequence[str] | None) -> tuple[np.ndarray, list[str]]:
+        """The place of each value among the labels, by default among its sorted values; and the labels.
+
+        Labels are texts: 01234 and 1234 are two, as are 1.0 and 1. Spaces around them do not count.
+        """
+        if self.values.ndim != 1:
+            raise ValueError(
+                f"--categories {self.name}: it has {self.values.shape[1]} values per row, not one."
+            )
+        texts: dict[str, int] = {}  # in the order in which they come
+        numbers = np.concatenate([_numbered(values, texts) for values in self._pieces()])
+        if (numbers == _NO_TEXT).any():
+            raise ValueError(f"--categories {self.name}: its values are lists or tables, and have no codes.")
+        missing = numbers < 0
+        if missing.any():
+            raise ValueError(self._missing_problem(int(missing.sum()), int(np.argmax(missing))))
+        known = _sorted_labels(texts) if labels is None else list(labels)
+        places = {label: place for place, label in enumerate(known)}
+        for text, number in texts.items():
+            if text not in places:
+                row = int(np.argmax(numbers == number))
+                raise ValueError(
+                    f"the column {self.name!r} has {text!r} in {self._line(row)}, a category that the run "
+                    f"has not seen: it has {listed(known)}."
+                )
+        return np.array([places[text] for text in texts], np.int32)[numbers], known
+
+
+def _numbered(values: np.ndarray, texts: dict[str, int]) -> np.ndarray:
+    """The number of each value's text, -1 for a missing one; new texts are added to `texts`."""
+    import pandas
+
+    try:
+        numbers, distinct = pandas.factorize(values)
+    except TypeError:  # of lists and dictionaries
+        return np.full(len(values), _NO_TEXT, np.int32)
+    distinct = np.asarray(distinct)
+    labels = [
+        _label(value) for value in (distinct.astype(str) if distinct.dtype.kind == "M" else distinct).tolist()
+    ]
+    own = [texts.setdefault(label, len(texts)) if label else -1 for label in labels]
+    return np.array([*own, -1], np.int32)[numbers]
+
+
+def _label(value: Any) -> str:
+    return (value.decode(errors="replace") if isinstance(value, bytes) else str(value)).strip()
+
+
+def _sorted_labels(labels: Collection[str]) -> list[str]:
+    """By value where all are numbers, so that 2 comes before 10."""
+    are_numbers = all(map(is_number, labels))
+    return sorted(labels, key=lambda label: (float(label) if are_numbers else 0.0, label))
+
+
+def _missing(values: np.ndarray) -> np.ndarray:
+    import pandas
+
+    return np.asarray(pandas.isna(values), bool)
+
+
+def _count_of_nan(values: np.ndarray) -> tuple[int, int]:
+    """How many values are NaN, and the place of the first."""
+    count = place = 0
+    for first in range(0, len(values), _VALUES):
+        is_nan = np.isnan(values[first : first + _VALUES])
+        if not count and is_nan.any():
+            place = first + int(np.argmax(is_nan))
+        count += int(is_nan.sum())
+    return count, place
+
+
+def as_array(series: Any) -> np.ndarray:
+    """A column of pandas as NumPy knows it: whole numbers with gaps as floating-point numbers with NaN."""
+    values = series.to_numpy()
+    return values if values.dtype.kind in "biufcM" else np.asarray(values, object)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value, of text too, stands for a number."""
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def listed(names: Sequence[Any]) -> str:
+    """Names with commas between them, the first of many."""
+    shown = ", ".join(map(str, names[:_MOST_NAMES]))
+    return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES:,} more"
