@@ -69,17 +69,23 @@ def test_every_kind_of_batch_estimator_and_correction_gives_the_draws_of_one_dev
         assert max(off) < 1e-12, (name, off)
 
 
-def two_processes(folder, steps, endings):
-    """Run two processes with the given endings; their exit codes, output and errors."""
+def together(endings, call, mesh, folder, steps):
+    """Run as many processes as there are endings; their exit codes, output and errors."""
     with socket.create_server(("", 0)) as free:
         port = free.getsockname()[1]
-    running = [program("in_processes.py", i, port, folder, steps, *endings[i]) for i in range(2)]
+    count = len(endings)
+    running = [
+        program("in_processes.py", i, count, port, call, mesh, folder, steps, *ending)
+        for i, ending in enumerate(endings)
+    ]
     outputs = [process.communicate(timeout=120) for process in running]
     return [(process.returncode, *output) for process, output in zip(running, outputs, strict=True)]
 
 
 def test_a_lost_process_is_named_and_one_process_goes_on(tmp_path, x64):
-    (code, _, errors), (killed, _, _) = two_processes(tmp_path / "run", 400, ([], ["SIGKILL", "30"]))
+    (code, _, errors), (killed, _, _) = together(
+        ([], ["SIGKILL", "30"]), "sample", "chains", tmp_path / "run", 400
+    )
     assert killed == -9
     assert code == 1
     host = re.escape(socket.gethostname())
@@ -95,12 +101,37 @@ def test_a_lost_process_is_named_and_one_process_goes_on(tmp_path, x64):
 
 @pytest.mark.long
 def test_a_signal_to_one_process_ends_both_at_the_same_step(tmp_path, x64):
-    ended = two_processes(tmp_path / "run", 4000, ([], ["SIGINT", "5"]))
+    ended = together(([], ["SIGINT", "5"]), "sample", "chains", tmp_path / "run", 4000)
     assert [code for code, _, _ in ended] == [0, 0], ended
     assert ended[0][1].splitlines()[-1] == ended[1][1].splitlines()[-1]
     assert "interrupted after" in ended[0][1]
     trace = in_processes.sample(4000, out=tmp_path / "run")
     np.testing.assert_allclose(trace.samples, in_processes.sample(4000).samples, rtol=0, atol=1e-12)
+
+
+@pytest.mark.long
+def test_four_processes_give_the_draws_of_one_and_two_go_on_when_one_is_lost(tmp_path, x64):
+    expected = in_processes.sample_posterior(400).samples
+    assert expected.std(axis=1).min() > 1e-4
+    for mesh in ("chains=4", "chains=2,data=2", "data=4"):
+        ended = together([[]] * 4, "sample_posterior", mesh, tmp_path / mesh, 40)
+        assert [code for code, _, _ in ended] == [0, 0, 0, 0], ended
+        np.testing.assert_allclose(
+            fk.open(tmp_path / mesh).samples, expected[:, :40], rtol=0, atol=1e-12, err_msg=mesh
+        )
+    folder = tmp_path / "run"
+    endings = [[], [], [], ["SIGKILL", "30"]]
+    ended = together(endings, "sample_posterior", "chains=2,data=2", folder, 400)
+    assert [code for code, _, _ in ended] == [1, 1, 1, -9]
+    for number, (_, _, errors) in enumerate(ended[:3]):
+        assert re.search(rf"process 3 on .* was lost, and process {number} on .* ends", errors), errors
+    assert 0 < fk.open(folder).settings["taken"] < 400
+    # A signal to the second of two ends these too, and one process goes on.
+    ended = together([[], ["SIGTERM", "3"]], "sample_posterior", "data", folder, 400)
+    assert {code for code, _, _ in ended} == {-15}, ended
+    assert fk.open(folder).settings["taken"] < 400
+    trace = in_processes.sample_posterior(400, out=folder)
+    np.testing.assert_allclose(trace.samples, expected, rtol=0, atol=1e-12)
 
 
 def test_a_mesh_of_one_device_changes_no_bit():
