@@ -15,6 +15,7 @@ import pytest
 
 import fokker as fk
 import in_processes
+from fokker._core.parts import axes_of_shares
 from fokker.run import processes, shares
 from fokker.run.mesh import devices_of, parse_mesh
 
@@ -45,11 +46,14 @@ def test_four_devices_give_the_draws_of_one_and_another_mesh_goes_on(tmp_path):
     of = found(tmp_path, "quick")
     assert of["moved"] > 1e-3
     assert of["off"] < 1e-12
+    # On the last of three meshes each device has all of s and half of w, in every block alike.
+    assert of["shares"] == [1.0, 0.5]
+    assert of["programs"] == 1
     # One per step, within the two devices that have parts of the same batch: none joins other chains.
     ((operation, groups),) = of["reductions"]
     assert operation == "all-reduce"
     # In the words of older and of newer versions of XLA.
-    assert groups in ("{{0,1},{2,3}}", "mesh['chains'=2,'data'=2] {'data'}")
+    assert groups in ("{{0,1},{2,3}}", "mesh['chains'=2,'data'=2,'parameters'=1] {'data'}")
     assert max(of["derivatives"]) < 1e-13
     assert of["densities"] < 1e-13
     assert (
@@ -60,6 +64,47 @@ def test_four_devices_give_the_draws_of_one_and_another_mesh_goes_on(tmp_path):
     )
     assert "axis data of the mesh has 4 devices, but the target, a Density, has no data" in of["no data"]
     assert "{'chains': 8} has 8 devices, and there are 4 in 1 process:" in of["too many"]
+
+
+@pytest.mark.long
+def test_parameters_that_are_dealt_over_devices_give_the_draws_of_one_device(tmp_path):
+    of = found(tmp_path, "dealt")
+    assert of["moved"] > 1e-6
+    assert of["off"] < 1e-12
+    # Of one of two chains, a device has s and v, which are small, and half of w.
+    assert of["shares"] == [0.5, 0.5, 0.25]
+    assert of["programs"] == 1
+    assert of["same noise"]
+
+
+@pytest.mark.parametrize(
+    ("sampler", "message"),
+    [
+        (fk.lazy(fk.samplers.sgld(1e-3)), r"fk.lazy moves single rows of theta, which cannot be divided"),
+        (
+            fk.samplers.hmc(0.1, 3),
+            r"theta is one vector, which cannot be divided among the 4 devices .* axis",
+        ),
+    ],
+)
+def test_parameters_that_cannot_be_divided_are_refused(sampler, message):
+    devices = devices_of("parameters")
+    devices.shares = 4
+    with pytest.raises(ValueError, match=message):
+        devices.share(sampler, None)
+
+
+def test_the_axis_that_is_divided_is_the_longest_that_divides_evenly():
+    for shape, axes in {
+        (64, 32): ("parameters", None),
+        (32, 64): (None, "parameters"),
+        (1026, 32): (None, "parameters"),  # 1026 is not a multiple of 4
+        (33, 1027): (None, None),
+        (16, 4): (None, None),  # few numbers
+        (): (),
+    }.items():
+        assert axes_of_shares(shape, 4) == axes
+        assert set(axes_of_shares(shape, 1)) <= {None}
 
 
 @pytest.mark.long
@@ -146,7 +191,7 @@ def test_a_mesh_of_one_device_changes_no_bit():
 @pytest.mark.parametrize(
     ("mesh", "kind", "message"),
     [
-        ({"chain": 1}, ValueError, r"axes of a mesh are chains and data, not 'chain'"),
+        ({"chain": 1}, ValueError, r"axes of a mesh are chains, data and parameters, not 'chain'"),
         ({"chains": 0}, ValueError, r"whole numbers of at least 1, or -1 for the rest; not \{'chains': 0\}"),
         ({"chains": 1.0}, ValueError, r"whole numbers"),
         ({"chains": 3}, ValueError, r"has 3 devices, and there are 1 in 1 process: .* must multiply to that"),
@@ -168,8 +213,8 @@ def test_a_mesh_as_text_or_of_jax():
     assert parse_mesh("chains=4, data=2") == {"chains": 4, "data": 2}
     assert parse_mesh("chains,data=2") == {"chains": -1, "data": 2}
     given = jax.sharding.Mesh(np.array(jax.devices()[:1]).reshape(1), ("data",))
-    assert dict(devices_of(given).mesh.shape) == {"chains": 1, "data": 1}
-    assert dict(devices_of("chains").mesh.shape) == {"chains": 1, "data": 1}
+    assert dict(devices_of(given).mesh.shape) == {"chains": 1, "data": 1, "parameters": 1}
+    assert dict(devices_of("chains").mesh.shape) == {"chains": 1, "data": 1, "parameters": 1}
 
 
 @pytest.mark.parametrize(

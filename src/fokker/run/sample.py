@@ -319,10 +319,12 @@ def prepared(
     notes = start.notes if isinstance(start, _Started) else ()
     if resume is not None:
         states = resume.state
-    elif isinstance(start, _Started):
-        states = start_chains(placed, start.positions_of(chains), keys[:, 1])
     else:
-        states = first_states(placed, target, start, keys)
+        with devices.starting():
+            if isinstance(start, _Started):
+                states = start_chains(placed, start.positions_of(chains), keys[:, 1])
+            else:
+                states = first_states(placed, target, start, keys)
 
     origin = Origin(target, placed, batch, {**options, "sampler": chosen}, notes, one_start)
     folder = None
