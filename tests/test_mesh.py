@@ -6,6 +6,10 @@ import re
 import socket
 import subprocess
 import sys
+import threading
+import time
+import types
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -16,8 +20,9 @@ import pytest
 import fokker as fk
 import in_processes
 from fokker._core.parts import axes_of_shares
-from fokker.run import processes, shares
+from fokker.run import command, processes, shares
 from fokker.run.mesh import devices_of, parse_mesh
+from fokker.run.watch import Watch
 
 HERE = Path(__file__).parent
 
@@ -279,3 +284,73 @@ def test_processes_with_other_settings_are_refused_by_name(monkeypatch):
     with pytest.raises(ValueError, match="process 1 has seed=1, and process 0 has 0: every process"):
         processes.check_same_settings({"seed": 0, "steps": 5})
     processes.check_same_settings({"seed": 1, "steps": 5})
+
+
+@pytest.fixture
+def watches(monkeypatch):
+    """Those of two processes, in one; what would end a process is noted instead."""
+    ended = []
+    monkeypatch.setattr(
+        Watch, "_end", lambda self, lost, how="was lost": ended.append((self.number, lost, how))
+    )
+    barrier, rows = threading.Barrier(2), {}
+
+    def start(number):
+        def exchange(own):
+            rows[number] = own
+            barrier.wait(10)
+            return [rows[0], rows[1]]
+
+        return Watch(number, exchange, "127.0.0.1")
+
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(start, range(2)))
+    yield (*both, ended)
+    for watch in both:
+        watch.leave()
+    while not all(watch._runs_of_left for watch in both):  # their threads end with that
+        time.sleep(0.01)
+    for watch in both:
+        for connection in watch._connections.values():
+            connection.close()
+
+
+def test_a_run_cannot_begin_when_another_process_has_ended(watches):
+    first, second, ended = watches
+    first.enter_run()
+    second.enter_run()
+    second.leave()
+    while not first._runs_of_left:  # a thread reads it
+        time.sleep(0.01)
+    assert ended == []  # the first may still be writing what both have run
+    first.enter_run()
+    assert ended == [(0, 1, "ended before this run")]
+
+
+def test_a_process_that_ends_within_a_run_ends_the_others(watches):
+    first, second, ended = watches
+    first.enter_run()
+    second.leave()
+    while not ended:
+        time.sleep(0.01)
+    assert ended == [(0, 1, "ended before this run")]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(None, None), (RuntimeError("of one"), 1), (RuntimeError("of all"), None)]
+)
+def test_an_error_between_two_runs_ends_the_process_at_once(error, code, monkeypatch):
+    codes, left = [], []
+    monkeypatch.setattr(processes, "_watch", types.SimpleNamespace(leave=lambda: left.append(True)))
+    monkeypatch.setattr(os, "_exit", codes.append)
+    monkeypatch.setattr(sys, "last_value", error, raising=False)
+    if error is not None:
+        error.is_of_all = str(error) == "of all"
+    processes._leave()
+    assert (codes, left) == (([], [True]) if code is None else ([code], []))
+
+
+def test_the_exit_code_is_that_of_the_first_process(monkeypatch, tmp_path):
+    monkeypatch.setattr(command, "by_first", lambda report: 1)
+    trace = types.SimpleNamespace(was_interrupted=False)
+    assert command.run_and_report(tmp_path, lambda: trace, "title", None, ()) == 1

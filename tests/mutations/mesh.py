@@ -42,8 +42,8 @@ MUTATIONS = [
     ),
     Mutation(
         "run/watch.py",
-        "                if not self.has_left:\n                    self._end(lost)",
-        "                if self.has_left:\n                    self._end(lost)",
+        "                self._end(lost)",
+        "                selector.unregister(key.fileobj)",
         "a process that was lost is not named",
         ("mesh::a_lost_process_is_named_and_one_process_goes_on",),
     ),

@@ -133,8 +133,13 @@ def fingerprints(
     return prints
 
 
+def fingerprint_of_data(target: Any) -> str:
+    """A digest of the arrays of a target, and of the files that it reads."""
+    return fingerprint_of_arrays(eqx.filter(target, _is_array, is_leaf=is_source))
+
+
 def _prints_of_target(target: Any, position: PyTree[Array]) -> dict[str, str]:
-    prints = {"data": fingerprint_of_arrays(eqx.filter(target, _is_array, is_leaf=is_source))}
+    prints = {"data": fingerprint_of_data(target)}
     row = span(target.data, 0, 1) if isinstance(target, TargetWithData) else None
 
     def density(target: Any, position: PyTree[Array], row: PyTree[Array]) -> Array:

@@ -38,6 +38,7 @@ from fokker.run.progress import Progress
 from fokker.run.record import (
     Learnt,
     environment,
+    fingerprint_of_data,
     fingerprints,
     fingerprints_to_learn,
     used_settings,
@@ -241,7 +242,8 @@ def prepared(
             "same sampler and step size to go on with it, another folder, or --overwrite at the command line."
         )
     if devices.is_shared:
-        check_same_settings(written_settings(given, run_key))
+        settings = written_settings(given, run_key)
+        check_same_settings({**settings, "fingerprint of the data": fingerprint_of_data(target)})
     learnt = Learnt()
     keys = jax.random.split(run_key, (chains, 3))
     journal = Journal()
