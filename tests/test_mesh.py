@@ -54,6 +54,7 @@ def test_four_devices_give_the_draws_of_one_and_another_mesh_goes_on(tmp_path):
     # On the last of three meshes each device has all of s and half of w, in every block alike.
     assert of["shares"] == [1.0, 0.5]
     assert of["programs"] == 1
+    assert of["same noise"]
     # One per step, within the two devices that have parts of the same batch: none joins other chains.
     ((operation, groups),) = of["reductions"]
     assert operation == "all-reduce"
@@ -79,7 +80,6 @@ def test_parameters_that_are_dealt_over_devices_give_the_draws_of_one_device(tmp
     # Of one of two chains, a device has s and v, which are small, and half of w.
     assert of["shares"] == [0.5, 0.5, 0.25]
     assert of["programs"] == 1
-    assert of["same noise"]
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,8 @@ def sample(
 
     With `mesh={"chains": 4, "data": 2}`, also as a text, "chains=4,data=2", or a `jax.sharding.Mesh`, eight
     devices share the work: each has a fourth of the chains and half of the rows of every batch, or of all the
-    data. -1 stands for the devices that are left. The devices may be those of many processes, which
+    data. A third axis, `parameters`, divides theta and all that is as large. -1 stands for the devices that
+    are left. The devices may be those of many processes, which
     `fk.processes.start` brought together and which all make this call; the first of them writes to `out`. The
     draws are those of one device but for the order of sums, and a run goes on with any other mesh.
     """
