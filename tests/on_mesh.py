@@ -204,9 +204,17 @@ def dealt():
     resumed, shares, programs = run_noted(
         sampler, {"chains": 2, "parameters": 2}, steps=24, out=FOLDER / "dealt", **options
     )
+    parts._LEAST_DEALT = 2
+    others = {}
+    for name in ("microcanonical", "weights and a table", "svrg", "two gradients", "replicas"):
+        sampler, options = kinds()[name]
+        others[name] = off(
+            *(run(sampler, mesh, **options) for mesh in (None, {"chains": 2, "parameters": 2}))
+        )
     return {
         "off": off(alone, resumed),
         "moved": moved(alone),
+        "others": others,
         "shares": shares,
         "programs": programs,
     }
@@ -246,15 +254,15 @@ def quick():
     }
 
 
-def every_kind():
-    """Other batches, estimators and corrections, on one device and on four."""
+def kinds():
+    """Other batches, estimators and corrections, by name."""
     saga, svrg = fk.gradients.saga(), fk.gradients.svrg(5)
     weights = {"batch_size": 8, "batches": np.arange(1.0, ROWS + 1)}
     rows = {"batch_size": 8, "batches": "replacement"}
     read = {"batch_size": 8, "batches": "blocks", "of": in_files}
     mode = {"w": jnp.arange(1.0, 3.0), "s": 1.0}
     replicas = fk.samplers.replica_exchange
-    cases = {
+    return {
         "all the data": (fk.samplers.hmc(0.004, 3), {}),
         "trajectories": (fk.samplers.nuts(0.004), {}),
         "microcanonical": (fk.samplers.mclmc(0.01, 0.1), {}),
@@ -268,8 +276,12 @@ def every_kind():
         "replicas": (replicas(fk.samplers.sgld(1e-6), (1.0, 2.0), every=2), rows),
         "replicas by batches": (replicas(fk.samplers.sgld(1e-6), (1.0, 2.0), every=2, exact=False), rows),
     }
+
+
+def every_kind():
+    """Each of them on one device and on four."""
     found = {}
-    for name, (sampler, options) in cases.items():
+    for name, (sampler, options) in kinds().items():
         alone = run(sampler, None, **options)
         found[name] = [moved(alone), *(off(alone, run(sampler, mesh, **options)) for mesh in (SQUARE, ALONG))]
     return found

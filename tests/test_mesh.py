@@ -77,6 +77,7 @@ def test_parameters_that_are_dealt_over_devices_give_the_draws_of_one_device(tmp
     of = found(tmp_path, "dealt")
     assert of["moved"] > 1e-6
     assert of["off"] < 1e-12
+    assert max(of["others"].values()) < 1e-12, of["others"]
     # Of one of two chains, a device has s and v, which are small, and half of w.
     assert of["shares"] == [0.5, 0.5, 0.25]
     assert of["programs"] == 1

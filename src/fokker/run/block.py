@@ -115,7 +115,8 @@ class Form(NamedTuple):
             if thin < fixed_length // 4:
                 return cls(fixed_length, False, True, True)
             return cls(-(-thin // -(-thin // fixed_length)), False, True, False)
-        length = min(_AHEAD, _AHEAD_NUMBERS // max(1, dimension(states.position), chains * rows))
+        numbers = dimension(jax.eval_shape(lambda states: states.position, states))
+        length = min(_AHEAD, _AHEAD_NUMBERS // max(1, numbers, chains * rows))
         ahead = length >= _LEAST_AHEAD
         alone = max(1, min(_AHEAD, _AHEAD_NUMBERS // max(1, chains * rows)))
         return cls(length if ahead else alone, ahead, False, ahead)

@@ -120,7 +120,7 @@ class Run:
         # A copy, to explain what went wrong: the memory of the states is reused.
         self.start = jax.tree.map(lambda x: np.array(x[0]), states.position)
         self.chains = devices.carried(start(sampler, states, moments, sorted(self.losses)))
-        self.is_cpu = jax.tree.leaves(self.chains.states)[0].devices().pop().platform == "cpu"
+        self.is_cpu = next(iter(jax.tree.leaves(self.chains.states)[0].devices())).platform == "cpu"
         self.keys = devices.by_chain(keys)
         self.store: Any = None
         self.problem: str | None = None
