@@ -53,7 +53,9 @@ def dealt(tree: PyTree[Array], leading: int) -> PyTree[Array]:
 
 def number_of_shares() -> int:
     """Devices over which the program that is being traced divides its parameters."""
-    return jax.sharding.get_abstract_mesh().shape.get(PARAMETERS, 1)
+    sizes = jax.sharding.get_abstract_mesh().shape
+    # A caller's own mesh may have an axis of that name.
+    return sizes.get(PARAMETERS, 1) if {CHAINS, DATA} <= set(sizes) else 1
 
 
 @eqx.filter_custom_jvp

@@ -133,7 +133,9 @@ def given_positions(init: Any, keys: Key[Array, "chains 3"]) -> PyTree[Array]:
         return dealt(init.of(number), 1)
     if is_function(init):
         return dealt(jax.vmap(init)(keys[:, 0]), 1)
-    one = dealt(as_arrays(init), 0)
+    # From the host's memory straight to the devices that divide it: it may be too large for one.
+    divided = jax.tree.map(lambda x: dealt(x, 0) if isinstance(x, np.ndarray) else x, init)
+    one = dealt(as_arrays(divided), 0)
     return dealt(jax.tree.map(lambda x: jnp.broadcast_to(x, (number, *x.shape)), one), 1)
 
 
