@@ -5,7 +5,7 @@
 Models of 10¹⁰ parameters and 10¹¹ rows on 64 GPUs. "dense": every row depends on all parameters, as in a
 network (6 operations per parameter and row). "sparse": a row depends on 128 of them, as in a factorisation.
 The parameters are dealt out over the GPUs, each of which updates its own part (θ, momentum and gradient in
-float32, noise made on the spot); or every GPU holds them all, which is what a mesh does today. What a machine
+float32, noise made on the spot); or every GPU holds them all, as with mesh={"data": 64}. What a machine
 can do is in `Machine`: vendors' figures times what was measured of them. The simulation sends every message
 of the rings, with times of computing that vary from GPU to GPU, and so sees waiting: the formula does not.
 """
@@ -49,7 +49,7 @@ class Problem:
 
 
 DENSE = Problem("dense")
-# What `fk.sample(mesh={"data": 64})` does today, in float32.
+# What `fk.sample(mesh={"data": 64})` does, in float32.
 REPLICATED = Problem("dense, parameters on every GPU", gradient_bytes=4, replicated=True)
 SPARSE = Problem("sparse", touched=128, batch=1_048_576)
 

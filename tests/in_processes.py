@@ -1,6 +1,6 @@
-"""One process of a run of two, for test_mesh.py: it may end by a signal after some blocks.
+"""One process of a run of many, for test_mesh.py: it may end by a signal after some blocks.
 
-python in_processes.py NUMBER PORT FOLDER STEPS [SIGNAL BLOCK]
+python in_processes.py NUMBER PROCESSES PORT CALL MESH FOLDER STEPS [SIGNAL BLOCK]
 """
 
 import os
@@ -16,6 +16,14 @@ from fokker.run import loop
 TARGET = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
 
 
+def posterior():
+    """A mean of 4003 points: not a multiple of two or four."""
+    data = 1 + jax.random.normal(jax.random.key(1), (4003, 2))
+    return fk.Posterior(
+        lambda theta: -jnp.sum(theta**2) / 2, lambda theta, x: -jnp.sum((x - theta) ** 2) / 2, data
+    )
+
+
 def sample(steps, **options):
     return fk.sample(
         TARGET,
@@ -23,6 +31,21 @@ def sample(steps, **options):
         init=jnp.ones(2),
         steps=steps,
         chains=2,
+        chunk=8,
+        progress=False,
+        **options,
+    )
+
+
+def sample_posterior(steps, **options):
+    """Four chains with windows of rows."""
+    return fk.sample(
+        posterior(),
+        fk.samplers.sghmc(1e-4),
+        init=jnp.ones(2),
+        steps=steps,
+        chains=4,
+        batch_size=4,
         chunk=8,
         progress=False,
         **options,
@@ -43,11 +66,12 @@ def ending(number, after):
 
 
 if __name__ == "__main__":
-    number, port, folder, steps, *rest = sys.argv[1:]
+    number, count, port, call, mesh, folder, steps, *rest = sys.argv[1:]
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_disable_most_optimizations", True)
-    fk.processes.start(f"127.0.0.1:{port}", 2, int(number))
+    fk.processes.start(f"127.0.0.1:{port}", int(count), int(number))
     if rest:
         ending(signal.Signals[rest[0]], int(rest[1]))
-    trace = sample(int(steps), mesh="chains", out=folder)
+    calls = {"sample": sample, "sample_posterior": sample_posterior}
+    trace = calls[call](int(steps), mesh=mesh, out=folder)
     print(trace.settings["taken"], trace.stopped)

@@ -15,7 +15,9 @@ import numpy as np
 from jax.sharding import PartitionSpec as P
 
 import fokker as fk
+from fokker._core import parts
 from fokker._core.parts import sum_of_parts
+from fokker._core.random import normal
 from fokker.run import loop
 from fokker.run.mesh import devices_of, on_every_device
 
@@ -25,7 +27,7 @@ jax.config.update("jax_disable_most_optimizations", True)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 FOLDER = Path(sys.argv[1])
-SQUARE, ALONG = {"chains": 2, "data": 2}, {"data": 4}
+SQUARE, ALONG, DEALT = {"chains": 2, "data": 2}, {"data": 4}, {"data": 2, "parameters": 2}
 WINDOWS = {"batch_size": 4, "batches": "window"}
 # Not a multiple of two or four: some rows are left when all the data are divided.
 ROWS = 4003
@@ -155,6 +157,69 @@ def densities():
     return max(float(jnp.abs(a - b).max() / jnp.abs(a).max()) for a, b in pairs)
 
 
+# A layer of 64 units, whose weights are divided among devices along their second axis; others are too few.
+weights = {
+    "w": jax.random.normal(jax.random.key(4), (2, 512)) / 8,
+    "v": jnp.ones(512) / 64,
+    "s": jnp.ones(()),
+}
+
+
+def log_likelihood_of_layer(theta, datum):
+    mean = jnp.tanh(datum["x"] @ theta["w"]) @ theta["v"]
+    return -(((datum["y"] - mean) / (1 + theta["s"] ** 2)) ** 2) / 2
+
+
+layer = fk.Posterior(
+    lambda theta: -sum(jnp.sum(x**2) for x in theta.values()) / 2, log_likelihood_of_layer, {"x": x, "y": y}
+)
+
+
+def run_noted(*given, **options):
+    """A run, the share of each momentum that a device has in the last block, and how many programs it took.
+
+    A program is compiled for every way in which its inputs lie on the devices.
+    """
+    shares, programs, right = [], set(), loop.run_block
+
+    def noted(inputs, chains):
+        shares.append([x.addressable_shards[0].data.size / x.size for x in chains.states.z["r"].values()])
+        programs.add(str([x.sharding.devices_indices_map(x.shape) for x in jax.tree.leaves(chains)]))
+        return right(inputs, chains)
+
+    loop.run_block = noted
+    try:
+        trace = run(*given, **options)
+    finally:
+        loop.run_block = right
+    return trace, shares[-1], len(programs)
+
+
+def dealt():
+    """Parameters over devices: a run on two meshes, one after the other, and what one device has of them."""
+    sampler = fk.samplers.sgnht(1e-4, 10.0, kind="diagonal")
+    options = {"of": layer, "init": weights, "chains": 2, **WINDOWS}
+    alone = run(sampler, None, steps=24, **options)
+    run(sampler, DEALT, out=FOLDER / "dealt", **options)
+    resumed, shares, programs = run_noted(
+        sampler, {"chains": 2, "parameters": 2}, steps=24, out=FOLDER / "dealt", **options
+    )
+    parts._LEAST_DEALT = 2
+    others = {}
+    for name in ("microcanonical", "weights and a table", "svrg", "two gradients", "replicas"):
+        sampler, options = kinds()[name]
+        others[name] = off(
+            *(run(sampler, mesh, **options) for mesh in (None, {"chains": 2, "parameters": 2}))
+        )
+    return {
+        "off": off(alone, resumed),
+        "moved": moved(alone),
+        "others": others,
+        "shares": shares,
+        "programs": programs,
+    }
+
+
 def refused(mesh, sampler=sgld, **options):
     try:
         run(sampler, mesh, **options)
@@ -164,13 +229,21 @@ def refused(mesh, sampler=sgld, **options):
 
 
 def quick():
-    """Windows of rows on two meshes, one after the other, and what a program of them is made of."""
-    alone = run(sgnht, None, steps=24, **WINDOWS)
+    """Windows of rows on three meshes, one after the other, and what a program of them is made of."""
+    alone = run(sgnht, None, steps=36, **WINDOWS)
     run(sgnht, SQUARE, out=FOLDER / "run", **WINDOWS)
-    resumed = run(sgnht, ALONG, steps=24, out=FOLDER / "run", **WINDOWS)
+    run(sgnht, ALONG, steps=24, out=FOLDER / "run", **WINDOWS)
+    parts._LEAST_DEALT = 2  # the two numbers of w are divided, s is not
+    last, shares, programs = run_noted(sgnht, DEALT, steps=36, out=FOLDER / "run", chunk=6, **WINDOWS)
+    draw = jax.jit(lambda: normal(jax.random.key(5), (3, 512), jnp.float32))
+    with jax.set_mesh(devices_of({"parameters": 4}).mesh):
+        noise = np.asarray(draw())
     return {
-        "off": off(alone, resumed),
+        "same noise": bool(np.array_equal(noise, draw())),
+        "off": off(alone, last),
         "moved": moved(alone),
+        "shares": shares,
+        "programs": programs,
         "reductions": reductions(SQUARE),
         "derivatives": derivatives(),
         "densities": densities(),
@@ -181,15 +254,15 @@ def quick():
     }
 
 
-def every_kind():
-    """Other batches, estimators and corrections, on one device and on four."""
+def kinds():
+    """Other batches, estimators and corrections, by name."""
     saga, svrg = fk.gradients.saga(), fk.gradients.svrg(5)
     weights = {"batch_size": 8, "batches": np.arange(1.0, ROWS + 1)}
     rows = {"batch_size": 8, "batches": "replacement"}
     read = {"batch_size": 8, "batches": "blocks", "of": in_files}
     mode = {"w": jnp.arange(1.0, 3.0), "s": 1.0}
     replicas = fk.samplers.replica_exchange
-    cases = {
+    return {
         "all the data": (fk.samplers.hmc(0.004, 3), {}),
         "trajectories": (fk.samplers.nuts(0.004), {}),
         "microcanonical": (fk.samplers.mclmc(0.01, 0.1), {}),
@@ -203,11 +276,15 @@ def every_kind():
         "replicas": (replicas(fk.samplers.sgld(1e-6), (1.0, 2.0), every=2), rows),
         "replicas by batches": (replicas(fk.samplers.sgld(1e-6), (1.0, 2.0), every=2, exact=False), rows),
     }
+
+
+def every_kind():
+    """Each of them on one device and on four."""
     found = {}
-    for name, (sampler, options) in cases.items():
+    for name, (sampler, options) in kinds().items():
         alone = run(sampler, None, **options)
         found[name] = [moved(alone), *(off(alone, run(sampler, mesh, **options)) for mesh in (SQUARE, ALONG))]
     return found
 
 
-print(json.dumps({"quick": quick, "every_kind": every_kind}[sys.argv[2]]()))
+print(json.dumps({"quick": quick, "dealt": dealt, "every_kind": every_kind}[sys.argv[2]]()))

@@ -6,6 +6,10 @@ import re
 import socket
 import subprocess
 import sys
+import threading
+import time
+import types
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -15,8 +19,10 @@ import pytest
 
 import fokker as fk
 import in_processes
-from fokker.run import processes, shares
+from fokker._core.parts import axes_of_shares
+from fokker.run import command, processes, shares
 from fokker.run.mesh import devices_of, parse_mesh
+from fokker.run.watch import Watch
 
 HERE = Path(__file__).parent
 
@@ -45,11 +51,15 @@ def test_four_devices_give_the_draws_of_one_and_another_mesh_goes_on(tmp_path):
     of = found(tmp_path, "quick")
     assert of["moved"] > 1e-3
     assert of["off"] < 1e-12
+    # On the last of three meshes each device has all of s and half of w, in every block alike.
+    assert of["shares"] == [1.0, 0.5]
+    assert of["programs"] == 1
+    assert of["same noise"]
     # One per step, within the two devices that have parts of the same batch: none joins other chains.
     ((operation, groups),) = of["reductions"]
     assert operation == "all-reduce"
     # In the words of older and of newer versions of XLA.
-    assert groups in ("{{0,1},{2,3}}", "mesh['chains'=2,'data'=2] {'data'}")
+    assert groups in ("{{0,1},{2,3}}", "mesh['chains'=2,'data'=2,'parameters'=1] {'data'}")
     assert max(of["derivatives"]) < 1e-13
     assert of["densities"] < 1e-13
     assert (
@@ -63,23 +73,70 @@ def test_four_devices_give_the_draws_of_one_and_another_mesh_goes_on(tmp_path):
 
 
 @pytest.mark.long
+def test_parameters_that_are_dealt_over_devices_give_the_draws_of_one_device(tmp_path):
+    of = found(tmp_path, "dealt")
+    assert of["moved"] > 1e-6
+    assert of["off"] < 1e-12
+    assert max(of["others"].values()) < 1e-12, of["others"]
+    # Of one of two chains, a device has s and v, which are small, and half of w.
+    assert of["shares"] == [0.5, 0.5, 0.25]
+    assert of["programs"] == 1
+
+
+@pytest.mark.parametrize(
+    ("sampler", "message"),
+    [
+        (fk.lazy(fk.samplers.sgld(1e-3)), r"fk.lazy moves single rows of theta, which cannot be divided"),
+        (
+            fk.samplers.hmc(0.1, 3),
+            r"theta is one vector, which cannot be divided among the 4 devices .* axis",
+        ),
+    ],
+)
+def test_parameters_that_cannot_be_divided_are_refused(sampler, message):
+    devices = devices_of("parameters")
+    devices.shares = 4
+    with pytest.raises(ValueError, match=message):
+        devices.share(sampler, None)
+
+
+def test_the_axis_that_is_divided_is_the_longest_that_divides_evenly():
+    for shape, axes in {
+        (64, 32): ("parameters", None),
+        (32, 64): (None, "parameters"),
+        (1026, 32): (None, "parameters"),  # 1026 is not a multiple of 4
+        (33, 1027): (None, None),
+        (16, 4): (None, None),  # few numbers
+        (): (),
+    }.items():
+        assert axes_of_shares(shape, 4) == axes
+        assert set(axes_of_shares(shape, 1)) <= {None}
+
+
+@pytest.mark.long
 def test_every_kind_of_batch_estimator_and_correction_gives_the_draws_of_one_device(tmp_path):
     for name, (moved, *off) in found(tmp_path, "every_kind").items():
         assert moved > 0, name
         assert max(off) < 1e-12, (name, off)
 
 
-def two_processes(folder, steps, endings):
-    """Run two processes with the given endings; their exit codes, output and errors."""
+def together(endings, call, mesh, folder, steps):
+    """Run as many processes as there are endings; their exit codes, output and errors."""
     with socket.create_server(("", 0)) as free:
         port = free.getsockname()[1]
-    running = [program("in_processes.py", i, port, folder, steps, *endings[i]) for i in range(2)]
+    count = len(endings)
+    running = [
+        program("in_processes.py", i, count, port, call, mesh, folder, steps, *ending)
+        for i, ending in enumerate(endings)
+    ]
     outputs = [process.communicate(timeout=120) for process in running]
     return [(process.returncode, *output) for process, output in zip(running, outputs, strict=True)]
 
 
 def test_a_lost_process_is_named_and_one_process_goes_on(tmp_path, x64):
-    (code, _, errors), (killed, _, _) = two_processes(tmp_path / "run", 400, ([], ["SIGKILL", "30"]))
+    (code, _, errors), (killed, _, _) = together(
+        ([], ["SIGKILL", "30"]), "sample", "chains", tmp_path / "run", 400
+    )
     assert killed == -9
     assert code == 1
     host = re.escape(socket.gethostname())
@@ -95,12 +152,37 @@ def test_a_lost_process_is_named_and_one_process_goes_on(tmp_path, x64):
 
 @pytest.mark.long
 def test_a_signal_to_one_process_ends_both_at_the_same_step(tmp_path, x64):
-    ended = two_processes(tmp_path / "run", 4000, ([], ["SIGINT", "5"]))
+    ended = together(([], ["SIGINT", "5"]), "sample", "chains", tmp_path / "run", 4000)
     assert [code for code, _, _ in ended] == [0, 0], ended
     assert ended[0][1].splitlines()[-1] == ended[1][1].splitlines()[-1]
     assert "interrupted after" in ended[0][1]
     trace = in_processes.sample(4000, out=tmp_path / "run")
     np.testing.assert_allclose(trace.samples, in_processes.sample(4000).samples, rtol=0, atol=1e-12)
+
+
+@pytest.mark.long
+def test_four_processes_give_the_draws_of_one_and_two_go_on_when_one_is_lost(tmp_path, x64):
+    expected = in_processes.sample_posterior(400).samples
+    assert expected.std(axis=1).min() > 1e-4
+    for mesh in ("chains=4", "chains=2,data=2", "data=4"):
+        ended = together([[]] * 4, "sample_posterior", mesh, tmp_path / mesh, 40)
+        assert [code for code, _, _ in ended] == [0, 0, 0, 0], ended
+        np.testing.assert_allclose(
+            fk.open(tmp_path / mesh).samples, expected[:, :40], rtol=0, atol=1e-12, err_msg=mesh
+        )
+    folder = tmp_path / "run"
+    endings = [[], [], [], ["SIGKILL", "30"]]
+    ended = together(endings, "sample_posterior", "chains=2,data=2", folder, 400)
+    assert [code for code, _, _ in ended] == [1, 1, 1, -9]
+    for number, (_, _, errors) in enumerate(ended[:3]):
+        assert re.search(rf"process 3 on .* was lost, and process {number} on .* ends", errors), errors
+    assert 0 < fk.open(folder).settings["taken"] < 400
+    # A signal to the second of two ends these too, and one process goes on.
+    ended = together([[], ["SIGTERM", "3"]], "sample_posterior", "data", folder, 400)
+    assert {code for code, _, _ in ended} == {-15}, ended
+    assert fk.open(folder).settings["taken"] < 400
+    trace = in_processes.sample_posterior(400, out=folder)
+    np.testing.assert_allclose(trace.samples, expected, rtol=0, atol=1e-12)
 
 
 def test_a_mesh_of_one_device_changes_no_bit():
@@ -115,7 +197,7 @@ def test_a_mesh_of_one_device_changes_no_bit():
 @pytest.mark.parametrize(
     ("mesh", "kind", "message"),
     [
-        ({"chain": 1}, ValueError, r"axes of a mesh are chains and data, not 'chain'"),
+        ({"chain": 1}, ValueError, r"axes of a mesh are chains, data and parameters, not 'chain'"),
         ({"chains": 0}, ValueError, r"whole numbers of at least 1, or -1 for the rest; not \{'chains': 0\}"),
         ({"chains": 1.0}, ValueError, r"whole numbers"),
         ({"chains": 3}, ValueError, r"has 3 devices, and there are 1 in 1 process: .* must multiply to that"),
@@ -137,8 +219,8 @@ def test_a_mesh_as_text_or_of_jax():
     assert parse_mesh("chains=4, data=2") == {"chains": 4, "data": 2}
     assert parse_mesh("chains,data=2") == {"chains": -1, "data": 2}
     given = jax.sharding.Mesh(np.array(jax.devices()[:1]).reshape(1), ("data",))
-    assert dict(devices_of(given).mesh.shape) == {"chains": 1, "data": 1}
-    assert dict(devices_of("chains").mesh.shape) == {"chains": 1, "data": 1}
+    assert dict(devices_of(given).mesh.shape) == {"chains": 1, "data": 1, "parameters": 1}
+    assert dict(devices_of("chains").mesh.shape) == {"chains": 1, "data": 1, "parameters": 1}
 
 
 @pytest.mark.parametrize(
@@ -203,3 +285,73 @@ def test_processes_with_other_settings_are_refused_by_name(monkeypatch):
     with pytest.raises(ValueError, match="process 1 has seed=1, and process 0 has 0: every process"):
         processes.check_same_settings({"seed": 0, "steps": 5})
     processes.check_same_settings({"seed": 1, "steps": 5})
+
+
+@pytest.fixture
+def watches(monkeypatch):
+    """Those of two processes, in one; what would end a process is noted instead."""
+    ended = []
+    monkeypatch.setattr(
+        Watch, "_end", lambda self, lost, how="was lost": ended.append((self.number, lost, how))
+    )
+    barrier, rows = threading.Barrier(2), {}
+
+    def start(number):
+        def exchange(own):
+            rows[number] = own
+            barrier.wait(10)
+            return [rows[0], rows[1]]
+
+        return Watch(number, exchange, "127.0.0.1")
+
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(start, range(2)))
+    yield (*both, ended)
+    for watch in both:
+        watch.leave()
+    while not all(watch._runs_of_left for watch in both):  # their threads end with that
+        time.sleep(0.01)
+    for watch in both:
+        for connection in watch._connections.values():
+            connection.close()
+
+
+def test_a_run_cannot_begin_when_another_process_has_ended(watches):
+    first, second, ended = watches
+    first.enter_run()
+    second.enter_run()
+    second.leave()
+    while not first._runs_of_left:  # a thread reads it
+        time.sleep(0.01)
+    assert ended == []  # the first may still be writing what both have run
+    first.enter_run()
+    assert ended == [(0, 1, "ended before this run")]
+
+
+def test_a_process_that_ends_within_a_run_ends_the_others(watches):
+    first, second, ended = watches
+    first.enter_run()
+    second.leave()
+    while not ended:
+        time.sleep(0.01)
+    assert ended == [(0, 1, "ended before this run")]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(None, None), (RuntimeError("of one"), 1), (RuntimeError("of all"), None)]
+)
+def test_an_error_between_two_runs_ends_the_process_at_once(error, code, monkeypatch):
+    codes, left = [], []
+    monkeypatch.setattr(processes, "_watch", types.SimpleNamespace(leave=lambda: left.append(True)))
+    monkeypatch.setattr(os, "_exit", codes.append)
+    monkeypatch.setattr(sys, "last_value", error, raising=False)
+    if error is not None:
+        error.is_of_all = str(error) == "of all"
+    processes._leave()
+    assert (codes, left) == (([], [True]) if code is None else ([code], []))
+
+
+def test_the_exit_code_is_that_of_the_first_process(monkeypatch, tmp_path):
+    monkeypatch.setattr(command, "by_first", lambda report: 1)
+    trace = types.SimpleNamespace(was_interrupted=False)
+    assert command.run_and_report(tmp_path, lambda: trace, "title", None, ()) == 1

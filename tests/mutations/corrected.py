@@ -260,15 +260,15 @@ MUTATIONS = [
     # Others.
     Mutation(
         "integrators/isokinetic.py",
-        "nu = jnp.sqrt(jnp.expm1(2 * t / L) / u.size)",
-        "nu = jnp.sqrt(jnp.expm1(t / L) / u.size)",
+        "nu = jnp.sqrt(jnp.expm1(2 * t / L) / float(u.size))",
+        "nu = jnp.sqrt(jnp.expm1(t / L) / float(u.size))",
         "the direction of mclmc forgets over 2L",
         ("microcanonical::refreshment_forgets_over_L_and_keeps_directions_even",),
     ),
     Mutation(
         "integrators/isokinetic.py",
-        "(u.size - 1) * growth",
-        "u.size * growth",
+        "(d - 1) * growth",
+        "d * growth",
         "the kinetic energy of isokinetic dynamics goes with d and not d - 1",
         ("microcanonical::the_change_of_volume_is_what_the_kinetic_energy_accounts_for",),
     ),
@@ -291,8 +291,8 @@ MUTATIONS = [
     ),
     Mutation(
         "dynamics/isokinetic.py",
-        "turn = -(force - u * (u @ force)) / (u.size - 1)",
-        "turn = -(force - u * (u @ force)) / u.size",
+        "turn = -(force - u * (u @ force)) / (d - 1)",
+        "turn = -(force - u * (u @ force)) / d",
         "isokinetic dynamics turn with d and not d - 1",
         ("check_samplers::every_sampler_is_checked",),
     ),

@@ -165,7 +165,7 @@ MUTATIONS = [
     ),
     Mutation(
         "dynamics/thermostat.py",
-        "return half_square(r) + inertia * dimension(r) / 2 * jnp.sum((xi - A) ** 2)",
+        "return half_square(r) + inertia * float(dimension(r)) / 2 * jnp.sum((xi - A) ** 2)",
         "return half_square(r) + inertia / (2 * dimension(r)) * jnp.sum((xi - A) ** 2)",
         "H of a thermostat with the weight 1/2d that is printed",
         _TEXTBOOK,

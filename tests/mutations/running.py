@@ -6,6 +6,13 @@ _CHUNK = ("sample::draws_are_the_same_bit_for_bit_whatever_the_chunk",)
 
 MUTATIONS = [
     Mutation(
+        "samplers/_recipe.py",
+        'inner(z["r"], velocity) / float(dimension(z["r"]))',
+        'inner(z["r"], velocity) / dimension(z["r"])',
+        "the kinetic temperature divides by an int, which JAX takes for one of 32 bits",
+        ("large_arrays",),
+    ),
+    Mutation(
         "run/block.py",
         "batch_key = fold_in(key, BATCHES)",
         "batch_key = key",

@@ -1,20 +1,61 @@
-"""Sums over the devices that hold the parts of the data, with their derivatives.
+"""Devices that hold parts of the data, or of the parameters: sums over the former, with their derivatives.
 
-They are for the inside of `jax.shard_map`, whose own derivatives of `psum` are right only if it checks how
-every value varies over the devices. It would then refuse loops that start from a constant, as in many
+The sums are for the inside of `jax.shard_map`, whose own derivatives of `psum` are right only if it checks
+how every value varies over the devices. It would then refuse loops that start from a constant, as in many
 likelihoods.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, PyTree
 
-# The axes of a mesh of devices: which chains a device has, and which part of the data.
-CHAINS, DATA = "chains", "data"
+# The axes of a mesh of devices: which chains a device has, which part of the data, and of every large array.
+CHAINS, DATA, PARAMETERS = "chains", "data", "parameters"
+# Arrays of fewer numbers are not divided: the devices would exchange more than they save.
+_LEAST_DEALT = 1024
+
+
+def axes_of_shares(shape: tuple[int, ...], shares: int) -> tuple[str | None, ...]:
+    """The axis of an array that is divided among so many devices: its longest that divides evenly.
+
+    Arrays without such an axis, and those of few numbers, are on all devices.
+    """
+    even = [i for i, length in enumerate(shape) if length % shares == 0]
+    if shares == 1 or not even or math.prod(shape) < _LEAST_DEALT:
+        return (None,) * len(shape)
+    longest = max(even, key=lambda i: shape[i])
+    return tuple(PARAMETERS if i == longest else None for i in range(len(shape)))
+
+
+def dealt(tree: PyTree[Array], leading: int) -> PyTree[Array]:
+    """The same arrays, divided over the axis `parameters` of the mesh, if the program runs on one.
+
+    Their first `leading` axes run over chains or draws. The rest of the program follows: XLA divides what is
+    computed from them.
+    """
+    shares = number_of_shares()
+    if shares == 1:
+        return tree
+
+    def divided(x: Array) -> Array:
+        spec = P(*[None] * leading, *axes_of_shares(x.shape[leading:], shares))
+        is_traced = isinstance(x, jax.core.Tracer)
+        return jax.lax.with_sharding_constraint(x, spec) if is_traced else jax.device_put(x, spec)
+
+    return jax.tree.map(divided, tree)
+
+
+def number_of_shares() -> int:
+    """Devices over which the program that is being traced divides its parameters."""
+    sizes = jax.sharding.get_abstract_mesh().shape
+    # A caller's own mesh may have an axis of that name.
+    return sizes.get(PARAMETERS, 1) if {CHAINS, DATA} <= set(sizes) else 1
 
 
 @eqx.filter_custom_jvp
@@ -64,7 +105,12 @@ def _shared_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
 
 
 def _reduced(tree: PyTree[Array]) -> PyTree[Array]:
-    """The sum over devices of a tree, as one vector per type: one all-reduce, not one for each leaf."""
+    """The sum over devices of a tree, as one vector per type: one all-reduce, not one for each leaf.
+
+    Leaves that are divided among devices stay apart: one vector of them all would be on each device.
+    """
+    if number_of_shares() > 1:
+        return jax.lax.psum(tree, DATA)
     leaves, structure = jax.tree.flatten(tree)
     sums: list[Any] = [None] * len(leaves)
     for dtype in dict.fromkeys(leaf.dtype for leaf in leaves):

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from fokker._core.count import Count
+from fokker._core.parts import number_of_shares
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
@@ -81,9 +82,19 @@ def bits(key: Key[Array, ""], shape: tuple[int, ...]) -> Array:
     count = math.prod(shape)
     if not _is_threefry(key) or count >= 2**32:
         return jax.random.bits(key, shape, jnp.uint32)
-    numbers = jax.lax.iota(jnp.uint32, count).reshape(shape)
+    numbers = _places(shape)
     first, second = threefry(_halves(key), jnp.zeros_like(numbers), numbers)
     return first ^ second
+
+
+def _places(shape: tuple[int, ...]) -> Array:
+    """0, 1, … in the order of memory."""
+    if number_of_shares() == 1:
+        return jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
+    # A device makes those of its own part of the array, along whichever axis that is divided.
+    strides = [np.uint32(math.prod(shape[axis + 1 :])) for axis in range(len(shape))]
+    places = (jax.lax.broadcasted_iota(jnp.uint32, shape, axis) * s for axis, s in enumerate(strides))
+    return sum(places, jnp.zeros(shape, jnp.uint32))
 
 
 def uniform(
@@ -103,8 +114,10 @@ def normal(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
     if jnp.dtype(dtype) != jnp.float32 or not _is_threefry(key):
         return jax.random.normal(key, shape, dtype)
     lowest = float(np.nextafter(np.float32(-1), np.float32(0)))
-    # As one vector: a CPU computes rows of ten numbers five times slower.
-    values = uniform(key, (math.prod(shape),), dtype, lowest, 1.0)
+    # As one vector: a CPU computes rows of ten numbers five times slower. One that is divided among devices
+    # along any axis but the first would be computed on all of them.
+    vector = shape if number_of_shares() > 1 else (math.prod(shape),)
+    values = uniform(key, vector, dtype, lowest, 1.0)
     return (np.float32(math.sqrt(2)) * jax.lax.erf_inv(values)).reshape(shape)
 
 

@@ -41,7 +41,11 @@ def replace_part(z: State, name: str | None, value: PyTree[Array]) -> State:
 
 
 def dimension(tree: PyTree[Array]) -> int:
-    """The number of entries in `tree`, whose leaves may be arrays or shapes."""
+    """The number of entries in `tree`, whose leaves may be arrays or shapes.
+
+    In arithmetic with arrays it is `float(dimension(…))`: JAX takes an int for one of 32 bits, and refuses
+    numbers from 2³¹ on.
+    """
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree))
 
 

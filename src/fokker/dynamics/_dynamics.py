@@ -432,7 +432,7 @@ def _probed(field: Field, z: State, i: Array, j: Array) -> tuple[Array, Array]:
         jax.tree.unflatten(structure, [_signs(x, 2 * n + k) for n, x in enumerate(leaves)]) for k in (i, j)
     )
     product = field.mv(z, w)
-    size = float(dimension(z))  # an int may need more than 32 bits
+    size = float(dimension(z))
     return inner(v, product) / size, jnp.sqrt(inner(product, product) / size)
 
 

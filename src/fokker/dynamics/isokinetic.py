@@ -25,9 +25,10 @@ def isokinetic(potential: Callable[[PyTree[Array]], Array], scale: Any = 1.0, le
     def drift(theta: PyTree[Array], u: Array, gradient: PyTree[Array]) -> dict[str, PyTree[Array]]:
         s = jnp.asarray(scale, u.dtype)
         force = s * ravel(gradient)
-        turn = -(force - u * (u @ force)) / (u.size - 1)
+        d = float(u.size)
+        turn = -(force - u * (u @ force)) / (d - 1)
         if length is not None:
-            turn -= (u.size - 1) / (length * u.size) * u
+            turn -= (d - 1) / (length * d) * u
         return {"theta": unravel(s * u, theta), "u": turn}
 
     def along_the_sphere(u: Array) -> Array:

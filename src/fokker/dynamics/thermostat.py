@@ -31,10 +31,10 @@ def thermostat(
     inertia = _inertia(A, mu, temperature)
 
     def auxiliary(r: PyTree[Array], xi: Array) -> Array:
-        return half_square(r) + inertia * dimension(r) / 2 * jnp.sum((xi - A) ** 2)
+        return half_square(r) + inertia * float(dimension(r)) / 2 * jnp.sum((xi - A) ** 2)
 
     def per_dimension(r: PyTree[Array]) -> PyTree[Array]:
-        d = dimension(r)
+        d = float(dimension(r))
         return jax.tree.map(lambda x: x / (inertia * d), r)
 
     return Dynamics(

@@ -38,11 +38,12 @@ def kick(u: Vector, gradient: Vector, t: Array) -> tuple[Vector, Array]:
     with log1p for small δ, so that single precision is enough at both ends. ΔK is also minus the log
     of the factor by which the kick changes volume on the sphere.
     """
+    d = float(u.size)
     largest = jnp.max(jnp.abs(gradient))
     unit = gradient / jnp.where(largest > 0, largest, 1)  # its square neither overflows nor vanishes
     size = jnp.sqrt(jnp.sum(unit**2))
     e = -unit / jnp.where(size > 0, size, 1)
-    delta = t * (largest * size) / (u.size - 1)
+    delta = t * (largest * size) / (d - 1)
     plus, minus = jnp.sum((u + e) ** 2) / 4, jnp.sum((u - e) ** 2) / 4
     zeta = jnp.exp(-delta)
     turned = -2 * jnp.expm1(-delta) * (plus + minus * zeta) * e + 2 * zeta * u
@@ -51,12 +52,12 @@ def kick(u: Vector, gradient: Vector, t: Array) -> tuple[Vector, Array]:
     near = jnp.log1p(minus * jnp.expm1(-2 * jnp.where(small, delta, 0)))
     far = jnp.logaddexp(jnp.log(plus), jnp.log(minus) - 2 * delta)
     growth = delta + jnp.where(small, near, far)
-    return jnp.where(length > 0, turned / jnp.where(length > 0, length, 1), u), (u.size - 1) * growth
+    return jnp.where(length > 0, turned / jnp.where(length > 0, length, 1), u), (d - 1) * growth
 
 
 def refresh(u: Vector, noise: Vector, t: Array, L: Array) -> Vector:
     """u' ∝ u + ν w, ν² = (e^{2t/L} - 1)/d: u is refreshed in part, reversibly if uniform on the sphere."""
-    nu = jnp.sqrt(jnp.expm1(2 * t / L) / u.size)
+    nu = jnp.sqrt(jnp.expm1(2 * t / L) / float(u.size))
     return unit_vector(u + nu * noise)
 
 

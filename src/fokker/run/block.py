@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from fokker._core.count import Count
+from fokker._core.parts import dealt
 from fokker._core.random import fold_in, fold_in_step
 from fokker._core.rounding import raised
 from fokker._core.state import dimension
@@ -77,14 +78,11 @@ class Setting(NamedTuple):
 
 
 def start(sampler: Sampler, states: Any, moments: Moments | None, lost: Sequence[int] = ()) -> Chains:
-    """Chains before their first step; a copy, as a block reuses the memory of its input.
-
-    `lost`: chains that were stopped before.
-    """
+    """Chains before their first step; `lost`: those that were stopped before."""
     number = jax.tree.leaves(states)[0].shape[0]
     stats = _blank_stats(sampler, states) if sampler.is_exact and not sampler.has_trajectories else {}
     sound = jnp.asarray(~np.isin(np.arange(number), np.asarray(lost, int)))
-    return jax.tree.map(jnp.copy, Chains(states, moments, sound, stats))
+    return Chains(states, moments, sound, stats)
 
 
 # Compiled, so that a step is traced once for its shapes and not again in every run.
@@ -109,15 +107,16 @@ class Form(NamedTuple):
     each_step: bool
 
     @classmethod
-    def of(cls, states: Any, thin: int, rows: int = 0) -> "Form":
-        """For chains in these states, `thin` steps per draw, and `rows` rows of data per step."""
+    def of(cls, states: Any, thin: int, rows: int, is_cpu: bool) -> "Form":
+        """For chains in states of these shapes, `thin` steps per draw, and `rows` rows of data per step."""
         chains = jax.tree.leaves(states)[0].shape[0]
-        if jax.tree.leaves(states)[0].devices().pop().platform != "cpu":
+        if not is_cpu:
             fixed_length = max(_LEAST_AHEAD, min(_KNOWN, _KNOWN_ROWS // max(1, chains * rows)))
             if thin < fixed_length // 4:
                 return cls(fixed_length, False, True, True)
             return cls(-(-thin // -(-thin // fixed_length)), False, True, False)
-        length = min(_AHEAD, _AHEAD_NUMBERS // max(1, dimension(states.position), chains * rows))
+        numbers = dimension(jax.eval_shape(lambda states: states.position, states))
+        length = min(_AHEAD, _AHEAD_NUMBERS // max(1, numbers, chains * rows))
         ahead = length >= _LEAST_AHEAD
         alone = max(1, min(_AHEAD, _AHEAD_NUMBERS // max(1, chains * rows)))
         return cls(length if ahead else alone, ahead, False, ahead)
@@ -183,7 +182,7 @@ def _all_steps(
 
     def noise_of(step_keys: Array) -> Any:
         """The noise of one step of all chains."""
-        return jax.vmap(sampler.draw)(step_keys, chains.states)
+        return dealt(jax.vmap(sampler.draw)(step_keys, chains.states), 1)
 
     def step(t: Array, drawn: Any, chains: Chains) -> Chains:
         number = task.first + t.astype(jnp.uint32)
@@ -197,6 +196,7 @@ def _all_steps(
             return state, jnp.asarray(sound), info.stats
 
         states, sound, stats = jax.vmap(one)(chains.states, drawn)
+        states = dealt(states, 1)
         size = getattr(sampler, "step_size", None)
         if callable(size):
             sound &= jnp.all(step_size_at(size, number) >= 0)
@@ -220,9 +220,9 @@ def _all_steps(
                 return jax.tree.map(lambda new, old: jnp.where(counts, new, old), added, moments)
 
             moments = jax.vmap(add)(chains.moments, chains.states, chains.sound)
-            chains = chains._replace(moments=moments)
+            chains = chains._replace(moments=dealt(moments, 1))
         write = jax.lax.dynamic_update_index_in_dim
-        return chains, jax.tree.map(lambda rows, x: write(rows, x, row, 0), out, values)
+        return chains, dealt(jax.tree.map(lambda rows, x: write(rows, x, row, 0), out, values), 2)
 
     def some_steps(first: Array, end: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
         """Steps from `first` up to `end` of the block, at most `length` of them."""
@@ -259,7 +259,7 @@ def _all_steps(
         return jax.lax.cond(task.keeps, lambda carry: record(row, True, carry), lambda carry: carry, carry)
 
     shapes = jax.eval_shape(observe, chains)
-    blank = jax.tree.map(lambda x: jnp.zeros((setting.rows, *x.shape), x.dtype), shapes)
+    blank = dealt(jax.tree.map(lambda x: jnp.zeros((setting.rows, *x.shape), x.dtype), shapes), 2)
     carry = (chains, blank)
     if form.each_step:
         chains, out = many_steps(jnp.zeros((), jnp.int32), task.draws * task.thin, carry)
@@ -269,4 +269,4 @@ def _all_steps(
     finite = jax.vmap(all_finite)(chains.states)
     if "position" in out:
         out["sound"] &= jax.vmap(jax.vmap(all_finite))(out["position"])
-    return chains, (finite, chains.sound), out
+    return dealt(chains, 1), (finite, chains.sound), out

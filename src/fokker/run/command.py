@@ -64,23 +64,27 @@ def run_and_report(
         return INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, before)
-    if not is_first():
-        return code or 0
-    if not trace.has_results:
-        console.print(f"there are no draws yet: {trace.stopped}", markup=False, soft_wrap=True)
-        return 1 if code is None else code
-    try:
-        is_trusted = write_report_of(trace, out / REPORT, title, console, quantiles)
-    except (
-        ValueError
-    ) as error:  # too few draws for a summary, which is no mistake where a signal ended the run
-        if code is None:
-            raise
-        console.print(f"no report yet: {error}", markup=False, soft_wrap=True)
-    if code is not None:
-        console.print(f"to go on: fokker resume {out}", markup=False)
-        return code
-    return 0 if is_trusted else 1
+
+    def reported() -> int:
+        if not trace.has_results:
+            console.print(f"there are no draws yet: {trace.stopped}", markup=False, soft_wrap=True)
+            return 1 if code is None else code
+        try:
+            is_trusted = write_report_of(trace, out / REPORT, title, console, quantiles)
+        except (
+            ValueError
+        ) as error:  # too few draws for a summary, which is no mistake where a signal ended the run
+            if code is None:
+                raise
+            console.print(f"no report yet: {error}", markup=False, soft_wrap=True)
+        if code is not None:
+            console.print(f"to go on: fokker resume {out}", markup=False)
+            return code
+        return 0 if is_trusted else 1
+
+    if code is None:
+        return by_first(reported)  # whether there are problems is the exit code of all processes
+    return reported() if is_first() else code
 
 
 def _kept(out: Path) -> str:

@@ -107,7 +107,9 @@ class Run:
         moments: Moments | None = None
         if plan.keep == "moments":
             first = jax.vmap(lambda state: Moments.of(position_of(sampler, state)))
-            moments = first(states) if resumed is None else resumed.gathered
+            # No values yet: zeros, in the host's memory, as they may be too large for one device.
+            zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), jax.eval_shape(first, states))
+            moments = zeros if resumed is None else resumed.gathered
         if folder is not None:
             self.structure = jax.tree.structure(states.position)
             if folder.checkpoint is not None:
@@ -117,7 +119,8 @@ class Run:
             self.next_commit = 0.0
         # A copy, to explain what went wrong: the memory of the states is reused.
         self.start = jax.tree.map(lambda x: np.array(x[0]), states.position)
-        self.chains = devices.by_chain(start(sampler, states, moments, sorted(self.losses)))
+        self.chains = devices.carried(start(sampler, states, moments, sorted(self.losses)))
+        self.is_cpu = next(iter(jax.tree.leaves(self.chains.states)[0].devices())).platform == "cpu"
         self.keys = devices.by_chain(keys)
         self.store: Any = None
         self.problem: str | None = None
@@ -153,8 +156,7 @@ class Run:
         if plan.keep == "moments":
             return _ROWS
         numbers = dimension(jax.eval_shape(jax.vmap(lambda s: position_of(self.sampler, s)), states))
-        is_cpu = jax.tree.leaves(states)[0].devices().pop().platform == "cpu"
-        room = (_NUMBERS if is_cpu else _ACCELERATOR_NUMBERS) // max(1, numbers)
+        room = (_NUMBERS if self.is_cpu else _ACCELERATOR_NUMBERS) // max(1, numbers)
         return min(_ROWS, max(1, room), _power_of_eight(plan.steps // plan.thin))
 
     def _setting(self, states: Any) -> Setting:
@@ -164,7 +166,7 @@ class Run:
         if needs_data and is_read(data, self.batches):  # it comes with each block
             data = None
         rows = 0 if self.batches is None else self.batches.batch_size // self.devices.parts
-        form = Form.of(self.devices.chains_of_one(states), self.plan.thin, rows)
+        form = Form.of(self.devices.shapes_of_one(states), self.plan.thin, rows, self.is_cpu)
         sampler, batches = self.devices.share(self.sampler, self.batches)
         return Setting(
             sampler, self.devices.on_all(data), batches, self.keys, self.rows, form, self.devices.mesh
@@ -213,7 +215,7 @@ class Run:
         elif stopped is None and self.done < total:
             how = "trace.resume() continues" if self.folder is None else "the same call goes on with it"
             stopped = f"interrupted after {self.done:,} of {total:,} steps; {how}"
-        states, moments = self.devices.gathered((self.chains.states, self.chains.moments))
+        states, moments = self.devices.kept((self.chains.states, self.chains.moments))
         if self.folder is not None:
             folder = self.folder
             self.devices.by_first(lambda: folder.finish(self.done, states, moments, stopped, self.losses))

@@ -1,11 +1,13 @@
-"""The devices of a run: one, or a mesh with the axes `chains` and `data`, of one process or of many.
+"""The devices of a run: one, or a mesh with the axes `chains`, `data` and `parameters`, of many processes.
 
 A compiled program runs on every device of a mesh, by `jax.shard_map`: it is the program of a single device
 with some of the chains, and with sums over the devices that divide the rows of a batch. Devices with other
-chains exchange nothing with it. Between programs, what was recorded and the states are gathered: every
-process has them all, and what is written down does not depend on the mesh.
+chains exchange nothing with it. Devices along `parameters` divide each large array of a chain: XLA partitions
+the program among them (`fokker._core.parts.dealt`). Between programs, what was recorded and the states are
+gathered: every process has them all, and what is written down does not depend on the mesh.
 """
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -18,15 +20,16 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, PyTree
 
-from fokker._core.parts import CHAINS, DATA
+from fokker._core.parts import CHAINS, DATA, PARAMETERS, axes_of_shares
 from fokker.batches import BatchScheme
 from fokker.run.processes import by_first, first_ones, is_first
 from fokker.run.shares import Dealt, Read, shared_batches, shared_sampler
 from fokker.samplers._sampler import Sampler
+from fokker.samplers.lazy import Lazy
 
 Result = TypeVar("Result")
 
-AXES = (CHAINS, DATA)
+AXES = (CHAINS, DATA, PARAMETERS)
 # Blocks that are on their way before the first one's decision is known.
 _AHEAD = 2
 
@@ -63,9 +66,17 @@ class OneDevice:
         """Arrays whose first axis runs over chains, each with the device of its chain."""
         return tree
 
-    def chains_of_one(self, tree: PyTree[Any]) -> PyTree[Any]:
-        """As many chains as one device has."""
-        return tree
+    def carried(self, tree: PyTree[Any]) -> PyTree[Any]:
+        """The same for chains; a copy, as a program reuses the memory of the chains that it is given."""
+        return jax.tree.map(jnp.copy, tree)
+
+    def shapes_of_one(self, tree: PyTree[Any]) -> PyTree[Any]:
+        """The shapes of as many chains as one device has."""
+        return jax.eval_shape(lambda: tree)
+
+    def starting(self) -> contextlib.AbstractContextManager[Any]:
+        """While it lasts, arrays that `fokker._core.parts.dealt` returns lie as those of a run."""
+        return contextlib.nullcontext()
 
     def box(self, chains: int, rows: int) -> tuple[slice, slice]:
         """The chains, and the rows of each batch, that devices of this process have."""
@@ -77,6 +88,10 @@ class OneDevice:
 
     def gathered(self, tree: PyTree[Any]) -> PyTree[Any]:
         """Results of a program, on this process's first device."""
+        return tree
+
+    def kept(self, tree: PyTree[Any]) -> PyTree[Any]:
+        """The same for states that outlive the run."""
         return tree
 
     def same(self, tree: PyTree[Any]) -> PyTree[Any]:
@@ -93,11 +108,11 @@ class OneDevice:
 
 
 class OnMesh:
-    """The devices of a mesh with the axes `chains` and `data`."""
+    """The devices of a mesh with the axes `chains`, `data` and `parameters`."""
 
     def __init__(self, mesh: Mesh) -> None:
         self.mesh = mesh
-        self.parts = mesh.shape[DATA]
+        self.parts, self.shares = mesh.shape[DATA], mesh.shape[PARAMETERS]
         self.is_shared = len({device.process_index for device in mesh.devices.flat}) > 1
         self.is_first = not self.is_shared or is_first()
         self._targets: dict[Any, Any] = {}
@@ -121,6 +136,13 @@ class OnMesh:
 
     def share(self, sampler: Sampler, batches: BatchScheme | None) -> tuple[Sampler, Any]:
         """The sampler and the batches as a program takes them; a process reads its part of the data alone."""
+        if self.shares > 1 and (sampler.is_exact or isinstance(sampler, Lazy)):
+            lazy, corrected = "fk.lazy moves single rows of theta", "with a correction theta is one vector"
+            raise ValueError(
+                f"{lazy if isinstance(sampler, Lazy) else corrected}, which cannot be divided among the "
+                f"{self.shares} devices of the mesh's axis parameters: leave that axis out, or take "
+                "fk.samplers.sghmc, sgnht or sgld."
+            )
         sampler = shared_sampler(sampler, batches, self.parts, self._deal, self._targets)
         shared = shared_batches(batches, self.parts, self._deal)
         return tuple(
@@ -149,11 +171,28 @@ class OnMesh:
 
         The numbers are those of the first process, lest the same chain differ between devices.
         """
-        return jax.tree.map(lambda x: self._placed(x, P(CHAINS)), self.same(tree))
+        return jax.tree.map(
+            lambda x: self._placed(x, P(CHAINS, *axes_of_shares(x.shape[1:], self.shares))), self.same(tree)
+        )
 
-    def chains_of_one(self, tree: PyTree[Any]) -> PyTree[Any]:
-        """As many chains as one device has."""
-        return jax.tree.map(lambda x: x[: x.shape[0] // self.mesh.shape[CHAINS]], tree)
+    carried = by_chain
+
+    def shapes_of_one(self, tree: PyTree[Any]) -> PyTree[Any]:
+        """The shapes of as many chains as one device has."""
+        number = self.mesh.shape[CHAINS]
+        return jax.eval_shape(lambda: jax.tree.map(lambda x: x[: x.shape[0] // number], tree))
+
+    def starting(self) -> contextlib.AbstractContextManager[Any]:
+        """While it lasts, arrays that `fokker._core.parts.dealt` returns lie as those of a run.
+
+        Not with many processes, which check the start each for itself.
+        """
+        return jax.set_mesh(self.mesh) if self._is_dealt_here else contextlib.nullcontext()
+
+    @property
+    def _is_dealt_here(self) -> bool:
+        """Whether arrays are divided among devices that are all of this process."""
+        return self.shares > 1 and not self.is_shared
 
     def _placed(self, x: Any, spec: P) -> Any:
         if not eqx.is_array(x) or getattr(getattr(x, "sharding", None), "mesh", None) == self.mesh:
@@ -171,8 +210,8 @@ class OnMesh:
         """The chains, and the rows of each batch, that devices of this process have."""
         owners = np.vectorize(lambda device: device.process_index)(self.mesh.devices)
         own = np.argwhere(owners == jax.process_index())
-        first, last = own.min(axis=0), own.max(axis=0) + 1
-        each = np.array([chains, rows]) // self.mesh.devices.shape
+        first, last = own.min(axis=0)[:2], own.max(axis=0)[:2] + 1
+        each = np.array([chains, rows]) // self.mesh.devices.shape[:2]
         across, along = (slice(int(a), int(b)) for a, b in zip(first * each, last * each, strict=True))
         return across, along
 
@@ -195,10 +234,20 @@ class OnMesh:
         return Read(of_chains, jax.tree.map(placed, values))
 
     def gathered(self, tree: PyTree[Any]) -> PyTree[Any]:
-        """Results of a program, on this process's first device: every process has them all."""
+        """Results of a program, on this process's first device: every process has them all.
+
+        What need not fit on one device stays where it is: NumPy puts its parts together.
+        """
+        if self._is_dealt_here:
+            return tree
         arrays, rest = eqx.partition(tree, lambda x: isinstance(x, jax.Array))
         local = jax.tree.map(lambda x: x.addressable_data(0), self._replicate(arrays))
         return eqx.combine(local, rest)
+
+    def kept(self, tree: PyTree[Any]) -> PyTree[Any]:
+        """The same for states that outlive the run; divided ones in the host's memory, for any other mesh."""
+        gathered = self.gathered(tree)
+        return jax.device_get(gathered) if self.shares > 1 else gathered
 
     def same(self, tree: PyTree[Any]) -> PyTree[Any]:
         """The arrays of the first process."""
@@ -260,7 +309,11 @@ def on_every_device(mesh: Mesh, function: Callable[..., Any], shared: Any, by_ch
     def on_one(shared: Any, by_chain: Any) -> Any:
         return function(*eqx.combine((shared, by_chain), rest))
 
-    return jax.shard_map(on_one, mesh=mesh, in_specs=specs, out_specs=out_specs, check_vma=False)(*arrays)
+    # XLA divides the program along `parameters`, from how its inputs lie and what `dealt` says inside.
+    names = {CHAINS, DATA} if mesh.shape[PARAMETERS] > 1 else set(AXES)
+    return jax.shard_map(
+        on_one, mesh=mesh, in_specs=specs, out_specs=out_specs, axis_names=names, check_vma=False
+    )(*arrays)
 
 
 def devices_of(mesh: Any) -> Devices:
@@ -269,7 +322,7 @@ def devices_of(mesh: Any) -> Devices:
 
 
 def _as_mesh(mesh: Any) -> Mesh:
-    """A mesh with both axes, of what was given: a mesh, a dictionary, or a text such as chains=4,data=2."""
+    """A mesh with all axes, of what was given: a mesh, a dictionary, or a text such as chains=4,data=2."""
     if isinstance(mesh, Mesh):
         _check_axes(mesh.axis_names)
         sizes = [mesh.shape.get(axis, 1) for axis in AXES]
@@ -305,7 +358,7 @@ def _as_mesh(mesh: Any) -> Mesh:
 def _check_axes(names: tuple[Any, ...]) -> None:
     for name in names:
         if name not in AXES:
-            raise ValueError(f"the axes of a mesh are chains and data, not {name!r}.")
+            raise ValueError(f"the axes of a mesh are chains, data and parameters, not {name!r}.")
 
 
 def parse_mesh(text: str) -> dict[str, int]:

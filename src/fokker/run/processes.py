@@ -169,6 +169,8 @@ def check_seen_by_all(folder: Path) -> None:
 def together() -> Iterator[None]:
     """A run of all processes: an error that is not the same in all of them ends them all."""
     global _failure
+    if _watch is not None:
+        _watch.enter_run()
     try:
         yield
     except BaseException as error:
@@ -183,9 +185,10 @@ def together() -> Iterator[None]:
 def _leave() -> None:
     """End this process, with those that wait for it where it has failed; JAX would wait for them first."""
     assert _watch is not None
-    if _failure is None:
+    uncaught = getattr(sys, "last_value", None)  # which Python has printed already
+    if _failure is None and (uncaught is None or getattr(uncaught, "is_of_all", False)):
         _watch.leave()
         return
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(_failure)
+    os._exit(_failure or 1)

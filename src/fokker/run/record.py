@@ -92,7 +92,11 @@ def fingerprint_of_program(function: Any, *arguments: Any, evaluates: bool = Fal
         function, arguments = eqx.combine(arrays, static)
         return eqx.filter(function(*arguments), eqx.is_array)
 
-    traced = jax.make_jaxpr(program)(arrays)
+    # By shapes: how arrays are divided among devices is no part of it.
+    shapes = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=getattr(x, "weak_type", False)), arrays
+    )
+    traced = jax.make_jaxpr(program)(shapes)
     digest = hashlib.blake2b(digest_size=16)
     text = str(traced.jaxpr)
     digest.update(_ADDRESS.sub("", text).encode())
@@ -129,8 +133,13 @@ def fingerprints(
     return prints
 
 
+def fingerprint_of_data(target: Any) -> str:
+    """A digest of the arrays of a target, and of the files that it reads."""
+    return fingerprint_of_arrays(eqx.filter(target, _is_array, is_leaf=is_source))
+
+
 def _prints_of_target(target: Any, position: PyTree[Array]) -> dict[str, str]:
-    prints = {"data": fingerprint_of_arrays(eqx.filter(target, _is_array, is_leaf=is_source))}
+    prints = {"data": fingerprint_of_data(target)}
     row = span(target.data, 0, 1) if isinstance(target, TargetWithData) else None
 
     def density(target: Any, position: PyTree[Array], row: PyTree[Array]) -> Array:

@@ -38,6 +38,7 @@ from fokker.run.progress import Progress
 from fokker.run.record import (
     Learnt,
     environment,
+    fingerprint_of_data,
     fingerprints,
     fingerprints_to_learn,
     used_settings,
@@ -127,7 +128,8 @@ def sample(
 
     With `mesh={"chains": 4, "data": 2}`, also as a text, "chains=4,data=2", or a `jax.sharding.Mesh`, eight
     devices share the work: each has a fourth of the chains and half of the rows of every batch, or of all the
-    data. -1 stands for the devices that are left. The devices may be those of many processes, which
+    data. A third axis, `parameters`, divides theta and all that is as large. -1 stands for the devices that
+    are left. The devices may be those of many processes, which
     `fk.processes.start` brought together and which all make this call; the first of them writes to `out`. The
     draws are those of one device but for the order of sums, and a run goes on with any other mesh.
     """
@@ -241,7 +243,8 @@ def prepared(
             "same sampler and step size to go on with it, another folder, or --overwrite at the command line."
         )
     if devices.is_shared:
-        check_same_settings(written_settings(given, run_key))
+        settings = written_settings(given, run_key)
+        check_same_settings({**settings, "fingerprint of the data": fingerprint_of_data(target)})
     learnt = Learnt()
     keys = jax.random.split(run_key, (chains, 3))
     journal = Journal()
@@ -319,10 +322,12 @@ def prepared(
     notes = start.notes if isinstance(start, _Started) else ()
     if resume is not None:
         states = resume.state
-    elif isinstance(start, _Started):
-        states = start_chains(placed, start.positions_of(chains), keys[:, 1])
     else:
-        states = first_states(placed, target, start, keys)
+        with devices.starting():
+            if isinstance(start, _Started):
+                states = start_chains(placed, start.positions_of(chains), keys[:, 1])
+            else:
+                states = first_states(placed, target, start, keys)
 
     origin = Origin(target, placed, batch, {**options, "sampler": chosen}, notes, one_start)
     folder = None

@@ -34,8 +34,8 @@ Mesh = Annotated[
     str | None,
     typer.Option(
         metavar="chains=4,data=2",
-        help="Devices that share the chains, and the rows of each batch; without a number an axis takes all "
-        "that are left. Default: one device, or with many processes --mesh chains.",
+        help="Devices that share the chains, the rows of each batch, or with parameters=2 theta; without a "
+        "number an axis takes all that are left. Default: one device, or with many processes --mesh chains.",
     ),
 ]
 Coordinator = Annotated[

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from fokker._core.identity import identity_of
+from fokker._core.parts import dealt
 from fokker._core.rounding import lowered, raised
 from fokker._core.state import as_arrays, is_function, ravel
 from fokker.dynamics import SDE, Dynamics
@@ -129,10 +130,13 @@ def given_positions(init: Any, keys: Key[Array, "chains 3"]) -> PyTree[Array]:
     """Where each chain starts, as `init` says."""
     number = keys.shape[0]
     if isinstance(init, PerChain):
-        return init.of(number)
+        return dealt(init.of(number), 1)
     if is_function(init):
-        return jax.vmap(init)(keys[:, 0])
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (number, *x.shape)), as_arrays(init))
+        return dealt(jax.vmap(init)(keys[:, 0]), 1)
+    # From the host's memory straight to the devices that divide it: it may be too large for one.
+    divided = jax.tree.map(lambda x: dealt(x, 0) if isinstance(x, np.ndarray) else x, init)
+    one = dealt(as_arrays(divided), 0)
+    return dealt(jax.tree.map(lambda x: jnp.broadcast_to(x, (number, *x.shape)), one), 1)
 
 
 def checked_positions(placed: Sampler, target: Any, init: Any, keys: Key[Array, "chains 3"]) -> PyTree[Array]:

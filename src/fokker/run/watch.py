@@ -16,6 +16,8 @@ from collections.abc import Callable
 # questions, and how many of them may be left unanswered.
 _IDLE, _INTERVAL, _UNANSWERED = 5, 5, 2
 _TOKEN_BYTES, _CONNECT_SECONDS = 16, 30.0
+# A message is one of these and a number of 4 bytes: the runs that the process has taken part in, or which
+# process was lost.
 _GOODBYE, _LOST = b"b", b"l"
 
 
@@ -25,6 +27,8 @@ class Watch:
     def __init__(self, number: int, exchange: Callable[[bytes], list[bytes]], address: str) -> None:
         """`exchange` gives every process what each gave; `address`: of this machine, for the others."""
         self.number, self.host, self.has_left = number, socket.gethostname(), False
+        self.runs, self._lock = 0, threading.Lock()
+        self._runs_of_left: dict[int, int] = {}
         listener = _listener() if number == 0 else None
         port = 0 if listener is None else listener.getsockname()[1]
         token = secrets.token_hex(_TOKEN_BYTES // 2) if number == 0 else ""
@@ -47,12 +51,25 @@ class Watch:
         """A process by its number and host."""
         return f"process {number} on {self.hosts[number]}"
 
+    def enter_run(self) -> None:
+        """Count a run that begins; it cannot if another process has ended before it."""
+        with self._lock:
+            self.runs += 1
+        self._check_left()
+
     def leave(self) -> None:
         """Tell the others that this process ends because it is done."""
         self.has_left = True
-        self._tell(_GOODBYE)
+        self._tell(_GOODBYE, self.runs)
 
-    def _tell(self, message: bytes) -> None:
+    def _check_left(self) -> None:
+        with self._lock:
+            missing = [number for number, runs in self._runs_of_left.items() if runs < self.runs]
+        if missing and not self.has_left:
+            self._end(missing[0], "ended before this run")
+
+    def _tell(self, kind: bytes, value: int) -> None:
+        message = kind + value.to_bytes(4, "little")
         for connection in self._connections.values():
             with contextlib.suppress(OSError):  # that one is gone
                 connection.sendall(message)
@@ -65,23 +82,27 @@ class Watch:
             for key, _ in selector.select():
                 lost = key.data
                 try:
-                    message = key.fileobj.recv(1 + 4)  # type: ignore[union-attr]
+                    message = key.fileobj.recv(1 + 4, socket.MSG_WAITALL)  # type: ignore[union-attr]
                 except OSError:
                     message = b""
+                value = int.from_bytes(message[1:5], "little")
                 if message[:1] == _GOODBYE:
                     selector.unregister(key.fileobj)
+                    with self._lock:
+                        self._runs_of_left[lost] = value
+                    self._check_left()
                     continue
                 if message[:1] == _LOST:  # another one, as the first process has found
-                    lost = int.from_bytes(message[1:5], "little")
-                if not self.has_left:
-                    self._end(lost)
-                selector.unregister(key.fileobj)
+                    lost = value
+                if self.has_left:
+                    os._exit(1)  # JAX would wait a minute for the other, and abort
+                self._end(lost)
 
-    def _end(self, lost: int) -> None:
+    def _end(self, lost: int, how: str = "was lost") -> None:
         """Say which process was lost, and end this one: it may wait for the other in a program for ever."""
-        self._tell(_LOST + lost.to_bytes(4, "little"))
+        self._tell(_LOST, lost)
         text = (
-            f"\nfokker: {self.name(lost)} was lost, and {self.name(self.number)} ends. In the folder of the "
+            f"\nfokker: {self.name(lost)} {how}, and {self.name(self.number)} ends. In the folder of the "
             "run are the draws until its last checkpoint; the same command goes on from there, with as many "
             "processes as there are.\n"
         )

@@ -181,7 +181,7 @@ def _round(
                 good = info.is_finite & jnp.isfinite(info.energy_change)
                 back = state._replace(z={**state.z, "u": -state.z["u"]}, step=after.step)
                 after = choose(good, after, back)
-                value = jnp.where(good, info.energy_change**2 / centre.size, jnp.inf)
+                value = jnp.where(good, info.energy_change**2 / float(centre.size), jnp.inf)
                 value = jnp.minimum(value, _WORST * ENERGY_ERROR)
             x = ravel(after.position) - centre
             return (after, first + x, second + x**2), (value, ravel(after.position)[columns])

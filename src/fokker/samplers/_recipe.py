@@ -474,7 +474,7 @@ class Recipe(Sampler):
         dynamics, z, _ = self._enter(state._replace(z=raised(state.z)))
         if isinstance(z, dict) and "r" in z:
             velocity = hamiltonian_gradient(dynamics.hamiltonian, z, no_force(dynamics, z))["r"]
-            record["kinetic_temperature"] = inner(z["r"], velocity) / dimension(z["r"])
+            record["kinetic_temperature"] = inner(z["r"], velocity) / float(dimension(z["r"]))
         xi = z.get("xi") if isinstance(z, dict) else None
         if isinstance(xi, jax.Array) and xi.ndim == 0:  # not one for each coordinate of theta
             record["xi"] = xi

@@ -12,6 +12,7 @@ from jaxtyping import Array, Key, PyTree
 
 from fokker._core.count import Count, StepNumber
 from fokker._core.module import Module
+from fokker._core.parts import dealt
 from fokker._core.state import State, as_arrays
 from fokker.dynamics._dynamics import check_temperature
 from fokker.gradients import Estimator
@@ -186,7 +187,7 @@ def chunk_length(numbers: int, most: int = CHUNK) -> int:
 @eqx.filter_jit
 def start_chains(sampler: Sampler, positions: PyTree[Array], keys: Key[Array, " chains"]) -> Any:
     """The first states of many chains."""
-    return jax.vmap(lambda theta, key: sampler.init(theta, key=key))(positions, keys)
+    return dealt(jax.vmap(lambda theta, key: sampler.init(theta, key=key))(positions, keys), 1)
 
 
 AUTOMATIC = "auto"
