@@ -2,20 +2,17 @@
 
 import contextlib
 import os
-import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from fokker.models.lda.begin import begin
 from fokker.models.lda.console import INTERRUPTED, option, print_error, print_line
-from fokker.models.lda.execute import NOTHING_YET, execute
+from fokker.models.lda.execute import execute
 from fokker.models.lda.infer_command import export, infer
 from fokker.models.lda.settings import ENGINES, SAMPLERS, Settings
-
-if TYPE_CHECKING:
-    from fokker.models.lda.run import Run
 
 _DEFAULTS = Settings()
 # The built-in corpus is small.
@@ -65,8 +62,11 @@ def run(
         ),
     ] = None,
     topics: Annotated[
-        int | None,
-        option("The number of topics, K.", f"{_DEFAULTS.topics}; {_BUILT_IN_TOPICS} for the built-in corpus"),
+        str | None,
+        option(
+            "The number of topics, K; several, as in 5,10,20, are tried one after the other and compared.",
+            f"{_DEFAULTS.topics}; {_BUILT_IN_TOPICS} for the built-in corpus",
+        ),
     ] = None,
     sampler: Annotated[str | None, option(f"One of {', '.join(SAMPLERS)}.", _DEFAULTS.sampler)] = None,
     batch: Annotated[int | None, option("Documents per step.", _DEFAULTS.batch)] = None,
@@ -203,8 +203,9 @@ def run(
         "shuffle_buffer": shuffle_buffer,
         "held_out": held_out,
     }
+    numbers = _parse_topics(topics)
     sampling_options = {
-        "topics": topics,
+        "topics": numbers[0] if len(numbers) == 1 else None,
         "sampler": sampler,
         "batch": batch,
         "alpha": alpha,
@@ -224,9 +225,8 @@ def run(
     if forever and passes is not None:
         raise ValueError("--passes and --forever contradict each other: give one of them.")
     from fokker._core.files import locked
-    from fokker.models.lda.reading import Reading, learned_vocabulary
     from fokker.models.lda.run import Run
-    from fokker.run.interruption import Interruption
+    from fokker.models.lda.sweep import Sweep, start_sweep
 
     learning_options = {
         "--vocab-size": ("maximum_words", vocab_size),
@@ -250,6 +250,29 @@ def run(
         folder.mkdir(parents=True, exist_ok=True)
     # Two runs in one folder would overwrite each other's files.
     with locked(folder) if folder.is_dir() else contextlib.nullcontext():
+        stored = Sweep.read(folder)
+        if len(numbers) > 1 or (resume is not None and stored is not None):
+            if forever or corpus == "-":
+                raise ValueError(
+                    "several numbers of --topics need documents that can be read again, and an end: not "
+                    f"{'--forever' if forever else 'standard input'}."
+                )
+            settings.pop("topics", None)
+            sweep = Sweep(
+                numbers,
+                reading,
+                settings,
+                learning,
+                None if vocab is None else os.path.abspath(vocab),
+                "default" if passes is None else passes,
+                not no_mixtures,
+            )
+            raise typer.Exit(start_sweep(sweep, folder, stored, resume is not None, overwrite, threads))
+        if stored is not None and not overwrite:
+            raise ValueError(
+                f"{folder} contains runs with several numbers of topics: add this one by --resume {folder} "
+                f"--topics {topics or _DEFAULTS.topics}, or choose another --out."
+            )
         if resume is not None:
             lda_run = Run.resume(
                 resume,
@@ -267,28 +290,36 @@ def run(
             if corpus is None:
                 settings.setdefault("topics", _BUILT_IN_TOPICS)
             run_settings = Settings(**settings, threads=threads)
-            # An exception inside a library call may be lost, so Ctrl-C only sets a flag.
-            with Interruption() as interruption, warnings.catch_warnings(record=True) as caught:
-                lda_run = Run.start(
-                    Reading(**reading),
-                    run_settings,
-                    folder,
-                    vocabulary=learned_vocabulary(**learning) if learning else vocab,
-                    passes=None if forever else "default" if passes is None else passes,
-                    mixtures=not no_mixtures,
-                    overwrite=overwrite,
-                )
-            for warning in caught:
-                print_error(str(warning.message))
-            if interruption.asked:
-                print_line(NOTHING_YET)
+            new_run = begin(
+                reading,
+                run_settings,
+                folder,
+                vocabulary=vocab,
+                learning=learning,
+                passes=None if forever else "default" if passes is None else passes,
+                mixtures=not no_mixtures,
+                overwrite=overwrite,
+            )
+            if new_run is None:
                 raise typer.Exit(INTERRUPTED)
-            print_line(_start_message(lda_run))
+            lda_run = new_run
         raise typer.Exit(execute(lda_run, skip=not no_skip))
 
 
 def _specified(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
+
+
+def _parse_topics(text: str | None) -> tuple[int, ...]:
+    """The numbers of topics, ascending; none for the default."""
+    if text is None:
+        return ()
+    try:
+        return tuple(sorted({int(part) for part in text.split(",")}))
+    except ValueError:
+        raise ValueError(
+            f"--topics is a number, such as 20, or several, such as 5,10,20; {text!r} was given."
+        ) from None
 
 
 def _parse_total(text: str | None) -> int | str | None:
@@ -314,22 +345,3 @@ def _parse_limit(name: str, text: str | None) -> float | None:
             "given."
         )
     return limit
-
-
-def _start_message(run: "Run") -> str:
-    settings = run.settings
-    size = "" if run.length is None else f"{run.length:,} documents, "
-    total = "growing with the documents read" if run.length is None else f"{run.total(1):,.0f}"
-    total = total if settings.total is None else str(settings.total)
-    language = run.corpus.vocabulary.language
-    without = f" (without {language} stop words)" if language else ""
-    passes = "no end" if run.passes is None else "1 pass" if run.passes == 1 else f"{run.passes} passes"
-    if exact := settings.num_exact_passes(run.passes):
-        passes += f" (the last {exact} exact)"
-    num_documents = min(settings.start_documents, run.length or settings.start_documents)
-    start = f"first topics from {num_documents:,} documents" if num_documents else "random first topics"
-    return (
-        f"{run.corpus.source.label}: {size}{len(run.corpus.vocabulary):,} words{without}; "
-        f"{settings.topics} topics by {settings.sampler}, {settings.batch} documents per step, {passes}, "
-        f"|S| {total}, {run.reading.held_out:,} documents held out; {start}; writing to {run.folder}"
-    )

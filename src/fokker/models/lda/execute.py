@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from fokker.models.lda.begin import NOTHING_YET
 from fokker.models.lda.console import INTERRUPTED, console, print_line
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
 # A run prints this many topics at its end, the most prevalent first.
 _NUM_TOPICS_SHOWN = 10
-NOTHING_YET = "interrupted before the first step: there is nothing to save."
 
 
 def execute(run: "Run", skip: bool) -> int:

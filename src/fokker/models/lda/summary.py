@@ -22,6 +22,8 @@ _COLUMNS = ("document", "hidden words", "log probability")
 class RunSummary:
     """The numbers of a run. Coherences are means over the topics; `seconds` include those before a resume.
 
+    `standard_error`: of the perplexity, over the held-out documents. `npmi_error`: of NPMI, over the topics.
+
     `passes`: as asked for, None for no limit. `is_complete`: whether all of them were made.
     """
 
@@ -30,6 +32,7 @@ class RunSummary:
     standard_error: float
     unigram_perplexity: float
     npmi: float
+    npmi_error: float
     c_v: float
     u_mass: float
     problems: tuple[str, ...]
@@ -48,12 +51,16 @@ class RunSummary:
             values = np.array([measure(topic) for topic in findings.topics])
             return float(np.nanmean(values)) if np.any(np.isfinite(values)) else float("nan")
 
+        coherences = np.array([topic.coherence for topic in findings.topics])
+        number = len(coherences)
+
         return RunSummary(
             run.settings.topics,
             findings.perplexity,
             findings.scores.standard_error,
             findings.unigram,
             mean(lambda topic: topic.coherence),
+            float(np.std(coherences, ddof=1) / np.sqrt(number)) if number > 1 else float("nan"),
             mean(lambda topic: topic.c_v),
             mean(lambda topic: topic.u_mass),
             findings.problems,
@@ -76,7 +83,7 @@ class RunSummary:
         """The summary of the run in a folder; None if there is none, or it cannot be read."""
         try:
             values = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-            for name in ("standard_error", "npmi", "c_v", "u_mass"):
+            for name in ("standard_error", "npmi", "npmi_error", "c_v", "u_mass"):
                 values[name] = float("nan") if values[name] is None else values[name]
             return RunSummary(
                 **values | {"problems": tuple(values["problems"]), "notes": tuple(values["notes"])}
