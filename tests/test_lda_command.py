@@ -177,7 +177,7 @@ def test_mixtures_are_of_all_documents_in_the_order_of_the_input(finished, corpu
 def test_the_report_tells_what_the_tables_tell(finished):
     folder, *_ = finished
     page = (folder / "report.html").read_text()
-    for text in ("5 documents without a known word skipped", "granite", "scir", "|S| = 171", "NPMI"):
+    for text in ("5 documents without a known word skipped", "granite", "scir", "|S| = 171", "c_v", "u_mass"):
         assert text in page
     assert page.count("<img") == 3
     assert (folder / "vocabulary.txt").read_text().split() == " ".join(SUBJECTS).split()
@@ -756,6 +756,10 @@ def test_topics_without_a_subject_and_repeated_ones_count():
     problems, notes = judge_topics(topics_of(*good))
     assert (problems, len(notes)) == ((), 1)
     assert "no two are alike" in notes[0]
+    one_bad = [(good[0][0], -0.1), *good[1:]]
+    assert "1 of 20 topics has words that occur" in judge_topics(topics_of(*one_bad))[1][0]
+    twins = [*good[:19], (good[0][0], 0.2)]
+    assert "1 of 20 topics shares 6 or more of its ten words" in judge_topics(topics_of(*twins))[1][0]
     # A tenth of the topics is a note, more is a problem.
     bad = [(words, -0.1) for words, _ in good[:2]] + good[2:]
     problems, notes = judge_topics(topics_of(*bad))

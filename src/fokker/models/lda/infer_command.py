@@ -36,6 +36,7 @@ def infer(
 ) -> None:
     """Apply a saved model to new text: the topics of each document, with their words and shares."""
     from fokker.models.lda.model import Model, top_words
+    from fokker.run.progress import Progress
 
     if not text:
         out = out or _folder_of_run(model) / _ALL_MIXTURES
@@ -52,15 +53,18 @@ def infer(
             if text
             else loaded.open_run(_folder_of_run(model))
         )
-        for documents, mixtures in loaded.infer(corpus, seed=seed):
-            for name, proportions in zip(documents.names, mixtures, strict=True) if text else ():
-                print_line(name)
-                largest = (-proportions).argsort()[:_MAX_PRINTED_TOPICS]
-                for k in [k for k in largest if proportions[k] >= _MIN_SHARE] or largest[:1]:
-                    print_line(f"  {proportions[k]:6.1%}  topic {k}: {topic_words[k]}")
-            if out is not None:
-                names += documents.names
-                shares.append(mixtures)
+        # Documents that are printed show the progress themselves.
+        with Progress("inferring mixtures", corpus.size, unit="documents", enabled=not text) as progress:
+            for documents, mixtures in loaded.infer(corpus, seed=seed):
+                for name, proportions in zip(documents.names, mixtures, strict=True) if text else ():
+                    print_line(name)
+                    largest = (-proportions).argsort()[:_MAX_PRINTED_TOPICS]
+                    for k in [k for k in largest if proportions[k] >= _MIN_SHARE] or largest[:1]:
+                        print_line(f"  {proportions[k]:6.1%}  topic {k}: {topic_words[k]}")
+                if out is not None:
+                    names += documents.names
+                    shares.append(mixtures)
+                    progress.update(len(names))
         if summary := corpus.tally.sentence():
             print_error(summary)
     if out is not None:
@@ -77,13 +81,17 @@ def export(
     """Write files that other tools read, with the mixtures of all documents of the run."""
     from fokker.models.lda.export import TOOLS, Exported, write
     from fokker.models.lda.model import Model
+    from fokker.run.progress import Progress
 
     if tool not in TOOLS:
         raise ValueError(f"the tools are {', '.join(TOOLS)}, not {tool!r}.")
     loaded = Model.load(model)
     folder = _folder_of_run(model)
     corpus = loaded.open_run(folder)
-    paths = write(Exported.of(loaded, corpus, seed), tool, out or folder / tool)
+    with Progress("inferring mixtures", corpus.size, unit="documents") as progress:
+        exported = Exported.of(loaded, corpus, seed, progress.update)
+        progress.begin(f"writing files for {tool}", unit=None)
+        paths = write(exported, tool, out or folder / tool)
     if summary := corpus.tally.sentence():
         print_error(summary)
     print_line(f"wrote {', '.join(path.name for path in paths)} to {paths[0].parent}")
