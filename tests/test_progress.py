@@ -82,7 +82,7 @@ def test_in_a_terminal_it_is_a_bar_that_is_removed():
         progress.update(60, total=100, description="going on")
     shown = out.getvalue()
     assert "30 documents" in shown
-    assert "60/100 documents" in shown
+    assert " 60 % 60/100 documents" in shown
     assert "[3] apple [pear]" in shown
     assert "a message [that] stays" in shown
     assert "going on" in shown

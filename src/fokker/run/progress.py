@@ -46,6 +46,7 @@ class Progress:
         self._bar = Bar(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
+            _Percentage(Column(no_wrap=True)),
             # Where the terminal is too narrow the note is cut off, and nothing is wrapped.
             _Amount(Column(no_wrap=True)),
             TimeRemainingColumn(table_column=Column(no_wrap=True)),
@@ -135,6 +136,13 @@ def amount(task: Task) -> str:
     # Only the time between updates counts: what came before the first of them may be compilation.
     speed = f", {task.speed:,.{0 if task.speed >= 10 else 1}f}/s" if task.speed else ""
     return f"{task.completed:,.0f}{of} {task.fields['unit']}{speed}"
+
+
+class _Percentage(ProgressColumn):
+    """How much is done, where the total is known."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.total is None else f"{task.percentage:.0f} %".rjust(5))
 
 
 class _Amount(ProgressColumn):

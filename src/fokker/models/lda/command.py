@@ -40,8 +40,9 @@ class DefaultToRun(TyperGroup):
 app = typer.Typer(
     cls=DefaultToRun,
     help="Learn the topics of a stream of documents by stochastic-gradient MCMC.\n\n"
-    "fokker lda [CORPUS] learns topics (short for fokker lda run); fokker lda infer MODEL TEXT… "
-    "applies them to new text; fokker lda export RUN TOOL writes files for other tools.",
+    "fokker lda [CORPUS] learns topics (short for fokker lda run), --topics 5,10,20 compares several numbers "
+    "of them; fokker lda infer MODEL TEXT… applies them to new text; fokker lda export RUN TOOL writes files "
+    "for other tools.",
     pretty_exceptions_enable=False,
 )
 
@@ -79,7 +80,7 @@ def run(
         bool, typer.Option("--overwrite", help="Replace an existing run in the folder.")
     ] = False,
     resume: Annotated[
-        Path | None, option("Continue the run in this folder, with its corpus and settings.")
+        Path | None, option("Continue the run or the runs in this folder, with their corpus and settings.")
     ] = None,
     no_skip: Annotated[
         bool,
