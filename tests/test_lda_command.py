@@ -18,6 +18,7 @@ import pytest
 
 from fokker import cli
 from fokker._core import files as core_files
+from fokker.corpora import Documents
 from fokker.models.lda import files
 from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.curve import Evaluation
@@ -78,6 +79,9 @@ class Watching:
         self.looked += 1
         if self.looked == self.at:
             self.act()
+
+    def show(self, description, completed, total, unit):
+        pass
 
     def notify(self, text):
         self.said.append(text)
@@ -151,11 +155,20 @@ def test_the_bounds_are_order_statistics_of_the_draws(finished):
         assert means == sorted(means, reverse=True)
 
 
-def test_mixtures_are_of_the_last_pass_and_of_no_held_out_document(finished):
+def test_mixtures_are_of_all_documents_in_the_order_of_the_input(finished, corpus):
     folder, *_ = finished
     rows = table(folder / "mixtures.csv.gz")
-    assert len(rows) == len({row["document"] for row in rows}) == 190 - 19
-    assert all(190 * 11 <= int(row["number"]) < 190 * 12 for row in rows)
+    # Those of no known word are counted, and have no row.
+    assert [int(row["number"]) for row in rows] == [*range(7), *range(12, 195)]
+    assert rows[7]["document"] == "13"
+    # The topic of most of a document is that of its first words, also of those held out.
+    lines = corpus.read_text().splitlines()
+    subject = {word: k for k, words in enumerate(SUBJECTS) for word in words.split()}
+    of_topic = {}
+    for row in rows:
+        topic = max(range(4), key=lambda k: float(row[f"topic {k}"]))
+        of_topic.setdefault(topic, []).append(subject[lines[int(row["number"])].split()[0]])
+    assert all(max(map(found.count, found)) > 0.95 * len(found) for found in of_topic.values())
     shares = np.array([[float(row[f"topic {k}"]) for k in range(4)] for row in rows])
     assert np.allclose(shares.sum(1), 1, atol=1e-3)
     assert np.mean(shares.max(1) > 0.5) > 0.9
@@ -164,7 +177,7 @@ def test_mixtures_are_of_the_last_pass_and_of_no_held_out_document(finished):
 def test_the_report_tells_what_the_tables_tell(finished):
     folder, *_ = finished
     page = (folder / "report.html").read_text()
-    for text in ("5 documents without a known word skipped", "granite", "scir", "|S| = 171", "NPMI"):
+    for text in ("5 documents without a known word skipped", "granite", "scir", "|S| = 171", "c_v", "u_mass"):
         assert text in page
     assert page.count("<img") == 3
     assert (folder / "vocabulary.txt").read_text().split() == " ".join(SUBJECTS).split()
@@ -193,7 +206,8 @@ def test_a_finished_run_can_be_given_more_passes(finished, tmp_path):
     code, out, _ = command("--resume", folder, "--passes", 13)
     assert code == 0
     assert f"{171 * 13:,} documents in" in out
-    assert {int(row["number"]) // 190 for row in table(folder / "mixtures.csv.gz")} == {12}
+    assert len(table(folder / "mixtures.csv.gz")) == 190
+    assert table(folder / "mixtures.csv.gz") != table(finished[0] / "mixtures.csv.gz")
 
 
 # Stopping, and going on.
@@ -214,7 +228,7 @@ def everything(run):
         "curve": np.array([(e.documents, e.of_draw, e.of_average) for e in run.evaluations.points]),
         "position": np.array([run.position, run.trained, run.tokens]),
     }
-    with gzip.open(run.folder / "mixtures.csv.gz") as file:
+    with gzip.open(run.folder / files.PARTIAL_MIXTURES) as file:
         parts["mixtures"] = np.frombuffer(file.read(), np.uint8)
     return {name: np.array(x).tobytes() for name, x in parts.items()}
 
@@ -267,7 +281,7 @@ def test_a_run_that_died_goes_on_from_its_last_checkpoint(corpus, words, tmp_pat
     run = begin(corpus, words, tmp_path)
     with pytest.raises(Accident):
         run.execute(Watching(14, happen))
-    with (tmp_path / "mixtures.csv.gz").open("ab") as file:
+    with (tmp_path / files.PARTIAL_MIXTURES).open("ab") as file:
         file.write(b"half a row")
     again = Run.resume(tmp_path, {})
     assert again.position == 20 * 13
@@ -355,9 +369,9 @@ def test_a_stream_that_waits_can_be_stopped(words, tmp_path, standard_input, mon
 def test_a_short_corpus_starts_after_its_first_pass(corpus, words, tmp_path, monkeypatch):
     start, sizes = TopicChain.start_from, []
 
-    def remembered(self, documents):
+    def remembered(self, documents, show):
         sizes.append((documents.size, documents.tokens))
-        start(self, documents)
+        start(self, documents, show)
 
     monkeypatch.setattr(TopicChain, "start_from", remembered)
     # Fewer documents than wanted: all of the first pass, in which two minibatches of 95 end.
@@ -431,7 +445,7 @@ def test_the_size_of_the_corpus_is_given_counted_or_grows(corpus, words, tmp_pat
     assert run.position == 380
     assert totals[:3] == [1, 21, 41]
     assert totals[-1] == 171
-    assert len(table(tmp_path / "long" / "mixtures.csv.gz")) == 171
+    assert len(table(tmp_path / "long" / files.PARTIAL_MIXTURES)) == 190
 
 
 def test_standard_input_grows_and_goes_on(corpus, words, tmp_path, standard_input):
@@ -491,7 +505,8 @@ def test_a_disk_that_stays_full_is_an_error_and_loses_nothing(finished, tmp_path
     folder.mkdir()
     for path in finished[0].iterdir():
         (folder / path.name).write_bytes(path.read_bytes())
-    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "mixtures.csv.gz"}
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    del before[files.PARTIAL_MIXTURES]
     disk.full = True
     code, out, err = command("--resume", folder, "--passes", 13)
     assert code == 2
@@ -500,7 +515,7 @@ def test_a_disk_that_stays_full_is_an_error_and_loses_nothing(finished, tmp_path
     assert_in(
         f"The checkpoint there is of {190 * 12:,} documents: free some space, then: fokker lda --resume", err
     )
-    assert before == {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "mixtures.csv.gz"}
+    assert before == {name: (folder / name).read_bytes() for name in before}
     disk.full = False
     assert command("--resume", folder, "--passes", 13)[0] == 0
 
@@ -741,6 +756,10 @@ def test_topics_without_a_subject_and_repeated_ones_count():
     problems, notes = judge_topics(topics_of(*good))
     assert (problems, len(notes)) == ((), 1)
     assert "no two are alike" in notes[0]
+    one_bad = [(good[0][0], -0.1), *good[1:]]
+    assert "1 of 20 topics has words that occur" in judge_topics(topics_of(*one_bad))[1][0]
+    twins = [*good[:19], (good[0][0], 0.2)]
+    assert "1 of 20 topics shares 6 or more of its ten words" in judge_topics(topics_of(*twins))[1][0]
     # A tenth of the topics is a note, more is a problem.
     bad = [(words, -0.1) for words, _ in good[:2]] + good[2:]
     problems, notes = judge_topics(topics_of(*bad))
@@ -806,24 +825,35 @@ def test_words_with_commas_are_quoted():
 
 def test_the_table_of_mixtures_is_cut_back_and_bears_a_full_disk(tmp_path, disk, monkeypatch):
     path, half = tmp_path / "mixtures.csv.gz", np.array([[0.5, 0.5]])
+
+    def document(place, name):
+        return Documents.from_rows([(name, np.zeros(1, np.int32), np.ones(1, np.int32))], [place])
+
     written = MixturesFile(path, 2)
-    written.add([0], ["a,b"], half)
+    written.add(document(0, "a,b"), half)
     size = written.flush()
-    written.add([1], ["c"], half)
+    written.add(document(1, "c"), half)
     assert written.flush() > size
     again = MixturesFile(path, 2, size)
     assert path.stat().st_size == size
-    again.add([2], ["d"], half)
+    again.add(document(3, "d"), half)
     disk.full = True
     with pytest.raises(OSError, match="No space left"):
         again.flush()
     disk.full = False
-    again.add([3], ["e"], half)
+    again.add(document(2, "e"), half)
     again.flush()
-    assert [(row["number"], row["document"]) for row in table(path)] == [("0", "a,b"), ("2", "d"), ("3", "e")]
+    assert [(row["number"], row["document"]) for row in table(path)] == [("0", "a,b"), ("3", "d"), ("2", "e")]
+    shown = []
+    again.write_in_order(tmp_path / "ordered.gz", document(1, "f"), half, lambda *count: shown.append(count))
+    rows = table(tmp_path / "ordered.gz")
+    assert [(row["number"], row["document"]) for row in rows] == list(
+        zip("0123", ("a,b", "f", "e", "d"), strict=True)
+    )
+    assert shown == [(0, 4)]
     monkeypatch.setattr("fokker.models.lda.mixtures_file._MAX_PENDING", 10)
     for number in (4, 5):
-        again.add([number], ["f"], half)
+        again.add(document(number, "g"), half)
     assert again.dropped == 1
     with pytest.raises(ValueError, match="shorter than when the checkpoint was written"):
         MixturesFile(path, 2, 10**6)

@@ -139,15 +139,19 @@ class TopicChain:
         """Whether an exact pass has begun and has not ended."""
         return self._pass is not None
 
-    def start_from(self, documents: Documents) -> None:
+    def start_from(
+        self, documents: Documents, show: Callable[[int, int], None] = lambda completed, total: None
+    ) -> None:
         """Replace θ by a draw given the topics that `start.first_topics` finds in these documents.
+
+        `show`: called with the number of sweeps so far and in all.
 
         θ_kw ~ Gamma(α + n_kw, 1), scaled to the θ_k· of a random start: β does not depend on θ_k·.
         """
         V, _ = self.topics.shape
         alpha = self.topics.alpha
         seeds = [int(seed_at(self._sample_key, number)) for number in range(CHAINS + 1)]
-        counts = first_topics(documents, V, alpha, self.gamma, seeds[1:], self.threads)
+        counts = first_topics(documents, V, alpha, self.gamma, seeds[1:], self.threads, show)
         generator = np.random.Generator(np.random.Philox(seeds[0]))
         # In parts and in place of the counts: there may be gigabytes of them.
         for first in range(0, V, _WORDS_PER_PART):

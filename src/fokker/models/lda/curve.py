@@ -93,14 +93,16 @@ class HeldOutCurve:
         self.points.append(Evaluation(documents, seconds, of_draw, of_average, is_exact))
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the documents held out."""
-        return self._documents.names
+    def documents(self) -> Documents:
+        """All documents held out, also those of which nothing can be predicted."""
+        return self._documents
 
     def state(self) -> dict[str, np.ndarray]:
-        """The arrays that a resumed run needs, with `names`."""
+        """The arrays that a resumed run needs, with the names of `documents`."""
         assert self.held_out is not None
+        places = self._documents.places
         return {
+            **({} if places is None else {"documents.places": places}),
             **with_prefix("held_out", self.held_out.state()),
             **with_prefix("early", self._early),
             **with_prefix("documents", self._documents.arrays()),

@@ -141,13 +141,20 @@ class LDA(Base):
             documents = self._counts(weights).select(indices[generator.permutation(len(indices))])
             if number == 0 and settings.start_documents and documents.tokens:
                 is_surplus = np.cumsum(is_enough(documents.lengths, settings.start_documents)) > 1
-                self._chain.start_from(documents.select(~is_surplus))
+                self._start(documents.select(~is_surplus))
             is_exact = number >= passes - num_exact
             seconds = self._steps(documents, len(indices), passes * len(indices), is_exact)
             if is_exact and self._chain.is_counting:
                 self._end_exact_pass(number - passes + num_exact, num_exact, len(indices))
                 self._curve.evaluate(self._chain, self.n_documents_seen_, seconds, is_exact=True)
         return self
+
+    def _start(self, documents: Documents) -> None:
+        """Find the first topics in these documents."""
+        from fokker.run.progress import Progress
+
+        with Progress("finding the first topics", unit="sweeps", enabled=bool(self.verbose)) as progress:
+            self._chain.start_from(documents, lambda done, total: progress.update(done, total=total))
 
     def _end_exact_pass(self, number: int, num_exact: int, num_documents: int) -> None:
         """Store exact draws, and move the topics to one of them."""

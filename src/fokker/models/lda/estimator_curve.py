@@ -83,8 +83,7 @@ class Curve:
         """What `restored` needs: values for JSON, and arrays."""
         arrays = {"points": curve_to_array(self.points)}
         if self.held_out is not None and self._documents is not None:
-            indptr, words, counts, _ = self._documents
-            arrays |= {"indptr": indptr, "words": words, "counts": counts, **self.held_out.state()}
+            arrays |= {**self._documents.arrays(), **self.held_out.state()}
         return {"is_held_out": self.is_held_out}, arrays
 
     @classmethod
@@ -152,8 +151,8 @@ def verdict(
         return Verdict(tuple(problems), tuple(notes))
     beta = np.stack(draws)
     top = top_words(beta.mean(0), _TOP_WORDS)
-    effective = np.array(
-        [effective_sample_size(beta[:, words, k].sum(1, dtype=np.float64)) for k, words in enumerate(top)]
+    effective = effective_sample_size(
+        np.stack([beta[:, words, k].sum(1, dtype=np.float64) for k, words in enumerate(top)], 1)
     )
     known = effective[np.isfinite(effective)]
     if len(known):

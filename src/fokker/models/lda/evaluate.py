@@ -12,6 +12,7 @@ the same for several β.
 
 import hashlib
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -42,7 +43,11 @@ def _replace_counts(documents: Documents, counts: np.ndarray) -> Documents:
     is_present = counts > 0
     offsets = np.concatenate([[0], np.cumsum(is_present)])
     return Documents(
-        offsets[documents.indptr], documents.words[is_present], counts[is_present], documents.names
+        offsets[documents.indptr],
+        documents.words[is_present],
+        counts[is_present],
+        documents.names,
+        documents.places,
     )
 
 
@@ -84,6 +89,45 @@ def identities(documents: Documents) -> np.ndarray:
     return np.frombuffer(b"".join(hashes), "<u8").astype(np.uint64)
 
 
+class DocumentScores(NamedTuple):
+    """Σ log p(w) over the hidden words of each document, and how many these are (D,)."""
+
+    names: tuple[str, ...]
+    log_probabilities: np.ndarray
+    num_words: np.ndarray
+
+    @property
+    def perplexity(self) -> float:
+        """The perplexity of all hidden words."""
+        return float(np.exp(-self.log_probabilities.sum() / self.num_words.sum()))
+
+    @property
+    def standard_error(self) -> float:
+        """That of the perplexity, if the documents are a random sample."""
+        return self.perplexity * _standard_error(-self.log_probabilities, self.num_words)
+
+    def log_ratio(self, other: "DocumentScores") -> tuple[float, float]:
+        """The logarithm of this perplexity over another one of the same words, with its standard error.
+
+        The documents are compared one by one: some are harder than others for every model.
+        """
+        if self.names != other.names or not np.array_equal(self.num_words, other.num_words):
+            raise ValueError("the held-out documents differ: only perplexities of the same words compare.")
+        differences = other.log_probabilities - self.log_probabilities
+        return float(differences.sum() / self.num_words.sum()), _standard_error(differences, self.num_words)
+
+
+def _standard_error(values: np.ndarray, sizes: np.ndarray) -> float:
+    """The standard error of Σ values / Σ sizes over a random sample of documents: that of a ratio.
+
+    √[D/(D-1) Σ_d (v_d - r n_d)²] / Σ_d n_d,   r = Σ v_d / Σ n_d   (Cochran 1977, section 2.11)
+    """
+    if len(values) < 2:
+        return float("nan")
+    residuals = values - values.sum() / sizes.sum() * sizes
+    return float(np.sqrt(len(values) / (len(values) - 1) * np.sum(residuals**2)) / sizes.sum())
+
+
 class HeldOut:
     """Documents of which half is predicted; p(w) is averaged over all β that were added."""
 
@@ -122,6 +166,17 @@ class HeldOut:
         if not self.draws:
             raise ValueError("there is no draw of the topics yet: add one.")
         return self._perplexity(self._sum / self.draws)
+
+    def scores(self) -> DocumentScores:
+        """The scores of the documents, p(w) averaged over the draws."""
+        counts = self._hidden.counts
+        log_p = np.log(self._sum / self.draws)
+        size = self.documents.size
+        return DocumentScores(
+            self.documents.names,
+            np.bincount(self._rows, counts * log_p, size),
+            np.bincount(self._rows, counts, size),
+        )
 
     def _perplexity(self, p: np.ndarray) -> float:
         counts = self._hidden.counts

@@ -12,9 +12,9 @@ from fokker.corpora import Documents, Vocabulary
 from fokker.models.lda.coherence import c_v, npmi, u_mass
 from fokker.models.lda.curve import Evaluation
 from fokker.models.lda.draws import credible_bounds
-from fokker.models.lda.evaluate import mixtures, perplexity, split_tokens
+from fokker.models.lda.evaluate import DocumentScores, HeldOut, mixtures, split_tokens
 from fokker.models.lda.model import Model, top_words
-from fokker.models.lda.run import Run
+from fokker.models.lda.run import Run, Show
 
 # The numbers of words of a topic in the table, in the text, and in its coherence.
 _TABLE_WORDS, _TEXT_WORDS, _COHERENCE_WORDS = 25, 10, 10
@@ -58,7 +58,8 @@ class Findings:
     """The contents of the report.
 
     `perplexity`: of the held-out documents under the average of the draws; `unigram`: under the word
-    frequencies alone. `problems`: reasons not to trust the result; `notes`: further information.
+    frequencies alone. `problems`: reasons not to trust the result; `notes`: further information. `scores`:
+    those of the held-out documents, which the perplexity summarises.
     """
 
     topics: tuple[Topic, ...]
@@ -69,19 +70,24 @@ class Findings:
     curve: tuple[Evaluation, ...]
     problems: tuple[str, ...]
     notes: tuple[str, ...]
+    scores: DocumentScores
 
 
-def analyse(run: Run) -> tuple[Model, Findings]:
+def analyse(run: Run, show: Show = lambda *progress: None) -> tuple[Model, Findings]:
     """The model of a run so far, and its findings."""
-    assert run.evaluations.held_out is not None
     draws = run.draws.draws or [run.chain.beta()]
     reading, vocabulary = run.reading, run.corpus.vocabulary
     model = Model(
         np.stack(draws), run.chain.gamma, vocabulary, run.settings, reading.pattern, reading.bigrams
     )
-    documents, settings = run.evaluations.held_out.documents, run.settings
-    with np.errstate(divide="ignore"):  # a word of probability zero gives an infinite perplexity
-        model_perplexity = perplexity(documents, draws, model.gamma, settings.seed, settings.num_threads)
+    settings = run.settings
+    held_out = HeldOut(run.evaluations.documents, settings.seed, settings.num_threads)
+    for number, beta in enumerate(draws):
+        show("evaluating the draws", number, len(draws), "draws")
+        held_out.add(beta, model.gamma)
+    documents, scores = held_out.documents, held_out.scores()
+    model_perplexity = scores.perplexity
+    show("measuring the topics", 0, settings.topics, "topics")
     unigram = unigram_perplexity(documents, run.word_counts, settings.seed)
     mean = model.mean
     # In the held-out documents alone even good topics have words that never occur together.
@@ -104,6 +110,7 @@ def analyse(run: Run) -> tuple[Model, Findings]:
         tuple(run.evaluations.points),
         problems,
         notes,
+        scores,
     )
     return model, findings
 
@@ -116,6 +123,12 @@ def _topics(model: Model, mean: np.ndarray, documents: Documents, reference: Doc
     coherences, by_c_v, by_u_mass = (
         measure(reference, top[:, :_COHERENCE_WORDS]) for measure in (npmi, c_v, u_mass)
     )
+    # The probability of the first words of each topic in each draw (n, K).
+    of_first_words = np.stack(
+        [model.beta[:, words[:_COHERENCE_WORDS], k].sum(1, dtype=np.float64) for k, words in enumerate(top)],
+        1,
+    )
+    effective_draws = effective_sample_size(of_first_words)
     topics = []
     for k, words in enumerate(top):
         draws = model.beta[:, words, k]
@@ -131,17 +144,18 @@ def _topics(model: Model, mean: np.ndarray, documents: Documents, reference: Doc
                 float(coherences[k]),
                 float(by_c_v[k]),
                 float(by_u_mass[k]),
-                effective_sample_size(draws[:, :_COHERENCE_WORDS].sum(1, dtype=np.float64)),
+                float(effective_draws[k]),
             )
         )
     return tuple(topics)
 
 
-def effective_sample_size(series: np.ndarray) -> float:
-    """ArviZ's for one chain, at most the number of draws; NaN for too few or constant draws."""
-    if len(series) < _MIN_DRAWS or np.ptp(series) == 0:
-        return float("nan")
-    return min(float(statistics.effective_sample_size(series[None])), float(len(series)))
+def effective_sample_size(series: np.ndarray) -> np.ndarray:
+    """ArviZ's for each series of one chain (n, ...), at most n; NaN for too few or constant draws."""
+    if len(series) < _MIN_DRAWS:
+        return np.full(series.shape[1:], np.nan)
+    effective_draws = np.minimum(statistics.effective_sample_size(series[None]), len(series))
+    return np.where(np.ptp(series, axis=0) == 0, np.nan, effective_draws)
 
 
 def hellinger(beta: np.ndarray) -> np.ndarray:
@@ -280,11 +294,17 @@ def judge_topics(topics: Sequence[Topic]) -> tuple[tuple[str, ...], tuple[str, .
     problems: list[str] = []
     notes: list[str] = []
     for numbers, what in (
-        (incoherent, "have words that occur together less often than by chance (NPMI below 0)"),
-        (repeated, f"share {_MIN_SHARED_WORDS} or more of their ten words with another"),
+        (incoherent, "{have} words that occur together less often than by chance (NPMI below 0)"),
+        (repeated, f"{{share}} {_MIN_SHARED_WORDS} or more of {{their}} ten words with another"),
     ):
         if numbers:
             shown = ", ".join(map(str, numbers[:_TEXT_WORDS])) + (", …" if len(numbers) > _TEXT_WORDS else "")
+            is_one = len(numbers) == 1
+            what = what.format(
+                have="has" if is_one else "have",
+                share="shares" if is_one else "share",
+                their="its" if is_one else "their",
+            )
             many = len(numbers) > _MAX_BAD_SHARE * len(topics)
             advice = " Use fewer topics (--topics), or more documents." if many else ""
             (problems if many else notes).append(
@@ -327,12 +347,16 @@ def topics_csv(topics: Sequence[Topic]) -> str:
 
 def topics_text(findings: Findings) -> str:
     """One line per topic, the most prevalent first, and the verdict."""
-    lines = [
-        f"topic {topic.number:>3}  {topic.prevalence:6.1%}  NPMI {topic.coherence:+.2f}  "
-        f"c_v {topic.c_v:.2f}  u_mass {topic.u_mass:.1f}  {' '.join(topic.words[:_TEXT_WORDS])}"
-        for topic in by_prevalence(findings.topics)
-    ]
+    lines = [topic_line(topic) for topic in by_prevalence(findings.topics)]
     return "\n".join([*lines, "", *findings.problems, *findings.notes]) + "\n"
+
+
+def topic_line(topic: Topic) -> str:
+    """The number, the prevalence, the coherence and the words of a topic."""
+    return (
+        f"topic {topic.number:>3}  {topic.prevalence:6.1%}  NPMI {topic.coherence:+.2f}  "
+        f"c_v {topic.c_v:.2f}  u_mass {topic.u_mass:5.1f}  {' '.join(topic.words[:_TEXT_WORDS])}"
+    )
 
 
 def by_prevalence(topics: Sequence[Topic]) -> list[Topic]:

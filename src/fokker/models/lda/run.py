@@ -14,7 +14,16 @@ from fokker.models.lda._checks import NotFiniteError
 from fokker.models.lda._expected import ExpectedCounts
 from fokker.models.lda.curve import HeldOutCurve
 from fokker.models.lda.draws import TopicDraws
-from fokker.models.lda.files import CHECKPOINT, PREVIOUS, read_latest, with_prefix, without_prefix
+from fokker.models.lda.evaluate import mixtures
+from fokker.models.lda.files import (
+    CHECKPOINT,
+    PARTIAL_MIXTURES,
+    PREVIOUS,
+    SUMMARY,
+    read_latest,
+    with_prefix,
+    without_prefix,
+)
 from fokker.models.lda.mixtures_file import MixturesFile
 from fokker.models.lda.reading import (
     DOCUMENTS_PER_HELD_OUT,
@@ -35,11 +44,18 @@ _SAMPLE_DOCUMENTS = 2_000
 _MIN_SECONDS_BETWEEN_SAVES, _SAVE_TIMES_BETWEEN_SAVES = 60.0, 20.0
 
 
+# Called during work that takes time, with its description, how much is done, how much there is, and the unit.
+Show = Callable[[str, int, int, str], None]
+
+
 class Watcher(Protocol):
     """Receives the progress of a run."""
 
     def update(self, run: "Run") -> None:
         """Called after each minibatch."""
+
+    def show(self, description: str, completed: int, total: int, unit: str) -> None:
+        """A `Show`, for work besides the minibatches."""
 
     def notify(self, text: str) -> None:
         """Called with messages to the user."""
@@ -81,14 +97,19 @@ class Run:
         self.evaluations = HeldOutCurve(reading.held_out, settings.seed, settings.num_threads)
         self.tally = Tally()
         self.interrupted = False
+        self._interruption = Interruption()
         self.saved_at: int | None = None
         # The documents that wait for the start, their positions in the stream, and whether their pass is
         # exact.
         self._waiting: list[tuple[Documents, np.ndarray, bool]] = []
         self.sample = Documents.concatenate([])
         self._started_at, self._seconds_before = time.monotonic(), 0.0
+        # Where the next document is in the source, and where a stream that continues begins.
+        self._next_place = self._first_place = 0
         self._mixtures = (
-            None if mixtures_size is None else MixturesFile(folder / MIXTURES, settings.topics, mixtures_size)
+            None
+            if mixtures_size is None
+            else MixturesFile(folder / PARTIAL_MIXTURES, settings.topics, mixtures_size)
         )
 
     @staticmethod
@@ -188,10 +209,12 @@ class Run:
         `skip`: skip the documents that were read before; False for a stream that continues where it stopped.
         """
         next_save = time.monotonic() + _MIN_SECONDS_BETWEEN_SAVES
+        self._first_place = 0 if skip else self._next_place
         with (
-            Interruption() as interruption,
+            Interruption() as self._interruption,
             prefetched(self.corpus, self.settings.batch, self.position if skip else 0) as batches,
         ):
+            interruption = self._interruption
             try:
                 while not self.complete:
                     interruption.waiting = True
@@ -289,11 +312,19 @@ class Run:
         """Hold out the documents of a minibatch, step with them, or count them in an exact pass."""
         numbers = np.arange(self.position, self.position + batch.size)
         self.position += batch.size
+        assert batch.places is not None
+        places = batch.places + self._first_place
+        batch = batch._replace(places=places)
+        self._next_place = max(self._next_place, int(places.max(initial=-1)) + 1)
         num_missing = self.evaluations.num_missing
         if num_missing:
             self.evaluations.hold_out(batch.select(slice(0, num_missing)))
             batch, numbers = batch.select(slice(num_missing, None)), numbers[num_missing:]
         is_training = self.evaluations.is_training(batch)
+        is_held_out = self._is_in_last_pass(numbers) & ~is_training
+        if self.chain.number and np.any(is_held_out):
+            held_out = batch.select(is_held_out)
+            self._add_mixtures(held_out, numbers[is_held_out], self.chain.expect(held_out)[1], watcher)
         documents, numbers = batch.select(is_training), numbers[is_training]
         if self.settings.start_documents and not self.chain.number:
             self._waiting.append((documents, numbers, is_exact))
@@ -311,8 +342,17 @@ class Run:
         self._waiting = []
         if not waiting:
             return
-        self.chain.start_from(Documents.concatenate([documents for documents, *_ in waiting]))
+
+        def show(completed: int, total: int) -> None:
+            watcher.show("finding the first topics", completed, total, "sweeps")
+            if self._interruption.asked:
+                # There is nothing to save yet.
+                raise Stopped
+
+        sample = Documents.concatenate([documents for documents, *_ in waiting])
+        self.chain.start_from(sample, show)
         for documents, numbers, is_exact in waiting:
+            watcher.show("taking the first steps", self.trained, sample.size, "documents")
             self._train(documents, numbers, is_exact, watcher)
 
     def _train(self, documents: Documents, numbers: np.ndarray, is_exact: bool, watcher: Watcher) -> None:
@@ -330,7 +370,7 @@ class Run:
                 self.sample = Documents.concatenate([self.sample, documents])
         if not is_exact:
             self.draws.offer(self.chain.number, self.chain.beta)
-        self._write_mixtures(documents, numbers, expected, watcher)
+        self._add_mixtures(documents, numbers, expected, watcher)
         if not is_exact and self._is_time_to_evaluate():
             self._evaluate()
 
@@ -361,21 +401,55 @@ class Run:
             is_exact=is_exact,
         )
 
-    def _write_mixtures(
+    def _add_mixtures(
         self, documents: Documents, numbers: np.ndarray, expected: ExpectedCounts, watcher: Watcher
     ) -> None:
-        """Write rows for the documents of the last pass."""
-        if self._mixtures is None or self.passes is None:
+        """Add rows for those of the documents that belong to the last pass."""
+        last_pass = self._is_in_last_pass(numbers)
+        if self._mixtures is None or not np.any(last_pass):
             return
-        first = 0 if self.passes == 1 else None if self.length is None else (self.passes - 1) * self.length
-        if first is None or numbers[-1] < first:
-            return
-        last_pass = numbers >= first
         weights = (expected.mixtures + self.chain.gamma)[last_pass]
-        names = documents.select(last_pass).names
-        self._mixtures.add(numbers[last_pass].tolist(), names, weights / weights.sum(1, keepdims=True))
+        self._mixtures.add(documents.select(last_pass), weights / weights.sum(1, keepdims=True))
         if self._mixtures.should_flush:
             self._try_to_write(self._mixtures.flush, watcher)
+
+    @property
+    def writes_mixtures(self) -> bool:
+        """Whether there are mixtures to write: they are wanted, and the last pass has begun."""
+        return self._mixtures is not None and bool(self._is_in_last_pass(np.array([self.position - 1]))[0])
+
+    def _is_in_last_pass(self, numbers: np.ndarray) -> np.ndarray:
+        """Whether documents at these positions of the stream belong to the last pass."""
+        if self.passes == 1:
+            return np.ones(len(numbers), bool)
+        if self.passes is None or self.length is None:
+            return np.zeros(len(numbers), bool)
+        return np.asarray(numbers >= (self.passes - 1) * self.length)
+
+    def write_mixtures(self, beta: np.ndarray, show: Show) -> None:
+        """Write the mixtures of the documents of the last pass so far, in the order of the source.
+
+        In a single pass, the documents held out came before there were topics: theirs are those under `beta`
+        (V, K).
+        """
+        assert self._mixtures is not None
+        held_out = self.evaluations.documents.select(slice(0, None if self.passes == 1 else 0))
+        settings = self.settings
+        shares = mixtures(
+            held_out,
+            beta,
+            self.chain.gamma,
+            settings.seed,
+            sweeps=settings.sweeps,
+            burn_in=settings.burn_in,
+            threads=settings.num_threads,
+        )
+        self._mixtures.write_in_order(
+            self.folder / MIXTURES,
+            held_out,
+            shares,
+            lambda completed, total: show("writing the mixtures", completed, total, "documents"),
+        )
 
     def _try_to_write(self, write: Callable[[], object], watcher: Watcher) -> None:
         """Write; report an error, such as a full disk, and continue."""
@@ -404,7 +478,8 @@ class Run:
             "tokens": self.tokens,
             "seconds": self.seconds,
             "mixtures_size": mixtures_size,
-            "held_out_names": self.evaluations.names,
+            "next_place": self._next_place,
+            "held_out_names": self.evaluations.documents.names,
         }
         arrays = {
             **with_prefix("chain", self.chain.state()),
@@ -427,6 +502,7 @@ class Run:
             header[name] for name in ("position", "trained", "tokens")
         )
         self.saved_at = self.position
+        self._next_place = header["next_place"]
         self._seconds_before = header["seconds"]
         self.word_counts = np.array(arrays["word_counts"])
 
@@ -447,12 +523,13 @@ def stored_reading(folder: Path) -> Reading:
 def _prepare_folder(folder: Path, overwrite: bool) -> None:
     """Create the folder of a new run; it must not contain a checkpoint unless `overwrite`."""
     folder.mkdir(parents=True, exist_ok=True)
-    for path in (folder / CHECKPOINT, folder / PREVIOUS):
-        if path.exists() and not overwrite:
-            raise ValueError(
-                f"{folder} already contains a run: continue it with --resume {folder}, replace it with "
-                "--overwrite, or choose another --out."
-            )
+    paths = (folder / CHECKPOINT, folder / PREVIOUS)
+    if not overwrite and any(path.exists() for path in paths):
+        raise ValueError(
+            f"{folder} already contains a run: continue it with --resume {folder}, replace it with "
+            "--overwrite, or choose another --out."
+        )
+    for path in (*paths, folder / MIXTURES, folder / SUMMARY):
         path.unlink(missing_ok=True)
 
 

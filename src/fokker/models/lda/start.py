@@ -14,6 +14,8 @@ this. Here three things do:
 The result is only a start, so the moves need not keep a distribution; the chain of minibatches makes none.
 """
 
+from collections.abc import Callable
+from concurrent.futures import wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +36,7 @@ CHAINS = 2
 # A sample is complete with this many tokens per document that it may have: the time is limited for long
 # documents too.
 _TOKENS_PER_DOCUMENT = 200
+_SECONDS_BETWEEN_REPORTS = 0.2
 
 
 def is_enough(lengths: np.ndarray, wanted: int) -> np.ndarray:
@@ -53,8 +56,12 @@ def _sweep(
     z: Any,
     by_word: Any,
     by_document: Any,
+    control: Any,
 ) -> None:
-    """One sweep with each of `alphas`, starting from `z`; the counts, initially zero, become those of z."""
+    """One sweep with each of `alphas`, starting from `z`; the counts, initially zero, become those of z.
+
+    `control`: the number of sweeps so far, and whether to stop, as another thread sees and sets them.
+    """
     V, K = by_word.shape
     by_topic = np.zeros(K, np.float32)
     j = 0
@@ -68,6 +75,8 @@ def _sweep(
     cumulative, scale = np.empty(K, np.float32), np.empty(K, np.float32)
     state = stream(seed, 0)
     for alpha in alphas:
+        if control[1]:
+            return
         for k in range(K):
             scale[k] = 1 / (by_topic[k] + V * alpha)
         j = 0
@@ -96,6 +105,7 @@ def _sweep(
                     by_topic[k] += 1
                     scale[k] = 1 / (by_topic[k] + V * alpha)
                     j += 1
+        control[0] += 1
 
 
 def _annealed(alpha: float, sweeps: int) -> np.ndarray:
@@ -120,16 +130,22 @@ class Assignment:
         z = generator.integers(topics, size=documents.tokens, dtype=np.int32)
         return Assignment(documents, z, np.empty((words, topics)), np.empty((documents.size, topics)))
 
-    def sweep(self, alphas: np.ndarray, gamma: np.ndarray, generator: np.random.Generator) -> None:
-        """One collapsed Gibbs sweep for each of `alphas`."""
+    def sweep(
+        self,
+        alphas: np.ndarray,
+        gamma: np.ndarray,
+        generator: np.random.Generator,
+        control: np.ndarray | None = None,
+    ) -> None:
+        """One collapsed Gibbs sweep for each of `alphas`; `control` as for `_sweep`."""
         # float32 holds counts exactly up to 2²⁴.
         self.by_word = np.zeros(self.by_word.shape, np.float32)
         self.by_document = np.zeros(self.by_document.shape, np.float32)
-        indptr, words, counts, _ = self.documents
+        indptr, words, counts = self.documents[:3]
         seed = generator.integers(2**64, dtype=np.uint64)
         _sweep(
             indptr, words, counts, alphas, gamma.astype(np.float32), seed, self.z, self.by_word,
-            self.by_document,
+            self.by_document, np.zeros(2, np.int64) if control is None else control,
         )  # fmt: skip
 
     def log_joint(self, alpha: float, gamma: np.ndarray) -> float:
@@ -141,7 +157,7 @@ class Assignment:
 
     def tokens_of(self, topic: int) -> Documents:
         """The same documents with the tokens of one topic."""
-        indptr, words, counts, names = self.documents
+        indptr, words, counts, names = self.documents[:4]
         entry = np.repeat(np.arange(len(words)), counts)
         own = np.bincount(entry[self.z == topic], minlength=len(words)).astype(counts.dtype)
         offsets = np.concatenate([[0], np.cumsum(own > 0)])
@@ -211,25 +227,55 @@ def merge_and_split(
 
 
 def collapsed_gibbs(
-    documents: Documents, words: int, alpha: float, gamma: np.ndarray, seed: int
+    documents: Documents,
+    words: int,
+    alpha: float,
+    gamma: np.ndarray,
+    seed: int,
+    control: np.ndarray | None = None,
 ) -> Assignment:
-    """One chain over the documents: annealed sweeps, then rounds of moves and sweeps."""
+    """One chain over the documents: annealed sweeps, then rounds of moves and sweeps.
+
+    `control`: the number of sweeps so far, and whether another thread asks to stop; the result is then of no
+    use.
+    """
+    control = np.zeros(2, np.int64) if control is None else control
     generator = np.random.Generator(np.random.Philox(seed))
     assignment = Assignment.random(documents, words, len(gamma), generator)
-    assignment.sweep(_annealed(alpha, _FIRST_SWEEPS), gamma, generator)
+    assignment.sweep(_annealed(alpha, _FIRST_SWEEPS), gamma, generator, control)
     for _ in range(_ROUNDS):
+        if control[1]:
+            break
         merge_and_split(assignment, alpha, gamma, generator)
-        assignment.sweep(np.full(_SWEEPS, alpha, np.float32), gamma, generator)
+        assignment.sweep(np.full(_SWEEPS, alpha, np.float32), gamma, generator, control)
     return assignment
 
 
 def first_topics(
-    documents: Documents, words: int, alpha: float, gamma: np.ndarray, seeds: list[int], threads: int = 1
+    documents: Documents,
+    words: int,
+    alpha: float,
+    gamma: np.ndarray,
+    seeds: list[int],
+    threads: int = 1,
+    show: Callable[[int, int], None] = lambda completed, total: None,
 ) -> np.ndarray:
-    """n_kw (V, K) of the best of several chains, one for each seed; `threads` changes only the time."""
+    """n_kw (V, K) of the best of several chains, one for each seed; `threads` changes only the time.
 
-    def chain(seed: int) -> Assignment:
-        return collapsed_gibbs(documents, words, alpha, gamma, seed)
-
-    chains = list(thread_pool(threads).map(chain, seeds)) if threads > 1 else [chain(s) for s in seeds]
+    `show` is called several times a second with the number of sweeps so far and in all. If it raises an
+    exception, the chains stop.
+    """
+    controls = np.zeros((len(seeds), 2), np.int64)
+    pool = thread_pool(threads)
+    futures = [
+        pool.submit(collapsed_gibbs, documents, words, alpha, gamma, seed, control)
+        for seed, control in zip(seeds, controls, strict=True)
+    ]
+    try:
+        while wait(futures, _SECONDS_BETWEEN_REPORTS).not_done:
+            show(int(controls[:, 0].sum()), len(seeds) * (_FIRST_SWEEPS + _ROUNDS * _SWEEPS))
+    except BaseException:
+        controls[:, 1] = 1
+        raise
+    chains = [future.result() for future in futures]
     return max(chains, key=lambda assignment: assignment.log_joint(alpha, gamma)).by_word
