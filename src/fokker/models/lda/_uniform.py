@@ -49,6 +49,12 @@ def stream(seed: Any, index: Any) -> Any:
     return mix(seed ^ mix((np.uint64(index) + np.uint64(1)) * _GOLDEN))
 
 
+@compiled
+def stream_of_topic(word_state: Any, topic: Any) -> Any:
+    """The initial state of the stream of a word and a topic, given that of the word."""
+    return mix(word_state + np.uint64(topic + 1) * _GOLDEN)
+
+
 def streams(seed: np.uint64, indices: np.ndarray) -> np.ndarray:
     """`stream` for many indices (uint64) at once."""
     numbers = (indices.astype(np.uint64) + np.uint64(1)) * _GOLDEN

@@ -1,6 +1,5 @@
 """The command `fokker lda`. Large modules are imported when a command runs."""
 
-import contextlib
 import functools
 import os
 import warnings
@@ -13,6 +12,7 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from fokker.models.lda.settings import ENGINES, SAMPLERS, Settings
+from fokker.run.sample_command import Coordinator, Process, Processes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -207,11 +207,18 @@ def run(
     no_mixtures: Annotated[
         bool, typer.Option("--no-mixtures", help="Do not write the mixtures of the documents.")
     ] = False,
+    coordinator: Coordinator = None,
+    processes: Processes = None,
+    process: Process = None,
 ) -> None:
     """Learn topics, and write them with a report to a folder; Ctrl-C saves, --resume continues.
 
-    Exit code 1 if the topics are no better than the word frequencies.
+    The same command continues a run that has not ended, too. Exit code 1 if the topics are no better than the
+    word frequencies.
     """
+    from fokker.run.processes import join
+
+    join(None, coordinator, processes, process)  # before JAX is used
     reading_options = {
         "corpus": corpus if corpus in (None, "-") else os.path.abspath(str(corpus)),
         "format": format,
@@ -242,10 +249,11 @@ def run(
     reading, settings = _specified(reading_options), _specified(sampling_options)
     if forever and passes is not None:
         raise ValueError("--passes and --forever contradict each other: give one of them.")
-    from fokker._core.files import locked
     from fokker.models.lda.reading import Reading, learned_vocabulary
     from fokker.models.lda.run import Run
+    from fokker.models.lda.together import any_process, exit_code, is_unfinished, own_folder
     from fokker.run.interruption import Interruption
+    from fokker.run.processes import is_first, together
 
     learning_options = {
         "--vocab-size": ("maximum_words", vocab_size),
@@ -265,13 +273,18 @@ def run(
                     f"{name} cannot be used with --resume, which continues a run with its own settings."
                 )
     folder = resume or out or _OUT
-    if resume is None:
-        folder.mkdir(parents=True, exist_ok=True)
+    console.quiet = errors.quiet = not is_first()
     # Two runs in one folder would overwrite each other's files.
-    with locked(folder) if folder.is_dir() else contextlib.nullcontext():
+    with together(), own_folder(folder, create=resume is None):
+        is_interrupted = False
+        if resume is None and not overwrite:
+            given_passes = None if forever else "default" if passes is None else passes
+            defaults = {"topics": _BUILT_IN_TOPICS} if corpus is None else {}
+            if is_unfinished(folder, Reading(**reading), Settings(**defaults | settings), given_passes):
+                resume = folder
         if resume is not None:
             lda_run = Run.resume(
-                resume,
+                folder,
                 {**reading, **settings},
                 passes=None if forever else "as before" if passes is None else passes,
                 mixtures=not no_mixtures,
@@ -299,11 +312,12 @@ def run(
                 )
             for warning in caught:
                 errors.print(str(warning.message), markup=False, soft_wrap=True)
-            if interruption.asked:
-                _print(_NOTHING_YET)
-                raise typer.Exit(_INTERRUPTED)
-            _print(_start_message(lda_run))
-        raise typer.Exit(_execute(lda_run, skip=not no_skip))
+            is_interrupted = any_process(interruption.asked)
+            _print(_NOTHING_YET if is_interrupted else _start_message(lda_run))
+        code = _INTERRUPTED
+        if not is_interrupted:
+            code = exit_code(lda_run, not no_skip, lambda: _execute(lda_run, skip=not no_skip))
+    raise typer.Exit(code)
 
 
 def _specified(options: dict[str, Any]) -> dict[str, Any]:

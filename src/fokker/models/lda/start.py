@@ -24,6 +24,7 @@ from scipy.special import gammaln
 from fokker.corpora import Documents
 from fokker.models.lda._uniform import stream, uniform
 from fokker.models.lda.gibbs import thread_pool
+from fokker.models.lda.share import Alone, Share
 
 # α of the first sweep; it decreases geometrically during the first half of the sweeps before the moves.
 _SMOOTH_ALPHA = 1.0
@@ -224,12 +225,26 @@ def collapsed_gibbs(
 
 
 def first_topics(
-    documents: Documents, words: int, alpha: float, gamma: np.ndarray, seeds: list[int], threads: int = 1
+    documents: Documents,
+    words: int,
+    alpha: float,
+    gamma: np.ndarray,
+    seeds: list[int],
+    threads: int = 1,
+    share: Share | None = None,
 ) -> np.ndarray:
-    """n_kw (V, K) of the best of several chains, one for each seed; `threads` changes only the time."""
+    """n_kw (V, K) of the best of several chains, one for each seed; `threads` changes only the time.
+
+    With a `share`, each process runs some of the chains.
+    """
 
     def chain(seed: int) -> Assignment:
         return collapsed_gibbs(documents, words, alpha, gamma, seed)
 
-    chains = list(thread_pool(threads).map(chain, seeds)) if threads > 1 else [chain(s) for s in seeds]
-    return max(chains, key=lambda assignment: assignment.log_joint(alpha, gamma)).by_word
+    def chains(seeds: list[int]) -> list[Assignment]:
+        return list(thread_pool(threads).map(chain, seeds)) if threads > 1 else [chain(s) for s in seeds]
+
+    best: Assignment = (share or Alone(len(gamma))).best(
+        chains, seeds, lambda assignment: assignment.log_joint(alpha, gamma)
+    )
+    return best.by_word
