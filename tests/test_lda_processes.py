@@ -8,12 +8,19 @@ import socket
 import numpy as np
 import pytest
 
-import topics_in_processes
 from fokker.models.lda import files
+from fokker.models.lda.reading import Reading
 from fokker.models.lda.run import Run
-from fokker.models.lda.share import Alone, Processes
+from fokker.models.lda.settings import Settings
+from test_lda_command import command, interrupt
 from test_mesh import program
-from topics_in_processes import KINDS, Watching, begin, write_corpus
+from topics_in_processes import FEW, Watching, begin, write_corpus
+
+MESSAGES = (
+    "θ is not finite at step 3 of sgrhmc",
+    "process 1 reads other documents than process 0: give a corpus that is the same for all processes.",
+    "standard input can be read by one process only, and there are 2: give a file that all of them see.",
+)
 
 
 def together(folder, *parts, processes=2):
@@ -63,9 +70,10 @@ def differing(a, b):
 def test_two_processes_are_one_to_the_bit_and_either_goes_on_with_the_other(tmp_path, alone):
     write_corpus(tmp_path / "corpus.npz")
     begun = begin(tmp_path / "resumed", "sgrhmc")
-    begun.execute(Watching(9, lambda: topics_in_processes.send(topics_in_processes.signal.SIGINT)))
+    begun.execute(Watching(9, interrupt))
     assert begun.interrupted
-    parts = ("sgrhmc", "scir", "interrupted", "resumed", "not finite", "other documents", "lost")
+    errors_of_all = ("not finite", "other documents", "standard input")
+    parts = ("sgrhmc", "scir", "interrupted", "resumed", *errors_of_all, "lost")
     results, codes, errors = together(tmp_path, *parts)
     first, second = results
     # Each has its own topics.
@@ -82,10 +90,9 @@ def test_two_processes_are_one_to_the_bit_and_either_goes_on_with_the_other(tmp_
     assert differing(stored(tmp_path / "interrupted"), alone("scir")) == []
     assert differing(stored(tmp_path / "resumed"), alone("sgrhmc")) == []
     # Errors are those of all.
-    assert first["not finite"] == second["not finite"]
-    assert "sgrhmc" in first["not finite"]["error"]
-    assert first["other documents"] == second["other documents"]
-    assert "process 1 reads other documents than process 0" in first["other documents"]["error"]
+    for part, message in zip(errors_of_all, MESSAGES, strict=True):
+        assert first[part] == second[part]
+        assert message in first[part]["error"]
     # One is lost.
     assert codes == [1, -9]
     host = re.escape(socket.gethostname())
@@ -94,3 +101,54 @@ def test_two_processes_are_one_to_the_bit_and_either_goes_on_with_the_other(tmp_
     assert 100 < again.position < 300
     again.execute(Watching())
     assert differing(stored(tmp_path / "lost"), alone("sgrhmc")) == []
+
+
+@pytest.mark.long
+def test_every_sampler_engine_and_the_estimator_in_several_processes(tmp_path):
+    parts = ("scir", "sgld", "sgrld", "jax", "many", "estimator")
+    results = {}
+    # One process too: this one compiles JAX's programs with other options.
+    for processes in (1, 2, 3):
+        folder = tmp_path / str(processes)
+        folder.mkdir()
+        write_corpus(folder / "corpus.npz")
+        results[processes], codes, errors = together(folder, *parts, processes=processes)
+        assert codes == [0] * processes, errors
+    for processes in (2, 3):
+        columns = {part: [of[part].get("columns") for of in results[processes]] for part in parts}
+        # Samplers that step in JAX have all topics in the first process.
+        assert columns["sgld"] == [4, 0, 0][:processes]
+        assert columns["many"] == [1, 1, 0][:processes]
+        for kind in parts[:-1]:
+            found, expected = (stored(tmp_path / str(n) / kind) for n in (processes, 1))
+            assert differing(found, expected) == [], (kind, processes)
+        with np.load(tmp_path / "1" / "estimator-0.npz") as expected:
+            for number in range(processes):
+                with np.load(tmp_path / str(processes) / f"estimator-{number}.npz") as found:
+                    for name in expected.files:
+                        np.testing.assert_array_equal(found[name], expected[name])
+
+
+def test_the_same_command_goes_on_with_a_run_that_has_not_ended(tmp_path):
+    write_corpus(tmp_path / "corpus.npz")
+    options = ("--topics", 3, "--batch", 20, "--sweeps", 6, "--burn-in", 2, "--start-documents", 30)
+    options += ("--held-out", 20, "--passes", 2, "--threads", 1)
+    whole, broken = (
+        (tmp_path / "corpus.npz", *options, "--out", tmp_path / name) for name in ("whole", "broken")
+    )
+    assert command(*whole)[0] in (0, 1)
+    settings = Settings(**FEW, topics=3)
+    reading = Reading(str(tmp_path / "corpus.npz"), held_out=20)
+    Run.start(reading, settings, tmp_path / "broken", passes=2).execute(Watching(8, interrupt))
+    # Other settings are another run.
+    code, _, error = command(*broken, "--alpha", 0.2)
+    assert code == 2
+    assert "already contains a run" in " ".join(error.split())
+    code, output, _ = command(*broken)
+    assert code in (0, 1)
+    assert "continuing after 160 documents" in output
+    assert differing(stored(tmp_path / "broken"), stored(tmp_path / "whole")) == []
+    # It has ended, and is not begun again.
+    code, _, error = command(*broken)
+    assert code == 2
+    assert "already contains a run" in " ".join(error.split())

@@ -7,6 +7,7 @@ The parts are runs, one after the other, in folders of their names; each prints 
 
 import json
 import os
+import pickle
 import signal
 import sys
 from pathlib import Path
@@ -27,7 +28,10 @@ KINDS = {
     "sgrhmc": {"topics": 3, "learn_gamma": True},
     "scir": {"topics": 4, "sampler": "scir", "step": 0.3},
     "sgld": {"topics": 4, "sampler": "sgld"},
+    "sgrld": {"topics": 3, "sampler": "sgrld"},
     "jax": {"topics": 3, "engine": "jax"},
+    # Of three processes one has no topic.
+    "many": {"topics": 2, "sampler": "scir"},
 }
 NUM_DOCUMENTS, HELD_OUT = 150, 20
 
@@ -75,9 +79,22 @@ def executed(run, watcher=None):
     return {"position": run.position, "interrupted": run.interrupted, "columns": theta.shape[1]}
 
 
-def not_finite(folder):
+def not_finite(folder, process):
+    """The topics of one process leave the finite numbers."""
+    run = begin(folder, "sgrhmc")
+
+    def fail():
+        run.share.check_step(process == 0, run.share._error)
+
     try:
-        begin(folder, "sgrhmc", step=1e5, friction=1e-9, start_documents=0).execute(Watching())
+        run.execute(Watching(5, fail))
+    except ValueError as error:
+        return {"error": str(error)}
+
+
+def standard_input(folder):
+    try:
+        Run.start(Reading("-"), Settings(**FEW), folder)
     except ValueError as error:
         return {"error": str(error)}
 
@@ -95,11 +112,18 @@ def other_documents(folder, process):
         return {"error": str(error)}
 
 
-def estimator(folder):
+def estimator(folder, name):
     X = sparse.load_npz(folder.parent / "corpus.npz")
-    lda = fk.models.LDA(3, passes=2, batch_size=30, sweeps=4, burn_in=1, draws=4, start_documents=40, n_jobs=1)
+    lda = fk.models.LDA(
+        3, passes=2, batch_size=30, sweeps=4, burn_in=1, draws=4, start_documents=40, n_jobs=1
+    )
     lda.fit(X)
-    np.savez(folder.parent / f"estimator-{jax.process_index()}.npz", draws=lda.draws_, curve=lda.perplexity_curve_)
+    # A copy goes on as it would itself.
+    pickle.loads(pickle.dumps(lda)).partial_fit(X)
+    before = lda.draws_
+    lda.partial_fit(X)
+    arrays = {"draws": lda.draws_, "before": before, "curve": lda.perplexity_curve_}
+    np.savez(folder.parent / f"estimator-{name}.npz", **arrays)
     return {}
 
 
@@ -117,7 +141,9 @@ def part(name, folder, process):
         return executed(begin(folder, "sgrhmc"), Watching(12, act))
     if name == "other documents":
         return other_documents(folder, process)
-    return {"not finite": not_finite, "estimator": estimator}[name](folder)
+    if name == "standard input":
+        return standard_input(folder)
+    return not_finite(folder, process) if name == "not finite" else estimator(folder, process)
 
 
 def main():

@@ -294,7 +294,8 @@ class TopicChain:
     def own_beta(self) -> np.ndarray:
         """The columns of β of the topics that are here."""
         theta = self.topics.all_rows()
-        return np.asarray(theta / column_sums(theta).astype(np.float32))
+        # Arrays of JAX may have their columns one after the other, and sums along rows another rounding.
+        return np.ascontiguousarray(theta / column_sums(theta).astype(np.float32))
 
     def state(self) -> dict[str, np.ndarray]:
         """The arrays that a resumed run needs; those named in `BY_TOPIC` of the topics that are here."""
@@ -307,6 +308,14 @@ class TopicChain:
         if self._pass is not None:
             state |= {"pass_counts": self._pass.counts, "pass_documents": np.asarray(self._pass.documents)}
         return state
+
+    def state_of_all_topics(self) -> dict[str, np.ndarray]:
+        """As `state`, with all topics, in all processes."""
+        return {name: self.share.all_topics(x) if name in BY_TOPIC else x for name, x in self.state().items()}
+
+    def restore_all_topics(self, state: dict[str, Any]) -> None:
+        """Restore a `state_of_all_topics`, of which this process takes its own topics."""
+        self.restore({name: x[..., self.share.own] if name in BY_TOPIC else x for name, x in state.items()})
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a `state`."""

@@ -30,6 +30,7 @@ from fokker.models.lda.start import is_enough
 from fokker.models.lda.together import (
     Minibatches,
     UnreadableError,
+    check_readable_by_all,
     check_same,
     gathered_arrays,
     of_all,
@@ -85,11 +86,6 @@ class Run:
         if corpus.source.single_pass and passes != 1:
             raise ValueError(f"{corpus.source.label} can be read only once: use --passes 1, or a file.")
         self.share = share_of(settings.topics, settings.sampler)
-        if corpus.source.single_pass and self.share.size > 1:
-            raise ValueError(
-                f"{corpus.source.label} can be read by one process only, and there are {self.share.size}: "
-                "give a file that all of them see."
-            )
         self.reading, self.settings, self.corpus, self.folder = reading, settings, corpus, folder
         self.passes, self.length = passes, length
         self.chain = settings.chain(len(corpus.vocabulary), self.share)
@@ -129,6 +125,7 @@ class Run:
         `passes`: None for no limit, "default" for `default_passes`. `mixtures`: whether to write the mixtures
         of the last pass.
         """
+        check_readable_by_all(reading)
         by_first(lambda: _prepare_folder(folder, overwrite))
         check_same({**dataclasses.asdict(reading), **settings.to_json(), "threads": None, "passes": passes})
         own_corpus: list[Corpus] = []
@@ -183,6 +180,7 @@ class Run:
             notify(f"{problem} The previous one is used, of {header['position']:,} documents.")
         settings = Settings.from_json(header["settings"] | {"threads": threads})
         reading = Reading.from_json(header["reading"])
+        check_readable_by_all(reading)
         passes = header["passes"] if passes == "as before" else num_passes(reading, passes)
         # With another number of passes, the last pass is still to come.
         size = header["mixtures_size"] if passes == header["passes"] else 0

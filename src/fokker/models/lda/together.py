@@ -43,6 +43,17 @@ def of_all(error: Exception) -> Exception:
     return error
 
 
+def check_readable_by_all(reading: Reading) -> None:
+    """Raise where there are several processes and only one can read the documents."""
+    if reading.single_pass and jax.process_count() > 1:
+        raise of_all(
+            ValueError(
+                f"standard input can be read by one process only, and there are {jax.process_count()}: give "
+                "a file that all of them see."
+            )
+        )
+
+
 def check_same(settings: Mapping[str, Any]) -> None:
     """Raise where another process has other settings."""
     if jax.process_count() > 1:
