@@ -12,6 +12,7 @@ from fokker.models.lda import files
 from fokker.models.lda.reading import Reading
 from fokker.models.lda.run import Run
 from fokker.models.lda.settings import Settings
+from fokker.models.lda.together import is_unfinished
 from test_lda_command import command, interrupt
 from test_mesh import program
 from topics_in_processes import FEW, Watching, begin, write_corpus
@@ -148,7 +149,11 @@ def test_the_same_command_goes_on_with_a_run_that_has_not_ended(tmp_path):
     assert code in (0, 1)
     assert "continuing after 160 documents" in output
     assert differing(stored(tmp_path / "broken"), stored(tmp_path / "whole")) == []
-    # It has ended, and is not begun again.
+    # It has ended, and is not begun again, unless it was killed before all results were there.
     code, _, error = command(*broken)
     assert code == 2
     assert "already contains a run" in " ".join(error.split())
+    arguments = tmp_path / "broken", reading, settings, 2
+    assert not is_unfinished(*arguments)
+    (tmp_path / "broken" / "model.npz").unlink()
+    assert is_unfinished(*arguments)

@@ -14,6 +14,7 @@ from fokker._core.files import locked
 from fokker.corpora import Documents, Prefetched, Tally
 from fokker.models.lda.chain import BY_TOPIC
 from fokker.models.lda.files import CHECKPOINT, PREVIOUS, read_latest
+from fokker.models.lda.model import MODEL
 from fokker.models.lda.reading import Reading
 from fokker.models.lda.settings import Settings
 from fokker.models.lda.share import Share
@@ -189,7 +190,7 @@ def own_folder(folder: Path, create: bool) -> Iterator[None]:
 
 
 def is_unfinished(folder: Path, reading: Reading, settings: Settings, passes: Any) -> bool:
-    """Whether the folder has a run with these settings that has not made all its passes.
+    """Whether the folder has a run with these settings that has not made all its passes, or has no results.
 
     `passes` as for `Run.start`. Standard input is another stream every time.
     """
@@ -206,7 +207,11 @@ def is_unfinished(folder: Path, reading: Reading, settings: Settings, passes: An
         if (stored, stored_reading) != (settings, reading) or passes not in ("default", header["passes"]):
             return False
         is_known = header["passes"] is not None and header["length"] is not None
-        return not is_known or header["position"] < header["passes"] * header["length"]
+        if not is_known or header["position"] < header["passes"] * header["length"]:
+            return True
+        # The model is written last; an older one is of an interruption before the end.
+        times = [path.stat().st_mtime_ns for path in (folder / MODEL, folder / CHECKPOINT) if path.exists()]
+        return len(times) < 2 or times[0] < times[1]
 
     return by_first(find)
 
