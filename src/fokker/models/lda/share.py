@@ -14,6 +14,7 @@ besides (signals, checkpoints, errors) travels with them.
 `Alone` is the same for a single process: it exchanges nothing.
 """
 
+import functools
 import heapq
 import pickle
 from collections.abc import Callable, Sequence
@@ -124,15 +125,7 @@ class Processes:
         self.bounds = np.concatenate([[0], np.cumsum(widths)])
         self._width = max(widths)
         self.own = slice(int(self.bounds[self.number]), int(self.bounds[self.number + 1]))
-        by_process: dict[int, Any] = {}
-        for device in jax.devices():
-            by_process.setdefault(device.process_index, device)
-        devices = [by_process[number] for number in range(self.size)]
-        self._device = devices[self.number]
-        mesh = Mesh(np.array(devices), (_AXIS,))
-        self._sharding, on_all = NamedSharding(mesh, P(_AXIS)), NamedSharding(mesh, P())
-        self._gather = jax.jit(lambda x: x, out_shardings=on_all)
-        self._sum = jax.jit(lambda x: jnp.sum(x, axis=0, dtype=x.dtype), out_shardings=on_all)
+        self._device, self._sharding, self._gather, self._sum = _collectives()
         self._all_notes: np.ndarray | None = None
         self._signal, self._failed = False, False
         self._error: Exception | None = None
@@ -282,6 +275,22 @@ class Processes:
             self._gathered(np.zeros(0, np.uint8))
         assert self._all_notes is not None
         return self._all_notes
+
+
+@functools.cache
+def _collectives() -> tuple[Any, NamedSharding, Callable[[Array], Array], Callable[[Array], Array]]:
+    """A device of this process, how arrays lie on one of each, and what gathers and adds up these arrays."""
+    by_process: dict[int, Any] = {}
+    for device in jax.devices():
+        by_process.setdefault(device.process_index, device)
+    mesh = Mesh(np.array([by_process[number] for number in range(jax.process_count())]), (_AXIS,))
+    on_all = NamedSharding(mesh, P())
+    return (
+        by_process[jax.process_index()],
+        NamedSharding(mesh, P(_AXIS)),
+        jax.jit(lambda x: x, out_shardings=on_all),
+        jax.jit(lambda x: jnp.sum(x, axis=0, dtype=x.dtype), out_shardings=on_all),
+    )
 
 
 Share = Alone | Processes
