@@ -205,7 +205,7 @@ def test_the_start_shows_its_sweeps_and_can_be_stopped(monkeypatch):
     documents = Documents.from_matrix(np.random.default_rng(0).integers(0, 20, (40, 50)))
     shown = []
     arguments = (documents, 50, 0.1, np.full(3, 0.1), [1, 2])
-    counts = first_topics(*arguments, 2, lambda *progress: shown.append(progress))
+    counts = first_topics(*arguments, 2, show=lambda *progress: shown.append(progress))
     assert counts.sum() == documents.tokens
     assert {total for _, total in shown} == {240}
     numbers = [completed for completed, _ in shown]
@@ -217,7 +217,7 @@ def test_the_start_shows_its_sweeps_and_can_be_stopped(monkeypatch):
         raise Stopped
 
     with pytest.raises(Stopped):
-        first_topics(*arguments, 2, stop)
+        first_topics(*arguments, 2, show=stop)
 
 
 def test_ctrl_c_in_the_start_saves_nothing(corpus, words, tmp_path, monkeypatch):  # noqa: F811

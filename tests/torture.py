@@ -54,6 +54,10 @@ COMMANDS = {
         ["lda", "run", "--resume", "OUT"],
     ),
 }
+# The same in two processes.
+TWO_LDA = "lda two processes"
+_SMALL = "--topics 8 --sweeps 10 --burn-in 5 --start-documents 300 --passes 3 --threads 1"
+COMMANDS[TWO_LDA] = (["lda", "run", "--out", "OUT", *_SMALL.split()], COMMANDS["lda"][1])
 # Two processes of one run: one of them, or both, are killed.
 TWO = "two processes"
 CALLS[TWO] = (
@@ -63,6 +67,12 @@ CALLS[TWO] = (
 NAMES = (*CALLS, *COMMANDS)
 
 
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
+
+
 def start(name, folder):
     """The processes of a run."""
     program, variants = PROGRAM.replace("CALL", CALLS.get(name, "")), [[str(folder)]]
@@ -70,12 +80,17 @@ def start(name, folder):
         first, again = COMMANDS[name]
         # The command itself: a checkpoint shows that there is something to go on with.
         given = again if list(folder.glob("checkpoint*.npz")) else first
-        program = "from fokker.cli import main; main()"
+        # Checkpoints every second, so that there is often something to go on with.
+        program = (
+            "from fokker.models.lda import run; run._MIN_SECONDS_BETWEEN_SAVES = 1.0\n"
+            "from fokker.cli import main; main()"
+        )
         variants = [[str(folder) if word == "OUT" else word for word in given]]
+        if name == TWO_LDA:
+            joined = ["--coordinator", f"127.0.0.1:{free_port()}", "--processes", "2", "--process"]
+            variants = [[*variants[0], *joined, str(number)] for number in range(2)]
     elif name == TWO:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = str(free.getsockname()[1])
+        port = free_port()
         variants = [[str(folder), port, str(number)] for number in range(2)]
     running = []
     for number, rest in enumerate(variants):

@@ -56,7 +56,7 @@ MUTATIONS = [
     ),
     Mutation(
         "models/lda/sweep.py",
-        "return summary.is_complete and",
+        "return summary is not None and summary.is_complete and",
         "return False and",
         "a sweep makes all runs again",
         ("lda_sweep::a_sweep_goes_on_where_it_stopped",),

@@ -4,6 +4,7 @@ from mutations._mutation import Mutation
 
 _SWEEPS = ("lda_gibbs::the_sweeps_agree_with_enumeration",)
 _GIVEN_COUNTS = ("lda_theta::the_posterior_given_counts_is_kept",)
+_IN_PROCESSES = ("lda_processes::two_processes_are_one_to_the_bit_and_either_goes_on_with_the_other",)
 
 MUTATIONS = [
     Mutation(
@@ -305,7 +306,7 @@ MUTATIONS = [
     ),
     Mutation(
         "models/lda/evaluate.py",
-        "identities=identities(documents),",
+        "identities=identities(documents)[dealt],",
         "identities=None,",
         "the mixture of a document depends on its place among others",
         ("lda_estimator::a_document_has_the_same_mixture_in_any_company",),
@@ -333,7 +334,7 @@ MUTATIONS = [
     ),
     Mutation(
         "models/lda/chain.py",
-        "theta[words, empty] = totals[empty] = 1",
+        "theta[words[empty], empty] = totals[empty] = 1",
         "totals[empty] = 1",
         "an empty topic has no word",
         ("lda_exact::an_empty_topic_of_few_words_is_one_word",),
@@ -351,5 +352,47 @@ MUTATIONS = [
         "self._evaluate()",
         "evaluations of exact passes count as those of steps",
         ("lda_command::exact_passes_are_marked_in_the_curve",),
+    ),
+    Mutation(
+        "models/lda/sgrhmc.py",
+        "x = mix(seed + np.uint64(first_topic + k + 1) * _GOLDEN)",
+        "x = mix(seed + np.uint64(k + 1) * _GOLDEN)",
+        "topics in another process have the noise of the first ones",
+        _IN_PROCESSES,
+    ),
+    Mutation(
+        "models/lda/cir.py",
+        "state = stream_of_topic(word_state, first_topic + k)",
+        "state = stream_of_topic(word_state, k)",
+        "transitions of topics in another process have the random numbers of the first ones",
+        _IN_PROCESSES,
+    ),
+    Mutation(
+        "models/lda/share.py",
+        "rows[len(counts) + dealt] = mixtures",
+        "rows[len(counts) + np.arange(len(dealt))] = mixtures",
+        "the mixtures of documents of other processes are those of the first documents",
+        _IN_PROCESSES,
+    ),
+    Mutation(
+        "models/lda/share.py",
+        "dtype = np.uint8 if largest < 2**8 else",
+        "dtype = np.uint8 if largest < 2**10 else",
+        "sums of counts over processes overflow",
+        _IN_PROCESSES,
+    ),
+    Mutation(
+        "models/lda/together.py",
+        "self._is_stopped = bool(np.any(asked))",
+        "self._is_stopped = self._interruption.asked",
+        "a signal ends the process that has received it, not all",
+        _IN_PROCESSES,
+    ),
+    Mutation(
+        "models/lda/chain.py",
+        "return PassCounts(words, topics, self.share.own.start)",
+        "return PassCounts(words, topics)",
+        "exact draws of topics in another process have the random numbers of the first ones",
+        _IN_PROCESSES,
     ),
 ]

@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 # Replaces zero, so that a word whose probability underflowed in every topic can still be assigned. It is
 # negligible beside the probability of any other word, and its product with a small γ does not underflow.
 MIN_PROBABILITY = 1e-30
@@ -12,3 +14,13 @@ class ExpectedCounts(NamedTuple):
 
     counts: Any
     mixtures: Any
+
+
+def averaged(
+    counts: np.ndarray, mixtures: np.ndarray, num_sweeps: int, sample: bool = False
+) -> ExpectedCounts:
+    """Expectations of counts that were summed over so many sweeps; of a `sample`, n_kw are those of one."""
+    num_counted = np.float32(1 if sample else num_sweeps)
+    return ExpectedCounts(
+        counts.astype(np.float32) / num_counted, mixtures.astype(np.float32) / np.float32(num_sweeps)
+    )

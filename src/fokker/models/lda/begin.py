@@ -24,15 +24,20 @@ def begin(
     mixtures: bool,
     overwrite: bool,
 ) -> "Run | None":
-    """A new run; None after an interruption. `learning`: settings of a vocabulary that is learned."""
+    """A new run; None after an interruption of any process.
+
+    `learning`: settings of a vocabulary that is learned.
+    """
     from fokker.models.lda.reading import Reading, learned_vocabulary
     from fokker.models.lda.run import Run
+    from fokker.models.lda.together import any_process
     from fokker.run.interruption import Interruption
+    from fokker.run.processes import is_first
     from fokker.run.progress import Progress
 
     # An exception inside a library call may be lost, so Ctrl-C only sets a flag.
     with (
-        Progress("reading the corpus", unit=None),
+        Progress("reading the corpus", unit=None, enabled=is_first()),
         Interruption() as interruption,
         warnings.catch_warnings(record=True) as caught,
     ):
@@ -47,7 +52,7 @@ def begin(
         )
     for warning in caught:
         print_error(str(warning.message))
-    if interruption.asked:
+    if any_process(interruption.asked):
         print_line(NOTHING_YET)
         return None
     print_line(_message(run))

@@ -10,15 +10,19 @@ from scipy.special import digamma
 from fokker._core.random import fold_in
 from fokker.corpora import Documents
 from fokker.models.lda import gibbs, gibbs_jax
-from fokker.models.lda._expected import ExpectedCounts
+from fokker.models.lda._expected import ExpectedCounts, averaged
+from fokker.models.lda._sums import column_sums
 from fokker.models.lda._uniform import seed_at
 from fokker.models.lda.cir import MIN_THETA
 from fokker.models.lda.exact import PassCounts
+from fokker.models.lda.share import Alone, Share
 from fokker.models.lda.start import CHAINS, first_topics
 from fokker.models.lda.theta import WITH_MOMENTUM, Topics, make_topics
 
 Schedule = Callable[[int], float]
 
+# The arrays of a `TopicChain.state` whose last axis runs over the topics of a share.
+BY_TOPIC = ("theta", "r", "totals", "rate", "time", "pass_counts")
 # The words of which θ is drawn at a time at the start.
 _WORDS_PER_PART = 4096
 # Independent random streams of a chain.
@@ -86,6 +90,9 @@ class TopicChain:
 
     The state after t minibatches depends only on the seed and the minibatches. A `step_size` or `friction` of
     None takes that of `automatic_settings`; the step then decays as in Patterson and Teh.
+
+    With a `share`, this process has some of the topics and sweeps over some of the documents. All processes
+    then make the same calls; the methods whose names begin with `own` give what is here.
     """
 
     def __init__(
@@ -105,8 +112,10 @@ class TopicChain:
         threads: int = 1,
         engine: str = "numba",
         seed: int = 0,
+        share: Share | None = None,
     ) -> None:
         key = jax.random.key(seed)
+        self.share = share = share or Alone(topics)
         self.gamma = np.broadcast_to(np.asarray(gamma, np.float64), (topics,)).copy()
         self.learn_gamma = learn_gamma
         self.step_size, self.friction, self.start = step_size, friction, start
@@ -125,9 +134,13 @@ class TopicChain:
         self._pass: PassCounts | None = None
         # NumPy's Gamma generator is much faster than JAX's on a CPU.
         generator = np.random.Generator(np.random.Philox(int(seed_at(key, _START))))
-        theta = generator.standard_gamma(start, (words, topics), dtype=np.float32)
+        theta = np.empty((words, share.own.stop - share.own.start), np.float32)
+        for first in range(0, words, _WORDS_PER_PART):
+            # Of all topics, so that they do not depend on which of them are here.
+            part = theta[first : first + _WORDS_PER_PART]
+            part[:] = generator.standard_gamma(start, (len(part), topics), dtype=np.float32)[:, share.own]
         np.maximum(theta, MIN_THETA, out=theta)
-        self.topics: Topics = make_topics(sampler, theta, alpha, fold_in(key, _TOPICS), threads, start)
+        self.topics: Topics = make_topics(sampler, theta, alpha, fold_in(key, _TOPICS), threads, start, share)
 
     @property
     def number(self) -> int:
@@ -151,45 +164,55 @@ class TopicChain:
         V, _ = self.topics.shape
         alpha = self.topics.alpha
         seeds = [int(seed_at(self._sample_key, number)) for number in range(CHAINS + 1)]
-        counts = first_topics(documents, V, alpha, self.gamma, seeds[1:], self.threads, show)
+        counts = first_topics(documents, V, alpha, self.gamma, seeds[1:], self.threads, self.share, show)
         generator = np.random.Generator(np.random.Philox(seeds[0]))
         # In parts and in place of the counts: there may be gigabytes of them.
         for first in range(0, V, _WORDS_PER_PART):
             part = counts[first : first + _WORDS_PER_PART]
             part[:] = generator.standard_gamma(part + np.float64(alpha))
-        counts *= (self.start * V / counts.sum(0, dtype=np.float64)).astype(np.float32)
+        counts = np.ascontiguousarray(counts[:, self.share.own])
+        counts *= (self.start * V / column_sums(counts)).astype(np.float32)
         self.topics.replace(np.maximum(counts, MIN_THETA, out=counts))
         self._sample_size = documents.size
 
     def expect(self, documents: Documents, sample: bool = False) -> tuple[np.ndarray, ExpectedCounts]:
-        """The words of the minibatch, and the expected counts of each topic under the current θ.
+        """The words of the minibatch, and the expected counts of each topic here under the current θ.
 
         With `sample`, the counts of one draw of the topics of the words take the place of the expected ones.
         """
         words, local = local_words(documents)
-        beta = self.topics.rows(words) / self.topics.totals.astype(np.float32)
+        own_beta = self.topics.rows(words) / self.topics.totals.astype(np.float32)
+        beta = self.share.all_topics(own_beta)
+        dealt = self.share.deal(local.lengths)
+        part = local if len(dealt) == local.size else local.select(dealt)
         if self.engine == "jax":
-            return words, gibbs_jax.expected_counts(
+            counts, mixtures = gibbs_jax.topic_counts(
                 fold_in(self._key, self.number),
-                local.indptr,
-                local.words,
-                local.counts,
+                part.indptr,
+                part.words,
+                part.counts,
                 beta,
                 self.gamma,
                 self.sweeps,
                 self.burn_in,
+                dealt,
                 sample=sample,
             )
-        return words, gibbs.expected_counts(
-            local,
-            beta,
-            self.gamma,
-            seed_at(self._key, self.number),
-            sweeps=self.sweeps,
-            burn_in=self.burn_in,
-            threads=self.threads,
-            sample=sample,
-        )
+        else:
+            counts, mixtures = gibbs.topic_counts(
+                part,
+                beta,
+                self.gamma,
+                seed_at(self._key, self.number),
+                sweeps=self.sweeps,
+                burn_in=self.burn_in,
+                threads=self.threads,
+                sample=sample,
+                identities=dealt,
+            )
+        num_sweeps = self.sweeps - self.burn_in
+        totals = self.share.total(counts, mixtures, dealt, local, num_sweeps)
+        return words, averaged(*totals, num_sweeps, sample)
 
     def step(self, documents: Documents, total: float) -> ExpectedCounts:
         """One step with a minibatch of a corpus of `total` documents: |S|/|S̃| = total/size."""
@@ -209,18 +232,22 @@ class TopicChain:
             share = (self.number + _LEARNING_DELAY) ** -_LEARNING_POWER
             self.gamma = self.gamma ** (1 - share) * updated_gamma(self.gamma, expected.mixtures) ** share
 
+    def _new_pass(self) -> PassCounts:
+        words, topics = self.topics.shape
+        return PassCounts(words, topics, self.share.own.start)
+
     def count(self, documents: Documents) -> ExpectedCounts:
         """Draw the topics of the words of a minibatch and add them to the counts of an exact pass."""
         words, expected = self.expect(documents, sample=True)
         if self._pass is None:
-            self._pass = PassCounts(*self.topics.shape)
+            self._pass = self._new_pass()
         self._pass.add(words, expected.counts, documents.size)
         self.topics.number += 1
         self._move_gamma(documents, expected)
         return expected
 
-    def beta_given_pass(self, total: float, draw: int) -> np.ndarray:
-        """An exact draw of β (V, K) given the counts of the pass, by number; `total` as in `step`.
+    def own_beta_given_pass(self, total: float, draw: int) -> np.ndarray:
+        """An exact draw of β (V, own topics) given the counts of the pass, by number; `total` as in `step`.
 
         Where θ is smaller than the smallest number of the chain, β is zero: bounds of words that a topic does
         not use then begin at zero.
@@ -229,18 +256,23 @@ class TopicChain:
         seed = seed_at(self._exact_key, (self.number << 16) + draw)
         data_weight = total / self._pass.documents
         theta = self._pass.draw(self.topics.alpha, data_weight, seed, self.threads)
-        totals = theta.sum(0, dtype=np.float64)
+        totals = column_sums(theta)
         if not np.all(totals):
             # A topic without tokens in a small vocabulary: one word, any of them, has nearly all of it.
             empty = np.flatnonzero(totals == 0)
-            words = np.random.Generator(np.random.Philox(int(seed))).integers(len(theta), size=len(empty))
-            theta[words, empty] = totals[empty] = 1
+            generator = np.random.Generator(np.random.Philox(int(seed)))
+            words = generator.integers(len(theta), size=self.share.topics)[self.share.own]
+            theta[words[empty], empty] = totals[empty] = 1
         theta /= totals.astype(np.float32)
         return theta
 
+    def beta_given_pass(self, total: float, draw: int) -> np.ndarray:
+        """As `own_beta_given_pass`, of all topics."""
+        return self.share.all_topics(self.own_beta_given_pass(total, draw))
+
     def end_pass(self, total: float) -> None:
         """Move θ to the first exact draw, with the θ_k· of the start, and begin the next pass."""
-        theta = self.beta_given_pass(total, 0)
+        theta = self.own_beta_given_pass(total, 0)
         theta *= np.float32(self.start * len(theta))
         self.topics.replace(np.maximum(theta, MIN_THETA, out=theta))
         self._pass = None
@@ -248,7 +280,7 @@ class TopicChain:
     def _step_settings(self, documents: Documents, total: float) -> tuple[float, float]:
         """The step size and the friction of the next step."""
         self._length = self._length or documents.tokens / documents.size
-        words, topics = self.topics.shape
+        words, topics = self.topics.shape[0], self.share.topics
         rate = total * self._length / topics / (self.start * words)
         h, friction = automatic_settings(self.topics.sampler, rate, self.start)
         if self.step_size is not None:
@@ -261,11 +293,16 @@ class TopicChain:
 
     def beta(self) -> np.ndarray:
         """β (V, K) of the current θ: columns sum to one."""
+        return self.share.all_topics(self.own_beta())
+
+    def own_beta(self) -> np.ndarray:
+        """The columns of β of the topics that are here."""
         theta = self.topics.all_rows()
-        return theta / theta.sum(0)
+        # Arrays of JAX may have their columns one after the other, and sums along rows another rounding.
+        return np.ascontiguousarray(theta / column_sums(theta).astype(np.float32))
 
     def state(self) -> dict[str, np.ndarray]:
-        """The arrays that a resumed run needs."""
+        """The arrays that a resumed run needs; those named in `BY_TOPIC` of the topics that are here."""
         state = self.topics.state() | {
             "gamma": self.gamma,
             "length": np.asarray(self._length),
@@ -276,13 +313,21 @@ class TopicChain:
             state |= {"pass_counts": self._pass.counts, "pass_documents": np.asarray(self._pass.documents)}
         return state
 
+    def state_of_all_topics(self) -> dict[str, np.ndarray]:
+        """As `state`, with all topics, in all processes."""
+        return {name: self.share.all_topics(x) if name in BY_TOPIC else x for name, x in self.state().items()}
+
+    def restore_all_topics(self, state: dict[str, Any]) -> None:
+        """Restore a `state_of_all_topics`, of which this process takes its own topics."""
+        self.restore({name: x[..., self.share.own] if name in BY_TOPIC else x for name, x in state.items()})
+
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a `state`."""
         self.gamma, self._length = np.array(state["gamma"]), float(state["length"])
         self._largest_batch, self._sample_size = int(state["usual"]), int(state["sample_size"])
         self._pass = None
         if "pass_counts" in state:
-            self._pass = PassCounts(*self.topics.shape)
+            self._pass = self._new_pass()
             self._pass.counts[:] = state["pass_counts"]
             self._pass.documents = int(state["pass_documents"])
         self.topics.restore(state)

@@ -1,6 +1,5 @@
 """The command `fokker lda`. Large modules are imported when a command runs."""
 
-import contextlib
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,10 +8,11 @@ import typer
 from typer.core import TyperGroup
 
 from fokker.models.lda.begin import begin
-from fokker.models.lda.console import INTERRUPTED, option, print_error, print_line
+from fokker.models.lda.console import INTERRUPTED, option, print_by_first_only, print_error, print_line
 from fokker.models.lda.execute import execute
 from fokker.models.lda.infer_command import export, infer
 from fokker.models.lda.settings import ENGINES, SAMPLERS, Settings
+from fokker.run.sample_command import Coordinator, Process, Processes
 
 _DEFAULTS = Settings()
 # The built-in corpus is small.
@@ -189,11 +189,18 @@ def run(
     no_mixtures: Annotated[
         bool, typer.Option("--no-mixtures", help="Do not write the mixtures of the documents.")
     ] = False,
+    coordinator: Coordinator = None,
+    processes: Processes = None,
+    process: Process = None,
 ) -> None:
     """Learn topics, and write them with a report to a folder; Ctrl-C saves, --resume continues.
 
-    Exit code 1 if the topics are no better than the word frequencies.
+    The same command continues a run that has not ended, too. Exit code 1 if the topics are no better than the
+    word frequencies.
     """
+    from fokker.run.processes import join
+
+    join(None, coordinator, processes, process)  # before JAX is used
     reading_options = {
         "corpus": corpus if corpus in (None, "-") else os.path.abspath(str(corpus)),
         "format": format,
@@ -225,9 +232,9 @@ def run(
     reading, settings = _specified(reading_options), _specified(sampling_options)
     if forever and passes is not None:
         raise ValueError("--passes and --forever contradict each other: give one of them.")
-    from fokker._core.files import locked
-    from fokker.models.lda.run import Run
     from fokker.models.lda.sweep import Sweep, start_sweep
+    from fokker.models.lda.together import of_all, own_folder
+    from fokker.run.processes import by_first, together
 
     learning_options = {
         "--vocab-size": ("maximum_words", vocab_size),
@@ -246,17 +253,21 @@ def run(
                 raise ValueError(
                     f"{name} cannot be used with --resume, which continues a run with its own settings."
                 )
+    if vocab is not None and learning:
+        name = next(name for name, (_, value) in learning_options.items() if value is not None)
+        raise ValueError(f"--vocab gives the words and {name} learns them: give one of them.")
     folder = resume or out or _OUT
-    if resume is None:
-        folder.mkdir(parents=True, exist_ok=True)
+    print_by_first_only()
     # Two runs in one folder would overwrite each other's files.
-    with locked(folder) if folder.is_dir() else contextlib.nullcontext():
-        stored = Sweep.read(folder)
+    with together(), own_folder(folder, create=resume is None):
+        stored = by_first(lambda: Sweep.read(folder))
         if len(numbers) > 1 or (resume is not None and stored is not None):
             if forever or corpus == "-":
-                raise ValueError(
-                    "several numbers of --topics need documents that can be read again, and an end: not "
-                    f"{'--forever' if forever else 'standard input'}."
+                raise of_all(
+                    ValueError(
+                        "several numbers of --topics need documents that can be read again, and an end: not "
+                        f"{'--forever' if forever else 'standard input'}."
+                    )
                 )
             settings.pop("topics", None)
             sweep = Sweep(
@@ -268,43 +279,66 @@ def run(
                 "default" if passes is None else passes,
                 not no_mixtures,
             )
-            raise typer.Exit(start_sweep(sweep, folder, stored, resume is not None, overwrite, threads))
-        if stored is not None and not overwrite:
-            raise ValueError(
-                f"{folder} contains runs with several numbers of topics: add this one by --resume {folder} "
-                f"--topics {topics or _DEFAULTS.topics}, or choose another --out."
-            )
-        if resume is not None:
-            lda_run = Run.resume(
-                resume,
-                {**reading, **settings},
-                passes=None if forever else "as before" if passes is None else passes,
-                mixtures=not no_mixtures,
-                threads=threads,
-                notify=print_error,
-            )
-            print_line(f"continuing after {lda_run.position:,} documents of {lda_run.corpus.source.label}")
+            code = start_sweep(sweep, folder, stored, resume is not None, overwrite, threads)
         else:
-            if vocab is not None and learning:
-                name = next(name for name, (_, value) in learning_options.items() if value is not None)
-                raise ValueError(f"--vocab gives the words and {name} learns them: give one of them.")
-            if corpus is None:
+            if stored is not None and not overwrite:
+                raise of_all(
+                    ValueError(
+                        f"{folder} contains runs with several numbers of topics: add this one by --resume "
+                        f"{folder} --topics {topics or _DEFAULTS.topics}, or choose another --out."
+                    )
+                )
+            if corpus is None and resume is None:
                 settings.setdefault("topics", _BUILT_IN_TOPICS)
-            run_settings = Settings(**settings, threads=threads)
-            new_run = begin(
-                reading,
-                run_settings,
+            code = _single_run(
                 folder,
+                reading,
+                settings,
+                threads=threads,
+                resume=resume is not None,
+                overwrite=overwrite,
+                skip=not no_skip,
                 vocabulary=vocab,
                 learning=learning,
                 passes=None if forever else "default" if passes is None else passes,
                 mixtures=not no_mixtures,
-                overwrite=overwrite,
             )
-            if new_run is None:
-                raise typer.Exit(INTERRUPTED)
-            lda_run = new_run
-        raise typer.Exit(execute(lda_run, skip=not no_skip))
+    raise typer.Exit(code)
+
+
+def _single_run(
+    folder: Path,
+    reading: dict[str, Any],
+    settings: dict[str, Any],
+    *,
+    threads: int | None,
+    resume: bool,
+    overwrite: bool,
+    skip: bool,
+    **new: Any,
+) -> int:
+    """The exit code of a run with one number of topics. `new`: further arguments of `begin`."""
+    from fokker.models.lda.reading import Reading
+    from fokker.models.lda.run import Run
+    from fokker.models.lda.together import is_unfinished, led_by_first
+
+    run: Run | None
+    passes = new["passes"]
+    if resume or (not overwrite and is_unfinished(folder, Reading(**reading), Settings(**settings), passes)):
+        run = Run.resume(
+            folder,
+            {**reading, **settings},
+            passes="as before" if passes == "default" else passes,
+            mixtures=new["mixtures"],
+            threads=threads,
+            notify=print_error,
+        )
+        print_line(f"continuing after {run.position:,} documents of {run.corpus.source.label}")
+    else:
+        run = begin(reading, Settings(**settings, threads=threads), folder, overwrite=overwrite, **new)
+    if run is None:
+        return INTERRUPTED
+    return led_by_first(run, skip, lambda: execute(run, skip=skip))
 
 
 def _specified(options: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,13 @@ errors = Console(stderr=True, highlight=False)
 INTERRUPTED = 130
 
 
+def print_by_first_only() -> None:
+    """Print nothing here, unless this is the first of the processes of a run."""
+    from fokker.run.processes import is_first
+
+    console.quiet = errors.quiet = not is_first()
+
+
 def print_line(text: str) -> None:
     """Print a line, whose brackets are no markup."""
     console.print(text, markup=False, soft_wrap=True)

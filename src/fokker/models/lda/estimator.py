@@ -28,6 +28,7 @@ from fokker.models.lda.evaluate import mixtures, perplexity
 from fokker.models.lda.files import with_prefix, without_prefix
 from fokker.models.lda.model import top_words
 from fokker.models.lda.settings import Settings, default_passes
+from fokker.models.lda.share import share_of
 from fokker.models.lda.start import is_enough
 from fokker.models.lda.weights import Weights
 
@@ -69,6 +70,9 @@ class LDA(Base):
     draws. None takes half of the passes. `validation_fraction`: the share of the documents of `fit` that are
     only evaluated. `n_jobs`: threads; None or -1 for all processors. `random_state`: a seed, a RandomState or
     a Generator to draw one from, or None for another one in each fit. `verbose`: show the progress.
+
+    After `fk.processes.start` all processes call `fit` with the same X and divide the work. All have the same
+    result, that of one process.
 
     After fitting: `components_` (K, V), the posterior mean of β (rows sum to one; scikit-learn's are counts);
     `draws_` (draws, K, V); `n_documents_seen_`, `n_batch_iter_`, `doc_topic_prior_`; `perplexity_curve_`, the
@@ -179,7 +183,7 @@ class LDA(Base):
         self._seed = new_seed(self.random_state)
         settings = checked_settings(self, words, self._seed)
         gamma = prior_of_mixtures(self, settings.topics)
-        self._chain: TopicChain = settings.chain(words)
+        self._chain: TopicChain = settings.chain(words, share_of(settings.topics, settings.sampler))
         self._chain.gamma = gamma
         self._draws = TopicDraws(words, settings.topics, int(self.draws))
         self._curve = Curve()
@@ -395,7 +399,7 @@ class LDA(Base):
             "curve": curve_header,
         }
         arrays = {
-            **with_prefix("chain", self._chain.state()),
+            **with_prefix("chain", self._chain.state_of_all_topics()),
             **with_prefix("draws", self._draws.state()),
             **with_prefix("curve", curve_arrays),
             "word_counts": self._word_counts,
@@ -407,8 +411,8 @@ class LDA(Base):
         if header["feature_names"] is not None:
             self.feature_names_in_ = np.asarray(header["feature_names"], dtype=object)
         settings = checked_settings(self, self.n_features_in_, self._seed)
-        self._chain = settings.chain(self.n_features_in_)
-        self._chain.restore(without_prefix("chain", arrays))
+        self._chain = settings.chain(self.n_features_in_, share_of(settings.topics, settings.sampler))
+        self._chain.restore_all_topics(without_prefix("chain", arrays))
         self._draws = TopicDraws(self.n_features_in_, settings.topics, int(self.draws))
         self._draws.restore(without_prefix("draws", arrays))
         self._curve = Curve.restored(

@@ -12,16 +12,25 @@ the same for several β.
 
 import hashlib
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
 from fokker.corpora import Documents
-from fokker.models.lda._expected import MIN_PROBABILITY
+from fokker.models.lda._expected import MIN_PROBABILITY, averaged
 from fokker.models.lda._uniform import seed_at
 from fokker.models.lda.chain import local_words
-from fokker.models.lda.gibbs import expected_counts
+from fokker.models.lda.gibbs import topic_counts
+from fokker.models.lda.share import Alone, Share
+
+
+class RowsOfBeta(Protocol):
+    """β (V, K), of which the rows of some words are asked for: an array, or what gathers them."""
+
+    def __getitem__(self, words: np.ndarray, /) -> Any:
+        """The rows of these words."""
+
 
 # Different from the streams of a chain with the same seed.
 _SPLIT, _SWEEPS = 101, 102
@@ -53,29 +62,36 @@ def _replace_counts(documents: Documents, counts: np.ndarray) -> Documents:
 
 def mixtures(
     documents: Documents,
-    beta: np.ndarray,
+    beta: RowsOfBeta,
     gamma: np.ndarray,
     seed: int = 0,
     *,
     sweeps: int = 50,
     burn_in: int = 25,
     threads: int = 1,
+    share: Share | None = None,
 ) -> np.ndarray:
     """E[π_dk] of each document (D, K) given β (V, K).
 
-    That of a document depends on its words alone, not on the other documents.
+    That of a document depends on its words alone, not on the other documents. With a `share`, each process
+    sweeps over some of them.
     """
+    share = share or Alone(len(gamma))
     words, local = local_words(documents)
-    expected = expected_counts(
-        local,
+    dealt = share.deal(local.lengths)
+    counts, in_documents = topic_counts(
+        local.select(dealt),
         beta[words],
         gamma,
         seed_at(jax.random.key(seed), _SWEEPS),
         sweeps=sweeps,
         burn_in=burn_in,
         threads=threads,
-        identities=identities(documents),
+        identities=identities(documents)[dealt],
     )
+    # Only n_dk are needed.
+    totals = share.total(counts[:0], in_documents, dealt, local, sweeps - burn_in)
+    expected = averaged(*totals, sweeps - burn_in)
     weights = expected.mixtures + np.asarray(gamma, np.float32)
     return weights / weights.sum(1, keepdims=True)
 
@@ -131,7 +147,9 @@ def _standard_error(values: np.ndarray, sizes: np.ndarray) -> float:
 class HeldOut:
     """Documents of which half is predicted; p(w) is averaged over all β that were added."""
 
-    def __init__(self, documents: Documents, seed: int = 0, threads: int = 1) -> None:
+    def __init__(
+        self, documents: Documents, seed: int = 0, threads: int = 1, share: Share | None = None
+    ) -> None:
         with_two_words = documents.select(documents.lengths >= 2)
         if not with_two_words.size:
             raise ValueError("no held-out document has two words: there is nothing to predict.")
@@ -139,16 +157,19 @@ class HeldOut:
         self._observed, self._hidden = split_tokens(with_two_words, seed)
         self._rows = np.repeat(np.arange(with_two_words.size), np.diff(self._hidden.indptr))
         self._sum = np.zeros(len(self._hidden.words))
+        self._words, self._index = np.unique(self._hidden.words, return_inverse=True)
         self._seed, self._threads, self.draws = seed, threads, 0
+        self._share = share
 
-    def probabilities(self, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
+    def probabilities(self, beta: RowsOfBeta, gamma: np.ndarray) -> np.ndarray:
         """p(w) of each hidden word under one β (V, K)."""
-        pi = mixtures(self._observed, beta, gamma, self._seed, threads=self._threads)
-        p = np.einsum("nk,nk->n", pi[self._rows], beta[self._hidden.words], dtype=np.float64)
+        pi = mixtures(self._observed, beta, gamma, self._seed, threads=self._threads, share=self._share)
+        hidden = beta[self._words][self._index]
+        p = np.einsum("nk,nk->n", pi[self._rows], hidden, dtype=np.float64)
         # An exact draw may have no topic with the word.
         return np.maximum(p, MIN_PROBABILITY)
 
-    def add(self, beta: np.ndarray, gamma: np.ndarray) -> float:
+    def add(self, beta: RowsOfBeta, gamma: np.ndarray) -> float:
         """Add a draw of β to the average; return the perplexity under this draw alone."""
         p = self.probabilities(beta, gamma)
         self._sum += p

@@ -14,7 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from fokker.models.lda._uniform import stream
+from fokker.models.lda._uniform import stream, stream_of_topic
 from fokker.models.lda.cir import draw_gamma
 from fokker.models.lda.gibbs import thread_pool
 
@@ -23,10 +23,13 @@ _WORDS_PER_PART = 256
 
 
 class PassCounts:
-    """n_kw of the documents of a pass so far, (V, K), and the number of these documents."""
+    """n_kw of the documents of a pass so far, (V, K), and the number of these documents.
 
-    def __init__(self, words: int, topics: int) -> None:
-        self.counts = np.zeros((words, topics), np.int32)
+    `first_topic`: the number of the first of these topics, where others are elsewhere.
+    """
+
+    def __init__(self, words: int, topics: int, first_topic: int = 0) -> None:
+        self.counts, self.first_topic = np.zeros((words, topics), np.int32), first_topic
         self.documents = 0
 
     def add(self, words: np.ndarray, counts: np.ndarray, documents: int) -> None:
@@ -44,14 +47,14 @@ class PassCounts:
     ) -> np.ndarray:
         """θ (V, K): Gamma(α + w n_kw, 1), zero where it is below the smallest θ; w is `data_weight`.
 
-        The draws of a word depend only on `seed` and its number, not on the threads.
+        A draw depends only on `seed` and the numbers of its word and topic, not on the threads.
         """
         theta = np.empty(self.counts.shape, np.float32) if out is None else out
         parts = range(0, len(theta), _WORDS_PER_PART)
 
         def work(first: int) -> None:
             last = min(first + _WORDS_PER_PART, len(theta))
-            _draw_rows(theta, self.counts, alpha, data_weight, seed, first, last)
+            _draw_rows(theta, self.counts, alpha, data_weight, seed, self.first_topic, first, last)
 
         if threads == 1:
             for first in parts:
@@ -63,10 +66,18 @@ class PassCounts:
 
 @numba.njit(nogil=True, cache=True)
 def _draw_rows(
-    theta: Any, counts: Any, alpha: float, data_weight: float, seed: Any, first: int, last: int
+    theta: Any,
+    counts: Any,
+    alpha: float,
+    data_weight: float,
+    seed: Any,
+    first_topic: int,
+    first: int,
+    last: int,
 ) -> None:
     """θ of the words from `first` to `last - 1`."""
     for w in range(first, last):
-        state = stream(seed, w)
+        word_state = stream(seed, w)
         for k in range(theta.shape[1]):
-            state, theta[w, k] = draw_gamma(state, alpha + data_weight * counts[w, k])
+            state = stream_of_topic(word_state, first_topic + k)
+            _, theta[w, k] = draw_gamma(state, alpha + data_weight * counts[w, k])

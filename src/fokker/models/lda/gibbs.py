@@ -15,7 +15,7 @@ import numba
 import numpy as np
 
 from fokker.corpora import Documents
-from fokker.models.lda._expected import MIN_PROBABILITY, ExpectedCounts
+from fokker.models.lda._expected import MIN_PROBABILITY, ExpectedCounts, averaged
 from fokker.models.lda._uniform import streams, uniform
 from fokker.models.lda._vector_draw import LANES, draw, next_ticket
 
@@ -191,7 +191,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def expected_counts(
+def topic_counts(
     documents: Documents,
     beta: np.ndarray,
     gamma: np.ndarray,
@@ -202,14 +202,13 @@ def expected_counts(
     threads: int = 1,
     sample: bool = False,
     identities: np.ndarray | None = None,
-) -> ExpectedCounts:
-    """E[n_kw] and E[n_dk] by Gibbs sweeps; the first `burn_in` sweeps are not counted.
+) -> tuple[np.ndarray, np.ndarray]:
+    """n_kw (U, K) and n_dk (D, K), summed over the sweeps after the first `burn_in`.
 
-    With `sample`, n_kw of the last sweep, one draw of the topics, takes the place of E[n_kw]. The word ids of
-    `documents` are rows of `beta` (U, K): β_kw, up to a factor per word. The first sweep draws the topic of
-    each word given those drawn before it. The draws of a document depend only on `seed` and its identity
-    (uint64), by default its index in the minibatch. Longer documents start first, and each thread takes the
-    next one when it is free.
+    With `sample`, n_kw of the last sweep alone, one draw of the topics. The word ids of `documents` are rows
+    of `beta` (U, K): β_kw, up to a factor per word. The first sweep draws the topic of each word given those
+    drawn before it. The draws of a document depend only on `seed` and its identity (uint64), by default its
+    index in the minibatch. Longer documents start first, and each thread takes the next one when it is free.
     """
     topics = beta.shape[1]
     width = padded_width(topics)
@@ -236,6 +235,24 @@ def expected_counts(
         work(totals[0])
     else:
         list(thread_pool(threads).map(work, totals))
-    weight = np.float32(1 / (sweeps - burn_in))
-    counts = sum(totals[1:], totals[0])[:, :topics] * (np.float32(1) if sample else weight)
-    return ExpectedCounts(counts, mixtures[:, :topics] * weight)
+    return sum(totals[1:], totals[0])[:, :topics], mixtures[:, :topics]
+
+
+def expected_counts(
+    documents: Documents,
+    beta: np.ndarray,
+    gamma: np.ndarray,
+    seed: np.uint64,
+    *,
+    sweeps: int = 50,
+    burn_in: int = 25,
+    threads: int = 1,
+    sample: bool = False,
+    identities: np.ndarray | None = None,
+) -> ExpectedCounts:
+    """E[n_kw] and E[n_dk] by Gibbs sweeps: `topic_counts` divided by the number of sweeps counted."""
+    counts = topic_counts(
+        documents, beta, gamma, seed, sweeps=sweeps, burn_in=burn_in, threads=threads, sample=sample,
+        identities=identities,
+    )  # fmt: skip
+    return averaged(*counts, sweeps - burn_in, sample)

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, Key
 from numpy.typing import ArrayLike, NDArray
 
 from fokker._core import random as _random
-from fokker.models.lda._expected import MIN_PROBABILITY, ExpectedCounts
+from fokker.models.lda._expected import MIN_PROBABILITY, ExpectedCounts, averaged
 
 Integers = NDArray[np.int64]
 
@@ -79,17 +79,38 @@ def expected_counts(
     gamma: ArrayLike,
     sweeps: int,
     burn_in: int,
-    first: int = 0,
+    first: int | ArrayLike = 0,
     multiple: int = 8,
     sample: bool = False,
 ) -> ExpectedCounts:
-    """The same for rows of a sparse matrix (see `pad`), as NumPy arrays.
+    """The same for rows of a sparse matrix (see `pad`), as NumPy arrays: `topic_counts` over the sweeps."""
+    totals = topic_counts(
+        key, indptr, words, counts, beta, gamma, sweeps, burn_in, first, multiple, sample=sample
+    )
+    return averaged(*totals, sweeps - burn_in, sample)
 
-    With `sample`, n_kw of the last sweep, one draw of the topics, takes the place of E[n_kw].
+
+def topic_counts(
+    key: Key[Array, ""],
+    indptr: ArrayLike,
+    words: ArrayLike,
+    counts: ArrayLike,
+    beta: ArrayLike,
+    gamma: ArrayLike,
+    sweeps: int,
+    burn_in: int,
+    first: int | ArrayLike = 0,
+    multiple: int = 8,
+    sample: bool = False,
+) -> tuple[Integers, Integers]:
+    """n_kw (U, K) and n_dk (D, K), summed over the sweeps after burn-in.
+
+    With `sample`, n_kw of the last sweep, one draw of the topics.
 
     Documents are grouped by padded length, so that short ones do not wait for long ones. `first` is the
-    number of the first document. The number of documents in a group and the number of words are padded too: a
-    stream of minibatches with different words and lengths needs compilation for a few shapes only.
+    number of the first document, or the numbers of all. The number of documents in a group and the number of
+    words are padded too: a stream of minibatches with different words and lengths needs compilation for a few
+    shapes only.
     """
     _check_sweeps(sweeps, burn_in)
     beta = np.asarray(beta, np.float32)
@@ -101,13 +122,14 @@ def expected_counts(
     rows[:U] = beta
     device_rows, device_gamma = jnp.asarray(rows), jnp.asarray(gamma, jnp.float32)
     lengths = np.diff(ends)
+    all_numbers = np.asarray(first) + (np.arange(lengths.size) if np.ndim(first) == 0 else 0)
     shorter, T, pending = 0, multiple, []
     while shorter < lengths.max(initial=0):
         group = np.flatnonzero((lengths > shorter) & (lengths <= T))
         if group.size:
             # Documents without tokens pad the group.
             padded_group = np.zeros((3, _rounded_up(group.size, 16)), np.int64)
-            padded_group[:, : group.size] = ends[group], lengths[group], first + group
+            padded_group[:, : group.size] = ends[group], lengths[group], all_numbers[group]
             starts, own_lengths, numbers = padded_group
             totals = _totals(
                 key,
@@ -128,11 +150,7 @@ def expected_counts(
     for group, (group_counts, group_mixtures) in pending:
         all_counts += np.asarray(group_counts)[:U]
         mixtures[group] = np.asarray(group_mixtures)[: group.size]
-    num_counted = np.float32(sweeps - burn_in)
-    return ExpectedCounts(
-        all_counts.astype(np.float32) / (1 if sample else num_counted),
-        mixtures.astype(np.float32) / num_counted,
-    )
+    return all_counts, mixtures
 
 
 @partial(jax.jit, static_argnames=("sweeps", "burn_in", "sample"))

@@ -75,7 +75,8 @@ class RunProgress:
 
     def _next(self, run: Run) -> str:
         """The most probable words of the next topic."""
-        k = next(self._topics) % run.settings.topics
-        column = run.draws.draws[-1][:, k]
+        beta = run.draws.draws[-1]  # of the topics of this process
+        k = next(self._topics) % beta.shape[1]
+        column = beta[:, k]
         words = run.corpus.vocabulary.words
         return f"[{k}] " + " ".join(words[w] for w in np.argsort(-column)[:_WORDS])

@@ -75,7 +75,7 @@ class Findings:
 
 def analyse(run: Run, show: Show = lambda *progress: None) -> tuple[Model, Findings]:
     """The model of a run so far, and its findings."""
-    draws = run.draws.draws or [run.chain.beta()]
+    draws = run.all_draws()
     reading, vocabulary = run.reading, run.corpus.vocabulary
     model = Model(
         np.stack(draws), run.chain.gamma, vocabulary, run.settings, reading.pattern, reading.bigrams

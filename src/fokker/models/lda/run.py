@@ -34,10 +34,21 @@ from fokker.models.lda.reading import (
     num_passes,
 )
 from fokker.models.lda.settings import Settings, default_passes
+from fokker.models.lda.share import SharedRows, share_of
 from fokker.models.lda.start import is_enough
+from fokker.models.lda.together import (
+    Minibatches,
+    UnreadableError,
+    check_readable_by_all,
+    check_same,
+    gathered_arrays,
+    of_all,
+    received_arrays,
+)
 from fokker.run.interruption import Interruption, Stopped
+from fokker.run.processes import by_first
 
-_KIND, _VERSION = "checkpoint", 1
+KIND, VERSION = "checkpoint", 1
 MIXTURES = "mixtures.csv.gz"
 _SAMPLE_DOCUMENTS = 2_000
 # The least seconds between checkpoints, also as a multiple of the time that writing one takes.
@@ -70,6 +81,9 @@ class Run:
 
     The first documents of the stream, after those held out, wait until there are enough of them for the
     start; then the chain steps with them too.
+
+    After `fk.processes.start` the run is divided among the processes (`fokker.models.lda.share`), which all
+    make the same calls. The first of them alone reads and writes the folder.
     """
 
     def __init__(
@@ -87,14 +101,15 @@ class Run:
             raise ValueError(f"passes must be at least 1; {passes} was given.")
         if corpus.source.single_pass and passes != 1:
             raise ValueError(f"{corpus.source.label} can be read only once: use --passes 1, or a file.")
+        self.share = share_of(settings.topics, settings.sampler)
         self.reading, self.settings, self.corpus, self.folder = reading, settings, corpus, folder
         self.passes, self.length = passes, length
-        self.chain = settings.chain(len(corpus.vocabulary))
+        self.chain = settings.chain(len(corpus.vocabulary), self.share)
         self.draws = TopicDraws(len(corpus.vocabulary), settings.topics)
         self.position = self.trained = self.tokens = 0
         self.word_counts = np.zeros(len(corpus.vocabulary), np.int64)
         assert reading.held_out is not None
-        self.evaluations = HeldOutCurve(reading.held_out, settings.seed, settings.num_threads)
+        self.evaluations = HeldOutCurve(reading.held_out, settings.seed, settings.num_threads, self.share)
         self.tally = Tally()
         self.interrupted = False
         self._interruption = Interruption()
@@ -106,11 +121,13 @@ class Run:
         self._started_at, self._seconds_before = time.monotonic(), 0.0
         # Where the next document is in the source, and where a stream that continues begins.
         self._next_place = self._first_place = 0
-        self._mixtures = (
-            None
-            if mixtures_size is None
-            else MixturesFile(folder / PARTIAL_MIXTURES, settings.topics, mixtures_size)
-        )
+        # Wanted in all processes, which make the same calls; with the first there is their file.
+        self._wants_mixtures, self._mixtures = mixtures_size is not None, None
+        if mixtures_size is not None and self.share.is_first:
+            self._mixtures = MixturesFile(folder / PARTIAL_MIXTURES, settings.topics, mixtures_size)
+        # The state that was last gathered from all processes, and where that was.
+        self._gathered: dict[str, np.ndarray] | None = None
+        self._gathered_at: tuple[int, ...] = ()
 
     @staticmethod
     def start(
@@ -128,10 +145,19 @@ class Run:
         `passes`: None for no limit, "default" for `default_passes`. `mixtures`: whether to write the mixtures
         of the last pass.
         """
-        _prepare_folder(folder, overwrite)
-        corpus = reading.open(vocabulary, settings.seed)
-        # For a corpus without documents, the stream raises an error with the reason.
-        length = (corpus.count() or None) if is_quick_to_count(corpus) else None
+        check_readable_by_all(reading)
+        by_first(lambda: _prepare_folder(folder, overwrite))
+        check_same({**dataclasses.asdict(reading), **settings.to_json(), "threads": None, "passes": passes})
+        own_corpus: list[Corpus] = []
+
+        def open_first() -> tuple[Vocabulary, int | None]:
+            corpus = reading.open(vocabulary, settings.seed)
+            own_corpus.append(corpus)
+            # For a corpus without documents, the stream raises an error with the reason.
+            return corpus.vocabulary, (corpus.count() or None) if is_quick_to_count(corpus) else None
+
+        words, length = by_first(open_first)
+        corpus = own_corpus[0] if own_corpus else reading.open(words, settings.seed)
         if passes == "default":
             passes = 1 if reading.single_pass else default_passes(length)
         passes = num_passes(reading, passes)
@@ -161,12 +187,20 @@ class Run:
         notify: Callable[[str], None] = lambda text: None,
     ) -> "Run":
         """The run at its last checkpoint. `options`: settings by name, which must equal those of the run."""
-        header, arrays, problem = read_latest(folder, _KIND, _VERSION)
+        arrays: dict[str, np.ndarray] = {}
+
+        def read_first() -> tuple[dict[str, Any], str]:
+            header, stored, problem = read_latest(folder, KIND, VERSION)
+            _check_same_settings(folder, options, header)
+            arrays.update(stored)
+            return header, problem
+
+        header, problem = by_first(read_first)
         if problem:
             notify(f"{problem} The previous one is used, of {header['position']:,} documents.")
-        _check_same_settings(folder, options, header)
         settings = Settings.from_json(header["settings"] | {"threads": threads})
         reading = Reading.from_json(header["reading"])
+        check_readable_by_all(reading)
         passes = header["passes"] if passes == "as before" else num_passes(reading, passes)
         # With another number of passes, the last pass is still to come.
         size = header["mixtures_size"] if passes == header["passes"] else 0
@@ -180,7 +214,7 @@ class Run:
             length=header["length"],
             mixtures_size=size if mixtures and passes is not None else None,
         )
-        run._restore(header, arrays)
+        run._restore(header, received_arrays(run.share, arrays))
         return run
 
     @property
@@ -208,56 +242,59 @@ class Run:
 
         `skip`: skip the documents that were read before; False for a stream that continues where it stopped.
         """
-        next_save = time.monotonic() + _MIN_SECONDS_BETWEEN_SAVES
         self._first_place = 0 if skip else self._next_place
         with (
             Interruption() as self._interruption,
             prefetched(self.corpus, self.settings.batch, self.position if skip else 0) as batches,
         ):
-            interruption = self._interruption
+            minibatches = Minibatches(batches, self._interruption, self.share)
             try:
-                while not self.complete:
-                    interruption.waiting = True
-                    if interruption.asked:  # checked last: from here on Ctrl-C raises an exception
-                        break
-                    try:
-                        batch = next(batches, None)
-                    except (OSError, RuntimeError, ValueError):
-                        # The source cannot be read any further; save what was learned before.
-                        self._start_chain(watcher)
-                        if self.trained:
-                            self._try_to_write(self.save, watcher)
-                            watcher.notify(self._checkpoint_message())
-                        raise
-                    interruption.waiting = False
-                    self.tally = batches.tally
-                    if batch is None:
-                        break
-                    self._process_batch(batch, watcher)
-                    watcher.update(self)
-                    if time.monotonic() >= next_save and self.trained:
-                        before = time.monotonic()
-                        self._try_to_write(self.save, watcher)
-                        now = time.monotonic()
-                        next_save = now + max(
-                            _MIN_SECONDS_BETWEEN_SAVES, _SAVE_TIMES_BETWEEN_SAVES * (now - before)
-                        )
-                if not interruption.asked:
-                    # The stream ended before there were enough documents for the start.
-                    self._start_chain(watcher)
+                self._process(minibatches, watcher)
+                self.interrupted = minibatches.is_stopped
             except Stopped:
-                pass
+                self.interrupted = True
             except NotFiniteError as error:
-                raise ValueError(self._not_finite_message(error)) from None
-            self.interrupted = interruption.asked
+                raise of_all(ValueError(self._not_finite_message(error))) from None
             if not self.trained and not self.interrupted:
                 num_documents = self.position if self.length is None else min(self.position, self.length)
-                raise ValueError(
-                    f"all {num_documents:,} documents of {self.corpus.source.label} are held out for "
-                    "evaluation and none is left for training: give a smaller --held-out, or more documents."
+                raise of_all(
+                    ValueError(
+                        f"all {num_documents:,} documents of {self.corpus.source.label} are held out for "
+                        "evaluation and none is left for training: give a smaller --held-out, or more "
+                        "documents."
+                    )
                 )
             if self.trained:
                 self._try_to_write(self.save, watcher)
+
+    def _process(self, minibatches: Minibatches, watcher: Watcher) -> None:
+        """Process all minibatches; save from time to time."""
+        next_save = time.monotonic() + _MIN_SECONDS_BETWEEN_SAVES
+        try:
+            while not self.complete:
+                if minibatches.agree(time.monotonic() >= next_save) and self.trained:
+                    before = time.monotonic()
+                    self._try_to_write(self.save, watcher)
+                    now = time.monotonic()
+                    next_save = now + max(
+                        _MIN_SECONDS_BETWEEN_SAVES, _SAVE_TIMES_BETWEEN_SAVES * (now - before)
+                    )
+                batch = minibatches.next(time.monotonic() >= next_save)
+                self.tally = minibatches.tally
+                if batch is None:
+                    break
+                self._process_batch(batch, watcher)
+                watcher.update(self)
+            if not minibatches.is_stopped:
+                # The stream ended before there were enough documents for the start.
+                self._start_chain(watcher)
+        except UnreadableError as error:
+            # The source cannot be read any further; save what was learned before.
+            self._start_chain(watcher)
+            if self.trained:
+                self._try_to_write(self.save, watcher)
+                watcher.notify(self._checkpoint_message())
+            raise of_all(error.reason) from None
 
     def _process_batch(self, batch: Documents, watcher: Watcher) -> None:
         """Process one minibatch of the stream, in parts where exact passes begin and end."""
@@ -303,7 +340,7 @@ class Run:
             self.chain.number,
             number,
             self.settings.num_exact_passes(self.passes),
-            lambda draw: self.chain.beta_given_pass(total, draw),
+            lambda draw: self.chain.own_beta_given_pass(total, draw),
         )
         self.chain.end_pass(total)
         self._evaluate(is_exact=True)
@@ -322,7 +359,7 @@ class Run:
             batch, numbers = batch.select(slice(num_missing, None)), numbers[num_missing:]
         is_training = self.evaluations.is_training(batch)
         is_held_out = self._is_in_last_pass(numbers) & ~is_training
-        if self.chain.number and np.any(is_held_out):
+        if self._wants_mixtures and self.chain.number and np.any(is_held_out):
             held_out = batch.select(is_held_out)
             self._add_mixtures(held_out, numbers[is_held_out], self.chain.expect(held_out)[1], watcher)
         documents, numbers = batch.select(is_training), numbers[is_training]
@@ -369,7 +406,7 @@ class Run:
             if not np.any(is_enough(self.sample.lengths, _SAMPLE_DOCUMENTS)):
                 self.sample = Documents.concatenate([self.sample, documents])
         if not is_exact:
-            self.draws.offer(self.chain.number, self.chain.beta)
+            self.draws.offer(self.chain.number, self.chain.own_beta)
         self._add_mixtures(documents, numbers, expected, watcher)
         if not is_exact and self._is_time_to_evaluate():
             self._evaluate()
@@ -394,7 +431,7 @@ class Run:
 
     def _evaluate(self, is_exact: bool = False) -> None:
         self.evaluations.evaluate(
-            self.chain.beta(),
+            SharedRows(self.chain.own_beta(), self.share),
             self.chain.gamma,
             documents=self.trained,
             seconds=self.seconds,
@@ -416,7 +453,7 @@ class Run:
     @property
     def writes_mixtures(self) -> bool:
         """Whether there are mixtures to write: they are wanted, and the last pass has begun."""
-        return self._mixtures is not None and bool(self._is_in_last_pass(np.array([self.position - 1]))[0])
+        return self._wants_mixtures and bool(self._is_in_last_pass(np.array([self.position - 1]))[0])
 
     def _is_in_last_pass(self, numbers: np.ndarray) -> np.ndarray:
         """Whether documents at these positions of the stream belong to the last pass."""
@@ -461,13 +498,44 @@ class Run:
                 "tried again."
             )
 
+    def all_draws(self) -> list[np.ndarray]:
+        """The stored draws of β (V, K), or the current one; of several processes, in the first one only."""
+        own_draws = self.draws.draws or [self.chain.own_beta()]
+        return [draw for own in own_draws if (draw := self.share.for_first(own)) is not None]
+
+    def _all_arrays(self) -> dict[str, np.ndarray] | None:
+        """The arrays of a checkpoint, where they are to be written.
+
+        Several processes gather them. The first keeps them until they are written, so that it can try again
+        when the others are done.
+        """
+        place = (self.position, self.trained, self.chain.number)
+        if self._gathered_at == place:
+            return self._gathered
+        arrays = {
+            **with_prefix("chain", self.chain.state()),
+            **with_prefix("draws", self.draws.state()),
+            **self.evaluations.state(),
+            # Without their names, which nothing needs.
+            **with_prefix("sample", self.sample.arrays()),
+            "word_counts": self.word_counts,
+        }
+        if self.share.size == 1:
+            return arrays
+        arrays, self._gathered_at = gathered_arrays(self.share, arrays), place
+        self._gathered = arrays if self.share.is_first else None
+        return self._gathered
+
     def save(self) -> None:
         """Write a checkpoint; the previous one is kept."""
+        arrays = self._all_arrays()
+        if arrays is None:
+            return
         # First: the checkpoint refers to a file of mixtures that must exist.
         mixtures_size = None if self._mixtures is None else self._mixtures.flush()
         header = {
-            "kind": _KIND,
-            "version": _VERSION,
+            "kind": KIND,
+            "version": VERSION,
             "reading": dataclasses.asdict(self.reading),
             "settings": self.settings.to_json(),
             "words": self.corpus.vocabulary.words,
@@ -481,16 +549,8 @@ class Run:
             "next_place": self._next_place,
             "held_out_names": self.evaluations.documents.names,
         }
-        arrays = {
-            **with_prefix("chain", self.chain.state()),
-            **with_prefix("draws", self.draws.state()),
-            **self.evaluations.state(),
-            # Without their names, which nothing needs.
-            **with_prefix("sample", self.sample.arrays()),
-            "word_counts": self.word_counts,
-        }
         write_arrays(self.folder / CHECKPOINT, header, arrays, backup=self.folder / PREVIOUS)
-        self.saved_at = self.position
+        self.saved_at, self._gathered = self.position, None
 
     def _restore(self, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         self.chain.restore(without_prefix("chain", arrays))
@@ -517,7 +577,7 @@ class Run:
 
 def stored_reading(folder: Path) -> Reading:
     """How the run in this folder reads its documents."""
-    return Reading.from_json(read_latest(folder, _KIND, _VERSION)[0]["reading"])
+    return Reading.from_json(read_latest(folder, KIND, VERSION)[0]["reading"])
 
 
 def _prepare_folder(folder: Path, overwrite: bool) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from fokker.models.lda.chain import TopicChain
+    from fokker.models.lda.share import Share
 
 ENGINES = ("numba", "jax")
 SAMPLERS = ("sgrhmc", "sgrld", "scir", "sghmc", "sgld")
@@ -110,8 +111,8 @@ class Settings:
             return 0
         return passes // 2 if self.exact_passes is None else min(self.exact_passes, passes)
 
-    def chain(self, words: int) -> "TopicChain":
-        """A new chain over topics of this many words."""
+    def chain(self, words: int, share: "Share | None" = None) -> "TopicChain":
+        """A new chain over topics of this many words, or over the topics of a share."""
         from fokker.models.lda.chain import TopicChain, decaying
 
         if self.topics > words:
@@ -135,6 +136,7 @@ class Settings:
             threads=self.num_threads,
             engine=self.engine,
             seed=self.seed,
+            share=share,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ The result is only a start, so the moves need not keep a distribution; the chain
 """
 
 from collections.abc import Callable
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,8 @@ from scipy.special import gammaln
 from fokker.corpora import Documents
 from fokker.models.lda._uniform import stream, uniform
 from fokker.models.lda.gibbs import thread_pool
+from fokker.models.lda.share import Alone, Share
+from fokker.run.interruption import Stopped
 
 # α of the first sweep; it decreases geometrically during the first half of the sweeps before the moves.
 _SMOOTH_ALPHA = 1.0
@@ -258,24 +260,43 @@ def first_topics(
     gamma: np.ndarray,
     seeds: list[int],
     threads: int = 1,
+    share: Share | None = None,
     show: Callable[[int, int], None] = lambda completed, total: None,
 ) -> np.ndarray:
     """n_kw (V, K) of the best of several chains, one for each seed; `threads` changes only the time.
 
-    `show` is called several times a second with the number of sweeps so far and in all. If it raises an
-    exception, the chains stop.
+    With a `share`, each process runs some of the chains. `show` is called several times a second with the
+    number of sweeps of this process so far and in all. If it raises `Stopped`, so do all processes.
     """
-    controls = np.zeros((len(seeds), 2), np.int64)
+    share = share or Alone(len(gamma))
+    own_seeds = [seeds[number] for number in share.tasks(len(seeds))]
+    controls = np.zeros((len(own_seeds), 2), np.int64)
     pool = thread_pool(threads)
     futures = [
         pool.submit(collapsed_gibbs, documents, words, alpha, gamma, seed, control)
-        for seed, control in zip(seeds, controls, strict=True)
+        for seed, control in zip(own_seeds, controls, strict=True)
     ]
+    num_sweeps = len(own_seeds) * (_FIRST_SWEEPS + _ROUNDS * _SWEEPS)
     try:
-        while wait(futures, _SECONDS_BETWEEN_REPORTS).not_done:
-            show(int(controls[:, 0].sum()), len(seeds) * (_FIRST_SWEEPS + _ROUNDS * _SWEEPS))
+        while _is_going_on(futures, share, lambda: show(int(controls[:, 0].sum()), num_sweeps)):
+            pass
     except BaseException:
         controls[:, 1] = 1
         raise
     chains = [future.result() for future in futures]
-    return max(chains, key=lambda assignment: assignment.log_joint(alpha, gamma)).by_word
+    scores = [assignment.log_joint(alpha, gamma) for assignment in chains]
+    (by_word,) = share.best([(assignment.by_word,) for assignment in chains], scores, len(seeds))
+    return by_word
+
+
+def _is_going_on(futures: list[Future[Assignment]], share: Share, show: Callable[[], None]) -> bool:
+    """Whether a chain of any process is not done a moment later; raise `Stopped` if `show` of one does."""
+    is_going_on, is_stopped = bool(wait(futures, _SECONDS_BETWEEN_REPORTS).not_done), False
+    try:
+        show()
+    except Stopped:
+        is_stopped = True
+    is_going_on, is_stopped = share.any(is_going_on, is_stopped)
+    if is_stopped:
+        raise Stopped
+    return is_going_on

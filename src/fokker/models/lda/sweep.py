@@ -3,10 +3,11 @@
 import dataclasses
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fokker._core.files import locked, write_text
+from fokker._core.files import write_text
 from fokker.models.lda.begin import begin
 from fokker.models.lda.console import INTERRUPTED, print_error, print_line
 from fokker.models.lda.execute import learn
@@ -15,7 +16,6 @@ from fokker.models.lda.settings import Settings
 
 if TYPE_CHECKING:
     from fokker.models.lda.run import Run
-    from fokker.models.lda.summary import RunSummary
 
 SWEEP = "sweep.json"
 
@@ -73,25 +73,24 @@ class Sweep:
     def execute(self, folder: Path, threads: int | None) -> int:
         """Make the runs that are not done, compare all, and return the exit code."""
         from fokker.models.lda.comparison import compare
-        from fokker.models.lda.summary import RunSummary
+        from fokker.models.lda.together import led_by_first, own_folder
+        from fokker.run.processes import by_first
 
-        self.write(folder)
+        by_first(lambda: self.write(folder))
         is_interrupted = False
         for topics in self.topics:
             subfolder = self.folder_of(folder, topics)
-            if (summary := RunSummary.read(subfolder)) is not None and self._is_done(summary):
+            if by_first(partial(self._is_done, subfolder)):
                 print_line(f"{topics} topics: done before, in {subfolder}")
                 continue
-            subfolder.mkdir(exist_ok=True)
-            with locked(subfolder):
+            with own_folder(subfolder, create=True):
                 run = self._run(subfolder, topics, threads)
-                results = None if run is None else learn(run)
-            if run is None or results is None or run.interrupted:
-                is_interrupted = True
+                is_interrupted = run is None or not led_by_first(run, True, partial(_is_learned, run))
+            if is_interrupted:
                 break
             # After each run: what is done so far can be looked at.
-            compare(folder, self.topics)
-        comparison = compare(folder, self.topics)
+            by_first(lambda: compare(folder, self.topics))
+        comparison = by_first(lambda: compare(folder, self.topics))
         if comparison is not None:
             print_line(comparison.text)
         if is_interrupted:
@@ -108,14 +107,18 @@ class Sweep:
         """The folder of one run."""
         return folder / f"topics-{topics}"
 
-    def _is_done(self, summary: "RunSummary") -> bool:
-        return summary.is_complete and self.passes in ("default", summary.passes)
+    def _is_done(self, folder: Path) -> bool:
+        from fokker.models.lda.summary import RunSummary
+
+        summary = RunSummary.read(folder)
+        return summary is not None and summary.is_complete and self.passes in ("default", summary.passes)
 
     def _run(self, folder: Path, topics: int, threads: int | None) -> "Run | None":
         """The run with this number of topics, new or at its checkpoint; None after an interruption."""
         from fokker.models.lda.run import Run
+        from fokker.run.processes import by_first
 
-        if (folder / CHECKPOINT).exists() or (folder / PREVIOUS).exists():
+        if by_first(lambda: any((folder / name).exists() for name in (CHECKPOINT, PREVIOUS))):
             run = Run.resume(
                 folder,
                 {},
@@ -138,6 +141,10 @@ class Sweep:
         )
 
 
+def _is_learned(run: "Run") -> bool:
+    return learn(run) is not None and not run.interrupted
+
+
 def start_sweep(
     sweep: Sweep, folder: Path, stored: Sweep | None, resume: bool, overwrite: bool, threads: int | None
 ) -> int:
@@ -145,6 +152,14 @@ def start_sweep(
 
     With `resume`, settings that are not given are those of the stored one, and numbers of topics are added.
     """
+    from fokker.run.processes import by_first
+
+    sweep = by_first(lambda: _prepared(sweep, folder, stored, resume, overwrite))
+    return sweep.execute(folder, threads)
+
+
+def _prepared(sweep: Sweep, folder: Path, stored: Sweep | None, resume: bool, overwrite: bool) -> Sweep:
+    """The sweep with what is taken over from the stored one, whose runs are removed with `overwrite`."""
     if any((folder / name).exists() for name in (CHECKPOINT, PREVIOUS)) and not overwrite:
         raise ValueError(
             f"{folder} contains a single run: choose another --out for several numbers of topics."
@@ -166,7 +181,7 @@ def start_sweep(
         for topics in stored.topics:
             for name in (CHECKPOINT, PREVIOUS, SUMMARY):
                 (Sweep.folder_of(folder, topics) / name).unlink(missing_ok=True)
-    return sweep.execute(folder, threads)
+    return sweep
 
 
 def _text(value: object) -> str:
