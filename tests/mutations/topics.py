@@ -130,17 +130,17 @@ MUTATIONS = [
     ),
     Mutation(
         "models/lda/chain.py",
-        "words, expected = self.expect(documents, sample=True)",
-        "words, expected = self.expect(documents, sample=False)",
+        "words, expected = self.expect(documents, sample=True, assignments=z)",
+        "words, expected = self.expect(documents, sample=False, assignments=z)",
         "exact passes count expectations, not a draw of the topics",
-        ("lda_exact::theta_is_fixed_in_a_pass_and_then_the_first_exact_draw",),
+        ("lda_exact::theta_is_fixed_in_a_pass_and_then_the_last_exact_draw",),
     ),
     Mutation(
         "models/lda/chain.py",
         "self.topics.replace(np.maximum(theta, MIN_THETA, out=theta))",
         "np.maximum(theta, MIN_THETA, out=theta)",
         "θ does not move to the exact draw",
-        ("lda_exact::theta_is_fixed_in_a_pass_and_then_the_first_exact_draw",),
+        ("lda_exact::theta_is_fixed_in_a_pass_and_then_the_last_exact_draw",),
     ),
     Mutation(
         "models/lda/run.py",

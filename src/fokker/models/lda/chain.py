@@ -14,6 +14,7 @@ from fokker.models.lda._expected import ExpectedCounts
 from fokker.models.lda._uniform import seed_at
 from fokker.models.lda.cir import MIN_THETA
 from fokker.models.lda.exact import PassCounts
+from fokker.models.lda.files import with_prefix, without_prefix
 from fokker.models.lda.start import CHAINS, first_topics
 from fokker.models.lda.theta import WITH_MOMENTUM, Topics, make_topics
 
@@ -157,10 +158,13 @@ class TopicChain:
         self.topics.replace(np.maximum(counts, MIN_THETA, out=counts))
         self._sample_size = documents.size
 
-    def expect(self, documents: Documents, sample: bool = False) -> tuple[np.ndarray, ExpectedCounts]:
+    def expect(
+        self, documents: Documents, sample: bool = False, assignments: np.ndarray | None = None
+    ) -> tuple[np.ndarray, ExpectedCounts]:
         """The words of the minibatch, and the expected counts of each topic under the current θ.
 
         With `sample`, the counts of one draw of the topics of the words take the place of the expected ones.
+        `assignments` (int32, one per token) receives these topics.
         """
         words, local = local_words(documents)
         beta = self.topics.rows(words) / self.topics.totals.astype(np.float32)
@@ -175,6 +179,7 @@ class TopicChain:
                 self.sweeps,
                 self.burn_in,
                 sample=sample,
+                assignments=assignments,
             )
         return words, gibbs.expected_counts(
             local,
@@ -185,6 +190,7 @@ class TopicChain:
             burn_in=self.burn_in,
             threads=self.threads,
             sample=sample,
+            assignments=assignments,
         )
 
     def step(self, documents: Documents, total: float) -> ExpectedCounts:
@@ -207,10 +213,12 @@ class TopicChain:
 
     def count(self, documents: Documents) -> ExpectedCounts:
         """Draw the topics of the words of a minibatch and add them to the counts of an exact pass."""
-        words, expected = self.expect(documents, sample=True)
+        z = np.empty(documents.tokens, np.int32)
+        words, expected = self.expect(documents, sample=True, assignments=z)
         if self._pass is None:
             self._pass = PassCounts(*self.topics.shape)
         self._pass.add(words, expected.counts, documents.size)
+        self._pass.keep(documents, z)
         self.topics.number += 1
         self._move_gamma(documents, expected)
         return expected
@@ -218,12 +226,17 @@ class TopicChain:
     def beta_given_pass(self, total: float, draw: int) -> np.ndarray:
         """An exact draw of β (V, K) given the counts of the pass, by number; `total` as in `step`.
 
+        Numbers ascend; before each, sweeps with β integrated out redraw the topics of all words of the pass.
+        The last number again gives the same draw.
+
         Where θ is smaller than the smallest number of the chain, β is zero: bounds of words that a topic does
         not use then begin at zero.
         """
         assert self._pass is not None, "an exact draw needs the counts of a pass: call count first"
         seed = seed_at(self._exact_key, (self.number << 16) + draw)
         data_weight = total / self._pass.documents
+        # With documents of this weight β given z has the mean (α + w n_kw)/(Vα + w n_k·).
+        self._pass.redraw(draw, self.topics.alpha / data_weight, self.gamma, ~seed)
         theta = self._pass.draw(self.topics.alpha, data_weight, seed, self.threads)
         totals = theta.sum(0, dtype=np.float64)
         if not np.all(totals):
@@ -235,8 +248,9 @@ class TopicChain:
         return theta
 
     def end_pass(self, total: float) -> None:
-        """Move θ to the first exact draw, with the θ_k· of the start, and begin the next pass."""
-        theta = self.beta_given_pass(total, 0)
+        """Move θ to the last exact draw, with the θ_k· of the start, and begin the next pass."""
+        assert self._pass is not None, "a pass that has no documents cannot end: call count first"
+        theta = self.beta_given_pass(total, max(0, self._pass.num_draws - 1))
         theta *= np.float32(self.start * len(theta))
         self.topics.replace(np.maximum(theta, MIN_THETA, out=theta))
         self._pass = None
@@ -270,6 +284,8 @@ class TopicChain:
         }
         if self._pass is not None:
             state |= {"pass_counts": self._pass.counts, "pass_documents": np.asarray(self._pass.documents)}
+            if self._pass.assignments is not None:
+                state |= with_prefix("assignments", self._pass.assignments.state())
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -281,6 +297,11 @@ class TopicChain:
             self._pass = PassCounts(*self.topics.shape)
             self._pass.counts[:] = state["pass_counts"]
             self._pass.documents = int(state["pass_documents"])
+            assignments = without_prefix("assignments", state)
+            if assignments and self._pass.assignments is not None:
+                self._pass.assignments.restore(assignments)
+            else:
+                self._pass.assignments = None
         self.topics.restore(state)
 
 

@@ -13,11 +13,16 @@ def credible_bounds(draws: np.ndarray, probability: float) -> tuple[np.ndarray, 
     A further independent draw lies between them with probability 1 - 2k/(n + 1), whatever the distribution. k
     is the largest for which this is at least `probability`, or 1. Bounds between two draws would not do for
     words that a topic does not use: θ extends over many orders of magnitude there.
+
+    Where the lower bound is zero no draw lies below it: the upper bound is then the 2k-th largest value, which
+    leaves the same probability above it as the two bounds leave outside elsewhere.
     """
     n = len(draws)
     k = min(max(1, int((1 - probability) / 2 * (n + 1) + 1e-9)), (n + 1) // 2)
-    ordered = np.partition(draws, (k - 1, n - k), axis=0)
-    return ordered[k - 1], ordered[n - k]
+    one_sided = max(k - 1, n - 2 * k)
+    ordered = np.partition(draws, (k - 1, one_sided, n - k), axis=0)
+    low = ordered[k - 1]
+    return low, np.where(low > 0, ordered[n - k], ordered[one_sided])
 
 
 class TopicDraws:

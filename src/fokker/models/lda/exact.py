@@ -5,8 +5,9 @@ With β fixed during a pass over the corpus, the sweeps draw the topics z of the
     θ_kw | z ~ Gamma(α + n_kw, 1),   n_kw: how many times word w has topic k,
 
 independently for all words and topics. Both steps are exact full conditionals of the posterior of (β, z): a
-Gibbs sampler with one cycle per pass (Tanner and Wong 1987; Griffiths and Steyvers 2004 integrate β out).
-Every document counts once, so there is no noise of minibatches, no step size, and no error near zero.
+Gibbs sampler with one cycle per pass (Tanner and Wong 1987). Every document counts once, so there is no noise
+of minibatches, no step size, and no error near zero. Before each draw of θ, sweeps with β integrated out
+(`fokker.models.lda.collapsed`) redraw z: otherwise rare words would change their topics too seldom.
 """
 
 from typing import Any
@@ -14,25 +15,47 @@ from typing import Any
 import numba
 import numpy as np
 
+from fokker.corpora import Documents
 from fokker.models.lda._uniform import stream
 from fokker.models.lda.cir import draw_gamma
+from fokker.models.lda.collapsed import Assignments
 from fokker.models.lda.gibbs import thread_pool
 
 # The words that a thread processes at a time.
 _WORDS_PER_PART = 256
+# The sweeps with β integrated out before each draw of θ.
+_SWEEPS_PER_DRAW = 2
 
 
 class PassCounts:
-    """n_kw of the documents of a pass so far, (V, K), and the number of these documents."""
+    """n_kw of the documents of a pass so far, (V, K), and the number of these documents.
+
+    `assignments`: the documents with the topics of their tokens; None where they are too large for memory.
+    """
 
     def __init__(self, words: int, topics: int) -> None:
         self.counts = np.zeros((words, topics), np.int32)
         self.documents = 0
+        self.assignments: Assignments | None = Assignments(topics)
+        self.num_draws = 0
 
     def add(self, words: np.ndarray, counts: np.ndarray, documents: int) -> None:
         """Add the counts (U, K) of the distinct words of a minibatch of so many documents."""
         self.counts[words] += counts.astype(np.int32)
         self.documents += documents
+
+    def keep(self, documents: Documents, z: np.ndarray) -> None:
+        """Store these documents with the topics of their tokens, unless the pass is too large for memory."""
+        if self.assignments is not None:
+            self.assignments.add(documents, z)
+            if self.assignments.is_too_large:
+                self.assignments = None
+
+    def redraw(self, draw: int, alpha: float, gamma: np.ndarray, seed: np.uint64) -> None:
+        """Sweep before a draw of this number, unless it is the last one again."""
+        if draw >= self.num_draws and self.assignments is not None:
+            self.assignments.sweep(self.counts, alpha, gamma, seed, _SWEEPS_PER_DRAW)
+        self.num_draws = draw + 1
 
     def draw(
         self,
