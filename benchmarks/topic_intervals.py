@@ -5,9 +5,9 @@ posterior contain the true β_kw for 90 % of the words and topics, and 90 % of e
 on the documents alone. Words are grouped by N E[β_kw | documents], the expected number of tokens: at least 5
 (used), below 0.5 (unused), and between (rare). Each share has its standard error, over corpora. "bias" is
 N (E[β_kw | documents] - β_kw) of rare words, in tokens: 0 is right. "mass" is the posterior mean of β_kw over
-all words that a topic has no token of, and what it is in truth. A topic counts as found if the cosine between its posterior
-mean and the truth is above 0.98. Topics of corpora in which all are found are compared; in the others some
-topics are merged, and the intervals are those of another mode.
+all words that a topic has no token of, and what it is in truth. A topic counts as found if the cosine between
+its posterior mean and the truth is above 0.98. Topics of corpora in which all are found are compared; in the
+others some topics are merged, and the intervals are those of another mode.
 
     python benchmarks/topic_intervals.py [--alpha 0.1 0.05 0.01] [--passes 1 2 10 20] [--corpora 30]
 """

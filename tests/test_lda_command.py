@@ -275,6 +275,46 @@ def test_a_run_that_died_goes_on_from_its_last_checkpoint(corpus, words, tmp_pat
     assert everything(again) == whole("scir")
 
 
+@pytest.fixture
+def counted(monkeypatch):
+    """The names of the documents that exact passes count, in their order."""
+    count, names = TopicChain.count, []
+
+    def remembered(self, documents):
+        names.extend(documents.names)
+        return count(self, documents)
+
+    monkeypatch.setattr(TopicChain, "count", remembered)
+    return names
+
+
+def test_a_pass_that_became_exact_in_its_middle_is_not_counted(corpus, words, tmp_path, counted):
+    begin(corpus, words, tmp_path, passes=6).execute(Watching(12, interrupt))
+    # The second pass, of the documents from 190 to 379, would be exact in a run of two passes from the start.
+    run = Run.resume(tmp_path, {}, passes=2)
+    assert run.position == 240
+    run.execute(Watching(2, interrupt))
+    run = Run.resume(tmp_path, {})
+    run.execute(Watching())
+    assert run.position == 380
+    assert run.draws.num_exact_passes == 0
+    assert not counted
+    # The third one is exact as a whole.
+    run = Run.resume(tmp_path, {}, passes=3)
+    run.execute(Watching())
+    assert run.draws.num_exact_passes == 1
+    assert len(set(counted)) == len(counted) == 171
+
+
+def test_the_first_pass_of_unknown_length_is_not_exact(corpus, words, tmp_path, counted, monkeypatch):
+    monkeypatch.setattr("fokker.models.lda.reading._MAX_BYTES_TO_COUNT", 100)
+    reading, settings = Reading(str(corpus), held_out=19), Settings(**FEW, sampler="scir", exact_passes=2)
+    run = Run.start(reading, settings, tmp_path, vocabulary=words, passes=2)
+    assert run.length is None
+    run.execute(Watching())
+    assert len(set(counted)) == len(counted) == 171
+
+
 def damage(path):
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])

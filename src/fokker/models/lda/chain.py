@@ -223,11 +223,11 @@ class TopicChain:
         self._move_gamma(documents, expected)
         return expected
 
-    def beta_given_pass(self, total: float, draw: int) -> np.ndarray:
+    def beta_given_pass(self, total: float, draw: int, out: np.ndarray | None = None) -> np.ndarray:
         """An exact draw of β (V, K) given the counts of the pass, by number; `total` as in `step`.
 
         Numbers ascend; before each, sweeps with β integrated out redraw the topics of all words of the pass.
-        The last number again gives the same draw.
+        The last number again gives the same draw. `out`: memory for it.
 
         Where θ is smaller than the smallest number of the chain, β is zero: bounds of words that a topic does
         not use then begin at zero.
@@ -237,7 +237,7 @@ class TopicChain:
         data_weight = total / self._pass.documents
         # With documents of this weight β given z has the mean (α + w n_kw)/(Vα + w n_k·).
         self._pass.redraw(draw, self.topics.alpha / data_weight, self.gamma, ~seed)
-        theta = self._pass.draw(self.topics.alpha, data_weight, seed, self.threads)
+        theta = self._pass.draw(self.topics.alpha, data_weight, seed, self.threads, out)
         totals = theta.sum(0, dtype=np.float64)
         if not np.all(totals):
             # A topic without tokens in a small vocabulary: one word, any of them, has nearly all of it.
@@ -250,7 +250,7 @@ class TopicChain:
     def end_pass(self, total: float) -> None:
         """Move θ to the last exact draw, with the θ_k· of the start, and begin the next pass."""
         assert self._pass is not None, "a pass that has no documents cannot end: call count first"
-        theta = self.beta_given_pass(total, max(0, self._pass.num_draws - 1))
+        theta = self.beta_given_pass(total, max(0, self._pass.num_draws - 1), self.topics.memory)
         theta *= np.float32(self.start * len(theta))
         self.topics.replace(np.maximum(theta, MIN_THETA, out=theta))
         self._pass = None
