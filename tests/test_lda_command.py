@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from fokker.models.lda.draws import credible_bounds
 from fokker.models.lda.mixtures_file import MixturesFile
 from fokker.models.lda.model import Model, top_words
 from fokker.models.lda.reading import Reading, default_held_out
+from fokker.models.lda.report import _headline
 from fokker.models.lda.results import (
     Topic,
     effective_sample_size,
@@ -766,6 +768,24 @@ def test_the_verdict_is_honest():
     assert "too few for credible bounds" in verdict(1000, 1500, flat, 3, many)[0][0]
     assert "worth 2.0 independent ones" in verdict(1000, 1500, flat, 20, np.full(4, 2.0))[0][0]
     assert "Single draws do worse" in " ".join(verdict(500, 900, flat, 20, many)[1])
+
+
+def test_topics_of_few_effective_draws_are_named():
+    flat = curve_of([1000.0 + i % 2 for i in range(40)])
+    effective = np.full(20, 15.0)
+    effective[[3, 17]] = 2.0, 4.9
+    sentence = "2 of 20 topics have fewer than 5 effective draws, and bounds that are too narrow: 3, 17"
+    problems, notes = verdict(1000, 1500, flat, 20, effective)
+    assert not problems
+    assert f"{sentence}." in notes
+    findings = SimpleNamespace(topics=[SimpleNamespace(effective_draws=x) for x in effective])
+    assert _headline(findings) == f"No problems found, except that {sentence}."
+    # More than a tenth is a problem, one topic alone is not.
+    effective[5] = 1.0
+    assert "3 of 20 topics have" in verdict(1000, 1500, flat, 20, effective)[0][0]
+    assert not verdict(1000, 1500, flat, 20, np.array([20.0, 20.0, 3.0]))[0]
+    findings = SimpleNamespace(topics=[SimpleNamespace(effective_draws=9.0)])
+    assert _headline(findings) == "No problems found."
 
 
 def topics_of(*words_and_coherence):
