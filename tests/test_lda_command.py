@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from fokker.models.lda.draws import credible_bounds
 from fokker.models.lda.mixtures_file import MixturesFile
 from fokker.models.lda.model import Model, top_words
 from fokker.models.lda.reading import Reading, default_held_out
+from fokker.models.lda.report import _headline
 from fokker.models.lda.results import (
     Topic,
     effective_sample_size,
@@ -287,6 +289,46 @@ def test_a_run_that_died_goes_on_from_its_last_checkpoint(corpus, words, tmp_pat
     assert again.position == 20 * 13
     again.execute(Watching())
     assert everything(again) == whole("scir")
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The names of the documents that exact passes count, in their order."""
+    count, names = TopicChain.count, []
+
+    def remembered(self, documents):
+        names.extend(documents.names)
+        return count(self, documents)
+
+    monkeypatch.setattr(TopicChain, "count", remembered)
+    return names
+
+
+def test_a_pass_that_became_exact_in_its_middle_is_not_counted(corpus, words, tmp_path, counted):
+    begin(corpus, words, tmp_path, passes=6).execute(Watching(12, interrupt))
+    # The second pass, of the documents from 190 to 379, would be exact in a run of two passes from the start.
+    run = Run.resume(tmp_path, {}, passes=2)
+    assert run.position == 240
+    run.execute(Watching(2, interrupt))
+    run = Run.resume(tmp_path, {})
+    run.execute(Watching())
+    assert run.position == 380
+    assert run.draws.num_exact_passes == 0
+    assert not counted
+    # The third one is exact as a whole.
+    run = Run.resume(tmp_path, {}, passes=3)
+    run.execute(Watching())
+    assert run.draws.num_exact_passes == 1
+    assert len(set(counted)) == len(counted) == 171
+
+
+def test_the_first_pass_of_unknown_length_is_not_exact(corpus, words, tmp_path, counted, monkeypatch):
+    monkeypatch.setattr("fokker.models.lda.reading._MAX_BYTES_TO_COUNT", 100)
+    reading, settings = Reading(str(corpus), held_out=19), Settings(**FEW, sampler="scir", exact_passes=2)
+    run = Run.start(reading, settings, tmp_path, vocabulary=words, passes=2)
+    assert run.length is None
+    run.execute(Watching())
+    assert len(set(counted)) == len(counted) == 171
 
 
 def damage(path):
@@ -741,6 +783,24 @@ def test_the_verdict_is_honest():
     assert "too few for credible bounds" in verdict(1000, 1500, flat, 3, many)[0][0]
     assert "worth 2.0 independent ones" in verdict(1000, 1500, flat, 20, np.full(4, 2.0))[0][0]
     assert "Single draws do worse" in " ".join(verdict(500, 900, flat, 20, many)[1])
+
+
+def test_topics_of_few_effective_draws_are_named():
+    flat = curve_of([1000.0 + i % 2 for i in range(40)])
+    effective = np.full(20, 15.0)
+    effective[[3, 17]] = 2.0, 4.9
+    sentence = "2 of 20 topics have fewer than 5 effective draws, and bounds that are too narrow: 3, 17"
+    problems, notes = verdict(1000, 1500, flat, 20, effective)
+    assert not problems
+    assert f"{sentence}." in notes
+    findings = SimpleNamespace(topics=[SimpleNamespace(effective_draws=x) for x in effective])
+    assert _headline(findings) == f"No problems found, except that {sentence}."
+    # More than a tenth is a problem, one topic alone is not.
+    effective[5] = 1.0
+    assert "3 of 20 topics have" in verdict(1000, 1500, flat, 20, effective)[0][0]
+    assert not verdict(1000, 1500, flat, 20, np.array([20.0, 20.0, 3.0]))[0]
+    findings = SimpleNamespace(topics=[SimpleNamespace(effective_draws=9.0)])
+    assert _headline(findings) == "No problems found."
 
 
 def topics_of(*words_and_coherence):

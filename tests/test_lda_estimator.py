@@ -331,6 +331,7 @@ def test_the_curve_falls_and_the_verdict_is_in_words(fitted, counts):
     assert fitted.perplexity_curve_[0, 1] < 0.8 * curve[0, 1]
     assert "training documents" in str(fitted.verdict_)
     assert "validation_fraction" in str(fitted.verdict_)
+    assert "noise of minibatches" not in str(fitted.verdict_)
     held = fk.models.LDA(3, **SCIR, validation_fraction=0.2).fit(counts[:60])
     assert held.n_documents_seen_ == 48
     assert "of 12 held-out documents" in str(held.verdict_)
@@ -338,6 +339,16 @@ def test_the_curve_falls_and_the_verdict_is_in_words(fitted, counts):
     # Two topics of a corpus that has none.
     noise = np.random.default_rng(0).poisson(0.3, (40, 50))
     assert "explain nothing" in str(fk.models.LDA(2, **SCIR, validation_fraction=0.5).fit(noise).verdict_)
+
+
+def test_the_verdict_after_partial_fit_says_what_it_is_based_on(counts):
+    lda = fk.models.LDA(3, **SCIR).fit(counts[:60]).partial_fit(counts[:60])
+    text = str(lda.verdict_)
+    assert "call perplexity with other documents to judge predictions" in text
+    assert "Give more documents to partial_fit." in text
+    assert "come from steps with minibatches: their bounds have the noise of minibatches" in text
+    assert "validation_fraction" not in text
+    assert "Increase passes" not in text
 
 
 def test_topics_are_shown_with_their_words(fitted, counts):

@@ -74,6 +74,8 @@ def test_two_processes_are_one_to_the_bit_and_either_goes_on_with_the_other(tmp_
     begun = begin(tmp_path / "resumed", "sgrhmc")
     begun.execute(Watching(9, interrupt))
     assert begun.interrupted
+    # In the exact pass, whose topics of words the first process gets.
+    assert "chain.assignments.z" in files.read_latest(tmp_path / "resumed", "checkpoint", 1)[1]
     errors_of_all = ("not finite", "other documents", "standard input")
     parts = ("sgrhmc", "scir", "interrupted", "interrupted start", "resumed", *errors_of_all, "lost")
     results, codes, errors = together(tmp_path, *parts)
@@ -89,7 +91,8 @@ def test_two_processes_are_one_to_the_bit_and_either_goes_on_with_the_other(tmp_
     assert first["interrupted"]["interrupted"]
     assert first["interrupted"]["position"] in (160, 180)
     # In the start too, where there is nothing to save yet.
-    assert first["interrupted start"]["interrupted"] and second["interrupted start"]["interrupted"]
+    assert first["interrupted start"]["interrupted"]
+    assert second["interrupted start"]["interrupted"]
     assert first["interrupted start"]["position"] == second["interrupted start"]["position"] > 0
     assert not (tmp_path / "interrupted start" / files.CHECKPOINT).exists()
     Run.resume(tmp_path / "interrupted", {}).execute(Watching())

@@ -15,6 +15,7 @@ from fokker.models.lda._sums import column_sums
 from fokker.models.lda._uniform import seed_at
 from fokker.models.lda.cir import MIN_THETA
 from fokker.models.lda.exact import PassCounts
+from fokker.models.lda.files import with_prefix, without_prefix
 from fokker.models.lda.share import Alone, Share
 from fokker.models.lda.start import CHAINS, first_topics
 from fokker.models.lda.theta import WITH_MOMENTUM, Topics, make_topics
@@ -23,6 +24,8 @@ Schedule = Callable[[int], float]
 
 # The arrays of a `TopicChain.state` whose last axis runs over the topics of a share.
 BY_TOPIC = ("theta", "r", "totals", "rate", "time", "pass_counts")
+# Those whose names begin with this are with the first process only.
+OF_FIRST = "assignments."
 # The words of which θ is drawn at a time at the start.
 _WORDS_PER_PART = 4096
 # Independent random streams of a chain.
@@ -179,12 +182,14 @@ class TopicChain:
         """The words of the minibatch, and the expected counts of each topic here under the current θ.
 
         With `sample`, the counts of one draw of the topics of the words take the place of the expected ones.
+        These topics, one per token, are then `z`.
         """
         words, local = local_words(documents)
         own_beta = self.topics.rows(words) / self.topics.totals.astype(np.float32)
         beta = self.share.all_topics(own_beta)
         dealt = self.share.deal(local.lengths)
         part = local if len(dealt) == local.size else local.select(dealt)
+        z = np.empty(part.tokens, np.int32) if sample else None
         if self.engine == "jax":
             counts, mixtures = gibbs_jax.topic_counts(
                 fold_in(self._key, self.number),
@@ -197,6 +202,7 @@ class TopicChain:
                 self.burn_in,
                 dealt,
                 sample=sample,
+                assignments=z,
             )
         else:
             counts, mixtures = gibbs.topic_counts(
@@ -209,10 +215,11 @@ class TopicChain:
                 threads=self.threads,
                 sample=sample,
                 identities=dealt,
+                assignments=z,
             )
         num_sweeps = self.sweeps - self.burn_in
-        totals = self.share.total(counts, mixtures, dealt, local, num_sweeps)
-        return words, averaged(*totals, num_sweeps, sample)
+        counts, mixtures, z = self.share.total(counts, mixtures, dealt, local, num_sweeps, z)
+        return words, averaged(counts, mixtures, num_sweeps, sample, z)
 
     def step(self, documents: Documents, total: float) -> ExpectedCounts:
         """One step with a minibatch of a corpus of `total` documents: |S|/|S̃| = total/size."""
@@ -232,22 +239,22 @@ class TopicChain:
             share = (self.number + _LEARNING_DELAY) ** -_LEARNING_POWER
             self.gamma = self.gamma ** (1 - share) * updated_gamma(self.gamma, expected.mixtures) ** share
 
-    def _new_pass(self) -> PassCounts:
-        words, topics = self.topics.shape
-        return PassCounts(words, topics, self.share.own.start)
-
     def count(self, documents: Documents) -> ExpectedCounts:
         """Draw the topics of the words of a minibatch and add them to the counts of an exact pass."""
         words, expected = self.expect(documents, sample=True)
         if self._pass is None:
-            self._pass = self._new_pass()
+            self._pass = PassCounts(self.topics.shape[0], self.share)
         self._pass.add(words, expected.counts, documents.size)
+        self._pass.keep(documents, expected.z)
         self.topics.number += 1
         self._move_gamma(documents, expected)
         return expected
 
-    def own_beta_given_pass(self, total: float, draw: int) -> np.ndarray:
+    def own_beta_given_pass(self, total: float, draw: int, out: np.ndarray | None = None) -> np.ndarray:
         """An exact draw of β (V, own topics) given the counts of the pass, by number; `total` as in `step`.
+
+        Numbers ascend; before each, sweeps with β integrated out redraw the topics of all words of the pass.
+        The last number again gives the same draw. `out`: memory for it.
 
         Where θ is smaller than the smallest number of the chain, β is zero: bounds of words that a topic does
         not use then begin at zero.
@@ -255,7 +262,9 @@ class TopicChain:
         assert self._pass is not None, "an exact draw needs the counts of a pass: call count first"
         seed = seed_at(self._exact_key, (self.number << 16) + draw)
         data_weight = total / self._pass.documents
-        theta = self._pass.draw(self.topics.alpha, data_weight, seed, self.threads)
+        # With documents of this weight β given z has the mean (α + w n_kw)/(Vα + w n_k·).
+        self._pass.redraw(draw, self.topics.alpha / data_weight, self.gamma, ~seed)
+        theta = self._pass.draw(self.topics.alpha, data_weight, seed, self.threads, out)
         totals = column_sums(theta)
         if not np.all(totals):
             # A topic without tokens in a small vocabulary: one word, any of them, has nearly all of it.
@@ -271,8 +280,9 @@ class TopicChain:
         return self.share.all_topics(self.own_beta_given_pass(total, draw))
 
     def end_pass(self, total: float) -> None:
-        """Move θ to the first exact draw, with the θ_k· of the start, and begin the next pass."""
-        theta = self.own_beta_given_pass(total, 0)
+        """Move θ to the last exact draw, with the θ_k· of the start, and begin the next pass."""
+        assert self._pass is not None, "a pass that has no documents cannot end: call count first"
+        theta = self.own_beta_given_pass(total, max(0, self._pass.num_draws - 1), self.topics.memory)
         theta *= np.float32(self.start * len(theta))
         self.topics.replace(np.maximum(theta, MIN_THETA, out=theta))
         self._pass = None
@@ -311,6 +321,9 @@ class TopicChain:
         }
         if self._pass is not None:
             state |= {"pass_counts": self._pass.counts, "pass_documents": np.asarray(self._pass.documents)}
+            if self._pass.assignments is not None:
+                state["assignments_bytes"] = np.asarray(self._pass.assignments.num_bytes)
+                state |= with_prefix("assignments", self._pass.assignments.state())
         return state
 
     def state_of_all_topics(self) -> dict[str, np.ndarray]:
@@ -327,9 +340,15 @@ class TopicChain:
         self._largest_batch, self._sample_size = int(state["usual"]), int(state["sample_size"])
         self._pass = None
         if "pass_counts" in state:
-            self._pass = self._new_pass()
+            self._pass = PassCounts(self.topics.shape[0], self.share)
             self._pass.counts[:] = state["pass_counts"]
             self._pass.documents = int(state["pass_documents"])
+            if "assignments_bytes" in state:
+                assert self._pass.assignments is not None
+                num_bytes = int(state["assignments_bytes"])
+                self._pass.assignments.restore(without_prefix("assignments", state), num_bytes)
+            else:
+                self._pass.assignments = None
         self.topics.restore(state)
 
 

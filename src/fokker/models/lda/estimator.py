@@ -36,7 +36,15 @@ _KIND, _VERSION = "fitted LDA", 1
 # Different from the streams of a chain and of evaluations with the same seed.
 _ROUNDING = 103
 # What a fitted estimator has besides its parameters and what `save` stores in arrays.
-_FITTED = ("n_features_in_", "n_documents_seen_", "n_batch_iter_", "_seed", "_passes_made", "_num_documents")
+_FITTED = (
+    "n_features_in_",
+    "n_documents_seen_",
+    "n_batch_iter_",
+    "_seed",
+    "_passes_made",
+    "_num_documents",
+    "_is_stream",
+)
 
 
 class LDA(Base):
@@ -175,6 +183,7 @@ class LDA(Base):
         if is_first:
             self._start_chain()
             _check_weights(weights)
+        self._is_stream = True
         self._steps(self._counts(weights).select(weights.has_words), None, None, is_exact=False)
         return self
 
@@ -193,6 +202,8 @@ class LDA(Base):
         self._passes_made = 0
         # |S| of partial_fit: the documents of fit count once, whatever the passes.
         self._num_documents = 0
+        # Whether partial_fit came last.
+        self._is_stream = False
         return settings
 
     def _counts(self, weights: Weights) -> Documents:
@@ -280,7 +291,14 @@ class LDA(Base):
         """Problems with the topics, and further notes: `print(lda.verdict_)`."""
         draws = self._stored_draws()
         return verdict(
-            self._curve, draws, self._chain.gamma, self._word_counts, self._seed, num_threads(self.n_jobs)
+            self._curve,
+            draws,
+            self._draws.num_exact_passes,
+            self._chain.gamma,
+            self._word_counts,
+            self._seed,
+            num_threads(self.n_jobs),
+            self._is_stream,
         )
 
     @property
@@ -290,8 +308,8 @@ class LDA(Base):
     def credible_interval(self, probability: float = 0.9) -> np.ndarray:
         """The bounds (2, K, V) between which β lies with this probability, from the stored draws.
 
-        After `fit` with two or more passes they are those of the posterior (see `exact_passes`). Otherwise
-        they are wider because of the noise of minibatches.
+        After `fit` with two or more passes they are those of the posterior (see `exact_passes`). After one
+        pass, or `partial_fit`, they have the noise of minibatches and may contain β much less often.
         """
         if not 0 < probability < 1:
             raise ValueError(f"the probability must be between 0 and 1; {probability!r} was given.")

@@ -90,8 +90,8 @@ def mixtures(
         identities=identities(documents)[dealt],
     )
     # Only n_dk are needed.
-    totals = share.total(counts[:0], in_documents, dealt, local, sweeps - burn_in)
-    expected = averaged(*totals, sweeps - burn_in)
+    of_words, of_documents, _ = share.total(counts[:0], in_documents, dealt, local, sweeps - burn_in)
+    expected = averaged(of_words, of_documents, sweeps - burn_in)
     weights = expected.mixtures + np.asarray(gamma, np.float32)
     return weights / weights.sum(1, keepdims=True)
 

@@ -54,7 +54,7 @@ def expected_counts_padded(
     _check_sweeps(sweeps, burn_in)
     if np.ndim(documents) == 0:
         documents = np.asarray(documents) + np.arange(np.shape(words)[0])
-    counts, mixtures = _totals(
+    counts, mixtures, _ = _totals(
         key,
         jnp.asarray(words, jnp.int32),
         jnp.asarray(lengths, jnp.int32),
@@ -102,10 +102,12 @@ def topic_counts(
     first: int | ArrayLike = 0,
     multiple: int = 8,
     sample: bool = False,
+    assignments: NDArray[np.int32] | None = None,
 ) -> tuple[Integers, Integers]:
     """n_kw (U, K) and n_dk (D, K), summed over the sweeps after burn-in.
 
-    With `sample`, n_kw of the last sweep, one draw of the topics.
+    With `sample`, n_kw of the last sweep, one draw of the topics. `assignments`, one per token, receives the
+    topics of the last sweep.
 
     Documents are grouped by padded length, so that short ones do not wait for long ones. `first` is the
     number of the first document, or the numbers of all. The number of documents in a group and the number of
@@ -147,9 +149,13 @@ def topic_counts(
     # Sums stay integers until all groups are added: sums of quotients would depend on the grouping. Results
     # are fetched last, so that a GPU receives the next group before it has finished the current one.
     all_counts, mixtures = np.zeros((U, K), np.int64), np.zeros((lengths.size, K), np.int64)
-    for group, (group_counts, group_mixtures) in pending:
+    for group, (group_counts, group_mixtures, z) in pending:
         all_counts += np.asarray(group_counts)[:U]
         mixtures[group] = np.asarray(group_mixtures)[: group.size]
+        if assignments is not None:
+            positions = np.arange(z.shape[0])
+            is_token = positions < lengths[group, None]
+            assignments[(ends[group, None] + positions)[is_token]] = np.asarray(z).T[: group.size][is_token]
     return all_counts, mixtures
 
 
@@ -165,8 +171,11 @@ def _totals(
     sweeps: int,
     burn_in: int,
     sample: bool = False,
-) -> tuple[Int[Array, "U K"], Int[Array, "D K"]]:
-    """n_kw and n_dk, summed over the sweeps after burn-in; with `sample`, n_kw of the last sweep."""
+) -> tuple[Int[Array, "U K"], Int[Array, "D K"], Int[Array, "T D"]]:
+    """n_kw and n_dk, summed over the sweeps after burn-in, and z of the last sweep.
+
+    With `sample`, n_kw is that of the last sweep.
+    """
     (D, T), K = words.shape, beta.shape[1]
     beta = jnp.maximum(beta, MIN_PROBABILITY)
     gamma = jnp.broadcast_to(gamma, (1, K))
@@ -201,8 +210,8 @@ def _totals(
         jnp.zeros(beta.shape, jnp.int32),
         jnp.zeros((D, K), jnp.int32),
     )
-    _, _, counts, mixtures = jax.lax.fori_loop(0, sweeps, sweep, state)
-    return counts, mixtures
+    z, _, counts, mixtures = jax.lax.fori_loop(0, sweeps, sweep, state)
+    return counts, mixtures, z
 
 
 def _weights(n: Array, old: Array, gamma: Array, beta: Array) -> Array:

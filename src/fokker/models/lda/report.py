@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fokker.models.lda.curve import curve_to_array
-from fokker.models.lda.results import Findings, by_prevalence
+from fokker.models.lda.results import NOT_EXACT, Findings, by_prevalence, few_effective_draws
 from fokker.models.lda.run import Run, Show
 from fokker.models.lda.topic_map import map_figure
 from fokker.report.page import image, page, table
@@ -23,7 +23,7 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
     verdict = (
         f'<p class="bad">Do not trust these topics yet:</p><ul>{problem_items}</ul>'
         if findings.problems
-        else '<p class="good">No problems found.</p>'
+        else f'<p class="good">{html.escape(_headline(findings))}</p>'
     )
     topics = by_prevalence(findings.topics)
     rows = [
@@ -78,13 +78,19 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
     return page("Topics", *parts)
 
 
+def _headline(findings: Findings) -> str:
+    """The verdict on topics without problems, with the exceptions."""
+    few = few_effective_draws(np.array([topic.effective_draws for topic in findings.topics]))
+    return "No problems found." if few is None else f"No problems found, except that {few}."
+
+
 def _source_of_draws(run: Run) -> str:
     """Where the draws come from, and what that means for the bounds."""
     if (number := run.draws.num_exact_passes) == 1:
         return "They come from 1 exact pass, without the noise of minibatches."
     if number:
         return f"They come from {number} exact passes, without the noise of minibatches."
-    return "The noise of minibatches makes them wider than those of the posterior."
+    return NOT_EXACT
 
 
 def _settings(run: Run) -> dict[str, object]:

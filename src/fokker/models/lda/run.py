@@ -114,6 +114,8 @@ class Run:
         self.interrupted = False
         self._interruption = Interruption()
         self.saved_at: int | None = None
+        # Passes that began before this position are not exact: some of their documents moved the topics.
+        self._exact_from = 0
         # The documents that wait for the start, their positions in the stream, and whether their pass is
         # exact.
         self._waiting: list[tuple[Documents, np.ndarray, bool]] = []
@@ -215,6 +217,9 @@ class Run:
             mixtures_size=size if mixtures and passes is not None else None,
         )
         run._restore(header, received_arrays(run.share, arrays))
+        if run.length and run.position % run.length and passes != header["passes"]:
+            # This pass was not exact from its beginning, unless it is being counted.
+            run._exact_from = run._exact_from if run.chain.is_counting else run._next_pass()
         return run
 
     @property
@@ -300,6 +305,8 @@ class Run:
         """Process one minibatch of the stream, in parts where exact passes begin and end."""
         if self.corpus.repeat and self.position + batch.size > self.tally.documents:
             # The tally covers the first pass, which ended in this batch or before.
+            if self.length is None and self.position:
+                self._exact_from = self.tally.documents
             self.length = self.tally.documents
         if self.end is not None and self.position + batch.size > self.end:
             batch = batch.select(slice(0, self.end - self.position))
@@ -318,19 +325,25 @@ class Run:
             self._end_exact_pass(exact_pass)
 
     def _exact_pass(self) -> int | None:
-        """The number of the exact pass at this position, counted from 0; None before the exact passes."""
+        """The number of the exact pass at this position, counted from 0; None if the pass is not exact."""
         if self.passes is None or self.length is None:
             return None
         number = self.position // self.length - (self.passes - self.settings.num_exact_passes(self.passes))
-        return number if number >= 0 else None
+        is_whole = self.position // self.length * self.length >= self._exact_from
+        return number if number >= 0 and is_whole else None
+
+    def _next_pass(self) -> int:
+        """The position at which the next pass begins."""
+        assert self.length is not None
+        return (self.position // self.length + 1) * self.length
 
     def _exact_pass_end(self) -> int | None:
         """The position at which this pass ends, if it or the next one is exact."""
         if self.passes is None or self.length is None:
             return None
-        next_pass = self.position // self.length + 1
-        is_next_exact = next_pass >= self.passes - self.settings.num_exact_passes(self.passes)
-        return next_pass * self.length if is_next_exact else None
+        next_pass = self._next_pass()
+        first_exact = (self.passes - self.settings.num_exact_passes(self.passes)) * self.length
+        return next_pass if next_pass >= first_exact else None
 
     def _end_exact_pass(self, number: int) -> None:
         """Store exact draws, move the topics to one of them, and evaluate it."""
@@ -542,6 +555,7 @@ class Run:
             "passes": self.passes,
             "length": self.length,
             "position": self.position,
+            "exact_from": self._exact_from,
             "trained": self.trained,
             "tokens": self.tokens,
             "seconds": self.seconds,
@@ -561,7 +575,7 @@ class Run:
         self.position, self.trained, self.tokens = (
             header[name] for name in ("position", "trained", "tokens")
         )
-        self.saved_at = self.position
+        self.saved_at, self._exact_from = self.position, header["exact_from"]
         self._next_place = header["next_place"]
         self._seconds_before = header["seconds"]
         self.word_counts = np.array(arrays["word_counts"])

@@ -221,6 +221,11 @@ class MomentumTopics:
         """θ (V, K)."""
         return self._theta
 
+    @property
+    def memory(self) -> np.ndarray | None:
+        """The memory of θ, for a θ that replaces it."""
+        return self._theta
+
     def replace(self, theta: np.ndarray) -> None:
         """Continue from this θ (V, K), which belongs to the sampler from now on, with the same momentum."""
         self._theta = np.ascontiguousarray(theta, np.float32)

@@ -7,6 +7,9 @@ counts of an exact pass. All processes read the same stream. For each minibatch
 2. each process sweeps over some of the documents (`deal`);
 3. all add up the counts n_kw and n_dk of their documents (`total`), and each uses those of its own topics.
 
+At the end of an exact pass the first process sweeps over the topics z of all tokens, one after the other,
+which it has gathered during the pass; the others wait.
+
 Random numbers belong to a document, or to a word and a topic, and counts are integers, so the draws are those
 of one process to the bit. There are two collectives per minibatch. What the processes have to agree on
 besides (signals, checkpoints, errors) travels with them.
@@ -75,12 +78,14 @@ class Alone:
         dealt: np.ndarray,
         documents: Documents,
         num_sweeps: int,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """n_kw of its own topics summed over processes, and n_dk of all documents.
+        z: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """n_kw of its own topics summed over processes, n_dk of all documents, and all topics of tokens.
 
-        `counts`, `mixtures`: of those `documents` that were `dealt`, summed over `num_sweeps` sweeps.
+        `counts`, `mixtures`, `z`: of those `documents` that were `dealt`; the first two are summed over
+        `num_sweeps` sweeps.
         """
-        return counts, mixtures
+        return counts, mixtures, z
 
     def tasks(self, number: int) -> range:
         """Which of so many tasks this process has."""
@@ -215,8 +220,9 @@ class Processes:
         dealt: np.ndarray,
         documents: Documents,
         num_sweeps: int,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """n_kw of its own topics summed over processes, and n_dk of all documents."""
+        z: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """n_kw of its own topics summed over processes, n_dk of all documents, and all topics of tokens."""
         by_word = np.bincount(documents.words, weights=documents.counts, minlength=1)
         largest = num_sweeps * max(by_word.max(), documents.lengths.max(initial=0))
         # The sums of several small counts fit into one number of 32 bits, with nothing to carry.
@@ -224,13 +230,28 @@ class Processes:
         rows = np.zeros((len(counts) + documents.size, self.topics), dtype)
         rows[: len(counts)] = counts
         rows[len(counts) + dealt] = mixtures
-        buffer = np.zeros(_rounded_up(-(-rows.nbytes // 4) + 1), np.uint32)
+        # Zero where the token is not of this process, so that these are summed too.
+        all_z = np.zeros(
+            0 if z is None else documents.tokens, np.uint16 if self.topics <= 2**16 else np.uint32
+        )
+        if z is not None:
+            is_dealt = np.zeros(documents.size, bool)
+            is_dealt[dealt] = True
+            all_z[np.repeat(is_dealt, documents.lengths)] = z
+        num_words = [-(-x.nbytes // 4) for x in (rows, all_z)]
+        buffer = np.zeros(_rounded_up(sum(num_words) + 1), np.uint32)
         buffer.view(np.uint8)[: rows.nbytes] = rows.reshape(-1).view(np.uint8)
+        buffer[num_words[0] :].view(np.uint8)[: all_z.nbytes] = all_z.view(np.uint8)
         buffer[-1] = self._signal
         summed = self._exchanged(self._sum, buffer)
         self.is_signalled = bool(summed[-1])
         sums = summed.view(np.uint8)[: rows.nbytes].view(dtype).reshape(rows.shape)
-        return sums[: len(counts), self.own].astype(np.int32), sums[len(counts) :].astype(np.int32)
+        all_z = summed[num_words[0] :].view(np.uint8)[: all_z.nbytes].view(all_z.dtype)
+        return (
+            sums[: len(counts), self.own].astype(np.int32),
+            sums[len(counts) :].astype(np.int32),
+            None if z is None else all_z.astype(np.int32),
+        )
 
     def tasks(self, number: int) -> range:
         """Every P-th task, from the p-th on."""

@@ -205,6 +205,11 @@ class DenseTopics:
         """θ (V, K)."""
         return np.asarray(self._z["theta"])
 
+    @property
+    def memory(self) -> np.ndarray | None:
+        """None: the memory of θ belongs to JAX."""
+        return None
+
     def replace(self, theta: np.ndarray) -> None:
         """Continue from this θ (V, K); the momentum is unchanged."""
         self._z["theta"] = jnp.asarray(theta, jnp.float32)
@@ -387,6 +392,11 @@ class LazyTopics:
         self.rows(np.arange(len(self._theta)))
         self._totals = column_sums(self._theta)
         self._reset_clock()
+
+    @property
+    def memory(self) -> np.ndarray | None:
+        """The memory of θ, for a θ that replaces it."""
+        return self._theta
 
     def replace(self, theta: np.ndarray) -> None:
         """Continue from this θ (V, K), which belongs to the sampler from now on."""

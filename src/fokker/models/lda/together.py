@@ -12,7 +12,7 @@ import numpy as np
 
 from fokker._core.files import locked
 from fokker.corpora import Documents, Prefetched, Tally
-from fokker.models.lda.chain import BY_TOPIC
+from fokker.models.lda.chain import BY_TOPIC, OF_FIRST
 from fokker.models.lda.files import CHECKPOINT, PREVIOUS, read_latest
 from fokker.models.lda.reading import Reading
 from fokker.models.lda.settings import Settings
@@ -27,6 +27,7 @@ Result = TypeVar("Result")
 
 # The arrays of a checkpoint of which each process has some topics.
 _BY_TOPIC = {"draws.draws", *(f"chain.{name}" for name in BY_TOPIC)}
+_OF_FIRST = f"chain.{OF_FIRST}"
 # What a process says about the minibatch that comes next.
 _READ, _ENDED, _UNREADABLE = range(3)
 
@@ -157,13 +158,15 @@ def received_arrays(share: Share, arrays: Mapping[str, np.ndarray]) -> dict[str,
     if share.size == 1:
         return dict(arrays)
     forms: dict[str, Any]
+    of_first = {name: x for name, x in arrays.items() if name.startswith(_OF_FIRST)}
     rest, forms = by_first(
         lambda: (
-            {name: x for name, x in arrays.items() if name not in _BY_TOPIC},
+            {name: x for name, x in arrays.items() if name not in _BY_TOPIC and name not in of_first},
             {name: (x.shape, x.dtype.str) for name, x in arrays.items() if name in _BY_TOPIC},
         )
     )
-    return rest | {name: share.of_first(arrays.get(name), *form) for name, form in forms.items()}
+    by_topic = {name: share.of_first(arrays.get(name), *form) for name, form in forms.items()}
+    return rest | by_topic | of_first
 
 
 def any_process(flag: bool) -> bool:
