@@ -228,7 +228,7 @@ def test_collapsed_sweeps_have_the_distribution_of_all_assignments():
     for alpha in (ALPHA, ALPHA / 2):
         z = np.zeros(documents.tokens, np.int32)
         counts = np.zeros((WORDS, TOPICS), np.int32)
-        np.add.at(counts, (np.repeat(documents.words, documents.counts), sample.z), 1)
+        np.add.at(counts, (np.repeat(documents.words, documents.counts), z), 1)
         assignments = Assignments(TOPICS)
         assignments.add(documents, z)
         products = []
