@@ -385,8 +385,8 @@ MUTATIONS = [
     Mutation(
         "models/lda/together.py",
         "self._is_stopped = bool(np.any(asked))",
-        "self._is_stopped = self._interruption.asked",
-        "a signal ends the process that has received it, not all",
+        "self._is_stopped = bool(asked[0])",
+        "a signal ends the processes only where the first has received it",
         _IN_PROCESSES,
     ),
     Mutation(
