@@ -7,7 +7,7 @@ the other half is predicted,
     E[n_dk]).
 
 Patterson and Teh (2013) average p(w) over the draws of the chain before taking the logarithm; `HeldOut` does
-the same for several β.
+the same for several β. A p(w) below 1e-30 counts as 1e-30: an exact draw may have no topic with the word.
 """
 
 import hashlib
