@@ -8,7 +8,11 @@ MIN_PROBABILITY = 1e-30
 
 
 class ExpectedCounts(NamedTuple):
-    """`counts` (U, K): E[n_kw], summed over documents. `mixtures` (D, K): E[n_dk]."""
+    """`counts` (U, K): E[n_kw], summed over documents. `mixtures` (D, K): E[n_dk].
+
+    `last` (D, K): n_dk of the last sweep, one draw of the topics.
+    """
 
     counts: Any
     mixtures: Any
+    last: Any

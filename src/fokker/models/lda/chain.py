@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from scipy.special import digamma
 
 from fokker._core.random import fold_in
 from fokker.corpora import Documents
@@ -13,16 +12,20 @@ from fokker.models.lda import gibbs, gibbs_jax
 from fokker.models.lda._expected import ExpectedCounts
 from fokker.models.lda._uniform import seed_at
 from fokker.models.lda.cir import MIN_THETA
+from fokker.models.lda.document_prior import DocumentPrior
 from fokker.models.lda.exact import PassCounts
+from fokker.models.lda.files import with_prefix, without_prefix
+from fokker.models.lda.learned_prior import LearnedPrior
 from fokker.models.lda.start import CHAINS, first_topics
 from fokker.models.lda.theta import WITH_MOMENTUM, Topics, make_topics
+from fokker.models.lda.word_prior import WordPrior
 
 Schedule = Callable[[int], float]
 
 # The words of which θ is drawn at a time at the start.
 _WORDS_PER_PART = 4096
 # Independent random streams of a chain.
-_START, _SWEEPS, _TOPICS, _SAMPLE, _EXACT = range(5)
+_START, _SWEEPS, _TOPICS, _SAMPLE, _EXACT, _PRIOR = range(6)
 
 
 # The decay of Patterson and Teh (2013).
@@ -59,25 +62,6 @@ def automatic_settings(sampler: str, rate: float, start: float) -> tuple[float, 
 _STEP_AFTER_ALL = 0.2
 
 
-# The delay and the decay of the learning rate of γ (Hoffman et al. 2010).
-_LEARNING_DELAY, _LEARNING_POWER = 10.0, 0.7
-
-
-def updated_gamma(gamma: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    r"""γ_k ← γ_k Σ_d [ψ(γ_k + n_dk) - ψ(γ_k)] / Σ_d [ψ(γ· + n_d·) - ψ(γ·)] (Minka 2000).
-
-    One step towards the γ of maximum likelihood of the topic counts (D, K) of documents; here the counts are
-    expectations.
-    """
-    numerator = (digamma(gamma + counts) - digamma(gamma)).sum(0)
-    denominator = (digamma(gamma.sum() + counts.sum(1)) - digamma(gamma.sum())).sum()
-    # Not zero: a topic that is absent from a minibatch may return.
-    return np.maximum(gamma * numerator / denominator, _MIN_GAMMA)
-
-
-_MIN_GAMMA = 1e-4
-
-
 class TopicChain:
     """θ, and the sweeps over documents that move it.
 
@@ -94,9 +78,9 @@ class TopicChain:
         topics: int,
         *,
         sampler: str,
-        alpha: float,
+        alpha: float | WordPrior,
         gamma: float | np.ndarray,
-        learn_gamma: bool = False,
+        learn_gamma: str | None = None,
         step_size: Schedule | None = None,
         friction: float | None = None,
         start: float = 0.1,
@@ -107,8 +91,8 @@ class TopicChain:
         seed: int = 0,
     ) -> None:
         key = jax.random.key(seed)
-        self.gamma = np.broadcast_to(np.asarray(gamma, np.float64), (topics,)).copy()
-        self.learn_gamma = learn_gamma
+        self.word_prior = alpha if isinstance(alpha, WordPrior) else WordPrior.symmetric(alpha, topics)
+        self.document_prior = LearnedPrior(DocumentPrior.of(gamma, topics, learn_gamma), fold_in(key, _PRIOR))
         self.step_size, self.friction, self.start = step_size, friction, start
         self.sweeps, self.burn_in, self.threads = sweeps, burn_in, threads
         self.engine = engine
@@ -126,8 +110,17 @@ class TopicChain:
         # NumPy's Gamma generator is much faster than JAX's on a CPU.
         generator = np.random.Generator(np.random.Philox(int(seed_at(key, _START))))
         theta = generator.standard_gamma(start, (words, topics), dtype=np.float32)
+        # Random topics with pseudo-counts have more of these words.
+        theta[self.word_prior.words] += generator.standard_gamma(self.word_prior.pseudo_counts)
         np.maximum(theta, MIN_THETA, out=theta)
-        self.topics: Topics = make_topics(sampler, theta, alpha, fold_in(key, _TOPICS), threads, start)
+        self.topics: Topics = make_topics(
+            sampler, theta, self.word_prior.alpha, fold_in(key, _TOPICS), threads, start
+        )
+
+    @property
+    def gamma(self) -> np.ndarray:
+        """γ (K,), given, or the current draw of a learned one."""
+        return self.document_prior.prior.gamma
 
     @property
     def number(self) -> int:
@@ -142,12 +135,16 @@ class TopicChain:
     def start_from(self, documents: Documents) -> None:
         """Replace θ by a draw given the topics that `start.first_topics` finds in these documents.
 
-        θ_kw ~ Gamma(α + n_kw, 1), scaled to the θ_k· of a random start: β does not depend on θ_k·.
+        θ_kw ~ Gamma(α + δ_kw + n_kw, 1), scaled to the θ_k· of a random start: β does not depend on θ_k·.
         """
         V, _ = self.topics.shape
         alpha = self.topics.alpha
         seeds = [int(seed_at(self._sample_key, number)) for number in range(CHAINS + 1)]
-        counts = first_topics(documents, V, alpha, self.gamma, seeds[1:], self.threads)
+        first = first_topics(
+            documents, V, self.word_prior, self.document_prior.prior, seeds[1:], self.threads
+        )
+        self.document_prior.start_from(first.document_prior, first.assignment.by_document)
+        counts = first.assignment.by_word
         generator = np.random.Generator(np.random.Philox(seeds[0]))
         # In parts and in place of the counts: there may be gigabytes of them.
         for first in range(0, V, _WORDS_PER_PART):
@@ -196,14 +193,10 @@ class TopicChain:
         # Each document of a smaller minibatch has a larger weight: such a minibatch takes a smaller step.
         self._largest_batch = max(self._largest_batch, documents.size)
         h *= documents.size / self._largest_batch
-        self.topics.step(words, expected.counts * np.float32(data_weight), h, friction, data_weight)
-        self._move_gamma(documents, expected)
+        words, counts = self.word_prior.added_to(words, expected.counts * np.float32(data_weight))
+        self.topics.step(words, counts, h, friction, data_weight)
+        self.document_prior.step(expected.last, total, self.number)
         return expected
-
-    def _move_gamma(self, documents: Documents, expected: ExpectedCounts) -> None:
-        if self.learn_gamma and documents.tokens:
-            share = (self.number + _LEARNING_DELAY) ** -_LEARNING_POWER
-            self.gamma = self.gamma ** (1 - share) * updated_gamma(self.gamma, expected.mixtures) ** share
 
     def count(self, documents: Documents) -> ExpectedCounts:
         """Draw the topics of the words of a minibatch and add them to the counts of an exact pass."""
@@ -212,7 +205,7 @@ class TopicChain:
             self._pass = PassCounts(*self.topics.shape)
         self._pass.add(words, expected.counts, documents.size)
         self.topics.number += 1
-        self._move_gamma(documents, expected)
+        self.document_prior.count(expected.last, self.number)
         return expected
 
     def beta_given_pass(self, total: float, draw: int) -> np.ndarray:
@@ -225,11 +218,14 @@ class TopicChain:
         seed = seed_at(self._exact_key, (self.number << 16) + draw)
         data_weight = total / self._pass.documents
         theta = self._pass.draw(self.topics.alpha, data_weight, seed, self.threads)
+        # The sum of Gamma(a) and Gamma(δ) is Gamma(a + δ).
+        generator = np.random.Generator(np.random.Philox(int(seed)))
+        theta[self.word_prior.words] += generator.standard_gamma(self.word_prior.pseudo_counts)
         totals = theta.sum(0, dtype=np.float64)
         if not np.all(totals):
             # A topic without tokens in a small vocabulary: one word, any of them, has nearly all of it.
             empty = np.flatnonzero(totals == 0)
-            words = np.random.Generator(np.random.Philox(int(seed))).integers(len(theta), size=len(empty))
+            words = generator.integers(len(theta), size=len(empty))
             theta[words, empty] = totals[empty] = 1
         theta /= totals.astype(np.float32)
         return theta
@@ -239,6 +235,9 @@ class TopicChain:
         theta = self.beta_given_pass(total, 0)
         theta *= np.float32(self.start * len(theta))
         self.topics.replace(np.maximum(theta, MIN_THETA, out=theta))
+        assert self._pass is not None
+        tokens = self._pass.counts.sum(0, dtype=np.int64)
+        self.document_prior.end_pass(self._pass.documents, total, self.number, tokens)
         self._pass = None
 
     def _step_settings(self, documents: Documents, total: float) -> tuple[float, float]:
@@ -263,24 +262,24 @@ class TopicChain:
     def state(self) -> dict[str, np.ndarray]:
         """The arrays that a resumed run needs."""
         state = self.topics.state() | {
-            "gamma": self.gamma,
             "length": np.asarray(self._length),
             "usual": np.asarray(self._largest_batch),
             "sample_size": np.asarray(self._sample_size),
         }
         if self._pass is not None:
             state |= {"pass_counts": self._pass.counts, "pass_documents": np.asarray(self._pass.documents)}
-        return state
+        return state | with_prefix("document_prior", self.document_prior.state())
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a `state`."""
-        self.gamma, self._length = np.array(state["gamma"]), float(state["length"])
+        self._length = float(state["length"])
         self._largest_batch, self._sample_size = int(state["usual"]), int(state["sample_size"])
         self._pass = None
         if "pass_counts" in state:
             self._pass = PassCounts(*self.topics.shape)
             self._pass.counts[:] = state["pass_counts"]
             self._pass.documents = int(state["pass_documents"])
+        self.document_prior.restore(without_prefix("document_prior", state))
         self.topics.restore(state)
 
 

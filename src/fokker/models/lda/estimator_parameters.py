@@ -2,13 +2,16 @@
 
 import math
 import numbers
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fokker._core.state import nearest
 from fokker.models.lda.gibbs import cores
-from fokker.models.lda.settings import SAMPLERS, Settings
+from fokker.models.lda.settings import LEARNED_GAMMA, SAMPLERS, Settings
+from fokker.models.lda.word_prior import WordPrior
 
 _MAX_SEED = 2**31 - 1
 
@@ -40,8 +43,11 @@ def checked_settings(estimator: Any, words: int, seed: int) -> Settings:
     return Settings(
         topics=topics,
         sampler=estimator.sampler,
-        alpha=_positive(estimator, "topic_word_prior"),
-        learn_gamma=bool(estimator.learn_doc_topic_prior),
+        alpha=float(_word_prior_array(estimator, topics, words).min()),
+        gamma=_prior_of_mixtures(estimator, topics),
+        learn_gamma=estimator.learn_doc_topic_prior,
+        seed_words=estimator.seed_words or None,
+        seed_weight=_positive(estimator, "seed_weight"),
         step=None if estimator.step_size is None else _positive(estimator, "step_size"),
         friction=None if estimator.friction is None else _positive(estimator, "friction"),
         batch=_whole(estimator, "batch_size", 1),
@@ -55,18 +61,99 @@ def checked_settings(estimator: Any, words: int, seed: int) -> Settings:
     )
 
 
-def prior_of_mixtures(estimator: Any, topics: int) -> np.ndarray:
-    """γ (K,) of a number, or of one number per topic."""
+def _prior_of_mixtures(estimator: Any, topics: int) -> float | list[float]:
+    """γ: a number, or one per topic."""
+    learned = estimator.learn_doc_topic_prior
+    if learned is not None and learned not in LEARNED_GAMMA:
+        raise ValueError(
+            f"learn_doc_topic_prior is None or one of {', '.join(LEARNED_GAMMA)}; {learned!r} was given."
+            f"{nearest(str(learned), LEARNED_GAMMA)}"
+        )
     given = estimator.doc_topic_prior
     if np.ndim(given) == 0:
-        return np.full(topics, _positive(estimator, "doc_topic_prior"))
+        return _positive(estimator, "doc_topic_prior")
     gamma = np.asarray(given, np.float64)
     if gamma.shape != (topics,) or not np.all((gamma > 0) & np.isfinite(gamma)):
         raise ValueError(
             f"doc_topic_prior must be a positive number, or one per topic, n_components={topics}; {given!r} "
             "was given."
         )
-    return gamma
+    if learned is not None:
+        raise ValueError(
+            f"doc_topic_prior has one number per topic and learn_doc_topic_prior is {learned!r}: give one "
+            "number to learn from, or learn_doc_topic_prior=None."
+        )
+    return list(gamma.tolist())
+
+
+def _word_prior_array(estimator: Any, topics: int, words: int) -> np.ndarray:
+    """α: a number, one per word (V,), or one per topic and word (K, V)."""
+    given = estimator.topic_word_prior
+    if np.ndim(given) == 0:
+        return np.array(_positive(estimator, "topic_word_prior"))
+    prior = np.asarray(given, np.float64)
+    if prior.shape not in ((words,), (topics, words)) or not np.all((prior > 0) & np.isfinite(prior)):
+        raise ValueError(
+            f"topic_word_prior must be a positive number, one per word ({words},), or one per topic and word "
+            f"({topics}, {words}); an array of shape {prior.shape} was given"
+            + ("." if np.all(prior > 0) else " with numbers that are not positive.")
+        )
+    return prior
+
+
+def word_prior(estimator: Any, settings: Settings, words: int) -> WordPrior:
+    """The prior of the words of topics, with the pseudo-counts of seed words."""
+    prior = WordPrior.of_array(_word_prior_array(estimator, settings.topics, words), settings.topics)
+    if not estimator.seed_words:
+        return prior
+    seeds = seed_columns(estimator.seed_words, _names_of_columns(estimator), words)
+    return prior.with_seeds(seeds, settings.seed_weight)
+
+
+def _names_of_columns(estimator: Any) -> Sequence[str] | None:
+    """The words of the columns of X: those of a data frame, else the parameter."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        names = estimator.feature_names
+    if names is not None and len(names) != estimator.n_features_in_:
+        raise ValueError(
+            f"feature_names has {len(names)} names for the {estimator.n_features_in_} columns of X: give one "
+            "per column."
+        )
+    return names
+
+
+def seed_columns(seed_words: Any, names: Sequence[str] | None, words: int) -> list[list[int]]:
+    """The columns of the seed words of each topic; words are names of columns, or numbers of columns."""
+    if not isinstance(seed_words, Mapping) or any(isinstance(ws, str) for ws in seed_words.values()):
+        raise ValueError(
+            f"seed_words must be a dictionary of lists of words, such as {{'space': ['nasa', 'orbit']}}; "
+            f"{seed_words!r} was given."
+        )
+    index = {} if names is None else {str(name): w for w, name in enumerate(names)}
+    columns: list[list[int]] = []
+    unknown: list[str] = []
+    for topic, own in seed_words.items():
+        columns.append([])
+        for word in own:
+            if isinstance(word, numbers.Integral) and 0 <= word < words:
+                columns[-1].append(int(word))
+            elif names is None:
+                raise ValueError(
+                    f"seed_words has the word {word!r}, and the columns of X have no names: set feature_names "
+                    "to the words of the columns, such as vectorizer.get_feature_names_out()."
+                )
+            elif str(word) in index:
+                columns[-1].append(index[str(word)])
+            else:
+                unknown.append(str(word))
+        if not columns[-1]:
+            raise ValueError(
+                f"none of the seed words of the topic {topic!r} is a word of X: give others, or leave it out."
+            )
+    if unknown:
+        warnings.warn(f"seed words that are not words of X are ignored: {', '.join(unknown)}.", stacklevel=2)
+    return columns
 
 
 def num_threads(n_jobs: Any) -> int:
@@ -106,6 +193,5 @@ def _positive(estimator: Any, name: str) -> float:
     value = getattr(estimator, name)
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not (is_number and math.isfinite(value) and value > 0):
-        hint = " (one for all words)" if name == "topic_word_prior" and np.ndim(value) else ""
-        raise ValueError(f"{name} must be a positive number{hint}; {value!r} was given.")
+        raise ValueError(f"{name} must be a positive number; {value!r} was given.")
     return float(value)

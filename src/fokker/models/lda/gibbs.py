@@ -89,10 +89,11 @@ def compiled_sweep(blocks: int) -> Any:
         is_sample: Any,
         total: Any,
         mixtures: Any,
+        last_sweep: Any,
     ) -> None:
         """Process documents until none is left; add the counts after burn-in to `total` and `mixtures`.
 
-        With `is_sample`, `total` counts the topics of the last sweep only.
+        `last_sweep` has n_dk of the last sweep. With `is_sample`, `total` counts the topics of it only.
         """
         max_words, max_tokens = 0, 0
         for d in range(len(indptr) - 1):
@@ -125,8 +126,9 @@ def compiled_sweep(blocks: int) -> Any:
                                 for k in range(K):
                                     total[w, k] += 0 if is_sample else n_kw[first + k]
                                     mixtures[d, k] += n_kw[first + k]
-                            if is_sample:
-                                for j in range(m * max_tokens, end[m]):
+                            for j in range(m * max_tokens, end[m]):
+                                last_sweep[d, z[j]] += 1
+                                if is_sample:
                                     i = tokens[j] // K - m * max_words
                                     total[words[indptr[d] + i], z[j]] += 1
                         order_index = next_ticket(ticket)  # type: ignore[call-arg, var-annotated]
@@ -222,7 +224,7 @@ def expected_counts(
     order = np.argsort(-lengths, kind="stable")
     initial_states = streams(seed, np.arange(documents.size) if identities is None else identities)
     next_document = np.zeros(1, np.int64)
-    mixtures = np.zeros((documents.size, width), np.int32)
+    mixtures, last_sweep = (np.zeros((documents.size, width), np.int32) for _ in range(2))
     threads = max(1, min(threads, documents.size))
     totals = [np.zeros((len(beta), width), np.int32) for _ in range(threads)]
 
@@ -230,6 +232,7 @@ def expected_counts(
         compiled_sweep(width // LANES)(
             next_document, order, documents.indptr, documents.words, documents.counts, padded_beta,
             padded_gamma, initial_states, sweeps, burn_in, sample, total, mixtures,
+            last_sweep,
         )  # fmt: skip
 
     if threads == 1:
@@ -238,4 +241,4 @@ def expected_counts(
         list(thread_pool(threads).map(work, totals))
     weight = np.float32(1 / (sweeps - burn_in))
     counts = sum(totals[1:], totals[0])[:, :topics] * (np.float32(1) if sample else weight)
-    return ExpectedCounts(counts, mixtures[:, :topics] * weight)
+    return ExpectedCounts(counts, mixtures[:, :topics] * weight, last_sweep[:, :topics])

@@ -54,7 +54,7 @@ def expected_counts_padded(
     _check_sweeps(sweeps, burn_in)
     if np.ndim(documents) == 0:
         documents = np.asarray(documents) + np.arange(np.shape(words)[0])
-    counts, mixtures = _totals(
+    counts, mixtures, last = _totals(
         key,
         jnp.asarray(words, jnp.int32),
         jnp.asarray(lengths, jnp.int32),
@@ -66,7 +66,7 @@ def expected_counts_padded(
     )
     num_counted = np.float32(sweeps - burn_in)
     return ExpectedCounts(
-        counts.astype(jnp.float32) / num_counted, mixtures.astype(jnp.float32) / num_counted
+        counts.astype(jnp.float32) / num_counted, mixtures.astype(jnp.float32) / num_counted, last
     )
 
 
@@ -124,14 +124,17 @@ def expected_counts(
         shorter, T = T, 2 * T
     # Sums stay integers until all groups are added: sums of quotients would depend on the grouping. Results
     # are fetched last, so that a GPU receives the next group before it has finished the current one.
-    all_counts, mixtures = np.zeros((U, K), np.int64), np.zeros((lengths.size, K), np.int64)
-    for group, (group_counts, group_mixtures) in pending:
+    all_counts = np.zeros((U, K), np.int64)
+    mixtures, last = (np.zeros((lengths.size, K), np.int64) for _ in range(2))
+    for group, (group_counts, group_mixtures, group_last) in pending:
         all_counts += np.asarray(group_counts)[:U]
         mixtures[group] = np.asarray(group_mixtures)[: group.size]
+        last[group] = np.asarray(group_last)[: group.size]
     num_counted = np.float32(sweeps - burn_in)
     return ExpectedCounts(
         all_counts.astype(np.float32) / (1 if sample else num_counted),
         mixtures.astype(np.float32) / num_counted,
+        last,
     )
 
 
@@ -147,8 +150,11 @@ def _totals(
     sweeps: int,
     burn_in: int,
     sample: bool = False,
-) -> tuple[Int[Array, "U K"], Int[Array, "D K"]]:
-    """n_kw and n_dk, summed over the sweeps after burn-in; with `sample`, n_kw of the last sweep."""
+) -> tuple[Int[Array, "U K"], Int[Array, "D K"], Int[Array, "D K"]]:
+    """n_kw and n_dk, summed over the sweeps after burn-in; n_dk of the last sweep.
+
+    With `sample`, n_kw of the last sweep.
+    """
     (D, T), K = words.shape, beta.shape[1]
     beta = jnp.maximum(beta, MIN_PROBABILITY)
     gamma = jnp.broadcast_to(gamma, (1, K))
@@ -183,8 +189,8 @@ def _totals(
         jnp.zeros(beta.shape, jnp.int32),
         jnp.zeros((D, K), jnp.int32),
     )
-    _, _, counts, mixtures = jax.lax.fori_loop(0, sweeps, sweep, state)
-    return counts, mixtures
+    _, n, counts, mixtures = jax.lax.fori_loop(0, sweeps, sweep, state)
+    return counts, mixtures, n.astype(jnp.int32)
 
 
 def _weights(n: Array, old: Array, gamma: Array, beta: Array) -> Array:

@@ -2,15 +2,18 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from fokker.models.lda.chain import TopicChain
+    from fokker.models.lda.word_prior import WordPrior
 
 ENGINES = ("numba", "jax")
 SAMPLERS = ("sgrhmc", "sgrld", "scir", "sghmc", "sgld")
+# How γ may be learned: one number for all topics, one per topic, or with most topics unused.
+LEARNED_GAMMA = ("symmetric", "asymmetric", "hdp")
 
 # By default a corpus is repeated until the chain has read this many documents.
 _DOCUMENTS_TO_READ = 20_000
@@ -18,7 +21,7 @@ _DOCUMENTS_TO_READ = 20_000
 _MOST_PASSES = 200
 
 _POSITIVE_INTEGERS = ("topics", "batch", "sweeps")
-_POSITIVE_NUMBERS = ("alpha", "gamma", "step", "decay_after", "start", "friction")
+_POSITIVE_NUMBERS = ("alpha", "step", "decay_after", "start", "friction", "seed_weight")
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,10 @@ class Settings:
     """All settings that determine the draws, besides the documents; `threads` changes only the time.
 
     `topics`: K. `sampler`: one of `SAMPLERS`. `alpha`: α of θ_kw ~ Gamma(α, 1). `gamma`: γ of the mixtures,
-    π_d ~ Dirichlet(γ), or its initial value with `learn_gamma`. `step`: a of ε_t = a (1 + t/b)^{-c}, with b =
+    π_d ~ Dirichlet(γ), a number or one per topic. `learn_gamma`: one of `LEARNED_GAMMA`, for a γ that is
+    learned (`fokker.models.lda.document_prior`); `gamma`, then one number, is its initial value. `seed_words`:
+    words of the first topics, by the names of these topics; each has `seed_weight` pseudo-counts in its topic
+    (`fokker.models.lda.word_prior`). `step`: a of ε_t = a (1 + t/b)^{-c}, with b =
     `decay_after` minibatches and c = `decay_power`. A `step` of None, and for samplers with momentum a
     `friction` of None, is chosen according to the size of the corpus. `start_documents`: the topics start
     from a collapsed Gibbs chain over this many documents (`fokker.models.lda.start`); 0: from random topics.
@@ -41,8 +47,10 @@ class Settings:
     topics: int = 50
     sampler: str = "sgrhmc"
     alpha: float = 0.01
-    gamma: float = 0.1
-    learn_gamma: bool = False
+    gamma: float | Sequence[float] = 0.1
+    learn_gamma: str | None = None
+    seed_words: Mapping[str, Sequence[str]] | None = None
+    seed_weight: float = 50.0
     step: float | None = None
     decay_after: float = 1000.0
     decay_power: float = 0.6
@@ -87,10 +95,52 @@ class Settings:
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and value > 0):
                 raise ValueError(f"{name} must be a positive number; {value!r} was given.")
+        self._check_gamma()
+        if self.seed_words is not None and len(self.seed_words) > self.topics:
+            raise ValueError(
+                f"there are {len(self.seed_words)} topics with seed words and {self.topics} topics: increase "
+                "topics, or leave out some of the seeds."
+            )
         if not (_is_number(self.decay_power) and self.decay_power >= 0):
             raise ValueError(
                 f"decay_power must be a number, 0 (no decay) or more; {self.decay_power!r} was given."
             )
+
+    def _check_gamma(self) -> None:
+        if self.learn_gamma is not None and self.learn_gamma not in LEARNED_GAMMA:
+            from fokker._core.state import nearest
+
+            suggestion = nearest(str(self.learn_gamma), LEARNED_GAMMA)
+            raise ValueError(
+                f"γ is learned as one of {', '.join(LEARNED_GAMMA)}, not {self.learn_gamma!r}.{suggestion}"
+            )
+        if isinstance(self.gamma, Sequence) and not isinstance(self.gamma, str):
+            if self.learn_gamma is not None:
+                raise ValueError("gamma has one number per topic and is to be learned: give one number.")
+            if len(self.gamma) != self.topics:
+                raise ValueError(
+                    f"gamma has {len(self.gamma)} numbers for {self.topics} topics: give one for all, or one "
+                    "per topic."
+                )
+        for value in self.gamma if isinstance(self.gamma, Sequence) else [self.gamma]:
+            if not (_is_number(value) and value > 0):
+                raise ValueError(f"gamma must be a positive number; {value!r} was given.")
+
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        """The names of the topics: those of the seeds, then numbers."""
+        names = tuple(self.seed_words or ())
+        return names + tuple(str(k) for k in range(len(names), self.topics))
+
+    def word_prior(self, index: Mapping[str, int]) -> "WordPrior":
+        """The prior of the words of topics, given the numbers of the words; unknown seed words are ignored."""
+        from fokker.models.lda.word_prior import WordPrior
+
+        prior = WordPrior.symmetric(self.alpha, self.topics)
+        if not self.seed_words:
+            return prior
+        seeds = [[index[word] for word in words if word in index] for words in self.seed_words.values()]
+        return prior.with_seeds(seeds, self.seed_weight)
 
     def _check_integer(self, name: str, minimum: int) -> None:
         value = getattr(self, name)
@@ -110,8 +160,10 @@ class Settings:
             return 0
         return passes // 2 if self.exact_passes is None else min(self.exact_passes, passes)
 
-    def chain(self, words: int) -> "TopicChain":
-        """A new chain over topics of this many words."""
+    def chain(self, words: int, word_prior: "WordPrior | None" = None) -> "TopicChain":
+        """A new chain over topics of this many words; by default with the prior `alpha` of all words."""
+        import numpy as np
+
         from fokker.models.lda.chain import TopicChain, decaying
 
         if self.topics > words:
@@ -124,8 +176,8 @@ class Settings:
             words,
             self.topics,
             sampler=self.sampler,
-            alpha=self.alpha,
-            gamma=self.gamma,
+            alpha=word_prior or self.alpha,
+            gamma=np.asarray(self.gamma),
             learn_gamma=self.learn_gamma,
             step_size=schedule,
             start=self.start,

@@ -1,0 +1,109 @@
+r"""The prior of the mixtures of documents during a chain: where the tables that it is drawn from come from.
+
+- Before the first step: the sample of documents that the topics start from. The draws there are exact.
+- A step sees a minibatch only. The tables of all documents are estimated by an average in which minibatch t
+  has the share (t + 10)^{-0.7}, as stochastic variational inference does with expected counts (Hoffman et al.
+  2010), and γ is drawn given |S| times those of an average document.
+- An exact pass draws the topics of all words with γ fixed. Given the tables of all its documents, γ is drawn
+  at its end: an exact Gibbs step.
+"""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Array, Key
+
+from fokker.models.lda._uniform import seed_at
+from fokker.models.lda.document_prior import DocumentPrior, Tables
+
+# The delay and the decay of the share of a minibatch.
+_DELAY, _POWER = 10.0, 0.7
+
+
+class LearnedPrior:
+    """γ of a chain; without effect where γ is not learned.
+
+    `prior`: the current one. `draws` (n, K) and `tokens` (n, K): γ drawn at the end of each exact pass, and
+    the number of words of each topic in that pass.
+    """
+
+    def __init__(self, prior: DocumentPrior, key: Key[Array, ""]) -> None:
+        self.prior = prior
+        self._key = key
+        topics = len(prior.base)
+        self.draws, self.tokens = np.zeros((0, topics)), np.zeros((0, topics), np.int64)
+        # The tables of an average document, and those of the exact pass so far.
+        self._average: Tables | None = None
+        self._pass: Tables | None = None
+
+    @property
+    def mean(self) -> np.ndarray:
+        """E[γ] (K,) over the second half of the exact passes; the current γ if there are none."""
+        return self.draws[len(self.draws) // 2 :].mean(0) if len(self.draws) else self.prior.gamma
+
+    @property
+    def num_used(self) -> np.ndarray:
+        """How many topics have words, in each pass of the second half of the exact ones."""
+        return np.asarray((self.tokens[len(self.tokens) // 2 :] > 0).sum(1))
+
+    def _seeds(self, number: int) -> tuple[np.uint64, np.uint64]:
+        return seed_at(self._key, 2 * number), seed_at(self._key, 2 * number + 1)
+
+    def start_from(self, prior: DocumentPrior, counts: np.ndarray) -> None:
+        """Continue from a prior that was learned in documents with these counts n_dk (D, K)."""
+        if prior.learned is None:
+            return
+        self.prior = prior
+        self._average = prior.tables(counts, self._seeds(0)[0]).scaled(1 / len(counts))
+
+    def step(self, counts: np.ndarray, total: float, number: int) -> None:
+        """Draw γ after minibatch `number`, with n_dk (D, K), of a corpus of `total` documents."""
+        if self.prior.learned is None:
+            return
+        self._pass = None
+        self.draws, self.tokens = self.draws[:0], self.tokens[:0]
+        if not np.any(counts):
+            return
+        seed, draw_seed = self._seeds(number)
+        tables = self.prior.tables(counts, seed).scaled(1 / len(counts))
+        if self._average is not None:
+            share = (number + _DELAY) ** -_POWER
+            tables = self._average.scaled(1 - share).plus(tables.scaled(share))
+        self._average = tables
+        self.prior = self.prior.given(tables.scaled(total), draw_seed)
+
+    def count(self, counts: np.ndarray, number: int) -> None:
+        """Add minibatch `number`, with n_dk (D, K), to the tables of an exact pass."""
+        if self.prior.learned is not None:
+            tables = self.prior.tables(counts, self._seeds(number)[0])
+            self._pass = tables if self._pass is None else self._pass.plus(tables)
+
+    def end_pass(self, documents: int, total: float, number: int, tokens: np.ndarray) -> None:
+        """Draw γ given the tables of a pass over this many documents, with so many words of each topic."""
+        if self.prior.learned is None:
+            return
+        assert self._pass is not None, "the end of a pass needs its tables: call count first"
+        self._average = self._pass.scaled(1 / documents)
+        self.prior = self.prior.given(self._average.scaled(total), self._seeds(number)[1])
+        self._pass = None
+        self.draws = np.concatenate([self.draws, self.prior.gamma[None]])
+        self.tokens = np.concatenate([self.tokens, tokens[None]])
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The arrays that a resumed run needs."""
+        state = {"draws": self.draws, "tokens": self.tokens} | self.prior.state()
+        for name, tables in (("average", self._average), ("pass", self._pass)):
+            if tables is not None:
+                state[name] = np.append(tables.by_topic, tables.log_eta)
+        return state
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore a `state`."""
+
+        def tables(name: str) -> Tables | None:
+            values = state.get(name)
+            return None if values is None else Tables(np.array(values[:-1]), float(values[-1]))
+
+        self.prior = self.prior.restored(state)
+        self.draws, self.tokens = np.array(state["draws"]), np.array(state["tokens"])
+        self._average, self._pass = tables("average"), tables("pass")
