@@ -806,12 +806,12 @@ def test_words_with_commas_are_quoted():
 
 def test_the_table_of_mixtures_is_cut_back_and_bears_a_full_disk(tmp_path, disk, monkeypatch):
     path, half = tmp_path / "mixtures.csv.gz", np.array([[0.5, 0.5]])
-    written = MixturesFile(path, 2)
+    written = MixturesFile(path, ("0", "1"))
     written.add([0], ["a,b"], half)
     size = written.flush()
     written.add([1], ["c"], half)
     assert written.flush() > size
-    again = MixturesFile(path, 2, size)
+    again = MixturesFile(path, ("0", "1"), size)
     assert path.stat().st_size == size
     again.add([2], ["d"], half)
     disk.full = True
@@ -826,4 +826,4 @@ def test_the_table_of_mixtures_is_cut_back_and_bears_a_full_disk(tmp_path, disk,
         again.add([number], ["f"], half)
     assert again.dropped == 1
     with pytest.raises(ValueError, match="shorter than when the checkpoint was written"):
-        MixturesFile(path, 2, 10**6)
+        MixturesFile(path, ("0", "1"), 10**6)

@@ -1,6 +1,6 @@
 """The chain over topics: each minibatch gives one step of θ, or each pass an exact draw of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -79,8 +79,7 @@ class TopicChain:
         *,
         sampler: str,
         alpha: float | WordPrior,
-        gamma: float | np.ndarray,
-        learn_gamma: str | None = None,
+        gamma: float | Sequence[float] | str,
         step_size: Schedule | None = None,
         friction: float | None = None,
         start: float = 0.1,
@@ -92,7 +91,7 @@ class TopicChain:
     ) -> None:
         key = jax.random.key(seed)
         self.word_prior = alpha if isinstance(alpha, WordPrior) else WordPrior.symmetric(alpha, topics)
-        self.document_prior = LearnedPrior(DocumentPrior.of(gamma, topics, learn_gamma), fold_in(key, _PRIOR))
+        self.document_prior = LearnedPrior(DocumentPrior.of(gamma, topics), fold_in(key, _PRIOR))
         self.step_size, self.friction, self.start = step_size, friction, start
         self.sweeps, self.burn_in, self.threads = sweeps, burn_in, threads
         self.engine = engine
@@ -140,11 +139,11 @@ class TopicChain:
         V, _ = self.topics.shape
         alpha = self.topics.alpha
         seeds = [int(seed_at(self._sample_key, number)) for number in range(CHAINS + 1)]
-        first = first_topics(
+        assignment, document_prior = first_topics(
             documents, V, self.word_prior, self.document_prior.prior, seeds[1:], self.threads
         )
-        self.document_prior.start_from(first.document_prior, first.assignment.by_document)
-        counts = first.assignment.by_word
+        self.document_prior.start_from(document_prior, assignment.by_document)
+        counts = assignment.by_word
         generator = np.random.Generator(np.random.Philox(seeds[0]))
         # In parts and in place of the counts: there may be gigabytes of them.
         for first in range(0, V, _WORDS_PER_PART):

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
+from fokker.models.lda.seeds import read_seeds
 from fokker.models.lda.settings import ENGINES, SAMPLERS, Settings
 
 if TYPE_CHECKING:
@@ -128,7 +129,13 @@ def run(
         float | None, _option("Prior of the words of topics, θ ~ Gamma(α, 1).", _DEFAULTS.alpha)
     ] = None,
     gamma: Annotated[
-        float | None, _option("Prior of the mixtures of documents, π ~ Dirichlet(γ).", _DEFAULTS.gamma)
+        str | None,
+        _option(
+            "Prior of the mixtures of documents, π ~ Dirichlet(γ). Fixed: a number, or one per topic such as "
+            "0.1,0.5,…. Learned: symmetric (one number), asymmetric (one per topic), hdp (as many topics in "
+            "use as the documents need, at most --topics).",
+            _DEFAULTS.gamma,
+        ),
     ] = None,
     step: Annotated[
         float | None, _option("The initial step size; it decays.", "from the size of the corpus")
@@ -136,9 +143,13 @@ def run(
     friction: Annotated[
         float | None, _option("The friction of sghmc and sgrhmc.", "from the size of the corpus")
     ] = None,
-    learn_gamma: Annotated[
-        bool | None,
-        typer.Option("--learn-gamma", help="Learn γ, one number per topic, starting from --gamma."),
+    seed_words: Annotated[
+        Path | None,
+        _option("A file with words that belong together: a line 'name: word word …' for each named topic."),
+    ] = None,
+    seed_weight: Annotated[
+        float | None,
+        _option("How often each seed word counts as seen in its topic.", _DEFAULTS.seed_weight),
     ] = None,
     start_documents: Annotated[
         int | None,
@@ -227,10 +238,11 @@ def run(
         "sampler": sampler,
         "batch": batch,
         "alpha": alpha,
-        "gamma": gamma,
+        "gamma": _parse_gamma(gamma),
         "step": step,
         "friction": friction,
-        "learn_gamma": learn_gamma,
+        "seed_words": None if seed_words is None else read_seeds(seed_words),
+        "seed_weight": seed_weight,
         "start_documents": start_documents,
         "engine": engine,
         "sweeps": sweeps,
@@ -319,6 +331,17 @@ def _parse_total(text: str | None) -> int | str | None:
         raise ValueError(f"--total is a number of documents, or 'growing'; {text!r} was given.") from None
 
 
+def _parse_gamma(text: str | None) -> float | list[float] | str | None:
+    """Numbers, or text as it is: the settings say which is allowed."""
+    if text is None:
+        return None
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        return text
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
 def _parse_limit(name: str, text: str | None) -> float | None:
     """A number of documents (int), or a share of them (float)."""
     if text is None:
@@ -374,7 +397,7 @@ def _execute(run: "Run", skip: bool) -> int:
     model, findings = analyse(run)
     file_names = _write(run, model, findings, resume_command)
     for topic in by_prevalence(findings.topics)[:_NUM_TOPICS_SHOWN]:
-        _print(f"topic {topic.number}: {' '.join(topic.words[:10])}")
+        _print(f"topic {topic.label}: {' '.join(topic.words[:10])}")
     for problem in findings.problems:
         console.print(problem, style="red", markup=False, soft_wrap=True)
     for note in findings.notes:
@@ -452,6 +475,7 @@ def infer(
         _check_name(out)
     loaded = Model.load(model)
     words = top_words(loaded.mean, _WORDS)
+    topic_names = loaded.settings.topic_names
     topic_words = [" ".join(loaded.vocabulary.words[w] for w in topic) for topic in words]
     names: list[str] = []
     shares: list[np.ndarray] = []
@@ -466,14 +490,14 @@ def infer(
                 _print(name)
                 largest = (-proportions).argsort()[:_MAX_PRINTED_TOPICS]
                 for k in [k for k in largest if proportions[k] >= _MIN_SHARE] or largest[:1]:
-                    _print(f"  {proportions[k]:6.1%}  topic {k}: {topic_words[k]}")
+                    _print(f"  {proportions[k]:6.1%}  topic {topic_names[k]}: {topic_words[k]}")
             if out is not None:
                 names += documents.names
                 shares.append(mixtures)
         if summary := corpus.tally.sentence():
             errors.print(summary, markup=False, soft_wrap=True)
     if out is not None:
-        _write_proportions(out, names, shares)
+        _write_proportions(out, topic_names, names, shares)
         _print(f"wrote {out}")
 
 
@@ -508,7 +532,9 @@ def _check_name(path: Path) -> None:
         raise ValueError(f"--out {path}: give a file that ends in .csv, .csv.gz or .npz.")
 
 
-def _write_proportions(path: Path, names: "list[str]", shares: "list[np.ndarray]") -> None:
+def _write_proportions(
+    path: Path, topics: "Sequence[str]", names: "list[str]", shares: "list[np.ndarray]"
+) -> None:
     """Write one row per document, as a table or as arrays `documents` and `mixtures`."""
     import csv
     import gzip
@@ -526,7 +552,7 @@ def _write_proportions(path: Path, names: "list[str]", shares: "list[np.ndarray]
         return
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["document", *(f"topic {k}" for k in range(proportions.shape[1]))])
+    writer.writerow(["document", *(f"topic {name}" for name in topics)])
     writer.writerows([name, *(f"{x:.4f}" for x in row)] for name, row in zip(names, proportions, strict=True))
     content = text.getvalue().encode("utf-8")
     write_atomically(

@@ -20,6 +20,7 @@ smoother than any draw and make c too large.
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -28,7 +29,7 @@ import numpy as np
 
 from fokker.models.lda._uniform import stream, uniform_double
 from fokker.models.lda.cir import draw_gamma
-from fokker.models.lda.settings import LEARNED_GAMMA
+from fokker.models.lda.settings import INITIAL_GAMMA, LEARNED_GAMMA
 
 # Smaller γ_k are raised to this, so that a topic without words may return. It is far below one word in any
 # corpus.
@@ -56,8 +57,9 @@ class Tables(NamedTuple):
 class DocumentPrior:
     """γ, and how it is learned: `learned` is None or one of `LEARNED_GAMMA`.
 
-    `concentration` is c, `base` b, and `base_concentration` g. "symmetric" learns c alone; "asymmetric" learns
-    c and b with g = K; "hdp" learns g too. `mean_concentration` is E[c] before any data.
+    `concentration` is c, `base` b, and `base_concentration` g. "symmetric" learns c alone; "asymmetric"
+    learns c and b with g = K; "hdp" learns g too. `mean_concentration` is E[c] before any data: K times
+    `INITIAL_GAMMA`.
     """
 
     concentration: float
@@ -67,11 +69,12 @@ class DocumentPrior:
     learned: str | None = None
 
     @staticmethod
-    def of(gamma: float | np.ndarray, topics: int, learned: str | None = None) -> "DocumentPrior":
-        """The prior before any data: γ is a number or one per topic; where it is learned, Σγ_k is E[c]."""
+    def of(gamma: float | Sequence[float] | np.ndarray | str, topics: int) -> "DocumentPrior":
+        """The prior before any data: γ is a number, one per topic, or one of `LEARNED_GAMMA`."""
+        learned = gamma if isinstance(gamma, str) else None
         if learned is not None and learned not in LEARNED_GAMMA:
             raise ValueError(f"γ is learned as one of {', '.join(LEARNED_GAMMA)}; {learned!r} was given.")
-        values = np.broadcast_to(np.asarray(gamma, np.float64), (topics,))
+        values = np.broadcast_to(np.asarray(INITIAL_GAMMA if learned else gamma, np.float64), (topics,))
         total = float(values.sum())
         g = _MEAN_BASE_CONCENTRATION if learned == "hdp" else float(topics)
         return DocumentPrior(total, values / total, g, total, learned)

@@ -1,5 +1,6 @@
 """`fk.models.LDA`: topics with the interface of scikit-learn."""
 
+import dataclasses
 import os
 import time
 import warnings
@@ -53,25 +54,27 @@ class LDA(Base):
     lda.show_topics(10, feature_names=vectorizer.get_feature_names_out()), print(lda.verdict_)
     ```
 
-    `topic_word_prior` is α: a number, one per word (V,), or one per topic and word (K, V). `doc_topic_prior` is
-    γ, a number or one per topic. `learn_doc_topic_prior` learns it from a number: "symmetric" one number for
-    all topics, "asymmetric" one per topic, "hdp" with as many topics in use as the documents need, at most
+    `topic_word_prior` is α: a number, one per word (V,), or one per topic and word (K, V). `doc_topic_prior`
+    is γ: a number, one per topic, or how it is learned: "symmetric", one number for all topics; "asymmetric",
+    one per topic; "hdp", one per topic with only as many topics in use as the documents need, at most
     `n_components` (`fokker.models.lda.document_prior`). `seed_words`: {name: [word, …]} for the first topics;
     each word has `seed_weight` pseudo-counts in its topic. A word is a name of a column of X, by its data
-    frame or by `feature_names`, or the number of a column. `total_samples` is |S|, the number of documents. By default it is the number of
-    rows of X for `fit`, and the number of documents read so far for `partial_fit`. A `step_size` or
-    `friction` of None is chosen according to |S|. `passes` is the number of passes over X in `fit`, None for
-    enough to read 20,000 documents. `start_documents`: in `fit` the topics start from a collapsed Gibbs chain
-    over this many documents of X (`fokker.models.lda.start`), 0 for random topics. `partial_fit` starts from
-    random topics. `draws` is the number of stored draws of the topics, spaced over the second half of the
-    chain. `exact_passes` are the last passes of `fit`, without the noise of minibatches: from them come the
-    draws. None takes half of the passes. `validation_fraction`: the share of the documents of `fit` that are
-    only evaluated. `n_jobs`: threads; None or -1 for all processors. `random_state`: a seed, a RandomState or
-    a Generator to draw one from, or None for another one in each fit. `verbose`: show the progress.
+    frame or by `feature_names`, or the number of a column. `total_samples` is |S|, the number of documents.
+    By default it is the number of rows of X for `fit`, and the number of documents read so far for
+    `partial_fit`. A `step_size` or `friction` of None is chosen according to |S|. `passes` is the number of
+    passes over X in `fit`, None for enough to read 20,000 documents. `start_documents`: in `fit` the topics
+    start from a collapsed Gibbs chain over this many documents of X (`fokker.models.lda.start`), 0 for random
+    topics. `partial_fit` starts from random topics. `draws` is the number of stored draws of the topics,
+    spaced over the second half of the chain. `exact_passes` are the last passes of `fit`, without the noise
+    of minibatches: from them come the draws. None takes half of the passes. `validation_fraction`: the share
+    of the documents of `fit` that are only evaluated. `n_jobs`: threads; None or -1 for all processors.
+    `random_state`: a seed, a RandomState or a Generator to draw one from, or None for another one in each
+    fit. `verbose`: show the progress.
 
     After fitting: `components_` (K, V), the posterior mean of β (rows sum to one; scikit-learn's are counts);
     `draws_` (draws, K, V); `n_documents_seen_`, `n_batch_iter_`, `doc_topic_prior_`, `topic_names_`;
-    `doc_topic_prior_draws_` (n, K), a learned γ after each exact pass; `perplexity_curve_`, the perplexity during the fit, and `verdict_`, whether to trust the topics.
+    `doc_topic_prior_draws_` (n, K), a learned γ after each exact pass; `perplexity_curve_`, the perplexity
+    during the fit, and `verdict_`, whether to trust the topics.
     """
 
     def __init__(
@@ -80,8 +83,7 @@ class LDA(Base):
         *,
         sampler: str = "sgrhmc",
         topic_word_prior: float | Sequence[Any] = 0.01,
-        doc_topic_prior: float | Sequence[float] = 0.1,
-        learn_doc_topic_prior: str | None = None,
+        doc_topic_prior: float | Sequence[float] | str = "asymmetric",
         seed_words: Mapping[str, Sequence[str | int]] | None = None,
         seed_weight: float = 50.0,
         feature_names: Sequence[str] | None = None,
@@ -104,7 +106,6 @@ class LDA(Base):
         self.sampler = sampler
         self.topic_word_prior = topic_word_prior
         self.doc_topic_prior = doc_topic_prior
-        self.learn_doc_topic_prior = learn_doc_topic_prior
         self.seed_words = seed_words
         self.seed_weight = seed_weight
         self.feature_names = feature_names
@@ -284,9 +285,10 @@ class LDA(Base):
     def verdict_(self) -> Verdict:
         """Problems with the topics, and further notes: `print(lda.verdict_)`."""
         draws = self._stored_draws()
-        return verdict(
+        found = verdict(
             self._curve, draws, self.doc_topic_prior_, self._word_counts, self._seed, num_threads(self.n_jobs)
         )
+        return dataclasses.replace(found, notes=found.notes + self._chain.document_prior.sentences())
 
     @property
     def _n_features_out(self) -> int:

@@ -2,14 +2,14 @@
 
 import math
 import numbers
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fokker._core.state import nearest
 from fokker.models.lda.gibbs import cores
+from fokker.models.lda.seeds import seed_columns
 from fokker.models.lda.settings import LEARNED_GAMMA, SAMPLERS, Settings
 from fokker.models.lda.word_prior import WordPrior
 
@@ -45,7 +45,6 @@ def checked_settings(estimator: Any, words: int, seed: int) -> Settings:
         sampler=estimator.sampler,
         alpha=float(_word_prior_array(estimator, topics, words).min()),
         gamma=_prior_of_mixtures(estimator, topics),
-        learn_gamma=estimator.learn_doc_topic_prior,
         seed_words=estimator.seed_words or None,
         seed_weight=_positive(estimator, "seed_weight"),
         step=None if estimator.step_size is None else _positive(estimator, "step_size"),
@@ -61,27 +60,17 @@ def checked_settings(estimator: Any, words: int, seed: int) -> Settings:
     )
 
 
-def _prior_of_mixtures(estimator: Any, topics: int) -> float | list[float]:
-    """γ: a number, or one per topic."""
-    learned = estimator.learn_doc_topic_prior
-    if learned is not None and learned not in LEARNED_GAMMA:
-        raise ValueError(
-            f"learn_doc_topic_prior is None or one of {', '.join(LEARNED_GAMMA)}; {learned!r} was given."
-            f"{nearest(str(learned), LEARNED_GAMMA)}"
-        )
+def _prior_of_mixtures(estimator: Any, topics: int) -> float | list[float] | str:
+    """γ: a number, one per topic, or how it is learned."""
     given = estimator.doc_topic_prior
-    if np.ndim(given) == 0:
-        return _positive(estimator, "doc_topic_prior")
-    gamma = np.asarray(given, np.float64)
+    is_number = isinstance(given, numbers.Real) and not isinstance(given, bool)
+    if is_number or (isinstance(given, str) and given in LEARNED_GAMMA):
+        return given if isinstance(given, str) else _positive(estimator, "doc_topic_prior")
+    gamma = np.asarray(given, np.float64) if not isinstance(given, str) and np.ndim(given) else np.zeros(0)
     if gamma.shape != (topics,) or not np.all((gamma > 0) & np.isfinite(gamma)):
         raise ValueError(
-            f"doc_topic_prior must be a positive number, or one per topic, n_components={topics}; {given!r} "
-            "was given."
-        )
-    if learned is not None:
-        raise ValueError(
-            f"doc_topic_prior has one number per topic and learn_doc_topic_prior is {learned!r}: give one "
-            "number to learn from, or learn_doc_topic_prior=None."
+            f"doc_topic_prior must be a positive number, one per topic, n_components={topics}, or one of "
+            f"{', '.join(LEARNED_GAMMA)}; {given!r} was given.{nearest(str(given), LEARNED_GAMMA)}"
         )
     return list(gamma.tolist())
 
@@ -121,39 +110,6 @@ def _names_of_columns(estimator: Any) -> Sequence[str] | None:
             "per column."
         )
     return names
-
-
-def seed_columns(seed_words: Any, names: Sequence[str] | None, words: int) -> list[list[int]]:
-    """The columns of the seed words of each topic; words are names of columns, or numbers of columns."""
-    if not isinstance(seed_words, Mapping) or any(isinstance(ws, str) for ws in seed_words.values()):
-        raise ValueError(
-            f"seed_words must be a dictionary of lists of words, such as {{'space': ['nasa', 'orbit']}}; "
-            f"{seed_words!r} was given."
-        )
-    index = {} if names is None else {str(name): w for w, name in enumerate(names)}
-    columns: list[list[int]] = []
-    unknown: list[str] = []
-    for topic, own in seed_words.items():
-        columns.append([])
-        for word in own:
-            if isinstance(word, numbers.Integral) and 0 <= word < words:
-                columns[-1].append(int(word))
-            elif names is None:
-                raise ValueError(
-                    f"seed_words has the word {word!r}, and the columns of X have no names: set feature_names "
-                    "to the words of the columns, such as vectorizer.get_feature_names_out()."
-                )
-            elif str(word) in index:
-                columns[-1].append(index[str(word)])
-            else:
-                unknown.append(str(word))
-        if not columns[-1]:
-            raise ValueError(
-                f"none of the seed words of the topic {topic!r} is a word of X: give others, or leave it out."
-            )
-    if unknown:
-        warnings.warn(f"seed words that are not words of X are ignored: {', '.join(unknown)}.", stacklevel=2)
-    return columns
 
 
 def num_threads(n_jobs: Any) -> int:

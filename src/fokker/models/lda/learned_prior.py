@@ -18,6 +18,8 @@ from fokker.models.lda.document_prior import DocumentPrior, Tables
 
 # The delay and the decay of the share of a minibatch.
 _DELAY, _POWER = 10.0, 0.7
+# Without exact passes, a topic is used if an average document has at least this share of it.
+_MIN_SHARE = 1e-4
 
 
 class LearnedPrior:
@@ -45,6 +47,43 @@ class LearnedPrior:
     def num_used(self) -> np.ndarray:
         """How many topics have words, in each pass of the second half of the exact ones."""
         return np.asarray((self.tokens[len(self.tokens) // 2 :] > 0).sum(1))
+
+    @property
+    def is_used(self) -> np.ndarray:
+        """Which topics (K,) have words: all, unless the prior is one that leaves topics unused.
+
+        Those that have words in at least half of the passes of `num_used`; without exact passes, those with a
+        share b_k of at least 10⁻⁴.
+        """
+        if self.prior.learned != "hdp":
+            return np.ones(len(self.prior.base), bool)
+        if not len(self.tokens):
+            return self.prior.base >= _MIN_SHARE
+        return np.asarray((self.tokens[len(self.tokens) // 2 :] > 0).mean(0) >= 0.5)
+
+    def sentences(self) -> tuple[str, ...]:
+        """What was learned, in words; nothing where γ is given."""
+        if self.prior.learned is None:
+            return ()
+        draws = self.draws[len(self.draws) // 2 :] if len(self.draws) else self.prior.gamma[None]
+        K = len(self.prior.base)
+
+        def described(values: np.ndarray, form: str) -> str:
+            bounds = f" ({values.min():{form}} to {values.max():{form}})" if len(values) > 1 else ""
+            return f"{np.median(values):{form}}{bounds}"
+
+        if self.prior.learned == "symmetric":
+            return (f"The learned γ is {described(draws.mean(1), '.3g')} for all topics.",)
+        found = [
+            f"The learned γ has the sum {described(draws.sum(1), '.3g')}; its largest number is "
+            f"{self.mean.max():.2g}, the median {np.median(self.mean):.2g}."
+        ]
+        if self.prior.learned == "hdp":
+            num_used = self.num_used if len(self.tokens) else np.array([self.is_used.sum()])
+            found.append(f"{described(num_used, '.0f')} of {K} topics are used.")
+            if num_used.max() == K:
+                found.append("The documents may need more topics than that: increase their number.")
+        return tuple(found)
 
     def _seeds(self, number: int) -> tuple[np.uint64, np.uint64]:
         return seed_at(self._key, 2 * number), seed_at(self._key, 2 * number + 1)

@@ -26,7 +26,7 @@ def report(run: Run, findings: Findings) -> str:
     topics = by_prevalence(findings.topics)
     rows = [
         [
-            str(t.number),
+            t.label,
             " ".join(t.words[:10]),
             f"{t.prevalence:.1%}",
             f"{t.coherence:+.2f}",
@@ -98,7 +98,7 @@ def topics_figure(findings: Findings) -> Figure:
         panel.set_yticks(places, words)
         panel.invert_yaxis()
         panel.locator_params(axis="x", nbins=3)
-        tidy(panel, f"topic {topic.number}  ({topic.prevalence:.1%})")
+        tidy(panel, f"topic {topic.label}  ({topic.prevalence:.1%})")
         panel.tick_params(labelsize=7)
     for panel in panels[len(topics) :]:
         panel.set_axis_off()
@@ -138,7 +138,7 @@ def map_figure(findings: Findings) -> Figure:
     labelled = {topic.number for topic in by_prevalence(findings.topics)[:_MAX_TOPICS]}
     for (x, y), topic in zip(points, findings.topics, strict=True):
         words = f"\n{', '.join(topic.words[:2])}" if topic.number in labelled else ""
-        panel.annotate(f"{topic.number}{words}", (x, y), fontsize=6.5, ha="center", va="center")
+        panel.annotate(f"{topic.label}{words}", (x, y), fontsize=6.5, ha="center", va="center")
     panel.margins(0.12)
     panel.set_aspect("equal", adjustable="datalim")
     panel.set_axis_off()  # only the distances have a meaning

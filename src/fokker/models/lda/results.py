@@ -38,7 +38,7 @@ class Topic:
 
     `prevalence`: its share of the words of the held-out documents. `coherence`, `c_v`, `u_mass`: of its
     first ten words in the held-out and the first training documents; the first is NPMI. `effective_draws`:
-    of the total probability of these ten words, NaN if unknown.
+    of the total probability of these ten words, NaN if unknown. `name`: that of its seed words.
     """
 
     number: int
@@ -51,6 +51,12 @@ class Topic:
     c_v: float
     u_mass: float
     effective_draws: float
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name, or its number."""
+        return self.name or str(self.number)
 
 
 @dataclass(frozen=True)
@@ -74,11 +80,9 @@ class Findings:
 def analyse(run: Run) -> tuple[Model, Findings]:
     """The model of a run so far, and its findings."""
     assert run.evaluations.held_out is not None
-    draws = run.draws.draws or [run.chain.beta()]
+    draws, prior = run.draws.draws or [run.chain.beta()], run.chain.document_prior
     reading, vocabulary = run.reading, run.corpus.vocabulary
-    model = Model(
-        np.stack(draws), run.chain.gamma, vocabulary, run.settings, reading.pattern, reading.bigrams
-    )
+    model = Model(np.stack(draws), prior.mean, vocabulary, run.settings, reading.pattern, reading.bigrams)
     documents, settings = run.evaluations.held_out.documents, run.settings
     with np.errstate(divide="ignore"):  # a word of probability zero gives an infinite perplexity
         model_perplexity = perplexity(documents, draws, model.gamma, settings.seed, settings.num_threads)
@@ -88,8 +92,9 @@ def analyse(run: Run) -> tuple[Model, Findings]:
     topics = _topics(model, mean, documents, Documents.concatenate([documents, run.sample]))
     effective_draws = np.array([topic.effective_draws for topic in topics])
     problems, notes = verdict(model_perplexity, unigram, run.evaluations.points, len(draws), effective_draws)
-    more_problems, more_notes = judge_topics(topics)
-    problems, notes = problems + more_problems, notes + more_notes
+    # A prior that leaves topics unused has done so on purpose.
+    more_problems, more_notes = judge_topics([topic for topic in topics if prior.is_used[topic.number]])
+    problems, notes = problems + more_problems, notes + more_notes + prior.sentences()
     if (num_passes := run.draws.num_exact_passes) in range(1, _MIN_EXACT_PASSES):
         given = "1 exact pass" if num_passes == 1 else f"{num_passes} exact passes"
         notes += (
@@ -132,6 +137,7 @@ def _topics(model: Model, mean: np.ndarray, documents: Documents, reference: Doc
                 float(by_c_v[k]),
                 float(by_u_mass[k]),
                 effective_sample_size(draws[:, :_COHERENCE_WORDS].sum(1, dtype=np.float64)),
+                settings.topic_names[k],
             )
         )
     return tuple(topics)
@@ -316,7 +322,7 @@ def vocabulary_text(vocabulary: Vocabulary) -> str:
 def topics_csv(topics: Sequence[Topic]) -> str:
     """One row for each of the most probable words of each topic."""
     rows = [
-        (topic.number, rank + 1, word, *(f"{float(x):.6g}" for x in numbers))
+        (topic.label, rank + 1, word, *(f"{float(x):.6g}" for x in numbers))
         for topic in topics
         for rank, (word, *numbers) in enumerate(
             zip(topic.words, topic.mean, topic.low, topic.high, strict=True)
@@ -328,7 +334,7 @@ def topics_csv(topics: Sequence[Topic]) -> str:
 def topics_text(findings: Findings) -> str:
     """One line per topic, the most prevalent first, and the verdict."""
     lines = [
-        f"topic {topic.number:>3}  {topic.prevalence:6.1%}  NPMI {topic.coherence:+.2f}  "
+        f"topic {topic.label:>3}  {topic.prevalence:6.1%}  NPMI {topic.coherence:+.2f}  "
         f"c_v {topic.c_v:.2f}  u_mass {topic.u_mass:.1f}  {' '.join(topic.words[:_TEXT_WORDS])}"
         for topic in by_prevalence(findings.topics)
     ]

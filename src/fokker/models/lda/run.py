@@ -24,6 +24,7 @@ from fokker.models.lda.reading import (
     is_quick_to_count,
     num_passes,
 )
+from fokker.models.lda.seeds import seed_columns
 from fokker.models.lda.settings import Settings, default_passes
 from fokker.models.lda.start import is_enough
 from fokker.run.interruption import Interruption, Stopped
@@ -73,7 +74,7 @@ class Run:
             raise ValueError(f"{corpus.source.label} can be read only once: use --passes 1, or a file.")
         self.reading, self.settings, self.corpus, self.folder = reading, settings, corpus, folder
         self.passes, self.length = passes, length
-        self.chain = settings.chain(len(corpus.vocabulary))
+        self.chain = settings.chain(len(corpus.vocabulary), settings.word_prior(corpus.vocabulary.index))
         self.draws = TopicDraws(len(corpus.vocabulary), settings.topics)
         self.position = self.trained = self.tokens = 0
         self.word_counts = np.zeros(len(corpus.vocabulary), np.int64)
@@ -88,7 +89,9 @@ class Run:
         self.sample = Documents.concatenate([])
         self._started_at, self._seconds_before = time.monotonic(), 0.0
         self._mixtures = (
-            None if mixtures_size is None else MixturesFile(folder / MIXTURES, settings.topics, mixtures_size)
+            None
+            if mixtures_size is None
+            else MixturesFile(folder / MIXTURES, settings.topic_names, mixtures_size)
         )
 
     @staticmethod
@@ -109,6 +112,9 @@ class Run:
         """
         _prepare_folder(folder, overwrite)
         corpus = reading.open(vocabulary, settings.seed)
+        if settings.seed_words:
+            # Warns of unknown words.
+            seed_columns(settings.seed_words, corpus.vocabulary.words, len(corpus.vocabulary))
         # For a corpus without documents, the stream raises an error with the reason.
         length = (corpus.count() or None) if is_quick_to_count(corpus) else None
         if passes == "default":

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
 ENGINES = ("numba", "jax")
 SAMPLERS = ("sgrhmc", "sgrld", "scir", "sghmc", "sgld")
-# How γ may be learned: one number for all topics, one per topic, or with most topics unused.
+# How γ may be learned: one number for all topics, one per topic, or one per topic with only as many topics in
+# use as the documents need. And every γ_k before any data.
 LEARNED_GAMMA = ("symmetric", "asymmetric", "hdp")
+INITIAL_GAMMA = 0.1
 
 # By default a corpus is repeated until the chain has read this many documents.
 _DOCUMENTS_TO_READ = 20_000
@@ -29,26 +31,25 @@ class Settings:
     """All settings that determine the draws, besides the documents; `threads` changes only the time.
 
     `topics`: K. `sampler`: one of `SAMPLERS`. `alpha`: α of θ_kw ~ Gamma(α, 1). `gamma`: γ of the mixtures,
-    π_d ~ Dirichlet(γ), a number or one per topic. `learn_gamma`: one of `LEARNED_GAMMA`, for a γ that is
-    learned (`fokker.models.lda.document_prior`); `gamma`, then one number, is its initial value. `seed_words`:
-    words of the first topics, by the names of these topics; each has `seed_weight` pseudo-counts in its topic
-    (`fokker.models.lda.word_prior`). `step`: a of ε_t = a (1 + t/b)^{-c}, with b =
-    `decay_after` minibatches and c = `decay_power`. A `step` of None, and for samplers with momentum a
-    `friction` of None, is chosen according to the size of the corpus. `start_documents`: the topics start
-    from a collapsed Gibbs chain over this many documents (`fokker.models.lda.start`); 0: from random topics.
-    `start`: random θ ~ Gamma(start, 1); it also sets the scale of θ for the other start.
-    `batch`: documents per step. `sweeps`, `burn_in`: Gibbs sweeps over a document, and how many of them are
-    not counted. `threads`: None uses all processors. `engine`: of the sweeps: numba, or jax for a GPU, which
-    is worthwhile for minibatches of many thousand documents. `total`: |S|, the number of documents in the
-    corpus; "growing" uses the number read so far, None the number that the corpus declares. `exact_passes`:
-    the last passes of a run, with exact draws of θ; None takes half of the passes.
+    π_d ~ Dirichlet(γ): a number, one per topic, or one of `LEARNED_GAMMA`, for a γ that is learned from
+    `INITIAL_GAMMA` (`fokker.models.lda.document_prior`). `seed_words`: words of the first topics, by the
+    names of these topics; each has `seed_weight` pseudo-counts in its topic (`fokker.models.lda.word_prior`).
+    `step`: a of ε_t = a (1 + t/b)^{-c}, with b = `decay_after` minibatches and c = `decay_power`. A `step` of
+    None, and for samplers with momentum a `friction` of None, is chosen according to the size of the corpus.
+    `start_documents`: the topics start from a collapsed Gibbs chain over this many documents
+    (`fokker.models.lda.start`); 0: from random topics. `start`: random θ ~ Gamma(start, 1); it also sets the
+    scale of θ for the other start. `batch`: documents per step. `sweeps`, `burn_in`: Gibbs sweeps over a
+    document, and how many of them are not counted. `threads`: None uses all processors. `engine`: of the
+    sweeps: numba, or jax for a GPU, which is worthwhile for minibatches of many thousand documents. `total`:
+    |S|, the number of documents in the corpus; "growing" uses the number read so far, None the number that
+    the corpus declares. `exact_passes`: the last passes of a run, with exact draws of θ; None takes half of
+    the passes.
     """
 
     topics: int = 50
     sampler: str = "sgrhmc"
     alpha: float = 0.01
-    gamma: float | Sequence[float] = 0.1
-    learn_gamma: str | None = None
+    gamma: float | Sequence[float] | str = "asymmetric"
     seed_words: Mapping[str, Sequence[str]] | None = None
     seed_weight: float = 50.0
     step: float | None = None
@@ -107,22 +108,22 @@ class Settings:
             )
 
     def _check_gamma(self) -> None:
-        if self.learn_gamma is not None and self.learn_gamma not in LEARNED_GAMMA:
-            from fokker._core.state import nearest
+        if isinstance(self.gamma, str):
+            if self.gamma not in LEARNED_GAMMA:
+                from fokker._core.state import nearest
 
-            suggestion = nearest(str(self.learn_gamma), LEARNED_GAMMA)
-            raise ValueError(
-                f"γ is learned as one of {', '.join(LEARNED_GAMMA)}, not {self.learn_gamma!r}.{suggestion}"
-            )
-        if isinstance(self.gamma, Sequence) and not isinstance(self.gamma, str):
-            if self.learn_gamma is not None:
-                raise ValueError("gamma has one number per topic and is to be learned: give one number.")
-            if len(self.gamma) != self.topics:
                 raise ValueError(
-                    f"gamma has {len(self.gamma)} numbers for {self.topics} topics: give one for all, or one "
-                    "per topic."
+                    f"gamma must be positive numbers, or one of {', '.join(LEARNED_GAMMA)}; {self.gamma!r} "
+                    f"was given.{nearest(self.gamma, LEARNED_GAMMA)}"
                 )
-        for value in self.gamma if isinstance(self.gamma, Sequence) else [self.gamma]:
+            return
+        values: Sequence[Any] = self.gamma if isinstance(self.gamma, Sequence) else [self.gamma] * self.topics
+        if len(values) != self.topics:
+            raise ValueError(
+                f"gamma has {len(values)} numbers for {self.topics} topics: give one for all, or one per "
+                "topic."
+            )
+        for value in values:
             if not (_is_number(value) and value > 0):
                 raise ValueError(f"gamma must be a positive number; {value!r} was given.")
 
@@ -133,7 +134,7 @@ class Settings:
         return names + tuple(str(k) for k in range(len(names), self.topics))
 
     def word_prior(self, index: Mapping[str, int]) -> "WordPrior":
-        """The prior of the words of topics, given the numbers of the words; unknown seed words are ignored."""
+        """The prior of the words of topics, given the ids of the words; unknown seed words are ignored."""
         from fokker.models.lda.word_prior import WordPrior
 
         prior = WordPrior.symmetric(self.alpha, self.topics)
@@ -162,8 +163,6 @@ class Settings:
 
     def chain(self, words: int, word_prior: "WordPrior | None" = None) -> "TopicChain":
         """A new chain over topics of this many words; by default with the prior `alpha` of all words."""
-        import numpy as np
-
         from fokker.models.lda.chain import TopicChain, decaying
 
         if self.topics > words:
@@ -177,8 +176,7 @@ class Settings:
             self.topics,
             sampler=self.sampler,
             alpha=word_prior or self.alpha,
-            gamma=np.asarray(self.gamma),
-            learn_gamma=self.learn_gamma,
+            gamma=self.gamma,
             step_size=schedule,
             start=self.start,
             friction=self.friction,

@@ -33,7 +33,7 @@ from fokker.models.lda.word_prior import WordPrior
 # α of the first sweep; it decreases geometrically during the first half of the sweeps before the moves.
 _SMOOTH_ALPHA = 1.0
 # Sweeps before the moves, rounds of moves, the sweeps after each, and those over a topic that is to be split.
-_FIRST_SWEEPS, _ROUNDS, _SWEEPS, _SPLIT_SWEEPS = 60, 3, 20, 20
+_FIRST_SWEEPS, _ROUNDS, _SWEEPS, _SPLIT_SWEEPS = 60, 3, 60, 20
 # Sweeps between two draws of a learned γ.
 _SWEEPS_PER_GAMMA = 5
 # Chains from different random topics; the one with the largest p(x, z) is used.

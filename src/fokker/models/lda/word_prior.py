@@ -1,8 +1,8 @@
-r"""The prior of the words of topics, β_k ~ Dirichlet(α + δ_k): one number α, and pseudo-counts δ_kw of some words.
+r"""The prior of the words of topics, β_k ~ Dirichlet(α + δ_k): a number α, pseudo-counts δ_kw of some words.
 
 Pseudo-counts act as words that are in the topic in addition to those of the documents: wherever the sampler
-has a count n_kw, it has n_kw + δ_kw. With θ_kw of Gamma(α, 1) and N_kw + δ_kw in place of N_kw, the density of
-β = θ/θ_k· is that of Dirichlet(α + N + δ), and that of θ_k· is unchanged. So one mechanism serves every
+has a count n_kw, it has n_kw + δ_kw. With θ_kw of Gamma(α, 1) and N_kw + δ_kw in place of N_kw, the density
+of β = θ/θ_k· is that of Dirichlet(α + N + δ), and that of θ_k· is unchanged. So one mechanism serves every
 sampler, the start and the exact draws; and what has no pseudo-counts costs nothing.
 """
 
