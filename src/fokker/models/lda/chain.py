@@ -204,7 +204,7 @@ class TopicChain:
             self._pass = PassCounts(*self.topics.shape)
         self._pass.add(words, expected.counts, documents.size)
         self.topics.number += 1
-        self.document_prior.count(expected.last, self.number)
+        self.document_prior.count(expected.last)
         return expected
 
     def beta_given_pass(self, total: float, draw: int) -> np.ndarray:

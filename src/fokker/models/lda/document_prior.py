@@ -3,54 +3,58 @@ r"""The prior of the mixtures of documents, π_d ~ Dirichlet(γ), given or learn
     γ_k = c b_k,   c ~ Exponential,   b ~ Dirichlet(g/K, …, g/K)
 
 As K grows, this becomes the hierarchical Dirichlet process (Teh et al. 2006); K is its truncation. Given the
-numbers n_dk of words of each topic in each document, and auxiliary variables
+numbers n_dk of words of each topic in each document, the mixtures are integrated out,
 
-    m_dk: the tables of a Chinese restaurant with n_dk customers and concentration γ_k (Antoniak 1974),
-    η_d ~ Beta(c, n_d·),
+    p(n | γ) ∝ Π_d Π_k [γ_k (γ_k + 1) ⋯ (γ_k + n_dk - 1)] / [c (c + 1) ⋯ (c + n_d· - 1)],
 
-the mixtures are integrated out and the conditionals are
+and n enters through two numbers only: N_kj, how many documents have more than j words of topic k, and L_j,
+how many have more than j words in all. Auxiliary variables make the conditionals simple:
 
-    b | m ~ Dirichlet(g/K + m_·k),   c | m, η ~ Gamma(1 + m··, rate 1/E[c] - Σ_d log η_d),
+    m_k ~ Σ_j Binomial(N_kj, γ_k/(γ_k + j)),   x ~ Σ_j Gamma(L_j, rate c + j),
+    b | m ~ Dirichlet(g/K + m_k),   c | m, x ~ Gamma(1 + m·, rate 1/E[c] + x).
 
-because p(n, m | γ) ∝ Π_d [Γ(c)/Γ(c + n_d·)] Π_k γ_k^{m_dk}, and Γ(c)/Γ(c + n) ∝ ∫ η^{c-1} (1-η)^{n-1} dη.
-The same two steps one level higher, with the tables m_·k as the counts of one document whose prior is g/K,
-give g. These are exact Gibbs steps where n comes from a draw of the topics. Expected counts in its place are
-smoother than any draw and make c too large.
+m_k are the tables of topic k in the Chinese restaurants of all documents (Antoniak 1974), because customer
+j + 1 opens one with probability γ_k/(γ_k + j); x comes from 1/(c + j) = ∫ exp(-(c + j) x) dx, and is
+-Σ_d log η_d of the η_d ~ Beta(c, n_d·) in Teh et al. The same steps one level higher, with the tables m_k as
+the counts of one document whose prior is g/K, give g. These are exact Gibbs steps where n comes from a draw
+of the topics. Expected counts in its place are smoother than any draw and make c too large.
 """
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-import numba
 import numpy as np
 
-from fokker.models.lda._uniform import stream, uniform_double
-from fokker.models.lda.cir import draw_gamma
 from fokker.models.lda.settings import INITIAL_GAMMA, LEARNED_GAMMA
 
 # Smaller γ_k are raised to this, so that a topic without words may return. It is far below one word in any
 # corpus.
 _MIN_GAMMA = 1e-8
+# Draws of γ given the same topics, each from the one before: one alone would move γ little.
+REPEATS = 20
 # E[g] before any data, as for the top level of Teh et al. (2006).
 _MEAN_BASE_CONCENTRATION = 10.0
 
 
-class Tables(NamedTuple):
-    """What the conditionals need of some documents: Σ_d m_dk (K,), and Σ_d log η_d."""
+def counts_above(counts: np.ndarray) -> np.ndarray:
+    """N_kj, and L_j in the last row (K + 1, J), of documents with n_dk (D, K); J is that of the longest.
 
-    by_topic: np.ndarray
-    log_eta: float
+    They add up over documents: see `added`.
+    """
+    whole = np.asarray(counts, np.int64)
+    whole = np.concatenate([whole, whole.sum(1, keepdims=True)], 1)
+    shape = whole.shape[1], int(whole.max(initial=0))
+    rows, n = np.broadcast_to(np.arange(shape[0]), whole.shape)[whole > 0], whole[whole > 0]
+    exactly = np.bincount(rows * shape[1] + n - 1, minlength=shape[0] * shape[1]).reshape(shape)
+    return np.asarray(exactly[:, ::-1].cumsum(1)[:, ::-1], np.float64)
 
-    def scaled(self, weight: float) -> "Tables":
-        """Those of `weight` times as many documents."""
-        return Tables(weight * self.by_topic, weight * self.log_eta)
 
-    def plus(self, other: "Tables") -> "Tables":
-        """Those of both sets of documents."""
-        return Tables(self.by_topic + other.by_topic, self.log_eta + other.log_eta)
+def added(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The numbers of `counts_above` for both sets of documents."""
+    longest = max(first.shape[1], second.shape[1])
+    return sum((np.pad(x, ((0, 0), (0, longest - x.shape[1]))) for x in (first, second)), np.zeros(()))
 
 
 @dataclass(frozen=True)
@@ -84,31 +88,29 @@ class DocumentPrior:
         """γ (K,)."""
         return np.maximum(self.concentration * self.base, _MIN_GAMMA)
 
-    def tables(self, counts: np.ndarray, seed: int | np.uint64) -> Tables:
-        """Draw the auxiliary variables of documents with the counts n_dk (D, K) of one draw of the topics.
+    def given(self, above: np.ndarray, seed: int | np.uint64, repeats: int = REPEATS) -> Self:
+        """A draw of c, b and g given the `counts_above` of all documents, which may be weighted.
 
-        Those of a document depend only on `seed` and its index.
+        Each of the `repeats` starts from the one before: more of them depend less on the current γ.
         """
-        return _drawn_tables(counts, self.gamma, seed)
-
-    def given(self, tables: Tables, seed: int | np.uint64) -> Self:
-        """A draw of c, b and g given the tables of all documents."""
         if self.learned is None:
             return self
         generator = np.random.Generator(np.random.Philox(int(seed)))
-        total = float(tables.by_topic.sum())
-        rate = 1 / self.mean_concentration - tables.log_eta
-        c = float(generator.standard_gamma(1 + total) / rate)
+        prior = self
+        for _ in range(repeats):
+            prior = prior._given(above, generator)
+        return prior
+
+    def _given(self, above: np.ndarray, generator: np.random.Generator) -> Self:
+        K, g = len(self.base), self.base_concentration
+        tables, x = _drawn_tables(above, self.gamma, generator)
+        c = float(generator.standard_gamma(1 + tables.sum()) / (1 / self.mean_concentration + x))
         if self.learned == "symmetric":
             return dataclasses.replace(self, concentration=c)
-        K, g = len(self.base), self.base_concentration
         if self.learned == "hdp":
-            # One level higher. Weighted tables are no whole numbers.
-            counts = np.rint(tables.by_topic)[None]
-            above = _drawn_tables(counts, np.full(K, g / K), generator.integers(2**64, dtype=np.uint64))
-            rate = 1 / _MEAN_BASE_CONCENTRATION - above.log_eta
-            g = float(generator.standard_gamma(1 + above.by_topic.sum()) / rate)
-        base = generator.dirichlet(g / K + tables.by_topic)
+            tables_above, x = _drawn_tables(counts_above(tables[None]), np.full(K, g / K), generator)
+            g = float(generator.standard_gamma(1 + tables_above.sum()) / (1 / _MEAN_BASE_CONCENTRATION + x))
+        base = generator.dirichlet(g / K + tables)
         return dataclasses.replace(self, concentration=c, base=base, base_concentration=g)
 
     def state(self) -> dict[str, np.ndarray]:
@@ -128,42 +130,12 @@ class DocumentPrior:
         )
 
 
-def _drawn_tables(counts: np.ndarray, gamma: np.ndarray, seed: int | np.uint64) -> Tables:
-    by_topic = np.zeros(len(gamma))
-    whole = np.ascontiguousarray(counts, np.int64)
-    return Tables(by_topic, float(_draw_tables(whole, gamma, np.uint64(seed), by_topic)))
-
-
-@numba.njit(nogil=True, cache=True)
-def _log_gamma_variate(state: Any, a: float) -> Any:
-    """The next random state, and the logarithm of Gamma(a, 1), which does not underflow."""
-    boost = 0.0
-    if a < 1.0:
-        state, u = uniform_double(state)
-        boost = math.log(u) / a
-        a += 1.0
-    state, x = draw_gamma(state, a)
-    return state, math.log(x) + boost
-
-
-@numba.njit(nogil=True, cache=True)
-def _draw_tables(counts: Any, gamma: Any, seed: Any, by_topic: Any) -> float:
-    """Add m_dk of all documents to `by_topic`; return Σ_d log η_d."""
-    concentration = gamma.sum()
-    log_eta = 0.0
-    for d in range(len(counts)):
-        state = stream(seed, d)
-        length = 0
-        for k in range(len(gamma)):
-            n = counts[d, k]
-            length += n
-            # Customer j + 1 opens a table with probability γ_k/(γ_k + j): the first one always.
-            for j in range(n):
-                state, u = uniform_double(state)
-                if u * (gamma[k] + j) < gamma[k]:
-                    by_topic[k] += 1
-        if length > 0:
-            state, x = _log_gamma_variate(state, concentration)
-            state, y = _log_gamma_variate(state, float(length))
-            log_eta += -math.log1p(math.exp(y - x)) if y < x else x - y - math.log1p(math.exp(x - y))
-    return log_eta
+def _drawn_tables(
+    above: np.ndarray, gamma: np.ndarray, generator: np.random.Generator
+) -> tuple[np.ndarray, float]:
+    """m (K,) and x, given N_kj and L_j."""
+    customers = np.arange(above.shape[1])
+    # Weighted numbers are not whole. The first customer always opens a table.
+    opens = np.minimum(gamma[:, None] / (gamma[:, None] + customers), 1)
+    tables = generator.binomial(np.rint(above[:-1]).astype(np.int64), opens).sum(1)
+    return tables, float(np.sum(generator.standard_gamma(above[-1]) / (gamma.sum() + customers)))

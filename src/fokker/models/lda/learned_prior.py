@@ -1,11 +1,11 @@
-r"""The prior of the mixtures of documents during a chain: where the tables that it is drawn from come from.
+r"""The prior of the mixtures of documents during a chain: which documents it is drawn from.
 
 - Before the first step: the sample of documents that the topics start from. The draws there are exact.
-- A step sees a minibatch only. The tables of all documents are estimated by an average in which minibatch t
-  has the share (t + 10)^{-0.7}, as stochastic variational inference does with expected counts (Hoffman et al.
-  2010), and γ is drawn given |S| times those of an average document.
-- An exact pass draws the topics of all words with γ fixed. Given the tables of all its documents, γ is drawn
-  at its end: an exact Gibbs step.
+- A step sees a minibatch only. The numbers N_kj and L_j of all documents (`document_prior`) are estimated
+  by an average in which minibatch t has the share (t + 10)^{-0.7}, as stochastic variational inference does
+  with expected counts (Hoffman et al. 2010), and γ is drawn given |S| times those of an average document.
+- An exact pass draws the topics of all words with γ fixed. At its end γ is
+  drawn given those of all its documents: an exact Gibbs step.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from fokker.models.lda._uniform import seed_at
-from fokker.models.lda.document_prior import DocumentPrior, Tables
+from fokker.models.lda.document_prior import DocumentPrior, added, counts_above
 
 # The delay and the decay of the share of a minibatch.
 _DELAY, _POWER = 10.0, 0.7
@@ -34,9 +34,9 @@ class LearnedPrior:
         self._key = key
         topics = len(prior.base)
         self.draws, self.tokens = np.zeros((0, topics)), np.zeros((0, topics), np.int64)
-        # The tables of an average document, and those of the exact pass so far.
-        self._average: Tables | None = None
-        self._pass: Tables | None = None
+        # `counts_above` of an average document, and of the exact pass so far.
+        self._average: np.ndarray | None = None
+        self._pass: np.ndarray | None = None
 
     @property
     def mean(self) -> np.ndarray:
@@ -85,15 +85,10 @@ class LearnedPrior:
                 found.append("The documents may need more topics than that: increase their number.")
         return tuple(found)
 
-    def _seeds(self, number: int) -> tuple[np.uint64, np.uint64]:
-        return seed_at(self._key, 2 * number), seed_at(self._key, 2 * number + 1)
-
     def start_from(self, prior: DocumentPrior, counts: np.ndarray) -> None:
         """Continue from a prior that was learned in documents with these counts n_dk (D, K)."""
-        if prior.learned is None:
-            return
-        self.prior = prior
-        self._average = prior.tables(counts, self._seeds(0)[0]).scaled(1 / len(counts))
+        if prior.learned is not None:
+            self.prior, self._average = prior, counts_above(counts) / len(counts)
 
     def step(self, counts: np.ndarray, total: float, number: int) -> None:
         """Draw γ after minibatch `number`, with n_dk (D, K), of a corpus of `total` documents."""
@@ -103,27 +98,26 @@ class LearnedPrior:
         self.draws, self.tokens = self.draws[:0], self.tokens[:0]
         if not np.any(counts):
             return
-        seed, draw_seed = self._seeds(number)
-        tables = self.prior.tables(counts, seed).scaled(1 / len(counts))
+        average = counts_above(counts) / len(counts)
         if self._average is not None:
             share = (number + _DELAY) ** -_POWER
-            tables = self._average.scaled(1 - share).plus(tables.scaled(share))
-        self._average = tables
-        self.prior = self.prior.given(tables.scaled(total), draw_seed)
+            average = added((1 - share) * self._average, share * average)
+        self._average = average
+        self.prior = self.prior.given(total * average, seed_at(self._key, number), repeats=1)
 
-    def count(self, counts: np.ndarray, number: int) -> None:
-        """Add minibatch `number`, with n_dk (D, K), to the tables of an exact pass."""
+    def count(self, counts: np.ndarray) -> None:
+        """Add a minibatch with n_dk (D, K) to an exact pass."""
         if self.prior.learned is not None:
-            tables = self.prior.tables(counts, self._seeds(number)[0])
-            self._pass = tables if self._pass is None else self._pass.plus(tables)
+            above = counts_above(counts)
+            self._pass = above if self._pass is None else added(self._pass, above)
 
     def end_pass(self, documents: int, total: float, number: int, tokens: np.ndarray) -> None:
-        """Draw γ given the tables of a pass over this many documents, with so many words of each topic."""
+        """Draw γ after a pass over this many documents, with so many words of each topic (K,)."""
         if self.prior.learned is None:
             return
-        assert self._pass is not None, "the end of a pass needs its tables: call count first"
-        self._average = self._pass.scaled(1 / documents)
-        self.prior = self.prior.given(self._average.scaled(total), self._seeds(number)[1])
+        assert self._pass is not None, "the end of a pass needs its counts: call count first"
+        self._average = self._pass / documents
+        self.prior = self.prior.given(total / documents * self._pass, seed_at(self._key, number))
         self._pass = None
         self.draws = np.concatenate([self.draws, self.prior.gamma[None]])
         self.tokens = np.concatenate([self.tokens, tokens[None]])
@@ -131,18 +125,13 @@ class LearnedPrior:
     def state(self) -> dict[str, np.ndarray]:
         """The arrays that a resumed run needs."""
         state = {"draws": self.draws, "tokens": self.tokens} | self.prior.state()
-        for name, tables in (("average", self._average), ("pass", self._pass)):
-            if tables is not None:
-                state[name] = np.append(tables.by_topic, tables.log_eta)
-        return state
+        arrays = {"average": self._average, "pass": self._pass}
+        return state | {name: above for name, above in arrays.items() if above is not None}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a `state`."""
-
-        def tables(name: str) -> Tables | None:
-            values = state.get(name)
-            return None if values is None else Tables(np.array(values[:-1]), float(values[-1]))
-
         self.prior = self.prior.restored(state)
         self.draws, self.tokens = np.array(state["draws"]), np.array(state["tokens"])
-        self._average, self._pass = tables("average"), tables("pass")
+        self._average, self._pass = (
+            np.array(state[name]) if name in state else None for name in ("average", "pass")
+        )

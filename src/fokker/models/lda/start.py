@@ -26,7 +26,7 @@ from scipy.special import gammaln
 
 from fokker.corpora import Documents
 from fokker.models.lda._uniform import stream, uniform
-from fokker.models.lda.document_prior import DocumentPrior
+from fokker.models.lda.document_prior import DocumentPrior, counts_above
 from fokker.models.lda.gibbs import thread_pool
 from fokker.models.lda.word_prior import WordPrior
 
@@ -258,8 +258,8 @@ class Start(NamedTuple):
         # The first draw is given the topics before the sweeps.
         for last in range(0, len(alphas) + 1, _SWEEPS_PER_GAMMA):
             assignment.sweep(alphas[max(0, last - _SWEEPS_PER_GAMMA) : last], prior.gamma, generator)
-            seeds = generator.integers(2**64, size=2, dtype=np.uint64)
-            prior = prior.given(prior.tables(assignment.by_document, seeds[0]), seeds[1])
+            seed = generator.integers(2**64, dtype=np.uint64)
+            prior = prior.given(counts_above(assignment.by_document), seed)
         return Start(assignment, prior)
 
 
