@@ -85,7 +85,7 @@ class LDA(Base):
         topic_word_prior: float | Sequence[Any] = 0.01,
         doc_topic_prior: float | Sequence[float] | str = "asymmetric",
         seed_words: Mapping[str, Sequence[str | int]] | None = None,
-        seed_weight: float = 50.0,
+        seed_weight: float = 100.0,
         feature_names: Sequence[str] | None = None,
         batch_size: int = 50,
         passes: int | None = None,

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,9 +92,11 @@ def analyse(run: Run) -> tuple[Model, Findings]:
     topics = _topics(model, mean, documents, Documents.concatenate([documents, run.sample]))
     effective_draws = np.array([topic.effective_draws for topic in topics])
     problems, notes = verdict(model_perplexity, unigram, run.evaluations.points, len(draws), effective_draws)
-    # A prior that leaves topics unused has done so on purpose.
-    more_problems, more_notes = judge_topics([topic for topic in topics if prior.is_used[topic.number]])
-    problems, notes = problems + more_problems, notes + more_notes + prior.sentences()
+    more_problems, more_notes = judge_topics(
+        [topic for topic in topics if prior.is_used[topic.number]], prior.prior.learned == "hdp"
+    )
+    problems += more_problems + judge_seeds(topics, settings.seed_words or {})
+    notes += more_notes + prior.sentences()
     if (num_passes := run.draws.num_exact_passes) in range(1, _MIN_EXACT_PASSES):
         given = "1 exact pass" if num_passes == 1 else f"{num_passes} exact passes"
         notes += (
@@ -274,8 +276,13 @@ def verdict(
     return tuple(problems), tuple(notes)
 
 
-def judge_topics(topics: Sequence[Topic]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The problems with single topics, and further notes: words that do not belong together, and repeats."""
+def judge_topics(
+    topics: Sequence[Topic], is_number_learned: bool = False
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The problems with single topics, and further notes: words that do not belong together, and repeats.
+
+    Where the number of topics is learned, there are small ones of a few words each, which are no problem.
+    """
     incoherent = [topic.number for topic in topics if topic.coherence < 0]
     words = [set(topic.words[:_COHERENCE_WORDS]) for topic in topics]
     repeated = [
@@ -291,7 +298,7 @@ def judge_topics(topics: Sequence[Topic]) -> tuple[tuple[str, ...], tuple[str, .
     ):
         if numbers:
             shown = ", ".join(map(str, numbers[:_TEXT_WORDS])) + (", …" if len(numbers) > _TEXT_WORDS else "")
-            many = len(numbers) > _MAX_BAD_SHARE * len(topics)
+            many = len(numbers) > _MAX_BAD_SHARE * len(topics) and not is_number_learned
             advice = " Use fewer topics (--topics), or more documents." if many else ""
             (problems if many else notes).append(
                 f"{len(numbers)} of {len(topics)} topics {what}: {shown}.{advice}"
@@ -299,6 +306,19 @@ def judge_topics(topics: Sequence[Topic]) -> tuple[tuple[str, ...], tuple[str, .
     if not incoherent and not repeated:
         notes.append("All topics have words that occur together, and no two are alike.")
     return tuple(problems), tuple(notes)
+
+
+def judge_seeds(topics: Sequence[Topic], seed_words: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The problems with named topics: those with none of their seed words among their most probable words."""
+    lost = [
+        topic.name for topic in topics if not set(topic.words) & set(seed_words.get(topic.name, topic.words))
+    ]
+    if not lost:
+        return ()
+    return (
+        f"No seed word is among the {_TABLE_WORDS} most probable words of {', '.join(lost)}: the documents "
+        "have too few of these words for a topic. Give more frequent ones, or a larger --seed-weight.",
+    )
 
 
 def tables(model: Model, findings: Findings) -> dict[str, str]:

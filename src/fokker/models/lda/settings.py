@@ -51,7 +51,7 @@ class Settings:
     alpha: float = 0.01
     gamma: float | Sequence[float] | str = "asymmetric"
     seed_words: Mapping[str, Sequence[str]] | None = None
-    seed_weight: float = 50.0
+    seed_weight: float = 100.0
     step: float | None = None
     decay_after: float = 1000.0
     decay_power: float = 0.6
