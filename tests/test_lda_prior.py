@@ -113,11 +113,15 @@ def test_the_base_concentration_has_its_posterior_given_the_tables():
     log_p = gammaln(grid) - gammaln(grid + by_topic.sum()) - grid / 10
     log_p += np.sum(gammaln(a + by_topic) - gammaln(a), 1)
     cdf = np.cumsum(np.exp(log_p - logsumexp(log_p)))
-    draws = []
+    draws, bases = [], []
     for seed in range(4000):
         prior = prior.given(above, seed, repeats=1)
         draws.append(prior.base_concentration)
+        bases.append(prior.base[4:].mean())
     assert stats.kstest(draws[::5], lambda x: np.interp(x, grid, cdf)).pvalue > 1e-4
+    # Topics without tables have the share g/K of g + m·: a standard error of a few percent.
+    weights = np.exp(log_p - logsumexp(log_p))
+    assert np.mean(bases) == pytest.approx(weights @ (grid / 8 / (grid + by_topic.sum())), rel=0.2)
 
 
 def test_expected_counts_would_make_the_concentration_too_large():
@@ -131,6 +135,8 @@ def test_expected_counts_would_make_the_concentration_too_large():
     found = []
     for _ in range(60):
         chain.count(documents)
+        # A draw of the topics: every word has one.
+        assert chain.document_prior._pass[:-1].sum() == documents.tokens
         chain.document_prior.end_pass(400, 400, chain.number, np.zeros(2))
         found.append(chain.gamma[0])
     # The standard deviation of the posterior is 0.02: a false alarm in fewer than one of 10⁴ corpora.

@@ -24,10 +24,7 @@ MUTATIONS = [
         "base = generator.dirichlet(g / K + tables)",
         "base = generator.dirichlet(g + tables)",
         "the base of γ with g in place of g/K",
-        (
-            "lda_prior::the_base_has_its_posterior",
-            "lda_prior::hdp_leaves_topics_without_words_and_says_how_many_it_uses",
-        ),
+        ("lda_prior::the_base_concentration_has_its_posterior_given_the_tables",),
     ),
     Mutation(
         "models/lda/learned_prior.py",
