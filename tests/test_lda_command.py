@@ -889,12 +889,12 @@ def test_the_table_of_mixtures_is_cut_back_and_bears_a_full_disk(tmp_path, disk,
     def document(place, name):
         return Documents.from_rows([(name, np.zeros(1, np.int32), np.ones(1, np.int32))], [place])
 
-    written = MixturesFile(path, 2)
+    written = MixturesFile(path, ("0", "1"))
     written.add(document(0, "a,b"), half)
     size = written.flush()
     written.add(document(1, "c"), half)
     assert written.flush() > size
-    again = MixturesFile(path, 2, size)
+    again = MixturesFile(path, ("0", "1"), size)
     assert path.stat().st_size == size
     again.add(document(3, "d"), half)
     disk.full = True
@@ -916,4 +916,4 @@ def test_the_table_of_mixtures_is_cut_back_and_bears_a_full_disk(tmp_path, disk,
         again.add(document(number, "g"), half)
     assert again.dropped == 1
     with pytest.raises(ValueError, match="shorter than when the checkpoint was written"):
-        MixturesFile(path, 2, 10**6)
+        MixturesFile(path, ("0", "1"), 10**6)

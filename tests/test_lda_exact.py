@@ -14,6 +14,7 @@ from fokker.models.lda.reference import enumerate_posterior
 from fokker.models.lda.settings import Settings
 from fokker.models.lda.share import Alone
 from fokker.models.lda.theta import make_topics
+from fokker.models.lda.word_prior import WordPrior
 from test_lda_chain import ALPHA, GAMMA, TINY, TOPICS, WORDS, some_documents, tiny_documents
 
 # ---- one draw
@@ -210,7 +211,7 @@ def test_assignments_are_stored_by_token_and_their_counts_follow_the_sweeps():
     again_counts, before = counts.copy(), counts.copy()
     for store, n_kw in ((assignments, counts), (again, again_counts)):
         for seed in range(3):
-            store.sweep(n_kw, 0.1, np.full(3, 0.2), np.uint64(seed), 2)
+            store.sweep(n_kw, WordPrior.symmetric(0.1, 3), np.full(3, 0.2), np.uint64(seed), 2)
     np.testing.assert_array_equal(again_counts, counts)
     assert np.any(counts != before)
     np.testing.assert_array_equal(counts.sum(1), before.sum(1))
@@ -231,9 +232,9 @@ def test_collapsed_sweeps_have_the_distribution_of_all_assignments():
         np.add.at(counts, (np.repeat(documents.words, documents.counts), z), 1)
         assignments = Assignments(TOPICS)
         assignments.add(documents, z)
-        products = []
+        products, prior = [], WordPrior.symmetric(alpha, TOPICS)
         for seed in range(4_000):
-            assignments.sweep(counts, alpha, np.full(TOPICS, GAMMA), np.uint64(seed), 3)
+            assignments.sweep(counts, prior, np.full(TOPICS, GAMMA), np.uint64(seed), 3)
             # E[β β'] given z: moments of Dirichlet(α + n_k).
             a = counts + ALPHA
             total = a.sum(0)

@@ -11,11 +11,13 @@ import pytest
 from fokker.corpora import Documents, open_corpus
 from fokker.models.lda import files, start
 from fokker.models.lda.comparison import aligned, compare, preference
+from fokker.models.lda.document_prior import DocumentPrior
 from fokker.models.lda.evaluate import DocumentScores, HeldOut
 from fokker.models.lda.results import Topic
 from fokker.models.lda.start import first_topics
 from fokker.models.lda.summary import RunSummary, read_scores
 from fokker.models.lda.topic_map import fit, map_figure, spread
+from fokker.models.lda.word_prior import WordPrior
 from fokker.run.interruption import Stopped
 from test_lda_command import OPTIONS, command, corpus, interrupt, table, words  # noqa: F401
 
@@ -204,14 +206,14 @@ def test_the_start_shows_its_sweeps_and_can_be_stopped(monkeypatch):
     monkeypatch.setattr(start, "_SECONDS_BETWEEN_REPORTS", 1e-3)
     documents = Documents.from_matrix(np.random.default_rng(0).integers(0, 20, (40, 50)))
     shown = []
-    arguments = (documents, 50, 0.1, np.full(3, 0.1), [1, 2])
-    counts = first_topics(*arguments, 2, show=lambda *progress: shown.append(progress))
+    arguments = (documents, 50, WordPrior.symmetric(0.1, 3), DocumentPrior.of("symmetric", 3), [1, 2])
+    counts = first_topics(*arguments, 2, show=lambda *progress: shown.append(progress)).by_word
     assert counts.sum() == documents.tokens
-    assert {total for _, total in shown} == {240}
+    assert {total for _, total in shown} == {480}
     numbers = [completed for completed, _ in shown]
     assert numbers == sorted(numbers)
-    assert 0 <= numbers[0] < numbers[-1] <= 240
-    np.testing.assert_array_equal(first_topics(*arguments), counts)
+    assert 0 <= numbers[0] < numbers[-1] <= 480
+    np.testing.assert_array_equal(first_topics(*arguments).by_word, counts)
 
     def stop(completed, total):
         raise Stopped
@@ -224,7 +226,7 @@ def test_ctrl_c_in_the_start_saves_nothing(corpus, words, tmp_path, monkeypatch)
     def first(*arguments):
         interrupt()
         show = arguments[-1]
-        show(0, 240)
+        show(0, 480)
 
     monkeypatch.setattr("fokker.models.lda.chain.first_topics", first)
     code, out, _ = command(corpus, "--vocab", words, "--out", tmp_path, *OPTIONS)

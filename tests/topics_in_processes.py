@@ -25,8 +25,8 @@ from fokker.models.lda.settings import Settings
 FEW = {"batch": 20, "sweeps": 6, "burn_in": 2, "threads": 1, "start_documents": 30}
 # Three topics of two processes: one of them has a single one.
 KINDS = {
-    "sgrhmc": {"topics": 3, "learn_gamma": True},
-    "scir": {"topics": 4, "sampler": "scir", "step": 0.3},
+    "sgrhmc": {"topics": 3, "gamma": "hdp"},
+    "scir": {"topics": 4, "sampler": "scir", "step": 0.3, "seed_words": {"a": ["#3", "#4"], "b": ["#40"]}},
     "sgld": {"topics": 4, "sampler": "sgld"},
     "sgrld": {"topics": 3, "sampler": "sgrld"},
     "jax": {"topics": 3, "engine": "jax"},

@@ -113,13 +113,6 @@ MUTATIONS = [
         ("lda_chain::each_minibatch_has_random_numbers_of_its_own",),
     ),
     Mutation(
-        "models/lda/chain.py",
-        "share = (self.number + _LEARNING_DELAY) ** -_LEARNING_POWER",
-        "share = 1.0",
-        "γ is learned from the last minibatch alone",
-        ("lda_chain::gamma_moves_a_share_that_shrinks_and_stays_where_there_is_no_word",),
-    ),
-    Mutation(
         "models/lda/exact.py",
         "draw_gamma(state, alpha + data_weight * counts[w, k])",
         "draw_gamma(state, 1.0 + data_weight * counts[w, k])",

@@ -1,11 +1,10 @@
 """The chain over topics: each minibatch gives one step of θ, or each pass an exact draw of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
-from scipy.special import digamma
 
 from fokker._core.random import fold_in
 from fokker.corpora import Documents
@@ -14,11 +13,14 @@ from fokker.models.lda._expected import ExpectedCounts, averaged
 from fokker.models.lda._sums import column_sums
 from fokker.models.lda._uniform import seed_at
 from fokker.models.lda.cir import MIN_THETA
+from fokker.models.lda.document_prior import DocumentPrior
 from fokker.models.lda.exact import PassCounts
 from fokker.models.lda.files import with_prefix, without_prefix
+from fokker.models.lda.learned_prior import LearnedPrior
 from fokker.models.lda.share import Alone, Share
 from fokker.models.lda.start import CHAINS, first_topics
 from fokker.models.lda.theta import WITH_MOMENTUM, Topics, make_topics
+from fokker.models.lda.word_prior import WordPrior
 
 Schedule = Callable[[int], float]
 
@@ -29,7 +31,7 @@ OF_FIRST = "assignments."
 # The words of which θ is drawn at a time at the start.
 _WORDS_PER_PART = 4096
 # Independent random streams of a chain.
-_START, _SWEEPS, _TOPICS, _SAMPLE, _EXACT = range(5)
+_START, _SWEEPS, _TOPICS, _SAMPLE, _EXACT, _PRIOR = range(6)
 
 
 # The decay of Patterson and Teh (2013).
@@ -66,25 +68,6 @@ def automatic_settings(sampler: str, rate: float, start: float) -> tuple[float, 
 _STEP_AFTER_ALL = 0.2
 
 
-# The delay and the decay of the learning rate of γ (Hoffman et al. 2010).
-_LEARNING_DELAY, _LEARNING_POWER = 10.0, 0.7
-
-
-def updated_gamma(gamma: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    r"""γ_k ← γ_k Σ_d [ψ(γ_k + n_dk) - ψ(γ_k)] / Σ_d [ψ(γ· + n_d·) - ψ(γ·)] (Minka 2000).
-
-    One step towards the γ of maximum likelihood of the topic counts (D, K) of documents; here the counts are
-    expectations.
-    """
-    numerator = (digamma(gamma + counts) - digamma(gamma)).sum(0)
-    denominator = (digamma(gamma.sum() + counts.sum(1)) - digamma(gamma.sum())).sum()
-    # Not zero: a topic that is absent from a minibatch may return.
-    return np.maximum(gamma * numerator / denominator, _MIN_GAMMA)
-
-
-_MIN_GAMMA = 1e-4
-
-
 class TopicChain:
     """θ, and the sweeps over documents that move it.
 
@@ -104,9 +87,8 @@ class TopicChain:
         topics: int,
         *,
         sampler: str,
-        alpha: float,
-        gamma: float | np.ndarray,
-        learn_gamma: bool = False,
+        alpha: float | WordPrior,
+        gamma: float | Sequence[float] | str,
         step_size: Schedule | None = None,
         friction: float | None = None,
         start: float = 0.1,
@@ -119,8 +101,9 @@ class TopicChain:
     ) -> None:
         key = jax.random.key(seed)
         self.share = share = share or Alone(topics)
-        self.gamma = np.broadcast_to(np.asarray(gamma, np.float64), (topics,)).copy()
-        self.learn_gamma = learn_gamma
+        self.word_prior = alpha if isinstance(alpha, WordPrior) else WordPrior.symmetric(alpha, topics)
+        self._own_word_prior = self.word_prior.columns(range(share.own.start, share.own.stop))
+        self.document_prior = LearnedPrior(DocumentPrior.of(gamma, topics), fold_in(key, _PRIOR))
         self.step_size, self.friction, self.start = step_size, friction, start
         self.sweeps, self.burn_in, self.threads = sweeps, burn_in, threads
         self.engine = engine
@@ -142,8 +125,22 @@ class TopicChain:
             # Of all topics, so that they do not depend on which of them are here.
             part = theta[first : first + _WORDS_PER_PART]
             part[:] = generator.standard_gamma(start, (len(part), topics), dtype=np.float32)[:, share.own]
+        # Random topics with pseudo-counts have more of these words.
+        self._add_pseudo_counts(theta, generator)
         np.maximum(theta, MIN_THETA, out=theta)
-        self.topics: Topics = make_topics(sampler, theta, alpha, fold_in(key, _TOPICS), threads, start, share)
+        self.topics: Topics = make_topics(
+            sampler, theta, self.word_prior.alpha, fold_in(key, _TOPICS), threads, start, share
+        )
+
+    def _add_pseudo_counts(self, theta: np.ndarray, generator: np.random.Generator) -> None:
+        """Add Gamma(δ_kw) to θ of the topics here: the sum of Gamma(a) and Gamma(δ) is Gamma(a + δ)."""
+        drawn = generator.standard_gamma(self.word_prior.pseudo_counts)
+        theta[self.word_prior.words] += drawn[:, self.share.own]
+
+    @property
+    def gamma(self) -> np.ndarray:
+        """γ (K,), given, or the current draw of a learned one."""
+        return self.document_prior.prior.gamma
 
     @property
     def number(self) -> int:
@@ -162,12 +159,22 @@ class TopicChain:
 
         `show`: called with the number of sweeps so far and in all.
 
-        θ_kw ~ Gamma(α + n_kw, 1), scaled to the θ_k· of a random start: β does not depend on θ_k·.
+        θ_kw ~ Gamma(α + δ_kw + n_kw, 1), scaled to the θ_k· of a random start: β does not depend on θ_k·.
         """
         V, _ = self.topics.shape
         alpha = self.topics.alpha
         seeds = [int(seed_at(self._sample_key, number)) for number in range(CHAINS + 1)]
-        counts = first_topics(documents, V, alpha, self.gamma, seeds[1:], self.threads, self.share, show)
+        counts, by_document, document_prior = first_topics(
+            documents,
+            V,
+            self.word_prior,
+            self.document_prior.prior,
+            seeds[1:],
+            self.threads,
+            self.share,
+            show,
+        )
+        self.document_prior.start_from(document_prior, by_document)
         generator = np.random.Generator(np.random.Philox(seeds[0]))
         # In parts and in place of the counts: there may be gigabytes of them.
         for first in range(0, V, _WORDS_PER_PART):
@@ -182,14 +189,14 @@ class TopicChain:
         """The words of the minibatch, and the expected counts of each topic here under the current θ.
 
         With `sample`, the counts of one draw of the topics of the words take the place of the expected ones.
-        These topics, one per token, are then `z`.
+        These topics, one per token, are then `z`, and also where γ is learned.
         """
         words, local = local_words(documents)
         own_beta = self.topics.rows(words) / self.topics.totals.astype(np.float32)
         beta = self.share.all_topics(own_beta)
         dealt = self.share.deal(local.lengths)
         part = local if len(dealt) == local.size else local.select(dealt)
-        z = np.empty(part.tokens, np.int32) if sample else None
+        z = np.empty(part.tokens, np.int32) if sample or self.document_prior.is_learned else None
         if self.engine == "jax":
             counts, mixtures = gibbs_jax.topic_counts(
                 fold_in(self._key, self.number),
@@ -230,14 +237,12 @@ class TopicChain:
         # Each document of a smaller minibatch has a larger weight: such a minibatch takes a smaller step.
         self._largest_batch = max(self._largest_batch, documents.size)
         h *= documents.size / self._largest_batch
-        self.topics.step(words, expected.counts * np.float32(data_weight), h, friction, data_weight)
-        self._move_gamma(documents, expected)
+        words, counts = self._own_word_prior.added_to(words, expected.counts * np.float32(data_weight))
+        self.topics.step(words, counts, h, friction, data_weight)
+        if self.document_prior.is_learned:
+            counts = topics_of_documents(documents, expected.z, self.share.topics)
+            self.document_prior.step(counts, total, self.number)
         return expected
-
-    def _move_gamma(self, documents: Documents, expected: ExpectedCounts) -> None:
-        if self.learn_gamma and documents.tokens:
-            share = (self.number + _LEARNING_DELAY) ** -_LEARNING_POWER
-            self.gamma = self.gamma ** (1 - share) * updated_gamma(self.gamma, expected.mixtures) ** share
 
     def count(self, documents: Documents) -> ExpectedCounts:
         """Draw the topics of the words of a minibatch and add them to the counts of an exact pass."""
@@ -247,14 +252,16 @@ class TopicChain:
         self._pass.add(words, expected.counts, documents.size)
         self._pass.keep(documents, expected.z)
         self.topics.number += 1
-        self._move_gamma(documents, expected)
+        if self.document_prior.is_learned:
+            self.document_prior.count(topics_of_documents(documents, expected.z, self.share.topics))
         return expected
 
     def own_beta_given_pass(self, total: float, draw: int, out: np.ndarray | None = None) -> np.ndarray:
         """An exact draw of β (V, own topics) given the counts of the pass, by number; `total` as in `step`.
 
-        Numbers ascend; before each, sweeps with β integrated out redraw the topics of all words of the pass.
-        The last number again gives the same draw. `out`: memory for it.
+        Numbers ascend. Before the first, a learned γ is drawn. Before each, sweeps with β integrated out
+        redraw the topics of all words of the pass. The last number again gives the same draw. `out`: memory
+        for it.
 
         Where θ is smaller than the smallest number of the chain, β is zero: bounds of words that a topic does
         not use then begin at zero.
@@ -262,18 +269,27 @@ class TopicChain:
         assert self._pass is not None, "an exact draw needs the counts of a pass: call count first"
         seed = seed_at(self._exact_key, (self.number << 16) + draw)
         data_weight = total / self._pass.documents
-        # With documents of this weight β given z has the mean (α + w n_kw)/(Vα + w n_k·).
-        self._pass.redraw(draw, self.topics.alpha / data_weight, self.gamma, ~seed)
+        if not self._pass.num_draws:
+            self._draw_gamma(total)
+        # With documents of this weight β given z has the mean (α + δ_kw + w n_kw)/(Vα + δ_k· + w n_k·).
+        self._pass.redraw(draw, self.word_prior.divided_by(data_weight), self.gamma, ~seed)
         theta = self._pass.draw(self.topics.alpha, data_weight, seed, self.threads, out)
+        generator = np.random.Generator(np.random.Philox(int(seed)))
+        self._add_pseudo_counts(theta, generator)
         totals = column_sums(theta)
         if not np.all(totals):
             # A topic without tokens in a small vocabulary: one word, any of them, has nearly all of it.
             empty = np.flatnonzero(totals == 0)
-            generator = np.random.Generator(np.random.Philox(int(seed)))
             words = generator.integers(len(theta), size=self.share.topics)[self.share.own]
             theta[words[empty], empty] = totals[empty] = 1
         theta /= totals.astype(np.float32)
         return theta
+
+    def _draw_gamma(self, total: float) -> None:
+        """Draw γ given the topics of all words of the pass: before these are redrawn."""
+        assert self._pass is not None
+        tokens = self.share.all_topics(self._pass.counts.sum(0, dtype=np.int64))
+        self.document_prior.end_pass(self._pass.documents, total, self.number, tokens)
 
     def beta_given_pass(self, total: float, draw: int) -> np.ndarray:
         """As `own_beta_given_pass`, of all topics."""
@@ -314,7 +330,6 @@ class TopicChain:
     def state(self) -> dict[str, np.ndarray]:
         """The arrays that a resumed run needs; those named in `BY_TOPIC` of the topics that are here."""
         state = self.topics.state() | {
-            "gamma": self.gamma,
             "length": np.asarray(self._length),
             "usual": np.asarray(self._largest_batch),
             "sample_size": np.asarray(self._sample_size),
@@ -324,7 +339,7 @@ class TopicChain:
             if self._pass.assignments is not None:
                 state["assignments_bytes"] = np.asarray(self._pass.assignments.num_bytes)
                 state |= with_prefix("assignments", self._pass.assignments.state())
-        return state
+        return state | with_prefix("document_prior", self.document_prior.state())
 
     def state_of_all_topics(self) -> dict[str, np.ndarray]:
         """As `state`, with all topics, in all processes."""
@@ -336,7 +351,7 @@ class TopicChain:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a `state`."""
-        self.gamma, self._length = np.array(state["gamma"]), float(state["length"])
+        self._length = float(state["length"])
         self._largest_batch, self._sample_size = int(state["usual"]), int(state["sample_size"])
         self._pass = None
         if "pass_counts" in state:
@@ -349,7 +364,15 @@ class TopicChain:
                 self._pass.assignments.restore(without_prefix("assignments", state), num_bytes)
             else:
                 self._pass.assignments = None
+        self.document_prior.restore(without_prefix("document_prior", state))
         self.topics.restore(state)
+
+
+def topics_of_documents(documents: Documents, z: np.ndarray, topics: int) -> np.ndarray:
+    """n_dk (D, K), given the topics z of the tokens."""
+    rows = np.repeat(np.arange(documents.size), documents.lengths)
+    counts = np.bincount(rows * topics + z, minlength=documents.size * topics)
+    return counts.reshape(documents.size, topics)
 
 
 def local_words(documents: Documents) -> tuple[np.ndarray, Documents]:

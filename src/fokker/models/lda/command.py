@@ -11,6 +11,7 @@ from fokker.models.lda.begin import begin
 from fokker.models.lda.console import INTERRUPTED, option, print_by_first_only, print_error, print_line
 from fokker.models.lda.execute import execute
 from fokker.models.lda.infer_command import export, infer
+from fokker.models.lda.seeds import read_seeds
 from fokker.models.lda.settings import ENGINES, SAMPLERS, Settings
 from fokker.run.sample_command import Coordinator, Process, Processes
 
@@ -110,7 +111,13 @@ def run(
         float | None, option("Prior of the words of topics, θ ~ Gamma(α, 1).", _DEFAULTS.alpha)
     ] = None,
     gamma: Annotated[
-        float | None, option("Prior of the mixtures of documents, π ~ Dirichlet(γ).", _DEFAULTS.gamma)
+        str | None,
+        option(
+            "Prior of the mixtures of documents, π ~ Dirichlet(γ). Fixed: a number, or one per topic such as "
+            "0.1,0.5,…. Learned: symmetric (one number), asymmetric (one per topic), hdp (as many topics in "
+            "use as the documents need, at most --topics).",
+            _DEFAULTS.gamma,
+        ),
     ] = None,
     step: Annotated[
         float | None, option("The initial step size; it decays.", "from the size of the corpus")
@@ -118,9 +125,13 @@ def run(
     friction: Annotated[
         float | None, option("The friction of sghmc and sgrhmc.", "from the size of the corpus")
     ] = None,
-    learn_gamma: Annotated[
-        bool | None,
-        typer.Option("--learn-gamma", help="Learn γ, one number per topic, starting from --gamma."),
+    seed_words: Annotated[
+        Path | None,
+        option("A file with words that belong together: a line 'name: word word …' for each named topic."),
+    ] = None,
+    seed_weight: Annotated[
+        float | None,
+        option("How often each seed word counts as seen in its topic.", _DEFAULTS.seed_weight),
     ] = None,
     start_documents: Annotated[
         int | None,
@@ -217,10 +228,11 @@ def run(
         "sampler": sampler,
         "batch": batch,
         "alpha": alpha,
-        "gamma": gamma,
+        "gamma": _parse_gamma(gamma),
         "step": step,
         "friction": friction,
-        "learn_gamma": learn_gamma,
+        "seed_words": None if seed_words is None else read_seeds(seed_words),
+        "seed_weight": seed_weight,
         "start_documents": start_documents,
         "engine": engine,
         "sweeps": sweeps,
@@ -364,6 +376,17 @@ def _parse_total(text: str | None) -> int | str | None:
         return int(text)
     except ValueError:
         raise ValueError(f"--total is a number of documents, or 'growing'; {text!r} was given.") from None
+
+
+def _parse_gamma(text: str | None) -> float | list[float] | str | None:
+    """Numbers, or text as it is: the settings say which is allowed."""
+    if text is None:
+        return None
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        return text
+    return numbers[0] if len(numbers) == 1 else numbers
 
 
 def _parse_limit(name: str, text: str | None) -> float | None:

@@ -21,6 +21,7 @@ from fokker.models.lda.cir import draw_gamma
 from fokker.models.lda.collapsed import Assignments
 from fokker.models.lda.gibbs import thread_pool
 from fokker.models.lda.share import Share
+from fokker.models.lda.word_prior import WordPrior
 
 # The words that a thread processes at a time.
 _WORDS_PER_PART = 256
@@ -54,13 +55,13 @@ class PassCounts:
             if self.assignments.is_too_large:
                 self.assignments = None
 
-    def redraw(self, draw: int, alpha: float, gamma: np.ndarray, seed: np.uint64) -> None:
+    def redraw(self, draw: int, prior: WordPrior, gamma: np.ndarray, seed: np.uint64) -> None:
         """Sweep before a draw of this number, unless it is the last one again."""
         if draw >= self.num_draws and self.assignments is not None:
             # The tokens are redrawn one after the other: the first process has the counts of all topics.
             counts = self._share.for_first(self.counts)
             if counts is not None:
-                self.assignments.sweep(counts, alpha, gamma, seed, _SWEEPS_PER_DRAW)
+                self.assignments.sweep(counts, prior, gamma, seed, _SWEEPS_PER_DRAW)
             shape = len(self.counts), self._share.topics
             self.counts = self._share.of_first(counts, shape, self.counts.dtype)
         self.num_draws = draw + 1

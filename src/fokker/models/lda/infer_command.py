@@ -1,5 +1,6 @@
 """The commands `fokker lda infer` and `fokker lda export`, which apply a saved model."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,6 +45,7 @@ def infer(
         _check_name(out)
     loaded = Model.load(model)
     words = top_words(loaded.mean, _WORDS)
+    topic_names = loaded.settings.topic_names
     topic_words = [" ".join(loaded.vocabulary.words[w] for w in topic) for topic in words]
     names: list[str] = []
     shares: list[np.ndarray] = []
@@ -60,7 +62,7 @@ def infer(
                     print_line(name)
                     largest = (-proportions).argsort()[:_MAX_PRINTED_TOPICS]
                     for k in [k for k in largest if proportions[k] >= _MIN_SHARE] or largest[:1]:
-                        print_line(f"  {proportions[k]:6.1%}  topic {k}: {topic_words[k]}")
+                        print_line(f"  {proportions[k]:6.1%}  topic {topic_names[k]}: {topic_words[k]}")
                 if out is not None:
                     names += documents.names
                     shares.append(mixtures)
@@ -68,7 +70,7 @@ def infer(
         if summary := corpus.tally.sentence():
             print_error(summary)
     if out is not None:
-        _write_proportions(out, names, shares)
+        _write_proportions(out, topic_names, names, shares)
         print_line(f"wrote {out}")
 
 
@@ -106,7 +108,9 @@ def _check_name(path: Path) -> None:
         raise ValueError(f"--out {path}: give a file that ends in .csv, .csv.gz or .npz.")
 
 
-def _write_proportions(path: Path, names: "list[str]", shares: "list[np.ndarray]") -> None:
+def _write_proportions(
+    path: Path, topics: Sequence[str], names: list[str], shares: "list[np.ndarray]"
+) -> None:
     """Write one row per document, as a table or as arrays `documents` and `mixtures`."""
     import csv
     import gzip
@@ -124,7 +128,7 @@ def _write_proportions(path: Path, names: "list[str]", shares: "list[np.ndarray]
         return
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["document", *(f"topic {k}" for k in range(proportions.shape[1]))])
+    writer.writerow(["document", *(f"topic {name}" for name in topics)])
     writer.writerows([name, *(f"{x:.4f}" for x in row)] for name, row in zip(names, proportions, strict=True))
     content = text.getvalue().encode("utf-8")
     write_atomically(

@@ -4,7 +4,7 @@ import csv
 import gzip
 import io
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -27,11 +27,11 @@ class MixturesFile:
     in this way. `write_in_order` writes all rows to another file, in the order of the source.
     """
 
-    def __init__(self, path: Path, topics: int, size: int = 0) -> None:
+    def __init__(self, path: Path, topics: Sequence[str], size: int = 0) -> None:
         self.path, self.size, self.dropped = path, size, 0
         self._pending = io.StringIO()
         if size == 0:
-            csv.writer(self._pending).writerow(["number", "document", *(f"topic {k}" for k in range(topics))])
+            csv.writer(self._pending).writerow(["number", "document", *(f"topic {name}" for name in topics)])
             path.write_bytes(b"")
         elif not path.is_file() or path.stat().st_size < size:
             raise ValueError(

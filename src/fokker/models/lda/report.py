@@ -28,7 +28,7 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
     topics = by_prevalence(findings.topics)
     rows = [
         [
-            str(t.number),
+            t.label,
             " ".join(t.words[:10]),
             f"{t.prevalence:.1%}",
             f"{t.coherence:+.2f}",
@@ -114,7 +114,7 @@ def topics_figure(findings: Findings) -> Figure:
         panel.set_yticks(places, words)
         panel.invert_yaxis()
         panel.locator_params(axis="x", nbins=3)
-        tidy(panel, f"topic {topic.number}  ({topic.prevalence:.1%})")
+        tidy(panel, f"topic {topic.label}  ({topic.prevalence:.1%})")
         panel.tick_params(labelsize=7)
     for panel in panels[len(topics) :]:
         panel.set_axis_off()

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +36,7 @@ class Topic:
 
     `prevalence`: its share of the words of the held-out documents. `coherence`, `c_v`, `u_mass`: of its
     first ten words in the held-out and the first training documents; the first is NPMI. `effective_draws`:
-    of the total probability of these ten words, NaN if unknown.
+    of the total probability of these ten words, NaN if unknown. `name`: that of its seed words.
     """
 
     number: int
@@ -49,6 +49,12 @@ class Topic:
     c_v: float
     u_mass: float
     effective_draws: float
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name, or its number."""
+        return self.name or str(self.number)
 
 
 @dataclass(frozen=True)
@@ -73,11 +79,9 @@ class Findings:
 
 def analyse(run: Run, show: Show = lambda *progress: None) -> tuple[Model, Findings]:
     """The model of a run so far, and its findings."""
-    draws = run.all_draws()
+    draws, prior = run.all_draws(), run.chain.document_prior
     reading, vocabulary = run.reading, run.corpus.vocabulary
-    model = Model(
-        np.stack(draws), run.chain.gamma, vocabulary, run.settings, reading.pattern, reading.bigrams
-    )
+    model = Model(np.stack(draws), prior.mean, vocabulary, run.settings, reading.pattern, reading.bigrams)
     settings = run.settings
     held_out = HeldOut(run.evaluations.documents, settings.seed, settings.num_threads)
     for number, beta in enumerate(draws):
@@ -90,10 +94,14 @@ def analyse(run: Run, show: Show = lambda *progress: None) -> tuple[Model, Findi
     mean = model.mean
     # In the held-out documents alone even good topics have words that never occur together.
     topics = _topics(model, mean, documents, Documents.concatenate([documents, run.sample]))
-    effective_draws = np.array([topic.effective_draws for topic in topics])
+    # Topics that nothing uses are draws of the prior: no judgement of them.
+    effective_draws = np.where(prior.is_used, [topic.effective_draws for topic in topics], np.nan)
     problems, notes = verdict(model_perplexity, unigram, run.evaluations.points, len(draws), effective_draws)
-    more_problems, more_notes = judge_topics(topics)
-    problems, notes = problems + more_problems, notes + more_notes
+    more_problems, more_notes = judge_topics(
+        [topic for topic in topics if prior.is_used[topic.number]], prior.prior.learned == "hdp"
+    )
+    problems += more_problems + judge_seeds(topics, settings.seed_words or {})
+    notes += more_notes + prior.sentences()
     if not run.draws.num_exact_passes:
         notes += (f"{NOT_EXACT} Use --passes 2 or more for bounds of the posterior.",)
     findings = Findings(
@@ -140,6 +148,7 @@ def _topics(model: Model, mean: np.ndarray, documents: Documents, reference: Doc
                 float(by_c_v[k]),
                 float(by_u_mass[k]),
                 float(effective_draws[k]),
+                settings.topic_names[k],
             )
         )
     return tuple(topics)
@@ -310,8 +319,13 @@ def judge_draws(
     return (), (f"{few}.", note)
 
 
-def judge_topics(topics: Sequence[Topic]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The problems with single topics, and further notes: words that do not belong together, and repeats."""
+def judge_topics(
+    topics: Sequence[Topic], is_number_learned: bool = False
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The problems with single topics, and further notes: words that do not belong together, and repeats.
+
+    Where the number of topics is learned, there are small ones of a few words each, which are no problem.
+    """
     incoherent = [topic.number for topic in topics if topic.coherence < 0]
     words = [set(topic.words[:_COHERENCE_WORDS]) for topic in topics]
     repeated = [
@@ -333,7 +347,7 @@ def judge_topics(topics: Sequence[Topic]) -> tuple[tuple[str, ...], tuple[str, .
                 share="shares" if is_one else "share",
                 their="its" if is_one else "their",
             )
-            many = len(numbers) > _MAX_BAD_SHARE * len(topics)
+            many = len(numbers) > _MAX_BAD_SHARE * len(topics) and not is_number_learned
             advice = " Use fewer topics (--topics), or more documents." if many else ""
             (problems if many else notes).append(
                 f"{len(numbers)} of {len(topics)} topics {what}: {shown}.{advice}"
@@ -341,6 +355,19 @@ def judge_topics(topics: Sequence[Topic]) -> tuple[tuple[str, ...], tuple[str, .
     if not incoherent and not repeated:
         notes.append("All topics have words that occur together, and no two are alike.")
     return tuple(problems), tuple(notes)
+
+
+def judge_seeds(topics: Sequence[Topic], seed_words: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The problems with named topics: those with none of their seed words among their most probable words."""
+    lost = [
+        topic.name for topic in topics if not set(topic.words) & set(seed_words.get(topic.name, topic.words))
+    ]
+    if not lost:
+        return ()
+    return (
+        f"No seed word is among the {_TABLE_WORDS} most probable words of {', '.join(lost)}: the documents "
+        "have too few of these words for a topic. Give more frequent ones, or a larger --seed-weight.",
+    )
 
 
 def tables(model: Model, findings: Findings) -> dict[str, str]:
@@ -364,7 +391,7 @@ def vocabulary_text(vocabulary: Vocabulary) -> str:
 def topics_csv(topics: Sequence[Topic]) -> str:
     """One row for each of the most probable words of each topic."""
     rows = [
-        (topic.number, rank + 1, word, *(f"{float(x):.6g}" for x in numbers))
+        (topic.label, rank + 1, word, *(f"{float(x):.6g}" for x in numbers))
         for topic in topics
         for rank, (word, *numbers) in enumerate(
             zip(topic.words, topic.mean, topic.low, topic.high, strict=True)
@@ -380,9 +407,9 @@ def topics_text(findings: Findings) -> str:
 
 
 def topic_line(topic: Topic) -> str:
-    """The number, the prevalence, the coherence and the words of a topic."""
+    """The name or number, the prevalence, the coherence and the words of a topic."""
     return (
-        f"topic {topic.number:>3}  {topic.prevalence:6.1%}  NPMI {topic.coherence:+.2f}  "
+        f"topic {topic.label:>3}  {topic.prevalence:6.1%}  NPMI {topic.coherence:+.2f}  "
         f"c_v {topic.c_v:.2f}  u_mass {topic.u_mass:5.1f}  {' '.join(topic.words[:_TEXT_WORDS])}"
     )
 

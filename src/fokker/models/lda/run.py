@@ -33,6 +33,7 @@ from fokker.models.lda.reading import (
     is_quick_to_count,
     num_passes,
 )
+from fokker.models.lda.seeds import seed_columns
 from fokker.models.lda.settings import Settings, default_passes
 from fokker.models.lda.share import SharedRows, share_of
 from fokker.models.lda.start import is_enough
@@ -104,7 +105,8 @@ class Run:
         self.share = share_of(settings.topics, settings.sampler)
         self.reading, self.settings, self.corpus, self.folder = reading, settings, corpus, folder
         self.passes, self.length = passes, length
-        self.chain = settings.chain(len(corpus.vocabulary), self.share)
+        word_prior = settings.word_prior(corpus.vocabulary.index)
+        self.chain = settings.chain(len(corpus.vocabulary), self.share, word_prior)
         self.draws = TopicDraws(len(corpus.vocabulary), settings.topics)
         self.position = self.trained = self.tokens = 0
         self.word_counts = np.zeros(len(corpus.vocabulary), np.int64)
@@ -126,7 +128,7 @@ class Run:
         # Wanted in all processes, which make the same calls; with the first there is their file.
         self._wants_mixtures, self._mixtures = mixtures_size is not None, None
         if mixtures_size is not None and self.share.is_first:
-            self._mixtures = MixturesFile(folder / PARTIAL_MIXTURES, settings.topics, mixtures_size)
+            self._mixtures = MixturesFile(folder / PARTIAL_MIXTURES, settings.topic_names, mixtures_size)
         # The state that was last gathered from all processes, and where that was.
         self._gathered: dict[str, np.ndarray] | None = None
         self._gathered_at: tuple[int, ...] = ()
@@ -155,6 +157,9 @@ class Run:
         def open_first() -> tuple[Vocabulary, int | None]:
             corpus = reading.open(vocabulary, settings.seed)
             own_corpus.append(corpus)
+            if settings.seed_words:
+                # Warns of unknown words.
+                seed_columns(settings.seed_words, corpus.vocabulary.words, len(corpus.vocabulary))
             # For a corpus without documents, the stream raises an error with the reason.
             return corpus.vocabulary, (corpus.count() or None) if is_quick_to_count(corpus) else None
 
@@ -488,7 +493,7 @@ class Run:
         shares = mixtures(
             held_out,
             beta,
-            self.chain.gamma,
+            self.chain.document_prior.mean,
             settings.seed,
             sweeps=settings.sweeps,
             burn_in=settings.burn_in,

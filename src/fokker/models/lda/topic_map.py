@@ -63,8 +63,9 @@ def map_figure(topics: Sequence[Topic], distances: np.ndarray) -> Figure:
 
 
 def _row(topic: Topic) -> str:
-    """The prevalence and the first words, as many as fit."""
-    text = f"{topic.prevalence:.1%}  {' '.join(topic.words[:_WORDS])}"
+    """The name, if it has one, the prevalence and the first words, as many as fit."""
+    name = "" if topic.label == str(topic.number) else f"{topic.label}: "
+    text = f"{name}{topic.prevalence:.1%}  {' '.join(topic.words[:_WORDS])}"
     return text if len(text) <= _CHARACTERS else f"{text[: _CHARACTERS - 1]}…"
 
 
