@@ -3,9 +3,9 @@
     python benchmarks/processes.py [--rounds 3] [--processes 1 2 4] [--only chains data topics]
 
 SGHMC of a network of 784-100-10 units, four chains with 1,000 rows per step, whose chains or whose rows are
-divided among the processes. `topics`: a run of `fokker lda` by sgrhmc, one pass over 4,000 documents drawn
-from an LDA of 50 topics, 8,000 words and 150 tokens per document, in minibatches of 50 and of 200 documents,
-with its reading, evaluations and checkpoint.
+divided among the processes. `topics`: a run of `fokker lda` by sgrhmc, four passes over 4,000 documents drawn
+from an LDA of 8,000 words, 150 tokens each, with its reading, evaluations and checkpoint: 50 topics and 50
+documents per minibatch, and 200 topics and 200 documents.
 
 Process i runs on core i alone (modulo the cores that there are), with one thread of XLA and of the sweeps.
 They take turns; the best round counts. Printed are steps per second (for topics, documents), the ratio to one
@@ -23,8 +23,9 @@ import tempfile
 import time
 from pathlib import Path
 
-TOPICS = {"topics": 50, "topics-200": 200}
-DOCUMENTS = 4000
+# Topics, and documents per minibatch.
+TOPICS = {"topics-50": (50, 50), "topics-200": (200, 200)}
+DOCUMENTS, PASSES = 4000, 4
 
 
 def write_documents(path):
@@ -51,7 +52,8 @@ def work_on_topics(number, processes, port, kind, folder):
 
     if processes > 1:
         fk.processes.start(f"127.0.0.1:{port}", processes, number)
-    settings = Settings(topics=50, batch=TOPICS[kind], threads=1, start_documents=0, exact_passes=0)
+    topics, batch = TOPICS[kind]
+    settings = Settings(topics=topics, batch=batch, threads=1, start_documents=0, exact_passes=0)
 
     def run(limit):
         """A run over the documents; a first one compiles, over some of them."""
@@ -59,7 +61,7 @@ def work_on_topics(number, processes, port, kind, folder):
             Reading(f"{folder}/documents.npz", held_out=200),
             settings,
             Path(folder, f"run-{processes}"),
-            passes=1,
+            passes=PASSES if limit is None else 1,
             overwrite=True,
             mixtures=False,
         )
@@ -177,7 +179,7 @@ def main():
     for (processes, mesh), (seconds, total) in best.items():
         wall, cpu = best[1, mesh if mesh in TOPICS else "chains"]
         divided = mesh if processes > 1 or mesh in TOPICS else ""
-        speed = (DOCUMENTS if mesh in TOPICS else options.steps) / seconds
+        speed = (PASSES * DOCUMENTS if mesh in TOPICS else options.steps) / seconds
         print(f"{processes:9} {divided:>10} {speed:8.2f} {wall / seconds:6.2f} {cpu / total:24.2f}")
 
 
