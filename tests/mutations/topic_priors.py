@@ -7,15 +7,15 @@ _CONCENTRATION = ("lda_prior::the_concentration_has_its_posterior",)
 MUTATIONS = [
     Mutation(
         "models/lda/document_prior.py",
-        "opens = np.minimum(gamma[:, None] / (gamma[:, None] + customers), 1)",
-        "opens = np.ones((len(gamma), len(customers)))",
+        "opened = generator.binomial(numbers, gamma[topics] / (gamma[topics] + customers))",
+        "opened = numbers",
         "every word of a topic opens a table: counts in place of tables",
         _CONCENTRATION,
     ),
     Mutation(
         "models/lda/document_prior.py",
-        "np.sum(generator.standard_gamma(above[-1]) / (gamma.sum() + customers))",
-        "np.sum(generator.standard_gamma(above[-1]) / (1 + gamma.sum() + customers))",
+        "np.sum(generator.standard_gamma(lengths) / (current + np.arange(len(lengths))))",
+        "np.sum(generator.standard_gamma(lengths) / (1 + current + np.arange(len(lengths))))",
         "the auxiliary variable of c with one customer too many",
         _CONCENTRATION,
     ),

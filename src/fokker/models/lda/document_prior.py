@@ -103,13 +103,20 @@ class DocumentPrior:
 
     def _given(self, above: np.ndarray, generator: np.random.Generator) -> Self:
         K, g = len(self.base), self.base_concentration
-        tables, x = _drawn_tables(above, self.gamma, generator)
-        c = float(generator.standard_gamma(1 + tables.sum()) / (1 / self.mean_concentration + x))
+        # Weighted numbers are not whole.
+        numbers = np.rint(above[:-1]).astype(np.int64)
+        topics, customers = np.nonzero(numbers)
+        tables = _drawn_tables(numbers[topics, customers], topics, customers, self.gamma, generator)
+        c = _drawn_concentration(above[-1], self.gamma.sum(), tables, self.mean_concentration, generator)
         if self.learned == "symmetric":
             return dataclasses.replace(self, concentration=c)
         if self.learned == "hdp":
-            tables_above, x = _drawn_tables(counts_above(tables[None]), np.full(K, g / K), generator)
-            g = float(generator.standard_gamma(1 + tables_above.sum()) / (1 / _MEAN_BASE_CONCENTRATION + x))
+            # One document of m_k words of topic k.
+            topics = np.repeat(np.arange(K), tables)
+            customers = np.arange(len(topics)) - np.repeat(np.cumsum(tables) - tables, tables)
+            ones = np.ones(len(topics), np.int64)
+            tables_above = _drawn_tables(ones, topics, customers, np.full(K, g / K), generator)
+            g = _drawn_concentration(ones, g, tables_above, _MEAN_BASE_CONCENTRATION, generator)
         base = generator.dirichlet(g / K + tables)
         return dataclasses.replace(self, concentration=c, base=base, base_concentration=g)
 
@@ -131,11 +138,21 @@ class DocumentPrior:
 
 
 def _drawn_tables(
-    above: np.ndarray, gamma: np.ndarray, generator: np.random.Generator
-) -> tuple[np.ndarray, float]:
-    """m (K,) and x, given N_kj and L_j."""
-    customers = np.arange(above.shape[1])
-    # Weighted numbers are not whole. The first customer always opens a table.
-    opens = np.minimum(gamma[:, None] / (gamma[:, None] + customers), 1)
-    tables = generator.binomial(np.rint(above[:-1]).astype(np.int64), opens).sum(1)
-    return tables, float(np.sum(generator.standard_gamma(above[-1]) / (gamma.sum() + customers)))
+    numbers: np.ndarray,
+    topics: np.ndarray,
+    customers: np.ndarray,
+    gamma: np.ndarray,
+    generator: np.random.Generator,
+) -> np.ndarray:
+    """m (K,), given the numbers N_kj above zero with their k and j."""
+    # The first customer, j = 0, always opens a table.
+    opened = generator.binomial(numbers, gamma[topics] / (gamma[topics] + customers))
+    return np.bincount(topics, opened, len(gamma)).astype(np.int64)
+
+
+def _drawn_concentration(
+    lengths: np.ndarray, current: float, tables: np.ndarray, mean: float, generator: np.random.Generator
+) -> float:
+    """c given m and L_j, through x, which is drawn given the current c."""
+    x = np.sum(generator.standard_gamma(lengths) / (current + np.arange(len(lengths))))
+    return float(generator.standard_gamma(1 + tables.sum()) / (1 / mean + x))
