@@ -260,7 +260,8 @@ class Run:
             minibatches = Minibatches(batches, self._interruption, self.share)
             try:
                 self._process(minibatches, watcher)
-                self.interrupted = minibatches.is_stopped
+                # Also where the signal came after the last minibatch.
+                (self.interrupted,) = self.share.any(minibatches.is_stopped or self._interruption.asked)
             except Stopped:
                 self.interrupted = True
             except NotFiniteError as error:
