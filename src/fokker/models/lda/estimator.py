@@ -27,6 +27,7 @@ from fokker.models.lda.settings import Settings, default_passes
 from fokker.models.lda.share import share_of
 from fokker.models.lda.start import is_enough
 from fokker.models.lda.weights import Weights
+from fokker.run.processes import together
 
 _KIND, _VERSION = "fitted LDA", 1
 # Different from the streams of a chain and of evaluations with the same seed.
@@ -138,6 +139,7 @@ class LDA(Base):
 
     # Fitting.
 
+    @together()
     def fit(self, X: Any, y: Any = None) -> Self:
         """Start a new chain and pass over X in minibatches, in an order drawn with the seed; y is ignored."""
         weights = Weights.of(validated(self, X, reset=True))
@@ -182,6 +184,7 @@ class LDA(Base):
         )
         self._chain.end_pass(total)
 
+    @together()
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Continue with the documents of X, in minibatches in their order; y is ignored."""
         is_first = not hasattr(self, "_chain")

@@ -47,7 +47,7 @@ from fokker.models.lda.together import (
     received_arrays,
 )
 from fokker.run.interruption import Interruption, Stopped
-from fokker.run.processes import by_first
+from fokker.run.processes import by_first, together
 
 KIND, VERSION = "checkpoint", 1
 MIXTURES = "mixtures.csv.gz"
@@ -247,6 +247,7 @@ class Run:
         """Documents of all passes; None where it goes on for ever, or nobody knows yet."""
         return None if self.passes is None or self.length is None else self.passes * self.length
 
+    @together()
     def execute(self, watcher: Watcher, *, skip: bool = True) -> None:
         """Step until the passes are done, the stream ends or Ctrl-C is pressed, then save.
 
