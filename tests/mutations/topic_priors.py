@@ -54,4 +54,18 @@ MUTATIONS = [
         "named topics are merged and split",
         ("lda_prior::pinned_topics_are_neither_merged_nor_split",),
     ),
+    Mutation(
+        "models/lda/collapsed.py",
+        "priors[1:] += prior.pseudo_counts",
+        "pass",
+        "sweeps with β integrated out forget the pseudo-counts",
+        ("lda_prior::collapsed_sweeps_have_pseudo_counts",),
+    ),
+    Mutation(
+        "models/lda/chain.py",
+        "self._draw_gamma(total)",
+        "pass",
+        "γ is not drawn at the end of an exact pass",
+        ("lda_prior::hdp_leaves_topics_without_words_and_says_how_many_it_uses",),
+    ),
 ]

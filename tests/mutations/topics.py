@@ -389,4 +389,25 @@ MUTATIONS = [
         "exact draws of topics in another process have the random numbers of the first ones",
         _IN_PROCESSES,
     ),
+    Mutation(
+        "models/lda/share.py",
+        "all_z[np.repeat(is_dealt, documents.lengths)] = z",
+        "all_z[: len(z)] = z",
+        "the topics of the tokens of one process are those of the first documents",
+        _IN_PROCESSES,
+    ),
+    Mutation(
+        "models/lda/share.py",
+        "return tuple((self._gathered(own)[:, : len(own)].max(0) > 0).tolist())",
+        "return flags",
+        "a signal during the start ends the process that has received it, not all",
+        _IN_PROCESSES,
+    ),
+    Mutation(
+        "models/lda/exact.py",
+        "self.counts = self._share.of_first(counts, shape, self.counts.dtype)",
+        "pass",
+        "the other processes draw their topics given the counts before the sweeps of the first",
+        _IN_PROCESSES,
+    ),
 ]
