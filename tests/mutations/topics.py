@@ -391,13 +391,6 @@ MUTATIONS = [
     ),
     Mutation(
         "models/lda/share.py",
-        "all_z[np.repeat(is_dealt, documents.lengths)] = z",
-        "all_z[: len(z)] = z",
-        "the topics of the tokens of one process are those of the first documents",
-        _IN_PROCESSES,
-    ),
-    Mutation(
-        "models/lda/share.py",
         "return tuple((self._gathered(own)[:, : len(own)].max(0) > 0).tolist())",
         "return flags",
         "a signal during the start ends the process that has received it, not all",
