@@ -1,12 +1,16 @@
 """Two and four local processes against one, each on a core of its own.
 
-    python benchmarks/processes.py [--rounds 3] [--processes 1 2 4]
+    python benchmarks/processes.py [--rounds 3] [--processes 1 2 4] [--only chains data topics]
 
 SGHMC of a network of 784-100-10 units, four chains with 1,000 rows per step, whose chains or whose rows are
-divided among the processes. Process i runs on core i alone (modulo the cores that there are), with one thread
-of XLA. They take turns; the best round counts. Printed are steps per second, the ratio to one process, and
-the CPU time of one process over that of all together for the same steps. The last is the cost of dividing the
-work, and depends little on what else the machine does.
+divided among the processes. `topics`: a run of `fokker lda` by sgrhmc, four passes over 4,000 documents drawn
+from an LDA of 8,000 words, 150 tokens each, with its reading, evaluations and checkpoint: 50 topics and 50
+documents per minibatch, and 200 topics and 200 documents.
+
+Process i runs on core i alone (modulo the cores that there are), with one thread of XLA and of the sweeps.
+They take turns; the best round counts. Printed are steps per second (for topics, documents), the ratio to one
+process, and the CPU time of one process over that of all together for the same steps. The last is the cost of
+dividing the work, and depends little on what else the machine does.
 """
 
 import argparse
@@ -15,7 +19,60 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
+
+# Topics, and documents per minibatch.
+TOPICS = {"topics-50": (50, 50), "topics-200": (200, 200)}
+DOCUMENTS, PASSES = 4000, 4
+
+
+def write_documents(path):
+    import numpy as np
+    from scipy import sparse
+
+    rng = np.random.default_rng(0)
+    beta = rng.dirichlet(np.full(8000, 0.02), 50)
+    rows = []
+    for _ in range(DOCUMENTS):
+        by_topic = rng.multinomial(150, rng.dirichlet(np.full(50, 0.1)))
+        words = [rng.choice(8000, n, p=beta[k]) for k, n in enumerate(by_topic) if n]
+        rows.append(sparse.csr_matrix(np.bincount(np.concatenate(words), minlength=8000)))
+    sparse.save_npz(path, sparse.vstack(rows))
+
+
+def work_on_topics(number, processes, port, kind, folder):
+    """One process of a run over topics: print its seconds of wall and CPU time."""
+    import fokker as fk
+    from fokker.models.lda.reading import Reading
+    from fokker.models.lda.run import Run
+    from fokker.models.lda.settings import Settings
+    from fokker.models.lda.together import Silent
+
+    if processes > 1:
+        fk.processes.start(f"127.0.0.1:{port}", processes, number)
+    topics, batch = TOPICS[kind]
+    settings = Settings(topics=topics, batch=batch, threads=1, start_documents=0, exact_passes=0)
+
+    def run(limit):
+        """A run over the documents; a first one compiles, over some of them."""
+        learned = Run.start(
+            Reading(f"{folder}/documents.npz", held_out=200),
+            settings,
+            Path(folder, f"run-{processes}"),
+            passes=PASSES if limit is None else 1,
+            overwrite=True,
+            mixtures=False,
+        )
+        if limit:
+            learned.length = limit
+        before, cpu = time.perf_counter(), time.process_time()
+        learned.execute(Silent())
+        return time.perf_counter() - before, time.process_time() - cpu
+
+    run(1200)
+    print(json.dumps(run(None)))
 
 
 def work(number, processes, port, mesh, steps):
@@ -63,7 +120,7 @@ def work(number, processes, port, mesh, steps):
     print(json.dumps([time.perf_counter() - before, time.process_time() - cpu]))
 
 
-def measured(processes, mesh, steps):
+def measured(processes, mesh, steps, folder):
     """Wall time of the slowest process, and CPU time of all."""
     cores = sorted(os.sched_getaffinity(0))
     with socket.create_server(("", 0)) as free:
@@ -71,7 +128,8 @@ def measured(processes, mesh, steps):
     running = []
     for number in range(processes):
         core = cores[number % len(cores)]
-        arguments = ["--work", str(number), str(processes), str(port), mesh, str(steps)]
+        given = folder if mesh in TOPICS else str(steps)
+        arguments = ["--work", str(number), str(processes), str(port), mesh, given]
         running.append(
             subprocess.Popen(
                 [sys.executable, __file__, *arguments],
@@ -91,26 +149,38 @@ def main():
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument(
+        "--only", choices=("chains", "data", "topics"), nargs="+", default=["chains", "data", "topics"]
+    )
     parser.add_argument("--work", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
-        number, processes, port, mesh, steps = options.work
-        work(int(number), int(processes), port, mesh, int(steps))
+        number, processes, port, mesh, given = options.work
+        if mesh in TOPICS:
+            work_on_topics(int(number), int(processes), port, mesh, given)
+        else:
+            work(int(number), int(processes), port, mesh, int(given))
         return
     several = [n for n in options.processes if n > 1]
-    cases = [(1, "chains"), *((n, mesh) for mesh in ("chains", "data") for n in several)]
+    networks = [mesh for mesh in ("chains", "data") if mesh in options.only]
+    cases = [(1, "chains")] * bool(networks) + [(n, mesh) for mesh in networks for n in several]
+    cases += [(n, kind) for kind in TOPICS if "topics" in options.only for n in (1, *several)]
     best = dict.fromkeys(cases, (float("inf"), float("inf")))
-    for _ in range(options.rounds):
-        for case in cases:
-            times = measured(*case, options.steps)
-            best[case] = tuple(min(pair) for pair in zip(best[case], times, strict=True))
-    wall, cpu = best[1, "chains"]
+    with tempfile.TemporaryDirectory() as folder:
+        if "topics" in options.only:
+            write_documents(f"{folder}/documents.npz")
+        for _ in range(options.rounds):
+            for case in cases:
+                times = measured(*case, options.steps, folder)
+                best[case] = tuple(min(pair) for pair in zip(best[case], times, strict=True))
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     print(f"{cores} cores, load {load:.1f}, best of {options.rounds} rounds")
-    print(f"{'processes':>9} {'divided':>8} {'steps/s':>8} {'ratio':>6} {'CPU of one / CPU of all':>24}")
+    print(f"{'processes':>9} {'divided':>10} {'steps/s':>8} {'ratio':>6} {'CPU of one / CPU of all':>24}")
     for (processes, mesh), (seconds, total) in best.items():
-        divided, speed = mesh if processes > 1 else "", options.steps / seconds
-        print(f"{processes:9} {divided:>8} {speed:8.2f} {wall / seconds:6.2f} {cpu / total:24.2f}")
+        wall, cpu = best[1, mesh if mesh in TOPICS else "chains"]
+        divided = mesh if processes > 1 or mesh in TOPICS else ""
+        speed = (PASSES * DOCUMENTS if mesh in TOPICS else options.steps) / seconds
+        print(f"{processes:9} {divided:>10} {speed:8.2f} {wall / seconds:6.2f} {cpu / total:24.2f}")
 
 
 if __name__ == "__main__":

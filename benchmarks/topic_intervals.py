@@ -3,12 +3,13 @@
 θ_kw ~ Gamma(α, 1), mixtures ~ Dirichlet(0.1): the model of `fk.models.LDA`, so that intervals of the
 posterior contain the true β_kw for 90 % of the words and topics, and 90 % of every group of them that depends
 on the documents alone. Words are grouped by N E[β_kw | documents], the expected number of tokens: at least 5
-(used), below 0.5 (unused), and between (rare). "mass" is the posterior mean of β_kw over all words that a
-topic has no token of, and what it is in truth. A topic counts as found if the cosine between its posterior
-mean and the truth is above 0.98. Topics of corpora in which all are found are compared; in the others some
-topics are merged, and the intervals are those of another mode.
+(used), below 0.5 (unused), and between (rare). Each share has its standard error, over corpora. "bias" is
+N (E[β_kw | documents] - β_kw) of rare words, in tokens: 0 is right. "mass" is the posterior mean of β_kw over
+all words that a topic has no token of, and what it is in truth. A topic counts as found if the cosine between
+its posterior mean and the truth is above 0.98. Topics of corpora in which all are found are compared; in the
+others some topics are merged, and the intervals are those of another mode.
 
-    python benchmarks/topic_intervals.py [--alpha 0.1 0.01] [--passes 1 10 20 40] [--corpora 10]
+    python benchmarks/topic_intervals.py [--alpha 0.1 0.05 0.01] [--passes 1 2 10 20] [--corpora 30]
 """
 
 import argparse
@@ -54,6 +55,14 @@ def matched(mean: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return columns, cosines[rows, columns]
 
 
+def _share(inside: np.ndarray, group: np.ndarray) -> str:
+    """The share of a group that is inside (corpora, K, V), with the standard error of a ratio of sums."""
+    num_inside, num = (np.sum(x, (1, 2), dtype=float) for x in (inside & group, group))
+    share = num_inside.sum() / num.sum()
+    error = np.sqrt(np.mean((num_inside - share * num) ** 2) / len(num)) / num.mean()
+    return f"{share:.3f} ± {error:.3f}"
+
+
 def study(alpha: float, passes: int, corpora: int, sampler: str, exact_passes: int | None) -> str:
     """One row of the table."""
     found, seconds, compared = 0, 0.0, []
@@ -79,28 +88,33 @@ def study(alpha: float, passes: int, corpora: int, sampler: str, exact_passes: i
             inside = (low <= corpus.beta) & (corpus.beta <= high)
             # The number of tokens of a topic, by the documents alone.
             tokens = lda.transform(corpus.documents.to_matrix(WORDS)).sum(0)[columns] * LENGTH
-            compared.append((inside, mean * tokens[:, None], mean, corpus.beta, corpus.counts))
+            compared.append(
+                (inside, tokens[:, None] * mean, tokens[:, None], mean, corpus.beta, corpus.counts)
+            )
     row = f"  {alpha:5g}{passes:8d}{found:6d}/{TOPICS * corpora}{len(compared):9d}"
     if compared:
-        inside, expected, mean, beta, counts = (np.concatenate(x) for x in zip(*compared, strict=True))
-        for group in (expected >= 5, (expected >= 0.5) & (expected < 5), expected < 0.5):
-            row += f"{inside[group].mean():8.3f} ({group.sum():6,})"
+        inside, expected, tokens, mean, beta, counts = (np.stack(x) for x in zip(*compared, strict=True))
+        is_rare = (expected >= 0.5) & (expected < 5)
+        for group in (expected >= 5, is_rare, expected < 0.5):
+            row += f"{_share(inside, group):>15}"
         unused = counts == 0
-        row += f"{mean[unused].sum() / len(mean):10.5f}{beta[unused].sum() / len(mean):9.5f}"
+        row += f"{(tokens * (mean - beta))[is_rare].mean():8.2f}"
+        num_topics = len(mean) * TOPICS
+        row += f"{mean[unused].sum() / num_topics:10.5f}{beta[unused].sum() / num_topics:9.5f}"
     return row + f"{seconds / corpora:8.1f}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--alpha", type=float, nargs="+", default=[0.1, 0.01])
-    parser.add_argument("--passes", type=int, nargs="+", default=[1, 10, 20, 40])
-    parser.add_argument("--corpora", type=int, default=10)
+    parser.add_argument("--alpha", type=float, nargs="+", default=[0.1, 0.05, 0.01])
+    parser.add_argument("--passes", type=int, nargs="+", default=[1, 2, 10, 20])
+    parser.add_argument("--corpora", type=int, default=30)
     parser.add_argument("--sampler", default="sgrhmc")
     parser.add_argument("--exact-passes", type=int, help="default: half of the passes")
     given = parser.parse_args(arguments)
     print(f"{given.sampler}: {TOPICS} topics, {WORDS} words, {DOCUMENTS:,} documents of {LENGTH} tokens")
-    print(f"  {'α':>5}{'passes':>8}{'found':>9}{'compared':>9}{'used':>17}{'rare':>17}{'unused':>17}"
-          f"{'mass':>10}{'true':>9}{'s':>8}")  # fmt: skip
+    print(f"  {'α':>5}{'passes':>8}{'found':>9}{'compared':>9}{'used':>15}{'rare':>15}{'unused':>15}"
+          f"{'bias':>8}{'mass':>10}{'true':>9}{'s':>8}")  # fmt: skip
     for alpha in given.alpha:
         for passes in given.passes:
             print(study(alpha, passes, given.corpora, given.sampler, given.exact_passes), flush=True)

@@ -74,7 +74,9 @@ def known(seeds: int) -> None:
         for seed in range(seeds):
             counts, truth = drawn_corpus(seed, topics)
             for name, number in (("fokker", 2_000), ("fokker, random start", 0)):
-                model = fk.models.LDA(topics, passes=5, start_documents=number, random_state=seed).fit(counts)
+                model = fk.models.LDA(
+                    topics, doc_topic_prior=GAMMA, passes=5, start_documents=number, random_state=seed
+                ).fit(counts)
                 found.setdefault(name, []).append(least_cosine(model.components_, truth))
             if HAS_TOMOTOPY:
                 beta, _ = tomotopy_topics(counts, topics, seed)
@@ -110,7 +112,9 @@ def compare_coherence(seeds: int) -> None:
             started = time.perf_counter()
             if name.startswith("fokker"):
                 number = 0 if "random" in name else 2_000
-                model = fk.models.LDA(50, start_documents=number, random_state=seed).fit(counts)
+                model = fk.models.LDA(
+                    50, doc_topic_prior=GAMMA, start_documents=number, random_state=seed
+                ).fit(counts)
                 draws, gamma = model.draws_.transpose(0, 2, 1), model.doc_topic_prior_
             else:
                 beta, gamma = tomotopy_topics(counts, 50, seed, "learned" in name)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fokker.corpora import Documents
-from fokker.models.lda.chain import TopicChain, automatic_settings, decaying, updated_gamma
+from fokker.models.lda.chain import TopicChain, automatic_settings, decaying
 from fokker.models.lda.coherence import npmi
 from fokker.models.lda.draws import TopicDraws
 from fokker.models.lda.evaluate import HeldOut, mixtures, perplexity, split_tokens
@@ -223,7 +223,7 @@ def test_automatic_steps_decay_with_momentum_as_the_root(sampler, power):
 @pytest.mark.parametrize("sampler", ["sgrhmc", "sgrld"])
 def test_a_resumed_chain_knows_the_gamma_the_lengths_and_the_sizes_it_had(sampler):
     def fresh():
-        return TopicChain(12, 3, sampler=sampler, alpha=0.1, gamma=0.2, learn_gamma=True, sweeps=4, burn_in=2)
+        return TopicChain(12, 3, sampler=sampler, alpha=0.1, gamma="hdp", sweeps=4, burn_in=2)
 
     parts = [
         some_documents(lengths, seed=i) for i, lengths in enumerate([[9] * 8, [4] * 3, [6] * 4, [5] * 2])
@@ -248,18 +248,6 @@ def test_each_minibatch_has_random_numbers_of_its_own(engine):
     np.testing.assert_array_equal(again.mixtures, first.mixtures)
     chain.topics.number = 1
     assert np.any(np.asarray(chain.expect(documents)[1].mixtures) != first.mixtures)
-
-
-def test_gamma_moves_a_share_that_shrinks_and_stays_where_there_is_no_word():
-    chain = TopicChain(12, 3, sampler="scir", alpha=0.1, gamma=0.2, learn_gamma=True, sweeps=4, burn_in=2)
-    for number in (1, 2, 3):
-        before = chain.gamma
-        wanted = updated_gamma(before, chain.step(some_documents([9] * 8), 50).mixtures)
-        share = (number + 10) ** -0.7
-        np.testing.assert_allclose(np.log(chain.gamma / before), share * np.log(wanted / before), rtol=1e-6)
-    before = chain.gamma
-    chain.step(Documents.from_matrix(np.zeros((2, 12), int)), 50)
-    np.testing.assert_array_equal(chain.gamma, before)
 
 
 # ---- draws kept

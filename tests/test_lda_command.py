@@ -12,12 +12,14 @@ import signal
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from fokker import cli
 from fokker._core import files as core_files
+from fokker.corpora import Documents
 from fokker.models.lda import files
 from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.curve import Evaluation
@@ -25,6 +27,7 @@ from fokker.models.lda.draws import credible_bounds
 from fokker.models.lda.mixtures_file import MixturesFile
 from fokker.models.lda.model import Model, top_words
 from fokker.models.lda.reading import Reading, default_held_out
+from fokker.models.lda.report import _headline
 from fokker.models.lda.results import (
     Topic,
     effective_sample_size,
@@ -78,6 +81,9 @@ class Watching:
         self.looked += 1
         if self.looked == self.at:
             self.act()
+
+    def show(self, description, completed, total, unit):
+        pass
 
     def notify(self, text):
         self.said.append(text)
@@ -151,11 +157,20 @@ def test_the_bounds_are_order_statistics_of_the_draws(finished):
         assert means == sorted(means, reverse=True)
 
 
-def test_mixtures_are_of_the_last_pass_and_of_no_held_out_document(finished):
+def test_mixtures_are_of_all_documents_in_the_order_of_the_input(finished, corpus):
     folder, *_ = finished
     rows = table(folder / "mixtures.csv.gz")
-    assert len(rows) == len({row["document"] for row in rows}) == 190 - 19
-    assert all(190 * 11 <= int(row["number"]) < 190 * 12 for row in rows)
+    # Those of no known word are counted, and have no row.
+    assert [int(row["number"]) for row in rows] == [*range(7), *range(12, 195)]
+    assert rows[7]["document"] == "13"
+    # The topic of most of a document is that of its first words, also of those held out.
+    lines = corpus.read_text().splitlines()
+    subject = {word: k for k, words in enumerate(SUBJECTS) for word in words.split()}
+    of_topic = {}
+    for row in rows:
+        topic = max(range(4), key=lambda k: float(row[f"topic {k}"]))
+        of_topic.setdefault(topic, []).append(subject[lines[int(row["number"])].split()[0]])
+    assert all(max(map(found.count, found)) > 0.95 * len(found) for found in of_topic.values())
     shares = np.array([[float(row[f"topic {k}"]) for k in range(4)] for row in rows])
     assert np.allclose(shares.sum(1), 1, atol=1e-3)
     assert np.mean(shares.max(1) > 0.5) > 0.9
@@ -164,7 +179,7 @@ def test_mixtures_are_of_the_last_pass_and_of_no_held_out_document(finished):
 def test_the_report_tells_what_the_tables_tell(finished):
     folder, *_ = finished
     page = (folder / "report.html").read_text()
-    for text in ("5 documents without a known word skipped", "granite", "scir", "|S| = 171", "NPMI"):
+    for text in ("5 documents without a known word skipped", "granite", "scir", "|S| = 171", "c_v", "u_mass"):
         assert text in page
     assert page.count("<img") == 3
     assert (folder / "vocabulary.txt").read_text().split() == " ".join(SUBJECTS).split()
@@ -193,7 +208,8 @@ def test_a_finished_run_can_be_given_more_passes(finished, tmp_path):
     code, out, _ = command("--resume", folder, "--passes", 13)
     assert code == 0
     assert f"{171 * 13:,} documents in" in out
-    assert {int(row["number"]) // 190 for row in table(folder / "mixtures.csv.gz")} == {12}
+    assert len(table(folder / "mixtures.csv.gz")) == 190
+    assert table(folder / "mixtures.csv.gz") != table(finished[0] / "mixtures.csv.gz")
 
 
 # Stopping, and going on.
@@ -214,7 +230,7 @@ def everything(run):
         "curve": np.array([(e.documents, e.of_draw, e.of_average) for e in run.evaluations.points]),
         "position": np.array([run.position, run.trained, run.tokens]),
     }
-    with gzip.open(run.folder / "mixtures.csv.gz") as file:
+    with gzip.open(run.folder / files.PARTIAL_MIXTURES) as file:
         parts["mixtures"] = np.frombuffer(file.read(), np.uint8)
     return {name: np.array(x).tobytes() for name, x in parts.items()}
 
@@ -267,12 +283,52 @@ def test_a_run_that_died_goes_on_from_its_last_checkpoint(corpus, words, tmp_pat
     run = begin(corpus, words, tmp_path)
     with pytest.raises(Accident):
         run.execute(Watching(14, happen))
-    with (tmp_path / "mixtures.csv.gz").open("ab") as file:
+    with (tmp_path / files.PARTIAL_MIXTURES).open("ab") as file:
         file.write(b"half a row")
     again = Run.resume(tmp_path, {})
     assert again.position == 20 * 13
     again.execute(Watching())
     assert everything(again) == whole("scir")
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The names of the documents that exact passes count, in their order."""
+    count, names = TopicChain.count, []
+
+    def remembered(self, documents):
+        names.extend(documents.names)
+        return count(self, documents)
+
+    monkeypatch.setattr(TopicChain, "count", remembered)
+    return names
+
+
+def test_a_pass_that_became_exact_in_its_middle_is_not_counted(corpus, words, tmp_path, counted):
+    begin(corpus, words, tmp_path, passes=6).execute(Watching(12, interrupt))
+    # The second pass, of the documents from 190 to 379, would be exact in a run of two passes from the start.
+    run = Run.resume(tmp_path, {}, passes=2)
+    assert run.position == 240
+    run.execute(Watching(2, interrupt))
+    run = Run.resume(tmp_path, {})
+    run.execute(Watching())
+    assert run.position == 380
+    assert run.draws.num_exact_passes == 0
+    assert not counted
+    # The third one is exact as a whole.
+    run = Run.resume(tmp_path, {}, passes=3)
+    run.execute(Watching())
+    assert run.draws.num_exact_passes == 1
+    assert len(set(counted)) == len(counted) == 171
+
+
+def test_the_first_pass_of_unknown_length_is_not_exact(corpus, words, tmp_path, counted, monkeypatch):
+    monkeypatch.setattr("fokker.models.lda.reading._MAX_BYTES_TO_COUNT", 100)
+    reading, settings = Reading(str(corpus), held_out=19), Settings(**FEW, sampler="scir", exact_passes=2)
+    run = Run.start(reading, settings, tmp_path, vocabulary=words, passes=2)
+    assert run.length is None
+    run.execute(Watching())
+    assert len(set(counted)) == len(counted) == 171
 
 
 def damage(path):
@@ -355,9 +411,9 @@ def test_a_stream_that_waits_can_be_stopped(words, tmp_path, standard_input, mon
 def test_a_short_corpus_starts_after_its_first_pass(corpus, words, tmp_path, monkeypatch):
     start, sizes = TopicChain.start_from, []
 
-    def remembered(self, documents):
+    def remembered(self, documents, show):
         sizes.append((documents.size, documents.tokens))
-        start(self, documents)
+        start(self, documents, show)
 
     monkeypatch.setattr(TopicChain, "start_from", remembered)
     # Fewer documents than wanted: all of the first pass, in which two minibatches of 95 end.
@@ -431,7 +487,7 @@ def test_the_size_of_the_corpus_is_given_counted_or_grows(corpus, words, tmp_pat
     assert run.position == 380
     assert totals[:3] == [1, 21, 41]
     assert totals[-1] == 171
-    assert len(table(tmp_path / "long" / "mixtures.csv.gz")) == 171
+    assert len(table(tmp_path / "long" / files.PARTIAL_MIXTURES)) == 190
 
 
 def test_standard_input_grows_and_goes_on(corpus, words, tmp_path, standard_input):
@@ -491,7 +547,8 @@ def test_a_disk_that_stays_full_is_an_error_and_loses_nothing(finished, tmp_path
     folder.mkdir()
     for path in finished[0].iterdir():
         (folder / path.name).write_bytes(path.read_bytes())
-    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "mixtures.csv.gz"}
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    del before[files.PARTIAL_MIXTURES]
     disk.full = True
     code, out, err = command("--resume", folder, "--passes", 13)
     assert code == 2
@@ -500,7 +557,7 @@ def test_a_disk_that_stays_full_is_an_error_and_loses_nothing(finished, tmp_path
     assert_in(
         f"The checkpoint there is of {190 * 12:,} documents: free some space, then: fokker lda --resume", err
     )
-    assert before == {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "mixtures.csv.gz"}
+    assert before == {name: (folder / name).read_bytes() for name in before}
     disk.full = False
     assert command("--resume", folder, "--passes", 13)[0] == 0
 
@@ -728,6 +785,24 @@ def test_the_verdict_is_honest():
     assert "Single draws do worse" in " ".join(verdict(500, 900, flat, 20, many)[1])
 
 
+def test_topics_of_few_effective_draws_are_named():
+    flat = curve_of([1000.0 + i % 2 for i in range(40)])
+    effective = np.full(20, 15.0)
+    effective[[3, 17]] = 2.0, 4.9
+    sentence = "2 of 20 topics have fewer than 5 effective draws, and bounds that are too narrow: 3, 17"
+    problems, notes = verdict(1000, 1500, flat, 20, effective)
+    assert not problems
+    assert f"{sentence}." in notes
+    findings = SimpleNamespace(topics=[SimpleNamespace(effective_draws=x) for x in effective])
+    assert _headline(findings) == f"No problems found, except that {sentence}."
+    # More than a tenth is a problem, one topic alone is not.
+    effective[5] = 1.0
+    assert "3 of 20 topics have" in verdict(1000, 1500, flat, 20, effective)[0][0]
+    assert not verdict(1000, 1500, flat, 20, np.array([20.0, 20.0, 3.0]))[0]
+    findings = SimpleNamespace(topics=[SimpleNamespace(effective_draws=9.0)])
+    assert _headline(findings) == "No problems found."
+
+
 def topics_of(*words_and_coherence):
     empty = np.zeros(10)
     return [
@@ -741,6 +816,10 @@ def test_topics_without_a_subject_and_repeated_ones_count():
     problems, notes = judge_topics(topics_of(*good))
     assert (problems, len(notes)) == ((), 1)
     assert "no two are alike" in notes[0]
+    one_bad = [(good[0][0], -0.1), *good[1:]]
+    assert "1 of 20 topics has words that occur" in judge_topics(topics_of(*one_bad))[1][0]
+    twins = [*good[:19], (good[0][0], 0.2)]
+    assert "1 of 20 topics shares 6 or more of its ten words" in judge_topics(topics_of(*twins))[1][0]
     # A tenth of the topics is a note, more is a problem.
     bad = [(words, -0.1) for words, _ in good[:2]] + good[2:]
     problems, notes = judge_topics(topics_of(*bad))
@@ -806,24 +885,35 @@ def test_words_with_commas_are_quoted():
 
 def test_the_table_of_mixtures_is_cut_back_and_bears_a_full_disk(tmp_path, disk, monkeypatch):
     path, half = tmp_path / "mixtures.csv.gz", np.array([[0.5, 0.5]])
-    written = MixturesFile(path, 2)
-    written.add([0], ["a,b"], half)
+
+    def document(place, name):
+        return Documents.from_rows([(name, np.zeros(1, np.int32), np.ones(1, np.int32))], [place])
+
+    written = MixturesFile(path, ("0", "1"))
+    written.add(document(0, "a,b"), half)
     size = written.flush()
-    written.add([1], ["c"], half)
+    written.add(document(1, "c"), half)
     assert written.flush() > size
-    again = MixturesFile(path, 2, size)
+    again = MixturesFile(path, ("0", "1"), size)
     assert path.stat().st_size == size
-    again.add([2], ["d"], half)
+    again.add(document(3, "d"), half)
     disk.full = True
     with pytest.raises(OSError, match="No space left"):
         again.flush()
     disk.full = False
-    again.add([3], ["e"], half)
+    again.add(document(2, "e"), half)
     again.flush()
-    assert [(row["number"], row["document"]) for row in table(path)] == [("0", "a,b"), ("2", "d"), ("3", "e")]
+    assert [(row["number"], row["document"]) for row in table(path)] == [("0", "a,b"), ("3", "d"), ("2", "e")]
+    shown = []
+    again.write_in_order(tmp_path / "ordered.gz", document(1, "f"), half, lambda *count: shown.append(count))
+    rows = table(tmp_path / "ordered.gz")
+    assert [(row["number"], row["document"]) for row in rows] == list(
+        zip("0123", ("a,b", "f", "e", "d"), strict=True)
+    )
+    assert shown == [(0, 4)]
     monkeypatch.setattr("fokker.models.lda.mixtures_file._MAX_PENDING", 10)
     for number in (4, 5):
-        again.add([number], ["f"], half)
+        again.add(document(number, "g"), half)
     assert again.dropped == 1
     with pytest.raises(ValueError, match="shorter than when the checkpoint was written"):
-        MixturesFile(path, 2, 10**6)
+        MixturesFile(path, ("0", "1"), 10**6)

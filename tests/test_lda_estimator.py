@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import fokker as fk
 from fokker.corpora import Documents
-from fokker.models.lda.chain import TopicChain, updated_gamma
+from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.evaluate import identities, mixtures
 from fokker.models.lda.weights import Weights
 from test_lda_chain import known_corpus
@@ -130,7 +130,7 @@ def test_the_corpus_is_as_large_as_it_is_said_or_found_to_be(counts, monkeypatch
 
 
 def test_transform_averages_over_the_draws_with_gamma_as_it_was_learned(counts):
-    lda = fk.models.LDA(3, learn_doc_topic_prior=True, passes=4, **QUICK).fit(counts[:100])
+    lda = fk.models.LDA(3, doc_topic_prior="asymmetric", passes=4, **QUICK).fit(counts[:100])
     gamma = lda.doc_topic_prior_
     assert np.ptp(gamma) > 0
     assert len(lda.draws_) > 1
@@ -144,20 +144,8 @@ def test_transform_averages_over_the_draws_with_gamma_as_it_was_learned(counts):
     np.testing.assert_allclose(found[-1], gamma / gamma.sum(), rtol=1e-5)
 
 
-def test_gamma_is_learned():
-    rng = np.random.default_rng(0)
-    truth = np.array([0.1, 0.4, 1.5])
-    counts = np.stack([rng.multinomial(80, rng.dirichlet(truth)) for _ in range(3000)])
-    gamma = np.full(3, 0.5)
-    for _ in range(60):
-        gamma = updated_gamma(gamma, counts)
-    np.testing.assert_allclose(gamma, truth, rtol=0.12)
-
-
 def test_a_learned_gamma_nears_the_truth_in_a_chain(counts):
-    lda = fk.models.LDA(
-        5, doc_topic_prior=0.05, learn_doc_topic_prior=True, topic_word_prior=0.05, passes=5, **QUICK
-    )
+    lda = fk.models.LDA(5, doc_topic_prior="symmetric", topic_word_prior=0.05, passes=5, **QUICK)
     lda.fit(counts)
     # The documents were made with 0.2.
     assert 0.13 < lda.doc_topic_prior_.mean() < 0.3
@@ -177,10 +165,10 @@ def test_a_learned_gamma_nears_the_truth_in_a_chain(counts):
         ({"draws": 0}, "draws must be a whole number"),
         ({"total_samples": -3}, "total_samples must be a whole number"),
         (
-            {"topic_word_prior": [0.1] * 50},
-            r"topic_word_prior must be a positive number \(one for all words\)",
+            {"topic_word_prior": [0.1] * 49},
+            r"one per word \(50,\), or one per topic and word \(5, 50\); an array of shape \(49,\)",
         ),
-        ({"doc_topic_prior": [0.1] * 4}, "doc_topic_prior must be a positive number, or one per topic"),
+        ({"doc_topic_prior": [0.1] * 4}, "doc_topic_prior must be a positive number, one per topic, n_comp"),
         ({"batch_size": 0}, "batch_size must be a whole number"),
         ({"step_size": -1.0}, "step_size must be a positive number"),
         ({"n_jobs": 0}, "n_jobs must be a whole number other than 0"),
@@ -260,7 +248,7 @@ def test_numbers_of_numpy_and_every_random_state(counts):
     def components(**settings):
         return fk.models.LDA(**{"n_components": 3, **SCIR, **settings}).fit(some).components_
 
-    plain = components(random_state=7)
+    plain = components(random_state=7, doc_topic_prior=0.1)
     same = components(
         n_components=np.int64(3), random_state=np.int32(7), doc_topic_prior=np.float32(0.1), passes=np.int8(1)
     )
@@ -331,6 +319,7 @@ def test_the_curve_falls_and_the_verdict_is_in_words(fitted, counts):
     assert fitted.perplexity_curve_[0, 1] < 0.8 * curve[0, 1]
     assert "training documents" in str(fitted.verdict_)
     assert "validation_fraction" in str(fitted.verdict_)
+    assert "noise of minibatches" not in str(fitted.verdict_)
     held = fk.models.LDA(3, **SCIR, validation_fraction=0.2).fit(counts[:60])
     assert held.n_documents_seen_ == 48
     assert "of 12 held-out documents" in str(held.verdict_)
@@ -338,6 +327,16 @@ def test_the_curve_falls_and_the_verdict_is_in_words(fitted, counts):
     # Two topics of a corpus that has none.
     noise = np.random.default_rng(0).poisson(0.3, (40, 50))
     assert "explain nothing" in str(fk.models.LDA(2, **SCIR, validation_fraction=0.5).fit(noise).verdict_)
+
+
+def test_the_verdict_after_partial_fit_says_what_it_is_based_on(counts):
+    lda = fk.models.LDA(3, **SCIR).fit(counts[:60]).partial_fit(counts[:60])
+    text = str(lda.verdict_)
+    assert "call perplexity with other documents to judge predictions" in text
+    assert "Give more documents to partial_fit." in text
+    assert "come from steps with minibatches: their bounds have the noise of minibatches" in text
+    assert "validation_fraction" not in text
+    assert "Increase passes" not in text
 
 
 def test_topics_are_shown_with_their_words(fitted, counts):

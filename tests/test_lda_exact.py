@@ -7,11 +7,14 @@ from scipy import stats
 
 from fokker.corpora import Documents
 from fokker.models.lda.chain import TopicChain
+from fokker.models.lda.collapsed import Assignments
 from fokker.models.lda.draws import TopicDraws, credible_bounds
 from fokker.models.lda.exact import PassCounts
 from fokker.models.lda.reference import enumerate_posterior
 from fokker.models.lda.settings import Settings
+from fokker.models.lda.share import Alone
 from fokker.models.lda.theta import make_topics
+from fokker.models.lda.word_prior import WordPrior
 from test_lda_chain import ALPHA, GAMMA, TINY, TOPICS, WORDS, some_documents, tiny_documents
 
 # ---- one draw
@@ -19,7 +22,7 @@ from test_lda_chain import ALPHA, GAMMA, TINY, TOPICS, WORDS, some_documents, ti
 
 @pytest.mark.parametrize(("alpha", "count", "weight"), [(0.3, 0, 1.0), (0.3, 4, 1.0), (0.3, 4, 2.5)])
 def test_a_draw_is_a_gamma_of_alpha_and_the_weighted_count(alpha, count, weight):
-    counts = PassCounts(300, 40)
+    counts = PassCounts(300, Alone(40))
     counts.add(np.arange(300), np.full((300, 40), float(count), np.float32), 7)
     theta = counts.draw(alpha, weight, np.uint64(5))
     # A false alarm has a chance of 1e-5 in each case.
@@ -34,6 +37,10 @@ def test_a_sample_has_every_token_once_and_the_mixtures_stay_expectations(engine
     documents = some_documents([9, 3, 14])
     words, sample = chain.expect(documents, sample=True)
     np.testing.assert_array_equal(sample.counts, np.round(sample.counts))
+    # z belongs to the tokens in their order.
+    by_token = np.zeros((12, 3))
+    np.add.at(by_token, (np.repeat(documents.words, documents.counts), sample.z), 1)
+    np.testing.assert_array_equal(by_token[words], sample.counts)
     tokens = np.bincount(documents.words, weights=documents.counts, minlength=12)
     np.testing.assert_array_equal(sample.counts.sum(1), tokens[words])
     # Averages over four sweeps, not the counts of the last one.
@@ -71,7 +78,7 @@ def test_exact_passes_have_the_enumerated_posterior(total, is_right):
 
 
 @pytest.mark.parametrize("sampler", ["sgrhmc", "scir", "sghmc"])
-def test_theta_is_fixed_in_a_pass_and_then_the_first_exact_draw(sampler):
+def test_theta_is_fixed_in_a_pass_and_then_the_last_exact_draw(sampler):
     chain = TopicChain(12, 3, sampler=sampler, alpha=0.4, gamma=0.2, start=0.5, sweeps=6, burn_in=2)
     before = chain.beta()
     for seed in range(3):
@@ -81,7 +88,7 @@ def test_theta_is_fixed_in_a_pass_and_then_the_first_exact_draw(sampler):
     first, second = (chain.beta_given_pass(12, i) for i in range(2))
     assert np.any(first != second)
     chain.end_pass(12)
-    np.testing.assert_allclose(chain.beta(), first, rtol=1e-5, atol=1e-30)
+    np.testing.assert_allclose(chain.beta(), second, rtol=1e-5, atol=1e-30)
     # θ_k· of the start, for which the steps of the sampler are made.
     np.testing.assert_allclose(chain.topics.totals, 6.0, rtol=1e-5)
     # A step drops the counts of a pass that was not ended.
@@ -176,6 +183,111 @@ def test_bounds_are_order_statistics_that_keep_their_probability():
     assert [float(x[0]) for x in credible_bounds(draws[:1], 0.9)] == [draws[0, 0]] * 2
 
 
+def test_an_interval_that_begins_at_zero_ends_where_a_tenth_is_above_it():
+    draws = np.arange(1.0, 41.0)[:, None] * np.ones(3)
+    draws[:2, 0] = draws[:3, 1] = draws[:4, 2] = 0
+    # k is 2 of 40 draws: with four zeros the upper bound is the fourth largest.
+    low, high = credible_bounds(draws, 0.9)
+    np.testing.assert_array_equal(low, [0, 0, 0])
+    np.testing.assert_array_equal(high, [39, 39, 37])
+    np.testing.assert_array_equal(credible_bounds(np.zeros((3, 1)), 0.9), np.zeros((2, 1)))
+
+
+# ---- the topics of rare words
+
+
+def test_assignments_are_stored_by_token_and_their_counts_follow_the_sweeps():
+    assert [Assignments(topics).state()["z"].itemsize for topics in (3, 2**16, 2**16 + 1)] == [2, 2, 4]
+    assignments = Assignments(3)
+    counts = np.zeros((12, 3), np.int32)
+    z_of = np.random.default_rng(0)
+    for seed in range(2):
+        documents = some_documents([9, 3, 14], seed=seed)
+        z = z_of.integers(3, size=26).astype(np.int32)
+        assignments.add(documents, z)
+        np.add.at(counts, (np.repeat(documents.words, documents.counts), z), 1)
+    again = Assignments(3)
+    again.restore(assignments.state(), assignments.num_bytes)
+    again_counts, before = counts.copy(), counts.copy()
+    for store, n_kw in ((assignments, counts), (again, again_counts)):
+        for seed in range(3):
+            store.sweep(n_kw, WordPrior.symmetric(0.1, 3), np.full(3, 0.2), np.uint64(seed), 2)
+    np.testing.assert_array_equal(again_counts, counts)
+    assert np.any(counts != before)
+    np.testing.assert_array_equal(counts.sum(1), before.sum(1))
+    state = assignments.state()
+    from_tokens = np.zeros_like(counts)
+    np.add.at(from_tokens, (np.repeat(state["words"], state["counts"]), state["z"]), 1)
+    np.testing.assert_array_equal(from_tokens, counts)
+
+
+def test_collapsed_sweeps_have_the_distribution_of_all_assignments():
+    """z of the tiny documents, by their enumerated posterior; the control has half of the α."""
+    documents = tiny_documents()
+    exact = enumerate_posterior(TINY, WORDS, TOPICS, ALPHA, GAMMA).second_moments()
+    distances = {}
+    for alpha in (ALPHA, ALPHA / 2):
+        z = np.zeros(documents.tokens, np.int32)
+        counts = np.zeros((WORDS, TOPICS), np.int32)
+        np.add.at(counts, (np.repeat(documents.words, documents.counts), z), 1)
+        assignments = Assignments(TOPICS)
+        assignments.add(documents, z)
+        products, prior = [], WordPrior.symmetric(alpha, TOPICS)
+        for seed in range(4_000):
+            assignments.sweep(counts, prior, np.full(TOPICS, GAMMA), np.uint64(seed), 3)
+            # E[β β'] given z: moments of Dirichlet(α + n_k).
+            a = counts + ALPHA
+            total = a.sum(0)
+            outer = np.einsum("vk,wk->kvw", a, a) + np.einsum("vk,vw->kvw", a, np.eye(WORDS))
+            products.append((outer / (total * (total + 1))[:, None, None]).mean(0))
+        blocks = np.array(products).reshape(20, -1, WORDS, WORDS).mean(1)
+        error = np.maximum(blocks.std(0, ddof=1) / np.sqrt(20), 0.0005)
+        distances[alpha] = np.abs((blocks.mean(0) - exact) / error).max()
+    # Nine moments at 5 standard errors of 20 blocks: a false alarm has a chance below 1e-3.
+    assert distances[ALPHA] < 5
+    assert distances[ALPHA / 2] > 8
+
+
+def test_a_rare_word_changes_its_topic_between_passes():
+    """With β fixed it stays where it is for about 1/α passes."""
+    # Word 10 is once in a document of two topics of five words each.
+    documents = Documents.from_matrix(np.array([[20] * 10 + [1]]))
+
+    def num_changes(is_collapsed):
+        chain = TopicChain(11, 2, sampler="scir", alpha=0.01, gamma=0.1, sweeps=6, burn_in=3)
+        theta = np.full((11, 2), 0.001)
+        theta[:5, 0] = theta[5:10, 1] = 1
+        chain.topics.replace(theta.astype(np.float32))
+        owners = []
+        for _ in range(150):
+            chain.count(documents)
+            if not is_collapsed:
+                chain._pass.assignments = None
+            chain.end_pass(1)
+            owners.append(chain.beta()[10].argmax())
+        return np.sum(np.diff(owners) != 0)
+
+    # Half of 149 for independent topics: 40 is more than five standard errors below.
+    assert num_changes(True) > 40
+    assert num_changes(False) < 15
+
+
+def test_a_pass_that_is_too_large_for_memory_is_not_swept_over(monkeypatch):
+    monkeypatch.setattr("fokker.models.lda.collapsed._MAX_BYTES", 700)
+    chain = TopicChain(12, 3, sampler="scir", alpha=0.1, gamma=0.2, sweeps=4, burn_in=2)
+    chain.count(some_documents([9, 3]))
+    assert chain._pass.assignments is not None
+    for seed in range(4):
+        chain.count(some_documents([9, 30], seed=seed))
+    assert chain._pass.assignments is None
+    counts = chain._pass.counts.copy()
+    chain.beta_given_pass(2, 0)
+    np.testing.assert_array_equal(chain._pass.counts, counts)
+    again = TopicChain(12, 3, sampler="scir", alpha=0.1, gamma=0.2, sweeps=4, burn_in=2)
+    again.restore(chain.state())
+    assert again._pass.assignments is None
+
+
 def test_an_empty_topic_of_few_words_is_one_word():
     # With Vα = 0.05 all θ of a topic without tokens are below the smallest number about every 30th time.
     chain = TopicChain(5, 2, sampler="scir", alpha=0.01, gamma=0.1, sweeps=4, burn_in=2)
@@ -183,6 +295,7 @@ def test_an_empty_topic_of_few_words_is_one_word():
     chain.count(documents)
     chain._pass.counts[:, 0] += chain._pass.counts[:, 1]
     chain._pass.counts[:, 1] = 0
+    chain._pass.assignments = None  # the counts are no longer those of its tokens
     beta = np.stack([chain.beta_given_pass(2, draw) for draw in range(300)])
     np.testing.assert_allclose(beta.sum(1), 1, rtol=1e-5)
     # Each word is the first in a fifth of 300 draws: outside of 30 to 90 with a chance of 1e-4 for all five.

@@ -87,6 +87,11 @@ def test_a_run_is_exported_for_other_tools(run, tmp_path):
     assert sum(arguments["doc_lengths"]) == sum(arguments["term_frequency"]) == 59 * 8
     by_name = {name: content.decode().splitlines() for name, content in mallet(exported).items()}
     assert by_name["doc-topics.txt"][0].split("\t")[:2] == ["0", "d0"]
+    # gensim's reader splits at any white space.
+    named = exported._replace(documents=exported.documents._replace(names=("a title", "", *"x" * 57)))
+    rows = mallet(named)["doc-topics.txt"].decode().splitlines()
+    assert [row.split()[1] for row in rows[:2]] == ["a_title", "no-name"]
+    assert {len(row.split()) for row in rows} == {2 + 2}
     assert len(by_name["topic-keys.txt"]) == 2
     total = sum(float(line.split("\t")[2]) for line in by_name["topic-word-weights.txt"])
     assert total == pytest.approx(59 * 8, rel=1e-3)

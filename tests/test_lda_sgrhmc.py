@@ -59,7 +59,7 @@ def test_noise_has_the_moments_of_a_gaussian_and_is_independent():
     for i in range(drawn.shape[1]):
         first, second = np.empty((2, 16), np.float32)
         rounding = np.empty(16, np.uint32)
-        sgrhmc._fill_noise(np.uint64(i * 0x1234567), first, second, rounding)
+        sgrhmc._fill_noise(np.uint64(i * 0x1234567), 0, first, second, rounding)
         drawn[:, i] = first, second, rounding / 2**16 - 0.5
     x, y, u = drawn.reshape(3, -1)
     # 320,000 variates, at five standard errors: eight comparisons have a false alarm with a chance of 5e-6.

@@ -44,6 +44,21 @@ def test_a_task_without_a_unit_shows_the_time_so_far(capsys, often):
     assert "reproducing errata: 0:00:00 so far\n" in capsys.readouterr().err
 
 
+def test_a_task_of_several_parts_shows_each(capsys, often):
+    with Progress("learning", 10, unit="documents") as progress:
+        progress.update(10, note="soon")
+        time.sleep(0.05)
+        progress.begin("writing", 3, unit="files")
+        progress.update(1)
+        time.sleep(0.05)
+        progress.begin("looking", unit=None)
+        time.sleep(0.05)
+    lines = capsys.readouterr().err.splitlines()
+    assert any(line.startswith("learning: 10/10 documents") for line in lines)
+    assert any(line == "writing: 1/3 files" for line in lines)
+    assert lines[-1] == "looking: 0:00:00 so far"
+
+
 def test_a_short_task_prints_nothing(capsys):
     with Progress("sampling", 10) as progress:
         progress.update(10)
@@ -67,7 +82,7 @@ def test_in_a_terminal_it_is_a_bar_that_is_removed():
         progress.update(60, total=100, description="going on")
     shown = out.getvalue()
     assert "30 documents" in shown
-    assert "60/100 documents" in shown
+    assert " 60 % 60/100 documents" in shown
     assert "[3] apple [pear]" in shown
     assert "a message [that] stays" in shown
     assert "going on" in shown

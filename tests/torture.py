@@ -62,6 +62,10 @@ from fokker.cli import main
 run._MIN_SECONDS_BETWEEN_SAVES = 1.0
 main()
 """
+# The same in two processes.
+TWO_LDA = "lda two processes"
+_SMALL = "--topics 8 --sweeps 10 --burn-in 5 --start-documents 300 --passes 3 --threads 1"
+COMMANDS[TWO_LDA] = (["lda", "run", "--out", "OUT", *_SMALL.split()], COMMANDS["lda"][1])
 # Two processes of one run: one of them, or both, are killed.
 TWO = "two processes"
 CALLS[TWO] = (
@@ -73,6 +77,12 @@ FLIPS, _FLIPS = "flips", 2_000
 NAMES = (*CALLS, *COMMANDS, FLIPS)
 
 
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
+
+
 def start(name, folder):
     """The processes of a run."""
     program, variants = PROGRAM.replace("CALL", CALLS.get(name, "")), [[str(folder)]]
@@ -82,10 +92,11 @@ def start(name, folder):
         given = again if list(folder.glob("checkpoint*.npz")) else first
         program = OFTEN
         variants = [[str(folder) if word == "OUT" else word for word in given]]
+        if name == TWO_LDA:
+            joined = ["--coordinator", f"127.0.0.1:{free_port()}", "--processes", "2", "--process"]
+            variants = [[*variants[0], *joined, str(number)] for number in range(2)]
     elif name == TWO:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = str(free.getsockname()[1])
+        port = free_port()
         variants = [[str(folder), port, str(number)] for number in range(2)]
     running = []
     for number, rest in enumerate(variants):

@@ -4,6 +4,7 @@ from mutations._mutation import Mutation
 
 _SWEEPS = ("lda_gibbs::the_sweeps_agree_with_enumeration",)
 _GIVEN_COUNTS = ("lda_theta::the_posterior_given_counts_is_kept",)
+_IN_PROCESSES = ("lda_processes::two_processes_are_one_to_the_bit_and_either_goes_on_with_the_other",)
 
 MUTATIONS = [
     Mutation(
@@ -112,13 +113,6 @@ MUTATIONS = [
         ("lda_chain::each_minibatch_has_random_numbers_of_its_own",),
     ),
     Mutation(
-        "models/lda/chain.py",
-        "share = (self.number + _LEARNING_DELAY) ** -_LEARNING_POWER",
-        "share = 1.0",
-        "γ is learned from the last minibatch alone",
-        ("lda_chain::gamma_moves_a_share_that_shrinks_and_stays_where_there_is_no_word",),
-    ),
-    Mutation(
         "models/lda/exact.py",
         "draw_gamma(state, alpha + data_weight * counts[w, k])",
         "draw_gamma(state, 1.0 + data_weight * counts[w, k])",
@@ -131,16 +125,17 @@ MUTATIONS = [
     Mutation(
         "models/lda/chain.py",
         "words, expected = self.expect(documents, sample=True)",
-        "words, expected = self.expect(documents, sample=False)",
+        "words, expected = self.expect(documents)\n"
+        "        expected = expected._replace(z=self.expect(documents, sample=True)[1].z)",
         "exact passes count expectations, not a draw of the topics",
-        ("lda_exact::theta_is_fixed_in_a_pass_and_then_the_first_exact_draw",),
+        ("lda_exact::theta_is_fixed_in_a_pass_and_then_the_last_exact_draw",),
     ),
     Mutation(
         "models/lda/chain.py",
         "self.topics.replace(np.maximum(theta, MIN_THETA, out=theta))",
         "np.maximum(theta, MIN_THETA, out=theta)",
         "θ does not move to the exact draw",
-        ("lda_exact::theta_is_fixed_in_a_pass_and_then_the_first_exact_draw",),
+        ("lda_exact::theta_is_fixed_in_a_pass_and_then_the_last_exact_draw",),
     ),
     Mutation(
         "models/lda/run.py",
@@ -305,7 +300,7 @@ MUTATIONS = [
     ),
     Mutation(
         "models/lda/evaluate.py",
-        "identities=identities(documents),",
+        "identities=identities(documents)[dealt],",
         "identities=None,",
         "the mixture of a document depends on its place among others",
         ("lda_estimator::a_document_has_the_same_mixture_in_any_company",),
@@ -333,7 +328,7 @@ MUTATIONS = [
     ),
     Mutation(
         "models/lda/chain.py",
-        "theta[words, empty] = totals[empty] = 1",
+        "theta[words[empty], empty] = totals[empty] = 1",
         "totals[empty] = 1",
         "an empty topic has no word",
         ("lda_exact::an_empty_topic_of_few_words_is_one_word",),
@@ -351,5 +346,61 @@ MUTATIONS = [
         "self._evaluate()",
         "evaluations of exact passes count as those of steps",
         ("lda_command::exact_passes_are_marked_in_the_curve",),
+    ),
+    Mutation(
+        "models/lda/sgrhmc.py",
+        "x = mix(seed + np.uint64(first_topic + k + 1) * _GOLDEN)",
+        "x = mix(seed + np.uint64(k + 1) * _GOLDEN)",
+        "topics in another process have the noise of the first ones",
+        _IN_PROCESSES,
+    ),
+    Mutation(
+        "models/lda/cir.py",
+        "state = stream_of_topic(word_state, first_topic + k)",
+        "state = stream_of_topic(word_state, k)",
+        "transitions of topics in another process have the random numbers of the first ones",
+        _IN_PROCESSES,
+    ),
+    Mutation(
+        "models/lda/share.py",
+        "rows[len(counts) + dealt] = mixtures",
+        "rows[len(counts) + np.arange(len(dealt))] = mixtures",
+        "the mixtures of documents of other processes are those of the first documents",
+        _IN_PROCESSES,
+    ),
+    Mutation(
+        "models/lda/share.py",
+        "dtype = np.uint8 if largest < 2**8 else",
+        "dtype = np.uint8 if largest < 2**10 else",
+        "sums of counts over processes overflow",
+        _IN_PROCESSES,
+    ),
+    Mutation(
+        "models/lda/together.py",
+        "self._is_stopped = bool(np.any(asked))",
+        "self._is_stopped = bool(asked[0])",
+        "a signal ends the processes only where the first has received it",
+        _IN_PROCESSES,
+    ),
+    Mutation(
+        "models/lda/exact.py",
+        "first_topic = self._share.own.start",
+        "first_topic = 0",
+        "exact draws of topics in another process have the random numbers of the first ones",
+        _IN_PROCESSES,
+    ),
+    Mutation(
+        "models/lda/share.py",
+        "return tuple((self._gathered(own)[:, : len(own)].max(0) > 0).tolist())",
+        "return flags",
+        "a signal during the start ends the process that has received it, not all",
+        _IN_PROCESSES,
+    ),
+    Mutation(
+        "models/lda/exact.py",
+        "self.counts = self._share.of_first(counts, shape, self.counts.dtype)",
+        "pass",
+        "the other processes draw their topics given the counts before the sweeps of the first",
+        _IN_PROCESSES,
     ),
 ]

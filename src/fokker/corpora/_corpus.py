@@ -85,12 +85,12 @@ class Corpus:
     def _batches(self, size: int, skip: int, tally: Tally) -> Iterator[Documents]:
         rows = self._passes(skip, tally)
         while batch := list(itertools.islice(rows, size)):
-            documents = Documents.from_rows(batch)
+            documents = Documents.from_rows([row for _, row in batch], [place for place, _ in batch])
             self._check_words(documents)
             yield documents
 
-    def _passes(self, skip: int, tally: Tally) -> Iterator[Counts]:
-        """The rows of all passes, without the first `skip`."""
+    def _passes(self, skip: int, tally: Tally) -> Iterator[tuple[int, Counts]]:
+        """The rows of all passes with their places in the source, without the first `skip`."""
         pass_number, is_first_pass = 0, True
         while is_first_pass or self.repeat:
             # The tally covers the first pass only: a second one would count the same documents again.
@@ -102,16 +102,16 @@ class Corpus:
             skipped_passes, skip = divmod(max(skip - pass_tally.documents, 0), pass_tally.documents)
             pass_number += skipped_passes
 
-    def _rows(self, pass_number: int, skip: int | None, tally: Tally) -> Iterator[Counts]:
+    def _rows(self, pass_number: int, skip: int | None, tally: Tally) -> Iterator[tuple[int, Counts]]:
         """The rows of one pass without the first `skip` (None: skip all); the tally counts these too."""
-        stream: Iterator[Text | Counts]
-        if isinstance(self.source, TextSource):
-            stream = self.source.texts(tally)
-        else:
-            stream = self.source.counts(tally)
+        source = self.source
+        items: Iterator[Text | Counts] = (
+            source.texts(tally) if isinstance(source, TextSource) else source.counts(tally)
+        )
+        stream: Iterator[tuple[int, Text | Counts]] = enumerate(items)
         if self.shuffle_buffer:
             stream = shuffled(stream, self.shuffle_buffer, np.random.default_rng([self.seed, pass_number]))
-        for item in stream:
+        for place, item in stream:
             is_skipped = skip is None or tally.documents < skip
             row: Counts | None = None
             if len(item) == 3:
@@ -127,7 +127,7 @@ class Corpus:
                 continue
             tally.documents += 1
             if row is not None and not is_skipped:
-                yield row
+                yield place, row
 
     def _count_words(self, text: Text) -> tuple[Counts, bool]:
         """The counts of a text, and whether it has any token."""

@@ -14,17 +14,19 @@ class Documents(NamedTuple):
     Document i has the words `words[indptr[i]:indptr[i + 1]]`, with their numbers in `counts`.
 
     `indptr`: int64, one longer than the number of documents. `words`: int32, ascending and unique within a
-    document. `counts`: int32, positive. `names`: one per document.
+    document. `counts`: int32, positive. `names`: one per document. `places`: where each document is in its
+    source, counted from 0 with those that are left out (int64); None if they come from no source.
     """
 
     indptr: np.ndarray
     words: np.ndarray
     counts: np.ndarray
     names: tuple[str, ...]
+    places: np.ndarray | None = None
 
     @property
     def size(self) -> int:
-        """The number of documents (`len` is that of the tuple, 4)."""
+        """The number of documents (`len` is that of the tuple, 5)."""
         return len(self.indptr) - 1
 
     @property
@@ -58,6 +60,7 @@ class Documents(NamedTuple):
             self.words[positions],
             self.counts[positions],
             tuple(self.names[i] for i in indices_in_order.tolist()),
+            None if self.places is None else self.places[indices_in_order],
         )
 
     @staticmethod
@@ -65,15 +68,19 @@ class Documents(NamedTuple):
         """All documents of all parts, in order."""
         if not parts:
             return Documents.from_rows([])
+        places = [part.places for part in parts if part.places is not None]
         return Documents(
             offsets(np.concatenate([np.diff(part.indptr) for part in parts])),
             np.concatenate([part.words for part in parts]),
             np.concatenate([part.counts for part in parts]),
             tuple(name for part in parts for name in part.names),
+            np.concatenate(places) if len(places) == len(parts) else None,
         )
 
     @staticmethod
-    def from_rows(rows: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> "Documents":
+    def from_rows(
+        rows: Sequence[tuple[str, np.ndarray, np.ndarray]], places: Sequence[int] | None = None
+    ) -> "Documents":
         """Documents from the name, words and counts of each."""
         empty = np.zeros(0, np.int32)
         return Documents(
@@ -81,6 +88,7 @@ class Documents(NamedTuple):
             np.concatenate([empty, *(words for _, words, _ in rows)]),
             np.concatenate([empty, *(counts for _, _, counts in rows)]),
             tuple(name for name, _, _ in rows),
+            None if places is None else np.array(places, np.int64),
         )
 
     @staticmethod

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 from rich.table import Column
 from rich.text import Text
@@ -28,7 +28,7 @@ class Progress:
     speed, the time left and a note; with `unit=None`, for a task that cannot be counted, the time so far. In
     a terminal and in a notebook that is a bar, which is removed at the end. Elsewhere it is a plain line
     every ten seconds, the first after ten seconds. Everything goes to standard error, or to the `console`
-    given. With `enabled=False` nothing is shown.
+    given. With `enabled=False` nothing is shown. A task of several parts calls `begin` for each further one.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class Progress:
         self._bar = Bar(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
+            _Percentage(Column(no_wrap=True)),
             # Where the terminal is too narrow the note is cut off, and nothing is wrapped.
             _Amount(Column(no_wrap=True)),
             TimeRemainingColumn(table_column=Column(no_wrap=True)),
@@ -56,9 +57,7 @@ class Progress:
             # Rich would redirect it to the bar's console: output piped to a file must reach that file.
             redirect_stdout=sys.stdout.isatty(),
         )
-        self._task = self._bar.add_task(
-            description, total=total, completed=int(completed), unit=unit, note=""
-        )
+        self._task = self._add(description, total, unit, completed)
         self._ended = threading.Event()
         self._lines: threading.Thread | None = None
         if enabled and not has_bar:
@@ -78,6 +77,23 @@ class Progress:
         if self._lines is not None:
             self._lines.join()
         self._bar.stop()
+
+    def _add(self, description: str, total: float | None, unit: str | None, completed: float) -> TaskID:
+        return self._bar.add_task(description, total=total, completed=int(completed), unit=unit, note="")
+
+    def begin(
+        self,
+        description: str,
+        total: float | None = None,
+        *,
+        unit: str | None = "steps",
+        completed: float = 0,
+    ) -> None:
+        """Show the next part of the task, with a speed and a time left of its own."""
+        before = self._task
+        self._task = self._add(description, total, unit, completed)
+        # Second: the thread that prints lines reads the first task at any time.
+        self._bar.remove_task(before)
 
     def update(
         self,
@@ -120,6 +136,13 @@ def amount(task: Task) -> str:
     # Only the time between updates counts: what came before the first of them may be compilation.
     speed = f", {task.speed:,.{0 if task.speed >= 10 else 1}f}/s" if task.speed else ""
     return f"{task.completed:,.0f}{of} {task.fields['unit']}{speed}"
+
+
+class _Percentage(ProgressColumn):
+    """How much is done, where the total is known."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.total is None else f"{task.percentage:.0f} %".rjust(5))
 
 
 class _Amount(ProgressColumn):

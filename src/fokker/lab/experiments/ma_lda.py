@@ -244,7 +244,8 @@ def study(
         "topics": stream.topics,
         "minibatch": stream.batch,
         "sweeps (chosen)": "50, of which 25 are not counted",
-        "perplexity": "document completion: half of each document's words predicted from the other half",
+        "perplexity": "document completion: half of each document's words predicted from the other half; "
+        "a probability below 1e-30 counts as 1e-30, which matters for SGRLD with α = 0.0001",
         "averaged": f"p(w) over the last half of the stream so far, topics evaluated every {INTERVAL} "
         "minibatches (as Patterson and Teh)",
         "perplexity of the shares of words alone": unigram,

@@ -2,7 +2,9 @@
 
 
 class NotFiniteError(ArithmeticError):
-    """θ is no longer finite."""
+    """θ is no longer finite. Of several processes, all raise it (`fokker.run.processes.together`)."""
+
+    is_of_all = True
 
     def __init__(self, sampler: str, h: float, number: int) -> None:
         super().__init__(

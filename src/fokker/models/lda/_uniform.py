@@ -25,13 +25,15 @@ compiled = numba.njit(nogil=True, cache=True, inline="always")
 
 
 @jax.jit
-def _words(key: Key[Array, ""], number: Count) -> Array:
-    return bits(fold_in(key, number), (2,))
+def _words(key: Key[Array, ""], high: Array, low: Array) -> Array:
+    return bits(fold_in(key, Count(high, low)), (2,))
 
 
 def seed_at(key: Key[Array, ""], number: int) -> np.uint64:
     """64 bits that depend on (key, number) alone."""
-    high, low = np.asarray(_words(key, Count.of(number))).astype(np.uint64)
+    # Numbers of NumPy: to make arrays of JAX first takes as long as many draws.
+    halves = np.uint32(number >> 32), np.uint32(number & (2**32 - 1))
+    high, low = np.asarray(_words(key, *halves)).astype(np.uint64)
     return np.uint64(high << np.uint64(32) | low)
 
 
@@ -47,6 +49,12 @@ def mix(x: Any) -> Any:
 def stream(seed: Any, index: Any) -> Any:
     """The initial state of the stream of one document or word."""
     return mix(seed ^ mix((np.uint64(index) + np.uint64(1)) * _GOLDEN))
+
+
+@compiled
+def stream_of_topic(word_state: Any, topic: Any) -> Any:
+    """The initial state of the stream of a word and a topic, given that of the word."""
+    return mix(word_state + np.uint64(topic + 1) * _GOLDEN)
 
 
 def streams(seed: np.uint64, indices: np.ndarray) -> np.ndarray:

@@ -1,28 +1,37 @@
 """The chain over topics: each minibatch gives one step of θ, or each pass an exact draw of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
-from scipy.special import digamma
 
 from fokker._core.random import fold_in
 from fokker.corpora import Documents
 from fokker.models.lda import gibbs, gibbs_jax
-from fokker.models.lda._expected import ExpectedCounts
+from fokker.models.lda._expected import ExpectedCounts, averaged
+from fokker.models.lda._sums import column_sums
 from fokker.models.lda._uniform import seed_at
 from fokker.models.lda.cir import MIN_THETA
+from fokker.models.lda.document_prior import DocumentPrior
 from fokker.models.lda.exact import PassCounts
+from fokker.models.lda.files import with_prefix, without_prefix
+from fokker.models.lda.learned_prior import LearnedPrior
+from fokker.models.lda.share import Alone, Share
 from fokker.models.lda.start import CHAINS, first_topics
 from fokker.models.lda.theta import WITH_MOMENTUM, Topics, make_topics
+from fokker.models.lda.word_prior import WordPrior
 
 Schedule = Callable[[int], float]
 
+# The arrays of a `TopicChain.state` whose last axis runs over the topics of a share.
+BY_TOPIC = ("theta", "r", "totals", "rate", "time", "pass_counts")
+# Those whose names begin with this are with the first process only.
+OF_FIRST = "assignments."
 # The words of which θ is drawn at a time at the start.
 _WORDS_PER_PART = 4096
 # Independent random streams of a chain.
-_START, _SWEEPS, _TOPICS, _SAMPLE, _EXACT = range(5)
+_START, _SWEEPS, _TOPICS, _SAMPLE, _EXACT, _PRIOR = range(6)
 
 
 # The decay of Patterson and Teh (2013).
@@ -59,25 +68,6 @@ def automatic_settings(sampler: str, rate: float, start: float) -> tuple[float, 
 _STEP_AFTER_ALL = 0.2
 
 
-# The delay and the decay of the learning rate of γ (Hoffman et al. 2010).
-_LEARNING_DELAY, _LEARNING_POWER = 10.0, 0.7
-
-
-def updated_gamma(gamma: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    r"""γ_k ← γ_k Σ_d [ψ(γ_k + n_dk) - ψ(γ_k)] / Σ_d [ψ(γ· + n_d·) - ψ(γ·)] (Minka 2000).
-
-    One step towards the γ of maximum likelihood of the topic counts (D, K) of documents; here the counts are
-    expectations.
-    """
-    numerator = (digamma(gamma + counts) - digamma(gamma)).sum(0)
-    denominator = (digamma(gamma.sum() + counts.sum(1)) - digamma(gamma.sum())).sum()
-    # Not zero: a topic that is absent from a minibatch may return.
-    return np.maximum(gamma * numerator / denominator, _MIN_GAMMA)
-
-
-_MIN_GAMMA = 1e-4
-
-
 class TopicChain:
     """θ, and the sweeps over documents that move it.
 
@@ -86,6 +76,9 @@ class TopicChain:
 
     The state after t minibatches depends only on the seed and the minibatches. A `step_size` or `friction` of
     None takes that of `automatic_settings`; the step then decays as in Patterson and Teh.
+
+    With a `share`, this process has some of the topics and sweeps over some of the documents. All processes
+    then make the same calls; the methods whose names begin with `own` give what is here.
     """
 
     def __init__(
@@ -94,9 +87,8 @@ class TopicChain:
         topics: int,
         *,
         sampler: str,
-        alpha: float,
-        gamma: float | np.ndarray,
-        learn_gamma: bool = False,
+        alpha: float | WordPrior,
+        gamma: float | Sequence[float] | str,
         step_size: Schedule | None = None,
         friction: float | None = None,
         start: float = 0.1,
@@ -105,10 +97,13 @@ class TopicChain:
         threads: int = 1,
         engine: str = "numba",
         seed: int = 0,
+        share: Share | None = None,
     ) -> None:
         key = jax.random.key(seed)
-        self.gamma = np.broadcast_to(np.asarray(gamma, np.float64), (topics,)).copy()
-        self.learn_gamma = learn_gamma
+        self.share = share = share or Alone(topics)
+        self.word_prior = alpha if isinstance(alpha, WordPrior) else WordPrior.symmetric(alpha, topics)
+        self._own_word_prior = self.word_prior.columns(range(share.own.start, share.own.stop))
+        self.document_prior = LearnedPrior(DocumentPrior.of(gamma, topics), fold_in(key, _PRIOR))
         self.step_size, self.friction, self.start = step_size, friction, start
         self.sweeps, self.burn_in, self.threads = sweeps, burn_in, threads
         self.engine = engine
@@ -125,9 +120,27 @@ class TopicChain:
         self._pass: PassCounts | None = None
         # NumPy's Gamma generator is much faster than JAX's on a CPU.
         generator = np.random.Generator(np.random.Philox(int(seed_at(key, _START))))
-        theta = generator.standard_gamma(start, (words, topics), dtype=np.float32)
+        theta = np.empty((words, share.own.stop - share.own.start), np.float32)
+        for first in range(0, words, _WORDS_PER_PART):
+            # Of all topics, so that they do not depend on which of them are here.
+            part = theta[first : first + _WORDS_PER_PART]
+            part[:] = generator.standard_gamma(start, (len(part), topics), dtype=np.float32)[:, share.own]
+        # Random topics with pseudo-counts have more of these words.
+        self._add_pseudo_counts(theta, generator)
         np.maximum(theta, MIN_THETA, out=theta)
-        self.topics: Topics = make_topics(sampler, theta, alpha, fold_in(key, _TOPICS), threads, start)
+        self.topics: Topics = make_topics(
+            sampler, theta, self.word_prior.alpha, fold_in(key, _TOPICS), threads, start, share
+        )
+
+    def _add_pseudo_counts(self, theta: np.ndarray, generator: np.random.Generator) -> None:
+        """Add Gamma(δ_kw) to θ of the topics here: the sum of Gamma(a) and Gamma(δ) is Gamma(a + δ)."""
+        drawn = generator.standard_gamma(self.word_prior.pseudo_counts)
+        theta[self.word_prior.words] += drawn[:, self.share.own]
+
+    @property
+    def gamma(self) -> np.ndarray:
+        """γ (K,), given, or the current draw of a learned one."""
+        return self.document_prior.prior.gamma
 
     @property
     def number(self) -> int:
@@ -139,53 +152,81 @@ class TopicChain:
         """Whether an exact pass has begun and has not ended."""
         return self._pass is not None
 
-    def start_from(self, documents: Documents) -> None:
+    def start_from(
+        self, documents: Documents, show: Callable[[int, int], None] = lambda completed, total: None
+    ) -> None:
         """Replace θ by a draw given the topics that `start.first_topics` finds in these documents.
 
-        θ_kw ~ Gamma(α + n_kw, 1), scaled to the θ_k· of a random start: β does not depend on θ_k·.
+        `show`: called with the number of sweeps so far and in all.
+
+        θ_kw ~ Gamma(α + δ_kw + n_kw, 1), scaled to the θ_k· of a random start: β does not depend on θ_k·.
         """
         V, _ = self.topics.shape
         alpha = self.topics.alpha
         seeds = [int(seed_at(self._sample_key, number)) for number in range(CHAINS + 1)]
-        counts = first_topics(documents, V, alpha, self.gamma, seeds[1:], self.threads)
+        counts, by_document, document_prior = first_topics(
+            documents,
+            V,
+            self.word_prior,
+            self.document_prior.prior,
+            seeds[1:],
+            self.threads,
+            self.share,
+            show,
+        )
+        self.document_prior.start_from(document_prior, by_document)
         generator = np.random.Generator(np.random.Philox(seeds[0]))
         # In parts and in place of the counts: there may be gigabytes of them.
         for first in range(0, V, _WORDS_PER_PART):
             part = counts[first : first + _WORDS_PER_PART]
             part[:] = generator.standard_gamma(part + np.float64(alpha))
-        counts *= (self.start * V / counts.sum(0, dtype=np.float64)).astype(np.float32)
+        counts = np.ascontiguousarray(counts[:, self.share.own])
+        counts *= (self.start * V / column_sums(counts)).astype(np.float32)
         self.topics.replace(np.maximum(counts, MIN_THETA, out=counts))
         self._sample_size = documents.size
 
     def expect(self, documents: Documents, sample: bool = False) -> tuple[np.ndarray, ExpectedCounts]:
-        """The words of the minibatch, and the expected counts of each topic under the current θ.
+        """The words of the minibatch, and the expected counts of each topic here under the current θ.
 
         With `sample`, the counts of one draw of the topics of the words take the place of the expected ones.
+        These topics, one per token, are then `z`, and also where γ is learned.
         """
         words, local = local_words(documents)
-        beta = self.topics.rows(words) / self.topics.totals.astype(np.float32)
+        own_beta = self.topics.rows(words) / self.topics.totals.astype(np.float32)
+        beta = self.share.all_topics(own_beta)
+        dealt = self.share.deal(local.lengths)
+        part = local if len(dealt) == local.size else local.select(dealt)
+        z = np.empty(part.tokens, np.int32) if sample or self.document_prior.is_learned else None
         if self.engine == "jax":
-            return words, gibbs_jax.expected_counts(
+            counts, mixtures = gibbs_jax.topic_counts(
                 fold_in(self._key, self.number),
-                local.indptr,
-                local.words,
-                local.counts,
+                part.indptr,
+                part.words,
+                part.counts,
                 beta,
                 self.gamma,
                 self.sweeps,
                 self.burn_in,
+                dealt,
                 sample=sample,
+                assignments=z,
             )
-        return words, gibbs.expected_counts(
-            local,
-            beta,
-            self.gamma,
-            seed_at(self._key, self.number),
-            sweeps=self.sweeps,
-            burn_in=self.burn_in,
-            threads=self.threads,
-            sample=sample,
-        )
+        else:
+            counts, mixtures = gibbs.topic_counts(
+                part,
+                beta,
+                self.gamma,
+                seed_at(self._key, self.number),
+                sweeps=self.sweeps,
+                burn_in=self.burn_in,
+                threads=self.threads,
+                sample=sample,
+                identities=dealt,
+                assignments=z,
+            )
+        num_sweeps = self.sweeps - self.burn_in
+        counts, mixtures, z = self.share.total(counts, mixtures, dealt, local, num_sweeps, z)
+        return words, averaged(counts, mixtures, num_sweeps, sample, z)
 
     def step(self, documents: Documents, total: float) -> ExpectedCounts:
         """One step with a minibatch of a corpus of `total` documents: |S|/|S̃| = total/size."""
@@ -196,27 +237,31 @@ class TopicChain:
         # Each document of a smaller minibatch has a larger weight: such a minibatch takes a smaller step.
         self._largest_batch = max(self._largest_batch, documents.size)
         h *= documents.size / self._largest_batch
-        self.topics.step(words, expected.counts * np.float32(data_weight), h, friction, data_weight)
-        self._move_gamma(documents, expected)
+        words, counts = self._own_word_prior.added_to(words, expected.counts * np.float32(data_weight))
+        self.topics.step(words, counts, h, friction, data_weight)
+        if self.document_prior.is_learned:
+            counts = topics_of_documents(documents, expected.z, self.share.topics)
+            self.document_prior.step(counts, total, self.number)
         return expected
-
-    def _move_gamma(self, documents: Documents, expected: ExpectedCounts) -> None:
-        if self.learn_gamma and documents.tokens:
-            share = (self.number + _LEARNING_DELAY) ** -_LEARNING_POWER
-            self.gamma = self.gamma ** (1 - share) * updated_gamma(self.gamma, expected.mixtures) ** share
 
     def count(self, documents: Documents) -> ExpectedCounts:
         """Draw the topics of the words of a minibatch and add them to the counts of an exact pass."""
         words, expected = self.expect(documents, sample=True)
         if self._pass is None:
-            self._pass = PassCounts(*self.topics.shape)
+            self._pass = PassCounts(self.topics.shape[0], self.share)
         self._pass.add(words, expected.counts, documents.size)
+        self._pass.keep(documents, expected.z)
         self.topics.number += 1
-        self._move_gamma(documents, expected)
+        if self.document_prior.is_learned:
+            self.document_prior.count(topics_of_documents(documents, expected.z, self.share.topics))
         return expected
 
-    def beta_given_pass(self, total: float, draw: int) -> np.ndarray:
-        """An exact draw of β (V, K) given the counts of the pass, by number; `total` as in `step`.
+    def own_beta_given_pass(self, total: float, draw: int, out: np.ndarray | None = None) -> np.ndarray:
+        """An exact draw of β (V, own topics) given the counts of the pass, by number; `total` as in `step`.
+
+        Numbers ascend. Before the first, a learned γ is drawn. Before each, sweeps with β integrated out
+        redraw the topics of all words of the pass. The last number again gives the same draw. `out`: memory
+        for it.
 
         Where θ is smaller than the smallest number of the chain, β is zero: bounds of words that a topic does
         not use then begin at zero.
@@ -224,19 +269,36 @@ class TopicChain:
         assert self._pass is not None, "an exact draw needs the counts of a pass: call count first"
         seed = seed_at(self._exact_key, (self.number << 16) + draw)
         data_weight = total / self._pass.documents
-        theta = self._pass.draw(self.topics.alpha, data_weight, seed, self.threads)
-        totals = theta.sum(0, dtype=np.float64)
+        if not self._pass.num_draws:
+            self._draw_gamma(total)
+        # With documents of this weight β given z has the mean (α + δ_kw + w n_kw)/(Vα + δ_k· + w n_k·).
+        self._pass.redraw(draw, self.word_prior.divided_by(data_weight), self.gamma, ~seed)
+        theta = self._pass.draw(self.topics.alpha, data_weight, seed, self.threads, out)
+        generator = np.random.Generator(np.random.Philox(int(seed)))
+        self._add_pseudo_counts(theta, generator)
+        totals = column_sums(theta)
         if not np.all(totals):
             # A topic without tokens in a small vocabulary: one word, any of them, has nearly all of it.
             empty = np.flatnonzero(totals == 0)
-            words = np.random.Generator(np.random.Philox(int(seed))).integers(len(theta), size=len(empty))
-            theta[words, empty] = totals[empty] = 1
+            words = generator.integers(len(theta), size=self.share.topics)[self.share.own]
+            theta[words[empty], empty] = totals[empty] = 1
         theta /= totals.astype(np.float32)
         return theta
 
+    def _draw_gamma(self, total: float) -> None:
+        """Draw γ given the topics of all words of the pass: before these are redrawn."""
+        assert self._pass is not None
+        tokens = self.share.all_topics(self._pass.counts.sum(0, dtype=np.int64))
+        self.document_prior.end_pass(self._pass.documents, total, self.number, tokens)
+
+    def beta_given_pass(self, total: float, draw: int) -> np.ndarray:
+        """As `own_beta_given_pass`, of all topics."""
+        return self.share.all_topics(self.own_beta_given_pass(total, draw))
+
     def end_pass(self, total: float) -> None:
-        """Move θ to the first exact draw, with the θ_k· of the start, and begin the next pass."""
-        theta = self.beta_given_pass(total, 0)
+        """Move θ to the last exact draw, with the θ_k· of the start, and begin the next pass."""
+        assert self._pass is not None, "a pass that has no documents cannot end: call count first"
+        theta = self.own_beta_given_pass(total, max(0, self._pass.num_draws - 1), self.topics.memory)
         theta *= np.float32(self.start * len(theta))
         self.topics.replace(np.maximum(theta, MIN_THETA, out=theta))
         self._pass = None
@@ -244,7 +306,7 @@ class TopicChain:
     def _step_settings(self, documents: Documents, total: float) -> tuple[float, float]:
         """The step size and the friction of the next step."""
         self._length = self._length or documents.tokens / documents.size
-        words, topics = self.topics.shape
+        words, topics = self.topics.shape[0], self.share.topics
         rate = total * self._length / topics / (self.start * words)
         h, friction = automatic_settings(self.topics.sampler, rate, self.start)
         if self.step_size is not None:
@@ -257,31 +319,60 @@ class TopicChain:
 
     def beta(self) -> np.ndarray:
         """β (V, K) of the current θ: columns sum to one."""
+        return self.share.all_topics(self.own_beta())
+
+    def own_beta(self) -> np.ndarray:
+        """The columns of β of the topics that are here."""
         theta = self.topics.all_rows()
-        return theta / theta.sum(0)
+        # Arrays of JAX may have their columns one after the other, and sums along rows another rounding.
+        return np.ascontiguousarray(theta / column_sums(theta).astype(np.float32))
 
     def state(self) -> dict[str, np.ndarray]:
-        """The arrays that a resumed run needs."""
+        """The arrays that a resumed run needs; those named in `BY_TOPIC` of the topics that are here."""
         state = self.topics.state() | {
-            "gamma": self.gamma,
             "length": np.asarray(self._length),
             "usual": np.asarray(self._largest_batch),
             "sample_size": np.asarray(self._sample_size),
         }
         if self._pass is not None:
             state |= {"pass_counts": self._pass.counts, "pass_documents": np.asarray(self._pass.documents)}
-        return state
+            if self._pass.assignments is not None:
+                state["assignments_bytes"] = np.asarray(self._pass.assignments.num_bytes)
+                state |= with_prefix("assignments", self._pass.assignments.state())
+        return state | with_prefix("document_prior", self.document_prior.state())
+
+    def state_of_all_topics(self) -> dict[str, np.ndarray]:
+        """As `state`, with all topics, in all processes."""
+        return {name: self.share.all_topics(x) if name in BY_TOPIC else x for name, x in self.state().items()}
+
+    def restore_all_topics(self, state: dict[str, Any]) -> None:
+        """Restore a `state_of_all_topics`, of which this process takes its own topics."""
+        self.restore({name: x[..., self.share.own] if name in BY_TOPIC else x for name, x in state.items()})
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a `state`."""
-        self.gamma, self._length = np.array(state["gamma"]), float(state["length"])
+        self._length = float(state["length"])
         self._largest_batch, self._sample_size = int(state["usual"]), int(state["sample_size"])
         self._pass = None
         if "pass_counts" in state:
-            self._pass = PassCounts(*self.topics.shape)
+            self._pass = PassCounts(self.topics.shape[0], self.share)
             self._pass.counts[:] = state["pass_counts"]
             self._pass.documents = int(state["pass_documents"])
+            if "assignments_bytes" in state:
+                assert self._pass.assignments is not None
+                num_bytes = int(state["assignments_bytes"])
+                self._pass.assignments.restore(without_prefix("assignments", state), num_bytes)
+            else:
+                self._pass.assignments = None
+        self.document_prior.restore(without_prefix("document_prior", state))
         self.topics.restore(state)
+
+
+def topics_of_documents(documents: Documents, z: np.ndarray, topics: int) -> np.ndarray:
+    """n_dk (D, K), given the topics z of the tokens."""
+    rows = np.repeat(np.arange(documents.size), documents.lengths)
+    counts = np.bincount(rows * topics + z, minlength=documents.size * topics)
+    return counts.reshape(documents.size, topics)
 
 
 def local_words(documents: Documents) -> tuple[np.ndarray, Documents]:

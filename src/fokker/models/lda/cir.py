@@ -18,7 +18,8 @@ import numba
 import numpy as np
 
 from fokker.models.lda._expected import MIN_PROBABILITY
-from fokker.models.lda._uniform import normal, stream, uniform_double
+from fokker.models.lda._sums import column_sums
+from fokker.models.lda._uniform import normal, stream, stream_of_topic, uniform_double
 from fokker.models.lda.gibbs import thread_pool
 
 # Smaller θ are raised to this: far below the probability of any word, far above the smallest float32.
@@ -109,6 +110,7 @@ def _transitions(
     which: Any,
     words: Any,
     seed: Any,
+    first_topic: Any,
     innovation: Any,
 ) -> None:
     """Update θ in place, row by row. Word u uses row `which[u]` of δ and g. Adds up θ' - E[θ'] by topic."""
@@ -116,11 +118,12 @@ def _transitions(
         i = which[u]
         if i < 0:
             continue
-        state = stream(seed, words[u])
+        word_state = stream(seed, words[u])
         for k in range(theta.shape[1]):
             a = alpha + (counts[u, k] if counts.shape[0] else 0.0)
             expected = theta[u, k] * delta[i, k] + a * g[i, k]
-            state, theta[u, k] = transition(state, theta[u, k], a, delta[i, k], g[i, k])
+            state = stream_of_topic(word_state, first_topic + k)
+            _, theta[u, k] = transition(state, theta[u, k], a, delta[i, k], g[i, k])
             innovation[k] += theta[u, k] - expected
 
 
@@ -134,11 +137,13 @@ def transitions(
     words: np.ndarray,
     seed: np.uint64,
     threads: int = 1,
+    first_topic: int = 0,
 ) -> np.ndarray:
     """Update θ (U, K) in place; return Σ_w (θ' - E[θ']) of each topic.
 
     δ and g have one row for each length of time since words were updated; `which` is the row of each word
-    (negative: no update). The draws of a word depend only on `seed` and its number in `words`.
+    (negative: no update). A draw depends only on `seed`, the number of the word in `words`, and
+    that of the topic, of which the first here is `first_topic`.
     """
     count_rows = np.zeros((0, theta.shape[1]), np.float32) if counts is None else counts
     parts = -(-len(theta) // _WORDS_PER_PART)
@@ -149,11 +154,11 @@ def transitions(
             rows = slice(part * _WORDS_PER_PART, (part + 1) * _WORDS_PER_PART)
             _transitions(
                 theta[rows], alpha, count_rows[rows] if counts is not None else count_rows, delta, g,
-                which[rows], words[rows], seed, innovations[part],
+                which[rows], words[rows], seed, first_topic, innovations[part],
             )  # fmt: skip
 
     if threads == 1:
         work(0)
     else:
         list(thread_pool(threads).map(work, range(threads)))
-    return innovations.sum(0)
+    return np.asarray(column_sums(innovations))

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fokker.corpora import Documents
-from fokker.models.lda.evaluate import HeldOut
+from fokker.models.lda.evaluate import HeldOut, RowsOfBeta
 from fokker.models.lda.files import with_prefix, without_prefix
+from fokker.models.lda.share import Share
 
 
 class Evaluation(NamedTuple):
@@ -44,8 +45,8 @@ class HeldOutCurve:
     at least the last half of the evaluations, and never the first ones.
     """
 
-    def __init__(self, size: int, seed: int, threads: int) -> None:
-        self.size, self._seed, self._threads = size, seed, threads
+    def __init__(self, size: int, seed: int, threads: int, share: Share | None = None) -> None:
+        self.size, self._seed, self._threads, self._share = size, seed, threads, share
         self.points: list[Evaluation] = []
         self.held_out: HeldOut | None = None
         self._documents = Documents.concatenate([])
@@ -66,7 +67,7 @@ class HeldOutCurve:
 
     def _complete(self, documents: Documents) -> None:
         self._documents = documents
-        self.held_out = HeldOut(documents, self._seed, self._threads)
+        self.held_out = HeldOut(documents, self._seed, self._threads, self._share)
         self._early = {name: np.zeros_like(x) for name, x in self.held_out.state().items()}
         self._hashes = {_document_hash(*documents.row(i)) for i in range(documents.size)}
 
@@ -77,7 +78,7 @@ class HeldOutCurve:
         )
 
     def evaluate(
-        self, beta: np.ndarray, gamma: np.ndarray, *, documents: int, seconds: float, is_exact: bool
+        self, beta: RowsOfBeta, gamma: np.ndarray, *, documents: int, seconds: float, is_exact: bool
     ) -> None:
         """Add the perplexity of a draw β (V, K), after so many training documents."""
         assert self.held_out is not None
@@ -93,14 +94,16 @@ class HeldOutCurve:
         self.points.append(Evaluation(documents, seconds, of_draw, of_average, is_exact))
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the documents held out."""
-        return self._documents.names
+    def documents(self) -> Documents:
+        """All documents held out, also those of which nothing can be predicted."""
+        return self._documents
 
     def state(self) -> dict[str, np.ndarray]:
-        """The arrays that a resumed run needs, with `names`."""
+        """The arrays that a resumed run needs, with the names of `documents`."""
         assert self.held_out is not None
+        places = self._documents.places
         return {
+            **({} if places is None else {"documents.places": places}),
             **with_prefix("held_out", self.held_out.state()),
             **with_prefix("early", self._early),
             **with_prefix("documents", self._documents.arrays()),

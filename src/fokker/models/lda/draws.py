@@ -13,11 +13,15 @@ def credible_bounds(draws: np.ndarray, probability: float) -> tuple[np.ndarray, 
     A further independent draw lies between them with probability 1 - 2k/(n + 1), whatever the distribution. k
     is the largest for which this is at least `probability`, or 1. Bounds between two draws would not do for
     words that a topic does not use: θ extends over many orders of magnitude there.
+
+    Where 2k draws or more are zero no draw lies below the lower bound. The upper bound is then the 2k-th
+    largest value: as much probability lies above it as elsewhere lies outside of both bounds.
     """
     n = len(draws)
     k = min(max(1, int((1 - probability) / 2 * (n + 1) + 1e-9)), (n + 1) // 2)
-    ordered = np.partition(draws, (k - 1, n - k), axis=0)
-    return ordered[k - 1], ordered[n - k]
+    last_zero, one_sided = min(2 * k, n) - 1, max(n - 2 * k, k - 1)
+    ordered = np.partition(draws, sorted({k - 1, last_zero, one_sided, n - k}), axis=0)
+    return ordered[k - 1], np.where(ordered[last_zero] > 0, ordered[n - k], ordered[one_sided])
 
 
 class TopicDraws:

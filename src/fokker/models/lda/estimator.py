@@ -1,9 +1,10 @@
 """`fk.models.LDA`: topics with the interface of scikit-learn."""
 
+import dataclasses
 import os
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,24 +19,29 @@ from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.coherence import MEASURES
 from fokker.models.lda.draws import TopicDraws, credible_bounds
 from fokker.models.lda.estimator_curve import Curve, Verdict, verdict
-from fokker.models.lda.estimator_parameters import (
-    checked_settings,
-    new_seed,
-    num_threads,
-    prior_of_mixtures,
-)
+from fokker.models.lda.estimator_parameters import checked_settings, new_seed, num_threads, word_prior
 from fokker.models.lda.evaluate import mixtures, perplexity
 from fokker.models.lda.files import with_prefix, without_prefix
 from fokker.models.lda.model import top_words
 from fokker.models.lda.settings import Settings, default_passes
+from fokker.models.lda.share import share_of
 from fokker.models.lda.start import is_enough
 from fokker.models.lda.weights import Weights
+from fokker.run.processes import together
 
 _KIND, _VERSION = "fitted LDA", 1
 # Different from the streams of a chain and of evaluations with the same seed.
 _ROUNDING = 103
 # What a fitted estimator has besides its parameters and what `save` stores in arrays.
-_FITTED = ("n_features_in_", "n_documents_seen_", "n_batch_iter_", "_seed", "_passes_made", "_num_documents")
+_FITTED = (
+    "n_features_in_",
+    "n_documents_seen_",
+    "n_batch_iter_",
+    "_seed",
+    "_passes_made",
+    "_num_documents",
+    "_is_stream",
+)
 
 
 class LDA(Base):
@@ -58,21 +64,30 @@ class LDA(Base):
     lda.show_topics(10, feature_names=vectorizer.get_feature_names_out()), print(lda.verdict_)
     ```
 
-    `topic_word_prior` is α; `doc_topic_prior` is γ, a number or one per topic, or its initial value with
-    `learn_doc_topic_prior`. `total_samples` is |S|, the number of documents. By default it is the number of
-    rows of X for `fit`, and the number of documents read so far for `partial_fit`. A `step_size` or
-    `friction` of None is chosen according to |S|. `passes` is the number of passes over X in `fit`, None for
-    enough to read 20,000 documents. `start_documents`: in `fit` the topics start from a collapsed Gibbs chain
-    over this many documents of X (`fokker.models.lda.start`), 0 for random topics. `partial_fit` starts from
-    random topics. `draws` is the number of stored draws of the topics, spaced over the second half of the
-    chain. `exact_passes` are the last passes of `fit`, without the noise of minibatches: from them come the
-    draws. None takes half of the passes. `validation_fraction`: the share of the documents of `fit` that are
-    only evaluated. `n_jobs`: threads; None or -1 for all processors. `random_state`: a seed, a RandomState or
-    a Generator to draw one from, or None for another one in each fit. `verbose`: show the progress.
+    `topic_word_prior` is α: a number, one per word (V,), or one per topic and word (K, V). `doc_topic_prior`
+    is γ: a number, one per topic, or how it is learned: "symmetric", one number for all topics; "asymmetric",
+    one per topic; "hdp", one per topic with only as many topics in use as the documents need, at most
+    `n_components` (`fokker.models.lda.document_prior`). `seed_words`: {name: [word, …]} for the first topics;
+    each word has `seed_weight` pseudo-counts in its topic. A word is a name of a column of X, by its data
+    frame or by `feature_names`, or the number of a column. `total_samples` is |S|, the number of documents.
+    By default it is the number of rows of X for `fit`, and the number of documents read so far for
+    `partial_fit`. A `step_size` or `friction` of None is chosen according to |S|. `passes` is the number of
+    passes over X in `fit`, None for enough to read 20,000 documents. `start_documents`: in `fit` the topics
+    start from a collapsed Gibbs chain over this many documents of X (`fokker.models.lda.start`), 0 for random
+    topics. `partial_fit` starts from random topics. `draws` is the number of stored draws of the topics,
+    spaced over the second half of the chain. `exact_passes` are the last passes of `fit`, without the noise
+    of minibatches: from them come the draws. None takes half of the passes. `validation_fraction`: the share
+    of the documents of `fit` that are only evaluated. `n_jobs`: threads; None or -1 for all processors.
+    `random_state`: a seed, a RandomState or a Generator to draw one from, or None for another one in each
+    fit. `verbose`: show the progress.
+
+    After `fk.processes.start` all processes call `fit` with the same X and divide the work. All have the same
+    result, that of one process.
 
     After fitting: `components_` (K, V), the posterior mean of β (rows sum to one; scikit-learn's are counts);
-    `draws_` (draws, K, V); `n_documents_seen_`, `n_batch_iter_`, `doc_topic_prior_`; `perplexity_curve_`, the
-    perplexity during the fit, and `verdict_`, whether to trust the topics.
+    `draws_` (draws, K, V); `n_documents_seen_`, `n_batch_iter_`, `doc_topic_prior_`, `topic_names_`;
+    `doc_topic_prior_draws_` (n, K), a learned γ after each exact pass; `perplexity_curve_`, the perplexity
+    during the fit, and `verdict_`, whether to trust the topics.
     """
 
     def __init__(
@@ -80,9 +95,11 @@ class LDA(Base):
         n_components: int = 50,
         *,
         sampler: str = "sgrhmc",
-        topic_word_prior: float = 0.01,
-        doc_topic_prior: float | Sequence[float] = 0.1,
-        learn_doc_topic_prior: bool = False,
+        topic_word_prior: float | Sequence[Any] = 0.01,
+        doc_topic_prior: float | Sequence[float] | str = "asymmetric",
+        seed_words: Mapping[str, Sequence[str | int]] | None = None,
+        seed_weight: float = 100.0,
+        feature_names: Sequence[str] | None = None,
         batch_size: int = 50,
         passes: int | None = None,
         exact_passes: int | None = None,
@@ -102,7 +119,9 @@ class LDA(Base):
         self.sampler = sampler
         self.topic_word_prior = topic_word_prior
         self.doc_topic_prior = doc_topic_prior
-        self.learn_doc_topic_prior = learn_doc_topic_prior
+        self.seed_words = seed_words
+        self.seed_weight = seed_weight
+        self.feature_names = feature_names
         self.batch_size = batch_size
         self.passes = passes
         self.exact_passes = exact_passes
@@ -120,6 +139,7 @@ class LDA(Base):
 
     # Fitting.
 
+    @together()
     def fit(self, X: Any, y: Any = None) -> Self:
         """Start a new chain and pass over X in minibatches, in an order drawn with the seed; y is ignored."""
         weights = Weights.of(validated(self, X, reset=True))
@@ -141,13 +161,20 @@ class LDA(Base):
             documents = self._counts(weights).select(indices[generator.permutation(len(indices))])
             if number == 0 and settings.start_documents and documents.tokens:
                 is_surplus = np.cumsum(is_enough(documents.lengths, settings.start_documents)) > 1
-                self._chain.start_from(documents.select(~is_surplus))
+                self._start(documents.select(~is_surplus))
             is_exact = number >= passes - num_exact
             seconds = self._steps(documents, len(indices), passes * len(indices), is_exact)
             if is_exact and self._chain.is_counting:
                 self._end_exact_pass(number - passes + num_exact, num_exact, len(indices))
                 self._curve.evaluate(self._chain, self.n_documents_seen_, seconds, is_exact=True)
         return self
+
+    def _start(self, documents: Documents) -> None:
+        """Find the first topics in these documents."""
+        from fokker.run.progress import Progress
+
+        with Progress("finding the first topics", unit="sweeps", enabled=bool(self.verbose)) as progress:
+            self._chain.start_from(documents, lambda done, total: progress.update(done, total=total))
 
     def _end_exact_pass(self, number: int, num_exact: int, num_documents: int) -> None:
         """Store exact draws, and move the topics to one of them."""
@@ -157,6 +184,7 @@ class LDA(Base):
         )
         self._chain.end_pass(total)
 
+    @together()
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Continue with the documents of X, in minibatches in their order; y is ignored."""
         is_first = not hasattr(self, "_chain")
@@ -164,6 +192,7 @@ class LDA(Base):
         if is_first:
             self._start_chain()
             _check_weights(weights)
+        self._is_stream = True
         self._steps(self._counts(weights).select(weights.has_words), None, None, is_exact=False)
         return self
 
@@ -171,9 +200,7 @@ class LDA(Base):
         words = self.n_features_in_
         self._seed = new_seed(self.random_state)
         settings = checked_settings(self, words, self._seed)
-        gamma = prior_of_mixtures(self, settings.topics)
-        self._chain: TopicChain = settings.chain(words)
-        self._chain.gamma = gamma
+        self._chain: TopicChain = self._new_chain(settings)
         self._draws = TopicDraws(words, settings.topics, int(self.draws))
         self._curve = Curve()
         self._word_counts = np.zeros(words, np.int64)
@@ -182,7 +209,14 @@ class LDA(Base):
         self._passes_made = 0
         # |S| of partial_fit: the documents of fit count once, whatever the passes.
         self._num_documents = 0
+        # Whether partial_fit came last.
+        self._is_stream = False
         return settings
+
+    def _new_chain(self, settings: Settings) -> TopicChain:
+        words = self.n_features_in_
+        share = share_of(settings.topics, settings.sampler)
+        return settings.chain(words, share, word_prior(self, settings, words))
 
     def _counts(self, weights: Weights) -> Documents:
         """The documents as whole counts; weights are rounded differently in each call."""
@@ -251,9 +285,22 @@ class LDA(Base):
 
     @property
     def doc_topic_prior_(self) -> np.ndarray:
-        """γ (K,), given or learned."""
+        """γ (K,): as given, or the posterior mean of a learned one."""
         self._check_fitted()
-        return self._chain.gamma.copy()
+        return self._chain.document_prior.mean.copy()
+
+    @property
+    def doc_topic_prior_draws_(self) -> np.ndarray:
+        """Draws of a learned γ (n, K), one at the end of each exact pass."""
+        self._check_fitted()
+        return self._chain.document_prior.draws.copy()
+
+    @property
+    def topic_names_(self) -> list[str]:
+        """The names of the topics: those of `seed_words`, then numbers."""
+        self._check_fitted()
+        names = [str(name) for name in self.seed_words or ()]
+        return names + [str(k) for k in range(len(names), int(self.n_components))]
 
     @property
     def perplexity_curve_(self) -> np.ndarray:
@@ -268,9 +315,17 @@ class LDA(Base):
     def verdict_(self) -> Verdict:
         """Problems with the topics, and further notes: `print(lda.verdict_)`."""
         draws = self._stored_draws()
-        return verdict(
-            self._curve, draws, self._chain.gamma, self._word_counts, self._seed, num_threads(self.n_jobs)
+        found = verdict(
+            self._curve,
+            draws,
+            self._draws.num_exact_passes,
+            self.doc_topic_prior_,
+            self._word_counts,
+            self._seed,
+            num_threads(self.n_jobs),
+            self._is_stream,
         )
+        return dataclasses.replace(found, notes=found.notes + self._chain.document_prior.sentences())
 
     @property
     def _n_features_out(self) -> int:
@@ -279,8 +334,8 @@ class LDA(Base):
     def credible_interval(self, probability: float = 0.9) -> np.ndarray:
         """The bounds (2, K, V) between which β lies with this probability, from the stored draws.
 
-        After `fit` with two or more passes they are those of the posterior (see `exact_passes`). Otherwise
-        they are wider because of the noise of minibatches.
+        After `fit` with two or more passes they are those of the posterior (see `exact_passes`). After one
+        pass, or `partial_fit`, they have the noise of minibatches and may contain β much less often.
         """
         if not 0 < probability < 1:
             raise ValueError(f"the probability must be between 0 and 1; {probability!r} was given.")
@@ -332,7 +387,7 @@ class LDA(Base):
             mixtures(
                 weights.counts(seed_at(rounding, i)),
                 beta,
-                self._chain.gamma,
+                self.doc_topic_prior_,
                 self._seed + i,
                 sweeps=int(self.sweeps),
                 burn_in=int(self.burn_in),
@@ -349,7 +404,9 @@ class LDA(Base):
         `fokker.models.lda.evaluate.perplexity`.
         """
         draws = self._stored_draws()
-        return perplexity(self._documents(X), draws, self._chain.gamma, self._seed, num_threads(self.n_jobs))
+        return perplexity(
+            self._documents(X), draws, self.doc_topic_prior_, self._seed, num_threads(self.n_jobs)
+        )
 
     def score(self, X: Any, y: Any = None) -> float:
         """The mean log probability of a held-out word: -log of the perplexity."""
@@ -388,7 +445,7 @@ class LDA(Base):
             "curve": curve_header,
         }
         arrays = {
-            **with_prefix("chain", self._chain.state()),
+            **with_prefix("chain", self._chain.state_of_all_topics()),
             **with_prefix("draws", self._draws.state()),
             **with_prefix("curve", curve_arrays),
             "word_counts": self._word_counts,
@@ -400,8 +457,8 @@ class LDA(Base):
         if header["feature_names"] is not None:
             self.feature_names_in_ = np.asarray(header["feature_names"], dtype=object)
         settings = checked_settings(self, self.n_features_in_, self._seed)
-        self._chain = settings.chain(self.n_features_in_)
-        self._chain.restore(without_prefix("chain", arrays))
+        self._chain = self._new_chain(settings)
+        self._chain.restore_all_topics(without_prefix("chain", arrays))
         self._draws = TopicDraws(self.n_features_in_, settings.topics, int(self.draws))
         self._draws.restore(without_prefix("draws", arrays))
         self._curve = Curve.restored(

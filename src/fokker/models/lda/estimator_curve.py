@@ -11,7 +11,9 @@ from fokker.models.lda.curve import Evaluation, curve_from_array, curve_to_array
 from fokker.models.lda.evaluate import HeldOut
 from fokker.models.lda.model import top_words
 from fokker.models.lda.results import (
+    NOT_EXACT,
     effective_sample_size,
+    judge_draws,
     judged_part,
     relative_decrease,
     unigram_perplexity,
@@ -20,7 +22,7 @@ from fokker.models.lda.results import (
 # At most so many documents are evaluated. With this many training documents for each of them between two
 # evaluations, these are a tenth of the work.
 _MAX_DOCUMENTS, _DOCUMENTS_PER_EVALUATED = 200, 5
-_MIN_DRAWS, _MIN_EFFECTIVE_DRAWS, _TOP_WORDS = 4, 5.0, 10
+_TOP_WORDS = 10
 _NOTE_DECREASE, _PROBLEM_DECREASE = 0.005, 0.02
 
 
@@ -83,8 +85,7 @@ class Curve:
         """What `restored` needs: values for JSON, and arrays."""
         arrays = {"points": curve_to_array(self.points)}
         if self.held_out is not None and self._documents is not None:
-            indptr, words, counts, _ = self._documents
-            arrays |= {"indptr": indptr, "words": words, "counts": counts, **self.held_out.state()}
+            arrays |= {**self._documents.arrays(), **self.held_out.state()}
         return {"is_held_out": self.is_held_out}, arrays
 
     @classmethod
@@ -102,9 +103,21 @@ class Curve:
 
 
 def verdict(
-    curve: Curve, draws: list[np.ndarray], gamma: np.ndarray, word_counts: np.ndarray, seed: int, threads: int
+    curve: Curve,
+    draws: list[np.ndarray],
+    num_exact_passes: int,
+    gamma: np.ndarray,
+    word_counts: np.ndarray,
+    seed: int,
+    threads: int,
+    is_stream: bool,
 ) -> Verdict:
-    """What speaks against the topics, in terms of the estimator's parameters."""
+    """What speaks against the topics, in terms of the estimator's parameters.
+
+    `num_exact_passes`: the number of exact passes that the draws come from. `is_stream`: whether
+    `partial_fit` came last.
+    """
+    advice = "Give more documents to partial_fit." if is_stream else "Increase passes."
     problems: list[str] = []
     notes: list[str] = []
     if curve._documents is None:
@@ -126,40 +139,30 @@ def verdict(
                 "these topics explain nothing. Increase passes (a small X needs many), or change step_size."
             )
         if not curve.is_held_out:
-            notes.append("No documents were held out: set validation_fraction to judge predictions.")
+            how = "call perplexity with other documents" if is_stream else "set validation_fraction"
+            notes.append(f"No documents were held out: {how} to judge predictions.")
     decrease = relative_decrease(curve.points)
     if np.isnan(decrease):
         times = "once" if len(curve.points) == 1 else f"{len(curve.points)} times"
         problems.append(
-            f"The perplexity was evaluated {times} in all: too few to say whether it still falls. Increase "
-            "passes, or give more documents."
+            f"The perplexity was evaluated {times} in all: too few to say whether it still falls. {advice}"
         )
     elif decrease > _NOTE_DECREASE:
         (problems if decrease > _PROBLEM_DECREASE else notes).append(
             f"The perplexity is still falling: by {decrease:.1%} from the third to the last quarter of "
-            f"{judged_part(curve.points)}. Increase passes, or give more documents to partial_fit."
+            f"{judged_part(curve.points)}. {advice}"
         )
     else:
         notes.append(
             f"From the third to the last quarter of {judged_part(curve.points)} the perplexity has not "
             "fallen by more than its noise."
         )
-    if len(draws) < _MIN_DRAWS:
-        problems.append(
-            f"There {'is 1 draw' if len(draws) == 1 else f'are {len(draws)} draws'} of the topics: too "
-            "few for credible intervals. Increase passes."
-        )
-        return Verdict(tuple(problems), tuple(notes))
     beta = np.stack(draws)
     top = top_words(beta.mean(0), _TOP_WORDS)
-    effective = np.array(
-        [effective_sample_size(beta[:, words, k].sum(1, dtype=np.float64)) for k, words in enumerate(top)]
+    effective = effective_sample_size(
+        np.stack([beta[:, words, k].sum(1, dtype=np.float64) for k, words in enumerate(top)], 1)
     )
-    known = effective[np.isfinite(effective)]
-    if len(known):
-        few = np.median(known) < _MIN_EFFECTIVE_DRAWS
-        (problems if few else notes).append(
-            f"The {len(draws)} draws are worth {np.median(known):.1f} independent ones for the median topic"
-            + (": credible intervals are too narrow. Increase passes." if few else ".")
-        )
-    return Verdict(tuple(problems), tuple(notes))
+    more_problems, more_notes = judge_draws(len(draws), effective, advice)
+    if not num_exact_passes:
+        more_notes += (f"{NOT_EXACT} Those of fit with passes=2 or more are.",)
+    return Verdict(tuple(problems) + more_problems, tuple(notes) + more_notes)

@@ -2,13 +2,16 @@
 
 import math
 import numbers
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fokker._core.state import nearest
 from fokker.models.lda.gibbs import cores
-from fokker.models.lda.settings import SAMPLERS, Settings
+from fokker.models.lda.seeds import seed_columns
+from fokker.models.lda.settings import LEARNED_GAMMA, SAMPLERS, Settings
+from fokker.models.lda.word_prior import WordPrior
 
 _MAX_SEED = 2**31 - 1
 
@@ -40,8 +43,10 @@ def checked_settings(estimator: Any, words: int, seed: int) -> Settings:
     return Settings(
         topics=topics,
         sampler=estimator.sampler,
-        alpha=_positive(estimator, "topic_word_prior"),
-        learn_gamma=bool(estimator.learn_doc_topic_prior),
+        alpha=float(_word_prior_array(estimator, topics, words).min()),
+        gamma=_prior_of_mixtures(estimator, topics),
+        seed_words=estimator.seed_words or None,
+        seed_weight=_positive(estimator, "seed_weight"),
         step=None if estimator.step_size is None else _positive(estimator, "step_size"),
         friction=None if estimator.friction is None else _positive(estimator, "friction"),
         batch=_whole(estimator, "batch_size", 1),
@@ -55,18 +60,56 @@ def checked_settings(estimator: Any, words: int, seed: int) -> Settings:
     )
 
 
-def prior_of_mixtures(estimator: Any, topics: int) -> np.ndarray:
-    """γ (K,) of a number, or of one number per topic."""
+def _prior_of_mixtures(estimator: Any, topics: int) -> float | list[float] | str:
+    """γ: a number, one per topic, or how it is learned."""
     given = estimator.doc_topic_prior
-    if np.ndim(given) == 0:
-        return np.full(topics, _positive(estimator, "doc_topic_prior"))
-    gamma = np.asarray(given, np.float64)
+    is_number = isinstance(given, numbers.Real) and not isinstance(given, bool)
+    if is_number or (isinstance(given, str) and given in LEARNED_GAMMA):
+        return given if isinstance(given, str) else _positive(estimator, "doc_topic_prior")
+    gamma = np.asarray(given, np.float64) if not isinstance(given, str) and np.ndim(given) else np.zeros(0)
     if gamma.shape != (topics,) or not np.all((gamma > 0) & np.isfinite(gamma)):
         raise ValueError(
-            f"doc_topic_prior must be a positive number, or one per topic, n_components={topics}; {given!r} "
-            "was given."
+            f"doc_topic_prior must be a positive number, one per topic, n_components={topics}, or one of "
+            f"{', '.join(LEARNED_GAMMA)}; {given!r} was given.{nearest(str(given), LEARNED_GAMMA)}"
         )
-    return gamma
+    return list(gamma.tolist())
+
+
+def _word_prior_array(estimator: Any, topics: int, words: int) -> np.ndarray:
+    """α: a number, one per word (V,), or one per topic and word (K, V)."""
+    given = estimator.topic_word_prior
+    if np.ndim(given) == 0:
+        return np.array(_positive(estimator, "topic_word_prior"))
+    prior = np.asarray(given, np.float64)
+    if prior.shape not in ((words,), (topics, words)) or not np.all((prior > 0) & np.isfinite(prior)):
+        raise ValueError(
+            f"topic_word_prior must be a positive number, one per word ({words},), or one per topic and word "
+            f"({topics}, {words}); an array of shape {prior.shape} was given"
+            + ("." if np.all(prior > 0) else " with numbers that are not positive.")
+        )
+    return prior
+
+
+def word_prior(estimator: Any, settings: Settings, words: int) -> WordPrior:
+    """The prior of the words of topics, with the pseudo-counts of seed words."""
+    prior = WordPrior.of_array(_word_prior_array(estimator, settings.topics, words), settings.topics)
+    if not estimator.seed_words:
+        return prior
+    seeds = seed_columns(estimator.seed_words, _names_of_columns(estimator), words)
+    return prior.with_seeds(seeds, settings.seed_weight)
+
+
+def _names_of_columns(estimator: Any) -> Sequence[str] | None:
+    """The words of the columns of X: those of a data frame, else the parameter."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        names = estimator.feature_names
+    if names is not None and len(names) != estimator.n_features_in_:
+        raise ValueError(
+            f"feature_names has {len(names)} names for the {estimator.n_features_in_} columns of X: give one "
+            "per column."
+        )
+    return names
 
 
 def num_threads(n_jobs: Any) -> int:
@@ -106,6 +149,5 @@ def _positive(estimator: Any, name: str) -> float:
     value = getattr(estimator, name)
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not (is_number and math.isfinite(value) and value > 0):
-        hint = " (one for all words)" if name == "topic_word_prior" and np.ndim(value) else ""
-        raise ValueError(f"{name} must be a positive number{hint}; {value!r} was given.")
+        raise ValueError(f"{name} must be a positive number; {value!r} was given.")
     return float(value)

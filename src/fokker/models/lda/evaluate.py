@@ -7,20 +7,30 @@ the other half is predicted,
     E[n_dk]).
 
 Patterson and Teh (2013) average p(w) over the draws of the chain before taking the logarithm; `HeldOut` does
-the same for several β.
+the same for several β. A p(w) below 1e-30 counts as 1e-30: an exact draw may have no topic with the word.
 """
 
 import hashlib
 from collections.abc import Iterable
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
 from fokker.corpora import Documents
-from fokker.models.lda._expected import MIN_PROBABILITY
+from fokker.models.lda._expected import MIN_PROBABILITY, averaged
 from fokker.models.lda._uniform import seed_at
 from fokker.models.lda.chain import local_words
-from fokker.models.lda.gibbs import expected_counts
+from fokker.models.lda.gibbs import topic_counts
+from fokker.models.lda.share import Alone, Share
+
+
+class RowsOfBeta(Protocol):
+    """β (V, K), of which the rows of some words are asked for: an array, or what gathers them."""
+
+    def __getitem__(self, words: np.ndarray, /) -> Any:
+        """The rows of these words."""
+
 
 # Different from the streams of a chain with the same seed.
 _SPLIT, _SWEEPS = 101, 102
@@ -42,35 +52,46 @@ def _replace_counts(documents: Documents, counts: np.ndarray) -> Documents:
     is_present = counts > 0
     offsets = np.concatenate([[0], np.cumsum(is_present)])
     return Documents(
-        offsets[documents.indptr], documents.words[is_present], counts[is_present], documents.names
+        offsets[documents.indptr],
+        documents.words[is_present],
+        counts[is_present],
+        documents.names,
+        documents.places,
     )
 
 
 def mixtures(
     documents: Documents,
-    beta: np.ndarray,
+    beta: RowsOfBeta,
     gamma: np.ndarray,
     seed: int = 0,
     *,
     sweeps: int = 50,
     burn_in: int = 25,
     threads: int = 1,
+    share: Share | None = None,
 ) -> np.ndarray:
     """E[π_dk] of each document (D, K) given β (V, K).
 
-    That of a document depends on its words alone, not on the other documents.
+    That of a document depends on its words alone, not on the other documents. With a `share`, each process
+    sweeps over some of them.
     """
+    share = share or Alone(len(gamma))
     words, local = local_words(documents)
-    expected = expected_counts(
-        local,
+    dealt = share.deal(local.lengths)
+    counts, in_documents = topic_counts(
+        local.select(dealt),
         beta[words],
         gamma,
         seed_at(jax.random.key(seed), _SWEEPS),
         sweeps=sweeps,
         burn_in=burn_in,
         threads=threads,
-        identities=identities(documents),
+        identities=identities(documents)[dealt],
     )
+    # Only n_dk are needed.
+    of_words, of_documents, _ = share.total(counts[:0], in_documents, dealt, local, sweeps - burn_in)
+    expected = averaged(of_words, of_documents, sweeps - burn_in)
     weights = expected.mixtures + np.asarray(gamma, np.float32)
     return weights / weights.sum(1, keepdims=True)
 
@@ -84,10 +105,51 @@ def identities(documents: Documents) -> np.ndarray:
     return np.frombuffer(b"".join(hashes), "<u8").astype(np.uint64)
 
 
+class DocumentScores(NamedTuple):
+    """Σ log p(w) over the hidden words of each document, and how many these are (D,)."""
+
+    names: tuple[str, ...]
+    log_probabilities: np.ndarray
+    num_words: np.ndarray
+
+    @property
+    def perplexity(self) -> float:
+        """The perplexity of all hidden words."""
+        return float(np.exp(-self.log_probabilities.sum() / self.num_words.sum()))
+
+    @property
+    def standard_error(self) -> float:
+        """That of the perplexity, if the documents are a random sample."""
+        return self.perplexity * _standard_error(-self.log_probabilities, self.num_words)
+
+    def log_ratio(self, other: "DocumentScores") -> tuple[float, float]:
+        """The logarithm of this perplexity over another one of the same words, with its standard error.
+
+        The documents are compared one by one: some are harder than others for every model.
+        """
+        if self.names != other.names or not np.array_equal(self.num_words, other.num_words):
+            raise ValueError("the held-out documents differ: only perplexities of the same words compare.")
+        differences = other.log_probabilities - self.log_probabilities
+        return float(differences.sum() / self.num_words.sum()), _standard_error(differences, self.num_words)
+
+
+def _standard_error(values: np.ndarray, sizes: np.ndarray) -> float:
+    """The standard error of Σ values / Σ sizes over a random sample of documents: that of a ratio.
+
+    √[D/(D-1) Σ_d (v_d - r n_d)²] / Σ_d n_d,   r = Σ v_d / Σ n_d   (Cochran 1977, section 2.11)
+    """
+    if len(values) < 2:
+        return float("nan")
+    residuals = values - values.sum() / sizes.sum() * sizes
+    return float(np.sqrt(len(values) / (len(values) - 1) * np.sum(residuals**2)) / sizes.sum())
+
+
 class HeldOut:
     """Documents of which half is predicted; p(w) is averaged over all β that were added."""
 
-    def __init__(self, documents: Documents, seed: int = 0, threads: int = 1) -> None:
+    def __init__(
+        self, documents: Documents, seed: int = 0, threads: int = 1, share: Share | None = None
+    ) -> None:
         with_two_words = documents.select(documents.lengths >= 2)
         if not with_two_words.size:
             raise ValueError("no held-out document has two words: there is nothing to predict.")
@@ -95,16 +157,19 @@ class HeldOut:
         self._observed, self._hidden = split_tokens(with_two_words, seed)
         self._rows = np.repeat(np.arange(with_two_words.size), np.diff(self._hidden.indptr))
         self._sum = np.zeros(len(self._hidden.words))
+        self._words, self._index = np.unique(self._hidden.words, return_inverse=True)
         self._seed, self._threads, self.draws = seed, threads, 0
+        self._share = share
 
-    def probabilities(self, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
+    def probabilities(self, beta: RowsOfBeta, gamma: np.ndarray) -> np.ndarray:
         """p(w) of each hidden word under one β (V, K)."""
-        pi = mixtures(self._observed, beta, gamma, self._seed, threads=self._threads)
-        p = np.einsum("nk,nk->n", pi[self._rows], beta[self._hidden.words], dtype=np.float64)
+        pi = mixtures(self._observed, beta, gamma, self._seed, threads=self._threads, share=self._share)
+        hidden = beta[self._words][self._index]
+        p = np.einsum("nk,nk->n", pi[self._rows], hidden, dtype=np.float64)
         # An exact draw may have no topic with the word.
         return np.maximum(p, MIN_PROBABILITY)
 
-    def add(self, beta: np.ndarray, gamma: np.ndarray) -> float:
+    def add(self, beta: RowsOfBeta, gamma: np.ndarray) -> float:
         """Add a draw of β to the average; return the perplexity under this draw alone."""
         p = self.probabilities(beta, gamma)
         self._sum += p
@@ -122,6 +187,17 @@ class HeldOut:
         if not self.draws:
             raise ValueError("there is no draw of the topics yet: add one.")
         return self._perplexity(self._sum / self.draws)
+
+    def scores(self) -> DocumentScores:
+        """The scores of the documents, p(w) averaged over the draws."""
+        counts = self._hidden.counts
+        log_p = np.log(self._sum / self.draws)
+        size = self.documents.size
+        return DocumentScores(
+            self.documents.names,
+            np.bincount(self._rows, counts * log_p, size),
+            np.bincount(self._rows, counts, size),
+        )
 
     def _perplexity(self, p: np.ndarray) -> float:
         counts = self._hidden.counts

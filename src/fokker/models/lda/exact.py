@@ -5,8 +5,9 @@ With β fixed during a pass over the corpus, the sweeps draw the topics z of the
     θ_kw | z ~ Gamma(α + n_kw, 1),   n_kw: how many times word w has topic k,
 
 independently for all words and topics. Both steps are exact full conditionals of the posterior of (β, z): a
-Gibbs sampler with one cycle per pass (Tanner and Wong 1987; Griffiths and Steyvers 2004 integrate β out).
-Every document counts once, so there is no noise of minibatches, no step size, and no error near zero.
+Gibbs sampler with one cycle per pass (Tanner and Wong 1987). Every document counts once, so there is no noise
+of minibatches, no step size, and no error near zero. Before each draw of θ, sweeps with β integrated out
+(`fokker.models.lda.collapsed`) redraw z: otherwise rare words would change their topics too seldom.
 """
 
 from typing import Any
@@ -14,25 +15,56 @@ from typing import Any
 import numba
 import numpy as np
 
-from fokker.models.lda._uniform import stream
+from fokker.corpora import Documents
+from fokker.models.lda._uniform import stream, stream_of_topic
 from fokker.models.lda.cir import draw_gamma
+from fokker.models.lda.collapsed import Assignments
 from fokker.models.lda.gibbs import thread_pool
+from fokker.models.lda.share import Share
+from fokker.models.lda.word_prior import WordPrior
 
 # The words that a thread processes at a time.
 _WORDS_PER_PART = 256
+# The sweeps with β integrated out before each draw of θ.
+_SWEEPS_PER_DRAW = 2
 
 
 class PassCounts:
-    """n_kw of the documents of a pass so far, (V, K), and the number of these documents."""
+    """n_kw of the documents of a pass so far, (V, K), and the number of these documents.
 
-    def __init__(self, words: int, topics: int) -> None:
-        self.counts = np.zeros((words, topics), np.int32)
+    With a `share`, of its own topics. `assignments`: the documents with the topics of their tokens; None
+    where they are too large for memory. Those of several processes are with the first.
+    """
+
+    def __init__(self, words: int, share: Share) -> None:
+        self.counts = np.zeros((words, share.own.stop - share.own.start), np.int32)
         self.documents = 0
+        self.assignments: Assignments | None = Assignments(share.topics, share.is_first)
+        self.num_draws = 0
+        self._share = share
 
     def add(self, words: np.ndarray, counts: np.ndarray, documents: int) -> None:
         """Add the counts (U, K) of the distinct words of a minibatch of so many documents."""
         self.counts[words] += counts.astype(np.int32)
         self.documents += documents
+
+    def keep(self, documents: Documents, z: np.ndarray | None) -> None:
+        """Store these documents with the topics of their tokens, unless the pass is too large for memory."""
+        if self.assignments is not None:
+            self.assignments.add(documents, z)
+            if self.assignments.is_too_large:
+                self.assignments = None
+
+    def redraw(self, draw: int, prior: WordPrior, gamma: np.ndarray, seed: np.uint64) -> None:
+        """Sweep before a draw of this number, unless it is the last one again."""
+        if draw >= self.num_draws and self.assignments is not None:
+            # The tokens are redrawn one after the other: the first process has the counts of all topics.
+            counts = self._share.for_first(self.counts)
+            if counts is not None:
+                self.assignments.sweep(counts, prior, gamma, seed, _SWEEPS_PER_DRAW)
+            shape = len(self.counts), self._share.topics
+            self.counts = self._share.of_first(counts, shape, self.counts.dtype)
+        self.num_draws = draw + 1
 
     def draw(
         self,
@@ -44,14 +76,15 @@ class PassCounts:
     ) -> np.ndarray:
         """θ (V, K): Gamma(α + w n_kw, 1), zero where it is below the smallest θ; w is `data_weight`.
 
-        The draws of a word depend only on `seed` and its number, not on the threads.
+        A draw depends only on `seed` and the numbers of its word and topic, not on the threads.
         """
         theta = np.empty(self.counts.shape, np.float32) if out is None else out
         parts = range(0, len(theta), _WORDS_PER_PART)
+        first_topic = self._share.own.start
 
         def work(first: int) -> None:
             last = min(first + _WORDS_PER_PART, len(theta))
-            _draw_rows(theta, self.counts, alpha, data_weight, seed, first, last)
+            _draw_rows(theta, self.counts, alpha, data_weight, seed, first_topic, first, last)
 
         if threads == 1:
             for first in parts:
@@ -63,10 +96,18 @@ class PassCounts:
 
 @numba.njit(nogil=True, cache=True)
 def _draw_rows(
-    theta: Any, counts: Any, alpha: float, data_weight: float, seed: Any, first: int, last: int
+    theta: Any,
+    counts: Any,
+    alpha: float,
+    data_weight: float,
+    seed: Any,
+    first_topic: int,
+    first: int,
+    last: int,
 ) -> None:
     """θ of the words from `first` to `last - 1`."""
     for w in range(first, last):
-        state = stream(seed, w)
+        word_state = stream(seed, w)
         for k in range(theta.shape[1]):
-            state, theta[w, k] = draw_gamma(state, alpha + data_weight * counts[w, k])
+            state = stream_of_topic(word_state, first_topic + k)
+            _, theta[w, k] = draw_gamma(state, alpha + data_weight * counts[w, k])

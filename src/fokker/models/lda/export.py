@@ -25,9 +25,16 @@ class Exported(NamedTuple):
     mixtures: np.ndarray
 
     @staticmethod
-    def of(model: Model, corpus: Corpus, seed: int = 0) -> "Exported":
-        """The model applied to all documents of a corpus."""
-        parts = list(model.infer(corpus, seed=seed))
+    def of(
+        model: Model, corpus: Corpus, seed: int = 0, show: Callable[[int], None] = lambda number: None
+    ) -> "Exported":
+        """The model applied to all documents of a corpus; `show` is called with how many are done."""
+        parts: list[tuple[Documents, np.ndarray]] = []
+        number = 0
+        for documents, mixtures in model.infer(corpus, seed=seed):
+            parts.append((documents, mixtures))
+            number += documents.size
+            show(number)
         return Exported(
             model,
             Documents.concatenate([documents for documents, _ in parts]),
@@ -143,8 +150,8 @@ def _rounded(matrix: np.ndarray) -> list[list[float]]:
 
 
 def _one_field(name: str) -> str:
-    """A name without the tabs and line ends that separate fields and rows."""
-    return " ".join(name.split())
+    """A name without spaces, at which gensim's reader separates fields; MALLET's word where there is none."""
+    return "_".join(name.split()) or "no-name"
 
 
 def _npy(array: np.ndarray) -> bytes:

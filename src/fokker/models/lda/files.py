@@ -9,6 +9,10 @@ import numpy as np
 from fokker._core import files
 
 CHECKPOINT, PREVIOUS = "checkpoint.npz", "checkpoint.previous.npz"
+# The numbers of a run, written when its other results are.
+SUMMARY = "summary.json"
+# The rows of mixtures in the order of the stream, to which a resumed run appends.
+PARTIAL_MIXTURES = "checkpoint.mixtures.csv.gz"
 
 
 def with_prefix(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -15,7 +15,7 @@ import numba
 import numpy as np
 
 from fokker.corpora import Documents
-from fokker.models.lda._expected import MIN_PROBABILITY, ExpectedCounts
+from fokker.models.lda._expected import MIN_PROBABILITY, ExpectedCounts, averaged
 from fokker.models.lda._uniform import streams, uniform
 from fokker.models.lda._vector_draw import LANES, draw, next_ticket
 
@@ -89,10 +89,13 @@ def compiled_sweep(blocks: int) -> Any:
         is_sample: Any,
         total: Any,
         mixtures: Any,
+        first_token: Any,
+        assignments: Any,
     ) -> None:
         """Process documents until none is left; add the counts after burn-in to `total` and `mixtures`.
 
-        With `is_sample`, `total` counts the topics of the last sweep only.
+        With `is_sample`, `total` counts the topics of the last sweep only. `assignments`, unless it is empty,
+        receives these topics, those of document d from index `first_token[d]`.
         """
         max_words, max_tokens = 0, 0
         for d in range(len(indptr) - 1):
@@ -129,6 +132,9 @@ def compiled_sweep(blocks: int) -> Any:
                                 for j in range(m * max_tokens, end[m]):
                                     i = tokens[j] // K - m * max_words
                                     total[words[indptr[d] + i], z[j]] += 1
+                            if len(assignments):
+                                for j in range(m * max_tokens, end[m]):
+                                    assignments[first_token[d] + j - m * max_tokens] = z[j]
                         order_index = next_ticket(ticket)  # type: ignore[call-arg, var-annotated]
                         if order_index >= len(order):
                             document[m] = -1
@@ -191,7 +197,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def expected_counts(
+def topic_counts(
     documents: Documents,
     beta: np.ndarray,
     gamma: np.ndarray,
@@ -202,14 +208,15 @@ def expected_counts(
     threads: int = 1,
     sample: bool = False,
     identities: np.ndarray | None = None,
-) -> ExpectedCounts:
-    """E[n_kw] and E[n_dk] by Gibbs sweeps; the first `burn_in` sweeps are not counted.
+    assignments: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """n_kw (U, K) and n_dk (D, K), summed over the sweeps after the first `burn_in`.
 
-    With `sample`, n_kw of the last sweep, one draw of the topics, takes the place of E[n_kw]. The word ids of
-    `documents` are rows of `beta` (U, K): β_kw, up to a factor per word. The first sweep draws the topic of
-    each word given those drawn before it. The draws of a document depend only on `seed` and its identity
-    (uint64), by default its index in the minibatch. Longer documents start first, and each thread takes the
-    next one when it is free.
+    With `sample`, n_kw of the last sweep alone, one draw of the topics. `assignments` (int32, one per token)
+    receives the topics of the last sweep. The word ids of `documents` are rows of `beta` (U, K): β_kw, up to
+    a factor per word. The first sweep draws the topic of each word given those drawn before it. The draws of
+    a document depend only on `seed` and its identity (uint64), by default its index in the minibatch. Longer
+    documents start first, and each thread takes the next one when it is free.
     """
     topics = beta.shape[1]
     width = padded_width(topics)
@@ -225,17 +232,39 @@ def expected_counts(
     mixtures = np.zeros((documents.size, width), np.int32)
     threads = max(1, min(threads, documents.size))
     totals = [np.zeros((len(beta), width), np.int32) for _ in range(threads)]
+    first_token = np.cumsum(lengths) - lengths
+    if assignments is None:
+        assignments = np.empty(0, np.int32)
 
     def work(total: np.ndarray) -> None:
         compiled_sweep(width // LANES)(
             next_document, order, documents.indptr, documents.words, documents.counts, padded_beta,
-            padded_gamma, initial_states, sweeps, burn_in, sample, total, mixtures,
+            padded_gamma, initial_states, sweeps, burn_in, sample, total, mixtures, first_token,
+            assignments,
         )  # fmt: skip
 
     if threads == 1:
         work(totals[0])
     else:
         list(thread_pool(threads).map(work, totals))
-    weight = np.float32(1 / (sweeps - burn_in))
-    counts = sum(totals[1:], totals[0])[:, :topics] * (np.float32(1) if sample else weight)
-    return ExpectedCounts(counts, mixtures[:, :topics] * weight)
+    return sum(totals[1:], totals[0])[:, :topics], mixtures[:, :topics]
+
+
+def expected_counts(
+    documents: Documents,
+    beta: np.ndarray,
+    gamma: np.ndarray,
+    seed: np.uint64,
+    *,
+    sweeps: int = 50,
+    burn_in: int = 25,
+    threads: int = 1,
+    sample: bool = False,
+    identities: np.ndarray | None = None,
+) -> ExpectedCounts:
+    """E[n_kw] and E[n_dk] by Gibbs sweeps: `topic_counts` divided by the number of sweeps counted."""
+    counts = topic_counts(
+        documents, beta, gamma, seed, sweeps=sweeps, burn_in=burn_in, threads=threads, sample=sample,
+        identities=identities,
+    )  # fmt: skip
+    return averaged(*counts, sweeps - burn_in, sample)

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, Key
 from numpy.typing import ArrayLike, NDArray
 
 from fokker._core import random as _random
-from fokker.models.lda._expected import MIN_PROBABILITY, ExpectedCounts
+from fokker.models.lda._expected import MIN_PROBABILITY, ExpectedCounts, averaged
 
 Integers = NDArray[np.int64]
 
@@ -54,7 +54,7 @@ def expected_counts_padded(
     _check_sweeps(sweeps, burn_in)
     if np.ndim(documents) == 0:
         documents = np.asarray(documents) + np.arange(np.shape(words)[0])
-    counts, mixtures = _totals(
+    counts, mixtures, _ = _totals(
         key,
         jnp.asarray(words, jnp.int32),
         jnp.asarray(lengths, jnp.int32),
@@ -79,17 +79,40 @@ def expected_counts(
     gamma: ArrayLike,
     sweeps: int,
     burn_in: int,
-    first: int = 0,
+    first: int | ArrayLike = 0,
     multiple: int = 8,
     sample: bool = False,
 ) -> ExpectedCounts:
-    """The same for rows of a sparse matrix (see `pad`), as NumPy arrays.
+    """The same for rows of a sparse matrix (see `pad`), as NumPy arrays: `topic_counts` over the sweeps."""
+    totals = topic_counts(
+        key, indptr, words, counts, beta, gamma, sweeps, burn_in, first, multiple, sample=sample
+    )
+    return averaged(*totals, sweeps - burn_in, sample)
 
-    With `sample`, n_kw of the last sweep, one draw of the topics, takes the place of E[n_kw].
+
+def topic_counts(
+    key: Key[Array, ""],
+    indptr: ArrayLike,
+    words: ArrayLike,
+    counts: ArrayLike,
+    beta: ArrayLike,
+    gamma: ArrayLike,
+    sweeps: int,
+    burn_in: int,
+    first: int | ArrayLike = 0,
+    multiple: int = 8,
+    sample: bool = False,
+    assignments: NDArray[np.int32] | None = None,
+) -> tuple[Integers, Integers]:
+    """n_kw (U, K) and n_dk (D, K), summed over the sweeps after burn-in.
+
+    With `sample`, n_kw of the last sweep, one draw of the topics. `assignments`, one per token, receives the
+    topics of the last sweep.
 
     Documents are grouped by padded length, so that short ones do not wait for long ones. `first` is the
-    number of the first document. The number of documents in a group and the number of words are padded too: a
-    stream of minibatches with different words and lengths needs compilation for a few shapes only.
+    number of the first document, or the numbers of all. The number of documents in a group and the number of
+    words are padded too: a stream of minibatches with different words and lengths needs compilation for a few
+    shapes only.
     """
     _check_sweeps(sweeps, burn_in)
     beta = np.asarray(beta, np.float32)
@@ -101,13 +124,14 @@ def expected_counts(
     rows[:U] = beta
     device_rows, device_gamma = jnp.asarray(rows), jnp.asarray(gamma, jnp.float32)
     lengths = np.diff(ends)
+    all_numbers = np.asarray(first) + (np.arange(lengths.size) if np.ndim(first) == 0 else 0)
     shorter, T, pending = 0, multiple, []
     while shorter < lengths.max(initial=0):
         group = np.flatnonzero((lengths > shorter) & (lengths <= T))
         if group.size:
             # Documents without tokens pad the group.
             padded_group = np.zeros((3, _rounded_up(group.size, 16)), np.int64)
-            padded_group[:, : group.size] = ends[group], lengths[group], first + group
+            padded_group[:, : group.size] = ends[group], lengths[group], all_numbers[group]
             starts, own_lengths, numbers = padded_group
             totals = _totals(
                 key,
@@ -125,14 +149,14 @@ def expected_counts(
     # Sums stay integers until all groups are added: sums of quotients would depend on the grouping. Results
     # are fetched last, so that a GPU receives the next group before it has finished the current one.
     all_counts, mixtures = np.zeros((U, K), np.int64), np.zeros((lengths.size, K), np.int64)
-    for group, (group_counts, group_mixtures) in pending:
+    for group, (group_counts, group_mixtures, z) in pending:
         all_counts += np.asarray(group_counts)[:U]
         mixtures[group] = np.asarray(group_mixtures)[: group.size]
-    num_counted = np.float32(sweeps - burn_in)
-    return ExpectedCounts(
-        all_counts.astype(np.float32) / (1 if sample else num_counted),
-        mixtures.astype(np.float32) / num_counted,
-    )
+        if assignments is not None:
+            positions = np.arange(z.shape[0])
+            is_token = positions < lengths[group, None]
+            assignments[(ends[group, None] + positions)[is_token]] = np.asarray(z).T[: group.size][is_token]
+    return all_counts, mixtures
 
 
 @partial(jax.jit, static_argnames=("sweeps", "burn_in", "sample"))
@@ -147,8 +171,11 @@ def _totals(
     sweeps: int,
     burn_in: int,
     sample: bool = False,
-) -> tuple[Int[Array, "U K"], Int[Array, "D K"]]:
-    """n_kw and n_dk, summed over the sweeps after burn-in; with `sample`, n_kw of the last sweep."""
+) -> tuple[Int[Array, "U K"], Int[Array, "D K"], Int[Array, "T D"]]:
+    """n_kw and n_dk, summed over the sweeps after burn-in, and z of the last sweep.
+
+    With `sample`, n_kw is that of the last sweep.
+    """
     (D, T), K = words.shape, beta.shape[1]
     beta = jnp.maximum(beta, MIN_PROBABILITY)
     gamma = jnp.broadcast_to(gamma, (1, K))
@@ -183,8 +210,8 @@ def _totals(
         jnp.zeros(beta.shape, jnp.int32),
         jnp.zeros((D, K), jnp.int32),
     )
-    _, _, counts, mixtures = jax.lax.fori_loop(0, sweeps, sweep, state)
-    return counts, mixtures
+    z, _, counts, mixtures = jax.lax.fori_loop(0, sweeps, sweep, state)
+    return counts, mixtures, z
 
 
 def _weights(n: Array, old: Array, gamma: Array, beta: Array) -> Array:

@@ -1,30 +1,37 @@
-"""A file of the mixtures of the documents, to which rows are appended during a run."""
+"""The mixtures of the documents: rows appended during a run, and a table in the order of the source."""
 
 import csv
 import gzip
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
+from fokker._core.files import write_atomically
+from fokker.corpora import Documents
+
 # Characters collected before they are written, and the most that are held while the disk is full.
 _FLUSH_SIZE, _MAX_PENDING = 1 << 22, 1 << 28
+# The rows between two reports of how many are written.
+_ROWS_PER_REPORT = 1_000
 
 
 class MixturesFile:
-    """A .csv.gz with one row per document: its number in the stream, its name, and its topic proportions.
+    """A .csv.gz with one row per document: its place in the source, its name, and its topic proportions.
 
-    Each `flush` appends a separate gzip stream, so a file truncated to the size that a flush returned is
-    valid. A resumed run removes the rows after its checkpoint in this way.
+    Rows are appended in the order of the stream. Each `flush` appends a separate gzip stream, so a file
+    truncated to the size that a flush returned is valid. A resumed run removes the rows after its checkpoint
+    in this way. `write_in_order` writes all rows to another file, in the order of the source.
     """
 
-    def __init__(self, path: Path, topics: int, size: int = 0) -> None:
+    def __init__(self, path: Path, topics: Sequence[str], size: int = 0) -> None:
         self.path, self.size, self.dropped = path, size, 0
         self._pending = io.StringIO()
         if size == 0:
-            csv.writer(self._pending).writerow(["number", "document", *(f"topic {k}" for k in range(topics))])
+            csv.writer(self._pending).writerow(["number", "document", *(f"topic {name}" for name in topics)])
             path.write_bytes(b"")
         elif not path.is_file() or path.stat().st_size < size:
             raise ValueError(
@@ -34,15 +41,12 @@ class MixturesFile:
         else:
             os.truncate(path, size)
 
-    def add(self, numbers: Sequence[int], names: Sequence[str], proportions: np.ndarray) -> None:
+    def add(self, documents: Documents, proportions: np.ndarray) -> None:
         """Add rows for these documents."""
         if self._pending.tell() > _MAX_PENDING:
-            self.dropped += len(names)
+            self.dropped += documents.size
             return
-        rows = zip(numbers, names, proportions.tolist(), strict=True)
-        csv.writer(self._pending).writerows(
-            [number, name, *(f"{share:.4f}" for share in shares)] for number, name, shares in rows
-        )
+        csv.writer(self._pending).writerows(_rows(documents, proportions))
 
     @property
     def should_flush(self) -> bool:
@@ -63,3 +67,53 @@ class MixturesFile:
             self.size += len(compressed)
             self._pending = io.StringIO()
         return self.size
+
+    def write_in_order(
+        self, path: Path, documents: Documents, proportions: np.ndarray, show: Callable[[int, int], None]
+    ) -> None:
+        """Write all rows, and those of further documents, by their places in the source.
+
+        The file is read twice: first the places, then the rows, of which only those are in memory that wait
+        for an earlier one. These are few, as the stream is shuffled within a buffer. `show`: called with the
+        number of rows so far and in all.
+        """
+        self.flush()
+        waiting: dict[int, list[list[str]]] = {}
+        for row in _rows(documents, proportions):
+            waiting.setdefault(int(row[0]), []).append(row)
+        rows = self._read()
+        header = next(rows)
+        places = sorted([*waiting, *(int(row[0]) for row in rows)])
+        rows = self._read()
+        next(rows)
+
+        def write(file: BinaryIO) -> None:
+            # Without the time and the name of the file, so that the same rows give the same bytes.
+            with (
+                gzip.GzipFile("", "wb", 5, file, mtime=0) as compressed,
+                io.TextIOWrapper(compressed, encoding="utf-8", newline="") as text,
+            ):
+                writer = csv.writer(text, lineterminator="\n")
+                writer.writerow(header)
+                for number, place in enumerate(places):
+                    if number % _ROWS_PER_REPORT == 0:
+                        show(number, len(places))
+                    while place not in waiting:
+                        row = next(rows)
+                        waiting.setdefault(int(row[0]), []).append(row)
+                    writer.writerow(waiting[place].pop(0))
+                    if not waiting[place]:
+                        del waiting[place]
+
+        write_atomically(path, write)
+
+    def _read(self) -> Iterator[list[str]]:
+        """The names of the columns, then the rows."""
+        with gzip.open(self.path, "rt", encoding="utf-8", newline="") as file:
+            yield from csv.reader(file)
+
+
+def _rows(documents: Documents, proportions: np.ndarray) -> Iterator[list[str]]:
+    assert documents.places is not None
+    entries = zip(documents.places.tolist(), documents.names, proportions.tolist(), strict=True)
+    return ([str(place), name, *(f"{share:.4f}" for share in shares)] for place, name, shares in entries)

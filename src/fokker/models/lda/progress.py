@@ -9,6 +9,7 @@ import numpy as np
 from rich.console import Console
 
 from fokker.models.lda.run import Run
+from fokker.run.interruption import Interruption, Stopped
 from fokker.run.progress import Progress
 
 # Seconds between two notes, and between two topics shown.
@@ -17,11 +18,16 @@ _WORDS = 7
 
 
 class RunProgress:
-    """A `Watcher` that shows a run while it goes on; messages go to `console`. Use it within a `with`."""
+    """A `Watcher` that shows a run while it goes on; messages go to `console`. Use it within a `with`.
+
+    `interruption`: where one is given, a request to stop ends what is shown by `show` with `Stopped`.
+    """
 
     def __init__(self, run: Run, console: Console) -> None:
         self.console = console
-        self._progress = Progress("learning topics", run.end, unit="documents", completed=run.position)
+        self.interruption: Interruption | None = None
+        self._description = "reading documents"
+        self._progress = Progress(self._description, run.end, unit="documents", completed=run.position)
         self._topics = itertools.count()
         self._topic, self._next_topic = "", 0.0
         self._seen_at, self._seen_tokens = time.monotonic(), run.tokens
@@ -39,11 +45,22 @@ class RunProgress:
         """Print a message that stays."""
         self.console.print(text, markup=False, soft_wrap=True)
 
+    def show(self, description: str, completed: int, total: int | None, unit: str) -> None:
+        """Show this part of the run; a new description begins a part with a speed of its own."""
+        if self.interruption is not None and self.interruption.asked:
+            raise Stopped
+        if description != self._description:
+            self._description = description
+            self._progress.begin(description, total, unit=unit, completed=completed)
+        self._progress.update(completed, total=total)
+
     def update(self, run: Run) -> None:
         """Show how far the run is; the note changes less often."""
-        self._progress.update(run.position, total=run.end)
+        # Documents that wait for the start are only read: their speed says nothing of what follows.
+        description = "learning topics" if run.trained else "reading documents"
+        self.show(description, run.position, run.end, "documents")
         now = time.monotonic()
-        if now >= self._seen_at + _NOTE:
+        if run.trained and now >= self._seen_at + _NOTE:
             self._progress.update(note=self._note(run, now))
             self._seen_at, self._seen_tokens = now, run.tokens
 
@@ -58,7 +75,8 @@ class RunProgress:
 
     def _next(self, run: Run) -> str:
         """The most probable words of the next topic."""
-        k = next(self._topics) % run.settings.topics
-        column = run.draws.draws[-1][:, k]
+        beta = run.draws.draws[-1]  # of the topics of this process
+        k = next(self._topics) % beta.shape[1]
+        column = beta[:, k]
         words = run.corpus.vocabulary.words
         return f"[{k}] " + " ".join(words[w] for w in np.argsort(-column)[:_WORDS])

@@ -1,13 +1,15 @@
 """The report of a run: the verdict, the topics with their bounds, the perplexity, and a map."""
 
 import html
+from collections.abc import Callable
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from fokker.models.lda.curve import curve_to_array
-from fokker.models.lda.results import Findings, by_prevalence, embed_in_plane
-from fokker.models.lda.run import Run
+from fokker.models.lda.results import NOT_EXACT, Findings, by_prevalence, few_effective_draws
+from fokker.models.lda.run import Run, Show
+from fokker.models.lda.topic_map import map_figure
 from fokker.report.page import image, page, table
 from fokker.report.plots import ACCENT, RIGHT, TRUTH, WRONG, new_figure, tidy
 
@@ -15,21 +17,23 @@ from fokker.report.plots import ACCENT, RIGHT, TRUTH, WRONG, new_figure, tidy
 _MAX_TOPICS, _WORDS, _COLUMNS = 40, 8, 4
 
 
-def report(run: Run, findings: Findings) -> str:
+def report(run: Run, findings: Findings, show: Show = lambda *progress: None) -> str:
     """The report of a run, in HTML."""
     problem_items = "".join(f"<li>{html.escape(problem)}</li>" for problem in findings.problems)
     verdict = (
         f'<p class="bad">Do not trust these topics yet:</p><ul>{problem_items}</ul>'
         if findings.problems
-        else '<p class="good">No problems found.</p>'
+        else f'<p class="good">{html.escape(_headline(findings))}</p>'
     )
     topics = by_prevalence(findings.topics)
     rows = [
         [
-            str(t.number),
+            t.label,
             " ".join(t.words[:10]),
             f"{t.prevalence:.1%}",
             f"{t.coherence:+.2f}",
+            f"{t.c_v:.2f}",
+            f"{t.u_mass:.1f}",
             "–" if np.isnan(t.effective_draws) else f"{t.effective_draws:.0f}",
         ]
         for t in topics
@@ -40,24 +44,30 @@ def report(run: Run, findings: Findings) -> str:
         if len(topics) > _MAX_TOPICS
         else ""
     )
+    figures = []
+    for number, (draw, alternative) in enumerate(_FIGURES):
+        show("drawing the report", number, len(_FIGURES), "figures")
+        figures.append(image(draw(findings), alternative))
+    words_figure, curve, topic_map = figures
     parts = [
         verdict,
         f"<p>{html.escape(' '.join(findings.notes))}</p>",
         "<h2>Topics</h2>",
-        table(["topic", "words", "prevalence", "NPMI", "effective draws"], rows),
-        "<p>Prevalence is the share of a topic in the words of the held-out documents. NPMI is the coherence "
-        f"of its ten most probable words in these and the first {run.sample.size:,} training documents: 1 if "
-        "they always occur together, 0 if by chance, -1 if never.</p>",
+        table(["topic", "words", "prevalence", "NPMI", "c_v", "u_mass", "effective draws"], rows),
+        "<p>Prevalence is the share of a topic in the words of the held-out documents. NPMI, c_v and u_mass "
+        "measure the coherence of its ten most probable words in these and the first "
+        f"{run.sample.size:,} training documents. NPMI is 1 if they always occur together, 0 if by chance, "
+        "-1 if never; c_v is mostly between 0 and 1, the higher the more coherent; u_mass is at most 0.</p>",
         "<h2>Their words</h2>",
         f"<p>E[β<sub>kw</sub>], with 5 % and 95 % bounds over {findings.draws} draws. "
         f"{_source_of_draws(run)}{plotted_note}</p>",
-        image(topics_figure(findings), "the most probable words of each topic with credible bounds"),
+        words_figure,
         "<h2>Held-out perplexity</h2>",
-        image(curve_figure(findings), "perplexity of held-out documents against documents read"),
+        curve,
         "<h2>Map of the topics</h2>",
         "<p>Topics that share words are near each other (Hellinger distance, scaled to the plane); the "
-        "area is the prevalence.</p>",
-        image(map_figure(findings), "map of the topics by their distances"),
+        "area of a circle is the prevalence. A number that is moved aside has a line to its circle.</p>",
+        topic_map,
         "<h2>The run</h2>",
         f"<p>{run.trained:,} documents and {run.tokens:,} words of {html.escape(run.corpus.source.label)}, "
         f"{run.chain.number:,} steps, {run.reading.held_out:,} documents held out, a vocabulary of "
@@ -68,13 +78,19 @@ def report(run: Run, findings: Findings) -> str:
     return page("Topics", *parts)
 
 
+def _headline(findings: Findings) -> str:
+    """The verdict on topics without problems, with the exceptions."""
+    few = few_effective_draws(np.array([topic.effective_draws for topic in findings.topics]))
+    return "No problems found." if few is None else f"No problems found, except that {few}."
+
+
 def _source_of_draws(run: Run) -> str:
     """Where the draws come from, and what that means for the bounds."""
     if (number := run.draws.num_exact_passes) == 1:
         return "They come from 1 exact pass, without the noise of minibatches."
     if number:
         return f"They come from {number} exact passes, without the noise of minibatches."
-    return "The noise of minibatches makes them wider than those of the posterior."
+    return NOT_EXACT
 
 
 def _settings(run: Run) -> dict[str, object]:
@@ -98,7 +114,7 @@ def topics_figure(findings: Findings) -> Figure:
         panel.set_yticks(places, words)
         panel.invert_yaxis()
         panel.locator_params(axis="x", nbins=3)
-        tidy(panel, f"topic {topic.number}  ({topic.prevalence:.1%})")
+        tidy(panel, f"topic {topic.label}  ({topic.prevalence:.1%})")
         panel.tick_params(labelsize=7)
     for panel in panels[len(topics) :]:
         panel.set_axis_off()
@@ -126,20 +142,12 @@ def curve_figure(findings: Findings) -> Figure:
     return figure
 
 
-def map_figure(findings: Findings) -> Figure:
-    """Topics as circles in the plane."""
-    figure = new_figure(9.0, 6.0)
-    panel = figure.subplots()
-    points = embed_in_plane(findings.distances)
-    prevalence = np.array([topic.prevalence for topic in findings.topics])
-    panel.scatter(
-        points[:, 0], points[:, 1], s=6_000 * prevalence + 4, color=RIGHT, alpha=0.3, edgecolor=RIGHT
-    )
-    labelled = {topic.number for topic in by_prevalence(findings.topics)[:_MAX_TOPICS]}
-    for (x, y), topic in zip(points, findings.topics, strict=True):
-        words = f"\n{', '.join(topic.words[:2])}" if topic.number in labelled else ""
-        panel.annotate(f"{topic.number}{words}", (x, y), fontsize=6.5, ha="center", va="center")
-    panel.margins(0.12)
-    panel.set_aspect("equal", adjustable="datalim")
-    panel.set_axis_off()  # only the distances have a meaning
-    return figure
+# The figures of the report, each with its description for those who cannot see it.
+_FIGURES: tuple[tuple[Callable[[Findings], Figure], str], ...] = (
+    (topics_figure, "the most probable words of each topic with credible bounds"),
+    (curve_figure, "perplexity of held-out documents against documents read"),
+    (
+        lambda findings: map_figure(findings.topics, findings.distances),
+        "map of the topics by their distances",
+    ),
+)

@@ -14,7 +14,16 @@ from fokker.models.lda._checks import NotFiniteError
 from fokker.models.lda._expected import ExpectedCounts
 from fokker.models.lda.curve import HeldOutCurve
 from fokker.models.lda.draws import TopicDraws
-from fokker.models.lda.files import CHECKPOINT, PREVIOUS, read_latest, with_prefix, without_prefix
+from fokker.models.lda.evaluate import mixtures
+from fokker.models.lda.files import (
+    CHECKPOINT,
+    PARTIAL_MIXTURES,
+    PREVIOUS,
+    SUMMARY,
+    read_latest,
+    with_prefix,
+    without_prefix,
+)
 from fokker.models.lda.mixtures_file import MixturesFile
 from fokker.models.lda.reading import (
     DOCUMENTS_PER_HELD_OUT,
@@ -24,15 +33,31 @@ from fokker.models.lda.reading import (
     is_quick_to_count,
     num_passes,
 )
+from fokker.models.lda.seeds import seed_columns
 from fokker.models.lda.settings import Settings, default_passes
+from fokker.models.lda.share import SharedRows, share_of
 from fokker.models.lda.start import is_enough
+from fokker.models.lda.together import (
+    Minibatches,
+    UnreadableError,
+    check_readable_by_all,
+    check_same,
+    gathered_arrays,
+    of_all,
+    received_arrays,
+)
 from fokker.run.interruption import Interruption, Stopped
+from fokker.run.processes import by_first, together
 
-_KIND, _VERSION = "checkpoint", 1
+KIND, VERSION = "checkpoint", 1
 MIXTURES = "mixtures.csv.gz"
 _SAMPLE_DOCUMENTS = 2_000
 # The least seconds between checkpoints, also as a multiple of the time that writing one takes.
 _MIN_SECONDS_BETWEEN_SAVES, _SAVE_TIMES_BETWEEN_SAVES = 60.0, 20.0
+
+
+# Called during work that takes time, with its description, how much is done, how much there is, and the unit.
+Show = Callable[[str, int, int, str], None]
 
 
 class Watcher(Protocol):
@@ -40,6 +65,9 @@ class Watcher(Protocol):
 
     def update(self, run: "Run") -> None:
         """Called after each minibatch."""
+
+    def show(self, description: str, completed: int, total: int, unit: str) -> None:
+        """A `Show`, for work besides the minibatches."""
 
     def notify(self, text: str) -> None:
         """Called with messages to the user."""
@@ -54,6 +82,9 @@ class Run:
 
     The first documents of the stream, after those held out, wait until there are enough of them for the
     start; then the chain steps with them too.
+
+    After `fk.processes.start` the run is divided among the processes (`fokker.models.lda.share`), which all
+    make the same calls. The first of them alone reads and writes the folder.
     """
 
     def __init__(
@@ -71,25 +102,36 @@ class Run:
             raise ValueError(f"passes must be at least 1; {passes} was given.")
         if corpus.source.single_pass and passes != 1:
             raise ValueError(f"{corpus.source.label} can be read only once: use --passes 1, or a file.")
+        self.share = share_of(settings.topics, settings.sampler)
         self.reading, self.settings, self.corpus, self.folder = reading, settings, corpus, folder
         self.passes, self.length = passes, length
-        self.chain = settings.chain(len(corpus.vocabulary))
+        word_prior = settings.word_prior(corpus.vocabulary.index)
+        self.chain = settings.chain(len(corpus.vocabulary), self.share, word_prior)
         self.draws = TopicDraws(len(corpus.vocabulary), settings.topics)
         self.position = self.trained = self.tokens = 0
         self.word_counts = np.zeros(len(corpus.vocabulary), np.int64)
         assert reading.held_out is not None
-        self.evaluations = HeldOutCurve(reading.held_out, settings.seed, settings.num_threads)
+        self.evaluations = HeldOutCurve(reading.held_out, settings.seed, settings.num_threads, self.share)
         self.tally = Tally()
         self.interrupted = False
+        self._interruption = Interruption()
         self.saved_at: int | None = None
+        # Passes that began before this position are not exact: some of their documents moved the topics.
+        self._exact_from = 0
         # The documents that wait for the start, their positions in the stream, and whether their pass is
         # exact.
         self._waiting: list[tuple[Documents, np.ndarray, bool]] = []
         self.sample = Documents.concatenate([])
         self._started_at, self._seconds_before = time.monotonic(), 0.0
-        self._mixtures = (
-            None if mixtures_size is None else MixturesFile(folder / MIXTURES, settings.topics, mixtures_size)
-        )
+        # Where the next document is in the source, and where a stream that continues begins.
+        self._next_place = self._first_place = 0
+        # Wanted in all processes, which make the same calls; with the first there is their file.
+        self._wants_mixtures, self._mixtures = mixtures_size is not None, None
+        if mixtures_size is not None and self.share.is_first:
+            self._mixtures = MixturesFile(folder / PARTIAL_MIXTURES, settings.topic_names, mixtures_size)
+        # The state that was last gathered from all processes, and where that was.
+        self._gathered: dict[str, np.ndarray] | None = None
+        self._gathered_at: tuple[int, ...] = ()
 
     @staticmethod
     def start(
@@ -107,10 +149,22 @@ class Run:
         `passes`: None for no limit, "default" for `default_passes`. `mixtures`: whether to write the mixtures
         of the last pass.
         """
-        _prepare_folder(folder, overwrite)
-        corpus = reading.open(vocabulary, settings.seed)
-        # For a corpus without documents, the stream raises an error with the reason.
-        length = (corpus.count() or None) if is_quick_to_count(corpus) else None
+        check_readable_by_all(reading)
+        by_first(lambda: _prepare_folder(folder, overwrite))
+        check_same({**dataclasses.asdict(reading), **settings.to_json(), "threads": None, "passes": passes})
+        own_corpus: list[Corpus] = []
+
+        def open_first() -> tuple[Vocabulary, int | None]:
+            corpus = reading.open(vocabulary, settings.seed)
+            own_corpus.append(corpus)
+            if settings.seed_words:
+                # Warns of unknown words.
+                seed_columns(settings.seed_words, corpus.vocabulary.words, len(corpus.vocabulary))
+            # For a corpus without documents, the stream raises an error with the reason.
+            return corpus.vocabulary, (corpus.count() or None) if is_quick_to_count(corpus) else None
+
+        words, length = by_first(open_first)
+        corpus = own_corpus[0] if own_corpus else reading.open(words, settings.seed)
         if passes == "default":
             passes = 1 if reading.single_pass else default_passes(length)
         passes = num_passes(reading, passes)
@@ -140,12 +194,20 @@ class Run:
         notify: Callable[[str], None] = lambda text: None,
     ) -> "Run":
         """The run at its last checkpoint. `options`: settings by name, which must equal those of the run."""
-        header, arrays, problem = read_latest(folder, _KIND, _VERSION)
+        arrays: dict[str, np.ndarray] = {}
+
+        def read_first() -> tuple[dict[str, Any], str]:
+            header, stored, problem = read_latest(folder, KIND, VERSION)
+            _check_same_settings(folder, options, header)
+            arrays.update(stored)
+            return header, problem
+
+        header, problem = by_first(read_first)
         if problem:
             notify(f"{problem} The previous one is used, of {header['position']:,} documents.")
-        _check_same_settings(folder, options, header)
         settings = Settings.from_json(header["settings"] | {"threads": threads})
         reading = Reading.from_json(header["reading"])
+        check_readable_by_all(reading)
         passes = header["passes"] if passes == "as before" else num_passes(reading, passes)
         # With another number of passes, the last pass is still to come.
         size = header["mixtures_size"] if passes == header["passes"] else 0
@@ -159,7 +221,10 @@ class Run:
             length=header["length"],
             mixtures_size=size if mixtures and passes is not None else None,
         )
-        run._restore(header, arrays)
+        run._restore(header, received_arrays(run.share, arrays))
+        if run.length and run.position % run.length and passes != header["passes"]:
+            # This pass was not exact from its beginning, unless it is being counted.
+            run._exact_from = run._exact_from if run.chain.is_counting else run._next_pass()
         return run
 
     @property
@@ -182,64 +247,73 @@ class Run:
         """Documents of all passes; None where it goes on for ever, or nobody knows yet."""
         return None if self.passes is None or self.length is None else self.passes * self.length
 
+    @together()
     def execute(self, watcher: Watcher, *, skip: bool = True) -> None:
         """Step until the passes are done, the stream ends or Ctrl-C is pressed, then save.
 
         `skip`: skip the documents that were read before; False for a stream that continues where it stopped.
         """
-        next_save = time.monotonic() + _MIN_SECONDS_BETWEEN_SAVES
+        self._first_place = 0 if skip else self._next_place
         with (
-            Interruption() as interruption,
+            Interruption() as self._interruption,
             prefetched(self.corpus, self.settings.batch, self.position if skip else 0) as batches,
         ):
+            minibatches = Minibatches(batches, self._interruption, self.share)
             try:
-                while not self.complete:
-                    interruption.waiting = True
-                    if interruption.asked:  # checked last: from here on Ctrl-C raises an exception
-                        break
-                    try:
-                        batch = next(batches, None)
-                    except (OSError, RuntimeError, ValueError):
-                        # The source cannot be read any further; save what was learned before.
-                        self._start_chain(watcher)
-                        if self.trained:
-                            self._try_to_write(self.save, watcher)
-                            watcher.notify(self._checkpoint_message())
-                        raise
-                    interruption.waiting = False
-                    self.tally = batches.tally
-                    if batch is None:
-                        break
-                    self._process_batch(batch, watcher)
-                    watcher.update(self)
-                    if time.monotonic() >= next_save and self.trained:
-                        before = time.monotonic()
-                        self._try_to_write(self.save, watcher)
-                        now = time.monotonic()
-                        next_save = now + max(
-                            _MIN_SECONDS_BETWEEN_SAVES, _SAVE_TIMES_BETWEEN_SAVES * (now - before)
-                        )
-                if not interruption.asked:
-                    # The stream ended before there were enough documents for the start.
-                    self._start_chain(watcher)
+                self._process(minibatches, watcher)
+                # Also where the signal came after the last minibatch.
+                (self.interrupted,) = self.share.any(minibatches.is_stopped or self._interruption.asked)
             except Stopped:
-                pass
+                self.interrupted = True
             except NotFiniteError as error:
-                raise ValueError(self._not_finite_message(error)) from None
-            self.interrupted = interruption.asked
+                raise of_all(ValueError(self._not_finite_message(error))) from None
             if not self.trained and not self.interrupted:
                 num_documents = self.position if self.length is None else min(self.position, self.length)
-                raise ValueError(
-                    f"all {num_documents:,} documents of {self.corpus.source.label} are held out for "
-                    "evaluation and none is left for training: give a smaller --held-out, or more documents."
+                raise of_all(
+                    ValueError(
+                        f"all {num_documents:,} documents of {self.corpus.source.label} are held out for "
+                        "evaluation and none is left for training: give a smaller --held-out, or more "
+                        "documents."
+                    )
                 )
             if self.trained:
                 self._try_to_write(self.save, watcher)
+
+    def _process(self, minibatches: Minibatches, watcher: Watcher) -> None:
+        """Process all minibatches; save from time to time."""
+        next_save = time.monotonic() + _MIN_SECONDS_BETWEEN_SAVES
+        try:
+            while not self.complete:
+                if minibatches.agree(time.monotonic() >= next_save) and self.trained:
+                    before = time.monotonic()
+                    self._try_to_write(self.save, watcher)
+                    now = time.monotonic()
+                    next_save = now + max(
+                        _MIN_SECONDS_BETWEEN_SAVES, _SAVE_TIMES_BETWEEN_SAVES * (now - before)
+                    )
+                batch = minibatches.next(time.monotonic() >= next_save)
+                self.tally = minibatches.tally
+                if batch is None:
+                    break
+                self._process_batch(batch, watcher)
+                watcher.update(self)
+            if not minibatches.is_stopped:
+                # The stream ended before there were enough documents for the start.
+                self._start_chain(watcher)
+        except UnreadableError as error:
+            # The source cannot be read any further; save what was learned before.
+            self._start_chain(watcher)
+            if self.trained:
+                self._try_to_write(self.save, watcher)
+                watcher.notify(self._checkpoint_message())
+            raise of_all(error.reason) from None
 
     def _process_batch(self, batch: Documents, watcher: Watcher) -> None:
         """Process one minibatch of the stream, in parts where exact passes begin and end."""
         if self.corpus.repeat and self.position + batch.size > self.tally.documents:
             # The tally covers the first pass, which ended in this batch or before.
+            if self.length is None and self.position:
+                self._exact_from = self.tally.documents
             self.length = self.tally.documents
         if self.end is not None and self.position + batch.size > self.end:
             batch = batch.select(slice(0, self.end - self.position))
@@ -258,19 +332,25 @@ class Run:
             self._end_exact_pass(exact_pass)
 
     def _exact_pass(self) -> int | None:
-        """The number of the exact pass at this position, counted from 0; None before the exact passes."""
+        """The number of the exact pass at this position, counted from 0; None if the pass is not exact."""
         if self.passes is None or self.length is None:
             return None
         number = self.position // self.length - (self.passes - self.settings.num_exact_passes(self.passes))
-        return number if number >= 0 else None
+        is_whole = self.position // self.length * self.length >= self._exact_from
+        return number if number >= 0 and is_whole else None
+
+    def _next_pass(self) -> int:
+        """The position at which the next pass begins."""
+        assert self.length is not None
+        return (self.position // self.length + 1) * self.length
 
     def _exact_pass_end(self) -> int | None:
         """The position at which this pass ends, if it or the next one is exact."""
         if self.passes is None or self.length is None:
             return None
-        next_pass = self.position // self.length + 1
-        is_next_exact = next_pass >= self.passes - self.settings.num_exact_passes(self.passes)
-        return next_pass * self.length if is_next_exact else None
+        next_pass = self._next_pass()
+        first_exact = (self.passes - self.settings.num_exact_passes(self.passes)) * self.length
+        return next_pass if next_pass >= first_exact else None
 
     def _end_exact_pass(self, number: int) -> None:
         """Store exact draws, move the topics to one of them, and evaluate it."""
@@ -280,7 +360,7 @@ class Run:
             self.chain.number,
             number,
             self.settings.num_exact_passes(self.passes),
-            lambda draw: self.chain.beta_given_pass(total, draw),
+            lambda draw: self.chain.own_beta_given_pass(total, draw),
         )
         self.chain.end_pass(total)
         self._evaluate(is_exact=True)
@@ -289,11 +369,19 @@ class Run:
         """Hold out the documents of a minibatch, step with them, or count them in an exact pass."""
         numbers = np.arange(self.position, self.position + batch.size)
         self.position += batch.size
+        assert batch.places is not None
+        places = batch.places + self._first_place
+        batch = batch._replace(places=places)
+        self._next_place = max(self._next_place, int(places.max(initial=-1)) + 1)
         num_missing = self.evaluations.num_missing
         if num_missing:
             self.evaluations.hold_out(batch.select(slice(0, num_missing)))
             batch, numbers = batch.select(slice(num_missing, None)), numbers[num_missing:]
         is_training = self.evaluations.is_training(batch)
+        is_held_out = self._is_in_last_pass(numbers) & ~is_training
+        if self._wants_mixtures and self.chain.number and np.any(is_held_out):
+            held_out = batch.select(is_held_out)
+            self._add_mixtures(held_out, numbers[is_held_out], self.chain.expect(held_out)[1], watcher)
         documents, numbers = batch.select(is_training), numbers[is_training]
         if self.settings.start_documents and not self.chain.number:
             self._waiting.append((documents, numbers, is_exact))
@@ -311,8 +399,17 @@ class Run:
         self._waiting = []
         if not waiting:
             return
-        self.chain.start_from(Documents.concatenate([documents for documents, *_ in waiting]))
+
+        def show(completed: int, total: int) -> None:
+            watcher.show("finding the first topics", completed, total, "sweeps")
+            if self._interruption.asked:
+                # There is nothing to save yet.
+                raise Stopped
+
+        sample = Documents.concatenate([documents for documents, *_ in waiting])
+        self.chain.start_from(sample, show)
         for documents, numbers, is_exact in waiting:
+            watcher.show("taking the first steps", self.trained, sample.size, "documents")
             self._train(documents, numbers, is_exact, watcher)
 
     def _train(self, documents: Documents, numbers: np.ndarray, is_exact: bool, watcher: Watcher) -> None:
@@ -329,8 +426,8 @@ class Run:
             if not np.any(is_enough(self.sample.lengths, _SAMPLE_DOCUMENTS)):
                 self.sample = Documents.concatenate([self.sample, documents])
         if not is_exact:
-            self.draws.offer(self.chain.number, self.chain.beta)
-        self._write_mixtures(documents, numbers, expected, watcher)
+            self.draws.offer(self.chain.number, self.chain.own_beta)
+        self._add_mixtures(documents, numbers, expected, watcher)
         if not is_exact and self._is_time_to_evaluate():
             self._evaluate()
 
@@ -354,28 +451,62 @@ class Run:
 
     def _evaluate(self, is_exact: bool = False) -> None:
         self.evaluations.evaluate(
-            self.chain.beta(),
+            SharedRows(self.chain.own_beta(), self.share),
             self.chain.gamma,
             documents=self.trained,
             seconds=self.seconds,
             is_exact=is_exact,
         )
 
-    def _write_mixtures(
+    def _add_mixtures(
         self, documents: Documents, numbers: np.ndarray, expected: ExpectedCounts, watcher: Watcher
     ) -> None:
-        """Write rows for the documents of the last pass."""
-        if self._mixtures is None or self.passes is None:
+        """Add rows for those of the documents that belong to the last pass."""
+        last_pass = self._is_in_last_pass(numbers)
+        if self._mixtures is None or not np.any(last_pass):
             return
-        first = 0 if self.passes == 1 else None if self.length is None else (self.passes - 1) * self.length
-        if first is None or numbers[-1] < first:
-            return
-        last_pass = numbers >= first
         weights = (expected.mixtures + self.chain.gamma)[last_pass]
-        names = documents.select(last_pass).names
-        self._mixtures.add(numbers[last_pass].tolist(), names, weights / weights.sum(1, keepdims=True))
+        self._mixtures.add(documents.select(last_pass), weights / weights.sum(1, keepdims=True))
         if self._mixtures.should_flush:
             self._try_to_write(self._mixtures.flush, watcher)
+
+    @property
+    def writes_mixtures(self) -> bool:
+        """Whether there are mixtures to write: they are wanted, and the last pass has begun."""
+        return self._wants_mixtures and bool(self._is_in_last_pass(np.array([self.position - 1]))[0])
+
+    def _is_in_last_pass(self, numbers: np.ndarray) -> np.ndarray:
+        """Whether documents at these positions of the stream belong to the last pass."""
+        if self.passes == 1:
+            return np.ones(len(numbers), bool)
+        if self.passes is None or self.length is None:
+            return np.zeros(len(numbers), bool)
+        return np.asarray(numbers >= (self.passes - 1) * self.length)
+
+    def write_mixtures(self, beta: np.ndarray, show: Show) -> None:
+        """Write the mixtures of the documents of the last pass so far, in the order of the source.
+
+        In a single pass, the documents held out came before there were topics: theirs are those under `beta`
+        (V, K).
+        """
+        assert self._mixtures is not None
+        held_out = self.evaluations.documents.select(slice(0, None if self.passes == 1 else 0))
+        settings = self.settings
+        shares = mixtures(
+            held_out,
+            beta,
+            self.chain.document_prior.mean,
+            settings.seed,
+            sweeps=settings.sweeps,
+            burn_in=settings.burn_in,
+            threads=settings.num_threads,
+        )
+        self._mixtures.write_in_order(
+            self.folder / MIXTURES,
+            held_out,
+            shares,
+            lambda completed, total: show("writing the mixtures", completed, total, "documents"),
+        )
 
     def _try_to_write(self, write: Callable[[], object], watcher: Watcher) -> None:
         """Write; report an error, such as a full disk, and continue."""
@@ -387,25 +518,20 @@ class Run:
                 "tried again."
             )
 
-    def save(self) -> None:
-        """Write a checkpoint; the previous one is kept."""
-        # First: the checkpoint refers to a file of mixtures that must exist.
-        mixtures_size = None if self._mixtures is None else self._mixtures.flush()
-        header = {
-            "kind": _KIND,
-            "version": _VERSION,
-            "reading": dataclasses.asdict(self.reading),
-            "settings": self.settings.to_json(),
-            "words": self.corpus.vocabulary.words,
-            "passes": self.passes,
-            "length": self.length,
-            "position": self.position,
-            "trained": self.trained,
-            "tokens": self.tokens,
-            "seconds": self.seconds,
-            "mixtures_size": mixtures_size,
-            "held_out_names": self.evaluations.names,
-        }
+    def all_draws(self) -> list[np.ndarray]:
+        """The stored draws of β (V, K), or the current one; of several processes, in the first one only."""
+        own_draws = self.draws.draws or [self.chain.own_beta()]
+        return [draw for own in own_draws if (draw := self.share.for_first(own)) is not None]
+
+    def _all_arrays(self) -> dict[str, np.ndarray] | None:
+        """The arrays of a checkpoint, where they are to be written.
+
+        Several processes gather them. The first keeps them until they are written, so that it can try again
+        when the others are done.
+        """
+        place = (self.position, self.trained, self.chain.number)
+        if self._gathered_at == place:
+            return self._gathered
         arrays = {
             **with_prefix("chain", self.chain.state()),
             **with_prefix("draws", self.draws.state()),
@@ -414,8 +540,38 @@ class Run:
             **with_prefix("sample", self.sample.arrays()),
             "word_counts": self.word_counts,
         }
+        if self.share.size == 1:
+            return arrays
+        arrays, self._gathered_at = gathered_arrays(self.share, arrays), place
+        self._gathered = arrays if self.share.is_first else None
+        return self._gathered
+
+    def save(self) -> None:
+        """Write a checkpoint; the previous one is kept."""
+        arrays = self._all_arrays()
+        if arrays is None:
+            return
+        # First: the checkpoint refers to a file of mixtures that must exist.
+        mixtures_size = None if self._mixtures is None else self._mixtures.flush()
+        header = {
+            "kind": KIND,
+            "version": VERSION,
+            "reading": dataclasses.asdict(self.reading),
+            "settings": self.settings.to_json(),
+            "words": self.corpus.vocabulary.words,
+            "passes": self.passes,
+            "length": self.length,
+            "position": self.position,
+            "exact_from": self._exact_from,
+            "trained": self.trained,
+            "tokens": self.tokens,
+            "seconds": self.seconds,
+            "mixtures_size": mixtures_size,
+            "next_place": self._next_place,
+            "held_out_names": self.evaluations.documents.names,
+        }
         write_arrays(self.folder / CHECKPOINT, header, arrays, backup=self.folder / PREVIOUS)
-        self.saved_at = self.position
+        self.saved_at, self._gathered = self.position, None
 
     def _restore(self, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         self.chain.restore(without_prefix("chain", arrays))
@@ -426,7 +582,8 @@ class Run:
         self.position, self.trained, self.tokens = (
             header[name] for name in ("position", "trained", "tokens")
         )
-        self.saved_at = self.position
+        self.saved_at, self._exact_from = self.position, header["exact_from"]
+        self._next_place = header["next_place"]
         self._seconds_before = header["seconds"]
         self.word_counts = np.array(arrays["word_counts"])
 
@@ -441,18 +598,19 @@ class Run:
 
 def stored_reading(folder: Path) -> Reading:
     """How the run in this folder reads its documents."""
-    return Reading.from_json(read_latest(folder, _KIND, _VERSION)[0]["reading"])
+    return Reading.from_json(read_latest(folder, KIND, VERSION)[0]["reading"])
 
 
 def _prepare_folder(folder: Path, overwrite: bool) -> None:
     """Create the folder of a new run; it must not contain a checkpoint unless `overwrite`."""
     folder.mkdir(parents=True, exist_ok=True)
-    for path in (folder / CHECKPOINT, folder / PREVIOUS):
-        if path.exists() and not overwrite:
-            raise ValueError(
-                f"{folder} already contains a run: continue it with --resume {folder}, replace it with "
-                "--overwrite, or choose another --out."
-            )
+    paths = (folder / CHECKPOINT, folder / PREVIOUS)
+    if not overwrite and any(path.exists() for path in paths):
+        raise ValueError(
+            f"{folder} already contains a run: continue it with --resume {folder}, replace it with "
+            "--overwrite, or choose another --out."
+        )
+    for path in (*paths, folder / MIXTURES, folder / SUMMARY):
         path.unlink(missing_ok=True)
 
 

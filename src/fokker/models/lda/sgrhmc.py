@@ -21,9 +21,11 @@ from jaxtyping import Array, Key
 
 from fokker._core.random import fold_in
 from fokker.models.lda._checks import NotFiniteError, check_friction
+from fokker.models.lda._sums import column_sums
 from fokker.models.lda._uniform import mix, seed_at, stream
 from fokker.models.lda.cir import MIN_THETA
 from fokker.models.lda.gibbs import thread_pool
+from fokker.models.lda.share import Alone, Share
 
 # The width δ of the layer in units of h², the square of the distance that a momentum of one moves in a step.
 # It is wide enough for several steps.
@@ -49,15 +51,15 @@ _compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
 
 
 @_compiled
-def _fill_noise(seed: Any, theta_noise: Any, r_noise: Any, rounding: Any) -> None:
-    """Two variates and 16 random bits for each topic of a word.
+def _fill_noise(seed: Any, first_topic: Any, theta_noise: Any, r_noise: Any, rounding: Any) -> None:
+    """Two variates and 16 random bits for each topic of a word, from `first_topic` on.
 
     A variate is a centred count of 24 random bits, as "binomial" noise of the library: its first three
     moments are those of a Gaussian and the fourth nearly is, which is enough for steps of order 1.
     """
     one, two, four, eight, sixteen, low_end, high_end = _SHIFTS
     for k in range(len(theta_noise)):
-        x = mix(seed + np.uint64(k + 1) * _GOLDEN)
+        x = mix(seed + np.uint64(first_topic + k + 1) * _GOLDEN)
         rounding[k] = np.uint32(x >> high_end)
         x = x - ((x >> one) & _PAIRS)
         x = (x & _FOURS) + ((x >> two) & _FOURS)
@@ -111,6 +113,7 @@ def _update_rows(
     h: Any,
     friction: Any,
     seed: Any,
+    first_topic: Any,
     first: int,
     last: int,
     totals: Any,
@@ -123,7 +126,7 @@ def _update_rows(
     no_counts = np.zeros(K, np.float32)
     is_finite = True
     for w in range(first, last):
-        _fill_noise(stream(seed, w), theta_noise, r_noise, rounding)
+        _fill_noise(stream(seed, w), first_topic, theta_noise, r_noise, rounding)
         for k in range(K):
             bits[k] = np.uint32(stored_r[w, k]) << np.uint32(16)
         row = no_counts if row_of_word[w] < 0 else counts[row_of_word[w]]
@@ -140,23 +143,32 @@ def rounded(r: np.ndarray) -> np.ndarray:
 
 
 class MomentumTopics:
-    """θ and r with SGRHMC, which moves every word at every step."""
+    """θ and r with SGRHMC, which moves every word at every step; of all topics, or of those of a `share`."""
 
     sampler = "sgrhmc"
 
-    def __init__(self, theta: np.ndarray, alpha: float, key: Key[Array, ""], threads: int = 1) -> None:
+    def __init__(
+        self,
+        theta: np.ndarray,
+        alpha: float,
+        key: Key[Array, ""],
+        threads: int = 1,
+        share: Share | None = None,
+    ) -> None:
         self.alpha, self.number, self.threads = alpha, 0, threads
-        self._key = key
+        self._key, self._share = key, share or Alone(theta.shape[1])
         self._theta = np.ascontiguousarray(theta, np.float32)
         self._r = np.empty(theta.shape, np.uint16)
         generator = np.random.Generator(np.random.Philox(int(seed_at(fold_in(key, _INIT_FOLD), 0))))
         for first in range(0, len(theta), _WORDS_PER_PART):
             part = self._r[first : first + _WORDS_PER_PART]
-            part[:] = rounded(generator.standard_normal(part.shape, np.float32))
+            # Of all topics, so that they do not depend on which of them are here.
+            normal = generator.standard_normal((len(part), self._share.topics), np.float32)
+            part[:] = rounded(normal[:, self._share.own])
         self._totals = self._sum()
 
     def _sum(self) -> np.ndarray:
-        return np.asarray(self._theta.sum(0, dtype=np.float64))
+        return np.asarray(column_sums(self._theta))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -181,7 +193,7 @@ class MomentumTopics:
         row_of_word = np.full(V, -1, np.int64)
         row_of_word[words] = np.arange(len(words))
         counts = np.ascontiguousarray(counts, np.float32)
-        b = (1 + counts.sum(0, dtype=np.float64) / self._totals).astype(np.float32)
+        b = (1 + column_sums(counts) / self._totals).astype(np.float32)
         seed = seed_at(self._key, self.number)
         parts = range(0, V, _WORDS_PER_PART)
         totals, is_finite = np.zeros((len(parts), K)), np.empty(len(parts), bool)
@@ -190,7 +202,8 @@ class MomentumTopics:
             first = parts[i]
             is_finite[i] = _update_rows(
                 self._theta, self._r, counts, row_of_word, np.float32(self.alpha), b, np.float32(h),
-                np.float32(friction), seed, first, min(first + _WORDS_PER_PART, V), totals[i],
+                np.float32(friction), seed, self._share.own.start, first, min(first + _WORDS_PER_PART, V),
+                totals[i],
             )  # fmt: skip
 
         if self.threads == 1:
@@ -198,14 +211,19 @@ class MomentumTopics:
                 work(i)
         else:
             list(thread_pool(self.threads).map(work, range(len(parts))))
-        self._totals = totals.sum(0)
+        self._totals = np.asarray(column_sums(totals))
         # The sums are of float64, but divide float32 numbers.
-        if not np.all(is_finite) or not np.all(self._totals < np.finfo(np.float32).max):
-            raise NotFiniteError(self.sampler, h, self.number)
+        is_good = bool(np.all(is_finite) and np.all(self._totals < np.finfo(np.float32).max))
+        self._share.check_step(is_good, NotFiniteError(self.sampler, h, self.number))
         self.number += 1
 
     def all_rows(self) -> np.ndarray:
         """θ (V, K)."""
+        return self._theta
+
+    @property
+    def memory(self) -> np.ndarray | None:
+        """The memory of θ, for a θ that replaces it."""
         return self._theta
 
     def replace(self, theta: np.ndarray) -> None:

@@ -11,11 +11,16 @@ this. Here three things do:
   into the place of one that has none, or that has the same subject as another;
 - the best of several chains is used.
 
+A learned γ is drawn given the topics of all words after every few sweeps (`document_prior`). Words with
+pseudo-counts (`word_prior`) begin in the topics that have them.
+
 The result is only a start, so the moves need not keep a distribution; the chain of minibatches makes none.
 """
 
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -23,17 +28,24 @@ from scipy.special import gammaln
 
 from fokker.corpora import Documents
 from fokker.models.lda._uniform import stream, uniform
+from fokker.models.lda.document_prior import DocumentPrior, counts_above
 from fokker.models.lda.gibbs import thread_pool
+from fokker.models.lda.share import Alone, Share
+from fokker.models.lda.word_prior import WordPrior
+from fokker.run.interruption import Stopped
 
 # α of the first sweep; it decreases geometrically during the first half of the sweeps before the moves.
 _SMOOTH_ALPHA = 1.0
 # Sweeps before the moves, rounds of moves, the sweeps after each, and those over a topic that is to be split.
-_FIRST_SWEEPS, _ROUNDS, _SWEEPS, _SPLIT_SWEEPS = 60, 3, 20, 20
+_FIRST_SWEEPS, _ROUNDS, _SWEEPS, _SPLIT_SWEEPS = 60, 3, 60, 20
+# Sweeps between two draws of a learned γ.
+_SWEEPS_PER_GAMMA = 5
 # Chains from different random topics; the one with the largest p(x, z) is used.
 CHAINS = 2
 # A sample is complete with this many tokens per document that it may have: the time is limited for long
 # documents too.
 _TOKENS_PER_DOCUMENT = 200
+_SECONDS_BETWEEN_REPORTS = 0.2
 
 
 def is_enough(lengths: np.ndarray, wanted: int) -> np.ndarray:
@@ -53,10 +65,14 @@ def _sweep(
     z: Any,
     by_word: Any,
     by_document: Any,
+    by_topic: Any,
+    control: Any,
 ) -> None:
-    """One sweep with each of `alphas`, starting from `z`; the counts, initially zero, become those of z."""
+    """One sweep with each of `alphas`, starting from `z`; the counts of z are added to the counts given.
+
+    `control`: the number of sweeps so far, and whether to stop, as another thread sees and sets them.
+    """
     V, K = by_word.shape
-    by_topic = np.zeros(K, np.float32)
     j = 0
     for d in range(len(indptr) - 1):
         for i in range(indptr[d], indptr[d + 1]):
@@ -68,6 +84,8 @@ def _sweep(
     cumulative, scale = np.empty(K, np.float32), np.empty(K, np.float32)
     state = stream(seed, 0)
     for alpha in alphas:
+        if control[1]:
+            return
         for k in range(K):
             scale[k] = 1 / (by_topic[k] + V * alpha)
         j = 0
@@ -96,6 +114,7 @@ def _sweep(
                     by_topic[k] += 1
                     scale[k] = 1 / (by_topic[k] + V * alpha)
                     j += 1
+        control[0] += 1
 
 
 def _annealed(alpha: float, sweeps: int) -> np.ndarray:
@@ -106,42 +125,69 @@ def _annealed(alpha: float, sweeps: int) -> np.ndarray:
 
 @dataclass
 class Assignment:
-    """The topics z of all tokens of some documents, n_kw (V, K) and n_dk (D, K)."""
+    """The topics z of all tokens of some documents, n_kw + δ_kw (V, K) and n_dk (D, K)."""
 
     documents: Documents
     z: np.ndarray
     by_word: np.ndarray
     by_document: np.ndarray
+    prior: WordPrior
 
     @staticmethod
-    def random(documents: Documents, words: int, topics: int, generator: np.random.Generator) -> "Assignment":
+    def random(
+        documents: Documents, words: int, prior: WordPrior, generator: np.random.Generator
+    ) -> "Assignment":
         """Topics drawn uniformly; there are no counts before the first sweep."""
+        topics = prior.pseudo_counts.shape[1]
         # Not one after the other given those before: the first topic to have a word would get all of it.
         z = generator.integers(topics, size=documents.tokens, dtype=np.int32)
-        return Assignment(documents, z, np.empty((words, topics)), np.empty((documents.size, topics)))
+        shapes = (words, topics), (documents.size, topics)
+        return Assignment(documents, z, np.empty(shapes[0]), np.empty(shapes[1]), prior)
 
-    def sweep(self, alphas: np.ndarray, gamma: np.ndarray, generator: np.random.Generator) -> None:
-        """One collapsed Gibbs sweep for each of `alphas`."""
+    def place_pinned_words(self, generator: np.random.Generator) -> None:
+        """Give the words of pinned topics to these topics, in proportion to their pseudo-counts."""
+        words = np.repeat(self.documents.words, self.documents.counts)
+        pinned = list(self.prior.pinned)
+        for w, pseudo_counts in zip(self.prior.words, self.prior.pseudo_counts[:, pinned], strict=True):
+            if len(pinned) and (total := pseudo_counts.sum(dtype=np.float64)) > 0:
+                own = np.flatnonzero(words == w)
+                self.z[own] = generator.choice(pinned, len(own), p=pseudo_counts / total)
+
+    def sweep(
+        self,
+        alphas: np.ndarray,
+        gamma: np.ndarray,
+        generator: np.random.Generator,
+        control: np.ndarray | None = None,
+    ) -> None:
+        """One collapsed Gibbs sweep for each of `alphas`; `control` as for `_sweep`."""
         # float32 holds counts exactly up to 2²⁴.
         self.by_word = np.zeros(self.by_word.shape, np.float32)
+        self.by_word[self.prior.words] = self.prior.pseudo_counts
         self.by_document = np.zeros(self.by_document.shape, np.float32)
-        indptr, words, counts, _ = self.documents
+        indptr, words, counts = self.documents[:3]
         seed = generator.integers(2**64, dtype=np.uint64)
         _sweep(
             indptr, words, counts, alphas, gamma.astype(np.float32), seed, self.z, self.by_word,
-            self.by_document,
+            self.by_document, self.prior.by_topic.astype(np.float32),
+            np.zeros(2, np.int64) if control is None else control,
         )  # fmt: skip
 
-    def log_joint(self, alpha: float, gamma: np.ndarray) -> float:
-        """log p(x, z), up to a constant that depends on the documents only."""
+    def log_joint(self, gamma: np.ndarray) -> float:
+        """log p(x, z | γ), up to a constant that depends on the documents and the prior of words only."""
+        lengths, c = self.documents.lengths.astype(np.float64), gamma.sum()
+        return self.sum_of_scores(gamma) + float(np.sum(gammaln(c) - gammaln(c + lengths)))
+
+    def sum_of_scores(self, gamma: np.ndarray) -> float:
+        """The sum of `topic_score` over the topics."""
         return sum(
-            topic_score(self.by_word[:, k], self.by_document[:, k], alpha, gamma[k])
+            topic_score(self.by_word[:, k], self.by_document[:, k], self.prior.alpha, gamma[k])
             for k in range(len(gamma))
         )
 
     def tokens_of(self, topic: int) -> Documents:
         """The same documents with the tokens of one topic."""
-        indptr, words, counts, names = self.documents
+        indptr, words, counts, names = self.documents[:4]
         entry = np.repeat(np.arange(len(words)), counts)
         own = np.bincount(entry[self.z == topic], minlength=len(words)).astype(counts.dtype)
         offsets = np.concatenate([[0], np.cumsum(own > 0)])
@@ -149,7 +195,7 @@ class Assignment:
 
 
 def topic_score(by_word: np.ndarray, by_document: np.ndarray, alpha: float, gamma: float) -> float:
-    r"""The terms of log p(x, z) of one topic; zero for a topic without tokens.
+    r"""The terms of log p(x, z) of one topic; zero for a topic without tokens and pseudo-counts.
 
     Σ_w log[Γ(α + n_kw)/Γ(α)] - log[Γ(Vα + n_k·)/Γ(Vα)] + Σ_d log[Γ(γ + n_dk)/Γ(γ)]
     """
@@ -163,34 +209,40 @@ def topic_score(by_word: np.ndarray, by_document: np.ndarray, alpha: float, gamm
     )
 
 
-def merge_and_split(
-    assignment: Assignment, alpha: float, gamma: np.ndarray, generator: np.random.Generator
-) -> int:
+def merge_and_split(assignment: Assignment, gamma: np.ndarray, generator: np.random.Generator) -> int:
     """Merge pairs of topics and split others into their places while p(x, z) increases; return how many.
 
     Each topic may be merged with the one of the most similar words, and split by sweeps over its tokens.
+    Pinned topics stay as they are.
     """
-    K = len(gamma)
+    K, prior = len(gamma), assignment.prior
+    alpha = prior.alpha
     by_word, by_document = assignment.by_word, assignment.by_document
+    V, no_documents = len(by_word), np.zeros(0)
 
     def score(k: int, words: np.ndarray, documents: np.ndarray) -> float:
         return topic_score(words, documents, alpha, gamma[k])
 
     scores = [score(k, by_word[:, k], by_document[:, k]) for k in range(K)]
+    # Topics without tokens: zero without pseudo-counts.
+    empty = [score(k, prior.of_topic(k, V), no_documents) for k in range(K)]
     norms = np.maximum(np.linalg.norm(by_word, axis=0), 1)
     similarity = (by_word.T @ by_word) / np.outer(norms, norms) - 2 * np.eye(K)
     merges = []
     for a, b in enumerate(similarity.argmax(1)):
-        merged = score(b, by_word[:, a] + by_word[:, b], by_document[:, a] + by_document[:, b])
-        merges.append((merged - scores[a] - scores[b], a, int(b)))
+        words = by_word[:, a] + by_word[:, b] - prior.of_topic(a, V)
+        merged = score(b, words, by_document[:, a] + by_document[:, b])
+        merges.append((merged + empty[a] - scores[a] - scores[b], a, int(b)))
+    used = set(prior.pinned)
     splits = []
     for k in range(K):
+        if k in used:
+            continue
         tokens = assignment.tokens_of(k)
-        halves = Assignment.random(tokens, len(by_word), 2, generator)
+        halves = Assignment.random(tokens, V, prior.columns([k, k]), generator)
         halves.sweep(_annealed(alpha, _SPLIT_SWEEPS), gamma[[k, k]], generator)
-        splits.append((halves.log_joint(alpha, gamma[[k, k]]) - scores[k], k, halves))
+        splits.append((halves.sum_of_scores(gamma[[k, k]]) - empty[k] - scores[k], k, halves))
     splits.sort(key=lambda split: -split[0])
-    used: set[int] = set()
     moves = 0
     for loss, a, b in sorted(merges, key=lambda merge: -merge[0]):
         if {a, b} & used:
@@ -200,7 +252,7 @@ def merge_and_split(
             continue
         _, k, halves = candidates[0]
         # The second half takes the place of topic a, with its prior.
-        if halves.log_joint(alpha, gamma[[k, a]]) - scores[k] + loss <= 0:
+        if halves.sum_of_scores(gamma[[k, a]]) - empty[a] - scores[k] + loss <= 0:
             continue
         is_second = np.flatnonzero(assignment.z == k)[halves.z == 1]
         assignment.z[assignment.z == a] = b
@@ -210,26 +262,119 @@ def merge_and_split(
     return moves
 
 
+class Start(NamedTuple):
+    """The topics of all words, and γ, which may have been learned."""
+
+    assignment: Assignment
+    document_prior: DocumentPrior
+
+    def sweep(self, alphas: np.ndarray, generator: np.random.Generator, control: np.ndarray) -> "Start":
+        """Sweeps with each of `alphas`; a learned γ is drawn after every few of them."""
+        assignment, prior = self
+        if prior.learned is None:
+            assignment.sweep(alphas, prior.gamma, generator, control)
+            return self
+        # The first draw is given the topics before the sweeps.
+        for last in range(0, len(alphas) + 1, _SWEEPS_PER_GAMMA):
+            part = alphas[max(0, last - _SWEEPS_PER_GAMMA) : last]
+            assignment.sweep(part, prior.gamma, generator, control)
+            seed = generator.integers(2**64, dtype=np.uint64)
+            prior = prior.given(counts_above(assignment.by_document), seed)
+        return Start(assignment, prior)
+
+
 def collapsed_gibbs(
-    documents: Documents, words: int, alpha: float, gamma: np.ndarray, seed: int
-) -> Assignment:
-    """One chain over the documents: annealed sweeps, then rounds of moves and sweeps."""
+    documents: Documents,
+    words: int,
+    word_prior: WordPrior,
+    document_prior: DocumentPrior,
+    seed: int,
+    control: np.ndarray | None = None,
+) -> Start:
+    """One chain over the documents: annealed sweeps, then rounds of moves and sweeps.
+
+    `control`: the number of sweeps so far, and whether another thread asks to stop; the result is then of no
+    use.
+    """
+    control = np.zeros(2, np.int64) if control is None else control
     generator = np.random.Generator(np.random.Philox(seed))
-    assignment = Assignment.random(documents, words, len(gamma), generator)
-    assignment.sweep(_annealed(alpha, _FIRST_SWEEPS), gamma, generator)
+    assignment = Assignment.random(documents, words, word_prior, generator)
+    assignment.place_pinned_words(generator)
+    alphas = _annealed(word_prior.alpha, _FIRST_SWEEPS)
+    if document_prior.learned is not None:
+        # Smooth topics say nothing about γ.
+        num_annealed = _FIRST_SWEEPS // 2
+        assignment.sweep(alphas[:num_annealed], document_prior.gamma, generator, control)
+        alphas = alphas[num_annealed:]
+    start = Start(assignment, document_prior).sweep(alphas, generator, control)
     for _ in range(_ROUNDS):
-        merge_and_split(assignment, alpha, gamma, generator)
-        assignment.sweep(np.full(_SWEEPS, alpha, np.float32), gamma, generator)
-    return assignment
+        if control[1]:
+            break
+        gamma = start.document_prior.gamma
+        # With γ as learned, a topic could not take the place of one that is small.
+        is_learned = document_prior.learned is not None
+        merge_and_split(assignment, np.full_like(gamma, gamma.mean()) if is_learned else gamma, generator)
+        start = start.sweep(np.full(_SWEEPS, word_prior.alpha, np.float32), generator, control)
+    return start
+
+
+class FirstTopics(NamedTuple):
+    """n_kw + δ_kw (V, K), n_dk (D, K), and γ, which may have been learned."""
+
+    by_word: np.ndarray
+    by_document: np.ndarray
+    document_prior: DocumentPrior
 
 
 def first_topics(
-    documents: Documents, words: int, alpha: float, gamma: np.ndarray, seeds: list[int], threads: int = 1
-) -> np.ndarray:
-    """n_kw (V, K) of the best of several chains, one for each seed; `threads` changes only the time."""
+    documents: Documents,
+    words: int,
+    word_prior: WordPrior,
+    document_prior: DocumentPrior,
+    seeds: list[int],
+    threads: int = 1,
+    share: Share | None = None,
+    show: Callable[[int, int], None] = lambda completed, total: None,
+) -> FirstTopics:
+    """The best of several chains, one for each seed; `threads` changes only the time.
 
-    def chain(seed: int) -> Assignment:
-        return collapsed_gibbs(documents, words, alpha, gamma, seed)
+    With a `share`, each process runs some of the chains. `show` is called several times a second with the
+    number of sweeps of this process so far and in all. If it raises `Stopped`, so do all processes.
+    """
+    share = share or Alone(len(document_prior.base))
+    own_seeds = [seeds[number] for number in share.tasks(len(seeds))]
+    controls = np.zeros((len(own_seeds), 2), np.int64)
+    pool = thread_pool(threads)
+    futures = [
+        pool.submit(collapsed_gibbs, documents, words, word_prior, document_prior, seed, control)
+        for seed, control in zip(own_seeds, controls, strict=True)
+    ]
+    num_sweeps = len(own_seeds) * (_FIRST_SWEEPS + _ROUNDS * _SWEEPS)
+    try:
+        while _is_going_on(futures, share, lambda: show(int(controls[:, 0].sum()), num_sweeps)):
+            pass
+    except BaseException:
+        controls[:, 1] = 1
+        raise
+    starts = [future.result() for future in futures]
+    scores = [start.assignment.log_joint(start.document_prior.gamma) for start in starts]
+    names = tuple(document_prior.state())
+    results = [
+        (start.assignment.by_word, start.assignment.by_document, *start.document_prior.state().values())
+        for start in starts
+    ]
+    by_word, by_document, *state = share.best(results, scores, len(seeds))
+    return FirstTopics(by_word, by_document, document_prior.restored(dict(zip(names, state, strict=True))))
 
-    chains = list(thread_pool(threads).map(chain, seeds)) if threads > 1 else [chain(s) for s in seeds]
-    return max(chains, key=lambda assignment: assignment.log_joint(alpha, gamma)).by_word
+
+def _is_going_on(futures: list[Future[Start]], share: Share, show: Callable[[], None]) -> bool:
+    """Whether a chain of any process is not done a moment later; raise `Stopped` if `show` of one does."""
+    is_going_on, is_stopped = bool(wait(futures, _SECONDS_BETWEEN_REPORTS).not_done), False
+    try:
+        show()
+    except Stopped:
+        is_stopped = True
+    is_going_on, is_stopped = share.any(is_going_on, is_stopped)
+    if is_stopped:
+        raise Stopped
+    return is_going_on

@@ -22,10 +22,12 @@ from fokker._core.state import nearest
 from fokker.fields import Elementwise
 from fokker.integrators import Reflecting, SymplecticEuler
 from fokker.models.lda._checks import NotFiniteError, check_friction
+from fokker.models.lda._sums import column_sums
 from fokker.models.lda._uniform import seed_at
 from fokker.models.lda.cir import MIN_THETA, transitions
 from fokker.models.lda.settings import SAMPLERS
 from fokker.models.lda.sgrhmc import MomentumTopics
+from fokker.models.lda.share import Alone, Share
 from fokker.samplers import sghmc, sgld, sgrld
 from fokker.samplers._sampler import SamplerState
 from fokker.targets import Target
@@ -127,27 +129,36 @@ def make_topics(
     key: Key[Array, ""],
     threads: int = 1,
     start: float = 0.0,
+    share: Share | None = None,
 ) -> "Topics":
     """θ (V, K) with one of `SAMPLERS`; `start` is the α that scir lowers to `alpha` in its first steps.
 
-    θ of float32 is not copied, and the steps change it.
+    θ of float32 is not copied, and the steps change it. With a `share` of the topics, its own are given.
     """
+    share = share or Alone(theta.shape[1])
     if sampler not in SAMPLERS:
         suggestion = nearest(sampler, SAMPLERS)
         raise ValueError(f"the samplers of topics are {', '.join(SAMPLERS)}, not {sampler!r}.{suggestion}")
     if sampler in _LAZY:
-        return LazyTopics(sampler, theta, alpha, key, threads, start)
+        return LazyTopics(sampler, theta, alpha, key, threads, start, share)
     if sampler == "sgrhmc":
-        return MomentumTopics(theta, alpha, key, threads)
-    return DenseTopics(sampler, theta, alpha, key)
+        return MomentumTopics(theta, alpha, key, threads, share)
+    return DenseTopics(sampler, theta, alpha, key, share)
 
 
 class DenseTopics:
     """θ with a sampler of the library that moves every word at every step."""
 
-    def __init__(self, sampler: str, theta: np.ndarray, alpha: float, key: Key[Array, ""]) -> None:
+    def __init__(
+        self,
+        sampler: str,
+        theta: np.ndarray,
+        alpha: float,
+        key: Key[Array, ""],
+        share: Share | None = None,
+    ) -> None:
         self.sampler, self.alpha, self.number = sampler, alpha, 0
-        self._key = key
+        self._key, self._share = key, share or Alone(theta.shape[1])
         self._z = {"theta": jnp.asarray(theta, jnp.float32)}
         if sampler in WITH_MOMENTUM:
             self._z["r"] = jax.random.normal(fold_in(key, _INIT_FOLD), theta.shape)
@@ -164,7 +175,7 @@ class DenseTopics:
     @property
     def totals(self) -> np.ndarray:
         """θ_k· (K,)."""
-        return self.all_rows().sum(0)
+        return np.asarray(column_sums(self.all_rows()))
 
     def step(
         self, words: np.ndarray, counts: np.ndarray, h: float, friction: float, data_weight: float
@@ -186,14 +197,18 @@ class DenseTopics:
             self._key,
             Count.of(self.number),
         )
-        if not bool(finite):
-            raise NotFiniteError(self.sampler, h, self.number)
+        self._share.check_step(bool(finite), NotFiniteError(self.sampler, h, self.number))
         self._z = z
         self.number += 1
 
     def all_rows(self) -> np.ndarray:
         """θ (V, K)."""
         return np.asarray(self._z["theta"])
+
+    @property
+    def memory(self) -> np.ndarray | None:
+        """None: the memory of θ belongs to JAX."""
+        return None
 
     def replace(self, theta: np.ndarray) -> None:
         """Continue from this θ (V, K); the momentum is unchanged."""
@@ -219,8 +234,9 @@ class LazyTopics:
     noise of the words that are not up to date.
     """
 
-    # The most steps stored before all words are updated, and the largest ∫b without overflow in float64.
-    _MAX_STEPS, _MAX_RATE = 1024, 300.0
+    # The most steps stored before all words are updated; the largest ∫b of a step; and that over all steps
+    # stored, after which the next step updates all words. exp(100 + 2·300) does not overflow in float64.
+    _MAX_STEPS, _MAX_RATE, _UPDATE_RATE = 1024, 300.0, 100.0
 
     # The steps in which scir halves α, from its start to the α of the prior.
     _HALVING_STEPS = 50
@@ -233,15 +249,17 @@ class LazyTopics:
         key: Key[Array, ""],
         threads: int = 1,
         start: float = 0.0,
+        share: Share | None = None,
     ) -> None:
         self.sampler, self.number, self.threads = sampler, 0, threads
+        self._share = share or Alone(theta.shape[1])
         self.alpha, self._start_alpha = alpha, start if sampler == "scir" else 0.0
         self._step_alpha = self._alpha_at(0)
         self._key = key
         # For the library's steps, independent of the streams here.
         self._step_key = fold_in(key, _STEP_KEY_FOLD)
         self._theta = np.ascontiguousarray(theta, np.float32)
-        self._totals = self._theta.sum(0, dtype=np.float64)
+        self._totals = column_sums(self._theta)
         self._reset_clock()
 
     def _reset_clock(self) -> None:
@@ -251,6 +269,11 @@ class LazyTopics:
         self._now = 0
         # ∫b and ∫exp(∫b) since the reset, for each topic after each step.
         self._rate, self._time = (np.zeros((self._MAX_STEPS + 1, K)) for _ in range(2))
+        self._share.signal(False)
+
+    def _signal(self) -> None:
+        """Say whether the next step shall update all words, for the topics of other processes too."""
+        self._share.signal(self._rate[self._now].max(initial=0) > self._UPDATE_RATE)
 
     def _alpha_at(self, number: int) -> float:
         """α of a step: from the start it is halved every few steps until it is that of the prior.
@@ -277,7 +300,9 @@ class LazyTopics:
         g = (time - self._time[last_updates]) * np.exp(-rate)
         which = np.where(is_outdated[which], which, -1)
         seed = self._seed(stream)
-        return theta, transitions(theta, self._step_alpha, None, delta, g, which, words, seed, self.threads)
+        return theta, transitions(
+            theta, self._step_alpha, None, delta, g, which, words, seed, self.threads, self._share.own.start
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -306,7 +331,7 @@ class LazyTopics:
         momentum.
         """
         theta = self.rows(words)
-        by_topic = counts.sum(0, dtype=np.float64)
+        by_topic = column_sums(counts)
         b = 1 + by_topic / self._totals
         # Of a topic that was empty b may be very large: its θ is forgotten, by exp(-300) or more.
         rate = np.minimum(b * h, self._MAX_RATE) if self.sampler == "scir" else b * h
@@ -315,18 +340,20 @@ class LazyTopics:
             seed = self._seed(_STEP_STREAM)
             which = np.zeros(len(words), np.int64)
             transitions(
-                theta, self._step_alpha, counts, delta[None], g[None], which, words, seed, self.threads
-            )
+                theta, self._step_alpha, counts, delta[None], g[None], which, words, seed, self.threads,
+                self._share.own.start,
+            )  # fmt: skip
             new_theta = theta
         else:
             new_theta = self._euler(theta, counts, h)
-        if not np.all(np.isfinite(new_theta.sum(0))) or np.any(rate > self._MAX_RATE):
-            raise NotFiniteError(self.sampler, h, self.number)
+        new_sum = column_sums(new_theta)
+        is_good = bool(np.all(np.isfinite(new_sum)) and np.all(rate <= self._MAX_RATE))
+        self._share.check_step(is_good, NotFiniteError(self.sampler, h, self.number))
         # The totals as if no word were observed, then the correction for the words of the minibatch.
-        old_sum = self._theta[words].sum(0, dtype=np.float64)
+        old_sum = column_sums(self._theta[words])
         unobserved = old_sum * delta + len(words) * self._step_alpha * g
         self._totals = self._totals * delta + len(self._theta) * self._step_alpha * g
-        self._totals += new_theta.sum(0, dtype=np.float64) - unobserved
+        self._totals += new_sum - unobserved
         self._theta[words] = new_theta
         self._rate[self._now + 1] = self._rate[self._now] + rate
         self._time[self._now + 1] = self._time[self._now] + np.exp(self._rate[self._now]) * np.expm1(rate) / b
@@ -334,18 +361,15 @@ class LazyTopics:
         self._seen[words] = self._now
         self.number += 1
         alpha = self._alpha_at(self.number)
-        if (
-            alpha != self._step_alpha
-            or self._now == self._MAX_STEPS
-            or self._rate[self._now].max() > self._MAX_RATE
-        ):
+        if alpha != self._step_alpha or self._now == self._MAX_STEPS or self._share.is_signalled:
             self._update_all()
             self._step_alpha = alpha
+        self._signal()
 
     def _euler(self, theta: np.ndarray, counts: np.ndarray, h: float) -> np.ndarray:
         """A step of the library's sampler for these words."""
         rows = _padded(theta, 1.0)
-        rest = self._totals - rows.sum(0, dtype=np.float64)
+        rest = self._totals - column_sums(rows)
         z, _ = _advance(
             self.sampler,
             {"theta": jnp.asarray(rows)},
@@ -366,13 +390,18 @@ class LazyTopics:
     def _update_all(self) -> None:
         """Update every word, and reset the clock."""
         self.rows(np.arange(len(self._theta)))
-        self._totals = self._theta.sum(0, dtype=np.float64)
+        self._totals = column_sums(self._theta)
         self._reset_clock()
+
+    @property
+    def memory(self) -> np.ndarray | None:
+        """The memory of θ, for a θ that replaces it."""
+        return self._theta
 
     def replace(self, theta: np.ndarray) -> None:
         """Continue from this θ (V, K), which belongs to the sampler from now on."""
         self._theta = np.ascontiguousarray(theta, np.float32)
-        self._totals = self._theta.sum(0, dtype=np.float64)
+        self._totals = column_sums(self._theta)
         self._reset_clock()
 
     _SAVED_ARRAYS = ("theta", "totals", "seen", "rate", "time")
@@ -388,6 +417,7 @@ class LazyTopics:
         self._step_alpha = self._alpha_at(self.number)
         for name in self._SAVED_ARRAYS:
             setattr(self, f"_{name}", np.array(state[name]))
+        self._signal()
 
 
 def _padded(rows: np.ndarray, fill: float) -> np.ndarray:

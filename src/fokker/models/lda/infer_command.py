@@ -1,0 +1,136 @@
+"""The commands `fokker lda infer` and `fokker lda export`, which apply a saved model."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fokker.models.lda.console import option, print_error, print_line
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# `infer` prints at most this many topics per document, of at least this share, with this many words.
+_MAX_PRINTED_TOPICS, _MIN_SHARE, _WORDS = 4, 0.05, 6
+# The mixtures of all documents of a run, in their order.
+_ALL_MIXTURES = "all-mixtures.csv.gz"
+
+
+def infer(
+    model: Annotated[Path, typer.Argument(help="model.npz, or the folder of a run.")],
+    text: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TEXT…",
+            help="Files, folders or globs as for CORPUS; - for standard input. Default: all documents of the "
+            "run, in their order, which are only written to --out.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[Path | None, option("Write all proportions to this file: .csv, .csv.gz or .npz.")] = None,
+    format: Annotated[str | None, option("The format of the text.", "detected")] = None,
+    key: Annotated[
+        str | None, option("The key of the text in a JSON object, or its column in a table.", "text")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+) -> None:
+    """Apply a saved model to new text: the topics of each document, with their words and shares."""
+    from fokker.models.lda.model import Model, top_words
+    from fokker.run.progress import Progress
+
+    if not text:
+        out = out or _folder_of_run(model) / _ALL_MIXTURES
+    if out is not None:
+        _check_name(out)
+    loaded = Model.load(model)
+    words = top_words(loaded.mean, _WORDS)
+    topic_names = loaded.settings.topic_names
+    topic_words = [" ".join(loaded.vocabulary.words[w] for w in topic) for topic in words]
+    names: list[str] = []
+    shares: list[np.ndarray] = []
+    for source in text or [""]:
+        corpus = (
+            loaded.open(source, format=format, key=key or "text")
+            if text
+            else loaded.open_run(_folder_of_run(model))
+        )
+        # Documents that are printed show the progress themselves.
+        with Progress("inferring mixtures", corpus.size, unit="documents", enabled=not text) as progress:
+            for documents, mixtures in loaded.infer(corpus, seed=seed):
+                for name, proportions in zip(documents.names, mixtures, strict=True) if text else ():
+                    print_line(name)
+                    largest = (-proportions).argsort()[:_MAX_PRINTED_TOPICS]
+                    for k in [k for k in largest if proportions[k] >= _MIN_SHARE] or largest[:1]:
+                        print_line(f"  {proportions[k]:6.1%}  topic {topic_names[k]}: {topic_words[k]}")
+                if out is not None:
+                    names += documents.names
+                    shares.append(mixtures)
+                    progress.update(len(names))
+        if summary := corpus.tally.sentence():
+            print_error(summary)
+    if out is not None:
+        _write_proportions(out, topic_names, names, shares)
+        print_line(f"wrote {out}")
+
+
+def export(
+    model: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    tool: Annotated[str, typer.Argument(help="pyldavis, mallet or gensim.")],
+    out: Annotated[Path | None, option("Folder for the files.", "RUN/TOOL")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+) -> None:
+    """Write files that other tools read, with the mixtures of all documents of the run."""
+    from fokker.models.lda.export import TOOLS, Exported, write
+    from fokker.models.lda.model import Model
+    from fokker.run.progress import Progress
+
+    if tool not in TOOLS:
+        raise ValueError(f"the tools are {', '.join(TOOLS)}, not {tool!r}.")
+    loaded = Model.load(model)
+    folder = _folder_of_run(model)
+    corpus = loaded.open_run(folder)
+    with Progress("inferring mixtures", corpus.size, unit="documents") as progress:
+        exported = Exported.of(loaded, corpus, seed, progress.update)
+        progress.begin(f"writing files for {tool}", unit=None)
+        paths = write(exported, tool, out or folder / tool)
+    if summary := corpus.tally.sentence():
+        print_error(summary)
+    print_line(f"wrote {', '.join(path.name for path in paths)} to {paths[0].parent}")
+
+
+def _folder_of_run(model: Path) -> Path:
+    return model if model.is_dir() else model.parent
+
+
+def _check_name(path: Path) -> None:
+    if not path.name.endswith((".csv", ".csv.gz", ".npz")):
+        raise ValueError(f"--out {path}: give a file that ends in .csv, .csv.gz or .npz.")
+
+
+def _write_proportions(
+    path: Path, topics: Sequence[str], names: list[str], shares: "list[np.ndarray]"
+) -> None:
+    """Write one row per document, as a table or as arrays `documents` and `mixtures`."""
+    import csv
+    import gzip
+    import io
+
+    import numpy as np
+
+    from fokker._core.files import write_atomically
+
+    proportions = np.concatenate(shares)
+    if path.suffix == ".npz":
+        write_atomically(
+            path, lambda file: np.savez_compressed(file, documents=np.array(names), mixtures=proportions)
+        )
+        return
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["document", *(f"topic {name}" for name in topics)])
+    writer.writerows([name, *(f"{x:.4f}" for x in row)] for name, row in zip(names, proportions, strict=True))
+    content = text.getvalue().encode("utf-8")
+    write_atomically(
+        path, lambda file: file.write(gzip.compress(content) if path.suffix == ".gz" else content)
+    )

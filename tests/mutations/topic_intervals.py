@@ -1,0 +1,58 @@
+"""Mistakes in the exact passes of topics, in their intervals, and in what is said of them."""
+
+from mutations._mutation import Mutation
+
+MUTATIONS = [
+    Mutation(
+        "models/lda/collapsed.py",
+        "n_dk[old] -= 1",
+        "n_dk[old] -= 0",
+        "sweeps with β integrated out: a token counts itself in its document",
+        ("lda_exact::collapsed_sweeps_have_the_distribution_of_all_assignments",),
+    ),
+    Mutation(
+        "models/lda/collapsed.py",
+        "n_k[new] += 1\n",
+        "n_k[new] += 2\n",
+        "sweeps with β integrated out: the sizes of topics grow",
+        ("lda_exact::collapsed_sweeps_have_the_distribution_of_all_assignments",),
+    ),
+    Mutation(
+        "models/lda/exact.py",
+        "if draw >= self.num_draws and",
+        "if draw > self.num_draws and",
+        "the topics of words are not redrawn before a draw",
+        ("lda_exact::a_rare_word_changes_its_topic_between_passes",),
+    ),
+    Mutation(
+        "models/lda/gibbs.py",
+        "assignments[first_token[d] + j - m * max_tokens] = z[j]",
+        "assignments[first_token[d] + j - m * max_tokens] = z[end[m] - 1]",
+        "all tokens of a document are stored with the topic of the last one",
+        ("lda_exact::a_sample_has_every_token_once_and_the_mixtures_stay_expectations",),
+    ),
+    Mutation(
+        "models/lda/draws.py",
+        "np.where(ordered[last_zero] > 0, ordered[n - k], ordered[one_sided])",
+        "ordered[n - k]",
+        "an interval that begins at zero contains 95 % in place of 90",
+        ("lda_exact::an_interval_that_begins_at_zero_ends_where_a_tenth_is_above_it",),
+    ),
+    Mutation(
+        "models/lda/run.py",
+        "return number if number >= 0 and is_whole else None",
+        "return number if number >= 0 else None",
+        "a pass may become exact in its middle",
+        (
+            "lda_command::a_pass_that_became_exact_in_its_middle_is_not_counted",
+            "lda_command::the_first_pass_of_unknown_length_is_not_exact",
+        ),
+    ),
+    Mutation(
+        "models/lda/report.py",
+        'return "No problems found." if few is None else f"No problems found, except that {few}."',
+        'return "No problems found."',
+        "the headline is silent on topics of few effective draws",
+        ("lda_command::topics_of_few_effective_draws_are_named",),
+    ),
+]
