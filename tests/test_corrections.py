@@ -232,6 +232,7 @@ def test_a_singular_field_has_no_finite_determinant():
     assert not np.isfinite(fields.Gram(jnp.ones((2, 1))).log_determinant(jnp.ones(2)))
 
 
+@pytest.mark.long
 def test_your_own_dynamics_are_sampled_exactly_by_fk_sample():
     """Means of θ and θ² at a step that is far off without the correction; false alarms 7e-6 each."""
     sampler = fk.samplers.recipe(ANY, 0.6, correction=EXACT)
@@ -405,7 +406,11 @@ def own_steps(name):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.long if "naive" in n or "one" in n else ()) for n in OWN]
+    "name",
+    [
+        n if n.startswith("leapfrog") and "naive" not in n else pytest.param(n, marks=pytest.mark.long)
+        for n in OWN
+    ],
 )
 def test_your_own_hamiltonian_dynamics_are_reversible(name):
     """With masses that are not 1 and a momentum drawn from the kinetic energy; false alarm 1e-6."""
@@ -415,7 +420,9 @@ def test_your_own_hamiltonian_dynamics_are_reversible(name):
     assert asymmetry(before, after, 4) > FALSE_ALARM
 
 
-@pytest.mark.parametrize("name", ["leapfrog, tree", "generalised leapfrog, Metropolis"])
+@pytest.mark.parametrize(
+    "name", ["leapfrog, tree", pytest.param("generalised leapfrog, Metropolis", marks=pytest.mark.long)]
+)
 def test_with_momenta_of_another_mass_they_are_not(name, monkeypatch):
     from fokker.samplers import _recipe
 
@@ -509,7 +516,11 @@ def test_a_sampler_says_what_it_is_made_of():
         assert str(sampler) == words
 
 
-@pytest.mark.parametrize("D", [None, 0.0, {}, {("r", "r"): 0.0}, fields.Zero()], ids=str)
+@pytest.mark.parametrize(
+    "D",
+    [None, *(pytest.param(D, marks=pytest.mark.long) for D in (0.0, {}, {("r", "r"): 0.0})), fields.Zero()],
+    ids=str,
+)
 def test_dynamics_without_noise_get_new_momenta_however_their_zero_is_written(D):
     dynamics = fk.Dynamics(H, D=D, Q={("r", "theta"): 1.0})
     for correction in (corrections.Metropolis(3), corrections.Tree()):

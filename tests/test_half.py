@@ -88,6 +88,7 @@ def after(dtype):
     return np.asarray(run(jax.random.key(0)).position, float)
 
 
+@pytest.mark.long
 def test_small_steps_are_lost_to_the_nearest_and_not_to_random_rounding(monkeypatch, optimised):
     """The variance is t² = 0.04 less friction, and random rounding adds E[u|Δ|] a step to it.
 
