@@ -147,9 +147,9 @@ WRONG = {
 }
 
 
-# MAULA has the reason of MALA.
+# They have the reasons of MALA and of GHMC.
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.long if n == "maula" else ()) for n in WRONG]
+    "name", [pytest.param(n, marks=pytest.mark.long if n in ("hmc", "maula") else ()) for n in WRONG]
 )
 def test_corrections_that_are_wrong_are_found(name):
     make, reason = WRONG[name]

@@ -139,7 +139,15 @@ def _temperature_ignored(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "fault", [_without_heat, _heat_doubled, _without_determinant, _momentum_kept, _temperature_ignored]
+    "fault",
+    [
+        _without_heat,
+        _momentum_kept,
+        *(
+            pytest.param(f, marks=pytest.mark.long)
+            for f in (_heat_doubled, _without_determinant, _temperature_ignored)
+        ),
+    ],
 )
 def test_a_wrong_ratio_is_seen(fault, monkeypatch):
     before, after, _ = steps_of(fault(monkeypatch))
@@ -621,7 +629,7 @@ def test_exact_ou_steps_refuse_a_q_that_mixes_coordinates():
         )
 
 
-@pytest.mark.parametrize("name", ["exact OU", "BAOAB"])
+@pytest.mark.parametrize("name", ["exact OU", pytest.param("BAOAB", marks=pytest.mark.long)])
 def test_several_noisy_steps_before_a_decision_are_reversible(name):
     """Their ratios add up, and each has noise of its own; false alarm 1e-6."""
     before, after, info = steps_of(name, corrections.Metropolis(3))

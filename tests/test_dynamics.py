@@ -544,7 +544,13 @@ def compiled_named(name):
     return quick_jit(at)
 
 
-@pytest.mark.parametrize("name", NAMED)
+# Their fields are those of another dynamics here, or of theorem 1 above.
+REPEATS = ("riemann, dense (gSGRHMC)", "langevin, elementwise (SGRLD)")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long if n in REPEATS else ()) for n in NAMED]
+)
 def test_a_named_dynamics_is_stationary_and_that_of_the_textbook(name):
     z = as_double(NAMED[name][1])
     NAMED[name][0](1.0).validate(z)

@@ -353,7 +353,14 @@ def balance(sampler, target):
     return asymmetry(before, after.position, bins), float(jnp.mean(info.acceptance_rate)), moved
 
 
-REPEATS = ("nuts, plane", "nuts, slice, plane", "naive_nuts, plane", "hmc, random, plane", "rwm, plane")
+REPEATS = (
+    "mala, plane",
+    "nuts, plane",
+    "nuts, slice, plane",
+    "naive_nuts, plane",
+    "hmc, random, plane",
+    "rwm, plane",
+)
 
 
 @pytest.mark.parametrize("name", [long(name) if name in REPEATS else name for name in CASES])
