@@ -134,7 +134,7 @@ def test_Q_is_recovered_in_two_dimensions(make, truth):
         pytest.param(sghmc, 1e-7, marks=pytest.mark.long),
         (gsgrhmc, 1e-7),
         pytest.param(sgnht, 1e-7, marks=pytest.mark.long),
-        pytest.param(skew_gaussian, 1e-7, marks=pytest.mark.long),
+        (skew_gaussian, 1e-7),
     ],
 )
 def test_the_completed_dynamics_has_the_drift_given(make, tolerance):

@@ -333,6 +333,7 @@ def test_what_a_splitting_cannot_solve_is_seen_from_any_start(what):
             )
 
 
+@pytest.mark.long
 def test_the_checker_looks_at_the_correction_of_your_own_dynamics(monkeypatch):
     """A drift that does not keep the target is a proposal like any other; a wrong ratio is found."""
     slow = fk.SDE(lambda theta: -theta / 2, 1.0, lambda theta: jnp.sum(theta**2) / 2)

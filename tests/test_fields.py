@@ -590,7 +590,7 @@ def compiled_whole(make, is_skew):
         (diagonal_blocks, False),
         (coupled_blocks, False),
         (plain_diagonal_blocks, False),
-        (scaled_sum_of_blocks, False),
+        pytest.param(scaled_sum_of_blocks, False, marks=pytest.mark.long),
     ],
 )
 @settings(max_examples=5)

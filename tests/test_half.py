@@ -102,6 +102,7 @@ def test_small_steps_are_lost_to_the_nearest_and_not_to_random_rounding(monkeypa
     assert np.all(after(jnp.bfloat16) == 3)
 
 
+@pytest.mark.long
 def test_a_run_in_half_precision_goes_all_the_way_to_the_summary():
     x = np.random.default_rng(0).normal(size=(50, 1)).astype(np.float32)
     target = fk.Posterior(
