@@ -495,7 +495,7 @@ def stationarity(sampler, steps):
     return stats.chisquare(counts.ravel()).pvalue
 
 
-@pytest.mark.parametrize("name", [long(name) if name == "ghmc" else name for name in KEPT])
+@pytest.mark.parametrize("name", KEPT)
 def test_kept_momenta_keep_the_target_over_several_steps_and_not_without_the_flip(name, monkeypatch):
     """Over 6 steps; a chi-square of 36 cells of (θ, p), false alarm 1e-6."""
     assert stationarity(KEPT[name], 6) > FALSE_ALARM
