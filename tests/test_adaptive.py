@@ -92,6 +92,7 @@ def psgld_chain(h, alpha, floor, noise, counts, key):
     return jax.lax.scan(step, (state, zero, zero), numbers)[1].sum(axis=0) / 6_500
 
 
+@pytest.mark.long
 def test_preconditioned_sgld_is_right_with_its_correction_and_with_no_other(optimised):
     """Mean and variance of a skewed density by 256 chains: within 5 standard errors and 0.02, or 2 %.
 

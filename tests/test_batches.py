@@ -147,7 +147,7 @@ def uniform(counts):
         *((kind, 2) for kind in KINDS),
         ("replacement", 65),
         pytest.param("no replacement", 65, marks=pytest.mark.long),
-        ("reshuffle", 65),
+        pytest.param("reshuffle", 65, marks=pytest.mark.long),
     ],
 )
 def test_rows_and_ordered_pairs_of_rows_are_uniform(kind, size):

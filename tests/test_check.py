@@ -216,6 +216,7 @@ WRONG = {
 
 # Those marked long have the reason of another in other words.
 REPEATS = {
+    "Γ of Q missing",  # is the fixture `naive`
     "Γ of Q with the wrong sign",
     "thermostat, d in the drift alone",
     "thermostat, d forgotten with weight 1/2",

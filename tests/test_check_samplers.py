@@ -66,6 +66,7 @@ SAMPLERS = {
 }
 REPEATS = {"sgnht_by_ding", "sgrhmc", "ula", "ulmc", "recipe", "sgld"}
 REPEATS |= {"ghmc", "gsgrhmc", "mala", "maula", "mclmc", "naive_nuts", "sghmc", "sgnht", "sgrld"}  # by kin
+REPEATS |= {"naive_sghmc", "naive_sgrhmc", "rhmc"}  # by the errata, and by detailed balance
 
 
 def test_every_sampler_is_in_the_table():
@@ -146,7 +147,10 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+# They have the reasons of MALA and of GHMC.
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long if n in ("hmc", "maula") else ()) for n in WRONG]
+)
 def test_corrections_that_are_wrong_are_found(name):
     make, reason = WRONG[name]
     report = fk.check(on(make()), state=TWO, number_of_points=16)

@@ -174,7 +174,9 @@ def test_draws_have_the_density_of_theta_at_every_temperature(T):
     np.testing.assert_allclose(samples["dirichlet"].sum(axis=-1), 1.0, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("T", "jacobian"), [(1.0, 0.0), (0.5, 1.0)], ids=["none", "tempered"])
+@pytest.mark.parametrize(
+    ("T", "jacobian"), [pytest.param(1.0, 0.0, marks=pytest.mark.long), (0.5, 1.0)], ids=["none", "tempered"]
+)
 def test_with_no_jacobian_or_a_tempered_one_every_density_is_wrong(T, jacobian, monkeypatch):
     """The negative control."""
     wrong = lambda self, T: fk.targets.Constrained(self.target, self.constraints, jnp.float32(jacobian))  # noqa: E731
@@ -408,7 +410,7 @@ WALLS = (np.array([0.0, -1.0, 0.5, -np.inf], np.float32), np.array([np.inf, 2.0,
 @pytest.mark.parametrize(
     "sampler",
     [
-        samplers.sgld(0.02, integrator=Reflecting(*WALLS)),
+        pytest.param(samplers.sgld(0.02, integrator=Reflecting(*WALLS)), marks=pytest.mark.long),
         samplers.sghmc(0.1, integrator=Reflecting(*WALLS, SymplecticEuler())),
     ],
     ids=["sgld", "sghmc"],

@@ -139,7 +139,15 @@ def _temperature_ignored(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "fault", [_without_heat, _heat_doubled, _without_determinant, _momentum_kept, _temperature_ignored]
+    "fault",
+    [
+        _without_heat,
+        _momentum_kept,
+        *(
+            pytest.param(f, marks=pytest.mark.long)
+            for f in (_heat_doubled, _without_determinant, _temperature_ignored)
+        ),
+    ],
 )
 def test_a_wrong_ratio_is_seen(fault, monkeypatch):
     before, after, _ = steps_of(fault(monkeypatch))
@@ -232,6 +240,7 @@ def test_a_singular_field_has_no_finite_determinant():
     assert not np.isfinite(fields.Gram(jnp.ones((2, 1))).log_determinant(jnp.ones(2)))
 
 
+@pytest.mark.long
 def test_your_own_dynamics_are_sampled_exactly_by_fk_sample():
     """Means of θ and θ² at a step that is far off without the correction; false alarms 7e-6 each."""
     sampler = fk.samplers.recipe(ANY, 0.6, correction=EXACT)
@@ -324,6 +333,7 @@ def test_what_a_splitting_cannot_solve_is_seen_from_any_start(what):
             )
 
 
+@pytest.mark.long
 def test_the_checker_looks_at_the_correction_of_your_own_dynamics(monkeypatch):
     """A drift that does not keep the target is a proposal like any other; a wrong ratio is found."""
     slow = fk.SDE(lambda theta: -theta / 2, 1.0, lambda theta: jnp.sum(theta**2) / 2)
@@ -405,7 +415,11 @@ def own_steps(name):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.long if "naive" in n or "one" in n else ()) for n in OWN]
+    "name",
+    [
+        n if n.startswith("leapfrog") and "naive" not in n else pytest.param(n, marks=pytest.mark.long)
+        for n in OWN
+    ],
 )
 def test_your_own_hamiltonian_dynamics_are_reversible(name):
     """With masses that are not 1 and a momentum drawn from the kinetic energy; false alarm 1e-6."""
@@ -415,7 +429,9 @@ def test_your_own_hamiltonian_dynamics_are_reversible(name):
     assert asymmetry(before, after, 4) > FALSE_ALARM
 
 
-@pytest.mark.parametrize("name", ["leapfrog, tree", "generalised leapfrog, Metropolis"])
+@pytest.mark.parametrize(
+    "name", ["leapfrog, tree", pytest.param("generalised leapfrog, Metropolis", marks=pytest.mark.long)]
+)
 def test_with_momenta_of_another_mass_they_are_not(name, monkeypatch):
     from fokker.samplers import _recipe
 
@@ -509,7 +525,11 @@ def test_a_sampler_says_what_it_is_made_of():
         assert str(sampler) == words
 
 
-@pytest.mark.parametrize("D", [None, 0.0, {}, {("r", "r"): 0.0}, fields.Zero()], ids=str)
+@pytest.mark.parametrize(
+    "D",
+    [None, *(pytest.param(D, marks=pytest.mark.long) for D in (0.0, {}, {("r", "r"): 0.0})), fields.Zero()],
+    ids=str,
+)
 def test_dynamics_without_noise_get_new_momenta_however_their_zero_is_written(D):
     dynamics = fk.Dynamics(H, D=D, Q={("r", "theta"): 1.0})
     for correction in (corrections.Metropolis(3), corrections.Tree()):
@@ -610,7 +630,7 @@ def test_exact_ou_steps_refuse_a_q_that_mixes_coordinates():
         )
 
 
-@pytest.mark.parametrize("name", ["exact OU", "BAOAB"])
+@pytest.mark.parametrize("name", ["exact OU", pytest.param("BAOAB", marks=pytest.mark.long)])
 def test_several_noisy_steps_before_a_decision_are_reversible(name):
     """Their ratios add up, and each has noise of its own; false alarm 1e-6."""
     before, after, info = steps_of(name, corrections.Metropolis(3))

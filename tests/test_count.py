@@ -214,7 +214,9 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long if n == "reshuffled" else ()) for n in RUNS]
+)
 def test_runs_that_pass_the_ends_of_counters_resume_to_the_bit_and_repeat_nothing(name, optimised):
     target, sampler, options = RUNS[name]
     first = fk.sample(target, sampler, steps=4, chains=2, progress=False, **options)

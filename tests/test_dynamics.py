@@ -255,7 +255,13 @@ def compiled(name):
     return quick_jit(at_points), d
 
 
-@pytest.mark.parametrize("name", CASES)
+# The fields of the others are among those of test_fields.py.
+QUICK = ("1-D elementwise", "2-D dense", "blocks")
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in CASES]
+)
 @settings(max_examples=8)
 @given(seed=SEEDS)
 def test_theorem_1_holds_for_every_D_and_Q_and_for_nothing_near_it(name, seed):
@@ -538,7 +544,13 @@ def compiled_named(name):
     return quick_jit(at)
 
 
-@pytest.mark.parametrize("name", NAMED)
+# Their fields are those of another dynamics here, or of theorem 1 above.
+REPEATS = ("riemann, dense (gSGRHMC)", "langevin, elementwise (SGRLD)")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long if n in REPEATS else ()) for n in NAMED]
+)
 def test_a_named_dynamics_is_stationary_and_that_of_the_textbook(name):
     z = as_double(NAMED[name][1])
     NAMED[name][0](1.0).validate(z)

@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("errata")
 
 
-# What the claims and tests name; of every sixth other the residual is looked at in every run, and
+# What the claims and tests name; of every twelfth other the residual is looked at in every run, and
 # `fokker reproduce errata` and the long tests run them all.
 NAMED = {
     "article-underdamped-Q",
@@ -50,7 +50,7 @@ OTHERS = [entry for entry in ENTRIES if entry not in SOME]
 
 @pytest.mark.parametrize(
     "entry",
-    [pytest.param(e, id=e.key, marks=() if i % 6 == 0 else pytest.mark.long) for i, e in enumerate(OTHERS)],
+    [pytest.param(e, id=e.key, marks=() if i % 12 == 0 else pytest.mark.long) for i, e in enumerate(OTHERS)],
 )
 @pytest.mark.usefixtures("x64")
 def test_the_residual_of_the_others(entry: Entry) -> None:

@@ -104,10 +104,17 @@ def leaves(tree):
     ]
 
 
+# Their trajectories are those of NUTS, and they take the longest to compile.
+REPEATS = ("naive_nuts", "recipe, tree")
+
+
 # Of module scope, so that all checks of a sampler run one after the other, on one worker.
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(n, marks=pytest.mark.long if EVERY[n].another_name else ()) for n in EVERY],
+    params=[
+        pytest.param(n, marks=pytest.mark.long if EVERY[n].another_name or n in REPEATS else ())
+        for n in EVERY
+    ],
 )
 def name(request):
     return request.param

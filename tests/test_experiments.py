@@ -77,10 +77,12 @@ def kl(patch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> R
     return reproduced("ma-fig2-kl", tmp_path_factory.mktemp("kl"))
 
 
+@pytest.mark.long
 def test_naive_samplers_are_found_wrong_and_the_other_right(kl: Result) -> None:
     assert held(kl.claims) == [True, True, True]
 
 
+@pytest.mark.long
 def test_claim_fails_where_gamma_is_forgotten(kl: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     """gSGRHMC replaced by the sampler without Γ is no longer found right."""
     monkeypatch.setattr(ma_fig2_kl, "SAMPLERS", {"gSGRHMC": samplers.naive_sgrhmc})

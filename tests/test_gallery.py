@@ -319,7 +319,7 @@ PATHS = {
 
 
 @pytest.mark.parametrize(
-    "name", [n if n in ("hmc", "nuts") else pytest.param(n, marks=pytest.mark.long) for n in PATHS]
+    "name", [n if n == "nuts" else pytest.param(n, marks=pytest.mark.long) for n in PATHS]
 )
 def test_a_trajectory_ends_where_the_step_does(name: str) -> None:
     target = TARGETS["banana"]

@@ -146,7 +146,9 @@ def test_detailed_balance_of_hit_and_run():
     assert asymmetry(before, after) > FALSE_ALARM
 
 
-@pytest.mark.parametrize("fault", ["the limit to one side", "an exponential twice too long"])
+@pytest.mark.parametrize(
+    "fault", ["the limit to one side", pytest.param("an exponential twice too long", marks=pytest.mark.long)]
+)
 def test_detailed_balance_of_slice_sampling_fails(fault, monkeypatch):
     before = jnp.asarray(log_gamma(np.random.default_rng(0), T, (COUNT, 1)), jnp.float32)
     if fault == "the limit to one side":

@@ -195,6 +195,7 @@ def test_weighted_batches_draw_each_row_as_often_as_its_weight_says():
     np.testing.assert_allclose(1 / np.asarray(batches.weights), 4 * SCORES / SCORES.sum(), rtol=1e-6)
 
 
+@pytest.mark.long
 def test_weighted_batches_of_ten_million_rows_of_very_unequal_scores():
     """Every row keeps a chance; the chances sum to one exactly."""
     scores = np.ones(10_000_000)

@@ -55,7 +55,12 @@ def distance(sampler, h, steps, **given):
 
 # A standard error below 0.002 is taken for that: a bias of order h, and of the finite sweeps, is allowed for.
 @pytest.mark.parametrize(
-    ("sampler", "h"), [("scir", 0.1), pytest.param("sgrld", 0.04, marks=pytest.mark.long), ("sgrhmc", 0.1)]
+    ("sampler", "h"),
+    [
+        pytest.param("scir", 0.1, marks=pytest.mark.long),
+        pytest.param("sgrld", 0.04, marks=pytest.mark.long),
+        ("sgrhmc", 0.1),
+    ],
 )
 def test_the_posterior_of_topics_is_the_enumerated_one(sampler, h):
     assert distance(sampler, h, 3000) < 5

@@ -171,7 +171,13 @@ def dense(case, beta, sweeps, seed=1):
 
 
 @pytest.mark.parametrize(
-    ("case", "sweeps"), [("repeats", 400), ("asymmetric", 400), ("sparse", 3000), ("one", 400)]
+    ("case", "sweeps"),
+    [
+        ("repeats", 400),
+        ("asymmetric", 400),
+        pytest.param("sparse", 3000, marks=pytest.mark.long),
+        ("one", 400),
+    ],
 )
 def test_the_textbook_sweep_agrees_with_enumeration(case, sweeps):
     assert dense(case, BETA, sweeps) > FALSE_ALARM

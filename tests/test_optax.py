@@ -87,7 +87,7 @@ METRIC = fk.fields.Diagonal(lambda theta: jax.tree.map(lambda x: 1 + x**2, theta
     [
         (samplers.sgld(0.01), 0.3),
         (samplers.sgnht(fk.schedules.polynomial(10.0, 2.0, 1.0), 2.0), 0.3),
-        (samplers.ulmc(0.1, 2.0), 0.3),
+        pytest.param(samplers.ulmc(0.1, 2.0), 0.3, marks=pytest.mark.long),
         pytest.param(
             samplers.sghmc(0.1, 2.0, mass_matrix=jnp.array([1.0, 2.0, 3.0]), resample=2),
             1.0,

@@ -368,8 +368,14 @@ def test_riemann_dynamics_find_a_skewed_target_and_without_gamma_they_do_not(opt
 COVARIANCE = np.array([[4.0, 1.5, 0.0], [1.5, 1.0, -0.2], [0.0, -0.2, 0.25]])
 
 
-@pytest.mark.parametrize("M", ["vector", "matrix", "low-rank"])
-@pytest.mark.parametrize("name", ["sghmc", "sgnht"])
+@pytest.mark.parametrize(
+    ("name", "M"),
+    [
+        *(("sghmc", M) for M in ("vector", "matrix", "low-rank")),
+        ("sgnht", "vector"),
+        *(pytest.param("sgnht", M, marks=pytest.mark.long) for M in ("matrix", "low-rank")),
+    ],
+)
 def test_a_mass_matrix_is_a_change_of_coordinates(name, M, x64):
     """A step with it is the step that q of θ = S q takes; also with a batch, whose gradient is exact here."""
     from fokker.samplers import mass_matrix as masses

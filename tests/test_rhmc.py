@@ -154,7 +154,9 @@ def draws_of(target):
     return jnp.asarray(x, jnp.float32)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.long if "number" in case else ()) for case in CASES]
+)
 def test_detailed_balance(case):
     """From exact draws at T ≠ 1, with a good part rejected, some for not being solved; false alarm 1e-6."""
     sampler, target = CASES[case]

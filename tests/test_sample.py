@@ -427,6 +427,7 @@ def test_noise_that_cannot_be_subtracted_stops_the_run():
 # What is told ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_good_run_is_trusted_and_a_bad_one_is_not():
     good = run(samplers.sghmc(0.2, integrator=Splitting()), steps=8000, thin=4, burn_in=200, chains=4)
     summary = good.summary()

@@ -353,7 +353,14 @@ def balance(sampler, target):
     return asymmetry(before, after.position, bins), float(jnp.mean(info.acceptance_rate)), moved
 
 
-REPEATS = ("nuts, slice, plane", "naive_nuts, plane", "hmc, random, plane", "rwm, plane")
+REPEATS = (
+    "mala, plane",
+    "nuts, plane",
+    "nuts, slice, plane",
+    "naive_nuts, plane",
+    "hmc, random, plane",
+    "rwm, plane",
+)
 
 
 @pytest.mark.parametrize("name", [long(name) if name in REPEATS else name for name in CASES])
@@ -434,11 +441,11 @@ def too_light(monkeypatch):
         ("mala", no_proposal_ratio),
         ("nuts", no_energy),
         long("nuts, slice", no_energy),
-        ("nuts", no_subtrees),
+        long("nuts", no_subtrees),
         long("nuts, slice", no_subtrees),
         long("naive_nuts", no_subtrees),
         long("naive_nuts", no_height),
-        ("nuts", too_light),
+        long("nuts", too_light),
     ],
 )
 def test_balance_fails_for_a_wrong_rule(name, fault, monkeypatch):

@@ -217,6 +217,7 @@ def test_the_kinetic_temperature_is_judged_beyond_its_error():
     assert said(right(), {"kinetic_temperature": 2 * many}).grade is Grade.BAD
 
 
+@pytest.mark.long
 def test_nuts_is_trusted_on_a_normal_and_not_on_a_funnel():
     """Neal's funnel in three dimensions, whose neck the step does not fit."""
 

@@ -250,7 +250,7 @@ MUTATIONS = [
         "_R_HAT, _EFFECTIVE = 1.01, 400",
         "_R_HAT, _EFFECTIVE = 1.2, 400",
         "R-hat of up to 1.2 passes",
-        ("verdict", "diagnostics", "sample::a_good_run_is_trusted_and_a_bad_one_is_not"),
+        ("verdict", "diagnostics"),
     ),
     Mutation(
         "diagnostics/_spread.py",
