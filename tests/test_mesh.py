@@ -343,6 +343,8 @@ def test_a_process_that_ends_within_a_run_ends_the_others(watches):
 def test_an_error_between_two_runs_ends_the_process_at_once(error, code, monkeypatch):
     codes, left = [], []
     monkeypatch.setattr(processes, "_watch", types.SimpleNamespace(leave=lambda: left.append(True)))
+    # A test before this one may have failed inside a run.
+    monkeypatch.setattr(processes, "_failure", None)
     monkeypatch.setattr(os, "_exit", codes.append)
     monkeypatch.setattr(sys, "last_value", error, raising=False)
     if error is not None:
