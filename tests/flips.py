@@ -180,6 +180,9 @@ class _Silent:
     def update(self, run: lda.Run) -> None:
         """Called after each minibatch."""
 
+    def show(self, description: str, completed: int, total: int, unit: str) -> None:
+        """Called during work besides the minibatches."""
+
     def notify(self, text: str) -> None:
         """Called with messages to the user."""
         self.said.append(text)
