@@ -26,6 +26,7 @@ import fokker as fk
 import fokker.models.lda.run as lda
 import fokker.run.loop as loop
 from fokker import cli
+from fokker.models.lda.files import PARTIAL_MIXTURES
 from fokker.models.lda.model import MODEL, Model
 from fokker.models.lda.settings import Settings
 from fokker.run import journal, store
@@ -189,7 +190,7 @@ class _Silent:
 
 
 def _of_topics(run: lda.Run) -> Arrays:
-    with gzip.open(run.folder / lda.MIXTURES) as file:
+    with gzip.open(run.folder / PARTIAL_MIXTURES) as file:
         mixtures = np.frombuffer(file.read(), np.uint8)
     return {
         **{f"chain {name}": np.array(x) for name, x in run.chain.state().items()},
@@ -268,7 +269,7 @@ def outcome(case: Case, folder: Path, path: Path) -> tuple[str, str]:
         return ("refused", "") if names_it(str(error), folder, path) else ("WRONG", f"not named: {error!r}")
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         # A file for other programs, whose own checksum they compare.
-        is_for_others = path.name == lda.MIXTURES
+        is_for_others = path.name == PARTIAL_MIXTURES
         return ("refused", "") if is_for_others else ("WRONG", repr(error))
     except Exception as error:
         return "WRONG", repr(error)
