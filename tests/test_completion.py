@@ -11,7 +11,7 @@ import pytest
 
 import fokker as fk
 from fokker.completion._axial import AxialEntries
-from fokker.completion._flux import flat_flux
+from fokker.completion._flux import flat_flux, flux_velocity
 from fokker.completion._interpolate import fit_spline
 from fokker.dynamics.problem import make_problem
 
@@ -457,3 +457,14 @@ def test_bad_problems():
         fk.complete(fk.dynamics.langevin(U), method="axial")
     with pytest.raises(ValueError, match="completed for a state of 2 numbers"):
         completed(sghmc).Q.as_matrix({"theta": jnp.zeros(2), "r": jnp.zeros(2)})
+
+
+@pytest.mark.parametrize("T", [1.0, 2.5])
+def test_a_reversible_dynamics_has_no_flux_at_any_temperature(T):
+    # F/p = f - T ∇·D + D∇H is zero for f = -D∇H + T ∇·D, whose D depends on theta.
+    dynamics = fk.dynamics.langevin(
+        lambda theta: jnp.sum(theta**4), fk.fields.Elementwise(lambda theta: 1 + theta**2), temperature=T
+    )
+    z = {"theta": jnp.array([0.3, -1.2])}
+    assert jnp.all(jnp.abs(dynamics.D.divergence(z)["theta"]) > 0.5)  # or T would not matter
+    np.testing.assert_allclose(flux_velocity(dynamics, T)(z)["theta"], 0.0, atol=1e-12)
