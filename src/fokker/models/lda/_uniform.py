@@ -71,6 +71,17 @@ def uniform(state: Any) -> Any:
 
 
 @compiled
+def drawn_index(state: Any, sums: Any) -> Any:
+    """The next state, and an index with the probability of its weight; `sums`: the weights, added up."""
+    state, u = uniform(state)
+    u *= sums[-1]
+    index = 0
+    while index < len(sums) - 1 and sums[index] <= u:
+        index += 1
+    return state, index
+
+
+@compiled
 def uniform_double(state: Any) -> Any:
     """The next state, and a number in (0, 1) of 53 bits, whose logarithm is finite."""
     state = state + _GOLDEN

@@ -17,7 +17,7 @@ import numba
 import numpy as np
 
 from fokker.corpora import Documents
-from fokker.models.lda._uniform import stream, uniform
+from fokker.models.lda._uniform import drawn_index, stream
 from fokker.models.lda.word_prior import WordPrior
 
 # The most memory for documents and their topics. A larger pass is not swept over.
@@ -73,11 +73,7 @@ def _sweep(
                     for k in range(K):
                         total += n_dk[k] * (np.float32(row[k]) + prior[k]) * scale[k]
                         cumulative[k] = total
-                    state, u = uniform(state)
-                    u *= total
-                    new = 0
-                    while new < K - 1 and cumulative[new] <= u:
-                        new += 1
+                    state, new = drawn_index(state, cumulative)
                     z[j] = new
                     n_dk[new] += 1
                     row[new] += 1

@@ -27,7 +27,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from fokker.corpora import Documents
-from fokker.models.lda._uniform import stream, uniform
+from fokker.models.lda._uniform import drawn_index, stream
 from fokker.models.lda.document_prior import DocumentPrior, counts_above
 from fokker.models.lda.gibbs import thread_pool
 from fokker.models.lda.share import Alone, Share
@@ -103,11 +103,7 @@ def _sweep(
                     for k in range(K):
                         total += (document[k] + gamma[k]) * (word[k] + alpha) * scale[k]
                         cumulative[k] = total
-                    state, u = uniform(state)
-                    u *= total
-                    k = 0
-                    while k < K - 1 and cumulative[k] <= u:
-                        k += 1
+                    state, k = drawn_index(state, cumulative)
                     z[j] = k
                     document[k] += 1
                     word[k] += 1
