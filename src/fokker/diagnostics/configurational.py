@@ -186,13 +186,8 @@ def _scores(products: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
     score = t + skewness * t**2 / 3 + skewness**2 * t**3 / 27 + skewness / 6
     judged = (effective >= _FEWEST) & np.isfinite(score)
     for k in np.flatnonzero(judged & (np.abs(t) > 2)):  # the others raise no alarm
-        judged[k] = _tail_index(flat[:, k]) < _NO_VARIANCE
+        judged[k] = pareto_k(np.abs(flat[:, k])) < _NO_VARIANCE
     return bias, error, np.where(judged, score, 0.0), judged
-
-
-def _tail_index(values: np.ndarray) -> float:
-    """Pareto's k of the largest values, by ArviZ: moments of order 1/k and above are infinite."""
-    return pareto_k(np.log(np.maximum(np.abs(values), 1e-300)))
 
 
 def effective_draws(values: Float[np.ndarray, "c n k"]) -> Float[np.ndarray, " k"]:
