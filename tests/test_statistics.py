@@ -33,6 +33,7 @@ def test_pareto_k_of_light_and_bounded_tails():
     assert abs(pareto_k(rng.normal(size=20_000) ** 2)) < 0.2
     assert pareto_k(rng.uniform(size=20_000)) < -0.5
     assert np.isfinite(pareto_k(np.concatenate([np.zeros(200), rng.uniform(size=200)])))
+    assert pareto_k(np.ones(400)) == pareto_k(np.repeat([0.5, 1.0], 200)) == np.inf
 
 
 @pytest.mark.parametrize("method", ["bulk", "mean"])

@@ -1,5 +1,6 @@
 """Effective draws, R-hat and tails, by ArviZ: 0.x, whose data are InferenceData, or 1.x, with DataTree."""
 
+import math
 import warnings
 from typing import Any
 
@@ -39,7 +40,10 @@ def split_r_hat(draws: Float[np.ndarray, "c n ..."]) -> np.ndarray:
 
 
 def pareto_k(values: Float[np.ndarray, " n"]) -> float:
-    """Pareto's k of the largest of some positive values: moments of order 1/k and above are infinite."""
+    """Pareto's k of the largest of some positive values: moments of order 1/k and above are infinite.
+
+    Infinite where the largest are all the same, which says nothing about a tail.
+    """
     arviz = _arviz()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -48,7 +52,10 @@ def pareto_k(values: Float[np.ndarray, " n"]) -> float:
         from arviz_stats.base import array_stats
 
         # Not its `psislw`, which takes the logarithms of the inverse weights, where 0.x takes those of the weights.
-        return float(array_stats.pareto_khat(values, chain_axis=None, r_eff=1, tail="right"))
+        try:
+            return float(array_stats.pareto_khat(values, chain_axis=None, r_eff=1, tail="right"))
+        except ValueError:  # "All tail values are the same"
+            return math.inf
 
 
 def inference_data(**groups: dict[str, np.ndarray]) -> Any:
