@@ -35,7 +35,9 @@ def test_whole_numbers_are_those_of_jax(size, kind):
 def test_what_many_keys_draw_compiles_and_is_that_of_jax(count, size, optimised):
     def draw(random, *dtype):
         return jax.jit(
-            jax.vmap(lambda key: jax.vmap(lambda k: random.normal(k, (size,), *dtype))(random.split(key, count)))
+            jax.vmap(
+                lambda key: jax.vmap(lambda k: random.normal(k, (size,), *dtype))(random.split(key, count))
+            )
         )
 
     keys = jax.random.split(jax.random.key(0), 64)

@@ -75,8 +75,8 @@ def split(key: Key[Array, ""], count: int = 2) -> Key[Array, " count"]:
     numbers = jnp.arange(count, dtype=jnp.uint32)
     words = jnp.stack(threefry(_halves(key), jnp.zeros_like(numbers), numbers), axis=-1)
     if count > 2:
-        # XLA from JAX 0.11 on fuses these words into what is drawn from them, in another layout, and then writes
-        # each of the 40 rounds out twice, and what it reads twice again: 2⁴⁰ instructions for small draws.
+        # XLA of JAX 0.11 and later fuses these words into what is drawn from them, in another layout. It then
+        # writes each of the rounds out twice, and twice again what that one reads: 2⁴⁰ instructions.
         words = jax.lax.optimization_barrier(words)
     return jax.random.wrap_key_data(words, impl="threefry2x32")
 

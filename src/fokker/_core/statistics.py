@@ -51,7 +51,7 @@ def pareto_k(values: Float[np.ndarray, " n"]) -> float:
             return float(arviz.psislw(np.log(np.maximum(values, 1e-300)))[1])
         from arviz_stats.base import array_stats
 
-        # Not its `psislw`, which takes the logarithms of the inverse weights, where 0.x takes those of the weights.
+        # Not its `psislw`, which takes the logarithms of inverse weights, where that of 0.x takes weights.
         try:
             return float(array_stats.pareto_khat(values, chain_axis=None, r_eff=1, tail="right"))
         except ValueError:  # "All tail values are the same"
