@@ -74,8 +74,8 @@ def find_explosion(
             False,
         )
     words = (
-        f"as {name} grows, D grows so fast that ∫ ds / (s^(d-1) p D) is finite far out (Feller's test): paths "
-        "reach infinity in finite time, by the noise alone. Choose a D that grows no faster than |z|²"
+        f"as {name} grows, D grows so fast that ∫ ds / (s^(d-1) p D) is finite far out (Feller's test): "
+        "paths reach infinity in finite time, by the noise alone. Choose a D that grows no faster than |z|²"
     )
     f, S = values["f"], values["S"]
     is_reversible = np.all(np.abs(f - S) <= rounding * (np.abs(f) + np.abs(S) + np.max(np.abs(S))))
@@ -140,7 +140,7 @@ def _slopes(evaluate: Evaluator, rays: Rays) -> np.ndarray:
     slopes = np.full(len(G), np.nan)
     for row, values in enumerate(G):
         # Up to where D overflows; an infinite H or a singular D lets nothing through.
-        is_over = np.isnan(resistance[row]) | (_RADII > rays.farthest[row])
+        is_over = np.isnan(resistance[row]) | (rays.farthest[row] < _RADII)
         end = int(np.argmax(is_over)) if np.any(is_over) else values.size
         first, middle, last = end - end // 2, end - end // 4 - 1, end - 1
         if end >= 6 and np.all(np.isfinite(values[first:end])):

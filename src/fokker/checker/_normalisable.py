@@ -20,10 +20,10 @@ _RAYS = 48
 # Distances, in spreads, between which σ is measured; the second pair only in the state's own frame.
 _NEAR, _FAR = (1e3, 1e6), (1e20, 1e40)
 # Points in [s, 2s], over which an oscillating H is averaged.
-_WINDOW = 1 + (np.arange(16) + 0.5) / 16
+_WINDOW = 1 + (np.arange(32) + 0.5) / 32
 # Decay like a power below the first is no decay; up to the second it is undecided.
 _ZERO, _EDGE = 1e-6, 0.05
-# A smaller power of s in exp(-H) is a bounded H.
+# H is bounded if its extremes change by less than this share of its range and of log s.
 _BOUNDED = 0.05
 # A tail without an integral decreases no faster than this closer in.
 _SLOW = 0.5
@@ -49,35 +49,41 @@ def check_integral(
     rays = make_rays(problem, evaluate, points, generator, flat, _RAYS, by="H")
     if not rays.names:
         return Integral()
-    near = _decay(evaluate, rays, _NEAR)
+    near, is_bounded = _decay(evaluate, rays, _NEAR)
     far = near.copy()
     straight = np.flatnonzero(rays.farthest >= _FAR[1])
-    far[straight] = _decay(evaluate, rays.select(straight), _FAR)
+    far[straight], stays_bounded = _decay(evaluate, rays.select(straight), _FAR)
     # Near and far must agree: H may be constant on the way to a proper tail, and far out an H computed as
     # a difference is rounding error.
-    is_slow = (near < _SLOW) & (far <= _EDGE)
-    is_bounded = is_slow & (far + rays.coordinates <= _BOUNDED)
-    is_heavy = is_slow & (far <= _ZERO) & ~is_bounded
-    is_edge = is_slow & ~is_bounded & ~is_heavy
+    is_bounded[straight] &= stays_bounded
+    is_slow = (near < _SLOW) & (far <= _EDGE) & ~is_bounded
+    is_heavy = is_slow & (far <= _ZERO)
+    is_edge = is_slow & ~is_heavy
+    bounded = rays.simplest(is_bounded)
+    if bounded is not None:
+        # Of several bounded coordinates the sum is bounded too, though its extremes are hardly ever reached.
+        is_heavy &= rays.coordinates <= rays.coordinates[bounded]
     if (row := rays.simplest(is_heavy)) is not None:
         return Integral(wrong=(_too_heavy(rays, row, far[row]),))
-    if (row := rays.simplest(is_bounded)) is not None:
-        return Integral(doubts=(_bounded(problem, evaluate, points, rays, row),))
+    if bounded is not None:
+        return Integral(doubts=(_bounded(problem, evaluate, points, rays, bounded),))
     if (row := rays.simplest(is_edge)) is not None:
         return Integral(doubts=(_at_the_edge(rays, row, far[row]),))
     return Integral()
 
 
-def _decay(evaluate: Evaluator, rays: Rays, between: tuple[float, float]) -> np.ndarray:
-    """σ of each ray between two distances; infinite if H is infinite at the second."""
+def _decay(evaluate: Evaluator, rays: Rays, between: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
+    """σ of each ray between two distances, infinite if H is; and whether H is bounded between them."""
     radii = np.concatenate([s * _WINDOW for s in between])
     with np.errstate(all="ignore"):
         H = evaluate.energy(rays.at(radii)).reshape(len(rays.names), 2, -1)
-        lowest = np.min(H, axis=2)
+        lowest, highest = np.min(H, axis=2), np.max(H, axis=2)
         mass = np.log(np.mean(np.exp(lowest[..., None] - H), axis=2)) - lowest
         sigma = -(mass[:, 1] - mass[:, 0]) / np.log(between[1] / between[0]) - rays.coordinates
-    # Where H is infinite there is no mass; below every number it falls without bound, which is tested apart.
-    return np.where(np.isnan(sigma), np.inf, sigma)
+        # An H that oscillates reaches nearly the same extremes in each window.
+        allowed = _BOUNDED * (np.max(highest - lowest, axis=1) + np.log(between[1] / between[0]))
+        is_bounded = np.maximum(*(np.abs(np.diff(end, axis=1)[:, 0]) for end in (lowest, highest))) <= allowed
+    return np.where(np.isnan(sigma), np.inf, sigma), is_bounded
 
 
 def _too_heavy(rays: Rays, row: int, sigma: float) -> str:
@@ -109,8 +115,8 @@ def _bounded(problem: Problem, evaluate: Evaluator, points: np.ndarray, rays: Ra
     period = _period(evaluate, points, index)
     if not period:
         return (
-            f"{words}, unless it is an angle: then name it, periodic={{…}}. Was a prior forgotten, or a small "
-            "number added to p, which keeps H from growing?"
+            f"{words}, unless it is an angle: then name it, periodic={{…}}. Was a prior forgotten, or a "
+            "small number added to p, which keeps H from growing?"
         )
     if not variable:
         return (

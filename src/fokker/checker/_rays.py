@@ -133,7 +133,7 @@ def _far_frame(
     free: np.ndarray,
     generator: np.random.Generator,
 ) -> np.ndarray | None:
-    """Orthogonal directions, in spreads: the eigenvectors of symmetric matrices far out; None if not finite."""
+    """Orthogonal directions, in spreads: eigenvectors of symmetric matrices far out; None if not finite."""
     d = center.size
     if free.size < 2 or d > LARGEST_ROTATED:
         return None

@@ -26,6 +26,8 @@ _UNTESTED = "whether the noise reaches every direction was not decided: there ar
 _POINTS = 16
 # Points without full rank among those tested; a single one may be rounding.
 _FEWEST = 2
+# From this share of the points on, the rank is taken to be low everywhere.
+_EVERYWHERE = 0.9
 # The control is constant in each piece; steps of the integrator in each.
 _PIECES, _STEPS = 5, 12
 # Singular values below this share of the largest are zero; those of weak couplings are larger.
@@ -51,11 +53,12 @@ def check_reach(
     d = problem.dimension
     if d > _LARGEST_AT_ALL:
         return Reach(note=_UNTESTED)
+    points = points[:64][inner_half(points[:64])]
     tested = points[: _POINTS if d <= _LARGEST else 2]
     spread = np.std(points, axis=0) + 1e-12
     # The radii of angles and unit vectors are constant by construction.
     full = d - (problem.number_of_radii if isinstance(problem, Lifted) else 0)
-    D = evaluate.matrices(points[: 4 * len(tested)])["D"] / np.outer(spread, spread)
+    D = evaluate.matrices(tested)["D"] / np.outer(spread, spread)
     if not np.any(D) or not np.all(np.isfinite(D)):
         return Reach()
     if np.all(_rank(D) >= full) or np.all(_rank(_brackets(evaluate, tested, spread)) >= full):
@@ -70,7 +73,16 @@ def check_reach(
     if lacking.size < min(_FEWEST, len(tested)):
         return Reach()
     kernels = [left[i][:, unreached[i]] for i in lacking]
-    return _words(problem, kernels, spread, lacking.size / max(len(values), 1))
+    fields = evaluate.fields(tested[finite][lacking])
+    is_carried = bool(np.any(np.abs(fields["f"] - fields["S"]) > _RANK * np.abs(fields["S"])))
+    return _words(problem, kernels, spread, lacking.size / len(values), is_carried)
+
+
+def inner_half(points: np.ndarray) -> np.ndarray:
+    """The rows of the inner half of the points: far out in heavy tails D may be singular by rounding."""
+    center = np.median(points, axis=0)
+    distance = np.abs(points - center) / (np.median(np.abs(points - center), axis=0) + 1e-12)
+    return np.sort(np.argsort(np.max(distance, axis=1))[: max(2, len(points) // 2)])
 
 
 def _rank(matrices: np.ndarray) -> np.ndarray:
@@ -140,7 +152,7 @@ def _derivatives(
             ) -> tuple[tuple[Vector, Vector], None]:
                 slope, total = carry
                 y = x + h * coefficients[0] * slope
-                slope = time * (flux(y) + problem.D_mv(y, size * a))
+                slope = time * (flux(y) + problem.D_mv(y, jnp.asarray(size) * a))
                 return (slope, total + coefficients[1] * slope), None
 
             # A scan: the four stages are compiled once.
@@ -154,20 +166,25 @@ def _derivatives(
     return np.asarray(derivative(points, controls)).reshape(len(points), d, -1)
 
 
-def _words(problem: Problem, kernels: list[np.ndarray], spread: np.ndarray, share: float) -> Reach:
-    """What is conserved, in words: a doubt if it concerns the position, else a note."""
+def _words(
+    problem: Problem, kernels: list[np.ndarray], spread: np.ndarray, share: float, is_carried: bool
+) -> Reach:
+    """What is conserved, in words: a doubt if it concerns the position, else a note.
+
+    If there is noise at other points only, the flux may carry paths to them (`is_carried`): a note too.
+    """
     position = problem.variables.get(problem.position)
     names = problem.coordinate_names()
     weights = np.sqrt(np.mean([np.sum(kernel**2, axis=1) for kernel in kernels], axis=0))
     what = ", ".join(names[i] for i in np.flatnonzero(weights > 1e-3)[:4])
-    if position is not None and len(problem.variables) > 1 and not isinstance(problem, Lifted):
-        if np.max(weights[position]) < 1e-3:
-            return Reach(note=f"a combination of {what} never changes: it stays as the sampler starts it")
-    if share < 0.9:
-        return Reach(
-            f"the noise does not reach every direction at {share:.0%} of the points (of {what}): exp(-H) is "
-            "stationary, but is not reached from there"
-        )
+    is_plain = position is not None and len(problem.variables) > 1 and not isinstance(problem, Lifted)
+    if is_plain and np.max(weights[position]) < 1e-3:
+        return Reach(note=f"a combination of {what} never changes: it stays as the sampler starts it")
+    if share < _EVERYWHERE:
+        words = f"the noise does not reach every direction of {what} at {share:.0%} of the points"
+        if is_carried:
+            return Reach(note=f"{words}; whether paths leave there was not decided")
+        return Reach(f"{words}: exp(-H) is stationary, but is not reached from there")
     first = kernels[0]
     if first.shape[1] == 1 and all(abs(abs(k[:, 0] @ first[:, 0]) - 1) < 1e-6 for k in kernels):
         linear = first[:, 0] / spread
@@ -176,6 +193,6 @@ def _words(problem: Problem, kernels: list[np.ndarray], spread: np.ndarray, shar
         conserved = " ".join(terms).removeprefix("+").removeprefix("1 ")
         return Reach(f"{conserved} never changes: exp(-H) is stationary, but is not reached")
     return Reach(
-        f"the noise does not reach every direction (of {what}): paths stay on a surface, something is "
+        f"the noise does not reach every direction of {what}: paths stay on a surface, something is "
         "conserved, and exp(-H) is stationary, but is not reached"
     )

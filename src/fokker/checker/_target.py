@@ -19,9 +19,9 @@ _ALARM = 6.5
 
 @dataclass(frozen=True)
 class Target:
-    """The results: `wrong` says why there is no target, `doubts` what could not be tested, `notes` what else to know.
+    """The results: `wrong` says why there is no target, `doubts` what could not be tested.
 
-    `flow` is the largest |t| of the weak form, in standard errors.
+    `notes` say what else to know; `flow` is the largest |t| of the weak form, in standard errors.
     """
 
     wrong: tuple[str, ...]
