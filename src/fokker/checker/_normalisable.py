@@ -17,8 +17,8 @@ from fokker.checker._rays import Rays, make_rays
 from fokker.dynamics.problem import Problem
 
 _RAYS = 48
-# Distances, in spreads, between which σ is measured; the second pair only in the state's own frame.
-_NEAR, _FAR = (1e3, 1e6), (1e20, 1e40)
+# Distances, in spreads, between which σ is measured; the far ones only in the state's own frame.
+_NEAR, _FAR = (1e3, 1e4, 1e5, 1e6), (1e20, 1e30, 1e40)
 # Points in [s, 2s], over which an oscillating H is averaged.
 _WINDOW = 1 + (np.arange(32) + 0.5) / 32
 # Decay like a power below the first is no decay; up to the second it is undecided.
@@ -51,7 +51,7 @@ def check_integral(
         return Integral()
     near, is_bounded = _decay(evaluate, rays, _NEAR)
     far = near.copy()
-    straight = np.flatnonzero(rays.farthest >= _FAR[1])
+    straight = np.flatnonzero(rays.farthest >= _FAR[-1])
     far[straight], stays_bounded = _decay(evaluate, rays.select(straight), _FAR)
     # Near and far must agree: H may be constant on the way to a proper tail, and far out an H computed as
     # a difference is rounding error.
@@ -62,7 +62,9 @@ def check_integral(
     bounded = rays.simplest(is_bounded)
     if bounded is not None:
         # Of several bounded coordinates the sum is bounded too, though its extremes are hardly ever reached.
-        is_heavy &= rays.coordinates <= rays.coordinates[bounded]
+        is_heavy &= (rays.coordinates <= rays.coordinates[bounded]) & (
+            rays.farthest >= rays.farthest[bounded]
+        )
     if (row := rays.simplest(is_heavy)) is not None:
         return Integral(wrong=(_too_heavy(rays, row, far[row]),))
     if bounded is not None:
@@ -72,18 +74,21 @@ def check_integral(
     return Integral()
 
 
-def _decay(evaluate: Evaluator, rays: Rays, between: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
-    """σ of each ray between two distances, infinite if H is; and whether H is bounded between them."""
-    radii = np.concatenate([s * _WINDOW for s in between])
+def _decay(evaluate: Evaluator, rays: Rays, distances: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The largest σ of each ray between distances, infinite if H is; and whether H is bounded between all."""
+    radii = np.concatenate([s * _WINDOW for s in distances])
+    ratio = np.diff(np.log(distances))
     with np.errstate(all="ignore"):
-        H = evaluate.energy(rays.at(radii)).reshape(len(rays.names), 2, -1)
+        H = evaluate.energy(rays.at(radii)).reshape(len(rays.names), len(distances), -1)
         lowest, highest = np.min(H, axis=2), np.max(H, axis=2)
         mass = np.log(np.mean(np.exp(lowest[..., None] - H), axis=2)) - lowest
-        sigma = -(mass[:, 1] - mass[:, 0]) / np.log(between[1] / between[0]) - rays.coordinates
+        sigma = -np.diff(mass, axis=1) / ratio - rays.coordinates[:, None]
         # An H that oscillates reaches nearly the same extremes in each window.
-        allowed = _BOUNDED * (np.max(highest - lowest, axis=1) + np.log(between[1] / between[0]))
-        is_bounded = np.maximum(*(np.abs(np.diff(end, axis=1)[:, 0]) for end in (lowest, highest))) <= allowed
-    return np.where(np.isnan(sigma), np.inf, sigma), is_bounded
+        span = highest - lowest
+        allowed = _BOUNDED * (np.minimum(span[:, 1:], span[:, :-1]) + ratio)
+        change = np.maximum(np.abs(np.diff(lowest, axis=1)), np.abs(np.diff(highest, axis=1)))
+        is_bounded = np.all((change <= allowed) & np.isfinite(allowed), axis=1)
+    return np.max(np.where(np.isnan(sigma), np.inf, sigma), axis=1), is_bounded
 
 
 def _too_heavy(rays: Rays, row: int, sigma: float) -> str:
