@@ -27,8 +27,9 @@ _RADII = 10.0 ** np.linspace(0, 40, 161)
 _COARSE = _RADII[[4, 12, 160]]
 # D that grows more slowly than this power of the distance does not explode: E[D/s²] is finite.
 _HARMLESS = 1.5
-# A power of s below the first is convergence; between it and the second it is undecided.
-_CONVERGES, _ZERO = -0.05, -1e-6
+# A power of s below the first is convergence; between it and the second it is undecided. A rotated ray is
+# shorter, and its power not as accurate.
+_CONVERGES, _ZERO, _ZERO_ROTATED = -0.05, -1e-6, -5e-3
 
 
 @dataclass(frozen=True)
@@ -54,16 +55,17 @@ def find_explosion(
     """
     d = problem.dimension
     number = 32 if d <= 12 else 8
-    if d <= LARGEST_ROTATED:
-        rays = make_rays(problem, evaluate, points, generator, np.zeros(d, bool), number, by="D")
-    else:
-        rays = _one_ray(d)
+    rays = make_rays(problem, evaluate, points, generator, np.zeros(d, bool), number, by="D")
     if not _grows(evaluate, rays):
         return None
     slopes = _slopes(evaluate, rays)
     row = rays.simplest(slopes < _CONVERGES)
     is_decided = row is not None
-    row = row if is_decided else rays.simplest(slopes < _ZERO)
+    row = (
+        row
+        if is_decided
+        else rays.simplest(slopes < np.where(rays.farthest < _RADII[-1], _ZERO_ROTATED, _ZERO))
+    )
     if row is None:
         return None
     name = rays.names[row]
@@ -84,20 +86,16 @@ def find_explosion(
     return Explosion(f"without the flux of Q {words}. Whether that flux prevents it was not decided", False)
 
 
-def _one_ray(d: int) -> Rays:
-    """A single ray in the direction in which `Evaluator.fields` has the product with D."""
-    direction = np.cos(1 + np.arange(d))[None]
-    return Rays(np.zeros((1, d)), direction, np.array([d]), ["the state"], np.array([_RADII[-1]]))
-
-
 def _log_resistance(evaluate: Evaluator, rays: Rays, radii: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """log wᵀD⁻¹w at each radius on each ray, and the largest entry of D."""
     shape, places = (len(rays.names), radii.size), rays.at(radii)
     with np.errstate(all="ignore"):
         if places.shape[1] > LARGEST_ROTATED:
-            product = evaluate.fields(places)["D"].reshape(*shape, -1)
-            along = np.sum(product * rays.directions[:, None], axis=2)
-            return -np.log(along), np.max(np.abs(product), axis=2)
+            # (Dc)_j / c_j with the c of `Evaluator.fields`: the entry of a diagonal D.
+            c = np.cos(1 + np.arange(places.shape[1]))
+            entries = (evaluate.fields(places)["D"] / c).reshape(*shape, -1)
+            along = np.sum(entries * rays.directions[:, None] ** 2, axis=2)
+            return -np.log(along), np.max(np.abs(entries), axis=2)
         D = evaluate.matrices(places)["D"]
         directions = np.repeat(rays.directions, radii.size, axis=0)
         size = np.max(np.abs(D), axis=(1, 2))
