@@ -60,10 +60,11 @@ def check(
 
         R = -∇·f + f·∇H + Σ_ij [∂_i∂_j D_ij - 2 ∂_iD_ij ∂_jH + D_ij(∂_iH ∂_jH - ∂_i∂_jH)] = 0,
 
-    with derivatives by automatic differentiation; whether probability flows through a jump or out to
-    infinity, which the residual cannot detect; whether theta's marginal is the target; and, if the residual
-    is not zero, which term added to the drift makes it zero (Ma, Chen, Fox 2015, Theorem 1; Ding et al. 2014,
-    Eq. 9).
+    with derivatives by automatic differentiation; what the residual cannot detect: whether exp(-H) has an
+    integral, whether probability flows through a jump or out to infinity, by the drift or by the noise alone,
+    and whether the noise reaches every direction; whether theta's marginal is the target; and, if the
+    residual is not zero, which term added to the drift makes it zero (Ma, Chen, Fox 2015, Theorem 1; Ding et
+    al. 2014, Eq. 9).
 
     ```python
     report = fk.check(

@@ -95,7 +95,7 @@ def _log_resistance(evaluate: Evaluator, rays: Rays, radii: np.ndarray) -> tuple
             c = np.cos(1 + np.arange(places.shape[1]))
             entries = (evaluate.fields(places)["D"] / c).reshape(*shape, -1)
             along = np.sum(entries * rays.directions[:, None] ** 2, axis=2)
-            return -np.log(along), np.max(np.abs(entries), axis=2)
+            return -np.log(np.where(np.isfinite(along), along, np.nan)), np.max(np.abs(entries), axis=2)
         D = evaluate.matrices(places)["D"]
         directions = np.repeat(rays.directions, radii.size, axis=0)
         size = np.max(np.abs(D), axis=(1, 2))
