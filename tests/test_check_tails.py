@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fokker as fk
+from fokker.checker._barriers import find_barrier
 from fokker.checker._check import _power
 from fokker.checker._compact import lift
 from fokker.checker._evaluate import Evaluator
@@ -19,7 +20,7 @@ from fokker.checker._residual import Residuals
 from fokker.dynamics.problem import make_problem
 from fokker.fields import Dense, Elementwise
 from verdicts import ANGLE, PAIR, WITH_XI, microcanonical_angle, potential
-from verdicts_tails import gauss, langevin, momentum, power, square, student, third_order
+from verdicts_tails import TURN, gauss, langevin, momentum, power, square, student, third_order
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -150,6 +151,35 @@ def test_what_only_auxiliaries_conserve_is_a_note():
     result = reach(dynamics, state)
     assert not result.doubt
     assert "xi[1], xi[2] never changes" in result.note
+
+
+PLANE = jnp.array([1.0, 0.5, -1.0])
+
+
+@pytest.mark.parametrize(
+    ("D", "d", "is_sealed"),
+    [
+        (Elementwise(lambda theta: jnp.abs(theta)), 1, True),
+        (Elementwise(lambda theta: (theta - 0.5) ** 2), 2, True),
+        (Dense(lambda theta: (theta @ PLANE - 0.3) ** 2 * jnp.eye(3)), 3, True),
+        (Dense(lambda theta: (square(theta) - 1) ** 2 * jnp.eye(2)), 2, True),
+        # ∫ dz / √|z| is finite.
+        (Elementwise(lambda theta: jnp.sqrt(jnp.abs(theta))), 1, False),
+        (Elementwise(lambda theta: 1e-4 + theta**2), 1, False),
+        # A point in the plane is passed by; noise along a line crosses it.
+        (Dense(lambda theta: square(theta) * jnp.eye(2)), 2, False),
+        (Dense(lambda theta: jnp.diag(jnp.stack([jnp.ones(()), theta[0] ** 2]))), 2, False),
+    ],
+)
+def test_where_D_vanishes_on_a_surface_it_is_not_crossed(D, d, is_sealed):
+    problem, evaluate, points, _ = setup(langevin(gauss, D)(), {"theta": jnp.zeros(d)})
+    assert bool(find_barrier(problem, evaluate, points)) is is_sealed
+
+
+def test_a_flux_crosses_where_D_vanishes():
+    dynamics = fk.Dynamics(gauss, D=Dense(lambda z: z[0] ** 2 * jnp.eye(2)), Q=TURN)
+    problem, evaluate, points, _ = setup(dynamics, jnp.zeros(2))
+    assert not find_barrier(problem, evaluate, points)
 
 
 @pytest.mark.parametrize(("size", "is_seen"), [(4e-3, True), (2e-4, False)])

@@ -377,6 +377,21 @@ _REACH = [
     ),
     Case(
         "reach",
+        "noise that vanishes on a line",
+        "undecided",
+        langevin(gauss, isotropic(lambda theta: (theta[0] - theta[1]) ** 2)),
+        of(2),
+        reason="D vanishes on a surface",
+    ),
+    Case(
+        "reach",
+        "noise that vanishes at a point",
+        "right",
+        langevin(gauss, isotropic(lambda theta: square(theta) / (1 + square(theta)))),
+        of(2),
+    ),
+    Case(
+        "reach",
         "corrected, noise on a half-line",
         "wrong",
         lambda: corrected(lambda theta: jnp.maximum(theta, 0.0)),

@@ -73,6 +73,20 @@ MUTATIONS = [
         _TAILS,
     ),
     Mutation(
+        "checker/_barriers.py",
+        " and abs(v @ normal) <= 1e-6 * typical)",
+        ")",
+        "a surface without noise is not crossed by the flux either",
+        _TAILS,
+    ),
+    Mutation(
+        "checker/_barriers.py",
+        "_DISTANCES, _POWER = (1e-4, 1e-2), 0.95",
+        "_DISTANCES, _POWER = (1e-4, 1e-2), 0.05",
+        "a surface is not crossed however slowly D vanishes there",
+        _TAILS,
+    ),
+    Mutation(
         "checker/_corrections.py",
         "is_singular = np.any(diagonal <= 0, axis=1)",
         "is_singular, least = np.zeros(len(points), bool), np.ones(len(points))",

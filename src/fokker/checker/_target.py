@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
+from fokker.checker._barriers import find_barrier
 from fokker.checker._evaluate import Evaluator, Values
 from fokker.checker._normalisable import check_integral
 from fokker.checker._reducible import Reach, check_reach
@@ -81,7 +82,8 @@ def check_target(
         which = ", ".join(names[i] for i in constant[:4]) + (", …" if constant.size > 4 else "")
         doubts.append(f"{which} never moves: exp(-H) is stationary, but is not reached")
     reach = Reach() if constant.size else check_reach(problem, evaluate, points, generator.spawn(1)[0])
-    doubts += [reach.doubt] if reach.doubt else []
+    barrier = "" if reach.doubt or constant.size else find_barrier(problem, evaluate, points)
+    doubts += [doubt for doubt in (reach.doubt, barrier) if doubt]
     notes = (reach.note,) if reach.note else ()
     return Target(integral.wrong, tuple(doubts), notes, _largest_t(weak))
 
