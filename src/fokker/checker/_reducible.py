@@ -188,7 +188,8 @@ def _words(
     first = kernels[0]
     if first.shape[1] == 1 and all(abs(abs(k[:, 0] @ first[:, 0]) - 1) < 1e-6 for k in kernels):
         linear = first[:, 0] / spread
-        linear /= linear[np.argmax(np.abs(linear))]
+        # The first of the largest is one, so that equal weights do not change sign by rounding.
+        linear /= linear[np.argmax(np.abs(linear) > 0.99 * np.max(np.abs(linear)))]
         terms = [f"{w:+.3g} {n}" for w, n in zip(linear, names, strict=True) if abs(w) > 1e-6][:4]
         conserved = " ".join(terms).removeprefix("+").removeprefix("1 ")
         return Reach(f"{conserved} never changes: exp(-H) is stationary, but is not reached")
