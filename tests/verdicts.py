@@ -5,29 +5,15 @@
 """
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import fokker as fk
+import verdicts_tails
 from fokker.fields import Dense, Diagonal, Elementwise, Skew, Zero
-
-
-@dataclass(frozen=True)
-class Case:
-    """`build` returns what is handed to `fk.check`; `quick`: in every test run; `reason`: words in one."""
-
-    kind: str
-    name: str
-    verdict: str
-    build: Callable[[], Any]
-    options: dict[str, Any] = field(default_factory=dict)
-    quick: bool = False
-    reason: str = ""
+from verdict_case import Case
 
 
 def check(case: Case) -> fk.Report:
@@ -198,6 +184,7 @@ LARGE = {"theta": jnp.zeros(80)}
 MODE = 8 * np.eye(15)[0]
 
 CASES = [
+    *verdicts_tails.CASES,
     # Theorem 1 over random D, Q and H.
     *[
         Case("theorem 1", f"random D, Q, H in {d}", "right", lambda d=d: random_problem(d, d))

@@ -6,7 +6,100 @@ _RIGHT = ("check::the_residual_of_every_formula",)
 _WRONG = ("check::wrong_samplers_are_wrong_for_their_reason",)
 _RECOVERED = ("completion::Q_is_recovered_in_two_dimensions",)
 
+_TAILS = ("check_tails",)
+
 MUTATIONS = [
+    Mutation(
+        "checker/_explosion.py",
+        "G = resistance + H + (2 - rays.coordinates[:, None]) * log_s",
+        "G = resistance + H + log_s",
+        "Feller's test without the surface s^{d-1}",
+        _TAILS,
+    ),
+    Mutation(
+        "checker/_explosion.py",
+        "if is_reversible and d <= LARGEST_ROTATED:",
+        "if d <= LARGEST_ROTATED:",
+        "an explosion is certain whatever the flux of Q",
+        _TAILS,
+    ),
+    Mutation(
+        "checker/_explosion.py",
+        "_HARMLESS = 1.5",
+        "_HARMLESS = 8.0",
+        "a D that grows like s⁴ is not looked at",
+        _TAILS,
+    ),
+    Mutation(
+        "checker/_normalisable.py",
+        "sigma = -np.diff(mass, axis=1) / ratio - rays.coordinates[:, None]",
+        "sigma = -np.diff(mass, axis=1) / ratio - 1",
+        "the volume s^{d-1} is forgotten in the test whether exp(-H) has an integral",
+        _TAILS,
+    ),
+    Mutation(
+        "checker/_normalisable.py",
+        "is_slow = (near < _SLOW) & (far <= _EDGE) & ~is_bounded",
+        "is_slow = (far <= _EDGE) & ~is_bounded",
+        "rounding error far out is taken for a tail",
+        _TAILS,
+    ),
+    Mutation(
+        "checker/_normalisable.py",
+        "return np.max(np.where(np.isnan(sigma), np.inf, sigma), axis=1), is_bounded",
+        "return np.min(np.where(np.isnan(sigma), np.inf, sigma), axis=1), is_bounded",
+        "H may fall between two distances, as along a funnel",
+        _TAILS,
+    ),
+    Mutation(
+        "checker/_reducible.py",
+        "full = d - (problem.number_of_radii if isinstance(problem, Lifted) else 0)",
+        "full = d",
+        "the constant radius of an angle is taken for something conserved",
+        _TAILS,
+    ),
+    Mutation(
+        "checker/_reducible.py",
+        "slope = time * (flux(y) + problem.D_mv(y, jnp.asarray(size) * a))",
+        "slope = time * problem.D_mv(y, jnp.asarray(size) * a)",
+        "the drift is left out of what the noise reaches",
+        _TAILS,
+    ),
+    Mutation(
+        "checker/_reducible.py",
+        "if is_plain and np.max(weights[position]) < 1e-3:",
+        "if is_plain and np.max(weights[position]) < -1.0:",
+        "what only auxiliaries conserve makes a sampler undecided",
+        _TAILS,
+    ),
+    Mutation(
+        "checker/_barriers.py",
+        " and abs(v @ normal) <= 1e-6 * typical)",
+        ")",
+        "a surface without noise is not crossed by the flux either",
+        _TAILS,
+    ),
+    Mutation(
+        "checker/_barriers.py",
+        "_DISTANCES, _POWER = (1e-4, 1e-2), 0.95",
+        "_DISTANCES, _POWER = (1e-4, 1e-2), 0.05",
+        "a surface is not crossed however slowly D vanishes there",
+        _TAILS,
+    ),
+    Mutation(
+        "checker/_corrections.py",
+        "is_singular = np.any(diagonal <= 0, axis=1)",
+        "is_singular, least = np.zeros(len(points), bool), np.ones(len(points))",
+        "a corrected recipe without noise in a region is not named so",
+        ("verdicts",),
+    ),
+    Mutation(
+        "checker/_jumps.py",
+        "SMALLEST_JUMP = 1e-3",
+        "SMALLEST_JUMP = 1e-1",
+        "jumps of a tenth of the range pass",
+        _TAILS,
+    ),
     Mutation(
         "checker/_residual.py",
         "return divergence_of_matrix(problem.D_mv, x) - problem.D_mv(x, jax.grad(problem.hamiltonian)(x))",

@@ -12,8 +12,9 @@ from scipy.stats import chi2
 from fokker._core.state import State, dimension
 from fokker.checker._compact import leaves_the_sphere, lift
 from fokker.checker._evaluate import LARGEST_FULL_MATRIX, Evaluator
+from fokker.checker._explosion import find_explosion
 from fokker.checker._inputs import first_state, given_points, starts_of
-from fokker.checker._jumps import find_jumps
+from fokker.checker._jumps import SMALLEST_JUMP, find_jumps
 from fokker.checker._marginal import check_marginal
 from fokker.checker._modes import find_modes
 from fokker.checker._points import draw_points
@@ -59,10 +60,11 @@ def check(
 
         R = -∇·f + f·∇H + Σ_ij [∂_i∂_j D_ij - 2 ∂_iD_ij ∂_jH + D_ij(∂_iH ∂_jH - ∂_i∂_jH)] = 0,
 
-    with derivatives by automatic differentiation; whether probability flows through a jump or out to
-    infinity, which the residual cannot detect; whether theta's marginal is the target; and, if the residual
-    is not zero, which term added to the drift makes it zero (Ma, Chen, Fox 2015, Theorem 1; Ding et al. 2014,
-    Eq. 9).
+    with derivatives by automatic differentiation; what the residual cannot detect: whether exp(-H) has an
+    integral, whether probability flows through a jump or out to infinity, by the drift or by the noise alone,
+    and whether the noise reaches every direction; whether theta's marginal is the target; and, if the
+    residual is not zero, which term added to the drift makes it zero (Ma, Chen, Fox 2015, Theorem 1; Ding et
+    al. 2014, Eq. 9).
 
     ```python
     report = fk.check(
@@ -175,7 +177,7 @@ def _check(
     undecidable = marginal.holds is None and problem.auxiliary is not None
     if undecidable:
         reasons.append(f"whether the marginal of {problem.position} is the target is {marginal.how}")
-    notes += structure.notes
+    notes += [*structure.notes, *target.notes]
     undecided = not checked.settled or bool(target.doubts) or undecidable
     if not checked.settled and not target.wrong:
         reasons.append(
@@ -204,6 +206,10 @@ def _check(
             if escape is not None:
                 flawed = True
                 reasons.append(escape)
+            explosion = find_explosion(problem, evaluate, drawn, values, rounding, generator.spawn(1)[0])
+            if explosion is not None:
+                flawed, undecided = flawed or explosion.is_certain, undecided or not explosion.is_certain
+                reasons.append(explosion.message)
     # Given points are not draws from the target, so that averages over them are meaningless.
     if stationary and target.flows and not checked.given and not flawed:
         undecided = True
@@ -325,9 +331,15 @@ def _power(on_target: int, residuals: Residuals, tolerance: float, exact: bool) 
         "probability below 1 %; an error in a formula without case distinctions is found almost surely if "
         "it is "
     )
-    if exact:
-        return words + f"above {tolerance:.1g} of the terms"
-    return words + f"above {_detectable(residuals, tolerance):.2g} of the terms (99 %)"
+    least = (
+        f"{tolerance:.1g} of the terms"
+        if exact
+        else f"{_detectable(residuals, tolerance):.2g} of the terms (99 %)"
+    )
+    return (
+        f"{words}above {least}. A jump of H, D or the drift below {SMALLEST_JUMP:.1%} of its range is not "
+        "seen, nor what happens far out along curves: the tails are looked at along straight rays"
+    )
 
 
 def _diagnose(problem: Problem, points: np.ndarray, tolerance: float, exact: bool) -> Diagnosis:

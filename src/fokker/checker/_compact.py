@@ -37,6 +37,12 @@ class Lifted(Problem):
         return max(rows.stop for rows in self.variables.values())
 
     @property
+    def number_of_radii(self) -> int:
+        """How many lengths ρ are constant in time: one for each angle and each unit vector."""
+        angles = sum(rows.stop - rows.start for rows in self.variables.values()) - self.flat.dimension
+        return angles + len(self.spheres)
+
+    @property
     def start(self) -> Vector:
         """The example state as y."""
         return self.lift(self.flat.start)

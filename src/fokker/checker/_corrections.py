@@ -14,7 +14,8 @@ import numpy as np
 from jaxtyping import Array
 
 from fokker._core.state import State, ravel, unravel, variable_names
-from fokker.checker._residual import compile_once
+from fokker.checker._reducible import inner_half
+from fokker.checker._residual import compile_once, map_points
 from fokker.corrections import Metropolis, Step
 from fokker.corrections.metropolis import Draws
 from fokker.dynamics.problem import Problem
@@ -26,6 +27,8 @@ from fokker.samplers.replica_exchange import ReplicaExchange, exchange_log_ratio
 
 _EXACT_AT = 16
 _STEPS = 3
+# The least eigenvalue of D, with a diagonal of ones, at which it has no inverse.
+_SINGULAR = 1e-14
 _TOLERANCE = 1e-6
 # Standard errors; of two hundred averages one exceeds this once in fifty million checks.
 _ALARM = 6.5
@@ -73,7 +76,10 @@ def _of_recipe(
     elif sampler.integrator.is_deterministic:  # type: ignore[attr-defined]
         findings = _trajectory(setup, some, generator)
     else:
-        findings = [_detailed_balance(setup, some, generator)]
+        has_noise = [] if sampler.family is not None else [_noise_everywhere(problem, points)]
+        if any(not finding.holds for finding in has_noise):
+            return has_noise
+        findings = [*has_noise, _detailed_balance(setup, some, generator)]
     if isinstance(sampler.correction, Metropolis):
         return [*findings, *_acceptance(setup, some, generator)]
     return [*findings, _averages(sampler, problem, points, generator)]
@@ -193,6 +199,27 @@ def _detailed_balance(setup: _Setup, points: np.ndarray, generator: np.random.Ge
         f"detailed balance does not hold: the ratio of the way back to the way there is not {formula}, off "
         f"by {error:.2g}",
         error,
+    )
+
+
+def _noise_everywhere(problem: Problem, points: np.ndarray) -> Finding:
+    """Whether D is regular at all draws: elsewhere a step has no density and is never accepted."""
+    D = np.asarray(map_points(problem.D_matrix, points, 8 * problem.dimension**2))
+    diagonal = np.diagonal(D, axis1=1, axis2=2)
+    unit = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    least = np.linalg.eigvalsh(D / (unit[:, :, None] * unit[:, None, :]))[:, 0]
+    is_singular = np.any(diagonal <= 0, axis=1)
+    inner = inner_half(points)
+    is_singular[inner] |= least[inner] <= _SINGULAR
+    share = float(np.mean(is_singular))
+    return Finding(
+        f"noise: D is regular at all {len(points)} draws of the target",
+        f"D is singular at {share:.0%} of the draws of the target: steps into that region are never accepted "
+        "and a chain in it does not move, so that only the rest of the target is sampled. Add a small "
+        "constant to D",
+        share,
+        0.0,
+        f"a region without noise is seen if it has {1 - 0.01 ** (1 / len(points)):.1%} of the mass (99 %)",
     )
 
 

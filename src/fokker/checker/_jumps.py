@@ -20,7 +20,7 @@ _SEGMENTS, _SUSPECTS, _CASES = 128, 32, 6
 _NODES = 33
 _HALVINGS = 45
 # An increment that stays above this share of the function's range, however short the interval, is a jump.
-_JUMP = 1e-3
+SMALLEST_JUMP = 1e-3
 # Displacement for finding a surface's normal, in standard deviations, and the searched interval.
 _DISPLACEMENT, _WINDOW = 1e-5, 1e-3
 # A jump is along the surface if its normal part is below the first share, across it if above the second.
@@ -137,7 +137,7 @@ def _of_kind(
         at_low, at_high = np.where(left[:, None], at_low, at), np.where(left[:, None], at, at_high)
     size = np.max(np.abs(at_high - at_low) / unit, axis=1)
     has_mass = evaluate.energy(starts + low[:, None] * directions) <= ceiling
-    jumped = [i for i in np.argsort(-size) if size[i] > _JUMP and has_mass[i]]
+    jumped = [i for i in np.argsort(-size) if size[i] > SMALLEST_JUMP and has_mass[i]]
     return [
         _Jump(
             starts[i],

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
+from fokker.checker._barriers import find_barrier
 from fokker.checker._evaluate import Evaluator, Values
+from fokker.checker._normalisable import check_integral
+from fokker.checker._reducible import Reach, check_reach
 from fokker.checker._residual import map_points
 from fokker.dynamics.problem import Problem, Vector
 
@@ -19,11 +22,12 @@ _ALARM = 6.5
 class Target:
     """The results: `wrong` says why there is no target, `doubts` what could not be tested.
 
-    `flow` is the largest |t| of the weak form, in standard errors.
+    `notes` say what else to know; `flow` is the largest |t| of the weak form, in standard errors.
     """
 
     wrong: tuple[str, ...]
     doubts: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     flow: float = 0.0
 
     @property
@@ -54,13 +58,18 @@ def check_target(
             "given instead of -log p?"
         )
         return Target((reason,), ())
+    flat = np.zeros(problem.dimension, bool)
     for name, rows in problem.variables.items():
         if np.all(values["gradient"][:, rows] == 0):
+            flat[rows] = True
             doubts.append(
                 f"H does not depend on {name}, so exp(-H) has no integral, unless {name} is an angle or a "
                 f'direction: then pass periodic={{"{name}": 2π}}, or sphere="{name}" for a unit vector. '
                 "Or is it misspelt?"
             )
+    # A generator of its own: what the other tests draw does not depend on the rays.
+    integral = check_integral(problem, evaluate, points, flat, generator.spawn(1)[0])
+    doubts += integral.doubts
     displaced = points + np.std(points, axis=0) * generator.normal(size=points.shape)
     if not np.all(np.isfinite(evaluate.energy(displaced))):
         doubts.append(
@@ -72,7 +81,11 @@ def check_target(
     if constant.size:
         which = ", ".join(names[i] for i in constant[:4]) + (", …" if constant.size > 4 else "")
         doubts.append(f"{which} never moves: exp(-H) is stationary, but is not reached")
-    return Target((), tuple(doubts), _largest_t(weak))
+    reach = Reach() if constant.size else check_reach(problem, evaluate, points, generator.spawn(1)[0])
+    barrier = "" if reach.doubt or constant.size else find_barrier(problem, evaluate, points)
+    doubts += [doubt for doubt in (reach.doubt, barrier) if doubt]
+    notes = (reach.note,) if reach.note else ()
+    return Target(integral.wrong, tuple(doubts), notes, _largest_t(weak))
 
 
 def _weak_form(
