@@ -16,6 +16,7 @@ from conftest import quick_jit
 from detailed_balance import BENT, FALSE_ALARM, LOG_GAMMA, asymmetry, bent, log_gamma, one_step
 from fokker import fields, samplers
 from fokker.dynamics.hamiltonian import Hamiltonian
+from fokker.integrators import generalised_leapfrog as implicit
 from fokker.integrators.generalised_leapfrog import generalised_leapfrog, reversible_leapfrog
 
 pytestmark = pytest.mark.usefixtures("quickly")
@@ -82,6 +83,18 @@ def test_a_leap_that_does_not_lead_back_is_not_taken_for_sound(x64):
         assert bool(solved_back) == is_solved
         assert (abs(float(back[0] - x[0])) < 1e-8) == is_near
         assert bool(checked(x, r, h, limit)) == (is_solved and is_near)
+
+
+@pytest.mark.parametrize(
+    ("missed", "is_sound"), [((0, 0), True), ((1e-3, 0), False), ((0, 1e-3), False), ((0, 0, 1), False)]
+)
+def test_position_and_momentum_lead_back(missed, is_sound, monkeypatch):
+    """The way back ends elsewhere, with another momentum, or is not solved."""
+    x, r, y, p = (jnp.array([v]) for v in (0.3, 0.9, 0.7, 0.5))
+    off_x, off_r, unsolved = (*missed, 0)[:3]
+    ways = [(y, p, jnp.array(True)), (x + off_x, -r + off_r, jnp.array(not unsolved))]
+    monkeypatch.setattr(implicit, "generalised_leapfrog", lambda *_: ways.pop(0))
+    assert bool(reversible_leapfrog(wavy, x, r, 0.1, 1e-5, 60)[2]) == is_sound
 
 
 def test_the_generalised_leapfrog_is_symplectic_and_of_second_order(x64):

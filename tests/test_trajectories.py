@@ -46,6 +46,36 @@ def long(*values):
     return pytest.param(*values, marks=pytest.mark.long)
 
 
+def test_the_length_of_a_path_and_its_decision_have_numbers_of_their_own():
+    """With one number for both, long paths would be rejected more often than short ones.
+
+    2,000 keys: a correlation within 5 standard errors; a false alarm in 2e6.
+    """
+    sampler = samplers.hmc(0.9, lambda u, h: 1 + jnp.floor(3 * u), None).on(LOG_GAMMA)
+    state = sampler.init(jnp.array([-0.7]))
+    step, z = sampler._step(state)
+    correction = sampler.correction
+    draws = quick_jit(jax.vmap(lambda key: correction.draw(key, step, z)))(
+        jax.random.split(jax.random.key(0), 2_000)
+    )
+    assert abs(np.corrcoef(draws.decision, draws.length)[0, 1]) < 5 / math.sqrt(2_000)
+
+    @quick_jit
+    def path_of(decision, length):
+        given = draws._replace(decision=decision, length=length, noise={})
+        path = correction.start(given, {**z, "r": jnp.array([-2.0])}, state.memory.point, step)
+        number = path.number
+        path = jax.lax.while_loop(lambda p: ~correction.is_done(p), lambda p: correction.move(p, step), path)
+        end = correction.end(path, state.memory.point, step)
+        return number, end.is_accepted, end.acceptance_rate
+
+    for length, number in ((0.0, 1), (0.99, 3)):
+        rate = float(path_of(0.5, length)[2])
+        assert 0.01 < rate < 0.99
+        for decision in (0.9 * rate, min(0.999, 1.1 * rate)):
+            assert path_of(decision, length)[:2] == (number, decision < rate)
+
+
 # The leapfrog -----------------------------------------------------------------------------------------------
 
 
@@ -1169,17 +1199,20 @@ def test_a_target_that_is_none_is_warned_of_in_the_summary():
     assert normal.resume(10).origin.one_start
 
 
-def first_steps(count):
+def first_steps(count, taken=0, numbers=None):
     """What the search for the first step size finds for so many chains on a standard normal in a plane.
 
     A trial is one leap of HMC, in NumPy: what a chain draws depends on the trial and on the chain alone.
+    `numbers` receives the number of each trial, by which its noise is drawn.
     """
     chains = object.__new__(warmup._Chains)
-    chains.sampler, chains.taken, chains.step_sizes = samplers.nuts(1.0), 0, jnp.ones(count)
+    chains.sampler, chains.taken, chains.step_sizes = samplers.nuts(1.0), taken, jnp.ones(count)
     q = np.random.default_rng(0).normal(size=(count, 2))
     chains.states = SamplerState({"theta": jnp.asarray(q)}, None)
 
     def leap(sampler, states, steps, search, learns, number):
+        if numbers is not None:
+            numbers.append(number)
         h = np.exp(np.asarray(search.log_step, float))[:, None]
         p = np.random.default_rng(number).normal(size=(count, 2))
         half = p - h / 2 * q
@@ -1199,6 +1232,15 @@ def test_the_first_step_sizes_do_not_depend_on_how_many_chains_there_are():
     assert most.max() <= 2.0**5
     for count in (1, 64, 1024):
         np.testing.assert_array_equal(first_steps(count), most[:count])
+
+
+@pytest.mark.parametrize("taken", [0, 75])
+def test_every_trial_of_a_step_size_has_noise_that_no_other_trial_and_no_step_has(taken):
+    """A run of the same chains numbers its steps from 0 on."""
+    numbers = []
+    first_steps(64, taken, numbers)
+    assert len(numbers) == len(set(numbers)) > 1
+    assert min(numbers) >= 2**31
 
 
 # Settings as they are learnt --------------------------------------------------------------------------------

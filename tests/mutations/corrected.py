@@ -380,4 +380,25 @@ MUTATIONS = [
         "exchanges by differences of temperatures and not of their inverses",
         ("adaptive",),
     ),
+    Mutation(
+        "corrections/metropolis.py",
+        "number(draws.length, step.size)",
+        "number(draws.decision, step.size)",
+        "one number decides how long a path is and whether it is accepted",
+        ("trajectories::the_length_of_a_path_and_its_decision_have_numbers_of_their_own",),
+    ),
+    Mutation(
+        "corrections/metropolis.py",
+        "uniform(length_key, (), dtype), noise)",
+        "uniform(decision_key, (), dtype), noise)",
+        "the length of a path and its decision are drawn by one key",
+        ("trajectories::the_length_of_a_path_and_its_decision_have_numbers_of_their_own",),
+    ),
+    Mutation(
+        "integrators/generalised_leapfrog.py",
+        "    back &= _size(r_back + r) <= _REVERSAL * _allowed(p, r, tolerance)\n",
+        "",
+        "whether the momentum leads back is not looked at",
+        ("rhmc::position_and_momentum_lead_back",),
+    ),
 ]

@@ -143,4 +143,25 @@ MUTATIONS = [
         "a file with changed values continues a run",
         ("broken_data::any_changed_value_of_a_file_is_noticed",),
     ),
+    Mutation(
+        "rows/readers.py",
+        "if self._piece_in[slot] >= 0:",
+        "if self._piece_in[slot] > 0:",
+        "the first piece of a file counts as kept after another took its place: wrong rows",
+        ("broken_data::rows_of_more_pieces_than_are_kept",),
+    ),
+    Mutation(
+        "rows/stream.py",
+        "self._returned.extendleft(reversed(batches))",
+        "self._returned.extend(batches)",
+        "batches given back by a second interruption come after those of the first",
+        ("broken_data::what_is_given_back_again_and_again_stays_in_its_order",),
+    ),
+    Mutation(
+        "rows/stream.py",
+        "self.used -= len(batches) + discarded",
+        "self.used -= len(batches)",
+        "a batch that cannot be used counts as used",
+        ("broken_data::batches_after_one_that_cannot_be_used_are_given_back",),
+    ),
 ]
