@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import fokker as fk
-from fokker.completion._axial import AxialEntries
+from fokker.completion._axial import AxialEntries, survey
+from fokker.completion._explore import Exploration
 from fokker.completion._flux import flat_flux, flux_velocity
 from fokker.completion._interpolate import fit_spline
 from fokker.dynamics.problem import make_problem
@@ -248,6 +249,20 @@ def test_axial_chooses_the_axis_whose_lines_carry_no_flux():
     assert_same_drift(found, sgnht().drift, 1e-10)
     worse = completed(sgnht, method="axial", axis="xi")
     assert any("whole lines of xi" in note for note in worse.notes)
+
+
+def test_the_axis_is_the_one_whose_lines_carry_no_flux():
+    """Of a thermostat r: θ and ξ move with r and r² - 1, whose mean along a line of r is zero."""
+    points = np.random.default_rng(0).normal(size=(8, 3)) * 0.7 + np.array([0.0, 0.0, 1.0])
+    exploration = Exploration([(-2.8, 2.8), (-9.0, 9.0), (-8.0, 10.0)], jnp.asarray(points), -1.0)
+    problem = make_problem(sgnht())
+    chosen, given = (survey(problem, exploration, axis) for axis in (None, 2))
+    assert chosen.axis == 1
+    assert chosen.two_sided
+    assert chosen.divergence < 1e-12
+    assert given.axis == 2
+    assert given.leftover > 0.01
+    assert not given.two_sided
 
 
 def test_temperature_in_the_axial_gauge():

@@ -12,7 +12,7 @@ from fokker import diagnostics, samplers
 from fokker.batches import WindowBatches
 from fokker.diagnostics._gradients import thinned
 from fokker.integrators import Reflecting, Splitting
-from fokker.run.tuning import _with_friction, fastest_time, largest_curvature
+from fokker.run.tuning import _friction_name, _with_friction, fastest_time, largest_curvature
 from interrupted import interrupt_at
 
 PRECISION = np.array([[2.0, 0.6], [0.6, 1.0]])
@@ -360,6 +360,20 @@ def test_tuning_leaves_out_steps_that_explode_or_crawl(optimised):
         fk.tune(NORMAL, samplers.sgld(1.0), init=jnp.zeros(2), step_sizes=[50.0], progress=False)
 
 
+def test_a_sampler_given_as_a_function_gets_its_friction_inertia_and_splitting():
+    """The inertia of a thermostat is that of its friction, μ = 1/A²: dξ = (r²/d - T)/μ."""
+    assert _friction_name(samplers.sgnht) == "friction"
+    thermostat = _with_friction(samplers.sgnht, "friction", 3.0)
+    assert isinstance(thermostat.integrator, Splitting)
+    z = {"theta": jnp.zeros(2), "r": 2 * jnp.ones(2), "xi": jnp.array(3.0)}
+    assert float(thermostat.on(NORMAL).placed.drift(z)["xi"]) == pytest.approx(3 * 9)
+    plain = _with_friction(samplers.sghmc, "friction", 3.0).on(NORMAL).placed
+    z = {"theta": jnp.zeros(2), "r": jnp.ones(2)}
+    np.testing.assert_allclose(plain.drift(z)["r"], -3.0, rtol=1e-6)
+    with pytest.raises(ValueError, match="no friction"):
+        fk.tune(NORMAL, samplers.sgld, init=jnp.zeros(2), frictions=[1.0], progress=False)
+
+
 @pytest.mark.long
 def test_friction_is_chosen_for_a_sampler_given_as_a_function(optimised):
     tuning = fk.tune(
@@ -367,11 +381,6 @@ def test_friction_is_chosen_for_a_sampler_given_as_a_function(optimised):
     )
     assert tuning.friction == 1.0
     assert isinstance(tuning.sampler.integrator, Splitting)
-    made = _with_friction(samplers.sgnht, "A", 3.0).on(NORMAL).placed
-    z = {"theta": jnp.zeros(2), "r": jnp.ones(2), "xi": jnp.array(3.0)}
-    assert float(made.drift({**z, "r": 2 * jnp.ones(2)})["xi"]) == pytest.approx(3 * 9)  # (r²/d - T)/mu
-    with pytest.raises(ValueError, match="no friction"):
-        fk.tune(NORMAL, samplers.sgld, init=jnp.zeros(2), frictions=[1.0], progress=False)
 
 
 @pytest.mark.long
@@ -379,6 +388,9 @@ def test_a_step_size_left_open_is_found_by_sample(optimised):
     trace = fk.sample(NORMAL, "sgld", init=jnp.zeros(2), steps=4_000, chains=4, progress=False)
     assert 0.01 < float(trace.settings["step_size"]) < 0.6
     np.testing.assert_allclose(np.cov(trace.flat()[1].reshape(-1, 2).T), np.linalg.inv(PRECISION), atol=0.35)
+
+
+def test_a_step_size_left_open_is_not_stepped_with():
     placed = samplers.sgld("auto").on(NORMAL)
     state = placed.init(jnp.zeros(2), key=jax.random.key(0))
     with pytest.raises(ValueError, match="left to be found"):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 import fokker as fk
 from conftest import quick_jit
@@ -16,6 +17,7 @@ from fokker import corrections, samplers
 from fokker._core.state import ravel
 from fokker.integrators import IsokineticLeapfrog, isokinetic
 from fokker.integrators.isokinetic import COEFFICIENTS, kick, refresh, unit_vector
+from fokker.samplers import _microcanonical_warm_up as warm_up_module
 from fokker.samplers._microcanonical_warm_up import _first_step
 
 INTEGRATORS = list(COEFFICIENTS)
@@ -439,6 +441,48 @@ def test_the_warm_up_finds_step_size_length_and_scale():
     assert 2e-4 < float(jnp.mean(change**2)) / 12 < 1.2e-3
     variance = np.asarray(x, float).reshape(-1, 12).var(axis=0)
     np.testing.assert_allclose(variance, 2 * np.asarray(SIZES, float) ** 2, rtol=0.35)
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        samplers.mclmc(),
+        samplers.mclmc(L=5.0),
+        samplers.mclmc(0.3, 5.0),
+        samplers.mchmc(adjusted=True, preconditioned=False),
+        samplers.mclmc(L=5.0, adjusted=True),
+    ],
+    ids=["all open", "L given", "both given", "adjusted, no scale", "adjusted, L given"],
+)
+def test_a_warm_up_sets_what_is_open_and_keeps_what_was_given(sampler, monkeypatch):
+    """By rounds whose results are known: E[ΔE²]/d = 2ε⁶, acceptance 2Φ(-3ε²/2), and variances of 9."""
+    seen = []
+
+    def known_round(kind, states, keys, length, columns):
+        step, chains = float(kind.step_size), len(keys)
+        error = 2 * stats.norm.cdf(-3 * step**2 / 2) if kind.adjusted else 2 * step**6
+        seen.append((kind.adjusted, float(kind.L)))
+        zeros = np.zeros((chains, 4))
+        draws = np.random.default_rng(len(seen)).normal(size=(chains, length, len(columns)))
+        return states, warm_up_module.Round(np.full(chains, error), zeros, zeros + 9, draws)
+
+    monkeypatch.setattr(warm_up_module, "_round", known_round)
+    monkeypatch.setattr(warm_up_module, "_first_step", lambda *_: 0.1)
+    target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    keys = jax.random.split(jax.random.key(0), 2)
+    tuned, *_ = sampler.on(target).warm_up(jnp.ones((2, 4)), keys, 400)
+    np.testing.assert_allclose(tuned.scale, 3.0 if sampler.preconditioned else 1.0)
+    assert [adjusted for adjusted, _ in seen] == [sampler.adjusted and k >= 12 for k in range(20)]
+    wanted = math.sqrt(-2 * stats.norm.ppf(0.45) / 3) if sampler.adjusted else (5e-4 / 2) ** (1 / 6)
+    step_size = wanted if sampler.step_size == "auto" else 0.3
+    assert float(tuned.step_size) == pytest.approx(step_size, rel=1e-3)
+    if sampler.L == "auto":
+        size = 2.0 if sampler.preconditioned else 6.0  # √Σ Var, in units of the scale
+        assert seen[-1][1] == pytest.approx(size)
+        assert float(tuned.L) == pytest.approx(size if sampler.adjusted else size / 4)  # draws forget at once
+    else:
+        assert {L for _, L in seen} == {5.0}
+        assert float(tuned.L) == 5.0
 
 
 @pytest.mark.long

@@ -449,4 +449,18 @@ MUTATIONS = [
         "trials of a first step size have the noise of the steps that follow",
         ("trajectories::every_trial_of_a_step_size_has_noise_that_no_other_trial_and_no_step_has",),
     ),
+    Mutation(
+        "run/tuning.py",
+        'settings["thermostat_mass"] = 1 / friction**2',
+        'settings["thermostat_mass"] = friction**2',
+        "tuning gives a thermostat the inverse of its inertia",
+        ("diagnostics::a_sampler_given_as_a_function_gets_its_friction_inertia_and_splitting",),
+    ),
+    Mutation(
+        "run/tuning.py",
+        '            settings["integrator"] = Splitting()\n',
+        "            pass\n",
+        "tuning leaves friction to symplectic Euler",
+        ("diagnostics::a_sampler_given_as_a_function_gets_its_friction_inertia_and_splitting",),
+    ),
 ]
