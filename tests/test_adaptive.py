@@ -92,7 +92,7 @@ def psgld_chain(h, alpha, floor, noise, counts, key):
     return jax.lax.scan(step, (state, zero, zero), numbers)[1].sum(axis=0) / 6_500
 
 
-@pytest.mark.long
+@pytest.mark.long("adaptive::the_gamma_of_preconditioned_sgld_is_the_derivative_of_its_d")
 def test_preconditioned_sgld_is_right_with_its_correction_and_with_no_other(optimised):
     """Mean and variance of a skewed density by 256 chains: within 5 standard errors and 0.02, or 2 %.
 
@@ -178,7 +178,7 @@ def test_preconditioned_sgld_gathers_the_mean_square_of_gradients_to_come(x64):
     np.testing.assert_allclose(state.position, np.sqrt(2 * 0.1 * 1.7 * D), rtol=1e-9)
 
 
-@pytest.mark.long
+@pytest.mark.long("adaptive::preconditioned_sgld_gathers_the_mean_square_of_gradients_to_come")
 def test_preconditioned_sgld_starts_anywhere(optimised):
     """Normals in 1 and 3 dimensions at T = 2 from the mode and from 20 deviations away; 256 chains.
 
@@ -206,7 +206,7 @@ def test_preconditioned_sgld_starts_anywhere(optimised):
             assert abs(part.mean() - 1) < 6 * part.std() / 16 + 0.1
 
 
-@pytest.mark.long
+@pytest.mark.long("adaptive::a_step_of_preconditioned_sgld_is_the_formula")
 def test_preconditioned_sgld_in_many_dimensions(optimised):
     """100,000 independent coordinates of precision 1/4 to 4 from their mode: θᵀPθ/d is 1 within 8 %.
 
@@ -249,7 +249,7 @@ def test_preconditioned_sgld_takes_estimators():
         fk.sample(target, samplers.psgld(jnp.ones(2)), init=0.3, steps=104, progress=False)
 
 
-@pytest.mark.long
+@pytest.mark.long("adaptive::preconditioned_sgld_takes_estimators")
 def test_preconditioned_sgld_on_a_tree_with_data():
     x = jax.random.normal(jax.random.key(0), (200,)) + 1
     target = fk.Posterior(
@@ -369,7 +369,7 @@ def test_replicas_cross_between_modes_that_one_chain_does_not(optimised):
     assert 0.1 < trace.sample_stats["exchange_rate"][:, -1].mean() < 0.9
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_replicas_with_momenta_and_minibatches_keep_the_temperature(optimised):
     """A conjugate posterior at temperature 2, energies by minibatches: the variance is 2/N within 12 %."""
     x = jax.random.normal(jax.random.key(1), (100,))

@@ -15,6 +15,7 @@ from fokker import samplers
 from fokker._core.count import Count
 from fokker._core.random import fold_in
 from fokker.batches import KINDS, Batches, WindowBatches
+from marks import long_case
 
 KEY = jax.random.key(11)
 # Of every chi-square test here; there are about 60, so the file has one for one key in 150.
@@ -141,22 +142,25 @@ def uniform(counts):
 
 
 @pytest.mark.parametrize(
-    ("kind", "size"),
+    ("kind", "size", "number"),
     # Batches without replacement are the first of an epoch, which reshuffled ones show.
     [
-        *((kind, 2) for kind in KINDS),
-        ("replacement", 65),
-        pytest.param("no replacement", 65, marks=pytest.mark.long),
-        pytest.param("reshuffle", 65, marks=pytest.mark.long),
+        *((kind, 2, 60_000) for kind in KINDS),
+        ("replacement", 65, 60_000),
+        ("reshuffle", 65, 60_000),
+        *(
+            long_case("batches::rows_and_ordered_pairs_of_rows_are_uniform", kind, 65, 300_000)
+            for kind in ("no replacement", "reshuffle")
+        ),
     ],
 )
-def test_rows_and_ordered_pairs_of_rows_are_uniform(kind, size):
-    """Of the first two of a batch, by chi-square over 60,000 batches, or 300,000 for the larger.
+def test_rows_and_ordered_pairs_of_rows_are_uniform(kind, size, number):
+    """Of the first two of a batch, by chi-square over so many batches.
 
     For a reshuffle, in which an epoch is one permutation, of the first batch of an epoch and over keys.
     """
     n = min(size, 2)
-    batches, number = Batches(size, n, kind), 60_000 if size <= 64 else 300_000
+    batches = Batches(size, n, kind)
     keys = jax.random.split(jax.random.fold_in(KEY, size), number)
     zero = jnp.zeros((), jnp.uint32)
     rows = np.asarray(quick_jit(jax.vmap(lambda k: batches.rows(k, k, zero, zero)))(keys))

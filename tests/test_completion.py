@@ -15,6 +15,7 @@ from fokker.completion._explore import Exploration
 from fokker.completion._flux import flat_flux, flux_velocity
 from fokker.completion._interpolate import fit_spline
 from fokker.dynamics.problem import make_problem
+from marks import long_case
 
 FRICTION = 0.7
 
@@ -132,9 +133,9 @@ def test_Q_is_recovered_in_two_dimensions(make, truth):
 @pytest.mark.parametrize(
     ("make", "tolerance"),
     [
-        pytest.param(sghmc, 1e-7, marks=pytest.mark.long),
+        long_case("completion::the_completed_dynamics_has_the_drift_given", sghmc, 1e-7),
         (gsgrhmc, 1e-7),
-        pytest.param(sgnht, 1e-7, marks=pytest.mark.long),
+        long_case("completion::the_completed_dynamics_has_the_drift_given", sgnht, 1e-7),
         (skew_gaussian, 1e-7),
     ],
 )
@@ -227,7 +228,7 @@ def four_dimensional() -> fk.Dynamics:
     return fk.dynamics.underdamped(double_well, friction=FRICTION, temperature=0.8)
 
 
-@pytest.mark.long
+@pytest.mark.long("completion::axial_entries_rebuild_the_drift_in_four_dimensions")
 def test_axial_in_four_dimensions_reproduces_the_drift():
     state = {"theta": jnp.zeros(2), "r": jnp.zeros(2)}
     found = fk.complete(four_dimensional(), state=state)
@@ -241,7 +242,7 @@ def test_axial_in_four_dimensions_reproduces_the_drift():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-8, rtol=0), given, again)
 
 
-@pytest.mark.long
+@pytest.mark.long("completion::the_axis_is_the_one_whose_lines_carry_no_flux")
 def test_axial_chooses_the_axis_whose_lines_carry_no_flux():
     found = completed(sgnht, method="axial")
     assert "along r" in found.method
@@ -296,7 +297,7 @@ def test_Q_is_kept_at_its_edge_far_away():
     assert np.all(np.abs(far) < 2)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_temperature():
     T = 0.4
     found = fk.complete(sghmc(temperature=T), temperature=T)
@@ -365,7 +366,7 @@ def test_single_precision():
         np.testing.assert_allclose(f[name], exact[name], atol=2e-3, rtol=2e-4)
 
 
-@pytest.mark.long
+@pytest.mark.long("completion::Q_is_kept_at_its_edge_far_away")
 def test_Q_stays_finite_and_bounded_far_away():
     found = completed(gsgrhmc)
     far = {"theta": jnp.linspace(-50.0, 50.0, 41), "r": jnp.linspace(80.0, -80.0, 41)}
@@ -375,7 +376,7 @@ def test_Q_stays_finite_and_bounded_far_away():
     assert not bool(jax.vmap(found.is_trusted)(far)[:5].any())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_spline_is_smooth_and_of_high_order():
     def f(x):
         return jnp.sin(2 * x[0]) * jnp.exp(x[1])
@@ -393,7 +394,7 @@ def test_the_spline_is_smooth_and_of_high_order():
     assert np.log2(errors[0][1] / errors[1][1]) > 5.5
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_state_order_and_another_mode():
     """Rows follow the order of the state given, and a second mode far off is found."""
 
@@ -416,7 +417,7 @@ def test_state_order_and_another_mode():
     np.testing.assert_allclose(found.Q.as_matrix(z), [[0, -1], [1, 0]], atol=1e-2)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_notes_tell_of_a_coarse_grid_and_a_tight_box():
     coarse = fk.complete(sghmc(), grid=24)
     assert any("too coarse in" in note for note in coarse.notes)

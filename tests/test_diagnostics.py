@@ -149,7 +149,7 @@ def test_minibatch_noise_that_is_not_accounted_for_is_said_to_spread_the_draws(o
     assert calm.checks["configurational temperature"] == pytest.approx(1.05, abs=4 * error)
 
 
-@pytest.mark.long
+@pytest.mark.long("verdict::a_variance_off_by_a_tenth_is_found_and_a_right_one_is_not")
 def test_reshuffled_batches_make_a_thermostat_too_cold_and_it_is_said(optimised):
     """Their noise cancels over an epoch; the thermostat, which sees it in the momentum, takes it for white.
 
@@ -173,14 +173,14 @@ def test_a_target_with_walls_is_not_judged_by_its_gradients():
     assert "configurational temperature" not in checks
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_many_chains_are_judged_by_late_draws_too():
     """All start at the same point: judged by their first draws they would be far too cold."""
     trace = fk.sample(NORMAL, samplers.sghmc(0.1), init=jnp.zeros(2), steps=400, chains=300, progress=False)
     assert abs(trace.summary().checks["configurational temperature"] - 1) < 0.2
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_draws_that_are_not_of_the_target_are_said_not_to_be(optimised):
     """A skewed target sampled by the naive Riemannian sampler, whose temperature is right: Stein tells."""
     skewed = fk.Density(lambda theta: -jnp.sum(jnp.exp(theta) - theta))
@@ -193,7 +193,7 @@ def test_draws_that_are_not_of_the_target_are_said_not_to_be(optimised):
     assert not any("Stein" in warning for warning in right.warnings)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_temperature_and_distinct_rows_enter_the_share_and_the_discrepancy(optimised):
     target = normals()
     s2 = float(np.var(np.asarray(target.data)))
@@ -265,7 +265,7 @@ def test_halving_needs_draws_and_chains():
 # Going on -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.long("diagnostics::an_interrupted_run_is_resumed_to_the_bit")
 @pytest.mark.parametrize("keep", ["draws", "moments"])
 def test_a_run_in_two_parts_is_the_run_in_one(keep):
     target = normals()
@@ -374,7 +374,7 @@ def test_a_sampler_given_as_a_function_gets_its_friction_inertia_and_splitting()
         fk.tune(NORMAL, samplers.sgld, init=jnp.zeros(2), frictions=[1.0], progress=False)
 
 
-@pytest.mark.long
+@pytest.mark.long("diagnostics::a_sampler_given_as_a_function_gets_its_friction_inertia_and_splitting")
 def test_friction_is_chosen_for_a_sampler_given_as_a_function(optimised):
     tuning = fk.tune(
         NORMAL, samplers.sghmc, init=jnp.zeros(2), step_sizes=[0.3], frictions=[1.0, 1e4], progress=False
@@ -383,7 +383,7 @@ def test_friction_is_chosen_for_a_sampler_given_as_a_function(optimised):
     assert isinstance(tuning.sampler.integrator, Splitting)
 
 
-@pytest.mark.long
+@pytest.mark.long("journal::a_warm_up_that_is_killed_goes_on_to_the_same_bits")
 def test_a_step_size_left_open_is_found_by_sample(optimised):
     trace = fk.sample(NORMAL, "sgld", init=jnp.zeros(2), steps=4_000, chains=4, progress=False)
     assert 0.01 < float(trace.settings["step_size"]) < 0.6
@@ -406,7 +406,9 @@ def test_the_time_scale_of_a_preconditioned_sampler_grows_with_the_root_of_the_t
         assert found == pytest.approx(np.sqrt(T / np.linalg.eigvalsh(PRECISION).max()), rel=1e-3)
 
 
-@pytest.mark.long
+@pytest.mark.long(
+    "diagnostics::the_time_scale_of_a_preconditioned_sampler_grows_with_the_root_of_the_temperature"
+)
 def test_preconditioned_sgld_is_tuned_by_name_from_the_mode(optimised):
     """Half of the data per step, with control variates: variances within 30 %, of 4 chains of 4,000 steps."""
     x = jax.random.normal(jax.random.key(0), (400, 2))
@@ -428,7 +430,7 @@ def test_preconditioned_sgld_is_tuned_by_name_from_the_mode(optimised):
     np.testing.assert_allclose(variances, np.diag(np.linalg.inv(precision)), rtol=0.3)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_what_is_left_open_is_found_at_other_temperatures_and_in_replicas(optimised):
     hot = fk.tune(NORMAL, "sgld", init=jnp.zeros(2), step_sizes=[0.2], temperature=4.0, progress=False)
     assert abs(hot.rounds[0][0].discrepancy) < 1

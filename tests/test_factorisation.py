@@ -233,7 +233,7 @@ def test_a_new_row_has_the_exact_conditional():
     np.testing.assert_allclose(np.cov(rows.T), covariance, atol=0.1 * np.diag(covariance).max())
 
 
-@pytest.mark.long
+@pytest.mark.long("factorisation::after_a_pass_all_rows_are_up_to_date_and_a_dense_chain_needs_no_such_thing")
 def test_a_user_without_ratings_has_the_prior(fitted):
     train = fitted[1]
     ratings = Ratings(

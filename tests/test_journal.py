@@ -42,7 +42,12 @@ def stages(monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "seconds"),
-    [("nuts", 0.0), ("nuts", 1.0), pytest.param("mclmc", 0.0, marks=pytest.mark.long), ("sgld", 0.0)],
+    [
+        ("nuts", 0.0),
+        ("nuts", 1.0),
+        pytest.param("mclmc", 0.0, marks=pytest.mark.slow),
+        ("sgld", 0.0),
+    ],
 )
 def test_a_warm_up_that_is_killed_goes_on_to_the_same_bits(tmp_path, name, seconds, stages, monkeypatch):
     counted, ends = stages

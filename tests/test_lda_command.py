@@ -40,6 +40,7 @@ from fokker.models.lda.results import (
 )
 from fokker.models.lda.run import Run
 from fokker.models.lda.settings import Settings, default_passes
+from marks import long_case
 
 SUBJECTS = (
     "apple pear plum cherry grape melon",
@@ -261,7 +262,12 @@ def whole(corpus, words, tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("sampler", "batches"),
-    [("scir", 4), ("scir", 13), pytest.param("sgrld", 12, marks=pytest.mark.long), ("sgrhmc", 7)],
+    [
+        ("scir", 4),
+        ("scir", 13),
+        long_case("lda_command::a_resumed_run_is_the_uninterrupted_one_to_the_bit", "sgrld", 12),
+        ("sgrhmc", 7),
+    ],
 )
 def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(corpus, words, tmp_path, whole, sampler, batches):
     run = begin(corpus, words, tmp_path, sampler)

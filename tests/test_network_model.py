@@ -220,7 +220,7 @@ def test_uncertainty_adds_up_and_rows_do_not_depend_on_each_other(fitted):
         fitted.out_of_distribution(X, X, by="variance")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_last_layer_alone_moves_and_partial_fit_goes_on(tmp_path):
     net = fk.models.Network([4], sampled="last", schedule="cyclical", **QUICK).fit(X[:40], LABELS[:40])
     first, second = (net.parameters(i) for i in (0, 5))

@@ -233,7 +233,7 @@ def conjugate_run(steps, chains):
     )
 
 
-@pytest.mark.long
+@pytest.mark.long("numpyro::minibatches_are_unbiased_for_the_potential_of_numpyro")
 def test_a_conjugate_posterior_by_minibatches():
     """Mean and variance of both sites: within 5 standard errors of 50 chains and 3 % of the spread.
 

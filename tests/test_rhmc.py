@@ -18,6 +18,7 @@ from fokker import fields, samplers
 from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.integrators import generalised_leapfrog as implicit
 from fokker.integrators.generalised_leapfrog import generalised_leapfrog, reversible_leapfrog
+from marks import long_case
 
 pytestmark = pytest.mark.usefixtures("quickly")
 
@@ -168,7 +169,11 @@ def draws_of(target):
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.long if "number" in case else ()) for case in CASES]
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.long("rhmc::detailed_balance") if "number" in case else ())
+        for case in CASES
+    ],
 )
 def test_detailed_balance(case):
     """From exact draws at T ≠ 1, with a good part rejected, some for not being solved; false alarm 1e-6."""
@@ -186,7 +191,11 @@ def test_detailed_balance(case):
 
 @pytest.mark.parametrize(
     "fault",
-    ["no log det G", "no rejection", pytest.param("log det G of the wrong sign", marks=pytest.mark.long)],
+    [
+        "no log det G",
+        "no rejection",
+        long_case("rhmc::detailed_balance_fails_for_another_hamiltonian", "log det G of the wrong sign"),
+    ],
 )
 def test_detailed_balance_fails_for_another_hamiltonian(fault, monkeypatch):
     sampler, target = CASES["number, in one dimension"]
@@ -208,7 +217,7 @@ def test_detailed_balance_fails_for_another_hamiltonian(fault, monkeypatch):
     assert asymmetry(before, after, 8) < 1e-12
 
 
-@pytest.mark.long
+@pytest.mark.long("rhmc::detailed_balance")
 def test_moments_on_a_skewed_tree():
     """E θ and E e^{θ/2} from exact starts, 40 steps of 400 chains: 5 standard errors (1 in 2e6 each)."""
     from scipy.special import digamma, gamma

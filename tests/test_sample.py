@@ -22,6 +22,7 @@ from fokker.run.loop import _Pace
 from fokker.run.plan import Plan
 from fokker.samplers import SamplerState, schedules
 from interrupted import interrupt_at
+from marks import long_case
 
 NORMAL = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
 START = np.array([0.5, -0.3], np.float32)
@@ -74,7 +75,9 @@ def test_a_run_is_cut_into_pieces_that_sum_to_it():
         assert ends == [burn_in + thin * (k + 1) for k in range(21 // thin)]
 
 
-@pytest.mark.parametrize("keep", ["draws", pytest.param("moments", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "keep", ["draws", long_case("sample::every_form_of_the_loop_gives_the_same_draws", "moments")]
+)
 def test_every_form_of_the_loop_gives_the_same_draws(keep, monkeypatch):
     """Those of a CPU and of an accelerator, whose loops have a known length and steps too many."""
     target, _, _ = mean_of_normals(50)
@@ -116,7 +119,7 @@ def test_chains_and_seeds_differ_and_a_seed_repeats():
     assert not np.any(one.samples == run(seed=2, chains=3).samples)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_batches_differ_between_chains_and_seeds(monkeypatch):
     """Without noise, from one start, chains differ by their batches alone."""
     target, _, _ = mean_of_normals(50)
@@ -130,7 +133,7 @@ def test_batches_differ_between_chains_and_seeds(monkeypatch):
     np.testing.assert_allclose(full.samples, whole.samples, rtol=1e-4)
 
 
-@pytest.mark.long
+@pytest.mark.long("sample::noise_and_batches_come_from_different_keys")
 def test_the_noise_and_the_batch_of_a_step_are_independent():
     """Correlation of the noise with the batch's mean over 20,000 first steps, within 5 standard errors.
 
@@ -199,7 +202,7 @@ def test_init_may_be_drawn_for_each_chain():
 # One's own loop -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.long("every_sampler::jit_and_vmap_give_what_a_plain_step_gives")
 @pytest.mark.parametrize("name", ["sgld", "sghmc", "sgnht"])
 def test_ones_own_loop_works_under_jit_vmap_and_scan(name):
     target, _, _ = mean_of_normals(50)
@@ -274,14 +277,14 @@ def errors_of(trace, T):
     return both.mean(axis=0), both.std(axis=0, ddof=1) / math.sqrt(len(x))
 
 
-@pytest.mark.long
+@pytest.mark.long("samplers::one_set_of_settings_of_a_thermostat_serves_every_temperature")
 @pytest.mark.parametrize(
     ("kind", "T"),
     [
         ("scalar", 3.0),
-        pytest.param("scalar", 1.0, marks=pytest.mark.long),
-        pytest.param("diagonal", 3.0, marks=pytest.mark.long),
-        pytest.param("matrix", 3.0, marks=pytest.mark.long),
+        ("scalar", 1.0),
+        ("diagonal", 3.0),
+        ("matrix", 3.0),
     ],
 )
 def test_thermostats_absorb_the_noise_of_minibatches_at_every_temperature(kind, T, optimised):
@@ -305,7 +308,7 @@ def test_thermostats_absorb_the_noise_of_minibatches_at_every_temperature(kind, 
     assert np.all(np.abs(error) < 5 * spread + 0.03)
 
 
-@pytest.mark.long
+@pytest.mark.long("diagnostics::minibatch_noise_that_is_not_accounted_for_is_said_to_spread_the_draws")
 def test_without_friction_the_noise_of_minibatches_heats(optimised):
     """The negative control: naive SGHMC is far too wide, and its summary says not to trust it."""
     trace = run(
@@ -322,12 +325,12 @@ def test_without_friction_the_noise_of_minibatches_heats(optimised):
     assert any("kinetic temperature" in warning for warning in trace.summary().warnings)
 
 
-@pytest.mark.long
+@pytest.mark.long("gradients::every_estimator_is_unbiased_under_every_way_of_drawing_batches")
 @pytest.mark.parametrize(
     "sampler",
     [
-        pytest.param(samplers.sgld(5e-6), marks=pytest.mark.long),
-        pytest.param(samplers.sghmc(2e-3, 60.0), marks=pytest.mark.long),
+        samplers.sgld(5e-6),
+        samplers.sghmc(2e-3, 60.0),
         samplers.sgnht(2e-3, 60.0, 1e-3),
     ],
     ids=["sgld", "sghmc", "sgnht"],
@@ -427,7 +430,7 @@ def test_noise_that_cannot_be_subtracted_stops_the_run():
 # What is told ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_good_run_is_trusted_and_a_bad_one_is_not():
     good = run(samplers.sghmc(0.2, integrator=Splitting()), steps=8000, thin=4, burn_in=200, chains=4)
     summary = good.summary()
@@ -550,7 +553,7 @@ def test_a_target_or_sampler_of_the_wrong_type_is_refused():
         run(lambda key: None)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_reshuffled_batches_do_not_start_over_with_every_chunk_or_resume():
     """13 rows in batches of 4, without noise: every step is the one that its place in the epoch says."""
     x = np.arange(13.0, dtype=np.float32) - 6

@@ -135,7 +135,7 @@ def test_where_a_checkpoint_is_written_before_the_draws_it_counts_they_are_misse
         _ = fk.open(tmp_path).samples
 
 
-@pytest.mark.parametrize("name", ["nuts", pytest.param("mclmc", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ["nuts", pytest.param("mclmc", marks=pytest.mark.slow)])
 def test_what_was_learnt_is_not_learnt_again(tmp_path, name, monkeypatch):
     call = {"init": INIT, "steps": 40, "chains": 2, "warm_up": 200, "progress": False}
     right = fk.sample(TARGET, name, **call)
@@ -365,7 +365,7 @@ def test_sigterm_ends_the_command_with_a_report_that_knows_the_model(tmp_path, m
     assert store.read_checkpoint(tmp_path / "run").draws > 0
 
 
-@pytest.mark.long
+@pytest.mark.long("store::sigterm_ends_the_command_with_a_report_that_knows_the_model")
 @pytest.mark.parametrize("kills", [False, True])
 def test_a_signal_ends_the_command_with_a_report_and_a_kill_loses_little(tmp_path, kills):
     (tmp_path / "model.py").write_text(MODEL)

@@ -19,7 +19,11 @@ def test_every_kind_is_in_every_run():
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, id=f"{case.kind}: {case.name}", marks=() if case.quick else pytest.mark.long)
+        pytest.param(
+            case,
+            id=f"{case.kind}: {case.name}",
+            marks=() if case.quick else pytest.mark.long("verdicts::verdict"),
+        )
         for case in CASES
     ],
 )
