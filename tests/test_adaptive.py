@@ -392,9 +392,9 @@ def test_replicas_with_momenta_and_minibatches_keep_the_temperature(optimised):
 
 def test_exchanges_turn_by_turn_and_only_when_due():
     flat = fk.Density(lambda theta: 0.0 * jnp.sum(theta))
-    sampler = samplers.replica_exchange(samplers.sgld(1e-12), (1.0, 2.0, 3.0), every=2).on(flat)
+    sampler = samplers.replica_exchange(samplers.sghmc(1e-12), (1.0, 2.0, 3.0), every=2).on(flat)
     state = sampler.init(jnp.zeros(1), key=jax.random.key(0))
-    marked = {"theta": jnp.array([[1.0], [2.0], [3.0]])}
+    marked = {"theta": jnp.array([[1.0], [2.0], [3.0]]), "r": jnp.array([[10.0], [20.0], [30.0]])}
     state = state._replace(replicas=state.replicas._replace(z=marked))
     orders = []
     step = quick_jit(sampler.step)
@@ -405,6 +405,8 @@ def test_exchanges_turn_by_turn_and_only_when_due():
     assert orders == [[1, 2, 3], [1, 3, 2], [1, 3, 2], [3, 1, 2], [3, 1, 2], [3, 2, 1]]
     assert (int(state.tried), int(state.made)) == (3, 3)
     assert float(state.position[0]) == pytest.approx(3.0)
+    # Momenta stay: they have the variance of their temperature.
+    np.testing.assert_allclose(state.replicas.z["r"], marked["r"], rtol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen, nnx
+from scipy import special, stats
 from sklearn.base import clone, is_classifier
 
 import fokker as fk
@@ -13,7 +14,8 @@ from conftest import quick_compiling
 from fokker.models.network import metrics
 from fokker.models.network.base import NotFittedError
 from fokker.models.network.networks import functional, paths
-from fokker.models.network.posterior import prior_scales, sampled_leaves
+from fokker.models.network.posterior import LogLikelihood, Outputs, prior_scales, sampled_leaves
+from fokker.models.network.predict import Predictive
 from fokker.models.network.settings import StepSettings
 from fokker.models.network.training import Lengths, Problem
 
@@ -143,6 +145,34 @@ def test_the_gradient_of_the_potential_is_its_difference_quotient(likelihood, ou
     weights = sum(float(jnp.sum(x**2)) for x in jax.tree.leaves(theta["weights"])) / (2 * 0.7**2)
     noise = float(jnp.sum((theta["log_noise"] + 1) ** 2)) / 2 if "log_noise" in theta else 0.0
     assert float(-target.log_prior(theta)) == pytest.approx(weights + noise)
+
+
+def test_the_likelihoods_are_those_of_the_textbook_and_predictions_have_their_moments(x64):
+    """The outputs of a network that gives its input: classes, means, or means and log variances."""
+    outputs = Outputs(lambda weights, x: x, None)
+    f = np.array([0.3, -1.2, 0.8, 0.5])
+    two = np.array([0.4, -0.9])
+    cases = {
+        "categorical": (f, 2, {}, None, stats.multinomial(1, special.softmax(f)).logpmf([0, 0, 1, 0])),
+        "gaussian": (f[:2], two, {}, 0.6, stats.norm(f[:2], 0.6).logpdf(two).sum()),
+        "heteroscedastic": (f, two, {}, None, stats.norm(f[:2], np.exp(f[2:] / 2)).logpdf(two).sum()),
+    }
+    noise = {"log_noise": jnp.array([-0.5, 0.2])}
+    learnt = stats.norm(f[:2], np.exp(noise["log_noise"])).logpdf(two).sum()
+    for kind, (x, y, theta, noise_scale, wanted) in {
+        **cases,
+        "learnt": (f[:2], two, noise, None, learnt),
+    }.items():
+        likelihood = LogLikelihood(outputs, "gaussian" if kind == "learnt" else kind, noise_scale)
+        theta = {"weights": None, **theta}
+        value = likelihood(theta, {"x": jnp.asarray(x), "y": jnp.asarray(y)})
+        assert float(value) == pytest.approx(wanted)
+        predicted = Predictive(likelihood)(theta, jnp.asarray(x))
+        if kind == "categorical":
+            np.testing.assert_allclose(predicted, special.softmax(f))
+        else:
+            logs = stats.norm(*(np.asarray(part) for part in predicted)).logpdf(two)
+            assert logs.sum() == pytest.approx(wanted)
 
 
 def test_a_linear_network_has_the_posterior_of_linear_regression(optimised):

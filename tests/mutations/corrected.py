@@ -443,4 +443,11 @@ MUTATIONS = [
         "the axial gauge integrates along the axis with the most flux left over",
         ("completion::the_axis_is_the_one_whose_lines_carry_no_flux",),
     ),
+    Mutation(
+        "samplers/replica_exchange.py",
+        'z = {**states.z, "theta": jax.tree.map(lambda x: x[source], states.position)}',
+        "z = jax.tree.map(lambda x: x[source], states.z)",
+        "momenta go with the position to another temperature",
+        ("adaptive::exchanges_turn_by_turn_and_only_when_due",),
+    ),
 ]

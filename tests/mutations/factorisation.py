@@ -50,4 +50,11 @@ MUTATIONS = [
         "a new user has no prior mean",
         ("factorisation::a_new_row_has_the_exact_conditional",),
     ),
+    Mutation(
+        "models/factorisation/chain.py",
+        "        total += jnp.sum(jax.lax.map(squares, blocks))",
+        "        jax.lax.map(squares, blocks)",
+        "residuals of whole blocks of ratings are left out",
+        ("factorisation::residuals_are_those_of_all_ratings",),
+    ),
 ]
