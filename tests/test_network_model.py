@@ -159,10 +159,8 @@ def test_the_likelihoods_are_those_of_the_textbook_and_predictions_have_their_mo
     }
     noise = {"log_noise": jnp.array([-0.5, 0.2])}
     learnt = stats.norm(f[:2], np.exp(noise["log_noise"])).logpdf(two).sum()
-    for kind, (x, y, theta, noise_scale, wanted) in {
-        **cases,
-        "learnt": (f[:2], two, noise, None, learnt),
-    }.items():
+    cases["learnt"] = (f[:2], two, noise, None, learnt)
+    for kind, (x, y, theta, noise_scale, wanted) in cases.items():
         likelihood = LogLikelihood(outputs, "gaussian" if kind == "learnt" else kind, noise_scale)
         theta = {"weights": None, **theta}
         value = likelihood(theta, {"x": jnp.asarray(x), "y": jnp.asarray(y)})
@@ -173,6 +171,21 @@ def test_the_likelihoods_are_those_of_the_textbook_and_predictions_have_their_mo
         else:
             logs = stats.norm(*(np.asarray(part) for part in predicted)).logpdf(two)
             assert logs.sum() == pytest.approx(wanted)
+
+
+def test_the_curvature_is_that_of_the_output_with_the_least_noise():
+    """κ of a Gaussian goes with 1/σ²: the most certain output allows the smallest step."""
+    network = functional([], None, "relu", X[0], 2, KEYS)
+    of_noise = {
+        noise: problem("gaussian", 2, np.asarray(noise), network).curvature(X)
+        for noise in ((1.0, 1.0), (0.1, 1.0), (1.0, 0.1))
+    }
+    assert of_noise[0.1, 1.0] == pytest.approx(100 * of_noise[1.0, 1.0])
+    assert of_noise[1.0, 0.1] == pytest.approx(100 * of_noise[1.0, 1.0])
+    made = problem("gaussian", 2, None, network)
+    positions = {"weights": network.starts, "log_noise": np.log([[1.0, 0.1], [1.0, 1.0]])}
+    fixed = jax.tree.map(lambda _: None, made.scales)
+    assert made.curvature(X, positions, fixed) == pytest.approx(100 * of_noise[1.0, 1.0])
 
 
 def test_a_linear_network_has_the_posterior_of_linear_regression(optimised):

@@ -22,7 +22,7 @@ def test_every_kind_is_in_every_run():
         pytest.param(
             case,
             id=f"{case.kind}: {case.name}",
-            marks=() if case.quick else pytest.mark.long("verdicts::verdict"),
+            marks=() if case.quick else pytest.mark.slow,
         )
         for case in CASES
     ],

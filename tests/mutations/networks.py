@@ -73,4 +73,11 @@ MUTATIONS = [
         "the second half of the outputs is log σ, not log σ²",
         ("network_model::the_likelihoods_are_those_of_the_textbook_and_predictions_have_their_moments",),
     ),
+    Mutation(
+        "models/network/training.py",
+        "float(np.min(noise)) ** 2",
+        "float(np.max(noise)) ** 2",
+        "the step size is set by the output with the most noise",
+        ("network_model::the_curvature_is_that_of_the_output_with_the_least_noise",),
+    ),
 ]
