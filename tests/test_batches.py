@@ -14,7 +14,7 @@ from conftest import quick_jit
 from fokker import samplers
 from fokker._core.count import Count
 from fokker._core.random import fold_in
-from fokker.batches import KINDS, Batches, WindowBatches
+from fokker.batches import KINDS, Batches, BlockBatches, WeightedBatches, WindowBatches
 from marks import long_case
 
 KEY = jax.random.key(11)
@@ -104,6 +104,26 @@ def test_a_run_goes_through_every_epoch_however_it_is_cut():
     np.testing.assert_allclose(steps, batches, atol=0.1)
     assert np.all(batches.reshape(4, 3).sum(axis=1) == (4**6 - 1) // 3)
     assert len({tuple(epoch) for epoch in batches.reshape(4, 3)}) > 1
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        *(Batches(3000, 3, kind) for kind in KINDS),
+        WindowBatches(np.arange(3000), 3, KEY),
+        BlockBatches(3000, 3, 500, 2),
+        WeightedBatches(np.linspace(1, 2, 3000), 3000, 3),
+    ],
+    ids=[*KINDS, "window", "blocks", "scores"],
+)
+def test_the_rows_that_are_read_are_those_of_the_batch(scheme):
+    """`numbers` says which rows of a file are read, `batch` which rows of an array are taken."""
+    zero = jnp.zeros((), jnp.uint32)
+    rows = scheme.rows(KEY, jax.random.key(5), Count.of(0), zero)
+    batch = scheme.batch(jnp.arange(3000), rows)
+    assert len(set(np.asarray(batch.rows).tolist())) == 3
+    np.testing.assert_array_equal(scheme.numbers(rows), batch.rows)
+    np.testing.assert_array_equal(batch.data, batch.rows)
 
 
 def test_windows_are_of_a_shuffled_copy():

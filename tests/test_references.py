@@ -6,7 +6,6 @@ import pytest
 
 import fokker as fk
 from fokker.lab.posteriors import POSTERIORS
-from marks import long_case
 
 # A hierarchy and a hundred dimensions by default; the others at length.
 QUICK = {"eight_schools_noncentred"}
@@ -21,7 +20,7 @@ R_HAT = {"funnel": 1.05, "eight_schools_centred": 1.05}
 
 
 @pytest.mark.parametrize(
-    "name", [n if n in QUICK else long_case("references::nuts_finds_the_posterior", n) for n in POSTERIORS]
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in POSTERIORS]
 )
 def test_nuts_finds_the_posterior(name):
     """Means within 0.1 standard deviations, standard deviations within 10 %, R-hat under 1.01.

@@ -22,7 +22,6 @@ from fokker.run.loop import _Pace
 from fokker.run.plan import Plan
 from fokker.samplers import SamplerState, schedules
 from interrupted import interrupt_at
-from marks import long_case
 
 NORMAL = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
 START = np.array([0.5, -0.3], np.float32)
@@ -75,9 +74,7 @@ def test_a_run_is_cut_into_pieces_that_sum_to_it():
         assert ends == [burn_in + thin * (k + 1) for k in range(21 // thin)]
 
 
-@pytest.mark.parametrize(
-    "keep", ["draws", long_case("sample::every_form_of_the_loop_gives_the_same_draws", "moments")]
-)
+@pytest.mark.parametrize("keep", ["draws", pytest.param("moments", marks=pytest.mark.slow)])
 def test_every_form_of_the_loop_gives_the_same_draws(keep, monkeypatch):
     """Those of a CPU and of an accelerator, whose loops have a known length and steps too many."""
     target, _, _ = mean_of_normals(50)

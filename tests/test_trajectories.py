@@ -858,9 +858,7 @@ def test_moments_are_those_of_the_draws(reference):
         )
 
 
-@pytest.mark.parametrize(
-    "keep", ["draws", long_case("trajectories::constrained_targets_give_constrained_draws", "moments")]
-)
+@pytest.mark.parametrize("keep", ["draws", pytest.param("moments", marks=pytest.mark.slow)])
 def test_constrained_targets_give_constrained_draws(keep):
     """exp(-U/T) of θ > 0 is a Gamma density: E θ of 100 chains within 5 standard errors (1 in 2e6)."""
     target = fk.constrain(

@@ -164,4 +164,18 @@ MUTATIONS = [
         "a batch that cannot be used counts as used",
         ("broken_data::batches_after_one_that_cannot_be_used_are_given_back",),
     ),
+    Mutation(
+        "batches.py",
+        "return jax.lax.dynamic_slice_in_dim(self.order, start, self.batch_size)",
+        "return start + jnp.arange(self.batch_size)",
+        "of a file other rows are read than those of the shuffled copy",
+        ("batches::the_rows_that_are_read_are_those_of_the_batch",),
+    ),
+    Mutation(
+        "batches.py",
+        "_ROUNDS = 8",
+        "_ROUNDS = 2",
+        "a permutation of too few rounds leaves pairs of rows uneven",
+        ("batches::rows_and_ordered_pairs_of_rows_are_uniform",),
+    ),
 ]
