@@ -120,8 +120,11 @@ def test_what_is_tuned_depends_on_the_gradient_and_on_all_settings():
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_in_warm_up_ends_the_command_cleanly(tmp_path, number, code, monkeypatch, capsys):
+def test_a_signal_in_warm_up_ends_the_command_cleanly(tmp_path, number, code, monkeypatch, capsys, request):
     original, calls = journal.Journal.stage, []
+    # A process that was started in the background ignores Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
 
     def stage(self, like, compute):
         calls.append(1)

@@ -194,6 +194,9 @@ def test_an_epoch_of_blocks_has_every_row_once(size, n, window, pool):
     assert len(set(in_pool)) == pool  # a pool is whole windows,
     if pool > 1:
         assert len(set(in_pool[:window])) > 1  # shuffled together
+        # Each pool has an order of its own.
+        pools = epochs[0][: size // (window * pool) * window * pool].reshape(-1, window * pool)
+        assert len({tuple(rows % window) for rows in pools}) == len(pools) > 1
 
 
 def test_blocks_of_a_wrong_size_are_refused():

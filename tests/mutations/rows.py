@@ -178,4 +178,11 @@ MUTATIONS = [
         "a permutation of too few rounds leaves pairs of rows uneven",
         ("batches::rows_and_ordered_pairs_of_rows_are_uniform",),
     ),
+    Mutation(
+        "batches.py",
+        "permuted(fold_in(key, 1), place, in_pool, pool)",
+        "permuted(fold_in(key, 1), place, in_pool)",
+        "every pool of an epoch is shuffled alike",
+        ("rows::an_epoch_of_blocks_has_every_row_once",),
+    ),
 ]
