@@ -149,7 +149,7 @@ def test_minibatch_noise_that_is_not_accounted_for_is_said_to_spread_the_draws(o
     assert calm.checks["configurational temperature"] == pytest.approx(1.05, abs=4 * error)
 
 
-@pytest.mark.long("verdict::a_variance_off_by_a_tenth_is_found_and_a_right_one_is_not")
+@pytest.mark.slow
 def test_reshuffled_batches_make_a_thermostat_too_cold_and_it_is_said(optimised):
     """Their noise cancels over an epoch; the thermostat, which sees it in the momentum, takes it for white.
 

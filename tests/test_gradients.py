@@ -346,8 +346,16 @@ def test_estimators_and_batches_need_single_data_and_minibatches():
         gradients.svrg(0)
 
 
-@pytest.mark.long("gradients::svrg_moves_its_center_to_the_chain_every_so_many_steps")
-@pytest.mark.parametrize("name", ["svrg", "saga", "control variates"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "svrg",
+        *(
+            long_case("gradients::every_estimator_runs_under_the_runner_with_chains", name)
+            for name in ("saga", "control variates")
+        ),
+    ],
+)
 def test_every_estimator_runs_under_the_runner_with_chains(name):
     """SVRG's passes over the data are made every so many steps, not at every one: the state shows when."""
     target = mean_of_normals()

@@ -389,7 +389,7 @@ def test_temperature_divides_the_potential_and_nothing_else(x64):
         np.testing.assert_allclose(*ends, rtol=1e-12)
 
 
-@pytest.mark.long("microcanonical::temperature_divides_the_potential_and_nothing_else")
+@pytest.mark.slow
 def test_a_constrained_target_keeps_its_density_at_a_temperature():
     """θ > 0 with U = θ - log θ at T = 2: Gamma(1/T + 1, T), of mean 3; 5 standard errors (1 in 2e6)."""
     target = fk.constrain(fk.Density(lambda theta: jnp.sum(jnp.log(theta) - theta)), "positive")

@@ -463,4 +463,11 @@ MUTATIONS = [
         "tuning leaves friction to symplectic Euler",
         ("diagnostics::a_sampler_given_as_a_function_gets_its_friction_inertia_and_splitting",),
     ),
+    Mutation(
+        "run/block.py",
+        "        number = task.first + t.astype(jnp.uint32)\n",
+        "        number = Count.of(0) + t.astype(jnp.uint32)\n",
+        "steps are counted from the start of their block",
+        ("gradients::every_estimator_runs_under_the_runner_with_chains",),
+    ),
 ]
