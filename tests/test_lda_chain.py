@@ -64,12 +64,12 @@ def distance(sampler, h, steps, **given):
     ],
 )
 def test_the_posterior_of_topics_is_the_enumerated_one(sampler, h):
-    assert distance(sampler, h, 3000) < 5
+    assert distance(sampler, h, 1500) < 5
 
 
 def test_a_corpus_taken_for_larger_than_it_is_is_found():
     # A wrong |S|/|S̃|, by which the posterior is too narrow.
-    assert distance("scir", 0.1, 2500, total=5 * len(TINY)) > 8
+    assert distance("scir", 0.1, 800, total=5 * len(TINY)) > 8
 
 
 # ---- topics that are known

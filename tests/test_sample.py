@@ -5,6 +5,7 @@ import math
 import re
 import signal
 import time
+import types
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ import fokker as fk
 from fokker import fields, samplers
 from fokker.batches import Batches
 from fokker.integrators import ExactOU, Splitting, SymplecticEuler
-from fokker.run import block
+from fokker.run import block, loop
 from fokker.run.cache import folder_of_programs
 from fokker.run.interruption import Interruption
 from fokker.run.loop import _Pace
@@ -615,6 +616,23 @@ def test_a_chain_that_diverges_is_stopped_while_the_others_go_on(keep, on_disk, 
     assert trace.lost.split(",")[0] in read.notes[0]
     if keep == "draws":
         np.testing.assert_array_equal(read.samples, longer.samples)
+
+
+@pytest.mark.parametrize(("is_kept", "draws"), [(True, 10 + 4 + 2), (False, 10 + 4)])
+def test_the_draws_of_a_chain_that_is_stopped_are_counted_from_the_start_of_the_run(is_kept, draws):
+    """Ten before the run went on, four in earlier blocks, and two in this one before the first bad draw."""
+    run = types.SimpleNamespace(
+        plan=types.SimpleNamespace(chains=2), losses={}, draws_before=10, draws=4, done=99
+    )
+    run._wrong_schedule, run._why = lambda block: None, lambda is_finite: f"finite: {is_finite}"
+    sound = np.array([[True, True], [True, True], [True, False]])
+    stopped = types.SimpleNamespace(
+        sound=(np.array([True, False]), True), out={"sound": sound}, is_kept=is_kept, draws=3
+    )
+    loop.Run._lose_chains(run, stopped)
+    assert run.losses == {1: loop.Loss(draws, 99, "finite: False")}
+    loop.Run._lose_chains(run, stopped)  # once lost, a chain stays so
+    assert len(run.losses) == 1
 
 
 def test_a_recipe_with_a_gradient_of_its_own_takes_batches():

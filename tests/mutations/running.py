@@ -470,4 +470,11 @@ MUTATIONS = [
         "steps are counted from the start of their block",
         ("gradients::every_estimator_runs_under_the_runner_with_chains",),
     ),
+    Mutation(
+        "run/loop.py",
+        "before = self.draws_before + self.draws",
+        "before = self.draws",
+        "a chain that is stopped after a resume has too few draws",
+        ("sample::the_draws_of_a_chain_that_is_stopped_are_counted_from_the_start_of_the_run",),
+    ),
 ]
