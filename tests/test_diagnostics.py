@@ -430,13 +430,23 @@ def test_preconditioned_sgld_is_tuned_by_name_from_the_mode(optimised):
     np.testing.assert_allclose(variances, np.diag(np.linalg.inv(precision)), rtol=0.3)
 
 
-@pytest.mark.slow
-def test_what_is_left_open_is_found_at_other_temperatures_and_in_replicas(optimised):
+@pytest.mark.long("verdict::a_trial_is_judged_by_its_second_half_and_at_its_temperature")
+def test_a_step_size_is_found_at_other_temperatures(optimised):
     hot = fk.tune(NORMAL, "sgld", init=jnp.zeros(2), step_sizes=[0.2], temperature=4.0, progress=False)
     assert abs(hot.rounds[0][0].discrepancy) < 1
+
+
+def test_a_step_size_left_open_in_replicas_is_found(monkeypatch):
+    """By trials that are not run: of the steps tried, that nearest to 0.1 is said to be the best."""
+    judged = lambda target, sampler, *rest: (abs(float(sampler.step_size) - 0.1), "", 1.0)  # noqa: E731
+    monkeypatch.setattr("fokker.run.tuning._judged", judged)
     open_ended = samplers.replica_exchange(samplers.sgld("auto", noise_estimate=0.01), (1.0, 2.0))
-    trace = fk.sample(NORMAL, open_ended, init=jnp.zeros(2), steps=20, progress=False)
-    assert float(trace.settings["step_size"]) > 0
+    trace = fk.sample(NORMAL, open_ended, init=jnp.zeros(2), steps=4, chains=2, progress=False)
+    time_scale = 1 / np.linalg.eigvalsh(PRECISION)[-1]
+    steps = time_scale * 2.0 ** -np.arange(9)
+    nearest = steps[np.argmin(np.abs(steps - 0.1))]
+    assert float(trace.settings["step_size"]) == pytest.approx(nearest, rel=0.02)
+    assert trace.samples.shape == (2, 4, 2)
 
 
 def test_samplers_by_name_are_suggested():

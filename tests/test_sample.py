@@ -551,7 +551,6 @@ def test_a_target_or_sampler_of_the_wrong_type_is_refused():
         run(lambda key: None)
 
 
-@pytest.mark.slow
 def test_reshuffled_batches_do_not_start_over_with_every_chunk_or_resume():
     """13 rows in batches of 4, without noise: every step is the one that its place in the epoch says."""
     x = np.arange(13.0, dtype=np.float32) - 6
