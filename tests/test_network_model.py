@@ -201,10 +201,10 @@ def test_a_linear_network_has_the_posterior_of_linear_regression(optimised):
         learning_rate=0.005,
         momentum=0.95,
         batch_size=60,
-        epochs=40_000,
+        epochs=20_000,
         burn_in_epochs=500,
         warm_start_epochs=500,
-        draws=2000,
+        draws=1000,
         chains=4,
         progress=False,
     ).fit(X, y)
@@ -214,11 +214,11 @@ def test_a_linear_network_has_the_posterior_of_linear_regression(optimised):
     draws = net.draws_["weights"][0]
     theta = np.c_[draws["bias"], draws["weight"][:, :, 0]]
     deviation = np.sqrt(np.diag(covariance))
-    # At least 2,000 effective draws of 8,000: standard errors of 0.022 for means and 0.032 for variances, in
+    # At least 1,000 effective draws of 4,000: standard errors of 0.032 for means and 0.045 for variances, in
     # units of the deviation and the variance. Five of them over 4 + 4 numbers: a false alarm in 2·10⁵.
-    assert np.max(np.abs(theta.mean(0) - mean) / deviation) < 0.11
+    assert np.max(np.abs(theta.mean(0) - mean) / deviation) < 0.16
     ratio = theta.var(0) / deviation**2
-    assert np.max(np.abs(ratio - 1)) < 0.16
+    assert np.max(np.abs(ratio - 1)) < 0.225
     # Negative controls: the posterior of another prior or of half the data would fail.
     other = np.linalg.inv(design[:30].T @ design[:30] / sigma**2 + np.eye(4) / prior**2)
     assert np.max(np.abs(theta.var(0) / np.diag(other) - 1)) > 0.3
