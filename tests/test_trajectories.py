@@ -1387,10 +1387,11 @@ def test_unadjusted_samplers_are_the_stochastic_gradient_ones_with_all_the_data(
 
 
 def test_warm_up_has_keys_of_its_own(monkeypatch):
-    """Else the first steps of a run would draw again what those of its warm-up drew."""
+    """Else the first steps of a run, or what is drawn to start it, would be what its warm-up drew."""
     sample_module, loop = (importlib.import_module(f"fokker.run.{name}") for name in ("sample", "loop"))
     seen = []
     right_warm_up, right_start = sample_module.warmed_up, loop.Run.__init__
+    right_states = sample_module.start_chains
 
     def warm_up(sampler, devices, positions, keys, *rest):
         seen.append(keys)
@@ -1400,9 +1401,14 @@ def test_warm_up_has_keys_of_its_own(monkeypatch):
         seen.append(keys)
         right_start(self, sampler, batches, plan, keys, *rest)
 
+    def states(sampler, positions, keys):
+        seen.append(keys)
+        return right_states(sampler, positions, keys)
+
     monkeypatch.setattr(sample_module, "warmed_up", warm_up)
+    monkeypatch.setattr(sample_module, "start_chains", states)
     monkeypatch.setattr(loop.Run, "__init__", start)
     warmed(NORMAL, samplers.rwm(), 2, steps=10, warm_up=25)
     words = np.concatenate([jax.random.key_data(keys) for keys in seen])
-    assert len(seen) == 2
+    assert len(seen) == 3
     assert len({tuple(row) for row in words.tolist()}) == len(words)

@@ -477,4 +477,11 @@ MUTATIONS = [
         "a chain that is stopped after a resume has too few draws",
         ("sample::the_draws_of_a_chain_that_is_stopped_are_counted_from_the_start_of_the_run",),
     ),
+    Mutation(
+        "run/sample.py",
+        "fold_in(key, 1))(keys[:, 1])",
+        "key)(keys[:, 1])",
+        "warm-up uses the keys that chains are started with",
+        ("trajectories::warm_up_has_keys_of_its_own",),
+    ),
 ]
