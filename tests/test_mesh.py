@@ -72,7 +72,7 @@ def test_four_devices_give_the_draws_of_one_and_another_mesh_goes_on(tmp_path):
     assert "{'chains': 8} has 8 devices, and there are 4 in 1 process:" in of["too many"]
 
 
-@pytest.mark.slow
+@pytest.mark.long("mesh::four_devices_give_the_draws_of_one_and_another_mesh_goes_on")
 def test_parameters_that_are_dealt_over_devices_give_the_draws_of_one_device(tmp_path):
     of = found(tmp_path, "dealt")
     assert of["moved"] > 1e-6
