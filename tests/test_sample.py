@@ -1,5 +1,6 @@
 """`fk.sample`: the same draws however a run is cut, the right distribution, and what is told of a bad one."""
 
+import importlib
 import itertools
 import math
 import re
@@ -147,6 +148,14 @@ def test_the_noise_and_the_batch_of_a_step_are_independent():
     assert min(batch.std(), noise.std()) > 0.01
     assert abs(np.corrcoef(batch, noise)[0, 1]) < 5 / math.sqrt(20_000)
     assert abs(np.corrcoef(batch**2, noise**2)[0, 1]) < 5 / math.sqrt(20_000)
+
+
+def test_the_data_are_shuffled_by_a_key_that_no_chain_has():
+    """Chain n has fold_in(key, n), which is the n-th key that split gives."""
+    shuffle_key = importlib.import_module("fokker.run.sample")._shuffle_key
+    key = jax.random.key(3)
+    own, *others = (jax.random.key_data(k) for k in (shuffle_key(key), key, jax.random.split(key, 4096)))
+    assert not any(np.any(np.all(np.atleast_2d(words) == own, axis=1)) for words in others)
 
 
 def test_noise_and_batches_come_from_different_keys(monkeypatch):

@@ -484,4 +484,11 @@ MUTATIONS = [
         "warm-up uses the keys that chains are started with",
         ("trajectories::warm_up_has_keys_of_its_own",),
     ),
+    Mutation(
+        "run/sample.py",
+        "return jax.random.fold_in(key, np.uint32(2**32 - 1))",
+        "return key",
+        "the data are shuffled by the key of the run",
+        ("sample::the_data_are_shuffled_by_a_key_that_no_chain_has",),
+    ),
 ]
