@@ -154,8 +154,10 @@ def test_the_data_are_shuffled_by_a_key_that_no_chain_has():
     """Chain n has fold_in(key, n), which is the n-th key that split gives."""
     shuffle_key = importlib.import_module("fokker.run.sample")._shuffle_key
     key = jax.random.key(3)
-    own, *others = (jax.random.key_data(k) for k in (shuffle_key(key), key, jax.random.split(key, 4096)))
-    assert not any(np.any(np.all(np.atleast_2d(words) == own, axis=1)) for words in others)
+    own, *others = (
+        np.atleast_2d(jax.random.key_data(k)) for k in (shuffle_key(key), key, jax.random.split(key, 4096))
+    )
+    assert not any(np.any(np.all(np.asarray(words) == np.asarray(own), axis=1)) for words in others)
 
 
 def test_noise_and_batches_come_from_different_keys(monkeypatch):
