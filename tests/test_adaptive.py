@@ -92,7 +92,7 @@ def psgld_chain(h, alpha, floor, noise, counts, key):
     return jax.lax.scan(step, (state, zero, zero), numbers)[1].sum(axis=0) / 6_500
 
 
-@pytest.mark.long
+@pytest.mark.long("adaptive::the_gamma_of_preconditioned_sgld_is_the_derivative_of_its_d")
 def test_preconditioned_sgld_is_right_with_its_correction_and_with_no_other(optimised):
     """Mean and variance of a skewed density by 256 chains: within 5 standard errors and 0.02, or 2 %.
 
@@ -178,7 +178,7 @@ def test_preconditioned_sgld_gathers_the_mean_square_of_gradients_to_come(x64):
     np.testing.assert_allclose(state.position, np.sqrt(2 * 0.1 * 1.7 * D), rtol=1e-9)
 
 
-@pytest.mark.long
+@pytest.mark.long("adaptive::preconditioned_sgld_gathers_the_mean_square_of_gradients_to_come")
 def test_preconditioned_sgld_starts_anywhere(optimised):
     """Normals in 1 and 3 dimensions at T = 2 from the mode and from 20 deviations away; 256 chains.
 
@@ -206,7 +206,7 @@ def test_preconditioned_sgld_starts_anywhere(optimised):
             assert abs(part.mean() - 1) < 6 * part.std() / 16 + 0.1
 
 
-@pytest.mark.long
+@pytest.mark.long("adaptive::a_step_of_preconditioned_sgld_is_the_formula")
 def test_preconditioned_sgld_in_many_dimensions(optimised):
     """100,000 independent coordinates of precision 1/4 to 4 from their mode: θᵀPθ/d is 1 within 8 %.
 
@@ -249,8 +249,8 @@ def test_preconditioned_sgld_takes_estimators():
         fk.sample(target, samplers.psgld(jnp.ones(2)), init=0.3, steps=104, progress=False)
 
 
-@pytest.mark.long
-def test_preconditioned_sgld_on_a_tree_with_data_and_bad_settings():
+@pytest.mark.long("adaptive::preconditioned_sgld_takes_estimators")
+def test_preconditioned_sgld_on_a_tree_with_data():
     x = jax.random.normal(jax.random.key(0), (200,)) + 1
     target = fk.Posterior(
         lambda theta: -(theta["m"] ** 2) / 2, lambda theta, x: -((x - theta["m"]) ** 2) / 2, x
@@ -266,6 +266,9 @@ def test_preconditioned_sgld_on_a_tree_with_data_and_bad_settings():
         progress=False,
     )
     assert trace.samples["m"].mean() == pytest.approx(float(x.sum()) / 201, abs=0.02)
+
+
+def test_bad_settings_of_preconditioned_sgld_are_refused():
     with pytest.raises(ValueError, match="alpha"):
         samplers.psgld(0.1, alpha=1.0)
     with pytest.raises(ValueError, match="regularisation"):
@@ -366,7 +369,7 @@ def test_replicas_cross_between_modes_that_one_chain_does_not(optimised):
     assert 0.1 < trace.sample_stats["exchange_rate"][:, -1].mean() < 0.9
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_replicas_with_momenta_and_minibatches_keep_the_temperature(optimised):
     """A conjugate posterior at temperature 2, energies by minibatches: the variance is 2/N within 12 %."""
     x = jax.random.normal(jax.random.key(1), (100,))
@@ -389,9 +392,9 @@ def test_replicas_with_momenta_and_minibatches_keep_the_temperature(optimised):
 
 def test_exchanges_turn_by_turn_and_only_when_due():
     flat = fk.Density(lambda theta: 0.0 * jnp.sum(theta))
-    sampler = samplers.replica_exchange(samplers.sgld(1e-12), (1.0, 2.0, 3.0), every=2).on(flat)
+    sampler = samplers.replica_exchange(samplers.sghmc(1e-12), (1.0, 2.0, 3.0), every=2).on(flat)
     state = sampler.init(jnp.zeros(1), key=jax.random.key(0))
-    marked = {"theta": jnp.array([[1.0], [2.0], [3.0]])}
+    marked = {"theta": jnp.array([[1.0], [2.0], [3.0]]), "r": jnp.array([[10.0], [20.0], [30.0]])}
     state = state._replace(replicas=state.replicas._replace(z=marked))
     orders = []
     step = quick_jit(sampler.step)
@@ -402,6 +405,8 @@ def test_exchanges_turn_by_turn_and_only_when_due():
     assert orders == [[1, 2, 3], [1, 3, 2], [1, 3, 2], [3, 1, 2], [3, 1, 2], [3, 2, 1]]
     assert (int(state.tried), int(state.made)) == (3, 3)
     assert float(state.position[0]) == pytest.approx(3.0)
+    # Momenta stay: they have the variance of their temperature.
+    np.testing.assert_allclose(state.replicas.z["r"], marked["r"], rtol=1e-4)
 
 
 @pytest.mark.parametrize(

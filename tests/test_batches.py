@@ -14,7 +14,8 @@ from conftest import quick_jit
 from fokker import samplers
 from fokker._core.count import Count
 from fokker._core.random import fold_in
-from fokker.batches import KINDS, Batches, WindowBatches
+from fokker.batches import KINDS, Batches, BlockBatches, WeightedBatches, WindowBatches
+from marks import long_case
 
 KEY = jax.random.key(11)
 # Of every chi-square test here; there are about 60, so the file has one for one key in 150.
@@ -105,6 +106,26 @@ def test_a_run_goes_through_every_epoch_however_it_is_cut():
     assert len({tuple(epoch) for epoch in batches.reshape(4, 3)}) > 1
 
 
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        *(Batches(3000, 3, kind) for kind in KINDS),
+        WindowBatches(np.arange(3000), 3, KEY),
+        BlockBatches(3000, 3, 500, 2),
+        WeightedBatches(np.linspace(1, 2, 3000), 3000, 3),
+    ],
+    ids=[*KINDS, "window", "blocks", "scores"],
+)
+def test_the_rows_that_are_read_are_those_of_the_batch(scheme):
+    """`numbers` says which rows of a file are read, `batch` which rows of an array are taken."""
+    zero = jnp.zeros((), jnp.uint32)
+    rows = scheme.rows(KEY, jax.random.key(5), Count.of(0), zero)
+    batch = scheme.batch(jnp.arange(3000), rows)
+    assert len(set(np.asarray(batch.rows).tolist())) == 3
+    np.testing.assert_array_equal(scheme.numbers(rows), batch.rows)
+    np.testing.assert_array_equal(batch.data, batch.rows)
+
+
 def test_windows_are_of_a_shuffled_copy():
     """Neighbours of the data are neighbours of the copy two times on average; 12 times for one key in 1e5."""
     data = np.arange(3000)
@@ -141,22 +162,25 @@ def uniform(counts):
 
 
 @pytest.mark.parametrize(
-    ("kind", "size"),
+    ("kind", "size", "number"),
     # Batches without replacement are the first of an epoch, which reshuffled ones show.
     [
-        *((kind, 2) for kind in KINDS),
-        ("replacement", 65),
-        pytest.param("no replacement", 65, marks=pytest.mark.long),
-        pytest.param("reshuffle", 65, marks=pytest.mark.long),
+        *((kind, 2, 60_000) for kind in KINDS),
+        ("replacement", 65, 60_000),
+        ("reshuffle", 65, 60_000),
+        *(
+            long_case("batches::rows_and_ordered_pairs_of_rows_are_uniform", kind, 65, 300_000)
+            for kind in ("no replacement", "reshuffle")
+        ),
     ],
 )
-def test_rows_and_ordered_pairs_of_rows_are_uniform(kind, size):
-    """Of the first two of a batch, by chi-square over 60,000 batches, or 300,000 for the larger.
+def test_rows_and_ordered_pairs_of_rows_are_uniform(kind, size, number):
+    """Of the first two of a batch, by chi-square over so many batches.
 
     For a reshuffle, in which an epoch is one permutation, of the first batch of an epoch and over keys.
     """
     n = min(size, 2)
-    batches, number = Batches(size, n, kind), 60_000 if size <= 64 else 300_000
+    batches = Batches(size, n, kind)
     keys = jax.random.split(jax.random.fold_in(KEY, size), number)
     zero = jnp.zeros((), jnp.uint32)
     rows = np.asarray(quick_jit(jax.vmap(lambda k: batches.rows(k, k, zero, zero)))(keys))

@@ -173,6 +173,19 @@ def test_batches_that_no_step_could_use_are_given_back():
     assert [next(left).leaves[0][0] for _ in range(3)] == [6, 0, 1]
 
 
+def test_what_is_given_back_again_and_again_stays_in_its_order():
+    """As by a second interruption, before all of what the first gave back is used."""
+    stream = rows.Stream(numbered(9), 100)
+    batches = stream.batches(0)
+    seen = []
+    for read, used in ((6, 2), (3, 1), (4, 2), (4, 4)):
+        some = list(itertools.islice(batches, read))
+        stream.give_back(some[used:])
+        seen += [batch.number for batch in some[:used]]
+        assert stream.used == len(seen)
+    assert seen == list(range(1, 10))
+
+
 @pytest.mark.parametrize(
     ("dtype", "bad", "message"),
     [
@@ -189,7 +202,9 @@ def test_batches_after_one_that_cannot_be_used_are_given_back(dtype, bad, messag
     trace = fk.sample(target, SGLD, **RUN)
     assert re.search(f"batch 10 of the stream, data, .*{message}.* first in row 2", trace.stopped)
     assert trace.samples.shape == (2, 1)
-    left = rows.stream_of(target.data).batches(0)
+    stream = rows.stream_of(target.data)
+    assert stream.used == 6
+    left = stream.batches(0)
     assert [next(left).leaves[0][0] for _ in range(6)] == [6, 7, 8, 10, 11, 12]
 
 
@@ -260,10 +275,11 @@ def test_rows_of_more_pieces_than_are_kept(monkeypatch):
     values = RANDOM.normal(size=(23, 2))
     reader = Pieces(np.array([5, 10, 15, 20, 23]), values.shape, values.dtype)
     assert reader._slots == 2
-    numbers = RANDOM.permutation(23)
-    out = np.full(values.shape, np.nan)
-    reader.read(numbers, out)
-    assert np.array_equal(out, values[numbers])
+    # All at once, and then some pieces after the other: each is evicted, the first too, and read again.
+    for numbers in (RANDOM.permutation(23), *(RANDOM.integers(0, 23, size) for size in [1, 2, 3] * 20)):
+        out = np.full((len(numbers), 2), np.nan)
+        reader.read(numbers, out)
+        assert np.array_equal(out, values[numbers])
 
 
 def test_rows_of_a_block_are_distinct_and_scatter_less():

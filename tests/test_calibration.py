@@ -31,6 +31,7 @@ import fokker as fk
 from fokker import samplers
 from fokker.batches import Batches
 from fokker.integrators import Splitting
+from marks import long_case
 
 pytestmark = pytest.mark.usefixtures("optimised")
 
@@ -206,7 +207,11 @@ QUICK = ("hierarchical, whole gradients",)
 
 
 @pytest.mark.parametrize(
-    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in CASES]
+    "name",
+    [
+        n if n in QUICK else long_case("calibration::the_true_values_rank_uniformly_among_the_draws", n)
+        for n in CASES
+    ],
 )
 def test_the_true_values_rank_uniformly_among_the_draws(name):
     found = p_values(CASES[name])
@@ -221,7 +226,7 @@ def test_a_temperature_of_six_fifths_is_found():
     assert min(found.values()) < FALSE_ALARM, found
 
 
-@pytest.mark.long
+@pytest.mark.long("calibration::a_temperature_of_six_fifths_is_found")
 def test_a_forgotten_number_of_data_is_found():
     """(N/n) Σ (n/N) log p(x|θ): a batch that counts for itself alone. By every coefficient."""
     case = CASES["logistic, thermostat"]
@@ -229,20 +234,20 @@ def test_a_forgotten_number_of_data_is_found():
     assert max(found.values()) < FALSE_ALARM, found
 
 
-@pytest.mark.long
+@pytest.mark.long("calibration::a_temperature_of_six_fifths_is_found")
 def test_draws_that_know_nothing_of_the_data_are_found_by_the_likelihood():
     found = p_values(CASES["logistic, thermostat"], counted=0.0)
     assert found["log likelihood"] < FALSE_ALARM, found
 
 
-@pytest.mark.long
+@pytest.mark.long("calibration::a_temperature_of_six_fifths_is_found")
 def test_minibatch_noise_that_is_not_made_up_for_is_found():
     """The sampler of "logistic, noise estimated" without the estimate: theta is about a quarter too hot."""
     found = p_values(UNCORRECTED)
     assert found["log likelihood"] < FALSE_ALARM, found
 
 
-@pytest.mark.long
+@pytest.mark.long("calibration::a_temperature_of_six_fifths_is_found")
 def test_paths_that_are_never_rejected_are_found(monkeypatch):
     """The sampler of "logistic, hmc" without its Metropolis step."""
     module = importlib.import_module("fokker.corrections.metropolis")
@@ -254,7 +259,7 @@ def test_paths_that_are_never_rejected_are_found(monkeypatch):
     assert found["log likelihood"] < FALSE_ALARM, found
 
 
-@pytest.mark.long
+@pytest.mark.long("calibration::a_temperature_of_six_fifths_is_found")
 def test_a_temperature_of_four_thirds_is_found_in_trees():
     found = p_values(CASES["logistic, nuts"], temperature=4 / 3)
     assert min(found.values()) < FALSE_ALARM, found

@@ -64,7 +64,11 @@ KINDS = ("papers", "temperature", "thermostats", "kinetic", "theorem 1")
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, id=f"{case.kind}: {case.name}", marks=() if i % 6 == 0 else pytest.mark.long)
+        pytest.param(
+            case,
+            id=f"{case.kind}: {case.name}",
+            marks=() if i % 6 == 0 else pytest.mark.long("check::the_residual_of_every_formula"),
+        )
         for i, case in enumerate(case for case in CASES if case.kind in KINDS and not case.quick)
     ],
 )
@@ -224,7 +228,16 @@ REPEATS = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.long if n in REPEATS else ()) for n in WRONG]
+    "name",
+    [
+        pytest.param(
+            n,
+            marks=pytest.mark.long("check::wrong_samplers_are_wrong_for_their_reason")
+            if n in REPEATS
+            else (),
+        )
+        for n in WRONG
+    ],
 )
 def test_wrong_samplers_are_wrong_for_their_reason(name):
     dynamics, state, reason = WRONG[name]

@@ -75,7 +75,13 @@ def test_every_sampler_is_in_the_table():
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.long if n in REPEATS else ()) for n in SAMPLERS]
+    "name",
+    [
+        pytest.param(
+            n, marks=pytest.mark.long("check_samplers::every_sampler_is_checked") if n in REPEATS else ()
+        )
+        for n in SAMPLERS
+    ],
 )
 def test_every_sampler_is_checked(name):
     make, theta, verdict = SAMPLERS[name]
@@ -149,7 +155,16 @@ WRONG = {
 
 # They have the reasons of MALA and of GHMC.
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.long if n in ("hmc", "maula") else ()) for n in WRONG]
+    "name",
+    [
+        pytest.param(
+            n,
+            marks=pytest.mark.long("check_samplers::corrections_that_are_wrong_are_found")
+            if n in ("hmc", "maula")
+            else (),
+        )
+        for n in WRONG
+    ],
 )
 def test_corrections_that_are_wrong_are_found(name):
     make, reason = WRONG[name]

@@ -136,7 +136,7 @@ def test_help_and_version(fokker):
     assert "errata" in out
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_demo_tells_right_from_wrong(fokker, tmp_path, monkeypatch):
     from fokker.lab.demo import recipe as demo
 

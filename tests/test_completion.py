@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 import fokker as fk
-from fokker.completion._axial import AxialEntries
+from fokker.completion._axial import AxialEntries, survey
+from fokker.completion._explore import Exploration
 from fokker.completion._flux import flat_flux, flux_velocity
 from fokker.completion._interpolate import fit_spline
 from fokker.dynamics.problem import make_problem
+from marks import long_case
 
 FRICTION = 0.7
 
@@ -131,9 +133,9 @@ def test_Q_is_recovered_in_two_dimensions(make, truth):
 @pytest.mark.parametrize(
     ("make", "tolerance"),
     [
-        pytest.param(sghmc, 1e-7, marks=pytest.mark.long),
+        long_case("completion::the_completed_dynamics_has_the_drift_given", sghmc, 1e-7),
         (gsgrhmc, 1e-7),
-        pytest.param(sgnht, 1e-7, marks=pytest.mark.long),
+        long_case("completion::the_completed_dynamics_has_the_drift_given", sgnht, 1e-7),
         (skew_gaussian, 1e-7),
     ],
 )
@@ -226,7 +228,7 @@ def four_dimensional() -> fk.Dynamics:
     return fk.dynamics.underdamped(double_well, friction=FRICTION, temperature=0.8)
 
 
-@pytest.mark.long
+@pytest.mark.long("completion::axial_entries_rebuild_the_drift_in_four_dimensions")
 def test_axial_in_four_dimensions_reproduces_the_drift():
     state = {"theta": jnp.zeros(2), "r": jnp.zeros(2)}
     found = fk.complete(four_dimensional(), state=state)
@@ -240,7 +242,7 @@ def test_axial_in_four_dimensions_reproduces_the_drift():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-8, rtol=0), given, again)
 
 
-@pytest.mark.long
+@pytest.mark.long("completion::the_axis_is_the_one_whose_lines_carry_no_flux")
 def test_axial_chooses_the_axis_whose_lines_carry_no_flux():
     found = completed(sgnht, method="axial")
     assert "along r" in found.method
@@ -248,6 +250,20 @@ def test_axial_chooses_the_axis_whose_lines_carry_no_flux():
     assert_same_drift(found, sgnht().drift, 1e-10)
     worse = completed(sgnht, method="axial", axis="xi")
     assert any("whole lines of xi" in note for note in worse.notes)
+
+
+def test_the_axis_is_the_one_whose_lines_carry_no_flux():
+    """Of a thermostat r: θ and ξ move with r and r² - 1, whose mean along a line of r is zero."""
+    points = np.random.default_rng(0).normal(size=(8, 3)) * 0.7 + np.array([0.0, 0.0, 1.0])
+    exploration = Exploration([(-2.8, 2.8), (-9.0, 9.0), (-8.0, 10.0)], jnp.asarray(points), -1.0)
+    problem = make_problem(sgnht())
+    chosen, given = (survey(problem, exploration, axis) for axis in (None, 2))
+    assert chosen.axis == 1
+    assert chosen.two_sided
+    assert chosen.divergence < 1e-12
+    assert given.axis == 2
+    assert given.leftover > 0.01
+    assert not given.two_sided
 
 
 def test_temperature_in_the_axial_gauge():
@@ -281,7 +297,7 @@ def test_Q_is_kept_at_its_edge_far_away():
     assert np.all(np.abs(far) < 2)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_temperature():
     T = 0.4
     found = fk.complete(sghmc(temperature=T), temperature=T)
@@ -350,7 +366,7 @@ def test_single_precision():
         np.testing.assert_allclose(f[name], exact[name], atol=2e-3, rtol=2e-4)
 
 
-@pytest.mark.long
+@pytest.mark.long("completion::Q_is_kept_at_its_edge_far_away")
 def test_Q_stays_finite_and_bounded_far_away():
     found = completed(gsgrhmc)
     far = {"theta": jnp.linspace(-50.0, 50.0, 41), "r": jnp.linspace(80.0, -80.0, 41)}
@@ -360,7 +376,7 @@ def test_Q_stays_finite_and_bounded_far_away():
     assert not bool(jax.vmap(found.is_trusted)(far)[:5].any())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_spline_is_smooth_and_of_high_order():
     def f(x):
         return jnp.sin(2 * x[0]) * jnp.exp(x[1])
@@ -378,7 +394,7 @@ def test_the_spline_is_smooth_and_of_high_order():
     assert np.log2(errors[0][1] / errors[1][1]) > 5.5
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_state_order_and_another_mode():
     """Rows follow the order of the state given, and a second mode far off is found."""
 
@@ -401,7 +417,7 @@ def test_state_order_and_another_mode():
     np.testing.assert_allclose(found.Q.as_matrix(z), [[0, -1], [1, 0]], atol=1e-2)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_notes_tell_of_a_coarse_grid_and_a_tight_box():
     coarse = fk.complete(sghmc(), grid=24)
     assert any("too coarse in" in note for note in coarse.notes)

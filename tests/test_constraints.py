@@ -17,6 +17,7 @@ import fokker as fk
 from fokker import samplers
 from fokker.integrators import Reflecting, Splitting, SymplecticEuler, reflecting
 from fokker.targets import constraints
+from marks import long_case
 
 # Transforms -----------------------------------------------------------------------------------------------
 
@@ -159,7 +160,9 @@ def four_at(T):
     return jax.tree.map(lambda x: x[:, 300:], trace.samples)
 
 
-@pytest.mark.parametrize("T", [pytest.param(1.0, marks=pytest.mark.long), 0.5])
+@pytest.mark.parametrize(
+    "T", [long_case("constraints::draws_have_the_density_of_theta_at_every_temperature", 1.0), 0.5]
+)
 def test_draws_have_the_density_of_theta_at_every_temperature(T):
     """16 moments, within 5 standard errors of 100 chains and 1 % for the bias of the step.
 
@@ -175,7 +178,12 @@ def test_draws_have_the_density_of_theta_at_every_temperature(T):
 
 
 @pytest.mark.parametrize(
-    ("T", "jacobian"), [pytest.param(1.0, 0.0, marks=pytest.mark.long), (0.5, 1.0)], ids=["none", "tempered"]
+    ("T", "jacobian"),
+    [
+        long_case("constraints::with_no_jacobian_or_a_tempered_one_every_density_is_wrong", 1.0, 0.0),
+        (0.5, 1.0),
+    ],
+    ids=["none", "tempered"],
 )
 def test_with_no_jacobian_or_a_tempered_one_every_density_is_wrong(T, jacobian, monkeypatch):
     """The negative control."""
@@ -202,7 +210,7 @@ def normals(n, dtype=np.float32):
     return fk.constrain(posterior, {"scale": "positive"}), x.astype(float)
 
 
-@pytest.mark.long
+@pytest.mark.long("constraints::the_minibatch_potential_is_unbiased_and_splits_by_datum")
 def test_a_positive_scale_by_minibatches_around_a_mode():
     """Mean and variance of both parameters, as moments, against quadrature: within 5 standard errors and 3 %.
 
@@ -410,7 +418,10 @@ WALLS = (np.array([0.0, -1.0, 0.5, -np.inf], np.float32), np.array([np.inf, 2.0,
 @pytest.mark.parametrize(
     "sampler",
     [
-        pytest.param(samplers.sgld(0.02, integrator=Reflecting(*WALLS)), marks=pytest.mark.long),
+        long_case(
+            "constraints::densities_that_end_at_a_wall_are_kept",
+            samplers.sgld(0.02, integrator=Reflecting(*WALLS)),
+        ),
         samplers.sghmc(0.1, integrator=Reflecting(*WALLS, SymplecticEuler())),
     ],
     ids=["sgld", "sghmc"],

@@ -557,7 +557,7 @@ def test_of_a_file_cut_short_what_is_whole_is_read(tmp_path):
     )
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".bz2", pytest.param(".xz", marks=pytest.mark.long)])
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
 def test_lines_before_the_damage_are_read(tmp_path, suffix):
     generator = np.random.default_rng(0)
     text = "".join(f"bread {' '.join(map(str, generator.integers(10**6, size=100)))}\n" for _ in range(4_000))

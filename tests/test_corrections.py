@@ -23,6 +23,7 @@ from fokker.integrators import (
 )
 from fokker.integrators import splitting as splitting_module
 from fokker.samplers._momentum import momentum_of
+from marks import long_case
 
 pytestmark = pytest.mark.usefixtures("quickly")
 
@@ -144,7 +145,7 @@ def _temperature_ignored(monkeypatch):
         _without_heat,
         _momentum_kept,
         *(
-            pytest.param(f, marks=pytest.mark.long)
+            long_case("corrections::a_wrong_ratio_is_seen", f)
             for f in (_heat_doubled, _without_determinant, _temperature_ignored)
         ),
     ],
@@ -240,7 +241,7 @@ def test_a_singular_field_has_no_finite_determinant():
     assert not np.isfinite(fields.Gram(jnp.ones((2, 1))).log_determinant(jnp.ones(2)))
 
 
-@pytest.mark.long
+@pytest.mark.long("corrections::corrected_steps_are_reversible")
 def test_your_own_dynamics_are_sampled_exactly_by_fk_sample():
     """Means of θ and θ² at a step that is far off without the correction; false alarms 7e-6 each."""
     sampler = fk.samplers.recipe(ANY, 0.6, correction=EXACT)
@@ -333,7 +334,7 @@ def test_what_a_splitting_cannot_solve_is_seen_from_any_start(what):
             )
 
 
-@pytest.mark.long
+@pytest.mark.long("check_samplers::corrections_that_are_wrong_are_found")
 def test_the_checker_looks_at_the_correction_of_your_own_dynamics(monkeypatch):
     """A drift that does not keep the target is a proposal like any other; a wrong ratio is found."""
     slow = fk.SDE(lambda theta: -theta / 2, 1.0, lambda theta: jnp.sum(theta**2) / 2)
@@ -417,7 +418,9 @@ def own_steps(name):
 @pytest.mark.parametrize(
     "name",
     [
-        n if n.startswith("leapfrog") and "naive" not in n else pytest.param(n, marks=pytest.mark.long)
+        n
+        if n.startswith("leapfrog") and "naive" not in n
+        else long_case("corrections::your_own_hamiltonian_dynamics_are_reversible", n)
         for n in OWN
     ],
 )
@@ -430,7 +433,13 @@ def test_your_own_hamiltonian_dynamics_are_reversible(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["leapfrog, tree", pytest.param("generalised leapfrog, Metropolis", marks=pytest.mark.long)]
+    "name",
+    [
+        "leapfrog, tree",
+        long_case(
+            "corrections::with_momenta_of_another_mass_they_are_not", "generalised leapfrog, Metropolis"
+        ),
+    ],
 )
 def test_with_momenta_of_another_mass_they_are_not(name, monkeypatch):
     from fokker.samplers import _recipe
@@ -527,7 +536,14 @@ def test_a_sampler_says_what_it_is_made_of():
 
 @pytest.mark.parametrize(
     "D",
-    [None, *(pytest.param(D, marks=pytest.mark.long) for D in (0.0, {}, {("r", "r"): 0.0})), fields.Zero()],
+    [
+        None,
+        *(
+            long_case("corrections::dynamics_without_noise_get_new_momenta_however_their_zero_is_written", D)
+            for D in (0.0, {}, {("r", "r"): 0.0})
+        ),
+        fields.Zero(),
+    ],
     ids=str,
 )
 def test_dynamics_without_noise_get_new_momenta_however_their_zero_is_written(D):
@@ -630,7 +646,10 @@ def test_exact_ou_steps_refuse_a_q_that_mixes_coordinates():
         )
 
 
-@pytest.mark.parametrize("name", ["exact OU", pytest.param("BAOAB", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "name",
+    ["exact OU", long_case("corrections::several_noisy_steps_before_a_decision_are_reversible", "BAOAB")],
+)
 def test_several_noisy_steps_before_a_decision_are_reversible(name):
     """Their ratios add up, and each has noise of its own; false alarm 1e-6."""
     before, after, info = steps_of(name, corrections.Metropolis(3))

@@ -215,7 +215,14 @@ RUNS = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.long if n == "reshuffled" else ()) for n in RUNS]
+    "name",
+    [
+        pytest.param(
+            n,
+            marks=pytest.mark.slow if n == "reshuffled" else (),
+        )
+        for n in RUNS
+    ],
 )
 def test_runs_that_pass_the_ends_of_counters_resume_to_the_bit_and_repeat_nothing(name, optimised):
     target, sampler, options = RUNS[name]

@@ -12,7 +12,7 @@ from fokker import diagnostics, samplers
 from fokker.batches import WindowBatches
 from fokker.diagnostics._gradients import thinned
 from fokker.integrators import Reflecting, Splitting
-from fokker.run.tuning import _with_friction, fastest_time, largest_curvature
+from fokker.run.tuning import _friction_name, _with_friction, fastest_time, largest_curvature
 from interrupted import interrupt_at
 
 PRECISION = np.array([[2.0, 0.6], [0.6, 1.0]])
@@ -149,7 +149,7 @@ def test_minibatch_noise_that_is_not_accounted_for_is_said_to_spread_the_draws(o
     assert calm.checks["configurational temperature"] == pytest.approx(1.05, abs=4 * error)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_reshuffled_batches_make_a_thermostat_too_cold_and_it_is_said(optimised):
     """Their noise cancels over an epoch; the thermostat, which sees it in the momentum, takes it for white.
 
@@ -173,14 +173,14 @@ def test_a_target_with_walls_is_not_judged_by_its_gradients():
     assert "configurational temperature" not in checks
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_many_chains_are_judged_by_late_draws_too():
     """All start at the same point: judged by their first draws they would be far too cold."""
     trace = fk.sample(NORMAL, samplers.sghmc(0.1), init=jnp.zeros(2), steps=400, chains=300, progress=False)
     assert abs(trace.summary().checks["configurational temperature"] - 1) < 0.2
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_draws_that_are_not_of_the_target_are_said_not_to_be(optimised):
     """A skewed target sampled by the naive Riemannian sampler, whose temperature is right: Stein tells."""
     skewed = fk.Density(lambda theta: -jnp.sum(jnp.exp(theta) - theta))
@@ -193,7 +193,7 @@ def test_draws_that_are_not_of_the_target_are_said_not_to_be(optimised):
     assert not any("Stein" in warning for warning in right.warnings)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_temperature_and_distinct_rows_enter_the_share_and_the_discrepancy(optimised):
     target = normals()
     s2 = float(np.var(np.asarray(target.data)))
@@ -265,7 +265,7 @@ def test_halving_needs_draws_and_chains():
 # Going on -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.long("diagnostics::an_interrupted_run_is_resumed_to_the_bit")
 @pytest.mark.parametrize("keep", ["draws", "moments"])
 def test_a_run_in_two_parts_is_the_run_in_one(keep):
     target = normals()
@@ -360,25 +360,37 @@ def test_tuning_leaves_out_steps_that_explode_or_crawl(optimised):
         fk.tune(NORMAL, samplers.sgld(1.0), init=jnp.zeros(2), step_sizes=[50.0], progress=False)
 
 
-@pytest.mark.long
+def test_a_sampler_given_as_a_function_gets_its_friction_inertia_and_splitting():
+    """The inertia of a thermostat is that of its friction, μ = 1/A²: dξ = (r²/d - T)/μ."""
+    assert _friction_name(samplers.sgnht) == "friction"
+    thermostat = _with_friction(samplers.sgnht, "friction", 3.0)
+    assert isinstance(thermostat.integrator, Splitting)
+    z = {"theta": jnp.zeros(2), "r": 2 * jnp.ones(2), "xi": jnp.array(3.0)}
+    assert float(thermostat.on(NORMAL).placed.drift(z)["xi"]) == pytest.approx(3 * 9)
+    plain = _with_friction(samplers.sghmc, "friction", 3.0).on(NORMAL).placed
+    z = {"theta": jnp.zeros(2), "r": jnp.ones(2)}
+    np.testing.assert_allclose(plain.drift(z)["r"], -3.0, rtol=1e-6)
+    with pytest.raises(ValueError, match="no friction"):
+        fk.tune(NORMAL, samplers.sgld, init=jnp.zeros(2), frictions=[1.0], progress=False)
+
+
+@pytest.mark.long("diagnostics::a_sampler_given_as_a_function_gets_its_friction_inertia_and_splitting")
 def test_friction_is_chosen_for_a_sampler_given_as_a_function(optimised):
     tuning = fk.tune(
         NORMAL, samplers.sghmc, init=jnp.zeros(2), step_sizes=[0.3], frictions=[1.0, 1e4], progress=False
     )
     assert tuning.friction == 1.0
     assert isinstance(tuning.sampler.integrator, Splitting)
-    made = _with_friction(samplers.sgnht, "A", 3.0).on(NORMAL).placed
-    z = {"theta": jnp.zeros(2), "r": jnp.ones(2), "xi": jnp.array(3.0)}
-    assert float(made.drift({**z, "r": 2 * jnp.ones(2)})["xi"]) == pytest.approx(3 * 9)  # (r²/d - T)/mu
-    with pytest.raises(ValueError, match="no friction"):
-        fk.tune(NORMAL, samplers.sgld, init=jnp.zeros(2), frictions=[1.0], progress=False)
 
 
-@pytest.mark.long
+@pytest.mark.long("journal::a_warm_up_that_is_killed_goes_on_to_the_same_bits")
 def test_a_step_size_left_open_is_found_by_sample(optimised):
     trace = fk.sample(NORMAL, "sgld", init=jnp.zeros(2), steps=4_000, chains=4, progress=False)
     assert 0.01 < float(trace.settings["step_size"]) < 0.6
     np.testing.assert_allclose(np.cov(trace.flat()[1].reshape(-1, 2).T), np.linalg.inv(PRECISION), atol=0.35)
+
+
+def test_a_step_size_left_open_is_not_stepped_with():
     placed = samplers.sgld("auto").on(NORMAL)
     state = placed.init(jnp.zeros(2), key=jax.random.key(0))
     with pytest.raises(ValueError, match="left to be found"):
@@ -394,7 +406,9 @@ def test_the_time_scale_of_a_preconditioned_sampler_grows_with_the_root_of_the_t
         assert found == pytest.approx(np.sqrt(T / np.linalg.eigvalsh(PRECISION).max()), rel=1e-3)
 
 
-@pytest.mark.long
+@pytest.mark.long(
+    "diagnostics::the_time_scale_of_a_preconditioned_sampler_grows_with_the_root_of_the_temperature"
+)
 def test_preconditioned_sgld_is_tuned_by_name_from_the_mode(optimised):
     """Half of the data per step, with control variates: variances within 30 %, of 4 chains of 4,000 steps."""
     x = jax.random.normal(jax.random.key(0), (400, 2))
@@ -416,13 +430,23 @@ def test_preconditioned_sgld_is_tuned_by_name_from_the_mode(optimised):
     np.testing.assert_allclose(variances, np.diag(np.linalg.inv(precision)), rtol=0.3)
 
 
-@pytest.mark.long
-def test_what_is_left_open_is_found_at_other_temperatures_and_in_replicas(optimised):
+@pytest.mark.long("verdict::a_trial_is_judged_by_its_second_half_and_at_its_temperature")
+def test_a_step_size_is_found_at_other_temperatures(optimised):
     hot = fk.tune(NORMAL, "sgld", init=jnp.zeros(2), step_sizes=[0.2], temperature=4.0, progress=False)
     assert abs(hot.rounds[0][0].discrepancy) < 1
+
+
+def test_a_step_size_left_open_in_replicas_is_found(monkeypatch):
+    """By trials that are not run: of the steps tried, that nearest to 0.1 is said to be the best."""
+    judged = lambda target, sampler, *rest: (abs(float(sampler.step_size) - 0.1), "", 1.0)  # noqa: E731
+    monkeypatch.setattr("fokker.run.tuning._judged", judged)
     open_ended = samplers.replica_exchange(samplers.sgld("auto", noise_estimate=0.01), (1.0, 2.0))
-    trace = fk.sample(NORMAL, open_ended, init=jnp.zeros(2), steps=20, progress=False)
-    assert float(trace.settings["step_size"]) > 0
+    trace = fk.sample(NORMAL, open_ended, init=jnp.zeros(2), steps=4, chains=2, progress=False)
+    time_scale = 1 / np.linalg.eigvalsh(PRECISION)[-1]
+    steps = time_scale * 2.0 ** -np.arange(9)
+    nearest = steps[np.argmin(np.abs(steps - 0.1))]
+    assert float(trace.settings["step_size"]) == pytest.approx(nearest, rel=0.02)
+    assert trace.samples.shape == (2, 4, 2)
 
 
 def test_samplers_by_name_are_suggested():

@@ -22,6 +22,7 @@ from fokker.dynamics import (
     thermostat,
     underdamped,
 )
+from marks import long_case
 
 SEEDS = st.integers(0, 2**32 - 1)
 TEMPERATURES = (1.0, 0.3, 2.5)
@@ -260,7 +261,13 @@ QUICK = ("1-D elementwise", "2-D dense", "blocks")
 
 
 @pytest.mark.parametrize(
-    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in CASES]
+    "name",
+    [
+        n
+        if n in QUICK
+        else long_case("dynamics::theorem_1_holds_for_every_D_and_Q_and_for_nothing_near_it", n)
+        for n in CASES
+    ],
 )
 @settings(max_examples=8)
 @given(seed=SEEDS)
@@ -549,7 +556,16 @@ REPEATS = ("riemann, dense (gSGRHMC)", "langevin, elementwise (SGRLD)")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.long if n in REPEATS else ()) for n in NAMED]
+    "name",
+    [
+        pytest.param(
+            n,
+            marks=pytest.mark.long("dynamics::a_named_dynamics_is_stationary_and_that_of_the_textbook")
+            if n in REPEATS
+            else (),
+        )
+        for n in NAMED
+    ],
 )
 def test_a_named_dynamics_is_stationary_and_that_of_the_textbook(name):
     z = as_double(NAMED[name][1])

@@ -50,7 +50,7 @@ OTHERS = [entry for entry in ENTRIES if entry not in SOME]
 
 @pytest.mark.parametrize(
     "entry",
-    [pytest.param(e, id=e.key, marks=() if i % 12 == 0 else pytest.mark.long) for i, e in enumerate(OTHERS)],
+    [pytest.param(e, id=e.key, marks=() if i % 12 == 0 else pytest.mark.slow) for i, e in enumerate(OTHERS)],
 )
 @pytest.mark.usefixtures("x64")
 def test_the_residual_of_the_others(entry: Entry) -> None:
@@ -65,7 +65,7 @@ def test_the_residual_of_the_others(entry: Entry) -> None:
     assert (residual <= THRESHOLD) is (entry.expected == "right")
 
 
-@pytest.mark.long
+@pytest.mark.long("errata::formula_is_judged_as_expected")
 def test_every_formula_is_judged_as_expected(tmp_path: Path) -> None:
     whole = reproduce("errata", tmp_path, quick=True)
     assert [entry["key"] for entry in whole.entries if entry["verdict"] != entry["expected"]] == []
@@ -114,7 +114,7 @@ def test_result_file_is_json_with_the_documented_keys(folder: Path, result: Resu
     assert {"python", "fokker", "jax", "numpy"} <= set(read["versions"])
 
 
-@pytest.mark.long
+@pytest.mark.long("errata::friction_in_Q_is_named")
 @pytest.mark.parametrize(
     ("key", "word"), [("ma-eq11", "friction"), ("ma-eq14-printed", "Γ"), ("sgnht-arxiv-D", "not symmetric")]
 )

@@ -112,7 +112,12 @@ REPEATS = ("naive_nuts", "recipe, tree")
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(n, marks=pytest.mark.long if EVERY[n].another_name or n in REPEATS else ())
+        pytest.param(
+            n,
+            marks=pytest.mark.long("every_sampler::a_step_gives_the_next_state_and_what_is_to_be_said_of_it")
+            if EVERY[n].another_name or n in REPEATS
+            else (),
+        )
         for n in EVERY
     ],
 )

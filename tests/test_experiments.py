@@ -77,12 +77,12 @@ def kl(patch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> R
     return reproduced("ma-fig2-kl", tmp_path_factory.mktemp("kl"))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_naive_samplers_are_found_wrong_and_the_other_right(kl: Result) -> None:
     assert held(kl.claims) == [True, True, True]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_claim_fails_where_gamma_is_forgotten(kl: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     """gSGRHMC replaced by the sampler without Γ is no longer found right."""
     monkeypatch.setattr(ma_fig2_kl, "SAMPLERS", {"gSGRHMC": samplers.naive_sgrhmc})
@@ -102,7 +102,7 @@ def valley(patch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) 
     return reproduced("ma-fig2-2d", tmp_path_factory.mktemp("valley"))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_every_method_explores_the_valley_and_by_euler_steps_sgld_is_first(valley: Result) -> None:
     for row in valley.entries:
         assert row["KL"][-1] < 0.5 * row["KL"][0]
@@ -112,7 +112,7 @@ def test_every_method_explores_the_valley_and_by_euler_steps_sgld_is_first(valle
     assert claim.numbers["steps to KL 1"]["SGHMC"] > claim.numbers["steps to KL 1"]["SGLD"]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_fewest_steps_decide(valley: Result) -> None:
     """The same curves with the names of SGLD and gSGRHMC exchanged."""
     swap = {"SGLD": "gSGRHMC", "gSGRHMC": "SGLD", "SGHMC": "SGHMC"}
@@ -131,7 +131,7 @@ def test_steps_to_a_level_are_interpolated_and_blow_ups_left_out() -> None:
     assert ma_fig2_2d.steps_to(blown, 0.1, lenient=True) == pytest.approx(100)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_thermostat_finds_the_friction_and_a_wrong_one_is_found_out() -> None:
     found = ding_fig1.measure(100_000, 32, 1)
     assert held(ding_fig1.claims(found)) == [True] * 5
@@ -139,13 +139,13 @@ def test_thermostat_finds_the_friction_and_a_wrong_one_is_found_out() -> None:
     assert held(wrong) == [False, False, False, True, True]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_mean_of_a_normal(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     patch.setattr(ding_fig2_mean, "QUICK", (40_000, 16))
     assert held(reproduced("ding-fig2-mean", tmp_path).claims) == [True] * 3
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_mean_and_precision_of_a_normal(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     settings = tuple(ding_fig2_var.Setting(h, A) for h in (0.005, 0.01, 0.02) for A in (1.0, 3.0, 10.0, 20.0))
     patch.setattr(ding_fig2_var, "SETTINGS", settings)

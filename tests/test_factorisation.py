@@ -10,6 +10,7 @@ import pytest
 import fokker as fk
 from conftest import quick_compiling, quick_jit
 from fokker.datasets.ratings import Ratings
+from fokker.models.factorisation import chain as chain_module
 from fokker.models.factorisation.chain import Draw, FactorChain, RatingLikelihood
 from fokker.models.factorisation.hyperparameters import (
     Hyperparameters,
@@ -233,7 +234,7 @@ def test_a_new_row_has_the_exact_conditional():
     np.testing.assert_allclose(np.cov(rows.T), covariance, atol=0.1 * np.diag(covariance).max())
 
 
-@pytest.mark.long
+@pytest.mark.long("factorisation::after_a_pass_all_rows_are_up_to_date_and_a_dense_chain_needs_no_such_thing")
 def test_a_user_without_ratings_has_the_prior(fitted):
     train = fitted[1]
     ratings = Ratings(
@@ -319,6 +320,23 @@ def test_a_chain_that_diverges_says_so(fitted):
     model = fk.models.Factorisation(2, passes=3, burn_in=2, batch_size=80, step_size=5.0, progress=False)
     with pytest.raises(RuntimeError, match=r"left the finite numbers in pass \d: take smaller steps"):
         model.fit(fitted[1])
+
+
+@pytest.mark.parametrize("block", [2**18, 64])
+def test_residuals_are_those_of_all_ratings(block, monkeypatch):
+    """Summed by blocks, and what is left over."""
+    monkeypatch.setattr(chain_module, "_RATINGS", block)
+    ratings, _ = make_ratings()
+    data = {"users": ratings.users, "items": ratings.items, "rating": ratings.values}
+    chain = FactorChain(
+        data, (60, 40), 2, fk.samplers.sgld(1e-3), prior="normal-gamma", batch_size=40, seed=0
+    )
+    wanted = np.sum((ratings.values - chain.predict(ratings.users, ratings.items)) ** 2) / chain.scale**2
+    with quick_compiling():
+        # Not the compiled function, which knows the block of the first call.
+        _, _, squares = chain_module._synchronise.__wrapped__((chain.sampler, chain.key), chain.state)
+    assert len(ratings) % 64 > 0
+    assert float(squares) == pytest.approx(wanted, rel=1e-4)
 
 
 def test_after_a_pass_all_rows_are_up_to_date_and_a_dense_chain_needs_no_such_thing():

@@ -16,6 +16,7 @@ from jax.flatten_util import ravel_pytree
 import fokker as fk
 from conftest import quick_jit
 from fokker import fields
+from marks import long_case
 
 SEEDS = st.integers(0, 2**32 - 1)
 ORDER = ("theta", "r", "s", "xi")  # of the named state below: theta, then the alphabet
@@ -434,7 +435,13 @@ REPEATS = [case for case in REPEATS if case[1] not in ("gram thin", "gram plus d
 
 @pytest.mark.parametrize(
     ("layout", "kind"),
-    [pytest.param(*case, marks=pytest.mark.long if case in REPEATS else ()) for case in KINDS],
+    [
+        pytest.param(
+            *case,
+            marks=pytest.mark.long("fields::a_field_does_what_its_matrix_does") if case in REPEATS else (),
+        )
+        for case in KINDS
+    ],
     ids=lambda name: name,
 )
 @settings(max_examples=5)
@@ -590,7 +597,9 @@ def compiled_whole(make, is_skew):
         (diagonal_blocks, False),
         (coupled_blocks, False),
         (plain_diagonal_blocks, False),
-        pytest.param(scaled_sum_of_blocks, False, marks=pytest.mark.long),
+        long_case(
+            "fields::blocks_do_what_the_matrix_put_together_from_them_does", scaled_sum_of_blocks, False
+        ),
     ],
 )
 @settings(max_examples=5)

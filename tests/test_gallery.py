@@ -50,6 +50,7 @@ from fokker.lab.experiments._gallery_samplers import ROWS, Row
 from fokker.lab.experiments._gallery_targets import TARGETS, Marginal
 from fokker.samplers import Info
 from fokker.targets import Density
+from marks import long_case
 
 TWO_DIMENSIONAL = [name for name, target in TARGETS.items() if target.dimension == 2]
 
@@ -319,7 +320,8 @@ PATHS = {
 
 
 @pytest.mark.parametrize(
-    "name", [n if n == "nuts" else pytest.param(n, marks=pytest.mark.long) for n in PATHS]
+    "name",
+    [n if n == "nuts" else long_case("gallery::a_trajectory_ends_where_the_step_does", n) for n in PATHS],
 )
 def test_a_trajectory_ends_where_the_step_does(name: str) -> None:
     target = TARGETS["banana"]
@@ -361,7 +363,7 @@ def test_what_a_metropolis_step_tells() -> None:
     assert np.allclose(info.acceptance_rate, np.exp(-np.maximum(info.energy_change, 0)), rtol=1e-5)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = {"paths": 1000, "particles": 3000, "gibbs": (200, 200), "trees": 8, "frames": 14}
     monkeypatch.setattr(article_background, "QUICK", size)
@@ -429,7 +431,7 @@ def test_cost_of_an_effective_draw_and_its_slope() -> None:
     assert not article_scaling.claims(rows, [dataclasses.replace(method, slope=1.0)])[0].holds
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_scaling_by_the_samplers_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too small for the laws: costs and slopes are computed, and in the right order."""
     size = article_scaling.Size((16, 64), 8, 40)

@@ -10,6 +10,7 @@ import pytest
 import fokker as fk
 from detailed_balance import BENT, FALSE_ALARM, LOG_GAMMA, asymmetry, bent, log_gamma, one_step
 from fokker import samplers
+from marks import long_case
 
 T = 1.6
 COUNT = 25_000
@@ -126,7 +127,9 @@ def test_gibbs_runs_in_sample():
 # Slice sampling ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("limit", [2, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "limit", [2, long_case("gibbs_slice::detailed_balance_of_slice_sampling_on_the_line", 50)]
+)
 def test_detailed_balance_of_slice_sampling_on_the_line(limit):
     """A width much too small, with and without its limit felt; T ≠ 1; false alarm 1e-6."""
     before = jnp.asarray(log_gamma(np.random.default_rng(0), T, (COUNT, 1)), jnp.float32)
@@ -147,7 +150,11 @@ def test_detailed_balance_of_hit_and_run():
 
 
 @pytest.mark.parametrize(
-    "fault", ["the limit to one side", pytest.param("an exponential twice too long", marks=pytest.mark.long)]
+    "fault",
+    [
+        "the limit to one side",
+        long_case("gibbs_slice::detailed_balance_of_slice_sampling_fails", "an exponential twice too long"),
+    ],
 )
 def test_detailed_balance_of_slice_sampling_fails(fault, monkeypatch):
     before = jnp.asarray(log_gamma(np.random.default_rng(0), T, (COUNT, 1)), jnp.float32)

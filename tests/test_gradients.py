@@ -15,6 +15,7 @@ from fokker import dynamics, fields, gradients, samplers
 from fokker.batches import Batch, Batches, WeightedBatches
 from fokker.gradients import OnlineNoise
 from fokker.samplers import SamplerState
+from marks import long_case
 
 N = 5
 THETA = {"a": np.array([0.3, -0.2]), "b": np.array(0.7)}
@@ -195,11 +196,13 @@ def test_weighted_batches_draw_each_row_as_often_as_its_weight_says():
     np.testing.assert_allclose(1 / np.asarray(batches.weights), 4 * SCORES / SCORES.sum(), rtol=1e-6)
 
 
-@pytest.mark.long
-def test_weighted_batches_of_ten_million_rows_of_very_unequal_scores():
+@pytest.mark.parametrize(
+    "size", [20_000, long_case("gradients::weighted_batches_of_very_unequal_scores", 10_000_000)]
+)
+def test_weighted_batches_of_very_unequal_scores(size):
     """Every row keeps a chance; the chances sum to one exactly."""
-    scores = np.ones(10_000_000)
-    scores[:5_000_000] = 1e-12
+    scores = np.ones(size)
+    scores[: size // 2] = 1e-12
     batches = WeightedBatches(scores, scores.size, 10)
     tickets = np.diff(np.asarray(batches.last).astype(np.int64), prepend=-1)
     assert tickets.min() >= 1
@@ -293,14 +296,10 @@ def mean_of_normals():
     ("make", "name"),
     [
         (lambda estimate: samplers.sgld(1e-3, noise_estimate=estimate), "sgld"),
-        pytest.param(
-            lambda estimate: samplers.sghmc(0.01, 10.0, noise_estimate=estimate),
-            "sghmc",
-            marks=pytest.mark.long,
-        ),
+        (lambda estimate: samplers.sghmc(0.01, 10.0, noise_estimate=estimate), "sghmc"),
     ],
 )
-@pytest.mark.long
+@pytest.mark.long("gradients::the_noise_subtracted_is_that_of_the_batches_before")
 def test_noise_that_is_estimated_while_sampling_is_made_up_for(make, name, optimised):
     """Batches of 10 rows, independent: without the estimate the spread is far too large.
 
@@ -347,8 +346,16 @@ def test_estimators_and_batches_need_single_data_and_minibatches():
         gradients.svrg(0)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["svrg", "saga", "control variates"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "svrg",
+        *(
+            long_case("gradients::every_estimator_runs_under_the_runner_with_chains", name)
+            for name in ("saga", "control variates")
+        ),
+    ],
+)
 def test_every_estimator_runs_under_the_runner_with_chains(name):
     """SVRG's passes over the data are made every so many steps, not at every one: the state shows when."""
     target = mean_of_normals()
@@ -369,8 +376,14 @@ def test_every_estimator_runs_under_the_runner_with_chains(name):
     ("made", "mass"),
     [
         (samplers.sghmc(1e-6, 1.0, 4.0, resample=5), 4.0),
-        pytest.param(samplers.sgnht(1e-6, resample=5), 1.0, marks=pytest.mark.long),
-        pytest.param(samplers.gsgrhmc(1e-6, 1.0, 1.0, resample=5), 1.0, marks=pytest.mark.long),
+        long_case(
+            "gradients::the_momentum_is_drawn_anew_every_so_many_steps", samplers.sgnht(1e-6, resample=5), 1.0
+        ),
+        long_case(
+            "gradients::the_momentum_is_drawn_anew_every_so_many_steps",
+            samplers.gsgrhmc(1e-6, 1.0, 1.0, resample=5),
+            1.0,
+        ),
     ],
     ids=["sghmc", "sgnht", "gsgrhmc"],
 )

@@ -88,7 +88,7 @@ def after(dtype):
     return np.asarray(run(jax.random.key(0)).position, float)
 
 
-@pytest.mark.long
+@pytest.mark.long("half::rounding_is_exact_on_average_whatever_is_rounded")
 def test_small_steps_are_lost_to_the_nearest_and_not_to_random_rounding(monkeypatch, optimised):
     """The variance is t² = 0.04 less friction, and random rounding adds E[u|Δ|] a step to it.
 
@@ -102,7 +102,7 @@ def test_small_steps_are_lost_to_the_nearest_and_not_to_random_rounding(monkeypa
     assert np.all(after(jnp.bfloat16) == 3)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_in_half_precision_goes_all_the_way_to_the_summary():
     x = np.random.default_rng(0).normal(size=(50, 1)).astype(np.float32)
     target = fk.Posterior(

@@ -42,7 +42,12 @@ def stages(monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "seconds"),
-    [("nuts", 0.0), ("nuts", 1.0), pytest.param("mclmc", 0.0, marks=pytest.mark.long), ("sgld", 0.0)],
+    [
+        ("nuts", 0.0),
+        ("nuts", 1.0),
+        pytest.param("mclmc", 0.0, marks=pytest.mark.slow),
+        ("sgld", 0.0),
+    ],
 )
 def test_a_warm_up_that_is_killed_goes_on_to_the_same_bits(tmp_path, name, seconds, stages, monkeypatch):
     counted, ends = stages
@@ -115,8 +120,11 @@ def test_what_is_tuned_depends_on_the_gradient_and_on_all_settings():
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_in_warm_up_ends_the_command_cleanly(tmp_path, number, code, monkeypatch, capsys):
+def test_a_signal_in_warm_up_ends_the_command_cleanly(tmp_path, number, code, monkeypatch, capsys, request):
     original, calls = journal.Journal.stage, []
+    # A process that was started in the background ignores Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
 
     def stage(self, like, compute):
         calls.append(1)

@@ -13,6 +13,7 @@ import fokker as fk
 from conftest import quick_jit
 from fokker import samplers
 from fokker.integrators.quadratic_well import langevin_law, underdamped_law
+from marks import long_case
 
 # The law in a quadratic well -------------------------------------------------------------------------------
 
@@ -83,7 +84,13 @@ def two_tables() -> Any:
 
 @pytest.mark.parametrize(
     "inner",
-    [pytest.param(samplers.sgld(0.02), marks=pytest.mark.long), samplers.sghmc(0.1, 0.8, 2.0)],
+    [
+        long_case(
+            "lazy::without_noise_a_step_is_the_dense_one_on_the_rows_seen_and_the_prior_solved_on_the_others",
+            samplers.sgld(0.02),
+        ),
+        samplers.sghmc(0.1, 0.8, 2.0),
+    ],
     ids=["sgld", "sghmc"],
 )
 def test_without_noise_a_step_is_the_dense_one_on_the_rows_seen_and_the_prior_solved_on_the_others(
@@ -193,7 +200,9 @@ def moments_of(inner: Any, T: float, steps: int, draws: int, batch: int = BATCH)
     return [(rows.reshape(-1, 2).mean(0), np.cov(rows.reshape(-1, 2).T)) for rows in (x[:, 0::2], x[:, 1::2])]
 
 
-@pytest.mark.parametrize("kind", [pytest.param("sgld", marks=pytest.mark.long), "sghmc"])
+@pytest.mark.parametrize(
+    "kind", [long_case("lazy::rows_have_the_exact_stationary_law_at_a_temperature", "sgld"), "sghmc"]
+)
 def test_rows_have_the_exact_stationary_law_at_a_temperature(kind, optimised):
     # 2000 rows × 2 draws that are nearly independent: a mean is off by 1/√4000 = 0.016 of a standard
     # deviation, a covariance by 0.022 of its size. Five times that, for 10 numbers: a false alarm in 2e5.
@@ -210,7 +219,7 @@ def test_rows_have_the_exact_stationary_law_at_a_temperature(kind, optimised):
         assert np.max(np.abs(without - wanted) / np.outer(scale, scale)) > 0.2
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_thermostats_of_rows_absorb_the_noise_of_minibatches(optimised):
     # Variances alone: noise that two coordinates share is not absorbed by a thermostat for each. Five
     # standard errors, as above, and a bias of order ε. Without thermostats they are wider: the control.
@@ -229,14 +238,15 @@ def test_thermostats_of_rows_absorb_the_noise_of_minibatches(optimised):
 # A run -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_draws_are_the_same_whatever_the_blocks_and_the_rows_read():
     start = {"a": jnp.zeros((6, 2)), "b": jnp.zeros((9, 2))}
     settings = {"init": start, "steps": 24, "batch_size": 3, "chains": 2, "progress": False}
-    sampler = fk.lazy(samplers.sgnht(0.05, kind="diagonal"))
-    one, other = (fk.sample(two_tables(), sampler, chunk=chunk, **settings) for chunk in (24, 5))
+    # One target: another would be compiled again.
+    target, sampler = two_tables(), fk.lazy(samplers.sgnht(0.05, kind="diagonal"))
+    one, other = (fk.sample(target, sampler, chunk=chunk, **settings) for chunk in (24, 5))
     np.testing.assert_array_equal(one.samples["a"], other.samples["a"])
-    thinned = fk.sample(two_tables(), sampler, thin=4, **settings)
+    thinned = fk.sample(target, sampler, thin=4, **settings)
     np.testing.assert_array_equal(one.samples["b"][:, 3::4], thinned.samples["b"])
     assert not np.array_equal(one.samples["a"][0], one.samples["a"][1])
     # Every row moves at every draw, seen or not.

@@ -9,6 +9,7 @@ from fokker.models.lda.coherence import npmi
 from fokker.models.lda.draws import TopicDraws
 from fokker.models.lda.evaluate import HeldOut, mixtures, perplexity, split_tokens
 from fokker.models.lda.reference import enumerate_posterior
+from marks import long_case
 
 # ---- the posterior of a corpus of nine words
 
@@ -57,18 +58,18 @@ def distance(sampler, h, steps, **given):
 @pytest.mark.parametrize(
     ("sampler", "h"),
     [
-        pytest.param("scir", 0.1, marks=pytest.mark.long),
-        pytest.param("sgrld", 0.04, marks=pytest.mark.long),
+        long_case("lda_chain::the_posterior_of_topics_is_the_enumerated_one", "scir", 0.1),
+        long_case("lda_chain::the_posterior_of_topics_is_the_enumerated_one", "sgrld", 0.04),
         ("sgrhmc", 0.1),
     ],
 )
 def test_the_posterior_of_topics_is_the_enumerated_one(sampler, h):
-    assert distance(sampler, h, 3000) < 5
+    assert distance(sampler, h, 1500) < 5
 
 
 def test_a_corpus_taken_for_larger_than_it_is_is_found():
     # A wrong |S|/|S̃|, by which the posterior is too narrow.
-    assert distance("scir", 0.1, 2500, total=5 * len(TINY)) > 8
+    assert distance("scir", 0.1, 800, total=5 * len(TINY)) > 8
 
 
 # ---- topics that are known
@@ -101,7 +102,9 @@ def pass_over(documents, sampler="sgrhmc", passes=2, batch=20, seed=0, words=50,
     return chain, draws
 
 
-@pytest.mark.parametrize("sampler", ["sgrhmc", pytest.param("sgrld", marks=pytest.mark.long), "scir"])
+@pytest.mark.parametrize(
+    "sampler", ["sgrhmc", long_case("lda_chain::known_topics_are_recovered", "sgrld"), "scir"]
+)
 def test_known_topics_are_recovered(known, sampler):
     documents, truth = known
     _, draws = pass_over(documents, sampler, passes=6, sweeps=20, burn_in=10)

@@ -40,6 +40,7 @@ from fokker.models.lda.results import (
 )
 from fokker.models.lda.run import Run
 from fokker.models.lda.settings import Settings, default_passes
+from marks import long_case
 
 SUBJECTS = (
     "apple pear plum cherry grape melon",
@@ -131,8 +132,9 @@ def table(path):
 
 def test_a_run_finds_the_subjects_and_says_what_it_left_out(finished):
     folder, code, out, err = finished
-    # A machine that is slow to compile shows its progress.
-    assert (code, [line for line in err.splitlines() if not line.startswith("learning topics: ")]) == (0, [])
+    # A machine that is slow shows its progress.
+    progress = ("learning topics: ", "drawing the report: ")
+    assert (code, [line for line in err.splitlines() if not line.startswith(progress)]) == (0, [])
     assert "190 documents" in out
     assert "5 documents without a known word skipped" in out
     model = Model.load(folder)
@@ -261,7 +263,12 @@ def whole(corpus, words, tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("sampler", "batches"),
-    [("scir", 4), ("scir", 13), pytest.param("sgrld", 12, marks=pytest.mark.long), ("sgrhmc", 7)],
+    [
+        ("scir", 4),
+        ("scir", 13),
+        long_case("lda_command::a_resumed_run_is_the_uninterrupted_one_to_the_bit", "sgrld", 12),
+        ("sgrhmc", 7),
+    ],
 )
 def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(corpus, words, tmp_path, whole, sampler, batches):
     run = begin(corpus, words, tmp_path, sampler)

@@ -125,7 +125,7 @@ def test_potential_is_that_of_the_posterior(topics: str, x64: None) -> None:
     np.testing.assert_allclose(jax.device_get(prior), jax.device_get(nothing))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_thermostat_takes_up_the_noise_that_sghmc_does_not(stream: Stream, tmp_path: Path) -> None:
     settings = [s for s in ding_lda.all_settings("natural", (8e-5, 3e-4)) if s.a == 0.01]
     result = ding_lda.study(stream, tmp_path, settings, 1, ding_lda.Length(300, 4, 10))

@@ -112,7 +112,7 @@ def test_two_processes_are_one_to_the_bit_and_either_goes_on_with_the_other(tmp_
     assert differing(stored(tmp_path / "lost"), alone("sgrhmc")) == []
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_every_sampler_engine_and_the_estimator_in_several_processes(tmp_path):
     parts = ("scir", "sgld", "sgrld", "jax", "many", "estimator")
     results = {}

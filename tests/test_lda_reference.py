@@ -16,6 +16,7 @@ from fokker.models.lda.reference import (
     enumerate_posterior,
     enumerate_topics,
 )
+from marks import long_case
 
 # Of one comparison of a right sampler with enumeration, over all its numbers; there are fewer than ten.
 FALSE_ALARM = 1e-4
@@ -175,7 +176,7 @@ def dense(case, beta, sweeps, seed=1):
     [
         ("repeats", 400),
         ("asymmetric", 400),
-        pytest.param("sparse", 3000, marks=pytest.mark.long),
+        long_case("lda_reference::the_textbook_sweep_agrees_with_enumeration", "sparse", 3000),
         ("one", 400),
     ],
 )

@@ -225,7 +225,7 @@ def network(rows=300):
     return fk.Posterior(UNIT.log_density, log_likelihood, {"x": x, "y": x[:, 0]})
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_with_minibatches_goes_all_the_way_to_the_report(tmp_path, monkeypatch):
     """With gradients and densities by some of the rows, and draws in several batches."""
     monkeypatch.setattr("fokker.diagnostics._gradients._WORK", 10**6)

@@ -72,7 +72,7 @@ def test_four_devices_give_the_draws_of_one_and_another_mesh_goes_on(tmp_path):
     assert "{'chains': 8} has 8 devices, and there are 4 in 1 process:" in of["too many"]
 
 
-@pytest.mark.long
+@pytest.mark.long("mesh::four_devices_give_the_draws_of_one_and_another_mesh_goes_on")
 def test_parameters_that_are_dealt_over_devices_give_the_draws_of_one_device(tmp_path):
     of = found(tmp_path, "dealt")
     assert of["moved"] > 1e-6
@@ -113,7 +113,7 @@ def test_the_axis_that_is_divided_is_the_longest_that_divides_evenly():
         assert set(axes_of_shares(shape, 1)) <= {None}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_every_kind_of_batch_estimator_and_correction_gives_the_draws_of_one_device(tmp_path):
     for name, (moved, *off) in found(tmp_path, "every_kind").items():
         assert moved > 0, name
@@ -150,7 +150,7 @@ def test_a_lost_process_is_named_and_one_process_goes_on(tmp_path, x64):
     assert np.abs(trace.samples - in_processes.sample(400, seed=1).samples).max() > 0.1
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_signal_to_one_process_ends_both_at_the_same_step(tmp_path, x64):
     ended = together(([], ["SIGINT", "5"]), "sample", "chains", tmp_path / "run", 4000)
     assert [code for code, _, _ in ended] == [0, 0], ended
@@ -160,7 +160,7 @@ def test_a_signal_to_one_process_ends_both_at_the_same_step(tmp_path, x64):
     np.testing.assert_allclose(trace.samples, in_processes.sample(4000).samples, rtol=0, atol=1e-12)
 
 
-@pytest.mark.long
+@pytest.mark.long("mesh::a_lost_process_is_named_and_one_process_goes_on")
 def test_four_processes_give_the_draws_of_one_and_two_go_on_when_one_is_lost(tmp_path, x64):
     expected = in_processes.sample_posterior(400).samples
     assert expected.std(axis=1).min() > 1e-4

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 import fokker as fk
 from conftest import quick_jit
@@ -16,16 +17,13 @@ from fokker import corrections, samplers
 from fokker._core.state import ravel
 from fokker.integrators import IsokineticLeapfrog, isokinetic
 from fokker.integrators.isokinetic import COEFFICIENTS, kick, refresh, unit_vector
+from fokker.samplers import _microcanonical_warm_up as warm_up_module
 from fokker.samplers._microcanonical_warm_up import _first_step
+from marks import long_case
 
 INTEGRATORS = list(COEFFICIENTS)
 
 pytestmark = pytest.mark.usefixtures("quickly")
-
-
-def long(*values):
-    """A case that repeats what another shows."""
-    return pytest.param(*values, marks=pytest.mark.long)
 
 
 def bumpy(x):
@@ -86,7 +84,15 @@ def test_steps_lead_back_and_stay_on_the_sphere(seed, h, integrator, d, x64):
     np.testing.assert_allclose(other, -change, atol=1e-6)
 
 
-@pytest.mark.parametrize("integrator", ["leapfrog", long("minimal norm")])
+@pytest.mark.parametrize(
+    "integrator",
+    [
+        "leapfrog",
+        long_case(
+            "microcanonical::the_change_of_volume_is_what_the_kinetic_energy_accounts_for", "minimal norm"
+        ),
+    ],
+)
 def test_the_change_of_volume_is_what_the_kinetic_energy_accounts_for(integrator, x64):
     """log|det| of the map of ℝᵈ × the sphere into itself is -ΔK, for steps small and large."""
     run = steps(integrator, 2)
@@ -243,7 +249,15 @@ def test_detailed_balance_of_the_adjusted_kinds(name):
 
 
 @pytest.mark.parametrize(
-    "fault", ["no kinetic energy", long("no rejection"), long("kinetic energy of the wrong sign")]
+    "fault",
+    [
+        "no kinetic energy",
+        long_case("microcanonical::detailed_balance_fails_without_the_right_energy", "no rejection"),
+        long_case(
+            "microcanonical::detailed_balance_fails_without_the_right_energy",
+            "kinetic energy of the wrong sign",
+        ),
+    ],
 )
 def test_detailed_balance_fails_without_the_right_energy(fault, monkeypatch):
     before = exact_draws()
@@ -284,8 +298,14 @@ def run(sampler, positions, length, seed=0, of=lambda theta: theta):
     "sampler",
     [
         samplers.mclmc(0.25, 3.0),
-        long(samplers.mchmc(0.2, 3.0, integrator="leapfrog")),
-        long(samplers.mclmc(1.2, 4.0, adjusted=True, integrator="leapfrog")),
+        long_case(
+            "microcanonical::moments_of_a_skewed_tree_at_a_temperature",
+            samplers.mchmc(0.2, 3.0, integrator="leapfrog"),
+        ),
+        long_case(
+            "microcanonical::moments_of_a_skewed_tree_at_a_temperature",
+            samplers.mclmc(1.2, 4.0, adjusted=True, integrator="leapfrog"),
+        ),
         samplers.mchmc(1.5, 3.0, adjusted=True),
     ],
     ids=["mclmc", "mchmc", "mclmc adjusted", "mchmc adjusted"],
@@ -315,7 +335,7 @@ def test_moments_of_a_skewed_tree_at_a_temperature(sampler):
         assert abs(means.mean() - exact) < allowed
 
 
-@pytest.mark.long
+@pytest.mark.long("microcanonical::the_integrators_are_of_second_order")
 def test_half_the_step_has_a_quarter_of_the_bias(optimised):
     """Of the mean of θ² on a normal, leapfrog: the ratio is 4 up to higher orders, its standard error below
     0.35, so that one of first order would be found out at three of them, one of third at five."""
@@ -339,8 +359,8 @@ TREE = {"w": jnp.array([0.3, -0.2, 0.5]), "b": jnp.array(0.1)}
 NORMAL_TREE = fk.Density(lambda t: -jnp.sum(t["w"] ** 2) / 2 - (t["b"] - t["w"][0]) ** 2)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("adjusted", [False, long(True)])
+@pytest.mark.long("every_sampler::jit_and_vmap_give_what_a_plain_step_gives")
+@pytest.mark.parametrize("adjusted", [False, True])
 def test_jit_is_eager_and_vmap_is_a_loop(adjusted):
     scale = {"w": jnp.ones(3), "b": 0.7}
     sampler = samplers.mclmc(0.5, 2.0, scale=scale, integrator="leapfrog", adjusted=adjusted)
@@ -369,7 +389,7 @@ def test_temperature_divides_the_potential_and_nothing_else(x64):
         np.testing.assert_allclose(*ends, rtol=1e-12)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_constrained_target_keeps_its_density_at_a_temperature():
     """θ > 0 with U = θ - log θ at T = 2: Gamma(1/T + 1, T), of mean 3; 5 standard errors (1 in 2e6)."""
     target = fk.constrain(fk.Density(lambda theta: jnp.sum(jnp.log(theta) - theta)), "positive")
@@ -441,7 +461,49 @@ def test_the_warm_up_finds_step_size_length_and_scale():
     np.testing.assert_allclose(variance, 2 * np.asarray(SIZES, float) ** 2, rtol=0.35)
 
 
-@pytest.mark.long
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        samplers.mclmc(),
+        samplers.mclmc(L=5.0),
+        samplers.mclmc(0.3, 5.0),
+        samplers.mchmc(adjusted=True, preconditioned=False),
+        samplers.mclmc(L=5.0, adjusted=True),
+    ],
+    ids=["all open", "L given", "both given", "adjusted, no scale", "adjusted, L given"],
+)
+def test_a_warm_up_sets_what_is_open_and_keeps_what_was_given(sampler, monkeypatch):
+    """By rounds whose results are known: E[ΔE²]/d = 2ε⁶, acceptance 2Φ(-3ε²/2), and variances of 9."""
+    seen = []
+
+    def known_round(kind, states, keys, length, columns):
+        step, chains = float(kind.step_size), len(keys)
+        error = 2 * stats.norm.cdf(-3 * step**2 / 2) if kind.adjusted else 2 * step**6
+        seen.append((kind.adjusted, float(kind.L)))
+        zeros = np.zeros((chains, 4))
+        draws = np.random.default_rng(len(seen)).normal(size=(chains, length, len(columns)))
+        return states, warm_up_module.Round(np.full(chains, error), zeros, zeros + 9, draws)
+
+    monkeypatch.setattr(warm_up_module, "_round", known_round)
+    monkeypatch.setattr(warm_up_module, "_first_step", lambda *_: 0.1)
+    target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    keys = jax.random.split(jax.random.key(0), 2)
+    tuned, *_ = sampler.on(target).warm_up(jnp.ones((2, 4)), keys, 400)
+    np.testing.assert_allclose(tuned.scale, 3.0 if sampler.preconditioned else 1.0)
+    assert [adjusted for adjusted, _ in seen] == [sampler.adjusted and k >= 12 for k in range(20)]
+    wanted = math.sqrt(-2 * stats.norm.ppf(0.45) / 3) if sampler.adjusted else (5e-4 / 2) ** (1 / 6)
+    step_size = wanted if sampler.step_size == "auto" else 0.3
+    assert float(tuned.step_size) == pytest.approx(step_size, rel=1e-3)
+    if sampler.L == "auto":
+        size = 2.0 if sampler.preconditioned else 6.0  # √Σ Var, in units of the scale
+        assert seen[-1][1] == pytest.approx(size)
+        assert float(tuned.L) == pytest.approx(size if sampler.adjusted else size / 4)  # draws forget at once
+    else:
+        assert {L for _, L in seen} == {5.0}
+        assert float(tuned.L) == 5.0
+
+
+@pytest.mark.long("microcanonical::a_warm_up_sets_what_is_open_and_keeps_what_was_given")
 def test_the_warm_up_of_an_adjusted_kind_without_preconditioner():
     """90 % are accepted; L is the size of the target, 3√(2·8)."""
     target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2 / 9)
@@ -454,7 +516,7 @@ def test_the_warm_up_of_an_adjusted_kind_without_preconditioner():
     assert tuned.with_step_size(0.1).step_size == 0.1
 
 
-@pytest.mark.long
+@pytest.mark.long("microcanonical::a_warm_up_sets_what_is_open_and_keeps_what_was_given")
 def test_the_warm_up_keeps_an_L_that_was_given():
     target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2 / 9)
     keys = jax.random.split(jax.random.key(0), 2)
@@ -463,7 +525,13 @@ def test_the_warm_up_keeps_an_L_that_was_given():
     assert float(tuned.step_size) > 0
 
 
-@pytest.mark.parametrize("integrator", ["minimal norm", long("leapfrog")])
+@pytest.mark.parametrize(
+    "integrator",
+    [
+        "minimal norm",
+        long_case("microcanonical::the_first_step_is_no_step_that_leads_straight_back", "leapfrog"),
+    ],
+)
 def test_the_first_step_is_no_step_that_leads_straight_back(integrator):
     """A step so large that the force turns it round ends where it began, with no error of the energy."""
     target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2 / 9)

@@ -30,6 +30,7 @@ import fokker as fk
 from fokker.batches import Batches
 from fokker.models import Network
 from fokker.models.network.training import Problem
+from marks import long_case
 
 pytestmark = pytest.mark.usefixtures("optimised")
 
@@ -199,35 +200,40 @@ def p_values(name, seed=0, temperature=1.0, counted=1.0, prior_factor=1.0, noise
 
 
 QUICK = ("linear classification",)
-LONG = [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in CASES]
+ALL = [
+    n
+    if n in QUICK
+    else long_case("network_calibration::true_values_rank_uniformly_among_the_draws_of_a_network", n)
+    for n in CASES
+]
 
 
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("name", ALL)
 def test_true_values_rank_uniformly_among_the_draws_of_a_network(name):
     found = p_values(name)
     assert min(found.values()) > FALSE_ALARM, found
 
 
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("name", ALL)
 def test_a_prior_that_is_narrow_by_two_thirds_is_found(name):
     found = p_values(name, prior_factor=1.5)
     assert found["square"] < FALSE_ALARM, found
 
 
-@pytest.mark.long
+@pytest.mark.long("network_calibration::a_prior_that_is_narrow_by_two_thirds_is_found")
 def test_a_noise_scale_that_is_small_by_two_thirds_is_found():
     found = p_values("regression", noise_factor=1.5)
     assert found["log likelihood"] < FALSE_ALARM, found
 
 
-@pytest.mark.long
+@pytest.mark.long("network_calibration::a_prior_that_is_narrow_by_two_thirds_is_found")
 def test_rows_of_a_batch_that_count_for_themselves_alone_are_found():
     """N/n forgotten: N/n Σ (n/N) log p(y|x, θ)."""
     found = p_values("classification", counted=8 / 24)
     assert found["log likelihood"] < FALSE_ALARM, found
 
 
-@pytest.mark.long
+@pytest.mark.long("network_calibration::a_prior_that_is_narrow_by_two_thirds_is_found")
 def test_a_temperature_of_two_thirds_is_found():
     found = p_values("regression", temperature=2 / 3)
     assert min(found.values()) < FALSE_ALARM, found
@@ -288,13 +294,13 @@ def fitted_p_values(prior_factor, replications=256):
     return of_uniform(np.stack(found))
 
 
-@pytest.mark.long
+@pytest.mark.long("network_model::a_linear_network_has_the_posterior_of_linear_regression")
 def test_true_values_rank_uniformly_among_the_draws_of_fit():
     found = fitted_p_values(1.0)
     assert min(found.values()) > FALSE_ALARM, found
 
 
-@pytest.mark.long
+@pytest.mark.long("network_calibration::a_prior_that_is_narrow_by_two_thirds_is_found")
 def test_a_prior_that_is_narrow_by_two_thirds_is_found_by_fit():
     found = fitted_p_values(1.5, replications=64)
     assert found["square"] < FALSE_ALARM, found

@@ -28,7 +28,7 @@ def small_data() -> Images:
     return Images(*images(1_000, generator), *images(200, generator))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_experiment_on_small_images(tmp_path: Path) -> None:
     settings = [Setting(method, 0.01, 1e-3) for method in ding_bnn.SAMPLERS]
     result = ding_bnn.study(small_data(), tmp_path, settings, 1, Length(400, 200, 50), None)

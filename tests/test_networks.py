@@ -9,6 +9,7 @@ from flax import linen, nnx
 
 import fokker as fk
 from fokker import samplers
+from marks import long_case
 
 X = np.linspace(-1.0, 1.0, 8, dtype=np.float32)[:, None]
 KEY = jax.random.key(0)
@@ -44,7 +45,14 @@ def by_nnx():
     return params, lambda params, x: nnx.merge(graph, params)(x)
 
 
-@pytest.mark.parametrize("made", [by_equinox, pytest.param(by_linen, marks=pytest.mark.long), by_nnx])
+@pytest.mark.parametrize(
+    "made",
+    [
+        by_equinox,
+        long_case("networks::draws_keep_the_tree_and_can_be_put_back_into_the_network", by_linen),
+        by_nnx,
+    ],
+)
 def test_draws_keep_the_tree_and_can_be_put_back_into_the_network(made):
     params, apply = made()
     target = fk.Posterior(

@@ -13,6 +13,7 @@ import pytest
 import fokker as fk
 from conftest import quick_jit
 from fokker import integrators, samplers
+from marks import long_case
 
 N, n = 12, 4
 RNG = np.random.default_rng(0)
@@ -87,23 +88,25 @@ METRIC = fk.fields.Diagonal(lambda theta: jax.tree.map(lambda x: 1 + x**2, theta
     [
         (samplers.sgld(0.01), 0.3),
         (samplers.sgnht(fk.schedules.polynomial(10.0, 2.0, 1.0), 2.0), 0.3),
-        pytest.param(samplers.ulmc(0.1, 2.0), 0.3, marks=pytest.mark.long),
+        long_case("optax::steps_are_those_of_the_sampler", samplers.ulmc(0.1, 2.0), 0.3),
         pytest.param(
             samplers.sghmc(0.1, 2.0, mass_matrix=jnp.array([1.0, 2.0, 3.0]), resample=2),
             1.0,
-            marks=pytest.mark.long,
+            marks=pytest.mark.long("optax::steps_are_those_of_the_sampler"),
         ),
         pytest.param(
             samplers.sgrld(0.01, METRIC, integrator=integrators.Reflecting(lower=-2.05)),
             1.0,
-            marks=pytest.mark.long,
+            marks=pytest.mark.long("optax::steps_are_those_of_the_sampler"),
         ),
-        pytest.param(samplers.sghmc(0.1, 2.0, noise_estimate=0.5), 0.3, marks=pytest.mark.long),
-        pytest.param(samplers.gsgrhmc(0.01, 4.0, 2.0), 0.3, marks=pytest.mark.long),
-        pytest.param(samplers.sgfs(0.01, 2.0, 0.5), 1.0, marks=pytest.mark.long),
-        pytest.param(samplers.sgnht(0.1, kind="diagonal"), 0.3, marks=pytest.mark.long),
+        long_case("optax::steps_are_those_of_the_sampler", samplers.sghmc(0.1, 2.0, noise_estimate=0.5), 0.3),
+        long_case("optax::steps_are_those_of_the_sampler", samplers.gsgrhmc(0.01, 4.0, 2.0), 0.3),
+        long_case("optax::steps_are_those_of_the_sampler", samplers.sgfs(0.01, 2.0, 0.5), 1.0),
+        long_case("optax::steps_are_those_of_the_sampler", samplers.sgnht(0.1, kind="diagonal"), 0.3),
         pytest.param(
-            samplers.sghmc(0.1, integrator=integrators.EulerMaruyama()), 1.0, marks=pytest.mark.long
+            samplers.sghmc(0.1, integrator=integrators.EulerMaruyama()),
+            1.0,
+            marks=pytest.mark.long("optax::steps_are_those_of_the_sampler"),
         ),
     ],
     ids=str,
@@ -117,7 +120,7 @@ def test_steps_are_those_of_the_sampler(sampler, temperature, x64):
     assert state.is_sound
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_gradient_of_the_sum_has_size_one_and_weight_decay_is_a_prior(x64):
     sampler, decay = samplers.sgld(0.01), 0.2
     target = fk.Posterior(log_prior, log_likelihood, DATA)
@@ -133,7 +136,7 @@ def test_the_gradient_of_the_sum_has_size_one_and_weight_decay_is_a_prior(x64):
     assert_same(decayed, normal)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_multi_steps_are_steps_with_the_mean_of_the_gradients(x64):
     sampler = samplers.sghmc(0.1, 2.0)
     inner = fk.optax(sampler, size=N, log_prior=log_prior, key=KEY)
@@ -301,19 +304,19 @@ def test_wrong_calls_are_named(monkeypatch):
         fk.optax(samplers.sgld(0.1), size=N, log_prior=None, key=KEY)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_programs_of_the_document_run(capsys):
     """With three steps in place of 20,000, and networks of two units."""
     text = (Path(__file__).parents[1] / "docs" / "optax.md").read_text()
     program = "\n".join(re.findall(r"```python\n(.*?)```", text, re.S))
-    for long, short in (
+    for given, short in (
         ("20_000, 10_000, 100", "3, 1, 1"),
         ("width_size=16", "width_size=2"),
         ("Linear(1, 16", "Linear(1, 2"),
         ("Linear(16, 1", "Linear(2, 1"),
     ):
-        assert program.count(long) == 1
-        program = program.replace(long, short)
+        assert program.count(given) == 1
+        program = program.replace(given, short)
     exec(compile(program, "optax.md", "exec"), {})
     assert capsys.readouterr().out.count("[") == 4
 

@@ -13,6 +13,7 @@ from scipy import integrate, special, stats
 import fokker as fk
 from fokker.lab.posteriors import POSTERIORS, correlated_normal
 from fokker.lab.posteriors._classic import stored_references
+from marks import long_case
 
 EACH = pytest.mark.parametrize("name", POSTERIORS)
 STARTS = 4
@@ -220,7 +221,14 @@ def test_the_density_is_that_of_the_same_model_in_scipy(name):
 # The others are of sums that lose nothing in single precision.
 @pytest.mark.parametrize(
     "name",
-    [n if n in ("garch", "lotka_volterra") else pytest.param(n, marks=pytest.mark.long) for n in POSTERIORS],
+    [
+        n
+        if n in ("garch", "lotka_volterra")
+        else long_case(
+            "posteriors::value_and_gradient_are_finite_at_the_starts_and_the_same_in_both_precisions", n
+        )
+        for n in POSTERIORS
+    ],
 )
 def test_value_and_gradient_are_finite_at_the_starts_and_the_same_in_both_precisions(name):
     (single, single_gradient), (double, double_gradient) = (

@@ -15,6 +15,7 @@ from conftest import quick_jit
 from fokker import fields
 from fokker.integrators import EulerMaruyama
 from fokker.samplers import SamplerState, recipe
+from marks import long_case
 
 PRECISION = np.array([[2.0, 0.6], [0.6, 1.0]])
 FRICTION = np.array([[1.5, 0.2], [0.2, 0.8]])
@@ -84,7 +85,7 @@ def test_the_bias_falls_with_the_step_and_vanishes(name, x64):
         assert 1.9 < larger / smaller < 2.1
 
 
-@pytest.mark.long
+@pytest.mark.long("samplers::the_biases_are_the_known_ones")
 def test_the_variance_of_ula_is_the_known_one(x64):
     """S = T (P - hDP²/2)⁻¹ for D a number: the bias itself, not only its order."""
     S = stationary_covariance(fk.dynamics.langevin(U, 0.6, T), {"theta": jnp.zeros(2)}, 0.3)
@@ -114,7 +115,7 @@ def test_the_noise_of_the_gradient_is_made_up_for_where_its_covariance_is_known(
     assert np.linalg.norm(ignored - without) > 1e-3 * np.linalg.norm(without)
 
 
-@pytest.mark.long
+@pytest.mark.long("samplers::draws_of_noise_have_mean_0_and_variance_1_and_are_independent")
 def test_the_noise_of_a_step_is_gaussian_of_covariance_2TD(x64):
     """Over 40,000 keys: eight moments of the noise of r, each within 5 standard errors.
 
@@ -166,7 +167,7 @@ def close(a, b, rtol=1e-6):
         np.testing.assert_allclose(x, y, rtol=rtol, atol=1e-6)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_sampler_can_be_started_inside_jit_and_vmap():
     sampler, position = recipe(riemann(), 0.05), tree_state()
     key = jax.random.key(0)
@@ -373,7 +374,10 @@ COVARIANCE = np.array([[4.0, 1.5, 0.0], [1.5, 1.0, -0.2], [0.0, -0.2, 0.25]])
     [
         *(("sghmc", M) for M in ("vector", "matrix", "low-rank")),
         ("sgnht", "vector"),
-        *(pytest.param("sgnht", M, marks=pytest.mark.long) for M in ("matrix", "low-rank")),
+        *(
+            long_case("recipe::a_mass_matrix_is_a_change_of_coordinates", "sgnht", M)
+            for M in ("matrix", "low-rank")
+        ),
     ],
 )
 def test_a_mass_matrix_is_a_change_of_coordinates(name, M, x64):

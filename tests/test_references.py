@@ -20,7 +20,7 @@ R_HAT = {"funnel": 1.05, "eight_schools_centred": 1.05}
 
 
 @pytest.mark.parametrize(
-    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in POSTERIORS]
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in POSTERIORS]
 )
 def test_nuts_finds_the_posterior(name):
     """Means within 0.1 standard deviations, standard deviations within 10 %, R-hat under 1.01.
@@ -39,7 +39,7 @@ def test_nuts_finds_the_posterior(name):
     assert float(np.max(arviz.rhat(arviz.convert_to_dataset(values))["x"])) < R_HAT.get(name, 1.01)
 
 
-@pytest.mark.long
+@pytest.mark.long("calibration::a_temperature_of_six_fifths_is_found")
 def test_a_wrong_temperature_is_seen():
     """The control: the same test on exp(-U/1.3), whose standard deviations are 14 % too large."""
     posterior = POSTERIORS["correlated_normal_2"]()

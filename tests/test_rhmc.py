@@ -16,7 +16,9 @@ from conftest import quick_jit
 from detailed_balance import BENT, FALSE_ALARM, LOG_GAMMA, asymmetry, bent, log_gamma, one_step
 from fokker import fields, samplers
 from fokker.dynamics.hamiltonian import Hamiltonian
+from fokker.integrators import generalised_leapfrog as implicit
 from fokker.integrators.generalised_leapfrog import generalised_leapfrog, reversible_leapfrog
+from marks import long_case
 
 pytestmark = pytest.mark.usefixtures("quickly")
 
@@ -82,6 +84,18 @@ def test_a_leap_that_does_not_lead_back_is_not_taken_for_sound(x64):
         assert bool(solved_back) == is_solved
         assert (abs(float(back[0] - x[0])) < 1e-8) == is_near
         assert bool(checked(x, r, h, limit)) == (is_solved and is_near)
+
+
+@pytest.mark.parametrize(
+    ("missed", "is_sound"), [((0, 0), True), ((1e-3, 0), False), ((0, 1e-3), False), ((0, 0, 1), False)]
+)
+def test_position_and_momentum_lead_back(missed, is_sound, monkeypatch):
+    """The way back ends elsewhere, with another momentum, or is not solved."""
+    x, r, y, p = (jnp.array([v]) for v in (0.3, 0.9, 0.7, 0.5))
+    off_x, off_r, unsolved = (*missed, 0)[:3]
+    ways = [(y, p, jnp.array(True)), (x + off_x, -r + off_r, jnp.array(not unsolved))]
+    monkeypatch.setattr(implicit, "generalised_leapfrog", lambda *_: ways.pop(0))
+    assert bool(reversible_leapfrog(wavy, x, r, 0.1, 1e-5, 60)[2]) == is_sound
 
 
 def test_the_generalised_leapfrog_is_symplectic_and_of_second_order(x64):
@@ -155,7 +169,11 @@ def draws_of(target):
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.long if "number" in case else ()) for case in CASES]
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.long("rhmc::detailed_balance") if "number" in case else ())
+        for case in CASES
+    ],
 )
 def test_detailed_balance(case):
     """From exact draws at T ≠ 1, with a good part rejected, some for not being solved; false alarm 1e-6."""
@@ -173,7 +191,11 @@ def test_detailed_balance(case):
 
 @pytest.mark.parametrize(
     "fault",
-    ["no log det G", "no rejection", pytest.param("log det G of the wrong sign", marks=pytest.mark.long)],
+    [
+        "no log det G",
+        "no rejection",
+        long_case("rhmc::detailed_balance_fails_for_another_hamiltonian", "log det G of the wrong sign"),
+    ],
 )
 def test_detailed_balance_fails_for_another_hamiltonian(fault, monkeypatch):
     sampler, target = CASES["number, in one dimension"]
@@ -195,7 +217,7 @@ def test_detailed_balance_fails_for_another_hamiltonian(fault, monkeypatch):
     assert asymmetry(before, after, 8) < 1e-12
 
 
-@pytest.mark.long
+@pytest.mark.long("rhmc::detailed_balance")
 def test_moments_on_a_skewed_tree():
     """E θ and E e^{θ/2} from exact starts, 40 steps of 400 chains: 5 standard errors (1 in 2e6 each)."""
     from scipy.special import digamma, gamma

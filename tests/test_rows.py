@@ -24,6 +24,7 @@ from fokker.run import ahead
 from fokker.run.ahead import ReadAhead
 from fokker.run.sample import make_batches
 from fokker.targets import _data, posterior
+from marks import long_case
 
 N = 5003
 RANDOM = np.random.default_rng(5)
@@ -92,11 +93,15 @@ def draws_in_memory(batches):
     return fk.sample(in_memory(), SGLD, batches=scores, **RUN).samples
 
 
-LONG = pytest.mark.long
-
-
 @pytest.mark.parametrize(
-    "batches", ["window", *(pytest.param(x, marks=LONG) for x in ("replacement", "no replacement", "scores"))]
+    "batches",
+    [
+        "window",
+        *(
+            long_case("rows::draws_from_a_file_are_those_of_the_same_data_in_memory", x)
+            for x in ("replacement", "no replacement", "scores")
+        ),
+    ],
 )
 def test_draws_from_a_file_are_those_of_the_same_data_in_memory(mapped, monkeypatch, batches):
     monkeypatch.setattr(ahead, "_STEPS", 7)  # several blocks
@@ -129,7 +134,7 @@ def test_a_dataset_in_one_piece_is_mapped_and_chunks_are_read_whole(folder):
     assert data["y"].reader.window > 1
 
 
-@pytest.mark.parametrize("kind", ["parquet", pytest.param("zarr", marks=LONG)])
+@pytest.mark.parametrize("kind", ["parquet", long_case("rows::blocks_are_the_same_in_memory", "zarr")])
 def test_blocks_are_the_same_in_memory(folder, kind):
     scheme = BlockBatches(N, 5, 512, 2)
     trace = fk.sample(target_of(of_kind(folder, kind)), SGLD, batches=scheme, **RUN)
@@ -189,6 +194,9 @@ def test_an_epoch_of_blocks_has_every_row_once(size, n, window, pool):
     assert len(set(in_pool)) == pool  # a pool is whole windows,
     if pool > 1:
         assert len(set(in_pool[:window])) > 1  # shuffled together
+        # Each pool has an order of its own.
+        pools = epochs[0][: size // (window * pool) * window * pool].reshape(-1, window * pool)
+        assert len({tuple(rows % window) for rows in pools}) == len(pools) > 1
 
 
 def test_blocks_of_a_wrong_size_are_refused():
@@ -208,7 +216,7 @@ def test_sums_over_all_the_data_are_taken_block_by_block(mapped, monkeypatch):
     assert np.allclose(fk.gradients.norms(mapped, theta), fk.gradients.norms(in_memory(), theta))
 
 
-@LONG
+@pytest.mark.slow
 def test_control_variates_and_exact_samplers_work_from_a_file(mapped):
     gradient = fk.gradients.control_variates(jnp.zeros(3))
     run = {**OPTIONS, "steps": 8, "batch_size": 5, "gradient": gradient}
@@ -343,7 +351,14 @@ def test_a_stream_gives_each_chain_its_own_next_batch():
 
 
 @pytest.mark.parametrize(
-    "sampler", [SGLD, *(pytest.param(s(1e-3), marks=LONG) for s in (samplers.sghmc, samplers.sgnht))]
+    "sampler",
+    [
+        SGLD,
+        *(
+            long_case("rows::a_stream_that_ends_starts_again_or_ends_the_run", s(1e-3))
+            for s in (samplers.sghmc, samplers.sgnht)
+        ),
+    ],
 )
 def test_a_stream_that_ends_starts_again_or_ends_the_run(sampler):
     run = {**OPTIONS, "steps": 6}

@@ -1,10 +1,12 @@
 """`fk.sample`: the same draws however a run is cut, the right distribution, and what is told of a bad one."""
 
+import importlib
 import itertools
 import math
 import re
 import signal
 import time
+import types
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +17,7 @@ import fokker as fk
 from fokker import fields, samplers
 from fokker.batches import Batches
 from fokker.integrators import ExactOU, Splitting, SymplecticEuler
-from fokker.run import block
+from fokker.run import block, loop
 from fokker.run.cache import folder_of_programs
 from fokker.run.interruption import Interruption
 from fokker.run.loop import _Pace
@@ -74,7 +76,7 @@ def test_a_run_is_cut_into_pieces_that_sum_to_it():
         assert ends == [burn_in + thin * (k + 1) for k in range(21 // thin)]
 
 
-@pytest.mark.parametrize("keep", ["draws", pytest.param("moments", marks=pytest.mark.long)])
+@pytest.mark.parametrize("keep", ["draws", pytest.param("moments", marks=pytest.mark.slow)])
 def test_every_form_of_the_loop_gives_the_same_draws(keep, monkeypatch):
     """Those of a CPU and of an accelerator, whose loops have a known length and steps too many."""
     target, _, _ = mean_of_normals(50)
@@ -116,7 +118,7 @@ def test_chains_and_seeds_differ_and_a_seed_repeats():
     assert not np.any(one.samples == run(seed=2, chains=3).samples)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_batches_differ_between_chains_and_seeds(monkeypatch):
     """Without noise, from one start, chains differ by their batches alone."""
     target, _, _ = mean_of_normals(50)
@@ -130,7 +132,7 @@ def test_batches_differ_between_chains_and_seeds(monkeypatch):
     np.testing.assert_allclose(full.samples, whole.samples, rtol=1e-4)
 
 
-@pytest.mark.long
+@pytest.mark.long("sample::noise_and_batches_come_from_different_keys")
 def test_the_noise_and_the_batch_of_a_step_are_independent():
     """Correlation of the noise with the batch's mean over 20,000 first steps, within 5 standard errors.
 
@@ -146,6 +148,16 @@ def test_the_noise_and_the_batch_of_a_step_are_independent():
     assert min(batch.std(), noise.std()) > 0.01
     assert abs(np.corrcoef(batch, noise)[0, 1]) < 5 / math.sqrt(20_000)
     assert abs(np.corrcoef(batch**2, noise**2)[0, 1]) < 5 / math.sqrt(20_000)
+
+
+def test_the_data_are_shuffled_by_a_key_that_no_chain_has():
+    """Chain n has fold_in(key, n), which is the n-th key that split gives."""
+    shuffle_key = importlib.import_module("fokker.run.sample")._shuffle_key
+    key = jax.random.key(3)
+    own, *others = (
+        np.atleast_2d(jax.random.key_data(k)) for k in (shuffle_key(key), key, jax.random.split(key, 4096))
+    )
+    assert not any(np.any(np.all(np.asarray(words) == np.asarray(own), axis=1)) for words in others)
 
 
 def test_noise_and_batches_come_from_different_keys(monkeypatch):
@@ -199,7 +211,7 @@ def test_init_may_be_drawn_for_each_chain():
 # One's own loop -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.long("every_sampler::jit_and_vmap_give_what_a_plain_step_gives")
 @pytest.mark.parametrize("name", ["sgld", "sghmc", "sgnht"])
 def test_ones_own_loop_works_under_jit_vmap_and_scan(name):
     target, _, _ = mean_of_normals(50)
@@ -274,14 +286,14 @@ def errors_of(trace, T):
     return both.mean(axis=0), both.std(axis=0, ddof=1) / math.sqrt(len(x))
 
 
-@pytest.mark.long
+@pytest.mark.long("samplers::one_set_of_settings_of_a_thermostat_serves_every_temperature")
 @pytest.mark.parametrize(
     ("kind", "T"),
     [
         ("scalar", 3.0),
-        pytest.param("scalar", 1.0, marks=pytest.mark.long),
-        pytest.param("diagonal", 3.0, marks=pytest.mark.long),
-        pytest.param("matrix", 3.0, marks=pytest.mark.long),
+        ("scalar", 1.0),
+        ("diagonal", 3.0),
+        ("matrix", 3.0),
     ],
 )
 def test_thermostats_absorb_the_noise_of_minibatches_at_every_temperature(kind, T, optimised):
@@ -305,7 +317,7 @@ def test_thermostats_absorb_the_noise_of_minibatches_at_every_temperature(kind, 
     assert np.all(np.abs(error) < 5 * spread + 0.03)
 
 
-@pytest.mark.long
+@pytest.mark.long("diagnostics::minibatch_noise_that_is_not_accounted_for_is_said_to_spread_the_draws")
 def test_without_friction_the_noise_of_minibatches_heats(optimised):
     """The negative control: naive SGHMC is far too wide, and its summary says not to trust it."""
     trace = run(
@@ -322,12 +334,12 @@ def test_without_friction_the_noise_of_minibatches_heats(optimised):
     assert any("kinetic temperature" in warning for warning in trace.summary().warnings)
 
 
-@pytest.mark.long
+@pytest.mark.long("gradients::every_estimator_is_unbiased_under_every_way_of_drawing_batches")
 @pytest.mark.parametrize(
     "sampler",
     [
-        pytest.param(samplers.sgld(5e-6), marks=pytest.mark.long),
-        pytest.param(samplers.sghmc(2e-3, 60.0), marks=pytest.mark.long),
+        samplers.sgld(5e-6),
+        samplers.sghmc(2e-3, 60.0),
         samplers.sgnht(2e-3, 60.0, 1e-3),
     ],
     ids=["sgld", "sghmc", "sgnht"],
@@ -427,7 +439,7 @@ def test_noise_that_cannot_be_subtracted_stops_the_run():
 # What is told ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_good_run_is_trusted_and_a_bad_one_is_not():
     good = run(samplers.sghmc(0.2, integrator=Splitting()), steps=8000, thin=4, burn_in=200, chains=4)
     summary = good.summary()
@@ -550,7 +562,6 @@ def test_a_target_or_sampler_of_the_wrong_type_is_refused():
         run(lambda key: None)
 
 
-@pytest.mark.long
 def test_reshuffled_batches_do_not_start_over_with_every_chunk_or_resume():
     """13 rows in batches of 4, without noise: every step is the one that its place in the epoch says."""
     x = np.arange(13.0, dtype=np.float32) - 6
@@ -615,6 +626,23 @@ def test_a_chain_that_diverges_is_stopped_while_the_others_go_on(keep, on_disk, 
     assert trace.lost.split(",")[0] in read.notes[0]
     if keep == "draws":
         np.testing.assert_array_equal(read.samples, longer.samples)
+
+
+@pytest.mark.parametrize(("is_kept", "draws"), [(True, 10 + 4 + 2), (False, 10 + 4)])
+def test_the_draws_of_a_chain_that_is_stopped_are_counted_from_the_start_of_the_run(is_kept, draws):
+    """Ten before the run went on, four in earlier blocks, and two in this one before the first bad draw."""
+    run = types.SimpleNamespace(
+        plan=types.SimpleNamespace(chains=2), losses={}, draws_before=10, draws=4, done=99
+    )
+    run._wrong_schedule, run._why = lambda block: None, lambda is_finite: f"finite: {is_finite}"
+    sound = np.array([[True, True], [True, True], [True, False]])
+    stopped = types.SimpleNamespace(
+        sound=(np.array([True, False]), True), out={"sound": sound}, is_kept=is_kept, draws=3
+    )
+    loop.Run._lose_chains(run, stopped)
+    assert run.losses == {1: loop.Loss(draws, 99, "finite: False")}
+    loop.Run._lose_chains(run, stopped)  # once lost, a chain stays so
+    assert len(run.losses) == 1
 
 
 def test_a_recipe_with_a_gradient_of_its_own_takes_batches():

@@ -19,16 +19,14 @@ from fokker import fields, samplers
 from fokker.integrators import EulerMaruyama, ExactOU, Splitting, SymplecticEuler, noise
 from fokker.integrators.exact_ou import coefficients
 from fokker.samplers import SamplerState, schedules
+from marks import long_case
 from registry import AFFINE, gsgrhmc
 
 NOISE = np.array([[0.9, 0.3], [0.3, 0.5]])  # the covariance of the gradient's noise, where there is some
 MASS = np.array([2.0, 0.5])
 
 
-long = pytest.mark.long
-
-
-@pytest.mark.long
+@pytest.mark.long("every_sampler::the_covariance_is_that_of_the_target_over_temperature_and_friction")
 @pytest.mark.parametrize("name", ["sghmc, ABOBA", "sgld", "sghmc, mass", "ulmc", "gsgrhmc"])
 def test_a_hundred_dimensions(name, x64):
     make, mass, order = dataclasses.astuple(AFFINE[name])
@@ -39,7 +37,7 @@ def test_a_hundred_dimensions(name, x64):
     assert np.linalg.norm(found - truth) < (2e-4 if order == 2 else 0.02) * np.linalg.norm(truth)
 
 
-@pytest.mark.long
+@pytest.mark.long("samplers::one_set_of_settings_of_a_thermostat_serves_every_temperature")
 @pytest.mark.parametrize(
     ("kind", "d"), [("scalar", 1), ("scalar", 20), ("scalar", 100), ("diagonal", 10), ("matrix", 10)]
 )
@@ -237,7 +235,7 @@ WORDS = ["ADBOBDA", "BADODAB", "ABDODBA"]
         (SymplecticEuler(), "diagonal"),
         *((Splitting(WORDS[0]), kind) for kind in ("scalar", "diagonal")),
         *(
-            pytest.param(Splitting(word), kind, marks=long)
+            long_case("samplers::the_weak_order_of_a_step_of_a_thermostat", Splitting(word), kind)
             for word in WORDS[1:]
             for kind in ("scalar", "diagonal")
         ),
@@ -285,7 +283,7 @@ def test_the_weak_order_of_a_step_of_a_thermostat(integrator, kind, x64):
             assert 1.7 < order < 2.4
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_splitting_of_a_thermostat_needs_its_letter():
     target = fk.Density(lambda theta: -jnp.sum(theta**2))
     for sampler, words in (

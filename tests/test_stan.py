@@ -77,7 +77,7 @@ def test_parameters_have_the_names_and_shapes_of_the_program(x64):
     np.testing.assert_allclose(TARGET.derived(THETA)["variance"], 0.25)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_draws_are_constrained_and_arviz_has_the_transformed_parameters():
     """Means of 20 chains: within 5 standard errors. False alarm: one seed in 4e5."""
     trace = fk.sample(

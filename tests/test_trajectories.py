@@ -32,6 +32,7 @@ from fokker.samplers import SamplerState, mass_matrix
 from fokker.samplers import nuts as make_nuts
 from fokker.samplers._sampler import computed
 from interrupted import interrupt_at
+from marks import long_case
 
 pytestmark = pytest.mark.usefixtures("quickly")
 
@@ -41,9 +42,34 @@ METROPOLIS = importlib.import_module("fokker.corrections.metropolis")
 CLEAR = 1e-9
 
 
-def long(*values):
-    """A case that repeats what another shows."""
-    return pytest.param(*values, marks=pytest.mark.long)
+def test_the_length_of_a_path_and_its_decision_have_numbers_of_their_own():
+    """With one number for both, long paths would be rejected more often than short ones.
+
+    2,000 keys: a correlation within 5 standard errors; a false alarm in 2e6.
+    """
+    sampler = samplers.hmc(0.9, lambda u, h: 1 + jnp.floor(3 * u), None).on(LOG_GAMMA)
+    state = sampler.init(jnp.array([-0.7]))
+    step, z = sampler._step(state)
+    correction = sampler.correction
+    draws = quick_jit(jax.vmap(lambda key: correction.draw(key, step, z)))(
+        jax.random.split(jax.random.key(0), 2_000)
+    )
+    assert abs(np.corrcoef(draws.decision, draws.length)[0, 1]) < 5 / math.sqrt(2_000)
+
+    @quick_jit
+    def path_of(decision, length):
+        given = draws._replace(decision=decision, length=length, noise={})
+        path = correction.start(given, {**z, "r": jnp.array([-2.0])}, state.memory.point, step)
+        number = path.number
+        path = jax.lax.while_loop(lambda p: ~correction.is_done(p), lambda p: correction.move(p, step), path)
+        end = correction.end(path, state.memory.point, step)
+        return number, end.is_accepted, end.acceptance_rate
+
+    for length, number in ((0.0, 1), (0.99, 3)):
+        rate = float(path_of(0.5, length)[2])
+        assert 0.01 < rate < 0.99
+        for decision in (0.9 * rate, min(0.999, 1.1 * rate)):
+            assert path_of(decision, length)[:2] == (number, decision < rate)
 
 
 # The leapfrog -----------------------------------------------------------------------------------------------
@@ -363,7 +389,9 @@ REPEATS = (
 )
 
 
-@pytest.mark.parametrize("name", [long(name) if name in REPEATS else name for name in CASES])
+@pytest.mark.parametrize(
+    "name", [long_case("trajectories::detailed_balance", name) if name in REPEATS else name for name in CASES]
+)
 def test_detailed_balance(name):
     """From exact draws at T ≠ 1, with many rejections; false alarm 1e-6 each."""
     p, acceptance, moved = balance(*CASES[name])
@@ -440,12 +468,17 @@ def too_light(monkeypatch):
         ("hmc", accept_always),
         ("mala", no_proposal_ratio),
         ("nuts", no_energy),
-        long("nuts, slice", no_energy),
-        long("nuts", no_subtrees),
-        long("nuts, slice", no_subtrees),
-        long("naive_nuts", no_subtrees),
-        long("naive_nuts", no_height),
-        long("nuts", too_light),
+        *(
+            long_case("trajectories::balance_fails_for_a_wrong_rule", *case)
+            for case in (
+                ("nuts, slice", no_energy),
+                ("nuts", no_subtrees),
+                ("nuts, slice", no_subtrees),
+                ("naive_nuts", no_subtrees),
+                ("naive_nuts", no_height),
+                ("nuts", too_light),
+            )
+        ),
     ],
 )
 def test_balance_fails_for_a_wrong_rule(name, fault, monkeypatch):
@@ -522,7 +555,7 @@ def test_a_step_begins_with_a_new_momentum(name):
     assert not np.allclose(*(d.momentum for d in draws))
 
 
-@pytest.mark.long
+@pytest.mark.long("trajectories::the_tree_is_that_of_the_recursion")
 def test_naive_and_efficient_nuts_agree():
     """On a bent target in a plane, 8 steps from one point: KS of θ₁, θ₂ and U, false alarm 1e-6 each.
 
@@ -587,7 +620,7 @@ def test_random_numbers_are_those_of_jax_to_the_bit():
         same([_random.normal(key, (3,), jnp.float32)], [found[jax.random][0][-2]])
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("impl", ["threefry2x32", "rbg", None])
 def test_random_numbers_of_other_kinds_are_those_of_jax_too(impl, x64):
     """Double precision, another generator, and keys of the old kind."""
@@ -729,7 +762,16 @@ def drawn_starts(key):
     return 0.5 * jax.random.normal(key, (2,))
 
 
-@pytest.mark.parametrize("name", ["nuts", long("ghmc"), long("hmc"), long("maula"), long("naive_nuts")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nuts",
+        *(
+            long_case("trajectories::chains_that_do_not_wait_draw_what_a_loop_draws", name)
+            for name in ("ghmc", "hmc", "maula", "naive_nuts")
+        ),
+    ],
+)
 def test_chains_that_do_not_wait_draw_what_a_loop_draws(name):
     """To rounding, which a step may well multiply: over 24 steps."""
     sampler = WALKERS[name]
@@ -759,7 +801,9 @@ def near(a, b):
     np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3)
 
 
-@pytest.mark.parametrize("chunk", [1, long(2), long(7)])
+@pytest.mark.parametrize(
+    "chunk", [1, *(long_case("trajectories::draws_do_not_depend_on_the_chunk", n) for n in (2, 7))]
+)
 def test_draws_do_not_depend_on_the_chunk(chunk, reference):
     """Also where a piece is longer than the chunk: one of a single step is put to the one before."""
     options = {"init": drawn_starts, "steps": 24, "burn_in": 5, "chunk": chunk, **RUN}
@@ -814,7 +858,7 @@ def test_moments_are_those_of_the_draws(reference):
         )
 
 
-@pytest.mark.parametrize("keep", ["draws", long("moments")])
+@pytest.mark.parametrize("keep", ["draws", pytest.param("moments", marks=pytest.mark.slow)])
 def test_constrained_targets_give_constrained_draws(keep):
     """exp(-U/T) of θ > 0 is a Gamma density: E θ of 100 chains within 5 standard errors (1 in 2e6)."""
     target = fk.constrain(
@@ -832,8 +876,8 @@ def test_constrained_targets_give_constrained_draws(keep):
         near(kept.moments["mean"]["x"][:, 0], means)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["mala", "nuts", *map(long, ("rwm", "maula", "hmc", "ghmc", "naive_nuts"))])
+@pytest.mark.long("every_sampler::a_step_keeps_the_precision_of_theta_where_double_precision_is_on")
+@pytest.mark.parametrize("name", ["mala", "nuts", "rwm", "maula", "hmc", "ghmc", "naive_nuts"])
 def test_single_precision_stays_where_double_is_enabled(name, x64):
     sampler = getattr(samplers, name)(0.3, mass_matrix=np.array([1.0, 0.25])).on(BENT, 1.3)
     state = sampler.init(jnp.array([0.1, 0.2], jnp.float32))
@@ -943,7 +987,7 @@ ROTATION = np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))[0]
 ROTATED = ROTATION @ np.diag([25.0, 1.0, 0.04, 4.0]) @ ROTATION.T
 
 
-@pytest.mark.long
+@pytest.mark.long("trajectories::an_estimated_scale_is_the_covariance_shrunk")
 def test_warm_up_finds_a_rotated_normal():
     trace = warmed(normal_target(ROTATED), samplers.nuts(mass_matrix="dense"), 4)
     S = learnt(trace, 4)
@@ -954,7 +998,9 @@ def test_warm_up_finds_a_rotated_normal():
     assert trace.sample_stats["num_integration_steps"].mean() < 8
 
 
-@pytest.mark.parametrize("by", ["draws", long("warm-up")])
+@pytest.mark.parametrize(
+    "by", ["draws", long_case("trajectories::a_few_strong_directions_of_many_are_found", "warm-up")]
+)
 def test_a_few_strong_directions_of_many_are_found(by):
     """They must not be crowded out by the many others, which scaling by coordinate leaves too narrow."""
     rng = np.random.default_rng(1)
@@ -974,10 +1020,8 @@ NESTED = fk.Density(lambda t: -jnp.sum(t["a"]["b"] ** 2) / 2 - (t["c"] - 3) ** 2
 ROOT = {"a": {"b": jnp.zeros((2, 2))}, "c": 0.0}
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "name", ["nuts", long("mala"), long("ghmc"), long("mclmc"), long("rwm"), long("maula"), long("hmc")]
-)
+@pytest.mark.long("trajectories::warm_up_finds_scales_over_four_orders_of_magnitude")
+@pytest.mark.parametrize("name", ["nuts", "mala", "ghmc", "mclmc", "rwm", "maula", "hmc"])
 def test_defaults_do_for_a_nested_tree(name):
     """By its name alone, four chains: means within 5 standard errors of their own estimate, or 0.3."""
     steps = 2000 if name in ("rwm", "mala", "maula", "ghmc") else 400
@@ -1169,17 +1213,20 @@ def test_a_target_that_is_none_is_warned_of_in_the_summary():
     assert normal.resume(10).origin.one_start
 
 
-def first_steps(count):
+def first_steps(count, taken=0, numbers=None):
     """What the search for the first step size finds for so many chains on a standard normal in a plane.
 
     A trial is one leap of HMC, in NumPy: what a chain draws depends on the trial and on the chain alone.
+    `numbers` receives the number of each trial, by which its noise is drawn.
     """
     chains = object.__new__(warmup._Chains)
-    chains.sampler, chains.taken, chains.step_sizes = samplers.nuts(1.0), 0, jnp.ones(count)
+    chains.sampler, chains.taken, chains.step_sizes = samplers.nuts(1.0), taken, jnp.ones(count)
     q = np.random.default_rng(0).normal(size=(count, 2))
     chains.states = SamplerState({"theta": jnp.asarray(q)}, None)
 
     def leap(sampler, states, steps, search, learns, number):
+        if numbers is not None:
+            numbers.append(number)
         h = np.exp(np.asarray(search.log_step, float))[:, None]
         p = np.random.default_rng(number).normal(size=(count, 2))
         half = p - h / 2 * q
@@ -1199,6 +1246,15 @@ def test_the_first_step_sizes_do_not_depend_on_how_many_chains_there_are():
     assert most.max() <= 2.0**5
     for count in (1, 64, 1024):
         np.testing.assert_array_equal(first_steps(count), most[:count])
+
+
+@pytest.mark.parametrize("taken", [0, 75])
+def test_every_trial_of_a_step_size_has_noise_that_no_other_trial_and_no_step_has(taken):
+    """A run of the same chains numbers its steps from 0 on."""
+    numbers = []
+    first_steps(64, taken, numbers)
+    assert len(numbers) == len(set(numbers)) > 1
+    assert min(numbers) >= 2**31
 
 
 # Settings as they are learnt --------------------------------------------------------------------------------
@@ -1288,7 +1344,7 @@ def test_random_paths_are_uniform_in_length():
     np.testing.assert_allclose(counts[1:] / 8000, 1 / 9, atol=5 * math.sqrt(8 / 81 / 8000))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_warmed_run_is_run_again_with_other_chains_and_without_gradients():
     """The density has no gradient at its mode, where the chains start."""
     target = fk.Density(lambda theta: -jnp.sqrt(jnp.sum(theta**2)))
@@ -1319,7 +1375,7 @@ def test_proposals_are_the_steps_of_the_dynamics(x64):
         np.testing.assert_allclose(end.get("r", p), wanted.get("r", p), rtol=1e-10)
 
 
-@pytest.mark.long
+@pytest.mark.long("every_sampler::the_covariance_is_that_of_the_target_over_temperature_and_friction")
 def test_unadjusted_samplers_are_the_stochastic_gradient_ones_with_all_the_data():
     options = {"init": jnp.zeros(2), "steps": 20, "temperature": 1.7, "progress": False}
     for one, other in (
@@ -1331,10 +1387,11 @@ def test_unadjusted_samplers_are_the_stochastic_gradient_ones_with_all_the_data(
 
 
 def test_warm_up_has_keys_of_its_own(monkeypatch):
-    """Else the first steps of a run would draw again what those of its warm-up drew."""
+    """Else the first steps of a run, or what is drawn to start it, would be what its warm-up drew."""
     sample_module, loop = (importlib.import_module(f"fokker.run.{name}") for name in ("sample", "loop"))
     seen = []
     right_warm_up, right_start = sample_module.warmed_up, loop.Run.__init__
+    right_states = sample_module.start_chains
 
     def warm_up(sampler, devices, positions, keys, *rest):
         seen.append(keys)
@@ -1344,9 +1401,14 @@ def test_warm_up_has_keys_of_its_own(monkeypatch):
         seen.append(keys)
         right_start(self, sampler, batches, plan, keys, *rest)
 
+    def states(sampler, positions, keys):
+        seen.append(keys)
+        return right_states(sampler, positions, keys)
+
     monkeypatch.setattr(sample_module, "warmed_up", warm_up)
+    monkeypatch.setattr(sample_module, "start_chains", states)
     monkeypatch.setattr(loop.Run, "__init__", start)
     warmed(NORMAL, samplers.rwm(), 2, steps=10, warm_up=25)
     words = np.concatenate([jax.random.key_data(keys) for keys in seen])
-    assert len(seen) == 2
+    assert len(seen) == 3
     assert len({tuple(row) for row in words.tolist()}) == len(words)

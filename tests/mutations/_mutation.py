@@ -10,10 +10,21 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @cache
 def _in_every_run(path: Path) -> set[str]:
-    """The tests of a file that are not marked long as a whole."""
-    found = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
-    long = "pytest.mark.long"
-    return {test.name for test in found if long not in map(ast.unparse, test.decorator_list)}
+    """The tests of a file that are not marked long or slow as a whole."""
+    tests = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
+    marks = ("pytest.mark.long", "pytest.mark.slow")
+    return {
+        test.name
+        for test in tests
+        if not any(ast.unparse(decorator).startswith(marks) for decorator in test.decorator_list)
+    }
+
+
+def is_quick(test: str, root: Path = ROOT) -> bool:
+    """Whether there is such a test, "fields" or "fields::name", that runs every time."""
+    file, _, name = test.partition("::")
+    path = root / "tests" / f"test_{file}.py"
+    return path.is_file() and (not name or f"test_{name}" in _in_every_run(path))
 
 
 class Mutation(NamedTuple):
@@ -45,10 +56,8 @@ class Mutation(NamedTuple):
         if self.find == self.replace:
             return "it changes nothing"
         for test in self.tests:
-            file, _, name = test.partition("::")
-            tests = root / "tests" / f"test_{file}.py"
-            if not tests.is_file() or (name and f"test_{name}" not in _in_every_run(tests)):
-                return f"there is no test {test!r}, or it is marked long"
+            if not is_quick(test, root):
+                return f"there is no test {test!r}, or it is marked long or slow"
         return None if self.tests else "it names no test"
 
     def apply(self, root: Path) -> None:

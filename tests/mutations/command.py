@@ -118,4 +118,11 @@ MUTATIONS = [
         "the summary decodes the whole of a large file for every draw",
         ("rows::the_gradients_of_a_summary_read_a_large_file_piece_by_piece",),
     ),
+    Mutation(
+        "run/command.py",
+        "(folder.resolve() in file.parents or",
+        "(folder in file.parents or",
+        "`fokker resume run` executes the model in the folder of the run",
+        ("store::the_model_of_a_command_is_not_reached_by_a_detour",),
+    ),
 ]

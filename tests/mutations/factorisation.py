@@ -50,4 +50,18 @@ MUTATIONS = [
         "a new user has no prior mean",
         ("factorisation::a_new_row_has_the_exact_conditional",),
     ),
+    Mutation(
+        "models/factorisation/chain.py",
+        "        total += jnp.sum(jax.lax.map(squares, blocks))",
+        "        jax.lax.map(squares, blocks)",
+        "residuals of whole blocks of ratings are left out",
+        ("factorisation::residuals_are_those_of_all_ratings",),
+    ),
+    Mutation(
+        "samplers/lazy.py",
+        "return state._replace(z=self._brought_up(key, state.z, missed, self.scales), seen=seen)",
+        "return state._replace(z=self._brought_up(key, state.z, missed, self.scales))",
+        "rows that are brought up to date are brought up again",
+        ("factorisation::after_a_pass_all_rows_are_up_to_date_and_a_dense_chain_needs_no_such_thing",),
+    ),
 ]

@@ -269,4 +269,11 @@ MUTATIONS = [
         "the nearest drift is nearest without the weight p",
         ("completion::the_nearest_drift_is_nearest", "completion"),
     ),
+    Mutation(
+        "checker/_jumps.py",
+        "if size[i] > _JUMP and has_mass[i]]",
+        "if size[i] > _JUMP]",
+        "a jump where the target has no mass makes a sampler wrong",
+        ("check_jumps::a_jump_counts_where_the_target_has_mass",),
+    ),
 ]

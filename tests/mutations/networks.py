@@ -66,4 +66,18 @@ MUTATIONS = [
         "the prior is left out of the target",
         ("network_calibration::true_values_rank_uniformly_among_the_draws_of_a_network",),
     ),
+    Mutation(
+        "models/network/posterior.py",
+        "return f[..., :half], f[..., half:] / 2",
+        "return f[..., :half], f[..., half:]",
+        "the second half of the outputs is log σ, not log σ²",
+        ("network_model::the_likelihoods_are_those_of_the_textbook_and_predictions_have_their_moments",),
+    ),
+    Mutation(
+        "models/network/training.py",
+        "float(np.min(noise)) ** 2",
+        "float(np.max(noise)) ** 2",
+        "the step size is set by the output with the most noise",
+        ("network_model::the_curvature_is_that_of_the_output_with_the_least_noise",),
+    ),
 ]
