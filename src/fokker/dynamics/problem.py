@@ -119,7 +119,12 @@ def double(tree: Any) -> Any:
 
 def dynamics_of(dynamics: Any) -> Any:
     """The dynamics of a sampler; anything else is returned unchanged."""
-    return dynamics.placed if hasattr(dynamics, "wants_target") else dynamics
+    if not hasattr(dynamics, "wants_target"):
+        return dynamics
+    if not hasattr(dynamics, "placed"):
+        name = getattr(dynamics, "name", type(dynamics).__name__)
+        raise TypeError(f"the sampler {name} has no continuous dynamics: give a fk.Dynamics or a fk.SDE.")
+    return dynamics.placed
 
 
 def make_problem(

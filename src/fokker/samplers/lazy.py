@@ -16,6 +16,7 @@ from fokker.batches import Batch
 from fokker.dynamics import Dynamics
 from fokker.gradients import Estimator
 from fokker.integrators.quadratic_well import langevin_law, underdamped_law
+from fokker.samplers._checked import Followed
 from fokker.samplers._checks import check_position
 from fokker.samplers._recipe import Recipe
 from fokker.samplers._sampler import Info, Sampler, SamplerState, check_step_size
@@ -108,6 +109,18 @@ class Lazy(Sampler):
             if given != wanted:
                 raise ValueError(f"masses must be a dictionary of the shapes {wanted}; they have {given}.")
         return Lazy(inner, _coefficients(inner), self.scales)
+
+    def follows(self, state: PyTree[Any] | None = None) -> Followed | None:
+        """Those of the recipe, as if every step saw every row."""
+        if state is None:
+            tables = self.tables.items()
+            state = {name: jnp.zeros((table.rows, 1)) + table.mean for name, table in tables}
+        followed = self.inner.follows(state)
+        note = (
+            "every row was taken to be seen at every step; that rows which are not seen move by the law of "
+            "their prior was not checked"
+        )
+        return None if followed is None else followed._replace(notes=(*followed.notes, note))
 
     def with_target(self, target: Posterior) -> "Lazy":
         """The same on a target that differs in its numbers alone, such as the means of the priors."""
