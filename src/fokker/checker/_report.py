@@ -78,7 +78,7 @@ class Report:
 
     def _headline(self) -> str:
         if self.ok and self.structure is None:
-            return "RIGHT: the target is stationary under a step of any size, as far as was checked."
+            return "RIGHT: the target is stationary under the steps of this sampler, as far as was checked."
         if self.ok:
             number = len(self.modes)
             where = {0: "at the points given", 1: "around the mode found"}

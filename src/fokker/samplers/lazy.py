@@ -219,7 +219,8 @@ class Lazy(Sampler):
         names = list(z["theta"])
         for name, own in zip(names, split(key, len(names)), strict=True):
             rows = {variable: t[name] for variable, t in z.items()}
-            time = self.step_size * missed[name].astype(rows["theta"].dtype)
+            dtype = rows["theta"].dtype
+            time = jnp.asarray(self.step_size, dtype) * missed[name].astype(dtype)
             scale = None if scales is None else scales[name]
             moved = _moved(own, rows, self.tables[name], time, scale, self.coefficients, self.temperature)
             z = {variable: {**t, name: moved[variable]} for variable, t in z.items()}
