@@ -22,7 +22,7 @@ from fokker.checker._report import Report
 from fokker.checker._residual import Residuals, compile_once, estimated_residuals, exact_residuals
 from fokker.checker._structure import check_structure
 from fokker.checker._tails import find_escape
-from fokker.checker._target import check_target
+from fokker.checker._target import Target, check_target
 from fokker.dynamics import Dynamics
 from fokker.dynamics.problem import Problem, dynamics_of, make_problem
 
@@ -32,6 +32,8 @@ _DOUBLE, _SINGLE = 1e-8, 1e-5
 _PROBES = 512
 # The probability that estimated residuals of a correct sampler raise an alarm.
 _FALSE_ALARM = 1e-6
+# With fewer different points given, as many more are taken next to them, at this share of their size.
+_FEW, _NEAR = 8, 1e-2
 # If the detectable residual is a larger share of the scale, the estimate is too noisy.
 _BLIND = 0.05
 
@@ -151,7 +153,7 @@ def _check(
     points, on_target, notes = checked.points, checked.on_target, checked.notes
     single = _computes_in_single_precision(problem)
     rounding = 1e-6 if single else 1e-10
-    evaluate = Evaluator(problem)
+    evaluate = Evaluator(problem, rounding)
     residuals = (
         exact_residuals(problem, points, rounding)
         if exact
@@ -161,7 +163,9 @@ def _check(
     structure = check_structure(problem, evaluate, points, generator)
     drawn = points[:on_target]
     values = evaluate.fields(drawn)
-    target = check_target(problem, evaluate, drawn, values, generator)
+    # Spread is needed to look further than the points.
+    is_spread = bool(np.any(drawn != drawn[0]))
+    target = check_target(problem, evaluate, drawn, values, generator) if is_spread else Target((), ())
     marginal = check_marginal(problem, points)
 
     tolerance = _SINGLE if single else _DOUBLE
@@ -192,7 +196,11 @@ def _check(
     residuals = _select(residuals, usable)
     residual, stationary, blind = _judge(residuals, tolerance)
     flawed = bool(failures or target.wrong)
-    if not target.wrong:
+    if not is_spread:
+        notes.append(
+            "all points are one and the same: edges, jumps and flow out to infinity were not looked for"
+        )
+    elif not target.wrong:
         jumps = find_jumps(problem, evaluate, drawn, rounding)
         # If the residual already shows an error in the drift, its jumps add nothing.
         jump_wrong = [*jumps.wrong, *(jumps.drift_wrong if stationary and not jumps.wrong else ())]
@@ -259,7 +267,7 @@ def _check(
         method="all derivatives exact"
         if exact
         else f"traces estimated from {_PROBES} random probes per point",
-        power=_power(on_target, residuals, tolerance, exact),
+        power=_power(checked, residuals, tolerance, exact),
         structure=structure,
         marginal=marginal,
         modes=[_ordered(problem.to_state(jnp.asarray(mode)), problem) for mode in modes],
@@ -277,7 +285,16 @@ def _choose_points(
     else:
         starts, are_states = given_points(problem, given)
         if are_states:
-            return CheckedPoints(starts, len(starts), True, True, ["the points were given, not drawn"])
+            notes = ["the points were given, not drawn"]
+            different = np.unique(starts, axis=0)
+            near = np.repeat(different, _FEW // len(different), axis=0)
+            if len(near):
+                # At single points an error may vanish by chance, but not around them.
+                near = near + _NEAR * (1 + np.abs(near)) * generator.normal(size=near.shape)
+                notes.append(
+                    f"few points were given: the residual was also computed at {len(near)} near them"
+                )
+            return CheckedPoints(np.concatenate([starts, near]), len(starts), True, True, notes)
         are_draws = np.zeros(problem.dimension, bool)
         are_draws[problem.variables[problem.position]] = True
     target, wide = draw_points(problem.hamiltonian, starts, number, generator, are_draws)
@@ -318,13 +335,20 @@ def _detectable(residuals: Residuals, tolerance: float) -> float:
     return error / scale * math.sqrt(excess)
 
 
-def _power(on_target: int, residuals: Residuals, tolerance: float, exact: bool) -> str:
-    mass = 1 - 0.01 ** (1 / on_target)
-    words = (
-        f"an error in a region with at least {mass:.1%} of the mass of the tested modes is missed with "
-        "probability below 1 %; an error in a formula without case distinctions is found almost surely if "
-        "it is "
-    )
+def _power(checked: CheckedPoints, residuals: Residuals, tolerance: float, exact: bool) -> str:
+    if checked.given:
+        number = len(np.unique(checked.points[: checked.on_target], axis=0))
+        words = (
+            f"an error away from the {number} different point{'s' * (number > 1)} given is not seen; at a "
+            "point an error is seen if it is "
+        )
+    else:
+        mass = 1 - 0.01 ** (1 / checked.on_target)
+        words = (
+            f"an error in a region with at least {mass:.1%} of the mass of the tested modes is missed with "
+            "probability below 1 %; an error in a formula without case distinctions is found almost surely "
+            "if it is "
+        )
     if exact:
         return words + f"above {tolerance:.1g} of the terms"
     return words + f"above {_detectable(residuals, tolerance):.2g} of the terms (99 %)"

@@ -50,35 +50,41 @@ class Finding:
 
 
 def check_correction(
-    sampler: Sampler, problem: Problem, points: np.ndarray, generator: np.random.Generator
+    sampler: Sampler,
+    problem: Problem,
+    points: np.ndarray,
+    draws: np.ndarray,
+    generator: np.random.Generator,
 ) -> list[Finding]:
-    """All checks of the correction of a sampler, on its target and in double precision."""
+    """All checks of the correction of a sampler, on its target and in double precision.
+
+    Identities are checked at any `points`; averages need `draws` from the target.
+    """
     some, claims = points[:_EXACT_AT], sampler.claims
     findings: list[Finding] = []
     if claims.proposals is not None:
-        findings += _of_recipe(claims.proposals, problem, points, generator)
+        findings += _of_recipe(claims.proposals, problem, some, draws, generator)
     if claims.exchange is not None:
         findings.append(_exchange(claims.exchange, problem, some))
     if claims.turn is not None:
         findings += _isokinetic(claims.turn, problem, some, generator)
-    return findings or [_averages(sampler, problem, points, generator)]
+    return findings or [_averages(sampler, problem, draws, generator)]
 
 
 def _of_recipe(
-    sampler: Recipe, problem: Problem, points: np.ndarray, generator: np.random.Generator
+    sampler: Recipe, problem: Problem, some: np.ndarray, draws: np.ndarray, generator: np.random.Generator
 ) -> list[Finding]:
     """By the kind of integrator: a map that leads back, or a proposal with a density; else by averages."""
-    some = points[:_EXACT_AT]
     setup = _Setup(sampler, problem)
     if isinstance(sampler.integrator, Splitting):
-        findings = [_averages(sampler, problem, points, generator)]
+        findings = [_averages(sampler, problem, draws, generator)]
     elif sampler.integrator.is_deterministic:  # type: ignore[attr-defined]
         findings = _trajectory(setup, some, generator)
     else:
         findings = [_detailed_balance(setup, some, generator)]
     if isinstance(sampler.correction, Metropolis):
         return [*findings, *_acceptance(setup, some, generator)]
-    return [*findings, _averages(sampler, problem, points, generator)]
+    return [*findings, _averages(sampler, problem, draws, generator)]
 
 
 class _Setup:

@@ -279,7 +279,7 @@ def _wrong_declaration(problem: Problem, points: np.ndarray, tolerance: float) -
 
     gaps = np.asarray(map_points(missing, points, 8 * 6 * problem.dimension**2))
     drifts = np.asarray(map_points(problem.drift, points, 8 * problem.dimension))
-    gaps = np.abs(difference(drifts + gaps, drifts, 10 * tolerance))
+    gaps = np.abs(difference(drifts + gaps, drifts, np.abs(drifts + gaps) + np.abs(drifts), 10 * tolerance))
     if not np.any(gaps):
         return None
     where = problem.coordinate_names()[int(np.argmax(np.max(gaps, axis=0)))]

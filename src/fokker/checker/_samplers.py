@@ -121,13 +121,19 @@ def _corrections(
             dynamics = sampler
         problem = make_problem(dynamics, state=example)
         generator = np.random.default_rng(options["seed"])
+        number = options["number_of_points"] or _number_of_points(sampler, problem.dimension)
+        starts = starts_of(problem, states)
         if options["points"] is not None:
-            points, settled = given_points(problem, options["points"])[0], True
-        else:
-            number = options["number_of_points"] or _number_of_points(sampler, problem.dimension)
-            drawn = draw_points(problem.hamiltonian, starts_of(problem, states), number, generator)[0]
-            points, settled = drawn.points, drawn.settled
-        return check_correction(sampler, problem, points, generator), points, settled, notes
+            starts = given_points(problem, options["points"])[0]
+            notes.append("averages are over draws that start at the points given")
+        drawn = draw_points(problem.hamiltonian, starts, number, generator)[0]
+        points = drawn.points if options["points"] is None else starts
+        return (
+            check_correction(sampler, problem, points, drawn.points, generator),
+            points,
+            drawn.settled,
+            notes,
+        )
 
 
 def _number_of_points(sampler: Sampler, d: int) -> int:
