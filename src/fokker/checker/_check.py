@@ -11,7 +11,7 @@ from scipy.stats import chi2
 
 from fokker._core.state import State, dimension
 from fokker.checker._compact import leaves_the_sphere, lift
-from fokker.checker._evaluate import LARGEST_FULL_MATRIX, Evaluator
+from fokker.checker._evaluate import LARGEST_FULL_MATRIX, Evaluator, Values
 from fokker.checker._inputs import first_state, given_points, starts_of
 from fokker.checker._jumps import find_jumps
 from fokker.checker._marginal import check_marginal
@@ -24,7 +24,7 @@ from fokker.checker._structure import check_structure
 from fokker.checker._tails import find_escape
 from fokker.checker._target import Target, check_target
 from fokker.dynamics import Dynamics
-from fokker.dynamics.problem import Problem, dynamics_of, make_problem
+from fokker.dynamics.problem import Problem, dynamics_of, make_problem, positive_temperature
 
 # Up to this many coordinates all derivatives are exact; above, traces are estimated.
 EXACT_UP_TO = 64
@@ -101,6 +101,7 @@ def check(
         "sphere": sphere,
         "seed": seed,
     }
+    temperature = positive_temperature(temperature)
     if is_sampler(drift):
         if diffusion is not None or hamiltonian is not None:
             raise TypeError("diffusion and hamiltonian are only for a drift; a sampler has its own.")
@@ -165,7 +166,8 @@ def _check(
     values = evaluate.fields(drawn)
     # Spread is needed to look further than the points.
     is_spread = bool(np.any(drawn != drawn[0]))
-    target = check_target(problem, evaluate, drawn, values, generator) if is_spread else Target((), ())
+    with np.errstate(invalid="ignore"):  # fields may be infinite
+        target = check_target(problem, evaluate, drawn, values, generator) if is_spread else Target((), ())
     marginal = check_marginal(problem, points)
 
     tolerance = _SINGLE if single else _DOUBLE
@@ -189,9 +191,8 @@ def _check(
     if not np.all(usable):
         share = float(np.mean(~usable))
         notes.append(f"the residual is not finite at {share:.0%} of the points")
-        reasons.append(
-            "the drift, the diffusion or a derivative of them is not finite in the mass of the target"
-        )
+        if not structure.is_not_finite:
+            reasons.append(_not_finite(values))
         undecided = True
     residuals = _select(residuals, usable)
     residual, stationary, blind = _judge(residuals, tolerance)
@@ -200,7 +201,7 @@ def _check(
         notes.append(
             "all points are one and the same: edges, jumps and flow out to infinity were not looked for"
         )
-    elif not target.wrong:
+    elif not target.wrong and not structure.is_not_finite:
         jumps = find_jumps(problem, evaluate, drawn, rounding)
         # If the residual already shows an error in the drift, its jumps add nothing.
         jump_wrong = [*jumps.wrong, *(jumps.drift_wrong if stationary and not jumps.wrong else ())]
@@ -229,7 +230,7 @@ def _check(
             worst, worst_value = problem.to_state(jnp.asarray(worst_x)), float(residuals.values[index])
         if not stationary and not explain:
             reasons.append("the stationary Fokker–Planck equation does not hold")
-        elif not stationary:
+        elif not stationary and not structure.is_not_finite:
             diagnosis = _diagnose(problem, points[np.flatnonzero(usable)], tolerance, exact)
             reasons += diagnosis.reasons
             if diagnosis.correction is not None:
@@ -335,7 +336,17 @@ def _detectable(residuals: Residuals, tolerance: float) -> float:
     return error / scale * math.sqrt(excess)
 
 
+def _not_finite(values: Values) -> str:
+    """Which part of the dynamics is not finite."""
+    parts = {"H": "H", "∇H": "gradient", "the drift": "f", "the diffusion": "D"}
+    names = [name for name, key in parts.items() if not np.all(np.isfinite(values[key]))]
+    what = names[0] if names else "a derivative of the drift or of the diffusion"
+    return f"{what} is not finite in the mass of the target"
+
+
 def _power(checked: CheckedPoints, residuals: Residuals, tolerance: float, exact: bool) -> str:
+    if not residuals.values.size:
+        return "none: the residual is not finite at any point"
     if checked.given:
         number = len(np.unique(checked.points[: checked.on_target], axis=0))
         words = (

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array
 
 from fokker.checker._candidates import number
-from fokker.checker._residual import divergence_of_matrix, map_points
+from fokker.checker._residual import divergence_of_matrix, map_points, required_without_curl
 from fokker.dynamics.problem import Problem, Vector
 
 # All sets of coordinates are tried up to this many.
@@ -108,6 +108,34 @@ def change_of_time(problem: Problem, expansion: Expansion, tolerance: float) -> 
                 "as fast, and the drift lacks the gradient of a: aD and aQ for D and Q need (D + Q)∇a more"
             )
     return None
+
+
+def another_density(
+    problem: Problem, points: np.ndarray, tolerance: float
+) -> tuple[str, Callable[[Vector], Vector]] | None:
+    r"""The message and the correction if f = -D∇(H + ψ) + ∇·D for some ψ, which may have any form.
+
+    Then ∇ψ = D⁻¹(S - f) with S = ∇·D - D∇H; a vector field is a gradient if its Jacobian is symmetric.
+    """
+
+    def missing(x: Vector) -> Vector:
+        return required_without_curl(problem, x) - problem.drift(x)
+
+    def at(x: Vector) -> Array:
+        return jax.jacfwd(lambda y: jnp.linalg.solve(problem.D_matrix(y), missing(y)))(x)
+
+    jacobians = np.asarray(map_points(at, points, 8 * 12 * problem.dimension**3))
+    if not np.all(np.isfinite(jacobians)):
+        return None
+    asymmetry = np.max(np.abs(jacobians - jacobians.transpose(0, 2, 1)))
+    if asymmetry > 100 * tolerance * np.max(np.abs(jacobians)):
+        return None
+    message = (
+        "the drift keeps another density, exp(-H - ψ): it is -D∇(H + ψ) + ∇·D with ∇ψ = D⁻¹(-D∇H + ∇·D - f). "
+        "Is a factor missing in H or in the drift: a prior, a Jacobian, the speed a(z) of a change of time "
+        "(ψ = log a)?"
+    )
+    return message, missing
 
 
 def _speeds(problem: Problem) -> Iterator[tuple[str, Callable[[Vector], Array]]]:

@@ -20,6 +20,7 @@ from fokker.checker._curl import forgotten_curl, unbalanced_parts
 from fokker.checker._gamma_forms import gamma_forms
 from fokker.checker._other_targets import (
     Expansion,
+    another_density,
     change_of_time,
     expand,
     forgotten_jacobian,
@@ -60,6 +61,7 @@ def diagnose(problem: Problem, points: np.ndarray, tolerance: float) -> Diagnosi
         search.curls,
         lambda: search.explained(sizes=(2, 3)),
         lambda: _as_diagnosis(other_temperature(search.expansion, tolerance, positive=False)),
+        search.another_density,
     ):
         diagnosis = attempt()
         if diagnosis is not None:
@@ -141,6 +143,11 @@ class _Search:
             return diagnosis
         curl = forgotten_curl(self.problem, self.points, self.tolerance)
         return None if curl is None else Diagnosis((curl[0],), curl[1])
+
+    def another_density(self) -> Diagnosis | None:
+        """Any other density that a reversible drift keeps."""
+        other = another_density(self.problem, self.points, self.tolerance)
+        return None if other is None else Diagnosis((other[0],), other[1])
 
 
 def _wrong_declaration(problem: Problem, points: np.ndarray, tolerance: float) -> Diagnosis | None:
