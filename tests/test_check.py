@@ -493,7 +493,10 @@ def test_single_precision_constants_do_not_alarm():
         ({"drift": sghmc(), "state": PAIR, "sphere": "r"}, "a unit vector needs at least two numbers"),
         ({"drift": fk.samplers.nuts(0.1)}, "no target yet"),
         ({"drift": sghmc(), "state": PAIR, "points": {"theta": jnp.zeros(0), "r": jnp.zeros(0)}}, "no rows"),
-        ({"drift": sghmc(), "state": PAIR, "points": {"theta": [jnp.nan], "r": [0.0]}}, "must be finite"),
+        (
+            {"drift": sghmc(), "state": PAIR, "points": {"theta": jnp.full(1, jnp.nan), "r": jnp.ones(1)}},
+            "must be finite",
+        ),
         *[
             (
                 {"drift": sghmc(), "state": PAIR, "temperature": T},

@@ -73,7 +73,7 @@ def test_check_takes_angles(fokker, tmp_path):
     assert (code, "UNDECIDED" in out) == (1, True)
 
 
-SAMPLERS = """
+ALL_KINDS = """
 import jax, jax.numpy as jnp, numpy as np, fokker as fk
 S, target = fk.samplers, fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
 mala = S.mala(0.1).on(target)
@@ -93,7 +93,7 @@ number = 1.0
 def test_check_takes_all_that_fk_check_takes(fokker, tmp_path):
     """What it hands to `fk.check`, and that it refuses what is none of them."""
     path = tmp_path / "all.py"
-    path.write_text(SAMPLERS)
+    path.write_text(ALL_KINDS)
     names = ("mala", "mclmc", "psgld", "slice", "normal", "replicas", "lazy", "drift")
     for name in names:
         assert cli.load(f"{path}:{name}") is not None

@@ -93,16 +93,17 @@ def turned(of_divergence):
     return lambda: fk.SDE(drift, np.eye(2), tilted)
 
 
-def speed(theta):
-    return 1.5 + jnp.sin(theta[0]) + jnp.sum(theta**2) / 4
+def speed(theta, r):
+    return 1.5 + jnp.sin(theta[0]) + jnp.sum(r**2) / 4
 
 
 def hastened(gradient):
-    """Underdamped dynamics speed(θ) times as fast; `gradient` counts ∇speed."""
+    """Underdamped dynamics speed(θ, r) times as fast; `gradient` counts ∇speed."""
 
     def drift(theta, r):
-        pull = speed(theta) * (-force(theta) - r) + gradient * jax.grad(speed)(theta)
-        return {"theta": speed(theta) * r, "r": pull}
+        by_theta, by_r = jax.grad(speed, (0, 1))(theta, r)
+        pull = speed(theta, r) * (-force(theta) - r) + gradient * (by_theta + by_r)
+        return {"theta": speed(theta, r) * r - gradient * by_r, "r": pull}
 
     return lambda: fk.SDE(drift, {("r", "r"): Scalar(speed)}, H)
 

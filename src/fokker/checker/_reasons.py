@@ -56,8 +56,8 @@ def diagnose(problem: Problem, points: np.ndarray, tolerance: float) -> Diagnosi
     for attempt in (
         lambda: _wrong_declaration(problem, points, tolerance),
         search.first_terms,
-        search.other_targets,
         search.forces,
+        search.other_targets,
         search.curls,
         lambda: search.explained(sizes=(2, 3)),
         lambda: _as_diagnosis(other_temperature(search.expansion, tolerance, positive=False)),
