@@ -114,7 +114,9 @@ class Lazy(Sampler):
         """Those of the recipe, as if every step saw every row."""
         if state is None:
             tables = self.tables.items()
-            state = {name: jnp.zeros((table.rows, 1)) + table.mean for name, table in tables}
+            state = {
+                name: jnp.broadcast_to(table.mean, (table.rows, len(table.mean))) for name, table in tables
+            }
         followed = self.inner.follows(state)
         note = (
             "every row was taken to be seen at every step; that rows which are not seen move by the law of "
