@@ -33,7 +33,7 @@ MUTATIONS = [
         "near = near + _NEAR * (1 + np.abs(near)) * generator.normal(size=near.shape)",
         "near = near + 0 * generator.normal(size=near.shape)",
         "a single point that is given is all that is looked at",
-        ("check::one_point_or_equal_points_are_enough",),
+        ("check::one_point_or_equal_points_are_enough_for_what_they_show",),
     ),
     Mutation(
         "checker/_samplers.py",
@@ -47,7 +47,7 @@ MUTATIONS = [
         "_OWN_STEPS = 8",
         "_OWN_STEPS = 1",
         "a claim to be exact is tried by a single step",
-        ("check_samplers::a_sampler_that_claims_to_be_exact",),
+        ("check_samplers::a_sampler_that_claims_to_be_exact_is_checked_by_its_own_steps",),
     ),
     Mutation(
         "samplers/psgld.py",
@@ -61,21 +61,21 @@ MUTATIONS = [
         'correction = jnp.einsum("kj,ijk->i", sigma(x), derivatives) / 2',
         'correction = jnp.einsum("kj,ijk->i", sigma(x), derivatives)',
         "Itô's correction without its half",
-        ("reasons::the_mistake_is_named",),
+        ("reasons::the_mistake_is_named_and_its_correction_is_right",),
     ),
     Mutation(
         "checker/_curl.py",
         "excess = (G + G.T) / 2 - problem.D_matrix(x)[rows, rows]",
         "excess = (G - G.T) / 2 - problem.D_matrix(x)[rows, rows]",
         "the part of a force that is not skew is looked for in the skew part",
-        ("reasons::the_mistake_is_named",),
+        ("reasons::the_mistake_is_named_and_its_correction_is_right",),
     ),
     Mutation(
         "checker/_other_targets.py",
         "gradient, hessian = expansion.gradient + slopes[:, k], expansion.hessian + curvatures[:, k]",
         "gradient, hessian = expansion.gradient - slopes[:, k], expansion.hessian - curvatures[:, k]",
         "a change of time divides where it multiplies",
-        ("reasons::the_mistake_is_named",),
+        ("reasons::the_mistake_is_named_and_its_correction_is_right",),
     ),
     Mutation(
         "dynamics/_dynamics.py",
@@ -89,7 +89,7 @@ MUTATIONS = [
         "time = jnp.asarray(self.step_size, dtype) * missed[name].astype(dtype)",
         "time = self.step_size * missed[name].astype(dtype)",
         "a lazy step in single precision becomes double where that is on",
-        ("every_sampler::a_step_keeps_the_precision",),
+        ("every_sampler::a_step_keeps_the_precision_of_theta_where_double_precision_is_on",),
     ),
     Mutation(
         "checker/_residual.py",
@@ -177,13 +177,13 @@ MUTATIONS = [
     ),
     Mutation(
         "checker/_reasons.py",
-        "target = -residual / scale",
-        "target = residual / scale",
+        "self._target = -residual / self._scale",
+        "self._target = residual / self._scale",
         "the correction that is named has the wrong sign",
         ("check::the_correction_makes_it_stationary", *_WRONG),
     ),
     Mutation(
-        "checker/_reasons.py",
+        "checker/_candidates.py",
         'if abs(factor + 1) < 1e-6:\n            return f"Γ has the wrong sign',
         'if abs(factor - 1) < 1e-6:\n            return f"Γ has the wrong sign',
         "Γ with the wrong sign is not named as such",
