@@ -88,7 +88,8 @@ def check(
     `sphere="u"` names unit vectors, for which exp(-H) is a density on the sphere.
 
     A sampler with a Metropolis correction is exact because of it, so that the correction is tested (detailed
-    balance, reversibility, volume). `state` may then be theta only.
+    balance, reversibility, volume). `state` may then be theta only. Of another sampler the dynamics that it
+    follows are tested, not its step size; one that says nothing about itself is undecided.
     """
     from fokker.checker._samplers import check_sampler, is_sampler  # it also imports `check`
 
