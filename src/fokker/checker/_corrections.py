@@ -72,19 +72,22 @@ def check_correction(
 
 
 def _of_recipe(
-    sampler: Recipe, problem: Problem, some: np.ndarray, draws: np.ndarray, generator: np.random.Generator
+    sampler: Recipe, problem: Problem, some: np.ndarray, points: np.ndarray, generator: np.random.Generator
 ) -> list[Finding]:
-    """By the kind of integrator: a map that leads back, or a proposal with a density; else by averages."""
+    """By the kind of integrator: a map that leads back, or a proposal with a density; else by averages.
+
+    Identities are checked at `some` points, averages over `points` that are draws.
+    """
     setup = _Setup(sampler, problem)
     if isinstance(sampler.integrator, Splitting):
-        findings = [_averages(sampler, problem, draws, generator)]
+        findings = [_averages(sampler, problem, points, generator)]
     elif sampler.integrator.is_deterministic:  # type: ignore[attr-defined]
         findings = _trajectory(setup, some, generator)
     else:
         findings = [_detailed_balance(setup, some, generator)]
     if isinstance(sampler.correction, Metropolis):
         return [*findings, *_acceptance(setup, some, generator)]
-    return [*findings, _averages(sampler, problem, draws, generator)]
+    return [*findings, _averages(sampler, problem, points, generator)]
 
 
 class _Setup:
