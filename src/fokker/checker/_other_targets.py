@@ -59,7 +59,8 @@ def expand(problem: Problem, points: np.ndarray) -> Expansion:
         return zeroth, first, problem.D_matrix(x), gradient, hessian
 
     parts = map_points(at, points, 8 * 12 * problem.dimension**3)
-    return Expansion(*(np.asarray(part) for part in parts), points)
+    zeroth, first, D, gradient, hessian = (np.asarray(part) for part in parts)
+    return Expansion(zeroth, first, D, gradient, hessian, points)
 
 
 def other_temperature(expansion: Expansion, tolerance: float, positive: bool) -> str | None:

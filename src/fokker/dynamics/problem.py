@@ -174,7 +174,8 @@ def make_problem(
         positive_temperature(T)
         noise = dynamics.noise_like(example)
     else:
-        T, D, Q, noise = positive_temperature(temperature), dynamics.D_field(example), None, None
+        T = jnp.asarray(positive_temperature(temperature))
+        D, Q, noise = dynamics.D_field(example), None, None
 
     def D_mv(x: Vector, v: Vector) -> Vector:
         product = to_vector(D.mv(to_state(x), to_state(v)))
