@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import fokker as fk
 from fokker import fields, samplers
@@ -21,8 +22,42 @@ TARGET = fk.Density(lambda theta: -jnp.sum(theta["a"] ** 4) / 4 - jnp.sum(theta[
 
 
 @dataclasses.dataclass(frozen=True)
+class Setting:
+    """A target and a start that suit a sampler, and data with a batch of them."""
+
+    target: Any
+    theta: Any
+    posterior: Any
+    batch: Any
+
+
+USUAL = Setting(
+    TARGET,
+    THETA,
+    fk.Posterior(TARGET.log_density, lambda theta, x: -jnp.sum((theta["a"] - x) ** 2), jnp.ones((6, 1))),
+    jnp.ones((2, 1)),
+)
+
+
+def of_rows() -> Setting:
+    """Tables of three and of two rows, of which a batch sees one twice and leaves out others."""
+    data = {"a": np.arange(6) % 3, "b": np.arange(6) % 2, "y": np.linspace(-1, 1, 6, dtype=np.float32)}
+    target = fk.tables(
+        {"a": fk.Table(3, np.zeros(2), 2.0), "b": fk.Table(2, np.ones(2))},
+        lambda rows, datum: -((datum["y"] - rows["a"] @ rows["b"]) ** 2) / 2,
+        data,
+    )
+    theta = {
+        "a": jnp.array([[0.75, -0.5], [1.25, 1.0], [0.5, 0.25]]),
+        "b": jnp.array([[0.5, 1.5], [2.0, 1.0]]),
+    }
+    batch = {"a": jnp.array([0, 2, 2]), "b": jnp.array([1, 1, 1]), "y": jnp.array([0.5, 1.0, -0.5])}
+    return Setting(target, theta, target, batch)
+
+
+@dataclasses.dataclass(frozen=True)
 class Entry:
-    """A sampler with settings that suit `TARGET`, and its claims.
+    """A sampler with settings that suit its target, and its claims.
 
     `exact`: its step size leaves no bias. `half_precision`: it takes theta in bfloat16 and float16, and
     rounds at random. `minibatches`: a step takes a batch. `another_name`: for the code of one beside it.
@@ -36,6 +71,7 @@ class Entry:
     minibatches: bool = False
     another_name: bool = False
     keys_are_followed: bool = True
+    setting: Setting = USUAL
 
 
 def rounding(make: Callable[[], Any], **claims: bool) -> Entry:
@@ -103,6 +139,7 @@ EVERY = {
     "ula": rounding(lambda: samplers.ula(0.1), another_name=True),
     "ulmc": rounding(lambda: samplers.ulmc(0.1), another_name=True),
     "replica_exchange": rounding(lambda: samplers.replica_exchange(samplers.sgld(0.1), (1.0, 2.0), every=1)),
+    "lazy": Entry(lambda: fk.lazy(samplers.sghmc(0.1)), minibatches=True, setting=of_rows()),
     "recipe, tree": Entry(of_hamiltonian, exact=True),
     "ghmc": exact(lambda: samplers.ghmc(0.1, mass_matrix="identity")),
     "gibbs": exact(lambda: samplers.gibbs({name: conditional(name) for name in "ab"})),
@@ -125,9 +162,10 @@ REFUSING_HALF = [
 ]
 
 
-def placed(name: str, target: Any = TARGET) -> Any:
-    """The sampler on the target."""
+def placed(name: str, target: Any = None) -> Any:
+    """The sampler on its target, or on another."""
     sampler = EVERY[name].make()
+    target = EVERY[name].setting.target if target is None else target
     return sampler.on(target) if sampler.wants_target else sampler
 
 

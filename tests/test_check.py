@@ -22,7 +22,7 @@ from fokker.checker._residual import estimated_residuals, exact_residuals
 from fokker.checker._structure import check_structure
 from fokker.checker._tails import find_escape
 from fokker.dynamics.problem import make_problem
-from fokker.fields import Column, Dense, Diagonal, Elementwise, Operator, Scalar
+from fokker.fields import Column, Dense, Diagonal, Elementwise, Operator, Scalar, Skew
 from verdicts import (
     CASES,
     PAIR,
@@ -116,6 +116,34 @@ def test_rounding_that_is_put_to_zero_is_not_taken_for_a_residual():
     # Where the direction of the flow is almost left out its slope is rounding, and the flow itself is not.
     points[:, :4] -= points[:, :4].mean(axis=1, keepdims=True) - 2e-4
     assert np.max(exact_residuals(problem, points, rounding=1e-6).relative) < 1e-8
+
+
+def still(power, extra=0.0):
+    """Without a drift, or almost: D = p^(-power) keeps p = (1 + z²)^-2 if the power is 1."""
+    energy = lambda z: 2 * jnp.sum(jnp.log1p(z**2))  # noqa: E731
+    return fk.SDE(lambda z: extra * z, lambda z: jnp.diag((1 + z**2) ** (2 * power)), energy, jnp.zeros(2))
+
+
+def test_terms_that_cancel_are_the_scale_of_rounding():
+    """∇·D and D∇H are equal and large: their difference is rounding, in the residual and in the fields."""
+    problem = make_problem(still(1.0))
+    points = 30 * points_of(problem)
+    exact = exact_residuals(problem, points)
+    assert np.all(exact.values == 0)
+    assert np.all(exact.scales == 0)
+    values = Evaluator(problem).fields(points)
+    np.testing.assert_array_equal(values["S"], values["f"])
+    # An error of 1e-7 of them is none.
+    for wrong in (still(1 + 1e-7), still(1.0, 1e-3)):
+        assert np.max(exact_residuals(make_problem(wrong), points_of(problem)).relative) > 1e-3
+
+
+def test_a_curl_beside_terms_that_cancel():
+    """The rounding of large terms that cancel is no residual of a small curl."""
+    D = Dense(lambda z: jnp.exp(z @ z / 2) * jnp.eye(2))
+    given = fk.Dynamics(lambda z: z @ z / 2, D=D, Q=Skew(jnp.array([[0.0, 0.0], [1e-3, 0.0]])))
+    problem = make_problem(given, state=jnp.zeros(2))
+    assert np.max(exact_residuals(problem, 2 * points_of(problem, 200)).relative) == 0
 
 
 @pytest.mark.parametrize(("d", "escapes"), [(4, True), (4, False)])
@@ -422,6 +450,35 @@ def test_points_may_be_given():
     assert "RIGHT at the points given" in str(report)
 
 
+@pytest.mark.parametrize("number", [1, 5])
+def test_one_point_or_equal_points_are_enough_for_what_they_show(number):
+    """At (1, 1) the residual of twice the friction is zero; around it, it is not."""
+    points = jnp.ones((number, 2))
+    for friction, verdict in ((1.0, "right"), (2.0, "wrong")):
+        given = fk.SDE(lambda z, c=friction: -c * z, np.eye(2), lambda z: z @ z / 2)
+        report = fk.check(given, state=jnp.zeros(2), points=points, explain=False)
+        assert report.verdict == verdict
+        assert "away from the 1 different point given" in report.power
+        assert any("were not looked for" in note for note in report.notes)
+
+
+def test_D_that_is_not_finite_is_the_only_reason():
+    for D in (lambda z: jnp.diag(jnp.where(z > 0, jnp.nan, 1.0)), lambda z: jnp.diag(jnp.sqrt(z))):
+        given = fk.SDE(lambda z: -z, D, lambda z: z @ z / 2)
+        points = jnp.asarray(np.random.default_rng(0).normal(size=(12, 2)))
+        report = fk.check(given, state=jnp.zeros(2), points=points)
+        number = int(np.sum(np.any(~np.isfinite(np.asarray(jax.vmap(D)(points))), axis=(1, 2))))
+        assert report.reasons == [f"D is not finite at {number} of the 12 points tested"]
+        assert report.verdict == "wrong"
+        assert "nan" not in str(report)
+
+
+def test_what_is_not_finite_is_named():
+    given = fk.SDE(lambda z: jnp.where(z > 0, jnp.nan, -z), np.eye(1), lambda z: z @ z / 2)
+    report = fk.check(given, state=jnp.zeros(1), points=jnp.linspace(-1, 1, 9)[:, None])
+    assert report.reasons == ["the drift is not finite in the mass of the target"]
+
+
 def test_single_precision_constants_do_not_alarm():
     A = jnp.asarray(0.1, jnp.float32)
     given = fk.SDE(lambda theta, r: {"theta": r, "r": -force(theta) - A * r}, {("r", "r"): 0.1}, SEPARABLE)
@@ -450,8 +507,64 @@ def test_single_precision_constants_do_not_alarm():
         ({"drift": sghmc(), "state": PAIR, "periodic": {"r": -1.0}}, "period of r must be a positive number"),
         ({"drift": sghmc(), "state": PAIR, "sphere": "r"}, "a unit vector needs at least two numbers"),
         ({"drift": fk.samplers.nuts(0.1)}, "no target yet"),
+        ({"drift": sghmc(), "state": PAIR, "points": {"theta": jnp.zeros(0), "r": jnp.zeros(0)}}, "no rows"),
+        (
+            {"drift": sghmc(), "state": PAIR, "points": {"theta": jnp.full(1, jnp.nan), "r": jnp.ones(1)}},
+            "must be finite",
+        ),
+        *[
+            (
+                {"drift": sghmc(), "state": PAIR, "temperature": T},
+                "temperature must be one finite number above",
+            )
+            for T in (0.0, -1.0, np.nan, np.inf, np.ones(2), "hot")
+        ],
+        (
+            {"drift": fk.dynamics.langevin(potential, temperature=0.0), "state": {"theta": 0.0}},
+            "temperature must be one finite number above zero",
+        ),
     ],
 )
 def test_bad_input(arguments, message):
     with pytest.raises((ValueError, TypeError), match=message):
         fk.check(**arguments)
+
+
+# Functions for plain numbers, by what each asks of a number that is not known.
+PLAIN = {
+    "numpy": lambda z: np.sin(z),
+    "if": lambda z: z if z[0] > 0 else -z,
+    "float": lambda z: float(z[0]) * z,
+    "mask": lambda z: z[z > 0],
+}
+
+
+@pytest.mark.parametrize("how", PLAIN)
+@pytest.mark.parametrize("where", ["the drift", "the diffusion", "D", "Q", "the Hamiltonian"])
+def test_functions_that_cannot_be_traced_are_named(where, how):
+    plain, energy, state = PLAIN[how], lambda z: z @ z / 2, jnp.ones(2)
+    given = {
+        "the drift": lambda: fk.SDE(plain, np.eye(2), energy),
+        "the diffusion": lambda: fk.SDE(lambda z: -z, lambda z: jnp.diag(jnp.asarray(plain(z))), energy),
+        "D": lambda: fk.Dynamics(energy, D=Elementwise(plain)),
+        "Q": lambda: fk.Dynamics(energy, D=1.0, Q=Operator(lambda z, v: plain(z))),
+        "the Hamiltonian": lambda: fk.Dynamics(lambda z: jnp.sum(plain(z)), D=1.0),
+    }[where]()
+    message = (
+        f"{where} could not be traced: write it with jax.numpy instead of numpy, jnp.where instead of if"
+    )
+    with pytest.raises(TypeError, match=message):
+        fk.check(given, state=state)
+
+
+@pytest.mark.parametrize(
+    ("what", "given"),
+    [
+        ("the drift", lambda: fk.SDE(lambda z: -z * (1 + 0j), np.eye(2), lambda z: z @ z / 2)),
+        ("the diffusion", lambda: fk.SDE(lambda z: -z, lambda z: jnp.eye(2) * 1j, lambda z: z @ z / 2)),
+        ("D", lambda: fk.Dynamics(lambda z: z @ z / 2, D=Elementwise(lambda z: jnp.sqrt(z + 0j)))),
+    ],
+)
+def test_complex_numbers_are_refused(what, given):
+    with pytest.raises(ValueError, match=f"{what} must return real numbers"):
+        fk.check(given(), state=jnp.zeros(2))

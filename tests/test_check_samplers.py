@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import json
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +10,11 @@ import numpy as np
 import pytest
 
 import fokker as fk
+from fokker._core.state import ravel
 from fokker.fields import Elementwise
 from fokker.integrators import EulerMaruyama, ExactOU, IsokineticLeapfrog, Leapfrog, Proposal, exact_ou
+from own_samplers import Following, Overconfident, RandomWalk, Unadjusted
+from registry import EVERY, placed
 from verdicts import metric, potential, root
 
 S = fk.samplers
@@ -48,7 +52,7 @@ SAMPLERS = {
     "naive_sghmc": (lambda: on(S.naive_sghmc(0.1)), jnp.zeros(()), "undecided"),
     "naive_sgrhmc": (lambda: on(S.naive_sgrhmc(0.1, *FIELDS)), jnp.zeros(()), "wrong"),
     "nuts": (lambda: on(S.nuts(0.1)), TWO, "right"),
-    "psgld": (lambda: on(S.psgld(0.1)), TWO, "right"),
+    "psgld": (lambda: on(S.psgld(0.1)), TWO, "undecided"),
     "recipe": (lambda: S.recipe(fk.dynamics.langevin(potential), 0.1), {"theta": TWO}, "right"),
     "replica_exchange": (lambda: on(S.replica_exchange(S.sgld(0.1), (1.0, 2.0))), TWO, "right"),
     "rhmc": (lambda: on(S.rhmc(0.1, lambda theta: 1 + theta**2)), TWO, "right"),
@@ -180,10 +184,49 @@ def test_a_volume_that_is_counted_wrong_is_found():
 
 
 def test_conditionals_of_another_target_are_found():
-    """By averages after one step: a right one is called wrong once in fifty million seeds."""
-    report = fk.check(on(S.gibbs_normal(np.zeros(2), 3 * COVARIANCE), NORMAL), state=TWO)
+    """By averages after a few steps: a right one is called wrong once in fifty million seeds."""
+    wrong = on(S.gibbs_normal(np.zeros(2), 3 * COVARIANCE), NORMAL)
+    report = fk.check(wrong, state=TWO, number_of_points=512)
     assert report.verdict == "wrong"
-    assert "changes averages" in report.reasons[0]
+    assert "change averages" in report.reasons[0]
+
+
+# Samplers of a user -----------------------------------------------------------------------------------------
+
+
+def test_a_sampler_that_says_nothing_of_itself_is_undecided():
+    report = fk.check(Unadjusted(0.4).on(TARGET), state=TWO)
+    assert report.verdict == "undecided"
+    assert "nothing to check: Unadjusted does not say which continuous dynamics" in report.reasons[0]
+    assert not report.checks
+    assert json.dumps(report.to_json())
+    # Nor is it taken for exact where a run is judged.
+    assert not Unadjusted(0.4).is_exact
+
+
+def test_a_sampler_that_claims_to_be_exact_is_checked_by_its_own_steps():
+    """At 0.4 the variance of a normal is 1.25; the claim alone is not believed."""
+    normal = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    assert fk.check(Overconfident(0.4).on(normal), state=TWO).verdict == "wrong"
+    assert fk.check(RandomWalk(1.0).on(normal), state=TWO, number_of_points=256).verdict == "right"
+
+
+def test_the_dynamics_that_a_sampler_follows_are_checked():
+    report = fk.check(Following(0.4).on(TARGET), state=TWO, number_of_points=32)
+    assert report.verdict == "right"
+    assert any("its step size, gradient and noise_estimate were not" in note for note in report.notes)
+    wrong = fk.check(Following(0.4, None, 2.0).on(TARGET), state=TWO, number_of_points=32, explain=False)
+    assert wrong.verdict == "wrong"
+
+
+def test_lazy_is_checked_by_the_dynamics_of_its_recipe():
+    """Not as if it were exact; the shapes are those of the tables."""
+    sampler = placed("lazy")
+    report = fk.check(sampler, number_of_points=16, explain=False)
+    assert report.verdict == "right"
+    assert report.structure is not None
+    assert any("every row was taken to be seen" in note for note in report.notes)
+    assert report.dimension == 2 * ravel(EVERY["lazy"].setting.theta).size  # with momenta
 
 
 def test_theta_is_guessed_and_said_to_be():

@@ -73,6 +73,38 @@ def test_check_takes_angles(fokker, tmp_path):
     assert (code, "UNDECIDED" in out) == (1, True)
 
 
+ALL_KINDS = """
+import jax, jax.numpy as jnp, numpy as np, fokker as fk
+S, target = fk.samplers, fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+mala = S.mala(0.1).on(target)
+mclmc = S.mclmc(0.1, 1.4).on(target)
+psgld = S.psgld(0.1).on(target)
+slice = S.slice_sampler().on(target)
+normal = S.gibbs_normal(np.zeros(2), np.eye(2)).on(target)
+replicas = S.replica_exchange(S.sgld(0.1), (1.0, 2.0)).on(target)
+rows = fk.tables({"a": fk.Table(2, np.zeros(1))}, lambda r, x: -((x["y"] - r["a"][0]) ** 2),
+                 {"a": np.arange(4) % 2, "y": np.zeros(4, np.float32)})
+lazy = fk.lazy(S.sgld(0.04)).on(rows)
+drift = {"drift": lambda theta: -theta, "diffusion": np.eye(1), "hamiltonian": lambda theta: theta**2 / 2}
+number = 1.0
+"""
+
+
+def test_check_takes_all_that_fk_check_takes(fokker, tmp_path):
+    """What it hands to `fk.check`, and that it refuses what is none of them."""
+    path = tmp_path / "all.py"
+    path.write_text(ALL_KINDS)
+    names = ("mala", "mclmc", "psgld", "slice", "normal", "replicas", "lazy", "drift")
+    for name in names:
+        assert cli.load(f"{path}:{name}") is not None
+    code, out, _ = fokker("check", f"{path}:mala", "--shape", "theta=2")
+    assert (code, "RIGHT" in out) == (0, True)
+    code, _, err = fokker("check", f"{path}:number")
+    assert (code, "a fk.Dynamics, a fk.SDE or a sampler is needed" in " ".join(err.split())) == (2, True)
+    code, _, err = fokker("complete", f"{path}:slice")
+    assert (code, "slice_sampler has no continuous dynamics" in " ".join(err.split())) == (2, True)
+
+
 def test_check_calls_a_function_that_makes_the_sampler(fokker, samplers):
     code, out, _ = fokker("check", f"{samplers}:make")
     assert (code, "RIGHT" in out) == (0, True)

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import fokker as fk
 from affine import Gaussian, affine_in, precision_of, stationary, wanted
 from conftest import quick_jit
 from fokker import samplers
@@ -25,7 +24,6 @@ from registry import (
     EVERY,
     REFUSING_HALF,
     ROUNDING,
-    TARGET,
     THETA,
     claims_to_be_exact,
     is_finite,
@@ -38,7 +36,7 @@ CHAINS = 2
 
 
 def test_the_table_has_every_sampler():
-    functions = {name for name in samplers.__all__ if not inspect.isclass(getattr(samplers, name))}
+    functions = {name for name in samplers.__all__ if not inspect.isclass(getattr(samplers, name))} | {"lazy"}
     assert {name.partition(",")[0] for name in EVERY} == functions
     assert {name.partition(",")[0] for name in AFFINE} <= functions
     assert {name for name in EVERY if claims_to_be_exact(placed(name))} == {
@@ -60,9 +58,9 @@ class Stepped(NamedTuple):
     info: Any
 
 
-def different(i):
+def different(name, i):
     """Theta of chain i."""
-    return jax.tree.map(lambda x: x * (1 - 0.25 * i), THETA)
+    return jax.tree.map(lambda x: x * (1 - 0.25 * i), EVERY[name].setting.theta)
 
 
 @functools.cache
@@ -70,7 +68,7 @@ def stepped(name):
     """Compiled with JAX's own search for keys that are used twice."""
     sampler, traces = placed(name), []
     first = quick_jit(lambda theta, key: past_the_first(started(sampler, theta, key)))
-    starts = [first(different(i), jax.random.key(i)) for i in range(CHAINS)]
+    starts = [first(different(name, i), jax.random.key(i)) for i in range(CHAINS)]
     states = jax.tree.map(lambda *x: jnp.stack(x), *starts)
 
     def step(key, state):
@@ -135,7 +133,7 @@ def test_a_step_gives_the_next_state_and_what_is_to_be_said_of_it(name):
     moved = False
     for i in range(CHAINS):
         first, second = chain(one.states, i), chain(one.after, i)
-        assert jax.tree.structure(second.position) == jax.tree.structure(THETA)
+        assert jax.tree.structure(second.position) == jax.tree.structure(EVERY[name].setting.theta)
         assert int(second.step) == int(first.step) + 1
         pairs = zip(leaves(first.position), leaves(second.position), strict=True)
         moved |= any(np.any(a != b) for a, b in pairs)
@@ -174,7 +172,8 @@ def test_a_step_keeps_the_precision_of_theta_where_double_precision_is_on(name, 
         moved, _ = sampler.step(jax.random.key(0), state)
         return state, moved, moved.position
 
-    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, dtype), THETA)
+    theta = EVERY[name].setting.theta
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, dtype), theta)
     first, second, position = (
         [x.dtype for x in jax.tree.leaves(tree)] for tree in jax.eval_shape(first_and_next, shapes)
     )
@@ -182,34 +181,28 @@ def test_a_step_keeps_the_precision_of_theta_where_double_precision_is_on(name, 
     assert set(position) == {jnp.dtype(dtype)}
 
 
-BATCH = jnp.ones((2, 1))
-POSTERIOR = fk.Posterior(
-    TARGET.log_density, lambda theta, x: -jnp.sum((theta["a"] - x) ** 2), jnp.ones((6, 1))
-)
-
-
 def test_a_step_takes_a_batch_or_refuses_it(name):
-    state = chain(stepped(name).states, 0)
+    state, setting = chain(stepped(name).states, 0), EVERY[name].setting
     if not placed(name).wants_target:  # made of dynamics, with no gradient for batches
         with pytest.raises(ValueError, match=r"minibatches|no gradient for batches"):
-            placed(name).step(jax.random.key(0), state, BATCH)
+            placed(name).step(jax.random.key(0), state, setting.batch)
         return
-    sampler = placed(name, POSTERIOR)
+    sampler = placed(name, setting.posterior)
     if EVERY[name].minibatches:
         moved = jax.eval_shape(
-            lambda key, *args: sampler.step(key, *args)[0], jax.random.key(0), state, BATCH
+            lambda key, *args: sampler.step(key, *args)[0], jax.random.key(0), state, setting.batch
         )
         assert jax.tree.structure(moved) == jax.tree.structure(state)
     else:
         with pytest.raises(ValueError, match="no minibatches"):
-            sampler.step(jax.random.key(0), state, BATCH)
+            sampler.step(jax.random.key(0), state, setting.batch)
 
 
 # Keys -------------------------------------------------------------------------------------------------------
 
 
 # Those that draw within a step.
-WITHIN = ("gibbs", "mchmc", "mclmc", "mclmc, unadjusted")
+WITHIN = ("gibbs", "lazy", "mchmc", "mclmc", "mclmc, unadjusted")
 
 
 def words_of_two_steps(name, theta, patch):
@@ -231,7 +224,7 @@ def words_of_two_steps(name, theta, patch):
 
 
 def test_two_steps_use_every_word_of_a_key_once(name, monkeypatch):
-    assert not words_of_two_steps(name, THETA, monkeypatch)
+    assert not words_of_two_steps(name, EVERY[name].setting.theta, monkeypatch)
 
 
 @pytest.mark.parametrize("sampler", ["sgld", "psgld"])
@@ -300,7 +293,7 @@ def test_the_others_refuse_half_precision_and_say_what_to_do(dtype):
             r"cast it by jax\.tree\.map\(lambda x: x\.astype\(jnp\.float32\), theta\)"
         )
         with pytest.raises(ValueError, match=words):
-            started(placed(name), half(THETA, dtype))
+            started(placed(name), half(EVERY[name].setting.theta, dtype))
 
 
 # The exact covariance ---------------------------------------------------------------------------------------

@@ -557,10 +557,12 @@ CASES = [
 
 def main() -> int:
     """Check every case, print the table and the confusion; 1 where a verdict is not the expected one."""
+    from verdicts_reasons import CASES as more  # it imports this file
+
     verdicts = ("right", "wrong", "undecided")
     confusion = dict.fromkeys(((a, b) for a in verdicts for b in verdicts), 0)
     wrong = 0
-    for case in CASES:
+    for case in (*CASES, *more):
         report = check(case)
         confusion[case.verdict, report.verdict] += 1
         wrong += report.verdict != case.verdict

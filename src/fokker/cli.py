@@ -233,12 +233,14 @@ def load(source: str) -> Any:
     """The dynamics or the sampler that FILE.py:NAME names."""
     from fokker.dynamics import SDE, Dynamics
     from fokker.run.model import load_object
+    from fokker.samplers import Sampler
 
     loaded = load_object(source)
     file, _, name = source.rpartition(":")
-    if not isinstance(loaded, Dynamics | SDE | dict) and not hasattr(loaded, "dynamics"):
+    if not isinstance(loaded, Dynamics | SDE | Sampler | dict):
         raise CommandError(
-            f"{name} in {file} is of type {type(loaded).__name__}; a fk.Dynamics or a fk.SDE is needed."
+            f"{name} in {file} is of type {type(loaded).__name__}; a fk.Dynamics, a fk.SDE or a sampler is "
+            "needed."
         )
     return loaded
 

@@ -11,7 +11,7 @@ from scipy.stats import chi2
 
 from fokker._core.state import State, dimension
 from fokker.checker._compact import leaves_the_sphere, lift
-from fokker.checker._evaluate import LARGEST_FULL_MATRIX, Evaluator
+from fokker.checker._evaluate import LARGEST_FULL_MATRIX, Evaluator, Values
 from fokker.checker._explosion import find_explosion
 from fokker.checker._inputs import first_state, given_points, starts_of
 from fokker.checker._jumps import SMALLEST_JUMP, find_jumps
@@ -23,9 +23,9 @@ from fokker.checker._report import Report
 from fokker.checker._residual import Residuals, compile_once, estimated_residuals, exact_residuals
 from fokker.checker._structure import check_structure
 from fokker.checker._tails import find_escape
-from fokker.checker._target import check_target
+from fokker.checker._target import Target, check_target
 from fokker.dynamics import Dynamics
-from fokker.dynamics.problem import Problem, dynamics_of, make_problem
+from fokker.dynamics.problem import Problem, dynamics_of, make_problem, positive_temperature
 
 # Up to this many coordinates all derivatives are exact; above, traces are estimated.
 EXACT_UP_TO = 64
@@ -33,6 +33,8 @@ _DOUBLE, _SINGLE = 1e-8, 1e-5
 _PROBES = 512
 # The probability that estimated residuals of a correct sampler raise an alarm.
 _FALSE_ALARM = 1e-6
+# With fewer different points given, as many more are taken next to them, at this share of their size.
+_FEW, _NEAR = 8, 1e-2
 # If the detectable residual is a larger share of the scale, the estimate is too noisy.
 _BLIND = 0.05
 
@@ -88,7 +90,8 @@ def check(
     `sphere="u"` names unit vectors, for which exp(-H) is a density on the sphere.
 
     A sampler with a Metropolis correction is exact because of it, so that the correction is tested (detailed
-    balance, reversibility, volume). `state` may then be theta only.
+    balance, reversibility, volume). `state` may then be theta only. Of another sampler the dynamics that it
+    follows are tested, not its step size; one that says nothing about itself is undecided.
     """
     from fokker.checker._samplers import check_sampler, is_sampler  # it also imports `check`
 
@@ -101,6 +104,7 @@ def check(
         "sphere": sphere,
         "seed": seed,
     }
+    temperature = positive_temperature(temperature)
     if is_sampler(drift):
         if diffusion is not None or hamiltonian is not None:
             raise TypeError("diffusion and hamiltonian are only for a drift; a sampler has its own.")
@@ -153,7 +157,7 @@ def _check(
     points, on_target, notes = checked.points, checked.on_target, checked.notes
     single = _computes_in_single_precision(problem)
     rounding = 1e-6 if single else 1e-10
-    evaluate = Evaluator(problem)
+    evaluate = Evaluator(problem, rounding)
     residuals = (
         exact_residuals(problem, points, rounding)
         if exact
@@ -163,7 +167,10 @@ def _check(
     structure = check_structure(problem, evaluate, points, generator)
     drawn = points[:on_target]
     values = evaluate.fields(drawn)
-    target = check_target(problem, evaluate, drawn, values, generator)
+    # Spread is needed to look further than the points.
+    is_spread = bool(np.any(drawn != drawn[0]))
+    with np.errstate(invalid="ignore"):  # fields may be infinite
+        target = check_target(problem, evaluate, drawn, values, generator) if is_spread else Target((), ())
     marginal = check_marginal(problem, points)
 
     tolerance = _SINGLE if single else _DOUBLE
@@ -187,14 +194,17 @@ def _check(
     if not np.all(usable):
         share = float(np.mean(~usable))
         notes.append(f"the residual is not finite at {share:.0%} of the points")
-        reasons.append(
-            "the drift, the diffusion or a derivative of them is not finite in the mass of the target"
-        )
+        if not structure.is_not_finite:
+            reasons.append(_not_finite(values))
         undecided = True
     residuals = _select(residuals, usable)
     residual, stationary, blind = _judge(residuals, tolerance)
     flawed = bool(failures or target.wrong)
-    if not target.wrong:
+    if not is_spread:
+        notes.append(
+            "all points are one and the same: edges, jumps and flow out to infinity were not looked for"
+        )
+    elif not target.wrong and not structure.is_not_finite:
         jumps = find_jumps(problem, evaluate, drawn, rounding)
         # If the residual already shows an error in the drift, its jumps add nothing.
         jump_wrong = [*jumps.wrong, *(jumps.drift_wrong if stationary and not jumps.wrong else ())]
@@ -227,7 +237,7 @@ def _check(
             worst, worst_value = problem.to_state(jnp.asarray(worst_x)), float(residuals.values[index])
         if not stationary and not explain:
             reasons.append("the stationary Fokker–Planck equation does not hold")
-        elif not stationary:
+        elif not stationary and not structure.is_not_finite:
             diagnosis = _diagnose(problem, points[np.flatnonzero(usable)], tolerance, exact)
             reasons += diagnosis.reasons
             if diagnosis.correction is not None:
@@ -265,7 +275,7 @@ def _check(
         method="all derivatives exact"
         if exact
         else f"traces estimated from {_PROBES} random probes per point",
-        power=_power(on_target, residuals, tolerance, exact),
+        power=_power(checked, residuals, tolerance, exact),
         structure=structure,
         marginal=marginal,
         modes=[_ordered(problem.to_state(jnp.asarray(mode)), problem) for mode in modes],
@@ -283,7 +293,16 @@ def _choose_points(
     else:
         starts, are_states = given_points(problem, given)
         if are_states:
-            return CheckedPoints(starts, len(starts), True, True, ["the points were given, not drawn"])
+            notes = ["the points were given, not drawn"]
+            different = np.unique(starts, axis=0)
+            near = np.repeat(different, _FEW // len(different), axis=0)
+            if len(near):
+                # At single points an error may vanish by chance, but not around them.
+                near = near + _NEAR * (1 + np.abs(near)) * generator.normal(size=near.shape)
+                notes.append(
+                    f"few points were given: the residual was also computed at {len(near)} near them"
+                )
+            return CheckedPoints(np.concatenate([starts, near]), len(starts), True, True, notes)
         are_draws = np.zeros(problem.dimension, bool)
         are_draws[problem.variables[problem.position]] = True
     target, wide = draw_points(problem.hamiltonian, starts, number, generator, are_draws)
@@ -324,18 +343,33 @@ def _detectable(residuals: Residuals, tolerance: float) -> float:
     return error / scale * math.sqrt(excess)
 
 
-def _power(on_target: int, residuals: Residuals, tolerance: float, exact: bool) -> str:
-    mass = 1 - 0.01 ** (1 / on_target)
-    words = (
-        f"an error in a region with at least {mass:.1%} of the mass of the tested modes is missed with "
-        "probability below 1 %; an error in a formula without case distinctions is found almost surely if "
-        "it is "
-    )
-    least = (
-        f"{tolerance:.1g} of the terms"
-        if exact
-        else f"{_detectable(residuals, tolerance):.2g} of the terms (99 %)"
-    )
+def _not_finite(values: Values) -> str:
+    """Which part of the dynamics is not finite."""
+    parts = {"H": "H", "∇H": "gradient", "the drift": "f", "the diffusion": "D"}
+    names = [name for name, key in parts.items() if not np.all(np.isfinite(values[key]))]
+    what = names[0] if names else "a derivative of the drift or of the diffusion"
+    return f"{what} is not finite in the mass of the target"
+
+
+def _power(checked: CheckedPoints, residuals: Residuals, tolerance: float, exact: bool) -> str:
+    if not residuals.values.size:
+        return "none: the residual is not finite at any point"
+    if checked.given:
+        number = len(np.unique(checked.points[: checked.on_target], axis=0))
+        words = (
+            f"an error away from the {number} different point{'s' * (number > 1)} given is not seen; at a "
+            "point an error is seen if it is "
+        )
+    else:
+        mass = 1 - 0.01 ** (1 / checked.on_target)
+        words = (
+            f"an error in a region with at least {mass:.1%} of the mass of the tested modes is missed with "
+            "probability below 1 %; an error in a formula without case distinctions is found almost surely "
+            "if it is "
+        )
+    least = f"{tolerance:.1g} of the terms"
+    if not exact:
+        least = f"{_detectable(residuals, tolerance):.2g} of the terms (99 %)"
     return (
         f"{words}above {least}. A jump of H, D or the drift below {SMALLEST_JUMP:.1%} of its range is not "
         "seen, nor what happens far out along curves: the tails are looked at along straight rays"

@@ -6,6 +6,7 @@ Both are identities that can be checked at any point. Averages over draws from t
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,10 +21,9 @@ from fokker.corrections import Metropolis, Step
 from fokker.corrections.metropolis import Draws
 from fokker.dynamics.problem import Problem
 from fokker.integrators import ExactOU, GeneralisedLeapfrog, Point, Splitting
+from fokker.samplers._checked import Exchange
 from fokker.samplers._recipe import Recipe
-from fokker.samplers._sampler import Sampler, SamplerState, step_size_at
-from fokker.samplers.microcanonical import Microcanonical
-from fokker.samplers.replica_exchange import ReplicaExchange, exchange_log_ratio
+from fokker.samplers._sampler import Sampler, SamplerState
 
 _EXACT_AT = 16
 _STEPS = 3
@@ -32,7 +32,8 @@ _SINGULAR = 1e-14
 _TOLERANCE = 1e-6
 # Standard errors; of two hundred averages one exceeds this once in fifty million checks.
 _ALARM = 6.5
-_REPEATS = 2
+# Of the sampler, from every draw: a small bias of one step adds up.
+_OWN_STEPS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,24 +53,34 @@ class Finding:
 
 
 def check_correction(
-    sampler: Sampler, problem: Problem, points: np.ndarray, generator: np.random.Generator
+    sampler: Sampler,
+    problem: Problem,
+    points: np.ndarray,
+    draws: np.ndarray,
+    generator: np.random.Generator,
 ) -> list[Finding]:
-    """All checks of the correction of a sampler, on its target and in double precision."""
-    some = points[:_EXACT_AT]
-    if isinstance(sampler, Recipe):
-        return _of_recipe(sampler, problem, points, generator)
-    if isinstance(sampler, ReplicaExchange):
-        return [_exchange(sampler, problem, some)]
-    if isinstance(sampler, Microcanonical):
-        return _isokinetic(sampler, problem, some, generator)
-    return [_averages(sampler, problem, points, generator)]
+    """All checks of the correction of a sampler, on its target and in double precision.
+
+    Identities are checked at any `points`; averages need `draws` from the target.
+    """
+    some, claims = points[:_EXACT_AT], sampler.claims
+    findings: list[Finding] = []
+    if claims.proposals is not None:
+        findings += _of_recipe(claims.proposals, problem, some, draws, generator)
+    if claims.exchange is not None:
+        findings.append(_exchange(claims.exchange, problem, some))
+    if claims.turn is not None:
+        findings += _isokinetic(claims.turn, problem, some, generator)
+    return findings or [_averages(sampler, problem, draws, generator)]
 
 
 def _of_recipe(
-    sampler: Recipe, problem: Problem, points: np.ndarray, generator: np.random.Generator
+    sampler: Recipe, problem: Problem, some: np.ndarray, points: np.ndarray, generator: np.random.Generator
 ) -> list[Finding]:
-    """By the kind of integrator: a map that leads back, or a proposal with a density; else by averages."""
-    some = points[:_EXACT_AT]
+    """By the kind of integrator: a map that leads back, or a proposal with a density; else by averages.
+
+    Identities are checked at `some` points, averages over `points` that are draws.
+    """
     setup = _Setup(sampler, problem)
     if isinstance(sampler.integrator, Splitting):
         findings = [_averages(sampler, problem, points, generator)]
@@ -300,19 +311,15 @@ def _acceptance(setup: _Setup, points: np.ndarray, generator: np.random.Generato
 
 
 def _isokinetic(
-    sampler: Microcanonical, problem: Problem, points: np.ndarray, generator: np.random.Generator
+    turn: Callable[..., Any], problem: Problem, points: np.ndarray, generator: np.random.Generator
 ) -> list[Finding]:
     """One step on the sphere of directions: u reversed leads back, and e^{-ΔK} is the change of volume."""
-    h = step_size_at(sampler.step_size, jnp.zeros(()))
 
     def step(x: Array, y: Array) -> tuple[Array, Array, Array]:
         """The step, extended to all of space by keeping the length of y = ρu."""
-        theta = _theta(problem, x)
         length = jnp.sqrt(jnp.sum(y**2))
-        z, dynamics = {"theta": theta, "u": y / length}, sampler.placed
-        point = sampler.integrator.evaluate(dynamics, z)
-        new, _, log_ratio, _ = sampler.integrator.propose(dynamics, z, None, jnp.asarray(h, x.dtype), point)
-        return ravel(new["theta"]), length * new["u"], -log_ratio
+        theta, u, log_ratio = turn(_theta(problem, x), y / length)
+        return ravel(theta), length * u, -log_ratio
 
     def at(x: Array, u: Array) -> tuple[Array, Array]:
         y, v, kinetic = step(x, u)
@@ -331,16 +338,13 @@ def _isokinetic(
     return [_reversible(apart), _keeps_volume(volume)]
 
 
-def _exchange(sampler: ReplicaExchange, problem: Problem, points: np.ndarray) -> Finding:
+def _exchange(exchange: Exchange, problem: Problem, points: np.ndarray) -> Finding:
     """The log probability of an exchange against the ratio of the joint densities."""
-    cold, hot = sampler.ladder[0], sampler.ladder[1]
 
     def at(x: Array, y: Array) -> Array:
-        claimed = exchange_log_ratio(
-            sampler.own_target, 1 / cold - 1 / hot, _theta(problem, x), _theta(problem, y), None
-        )
+        claimed = exchange.log_ratio(_theta(problem, x), _theta(problem, y))
         # H is U/T of the coldest.
-        joint = lambda a, b: -problem.hamiltonian(a) - problem.hamiltonian(b) * cold / hot  # noqa: E731
+        joint = lambda a, b: -problem.hamiltonian(a) - problem.hamiltonian(b) / exchange.warmer  # noqa: E731
         return claimed - (joint(y, x) - joint(x, y))
 
     error = _largest(compile_once(jax.vmap(at))(points, points[::-1]))
@@ -354,18 +358,20 @@ def _exchange(sampler: ReplicaExchange, problem: Problem, points: np.ndarray) ->
 def _averages(
     sampler: Sampler, problem: Problem, points: np.ndarray, generator: np.random.Generator
 ) -> Finding:
-    """One step from draws of the target must leave every average where it is."""
-    keys = jax.random.split(jax.random.key(int(generator.integers(2**31))), (len(points), _REPEATS))
+    """Steps from draws of the target must leave every average where it is."""
+    keys = jax.random.split(jax.random.key(int(generator.integers(2**31))), (len(points), _OWN_STEPS + 1))
 
-    def one(x: Array, key: Array) -> Array:
-        first, second = jax.random.split(key)
+    def positions(x: Array, keys: Array) -> Array:
         position = _theta(problem, x) if sampler.wants_target else problem.to_state(x)
-        state, _ = sampler.step(second, sampler.init(position, key=first))
-        return ravel(state.position)
+
+        def step(state: Any, key: Array) -> tuple[Any, Array]:
+            state, _ = sampler.step(key, state)
+            return state, ravel(sampler.position(state))
+
+        return jax.lax.scan(step, sampler.init(position, key=keys[0]), keys[1:])[1]
 
     # Optimised: it runs a few thousand times.
-    step = jax.jit(jax.vmap(jax.vmap(one, in_axes=(None, 0))))
-    moved = np.asarray(step(points, keys))
+    moved = np.asarray(jax.jit(jax.vmap(positions))(points, keys))
     points = points[:, : moved.shape[-1]]  # theta comes first
     center, spread = points.mean(axis=0), points.std(axis=0) + 1e-12
     directions = generator.normal(size=(points.shape[1], 32)) / np.sqrt(points.shape[1])
@@ -382,11 +388,12 @@ def _averages(
     largest = float(np.max(t)) if np.all(np.isfinite(moved)) else np.inf
     shift = float(_ALARM * np.max(error))
     return Finding(
-        f"averages: one step from {len(points)} draws of the target changes none of {t.size} averages "
-        f"({largest:.1f} standard errors at most; {_ALARM} would be too many)",
-        f"one step from draws of the target changes averages, by {largest:.0f} standard errors: it does not "
-        "keep the target, or the draws are poor",
+        f"averages: {_OWN_STEPS} steps from {len(points)} draws of the target change none of {t.size} "
+        f"averages ({largest:.1f} standard errors at most; {_ALARM} would be too many)",
+        f"{_OWN_STEPS} steps from draws of the target change averages, by {largest:.0f} standard errors: the "
+        "sampler does not keep the target, or the draws are poor",
         largest,
         _ALARM,
-        f"an average that a step changes by less than {shift:.2g} standard deviations is not seen",
+        f"an average that {_OWN_STEPS} steps change by less than {shift:.2g} is not seen (of functions "
+        "between -1 and 1)",
     )

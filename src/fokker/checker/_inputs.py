@@ -62,8 +62,12 @@ def given_points(problem: Problem, points: Any) -> tuple[np.ndarray, bool]:
     rows = jax.tree.map(lambda g: np.reshape(g, (-1, *np.shape(g)[lead:])), points)
     if len({len(r) for r in jax.tree.leaves(rows)}) > 1:
         raise ValueError(f"the leaves of points have different lengths: {describe_shapes(points)}.")
+    number = len(jax.tree.leaves(rows)[0])
+    if number == 0:
+        raise ValueError(f"points has no rows: it is {describe_shapes(points)}. Give at least one state.")
+    if not all(np.all(np.isfinite(r)) for r in jax.tree.leaves(rows)):
+        raise ValueError("points must be finite numbers; NaN or infinity was given.")
     if not are_states:
-        number = len(jax.tree.leaves(rows)[0])
         selected = np.unique(np.linspace(0, number - 1, min(number, _MOST_STARTS)).astype(int))
         rows = jax.tree.map(lambda r: r[selected], rows)
         others = {n: z for n, z in problem.example.items() if n != problem.position}

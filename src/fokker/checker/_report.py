@@ -78,7 +78,7 @@ class Report:
 
     def _headline(self) -> str:
         if self.ok and self.structure is None:
-            return "RIGHT: the target is stationary under a step of any size, as far as was checked."
+            return "RIGHT: the target is stationary under the steps of this sampler, as far as was checked."
         if self.ok:
             number = len(self.modes)
             where = {0: "at the points given", 1: "around the mode found"}
@@ -116,6 +116,8 @@ class Report:
 
 
 def _semidefinite(s: Structure) -> str:
+    if s.is_not_finite:
+        return "not finite, or Q is not: nothing else was tested of them"
     if not s.has_noise:
         return "zero: no noise"
     return f"smallest eigenvalue {s.least_eigenvalue:.2g}, |D - Dᵀ| {s.asymmetry:.1g}, of its size"

@@ -26,11 +26,15 @@ _BATCH_BYTES = 2**28
 _SMALL = 2**19
 
 
-def divergence_of_matrix(product: Callable[[Vector, Vector], Vector], x: Vector) -> Vector:
-    """Σ_j ∂A_ij/∂x_j, column by column, from products with vectors."""
+def matrix_and_slopes(product: Callable[[Vector, Vector], Vector], x: Vector) -> tuple[Array, Array]:
+    """A_ij and ∂A_ij/∂x_j in row j and column i, from products with vectors."""
     basis = jnp.eye(x.size, dtype=x.dtype)
-    terms = jax.vmap(lambda e: jax.jvp(lambda y: product(y, e), (x,), (e,))[1])(basis)
-    return jnp.sum(terms, axis=0)
+    return jax.vmap(lambda e: jax.jvp(lambda y: product(y, e), (x,), (e,)))(basis)
+
+
+def divergence_of_matrix(product: Callable[[Vector, Vector], Vector], x: Vector) -> Vector:
+    """Σ_j ∂A_ij/∂x_j, column by column."""
+    return jnp.sum(matrix_and_slopes(product, x)[1], axis=0)
 
 
 def required_without_curl(problem: Problem, x: Vector) -> Vector:
@@ -114,33 +118,63 @@ def exact_residuals(problem: Problem, points: Array | np.ndarray, rounding: floa
 
     If f_i and S_i agree to `rounding`, the coordinate adds nothing, and the scale is that of f - S. So an
     error in a slow coordinate is not hidden by the large terms of a stiff one, nor a wrong friction by a
-    strong curl.
+    strong curl. Rounding is measured by the terms of S, not by their sum: for D = 1/p they cancel.
     """
-
-    def at(x: Vector) -> tuple[Array, ...]:
-        derivatives_f = jnp.diagonal(jax.jacfwd(problem.drift)(x))
-        derivatives_S = jnp.diagonal(jax.jacfwd(lambda y: required_without_curl(problem, y))(x))
-        gradient = jax.grad(problem.hamiltonian)(x)
-        return problem.drift(x), required_without_curl(problem, x), derivatives_f, derivatives_S, gradient
-
-    parts = map_points(at, points, 8 * 6 * problem.dimension**3)
-    f, S, derivatives_f, derivatives_S, gradient = (np.asarray(v) for v in parts)
-    along = difference(f, S, rounding) * gradient
-    derivatives = difference(derivatives_f, derivatives_S, rounding)
+    parts = map_points(lambda x: _terms(problem, x), points, 8 * 6 * problem.dimension**3)
+    f, S, size, derivatives_f, derivatives_S, derivatives_size, gradient = (np.asarray(v) for v in parts)
+    along = difference(f, S, size, rounding) * gradient
+    derivatives = difference(derivatives_f, derivatives_S, derivatives_size, rounding)
     # Non-finite entries stay in the values; the caller counts them.
     values = np.sum(along - derivatives, axis=1)
     # The differences set to zero may have balanced the remaining terms.
     dropped = np.sum(
         np.abs((f - S) * gradient - along) + np.abs(derivatives_f - derivatives_S - derivatives), axis=1
     )
-    values = np.sign(values) * np.maximum(np.abs(values) - dropped, 0.0)
+    # The remaining terms may be small differences of large ones.
+    sizes = np.where(along != 0, size * np.abs(gradient), 0.0) + np.where(
+        derivatives != 0, derivatives_size, 0.0
+    )
+    rest = dropped + 1e-3 * rounding * np.sum(sizes, axis=1)
+    values = np.sign(values) * np.maximum(np.abs(values) - rest, 0.0)
     return Residuals(values, np.zeros(len(points)), np.sum(np.abs(along) + np.abs(derivatives), axis=1), 0)
 
 
-def difference(a: np.ndarray, b: np.ndarray, rounding: float) -> np.ndarray:
-    """a - b, set to zero where it is rounding error of a and b, or of their typical size in that column."""
-    size = np.abs(a) + np.abs(b)
-    typical_size = np.nanmedian(np.where(np.isfinite(size), size, np.nan), axis=0, keepdims=True)
+def _terms(problem: Problem, x: Vector) -> tuple[Array, ...]:
+    """f and S, the sum of the absolute values of their terms; the same of ∂f_i/∂x_i and ∂S_i/∂x_i; ∇H."""
+    columns, slopes = matrix_and_slopes(problem.D_mv, x)
+    of_columns, of_slopes = (
+        jnp.einsum("jii->ji", jacobian)
+        for jacobian in jax.jacfwd(lambda y: matrix_and_slopes(problem.D_mv, y))(x)
+    )
+    gradient = jax.grad(problem.hamiltonian)(x)
+    hessian = jax.hessian(problem.hamiltonian)(x)
+    f, derivatives_f = problem.drift(x), jnp.diagonal(jax.jacfwd(problem.drift)(x))
+    S, size = _sum_and_size(slopes, -_times(columns, gradient[:, None]))
+    derivatives = (of_slopes, -_times(of_columns, gradient[:, None]), -_times(columns, hessian))
+    derivatives_S, derivatives_size = _sum_and_size(*derivatives)
+    return (
+        *(f, S, size + jnp.abs(f)),
+        *(derivatives_f, derivatives_S, derivatives_size + jnp.abs(derivatives_f)),
+        gradient,
+    )
+
+
+def _times(entries: Array, factors: Array) -> Array:
+    """The product, zero where an entry is zero: a variable without noise may have any curvature."""
+    return jnp.where(entries == 0, 0.0, entries * factors)
+
+
+def _sum_and_size(*terms: Array) -> tuple[Array, Array]:
+    """Σ_j of all terms, and of their absolute values."""
+    return sum(jnp.sum(t, axis=0) for t in terms), sum(jnp.sum(jnp.abs(t), axis=0) for t in terms)  # type: ignore[return-value]
+
+
+def difference(a: np.ndarray, b: np.ndarray, size: np.ndarray, rounding: float) -> np.ndarray:
+    """a - b, set to zero where it is rounding error of terms of this size, or of their typical size."""
+    finite = np.where(np.isfinite(size), size, np.nan)
+    usable = np.any(np.isfinite(finite), axis=0)
+    typical_size = np.zeros((1, size.shape[1]))
+    typical_size[0, usable] = np.nanmedian(finite[:, usable], axis=0)
     return np.where(np.abs(a - b) <= rounding * (size + typical_size), 0.0, a - b)
 
 

@@ -1,4 +1,8 @@
-"""A sampler as a whole: its continuous dynamics, or what makes its correction exact."""
+"""A sampler as a whole: the dynamics that it follows, and what makes its correction exact.
+
+A sampler says by `Sampler.follows`, `is_exact` and `claims` what there is to check. One that says nothing is
+undecided.
+"""
 
 import dataclasses
 import math
@@ -8,29 +12,33 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
 
-from fokker._core.state import as_arrays, ravel
 from fokker.checker._corrections import Finding, check_correction
 from fokker.checker._inputs import first_state, given_points, starts_of
 from fokker.checker._points import draw_points
 from fokker.checker._report import Report
-from fokker.dynamics import isokinetic, langevin
-from fokker.dynamics._dynamics import argument_names
+from fokker.dynamics import langevin
 from fokker.dynamics.problem import double, make_problem
-from fokker.fields import Diagonal
-from fokker.samplers._sampler import Sampler, is_automatic
-from fokker.samplers.microcanonical import Microcanonical
-from fokker.samplers.psgld import PreconditionedSGLD
-from fokker.samplers.recipe import Recipe
-from fokker.samplers.replica_exchange import ReplicaExchange
+from fokker.samplers._checked import Followed
+from fokker.samplers._sampler import Sampler, is_automatic, theta_of
 
 _POINTS = 1024
+# For samplers that are checked by averages alone; in many dimensions as many as fit into memory.
+_POINTS_FOR_AVERAGES, _NUMBERS_FOR_AVERAGES = 4096, 40_000
 # Replaces an automatic step size: the correction is exact at every step size.
 _TRIAL_STEP = 0.1
 
 _DISCRETE = (
     "of the sampler its continuous dynamics were checked; its step size, gradient and noise_estimate were not"
+)
+_UNKNOWN = (
+    "there is nothing to check: {name} does not say which continuous dynamics its steps follow, and does not "
+    "claim to keep the target at every step size. Check the dynamics as fk.SDE(drift, diffusion, "
+    "hamiltonian), or define follows, or is_exact = True, in the class of the sampler"
+)
+_NO_NOISE = (
+    "there is neither noise nor friction: with exact gradients the energy never changes, and the noise of "
+    "minibatches is heat that nothing takes out (Ma et al. 2015, Eq. 11)"
 )
 
 
@@ -39,122 +47,99 @@ def is_sampler(value: Any) -> bool:
     return isinstance(value, Sampler)
 
 
-def check_sampler(sampler: Any, state: Any, options: Mapping[str, Any]) -> Report:
+def check_sampler(sampler: Sampler, state: Any, options: Mapping[str, Any]) -> Report:
     """The report on a sampler: of its dynamics where it follows some, of its correction where it has one."""
-    if isinstance(sampler, Recipe):
-        return _of_recipe(sampler, state, options)
-    sampler.own_target  # noqa: B018  raises where it has no target
-    if isinstance(sampler, ReplicaExchange):
-        coldest = dataclasses.replace(sampler.sampler, temperature=sampler.ladder[0])
-        report = _of_recipe(coldest, state, options)
-        return _with_findings(report, _corrections(sampler, state, options)[0])
-    if isinstance(sampler, PreconditionedSGLD):
-        report = _of_dynamics(_preconditioned(sampler), {"theta": _theta(state)}, options)
-        report.notes.append(
-            "the preconditioner was taken to be that of the gradient where the chain is, V = ∇U², to which "
-            "its running average tends as ε → 0"
-        )
-        return report
-    if isinstance(sampler, Microcanonical):
-        theta = _theta(state, least=2)
-        size = ravel(as_arrays(theta)).size
-        start = {"theta": theta, "u": jnp.ones(size) / math.sqrt(size)}
-        # By Itô's formula noise of this length is the limit of the refreshments.
-        length = (math.sqrt(size) if isinstance(sampler.L, str) else sampler.L) if sampler.partial else None
-        dynamics = isokinetic(sampler.placed.hamiltonian.potential, sampler.scale, length)  # type: ignore[attr-defined]
-        report = _of_dynamics(dynamics, start, {**options, "sphere": "u"})
-        return (
-            _with_findings(report, _corrections(sampler, theta, options)[0]) if sampler.adjusted else report
-        )
-    return _corrected(sampler, state, options)
+    _, states = first_state(state)
+    followed = [sampler.follows(one) for one in states or [None]]
+    is_corrected = sampler.is_exact or any(claim is not None for claim in sampler.claims)
+    if followed[0] is None:
+        return _corrected(sampler, state, options) if is_corrected else _unknown(sampler)
+    report = _of_dynamics([one for one in followed if one is not None], options)
+    return _with_findings(report, _corrections(sampler, state, options)[0]) if is_corrected else report
 
 
-def _of_dynamics(dynamics: Any, state: Any, options: Mapping[str, Any]) -> Report:
+def _of_dynamics(followed: list[Followed], options: Mapping[str, Any]) -> Report:
+    """The report on the dynamics, from every state that was given."""
     from fokker.checker._check import check
 
-    report = check(dynamics, state=state, **options)
-    report.notes.append(_DISCRETE)
-    return report
+    first = followed[0]
+    if first.spheres:
+        options = {**options, "sphere": first.spheres}
+    state = first.state if len(followed) == 1 else [one.state for one in followed]
+    report = check(first.dynamics, state=state, **options)
+    report.notes.extend([*first.notes, _DISCRETE])
+    doubts = [] if first.doubt is None else [first.doubt]
+    if report.structure is not None and not report.structure.has_noise and not first.is_refreshed:
+        doubts.append(_NO_NOISE)
+    if not report.ok or not doubts:
+        return report
+    return dataclasses.replace(report, ok=False, verdict="undecided", reasons=doubts)
 
 
-def _of_recipe(sampler: Recipe, state: Any, options: Mapping[str, Any]) -> Report:
-    if sampler.correction is not None:
-        return _corrected(sampler, state, options)
-    dynamics = sampler.placed
-    if sampler.family is None:
-        return _of_dynamics(dynamics, state, options)
-    _, states = first_state(state)
-    full_state: Any = [_completed(sampler, dynamics, one) for one in states]
-    full_state = full_state if isinstance(state, list) else full_state[0] if full_state else None
-    report = _of_dynamics(dynamics, full_state, options)
-    if report.ok and report.structure is not None and not report.structure.has_noise and not sampler.resample:
-        reason = (
-            "there is neither noise nor friction: with exact gradients the energy never changes, and the "
-            "noise of minibatches is heat that nothing takes out (Ma et al. 2015, Eq. 11)"
-        )
-        return dataclasses.replace(report, ok=False, verdict="undecided", reasons=[reason])
-    return report
-
-
-def _completed(sampler: Recipe, dynamics: Any, state: Any) -> Any:
-    """The whole state of a named sampler: theta alone gets its auxiliaries."""
-    names = set(argument_names(dynamics.hamiltonian)) | {"theta"}
-    if isinstance(state, Mapping) and names <= set(state):
-        return state
-    assert sampler.family is not None
-    theta = as_arrays(state["theta"] if isinstance(state, Mapping) and set(state) == {"theta"} else state)
-    return {"theta": theta, **sampler.family.auxiliaries(jax.random.key(0), theta, sampler.temperature)}
-
-
-def _theta(state: Any, least: int = 1) -> PyTree[Any]:
-    """Theta from a state; without one, the smallest theta that the sampler accepts."""
-    if state is None:
-        return jnp.zeros(()) if least == 1 else jnp.zeros(least)
-    example, _ = first_state(state)
-    return example["theta"] if isinstance(example, Mapping) and "theta" in example else example
-
-
-def _preconditioned(sampler: PreconditionedSGLD) -> Any:
-    r"""dθ = [-D∇U + TΓ] dt + √(2TD) dW, D = diag(1/(λ + |∇U|)): psgld with an average that has caught up."""
-    potential, least = sampler.own_target.potential, sampler.regularisation
-
-    def D(theta: PyTree[Array]) -> PyTree[Array]:
-        return jax.tree.map(lambda g: 1 / (least.astype(g.dtype) + jnp.abs(g)), jax.grad(potential)(theta))
-
-    return langevin(potential, Diagonal(D), temperature=sampler.temperature)
+def _unknown(sampler: Sampler) -> Report:
+    """The report on a sampler of which nothing can be checked."""
+    return Report(
+        ok=False,
+        verdict="undecided",
+        residual=math.nan,
+        tolerance=0.0,
+        scale=math.nan,
+        root_mean_square=math.nan,
+        reasons=[_UNKNOWN.format(name=getattr(sampler, "name", type(sampler).__name__))],
+        worst_point=None,
+        worst_value=0.0,
+        correction=None,
+        dimension=0,
+        number_of_points=0,
+        method="nothing was checked",
+        power="none: nothing was checked",
+        structure=None,
+        marginal=None,
+    )
 
 
 def _corrections(
     sampler: Sampler, state: Any, options: Mapping[str, Any]
 ) -> tuple[list[Finding], np.ndarray, bool, list[str]]:
     """The findings about the correction, the points used, whether they settled, and notes."""
-    of_dynamics = isinstance(sampler, Recipe) and sampler.family is None
     notes: list[str] = []
-    if of_dynamics and state is None:
+    if not sampler.wants_target and state is None:
         raise ValueError("the correction of a sampler made of dynamics is checked at states: pass state=…")
-    as_state = (lambda one: one) if of_dynamics else (lambda one: {"theta": _theta(one)})
     if is_automatic(sampler):
         sampler = sampler.with_step_size(_TRIAL_STEP)
         notes.append(f"the step size is left to be found: {_TRIAL_STEP} was taken, and any would do")
     if state is None:
         notes.append("no shapes were given: theta was taken for a single number; pass state=…")
+    example, states = first_state(state)
     with jax.enable_x64(True):
         sampler = double(sampler)
-        coldest = sampler.ladder[0] if isinstance(sampler, ReplicaExchange) else 1.0
-        temperature = getattr(sampler, "temperature", coldest)
-        dynamics: Any = getattr(sampler, "dynamics", None)
-        if not of_dynamics:
-            dynamics = langevin(sampler.own_target.potential, temperature=temperature)
-        problem = make_problem(dynamics, state=as_state(first_state(state)[0] if of_dynamics else state))
-        generator = np.random.default_rng(options["seed"])
-        if options["points"] is not None:
-            points, settled = given_points(problem, options["points"])[0], True
+        if sampler.wants_target:
+            states = [{"theta": theta_of(one)} for one in states] or [{"theta": jnp.zeros(())}]
+            example, temperature = states[0], getattr(sampler, "temperature", 1.0)
+            dynamics: Any = langevin(sampler.own_target.potential, temperature=temperature)
         else:
-            starts = starts_of(problem, [as_state(s) for s in first_state(state)[1]])
-            number = options["number_of_points"] or _POINTS
-            drawn = draw_points(problem.hamiltonian, starts, number, generator)[0]
-            points, settled = drawn.points, drawn.settled
-        return check_correction(sampler, problem, points, generator), points, settled, notes
+            dynamics = sampler
+        problem = make_problem(dynamics, state=example)
+        generator = np.random.default_rng(options["seed"])
+        number = options["number_of_points"] or _number_of_points(sampler, problem.dimension)
+        starts = starts_of(problem, states)
+        if options["points"] is not None:
+            starts = given_points(problem, options["points"])[0]
+            notes.append("averages are over draws that start at the points given")
+        drawn = draw_points(problem.hamiltonian, starts, number, generator)[0]
+        points = drawn.points if options["points"] is None else starts
+        return (
+            check_correction(sampler, problem, points, drawn.points, generator),
+            points,
+            drawn.settled,
+            notes,
+        )
+
+
+def _number_of_points(sampler: Sampler, d: int) -> int:
+    if any(claim is not None for claim in sampler.claims):
+        return _POINTS
+    return max(_POINTS, min(_POINTS_FOR_AVERAGES, _NUMBERS_FOR_AVERAGES // d))
 
 
 def _corrected(sampler: Sampler, state: Any, options: Mapping[str, Any]) -> Report:

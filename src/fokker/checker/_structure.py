@@ -1,5 +1,6 @@
 """Is D symmetric positive semidefinite, is Q skew, and is the covariance of the noise 2D, at many points?"""
 
+import math
 from dataclasses import dataclass
 
 import jax
@@ -28,6 +29,7 @@ class Structure:
     failures: tuple[str, ...]
     notes: tuple[str, ...]
     has_noise: bool
+    is_not_finite: bool = False
 
 
 def check_structure(
@@ -38,7 +40,8 @@ def check_structure(
     if d <= LARGEST_FULL_MATRIX:
         notes = tuple[str, ...]()
         tested = points[: max(4, min(len(points), 2**20 // d**2))]
-        values = _from_matrices(evaluate.matrices(tested))
+        with np.errstate(invalid="ignore"):  # differences of entries that are not finite
+            values = _from_matrices(evaluate.matrices(tested))
     else:
         tested = points[:16]
         values = _along_directions(problem, tested, generator)
@@ -47,12 +50,16 @@ def check_structure(
             f"were tested along {_DIRECTIONS} random directions at {len(tested)} points, which can miss a "
             "narrow negative direction",
         )
+    for name, size in (("D", "size"), ("Q", "Q size")):
+        finite = np.isfinite(values[size]) if size in values else np.ones(len(tested), bool)
+        if not np.all(finite):
+            # Nothing else can be said of a matrix that is not finite.
+            failure = f"{name} is not finite at {np.sum(~finite)} of the {len(tested)} points tested"
+            worst = tested[int(np.argmin(finite))]
+            return Structure(math.nan, math.nan, None, None, worst, (failure,), notes, True, True)
     asymmetry = float(np.max(values["asymmetry"]))
     least = float(np.min(values["least"]))
     failures, worst = [], None
-    if not np.all(np.isfinite(values["size"])):
-        failures.append("D is not finite at tested of the points")
-        worst = tested[int(np.argmin(np.isfinite(values["size"])))]
     if not asymmetry <= _TOLERANCE:
         failures.append(f"D is not symmetric: |D - Dᵀ| reaches {asymmetry:.2g} of its size")
         worst = tested[int(np.argmax(values["asymmetry"]))]
@@ -105,6 +112,7 @@ def _from_matrices(values: Values) -> Values:
     if "Q" in values:
         Q = values["Q"]
         largest = _largest(Q)
+        results["Q size"] = largest
         results["skew"] = _largest(Q + Q.transpose(0, 2, 1)) / np.where(largest > 0, largest, 1.0)
     if "noise" in values:
         results["noise"] = _largest((values["noise"] - 2 * D) / units)
@@ -131,6 +139,7 @@ def _along_directions(problem: Problem, points: np.ndarray, generator: np.random
             product = problem.Q_mv
             Qu = jax.vmap(lambda w: product(x, w))(u)
             largest = jnp.sqrt(jnp.max(jnp.sum(Qu**2, axis=1)))
+            results["Q size"] = largest
             results["skew"] = jnp.max(jnp.abs(jnp.sum(u * Qu, axis=1))) / jnp.where(largest > 0, largest, 1.0)
         return results
 

@@ -1,6 +1,7 @@
 """Dynamics from H, D and Q (Theorem 1), and dynamics from any drift and diffusion, as printed in a paper."""
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,6 +28,7 @@ from fokker._core.state import (
     variable_names,
     zeros_like,
 )
+from fokker.dynamics._tracing import TRACING_ERRORS, check_real, not_real, untraceable
 from fokker.dynamics.hamiltonian import Hamiltonian, check_hamiltonian, hamiltonian_gradient
 from fokker.fields import Blocks, Field
 
@@ -258,7 +260,10 @@ class SDE(Module):
         """Raise if the drift, the diffusion or the Hamiltonian does not fit the state `z`."""
         validate_state(z)
         check_hamiltonian(self.hamiltonian, z)
-        jax.eval_shape(self.drift, z)
+        try:
+            check_real("the drift", jax.eval_shape(self.drift, z))
+        except TRACING_ERRORS as error:
+            raise untraceable("the drift", error) from error
         check_field(self.D_field(z), z, "the diffusion")
 
 
@@ -287,7 +292,11 @@ def diffusion_field(diffusion: Any, z: State, order: tuple[str, ...]) -> Field:
     def value(state: State) -> Any:
         return call(diffusion, state, "the diffusion") if callable(diffusion) else as_arrays(diffusion)
 
-    shape = jax.eval_shape(value, z)
+    try:
+        shape = jax.eval_shape(value, z)
+    except TRACING_ERRORS as error:
+        raise untraceable("the diffusion", error) from error
+    check_real("the diffusion", shape)
     d = dimension(z)
     is_array = is_leaf(shape)
     if is_array and shape.shape == (d, d):
@@ -401,9 +410,17 @@ def check_field(field: Field, z: State, name: str) -> None:
 def _try_product(field: Field, z: State, name: str, row: str | None, column: str | None) -> None:
     source, target = (z if column is None else z[column]), (z if row is None else z[row])
     try:
-        result = jax.eval_shape(lambda state, v: field.mv(state, v, row, column), z, source)
+        with warnings.catch_warnings():
+            # Raised where entries are cast to the type of the state.
+            warnings.simplefilter("error", np.exceptions.ComplexWarning)
+            result = jax.eval_shape(lambda state, v: field.mv(state, v, row, column), z, source)
+    except np.exceptions.ComplexWarning as error:
+        raise not_real(name, "complex numbers") from error
+    except TRACING_ERRORS as error:
+        raise untraceable(name, error) from error
     except (TypeError, ValueError, IndexError) as error:
         raise ValueError(f"{name} does not fit the state {describe_shapes(z)}: {error}") from error
+    check_real(name, result)
     if not same_shapes(result, target):
         raise ValueError(
             f"{name} maps {describe_shapes(source)} to {describe_shapes(result)}, but its row variable has "

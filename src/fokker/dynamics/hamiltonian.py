@@ -10,6 +10,7 @@ from jaxtyping import Array, PyTree
 
 from fokker._core.module import Module
 from fokker._core.state import State, call, describe_shapes, nearest, same_shapes, variable_names, zeros_like
+from fokker.dynamics._tracing import TRACING_ERRORS, untraceable
 
 
 class Hamiltonian(Module):
@@ -96,11 +97,8 @@ def check_hamiltonian(hamiltonian: Callable[..., Any], z: State) -> None:
     """Raise unless H is one finite number at `z`."""
     try:
         shape = jax.eval_shape(lambda state: hamiltonian_value(hamiltonian, state), z)
-    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
-        raise TypeError(
-            "the Hamiltonian could not be traced: write it with jax.numpy instead of numpy, jnp.where "
-            f"instead of if, and without float(…). JAX says: {str(error).splitlines()[0]}"
-        ) from error
+    except TRACING_ERRORS as error:
+        raise untraceable("the Hamiltonian", error) from error
     if getattr(shape, "shape", None) != ():
         raise ValueError(
             f"the Hamiltonian must return one number; it returns {describe_shapes(shape)}. "

@@ -1,5 +1,6 @@
 """Dynamics as functions of a flat vector in double precision, for the checker and the completion."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from jaxtyping import Array, Float
 
 from fokker._core.state import State, as_arrays, call, dimension, ravel, unravel, variable_names
 from fokker.dynamics import SDE, Dynamics
-from fokker.dynamics._dynamics import argument_names
+from fokker.dynamics._dynamics import argument_names, validate_state
 from fokker.dynamics.hamiltonian import Hamiltonian, hamiltonian_value
 
 Vector = Float[Array, " d"]
@@ -117,9 +118,28 @@ def double(tree: Any) -> Any:
     )
 
 
+def positive_temperature(temperature: Any) -> float:
+    """The temperature as a number; raise unless exp(-H/T) is a density at it."""
+    try:
+        value = float(temperature)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise ValueError(
+            "the temperature must be one finite number above zero, as the target is exp(-H/T); "
+            f"{temperature} was given."
+        )
+    return value
+
+
 def dynamics_of(dynamics: Any) -> Any:
     """The dynamics of a sampler; anything else is returned unchanged."""
-    return dynamics.placed if hasattr(dynamics, "wants_target") else dynamics
+    if not hasattr(dynamics, "wants_target"):
+        return dynamics
+    if not hasattr(dynamics, "placed"):
+        name = getattr(dynamics, "name", type(dynamics).__name__)
+        raise TypeError(f"the sampler {name} has no continuous dynamics: give a fk.Dynamics or a fk.SDE.")
+    return dynamics.placed
 
 
 def make_problem(
@@ -131,7 +151,9 @@ def make_problem(
     """
     dynamics = as_dynamics(dynamics, diffusion, hamiltonian, state)
     order = tuple(state) if isinstance(state, Mapping) else ()
-    example = double(as_arrays(infer_state(dynamics) if state is None else state))
+    given = as_arrays(infer_state(dynamics) if state is None else state)
+    validate_state(given)
+    example = double(given)
     if isinstance(dynamics, Dynamics):
         dynamics = double(dynamics)
     names = order or (dynamics.order(example) if isinstance(dynamics, SDE) else variable_names(example))
@@ -149,9 +171,11 @@ def make_problem(
 
     if isinstance(dynamics, Dynamics):
         T, D, Q = dynamics.temperature, dynamics.D, dynamics.Q
+        positive_temperature(T)
         noise = dynamics.noise_like(example)
     else:
-        T, D, Q, noise = jnp.asarray(temperature), dynamics.D_field(example), None, None
+        T = jnp.asarray(positive_temperature(temperature))
+        D, Q, noise = dynamics.D_field(example), None, None
 
     def D_mv(x: Vector, v: Vector) -> Vector:
         product = to_vector(D.mv(to_state(x), to_state(v)))

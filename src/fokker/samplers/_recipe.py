@@ -16,13 +16,14 @@ from fokker._core.rounding import Rounding, draw_rounding, is_half, lowered, rai
 from fokker._core.state import State, as_arrays, dimension, inner, ravel
 from fokker.corrections import Correction, Step, Visited
 from fokker.dynamics import SDE, Dynamics
-from fokker.dynamics._dynamics import check_field, check_semidefinite, validate_state
+from fokker.dynamics._dynamics import argument_names, check_field, check_semidefinite, validate_state
 from fokker.dynamics.hamiltonian import hamiltonian_gradient
 from fokker.fields import Field
 from fokker.gradients import Estimator, OnlineNoise
 from fokker.integrators import Integrator
 from fokker.integrators._gradient import no_force
 from fokker.integrators.noise import draw_like
+from fokker.samplers._checked import Claims, Followed
 from fokker.samplers._checks import check_finite_start, check_position, no_batch, placed
 from fokker.samplers._momentum import check_kinetic, momentum_of
 from fokker.samplers._sampler import (
@@ -185,6 +186,30 @@ class Recipe(Sampler):
             return (target.potential(coordinates(q)) / T).astype(jnp.result_type(*jax.tree.leaves(q)))
 
         return self.family.dynamics(tempered, 1.0)
+
+    def follows(self, state: PyTree[Any] | None = None) -> Followed | None:
+        """Its dynamics; with a correction the proposals are checked instead."""
+        if self.correction is not None:
+            return None
+        dynamics = self.placed
+        if self.family is not None and state is not None:
+            state = self._completed(dynamics, state)
+        return Followed(dynamics, state, is_refreshed=self.resample is not None)
+
+    def _completed(self, dynamics: Dynamics | SDE, state: Any) -> State:
+        """The whole state of a named sampler: theta alone gets its auxiliaries."""
+        names = set(argument_names(dynamics.hamiltonian)) | {"theta"}
+        if isinstance(state, Mapping) and names <= set(state):
+            return state
+        assert self.family is not None
+        is_named = isinstance(state, Mapping) and set(state) == {"theta"}
+        theta = as_arrays(state["theta"] if is_named else state)
+        return {"theta": theta, **self.family.auxiliaries(jax.random.key(0), theta, self.temperature)}
+
+    @property
+    def claims(self) -> Claims:
+        """With a correction, its proposals."""
+        return Claims(proposals=None if self.correction is None else self)
 
     def _enter(self, state: SamplerState) -> tuple[Dynamics | SDE, State, Chart | None]:
         """The dynamics in the coordinates around a state, and that state in them."""

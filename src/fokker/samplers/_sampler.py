@@ -17,6 +17,7 @@ from fokker._core.state import State, as_arrays
 from fokker.dynamics._dynamics import check_temperature
 from fokker.gradients import Estimator
 from fokker.integrators import Point
+from fokker.samplers._checked import Claims, Followed
 from fokker.targets.target import TargetWithData, check_is_target
 
 
@@ -46,7 +47,7 @@ class SamplerState(NamedTuple):
     @property
     def position(self) -> PyTree[Array]:
         """theta, or the whole state where it has no variable of that name."""
-        return self.z["theta"] if isinstance(self.z, Mapping) and "theta" in self.z else self.z
+        return theta_of(self.z)
 
 
 class Info(NamedTuple):
@@ -149,10 +150,22 @@ class Sampler(Module):
 
     # Whether an automatic step size is learnt by `warm_up`, and not by the trials of `fk.tune`.
     learns = False
-    # Whether the step size leaves no bias.
+    # Whether the step size leaves no bias: a sampler that does not say so is not taken to be exact.
     is_exact = False
     # Whether a step is a trajectory of any number of moves: `start`, `move`, `is_done`, `end`.
     has_trajectories = False
+
+    def follows(self, state: PyTree[Any] | None = None) -> Followed | None:
+        """The continuous dynamics that its steps approximate, for `fk.check`; None where there are none.
+
+        `state` is theta or a state of the dynamics, as the user gave it.
+        """
+        return None
+
+    @property
+    def claims(self) -> Claims:
+        """The parts of a step that keep the target by an identity, for `fk.check` to test."""
+        return Claims()
 
     def warm_up(
         self,
@@ -171,6 +184,11 @@ class Sampler(Module):
     def with_step_size(self, step_size: Any) -> Self:
         """The same with another step size."""
         return dataclasses.replace(self, step_size=check_step_size(step_size))  # type: ignore[call-arg]
+
+
+def theta_of(state: PyTree[Any]) -> PyTree[Any]:
+    """The variable theta of a state that has one; else the state is theta itself."""
+    return state["theta"] if isinstance(state, Mapping) and "theta" in state else state
 
 
 # Steps whose randomness is drawn at once: enough to amortise drawing, little enough to fit the cache.

@@ -16,6 +16,7 @@ from fokker.batches import Batch
 from fokker.dynamics import Dynamics
 from fokker.gradients import Estimator
 from fokker.integrators.quadratic_well import langevin_law, underdamped_law
+from fokker.samplers._checked import Followed
 from fokker.samplers._checks import check_position
 from fokker.samplers._recipe import Recipe
 from fokker.samplers._sampler import Info, Sampler, SamplerState, check_step_size
@@ -108,6 +109,20 @@ class Lazy(Sampler):
             if given != wanted:
                 raise ValueError(f"masses must be a dictionary of the shapes {wanted}; they have {given}.")
         return Lazy(inner, _coefficients(inner), self.scales)
+
+    def follows(self, state: PyTree[Any] | None = None) -> Followed | None:
+        """Those of the recipe, as if every step saw every row."""
+        if state is None:
+            tables = self.tables.items()
+            state = {
+                name: jnp.broadcast_to(table.mean, (table.rows, len(table.mean))) for name, table in tables
+            }
+        followed = self.inner.follows(state)
+        note = (
+            "every row was taken to be seen at every step; that rows which are not seen move by the law of "
+            "their prior was not checked"
+        )
+        return None if followed is None else followed._replace(notes=(*followed.notes, note))
 
     def with_target(self, target: Posterior) -> "Lazy":
         """The same on a target that differs in its numbers alone, such as the means of the priors."""
@@ -206,7 +221,8 @@ class Lazy(Sampler):
         names = list(z["theta"])
         for name, own in zip(names, split(key, len(names)), strict=True):
             rows = {variable: t[name] for variable, t in z.items()}
-            time = self.step_size * missed[name].astype(rows["theta"].dtype)
+            dtype = rows["theta"].dtype
+            time = jnp.asarray(self.step_size, dtype) * missed[name].astype(dtype)
             scale = None if scales is None else scales[name]
             moved = _moved(own, rows, self.tables[name], time, scale, self.coefficients, self.temperature)
             z = {variable: {**t, name: moved[variable]} for variable, t in z.items()}

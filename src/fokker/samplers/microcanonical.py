@@ -1,5 +1,6 @@
 """Microcanonical Langevin and Hamiltonian Monte Carlo, as they are and with a Metropolis correction."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from fokker.gradients import Estimator
 from fokker.integrators import IsokineticLeapfrog, Point
 from fokker.integrators.isokinetic import refresh, unit_vector
 from fokker.samplers import _checks
+from fokker.samplers._checked import Claims, Followed
 from fokker.samplers._sampler import (
     AUTOMATIC,
     Info,
@@ -28,6 +30,7 @@ from fokker.samplers._sampler import (
     check_step_size,
     computed,
     step_size_at,
+    theta_of,
 )
 
 
@@ -72,6 +75,31 @@ class Microcanonical(Sampler):
             return (target.potential(theta) / T).astype(jnp.result_type(*jax.tree.leaves(theta)))
 
         return isokinetic(potential, self.scale)
+
+    def follows(self, state: PyTree[Any] | None = None) -> Followed:
+        """Isokinetic dynamics with the noise that the refreshments tend to for small steps."""
+        theta = jnp.zeros(2) if state is None else theta_of(state)
+        size = ravel(as_arrays(theta)).size
+        # By Itô's formula noise of this length is the limit of the refreshments.
+        length = (math.sqrt(size) if isinstance(self.L, str) else self.L) if self.partial else None
+        dynamics = isokinetic(self.placed.hamiltonian.potential, self.scale, length)  # type: ignore[attr-defined]
+        whole = {"theta": theta, "u": jnp.ones(size) / math.sqrt(size)}
+        return Followed(dynamics, whole, spheres=("u",), is_refreshed=not self.partial)
+
+    @property
+    def claims(self) -> Claims:
+        """Where it is adjusted, the step of its trajectories."""
+        if not self.adjusted:
+            return Claims()
+
+        def turn(theta: PyTree[Array], u: Array) -> tuple[PyTree[Array], Array, Array]:
+            z, dynamics = {"theta": theta, "u": u}, self.placed
+            h = jnp.asarray(step_size_at(self.step_size, jnp.zeros(())), u.dtype)
+            point = self.integrator.evaluate(dynamics, z)
+            new, _, log_ratio, _ = self.integrator.propose(dynamics, z, None, h, point)
+            return new["theta"], new["u"], log_ratio
+
+        return Claims(turn=turn)
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
         """A direction u drawn at random; U/T and its gradient, with which the next step begins."""

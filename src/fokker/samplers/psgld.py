@@ -12,10 +12,13 @@ from fokker._core.count import Count, no_steps
 from fokker._core.random import split
 from fokker._core.rounding import draw_rounding, is_half, raised, rounded
 from fokker._core.state import as_arrays
+from fokker.dynamics import Dynamics, langevin
 from fokker.dynamics._dynamics import validate_state
+from fokker.fields import Diagonal
 from fokker.gradients import Estimator
 from fokker.integrators.euler_maruyama import one_number
 from fokker.integrators.noise import check_noise, draw_like
+from fokker.samplers._checked import Followed
 from fokker.samplers._sampler import (
     Info,
     Memory,
@@ -25,6 +28,7 @@ from fokker.samplers._sampler import (
     check_step_size,
     check_target,
     step_size_at,
+    theta_of,
 )
 
 
@@ -53,6 +57,27 @@ class PreconditionedSGLD(Sampler):
         return dataclasses.replace(
             self, target=target, estimator=estimator, temperature=as_arrays(temperature)
         )
+
+    def follows(self, state: PyTree[Any] | None = None) -> Followed:
+        """Those of an average that has caught up, in which the chain's own memory is missing."""
+        theta = jnp.zeros(()) if state is None else theta_of(state)
+        doubt = (
+            "the preconditioner was taken to be that of the gradient where the chain is, V = ∇U². That of "
+            "the sampler is an average over earlier steps, and its bias is not in these dynamics: compare "
+            "the variances of a run with those of an exact sampler"
+        )
+        return Followed(self._without_memory, {"theta": theta}, doubt=doubt)
+
+    @property
+    def _without_memory(self) -> Dynamics:
+        r"""dθ = [-D∇U + TΓ] dt + √(2TD) dW with D = diag(1/(λ + |∇U|))."""
+        potential, least = self.own_target.potential, self.regularisation
+
+        def D(theta: PyTree[Array]) -> PyTree[Array]:
+            gradient = jax.grad(potential)(theta)
+            return jax.tree.map(lambda g: 1 / (least.astype(g.dtype) + jnp.abs(g)), gradient)
+
+        return langevin(potential, Diagonal(D), temperature=self.temperature)
 
     @property
     def gathering_steps(self) -> int:

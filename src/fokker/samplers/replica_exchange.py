@@ -15,6 +15,7 @@ from fokker._core.random import split, uniform
 from fokker._core.rounding import raised
 from fokker._core.state import as_arrays
 from fokker.gradients import Estimator, OnlineNoise
+from fokker.samplers._checked import Claims, Exchange, Followed
 from fokker.samplers._sampler import Info, Sampler, SamplerState
 from fokker.samplers.recipe import Recipe
 from fokker.targets.target import TargetWithData
@@ -65,6 +66,29 @@ class ReplicaExchange(Sampler):
         return dataclasses.replace(
             self, sampler=placed, ladder=self.ladder * as_arrays(temperature), target=placed.target
         )
+
+    @property
+    def temperature(self) -> Array:
+        """That of the coldest replica."""
+        return self.ladder[0]
+
+    @property
+    def _coldest(self) -> Recipe:
+        return dataclasses.replace(self.sampler, temperature=self.ladder[0])
+
+    def follows(self, state: PyTree[Any] | None = None) -> Followed | None:
+        """The dynamics of the coldest replica."""
+        return self._coldest.follows(state)
+
+    @property
+    def claims(self) -> Claims:
+        """The exchanges with all the data, and the proposals of the coldest replica."""
+        target, cold, hot = self.own_target, self.ladder[0], self.ladder[1]
+
+        def log_ratio(a: PyTree[Array], b: PyTree[Array]) -> Array:
+            return exchange_log_ratio(target, 1 / cold - 1 / hot, a, b, None)
+
+        return self._coldest.claims._replace(exchange=Exchange(log_ratio, hot / cold))
 
     def _copies(self, function: Any, *trees: Any) -> Any:
         """`function(sampler, …)` for the copy of every temperature."""

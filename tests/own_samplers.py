@@ -1,0 +1,78 @@
+"""Samplers as a user would write them against the contract `fk.samplers.Sampler`, right and wrong."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+import fokker as fk
+from fokker._core.count import no_steps
+from fokker.samplers import Info, Sampler, SamplerState
+from fokker.samplers._checked import Followed
+
+
+class Unadjusted(Sampler):
+    """θ' = θ - h∇U + √(2h) w, which says nothing about itself."""
+
+    step_size: Any
+    target: Any = None
+
+    def on(self, target, temperature=1.0, gradient=None):
+        return dataclasses.replace(self, target=target)
+
+    def init(self, position, *, key=None):
+        return SamplerState({"theta": position}, no_steps())
+
+    def draw(self, key, state):
+        normal, uniform = jax.random.split(key)
+        x = state.position
+        return jax.random.normal(normal, x.shape, x.dtype), jax.random.uniform(uniform, (), x.dtype)
+
+    def advance(self, draws, state, batch=None, number=None):
+        x = self.moved(draws, state.position)
+        return SamplerState({"theta": x}, state.step + 1), Info(jnp.all(jnp.isfinite(x)))
+
+    def moved(self, draws, x):
+        return (
+            x - self.step_size * jax.grad(self.target.potential)(x) + jnp.sqrt(2 * self.step_size) * draws[0]
+        )
+
+
+class Overconfident(Unadjusted):
+    """The same, which claims to be exact."""
+
+    is_exact = True
+
+
+class RandomWalk(Unadjusted):
+    """A Metropolis step, which is exact."""
+
+    is_exact = True
+
+    def moved(self, draws, x):
+        normal, uniform = draws
+        proposal = x + self.step_size * normal
+        log_ratio = self.target.potential(x) - self.target.potential(proposal)
+        return jnp.where(jnp.log(uniform) < log_ratio, proposal, x)
+
+
+class Halved(RandomWalk):
+    """Accepts by half of the energy, and so samples at twice the temperature."""
+
+    def moved(self, draws, x):
+        normal, uniform = draws
+        proposal = x + self.step_size * normal
+        log_ratio = (self.target.potential(x) - self.target.potential(proposal)) / 2
+        return jnp.where(jnp.log(uniform) < log_ratio, proposal, x)
+
+
+class Following(Unadjusted):
+    """Says which dynamics it follows."""
+
+    friction: Any = 1.0
+
+    def follows(self, state=None):
+        U = self.target.potential
+        drift = lambda theta: -self.friction * jax.grad(U)(theta)  # noqa: E731
+        return Followed(fk.SDE(drift, {("theta", "theta"): 1.0}, fk.Hamiltonian(U)), {"theta": state})
