@@ -17,6 +17,8 @@ from fokker.batches import Batch
 from fokker.samplers import SamplerState
 from fokker.samplers.replica_exchange import exchange_log_ratio
 
+pytestmark = pytest.mark.dependencies
+
 # A skewed density on the line, far from the Gaussian whose gradient is linear.
 SKEWED = fk.Density(lambda theta: -jnp.sum(jnp.exp(theta) - theta + theta**2 / 8))
 

@@ -20,6 +20,8 @@ from fokker.rows.readers import ArrayReader, PiecesReader
 from fokker.run import ahead, record
 from fokker.targets._data import checked_data
 
+pytestmark = pytest.mark.dependencies
+
 RANDOM = np.random.default_rng(7)
 SGLD = samplers.sgld(1e-3)
 RUN = {"init": jnp.zeros(()), "chains": 2, "steps": 12, "thin": 3, "progress": False}

@@ -24,6 +24,8 @@ from fokker.rows.table import ColumnError, read_table
 from fokker.run import command
 from fokker.run.options import parse_settings, read_config
 
+pytestmark = pytest.mark.dependencies
+
 WRITE_REPORT = command.write_report_of
 MODEL = """
 import jax, jax.numpy as jnp

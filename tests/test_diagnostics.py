@@ -15,6 +15,8 @@ from fokker.integrators import Reflecting, Splitting
 from fokker.run.tuning import _friction_name, _with_friction, fastest_time, largest_curvature
 from interrupted import interrupt_at
 
+pytestmark = pytest.mark.dependencies
+
 PRECISION = np.array([[2.0, 0.6], [0.6, 1.0]])
 NORMAL = fk.Density(lambda theta: -theta @ jnp.asarray(PRECISION, theta.dtype) @ theta / 2)
 

@@ -32,6 +32,8 @@ from registry import (
     started,
 )
 
+pytestmark = pytest.mark.dependencies
+
 CHAINS = 2
 
 

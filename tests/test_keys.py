@@ -8,6 +8,8 @@ import pytest
 from fokker._core import random as _random
 from key_words import Words
 
+pytestmark = pytest.mark.dependencies
+
 
 def test_the_notes_find_a_key_that_is_used_twice(monkeypatch):
     """The negative control: one key for noise and momentum, by the library and by JAX."""

@@ -9,6 +9,8 @@ import pytest
 
 import fokker as fk
 
+pytestmark = pytest.mark.dependencies
+
 
 def test_every_public_name_is_there_and_is_its_modules_own():
     assert set(dir(fk)) == {*fk.__all__, "__version__"}

@@ -21,6 +21,8 @@ from fokker.models.lda.evaluate import identities, mixtures
 from fokker.models.lda.weights import Weights
 from test_lda_chain import known_corpus
 
+pytestmark = pytest.mark.dependencies
+
 QUICK = dict(batch_size=25, sweeps=10, burn_in=5, n_jobs=1)  # noqa: C408
 
 

@@ -11,6 +11,8 @@ import fokker as fk
 from fokker import samplers
 from marks import long_case
 
+pytestmark = pytest.mark.dependencies
+
 X = np.linspace(-1.0, 1.0, 8, dtype=np.float32)[:, None]
 KEY = jax.random.key(0)
 

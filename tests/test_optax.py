@@ -15,6 +15,8 @@ from conftest import quick_jit
 from fokker import integrators, samplers
 from marks import long_case
 
+pytestmark = pytest.mark.dependencies
+
 N, n = 12, 4
 RNG = np.random.default_rng(0)
 DATA = {"x": RNG.normal(size=(N, 2)), "y": RNG.normal(size=N)}

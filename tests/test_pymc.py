@@ -12,6 +12,8 @@ import pytest
 import fokker as fk
 from fokker import samplers
 
+pytestmark = pytest.mark.dependencies
+
 RNG = np.random.default_rng(0)
 
 

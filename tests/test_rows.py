@@ -26,6 +26,8 @@ from fokker.run.sample import make_batches
 from fokker.targets import _data, posterior
 from marks import long_case
 
+pytestmark = pytest.mark.dependencies
+
 N = 5003
 RANDOM = np.random.default_rng(5)
 X = RANDOM.normal(size=(N, 3)).astype(np.float32)

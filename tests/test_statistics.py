@@ -5,6 +5,8 @@ import pytest
 
 from fokker._core.statistics import effective_sample_size, inference_data, pareto_k, split_r_hat
 
+pytestmark = pytest.mark.dependencies
+
 
 def autoregression(correlation, chains, draws, seed=0):
     """Chains of variance 1 whose draws are correlated as correlation**lag."""

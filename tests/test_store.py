@@ -22,6 +22,8 @@ from fokker._core import files
 from fokker.run import store
 from fokker.run.folder import RunFolder
 
+pytestmark = pytest.mark.dependencies
+
 TARGET = fk.Density(lambda theta: -jnp.sum(theta["a"] ** 2) / 2 - theta["b"] ** 2)
 INIT = {"a": jnp.zeros(2), "b": jnp.ones(())}
 CALL = {"init": INIT, "steps": 120, "burn_in": 7, "thin": 2, "chains": 2, "progress": False}

@@ -22,6 +22,8 @@ from fokker.run.journal import Journal
 from fokker.run.tuning import _trial
 from interrupted import interrupt_at
 
+pytestmark = pytest.mark.dependencies
+
 
 def rng(seed=0):
     return np.random.default_rng(seed)
