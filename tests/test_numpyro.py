@@ -19,7 +19,7 @@ import fokker as fk
 from fokker import samplers
 from fokker.integrators import Splitting
 
-pytestmark = pytest.mark.usefixtures("ranks")
+pytestmark = [pytest.mark.dependencies, pytest.mark.usefixtures("ranks")]
 
 
 @pytest.fixture

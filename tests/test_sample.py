@@ -43,7 +43,7 @@ def run(sampler=None, target=NORMAL, **options):
     return fk.sample(target, sampler or samplers.sghmc(0.1), **settings)
 
 
-pytestmark = pytest.mark.usefixtures("quickly")
+pytestmark = [pytest.mark.dependencies, pytest.mark.usefixtures("quickly")]
 
 
 # The same draws -------------------------------------------------------------------------------------------
