@@ -9,7 +9,7 @@ from scipy.special import chdtri
 
 from fokker._core.statistics import effective_sample_size, split_r_hat
 from fokker.diagnostics._findings import Finding, Grade, care_or_bad
-from fokker.diagnostics.configurational import effective_draws
+from fokker.diagnostics._scores import effective_draws
 
 # Convergence needs split R-hat below, and effective draws above, these values (Vehtari et al. 2021).
 _R_HAT, _EFFECTIVE = 1.01, 400

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from fokker.diagnostics._findings import Finding, Grade, care_or_bad
-from fokker.diagnostics.configurational import effective_draws
+from fokker.diagnostics._scores import effective_draws
 from fokker.diagnostics.noise_share import gradient_noise_share
 
 if TYPE_CHECKING:
