@@ -1,4 +1,4 @@
-r"""Whether chains agree as far as chance allows: split R-hat, and nested R-hat where chains are many and short.
+r"""Whether chains agree as far as chance allows: split R-hat, or nested R-hat of many short chains.
 
 Halves of m chains, n draws each, of a stationary process of variance σ² whose half-means have the variance
 v = σ²/s, s being the effective draws of a half. The variance within a half has the mean (σ² - v)n/(n-1), as
@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import chdtri, fdtri, ndtri
+from scipy.special import fdtri, ndtri
 from scipy.stats import rankdata
 
 from fokker._core.statistics import effective_sample_size
@@ -94,10 +94,13 @@ def chance_r_hat(halves: int, per_half: np.ndarray, draws: int, number: int) -> 
     `halves`: the sequences that are compared, of `draws` draws each, of which `per_half` are effective.
     """
     freedom = halves - 1
-    # R-hat is the maximum of two, of the ranks and of the folded ranks.
-    ratio = chdtri(freedom, _FALSE_ALARMS / (2 * number)) / freedom
     fewest = max(_FEWEST / halves, _FEWEST_PER_HALF)
     per_half = np.clip(np.nan_to_num(per_half, nan=fewest), fewest, draws)
+    # s is a sum of about (log s)/2 autocorrelation times of lags: its error is that of a variance estimated
+    # with halves · s/log s degrees of freedom, and F takes the place of χ²/(2m-1).
+    of_s = halves * per_half / np.maximum(1, np.log(per_half))
+    # R-hat is the maximum of two, of the ranks and of the folded ranks.
+    ratio = fdtri(freedom, of_s, 1 - _FALSE_ALARMS / (2 * number))
     return np.sqrt((1 - 1 / draws) * (1 + ratio / (per_half - 1)))
 
 
@@ -114,7 +117,8 @@ def effective_per_half(values: Float[np.ndarray, "c n k"]) -> Float[np.ndarray, 
     # Around a mean of s effective draws autocorrelations look smaller by 1/s. Summed up to the lag at which
     # that hides them, (log s)/2 autocorrelation times, this makes s too large by about log s (and 1).
     effective = np.minimum(effective, half)
-    return np.where(effective < half / 2, effective - np.log(np.maximum(effective, 1)) - 1, effective)
+    excess = np.log(np.maximum(effective, 1)) + 1
+    return effective - excess * (1 - effective / half)  # independent draws have no such lags
 
 
 def _normal_scores(values: np.ndarray) -> np.ndarray:
@@ -145,7 +149,11 @@ def _nested(z: Float[np.ndarray, "c n k"], number: int) -> Agreement:
     by_shift = fdtri(1, chains - 1, 1 - false_alarms) * change.var(axis=0, ddof=1) / chains / 2 / total
     allowed = np.maximum(_MEMORY, np.sqrt(1 + by_memory))
     of_memory = Agreement(
-        np.sqrt(1 + memory), allowed, np.maximum(_MEMORY_BAD, allowed), np.ones(series, bool), np.zeros(series, bool)
+        np.sqrt(1 + memory),
+        allowed,
+        np.maximum(_MEMORY_BAD, allowed),
+        np.ones(series, bool),
+        np.zeros(series, bool),
     )
     allowed = np.maximum(R_HAT, np.sqrt(1 + by_shift))
     of_trend = Agreement(

@@ -204,7 +204,7 @@ def _deviation(draws: np.ndarray) -> np.ndarray:
 
 
 def _principal(standard: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The correlations of draws in units of their deviations, and variances along the principal directions."""
+    """The correlations of standardised draws, and the variances and directions of their principal axes."""
     correlation = np.cov(standard.T)
     variances, directions = np.linalg.eigh(correlation)
     return correlation, np.maximum(variances[::-1], 0), directions[:, ::-1]
