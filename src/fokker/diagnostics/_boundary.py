@@ -22,19 +22,26 @@ _JUMP = 0.2
 _ROUNDING = 1e-5
 # How far beyond a draw, in its distance from the mean, the density may end.
 _BEYOND = 1.5
-# A density this much lower than at any draw (in U/T) is of no importance at the boundary.
-_NEGLIGIBLE = 1.0
+# Where U/T is higher than at any draw by more than the first value, the density at the boundary is
+# negligible; by more than the second, what looks like an end may be the largest number there is.
+_NEGLIGIBLE, _OVERFLOW = 1.0, 100.0
 
 
 class Boundary(NamedTuple):
     """A place where U jumps by `jump`, infinite where the density ends, and the coordinate that crosses it.
 
-    `coordinate` is None where no single one does.
+    `coordinate` is None where no single one does. `is_relevant`: whether the density is not negligible there.
     """
 
     coordinate: int | None
     place: float
     jump: float
+    is_relevant: bool
+
+    @property
+    def is_end(self) -> bool:
+        """Whether the density ends there."""
+        return bool(np.isinf(self.jump))
 
     def __str__(self) -> str:
         what = "ends" if np.isinf(self.jump) else f"jumps by a factor of {np.exp(min(self.jump, 50.0)):.2g}"
@@ -54,8 +61,18 @@ def find_boundary(
     start, end = (flat[generator.integers(len(flat), size=segments)] for _ in range(2))
     outwards = np.arange(segments) % 2 == 0
     end[outwards] = start[outwards] + _BEYOND * (start[outwards] - flat.mean(axis=0))
-    highest = values.max() / temperature + _NEGLIGIBLE
-    jumps = np.zeros(segments)
+    highest = values.max() / temperature
+    for margin in (_NEGLIGIBLE, _OVERFLOW):
+        crossing = _crossing(potential, start, end, temperature, highest + margin)
+        if crossing is not None:
+            return _named(potential, crossing, temperature, margin == _NEGLIGIBLE)
+    return None
+
+
+def _crossing(
+    potential: Potential, start: np.ndarray, end: np.ndarray, temperature: float, highest: float
+) -> tuple[np.ndarray, np.ndarray, float] | None:
+    """Two points beside each other with the largest jump between them, where U/T is not above `highest`."""
     for number in range(_ROUNDS + 1):
         intervals = _INTERVALS if number == 0 else _FINER
         room = potential.most // (intervals + 1)
@@ -68,7 +85,7 @@ def find_boundary(
         if not len(order):
             return None
         start, end, jumps = start[order], end[order], jumps[order]
-    return _named(potential, start[0], end[0], float(jumps[0]), temperature)
+    return start[0], end[0], float(jumps[0])
 
 
 def _largest_jumps(
@@ -100,12 +117,16 @@ def _largest_jumps(
 
 
 def _named(
-    potential: Potential, start: np.ndarray, end: np.ndarray, jump: float, temperature: float
+    potential: Potential,
+    crossing: tuple[np.ndarray, np.ndarray, float],
+    temperature: float,
+    is_relevant: bool,
 ) -> Boundary:
-    """The coordinate that crosses the boundary if it moves alone."""
+    """With the coordinate that crosses the boundary if it moves alone."""
+    start, end, jump = crossing
     d = len(start)
     if d + 2 > potential.most:
-        return Boundary(None, np.nan, jump)
+        return Boundary(None, np.nan, jump, is_relevant)
     alone = np.concatenate([start[None], end[None], np.where(np.eye(d, dtype=bool), end, start)])
     values = potential.at(alone)[0] / temperature
     with np.errstate(invalid="ignore"):
@@ -114,6 +135,6 @@ def _named(
         if np.isfinite(whole):
             crosses = np.abs(values[2:] - values[0]) > np.abs(whole) / 2
     if crosses.sum() != 1:
-        return Boundary(None, np.nan, jump)
+        return Boundary(None, np.nan, jump, is_relevant)
     i = int(np.argmax(crosses))
-    return Boundary(i, float((start[i] + end[i]) / 2), jump)
+    return Boundary(i, float((start[i] + end[i]) / 2), jump, is_relevant)

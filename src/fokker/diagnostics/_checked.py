@@ -34,6 +34,8 @@ def _power(spread: "Spread | None") -> str:
     if not spread.judged.any():
         return "There are too few effective draws to compare their spread with the target's."
     one, everywhere = spread.detectable
+    if spread.walled[: len(spread.bias)].all():
+        return f"Nine of ten such runs would have shown a deviation of {100 * one:.0f} % at the walls."
     several = len(spread.bias) > 1
     if (everywhere if several else one) > _DOUBLED:
         text = "There are too few effective draws to see even a variance that is twice the target's"

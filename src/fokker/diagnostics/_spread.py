@@ -8,11 +8,12 @@ import numpy as np
 from fokker._core.rounding import is_half
 from fokker._core.state import ravel
 from fokker.batches import StreamBatches
-from fokker.diagnostics._boundary import find_boundary
+from fokker.diagnostics._boundary import Boundary, find_boundary
 from fokker.diagnostics._findings import Cause, Finding, Grade, care_or_bad
 from fokker.diagnostics._gradients import Potential, as_vectors, thinned
 from fokker.diagnostics._many import gradients_along
 from fokker.diagnostics._projections import Projections
+from fokker.diagnostics._steps import has_divergences
 from fokker.diagnostics.configurational import FALSE_ALARMS, Groups, Spread, Walls, spread_of
 from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.dynamics.hamiltonian import Hamiltonian
@@ -33,11 +34,15 @@ _LATE = 0.5
 
 
 class Comparison(NamedTuple):
-    """The spread of the draws beside the target's, None if it was not compared, and then the reason."""
+    """The spread of the draws beside the target's, None if it was not compared, and then the reason.
+
+    `boundary`: where the target was seen to end or to jump, if it was looked for.
+    """
 
     findings: list[Finding]
     spread: Spread | None
     reason: str = ""
+    boundary: Boundary | None = None
 
 
 def walls_of(sampler: Any, positions: Any) -> Walls | None:
@@ -111,14 +116,17 @@ def by_gradients(
         findings += _stein(draws, gradients, effective, own)
     # A sampler that follows ∇U does not see a jump, and neither do the equations above.
     is_blind = not sampler.is_exact and not isinstance(target, TargetWithData)
-    if potential is not None and potential.is_exact and walls is None and (is_blind or findings):
+    is_suspect = is_blind or findings or has_divergences(trace)
+    boundary = None
+    if potential is not None and potential.is_exact and walls is None and is_suspect:
         boundary = find_boundary(potential, draws, T)
-        if boundary is not None:
-            return Comparison([_boundary_finding(str(boundary), sampler.is_exact)], None, str(boundary))
+        if boundary is not None and boundary.is_relevant:
+            finding = _boundary_finding(str(boundary), sampler.is_exact)
+            return Comparison([finding], None, str(boundary), boundary)
     checks["configurational temperature"] = T * (1 + spread.pooled_bias)
     checks["its standard error"] = T * spread.pooled_error
     checks.update(own)
-    return Comparison(findings, spread)
+    return Comparison(findings, spread, boundary=boundary)
 
 
 def _boundary_finding(boundary: str, is_exact: bool) -> Finding:

@@ -10,6 +10,7 @@ from fokker.diagnostics._scores import effective_draws
 from fokker.diagnostics.noise_share import gradient_noise_share
 
 if TYPE_CHECKING:
+    from fokker.diagnostics._boundary import Boundary
     from fokker.diagnostics.configurational import Spread
     from fokker.run.trace import Trace
 
@@ -102,23 +103,37 @@ def _recent_positions(trace: "Trace") -> Any:
     return jax.tree.map(lambda x: np.asarray(x)[:, places], trace.positions)
 
 
-def decisions(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
+def has_divergences(trace: "Trace") -> bool:
+    """Whether steps of a sampler with a correction diverged."""
+    return "is_divergent" in trace.sample_stats and bool(np.any(trace.sample_stats["is_divergent"]))
+
+
+def _divergences(stats: dict[str, np.ndarray], boundary: "Boundary | None") -> Finding:
+    number, steps = int(np.sum(stats["is_divergent"])), stats["is_divergent"].size
+    if boundary is not None and boundary.is_end:
+        return Finding(
+            Grade.CARE,
+            f"{number:,} of {steps:,} steps diverged or were refused beyond a boundary: {boundary}. Refusing "
+            "them is right but slow, and hides steps that diverged for another reason; a transform "
+            "(fk.constrain) would remove the boundary",
+        )
+    return Finding(
+        care_or_bad(number > max(2, _DIVERGING_BAD * steps)),
+        f"{number:,} of {steps:,} steps diverged: in some regions the step is too large, and the "
+        "draws may miss parts of the target. Reparametrise the model (non-centred), or take "
+        "smaller steps: a smaller step_size if you gave one, else a higher "
+        "target_accept, as in fk.samplers.nuts(target_accept=0.95)",
+        Cause.STIFFNESS,
+    )
+
+
+def decisions(trace: "Trace", checks: dict[str, float], boundary: "Boundary | None" = None) -> list[Finding]:
     """Divergences, trajectories cut off, and low BFMI, for samplers with a correction."""
     findings, stats = [], trace.sample_stats
     if "acceptance_rate" in stats:
         checks["mean acceptance"] = float(stats["acceptance_rate"].mean())
     if "is_divergent" in stats and np.any(stats["is_divergent"]):
-        number, steps = int(np.sum(stats["is_divergent"])), stats["is_divergent"].size
-        findings.append(
-            Finding(
-                care_or_bad(number > max(2, _DIVERGING_BAD * steps)),
-                f"{number:,} of {steps:,} steps diverged: in some regions the step is too large, and the "
-                "draws may miss parts of the target. Reparametrise the model (non-centred), or take "
-                "smaller steps: a smaller step_size if you gave one, else a higher "
-                "target_accept, as in fk.samplers.nuts(target_accept=0.95)",
-                Cause.STIFFNESS,
-            )
-        )
+        findings.append(_divergences(stats, boundary))
     deepest = getattr(getattr(trace.sampler, "correction", None), "max_depth", None)
     if "tree_depth" in stats and deepest is not None:
         share = float(np.mean(stats["tree_depth"] >= int(deepest)))

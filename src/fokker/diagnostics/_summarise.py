@@ -140,7 +140,7 @@ def _of_moments(trace: "Trace", quantities: Any) -> Summary:
     findings.append(Finding(Grade.CARE, text))
     constrained = trace.origin is not None and getattr(trace.origin.target, "is_constrained", False)
     kinetic, notes = _steps.kinetic_temperature(trace, checks)
-    findings += kinetic
+    findings += [*kinetic, *_steps.decisions(trace, checks)]
     findings += (_many.unusable_scalars(leaves) if not constrained else []) or (
         _many.disagreeing_scalars(leaves, _many.allowed_r_hat(chains, 0.0, draws, size)) if chains > 1 else []
     )
@@ -216,7 +216,6 @@ def _of_steps(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
     if trace.lost:
         findings.append(Finding(Grade.BAD, trace.lost))
     _steps.describe(trace, checks)
-    findings += _steps.decisions(trace, checks)
     findings += [Finding(Grade.BAD, note) for note in trace.notes]
     findings += [Finding(Grade.CARE, caution) for caution in trace.cautions]
     if trace.origin is not None:
@@ -247,6 +246,7 @@ def _biases(
     """What was found about bias, with what was not looked for; and notes."""
     kinetic, notes = _steps.kinetic_temperature(trace, checks, comparison.spread)
     findings = [*findings, *kinetic, *comparison.findings]
+    findings += _steps.decisions(trace, checks, comparison.boundary)
     spread, sampler = comparison.spread, trace.sampler
     if sampler is None or sampler.is_exact or comparison.findings:
         return findings, notes
@@ -282,6 +282,11 @@ def _notes(trace: "Trace", spread: "Spread | None") -> list[str]:
         notes.append(
             "all chains started at one point, so that R-hat is less able to detect that they disagree; give "
             "init as a function of a key to start them at different points"
+        )
+    if spread is not None and spread.walled.any():
+        notes.append(
+            f"{int(spread.walled.sum()):,} coordinates have walls: each was compared with the target by one "
+            "equation, of its distance from the wall, and not by its mean and its variance"
         )
     for what, judged in (
         () if spread is None else (("variance", spread.judged), ("mean", spread.shift.judged))

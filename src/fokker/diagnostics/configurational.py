@@ -189,7 +189,7 @@ def _shifts(draws: np.ndarray, gradients: np.ndarray) -> np.ndarray:
 
     Σ is that of all draws: as E[(θ - c)² ∇U] = 2E[θ - c], it is not correlated with the mean of ∇U.
     """
-    flat = draws.reshape(-1, draws.shape[2])
+    flat = draws.reshape(draws.shape[0] * draws.shape[1], draws.shape[2])
     deviation = _deviation(flat)
     g = gradients * deviation
     if not 1 < g.shape[2] <= _LARGEST:
