@@ -50,9 +50,12 @@ class Boundary(NamedTuple):
 
 
 def find_boundary(
-    potential: Potential, draws: Float[np.ndarray, "c n d"], temperature: float
+    potential: Potential, draws: Float[np.ndarray, "c n d"], temperature: float, also_negligible: bool = False
 ) -> Boundary | None:
-    """Look for a jump of U along segments between draws, and outwards from draws."""
+    """Look for a jump of U along segments between draws, and outwards from draws.
+
+    With `also_negligible`, also for one where the density vanishes: it is at most crossed by steps.
+    """
     flat, values = draws.reshape(-1, draws.shape[2]), potential.values.reshape(-1)
     segments = potential.most // (_INTERVALS + 1)
     if segments < 2 or not np.isfinite(values).all():
@@ -62,7 +65,7 @@ def find_boundary(
     outwards = np.arange(segments) % 2 == 0
     end[outwards] = start[outwards] + _BEYOND * (start[outwards] - flat.mean(axis=0))
     highest = values.max() / temperature
-    for margin in (_NEGLIGIBLE, _OVERFLOW):
+    for margin in (_NEGLIGIBLE, _OVERFLOW)[: 1 + also_negligible]:
         crossing = _crossing(potential, start, end, temperature, highest + margin)
         if crossing is not None:
             return _named(potential, crossing, temperature, margin == _NEGLIGIBLE)

@@ -119,7 +119,7 @@ def by_gradients(
     is_suspect = is_blind or findings or has_divergences(trace)
     boundary = None
     if potential is not None and potential.is_exact and walls is None and is_suspect:
-        boundary = find_boundary(potential, draws, T)
+        boundary = find_boundary(potential, draws, T, has_divergences(trace))
         if boundary is not None and boundary.is_relevant:
             finding = _boundary_finding(str(boundary), sampler.is_exact)
             return Comparison([finding], None, str(boundary), boundary)

@@ -285,7 +285,7 @@ def _notes(trace: "Trace", spread: "Spread | None") -> list[str]:
         )
     if spread is not None and spread.walled.any():
         notes.append(
-            f"{int(spread.walled.sum()):,} coordinates have walls: each was compared with the target by one "
+            f"coordinates with walls: {int(spread.walled.sum()):,}. Each was compared with the target by one "
             "equation, of its distance from the wall, and not by its mean and its variance"
         )
     for what, judged in (

@@ -207,6 +207,8 @@ def _principal(standard: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
     """The correlations of standardised draws, and the variances and directions of their principal axes."""
     correlation = np.cov(standard.T)
     variances, directions = np.linalg.eigh(correlation)
+    # Pointing to where most of it grows, so that a shift along it has a sign.
+    directions = directions * np.where(directions.sum(axis=0) < 0, -1, 1)
     return correlation, np.maximum(variances[::-1], 0), directions[:, ::-1]
 
 
