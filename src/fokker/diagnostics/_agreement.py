@@ -7,8 +7,8 @@ its draws share the deviation of their mean, and that of the 2m means is v χ²_
     R̂² = (n-1)/n + Var(means)/W ≈ (1 - 1/n) (1 + χ²_{2m-1}/((2m-1)(s - 1))).
 
 Independent draws have s = n and R̂ ≈ 1; where draws are autocorrelated R̂ is above 1 however many chains there
-are. s is measured within the halves, each around its own mean: where it came from all chains together, chains
-that disagree would raise the bound that they are judged by.
+are. s is measured within the second halves, each around its own mean: where it came from all chains together,
+chains that disagree would raise the bound that they are judged by, and so would a trend at their starts.
 
 Halves of a few effective draws, as of a thousand chains of twenty draws, have a large R-hat whether the draws
 are right or not, and s cannot be measured in them. They are judged by nested R-hat (Margossian et al. 2024):
@@ -96,20 +96,22 @@ def chance_r_hat(halves: int, per_half: np.ndarray, draws: int, number: int) -> 
     freedom = halves - 1
     fewest = max(_FEWEST / halves, _FEWEST_PER_HALF)
     per_half = np.clip(np.nan_to_num(per_half, nan=fewest), fewest, draws)
-    # s is a sum of about (log s)/2 autocorrelation times of lags: its error is that of a variance estimated
-    # with halves · s/log s degrees of freedom, and F takes the place of χ²/(2m-1).
-    of_s = halves * per_half / np.maximum(1, np.log(per_half))
+    # s is a sum of about (log s)/2 autocorrelation times of lags in m halves: its error is that of a variance
+    # estimated with m s/log s degrees of freedom, and F takes the place of χ²/(2m-1).
+    of_s = halves / 2 * per_half / np.maximum(1, np.log(per_half))
     # R-hat is the maximum of two, of the ranks and of the folded ranks.
     ratio = fdtri(freedom, of_s, 1 - _FALSE_ALARMS / (2 * number))
     return np.sqrt((1 - 1 / draws) * (1 + ratio / (per_half - 1)))
 
 
 def effective_per_half(values: Float[np.ndarray, "c n k"]) -> Float[np.ndarray, " k"]:
-    """Effective draws of half a chain, by the autocorrelation around the mean of each half (ArviZ)."""
+    """Effective draws of half a chain, by the autocorrelation around the mean of each second half (ArviZ)."""
     chains, draws, number = values.shape
     half = draws // 2
-    halves = np.stack([values[:, :half], values[:, draws - half :]], axis=1)
-    centred = (halves - halves.mean(axis=2, keepdims=True)).reshape(chains, 2 * half, number)
+    last = values[:, draws - half :]
+    last = last - last.mean(axis=1, keepdims=True)
+    # ArviZ splits chains: each is put before another, and so is counted twice.
+    centred = np.concatenate([last, np.roll(last, 1, axis=0)], axis=1)
     usable = np.ptp(centred, axis=(0, 1)) > 0
     effective = np.full(number, np.nan)
     if half >= 4 and usable.any():

@@ -156,7 +156,7 @@ def _advice(
     assert trace.origin is not None
     if _leaves_bias(spread, draws, gradients, groups, walls):
         return "the second half of the draws does not show it: give more burn_in"
-    if any(is_half(leaf) for leaf in jax.tree.leaves(trace.samples)):
+    if any(is_half(leaf) for leaf in jax.tree.leaves(trace.state)):  # the draws themselves have 32 bits
         return (
             "theta is stored in 16 bits, whose rounding adds noise, the more the smaller the steps: use "
             "float32, or larger steps"
