@@ -2,6 +2,7 @@
 
 import types
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -16,7 +17,7 @@ def judged(draws, target, is_exact=False, statistics=None, temperature=1.0, stat
         is_exact=is_exact, learns=False, wants_target=True, own_target=target, **attributes
     )
     origin = types.SimpleNamespace(sampler=sampler, target=target, batches=None, notes=(), one_start=False)
-    settings = {"temperature": temperature}
+    settings = {"temperature": temperature, "chains": len(jax.tree.leaves(draws)[0])}
     return fk.Trace(draws, None, statistics or {}, state, None, settings, origin).summary()
 
 

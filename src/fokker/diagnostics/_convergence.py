@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import stdtrit
 
 from fokker._core.statistics import effective_sample_size, split_r_hat
 from fokker.diagnostics._agreement import Agreement, agreement
@@ -26,6 +27,9 @@ _APART = 1.2
 # Ratios of standard deviations, and of eigenvalues of the correlations, above which scales are unequal.
 _UNEQUAL, _CORRELATED = 10.0, 100.0
 _LARGEST = 200
+# How often chains without a trend are said to have one, where they are known to be slow.
+_CHANCE = 0.02
+_MOVING = "the chains are still moving away from their starts: give more burn_in"
 
 
 class Context(NamedTuple):
@@ -75,8 +79,18 @@ def r_hat_and_effective(values: Float[np.ndarray, "c n k"]) -> tuple[np.ndarray,
     return r_hat, effective
 
 
+def agreement_of(values: np.ndarray, r_hat: np.ndarray) -> Agreement | None:
+    """Whether chains agree; None for a single one, and for draws that are not finite."""
+    return agreement(values, r_hat) if len(values) > 1 and np.isfinite(values).all() else None
+
+
+def have_mixed(judged: Agreement | None) -> bool:
+    """Whether nothing speaks against it that chains agree."""
+    return judged is None or not np.any(judged.excess > 0)
+
+
 def convergence(
-    names: list[str], values: np.ndarray, r_hat: np.ndarray, effective: np.ndarray, context: Context
+    names: list[str], values: np.ndarray, judged: Agreement | None, effective: np.ndarray, context: Context
 ) -> list[Finding]:
     """Problems with the convergence of series in unconstrained coordinates."""
     finite = np.isfinite(values).all(axis=(0, 1))
@@ -102,14 +116,14 @@ def convergence(
     if diverged:
         return diverged
     findings: list[Finding] = []
-    if values.shape[0] < 2:
+    if judged is None:
         findings.append(
             Finding(
                 Grade.CARE, "convergence cannot be judged from one chain: run at least two, preferably four"
             )
         )
     else:
-        findings += _disagreement(names, values, agreement(values, r_hat), context)
+        findings += _disagreement(names, values, judged, context)
     if not np.all(effective >= _EFFECTIVE):
         worst = int(np.argmin(np.nan_to_num(effective)))
         advice = "" if findings or context.astray else _how_to_mix(values, worst, context)
@@ -176,11 +190,7 @@ def _cause(values: np.ndarray, judged: Agreement, worst: int, context: Context) 
     """Why chains disagree, as far as it can be seen, and what to do."""
     if context.astray:
         return "the chains are far from the mass of the target"
-    series = values[:, :, worst]
-    half = values.shape[1] // 2
-    shifts = series[:, half:].mean(axis=1) - series[:, :half].mean(axis=1)
-    has_common_shift = abs(shifts.mean()) > 2 * shifts.std(ddof=1) / np.sqrt(len(shifts))
-    within = [effective_draws(chain[None, :, None])[0] for chain in series[:20]]
+    within = [effective_draws(chain[None, :, None])[0] for chain in values[:20, :, worst]]
     is_settled = not judged.is_nested[worst] and np.median(np.nan_to_num(within)) >= _SETTLED
     if context.is_stiff:
         return (
@@ -193,20 +203,37 @@ def _cause(values: np.ndarray, judged: Agreement, worst: int, context: Context) 
             "fk.samplers.replica_exchange, and other starts (init)"
         )
     advice = _how_to_mix(values, worst, context)
-    if judged.is_trend[worst] or (has_common_shift and not is_settled):
-        return f"the chains are still moving away from their starts: give more burn_in; {advice}"
+    if judged.is_trend[worst] and _MOVING not in advice:
+        return _MOVING
     if judged.is_nested[worst]:
         return (
             "where a chain is at its end depends on where it was in its first third: each chain is too "
             f"short, or several modes hold them; {advice}"
         )
+    if advice == _MOVING:
+        return advice
     if is_settled:
         return f"the chains differ by more than chance, but not by much: {advice}"
     return f"the chains have not mixed yet: {advice}"
 
 
+def _have_common_shift(series: np.ndarray) -> bool:
+    """Whether chains moved in the same direction between their halves, by a t-test; False for a single one."""
+    chains, half = len(series), series.shape[1] // 2
+    if chains < 2:
+        return False
+    shifts = series[:, half:].mean(axis=1) - series[:, :half].mean(axis=1)
+    return bool(
+        abs(shifts.mean()) > stdtrit(chains - 1, 1 - _CHANCE / 2) * shifts.std(ddof=1) / np.sqrt(chains)
+    )
+
+
 def _how_to_mix(values: np.ndarray, slow: int, context: Context) -> str:
-    """Advice for slow chains: other scales if they are unequal, else a longer run."""
+    """Advice for slow chains: for a trend, for scales that are unequal, else a longer run."""
+    if context.is_stiff:
+        return "reparametrise the model (non-centred): where steps diverge, longer runs help little"
+    if _have_common_shift(values[:, :, slow]):
+        return _MOVING
     values = values[:, :, : context.coordinates]
     learns = getattr(context.sampler, "learns", False)
     remedy = (

@@ -88,7 +88,11 @@ def why_not_compared(trace: "Trace", target: Target | None, has_many: bool) -> s
 
 
 def by_gradients(
-    trace: "Trace", effective: float, checks: dict[str, float], projections: Projections | None = None
+    trace: "Trace",
+    effective: float,
+    checks: dict[str, float],
+    projections: Projections | None = None,
+    have_mixed: bool = True,
 ) -> Comparison:
     """Findings from the spread and mean of theta and from the Stein discrepancy; all, or projected."""
     assert trace.origin is not None
@@ -109,7 +113,10 @@ def by_gradients(
         text = "the gradient is not finite at some draws: check the log density there"
         return Comparison([Finding(Grade.BAD, text)], None, "the gradient is not finite at some draws")
     spread = spread_of(draws, gradients, groups, walls)
-    advice = _advice(trace, spread, draws, gradients, groups, walls)
+    if _leaves_bias(spread, draws, gradients, groups, walls):
+        advice = "the second half of the draws does not show it: give more burn_in"
+    else:
+        advice = _advice(trace, have_mixed)
     findings = spread_findings(spread, advice=advice)
     own: dict[str, float] = {}
     if walls is None:  # the discrepancy has a boundary term too
@@ -144,18 +151,11 @@ def _boundary_finding(boundary: str, is_exact: bool) -> Finding:
     )
 
 
-def _advice(
-    trace: "Trace",
-    spread: Spread,
-    draws: np.ndarray,
-    gradients: np.ndarray,
-    groups: Groups | None,
-    walls: Walls | None,
-) -> str:
-    """What to do about a bias: by what the sampler is, and by whether the second half of the draws has it."""
+def _advice(trace: "Trace", have_mixed: bool) -> str:
+    """What to do about a bias that stays: by what the sampler is, and by whether its chains agree."""
     assert trace.origin is not None
-    if _leaves_bias(spread, draws, gradients, groups, walls):
-        return "the second half of the draws does not show it: give more burn_in"
+    if not have_mixed and not trace.origin.sampler.is_exact:
+        return "the chains do not agree yet, which may be the reason (see R-hat): mend that first"
     if any(is_half(leaf) for leaf in jax.tree.leaves(trace.state)):  # the draws themselves have 32 bits
         return (
             "theta is stored in 16 bits, whose rounding adds noise, the more the smaller the steps: use "

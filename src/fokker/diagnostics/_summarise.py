@@ -9,7 +9,7 @@ from fokker._core.draws import scalars_per_draw, shape_of_draws
 from fokker.diagnostics import _many, _steps
 from fokker.diagnostics._agreement import R_HAT, chance_r_hat
 from fokker.diagnostics._checked import checked_text
-from fokker.diagnostics._convergence import Context, Statistics, convergence
+from fokker.diagnostics._convergence import Context, Statistics, agreement_of, convergence, have_mixed
 from fokker.diagnostics._findings import Cause, Finding, Grade
 from fokker.diagnostics._gradients import log_densities
 from fokker.diagnostics._projections import DIRECTIONS, Leaf, Projections, leaf_of_moments, project
@@ -65,15 +65,16 @@ def _of_scalars(
     free = Quantities(*trace.flat_positions())
     judged = free.joined(own)
     statistics = Statistics.of(judged.values)
+    agreement = agreement_of(judged.values, statistics.r_hat)
     is_same = judged.values.shape == table.values.shape and np.array_equal(judged.values, table.values)
     checks: dict[str, float] = {}
     findings = _of_steps(trace, checks)
     comparison = _not_compared(trace, gradients)
     if not comparison.reason and np.isfinite(free.values).all():
-        comparison = by_gradients(trace, _least(statistics), checks)
+        comparison = by_gradients(trace, _least(statistics), checks, have_mixed=have_mixed(agreement))
     findings, notes = _biases(trace, findings, comparison, checks)
     context = _context(trace, findings, comparison, len(free.names))
-    findings += convergence(*judged, *statistics[:2], context)
+    findings += convergence(*judged, agreement, statistics.effective, context)
     findings += _halved(trace, halving)
     shown = statistics if is_same else Statistics.of(table.values)
     checked = checked_text(statistics, comparison.spread, trace, halving)
@@ -100,13 +101,15 @@ def _of_many(
     judged = density.joined(own, directions)
     statistics = Statistics.of(judged.values)
     least = _least(statistics)
+    agreement = agreement_of(judged.values, statistics.r_hat)
     if can_compare:
-        comparison = by_gradients(trace, least, checks, free)
+        comparison = by_gradients(trace, least, checks, free, have_mixed(agreement))
     findings, notes = _biases(trace, findings, comparison, checks)
     half = shape_of_draws(trace.samples)[1] // 2
     allowed = _many.allowed_r_hat(2 * chains, least, half, free.size)
     if not unusable:
-        unusable = convergence(*judged, *statistics[:2], _context(trace, findings, comparison, 0))
+        context = _context(trace, findings, comparison, 0)
+        unusable = convergence(*judged, agreement, statistics.effective, context)
         if chains > 1 and not any("R-hat" in finding.text for finding in unusable):
             unusable += _many.disagreeing_scalars(free.leaves, allowed)
     findings += [*unusable, *_halved(trace, halving)]
