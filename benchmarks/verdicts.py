@@ -235,7 +235,7 @@ RIGHT: dict[str, tuple[Callable[[], fk.Trace], Truth]] = {
         lambda: run(UNIT, samplers.sgld(0.05), 10, temperature=0.25),
         dict.fromkeys(UNIT_TRUTH, 0.25),
     ),
-    "sgld, exponential, reflected, h = 0.001": (lambda: reflected(0.001), {}),
+    "sgld, exponential, reflected, h = 0.003": (lambda: reflected(0.003), {}),
     "rwm, exponential, ends by -inf": (
         lambda: learnt(ENDS, samplers.rwm(), init=positive, steps=20_000, thin=10),
         {},

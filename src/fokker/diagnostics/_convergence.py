@@ -218,7 +218,7 @@ def _cause(values: np.ndarray, judged: Agreement, worst: int, context: Context) 
 
 
 def _have_common_shift(series: np.ndarray) -> bool:
-    """Whether chains moved in the same direction between their halves, by a t-test; False for a single one."""
+    """Whether chains moved in the same direction between their halves (t-test); False for a single one."""
     chains, half = len(series), series.shape[1] // 2
     if chains < 2:
         return False
