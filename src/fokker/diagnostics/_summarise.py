@@ -14,7 +14,7 @@ from fokker.diagnostics._findings import Cause, Finding, Grade
 from fokker.diagnostics._gradients import log_densities
 from fokker.diagnostics._projections import DIRECTIONS, Leaf, Projections, leaf_of_moments, project
 from fokker.diagnostics._quantities import MOST_SCALARS, Quantities, given, named_leaves, none_of
-from fokker.diagnostics._spread import Comparison, by_gradients, target_of, why_not_compared
+from fokker.diagnostics._spread import Comparison, by_gradients, is_of_stream, target_of, why_not_compared
 from fokker.diagnostics.halving import step_halving
 from fokker.diagnostics.summary import QUANTILES, LeafRow, Summary
 
@@ -285,6 +285,10 @@ def _notes(trace: "Trace", spread: "Spread | None") -> list[str]:
         notes.append(
             "all chains started at one point, so that R-hat is less able to detect that they disagree; give "
             "init as a function of a key to start them at different points"
+        )
+    if is_of_stream(trace.origin):
+        notes.append(
+            "the data came as a stream of batches, and the noise of the minibatches is that of the first batch"
         )
     if spread is not None and spread.walled.any():
         notes.append(
