@@ -35,7 +35,8 @@ def scores(series: Float[np.ndarray, "c n k"], expected: float) -> Scores:
     """Scores corrected for skewness (Hall 1992), with effective numbers of draws by ArviZ."""
     number = series.shape[0] * series.shape[1]
     if not series.shape[2]:
-        return Scores(*np.zeros((3, 0)), np.zeros(0, bool))
+        none = np.zeros(0)
+        return Scores(none, none, none, np.zeros(0, bool))
     effective = np.minimum(effective_draws(series), number)
     flat = series.reshape(number, -1)
     bias, deviation = flat.mean(axis=0) - expected, flat.std(axis=0, ddof=1)

@@ -95,6 +95,7 @@ def _of_many(
     can_compare = not comparison.reason and not unusable
     density = none_of(positions)
     if can_compare:
+        assert trace.origin is not None
         name, values = log_densities(target_of(trace.origin), positions)
         density = Quantities([name], values[:, :, None].astype(float))
     directions = _many.directions(free)
@@ -288,7 +289,7 @@ def _notes(trace: "Trace", spread: "Spread | None") -> list[str]:
         )
     if is_of_stream(trace.origin):
         notes.append(
-            "the data came as a stream of batches, and the noise of the minibatches is that of the first batch"
+            "the data came as a stream of batches, and the noise of the minibatches is that of the first one"
         )
     if spread is not None and spread.walled.any():
         notes.append(

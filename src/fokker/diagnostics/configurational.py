@@ -161,9 +161,10 @@ def spread_of(
         if len(groups.names) > 1:
             products = np.concatenate([products, averages[order]], axis=2)
             names += [f"{name} on average" for name in groups.names]
-    pooled = [float(x[0]) for x in scores(average, 1.0)[:3]]
+    bias, error, score, _ = (float(x[0]) for x in scores(average, 1.0))
+    typical = float(np.median(average))
     walled = np.concatenate([walled, np.zeros(len(names) - d, bool)])
-    return Spread(names, *scores(products, 1.0), *pooled, float(np.median(average)), shift, walled)
+    return Spread(names, *scores(products, 1.0), bias, error, score, typical, shift, walled)
 
 
 def _products(
