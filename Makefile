@@ -1,10 +1,14 @@
 # Each command makes its own virtual environment and installs what it needs.
+# Another Python has an environment of its own: make test PYTHON=python3.13
 PYTHON ?= python3
-VENV := .venv
+VENV := .venv$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+LOWEST := .venv-lowest
+# More for pytest, such as ARGS='tests/test_rows.py -k parquet'
+ARGS ?=
 
-.PHONY: demo test test-long torture verdicts mutate lint bench clean help
+.PHONY: demo test test-slow test-long test-dependencies test-lowest torture verdicts mutate lint bench clean help
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -19,10 +23,27 @@ demo: $(INSTALLED)  ## logistic regression on a million rows, with a report to o
 	$(BIN)/fokker demo --out fokker-demo
 
 test: lint  ## formatting, lint, types and the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(ARGS)
 
-test-long: lint  ## those tests too that repeat at length what others show
-	$(BIN)/python -m pytest -m long
+test-slow: $(INSTALLED)  ## the tests that alone show something and take long
+	$(BIN)/python -m pytest -m slow $(ARGS)
+
+test-long: $(INSTALLED)  ## the tests that repeat at length what others show
+	$(BIN)/python -m pytest -m long $(ARGS)
+
+test-dependencies: $(INSTALLED)  ## the tests that touch what other libraries may change; PYTHON=python3.13 for the newest
+	$(BIN)/python -m pytest -m 'dependencies and not long and not slow' $(ARGS)
+
+$(LOWEST)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip uv
+	VIRTUAL_ENV=$(LOWEST) $(LOWEST)/bin/uv pip install --quiet --resolution lowest-direct --editable '.[dev]'
+	touch $@
+
+# Old releases use old names of each other, and warn of it.
+test-lowest: $(LOWEST)/.installed  ## the tests with the lowest versions that pyproject.toml allows
+	$(LOWEST)/bin/python -m pytest -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning \
+		-W ignore::FutureWarning $(ARGS)
 
 torture: $(INSTALLED)  ## kill runs 200 times and damage 2,000 files: what goes on has the same bits
 	$(BIN)/python tests/torture.py --kills 200
@@ -48,4 +69,4 @@ bench: $(INSTALLED)  ## speed and memory, as ratios against hand-written code
 	$(BIN)/python benchmarks/topics.py
 
 clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache

@@ -53,8 +53,9 @@ gc.set_threshold(100_000, 50, 50)
 def _share_contexts() -> None:
     """All lowered programs share one MLIR context.
 
-    One of its own takes 3 ms to make and three quarters of the memory of a small program. The function is not
-    public in JAX: where it is missing, or where contexts cannot be shared, the tests are slower, no more.
+    One of its own takes 3 ms to make and three quarters of the memory of a small program. JAX has no public
+    function or setting for the context that a program is lowered in, so this one replaces a private function;
+    where that is missing, or where contexts cannot be shared, the tests are slower, no more.
     """
     try:
         from jax._src.interpreters import mlir
@@ -74,10 +75,8 @@ _share_contexts()
 
 
 # A compiled program takes memory, however small. Above this all are dropped, to be traced and read from disk
-# again: an eighth of what the machine has, since there are two workers, and other programs.
-_MOST_MEMORY = 3 * 2**29
-with contextlib.suppress(AttributeError, ValueError, OSError):  # where the system does not say
-    _MOST_MEMORY = max(_MOST_MEMORY, os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE // 8)
+# again, so that a worker stays below 2 GB.
+_MOST_MEMORY = 7 * 2**28
 
 
 @pytest.fixture(autouse=True)

@@ -28,3 +28,17 @@ def test_whole_numbers_are_those_of_jax(size, kind):
     key = jax.random.key(3, impl=kind)
     for shape in ((), (40,)):
         assert np.array_equal(_random.randint(key, shape, size), jax.random.randint(key, shape, 0, size))
+
+
+@pytest.mark.timeout(100)  # where the two are compiled into one kernel, that takes hours
+@pytest.mark.parametrize(("count", "size"), [(3, 1), (4, 1), (8, 2)])
+def test_what_many_keys_draw_compiles_and_is_that_of_jax(count, size, optimised):
+    def draw(random, *dtype):
+        return jax.jit(
+            jax.vmap(
+                lambda key: jax.vmap(lambda k: random.normal(k, (size,), *dtype))(random.split(key, count))
+            )
+        )
+
+    keys = jax.random.split(jax.random.key(0), 64)
+    assert np.allclose(draw(_random, jnp.float32)(keys), draw(jax.random)(keys), rtol=1e-6)

@@ -73,8 +73,12 @@ def split(key: Key[Array, ""], count: int = 2) -> Key[Array, " count"]:
     if not _is_threefry(key):
         return jax.random.split(key, count)
     numbers = jnp.arange(count, dtype=jnp.uint32)
-    words = threefry(_halves(key), jnp.zeros_like(numbers), numbers)
-    return jax.random.wrap_key_data(jnp.stack(words, axis=-1), impl="threefry2x32")
+    words = jnp.stack(threefry(_halves(key), jnp.zeros_like(numbers), numbers), axis=-1)
+    if count > 2:
+        # XLA of JAX 0.11 and later fuses these words into what is drawn from them, in another layout. It then
+        # writes each of the rounds out twice, and twice again what that one reads: 2⁴⁰ instructions.
+        words = jax.lax.optimization_barrier(words)
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
 def bits(key: Key[Array, ""], shape: tuple[int, ...]) -> Array:

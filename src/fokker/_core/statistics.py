@@ -1,5 +1,6 @@
 """Effective draws, R-hat and tails, by ArviZ: 0.x, whose data are InferenceData, or 1.x, with DataTree."""
 
+import math
 import warnings
 from typing import Any
 
@@ -38,16 +39,23 @@ def split_r_hat(draws: Float[np.ndarray, "c n ..."]) -> np.ndarray:
     return _of_each(_arviz().rhat, draws)
 
 
-def pareto_k(log_values: Float[np.ndarray, " n"]) -> float:
-    """Pareto's k of the largest values: moments of order 1/k and above are infinite."""
+def pareto_k(values: Float[np.ndarray, " n"]) -> float:
+    """Pareto's k of the largest of some positive values: moments of order 1/k and above are infinite.
+
+    Infinite where the largest are all the same, which says nothing about a tail.
+    """
     arviz = _arviz()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if not _is_new(arviz):
-            return float(arviz.psislw(log_values)[1])
+            return float(arviz.psislw(np.log(np.maximum(values, 1e-300)))[1])
         from arviz_stats.base import array_stats
 
-        return float(array_stats.psislw(log_values)[1])
+        # Not its `psislw`, which takes the logarithms of inverse weights, where that of 0.x takes weights.
+        try:
+            return float(array_stats.pareto_khat(values, chain_axis=None, r_eff=1, tail="right"))
+        except ValueError:  # "All tail values are the same"
+            return math.inf
 
 
 def inference_data(**groups: dict[str, np.ndarray]) -> Any:

@@ -53,7 +53,7 @@ def scores(series: Float[np.ndarray, "c n k"], expected: float) -> Scores:
     score = t + skewness * t**2 / 3 + skewness**2 * t**3 / 27 + skewness / 6
     judged = (effective >= _FEWEST) & np.isfinite(score)
     for k in np.flatnonzero(judged & (np.abs(t) > 2)):  # the others raise no alarm
-        judged[k] = _tail_index(flat[:, k]) < _NO_VARIANCE
+        judged[k] = pareto_k(np.abs(flat[:, k])) < _NO_VARIANCE
     return Scores(bias, error, np.where(judged, score, 0.0), judged)
 
 
@@ -65,11 +65,6 @@ def threshold(false_alarms: float, number: int) -> float:
 def power() -> float:
     """How far beyond the threshold a score must be on average to be detected in nine of ten runs."""
     return float(ndtri(_POWER))
-
-
-def _tail_index(values: np.ndarray) -> float:
-    """Pareto's k of the largest values, by ArviZ: moments of order 1/k and above are infinite."""
-    return pareto_k(np.log(np.maximum(np.abs(values), 1e-300)))
 
 
 def effective_draws(values: Float[np.ndarray, "c n k"]) -> Float[np.ndarray, " k"]:

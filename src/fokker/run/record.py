@@ -43,7 +43,7 @@ def environment() -> dict[str, str]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "device": f"{device.platform} {device.device_kind}",
-        "precision": "float64" if jax.config.jax_enable_x64 else "float32",  # type: ignore[attr-defined]
+        "precision": str(jnp.result_type(float)),
     }
 
 
