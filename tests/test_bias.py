@@ -98,14 +98,14 @@ def test_a_shift_of_many_parameters_is_seen_along_directions():
 @pytest.mark.parametrize(
     ("upper", "draw"),
     [
-        (np.inf, lambda z: stats.expon.ppf(stats.norm.cdf(z))),
-        (1.0, lambda z: stats.truncexpon.ppf(stats.norm.cdf(z), 1.0)),
+        (np.inf, lambda z: 2 + stats.expon.ppf(stats.norm.cdf(z))),
+        (3.0, lambda z: 2 + stats.truncexpon.ppf(stats.norm.cdf(z), 1.0)),
     ],
 )
 def test_the_equation_at_a_wall_holds_for_right_draws_alone(upper, draw):
-    """exp(-θ) on [0, ∞) and on [0, 1], beside a coordinate without walls, which keeps both its equations."""
+    """exp(-θ) on [2, ∞) and on [2, 3], beside a coordinate without walls, which keeps both its equations."""
     z = normals(number=2000)
-    walls = Walls(np.array([0.0, -np.inf]), np.array([upper, np.inf]))
+    walls = Walls(np.array([2.0, -np.inf]), np.array([upper, np.inf]))
 
     def spread(shift):
         x = np.stack([draw(z[:, :, 0] + shift), z[:, :, 1]], axis=2)

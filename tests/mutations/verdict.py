@@ -74,13 +74,6 @@ MUTATIONS = [
         ("bias::smooth_targets_have_no_boundary",),
     ),
     Mutation(
-        "diagnostics/_boundary.py",
-        "jump = np.abs(right - left - expected)",
-        "jump = np.abs(right - left)",
-        "a steep density is taken for one that jumps",
-        ("bias::smooth_targets_have_no_boundary",),
-    ),
-    Mutation(
         "diagnostics/_spread.py",
         "is_suspect = is_blind or findings or has_divergences(trace)",
         "is_suspect = bool(findings)",
