@@ -194,8 +194,9 @@ def spread_findings(
     spread: Spread,
     false_alarms: float = FALSE_ALARMS,
     advice: str = "take smaller steps, or account for the gradient's noise",
+    means: bool = True,
 ) -> list[Finding]:
-    """The directions in which the variance and the mean are most wrong, if that is significant."""
+    """The directions in which the variance and, with `means`, the mean are most wrong, if significant."""
     if spread.astray:
         return [
             Finding(
@@ -221,7 +222,7 @@ def spread_findings(
                 f"wall times ∂U is {size}; {advice}"
             )
         findings.append(Finding(care_or_bad(abs(bias) - 2 * error > _BIAS_BAD), text, cause))
-    shifted = spread.shift.furthest(false_alarms)
+    shifted = spread.shift.furthest(false_alarms) if means else None
     if shifted is not None:
         name, shift, error = shifted
         if cause is Cause.LARGE_STEPS:  # which moves means less than it widens the spread
