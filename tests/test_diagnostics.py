@@ -360,7 +360,7 @@ def test_friction_is_chosen_for_a_sampler_given_as_a_function(optimised):
     )
     assert tuning.friction == 1.0
     assert isinstance(tuning.sampler.integrator, Splitting)
-    made = _with_friction(samplers.sgnht, "A", 3.0).on(NORMAL).placed
+    made = _with_friction(samplers.sgnht, "friction", 3.0).on(NORMAL).placed
     z = {"theta": jnp.zeros(2), "r": jnp.ones(2), "xi": jnp.array(3.0)}
     assert float(made.drift({**z, "r": 2 * jnp.ones(2)})["xi"]) == pytest.approx(3 * 9)  # (r²/d - T)/mu
     with pytest.raises(ValueError, match="no friction"):
