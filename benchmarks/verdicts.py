@@ -19,7 +19,7 @@ import numpy as np
 import fokker as fk
 from fokker import samplers
 from fokker.diagnostics import Grade
-from fokker.integrators import Splitting
+from fokker.integrators import Reflecting, Splitting
 from fokker.lab.posteriors import POSTERIORS
 
 Truth = Mapping[str, float]
@@ -56,6 +56,14 @@ def regression(weight: float = 1.0) -> tuple[Any, Truth]:
 
 
 LINEAR, LINEAR_TRUTH = regression()
+EXPONENTIAL = fk.Density(lambda theta: -jnp.sum(theta))
+ENDS = fk.Density(lambda theta: jnp.where(jnp.all(theta > 0), -jnp.sum(theta), -jnp.inf))
+JUMPS = fk.Density(lambda theta: -jnp.sum(theta**2) / 2 + jnp.where(theta[0] > 0, 0.0, -3.0))
+GAMMA = fk.Density(
+    lambda theta: jnp.where(
+        jnp.all(theta > 0), jnp.sum(2 * jnp.log(jnp.maximum(theta, 1e-30)) - theta), -jnp.inf
+    )
+)
 MODE = fk.find_mode(LINEAR, jnp.zeros(4))
 CALM = {"gradient": fk.gradients.control_variates(MODE), "batch_size": 50}
 NOISY = {"batch_size": 50, "batches": "replacement"}
@@ -96,6 +104,49 @@ def judged_as(trace: fk.Trace, target: Any, temperature: float = 1.0) -> fk.Trac
     placed = dataclasses.replace(own, target=None).on(target, temperature)
     origin = dataclasses.replace(trace.origin, sampler=placed, target=target)
     return dataclasses.replace(trace, origin=origin, settings={**trace.settings, "temperature": temperature})
+
+
+def many(target: Any, sampler: Any, chains: int, d: int = 10, **options: Any) -> fk.Trace:
+    """Many short chains: 20 to 200 draws of each, every tenth step."""
+    draws = max(20, 40_000 // chains) if chains < 2000 else 20
+    given = {"steps": 10 * min(draws, 200), "thin": 10, "burn_in": 400, "chains": chains}
+    return run(target, sampler, d, **{**given, **options})
+
+
+def positive(key: Any) -> Any:
+    return jax.random.exponential(key, (2,))
+
+
+def reflected(step_size: float) -> fk.Trace:
+    sampler = samplers.sgld(step_size, integrator=Reflecting(lower=0.0))
+    return run(EXPONENTIAL, sampler, init=positive, thin=10, steps=100_000)
+
+
+def without_prior() -> fk.Trace:
+    """A prior N(4, 1) beside one datum's worth of likelihood, dropped by the sampler: a shift of 0.26 sd."""
+    likelihood = fk.Density(lambda theta: -14.2 * jnp.sum(theta**2) / 2)
+    whole = fk.Density(lambda theta: -14.2 * jnp.sum(theta**2) / 2 - jnp.sum((theta - 1) ** 2) / 2)
+    return judged_as(run(likelihood, samplers.sgld(0.05 / 14)), whole)
+
+
+def two_modes(chains: int) -> fk.Trace:
+    return many(
+        MODES, samplers.sgld(0.05), chains, 1, init=lambda key: 6 * jax.random.rademacher(key, (1,), float)
+    )
+
+
+def unknown_target() -> fk.Trace:
+    """Dynamics with too large a step, of which nobody knows the target."""
+    dynamics = fk.dynamics.langevin(UNIT.potential)
+    start = lambda key: {"theta": jax.random.normal(key, (10,))}  # noqa: E731
+    return run(None, samplers.recipe(dynamics, 0.3), init=start)
+
+
+def half_precision() -> fk.Trace:
+    """Steps so small that the rounding of bfloat16 is a large part of their noise, at a mean of 30."""
+    target = fk.Density(lambda theta: -jnp.sum((theta.astype(jnp.float32) - 30) ** 2) / 2)
+    start = lambda key: (30 + jax.random.normal(key, (2,))).astype(jnp.bfloat16)  # noqa: E731
+    return run(target, samplers.sgld(0.002), init=start, thin=100, steps=200_000)
 
 
 def half_potential() -> fk.Trace:
@@ -160,6 +211,41 @@ RIGHT: dict[str, tuple[Callable[[], fk.Trace], Truth]] = {
         {f"theta[{i}]": 1.0 for i in range(300)},
     ),
     **{
+        f"sgld, 10 normals, {chains:,} chains": (
+            lambda chains=chains: many(UNIT, samplers.sgld(0.03), chains),
+            UNIT_TRUTH,
+        )
+        for chains in (64, 256, 1024, 4096)
+    },
+    "sghmc by splitting, 10 normals, 1,024 chains": (
+        lambda: many(UNIT, samplers.sghmc(0.3, **SPLIT), 1024),
+        UNIT_TRUTH,
+    ),
+    "sgld, regression, 64 chains": (
+        lambda: linear(samplers.sgld(3e-5), chains=64, steps=4_000, burn_in=1_000),
+        LINEAR_TRUTH,
+    ),
+    "nuts, 10 normals, 64 chains": (lambda: learnt(UNIT, d=10, chains=64, steps=100), UNIT_TRUTH),
+    "BAOAB, h = 1.15": (lambda: run(UNIT, samplers.sghmc(1.15, **SPLIT), 10), UNIT_TRUTH),
+    "ABOBA, h = 0.6": (
+        lambda: run(UNIT, samplers.sghmc(0.6, integrator=Splitting("ABOBA")), 10),
+        UNIT_TRUTH,
+    ),
+    "sgld, 10 normals, T = 0.25": (
+        lambda: run(UNIT, samplers.sgld(0.05), 10, temperature=0.25),
+        dict.fromkeys(UNIT_TRUTH, 0.25),
+    ),
+    "sgld, exponential, reflected, h = 0.003": (lambda: reflected(0.003), {}),
+    "rwm, exponential, ends by -inf": (
+        lambda: learnt(ENDS, samplers.rwm(), init=positive, steps=20_000, thin=10),
+        {},
+    ),
+    "rwm, gamma, ends by -inf": (
+        lambda: learnt(GAMMA, samplers.rwm(), init=positive, steps=20_000, thin=10),
+        {},
+    ),
+    "rwm, normal with a jump": (lambda: learnt(JUMPS, samplers.rwm(), steps=20_000, thin=10), {}),
+    **{
         f"nuts, {name}": (posterior(name), truth_of(name))
         for name in (
             "eight_schools_noncentred",
@@ -173,6 +259,32 @@ RIGHT: dict[str, tuple[Callable[[], fk.Trace], Truth]] = {
     },
 }
 WRONG: dict[str, tuple[Callable[[], fk.Trace], Truth]] = {
+    "prior forgotten": (without_prior, {}),
+    "sgld, exponential, reflected, h = 0.5": (lambda: reflected(0.5), {"theta[0]": 1.0, "theta[1]": 1.0}),
+    "sgld, normal with a jump": (lambda: run(JUMPS, samplers.sgld(0.05)), {}),
+    **{
+        f"two modes, {chains:,} chains": (lambda chains=chains: two_modes(chains), {"theta[0]": 37.0})
+        for chains in (64, 1024, 4096)
+    },
+    "steps far too small, 1,024 chains": (
+        lambda: many(UNIT, samplers.sgld(1e-5), 1024, init=lambda key: 2 * jax.random.normal(key, (10,))),
+        UNIT_TRUTH,
+    ),
+    "far start, 1,024 chains": (
+        lambda: many(UNIT, samplers.sgld(0.003), 1024, init=jnp.full(10, 30.0)),
+        UNIT_TRUTH,
+    ),
+    "sgld, hλ = 0.3, 1,024 chains": (lambda: many(UNIT, samplers.sgld(0.3), 1024), UNIT_TRUTH),
+    "short burn-in": (
+        lambda: run(UNIT, samplers.sgld(0.01), 10, init=jnp.full(10, 20.0), burn_in=0, steps=20_000),
+        UNIT_TRUTH,
+    ),
+    "target unknown, step too large": (unknown_target, UNIT_TRUTH),
+    "bfloat16, steps too small for it": (half_precision, {"theta[0]": 1.0, "theta[1]": 1.0}),
+    "blown up before the eighth draw": (
+        lambda: run(UNIT, samplers.sgld(2.5), 10, burn_in=0, steps=4_000, thin=100),
+        UNIT_TRUTH,
+    ),
     "sgld, 10 normals, hλ = 0.4": (lambda: run(UNIT, samplers.sgld(0.4), 10), UNIT_TRUTH),
     "sgld, 10 normals, hλ = 0.2": (lambda: run(UNIT, samplers.sgld(0.2), 10), UNIT_TRUTH),
     "sgld, correlated by 0.95, hλ = 0.4": (lambda: run(TIED, samplers.sgld(0.02)), TIED_TRUTH),
@@ -225,9 +337,10 @@ def row(name: str, make: Callable[[], fk.Trace], truth: Truth, is_right: bool) -
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trace = make()
-        if trace.draws is None:  # which is said, and is no result at all
-            return _line(name, is_right, Grade.BAD, None, trace.stopped or "", start), Grade.BAD
-        summary = trace.summary()
+        try:
+            summary = trace.summary()
+        except (ValueError, RuntimeError) as error:  # there are no draws, or too few: no result at all
+            return _line(name, is_right, Grade.BAD, None, str(error), start), Grade.BAD
     variances = dict(zip(summary.names, summary.deviation**2, strict=True))
     bias = [variances[scalar] / variance - 1 for scalar, variance in truth.items()]
     worst = max(bias, key=abs, default=None)

@@ -11,7 +11,7 @@ import fokker as fk
 from fokker import diagnostics, samplers
 from fokker.batches import WindowBatches
 from fokker.diagnostics._gradients import thinned
-from fokker.integrators import Reflecting, Splitting
+from fokker.integrators import Splitting
 from fokker.run.tuning import _friction_name, _with_friction, fastest_time, largest_curvature
 from interrupted import interrupt_at
 
@@ -166,13 +166,6 @@ def test_reshuffled_batches_make_a_thermostat_too_cold_and_it_is_said(optimised)
     assert any("narrow" in warning for warning in shuffled.warnings)
     independent = summary_of(sampler, target, batches="replacement", **options)
     assert independent.deviation[0] ** 2 * 1000 == pytest.approx(1, abs=0.12)
-
-
-def test_a_target_with_walls_is_not_judged_by_its_gradients():
-    target = fk.Density(lambda theta: -jnp.sum(theta))
-    sampler = samplers.sgld(0.01, integrator=Reflecting(lower=0.0))
-    checks = summary_of(sampler, target, init=jnp.ones(1), steps=400, burn_in=0, thin=1).checks
-    assert "configurational temperature" not in checks
 
 
 @pytest.mark.slow

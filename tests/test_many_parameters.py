@@ -106,7 +106,7 @@ def one_nan(draws):
     ("break_it", "words"),
     [
         (stuck, "R-hat of"),
-        (block_off, r"R-hat of b\[\d\] is .*, above 1.01"),
+        (block_off, r"R-hat of b\[\d\] is .*, above 1.0\d"),
         (half_noise, "the variance of w on average is"),
         (one_scalar_off, r"R-hat of w\[4,9\], by the means of its chains"),
         (one_still, r"w\[4,9\] never moved in any chain"),

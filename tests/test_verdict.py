@@ -14,9 +14,10 @@ from scipy import signal
 import fokker as fk
 from fokker import samplers
 from fokker.diagnostics import Grade, spread_of
-from fokker.diagnostics._convergence import _disagreement, _divergence, chance_r_hat, r_hat_and_effective
+from fokker.diagnostics._agreement import agreement, chance_r_hat
+from fokker.diagnostics._convergence import Context, _disagreement, _divergence, r_hat_and_effective
+from fokker.diagnostics._scores import scores
 from fokker.diagnostics._steps import bfmi
-from fokker.diagnostics.configurational import _scores
 from fokker.run import tuning
 from fokker.run.journal import Journal
 from fokker.run.tuning import _trial
@@ -132,7 +133,7 @@ def test_every_chain_counts(chain):
 def test_r_hat_by_chance_is_not_a_problem():
     """Of 200 sets of four chains with 400 effective draws, 99 in 100 stay below; and it is not far above."""
     r_hat = r_hat_and_effective(right(number=100, d=200))[0]
-    allowed = chance_r_hat(4, np.full(200, 400.0), 1)
+    allowed = chance_r_hat(8, np.full(200, 50.0), 50, 1)
     assert np.mean(r_hat > allowed) < 0.05
     assert np.any(r_hat > 1.01)
     assert np.max(r_hat) > 0.7 * allowed[0] + 0.3
@@ -357,7 +358,7 @@ def test_short_chains_that_hang_together_are_as_many_as_chains():
     """Of products that hardly change within a chain: the error is that of the means of the chains."""
     rng = np.random.default_rng(0)
     products = 1 + rng.normal(size=(64, 1, 3)) + 1e-3 * rng.normal(size=(64, 8, 3))
-    _, error, _, _ = _scores(products)
+    _, error, _, _ = scores(products, 1.0)
     np.testing.assert_allclose(error, products.mean(axis=1).std(axis=0, ddof=1) / 8, rtol=1e-6)
 
 
@@ -396,11 +397,12 @@ def test_r_hat_of_antithetic_chains_is_judged_by_their_folded_draws():
             0.5 * signal.lfilter([np.sqrt(1 - 0.8**2)], [1, -0.8], rng.normal(size=(4, 400)), axis=1)
         )
         values = (size * rng.normal(size=(4, 400)))[:, -200:, None]
-        r_hat, effective = r_hat_and_effective(values)
-        alarms += bool(_disagreement(["x"], values, r_hat, effective, None, False, 1))
+        r_hat = r_hat_and_effective(values)[0]
+        alarms += bool(_disagreement(["x"], values, agreement(values, r_hat), Context(None)))
     assert alarms <= 2
     shifted = values + 0.5 * np.arange(4)[:, None, None]
-    assert _disagreement(["x"], shifted, *r_hat_and_effective(shifted), None, False, 1)
+    apart = agreement(shifted, r_hat_and_effective(shifted)[0])
+    assert _disagreement(["x"], shifted, apart, Context(None))
 
 
 def test_a_list_for_a_vector_is_named():
@@ -415,4 +417,6 @@ def test_the_spread_of_a_sampler_made_of_dynamics_is_compared_too():
     options = {"init": {"theta": jnp.zeros(2)}, "steps": 4000, "chains": 4, "progress": False}
     summary = fk.sample(target, sampler, **options).summary()
     assert any("the spread of theta is too wide" in warning for warning in summary.warnings)
-    assert fk.sample(None, sampler, **options).summary().trusted
+    unknown = fk.sample(None, sampler, **options).summary()
+    assert unknown.grade is Grade.CARE
+    assert "no bias of the draws was looked for" in unknown.warnings[0]

@@ -246,11 +246,11 @@ MUTATIONS = [
         ("verdict::trajectories_cut_off_are_said_to_be",),
     ),
     Mutation(
-        "diagnostics/_convergence.py",
-        "_R_HAT, _EFFECTIVE = 1.01, 400",
-        "_R_HAT, _EFFECTIVE = 1.2, 400",
+        "diagnostics/_agreement.py",
+        "R_HAT = 1.01",
+        "R_HAT = 1.2",
         "R-hat of up to 1.2 passes",
-        ("verdict", "diagnostics"),
+        ("advice::chains_that_differ_by_little_are_not_several_modes",),
     ),
     Mutation(
         "diagnostics/_spread.py",
@@ -282,10 +282,10 @@ MUTATIONS = [
     ),
     Mutation(
         "diagnostics/noise_share.py",
-        "return h * _trace(B, state.z), 2 * dynamics.temperature * _trace(D, state.z)",
-        "return h * _trace(B, state.z), 2 * _trace(D, state.z)",
+        "injected = 2 * dynamics.temperature * _trace(dynamics.D, state.z)",
+        "injected = 2 * _trace(dynamics.D, state.z)",
         "the share of the minibatch noise ignores the temperature",
-        ("diagnostics",),
+        ("diagnostics::the_share_of_the_minibatches_in_the_noise_is_the_known_one",),
     ),
     # Tuning.
     Mutation(

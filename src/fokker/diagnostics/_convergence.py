@@ -5,27 +5,47 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import chdtri
+from scipy.special import stdtrit
 
 from fokker._core.statistics import effective_sample_size, split_r_hat
+from fokker.diagnostics._agreement import Agreement, agreement
 from fokker.diagnostics._findings import Finding, Grade, care_or_bad
-from fokker.diagnostics.configurational import effective_draws
+from fokker.diagnostics._scores import effective_draws
 
-# Convergence needs split R-hat below, and effective draws above, these values (Vehtari et al. 2021).
-_R_HAT, _EFFECTIVE = 1.01, 400
-# Beyond these, not even the first digit of a mean is known.
-R_HAT_BAD, _EFFECTIVE_BAD = 1.05, 100
-# Share of converged runs whose R-hat exceeds the bound that allows for chance.
-_FALSE_ALARMS = 0.01
+# Convergence needs more effective draws than this (Vehtari et al. 2021).
+_EFFECTIVE = 400
+# With fewer, not even the first digit of a mean is known.
+_EFFECTIVE_BAD = 100
 # Interquartile range of the last third of a chain over that of the first; larger means divergence.
 _GROWTH = 30.0
 # Fewer draws have no reliable quartiles.
 _FEW = 20
 # With this many effective draws within it, a chain has settled.
 _SETTLED = 50
+# Settled chains with a larger R-hat are apart by more than they are wide.
+_APART = 1.2
 # Ratios of standard deviations, and of eigenvalues of the correlations, above which scales are unequal.
 _UNEQUAL, _CORRELATED = 10.0, 100.0
 _LARGEST = 200
+# How often chains without a trend are said to have one, where they are known to be slow.
+_CHANCE = 0.02
+_MOVING = "the chains are still moving away from their starts: give more burn_in"
+
+
+class Context(NamedTuple):
+    """What else is known of a run, on which the advice depends.
+
+    `astray`: the draws are known to be far from the mass of the target, so that advice on mixing is useless.
+    `is_biased`: the steps were found to be too large. `is_stiff`: steps diverged or the energy changed
+    slowly, as in a funnel. `coordinates`: how many of the series, the first, are coordinates of theta, whose
+    scales and correlations may be compared; all by default.
+    """
+
+    sampler: Any
+    astray: bool = False
+    is_biased: bool = False
+    is_stiff: bool = False
+    coordinates: int | None = None
 
 
 class Statistics(NamedTuple):
@@ -59,22 +79,20 @@ def r_hat_and_effective(values: Float[np.ndarray, "c n k"]) -> tuple[np.ndarray,
     return r_hat, effective
 
 
-def convergence(
-    names: list[str],
-    values: np.ndarray,
-    r_hat: np.ndarray,
-    effective: np.ndarray,
-    sampler: Any,
-    astray: bool = False,
-    coordinates: int | None = None,
-) -> list[Finding]:
-    """Problems with the convergence of series in unconstrained coordinates.
+def agreement_of(values: np.ndarray, r_hat: np.ndarray) -> Agreement | None:
+    """Whether chains agree; None for a single one, and for draws that are not finite."""
+    return agreement(values, r_hat) if len(values) > 1 and np.isfinite(values).all() else None
 
-    `astray`: the draws are known to be far from the mass of the target, so that advice on mixing is useless.
-    `coordinates`: how many of the series, the first, are coordinates of theta, whose scales and correlations
-    may be compared; all by default.
-    """
-    coordinates = len(names) if coordinates is None else coordinates
+
+def have_mixed(judged: Agreement | None) -> bool:
+    """Whether nothing speaks against it that chains agree."""
+    return judged is None or not np.any(judged.excess > 0)
+
+
+def convergence(
+    names: list[str], values: np.ndarray, judged: Agreement | None, effective: np.ndarray, context: Context
+) -> list[Finding]:
+    """Problems with the convergence of series in unconstrained coordinates."""
     finite = np.isfinite(values).all(axis=(0, 1))
     if not finite.all():
         worst = int(np.argmin(finite))
@@ -98,18 +116,17 @@ def convergence(
     if diverged:
         return diverged
     findings: list[Finding] = []
-    chains = values.shape[0]
-    if chains < 2:
+    if judged is None:
         findings.append(
             Finding(
                 Grade.CARE, "convergence cannot be judged from one chain: run at least two, preferably four"
             )
         )
     else:
-        findings += _disagreement(names, values, r_hat, effective, sampler, astray, coordinates)
+        findings += _disagreement(names, values, judged, context)
     if not np.all(effective >= _EFFECTIVE):
         worst = int(np.argmin(np.nan_to_num(effective)))
-        advice = "" if findings or astray else _how_to_mix(values[:, :, :coordinates], worst, sampler)
+        advice = "" if findings or context.astray else _how_to_mix(values, worst, context)
         findings.append(
             Finding(
                 care_or_bad(not effective[worst] >= _EFFECTIVE_BAD),
@@ -145,64 +162,80 @@ def _divergence(names: list[str], values: np.ndarray) -> list[Finding]:
     ]
 
 
-def chance_r_hat(chains: int, effective: np.ndarray, number: int) -> np.ndarray:
-    r"""A bound on R-hat that only one in a hundred converged runs exceeds in any of `number` series.
-
-    The halves of m chains with S effective draws in total have R̂² ≈ 1 + (2m/S)(χ²_{2m-1}/(2m-1) - 1).
-    """
-    freedom = 2 * chains - 1
-    # R-hat is the maximum of two, of the ranks and of the folded ranks.
-    excess = chdtri(freedom, _FALSE_ALARMS / (2 * number)) / freedom - 1
-    return np.sqrt(1 + 2 * chains / np.maximum(np.nan_to_num(effective), _EFFECTIVE_BAD) * excess)
-
-
-def bounded_r_hat(chains: int, effective: np.ndarray, number: int) -> np.ndarray:
-    """The R-hat that raises no alarm: `chance_r_hat` between the usual bound and one that is always bad."""
-    return np.maximum(_R_HAT, np.minimum(R_HAT_BAD, chance_r_hat(chains, effective, number)))
-
-
-def _disagreement(
-    names: list[str],
-    values: np.ndarray,
-    r_hat: np.ndarray,
-    effective: np.ndarray,
-    sampler: Any,
-    astray: bool,
-    coordinates: int,
-) -> list[Finding]:
-    # R-hat also uses the folded draws, which may have fewer effective draws, as for NUTS.
-    folded = effective_draws(np.abs(values - np.median(values, axis=(0, 1))))
-    allowed = bounded_r_hat(len(values), np.fmin(effective, folded), len(names))
-    comparable = np.where(np.isnan(r_hat), np.inf, r_hat)
-    if np.all(comparable <= allowed):
-        return []
-    worst = int(np.argmax(comparable - allowed))
-    series = values[:, :, worst]
-    within = [effective_draws(chain[None, :, None])[0] for chain in series[:20]]
-    half = values.shape[1] // 2
-    shifts = series[:, half:].mean(axis=1) - series[:, :half].mean(axis=1)
-    have_common_shift = abs(shifts.mean()) > 2 * shifts.std(ddof=1) / np.sqrt(len(shifts))
-    if astray:
-        cause = "the chains are far from the mass of the target"
-    elif np.median(np.nan_to_num(within)) >= _SETTLED:
-        cause = (
-            "the chains have settled in different regions: the target may have several modes; try "
-            "fk.samplers.replica_exchange, and other starts (init)"
-        )
-    elif have_common_shift:
-        advice = _how_to_mix(values[:, :, :coordinates], worst, sampler)
-        cause = f"the chains are still moving away from their starts: give more burn_in; {advice}"
-    else:
-        cause = f"the chains have not mixed yet: {_how_to_mix(values[:, :, :coordinates], worst, sampler)}"
-    bad = not r_hat[worst] <= R_HAT_BAD
+def _disagreement(names: list[str], values: np.ndarray, judged: Agreement, context: Context) -> list[Finding]:
+    worst = int(np.argmax(judged.excess))
+    r_hat, allowed = float(judged.r_hat[worst]), float(judged.allowed[worst])
+    if judged.excess[worst] <= 0:
+        if not judged.is_undecided.any():
+            return []
+        worst = int(np.argmax(np.where(judged.is_undecided, judged.allowed, 0)))
+        return [
+            Finding(
+                Grade.CARE,
+                f"whether the chains agree on {names[worst]} cannot be decided: in chains as few and as "
+                f"short as these, a nested R-hat up to {judged.allowed[worst]:.3g} may be chance; run longer",
+            )
+        ]
+    kind = "nested R-hat" if judged.is_nested[worst] else "R-hat"
     return [
-        Finding(care_or_bad(bad), f"R-hat of {names[worst]} is {r_hat[worst]:.3g}, above {_R_HAT}: {cause}")
+        Finding(
+            care_or_bad(not r_hat <= judged.bad[worst]),
+            f"{kind} of {names[worst]} is {r_hat:.3g}, above {allowed:.3g}: "
+            + _cause(values, judged, worst, context),
+        )
     ]
 
 
-def _how_to_mix(values: np.ndarray, slow: int, sampler: Any) -> str:
-    """Advice for slow chains: other scales if they are unequal, else a longer run."""
-    learns = getattr(sampler, "learns", False)
+def _cause(values: np.ndarray, judged: Agreement, worst: int, context: Context) -> str:
+    """Why chains disagree, as far as it can be seen, and what to do."""
+    if context.astray:
+        return "the chains are far from the mass of the target"
+    within = [effective_draws(chain[None, :, None])[0] for chain in values[:20, :, worst]]
+    is_settled = not judged.is_nested[worst] and np.median(np.nan_to_num(within)) >= _SETTLED
+    if context.is_stiff:
+        return (
+            "chains that cannot enter a narrow region, as the neck of a funnel, stay apart for long; see the "
+            "diverging steps and slow energies. Reparametrise the model (non-centred) before anything else"
+        )
+    if is_settled and judged.r_hat[worst] > _APART:
+        return (
+            "the chains have settled in different regions: the target may have several modes; try "
+            "fk.samplers.replica_exchange, and other starts (init)"
+        )
+    advice = _how_to_mix(values, worst, context)
+    if judged.is_trend[worst] and _MOVING not in advice:
+        return _MOVING
+    if judged.is_nested[worst]:
+        return (
+            "where a chain is at its end depends on where it was in its first third: each chain is too "
+            f"short, or several modes hold them; {advice}"
+        )
+    if advice == _MOVING:
+        return advice
+    if is_settled:
+        return f"the chains differ by more than chance, but not by much: {advice}"
+    return f"the chains have not mixed yet: {advice}"
+
+
+def _have_common_shift(series: np.ndarray) -> bool:
+    """Whether chains moved in the same direction between their halves (t-test); False for a single one."""
+    chains, half = len(series), series.shape[1] // 2
+    if chains < 2:
+        return False
+    shifts = series[:, half:].mean(axis=1) - series[:, :half].mean(axis=1)
+    return bool(
+        abs(shifts.mean()) > stdtrit(chains - 1, 1 - _CHANCE / 2) * shifts.std(ddof=1) / np.sqrt(chains)
+    )
+
+
+def _how_to_mix(values: np.ndarray, slow: int, context: Context) -> str:
+    """Advice for slow chains: for a trend, for scales that are unequal, else a longer run."""
+    if context.is_stiff:
+        return "reparametrise the model (non-centred): where steps diverge, longer runs help little"
+    if _have_common_shift(values[:, :, slow]):
+        return _MOVING
+    values = values[:, :, : context.coordinates]
+    learns = getattr(context.sampler, "learns", False)
     remedy = (
         "mass_matrix='dense' or 'low-rank'"
         if learns
@@ -220,4 +253,6 @@ def _how_to_mix(values: np.ndarray, slow: int, sampler: Any) -> str:
         spectrum = np.linalg.eigvalsh(np.corrcoef(within.reshape(-1, values.shape[2]).T))
         if spectrum[-1] > _CORRELATED * max(spectrum[0], 1e-12):
             return f"the parameters are strongly correlated: give {remedy}, or reparametrise the model"
-    return "run longer" if learns else "run longer, or with a larger step if the checks below allow it"
+    if learns or context.is_biased:
+        return "run longer"
+    return "run longer, or with a larger step as long as no bias is found"

@@ -13,12 +13,21 @@ class Grade(StrEnum):
     BAD = "Do not use"
 
 
+class Cause(StrEnum):
+    """What a problem comes from, where other advice depends on it."""
+
+    LARGE_STEPS = "too large a step, or noise of the gradient"
+    STIFFNESS = "a region that is too narrow for the step, as in a funnel"
+    OTHER = ""
+
+
 @dataclass(frozen=True)
 class Finding:
-    """A problem of a run, described in words, with its grade."""
+    """A problem of a run, described in words, with its grade and its cause."""
 
     grade: Grade
     text: str
+    cause: Cause = Cause.OTHER
 
 
 _ORDER = [Grade.GOOD, Grade.CARE, Grade.BAD]

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PyTree
 
 from fokker._core.count import Count
 from fokker._core.draws import at_draws, scalars_per_draw, shape_of_draws
-from fokker._core.state import ravel
+from fokker._core.state import ravel, unravel
 from fokker.batches import Batches, BlockBatches
 from fokker.rows.readers import in_large_pieces
 from fokker.targets.target import TargetWithData
@@ -75,18 +75,49 @@ class Gradients(NamedTuple):
 
     def at(self, positions: PyTree[Array], keys: Array) -> PyTree[Array]:
         """The gradients at positions with a leading axis, a key for each."""
-        return _gradients(self, positions, keys)
+        return _values_and_gradients(self, positions, keys)[1]
+
+
+class Potential:
+    """U and ∇U at positions chain × place, as vectors; for many data, estimates of ∇U by `Gradients`.
+
+    `values` are U at these positions, NaN where gradients are estimates, and `gradients` are ∇U.
+    """
+
+    def __init__(self, target: Any, positions: PyTree[Array], most: int = _ROWS) -> None:
+        chains, places = shape_of_draws(positions)
+        self._total = chains * places
+        flat = jax.tree.map(lambda x: x.reshape(self._total, *x.shape[2:]), positions)
+        self._like = jax.tree.map(lambda x: x[0], flat)
+        self._keys = jax.random.split(jax.random.key(0), self._total)
+        rows = affordable_rows(target, 2 * self._total, scalars_per_draw(positions), most)
+        centre = jax.tree.map(lambda x: jnp.mean(x, axis=0), flat)
+        self.is_exact = rows is None
+        self._estimate = Gradients.around(target, centre, rows)
+        values, gradients = self._evaluated(flat)
+        self.values = values.reshape(chains, places)
+        self.gradients = gradients.reshape(chains, places, -1)
+
+    def _evaluated(self, positions: PyTree[Array]) -> tuple[np.ndarray, np.ndarray]:
+        values, gradients = _values_and_gradients(self._estimate, positions, self._keys)
+        return np.asarray(values, float), np.asarray(jax.vmap(ravel)(gradients), float)
+
+    def at(self, vectors: Float[np.ndarray, "m d"]) -> tuple[np.ndarray, np.ndarray]:
+        """U and ∇U at up to as many vectors as there are positions, by the program compiled for these."""
+        number = len(vectors)
+        padded = np.concatenate([vectors, np.repeat(vectors[:1], self._total - number, axis=0)])
+        values, gradients = self._evaluated(jax.vmap(lambda v: unravel(v, self._like))(jnp.asarray(padded)))
+        return values[:number], gradients[:number]
+
+    @property
+    def most(self) -> int:
+        """How many vectors `at` takes."""
+        return self._total
 
 
 def gradients_at(target: Any, positions: PyTree[Array], most: int = _ROWS) -> Float[np.ndarray, "c n d"]:
     """∇U at positions chain × place, as vectors; for many data an estimate by `Gradients`."""
-    chains, places = shape_of_draws(positions)
-    flat = jax.tree.map(lambda x: x.reshape(chains * places, *x.shape[2:]), positions)
-    keys = jax.random.split(jax.random.key(0), chains * places)
-    rows = affordable_rows(target, 2 * chains * places, scalars_per_draw(positions), most)
-    centre = jax.tree.map(lambda x: jnp.mean(x, axis=0), flat)
-    gradients = jax.vmap(ravel)(Gradients.around(target, centre, rows).at(flat, keys))
-    return np.asarray(gradients, float).reshape(chains, places, -1)
+    return Potential(target, positions, most).gradients
 
 
 @eqx.filter_jit
@@ -95,10 +126,12 @@ def _full_gradient(target: Any, theta: PyTree[Array]) -> PyTree[Array]:
 
 
 @eqx.filter_jit
-def _gradients(estimate: Gradients, positions: PyTree[Array], keys: Array) -> PyTree[Array]:
+def _values_and_gradients(
+    estimate: Gradients, positions: PyTree[Array], keys: Array
+) -> tuple[Array, PyTree[Array]]:
     target, batches, centre, at_centre = estimate
     if batches is None:
-        return jax.lax.map(jax.grad(target.potential), positions)
+        return jax.lax.map(jax.value_and_grad(target.potential), positions)
     zero = jnp.zeros((), jnp.uint32)
     places = batches.places_after((Count(zero, zero), zero), jnp.arange(len(keys), dtype=jnp.uint32))
 
@@ -110,7 +143,7 @@ def _gradients(estimate: Gradients, positions: PyTree[Array], keys: Array) -> Py
         )
         return jax.tree.map(lambda a, b, c: a + (b - c), at_centre, at_theta, at_centre_by_batch)
 
-    return jax.lax.map(gradient, (positions, keys, places))
+    return jnp.full(len(keys), jnp.nan), jax.lax.map(gradient, (positions, keys, places))
 
 
 def log_densities(target: Any, positions: PyTree[Any]) -> tuple[str, Float[np.ndarray, "c n"]]:

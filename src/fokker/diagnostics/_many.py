@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from fokker._core.draws import batches_of_draws, draws_per_batch, shape_of_draws
-from fokker.diagnostics._convergence import R_HAT_BAD, chance_r_hat
+from fokker.diagnostics._agreement import MANY, chance_r_hat
 from fokker.diagnostics._findings import Finding, Grade
 from fokker.diagnostics._gradients import Gradients, affordable_rows, thinned_places
 from fokker.diagnostics._projections import (
@@ -24,6 +24,10 @@ from fokker.diagnostics.configurational import Groups
 
 # Draws at which ∇U is computed.
 _POINTS = 500
+# R-hat by means up to this value raises no alarm for a single parameter.
+_R_HAT = 1.05
+# With fewer effective draws in half a chain, its mean says nothing about a single parameter.
+_SHORT = 10
 # The probability of detecting what is reported as detectable.
 _POWER = 0.9
 
@@ -61,9 +65,15 @@ def _size(leaves: list[Leaf]) -> int:
     return sum(leaf.size for leaf in leaves)
 
 
-def allowed_r_hat(chains: int, effective: float, number: int) -> float:
-    """R-hat by means that hardly any of `number` scalars of converged chains exceeds."""
-    return max(R_HAT_BAD, float(chance_r_hat(chains, np.array([effective]), number)[0]))
+def allowed_r_hat(sequences: int, effective: float, draws: int, number: int) -> float:
+    """R-hat by means that hardly any of `number` scalars of converged chains exceeds.
+
+    `sequences` of `draws` draws each, whole chains or halves of them, have `effective` draws together.
+    """
+    per_sequence = np.array([effective / sequences])
+    if sequences >= 2 * MANY and 0 < per_sequence[0] < _SHORT:
+        return math.inf  # means of so few draws differ whether the chains agree or not
+    return max(_R_HAT, float(chance_r_hat(sequences, per_sequence, draws, number)[0]))
 
 
 def disagreeing_scalars(leaves: list[Leaf], allowed: float) -> list[Finding]:
@@ -95,11 +105,16 @@ def limits(projections: Projections, r_hat: float, allowed: float) -> str:
     if chains < 2:
         return text
     share = visible_fraction(chains, r_hat, _POWER)
+    text += (
+        ". If the parameters are independent, nine of ten such runs show a chain that is off by one standard "
+        f"deviation in {100 * share:.2g} % of them"
+    )
+    if math.isinf(allowed):
+        return f"{text}. The chains are too short to compare their means for each parameter"
     shift = math.sqrt((allowed**2 - 1) / shift_of_one_chain(chains))
     return (
-        f"{text}. If the parameters are independent, nine of ten such runs show a chain that is off by one "
-        f"standard deviation in {100 * share:.2g} % of them. The means of the chains were compared for each "
-        f"parameter, which shows a chain that is off by {shift:.2g} standard deviations in a single one"
+        f"{text}. The means of the chains were compared for each parameter, which shows a chain that is off "
+        f"by {shift:.2g} standard deviations in a single one"
     )
 
 

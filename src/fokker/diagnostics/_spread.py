@@ -1,19 +1,24 @@
 """Checks of a run by ∇U at its draws."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jax
 import numpy as np
 
+from fokker._core.rounding import is_half
+from fokker._core.state import ravel
 from fokker.batches import StreamBatches
-from fokker.diagnostics._findings import Finding, Grade, care_or_bad
-from fokker.diagnostics._gradients import as_vectors, gradients_at, thinned
+from fokker.diagnostics._boundary import Boundary, find_boundary
+from fokker.diagnostics._findings import Cause, Finding, Grade, care_or_bad
+from fokker.diagnostics._gradients import Potential, as_vectors, thinned
 from fokker.diagnostics._many import gradients_along
 from fokker.diagnostics._projections import Projections
-from fokker.diagnostics.configurational import FALSE_ALARMS, Spread, spread_of
+from fokker.diagnostics._steps import has_divergences
+from fokker.diagnostics.configurational import FALSE_ALARMS, Groups, Spread, Walls, spread_of
 from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.integrators import Reflecting
-from fokker.targets.target import Target
+from fokker.targets.target import Target, TargetWithData
 
 if TYPE_CHECKING:
     from fokker.run.trace import Origin, Trace
@@ -22,14 +27,31 @@ if TYPE_CHECKING:
 _POINTS, _STEIN = 10_000, 200
 # A discrepancy with a smaller p-value is reported.
 _P_VALUE = 0.001
-# A variance with a larger relative error makes intervals useless.
+# A variance with a larger relative error, or a mean off by more standard deviations, makes intervals useless.
 _BIAS_BAD = 0.25
+# A bias that is smaller by this factor in the second half of the draws comes from the first.
+_LATE = 0.5
 
 
-def judged_by_gradients(sampler: Any, temperature: float) -> bool:
-    """Whether E[v·(θ - c) v·∇U] = T|v|² applies: for targets without walls, at a temperature above 0."""
-    walls = isinstance(getattr(sampler, "integrator", None), Reflecting)
-    return not walls and temperature > 0
+class Comparison(NamedTuple):
+    """The spread of the draws beside the target's, None if it was not compared, and then the reason.
+
+    `boundary`: where the target was seen to end or to jump, if it was looked for.
+    """
+
+    findings: list[Finding]
+    spread: Spread | None
+    reason: str = ""
+    boundary: Boundary | None = None
+
+
+def walls_of(sampler: Any, positions: Any) -> Walls | None:
+    """The walls that the integrator of a sampler reflects at; `positions` are draws, chain × draw × theta."""
+    integrator = getattr(sampler, "integrator", None)
+    if not isinstance(integrator, Reflecting):
+        return None
+    theta = jax.tree.map(lambda x: x[0, 0], positions)
+    return Walls(*(np.asarray(ravel(wall), float) for wall in integrator.walls(theta)))
 
 
 def is_of_stream(origin: "Origin | None") -> bool:
@@ -51,36 +73,130 @@ def target_of(origin: "Origin") -> Target | None:
     return origin.target if known and isinstance(H, Hamiltonian) else None
 
 
+def why_not_compared(trace: "Trace", target: Target | None, has_many: bool) -> str:
+    """Why the draws cannot be compared with the target by ∇U; empty if they can."""
+    assert trace.origin is not None
+    if is_of_stream(trace.origin):
+        return "the data came as a stream of batches, of which ∇U would need all"
+    if target is None:
+        return "the target of this sampler is not known: give it to fk.sample"
+    if not trace.settings.get("temperature", 1.0) > 0:
+        return "at temperature 0 there is no distribution to compare with"
+    if has_many and isinstance(getattr(trace.origin.sampler, "integrator", None), Reflecting):
+        return "random directions over many parameters cross the walls of the target"
+    return ""
+
+
 def by_gradients(
-    trace: "Trace", effective: float, checks: dict[str, float], projections: Projections | None = None
-) -> tuple[list[Finding], Spread | None]:
-    """Findings from the spread of theta and the Stein discrepancy, and the spread; all, or projected."""
+    trace: "Trace",
+    effective: float,
+    checks: dict[str, float],
+    projections: Projections | None = None,
+    have_mixed: bool = True,
+) -> Comparison:
+    """Findings from the spread and mean of theta and from the Stein discrepancy; all, or projected."""
     assert trace.origin is not None
     sampler, T = trace.origin.sampler, trace.settings.get("temperature", 1.0)
     target = target_of(trace.origin)
-    if target is None or not judged_by_gradients(sampler, T):
-        return [], None
-    groups = None
+    reason = why_not_compared(trace, target, projections is not None)
+    if reason:
+        return Comparison([], None, reason)
+    potential, groups, walls = None, None, None
     if projections is None:
         positions = thinned(trace.positions, _POINTS)
-        draws, gradients = as_vectors(positions), gradients_at(target, positions) / T
+        walls = walls_of(sampler, positions)
+        potential = Potential(target, positions)
+        draws, gradients = as_vectors(positions), potential.gradients / T
     else:
         draws, gradients, groups = gradients_along(projections, trace.positions, target, T)
     if not (np.isfinite(draws).all() and np.isfinite(gradients).all()):
-        return [
-            Finding(Grade.BAD, "the gradient is not finite at some draws: check the log density there")
-        ], None
-    spread = spread_of(draws, gradients, groups)
+        text = "the gradient is not finite at some draws: check the log density there"
+        return Comparison([Finding(Grade.BAD, text)], None, "the gradient is not finite at some draws")
+    spread = spread_of(draws, gradients, groups, walls)
+    if _leaves_bias(spread, draws, gradients, groups, walls):
+        advice = "the second half of the draws does not show it: give more burn_in"
+    else:
+        advice = _advice(trace, have_mixed)
+    findings = spread_findings(spread, advice=advice)
+    own: dict[str, float] = {}
+    if walls is None:  # the discrepancy has a boundary term too
+        findings += _stein(draws, gradients, effective, own)
+    # A sampler that follows ∇U does not see a jump, and neither do the equations above.
+    is_blind = not sampler.is_exact and not isinstance(target, TargetWithData)
+    is_suspect = is_blind or findings or has_divergences(trace)
+    boundary = None
+    if potential is not None and potential.is_exact and walls is None and is_suspect:
+        boundary = find_boundary(potential, draws, T, has_divergences(trace))
+        if boundary is not None and boundary.is_relevant:
+            finding = _boundary_finding(str(boundary), sampler.is_exact)
+            return Comparison([finding], None, str(boundary), boundary)
     checks["configurational temperature"] = T * (1 + spread.pooled_bias)
     checks["its standard error"] = T * spread.pooled_error
-    findings = spread_finding(spread, is_exact=sampler.is_exact)
-    return [*findings, *_stein(draws, gradients, effective, checks)], spread
+    checks.update(own)
+    return Comparison(findings, spread, boundary=boundary)
 
 
-def spread_finding(
-    spread: Spread, false_alarms: float = FALSE_ALARMS, is_exact: bool = False
+def _boundary_finding(boundary: str, is_exact: bool) -> Finding:
+    if is_exact:
+        return Finding(
+            Grade.CARE,
+            f"{boundary}: the spread of the draws could not be compared with the target's there. This "
+            "sampler takes the boundary into account; a transform (fk.constrain) would remove it",
+        )
+    return Finding(
+        Grade.BAD,
+        f"{boundary}, which its gradient does not show, and this sampler follows the gradient alone: "
+        "reflect at it (fk.integrators.Reflecting), transform it away (fk.constrain), or take a sampler with "
+        "a correction (mala, hmc, nuts)",
+    )
+
+
+def _advice(trace: "Trace", have_mixed: bool) -> str:
+    """What to do about a bias that stays: by what the sampler is, and by whether its chains agree."""
+    assert trace.origin is not None
+    if not have_mixed and not trace.origin.sampler.is_exact:
+        return "the chains do not agree yet, which may be the reason (see R-hat): mend that first"
+    if any(is_half(leaf) for leaf in jax.tree.leaves(trace.state)):  # the draws themselves have 32 bits
+        return (
+            "theta is stored in 16 bits, whose rounding adds noise, the more the smaller the steps: use "
+            "float32, or larger steps"
+        )
+    if trace.origin.sampler.is_exact:  # its step size causes no bias
+        return "run longer: this sampler is exact at any step size, but has not explored the whole target"
+    return "take smaller steps, or account for the gradient's noise"
+
+
+def _leaves_bias(
+    spread: Spread, draws: np.ndarray, gradients: np.ndarray, groups: Groups | None, walls: Walls | None
+) -> bool:
+    """Whether the bias is that of the first half of the draws alone, as after too short a burn-in."""
+    half = draws.shape[1] // 2
+    if half < 4 or (spread.furthest() is None and spread.shift.furthest() is None):
+        return False
+    if groups is not None:
+        groups = groups._replace(products=groups.products[:, half:])
+    late = spread_of(draws[:, half:], gradients[:, half:], groups, walls)
+    if late.furthest() is not None or late.shift.furthest() is not None:
+        return False
+    for whole, second in ((spread.furthest(), late), (spread.shift.furthest(), late.shift)):
+        if whole is None:
+            continue
+        biases = second.bias if isinstance(second, Spread) else second.mean
+        bias = second.pooled_bias if isinstance(second, Spread) else 0.0
+        if whole[0] in second.names:
+            bias = float(biases[second.names.index(whole[0])])
+        if abs(bias) > _LATE * abs(whole[1]):
+            return False
+    return True
+
+
+def spread_findings(
+    spread: Spread,
+    false_alarms: float = FALSE_ALARMS,
+    advice: str = "take smaller steps, or account for the gradient's noise",
+    means: bool = True,
 ) -> list[Finding]:
-    """The direction in which the variance is most wrong, if that is significant."""
+    """The directions in which the variance and, with `means`, the mean are most wrong, if significant."""
     if spread.astray:
         return [
             Finding(
@@ -90,21 +206,36 @@ def spread_finding(
                 "or are still far from the target (start at fk.find_mode, or give more burn_in)",
             )
         ]
+    findings = []
+    cause = Cause.LARGE_STEPS if advice.startswith("take smaller steps") else Cause.OTHER
     worst = spread.furthest(false_alarms)
-    if worst is None:
-        return []
-    name, bias, error = worst
-    advice = "take smaller steps, or account for the gradient's noise"
-    if is_exact:  # its step size causes no bias
-        advice = "run longer: this sampler is exact at any step size, but has not explored the whole target"
-    return [
-        Finding(
-            care_or_bad(abs(bias) - 2 * error > _BIAS_BAD),
+    if worst is not None:
+        name, bias, error = worst
+        size = f"{100 * abs(bias):.0f} ± {100 * error:.0f} % too {'large' if bias > 0 else 'small'}"
+        text = (
             f"the spread of theta is too {'wide' if bias > 0 else 'narrow'}: by the configurational "
-            f"temperature the variance of {name} is {100 * abs(bias):.0f} ± {100 * error:.0f} % too "
-            f"{'large' if bias > 0 else 'small'}; {advice}",
+            f"temperature the variance of {name} is {size}; {advice}"
         )
-    ]
+        if name in spread.names and spread.walled[spread.names.index(name)]:
+            text = (
+                f"the draws of {name} do not fit the target at its wall: the mean of the distance from the "
+                f"wall times ∂U is {size}; {advice}"
+            )
+        findings.append(Finding(care_or_bad(abs(bias) - 2 * error > _BIAS_BAD), text, cause))
+    shifted = spread.shift.furthest(false_alarms) if means else None
+    if shifted is not None:
+        name, shift, error = shifted
+        if cause is Cause.LARGE_STEPS:  # which moves means less than it widens the spread
+            advice += "; check that the sampler has the whole gradient: prior, all data, every term"
+        findings.append(
+            Finding(
+                care_or_bad(abs(shift) - 2 * error > _BIAS_BAD),
+                f"the mean of theta is off: by the mean of ∇U, {name} is about {abs(shift):.2g} ± "
+                f"{error:.1g} standard deviations too {'high' if shift > 0 else 'low'}; {advice}",
+                cause,
+            )
+        )
+    return findings
 
 
 def _stein(
@@ -128,6 +259,7 @@ def _stein(
         Finding(
             Grade.CARE,
             f"the kernel Stein discrepancy² of {stein.points} draws is {stein.squared:.3g}, which draws "
-            f"from the target would exceed at most once in {1 / stein.p_value:.0f} times: they are wrong",
+            f"from the target would exceed at most once in {1 / stein.p_value:.0f} times: their distribution "
+            "is not the target's",
         )
     ]

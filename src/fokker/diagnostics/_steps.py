@@ -1,15 +1,17 @@
 """Checks of a run by the statistics of its steps."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from fokker.diagnostics._findings import Finding, Grade, care_or_bad
-from fokker.diagnostics.configurational import effective_draws
+from fokker.diagnostics._findings import Cause, Finding, Grade, care_or_bad
+from fokker.diagnostics._scores import effective_draws
 from fokker.diagnostics.noise_share import gradient_noise_share
 
 if TYPE_CHECKING:
+    from fokker.diagnostics._boundary import Boundary
+    from fokker.diagnostics.configurational import Spread
     from fokker.run.trace import Trace
 
 # A larger relative error of the kinetic temperature means too large a step, or uncorrected gradient noise.
@@ -20,6 +22,8 @@ _SHARE, _SHARE_BAD = 0.1, 0.25
 _DIVERGING_BAD = 0.01
 # Report a larger share of trajectories cut off at the maximum depth, and a smaller BFMI.
 _MANY_DEEP, _LOW_BFMI = 0.05, 0.3
+# Draws of each chain at which the noise of a gradient with a moving centre is looked at.
+_PLACES = 8
 
 
 def describe(trace: "Trace", checks: dict[str, float]) -> None:
@@ -36,23 +40,29 @@ def describe(trace: "Trace", checks: dict[str, float]) -> None:
         checks["diverging steps"] = int(np.sum(stats["is_divergent"]))
 
 
-def kinetic_temperature(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
-    """Whether the mean of rᵀ∂H/∂r / d is the temperature, up to three standard errors."""
+def kinetic_temperature(
+    trace: "Trace", checks: dict[str, float], spread: "Spread | None" = None
+) -> tuple[list[Finding], list[str]]:
+    """Whether the mean of rᵀ∂H/∂r / d is the temperature, up to three standard errors; a finding or a note.
+
+    A step may leave theta exact and the momentum not: BAOAB on a normal has a momentum that is too cold by
+    h²/4 and the right theta. Where the spread of theta itself was compared with the target's, and finely
+    enough, that decides, and the momentum is only noted.
+    """
     if "kinetic_temperature" not in trace.sample_stats:
-        return []
+        return [], []
     values = np.asarray(trace.sample_stats["kinetic_temperature"], float)
     wanted, mean = trace.settings.get("temperature", 1.0), float(values.mean())
     checks["kinetic temperature"] = mean
     error = values.std() / np.sqrt(max(1.0, float(np.nan_to_num(effective_draws(values[:, :, None])[0]))))
     if abs(mean - wanted) <= _TEMPERATURE * wanted + 3 * error:
-        return []
-    return [
-        Finding(
-            care_or_bad(not abs(mean - wanted) <= _TEMPERATURE_BAD * wanted),
-            f"the kinetic temperature is {mean:.3g} instead of {wanted:.3g}: the step is too large, "
-            "or the gradient's noise is too strong for the friction",
-        )
-    ]
+        return [], []
+    text = f"the kinetic temperature is {mean:.3g} instead of {wanted:.3g}"
+    if spread is not None and spread.judged.any() and spread.detectable[1] <= _TEMPERATURE_BAD:
+        return [], [f"{text}; this is of the momentum only: theta itself was compared with the target"]
+    is_bad = not abs(mean - wanted) <= _TEMPERATURE_BAD * wanted
+    cause = "the step is too large, or the gradient's noise is too strong for the friction"
+    return [Finding(care_or_bad(is_bad), f"{text}: {cause}", Cause.LARGE_STEPS)], []
 
 
 def noise_share(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
@@ -60,7 +70,7 @@ def noise_share(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
     assert trace.origin is not None
     sampler = trace.origin.sampler
     states = jax.tree.map(lambda x: x[np.asarray(trace.chains)], trace.state)
-    share = gradient_noise_share(sampler, states, trace.origin.batches)
+    share = gradient_noise_share(sampler, states, trace.origin.batches, positions=_recent_positions(trace))
     if share is None:
         return []
     checks["gradient noise over injected noise"] = share
@@ -71,26 +81,59 @@ def noise_share(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
             care_or_bad(not share <= _SHARE_BAD),
             f"the noise of the minibatches is {share:.2g} of the injected noise and widens the distribution: "
             "take smaller steps, larger batches, control variates, a noise_estimate, or a thermostat",
+            Cause.LARGE_STEPS,
         )
     ]
 
 
-def decisions(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
+def _recent_positions(trace: "Trace") -> Any:
+    """Draws at which an estimator with a moving centre has its noise: chain × draw; None for others.
+
+    It is zero at the centre and grows until the centre moves, every `every` steps: the last state is anywhere
+    between. The draws of that many steps before the centre was last moved are as far from it as those that
+    follow, as the chain is the same in both directions of time.
+    """
+    every = getattr(getattr(trace.sampler, "estimator", None), "every", None)
+    thin = int(trace.settings.get("thin", 1))
+    if every is None or trace.draws is None or every < 2 * thin:
+        return None
+    draws = jax.tree.leaves(trace.draws)[0].shape[1]
+    end = draws - (int(np.max(np.asarray(trace.state.step, float))) % every) // thin
+    places = np.unique(np.linspace(max(0, end - every // thin), max(0, end - 1), _PLACES).astype(int))
+    return jax.tree.map(lambda x: np.asarray(x)[:, places], trace.positions)
+
+
+def has_divergences(trace: "Trace") -> bool:
+    """Whether steps of a sampler with a correction diverged."""
+    return "is_divergent" in trace.sample_stats and bool(np.any(trace.sample_stats["is_divergent"]))
+
+
+def _divergences(stats: dict[str, np.ndarray], boundary: "Boundary | None") -> Finding:
+    number, steps = int(np.sum(stats["is_divergent"])), stats["is_divergent"].size
+    if boundary is not None and boundary.is_end:
+        return Finding(
+            Grade.CARE,
+            f"{number:,} of {steps:,} steps diverged or were refused beyond a boundary: {boundary}. Refusing "
+            "them is right but slow, and hides steps that diverged for another reason; a transform "
+            "(fk.constrain) would remove the boundary",
+        )
+    return Finding(
+        care_or_bad(number > max(2, _DIVERGING_BAD * steps)),
+        f"{number:,} of {steps:,} steps diverged: in some regions the step is too large, and the "
+        "draws may miss parts of the target. Reparametrise the model (non-centred), or take "
+        "smaller steps: a smaller step_size if you gave one, else a higher "
+        "target_accept, as in fk.samplers.nuts(target_accept=0.95)",
+        Cause.STIFFNESS,
+    )
+
+
+def decisions(trace: "Trace", checks: dict[str, float], boundary: "Boundary | None" = None) -> list[Finding]:
     """Divergences, trajectories cut off, and low BFMI, for samplers with a correction."""
     findings, stats = [], trace.sample_stats
     if "acceptance_rate" in stats:
         checks["mean acceptance"] = float(stats["acceptance_rate"].mean())
     if "is_divergent" in stats and np.any(stats["is_divergent"]):
-        number, steps = int(np.sum(stats["is_divergent"])), stats["is_divergent"].size
-        findings.append(
-            Finding(
-                care_or_bad(number > max(2, _DIVERGING_BAD * steps)),
-                f"{number:,} of {steps:,} steps diverged: in some regions the step is too large, and the "
-                "draws may miss parts of the target. Reparametrise the model (non-centred), or take "
-                "smaller steps: a smaller step_size if you gave one, else a higher "
-                "target_accept, as in fk.samplers.nuts(target_accept=0.95)",
-            )
-        )
+        findings.append(_divergences(stats, boundary))
     deepest = getattr(getattr(trace.sampler, "correction", None), "max_depth", None)
     if "tree_depth" in stats and deepest is not None:
         share = float(np.mean(stats["tree_depth"] >= int(deepest)))
@@ -111,6 +154,7 @@ def decisions(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
                     Grade.CARE,
                     f"the energy changes slowly (BFMI {smallest:.2f}, below {_LOW_BFMI}): the target has "
                     "heavy tails or a funnel; reparametrise the model",
+                    Cause.STIFFNESS,
                 )
             )
     return findings

@@ -7,12 +7,14 @@ import numpy as np
 
 from fokker._core.draws import scalars_per_draw, shape_of_draws
 from fokker.diagnostics import _many, _steps
-from fokker.diagnostics._convergence import Statistics, bounded_r_hat, convergence
-from fokker.diagnostics._findings import Finding, Grade
+from fokker.diagnostics._agreement import R_HAT, chance_r_hat
+from fokker.diagnostics._checked import checked_text
+from fokker.diagnostics._convergence import Context, Statistics, agreement_of, convergence, have_mixed
+from fokker.diagnostics._findings import Cause, Finding, Grade
 from fokker.diagnostics._gradients import log_densities
 from fokker.diagnostics._projections import DIRECTIONS, Leaf, Projections, leaf_of_moments, project
 from fokker.diagnostics._quantities import MOST_SCALARS, Quantities, given, named_leaves, none_of
-from fokker.diagnostics._spread import by_gradients, is_of_stream, target_of
+from fokker.diagnostics._spread import Comparison, by_gradients, is_of_stream, target_of, why_not_compared
 from fokker.diagnostics.halving import step_halving
 from fokker.diagnostics.summary import QUANTILES, LeafRow, Summary
 
@@ -37,7 +39,8 @@ def summarise(
         return _of_moments(trace, quantities)
     draws = shape_of_draws(trace.samples)[1]
     if draws < _FEWEST:
-        raise ValueError(f"{draws} draws are too few for a summary; take more steps.")
+        remedy = "take more steps" if trace.stopped is None else f"the run ended early: {trace.stopped}"
+        raise ValueError(f"{draws} draws per chain are too few for a summary; {remedy}.")
     own = given(quantities, trace.samples)
     has_many = scalars_per_draw(trace.samples) > MOST_SCALARS
     return (_of_many if has_many else _of_scalars)(trace, own, gradients, halving, probabilities)
@@ -62,19 +65,21 @@ def _of_scalars(
     free = Quantities(*trace.flat_positions())
     judged = free.joined(own)
     statistics = Statistics.of(judged.values)
+    agreement = agreement_of(judged.values, statistics.r_hat)
     is_same = judged.values.shape == table.values.shape and np.array_equal(judged.values, table.values)
     checks: dict[str, float] = {}
     findings = _of_steps(trace, checks)
-    spread = None
-    if gradients and trace.origin is not None and np.isfinite(free.values).all():
-        more, spread = by_gradients(trace, _least(statistics), checks)
-        findings += more
-    astray = spread is not None and spread.astray
-    findings += convergence(*judged, *statistics[:2], trace.sampler, astray, len(free.names))
+    comparison = _not_compared(trace, gradients)
+    if not comparison.reason and np.isfinite(free.values).all():
+        comparison = by_gradients(trace, _least(statistics), checks, have_mixed=have_mixed(agreement))
+    findings, notes = _biases(trace, findings, comparison, checks)
+    context = _context(trace, findings, comparison, len(free.names))
+    findings += convergence(*judged, agreement, statistics.effective, context)
     findings += _halved(trace, halving)
     shown = statistics if is_same else Statistics.of(table.values)
-    checked = _checked(statistics, spread, trace, halving)
-    return _summary(table, shown, findings, checks, _notes(trace, spread), checked, probabilities)
+    checked = checked_text(statistics, comparison.spread, trace, halving)
+    notes += _notes(trace, comparison.spread)
+    return _summary(table, shown, findings, checks, notes, checked, probabilities)
 
 
 def _of_many(
@@ -86,34 +91,38 @@ def _of_many(
     checks: dict[str, float] = {}
     findings = _of_steps(trace, checks)
     unusable = _many.unusable_scalars(free.leaves)
-    target = target_of(trace.origin) if gradients and trace.origin is not None and not unusable else None
+    comparison = _not_compared(trace, gradients, has_many=True)
+    can_compare = not comparison.reason and not unusable
     density = none_of(positions)
-    if target is not None:
-        name, values = log_densities(target, positions)
+    if can_compare:
+        assert trace.origin is not None
+        name, values = log_densities(target_of(trace.origin), positions)
         density = Quantities([name], values[:, :, None].astype(float))
     directions = _many.directions(free)
     judged = density.joined(own, directions)
     statistics = Statistics.of(judged.values)
     least = _least(statistics)
-    spread = None
-    if target is not None:
-        more, spread = by_gradients(trace, least, checks, free)
-        findings += more
-    allowed = _many.allowed_r_hat(chains, least, free.size)
+    agreement = agreement_of(judged.values, statistics.r_hat)
+    if can_compare:
+        comparison = by_gradients(trace, least, checks, free, have_mixed(agreement))
+    findings, notes = _biases(trace, findings, comparison, checks)
+    half = shape_of_draws(trace.samples)[1] // 2
+    allowed = _many.allowed_r_hat(2 * chains, least, half, free.size)
     if not unusable:
-        astray = spread is not None and spread.astray
-        unusable = convergence(*judged, *statistics[:2], trace.sampler, astray, 0)
+        context = _context(trace, findings, comparison, 0)
+        unusable = convergence(*judged, agreement, statistics.effective, context)
         if chains > 1 and not any("R-hat" in finding.text for finding in unusable):
             unusable += _many.disagreeing_scalars(free.leaves, allowed)
     findings += [*unusable, *_halved(trace, halving)]
-    of_directions = float(bounded_r_hat(chains, np.array([least]), len(judged.names))[0])
-    notes = [*_notes(trace, spread), _many.limits(free, of_directions, allowed)]
+    by_chance = chance_r_hat(2 * chains, np.array([least / (2 * chains)]), half, len(judged.names))
+    of_directions = max(R_HAT, float(by_chance[0]))
+    notes += [*_notes(trace, comparison.spread), _many.limits(free, of_directions, allowed)]
     shown = len(judged.names) - len(directions.names)
     of_leaves = Statistics(*(x[shown:] for x in statistics))
     if free is not table:
         of_leaves = Statistics.of(_many.directions(table).values)
     leaves = _leaf_rows(table, of_leaves)
-    checked = _checked(statistics, spread, trace, halving)
+    checked = checked_text(statistics, comparison.spread, trace, halving)
     return _summary(judged, statistics, findings, checks, notes, checked, probabilities, leaves, shown)
 
 
@@ -134,10 +143,12 @@ def _of_moments(trace: "Trace", quantities: Any) -> Summary:
     )
     findings.append(Finding(Grade.CARE, text))
     constrained = trace.origin is not None and getattr(trace.origin.target, "is_constrained", False)
+    kinetic, notes = _steps.kinetic_temperature(trace, checks)
+    findings += [*kinetic, *_steps.decisions(trace, checks)]
     findings += (_many.unusable_scalars(leaves) if not constrained else []) or (
-        _many.disagreeing_scalars(leaves, _many.allowed_r_hat(chains, 0.0, size)) if chains > 1 else []
+        _many.disagreeing_scalars(leaves, _many.allowed_r_hat(chains, 0.0, draws, size)) if chains > 1 else []
     )
-    notes = _notes(trace, None)
+    notes += _notes(trace, None)
     unknown = np.full(size, np.nan)
     if size > MOST_SCALARS:
         rows = [leaf_row(leaf, np.nanmax(leaf.r_hat, initial=-np.inf), np.nan) for leaf in leaves]
@@ -209,8 +220,6 @@ def _of_steps(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
     if trace.lost:
         findings.append(Finding(Grade.BAD, trace.lost))
     _steps.describe(trace, checks)
-    findings += _steps.kinetic_temperature(trace, checks)
-    findings += _steps.decisions(trace, checks)
     findings += [Finding(Grade.BAD, note) for note in trace.notes]
     findings += [Finding(Grade.CARE, caution) for caution in trace.cautions]
     if trace.origin is not None:
@@ -226,6 +235,51 @@ def _least(statistics: Statistics) -> float:
     return float(np.min(np.nan_to_num(statistics.effective)))
 
 
+def _not_compared(trace: "Trace", gradients: bool, has_many: bool = False) -> Comparison:
+    """Why the draws are not compared with the target, as far as it is known before; else an empty reason."""
+    if trace.origin is None:
+        return Comparison([], None, "the target is not known")
+    if not gradients:
+        return Comparison([], None, "gradients=False was given")
+    return Comparison([], None, why_not_compared(trace, target_of(trace.origin), has_many))
+
+
+def _biases(
+    trace: "Trace", findings: list[Finding], comparison: Comparison, checks: dict[str, float]
+) -> tuple[list[Finding], list[str]]:
+    """What was found about bias, with what was not looked for; and notes."""
+    kinetic, notes = _steps.kinetic_temperature(trace, checks, comparison.spread)
+    findings = [*findings, *kinetic, *comparison.findings]
+    findings += _steps.decisions(trace, checks, comparison.boundary)
+    spread, sampler = comparison.spread, trace.sampler
+    if sampler is None or sampler.is_exact or comparison.findings:
+        return findings, notes
+    reason = comparison.reason
+    if spread is not None and not spread.judged.any():
+        reason = "there are too few effective draws, or the tails are too heavy for a standard error"
+    if reason:
+        findings.append(
+            Finding(
+                Grade.CARE,
+                f"no bias of the draws was looked for, and this sampler is not exact: {reason}. "
+                "trace.step_halving() shows the part that depends on the step",
+            )
+        )
+    return findings, notes
+
+
+def _context(trace: "Trace", findings: list[Finding], comparison: Comparison, coordinates: int) -> Context:
+    """What the advice on convergence depends on."""
+    spread = comparison.spread
+    return Context(
+        trace.sampler,
+        astray=spread is not None and spread.astray,
+        is_biased=any(finding.cause is not Cause.OTHER for finding in findings),
+        is_stiff=any(finding.cause is Cause.STIFFNESS for finding in findings),
+        coordinates=coordinates,
+    )
+
+
 def _notes(trace: "Trace", spread: "Spread | None") -> list[str]:
     notes = []
     if trace.one_start:
@@ -235,31 +289,20 @@ def _notes(trace: "Trace", spread: "Spread | None") -> list[str]:
         )
     if is_of_stream(trace.origin):
         notes.append(
-            "the data came as a stream of batches, so that the spread of the draws could not be compared "
-            "with the target's, and the noise of the minibatches is that of the first batch"
+            "the data came as a stream of batches, and the noise of the minibatches is that of the first one"
         )
-    if spread is not None and not spread.judged.all():
+    if spread is not None and spread.walled.any():
         notes.append(
-            f"the variance of {int((~spread.judged).sum()):,} of {spread.judged.size:,} directions could not "
-            "be compared with the target's: there are too few effective draws, or the tails are too "
-            "heavy for a standard error"
+            f"coordinates with walls: {int(spread.walled.sum()):,}. Each was compared with the target by one "
+            "equation, of its distance from the wall, and not by its mean and its variance"
         )
+    for what, judged in (
+        () if spread is None else (("variance", spread.judged), ("mean", spread.shift.judged))
+    ):
+        if not judged.all():
+            notes.append(
+                f"the {what} of {int((~judged).sum()):,} of {judged.size:,} directions could not be compared "
+                "with the target's: there are too few effective draws, or the tails are too heavy for a "
+                "standard error"
+            )
     return notes
-
-
-def _checked(statistics: Statistics, spread: "Spread | None", trace: "Trace", halving: bool) -> str:
-    """What was checked, and how small a bias would have been detected."""
-    least = np.nanmin(statistics.effective, initial=np.inf)
-    worst = np.nanmax(statistics.r_hat, initial=1)
-    text = f"R-hat is at most {worst:.3f}, with at least {least:,.0f} effective draws."
-    if spread is None:
-        text += " The spread of the draws was not compared with the target's."
-    elif not spread.judged.any():
-        text += " There are too few effective draws to compare their spread with the target's."
-    else:
-        one, everywhere = (f"{100 * share:.0f} % too large or too small" for share in spread.detectable)
-        where = f"{everywhere} in every direction, or {one} in a single one" if len(spread.bias) > 1 else one
-        text += f" Nine of ten such runs would have shown a variance that is {where}."
-    if trace.sampler is not None and not trace.sampler.is_exact and not halving:
-        text += " For the bias of the step in means: trace.step_halving()."
-    return text

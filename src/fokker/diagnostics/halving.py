@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 # A relevant bias: a tenth of a standard deviation in the mean or in the standard deviation.
 _RELEVANT = 0.1
+# A bias is reported beyond this many standard errors.
+_STANDARD_ERRORS = 4
 _ROWS = 20
 
 
@@ -38,7 +40,7 @@ class StepHalving:
             ("mean", self.mean, self.mean_error),
             ("standard deviation", self.deviation, self.deviation_error),
         ):
-            significant = (np.abs(bias) > _RELEVANT) & (np.abs(bias) > 4 * error)
+            significant = (np.abs(bias) > _RELEVANT) & (np.abs(bias) > _STANDARD_ERRORS * error)
             if np.any(significant):
                 worst = int(np.argmax(np.where(significant, np.abs(bias), 0)))
                 messages.append(
@@ -58,7 +60,18 @@ class StepHalving:
             )
         if len(self.names) > _ROWS:
             lines.append(f"… and {len(self.names) - _ROWS} more")
-        return "\n".join([*lines, "", *(self.warnings or ["No relevant bias of the step size was found."])])
+        return "\n".join([*lines, "", *(self.warnings or [self._no_warning])])
+
+    @property
+    def _no_warning(self) -> str:
+        """How little the step changes, and that other biases may be there."""
+        errors = (float(np.nanmax(error, initial=0.0)) for error in (self.mean_error, self.deviation_error))
+        mean, deviation = (max(_RELEVANT, _STANDARD_ERRORS * error) for error in errors)
+        return (
+            f"Halving the step changes no mean by more than {mean:.2g} standard deviations and no spread by "
+            f"more than {100 * deviation:.0f} %. A bias that does not depend on the step, as of a wrong "
+            "gradient or a forgotten prior, does not show here; trace.summary() looks for it."
+        )
 
 
 def step_halving(trace: "Trace") -> StepHalving:

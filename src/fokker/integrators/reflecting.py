@@ -51,7 +51,7 @@ class Reflecting(Module):
         self.integrator.check(dynamics, z, subtracts)
         if not isinstance(z, Mapping) or "theta" not in z:
             raise ValueError("Reflecting keeps the variable theta inside walls; this state has none.")
-        low, high = self._walls(z["theta"])
+        low, high = self.walls(z["theta"])
         inside = jax.tree.map(lambda x, a, b: jnp.all((a < b) & (a <= x) & (x <= b)), z["theta"], low, high)
         every = jnp.all(jnp.stack(jax.tree.leaves(inside)))
         if not isinstance(every, jax.core.Tracer) and not bool(every):
@@ -64,7 +64,9 @@ class Reflecting(Module):
         """As the integrator's."""
         return self.integrator.noise_like(dynamics, z, noise_estimate)
 
-    def _walls(self, theta: PyTree[Array]) -> tuple[PyTree[Array], PyTree[Array]]:
+    def walls(self, theta: PyTree[Array]) -> tuple[PyTree[Array], PyTree[Array]]:
+        """The lower and the upper wall of every entry of theta; infinite where there is none."""
+
         def wall(bound: PyTree[Array] | None, absent: float) -> PyTree[Array]:
             value = jnp.asarray(absent) if bound is None else bound
             if same_shapes(value, 0.0):
@@ -80,7 +82,7 @@ class Reflecting(Module):
     ) -> tuple[State, Array]:
         """The state one step later, inside the walls."""
         z, shortfall = self.integrator.advance(dynamics, z, *arguments, **options)
-        low, high = self._walls(z["theta"])
+        low, high = self.walls(z["theta"])
         reflected = {**z, "theta": jax.tree.map(_fold, z["theta"], low, high)}
         if "r" in z:
             turns = jax.tree.map(_turns, z["theta"], low, high)

@@ -1,0 +1,57 @@
+"""The line below "No problems found": what was checked, how finely, and what no run can show."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fokker.diagnostics._convergence import Statistics
+
+if TYPE_CHECKING:
+    from fokker.diagnostics.configurational import Spread
+    from fokker.run.trace import Trace
+
+# A larger error of the variance is said in words: its percentage would mean nothing.
+_DOUBLED = 1.0
+
+
+def checked_text(statistics: Statistics, spread: "Spread | None", trace: "Trace", halving: bool) -> str:
+    """What was checked, how small a bias would have been detected, and what was not looked at."""
+    least = np.nanmin(statistics.effective, initial=np.inf)
+    worst = np.nanmax(statistics.r_hat, initial=1)
+    parts = [f"R-hat is at most {worst:.3f}, with at least {least:,.0f} effective draws.", _power(spread)]
+    if trace.sampler is not None and not trace.sampler.is_exact and not halving:
+        parts.append("For smaller biases of the step: trace.step_halving().")
+    temperature = trace.settings.get("temperature", 1.0)
+    if temperature != 1:
+        parts.append(f"The draws are of exp(-U/T) with T = {temperature:.3g}, not of the posterior itself.")
+    parts.append("No run shows modes that no chain visited, nor whether the model is right.")
+    return " ".join(parts)
+
+
+def _power(spread: "Spread | None") -> str:
+    if spread is None:
+        return "The spread and the mean of the draws were not compared with the target's."
+    if not spread.judged.any():
+        return "There are too few effective draws to compare their spread with the target's."
+    one, everywhere = spread.detectable
+    if spread.walled[: len(spread.bias)].all():
+        return f"Nine of ten such runs would have shown a deviation of {100 * one:.0f} % at the walls."
+    several = len(spread.bias) > 1
+    if (everywhere if several else one) > _DOUBLED:
+        text = "There are too few effective draws to see even a variance that is twice the target's"
+    else:
+        where = f"{_percent(everywhere)} in every direction" if several else _percent(one)
+        if several and one <= _DOUBLED:
+            where += f", or {_percent(one)} in a single one"
+        elif several:
+            where += ", but perhaps not one that is twice the target's in a single one"
+        text = f"Nine of ten such runs would have shown a variance that is {where}"
+    shift = spread.shift
+    if shift.judged.any():
+        text += f", and a mean that is off by {shift.detectable:.2g} standard deviations"
+        text += " in any direction" if several else ""
+    return f"{text}."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} % too large or too small"

@@ -1,0 +1,172 @@
+"""What a verdict advises: nothing that makes it worse; and every message in the documentation is printed."""
+
+import ast
+import re
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fokker as fk
+from fokker import samplers
+from fokker.diagnostics import Grade, spread_of
+from fokker.diagnostics._checked import _power
+from judged_draws import UNIT, judged, normals
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_a_short_burn_in_is_not_mended_by_smaller_steps():
+    """Three tenths of the draws are twice as wide; right ones follow."""
+    draws = normals()
+    draws[:, :300] *= 2
+    wide = judged(draws, UNIT).warnings
+    assert any("the second half of the draws does not show it: give more burn_in" in text for text in wide), (
+        wide
+    )
+    assert not any("smaller steps" in text for text in wide)
+    assert "take smaller steps" in judged(1.3 * normals(), UNIT).warnings[0]
+
+
+def test_half_precision_is_not_mended_by_smaller_steps():
+    """Its draws have 32 bits, and the state of its chains 16."""
+    state = {"theta": jnp.zeros((4, 2), jnp.bfloat16)}
+    warning = judged(1.3 * normals(), UNIT, state=state).warnings[0]
+    assert "theta is stored in 16 bits" in warning
+    assert "use float32, or larger steps" in warning
+
+
+def test_a_funnel_is_not_first_of_all_several_modes():
+    """Chains apart with diverging steps; without those, they may be modes."""
+    draws = normals() + np.array([0, 0, 2.5, 2.5])[:, None, None]
+    diverging = {"is_divergent": np.arange(4000).reshape(4, 1000) % 50 == 0}
+    calm = {"is_divergent": np.zeros((4, 1000), bool)}
+    funnel = [text for text in judged(draws, UNIT, True, diverging).warnings if "R-hat" in text]
+    assert "Reparametrise the model" in funnel[0]
+    assert "modes" not in funnel[0]
+    modes = [text for text in judged(draws, UNIT, True, calm).warnings if "R-hat" in text]
+    assert "the target may have several modes" in modes[0]
+
+
+def test_chains_that_differ_by_little_are_not_several_modes():
+    draws = normals() + np.array([0, 0, 0.35, 0.35])[:, None, None]
+    warning = next(text for text in judged(draws, UNIT, True).warnings if "R-hat" in text)
+    assert "differ by more than chance, but not by much: run longer" in warning
+
+
+def test_larger_steps_are_not_advised_beside_smaller_ones():
+    """Slow and too wide; slow alone."""
+    slow = np.repeat(normals(number=60), 20, axis=1) + 0.1 * normals(number=1200)
+    warnings = judged(1.3 * slow / np.sqrt(1.01), UNIT).warnings
+    assert any("smaller steps" in text for text in warnings)
+    assert not any("larger step" in text for text in warnings)
+    assert any("larger step" in text for text in judged(slow / np.sqrt(1.01), UNIT).warnings)
+
+
+def test_a_power_of_nothing_is_said_in_words():
+    """80 draws along 40 directions show nothing, and 2,000 per cent would not mean anything."""
+    x = normals(number=20, d=40)
+    text = _power(spread_of(x, x))
+    assert all(int(number) <= 100 for number in re.findall(r"(\d+) %", text))
+    assert "twice the target's in a single one" in text
+    heavy = spread_of(normals(number=30, d=1), normals(number=30, d=1, seed=1) ** 9)
+    assert "%" not in _power(heavy)
+
+
+def test_a_clean_verdict_says_what_it_is_of_and_what_no_run_shows():
+    cool = judged(normals(), UNIT)
+    assert cool.trusted
+    assert "No run shows modes that no chain visited, nor whether the model is right." in cool.verdict
+    assert "exp(-U/T)" not in cool.verdict
+    hot = judged(2 * normals(), UNIT, temperature=4.0)
+    assert hot.trusted
+    assert "of exp(-U/T) with T = 4, not of the posterior itself" in hot.verdict
+
+
+def test_a_run_that_blew_up_early_is_not_told_to_take_more_steps():
+    steep = fk.Density(lambda theta: -jnp.sum(theta**4))
+    options = {"init": jnp.ones(1), "steps": 100, "progress": False}
+    trace = fk.sample(steep, samplers.sgld(0.7), **options)
+    assert trace.stopped is not None
+    with pytest.raises(ValueError, match=r"too few for a summary; the run ended early: .* left the finite"):
+        trace.summary()
+    with pytest.raises(ValueError, match="too few for a summary; take more steps"):
+        fk.sample(steep, samplers.sgld(0.01), **{**options, "steps": 5}).summary()
+
+
+def test_halving_the_step_does_not_call_other_biases_absent():
+    unit = {"init": jnp.zeros(1), "steps": 40, "chains": 4, "progress": False}
+    text = str(fk.sample(UNIT, samplers.sgld(0.1), **unit).step_halving())
+    assert "A bias that does not depend on the step" in text
+    assert "does not show here" in text
+    assert "no mean by more than" in text
+
+
+def test_the_noise_of_a_moving_centre_is_not_that_of_the_last_state():
+    """SVRG whose centre was moved at the last step, where its noise is zero; and half an epoch later."""
+    x = np.random.default_rng(0).normal(size=(1000, 2)).astype(np.float32)
+    target = fk.Posterior(
+        lambda theta: 0.0 * theta[0], lambda theta, row: -jnp.sum(jnp.cosh(row - theta)), jnp.asarray(x)
+    )
+    options = {
+        "init": jnp.zeros(2),
+        "chains": 8,
+        "batch_size": 5,
+        "batches": "replacement",
+        "progress": False,
+    }
+    share = "gradient noise over injected noise"
+    found = []
+    for steps in (400, 450):
+        trace = fk.sample(
+            target, samplers.sgld(2e-4), gradient=fk.gradients.svrg(100), steps=steps, **options
+        )
+        found.append(trace.summary(gradients=False).checks[share])
+    assert found[0] == pytest.approx(found[1], rel=0.6)
+    assert found[0] > 1e-4
+
+
+# Documentation --------------------------------------------------------------------------------------------
+
+
+def printed():
+    """Patterns of every text in the code of verdicts and of runs, whole and up to its first ";" or ". "."""
+    patterns = set()
+    for file in sorted((ROOT / "src/fokker").glob("diagnostics/*.py")) + [
+        ROOT / f"src/fokker/run/{name}.py" for name in ("losses", "loop", "trace")
+    ]:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                parts = [p.value if isinstance(p, ast.Constant) else None for p in node.values]
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                parts = [node.value]
+            else:
+                continue
+            whole = "".join("\0" if part is None else part for part in parts)
+            for text in {whole, whole.split(";")[0].split(". ")[0]}:
+                if len(text.replace("\0", "")) >= 12:
+                    patterns.add("(.+?)".join(map(re.escape, text.split("\0"))))
+    return [re.compile(pattern) for pattern in patterns]
+
+
+def is_printed(message, patterns):
+    """Whether it is one text, or several one after another, as a cause after what was seen."""
+    for pattern in patterns:
+        if pattern.fullmatch(message):
+            return True
+        head = pattern.match(message)
+        if head and head.end() < len(message) and is_printed(message[head.end() :], patterns):
+            return True
+    return False
+
+
+def test_every_message_that_the_documentation_quotes_is_printed():
+    lines = (ROOT / "docs/verdicts.md").read_text().splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if re.search(r"\| (right|wrong) \| [NUD]", line)]
+    messages = [row[4] for row in rows if len(row) == 5]
+    assert len(messages) > 25
+    patterns = printed()
+    assert [message for message in messages if not is_printed(message, patterns)] == []
+    assert not is_printed("one chain cannot show that it has converged", patterns)
+    assert {row[2] for row in rows} <= set(Grade)
