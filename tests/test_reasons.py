@@ -89,12 +89,12 @@ NAMED = {
         "keeps another density",
     ),
 }
-# The same program with other numbers.
-REPEATS = {"Itô twice", "Girolami and Calderhead", "the metric's volume", "magnetic by momentum"}
+# They take seconds each.
+SLOW = {"Itô twice", "Girolami and Calderhead", "the metric's volume", "magnetic by momentum"}
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.long if n in REPEATS else ()) for n in NAMED]
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in NAMED]
 )
 def test_the_mistake_is_named_and_its_correction_is_right(name):
     how, build, state, words = NAMED[name]

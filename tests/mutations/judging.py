@@ -348,8 +348,8 @@ MUTATIONS = [
     ),
     Mutation(
         "checker/_jumps.py",
-        "if size[i] > _JUMP and has_mass[i]]",
-        "if size[i] > _JUMP]",
+        "if size[i] > SMALLEST_JUMP and has_mass[i]]",
+        "if size[i] > SMALLEST_JUMP]",
         "a jump where the target has no mass makes a sampler wrong",
         ("check_jumps::a_jump_counts_where_the_target_has_mass",),
     ),
