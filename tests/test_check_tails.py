@@ -9,7 +9,7 @@ import pytest
 
 import fokker as fk
 from fokker.checker._barriers import find_barrier
-from fokker.checker._check import _power
+from fokker.checker._check import CheckedPoints, _power
 from fokker.checker._compact import lift
 from fokker.checker._evaluate import Evaluator
 from fokker.checker._explosion import find_explosion
@@ -187,5 +187,6 @@ def test_the_power_line_says_which_jumps_are_seen(size, is_seen):
     U = lambda theta: jnp.sum(theta**2) + size * (theta[0] > 0.3) * 8  # noqa: E731
     problem, evaluate, points, _ = setup(langevin(U)(), {"theta": jnp.zeros(1)})
     assert bool(find_jumps(problem, evaluate, points, 1e-10).wrong) is is_seen
-    words = _power(64, Residuals(np.zeros(2), np.zeros(2), np.ones(2), 0), 1e-8, True)
+    drawn = CheckedPoints(points, 64, True, False, [])
+    words = _power(drawn, Residuals(np.zeros(2), np.zeros(2), np.ones(2), 0), 1e-8, True)
     assert "below 0.1% of its range is not seen" in words

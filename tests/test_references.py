@@ -11,9 +11,9 @@ from fokker.lab.posteriors import POSTERIORS
 QUICK = {"eight_schools_noncentred"}
 # What needs more than the defaults: smaller steps, and more of them.
 SETTINGS = {
-    "poisson_process": ({"acceptance": 0.95}, 4000),
-    "funnel": ({"acceptance": 0.98, "scale": "identity"}, 10_000),
-    "eight_schools_centred": ({"acceptance": 0.99}, 10_000),
+    "poisson_process": ({"target_accept": 0.95}, 4000),
+    "funnel": ({"target_accept": 0.98, "mass_matrix": "identity"}, 10_000),
+    "eight_schools_centred": ({"target_accept": 0.99}, 10_000),
 }
 # NUTS gets through the neck of a funnel rarely, however it is set.
 R_HAT = {"funnel": 1.05, "eight_schools_centred": 1.05}

@@ -24,7 +24,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 from scipy.special import fdtri, ndtri
-from scipy.stats import rankdata
 
 from fokker._core.statistics import effective_sample_size
 
@@ -126,6 +125,8 @@ def effective_per_half(values: Float[np.ndarray, "c n k"]) -> Float[np.ndarray, 
 def _normal_scores(values: np.ndarray) -> np.ndarray:
     """Each series by its ranks among all draws, as normal quantiles (Vehtari et al. 2021)."""
     chains, draws, number = values.shape
+    from scipy.stats import rankdata  # takes half a second to import
+
     ranks = rankdata(values.reshape(-1, number), axis=0)
     return ndtri((ranks - 0.375) / (chains * draws + 0.25)).reshape(values.shape)
 
