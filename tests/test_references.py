@@ -12,7 +12,7 @@ QUICK = {"eight_schools_noncentred"}
 # What needs more than the defaults: smaller steps, and more of them.
 SETTINGS = {
     "poisson_process": ({"target_accept": 0.95}, 4000),
-    "funnel": ({"target_accept": 0.98, "mass_matrix": "identity"}, 10_000),
+    "funnel": ({"target_accept": 0.995, "mass_matrix": "identity"}, 10_000),
     "eight_schools_centred": ({"target_accept": 0.99}, 10_000),
 }
 # NUTS gets through the neck of a funnel rarely, however it is set.
