@@ -17,7 +17,7 @@ import xarray
 
 import fokker as fk
 from fokker import cli
-from fokker._core import files
+from fokker._core import files, lock
 from fokker.run import store
 from fokker.run.folder import RunFolder
 
@@ -190,7 +190,7 @@ def test_another_run_is_refused_by_name(tmp_path):
 
 
 def test_one_process_at_a_time(tmp_path):
-    with files.locked(tmp_path), pytest.raises(BlockingIOError, match=f"in use by process {os.getpid()}"):
+    with lock.locked(tmp_path), pytest.raises(BlockingIOError, match=f"in use by process {os.getpid()}"):
         run(tmp_path)
 
 
@@ -204,7 +204,7 @@ def test_a_full_disk_loses_nothing_already_written(tmp_path, right, small_chunks
         patch.setattr(
             files.os, "fsync", lambda d: calls.append(d) or (original if len(calls) < 15 else full)(d)
         )
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}/"):
             run(tmp_path)
     assert store.read_checkpoint(tmp_path).draws > 0
     assert_same(run(tmp_path), right)
@@ -474,7 +474,7 @@ def test_a_folder_that_cannot_be_locked_is_not_said_to_be_in_use(tmp_path, monke
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", fails)
-    with pytest.raises(OSError, match=r"cannot be locked .*No locks available"), files.locked(tmp_path):
+    with pytest.raises(OSError, match=r"cannot be locked"), lock.locked(tmp_path):
         pass
 
 

@@ -388,8 +388,8 @@ MUTATIONS = [
     ),
     Mutation(
         "run/store.py",
-        "is_right = json.loads(path.read_bytes()) == group",
-        'is_right = json.loads(path.read_bytes())["node_type"] == "group"',
+        "is_right = read_json(path) == group",
+        'is_right = read_json(path)["node_type"] == "group"',
         "while a run is made longer, readers see the shapes from before, and zeros",
         ("store::readers_of_a_run_that_was_made_longer_and_killed_see_no_invented_draws",),
     ),

@@ -1,7 +1,6 @@
 """Runs on disk: `fk.sample(…, out=…)` writes one, `fk.open` reads it, `fk.resume` goes on with it."""
 
 import functools
-import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,16 +13,16 @@ import numpy as np
 from jaxtyping import PyTree
 
 from fokker._core.count import Count
-from fokker._core.files import DamagedFileError, locked
+from fokker._core.files import DamagedFileError, interpreting
+from fokker._core.lock import locked
 from fokker.diagnostics._quantities import named_leaves
+from fokker.run.description import POSTERIOR, STATISTICS, file_name, is_file_name
 from fokker.run.journal import clear_journal
 from fokker.run.losses import Loss, draws_before_end, surviving
 from fokker.run.moments import Moments
 from fokker.run.record import SCORES, changed_environment, differences, environment, plain
 from fokker.run.store import (
     CHECKPOINT,
-    POSTERIOR,
-    STATISTICS,
     Checkpoint,
     Store,
     has_run,
@@ -31,9 +30,6 @@ from fokker.run.store import (
     read_draws,
 )
 from fokker.run.trace import Origin, Trace, moments_of
-
-# What cannot be in the name of a file, and names that mean something else there.
-_NOT_IN_FILES, _TAKEN = re.compile(r"[/\\\0]"), ("", ".", "..", "zarr.json")
 
 
 class RunFolder:
@@ -167,8 +163,8 @@ def _file_names(tree: PyTree[Any]) -> dict[str, np.ndarray]:
     """The leaves of theta by names that can be those of files, each its own."""
     names: dict[str, np.ndarray] = {}
     for number, (leaf_name, leaf) in enumerate(named_leaves(tree).items()):
-        name = _NOT_IN_FILES.sub("|", leaf_name)
-        names[f"{name}|{number}" if name in _TAKEN or name in names else name] = leaf
+        name = file_name(leaf_name)
+        names[file_name(f"{name}|{number}") if not is_file_name(name) or name in names else name] = leaf
     return names
 
 
@@ -230,8 +226,9 @@ class StoredTrace(Trace):
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "gathered", self._gathered())
-        object.__setattr__(self, "moments", moments_of(self.gathered, self.losses))
+        with interpreting(path / CHECKPOINT, "checkpoint of a run"):
+            object.__setattr__(self, "gathered", self._gathered())
+            object.__setattr__(self, "moments", moments_of(self.gathered, self.losses))
 
     def __repr__(self) -> str:
         return f"Trace({self._draws:,} draws in {self.path}, stopped={self.stopped!r})"
@@ -274,7 +271,8 @@ class StoredTrace(Trace):
         if not self._draws:
             return None
         leaves = surviving(read_draws(self.path, self._checkpoint, POSTERIOR), self.losses)
-        return self._tree(leaves) if leaves else None
+        with interpreting(self.path / CHECKPOINT, "checkpoint of a run"):
+            return self._tree(leaves) if leaves else None
 
     @functools.cached_property
     def sample_stats(self) -> dict[str, np.ndarray]:

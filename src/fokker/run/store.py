@@ -11,14 +11,27 @@ checkpoint and all the draws it counts; what was written beyond is written again
 """
 
 import json
+import math
 import os
+import stat
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fokker._core.files import DamagedFileError, read_latest, write_arrays, write_text
+from fokker._core.files import (
+    DamagedFileError,
+    check_no_links,
+    interpreting,
+    naming,
+    read_json,
+    read_latest,
+    write_arrays,
+    write_text,
+)
+from fokker.run.description import check_description
 from fokker.run.losses import Loss
 
 KIND, VERSION = "run", 1
@@ -28,12 +41,12 @@ CHECKPOINT, PREVIOUS, DESCRIPTION, DRAWS = (
     "run.json",
     "draws.zarr",
 )
-# The groups of ArviZ.
-POSTERIOR, STATISTICS = "posterior", "sample_stats"
 # Bytes of a chunk of draws.
 _CHUNK = 2**22
 _METADATA = "zarr.json"
 _CODECS = ["bytes", "crc32c"]
+# Bytes at the end of a chunk.
+_CHECKSUM = 4
 
 
 class Checkpoint(NamedTuple):
@@ -67,12 +80,15 @@ def has_run(folder: Path) -> bool:
 def read_checkpoint(folder: Path) -> Checkpoint:
     """The newest checkpoint that can be read."""
     try:
-        return Checkpoint(*read_latest((folder / CHECKPOINT, folder / PREVIOUS), KIND, VERSION))
+        checkpoint = Checkpoint(*read_latest((folder / CHECKPOINT, folder / PREVIOUS), KIND, VERSION))
     except FileNotFoundError:
         problem = "has no run in it" if folder.is_dir() else "is not a folder"
         raise FileNotFoundError(
             f"{folder} {problem}: fk.sample(…, out={str(folder)!r}) writes one."
         ) from None
+    with interpreting(folder / CHECKPOINT, "checkpoint of a run"):
+        check_description(checkpoint.description, checkpoint.arrays)
+    return checkpoint
 
 
 def draws_per_chunk(size: int) -> int:
@@ -89,6 +105,7 @@ class Store:
         # Draws beyond the last whole chunk, by group and name, chain × draw × ….
         self._tail: dict[str, np.ndarray] = {}
         self._variables: dict[str, _Variable] = {}
+        check_no_links(folder / DRAWS)
         if checkpoint is not None and checkpoint.draws:
             self.draws, self._chunk_draws = checkpoint.draws, int(checkpoint.description["chunk"])
             self._tail = checkpoint.group("tail")
@@ -233,32 +250,32 @@ class _Variable:
     def write(self, draws: np.ndarray, begin: int) -> None:
         """Write draws from number `begin` on, where a chunk begins."""
         end = begin + draws.shape[1]
-        self._array.resize((self.chains, end, *self.shape))
-        self._array[:, begin:end] = draws.astype(self.dtype, copy=False)
+        with naming(self.path):
+            self._array.resize((self.chains, end, *self.shape))
+            self._array[:, begin:end] = draws.astype(self.dtype, copy=False)
         self._unsynced += self._chunks(begin, end)
 
-    def _chunks(self, begin: int, end: int) -> list[Path]:
+    def _chunks(self, begin: int, end: int) -> Iterator[Path]:
         """The files of these draws."""
         if 0 in self.shape:
-            return []
-        numbers = range(begin // self.chunk_draws, -(-end // self.chunk_draws))
+            return
         rest = ["0"] * len(self.shape)
-        return [self.path.joinpath("c", "0", str(number), *rest) for number in numbers]
+        for number in range(begin // self.chunk_draws, -(-end // self.chunk_draws)):
+            yield self.path.joinpath("c", "0", str(number), *rest)
 
     def sync(self) -> None:
         """Wait until what was written is on the disk."""
         for path in self._unsynced:
-            with path.open("rb") as file:
+            with naming(path), path.open("r+b") as file:  # Windows does not sync what is opened to be read
                 os.fsync(file.fileno())
         self._unsynced = []
 
     def read(self, draws: int) -> np.ndarray:
         """The first draws; raise where they are damaged or missing."""
-        if draws == 0:
-            return np.empty((self.chains, 0, *self.shape), self.dtype)
+        if draws == 0 or 0 in self.shape:
+            return np.empty((self.chains, draws, *self.shape), self.dtype)
         try:
-            for path in self._chunks(0, draws):
-                path.stat()
+            self._check_sizes(draws)
             array = self._opened("r")
             if array.shape[1] < draws:
                 raise ValueError(f"{array.shape[1]:,} draws in place of {draws:,}")
@@ -269,6 +286,15 @@ class _Variable:
                 "that folder, or run again."
             ) from error
 
+    def _check_sizes(self, draws: int) -> None:
+        """Raise unless there is a file of the right size for each chunk: before any memory is taken."""
+        check_no_links(self.path)
+        size = self.chains * self.chunk_draws * math.prod(self.shape) * self.dtype.itemsize + _CHECKSUM
+        for path in self._chunks(0, draws):
+            found = path.stat()
+            if not stat.S_ISREG(found.st_mode) or found.st_size != size:
+                raise ValueError(f"{path} has {found.st_size:,} bytes in place of {size:,}")
+
 
 def _make_group(folder: Path) -> None:
     """Describe a folder as a group of Zarr, without the shapes of its arrays.
@@ -277,7 +303,7 @@ def _make_group(folder: Path) -> None:
     """
     path, group = folder / _METADATA, {"attributes": {}, "zarr_format": 3, "node_type": "group"}
     try:
-        is_right = json.loads(path.read_bytes()) == group
+        is_right = read_json(path) == group
     except (OSError, ValueError):
         is_right = False
     if not is_right:

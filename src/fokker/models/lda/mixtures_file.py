@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from fokker._core.files import write_atomically
+from fokker._core.files import check_no_links, naming, write_atomically
 from fokker.corpora import Documents
 
 # Characters collected before they are written, and the most that are held while the disk is full.
@@ -28,6 +28,7 @@ class MixturesFile:
     """
 
     def __init__(self, path: Path, topics: Sequence[str], size: int = 0) -> None:
+        check_no_links(path)
         self.path, self.size, self.dropped = path, size, 0
         self._pending = io.StringIO()
         if size == 0:
@@ -57,7 +58,7 @@ class MixturesFile:
         """Write the collected rows; return the size of the file. After an error the state is unchanged."""
         if self._pending.tell():
             compressed = gzip.compress(self._pending.getvalue().encode("utf-8"), compresslevel=5, mtime=0)
-            with self.path.open("r+b") as file:
+            with naming(self.path), self.path.open("r+b") as file:
                 # Remove the beginning of an earlier write that failed.
                 file.truncate(self.size)
                 file.seek(self.size)

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from fokker._core.files import write_arrays
+from fokker._core.files import interpreting, write_arrays
 from fokker.corpora import Corpus, Documents, Tally, Vocabulary, prefetched
 from fokker.models.lda._checks import NotFiniteError
 from fokker.models.lda._expected import ExpectedCounts
@@ -20,6 +20,7 @@ from fokker.models.lda.files import (
     PARTIAL_MIXTURES,
     PREVIOUS,
     SUMMARY,
+    check_header,
     read_latest,
     with_prefix,
     without_prefix,
@@ -198,7 +199,11 @@ class Run:
 
         def read_first() -> tuple[dict[str, Any], str]:
             header, stored, problem = read_latest(folder, KIND, VERSION)
-            _check_same_settings(folder, options, header)
+            with interpreting(folder / CHECKPOINT, KIND):
+                differences = _different_settings(folder, options, header)
+                check_header(header, stored)
+            if differences:
+                raise ValueError(differences)
             arrays.update(stored)
             return header, problem
 
@@ -221,7 +226,9 @@ class Run:
             length=header["length"],
             mixtures_size=size if mixtures and passes is not None else None,
         )
-        run._restore(header, received_arrays(run.share, arrays))
+        received = received_arrays(run.share, arrays)
+        with interpreting(folder / CHECKPOINT, KIND):
+            run._restore(header, received)
         if run.length and run.position % run.length and passes != header["passes"]:
             # This pass was not exact from its beginning, unless it is being counted.
             run._exact_from = run._exact_from if run.chain.is_counting else run._next_pass()
@@ -598,7 +605,9 @@ class Run:
 
 def stored_reading(folder: Path) -> Reading:
     """How the run in this folder reads its documents."""
-    return Reading.from_json(read_latest(folder, KIND, VERSION)[0]["reading"])
+    header = read_latest(folder, KIND, VERSION)[0]
+    with interpreting(folder / CHECKPOINT, KIND):
+        return Reading.from_json(header["reading"])
 
 
 def _prepare_folder(folder: Path, overwrite: bool) -> None:
@@ -614,15 +623,16 @@ def _prepare_folder(folder: Path, overwrite: bool) -> None:
         path.unlink(missing_ok=True)
 
 
-def _check_same_settings(folder: Path, options: Mapping[str, Any], header: Mapping[str, Any]) -> None:
-    """Raise if the options differ from the settings of the run."""
+def _different_settings(folder: Path, options: Mapping[str, Any], header: Mapping[str, Any]) -> str:
+    """How the options differ from the settings of the run, as a message; else empty."""
     reading = Reading.from_json(header["reading"])
     saved = {**dataclasses.asdict(reading), **header["settings"]}
     differences = [
         f"{name} was {saved[name]!r}, not {x!r}" for name, x in options.items() if saved[name] != x
     ]
-    if differences:
-        raise ValueError(
-            f"{folder} was started with other settings: {'; '.join(differences)}. Omit these options to "
-            "continue it, or start a new run with another --out."
-        )
+    if not differences:
+        return ""
+    return (
+        f"{folder} was started with other settings: {'; '.join(differences)}. Omit these options to "
+        "continue it, or start a new run with another --out."
+    )

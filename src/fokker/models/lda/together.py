@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import jax
 import numpy as np
 
-from fokker._core.files import locked
+from fokker._core.files import interpreting
+from fokker._core.lock import locked
 from fokker.corpora import Documents, Prefetched, Tally
 from fokker.models.lda.chain import BY_TOPIC, OF_FIRST
-from fokker.models.lda.files import CHECKPOINT, PREVIOUS, read_latest
+from fokker.models.lda.files import CHECKPOINT, PREVIOUS, check_header, read_latest
 from fokker.models.lda.reading import Reading
 from fokker.models.lda.settings import Settings
 from fokker.models.lda.share import Share
@@ -204,9 +205,11 @@ def is_unfinished(folder: Path, reading: Reading, settings: Settings, passes: An
     def find() -> bool:
         if reading.single_pass or not any((folder / name).exists() for name in (CHECKPOINT, PREVIOUS)):
             return False
-        header = read_latest(folder, KIND, VERSION)[0]
-        stored = Settings.from_json(header["settings"] | {"threads": settings.threads})
-        stored_reading = Reading.from_json(header["reading"])
+        header, arrays, _ = read_latest(folder, KIND, VERSION)
+        with interpreting(folder / CHECKPOINT, KIND):
+            check_header(header, arrays)
+            stored = Settings.from_json(header["settings"] | {"threads": settings.threads})
+            stored_reading = Reading.from_json(header["reading"])
         if reading.held_out is None:
             stored_reading = dataclasses.replace(stored_reading, held_out=None)
         if (stored, stored_reading) != (settings, reading) or passes not in ("default", header["passes"]):
