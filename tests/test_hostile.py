@@ -1,4 +1,4 @@
-"""Folders of strangers: nothing outside is written, no error is raw, and memory is taken for real bytes only."""
+"""Folders of strangers: nothing outside is written, no error is raw, memory is taken for real bytes only."""
 
 import io
 import json

@@ -18,7 +18,7 @@ import xarray
 import fokker as fk
 from fokker import cli
 from fokker._core import files, lock
-from fokker.run import store
+from fokker.run import store, variable
 from fokker.run.folder import RunFolder
 
 TARGET = fk.Density(lambda theta: -jnp.sum(theta["a"] ** 2) / 2 - theta["b"] ** 2)
@@ -99,7 +99,7 @@ def killed_at(monkeypatch, call):
 
     wrapped(files.os, "replace")
     wrapped(files.os, "fsync")
-    wrapped(store._Variable, "write")
+    wrapped(variable.Variable, "write")
     return calls
 
 
@@ -128,7 +128,8 @@ def test_where_a_checkpoint_is_written_before_the_draws_it_counts_they_are_misse
     tmp_path, right, small_chunks, monkeypatch
 ):
     """The test above sees a wrong order."""
-    monkeypatch.setattr(store._Variable, "write", lambda self, draws, begin: None)
+    monkeypatch.setattr(variable.Variable, "_put", lambda self, draws, begin: None)
+    monkeypatch.setattr(variable.Variable, "sync", lambda self: None)
     run(tmp_path)
     with pytest.raises(files.DamagedFileError, match="damaged or missing"):
         _ = fk.open(tmp_path).samples
@@ -384,7 +385,7 @@ def test_a_signal_ends_the_command_with_a_report_and_a_kill_loses_little(tmp_pat
 
 def test_after_a_failed_write_nothing_more_is_written(tmp_path, right, small_chunks, monkeypatch):
     """A failure that passes: the block behind it must not be written after a gap."""
-    original, calls = store._Variable.write, []
+    original, calls = variable.Variable.write, []
 
     def fails_once(self, draws, begin):
         calls.append(begin)
@@ -392,7 +393,7 @@ def test_after_a_failed_write_nothing_more_is_written(tmp_path, right, small_chu
             raise OSError(28, "No space left on device")
         original(self, draws, begin)
 
-    monkeypatch.setattr(store._Variable, "write", fails_once)
+    monkeypatch.setattr(variable.Variable, "write", fails_once)
     with pytest.raises(OSError, match="No space left"):
         run(tmp_path)
     assert_same(run(tmp_path), right)

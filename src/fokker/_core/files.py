@@ -215,15 +215,49 @@ def read_json(path: Path) -> dict[str, Any]:
 def read_latest(
     paths: tuple[Path, ...], kind: str, version: int
 ) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
-    """The first of these files that can be read, and the problem with those before it, if any."""
+    """The newest of these files that can be read, and the problem with those before it, if any.
+
+    They go from new to old. Where their headers have an `id` it must be the same, and where they have a
+    `serial` number it tells which is newer.
+    """
     problems: list[str] = []
-    for path in paths:
+    for number, path in enumerate(paths):
         try:
-            return *read_arrays(path, kind, version), " ".join(problems)
+            header, arrays = read_arrays(path, kind, version)
         except FileNotFoundError:
             continue
         except DamagedFileError as error:
             problems.append(str(error))
+            continue
+        newer = _newer_than(path, header, paths[number + 1 :])
+        if newer is None:
+            return header, arrays, " ".join(problems)
+        problems.append(f"{path} is older than {newer}.")
     if not problems:
         raise FileNotFoundError(f"there is no {kind} in {paths[0].parent}.")
     raise DamagedFileError(f"no {kind} in {paths[0].parent} can be read. {' '.join(problems)}")
+
+
+def _newer_than(path: Path, header: Mapping[str, Any], others: tuple[Path, ...]) -> Path | None:
+    """One of the files that claims to be newer; raise where one is of another run."""
+    for other in others:
+        claimed = _header_of(other)
+        if "id" in header and claimed.get("id", header["id"]) != header["id"]:
+            raise DamagedFileError(f"{path} and {other} are of two runs: put back the one that was there.")
+        serials = claimed.get("serial"), header.get("serial")
+        if all(isinstance(serial, int) for serial in serials) and serials[0] > serials[1]:
+            return other
+    return None
+
+
+def _header_of(path: Path) -> dict[str, Any]:
+    """The header of a file of arrays, without comparing its checksum; empty where it cannot be read."""
+    try:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            entry = archive.getinfo(f"{_HEADER}.npy")
+            if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > _MOST_JSON:
+                return {}
+            header = json.loads(bytes(_array_in(archive.read(entry))))
+            return header if isinstance(header, dict) else {}
+    except Exception:  # it may be damaged
+        return {}

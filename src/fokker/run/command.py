@@ -138,7 +138,7 @@ def doubts_about(folder: Path) -> str | None:
         return "this run has no verdict yet: it is running, or `fokker resume` goes on with it"
     if verdict["taken"] != read_checkpoint(folder).description["taken"]:
         return f"this run has gone on since its last report, when {found}"
-    return None if verdict["is_trusted"] is True else f"{found} (all in {folder / REPORT})"
+    return None if verdict["is_trusted"] else f"{found} (all in {folder / REPORT})"
 
 
 @contextlib.contextmanager

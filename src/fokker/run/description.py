@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from fokker.run.variable import RECORD_BYTES
+
 # The groups of ArviZ.
 POSTERIOR, STATISTICS = "posterior", "sample_stats"
 # What cannot be in the name of a file, what stands for it, and names that mean something else.
@@ -31,7 +33,7 @@ _FIELDS: Mapping[str, _Types] = {
     "draws": int,
     "chunk": int,
 }
-_OPTIONAL: Mapping[str, _Types] = {"losses": dict, "learnt": dict, "used": dict}
+_OPTIONAL: Mapping[str, _Types] = {"losses": dict, "learnt": dict, "used": dict, "id": str, "serial": int}
 _SETTINGS: Mapping[str, _Types] = {
     "steps": int,
     "burn_in": int,
@@ -150,6 +152,10 @@ def _check_arrays(description: Mapping[str, Any], arrays: Mapping[str, np.ndarra
                 raise ValueError(f"{array!r} cannot be the name of a variable")
             if x.ndim < 2 or x.shape[:2] != (chains, draws % chunk) or x.dtype.kind in "SU":
                 raise ValueError(f"the draws {array!r} are {x.dtype} of the shape {x.shape}")
+            records = arrays.get(f"chunks/{part}/{name}")
+            number = 0 if 0 in x.shape[2:] else draws // chunk
+            if records is not None and (records.shape != (number, RECORD_BYTES) or records.dtype != np.uint8):
+                raise ValueError(f"what is recorded of the chunks of {array!r} has the shape {records.shape}")
         parts.setdefault(part, set()).add(name)
     if draws and not parts.keys() & {POSTERIOR, STATISTICS}:
         raise ValueError(f"it counts {draws:,} draws and has no variable")

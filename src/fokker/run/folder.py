@@ -23,6 +23,7 @@ from fokker.run.moments import Moments
 from fokker.run.record import SCORES, changed_environment, differences, environment, plain
 from fokker.run.store import (
     CHECKPOINT,
+    DESCRIPTION,
     Checkpoint,
     Store,
     has_run,
@@ -52,11 +53,12 @@ class RunFolder:
         self.checkpoint = read_checkpoint(path) if has_run(path) else None
         if self.checkpoint is not None:
             self._check_same(self.checkpoint)
-            if self.checkpoint.problem:
-                _warn_of(self.checkpoint, stacklevel=5)
+            if self.checkpoint.warning:
+                warnings.warn(self.checkpoint.warning, RuntimeWarning, stacklevel=4)
             if self.checkpoint.problem and not is_compared_only:
                 # The next checkpoint would put it in the place of the only one that can be read.
                 (path / CHECKPOINT).unlink()
+                (path / DESCRIPTION).unlink(missing_ok=True)  # of a state that is not used either
         self.store: Store | None = None if is_compared_only else Store(path, self.checkpoint)
         self._has_journal = self.checkpoint is None
 
@@ -209,8 +211,8 @@ class StoredTrace(Trace):
         settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         checkpoint = read_checkpoint(path)
-        if checkpoint.problem:
-            _warn_of(checkpoint, stacklevel=5)
+        if checkpoint.warning:
+            warnings.warn(checkpoint.warning, RuntimeWarning, stacklevel=4)
         of = checkpoint.description
         values = {
             "path": path,
@@ -304,12 +306,6 @@ class StoredTrace(Trace):
             raise ValueError("a trace of fk.open knows no model: call fk.resume(path, target, sampler, …).")
         options = {**self._call.options, "steps": self.settings["steps"] + steps}
         return sample(self._call.target, self._call.sampler, **options)
-
-
-def _warn_of(checkpoint: Checkpoint, stacklevel: int) -> None:
-    warnings.warn(
-        f"{checkpoint.problem} The checkpoint before it is used.", RuntimeWarning, stacklevel=stacklevel
-    )
 
 
 def _unfinished(description: dict[str, Any]) -> str | None:

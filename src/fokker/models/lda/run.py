@@ -1,6 +1,7 @@
 """A run over a stream of documents: steps, draws, held-out perplexity, checkpoints."""
 
 import dataclasses
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -98,6 +99,7 @@ class Run:
         passes: int | None,
         length: int | None,
         mixtures_size: int | None,
+        mixtures_digest: str | None = None,
     ) -> None:
         if passes is not None and passes < 1:
             raise ValueError(f"passes must be at least 1; {passes} was given.")
@@ -129,7 +131,10 @@ class Run:
         # Wanted in all processes, which make the same calls; with the first there is their file.
         self._wants_mixtures, self._mixtures = mixtures_size is not None, None
         if mixtures_size is not None and self.share.is_first:
-            self._mixtures = MixturesFile(folder / PARTIAL_MIXTURES, settings.topic_names, mixtures_size)
+            path = folder / PARTIAL_MIXTURES
+            self._mixtures = MixturesFile(path, settings.topic_names, mixtures_size, mixtures_digest)
+        # Which run a checkpoint is of, and which of two is newer.
+        self._id, self._serial = secrets.token_hex(16), 0
         # The state that was last gathered from all processes, and where that was.
         self._gathered: dict[str, np.ndarray] | None = None
         self._gathered_at: tuple[int, ...] = ()
@@ -225,6 +230,7 @@ class Run:
             passes=passes,
             length=header["length"],
             mixtures_size=size if mixtures and passes is not None else None,
+            mixtures_digest=header.get("mixtures_digest"),
         )
         received = received_arrays(run.share, arrays)
         with interpreting(folder / CHECKPOINT, KIND):
@@ -560,6 +566,7 @@ class Run:
             return
         # First: the checkpoint refers to a file of mixtures that must exist.
         mixtures_size = None if self._mixtures is None else self._mixtures.flush()
+        self._serial += 1
         header = {
             "kind": KIND,
             "version": VERSION,
@@ -574,6 +581,9 @@ class Run:
             "tokens": self.tokens,
             "seconds": self.seconds,
             "mixtures_size": mixtures_size,
+            "mixtures_digest": None if self._mixtures is None else self._mixtures.digest,
+            "id": self._id,
+            "serial": self._serial,
             "next_place": self._next_place,
             "held_out_names": self.evaluations.documents.names,
         }
@@ -591,6 +601,7 @@ class Run:
         )
         self.saved_at, self._exact_from = self.position, header["exact_from"]
         self._next_place = header["next_place"]
+        self._id, self._serial = header.get("id") or self._id, header.get("serial", 0)
         self._seconds_before = header["seconds"]
         self.word_counts = np.array(arrays["word_counts"])
 
