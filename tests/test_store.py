@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -310,8 +311,12 @@ init = jnp.zeros(2)
 """
 
 
-@pytest.mark.parametrize("enough", [True, False])
-def test_sigterm_ends_the_command_with_a_report_that_knows_the_model(tmp_path, monkeypatch, capsys, enough):
+@pytest.mark.parametrize(
+    ("number", "enough"), [(signal.SIGTERM, True), (signal.SIGTERM, False), (signal.SIGHUP, False)]
+)
+def test_a_signal_ends_the_command_with_a_report_that_knows_the_model(
+    tmp_path, monkeypatch, capsys, number, enough
+):
     (tmp_path / "model.py").write_text(MODEL)
     commit, done = RunFolder.commit, []
 
@@ -319,7 +324,7 @@ def test_sigterm_ends_the_command_with_a_report_that_knows_the_model(tmp_path, m
         commit(self, *given, **options)
         if self.store.draws >= (10 if enough else 1) and not done:
             done.append(True)
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(number)
 
     monkeypatch.setattr(RunFolder, "commit", terminated)
     monkeypatch.setattr("fokker.run.loop._COMMIT_SECONDS", 0)
@@ -327,11 +332,11 @@ def test_sigterm_ends_the_command_with_a_report_that_knows_the_model(tmp_path, m
     options = ["--steps", "2000000000", "--thin", "20", "--sampler", "sghmc", "--step-size", "0.1"]
     call = ["fokker", "sample", f"{tmp_path}/model.py:target", *options, "--out", f"{tmp_path}/run"]
     monkeypatch.setattr(sys, "argv", call)
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.getsignal(number)
     with pytest.raises(SystemExit) as ended:
         cli.main()
-    assert ended.value.code == 143
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert ended.value.code == 128 + number
+    assert signal.getsignal(number) is before
     assert "to go on: fokker resume" in capsys.readouterr().out
     if enough:
         assert "model is not known" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
@@ -556,3 +561,34 @@ def test_a_damaged_checkpoint_never_replaces_the_right_one_before_it(tmp_path, r
             run(tmp_path)
     assert store.read_checkpoint(tmp_path).draws > 0
     assert_same(run(tmp_path), right)
+
+
+def size_of(folder):
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_small_run_takes_little_room_and_goes_on_to_a_large_one(tmp_path, monkeypatch):
+    call = {"init": jnp.zeros(3), "chains": 1, "progress": False}
+    target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    trace = fk.sample(target, SAMPLER, out=tmp_path, steps=800, **call)
+    assert size_of(tmp_path) < 10**5
+    for steps in (800, 1200):
+        group = xarray.open_zarr(tmp_path / "draws.zarr", group="posterior")
+        np.testing.assert_array_equal(next(iter(group.values())), trace.samples)
+        assert trace.samples.shape[1] == steps
+        trace = fk.sample(target, SAMPLER, out=tmp_path, steps=1200, **call)
+    # Beyond a chunk: files of the size of chunks, as those of a run that was long from the start.
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_CHUNK", 500 * 3 * 4)
+        for name, steps in (("long", (1300,)), ("longer", (100, 1300))):
+            for number in steps:
+                trace = fk.sample(target, SAMPLER, out=tmp_path / name, steps=number, **call)
+            chunks = list((tmp_path / name / "draws.zarr" / "posterior").glob("*/c/0/*/0"))
+            assert [path.stat().st_size for path in chunks] == [500 * 3 * 4 + 4] * 3
+            group = xarray.open_zarr(tmp_path / name / "draws.zarr", group="posterior")
+            np.testing.assert_array_equal(next(iter(group.values())), trace.samples)
+
+
+def test_no_module_needs_a_lock_that_one_system_alone_has():
+    source = Path(fk.__file__).parent
+    assert not [path for path in source.rglob("*.py") if "fcntl" in path.read_text(encoding="utf-8")]

@@ -14,6 +14,7 @@ from rich.console import Console
 from fokker._core.files import check_no_links, interpreting, read_json, write_text
 from fokker._core.lock import locked
 from fokker.run.folder import open as open_run
+from fokker.run.interruption import ENDING, can_be_handled, leave_closed_terminal
 from fokker.run.journal import JOURNAL
 from fokker.run.model import split_source
 from fokker.run.processes import by_first, is_first
@@ -38,13 +39,18 @@ _OPTION_TYPES: Mapping[str, type | tuple[type, ...]] = {
     "step_size": (int, float, str),
     "temperature": (int, float),
 }
-TERMINATED, INTERRUPTED = 128 + signal.SIGTERM, 128 + signal.SIGINT
+INTERRUPTED = 128 + signal.SIGINT
 
 
 class _Terminated(BaseException):
-    """SIGTERM; with the trace of a run that has ended by it."""
+    """SIGTERM or SIGHUP, by its number; with the trace of a run that has ended by it."""
 
     trace: Trace | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the process."""
+        return 128 + int(self.args[0])
 
 
 def run_and_report(
@@ -56,9 +62,10 @@ def run_and_report(
     """
 
     def terminate(number: int, frame: FrameType | None) -> None:
-        raise _Terminated
+        leave_closed_terminal(number)
+        raise _Terminated(number)
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    before = {number: signal.signal(number, terminate) for number in ENDING if can_be_handled(number)}
     try:
         trace, code = run(), None
         if trace.was_interrupted:
@@ -66,13 +73,14 @@ def run_and_report(
     except _Terminated as ended:
         if not has_run(out):
             console.print(_kept(out), markup=False, soft_wrap=True)
-            return TERMINATED
-        trace, code = ended.trace or open_run(out), TERMINATED
+            return ended.exit_code
+        trace, code = ended.trace or open_run(out), ended.exit_code
     except KeyboardInterrupt:
         console.print(_kept(out), markup=False, soft_wrap=True)
         return INTERRUPTED
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
     def reported() -> int:
         if not trace.has_results:
