@@ -323,3 +323,30 @@ def test_a_part_of_a_warm_up_that_cannot_be_is_computed_again(tmp_path, stages):
     environment = dict.fromkeys(("jax", "jaxlib", "device", "precision", "fokker"))
     found = journal.Journal(tmp_path, {**description, "environment": environment})
     assert found.known == []
+
+
+def test_a_warm_up_is_not_written_into_a_folder_elsewhere(tmp_path):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / journal.JOURNAL).symlink_to(tmp_path / "outside")
+    with pytest.raises(files.DamagedFileError, match="warm-up is a link to"):
+        journal.Journal(tmp_path / "run")
+
+
+def test_predictions_are_written_as_a_whole(tmp_path):
+    """A function that fails half-way leaves the file from before, and a link is not followed."""
+    from fokker.run import predictions
+
+    (tmp_path / "thesis.tex").write_text("precious")
+    path = tmp_path / "predictions.csv"
+    path.symlink_to(tmp_path / "thesis.tex")
+    made = predictions.Predictor(lambda draw, rows: rows[0]["x"] + draw[0], {"x": np.ones(4)}, False, "x")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(predictions, "_statistics", lambda values, quantiles: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            predictions.write_predictions(path, made, np.zeros((1, 2)), (0.5,))
+    assert path.is_symlink()
+    predictions.write_predictions(path, made, np.zeros((1, 2)), (0.5,))
+    assert len(path.read_text().splitlines()) == 5
+    assert (tmp_path / "thesis.tex").read_text() == "precious"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["predictions.csv", "thesis.tex"]

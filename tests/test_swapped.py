@@ -12,7 +12,7 @@ import pytest
 
 import fokker as fk
 from fokker._core import files
-from fokker.run import store
+from fokker.run import journal, store
 
 TARGET = fk.Density(lambda theta: -jnp.sum(theta["a"] ** 2) / 2 - jnp.sum(theta["b"] ** 2))
 CALL = {"init": {"a": jnp.zeros(2), "b": jnp.ones(2)}, "chains": 2, "progress": False, "chunk": 8}
@@ -153,3 +153,17 @@ def test_runs_of_before_digests_were_written_down_are_read_and_go_on(runs, tmp_p
     written = store.read_checkpoint(folder)
     assert "id" in written.description
     assert len(written.group("chunks")) == len(written.group("tail"))
+
+
+def test_a_part_of_a_warm_up_in_another_place_is_computed_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(journal, "_SECONDS", -1.0)
+    environment = dict.fromkeys(("jax", "jaxlib", "device", "precision", "fokker"), "")
+    description = {"settings": {}, "environment": environment, "fingerprints": {"sampler": ""}}
+    with journal.Journal(tmp_path, description) as written:
+        for number in range(3):
+            written.stage(np.zeros(1), lambda value=number: (np.full(1, float(value)), {}))
+    parts = sorted((tmp_path / journal.JOURNAL).iterdir())
+    assert len(journal.Journal(tmp_path, description).known) == 3
+    shutil.copyfile(parts[2], parts[1])
+    known = journal.Journal(tmp_path, description).known
+    assert [float(stage["tree.0"][0]) for stage in known] == [0.0]
