@@ -66,6 +66,27 @@ def link(name, goal):
     return put
 
 
+def moved(name):
+    """A link to the file or folder itself, which is whole, but outside."""
+
+    def put(folder, outside):
+        (folder / name).rename(outside / "moved")
+        (folder / name).symlink_to(outside / "moved")
+
+    return put
+
+
+def without_a_run(put):
+    """The same in a folder whose run is yet to start."""
+
+    def put_and_remove(folder, outside):
+        put(folder, outside)
+        for name in (store.CHECKPOINT, store.PREVIOUS):
+            (folder / name).unlink()
+
+    return put_and_remove
+
+
 def rewritten(header=lambda h: None, arrays=lambda a: None):
     """A checkpoint with a right checksum, and with something else in it; none before it."""
 
@@ -148,6 +169,10 @@ LINKS = {
     "a chunk": link(f"{A}/c/0/0/0", "thesis.tex"),
     "the last chunk": link(f"{A}/c/0/3/0", "thesis.tex"),
     "metadata": link(f"{A}/zarr.json", "zarr.json"),
+    **{f"{name}, whole but outside": moved(name) for name in (DRAWS, f"{DRAWS}/posterior", A, f"{A}/c")},
+    "a chunk, whole but outside": moved(f"{A}/c/0/0/0"),
+    "all draws of a new run": without_a_run(link(DRAWS, "")),
+    "a variable of a new run": without_a_run(link(A, "posterior")),
     "warm-up": link(journal.JOURNAL, ""),
     "a run that was put aside": link("replaced", ""),
 }
@@ -155,6 +180,11 @@ CRAFTED = {
     "a name that leads outside": renamed("tail/posterior/b", "tail/posterior/../../../outside/posterior"),
     "a name that is a path": renamed("tail/posterior/b", "tail/posterior//etc/passwd"),
     "a group that leads outside": renamed("tail/posterior/b", "tail/../b"),
+    "a statistic that leads outside": rewritten(
+        arrays=lambda a: a.update(
+            {"tail/sample_stats/../../../outside": a.pop("tail/sample_stats/kinetic_temperature")}
+        )
+    ),
     "no settings": rewritten(lambda header: header.pop("settings")),
     "settings that are a list": described("settings", []),
     "steps that are a text": described("steps", "many", "settings"),
@@ -221,7 +251,7 @@ def used(folder):
         lambda: command.doubts_about(folder),
         lambda: command.read_command(folder, "model.py:target"),
         lambda: files.write_text(folder / "draws.html", "a report"),
-        lambda: fk.sample(TARGET, SAMPLER, out=folder, **CALL),
+        lambda: fk.sample(TARGET, SAMPLER, out=folder, **{**CALL, "steps": 40}),
         replace,
     )
     for use in uses:
@@ -288,6 +318,9 @@ def test_reports_tables_and_mixtures_are_not_written_through_a_link(hostile, run
 
 def test_a_lock_that_is_another_name_of_a_file_is_refused(hostile):
     folder, outside = hostile
+    LINKS["lock"](folder, outside)
+    with pytest.raises(files.DamagedFileError, match=f"{folder}/.lock is a link"), lock.locked(folder):
+        pass
     (folder / ".lock").unlink()
     os.link(outside / "authorized_keys", folder / ".lock")
     with pytest.raises(files.DamagedFileError, match=f"{folder}/.lock is another name"), lock.locked(folder):

@@ -15,8 +15,8 @@ MUTATIONS = [
     ),
     Mutation(
         "_core/files.py",
-        "        if stat.S_ISDIR(mode):\n",
-        "        if stat.S_ISDIR(mode) and not paths:\n",
+        "paths += [path / name for name in os.listdir(path)]",
+        "paths += []",
         "links deep within a folder are not looked for",
         _STRANGER,
     ),
@@ -35,18 +35,11 @@ MUTATIONS = [
         ("hostile::a_small_file_takes_little_memory",),
     ),
     Mutation(
-        "_core/files.py",
-        "if math.prod(shape) * dtype.itemsize != len(contents) - file.tell():",
-        "if math.prod(shape) < 0:",
-        "an array may claim to be larger than it is, or smaller",
-        ("hostile",),
-    ),
-    Mutation(
         "_core/lock.py",
         "    check_no_links(path)  #",
         "    #",
         "a lock that is a link to a file elsewhere is opened",
-        _STRANGER,
+        ("hostile::a_lock_that_is_another_name_of_a_file_is_refused",),
     ),
     Mutation(
         "_core/lock.py",

@@ -75,9 +75,8 @@ class Journal:
                 "rest would be others: remove that folder to warm up again."
             )
         if found := differences(before, self.description):
-            assert self.folder is not None
             return (
-                f"{self.folder.parent} has the warm-up of another run in it: {'; '.join(found)}. Give the "
+                f"{self.folder} has the warm-up of another run in it: {'; '.join(found)}. Give the "
                 "same arguments to go on with it, another folder, or --overwrite at the command line."
             )
         return ""
