@@ -100,6 +100,18 @@ def test_a_file_from_elsewhere_is_refused_by_name_or_changes_nothing(runs, tmp_p
     assert counts["refused"] >= (20 if kind == CHUNKED else 2)
 
 
+def test_the_checkpoint_of_another_run_is_refused(runs, tmp_path):
+    """By the one before it, or by the description for people."""
+    parent, *_ = runs
+    for missing in ("run.json", "checkpoint.previous.npz"):
+        folder = tmp_path / missing
+        shutil.copytree(parent / "run", folder)
+        shutil.copyfile(parent / "other" / "checkpoint.npz", folder / "checkpoint.npz")
+        (folder / missing).unlink()
+        with pytest.raises(files.DamagedFileError, match=rf"{folder}/checkpoint\.npz and .* of two runs"):
+            fk.open(folder)
+
+
 def test_an_earlier_state_is_said_to_be_one(runs, tmp_path):
     parent, _, _, earlier = runs
     folder = tmp_path / "run"

@@ -241,8 +241,8 @@ def _newer_than(path: Path, header: Mapping[str, Any], others: tuple[Path, ...])
         claimed = _header_of(other)
         if "id" in header and claimed.get("id", header["id"]) != header["id"]:
             raise DamagedFileError(f"{path} and {other} are of two runs: put back the one that was there.")
-        serials = claimed.get("serial"), header.get("serial")
-        if all(isinstance(serial, int) for serial in serials) and serials[0] > serials[1]:
+        theirs, own = claimed.get("serial"), header.get("serial")
+        if isinstance(theirs, int) and isinstance(own, int) and theirs > own:
             return other
     return None
 

@@ -18,8 +18,9 @@ from fokker.run.interruption import ENDING, can_be_handled, leave_closed_termina
 from fokker.run.journal import JOURNAL
 from fokker.run.model import split_source
 from fokker.run.processes import by_first, is_first
-from fokker.run.store import CHECKPOINT, DESCRIPTION, DRAWS, PREVIOUS, has_run, read_checkpoint
+from fokker.run.store import CHECKPOINT, DESCRIPTION, PREVIOUS, has_run, read_checkpoint
 from fokker.run.trace import Trace
+from fokker.run.variable import DRAWS
 
 COMMAND, REPORT, VERDICT = "command.json", "report.html", "verdict.json"
 # The report of the draws alone: not in place of one that has compared them with the target.
