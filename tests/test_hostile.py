@@ -14,6 +14,8 @@ import pytest
 
 import fokker as fk
 from fokker._core import files, lock
+from fokker.models.lda import estimator
+from fokker.models.lda import run as lda
 from fokker.models.lda.mixtures_file import MixturesFile
 from fokker.models.lda.model import Model
 from fokker.run import command, journal, store
@@ -383,3 +385,44 @@ def test_predictions_are_written_as_a_whole(tmp_path):
     assert len(path.read_text().splitlines()) == 5
     assert (tmp_path / "thesis.tex").read_text() == "precious"
     assert sorted(file.name for file in tmp_path.iterdir()) == ["predictions.csv", "thesis.tex"]
+
+
+LDA_HEADER = {
+    "reading": {"corpus": "corpus.txt", "pattern": None},
+    "settings": {"topics": 2},
+    "words": ["a", "b"],
+    "held_out_names": [],
+    **dict.fromkeys(("position", "trained", "tokens", "next_place", "seconds"), 0),
+    **dict.fromkeys(("passes", "length", "mixtures_size", "exact_from"), 1),
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"settings": None},
+        {"settings": {"topics": 10**12}},
+        {"settings": {"topics": "two"}},
+        {"settings": {"topics": 2, "nothing": 1}},
+        {"words": 3},
+        {"words": [1]},
+        {"reading": {"pattern": None, "corpus": "x", "other": 1}},
+        {"position": "x"},
+        {"mixtures_size": 1.5},
+        {"held_out_names": None},
+    ],
+)
+def test_a_checkpoint_of_topics_that_is_none_is_refused_by_name(tmp_path, changes):
+    path = tmp_path / "checkpoint.npz"
+    header = {**LDA_HEADER, **changes, "kind": lda.KIND, "version": lda.VERSION}
+    files.write_arrays(path, header, {"chain.theta": np.zeros((2, 2))})
+    with pytest.raises(files.DamagedFileError, match=f"{path} is not a {lda.KIND} of fokker"):
+        lda.Run.resume(tmp_path, {})
+
+
+@pytest.mark.parametrize("header", [{}, {"parameters": 5}, {"parameters": {"n_components": 2}, "fitted": {}}])
+def test_an_estimator_of_topics_that_is_none_is_refused_by_name(tmp_path, header):
+    path = tmp_path / "estimator.npz"
+    files.write_arrays(path, {**header, "kind": estimator._KIND, "version": estimator._VERSION}, {})
+    with pytest.raises(files.DamagedFileError, match=f"{path} is not a"):
+        fk.models.LDA.load(path)

@@ -215,13 +215,14 @@ class Run:
         header, problem = by_first(read_first)
         if problem:
             notify(f"{problem} The previous one is used, of {header['position']:,} documents.")
-        settings = Settings.from_json(header["settings"] | {"threads": threads})
-        reading = Reading.from_json(header["reading"])
+        with interpreting(folder / CHECKPOINT, KIND):
+            settings = Settings.from_json(header["settings"] | {"threads": threads})
+            reading, words = Reading.from_json(header["reading"]), Vocabulary(header["words"])
         check_readable_by_all(reading)
         passes = header["passes"] if passes == "as before" else num_passes(reading, passes)
         # With another number of passes, the last pass is still to come.
         size = header["mixtures_size"] if passes == header["passes"] else 0
-        corpus = reading.open(Vocabulary(header["words"]), settings.seed)
+        corpus = reading.open(words, settings.seed)
         run = Run(
             reading,
             settings,
