@@ -296,6 +296,17 @@ def test_a_folder_as_it_was_written_is_not_refused(hostile):
     assert used(folder.parent / "link") == []
 
 
+def test_where_the_last_checkpoint_cannot_be_the_one_before_it_is_used(hostile):
+    folder, outside = hostile
+    before = (folder / store.PREVIOUS).read_bytes()
+    CRAFTED["negative draws"](folder, outside)
+    (folder / store.PREVIOUS).write_bytes(before)
+    with pytest.warns(
+        RuntimeWarning, match=r"checkpoint\.npz is not a run .*The checkpoint before it is used"
+    ):
+        assert fk.open(folder).has_results
+
+
 def test_a_small_file_takes_little_memory(hostile):
     folder, outside = hostile
     CRAFTED["a small file with much in it"](folder, outside)

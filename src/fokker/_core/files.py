@@ -210,17 +210,22 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_latest(
-    paths: tuple[Path, ...], kind: str, version: int
+    paths: tuple[Path, ...],
+    kind: str,
+    version: int,
+    check: Callable[[Mapping[str, Any], Mapping[str, np.ndarray]], None],
 ) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
     """The newest of these files that can be read, and the problem with those before it, if any.
 
-    They go from new to old. Where their headers have an `id` it must be the same, and where they have a
-    `serial` number it tells which is newer.
+    They go from new to old. `check` raises where a header and its arrays cannot be what they say. Where
+    headers have an `id` it must be the same, and where they have a `serial` number it tells which is newer.
     """
     problems: list[str] = []
     for number, path in enumerate(paths):
         try:
             header, arrays = read_arrays(path, kind, version)
+            with interpreting(path, kind):
+                check(header, arrays)
         except FileNotFoundError:
             continue
         except DamagedFileError as error:

@@ -24,7 +24,6 @@ import numpy as np
 from fokker._core.files import (
     DamagedFileError,
     check_no_links,
-    interpreting,
     read_json,
     read_latest,
     write_arrays,
@@ -77,14 +76,13 @@ def has_run(folder: Path) -> bool:
 def read_checkpoint(folder: Path) -> Checkpoint:
     """The newest checkpoint that can be read."""
     try:
-        checkpoint = Checkpoint(*read_latest((folder / CHECKPOINT, folder / PREVIOUS), KIND, VERSION))
+        paths = (folder / CHECKPOINT, folder / PREVIOUS)
+        checkpoint = Checkpoint(*read_latest(paths, KIND, VERSION, check_description))
     except FileNotFoundError:
         problem = "has no run in it" if folder.is_dir() else "is not a folder"
         raise FileNotFoundError(
             f"{folder} {problem}: fk.sample(…, out={str(folder)!r}) writes one."
         ) from None
-    with interpreting(folder / CHECKPOINT, "checkpoint of a run"):
-        check_description(checkpoint.description, checkpoint.arrays)
     return checkpoint._replace(warning=_compared(folder, checkpoint))
 
 

@@ -34,7 +34,7 @@ def without_prefix(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, n
     return {key.removeprefix(f"{prefix}."): x for key, x in arrays.items() if key.startswith(f"{prefix}.")}
 
 
-def check_header(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+def _check_header(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Raise unless the header of a checkpoint has what a run needs, of the right types."""
     for name, types in _FIELDS.items():
         if not isinstance(header[name], types) or isinstance(header[name], bool):
@@ -50,7 +50,8 @@ def check_header(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) ->
 def read_latest(folder: Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
     """The newest readable checkpoint of a folder, and the problem with a newer one, if any."""
     try:
-        return files.read_latest((folder / CHECKPOINT, folder / PREVIOUS), kind, version)
+        paths = (folder / CHECKPOINT, folder / PREVIOUS)
+        return files.read_latest(paths, kind, version, _check_header)
     except FileNotFoundError:
         problem = "has no checkpoint" if folder.is_dir() else "is not a folder"
         raise FileNotFoundError(

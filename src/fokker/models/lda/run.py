@@ -21,7 +21,6 @@ from fokker.models.lda.files import (
     PARTIAL_MIXTURES,
     PREVIOUS,
     SUMMARY,
-    check_header,
     read_latest,
     with_prefix,
     without_prefix,
@@ -206,7 +205,6 @@ class Run:
             header, stored, problem = read_latest(folder, KIND, VERSION)
             with interpreting(folder / CHECKPOINT, KIND):
                 differences = _different_settings(folder, options, header)
-                check_header(header, stored)
             if differences:
                 raise ValueError(differences)
             arrays.update(stored)

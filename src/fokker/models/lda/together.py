@@ -14,7 +14,7 @@ from fokker._core.files import interpreting
 from fokker._core.lock import locked
 from fokker.corpora import Documents, Prefetched, Tally
 from fokker.models.lda.chain import BY_TOPIC, OF_FIRST
-from fokker.models.lda.files import CHECKPOINT, PREVIOUS, check_header, read_latest
+from fokker.models.lda.files import CHECKPOINT, PREVIOUS, read_latest
 from fokker.models.lda.reading import Reading
 from fokker.models.lda.settings import Settings
 from fokker.models.lda.share import Share
@@ -205,9 +205,8 @@ def is_unfinished(folder: Path, reading: Reading, settings: Settings, passes: An
     def find() -> bool:
         if reading.single_pass or not any((folder / name).exists() for name in (CHECKPOINT, PREVIOUS)):
             return False
-        header, arrays, _ = read_latest(folder, KIND, VERSION)
+        header = read_latest(folder, KIND, VERSION)[0]
         with interpreting(folder / CHECKPOINT, KIND):
-            check_header(header, arrays)
             stored = Settings.from_json(header["settings"] | {"threads": settings.threads})
             stored_reading = Reading.from_json(header["reading"])
         if reading.held_out is None:
