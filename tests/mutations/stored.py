@@ -92,13 +92,6 @@ MUTATIONS = [
     ),
     Mutation(
         "run/variable.py",
-        "        del self.records[first:]\n",
-        "",
-        "chunks that are written again are recorded twice",
-        ("store::a_run_that_ends_at_any_write_goes_on_to_the_same_bits", "store"),
-    ),
-    Mutation(
-        "run/variable.py",
         "        if begin == 0:\n            self._make(0, draws.shape[1])\n",
         "",
         "a small run is filled up to a chunk",
@@ -140,11 +133,11 @@ MUTATIONS = [
         ("lda_command::the_table_of_mixtures_is_cut_back_and_bears_a_full_disk",),
     ),
     Mutation(
-        "run/interruption.py",
-        "not (is_hangup and before is signal.SIG_IGN)",
-        "not is_hangup",
-        "a closed terminal ends a run where it stands",
-        ("interruption::the_first_signal_asks_and_the_second_interrupts",),
+        "run/loop.py",
+        "            for number in ENDING:\n",
+        "            for number in ENDING[:1]:\n",
+        "a process that a closed terminal ended goes on after its run",
+        ("store::a_signal_ends_the_command_with_a_report_that_knows_the_model",),
     ),
     Mutation(
         "run/interruption.py",

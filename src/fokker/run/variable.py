@@ -111,7 +111,6 @@ class Variable:
         assert self.records is not None
         stored = draws.astype(self.dtype, copy=False)
         first = begin // self.chunk_draws
-        del self.records[first:]
         if 0 not in self.shape:
             count = draws.shape[1] // self.chunk_draws
             self.records += [_digest(part) for part in np.split(stored, count, axis=1)]
