@@ -374,8 +374,8 @@ def test_a_part_of_a_warm_up_that_cannot_be_is_computed_again(tmp_path, stages):
     path.parent.mkdir()
     files.write_arrays(path, header, {"0/tree.0": np.zeros(2)})
     environment = dict.fromkeys(("jax", "jaxlib", "device", "precision", "fokker"))
-    found = journal.Journal(tmp_path, {**description, "environment": environment})
-    assert found.known == []
+    opened = journal.Journal(tmp_path, {**description, "environment": environment})
+    assert opened.known == []
 
 
 def test_a_warm_up_is_not_written_into_a_folder_elsewhere(tmp_path):
@@ -393,13 +393,15 @@ def test_predictions_are_written_as_a_whole(tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
     path = tmp_path / "predictions.csv"
     path.symlink_to(tmp_path / "thesis.tex")
-    made = predictions.Predictor(lambda draw, rows: rows[0]["x"] + draw[0], {"x": np.ones(4)}, False, "x")
+    predictor = predictions.Predictor(
+        lambda draw, rows: rows[0]["x"] + draw[0], {"x": np.ones(4)}, False, "x"
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(predictions, "_statistics", lambda values, quantiles: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            predictions.write_predictions(path, made, np.zeros((1, 2)), (0.5,))
+            predictions.write_predictions(path, predictor, np.zeros((1, 2)), (0.5,))
     assert path.is_symlink()
-    predictions.write_predictions(path, made, np.zeros((1, 2)), (0.5,))
+    predictions.write_predictions(path, predictor, np.zeros((1, 2)), (0.5,))
     assert len(path.read_text().splitlines()) == 5
     assert (tmp_path / "thesis.tex").read_text() == "precious"
     assert sorted(file.name for file in tmp_path.iterdir()) == ["predictions.csv", "thesis.tex"]

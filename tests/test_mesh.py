@@ -334,12 +334,12 @@ def test_a_process_that_is_suspended_is_waited_for_in_words(monkeypatch):
 
     def watch(number):
         """One of two, without its connection and thread."""
-        made = object.__new__(Watch)
-        made.number, made.hosts, made.has_left = number, ["one", "two"], False
-        made._heard, made._silent = {1 - number: clock.now}, set()
-        made._say = lambda text: said.append((number, text))
-        made._tell = lambda kind, value: sent.append(number)
-        return made
+        one = object.__new__(Watch)
+        one.number, one.hosts, one.has_left = number, ["one", "two"], False
+        one._heard, one._silent = {1 - number: clock.now}, set()
+        one._say = lambda text: said.append((number, text))
+        one._tell = lambda kind, value: sent.append(number)
+        return one
 
     first, second = watch(0), watch(1)
     for seconds in range(5, 71, 5):  # in which the second sends nothing

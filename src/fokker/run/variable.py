@@ -185,9 +185,9 @@ class Variable:
         size = self.chains * self.chunk_draws * math.prod(self.shape) * self.dtype.itemsize + _CHECKSUM
         for number in range(0 if 0 in self.shape else draws // self.chunk_draws):
             path = self._chunk(number)
-            found = path.stat()
-            if not stat.S_ISREG(found.st_mode) or found.st_size != size:
-                raise ValueError(f"{path} has {found.st_size:,} bytes in place of {size:,}")
+            status = path.stat()
+            if not stat.S_ISREG(status.st_mode) or status.st_size != size:
+                raise ValueError(f"{path} has {status.st_size:,} bytes in place of {size:,}")
             yield path
 
     @contextlib.contextmanager
