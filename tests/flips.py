@@ -1,10 +1,13 @@
 """Damage the files of runs one at a time, by a flipped bit or by an end cut off, and read them or go on.
 
+A third of them are replaced as a whole, by a file of another run, of an earlier time or of another place.
+
 All in one process. A damaged file must be refused by its name, or the checkpoint before it must be used with
 a warning that names the file, or the draws must be those of the run that was never damaged.
 """
 
 import contextlib
+import dataclasses
 import gzip
 import io
 import os
@@ -32,8 +35,8 @@ from fokker.models.lda.settings import Settings
 from fokker.run import journal, store
 
 Arrays = Mapping[str, np.ndarray]
-# One damage in this many cuts a file short; the others flip a bit.
-_CUT = 5
+# One damage in this many cuts a file short, one in this many puts another file there; the others flip a bit.
+_CUT, _SWAP = 5, 3
 _NOT_READ = (".lock",)
 
 
@@ -41,7 +44,7 @@ class Case(NamedTuple):
     """A folder with a run in it, and what is done with it: it gives arrays, and warnings.
 
     `expected`: what it gives undamaged. `before`: what it gives from the checkpoint before the last, where
-    that is not the same.
+    that is not the same. `others`: the files of other runs and of earlier times.
     """
 
     name: str
@@ -49,6 +52,14 @@ class Case(NamedTuple):
     use: Callable[[Path], tuple[Arrays, list[str]]]
     expected: Arrays
     before: Arrays | None = None
+    others: tuple[Mapping[Path, bytes], ...] = ()
+
+    def swapped(self, path: Path, generator: random.Random) -> bytes | None:
+        """What is put in the place of a file: the same one of elsewhere, or another one of its kind."""
+        sources = [files[path] for files in self.others if path in files]
+        sources += [x for other, x in self.files.items() if other.suffix == path.suffix and other != path]
+        sources = [x for x in sources if x != self.files[path]]
+        return generator.choice(sources) if sources and self.others else None
 
 
 def contents_of(folder: Path) -> dict[Path, bytes]:
@@ -144,8 +155,8 @@ def sample_cases(folder: Path) -> Iterator[Case]:
     }
     for name, (sampler, options) in kinds.items():
 
-        def run(out: Path, sampler: Any = sampler, options: dict[str, Any] = options) -> Any:
-            return fk.sample(target, sampler, out=out, **common, **options)
+        def run(out: Path, sampler: Any = sampler, options: dict[str, Any] = options, **changes: Any) -> Any:
+            return fk.sample(target, sampler, out=out, **{**common, **options, **changes})
 
         def go_on(out: Path, run: Callable[[Path], Any] = run) -> tuple[Arrays, list[str]]:
             return _warned(lambda: _of_trace(run(out)))
@@ -155,17 +166,23 @@ def sample_cases(folder: Path) -> Iterator[Case]:
         with _killed_at(store.Store, "commit", 4):
             run(killed)
         files = contents_of(killed)
+        run(folder / f"{name}-other", seed=1)
+        others = (files, contents_of(whole), contents_of(folder / f"{name}-other"))
         for state, out in (("finished", whole), ("killed", killed)):
             stored = contents_of(out)
             newest = _opened(out)[0]
             (out / store.CHECKPOINT).unlink()
-            yield Case(f"{name}, {state}, opened", stored, _opened, newest, _opened(out)[0])
-        yield Case(f"{name}, killed, gone on with", files, go_on, expected)
+            yield Case(f"{name}, {state}, opened", stored, _opened, newest, _opened(out)[0], others)
+        yield Case(f"{name}, killed, gone on with", files, go_on, expected, others=others)
         if name == "nuts":
             in_warm_up = folder / f"{name}-warm-up"
             with _killed_at(journal, "write_arrays", 3):
                 run(in_warm_up)
-            yield Case(f"{name}, killed in warm-up, gone on with", contents_of(in_warm_up), go_on, expected)
+            with _killed_at(journal, "write_arrays", 3):
+                run(folder / f"{name}-other-warm-up", seed=1)
+            others = (contents_of(folder / f"{name}-other-warm-up"),)
+            in_journal = contents_of(in_warm_up)
+            yield Case(f"{name}, killed in warm-up, gone on with", in_journal, go_on, expected, None, others)
 
 
 def _opened(out: Path) -> tuple[Arrays, list[str]]:
@@ -223,7 +240,7 @@ def topic_cases(folder: Path) -> Iterator[Case]:
     (folder / "words.txt").write_text("\n".join(words) + "\n")
     settings = Settings(topics=4, batch=10, sweeps=4, burn_in=2, threads=1, start_documents=15)
 
-    def begin(out: Path) -> lda.Run:
+    def begin(out: Path, settings: Settings = settings) -> lda.Run:
         return lda.Run.start(
             lda.Reading(str(corpus)), settings, out, vocabulary=folder / "words.txt", passes=3
         )
@@ -234,8 +251,11 @@ def topic_cases(folder: Path) -> Iterator[Case]:
     expected = _of_topics(run)
     with _killed_at(lda.Run, "save", 16):
         begin(killed).execute(_Silent())
-    yield Case("topics, killed, gone on with", contents_of(killed), _go_on_with_topics, expected)
-    yield Case("topics, finished, gone on with", contents_of(whole), _go_on_with_topics, expected)
+    begin(folder / "topics-other", dataclasses.replace(settings, seed=1)).execute(_Silent())
+    others = tuple(contents_of(out) for out in (killed, whole, folder / "topics-other"))
+    for state, out in (("killed", killed), ("finished", whole)):
+        files = contents_of(out)
+        yield Case(f"topics, {state}, gone on with", files, _go_on_with_topics, expected, None, others)
     command = folder / "topics-command"
     before, sys.argv = sys.argv, ["fokker", "lda", str(corpus), "--topics", "4", "--out", str(command)]
     try:
@@ -243,8 +263,8 @@ def topic_cases(folder: Path) -> Iterator[Case]:
             cli.main()
     finally:
         sys.argv = before
-    files = {path: contents for path, contents in contents_of(command).items() if path.name == MODEL}
-    yield Case("topics, finished, model read", files, _model, _model(command)[0])
+    models = {path: contents for path, contents in contents_of(command).items() if path.name == MODEL}
+    yield Case("topics, finished, model read", models, _model, _model(command)[0])
 
 
 def damaged(contents: bytes, generator: random.Random) -> bytes:
@@ -288,6 +308,7 @@ def flip(count: int, seed: int) -> tuple[str, bool]:
     generator = random.Random(f"flips {seed}")
     seen: Counter[str] = Counter()
     wrong: list[str] = []
+    swaps = 0
     with tempfile.TemporaryDirectory() as parent, _often():
         cases = [*sample_cases(Path(parent)), *topic_cases(Path(parent))]
         folder = Path(parent, "run")
@@ -299,18 +320,22 @@ def flip(count: int, seed: int) -> tuple[str, bool]:
             case = cases[number % len(cases)]
             restore(folder, case.files)
             path = generator.choice(sorted(path for path, contents in case.files.items() if contents))
-            contents = damaged(case.files[path], generator)
+            other = case.swapped(path, generator) if not generator.randrange(_SWAP) else None
+            contents = damaged(case.files[path], generator) if other is None else other
+            swaps += other is not None
             (folder / path).write_bytes(contents)
             found, why = outcome(case, folder, path)
             seen[found] += 1
             if found == "WRONG":
                 wrong.append(f"{case.name}, {path} ({_change(case.files[path], contents)}): {why}")
     counts = ", ".join(f"{seen[name]} {name}" for name in ("refused", "fell back", "same", "WRONG"))
-    text = f"{count} damaged files: {counts}"
+    text = f"{count} damaged files, {swaps} of them replaced by others: {counts}"
     return "\n  ".join([text, *wrong[:20]]), bool(wrong)
 
 
 def _change(before: bytes, after: bytes) -> str:
+    if sum(x != y for x, y in zip(before, after, strict=False)) > 1:
+        return "another file"
     if len(after) < len(before):
         return f"cut to {len(after)} of {len(before)} bytes"
     place = next(i for i, (x, y) in enumerate(zip(before, after, strict=True)) if x != y)

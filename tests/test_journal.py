@@ -119,7 +119,9 @@ def test_what_is_tuned_depends_on_the_gradient_and_on_all_settings():
     assert prints(fk.samplers.sghmc("auto", 1.0)) == prints(samplers[0])
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_a_signal_in_warm_up_ends_the_command_cleanly(tmp_path, number, code, monkeypatch, capsys, request):
     original, calls = journal.Journal.stage, []
     # A process that was started in the background ignores Ctrl-C.

@@ -898,10 +898,12 @@ def test_the_table_of_mixtures_is_cut_back_and_bears_a_full_disk(tmp_path, disk,
 
     written = MixturesFile(path, ("0", "1"))
     written.add(document(0, "a,b"), half)
-    size = written.flush()
+    size, digest = written.flush(), written.digest
     written.add(document(1, "c"), half)
     assert written.flush() > size
-    again = MixturesFile(path, ("0", "1"), size)
+    with pytest.raises(ValueError, match=f"{path} is not the file that belongs to the checkpoint"):
+        MixturesFile(path, ("0", "1"), size, written.digest)  # which is of more rows
+    again = MixturesFile(path, ("0", "1"), size, digest)
     assert path.stat().st_size == size
     again.add(document(3, "d"), half)
     disk.full = True

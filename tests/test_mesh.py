@@ -328,6 +328,35 @@ def test_a_run_cannot_begin_when_another_process_has_ended(watches):
     assert ended == [(0, 1, "ended before this run")]
 
 
+def test_a_process_that_is_suspended_is_waited_for_in_words(monkeypatch):
+    clock, said, sent = types.SimpleNamespace(now=100.0), [], []
+    monkeypatch.setattr("fokker.run.watch.time.monotonic", lambda: clock.now)
+
+    def watch(number):
+        """One of two, without its connection and thread."""
+        one = object.__new__(Watch)
+        one.number, one.hosts, one.has_left = number, ["one", "two"], False
+        one._heard, one._silent = {1 - number: clock.now}, set()
+        one._say = lambda text: said.append((number, text))
+        one._tell = lambda kind, value: sent.append(number)
+        return one
+
+    first, second = watch(0), watch(1)
+    for seconds in range(5, 71, 5):  # in which the second sends nothing
+        clock.now = 100.0 + seconds
+        first._beat(clock.now - 5, [1])
+    text = "process 1 on two has given no sign of life for 25 seconds: it may be suspended. process 0 on one "
+    assert said == [(0, f"{text}waits for it.")]  # once
+    # It wakes: what it has not heard was its own sleep.
+    second._beat(100.0, [0])
+    first._hear(1)
+    assert said[1:] == [
+        (1, "process 1 on two was suspended for 70 seconds, and goes on."),
+        (0, "process 1 on two is back after 70 seconds."),
+    ]
+    assert sent == [0] * 14 + [1]
+
+
 def test_a_process_that_ends_within_a_run_ends_the_others(watches):
     first, second, ended = watches
     first.enter_run()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fokker._core import statistics
 from fokker._core.statistics import effective_sample_size, inference_data, pareto_k, split_r_hat
 
 pytestmark = pytest.mark.dependencies
@@ -66,3 +67,21 @@ def test_draws_keep_their_axes_and_empty_groups_are_left_out():
     assert data.posterior["x"].dims[:2] == ("chain", "draw")
     assert data.posterior["x"].shape == (2, 5, 3)
     assert "sample_stats" not in list(data.groups() if callable(data.groups) else data.groups)
+
+
+def test_two_processes_that_import_arviz_at_once_both_have_it(monkeypatch):
+    """0.23 renames a file in the home folder on import, and finds that another process has done so."""
+    calls, right = [], statistics.importlib.import_module
+
+    def imported(name):
+        calls.append(name)
+        if len(calls) < 3:
+            raise FileNotFoundError(2, "No such file or directory", "daily_warning.tmp")
+        return right(name)
+
+    monkeypatch.setattr(statistics.importlib, "import_module", imported)
+    assert effective_sample_size(np.random.default_rng(0).normal(size=(2, 50))) > 10
+    calls.clear()
+    monkeypatch.setattr(statistics, "_IMPORTS", 2)
+    with pytest.raises(FileNotFoundError, match="daily_warning"):  # not for ever
+        split_r_hat(np.zeros((2, 50)))

@@ -19,8 +19,8 @@ import xarray
 
 import fokker as fk
 from fokker import cli
-from fokker._core import files
-from fokker.run import store
+from fokker._core import files, lock
+from fokker.run import store, variable
 from fokker.run.folder import RunFolder
 
 pytestmark = pytest.mark.dependencies
@@ -103,7 +103,7 @@ def killed_at(monkeypatch, call):
 
     wrapped(files.os, "replace")
     wrapped(files.os, "fsync")
-    wrapped(store._Variable, "write")
+    wrapped(variable.Variable, "write")
     return calls
 
 
@@ -132,7 +132,8 @@ def test_where_a_checkpoint_is_written_before_the_draws_it_counts_they_are_misse
     tmp_path, right, small_chunks, monkeypatch
 ):
     """The test above sees a wrong order."""
-    monkeypatch.setattr(store._Variable, "write", lambda self, draws, begin: None)
+    monkeypatch.setattr(variable.Variable, "_put", lambda self, draws, begin: None)
+    monkeypatch.setattr(variable.Variable, "sync", lambda self: None)
     run(tmp_path)
     with pytest.raises(files.DamagedFileError, match="damaged or missing"):
         _ = fk.open(tmp_path).samples
@@ -194,7 +195,7 @@ def test_another_run_is_refused_by_name(tmp_path):
 
 
 def test_one_process_at_a_time(tmp_path):
-    with files.locked(tmp_path), pytest.raises(BlockingIOError, match=f"in use by process {os.getpid()}"):
+    with lock.locked(tmp_path), pytest.raises(BlockingIOError, match=f"in use by process {os.getpid()}"):
         run(tmp_path)
 
 
@@ -208,7 +209,7 @@ def test_a_full_disk_loses_nothing_already_written(tmp_path, right, small_chunks
         patch.setattr(
             files.os, "fsync", lambda d: calls.append(d) or (original if len(calls) < 15 else full)(d)
         )
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}/"):
             run(tmp_path)
     assert store.read_checkpoint(tmp_path).draws > 0
     assert_same(run(tmp_path), right)
@@ -340,8 +341,12 @@ init = jnp.zeros(2)
 """
 
 
-@pytest.mark.parametrize("enough", [True, False])
-def test_sigterm_ends_the_command_with_a_report_that_knows_the_model(tmp_path, monkeypatch, capsys, enough):
+@pytest.mark.parametrize(
+    ("number", "enough"), [(signal.SIGTERM, True), (signal.SIGTERM, False), (signal.SIGHUP, False)]
+)
+def test_a_signal_ends_the_command_with_a_report_that_knows_the_model(
+    tmp_path, monkeypatch, capsys, number, enough
+):
     (tmp_path / "model.py").write_text(MODEL)
     commit, done = RunFolder.commit, []
 
@@ -349,7 +354,7 @@ def test_sigterm_ends_the_command_with_a_report_that_knows_the_model(tmp_path, m
         commit(self, *given, **options)
         if self.store.draws >= (10 if enough else 1) and not done:
             done.append(True)
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(number)
 
     monkeypatch.setattr(RunFolder, "commit", terminated)
     monkeypatch.setattr("fokker.run.loop._COMMIT_SECONDS", 0)
@@ -357,11 +362,11 @@ def test_sigterm_ends_the_command_with_a_report_that_knows_the_model(tmp_path, m
     options = ["--steps", "2000000000", "--thin", "20", "--sampler", "sghmc", "--step-size", "0.1"]
     call = ["fokker", "sample", f"{tmp_path}/model.py:target", *options, "--out", f"{tmp_path}/run"]
     monkeypatch.setattr(sys, "argv", call)
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.getsignal(number)
     with pytest.raises(SystemExit) as ended:
         cli.main()
-    assert ended.value.code == 143
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert ended.value.code == 128 + number
+    assert signal.getsignal(number) is before
     assert "to go on: fokker resume" in capsys.readouterr().out
     if enough:
         assert "model is not known" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
@@ -415,7 +420,7 @@ def test_a_signal_ends_the_command_with_a_report_and_a_kill_loses_little(tmp_pat
 
 def test_after_a_failed_write_nothing_more_is_written(tmp_path, right, small_chunks, monkeypatch):
     """A failure that passes: the block behind it must not be written after a gap."""
-    original, calls = store._Variable.write, []
+    original, calls = variable.Variable.write, []
 
     def fails_once(self, draws, begin):
         calls.append(begin)
@@ -423,7 +428,7 @@ def test_after_a_failed_write_nothing_more_is_written(tmp_path, right, small_chu
             raise OSError(28, "No space left on device")
         original(self, draws, begin)
 
-    monkeypatch.setattr(store._Variable, "write", fails_once)
+    monkeypatch.setattr(variable.Variable, "write", fails_once)
     with pytest.raises(OSError, match="No space left"):
         run(tmp_path)
     assert_same(run(tmp_path), right)
@@ -508,7 +513,7 @@ def test_a_folder_that_cannot_be_locked_is_not_said_to_be_in_use(tmp_path, monke
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", fails)
-    with pytest.raises(OSError, match=r"cannot be locked .*No locks available"), files.locked(tmp_path):
+    with pytest.raises(OSError, match=r"cannot be locked"), lock.locked(tmp_path):
         pass
 
 
@@ -591,3 +596,34 @@ def test_a_damaged_checkpoint_never_replaces_the_right_one_before_it(tmp_path, r
             run(tmp_path)
     assert store.read_checkpoint(tmp_path).draws > 0
     assert_same(run(tmp_path), right)
+
+
+def size_of(folder):
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_small_run_takes_little_room_and_goes_on_to_a_large_one(tmp_path, monkeypatch):
+    call = {"init": jnp.zeros(3), "chains": 1, "progress": False}
+    target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    trace = fk.sample(target, SAMPLER, out=tmp_path, steps=800, **call)
+    assert size_of(tmp_path) < 10**5
+    for steps in (800, 1200):
+        group = xarray.open_zarr(tmp_path / "draws.zarr", group="posterior")
+        np.testing.assert_array_equal(next(iter(group.values())), trace.samples)
+        assert trace.samples.shape[1] == steps
+        trace = fk.sample(target, SAMPLER, out=tmp_path, steps=1200, **call)
+    # Beyond a chunk: files of the size of chunks, as those of a run that was long from the start.
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_CHUNK", 500 * 3 * 4)
+        for name, steps in (("long", (1300,)), ("longer", (100, 1300))):
+            for number in steps:
+                trace = fk.sample(target, SAMPLER, out=tmp_path / name, steps=number, **call)
+            chunks = list((tmp_path / name / "draws.zarr" / "posterior").glob("*/c/0/*/0"))
+            assert [path.stat().st_size for path in chunks] == [500 * 3 * 4 + 4] * 3
+            group = xarray.open_zarr(tmp_path / name / "draws.zarr", group="posterior")
+            np.testing.assert_array_equal(next(iter(group.values())), trace.samples)
+
+
+def test_no_module_needs_a_lock_that_one_system_alone_has():
+    source = Path(fk.__file__).parent
+    assert not [path for path in source.rglob("*.py") if "fcntl" in path.read_text(encoding="utf-8")]

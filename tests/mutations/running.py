@@ -162,8 +162,8 @@ MUTATIONS = [
     ),
     Mutation(
         "run/journal.py",
-        "self._check_same(header)",
-        "pass",
+        "problem = self._difference(header)",
+        'problem = ""',
         "the warm-up of another run is taken for that of this one",
         ("journal::another_warm_up_is_refused_by_name_and_a_damaged_one_is_computed_again",),
     ),
@@ -345,7 +345,7 @@ MUTATIONS = [
         ("store::a_run_on_disk_is_the_run_in_memory",),
     ),
     Mutation(
-        "run/store.py",
+        "run/variable.py",
         'or array.metadata.encode_chunk_key((0,) * array.ndim) != "/".join(["c", *["0"] * array.ndim])',
         "or False",
         "chunks that Zarr looks for by other names are read as zeros",
@@ -387,9 +387,9 @@ MUTATIONS = [
         ("store::a_trace_on_disk_is_judged_as_one_in_memory",),
     ),
     Mutation(
-        "run/store.py",
-        "is_right = json.loads(path.read_bytes()) == group",
-        'is_right = json.loads(path.read_bytes())["node_type"] == "group"',
+        "run/variable.py",
+        "is_right = read_json(path) == group",
+        'is_right = read_json(path)["node_type"] == "group"',
         "while a run is made longer, readers see the shapes from before, and zeros",
         ("store::readers_of_a_run_that_was_made_longer_and_killed_see_no_invented_draws",),
     ),

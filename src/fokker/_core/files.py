@@ -1,11 +1,16 @@
-"""Files that survive a kill: written under another name, synced, then renamed; arrays with a checksum."""
+"""Files that survive a kill: written under another name, synced, then renamed; arrays with a checksum.
+
+Files may come from strangers. Nothing is written through a link, nothing in a file is executed, no more
+memory is taken than a file has bytes, and what cannot be understood is a `DamagedFileError` that names it.
+"""
 
 import contextlib
 import hashlib
 import io
 import json
 import os
-import socket
+import stat
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,23 +21,78 @@ _HEADER = "header"
 # A checksum of the file is the comment at the end of the zip archive: it remains a .npz that NumPy reads.
 _DIGITS = 64
 _NO_COMMENT, _COMMENT = b"\0\0", _DIGITS.to_bytes(2, "little")
+# The kinds of NumPy's types that are read: numbers, and texts of a fixed length.
+_KINDS = "biufcSU"
+# The most bytes of a file of JSON: what is read of it takes many times as much memory.
+_MOST_JSON = 2**26
 
 
 class DamagedFileError(ValueError):
-    """A file is cut short, overwritten, or of another format."""
+    """A file is cut short, overwritten, of another format, or a link."""
+
+
+@contextlib.contextmanager
+def interpreting(path: Path, what: str) -> Iterator[None]:
+    """Any error in here is about what a file says: it becomes one that names the file."""
+    try:
+        yield
+    except (DamagedFileError, OSError):
+        raise
+    except Exception as error:  # a stranger can write anything, with a right checksum
+        raise DamagedFileError(
+            f"{path} is not a {what} of fokker ({type(error).__name__}: {error})."
+        ) from None
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in errors of the system that do not, such as that the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def check_no_links(path: Path) -> None:
+    """Raise where a path, or anything below it, is a link or neither a file nor a folder; it may be missing.
+
+    What is written there would otherwise change files elsewhere.
+    """
+    paths = [path]
+    while paths:
+        path = paths.pop()
+        try:
+            mode = path.lstat().st_mode
+        except FileNotFoundError:
+            continue
+        if stat.S_ISDIR(mode):
+            paths += [path / name for name in os.listdir(path)]
+        elif not stat.S_ISREG(mode):
+            kind = f"a link to {os.readlink(path)}" if stat.S_ISLNK(mode) else "neither a file nor a folder"
+            raise DamagedFileError(
+                f"{path} is {kind}, and nothing is written or read through it: put the file or folder itself "
+                "there, or remove it."
+            )
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object], backup: Path | None = None) -> None:
-    """Write a file so that a complete old or new one always exists; `backup`: a new name for the old one."""
+    """Write a file so that a complete old or new one always exists; `backup`: a new name for the old one.
+
+    A link of that name is replaced, not followed.
+    """
     partial = path.with_name(f".{path.name}.part")
     try:
-        with partial.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        if backup is not None and path.exists():
-            os.replace(path, backup)
-        os.replace(partial, path)
+        with naming(path):
+            partial.unlink(missing_ok=True)
+            with partial.open("xb") as file:  # a new file: never one that a link leads to
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            if backup is not None and path.exists():
+                os.replace(path, backup)
+            os.replace(partial, path)
     except BaseException:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
@@ -93,17 +153,15 @@ def read_arrays(path: Path, kind: str, version: int) -> tuple[dict[str, Any], di
     contents = stored[: -_DIGITS - len(_COMMENT)] + _NO_COMMENT
     if stored[-_DIGITS - len(_COMMENT) :] != _COMMENT + _digest(contents):
         raise DamagedFileError(f"{path} is damaged, or not a {kind} of fokker: its checksum is wrong.")
-    try:
-        with np.load(io.BytesIO(contents), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+    del stored
+    with interpreting(path, kind):
+        arrays = _arrays_in(contents)
         header = json.loads(bytes(arrays.pop(_HEADER)))
         for name, dtype in header.pop("types").items():
+            if dtype != "bfloat16":
+                raise ValueError(f"{name} has the type {dtype!r}")
             arrays[name] = arrays[name].view(np.dtype(dtype))
         kind_and_version = header["kind"], header["version"]
-    except Exception as error:  # a stranger can write a right checksum of anything
-        raise DamagedFileError(
-            f"{path} is not a {kind} of fokker ({type(error).__name__}: {error})."
-        ) from None
     if kind_and_version[0] != kind:
         raise DamagedFileError(f"{path} is a {kind_and_version[0]}; a {kind} is needed.")
     if kind_and_version[1] != version:
@@ -114,44 +172,94 @@ def read_arrays(path: Path, kind: str, version: int) -> tuple[dict[str, Any], di
     return header, arrays
 
 
+def _arrays_in(contents: bytes) -> dict[str, np.ndarray]:
+    """The arrays of an archive; their sizes are compared with its own before any memory is taken."""
+    with zipfile.ZipFile(io.BytesIO(contents)) as archive:
+        entries = archive.infolist()
+        is_compressed = any(entry.compress_type != zipfile.ZIP_STORED for entry in entries)
+        if is_compressed or sum(entry.file_size for entry in entries) > len(contents):
+            raise ValueError("its parts are compressed, or larger than the file")
+        return {entry.filename.removesuffix(".npy"): _array_in(archive.read(entry)) for entry in entries}
+
+
+def _array_in(contents: bytes) -> np.ndarray:
+    file = io.BytesIO(contents)
+    is_first_version = np.lib.format.read_magic(file) == (1, 0)
+    read_header = (
+        np.lib.format.read_array_header_1_0 if is_first_version else np.lib.format.read_array_header_2_0
+    )
+    shape, is_fortran, dtype = read_header(file)
+    if dtype.hasobject or dtype.kind not in _KINDS or not dtype.itemsize:
+        raise ValueError(f"arrays of the type {dtype} are not read")
+    # Of the bytes that there are, whatever the header says; a copy, which can be written to.
+    values = np.frombuffer(contents, dtype, offset=file.tell()).copy()
+    return values.reshape(shape, order="F" if is_fortran else "C")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a file of JSON; a `DamagedFileError` describes any other file."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}.")
+    with interpreting(path, "file"):
+        if path.stat().st_size > _MOST_JSON:
+            raise ValueError(f"it has more than {_MOST_JSON:,} bytes")
+        values = json.loads(path.read_bytes())
+        if not isinstance(values, dict):
+            raise TypeError(f"{type(values).__name__} in place of an object of JSON")
+    return values
+
+
 def read_latest(
-    paths: tuple[Path, ...], kind: str, version: int
+    paths: tuple[Path, ...],
+    kind: str,
+    version: int,
+    check: Callable[[Mapping[str, Any], Mapping[str, np.ndarray]], None],
 ) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
-    """The first of these files that can be read, and the problem with those before it, if any."""
+    """The newest of these files that can be read, and the problem with those before it, if any.
+
+    They go from new to old. `check` raises where a header and its arrays cannot be what they say. Where
+    headers have an `id` it must be the same, and where they have a `serial` number it tells which is newer.
+    """
     problems: list[str] = []
-    for path in paths:
+    for number, path in enumerate(paths):
         try:
-            return *read_arrays(path, kind, version), " ".join(problems)
+            header, arrays = read_arrays(path, kind, version)
+            with interpreting(path, kind):
+                check(header, arrays)
         except FileNotFoundError:
             continue
         except DamagedFileError as error:
             problems.append(str(error))
+            continue
+        newer = _newer_than(path, header, paths[number + 1 :])
+        if newer is None:
+            return header, arrays, " ".join(problems)
+        problems.append(f"{path} is older than {newer}.")
     if not problems:
         raise FileNotFoundError(f"there is no {kind} in {paths[0].parent}.")
     raise DamagedFileError(f"no {kind} in {paths[0].parent} can be read. {' '.join(problems)}")
 
 
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process; raise where another process holds it. A kill releases it."""
-    import fcntl  # not on Windows, where everything but runs on disk works without it
+def _newer_than(path: Path, header: Mapping[str, Any], others: tuple[Path, ...]) -> Path | None:
+    """One of the files that claims to be newer; raise where one is of another run."""
+    for other in others:
+        claimed = _header_of(other)
+        if "id" in header and claimed.get("id", header["id"]) != header["id"]:
+            raise DamagedFileError(f"{path} and {other} are of two runs: put back the one that was there.")
+        theirs, own = claimed.get("serial"), header.get("serial")
+        if isinstance(theirs, int) and isinstance(own, int) and theirs > own:
+            return other
+    return None
 
-    path = folder / ".lock"
-    with path.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            owner = file.read().strip() or "another process"
-            raise BlockingIOError(
-                f"{folder} is in use by {owner}: wait for it, stop it, or give another folder."
-            ) from None
-        except OSError as error:
-            raise OSError(
-                f"{folder} cannot be locked ({error}), so that two processes could write to it: give a "
-                "folder on a local disk."
-            ) from error
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
-        yield
+
+def _header_of(path: Path) -> dict[str, Any]:
+    """The header of a file of arrays, without comparing its checksum; empty where it cannot be read."""
+    try:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            entry = archive.getinfo(f"{_HEADER}.npy")
+            if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > _MOST_JSON:
+                return {}
+            header = json.loads(bytes(_array_in(archive.read(entry))))
+            return header if isinstance(header, dict) else {}
+    except Exception:  # it may be damaged
+        return {}

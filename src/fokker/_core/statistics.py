@@ -1,5 +1,7 @@
 """Effective draws, R-hat and tails, by ArviZ: 0.x, whose data are InferenceData, or 1.x, with DataTree."""
 
+import contextlib
+import importlib
 import math
 import warnings
 from typing import Any
@@ -7,14 +9,22 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+# How often the import of ArviZ is tried.
+_IMPORTS = 5
+
 
 def _arviz() -> Any:
-    """ArviZ, imported where it is used; 0.x announces its successor on import."""
+    """ArviZ, imported where it is used; 0.x announces its successor on import.
+
+    0.23 notes down, without a lock, that it has: of two processes that import it at once, the first day,
+    one does not find the file that the other has renamed.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        import arviz
-
-    return arviz
+        for _ in range(_IMPORTS - 1):
+            with contextlib.suppress(FileNotFoundError):
+                return importlib.import_module("arviz")
+        return importlib.import_module("arviz")
 
 
 def _is_new(arviz: Any) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fokker._core.files import write_text
 from fokker.corpora._bigrams import BigramCounter, is_repeatable
 from fokker.corpora._stop_words import STOP_WORDS, detected_language
 from fokker.corpora._stop_words import stop_words as stop_words_of
@@ -97,7 +98,7 @@ class Vocabulary:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one word per line; `Vocabulary.load(path)` reads the file."""
-        Path(path).write_text("".join(f"{word}\n" for word in self.words), encoding="utf-8")
+        write_text(Path(path), "".join(f"{word}\n" for word in self.words))
 
     @staticmethod
     def learn(

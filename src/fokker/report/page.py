@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from matplotlib.figure import Figure
 
+from fokker._core.files import write_text
 from fokker.diagnostics import Grade
 from fokker.report.plots import ACCENT, RIGHT, TRUTH, new_figure, tidy
 
@@ -84,7 +85,7 @@ def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], s
     if trace.sample_stats:
         parts += ["<h2>Steps</h2>", image(_statistics(trace), "statistics of the steps, as a running mean")]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(title, *parts), encoding="utf-8")
+    write_text(path, page(title, *parts))
 
 
 def _setting_text(value: object) -> str:

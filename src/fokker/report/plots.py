@@ -8,6 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from fokker._core.files import write_atomically, write_text
+
 if TYPE_CHECKING:
     from fokker.completion import Completion
 
@@ -44,7 +46,7 @@ def save_completion(completion: "Completion", out: Path) -> list[Path]:
     if completion.axes is None:
         # The axial gauge has no grid to save, only the report.
         path = out / "completion.txt"
-        path.write_text(str(completion) + "\n", encoding="utf-8")
+        write_text(path, str(completion) + "\n")
         return [path]
     axes: list[Any] = [np.asarray(axis) for axis in completion.axes]
     Q, density, trusted = (
@@ -52,7 +54,8 @@ def save_completion(completion: "Completion", out: Path) -> list[Path]:
     )
     paths = [out / "completion.npz"]
     named = {f"axis_{i}": axis for i, axis in enumerate(axes)}
-    np.savez_compressed(paths[0], Q=Q, density=density, trusted=trusted, **named)
+    parts = {"Q": Q, "density": density, "trusted": trusted, **named}
+    write_atomically(paths[0], lambda file: np.savez_compressed(file, **parts))
     if len(axes) == 2:
         figure = new_figure(6.0, 4.6)
         panel = figure.subplots()
@@ -68,5 +71,5 @@ def save_completion(completion: "Completion", out: Path) -> list[Path]:
         figure.colorbar(image, ax=panel, label=f"Q[{completion.names[0]}, {completion.names[1]}]")
         tidy(panel, "The curl Q of the drift, where it is reliable", *completion.names)
         paths.append(out / "completion.png")
-        figure.savefig(paths[1], dpi=130)
+        write_atomically(paths[1], lambda file: figure.savefig(file, format="png", dpi=130))
     return paths

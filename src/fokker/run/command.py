@@ -11,13 +11,16 @@ from typing import Any
 
 from rich.console import Console
 
-from fokker._core.files import locked, write_text
+from fokker._core.files import check_no_links, interpreting, read_json, write_text
+from fokker._core.lock import locked
 from fokker.run.folder import open as open_run
+from fokker.run.interruption import ENDING, can_be_handled, leave_closed_terminal
 from fokker.run.journal import JOURNAL
 from fokker.run.model import split_source
 from fokker.run.processes import by_first, is_first
-from fokker.run.store import CHECKPOINT, DESCRIPTION, DRAWS, PREVIOUS, has_run, read_checkpoint
+from fokker.run.store import CHECKPOINT, DESCRIPTION, PREVIOUS, has_run, read_checkpoint
 from fokker.run.trace import Trace
+from fokker.run.variable import DRAWS
 
 COMMAND, REPORT, VERDICT = "command.json", "report.html", "verdict.json"
 # The report of the draws alone: not in place of one that has compared them with the target.
@@ -29,13 +32,26 @@ MODEL_OPTIONS = (
 )
 # Where a run is until the one that replaces it has begun.
 _REPLACED = "replaced"
-TERMINATED, INTERRUPTED = 128 + signal.SIGTERM, 128 + signal.SIGINT
+_OPTION_TYPES: Mapping[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("source", "sampler", "init", "start", "gradient", "quantiles"), str),
+    **dict.fromkeys(("steps", "burn_in", "warm_up", "thin", "chains", "batch_size", "seed"), int),
+    **dict.fromkeys(("data", "columns", "mode"), list),
+    **dict.fromkeys(("categories", "settings"), dict),
+    "step_size": (int, float, str),
+    "temperature": (int, float),
+}
+INTERRUPTED = 128 + signal.SIGINT
 
 
 class _Terminated(BaseException):
-    """SIGTERM; with the trace of a run that has ended by it."""
+    """SIGTERM or SIGHUP, by its number; with the trace of a run that has ended by it."""
 
     trace: Trace | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the process."""
+        return 128 + int(self.args[0])
 
 
 def run_and_report(
@@ -47,9 +63,10 @@ def run_and_report(
     """
 
     def terminate(number: int, frame: FrameType | None) -> None:
-        raise _Terminated
+        leave_closed_terminal(number)
+        raise _Terminated(number)
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    before = {number: signal.signal(number, terminate) for number in ENDING if can_be_handled(number)}
     try:
         trace, code = run(), None
         if trace.was_interrupted:
@@ -57,13 +74,14 @@ def run_and_report(
     except _Terminated as ended:
         if not has_run(out):
             console.print(_kept(out), markup=False, soft_wrap=True)
-            return TERMINATED
-        trace, code = ended.trace or open_run(out), TERMINATED
+            return ended.exit_code
+        trace, code = ended.trace or open_run(out), ended.exit_code
     except KeyboardInterrupt:
         console.print(_kept(out), markup=False, soft_wrap=True)
         return INTERRUPTED
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
     def reported() -> int:
         if not trace.has_results:
@@ -120,12 +138,13 @@ def write_report_of(
 def doubts_about(folder: Path) -> str | None:
     """Why the draws of a run may not be used as they are, or None; by the verdict of its last report."""
     try:
-        verdict = json.loads((folder / VERDICT).read_text(encoding="utf-8"))
+        verdict = read_json(folder / VERDICT)
+        with interpreting(folder / VERDICT, "verdict"):
+            findings = "; ".join(verdict["findings"][:2])
+            found = f"the verdict on this run is “{verdict['grade']}”: {findings}"
+            verdict = {name: verdict[name] for name in ("taken", "is_trusted")}
     except (FileNotFoundError, ValueError):
         return "this run has no verdict yet: it is running, or `fokker resume` goes on with it"
-    found = ": ".join(
-        [f"the verdict on this run is “{verdict['grade']}”", "; ".join(verdict["findings"][:2])]
-    )
     if verdict["taken"] != read_checkpoint(folder).description["taken"]:
         return f"this run has gone on since its last report, when {found}"
     return None if verdict["is_trusted"] else f"{found} (all in {folder / REPORT})"
@@ -142,6 +161,7 @@ def replacing_run(folder: Path) -> Iterator[None]:
 
     def put_aside() -> None:
         with locked(folder):
+            check_no_links(aside)
             # A process that was killed here has left the run aside, and no other one.
             is_aside = aside.exists() and not has_run(folder)
             if not is_aside:
@@ -168,10 +188,10 @@ def replacing_run(folder: Path) -> Iterator[None]:
 def _move(names: Sequence[str], source: Path, goal: Path | None) -> None:
     """Move files and folders that exist to another folder, or remove them."""
     for path in (source / name for name in names):
-        if goal is not None and path.exists():
+        if goal is not None and (path.exists() or path.is_symlink()):
             goal.mkdir(exist_ok=True)
             path.rename(goal / path.name)
-        elif path.is_dir():
+        elif path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
@@ -184,13 +204,13 @@ def written_command(folder: Path, options: dict[str, Any]) -> Iterator[None]:
     `fokker resume` would otherwise find the command of another call beside what the warm-up has learnt.
     """
     has_warm_up = not has_run(folder) and (folder / JOURNAL).exists() and (folder / COMMAND).is_file()
-    before = (folder / COMMAND).read_text(encoding="utf-8") if has_warm_up else None
+    before = read_json(folder / COMMAND) if has_warm_up else None
     write_command(folder, options)
     try:
         yield
     except Exception:
         if before is not None and is_first() and not has_run(folder):
-            write_text(folder / COMMAND, before)
+            _write_options(folder, before)
         raise
 
 
@@ -208,18 +228,22 @@ def write_command(folder: Path, options: dict[str, Any]) -> None:
         with locked(folder):
             if not has_run(folder):
                 written = {**options, "source": source, "data": data}
-                write_text(folder / COMMAND, json.dumps(written, indent=2, ensure_ascii=False) + "\n")
+                _write_options(folder, written)
             else:
                 check_same_settings(folder, options.get("settings", {}))
 
     by_first(write)
 
 
+def _write_options(folder: Path, options: Mapping[str, Any]) -> None:
+    write_text(folder / COMMAND, json.dumps(options, indent=2, ensure_ascii=False) + "\n")
+
+
 def check_same_settings(folder: Path, now: Mapping[str, Any]) -> None:
     """Raise where the run in a folder has other settings of the model or of the sampler."""
     if not (folder / COMMAND).is_file():
         return
-    before = json.loads((folder / COMMAND).read_text(encoding="utf-8")).get("settings", {})
+    before = _read_options(folder).get("settings", {})
     changed = [
         f"{name} of the {table} is {values.get(name, 'not set')}, and was {earlier.get(name, 'not set')}"
         for table in now
@@ -253,16 +277,16 @@ def read_command(folder: Path, model: str | None, data: Sequence[str] | None = N
     `model` and `data` are used in place of those of the run, where given.
     """
     try:
-        options = json.loads((folder / COMMAND).read_text(encoding="utf-8"))
-        source = str(options["source"])
+        options = _read_options(folder)
     except FileNotFoundError:
         raise ValueError(
             f"{folder} has no run of `fokker sample`; one of fk.sample(…, out=…) goes on by the same call."
         ) from None
-    except (ValueError, KeyError, TypeError) as error:
+    except ValueError as error:
         raise ValueError(
             f"{folder / COMMAND} is damaged ({error}): call `fokker sample` as before."
         ) from None
+    source = options["source"]
     # Resolved, as both "x/../" and a link can lead into the folder of the run.
     file = split_source(source)[0].resolve()
     if model is None and (folder.resolve() in file.parents or Path.cwd() not in file.parents):
@@ -277,10 +301,28 @@ def read_command(folder: Path, model: str | None, data: Sequence[str] | None = N
     return {**options, **_steps_of_run(folder)}
 
 
+def _read_options(folder: Path) -> dict[str, Any]:
+    """The options that were written down; raise where one is not of the type that it has."""
+    options = read_json(folder / COMMAND)
+    with interpreting(folder / COMMAND, "command"):
+        if "source" not in options:
+            raise ValueError("it names no model")
+        for name, types in _OPTION_TYPES.items():
+            value = options.get(name)
+            if value is not None and (not isinstance(value, types) or isinstance(value, bool)):
+                raise TypeError(f"{name} is {str(value)[:40]}")
+        texts = [*(options.get("data") or []), *(options.get("columns") or [])]
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError("data and columns are texts")
+        if not all(isinstance(table, dict) for table in options.get("settings", {}).values()):
+            raise TypeError("settings are tables of names")
+    return options
+
+
 def option_of_run(folder: Path, name: str) -> Any:
     """An option of the command of the run in a folder; None where there is no run, or no such option."""
     try:
-        return json.loads((folder / COMMAND).read_text(encoding="utf-8")).get(name)
+        return _read_options(folder).get(name)
     except (FileNotFoundError, ValueError):
         return None
 

@@ -1,7 +1,6 @@
 """Runs on disk: `fk.sample(…, out=…)` writes one, `fk.open` reads it, `fk.resume` goes on with it."""
 
 import functools
-import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,16 +13,17 @@ import numpy as np
 from jaxtyping import PyTree
 
 from fokker._core.count import Count
-from fokker._core.files import DamagedFileError, locked
+from fokker._core.files import DamagedFileError, interpreting
+from fokker._core.lock import locked
 from fokker.diagnostics._quantities import named_leaves
+from fokker.run.description import POSTERIOR, STATISTICS, file_name, is_file_name
 from fokker.run.journal import clear_journal
 from fokker.run.losses import Loss, draws_before_end, surviving
 from fokker.run.moments import Moments
 from fokker.run.record import SCORES, changed_environment, differences, environment, plain
 from fokker.run.store import (
     CHECKPOINT,
-    POSTERIOR,
-    STATISTICS,
+    DESCRIPTION,
     Checkpoint,
     Store,
     has_run,
@@ -31,9 +31,6 @@ from fokker.run.store import (
     read_draws,
 )
 from fokker.run.trace import Origin, Trace, moments_of
-
-# What cannot be in the name of a file, and names that mean something else there.
-_NOT_IN_FILES, _TAKEN = re.compile(r"[/\\\0]"), ("", ".", "..", "zarr.json")
 
 
 class RunFolder:
@@ -56,11 +53,12 @@ class RunFolder:
         self.checkpoint = read_checkpoint(path) if has_run(path) else None
         if self.checkpoint is not None:
             self._check_same(self.checkpoint)
-            if self.checkpoint.problem:
-                _warn_of(self.checkpoint, stacklevel=5)
+            if self.checkpoint.warning:
+                warnings.warn(self.checkpoint.warning, RuntimeWarning, stacklevel=4)
             if self.checkpoint.problem and not is_compared_only:
                 # The next checkpoint would put it in the place of the only one that can be read.
                 (path / CHECKPOINT).unlink()
+                (path / DESCRIPTION).unlink(missing_ok=True)  # of a state that is not used either
         self.store: Store | None = None if is_compared_only else Store(path, self.checkpoint)
         self._has_journal = self.checkpoint is None
 
@@ -167,8 +165,8 @@ def _file_names(tree: PyTree[Any]) -> dict[str, np.ndarray]:
     """The leaves of theta by names that can be those of files, each its own."""
     names: dict[str, np.ndarray] = {}
     for number, (leaf_name, leaf) in enumerate(named_leaves(tree).items()):
-        name = _NOT_IN_FILES.sub("|", leaf_name)
-        names[f"{name}|{number}" if name in _TAKEN or name in names else name] = leaf
+        name = file_name(leaf_name)
+        names[file_name(f"{name}|{number}") if not is_file_name(name) or name in names else name] = leaf
     return names
 
 
@@ -213,8 +211,8 @@ class StoredTrace(Trace):
         settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         checkpoint = read_checkpoint(path)
-        if checkpoint.problem:
-            _warn_of(checkpoint, stacklevel=5)
+        if checkpoint.warning:
+            warnings.warn(checkpoint.warning, RuntimeWarning, stacklevel=4)
         of = checkpoint.description
         values = {
             "path": path,
@@ -230,8 +228,9 @@ class StoredTrace(Trace):
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "gathered", self._gathered())
-        object.__setattr__(self, "moments", moments_of(self.gathered, self.losses))
+        with interpreting(path / CHECKPOINT, "checkpoint of a run"):
+            object.__setattr__(self, "gathered", self._gathered())
+            object.__setattr__(self, "moments", moments_of(self.gathered, self.losses))
 
     def __repr__(self) -> str:
         return f"Trace({self._draws:,} draws in {self.path}, stopped={self.stopped!r})"
@@ -274,7 +273,8 @@ class StoredTrace(Trace):
         if not self._draws:
             return None
         leaves = surviving(read_draws(self.path, self._checkpoint, POSTERIOR), self.losses)
-        return self._tree(leaves) if leaves else None
+        with interpreting(self.path / CHECKPOINT, "checkpoint of a run"):
+            return self._tree(leaves) if leaves else None
 
     @functools.cached_property
     def sample_stats(self) -> dict[str, np.ndarray]:
@@ -306,12 +306,6 @@ class StoredTrace(Trace):
             raise ValueError("a trace of fk.open knows no model: call fk.resume(path, target, sampler, …).")
         options = {**self._call.options, "steps": self.settings["steps"] + steps}
         return sample(self._call.target, self._call.sampler, **options)
-
-
-def _warn_of(checkpoint: Checkpoint, stacklevel: int) -> None:
-    warnings.warn(
-        f"{checkpoint.problem} The checkpoint before it is used.", RuntimeWarning, stacklevel=stacklevel
-    )
 
 
 def _unfinished(description: dict[str, Any]) -> str | None:

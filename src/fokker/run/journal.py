@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from fokker._core.files import DamagedFileError, read_arrays, write_arrays
+from fokker._core.files import DamagedFileError, check_no_links, interpreting, read_arrays, write_arrays
 from fokker.run.record import changed_environment, differences
 
 JOURNAL = "warm-up"
@@ -45,36 +45,41 @@ class Journal:
         self._new: list[dict[str, np.ndarray]] = []
         self._stages = self._parts = 0
         self._written = time.monotonic()
-        if self.folder is not None and self.folder.is_dir():
+        if self.folder is not None:
+            check_no_links(self.folder)
             self._read()
+        # The number of stages before those that are yet to be written.
+        self._first = len(self.known)
 
     def _read(self) -> None:
         while True:
+            path = self._path(self._parts)
             try:
-                header, arrays = read_arrays(self._path(self._parts), _KIND, _VERSION)
+                header, arrays = read_arrays(path, _KIND, _VERSION)
+                with interpreting(path, _KIND):
+                    problem = self._difference(header)
+                    stages = _stages_of(header, arrays, len(self.known))
             except (FileNotFoundError, DamagedFileError):
                 return  # what follows is computed again
-            self._check_same(header)
-            for number in range(header["stages"]):
-                start = f"{number}/"
-                self.known.append(
-                    {n.removeprefix(start): x for n, x in arrays.items() if n.startswith(start)}
-                )
+            if problem:
+                raise ValueError(problem)
+            self.known += stages
             self._parts += 1
 
-    def _check_same(self, before: Mapping[str, Any]) -> None:
+    def _difference(self, before: Mapping[str, Any]) -> str:
+        """Why the run cannot go on with a journal of this header; else empty."""
         changed = changed_environment(before["environment"], self.description["environment"])
         if changed:
-            raise ValueError(
+            return (
                 f"{self.folder} was written in another environment ({changed}), and the bits of the "
                 "rest would be others: remove that folder to warm up again."
             )
         if found := differences(before, self.description):
-            assert self.folder is not None
-            raise ValueError(
-                f"{self.folder.parent} has the warm-up of another run in it: {'; '.join(found)}. Give the "
+            return (
+                f"{self.folder} has the warm-up of another run in it: {'; '.join(found)}. Give the "
                 "same arguments to go on with it, another folder, or --overwrite at the command line."
             )
+        return ""
 
     def _path(self, part: int) -> Path:
         assert self.folder is not None
@@ -86,8 +91,14 @@ class Journal:
         if number < len(self.known):
             arrays, self.known[number] = self.known[number], {}  # each is asked for once
             leaves, structure = jax.tree.flatten(like)
-            own = [jnp.asarray(arrays.pop(f"tree.{i}")) for i in range(len(leaves))]
-            return jax.tree.unflatten(structure, own), arrays
+            names = [f"tree.{i}" for i in range(len(leaves))]
+            shapes = [arrays[name].shape if name in arrays else None for name in names]
+            if shapes != [np.shape(leaf) for leaf in leaves]:
+                raise DamagedFileError(
+                    f"stage {number} of the warm-up in {self.folder} is not one of this run: "
+                    "remove that folder."
+                )
+            return jax.tree.unflatten(structure, [jnp.asarray(arrays.pop(name)) for name in names]), arrays
         tree, named = compute()
         if self.folder is not None:
             stored = {f"tree.{i}": np.asarray(x) for i, x in enumerate(jax.tree.leaves(tree))}
@@ -99,9 +110,11 @@ class Journal:
     def _write(self) -> None:
         assert self.folder is not None
         self.folder.mkdir(parents=True, exist_ok=True)
-        header = {**self.description, "stages": len(self._new), "kind": _KIND, "version": _VERSION}
+        header = {**self.description, "first": self._first, "stages": len(self._new)}
+        header |= {"kind": _KIND, "version": _VERSION}
         arrays = {f"{i}/{name}": x for i, stage in enumerate(self._new) for name, x in stage.items()}
         write_arrays(self._path(self._parts), header, arrays)
+        self._first += len(self._new)
         self._parts, self._new, self._written = self._parts + 1, [], time.monotonic()
 
     def __enter__(self) -> Self:
@@ -113,6 +126,21 @@ class Journal:
         """Write the rest, also where Ctrl-C ends the warm-up."""
         if self._new:
             self._write()
+
+
+def _stages_of(
+    header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], before: int
+) -> list[dict[str, np.ndarray]]:
+    """The results of the stages in a part, which must follow those of the parts before it."""
+    if header.get("first", before) != before:
+        raise ValueError(f"it begins with stage {header['first']}, and {before} are known")
+    if not 0 <= header["stages"] <= len(arrays):
+        raise ValueError(f"it has {header['stages']} stages")
+    stages: list[dict[str, np.ndarray]] = [{} for _ in range(header["stages"])]
+    for name, x in arrays.items():
+        number, _, rest = name.partition("/")
+        stages[int(number)][rest] = x
+    return stages
 
 
 def clear_journal(run: Path) -> None:

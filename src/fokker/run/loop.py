@@ -23,7 +23,7 @@ from fokker.rows import Problem
 from fokker.run.ahead import Piece, ReadAhead, is_read
 from fokker.run.block import Chains, Form, Setting, Task, position_of, run_block, start
 from fokker.run.folder import RunFolder, StoredTrace
-from fokker.run.interruption import Interruption
+from fokker.run.interruption import ENDING, Interruption
 from fokker.run.losses import Loss, blanked, first_unsound, in_words
 from fokker.run.mesh import Decision, Devices, OneDevice
 from fokker.run.moments import Moments
@@ -178,8 +178,8 @@ class Run:
         total = plan.burn_in + plan.steps
         with (
             Progress("compiling", total, completed=self.done, enabled=progress) as bar,
-            # SIGTERM ends the process in any case; with a folder, once everything is written.
-            Interruption(signal.SIGINT, *([] if self.folder is None else [signal.SIGTERM])) as interruption,
+            # SIGTERM and SIGHUP end the process in any case; with a folder, once everything is written.
+            Interruption(signal.SIGINT, *(() if self.folder is None else ENDING)) as interruption,
             # Its own thread: an accelerator blocks the thread that sends a block until it is computed.
             ThreadPoolExecutor(1) as fetcher,
             ThreadPoolExecutor(_COPIERS) as self.copiers,
@@ -222,8 +222,9 @@ class Run:
             trace: Trace = StoredTrace(
                 self.folder.path, states, self.origin, self.structure, self.folder.call, self._settings()
             )
-            if signal.SIGTERM in (end_signal, interruption.received):
-                _pass_on(signal.SIGTERM, trace)
+            for number in ENDING:
+                if number in (end_signal, interruption.received):
+                    _pass_on(number, trace)
             return self._told(trace, progress)
         gathered = None if self.store is None else jax.tree.map(lambda x: x[:, : self.draws], self.store)
         settings = self._settings()

@@ -3,9 +3,10 @@
 import csv
 import functools
 import inspect
+import io
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import jax
 import numpy as np
@@ -13,6 +14,7 @@ from jaxtyping import Array, PyTree
 from scipy.special import logsumexp
 
 from fokker._core.draws import shape_of_draws
+from fokker._core.files import write_atomically
 from fokker._core.state import describe_shapes
 from fokker.rows import is_source, leaves
 from fokker.run.folder import StoredTrace, describe_theta
@@ -122,20 +124,27 @@ def write_predictions(
     per_row = chains * number * len(names)
     block = max(1, min(size, _NUMBERS // per_row))
     columns = [LOG_DENSITY] if made.is_log_density else [c for n in names for c in _columns(n, quantiles)]
+
+    def write(binary: BinaryIO) -> None:
+        file = io.TextIOWrapper(binary, encoding="utf-8", newline="")
+        with Progress("predicting", size, unit="rows") as bar:
+            writer = csv.writer(file)
+            writer.writerow(["row", *columns])
+            for first, start in _blocks(size, block):
+                part = _span(made.rows, start, start + block)
+                numbers = np.arange(start, start + block, dtype=np.uint32)
+                values = _flat(_values_of(made, numbered, (part, numbers), block))[:, first - start :]
+                table = _log_mean_exp(values) if made.is_log_density else _statistics(values, quantiles)
+                writer.writerows([first + i, *map(_number, line)] for i, line in enumerate(table.tolist()))
+                bar.update(start + block)
+        file.detach()  # which flushes, and leaves the file open to be synced
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        path.open("w", newline="", encoding="utf-8") as file,
-        Progress("predicting", size, unit="rows") as bar,
-    ):
-        writer = csv.writer(file)
-        writer.writerow(["row", *columns])
-        for first, start in _blocks(size, block):
-            part = _span(made.rows, start, start + block)
-            numbers = np.arange(start, start + block, dtype=np.uint32)
-            values = _flat(_values_of(made, numbered, (part, numbers), block))[:, first - start :]
-            table = _log_mean_exp(values) if made.is_log_density else _statistics(values, quantiles)
-            writer.writerows([first + i, *map(_number, line)] for i, line in enumerate(table.tolist()))
-            bar.update(start + block)
+    if path.exists() and not path.is_file():  # a pipe or a device, such as /dev/stdout
+        with path.open("wb") as pipe:
+            write(pipe)
+    else:
+        write_atomically(path, write)
     return size, len(columns)
 
 

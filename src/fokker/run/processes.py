@@ -23,8 +23,9 @@ from fokker.run.watch import Watch, own_address
 
 Result = TypeVar("Result")
 
-# Seconds without a sign of life after which JAX takes a process for lost: later than `Watch` does.
-_HEARTBEAT_SECONDS = 60
+# Seconds without a sign of life after which JAX takes a process for lost and aborts all: a day. `Watch` finds
+# one that is gone much earlier, and a process that is suspended may come back.
+_HEARTBEAT_SECONDS = 24 * 60 * 60
 # Seconds that an error of JAX waits, as `Watch` may be about to say that a process was lost.
 _WATCH_SECONDS = 5.0
 
@@ -177,8 +178,8 @@ def together() -> Iterator[None]:
         if isinstance(error, jax.errors.JaxRuntimeError):
             time.sleep(_WATCH_SECONDS)
         if not getattr(error, "is_of_all", False):
-            by_signal = signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM
-            _failure = 1 if isinstance(error, Exception) else 128 + by_signal
+            by_signal = 128 + (signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM)
+            _failure = 1 if isinstance(error, Exception) else getattr(error, "exit_code", by_signal)
         raise
 
 

@@ -241,6 +241,13 @@ class Learnt(NamedTuple):
         start = jax.tree.unflatten(structure, stored("positions", len(like))) if settings else None
         return cls(dict(text["tuned"]), settings, start, tuple(text["notes"]))
 
+    def check_like(self, sampler: Sampler, positions: PyTree[Array]) -> None:
+        """Raise unless this can have been learnt by this sampler from such positions."""
+        if unknown := self.settings.keys() - {field.name for field in dataclasses.fields(sampler)}:
+            raise ValueError(f"this sampler has no {', '.join(sorted(unknown))}")
+        if not eqx.tree_equal(*(jax.tree.map(jnp.shape, tree) for tree in (self.positions, positions))):
+            raise ValueError("the positions after warm-up are not those of this model")
+
 
 def written_settings(options: Mapping[str, Any], key: Key[Array, ""]) -> dict[str, Any]:
     """The options of `fk.sample` that are numbers or texts, and fingerprints of the others."""

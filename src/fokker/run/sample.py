@@ -12,7 +12,8 @@ import jax
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
-from fokker._core.files import locked
+from fokker._core.files import interpreting
+from fokker._core.lock import locked
 from fokker._core.random import fold_in
 from fokker.batches import (
     WINDOWS,
@@ -53,7 +54,7 @@ from fokker.run.starts import (
     first_states,
     given_positions,
 )
-from fokker.run.store import Checkpoint, has_run, read_checkpoint
+from fokker.run.store import CHECKPOINT, Checkpoint, has_run, read_checkpoint
 from fokker.run.trace import Origin, Trace
 from fokker.run.warmup import warmed_up
 from fokker.samplers._checks import no_batch
@@ -274,7 +275,8 @@ def prepared(
             found = {"step_size": tuning.step_size, "friction": tuning.friction}
             learnt = Learnt(devices.by_first(lambda: found))
         else:
-            learnt = Learnt.read(before.description["learnt"], {}, ())
+            with interpreting(Path(out) / CHECKPOINT, "checkpoint of this run"):
+                learnt = Learnt.read(before.description["learnt"], {}, ())
         chosen = with_tuned(make or chosen, **learnt.tuned)
     if burn_in + steps <= getattr(chosen, "gathering_steps", 0):
         raise ValueError(
@@ -314,7 +316,9 @@ def prepared(
             settings, positions_there = devices.same((learnt.settings, learnt.positions))
             learnt = learnt._replace(settings=settings, positions=positions_there)
         else:
-            learnt = Learnt.read(before.description["learnt"], before.group("learnt"), positions)
+            with interpreting(Path(out) / CHECKPOINT, "checkpoint of this run"):
+                learnt = Learnt.read(before.description["learnt"], before.group("learnt"), positions)
+                learnt.check_like(placed, positions)
         chosen = placed = dataclasses.replace(placed, **learnt.settings)
         # A second run with these settings starts where warm-up ended.
         options |= {"init": _Started(learnt.positions, learnt.notes, one_start), "warm_up": None}

@@ -166,8 +166,8 @@ def sample(
 ) -> None:
     """Sample a posterior; exit code 1 if it has problems. A stopped run goes on by the same command.
 
-    Draws are on disk about every second. SIGTERM and Ctrl-C end the run with a report, and exit codes 143 and
-    130; after a kill nothing but the last second is lost. `fokker resume FOLDER` goes on too.
+    Draws are on disk about every second. SIGTERM, SIGHUP and Ctrl-C end the run with a report, and exit codes
+    143, 129 and 130; after a kill nothing but the last second is lost. `fokker resume FOLDER` goes on too.
     """
     from fokker.run.command import replacing_run
     from fokker.run.options import parse_list, parse_quantiles, parse_settings

@@ -1,6 +1,7 @@
 """Which process of a run was lost: each keeps a connection to the first, which the system closes with it.
 
-JAX finds a lost process too, but only after a while, and ends the others in a crash that does not name it.
+JAX finds a lost process too, but only after a while, and ends the others in a crash that does not name it. A
+process that is suspended is not lost: the others say that they wait for it, and go on with it.
 """
 
 import contextlib
@@ -10,6 +11,7 @@ import selectors
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 # Seconds of silence after which the system asks whether the other machine is there, seconds between its
@@ -17,8 +19,10 @@ from collections.abc import Callable
 _IDLE, _INTERVAL, _UNANSWERED = 5, 5, 2
 _TOKEN_BYTES, _CONNECT_SECONDS = 16, 30.0
 # A message is one of these and a number of 4 bytes: the runs that the process has taken part in, or which
-# process was lost.
-_GOODBYE, _LOST = b"b", b"l"
+# process was lost; or a sign of life.
+_GOODBYE, _LOST, _ALIVE = b"b", b"l", b"a"
+# Seconds between two signs of life, and of silence after which it is said that a process is waited for.
+_BEAT, _SILENCE = 5.0, 20.0
 
 
 class Watch:
@@ -27,7 +31,7 @@ class Watch:
     def __init__(self, number: int, exchange: Callable[[bytes], list[bytes]], address: str) -> None:
         """`exchange` gives every process what each gave; `address`: of this machine, for the others."""
         self.number, self.host, self.has_left = number, socket.gethostname(), False
-        self.runs, self._lock = 0, threading.Lock()
+        self.runs, self._lock, self._sending = 0, threading.Lock(), threading.Lock()
         self._runs_of_left: dict[int, int] = {}
         listener = _listener() if number == 0 else None
         port = 0 if listener is None else listener.getsockname()[1]
@@ -45,6 +49,8 @@ class Watch:
         for connection in self._connections.values():
             connection.settimeout(None)
             _keep_alive(connection)
+        self._heard = dict.fromkeys(self._connections, time.monotonic())
+        self._silent: set[int] = set()
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
 
     def name(self, number: int) -> str:
@@ -71,21 +77,27 @@ class Watch:
     def _tell(self, kind: bytes, value: int) -> None:
         message = kind + value.to_bytes(4, "little")
         for connection in self._connections.values():
-            with contextlib.suppress(OSError):  # that one is gone
+            with contextlib.suppress(OSError), self._sending:  # that one is gone
                 connection.sendall(message)
 
     def _watch(self) -> None:
         selector = selectors.DefaultSelector()
         for number, connection in self._connections.items():
             selector.register(connection, selectors.EVENT_READ, number)
+        woken = time.monotonic()
         while selector.get_map():
-            for key, _ in selector.select():
+            ready = selector.select(_BEAT)
+            woken = self._beat(woken, [key.data for key in selector.get_map().values()])
+            for key, _ in ready:
                 lost = key.data
+                self._hear(lost)
                 try:
                     message = key.fileobj.recv(1 + 4, socket.MSG_WAITALL)  # type: ignore[union-attr]
                 except OSError:
                     message = b""
                 value = int.from_bytes(message[1:5], "little")
+                if message[:1] == _ALIVE:
+                    continue
                 if message[:1] == _GOODBYE:
                     selector.unregister(key.fileobj)
                     with self._lock:
@@ -98,15 +110,47 @@ class Watch:
                     os._exit(1)  # JAX would wait a minute for the other, and abort
                 self._end(lost)
 
+    def _beat(self, before: float, watched: list[int]) -> float:
+        """Give a sign of life where it is due, and say which processes give none; `before`: the last time."""
+        now = time.monotonic()
+        if now - before < _BEAT:
+            return before
+        if not self.has_left:
+            self._tell(_ALIVE, 0)
+        if now - before > _SILENCE:  # this process itself stood still, and heard nobody
+            self._say(f"{self.name(self.number)} was suspended for {now - before:.0f} seconds, and goes on.")
+            self._heard = dict.fromkeys(self._heard, now)
+        for number in watched:
+            if now - self._heard[number] > _SILENCE and number not in self._silent:
+                self._silent.add(number)
+                self._say(
+                    f"{self.name(number)} has given no sign of life for {now - self._heard[number]:.0f} "
+                    f"seconds: it may be suspended. {self.name(self.number)} waits for it."
+                )
+        return now
+
+    def _hear(self, number: int) -> None:
+        """Note down that a process has sent something."""
+        now = time.monotonic()
+        if number in self._silent:
+            self._silent.remove(number)
+            self._say(f"{self.name(number)} is back after {now - self._heard[number]:.0f} seconds.")
+        self._heard[number] = now
+
+    def _say(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            os.write(
+                sys.stderr.fileno() if hasattr(sys.stderr, "fileno") else 2, f"\nfokker: {text}\n".encode()
+            )
+
     def _end(self, lost: int, how: str = "was lost") -> None:
         """Say which process was lost, and end this one: it may wait for the other in a program for ever."""
         self._tell(_LOST, lost)
-        text = (
-            f"\nfokker: {self.name(lost)} {how}, and {self.name(self.number)} ends. In the folder of the "
+        self._say(
+            f"{self.name(lost)} {how}, and {self.name(self.number)} ends. In the folder of the "
             "run are the draws until its last checkpoint; the same command goes on from there, with as many "
-            "processes as there are.\n"
+            "processes as there are."
         )
-        os.write(sys.stderr.fileno() if hasattr(sys.stderr, "fileno") else 2, text.encode())
         os._exit(1)
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
+from fokker._core.files import write_text
 from fokker._core.state import as_arrays, nearest
 from fokker.targets.target import Target, check_number
 
@@ -188,7 +189,7 @@ def _stored(text: str) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     path = cache / f"program_{hashlib.sha256(text.encode()).hexdigest()[:16]}.stan"
     if not path.exists():
-        path.write_text(text, encoding="utf-8")
+        write_text(path, text)
     return path
 
 

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
+from fokker._core.files import write_text
 from fokker.datasets.ratings import Ratings
 from fokker.models.factorisation.estimator import Factorisation
 from fokker.models.factorisation.report import LEVELS, coverage, coverage_figure, map_figure
@@ -102,7 +103,7 @@ def run(out: Path, seed: int, console: Console) -> None:
         "<h2>Books by two factors</h2>",
         image(map_figure(model), "map of books"),
     ]
-    path.write_text(page("Ratings from known factors", *parts), encoding="utf-8")
+    write_text(path, page("Ratings from known factors", *parts))
     console.print(
         f"\n{time.perf_counter() - start:.0f} s; wrote {path}, to be opened in a browser", markup=False
     )

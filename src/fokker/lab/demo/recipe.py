@@ -11,6 +11,7 @@ from jaxtyping import Array
 from rich.console import Console
 from rich.table import Table
 
+from fokker._core.files import write_text
 from fokker.checker import Report, check
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.hamiltonian import Hamiltonian
@@ -116,7 +117,7 @@ def run(out: Path, seed: int, console: Console) -> None:
     picture = out / "recipe.png"
     _picture(draws, truth, picture)
     report = out / "report.html"
-    report.write_text(_page(right, wrong, draws, truth, picture), encoding="utf-8")
+    write_text(report, _page(right, wrong, draws, truth, picture))
     console.print(f"\nwrote {picture} and {report}; open the report in a browser.", markup=False)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fokker._core.files import write_text
 from fokker.lab.experiments._gallery_runs import BIASED, CAVEAT, LEFT, OTHER, SLOW
 from fokker.lab.experiments._gallery_samplers import Row
 from fokker.lab.experiments._gallery_targets import GalleryTarget
@@ -104,7 +105,7 @@ def write_page(
                 parts.append(_figure(row, target, entry))
         parts.append("</div>")
     parts.append("</body></html>")
-    path.write_text("\n".join(parts) + "\n", encoding="utf-8")
+    write_text(path, "\n".join(parts) + "\n")
 
 
 def _figure(row: Row, target: GalleryTarget, entry: Mapping[str, Any]) -> str:

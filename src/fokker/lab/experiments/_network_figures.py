@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fokker._core.files import write_text
 from fokker.lab.experiments._topic_figures import markdown_table
 from fokker.report.plots import new_figure, tidy
 
@@ -103,4 +104,4 @@ def write_table(by_setting: "Mapping[Setting, Sequence[Chain]]", path: Path) -> 
         "friction or mean ξ",
         "Ding et al. in words (no numbers in their text)",
     )
-    path.write_text(markdown_table(header, rows) + "\n", encoding="utf-8")
+    write_text(path, markdown_table(header, rows) + "\n")

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from fokker._core.files import write_text
+
 RESULT_FILE = "result.json"
 _PACKAGES = ("fokker", "jax", "jaxlib", "equinox", "numpy", "matplotlib")
 
@@ -58,7 +60,7 @@ class Result:
     def write(self, out: Path) -> Path:
         """Write `result.json` into the folder `out` and return its path."""
         path = Path(out) / RESULT_FILE
-        path.write_text(self.as_json(), encoding="utf-8")
+        write_text(path, self.as_json())
         return path
 
     def table(self) -> Table:

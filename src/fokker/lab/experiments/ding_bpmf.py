@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from fokker import samplers
+from fokker._core.files import write_text
 from fokker.datasets.folder import find_file
 from fokker.datasets.ratings import Ratings, read_ratings
 from fokker.lab.experiments._result import Claim, Result
@@ -181,7 +182,7 @@ def study(ratings: Ratings, out: Path, settings: Sequence[Setting], seeds: int, 
     }
     _draw(by_setting, out / FIGURE)
     _draw_curves(by_setting, length, out / CURVES)
-    (out / TABLE).write_text(_table(by_setting), encoding="utf-8")
+    write_text(out / TABLE, _table(by_setting))
     chosen: dict[str, Any] = {
         "ratings": len(train),
         "test ratings": len(test),

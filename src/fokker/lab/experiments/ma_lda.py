@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fokker._core.files import write_text
 from fokker.corpora import open_corpus
 from fokker.datasets.folder import find_file
 from fokker.lab.experiments._online_vb import DECAY, OFFSET, follow_online_vb, has_gensim
@@ -217,7 +218,7 @@ def study(
     # Of one seed: with another the topics come in another order.
     topics = top_words(panels[panel][best].curves[0].beta, stream.words, TOP_WORDS)
     text = tables(stream, curves, unigram, seconds, f"{best}, {panel}", topics)
-    (out / TABLES).write_text(text, encoding="utf-8")
+    write_text(out / TABLES, text)
 
     entries: list[dict[str, Any]] = [
         {

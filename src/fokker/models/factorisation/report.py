@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from fokker._core.files import write_text
 from fokker.datasets.ratings import Ratings
 from fokker.report.page import image, page, table
 from fokker.report.plots import ACCENT, RIGHT, TRUTH, WRONG, new_figure, tidy
@@ -52,7 +53,7 @@ def write_report(model: "Factorisation", path: Path, test: Ratings | None, user:
     if model.factors >= 2:
         parts += ["<h2>Items by two factors</h2>", image(map_figure(model), "map of items")]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page("Matrix factorisation", table(("", ""), rows), *parts), encoding="utf-8")
+    write_text(path, page("Matrix factorisation", table(("", ""), rows), *parts))
     return path
 
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 import jax
 import numpy as np
 
-from fokker._core.files import read_arrays, write_arrays
+from fokker._core.files import interpreting, read_arrays, write_arrays
 from fokker.corpora import Documents
 from fokker.models.lda._scikit_learn import Base, NotFittedError, validated
 from fokker.models.lda._uniform import seed_at
@@ -431,8 +431,9 @@ class LDA(Base):
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a file written by `save`; `partial_fit` continues as it would have before."""
         header, arrays = read_arrays(Path(path), _KIND, _VERSION)
-        estimator = cls(**header["parameters"])
-        estimator._restore(header, arrays)
+        with interpreting(Path(path), _KIND):
+            estimator = cls(**header["parameters"])
+            estimator._restore(header, arrays)
         return estimator
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -14,6 +14,15 @@ SUMMARY = "summary.json"
 # The rows of mixtures in the order of the stream, to which a resumed run appends.
 PARTIAL_MIXTURES = "checkpoint.mixtures.csv.gz"
 
+_Types = type | tuple[type, ...]
+_FIELDS: Mapping[str, _Types] = {
+    **dict.fromkeys(("reading", "settings"), dict),
+    **dict.fromkeys(("words", "held_out_names"), list),
+    **dict.fromkeys(("position", "trained", "tokens", "next_place"), int),
+    **dict.fromkeys(("passes", "length", "mixtures_size", "exact_from"), (int, type(None))),
+    "seconds": (int, float),
+}
+
 
 def with_prefix(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The arrays with a prefix added to their names."""
@@ -25,10 +34,24 @@ def without_prefix(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, n
     return {key.removeprefix(f"{prefix}."): x for key, x in arrays.items() if key.startswith(f"{prefix}.")}
 
 
+def _check_header(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise unless the header of a checkpoint has what a run needs, of the right types."""
+    for name, types in _FIELDS.items():
+        if not isinstance(header[name], types) or isinstance(header[name], bool):
+            raise TypeError(f"{name} is {str(header[name])[:40]}")
+    if not all(isinstance(word, str) for word in header["words"]):
+        raise TypeError("words are not texts")
+    topics = header["settings"]["topics"]
+    # Before memory for as many topics is taken.
+    if topics * len(header["words"]) > sum(x.size for x in arrays.values()):
+        raise ValueError(f"it has no {topics} topics of {len(header['words'])} words")
+
+
 def read_latest(folder: Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
     """The newest readable checkpoint of a folder, and the problem with a newer one, if any."""
     try:
-        return files.read_latest((folder / CHECKPOINT, folder / PREVIOUS), kind, version)
+        paths = (folder / CHECKPOINT, folder / PREVIOUS)
+        return files.read_latest(paths, kind, version, _check_header)
     except FileNotFoundError:
         problem = "has no checkpoint" if folder.is_dir() else "is not a folder"
         raise FileNotFoundError(

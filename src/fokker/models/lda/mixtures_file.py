@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import hashlib
 import io
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +11,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from fokker._core.files import write_atomically
+from fokker._core.files import check_no_links, naming, write_atomically
 from fokker.corpora import Documents
 
 # Characters collected before they are written, and the most that are held while the disk is full.
@@ -27,9 +28,12 @@ class MixturesFile:
     in this way. `write_in_order` writes all rows to another file, in the order of the source.
     """
 
-    def __init__(self, path: Path, topics: Sequence[str], size: int = 0) -> None:
+    def __init__(self, path: Path, topics: Sequence[str], size: int = 0, digest: str | None = None) -> None:
+        """`size`: of the rows to keep, and the `digest` of these bytes, where it is known."""
+        check_no_links(path)
         self.path, self.size, self.dropped = path, size, 0
         self._pending = io.StringIO()
+        self._digest = hashlib.blake2b(digest_size=16)
         if size == 0:
             csv.writer(self._pending).writerow(["number", "document", *(f"topic {name}" for name in topics)])
             path.write_bytes(b"")
@@ -39,7 +43,24 @@ class MixturesFile:
                 "with --no-mixtures."
             )
         else:
+            self._add_to_digest(path, size)
+            if digest not in (None, self.digest):
+                raise ValueError(
+                    f"{path} is not the file that belongs to the checkpoint: put it back, or resume with "
+                    "--no-mixtures."
+                )
             os.truncate(path, size)
+
+    def _add_to_digest(self, path: Path, size: int) -> None:
+        with path.open("rb") as file:
+            while size and (block := file.read(min(size, _FLUSH_SIZE))):
+                self._digest.update(block)
+                size -= len(block)
+
+    @property
+    def digest(self) -> str:
+        """Of all bytes that are written."""
+        return self._digest.hexdigest()
 
     def add(self, documents: Documents, proportions: np.ndarray) -> None:
         """Add rows for these documents."""
@@ -57,13 +78,14 @@ class MixturesFile:
         """Write the collected rows; return the size of the file. After an error the state is unchanged."""
         if self._pending.tell():
             compressed = gzip.compress(self._pending.getvalue().encode("utf-8"), compresslevel=5, mtime=0)
-            with self.path.open("r+b") as file:
+            with naming(self.path), self.path.open("r+b") as file:
                 # Remove the beginning of an earlier write that failed.
                 file.truncate(self.size)
                 file.seek(self.size)
                 file.write(compressed)
                 file.flush()
                 os.fsync(file.fileno())
+            self._digest.update(compressed)
             self.size += len(compressed)
             self._pending = io.StringIO()
         return self.size

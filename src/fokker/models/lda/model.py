@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fokker._core.files import read_arrays, write_arrays
+from fokker._core.files import interpreting, read_arrays, write_arrays
 from fokker.corpora import Corpus, Documents, Vocabulary, open_corpus
 from fokker.models.lda.evaluate import mixtures
 from fokker.models.lda.settings import Settings
@@ -46,16 +46,24 @@ class Model:
     @staticmethod
     def load(path: Path) -> "Model":
         """Load a file written by `save`, or the one in this folder."""
-        header, arrays = read_arrays(path / MODEL if path.is_dir() else path, _KIND, _VERSION)
-        return Model(
-            arrays["beta"],
-            arrays["gamma"],
-            Vocabulary(header["words"]),
-            Settings.from_json(header["settings"]),
-            # Older models have no pattern where words were the letters a to z.
-            header["pattern"] or "letters",
-            header.get("bigrams", False),
-        )
+        path = path / MODEL if path.is_dir() else path
+        header, arrays = read_arrays(path, _KIND, _VERSION)
+        with interpreting(path, _KIND):
+            model = Model(
+                arrays["beta"],
+                arrays["gamma"],
+                Vocabulary(header["words"]),
+                Settings.from_json(header["settings"]),
+                # Older models have no pattern where words were the letters a to z.
+                header["pattern"] or "letters",
+                header.get("bigrams", False),
+            )
+            words, topics = model.beta.shape[1:]
+            if (words, topics) != (len(model.vocabulary.words), model.settings.topics):
+                raise ValueError(f"{words} words and {topics} topics are not those of its settings")
+            if model.gamma.shape != (topics,) or model.beta.dtype.kind + model.gamma.dtype.kind != "ff":
+                raise ValueError("its prior is not one number per topic")
+        return model
 
     @property
     def mean(self) -> np.ndarray:

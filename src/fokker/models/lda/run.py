@@ -1,6 +1,7 @@
 """A run over a stream of documents: steps, draws, held-out perplexity, checkpoints."""
 
 import dataclasses
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from fokker._core.files import write_arrays
+from fokker._core.files import interpreting, write_arrays
 from fokker.corpora import Corpus, Documents, Tally, Vocabulary, prefetched
 from fokker.models.lda._checks import NotFiniteError
 from fokker.models.lda._expected import ExpectedCounts
@@ -97,6 +98,7 @@ class Run:
         passes: int | None,
         length: int | None,
         mixtures_size: int | None,
+        mixtures_digest: str | None = None,
     ) -> None:
         if passes is not None and passes < 1:
             raise ValueError(f"passes must be at least 1; {passes} was given.")
@@ -128,7 +130,10 @@ class Run:
         # Wanted in all processes, which make the same calls; with the first there is their file.
         self._wants_mixtures, self._mixtures = mixtures_size is not None, None
         if mixtures_size is not None and self.share.is_first:
-            self._mixtures = MixturesFile(folder / PARTIAL_MIXTURES, settings.topic_names, mixtures_size)
+            path = folder / PARTIAL_MIXTURES
+            self._mixtures = MixturesFile(path, settings.topic_names, mixtures_size, mixtures_digest)
+        # Which run a checkpoint is of, and which of two is newer.
+        self._id, self._serial = secrets.token_hex(16), 0
         # The state that was last gathered from all processes, and where that was.
         self._gathered: dict[str, np.ndarray] | None = None
         self._gathered_at: tuple[int, ...] = ()
@@ -198,20 +203,24 @@ class Run:
 
         def read_first() -> tuple[dict[str, Any], str]:
             header, stored, problem = read_latest(folder, KIND, VERSION)
-            _check_same_settings(folder, options, header)
+            with interpreting(folder / CHECKPOINT, KIND):
+                differences = _different_settings(folder, options, header)
+            if differences:
+                raise ValueError(differences)
             arrays.update(stored)
             return header, problem
 
         header, problem = by_first(read_first)
         if problem:
             notify(f"{problem} The previous one is used, of {header['position']:,} documents.")
-        settings = Settings.from_json(header["settings"] | {"threads": threads})
-        reading = Reading.from_json(header["reading"])
+        with interpreting(folder / CHECKPOINT, KIND):
+            settings = Settings.from_json(header["settings"] | {"threads": threads})
+            reading, words = Reading.from_json(header["reading"]), Vocabulary(header["words"])
         check_readable_by_all(reading)
         passes = header["passes"] if passes == "as before" else num_passes(reading, passes)
         # With another number of passes, the last pass is still to come.
         size = header["mixtures_size"] if passes == header["passes"] else 0
-        corpus = reading.open(Vocabulary(header["words"]), settings.seed)
+        corpus = reading.open(words, settings.seed)
         run = Run(
             reading,
             settings,
@@ -220,8 +229,11 @@ class Run:
             passes=passes,
             length=header["length"],
             mixtures_size=size if mixtures and passes is not None else None,
+            mixtures_digest=header.get("mixtures_digest"),
         )
-        run._restore(header, received_arrays(run.share, arrays))
+        received = received_arrays(run.share, arrays)
+        with interpreting(folder / CHECKPOINT, KIND):
+            run._restore(header, received)
         if run.length and run.position % run.length and passes != header["passes"]:
             # This pass was not exact from its beginning, unless it is being counted.
             run._exact_from = run._exact_from if run.chain.is_counting else run._next_pass()
@@ -553,6 +565,7 @@ class Run:
             return
         # First: the checkpoint refers to a file of mixtures that must exist.
         mixtures_size = None if self._mixtures is None else self._mixtures.flush()
+        self._serial += 1
         header = {
             "kind": KIND,
             "version": VERSION,
@@ -567,6 +580,9 @@ class Run:
             "tokens": self.tokens,
             "seconds": self.seconds,
             "mixtures_size": mixtures_size,
+            "mixtures_digest": None if self._mixtures is None else self._mixtures.digest,
+            "id": self._id,
+            "serial": self._serial,
             "next_place": self._next_place,
             "held_out_names": self.evaluations.documents.names,
         }
@@ -584,6 +600,7 @@ class Run:
         )
         self.saved_at, self._exact_from = self.position, header["exact_from"]
         self._next_place = header["next_place"]
+        self._id, self._serial = header.get("id") or self._id, header.get("serial", 0)
         self._seconds_before = header["seconds"]
         self.word_counts = np.array(arrays["word_counts"])
 
@@ -598,7 +615,9 @@ class Run:
 
 def stored_reading(folder: Path) -> Reading:
     """How the run in this folder reads its documents."""
-    return Reading.from_json(read_latest(folder, KIND, VERSION)[0]["reading"])
+    header = read_latest(folder, KIND, VERSION)[0]
+    with interpreting(folder / CHECKPOINT, KIND):
+        return Reading.from_json(header["reading"])
 
 
 def _prepare_folder(folder: Path, overwrite: bool) -> None:
@@ -614,15 +633,16 @@ def _prepare_folder(folder: Path, overwrite: bool) -> None:
         path.unlink(missing_ok=True)
 
 
-def _check_same_settings(folder: Path, options: Mapping[str, Any], header: Mapping[str, Any]) -> None:
-    """Raise if the options differ from the settings of the run."""
+def _different_settings(folder: Path, options: Mapping[str, Any], header: Mapping[str, Any]) -> str:
+    """How the options differ from the settings of the run, as a message; else empty."""
     reading = Reading.from_json(header["reading"])
     saved = {**dataclasses.asdict(reading), **header["settings"]}
     differences = [
         f"{name} was {saved[name]!r}, not {x!r}" for name, x in options.items() if saved[name] != x
     ]
-    if differences:
-        raise ValueError(
-            f"{folder} was started with other settings: {'; '.join(differences)}. Omit these options to "
-            "continue it, or start a new run with another --out."
-        )
+    if not differences:
+        return ""
+    return (
+        f"{folder} was started with other settings: {'; '.join(differences)}. Omit these options to "
+        "continue it, or start a new run with another --out."
+    )

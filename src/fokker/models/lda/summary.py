@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fokker._core.files import read_json
 from fokker.models.lda.evaluate import DocumentScores
 from fokker.models.lda.files import SUMMARY
 from fokker.models.lda.results import Findings, Topic
@@ -82,7 +83,7 @@ class RunSummary:
     def read(folder: Path) -> "RunSummary | None":
         """The summary of the run in a folder; None if there is none, or it cannot be read."""
         try:
-            values = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+            values = read_json(folder / SUMMARY)
             for name in ("standard_error", "npmi", "npmi_error", "c_v", "u_mass"):
                 values[name] = float("nan") if values[name] is None else values[name]
             return RunSummary(

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fokker._core.files import write_text
+from fokker._core.files import read_json, write_text
 from fokker.models.lda.begin import begin
 from fokker.models.lda.console import INTERRUPTED, print_error, print_line
 from fokker.models.lda.execute import learn
@@ -42,7 +42,7 @@ class Sweep:
         if not path.is_file():
             return None
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = read_json(path)
             return Sweep(**values | {"topics": tuple(values["topics"])})
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{path} is damaged ({error}): start again with --overwrite.") from None

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import jax
 import numpy as np
 
-from fokker._core.files import locked
+from fokker._core.files import interpreting
+from fokker._core.lock import locked
 from fokker.corpora import Documents, Prefetched, Tally
 from fokker.models.lda.chain import BY_TOPIC, OF_FIRST
 from fokker.models.lda.files import CHECKPOINT, PREVIOUS, read_latest
@@ -205,8 +206,9 @@ def is_unfinished(folder: Path, reading: Reading, settings: Settings, passes: An
         if reading.single_pass or not any((folder / name).exists() for name in (CHECKPOINT, PREVIOUS)):
             return False
         header = read_latest(folder, KIND, VERSION)[0]
-        stored = Settings.from_json(header["settings"] | {"threads": settings.threads})
-        stored_reading = Reading.from_json(header["reading"])
+        with interpreting(folder / CHECKPOINT, KIND):
+            stored = Settings.from_json(header["settings"] | {"threads": settings.threads})
+            stored_reading = Reading.from_json(header["reading"])
         if reading.held_out is None:
             stored_reading = dataclasses.replace(stored_reading, held_out=None)
         if (stored, stored_reading) != (settings, reading) or passes not in ("default", header["passes"]):

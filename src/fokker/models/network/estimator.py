@@ -403,12 +403,13 @@ class Network(Base):
         `X_out`: rows unlike those of the data, whose uncertainty should be larger. `extra`: further parts of
         the page, in HTML.
         """
+        from fokker._core.files import write_text
         from fokker.models.network.report import report
 
         self._check_fitted()
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(report(self, X, y, X_out, title, extra), encoding="utf-8")
+        write_text(path, report(self, X, y, X_out, title, extra))
 
     def _needs(self, likelihood: str, method: str) -> None:
         self._check_fitted()

@@ -1,0 +1,231 @@
+"""The draws of one variable of a run, in an array of Zarr."""
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fokker._core.files import DamagedFileError, check_no_links, naming, read_json, write_text
+
+DRAWS = "draws.zarr"
+_METADATA = "zarr.json"
+_CODECS = ["bytes", "crc32c"]
+# What is recorded of a chunk: a digest of its draws, and the checksum at the end of its file.
+_DIGEST, _CHECKSUM = 16, 4
+RECORD_BYTES = _DIGEST + _CHECKSUM
+
+
+def zarr_store(folder: Path) -> Any:
+    """The draws of the run in a folder."""
+    import zarr
+
+    return zarr.storage.LocalStore(folder / DRAWS)
+
+
+class Variable:
+    """The draws of one variable, chain × draw × …, in an array of Zarr with a file per chunk of draws.
+
+    The chunks have checksums. `like`: draws of it, for its shape and type. `records`: what is in the chunks,
+    of `RECORD_BYTES` each; None for a run of before they were written down.
+    """
+
+    def __init__(
+        self, folder: Path, name: str, like: np.ndarray, chunk_draws: int, records: list[bytes] | None
+    ) -> None:
+        self.folder, self.name, self.chunk_draws, self.records = folder, name, chunk_draws, records
+        self.chains, self.shape, self.dtype = like.shape[0], like.shape[2:], _stored_type(like.dtype)
+        self._array: Any = None
+        self._unsynced: list[int] = []
+
+    @property
+    def path(self) -> Path:
+        """Its folder."""
+        return self.folder / DRAWS / self.name
+
+    def recorded(self) -> np.ndarray:
+        """What is in the chunks, a row for each."""
+        assert self.records is not None
+        return np.frombuffer(b"".join(self.records), np.uint8).reshape(-1, RECORD_BYTES)
+
+    def _layout(self, draws: int, chunk_draws: int) -> dict[str, Any]:
+        from zarr.codecs import Crc32cCodec
+
+        name = self.name.partition("/")[2]
+        return {
+            "shape": (self.chains, draws, *self.shape),
+            "dtype": self.dtype,
+            "chunks": (self.chains, chunk_draws, *(max(1, n) for n in self.shape)),
+            "compressors": [Crc32cCodec()],
+            "dimension_names": ["chain", "draw", *(f"{name}_dim_{i}" for i in range(len(self.shape)))],
+            "attributes": {},
+        }
+
+    def prepare(self, draws: int) -> None:
+        """Make the array, or take the one that is there, with this many draws; its chunks are left alone."""
+        for path in ("", self.name.partition("/")[0]):
+            _make_group(self.folder / DRAWS / path)
+        try:
+            self._array = self._opened("r+")
+            self._array.resize((self.chains, draws, *self.shape))
+        except Exception:  # none yet, or damaged: it is known what it has to be
+            self._make(draws, self.chunk_draws)
+
+    def _make(self, draws: int, chunk_draws: int) -> None:
+        import zarr
+
+        (self.path / _METADATA).unlink(missing_ok=True)
+        layout = self._layout(draws, chunk_draws)
+        self._array = zarr.create_array(
+            zarr_store(self.folder), name=self.name, config={"write_empty_chunks": True}, **layout
+        )
+
+    def _opened(self, mode: str) -> Any:
+        """The array that is there; raise unless it is described as it should be."""
+        import zarr
+
+        with zarr.config.set({"array.write_empty_chunks": True}):
+            array = zarr.open_array(zarr_store(self.folder), path=self.name, mode=mode)
+        codecs: Any = array.metadata.to_dict()["codecs"]
+        expected = self._layout(array.shape[1], self.chunk_draws)
+        if (
+            array.shape != expected["shape"]
+            or array.dtype != self.dtype
+            or array.chunks != expected["chunks"]
+            or [codec["name"] for codec in codecs] != _CODECS
+            or codecs[0].get("configuration", {}).get("endian", "little") != "little"
+            # Where Zarr finds no file it fills in zeros.
+            or array.metadata.encode_chunk_key((0,) * array.ndim) != "/".join(["c", *["0"] * array.ndim])
+        ):
+            raise ValueError(f"{_METADATA} describes another array")
+        return array
+
+    def write(self, draws: np.ndarray, begin: int) -> None:
+        """Write whole chunks of draws from number `begin` on."""
+        assert self.records is not None
+        stored = draws.astype(self.dtype, copy=False)
+        first = begin // self.chunk_draws
+        if 0 not in self.shape:
+            count = draws.shape[1] // self.chunk_draws
+            self.records += [_digest(part) for part in np.split(stored, count, axis=1)]
+            self._unsynced += range(first, first + count)
+        self._put(stored, begin)
+
+    def write_rest(self, draws: np.ndarray, begin: int) -> None:
+        """Write draws that do not fill a chunk; where there is none before them, without filling it up."""
+        if begin == 0:
+            self._make(0, draws.shape[1])
+        self._put(draws.astype(self.dtype, copy=False), begin)
+
+    def _put(self, stored: np.ndarray, begin: int) -> None:
+        end = begin + stored.shape[1]
+        with naming(self.path):
+            self._array.resize((self.chains, end, *self.shape))
+            self._array[:, begin:end] = stored
+
+    def _chunk(self, number: int) -> Path:
+        """The file of a chunk."""
+        return self.path.joinpath("c", "0", str(number), *["0"] * len(self.shape))
+
+    def sync(self) -> None:
+        """Wait until what was written is on the disk."""
+        assert self.records is not None
+        for number in self._unsynced:
+            path = self._chunk(number)
+            with naming(path), path.open("r+b") as file:  # Windows does not sync what is opened to be read
+                os.fsync(file.fileno())
+                file.seek(-_CHECKSUM, os.SEEK_END)
+                self.records[number] = self.records[number][:_DIGEST] + file.read(_CHECKSUM)
+        self._unsynced = []
+
+    def check(self, draws: int) -> None:
+        """Raise unless the files of the first draws are those that were recorded; by their last bytes.
+
+        Those of a run of before that are read, and recorded.
+        """
+        if self.records is None:
+            stored = self.read(draws)
+            count = 0 if 0 in self.shape else draws // self.chunk_draws
+            self.records = [_digest(part) for part in np.split(stored, count, axis=1)] if count else []
+            self._unsynced = list(range(count))
+            return
+        with self._reading():
+            for path, record in zip(self._files(draws), self.records, strict=True):
+                with path.open("rb") as file:
+                    file.seek(-_CHECKSUM, os.SEEK_END)
+                    if file.read(_CHECKSUM) != record[_DIGEST:]:
+                        raise ValueError(_is_another(path))
+
+    def read(self, draws: int) -> np.ndarray:
+        """The first draws; raise where they are damaged, missing, or others than those that were recorded."""
+        if draws == 0 or 0 in self.shape:
+            return np.empty((self.chains, draws, *self.shape), self.dtype)
+        with self._reading():
+            paths = list(self._files(draws))
+            array = self._opened("r")
+            if array.shape[1] < draws:
+                raise ValueError(f"{array.shape[1]:,} draws in place of {draws:,}")
+            stored = np.asarray(array[:, :draws])
+            if self.records is not None:
+                parts = np.split(stored, len(paths), axis=1)
+                for path, part, record in zip(paths, parts, self.records, strict=True):
+                    if _digest(part)[:_DIGEST] != record[:_DIGEST]:
+                        raise ValueError(_is_another(path))
+            return stored
+
+    def _files(self, draws: int) -> Iterator[Path]:
+        """The files of the chunks; raise where one has another size: before any memory is taken."""
+        check_no_links(self.path)
+        size = self.chains * self.chunk_draws * math.prod(self.shape) * self.dtype.itemsize + _CHECKSUM
+        for number in range(0 if 0 in self.shape else draws // self.chunk_draws):
+            path = self._chunk(number)
+            status = path.stat()
+            if not stat.S_ISREG(status.st_mode) or status.st_size != size:
+                raise ValueError(f"{path} has {status.st_size:,} bytes in place of {size:,}")
+            yield path
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # of many kinds, by Zarr and its codecs
+            raise DamagedFileError(
+                f"the draws in {self.path} are damaged or missing ({type(error).__name__}: {error}): restore "
+                "that folder, or run again."
+            ) from error
+
+
+def _is_another(path: Path) -> str:
+    return f"{path} is not the one that was written there: of another run, another place or an earlier time"
+
+
+def _digest(draws: np.ndarray) -> bytes:
+    """A record of a chunk of draws, with nothing yet in the place of its checksum."""
+    contents = np.ascontiguousarray(draws).reshape(-1).view(np.uint8).data
+    return hashlib.blake2b(contents, digest_size=_DIGEST).digest() + bytes(_CHECKSUM)
+
+
+def _make_group(folder: Path) -> None:
+    """Describe a folder as a group of Zarr, without the shapes of its arrays.
+
+    `close` puts them there. While a run goes on they are others: a reader would fill what is missing with 0.
+    """
+    path, group = folder / _METADATA, {"attributes": {}, "zarr_format": 3, "node_type": "group"}
+    try:
+        is_right = read_json(path) == group
+    except (OSError, ValueError):
+        is_right = False
+    if not is_right:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(path, json.dumps(group))
+
+
+def _stored_type(dtype: np.dtype) -> np.dtype:
+    """Zarr and ArviZ do not know bfloat16."""
+    return np.dtype(np.float32) if dtype.name == "bfloat16" else dtype
