@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fokker._core.draws import scalars_per_draw, shape_of_draws
+from fokker._core.labels import named_leaves
 from fokker.diagnostics import _many, _steps
 from fokker.diagnostics._convergence import Statistics, bounded_r_hat, convergence
 from fokker.diagnostics._findings import Finding, Grade
 from fokker.diagnostics._gradients import log_densities
 from fokker.diagnostics._projections import DIRECTIONS, Leaf, Projections, leaf_of_moments, project
-from fokker.diagnostics._quantities import MOST_SCALARS, Quantities, given, named_leaves, none_of
+from fokker.diagnostics._quantities import MOST_SCALARS, Quantities, given, none_of
 from fokker.diagnostics._spread import by_gradients, is_of_stream, target_of
 from fokker.diagnostics.halving import step_halving
 from fokker.diagnostics.summary import QUANTILES, LeafRow, Summary
@@ -81,8 +82,8 @@ def _of_many(
     trace: "Trace", own: Quantities, gradients: bool, halving: bool, probabilities: tuple[float, ...]
 ) -> Summary:
     positions, chains = trace.positions, shape_of_draws(trace.samples)[0]
-    table = project(named_leaves(trace.samples))
-    free = table if positions is trace.samples else project(named_leaves(positions))
+    table = project(named_leaves(trace.samples), trace.labels)
+    free = table if positions is trace.samples else project(named_leaves(positions), trace.labels)
     checks: dict[str, float] = {}
     findings = _of_steps(trace, checks)
     unusable = _many.unusable_scalars(free.leaves)
@@ -124,7 +125,7 @@ def _of_moments(trace: "Trace", quantities: Any) -> Summary:
     assert trace.moments is not None
     draws = int(np.max(np.asarray(trace.gathered.count)))
     means, variances = (named_leaves(trace.moments[name]) for name in ("mean", "variance"))
-    leaves = [leaf_of_moments(name, means[name], variances[name], draws) for name in means]
+    leaves = [leaf_of_moments(name, means[name], variances[name], draws, trace.labels) for name in means]
     chains, size = len(leaves[0].means), sum(leaf.size for leaf in leaves)
     checks: dict[str, float] = {}
     findings = _of_steps(trace, checks)

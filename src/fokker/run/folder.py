@@ -15,7 +15,7 @@ from jaxtyping import PyTree
 
 from fokker._core.count import Count
 from fokker._core.files import DamagedFileError, locked
-from fokker.diagnostics._quantities import named_leaves
+from fokker._core.labels import Labels, named_leaves
 from fokker.run.journal import clear_journal
 from fokker.run.losses import Loss, draws_before_end, surviving
 from fokker.run.moments import Moments
@@ -256,6 +256,15 @@ class StoredTrace(Trace):
         """Whether all chains started at one point."""
         return bool(self._checkpoint.description["one_start"])
 
+    @functools.cached_property
+    def labels(self) -> Labels:
+        """Names of the axes of parameters, and of the entries along them; older runs have none."""
+        text = self._checkpoint.description.get("labels", {"dims": {}, "coords": {}})
+        try:
+            return Labels.read(text)
+        except ValueError as error:
+            raise DamagedFileError(f"in {self.path}, {error}: restore the folder, or run again.") from error
+
     @property
     def has_results(self) -> bool:
         """Whether there are draws or moments, without reading them."""
@@ -341,6 +350,7 @@ def save(trace: Trace, path: Path) -> None:
             "environment": environment(),
             "fingerprints": {},
             "theta": describe_theta(theta),
+            "labels": trace.labels.written(),
             "notes": [*trace.notes, *([trace.lost] if trace.lost else [])],
             "one_start": trace.one_start,
         }

@@ -69,9 +69,9 @@ def predict(
 
 
 def _check(thin: int, batch_size: int | None, reduce: Reduce) -> None:
-    for name, value in (("thin", thin), ("batch_size", batch_size)):
-        if value is not None and (not isinstance(value, int | np.integer) or value < 1):
-            raise ValueError(f"{name} must be a whole number of at least 1; {value!r} was given.")
+    check_whole("thin", thin)
+    if batch_size is not None:
+        check_whole("batch_size", batch_size)
     if reduce is None or (isinstance(reduce, str) and reduce in ("mean", "moments")):
         return
     if isinstance(reduce, str) or not reduce or not all(_is_probability(q) for q in reduce):
@@ -79,6 +79,12 @@ def _check(thin: int, batch_size: int | None, reduce: Reduce) -> None:
             "reduce is None (all draws), 'mean', 'moments' (mean and variance), or probabilities of "
             f"quantiles, such as [0.05, 0.95]; {reduce!r} was given."
         )
+
+
+def check_whole(name: str, value: Any) -> None:
+    """Raise unless a setting is a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1; {value!r} was given.")
 
 
 def _is_probability(q: Any) -> bool:

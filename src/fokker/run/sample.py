@@ -60,7 +60,7 @@ from fokker.samplers._checks import no_batch
 from fokker.samplers._named import by_name
 from fokker.samplers._recipe import NO_GRADIENT, Recipe
 from fokker.samplers._sampler import AUTOMATIC, Sampler, is_automatic, start_chains
-from fokker.targets.target import TargetWithData
+from fokker.targets.target import TargetWithData, labels_of
 
 # Default steps of warm-up for a sampler that learns its settings, and the most that have their own
 # randomness.
@@ -346,6 +346,7 @@ def prepared(
                 "used": used_settings(placed, plan.chains, temperature),
                 "notes": list(notes),
                 "one_start": one_start,
+                "labels": labels_of(target).written(),
                 "theta": describe_theta(
                     jax.eval_shape(partial(position_of, placed), jax.tree.map(lambda x: x[0], states))
                 ),

@@ -10,16 +10,16 @@ import jax
 import numpy as np
 from jaxtyping import Float, PyTree
 
-from fokker._core.draws import at_draws
+from fokker._core.draws import at_draws, shape_of_draws
+from fokker._core.labels import Labels, named_leaves
 from fokker._core.statistics import inference_data
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
-from fokker.diagnostics._quantities import Quantities, flat, named_leaves
+from fokker.diagnostics._quantities import Quantities, flat
 from fokker.diagnostics.summary import QUANTILES
 from fokker.rows import is_source, reading
 from fokker.run.losses import Loss, in_words, left_of, surviving
-from fokker.run.predict import predict
-from fokker.targets.constrained import ConstrainedPosterior
-from fokker.targets.target import TargetWithData
+from fokker.run.predict import check_memory, check_whole, predict
+from fokker.targets.target import Target, TargetWithData, labels_of
 
 # What ArviZ's schema calls them.
 _ARVIZ = {"is_divergent": "diverging", "num_integration_steps": "n_steps"}
@@ -200,13 +200,18 @@ class Trace:
             return self.samples
         return jax.vmap(jax.vmap(target.unconstrain))(self.samples)
 
+    @property
+    def labels(self) -> Labels:
+        """Names of the axes of parameters, `dims`, and of the entries along them, `coords`."""
+        return labels_of(None if self.origin is None else self.origin.target)
+
     def named(self) -> dict[str, np.ndarray]:
         """The draws of every leaf of theta by its path; a single array is called theta."""
         return named_leaves(self.samples)
 
     def flat(self) -> Quantities:
         """Names of all scalars of theta, and their draws as an array chain × draw × scalar."""
-        return flat(self.named())
+        return flat(self.named(), self.labels)
 
     def flat_positions(self) -> Quantities:
         """The same for `positions`; the names mark leaves that have another shape there."""
@@ -215,18 +220,33 @@ class Trace:
             name if leaf.shape == shapes.get(name) else f"unconstrained {name}": leaf
             for name, leaf in named_leaves(self.positions).items()
         }
-        return flat(renamed)
+        return flat(renamed, self.labels)
 
     def to_arviz(self, *, log_likelihood: bool = False) -> Any:
         """The draws as an ArviZ object, with the quantities that the target derives from them.
 
-        An InferenceData, with ArviZ 1.0 and later a DataTree. With `log_likelihood` it has that of each datum
+        An InferenceData, with ArviZ 1.0 and later a DataTree. It has the names of the axes and of their
+        entries (`dims`, `coords`), and what the model was given (`observed_data`, `constant_data`), which
+        PyMC's functions compare with their model. With `log_likelihood` it has that of each datum
         (`trace.log_likelihood()`), for `arviz.loo`.
         """
-        pointwise = {"data": self.log_likelihood()} if log_likelihood else {}
-        posterior = {**self.named(), **self._derived()}
-        stats = {_ARVIZ.get(name, name): values for name, values in self.sample_stats.items()}
-        return inference_data(posterior=posterior, sample_stats=stats, log_likelihood=pointwise)
+        groups = {
+            "posterior": {**self.named(), **self._derived()},
+            "sample_stats": {_ARVIZ.get(name, name): values for name, values in self.sample_stats.items()},
+            "log_likelihood": self._log_likelihood_by_name() if log_likelihood else {},
+        }
+        target = None if self.origin is None else self.origin.target
+        known = target.known_data() if isinstance(target, Target) else {}
+        return inference_data(groups, known, self.labels)
+
+    def _log_likelihood_by_name(self) -> dict[str, np.ndarray]:
+        target = None if self.origin is None else self.origin.target
+        if isinstance(target, Target) and not isinstance(target, TargetWithData):
+            by_name = self._log_likelihood_of_model(target, 1)
+            if by_name:
+                return by_name
+        values = self.log_likelihood()
+        return values if isinstance(values, dict) else {"data": values}
 
     def _derived(self) -> dict[str, np.ndarray]:
         """NumPyro's deterministic sites and Stan's transformed parameters at every draw."""
@@ -261,32 +281,41 @@ class Trace:
 
     def log_likelihood(
         self, *, rows: Any = None, batch_size: int | None = None, thin: int = 1, progress: bool = True
-    ) -> Float[np.ndarray, "chain draw row"]:
-        """log p(x_n|θ) of each datum at every draw: chain × draw × row. The target must be a `fk.Posterior`.
+    ) -> Float[np.ndarray, "chain draw ..."] | dict[str, np.ndarray]:
+        """log p(x_n|θ) of each datum at every draw: chain × draw × row.
 
+        The target must be a `fk.Posterior`, or a model of PyMC or NumPyro. Without `subsample` such a model
+        has observed variables: chain × draw × the axes of the variable, and by name where there are several.
         `rows` are the indices of some data, all by default. `batch_size` and `thin` as for `predict`.
         """
         target = None if self.origin is None else self.origin.target
-        if not isinstance(target, TargetWithData) or not self.sampler.wants_target:
+        if isinstance(target, TargetWithData) and self.sampler.wants_target:
+            data = target.data if rows is None else _rows_of(target, rows)
+            arguments = (target,)
+            name = "log_likelihood"
+            return predict(
+                _log_likelihoods, self.samples, data, arguments, batch_size, thin, None, progress, name
+            )
+        values = self._log_likelihood_of_model(target, thin) if rows is None and batch_size is None else {}
+        if not values:
             raise TypeError(
                 "the log likelihood of single data is known only for a trace of fk.sample with a "
-                f"fk.Posterior and one of its samplers; the target here is {type(target).__name__}. "
-                "Otherwise give your own function of theta and rows to trace.predict."
+                "fk.Posterior, or a model of PyMC or NumPyro, and one of its samplers (rows and batch_size "
+                f"with a fk.Posterior alone); the target here is {type(target).__name__}. Otherwise give "
+                "your own function of theta and rows to trace.predict."
             )
-        if isinstance(target, ConstrainedPosterior):
-            target = target.target  # of the constrained theta
-        data = target.data if rows is None else _rows_of(target, rows)
-        return predict(
-            _log_likelihoods,
-            self.samples,
-            data,
-            (target,),
-            batch_size,
-            thin,
-            None,
-            progress,
-            "log_likelihood",
-        )
+        return values if len(values) > 1 else next(iter(values.values()))
+
+    def _log_likelihood_of_model(self, target: Any, thin: int) -> dict[str, np.ndarray]:
+        if not isinstance(target, Target) or not self.sampler.wants_target:
+            return {}
+        check_whole("thin", thin)
+        draws = jax.tree.map(lambda x: x[:, ::thin], self.samples)
+        chains, number = shape_of_draws(draws)
+        first = jax.tree.map(lambda x: np.asarray(x[0, 0]), draws)
+        entries = sum(x.size for x in jax.tree.leaves(jax.eval_shape(target.pointwise, first)))
+        check_memory(chains * number * entries * 8, chains * number, entries)
+        return at_draws(_pointwise, draws, target)
 
     def summary(
         self,
@@ -357,7 +386,11 @@ def _rows_of(target: TargetWithData, rows: Any) -> PyTree[Any]:
 
 
 def _log_likelihoods(theta: PyTree[Any], rows: PyTree[Any], target: Any) -> Any:
-    return jax.vmap(lambda datum: target.log_likelihood(theta, datum))(rows)
+    return jax.vmap(lambda datum: target.log_likelihood_of_theta(theta, datum))(rows)
+
+
+def _pointwise(theta: PyTree[Any], target: Any) -> dict[str, Any]:
+    return target.pointwise(theta)
 
 
 def _derived(theta: PyTree[Any], target: Any) -> dict[str, Any]:

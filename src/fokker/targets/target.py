@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from fokker._core.labels import NO_LABELS, Labels
 from fokker._core.module import Module
 from fokker._core.state import as_arrays, describe_shapes
 from fokker.rows import size_of, span, stream_of
@@ -66,6 +67,18 @@ class Target(Module):
         """Quantities that the model computes from theta, by name."""
         return {}
 
+    def labels(self) -> Labels:
+        """Names of the axes of parameters and derived quantities, and of the entries along them."""
+        return NO_LABELS
+
+    def known_data(self) -> dict[str, dict[str, Any]]:
+        """What the model was given, by name: `observed_data` and `constant_data`, ArviZ's groups of them."""
+        return {}
+
+    def pointwise(self, theta: PyTree[Array]) -> dict[str, Array]:
+        """The log likelihood of each entry of each observed variable, by name; empty where it is unknown."""
+        return {}
+
 
 class TargetWithData(Target):
     """A target that is a prior and a sum over data, so that it can be estimated from a minibatch."""
@@ -93,6 +106,10 @@ class TargetWithData(Target):
     def size(self) -> int:
         """N, the number of data."""
         return size_of(self.data)
+
+    def log_likelihood_of_theta(self, theta: PyTree[Array], datum: PyTree[Array]) -> Array:
+        """log p(datum|θ) at a draw: `log_likelihood` takes the coordinates that are sampled."""
+        return self.log_likelihood(self.unconstrain(theta) if self.is_constrained else theta, datum)
 
     @abstractmethod
     def minibatch_potential(self, theta: PyTree[Array], batch: PyTree[Array]) -> Array:
@@ -146,6 +163,11 @@ def _short(datum: PyTree[Any]) -> str:
     """A datum in at most a line."""
     text = " ".join(str(jax.tree.map(lambda x: np.asarray(x).tolist(), datum)).split())
     return text if len(text) <= _LINE else f"{text[:_LINE]}…"
+
+
+def labels_of(target: Any) -> Labels:
+    """The names of axes that a target has; none without a target."""
+    return target.labels() if isinstance(target, Target) else NO_LABELS
 
 
 def check_is_target(target: Any) -> None:
