@@ -189,12 +189,10 @@ def _axis_names(variable: Any, axes: Any) -> tuple[str | None, ...]:
 
 
 def _entries(axis: Any, values: Any) -> np.ndarray:
-    entries = np.asarray(list(values) if not hasattr(values, "__array__") else values)
-    if entries.dtype.kind == "O":
-        entries = np.array([str(x) for x in entries])
+    wanted = f"coords[{axis!r}] must be a list of entries, one per place along the axis;"
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise TypeError(f"{wanted} {values!r} was given.")
+    entries = np.asarray(values if hasattr(values, "__array__") else list(values))
     if entries.ndim != 1:
-        raise ValueError(
-            f"coords[{axis!r}] must be a list of entries, one per place along the axis; its shape is "
-            f"{entries.shape}."
-        )
-    return entries
+        raise ValueError(f"{wanted} its shape is {entries.shape}.")
+    return np.array([str(x) for x in entries]) if entries.dtype.kind == "O" else entries

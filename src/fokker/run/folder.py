@@ -32,6 +32,8 @@ from fokker.run.store import (
 )
 from fokker.run.trace import Origin, Trace, moments_of
 
+# The group of ArviZ for the constants of a model, and the most bytes of them in a checkpoint.
+CONSTANTS, _MOST_CONSTANTS = "constant_data", 2**18
 # What cannot be in the name of a file, and names that mean something else there.
 _NOT_IN_FILES, _TAKEN = re.compile(r"[/\\\0]"), ("", ".", "..", "zarr.json")
 
@@ -265,6 +267,11 @@ class StoredTrace(Trace):
         except ValueError as error:
             raise DamagedFileError(f"in {self.path}, {error}: restore the folder, or run again.") from error
 
+    def known_data(self) -> dict[str, dict[str, Any]]:
+        """What the model was given; without the model, the constants that are in the folder."""
+        constants = self._checkpoint.group(CONSTANTS)
+        return super().known_data() or ({CONSTANTS: constants} if constants else {})
+
     @property
     def has_results(self) -> bool:
         """Whether there are draws or moments, without reading them."""
@@ -330,6 +337,12 @@ def _unfinished(description: dict[str, Any]) -> str | None:
     return None if taken >= total else f"interrupted after {taken:,} of {total:,} steps"
 
 
+def written_constants(known: Mapping[str, Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """The constants of a model as arrays for a checkpoint, in which large ones would cost time."""
+    constants = {f"{CONSTANTS}/{name}": np.asarray(x) for name, x in known.get(CONSTANTS, {}).items()}
+    return constants if sum(x.nbytes for x in constants.values()) <= _MOST_CONSTANTS else {}
+
+
 def describe_theta(theta: PyTree[Any]) -> list[dict[str, Any]]:
     """The name of each leaf of theta, and the keys, indices or attributes that lead to it."""
     paths = [[_entry(part) for part in path] for path, _ in jax.tree.leaves_with_path(theta)]
@@ -354,7 +367,8 @@ def save(trace: Trace, path: Path) -> None:
             "notes": [*trace.notes, *([trace.lost] if trace.lost else [])],
             "one_start": trace.one_start,
         }
-        folder = RunFolder(path, description, {}, Origin(None, None, None))
+        constants = written_constants(trace.known_data())
+        folder = RunFolder(path, description, constants, Origin(None, None, None))
         recorded: dict[str, Any] = dict(trace.sample_stats)
         folder.add(recorded if trace.draws is None else {**recorded, "position": trace.draws})
         moments = jax.tree.map(lambda x: x[np.asarray(trace.chains)], trace.gathered)

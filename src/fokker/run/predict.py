@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Key, PyTree
 
 from fokker._core.draws import batches_of_draws, scalars_per_draw, shape_of_draws
 from fokker._core.state import describe_shapes
@@ -66,6 +66,30 @@ def predict(
     if reduce != "moments":
         return result
     return {name: jax.tree.map(lambda x, i=i: x[i], result) for i, name in enumerate(("mean", "variance"))}
+
+
+def predict_with_keys(
+    function: Callable[..., PyTree[Array]], draws: PyTree[Any], data: PyTree[Any], key: Key[Array, ""]
+) -> tuple[Callable[..., PyTree[Array]], PyTree[Any], PyTree[Any]]:
+    """The arguments of `predict` for a `function(theta, rows, keys)` with a key per draw and row.
+
+    They follow from the numbers of the draw and the row alone, whatever the batches.
+    """
+    rows = checked_data(data)
+
+    def with_keys(draw: Any, block: Any) -> PyTree[Array]:
+        theta, own = draw
+        keys = jax.vmap(lambda place: jax.random.fold_in(jax.random.wrap_key_data(own), place))(block["row"])
+        return function(theta, block["data"], keys)
+
+    return with_keys, with_draw_keys(draws, key), {"data": rows, "row": np.arange(size_of(rows))}
+
+
+def with_draw_keys(draws: PyTree[Any], key: Key[Array, ""]) -> tuple[PyTree[Any], np.ndarray]:
+    """The draws, and data of a key for each."""
+    chains, number = shape_of_draws(draws)
+    keys = jax.random.key_data(jax.random.split(key, chains * number))
+    return draws, np.asarray(keys).reshape(chains, number, -1)
 
 
 def _check(thin: int, batch_size: int | None, reduce: Reduce) -> None:

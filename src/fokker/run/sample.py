@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from fokker._core.files import locked
+from fokker._core.keys import checked_key, key_of_seed
 from fokker._core.random import fold_in
 from fokker.batches import (
     WINDOWS,
@@ -28,7 +29,7 @@ from fokker.rows import reading, refuse_stream, resident, stream_of
 from fokker.rows.readers import in_large_pieces
 from fokker.run.block import position_of
 from fokker.run.cache import keep_compiled_programs
-from fokker.run.folder import RunFolder, describe_theta
+from fokker.run.folder import RunFolder, describe_theta, written_constants
 from fokker.run.journal import Journal
 from fokker.run.loop import Run
 from fokker.run.mesh import Devices, OneDevice, devices_of
@@ -47,7 +48,6 @@ from fokker.run.record import (
 from fokker.run.starts import (
     PerChain,
     check_same_target,
-    checked_key,
     checked_positions,
     differs,
     first_states,
@@ -60,7 +60,7 @@ from fokker.samplers._checks import no_batch
 from fokker.samplers._named import by_name
 from fokker.samplers._recipe import NO_GRADIENT, Recipe
 from fokker.samplers._sampler import AUTOMATIC, Sampler, is_automatic, start_chains
-from fokker.targets.target import TargetWithData, labels_of
+from fokker.targets.target import Target, TargetWithData, labels_of
 
 # Default steps of warm-up for a sampler that learns its settings, and the most that have their own
 # randomness.
@@ -203,7 +203,7 @@ def prepared(
     if not isinstance(sampler, Sampler | str):
         hint = "; call it, as in fk.samplers.sgld(1e-3)" if callable(sampler) else ""
         raise TypeError(f"the sampler must be one of fk.samplers, not {type(sampler).__name__}{hint}.")
-    run_key = jax.random.key(seed) if key is None else key
+    run_key = key_of_seed(seed) if key is None else key
     batch = make_batches(target, batch_size, batches, gradient, run_key)
     # Windows have their own copy, and of a mesh each device its part: the data are on the device once.
     if not isinstance(batch, WindowBatches) and (batch is not None or devices.mesh is None):
@@ -338,6 +338,7 @@ def prepared(
 
         def open_folder() -> Checkpoint | None:
             text, arrays = learnt.written()
+            arrays |= written_constants(target.known_data() if isinstance(target, Target) else {})
             description = {
                 "settings": written_settings(given, run_key),
                 "environment": environment(),

@@ -8,9 +8,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float, PyTree
+from jaxtyping import Array, Float, Key, PyTree
 
 from fokker._core.draws import at_draws, shape_of_draws
+from fokker._core.keys import checked_key
 from fokker._core.labels import Labels, named_leaves
 from fokker._core.statistics import inference_data
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
@@ -18,7 +19,7 @@ from fokker.diagnostics._quantities import Quantities, flat
 from fokker.diagnostics.summary import QUANTILES
 from fokker.rows import is_source, reading
 from fokker.run.losses import Loss, in_words, left_of, surviving
-from fokker.run.predict import check_memory, check_whole, predict
+from fokker.run.predict import check_memory, check_whole, predict, predict_with_keys, with_draw_keys
 from fokker.targets.target import Target, TargetWithData, labels_of
 
 # What ArviZ's schema calls them.
@@ -235,9 +236,12 @@ class Trace:
             "sample_stats": {_ARVIZ.get(name, name): values for name, values in self.sample_stats.items()},
             "log_likelihood": self._log_likelihood_by_name() if log_likelihood else {},
         }
+        return inference_data(groups, self.known_data(), self.labels)
+
+    def known_data(self) -> dict[str, dict[str, Any]]:
+        """What the model was given, by ArviZ's groups `observed_data` and `constant_data`, and by name."""
         target = None if self.origin is None else self.origin.target
-        known = target.known_data() if isinstance(target, Target) else {}
-        return inference_data(groups, known, self.labels)
+        return target.known_data() if isinstance(target, Target) else {}
 
     def _log_likelihood_by_name(self) -> dict[str, np.ndarray]:
         target = None if self.origin is None else self.origin.target
@@ -257,9 +261,10 @@ class Trace:
 
     def predict(
         self,
-        function: Callable[[PyTree[Any], PyTree[Any]], PyTree[Any]],
-        data: PyTree[Any],
+        function: Callable[..., PyTree[Any]] | None = None,
+        data: PyTree[Any] = None,
         *,
+        key: Key[Array, ""] | None = None,
         batch_size: int | None = None,
         thin: int = 1,
         reduce: str | Sequence[float] | None = None,
@@ -276,8 +281,36 @@ class Trace:
         every tenth draw. `reduce` keeps memory small: "mean" over all draws, with the leading axis row;
         "moments", a dictionary of mean and variance; or probabilities, such as [0.05, 0.95], for quantiles,
         with the leading axes quantile and row.
+
+        With a `key` the function takes a third argument, one key per row, for predictions that are random:
+        `lambda theta, x, keys: x @ theta + jax.vmap(jax.random.normal)(keys)`. Without a function a model
+        that can draws its observed variables at every draw (`fk.from_numpyro`): a dictionary by name, with
+        the leading axes chain and draw.
         """
-        return predict(function, self.samples, data, (), batch_size, thin, reduce, progress)
+        key = checked_key(key)
+        if function is None:
+            return self._predictive(key, data, batch_size, thin, reduce)
+        if data is None:
+            raise TypeError("trace.predict needs data, the rows that the function is called with.")
+        arguments: Any = (function, self.samples, data)
+        if key is not None:
+            arguments = predict_with_keys(function, self.samples, data, key)
+        return predict(*arguments, (), batch_size, thin, reduce, progress)
+
+    def _predictive(
+        self, key: Key[Array, ""] | None, data: Any, batch_size: Any, thin: int, reduce: Any
+    ) -> dict[str, np.ndarray]:
+        if key is None or not all(x is None for x in (data, batch_size, reduce)):
+            raise TypeError(
+                "trace.predict needs a function of theta and rows, with data; without them it takes a key "
+                "and thin alone, for draws of the observed variables of a model."
+            )
+        target = None if self.origin is None else self.origin.target
+        if not isinstance(target, Target):
+            raise TypeError("this trace knows no model that could draw data: give a function and data.")
+        check_whole("thin", thin)
+        draws = with_draw_keys(jax.tree.map(lambda x: x[:, ::thin], self.samples), key)
+        return at_draws(_predictive, draws, target)
 
     def log_likelihood(
         self, *, rows: Any = None, batch_size: int | None = None, thin: int = 1, progress: bool = True
@@ -387,6 +420,11 @@ def _rows_of(target: TargetWithData, rows: Any) -> PyTree[Any]:
 
 def _log_likelihoods(theta: PyTree[Any], rows: PyTree[Any], target: Any) -> Any:
     return jax.vmap(lambda datum: target.log_likelihood_of_theta(theta, datum))(rows)
+
+
+def _predictive(draw: tuple[PyTree[Any], Any], target: Any) -> dict[str, Any]:
+    theta, key = draw
+    return target.predictive(theta, jax.random.wrap_key_data(key))
 
 
 def _pointwise(theta: PyTree[Any], target: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Key, PyTree
 
 from fokker._core.labels import NO_LABELS, Labels
 from fokker._core.module import Module
@@ -74,6 +74,14 @@ class Target(Module):
     def known_data(self) -> dict[str, dict[str, Any]]:
         """What the model was given, by name: `observed_data` and `constant_data`, ArviZ's groups of them."""
         return {}
+
+    def predictive(self, theta: PyTree[Array], key: Key[Array, ""]) -> dict[str, Array]:
+        """A draw of the observed variables given theta, by name."""
+        raise TypeError(_cannot_draw(self))
+
+    def prior_predictive(self, key: Key[Array, ""]) -> dict[str, Array]:
+        """A draw of the parameters from their prior, and of the observed variables given them, by name."""
+        raise TypeError(_cannot_draw(self))
 
     def pointwise(self, theta: PyTree[Array]) -> dict[str, Array]:
         """The log likelihood of each entry of each observed variable, by name; empty where it is unknown."""
@@ -163,6 +171,14 @@ def _short(datum: PyTree[Any]) -> str:
     """A datum in at most a line."""
     text = " ".join(str(jax.tree.map(lambda x: np.asarray(x).tolist(), datum)).split())
     return text if len(text) <= _LINE else f"{text[:_LINE]}…"
+
+
+def _cannot_draw(target: Target) -> str:
+    return (
+        f"{type(target).__name__} knows densities and cannot draw data: give trace.predict a function of "
+        "theta, rows and keys, or make the target by fk.from_numpyro. For a PyMC model call "
+        "pm.sample_posterior_predictive(trace.to_arviz(), model) or pm.sample_prior_predictive(model=model)."
+    )
 
 
 def labels_of(target: Any) -> Labels:
