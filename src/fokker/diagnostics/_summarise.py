@@ -46,7 +46,10 @@ def summarise(
 
 def checked_probabilities(probabilities: Sequence[float]) -> tuple[float, ...]:
     """The probabilities of quantiles; raise unless each is between 0 and 1."""
-    values = np.atleast_1d(np.asarray(probabilities, float))
+    try:
+        values = np.atleast_1d(np.asarray(probabilities, float))
+    except (TypeError, ValueError):
+        values = np.zeros(0)
     if values.ndim != 1 or not values.size or not np.all((values >= 0) & (values <= 1)):
         raise ValueError(
             "quantiles must be probabilities between 0 and 1, as in 0.05, 0.5, 0.95; "

@@ -16,6 +16,7 @@ from jaxtyping import PyTree
 from fokker._core.count import Count
 from fokker._core.files import DamagedFileError, locked
 from fokker._core.labels import Labels, named_leaves
+from fokker._core.paths import as_path
 from fokker.run.journal import clear_journal
 from fokker.run.losses import Loss, draws_before_end, surviving
 from fokker.run.moments import Moments
@@ -380,7 +381,7 @@ def open(path: Any) -> Trace:
 
     It knows no model: for gradients in `summary`, for `rerun` and for more steps use `fk.resume`.
     """
-    return StoredTrace(Path(path))
+    return StoredTrace(as_path(path, "path"))
 
 
 def resume(

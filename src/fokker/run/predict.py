@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
+from fokker._core.checks import check_whole
 from fokker._core.draws import batches_of_draws, scalars_per_draw, shape_of_draws
 from fokker._core.state import describe_shapes
 from fokker.rows import is_source, size_of
@@ -103,12 +104,6 @@ def _check(thin: int, batch_size: int | None, reduce: Reduce) -> None:
             "reduce is None (all draws), 'mean', 'moments' (mean and variance), or probabilities of "
             f"quantiles, such as [0.05, 0.95]; {reduce!r} was given."
         )
-
-
-def check_whole(name: str, value: Any) -> None:
-    """Raise unless a setting is a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1; {value!r} was given.")
 
 
 def _is_probability(q: Any) -> bool:

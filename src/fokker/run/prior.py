@@ -7,8 +7,8 @@ import jax
 import numpy as np
 from jaxtyping import Array, Key
 
+from fokker._core.checks import check_whole
 from fokker._core.keys import checked_key
-from fokker.run.predict import check_whole
 from fokker.targets.target import Target, check_is_target
 
 

@@ -12,8 +12,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
+from fokker._core.checks import check_whole
 from fokker._core.files import locked
 from fokker._core.keys import checked_key, key_of_seed
+from fokker._core.paths import as_folder
 from fokker._core.random import fold_in
 from fokker.batches import (
     WINDOWS,
@@ -24,9 +26,10 @@ from fokker.batches import (
     WeightedBatches,
     WindowBatches,
 )
+from fokker.dynamics._dynamics import check_temperature
 from fokker.gradients import Estimator
 from fokker.rows import reading, refuse_stream, resident, stream_of
-from fokker.rows.readers import in_large_pieces
+from fokker.rows.readers import in_large_pieces, memory
 from fokker.run.block import position_of
 from fokker.run.cache import keep_compiled_programs
 from fokker.run.folder import RunFolder, describe_theta, written_constants
@@ -66,6 +69,8 @@ from fokker.targets.target import Target, TargetWithData, labels_of
 # randomness.
 WARM_UP = 1000
 _LONGEST_WARM_UP = 2**30
+# Bytes of the smallest draw.
+_NUMBER = 4
 # The default for the most steps per block.
 _CHUNK = 2**24
 
@@ -152,6 +157,7 @@ def sample(
         "out": out,
         "mesh": mesh,
     }
+    _check_options(options, resume)
     keep_compiled_programs()
     devices = devices_of(mesh)
     with contextlib.ExitStack() as stack:
@@ -163,6 +169,32 @@ def sample(
         if out is not None and devices.is_shared:
             check_seen_by_all(Path(out))
         return prepared(target, sampler, options, resume, devices).run(progress)
+
+
+def _check_options(options: dict[str, Any], resume: Any) -> None:
+    """Raise for options of the wrong kind, before anything is made on the disk."""
+    if options["out"] is not None:
+        as_folder(options["out"], "out")
+    if resume is not None and not isinstance(resume, Trace):
+        raise TypeError(
+            f"resume must be a trace, as trace.resume() gives it, not {resume!r}; a run in a folder goes on "
+            "by fk.resume, or by the same call with out=."
+        )
+    check_temperature(options["temperature"])
+    batch_size = options["batch_size"]
+    if batch_size is not None:
+        check_whole("batch_size", batch_size)
+
+
+def _check_memory(plan: Plan, bytes_per_draw: int) -> None:
+    """Raise where the draws of a run would not fit into the memory of the machine."""
+    size = plan.steps // plan.thin * plan.chains * bytes_per_draw
+    if plan.keep == "draws" and size > memory():
+        raise MemoryError(
+            f"steps={plan.steps:,} with thin={plan.thin} and chains={plan.chains} makes draws of at least "
+            f"{size / 2**30:,.0f} GiB, but this machine has {memory() / 2**30:,.0f} GiB of memory: write "
+            "them to a folder by out='folder', take a larger thin, or keep='moments'."
+        )
 
 
 def _hold(folder: Path, stack: contextlib.ExitStack) -> None:
@@ -195,6 +227,8 @@ def prepared(
     key = checked_key(key)
     plan = Plan(steps, burn_in, options["thin"], chains, options["chunk"], options["keep"])
     devices.check(chains, batch_size)
+    if out is None:
+        _check_memory(plan, _NUMBER)  # before anything is learnt: a draw has one number at least
     before = None
     if out is not None:
         before = devices.by_first(lambda: read_checkpoint(Path(out)) if has_run(Path(out)) else None)
@@ -331,7 +365,10 @@ def prepared(
 
     origin = Origin(target, placed, batch, {**options, "sampler": chosen}, notes, one_start)
     folder = None
-    if out is not None:
+    one = jax.tree.map(lambda x: x[0], states)
+    if out is None:
+        _check_memory(plan, sum(x.nbytes for x in jax.tree.leaves(one.position)))
+    else:
         starts = positions if learns else states.position
         call = Origin(target, sampler, None, given)
         opened: list[RunFolder] = []
@@ -348,9 +385,7 @@ def prepared(
                 "notes": list(notes),
                 "one_start": one_start,
                 "labels": labels_of(target).written(),
-                "theta": describe_theta(
-                    jax.eval_shape(partial(position_of, placed), jax.tree.map(lambda x: x[0], states))
-                ),
+                "theta": describe_theta(jax.eval_shape(partial(position_of, placed), one)),
             }
             opened.append(RunFolder(Path(out), description, arrays, call, is_compared_only))
             return opened[0].checkpoint

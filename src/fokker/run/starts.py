@@ -40,11 +40,12 @@ class PerChain:
     @property
     def number(self) -> int:
         """How many positions there are, by the first leaf."""
-        shape = jnp.shape(jax.tree.leaves(self.positions)[0])
-        return shape[0] if shape else 1
+        shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(self.positions)]
+        return shapes[0][0] if shapes and shapes[0] else 1
 
     def of(self, chains: int) -> PyTree[Array]:
         """The positions as arrays; raise unless there is one per chain."""
+        _check_position(self.positions, "fk.PerChain needs a tree like theta with an axis over chains, not")
         positions = as_arrays(self.positions)
         for leaf in jax.tree.leaves(positions):
             if leaf.ndim == 0 or leaf.shape[0] != chains:

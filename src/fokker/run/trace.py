@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -10,16 +9,19 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
+from fokker._core.checks import check_whole
 from fokker._core.draws import at_draws, shape_of_draws
 from fokker._core.keys import checked_key
 from fokker._core.labels import Labels, named_leaves
+from fokker._core.paths import as_file, as_folder
+from fokker._core.state import nearest
 from fokker._core.statistics import inference_data
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
 from fokker.diagnostics._quantities import Quantities, flat
 from fokker.diagnostics.summary import QUANTILES
 from fokker.rows import is_source, reading
 from fokker.run.losses import Loss, in_words, left_of, surviving
-from fokker.run.predict import check_memory, check_whole, predict, predict_with_keys, with_draw_keys
+from fokker.run.predict import check_memory, predict, predict_with_keys, with_draw_keys
 from fokker.targets.target import Target, TargetWithData, labels_of
 
 # What ArviZ's schema calls them.
@@ -166,6 +168,10 @@ class Trace:
 
         if self.origin is None:
             raise ValueError("only a trace of fk.sample can be run again.")
+        known = [*self.origin.options, "step_size", "resume"]
+        for name in changes:
+            if name not in known:
+                raise TypeError(f"rerun has no option {name!r}, as fk.sample has none.{nearest(name, known)}")
         options = {**self.origin.options, "out": None, **changes}
         sampler = options.pop("sampler")
         if step_size is not None:
@@ -177,6 +183,7 @@ class Trace:
 
         The draws are those of one run of that length, to the bit (to rounding, where one step is left).
         """
+        check_whole("steps", steps, 0)
         if self.origin is None:
             raise ValueError("only a trace of fk.sample can be resumed.")
         if self.stopped is not None and not self.was_interrupted:
@@ -191,7 +198,7 @@ class Trace:
         """
         from fokker.run.folder import save
 
-        save(self, Path(path))
+        save(self, as_folder(path, "path"))
 
     @property
     def positions(self) -> PyTree[np.ndarray]:
@@ -387,7 +394,9 @@ class Trace:
         """
         from fokker.report.page import write_report  # with Matplotlib, which takes as long to import as JAX
 
-        write_report(self, Path(path), title, extra, self.summary() if summary is None else summary)
+        write_report(
+            self, as_file(path, "path"), title, extra, self.summary() if summary is None else summary
+        )
 
 
 def moments_of(

@@ -13,7 +13,7 @@ from fokker._core.labels import Labels, named_leaves, shapes_of
 from fokker.batches import Batch
 from fokker.rows import Stream, first_rows, is_source, is_stream, leaves, size_of, span
 from fokker.targets._data import checked_data, placed
-from fokker.targets.target import TargetWithData, check_number
+from fokker.targets.target import TargetWithData, check_function, check_number
 
 # Rows whose likelihoods are evaluated at the same time in a sum over all the data, and bytes of those that
 # are read from a file for it.
@@ -65,16 +65,24 @@ class Posterior(TargetWithData):
         dims: Mapping[str, Any] | None = None,
         coords: Mapping[str, Any] | None = None,
     ) -> None:
+        check_function(log_prior, "log_prior", "lambda theta: -jnp.sum(theta**2) / 2")
+        check_function(log_likelihood, "log_likelihood", "lambda theta, datum: -((datum - theta) ** 2) / 2")
         self.log_prior = log_prior
         self.log_likelihood = log_likelihood
         self._labels = Labels.checked(dims, coords)
         if is_stream(data):
             self.data = Stream(data, _checked_size(data, size)).data()
             return
+        if isinstance(data, list) and size is not None:
+            raise TypeError(
+                f"data is a list of {len(data)}, which stands for the columns of one data set, and "
+                f"size={size} is for a stream of batches: for a list of batches give a function that returns it, "
+                "data=lambda: batches; for columns leave size out."
+            )
         self.data = placed(checked_data(data))
         if size is not None and size != size_of(self.data):
             raise ValueError(
-                f"size={size}, but the first axis of the data has length {size_of(self.data):,}: leave size "
+                f"size={size!r}, but the first axis of the data has length {size_of(self.data):,}: leave size "
                 "out. It is for a stream of batches, whose length is not known; give the stream itself as "
                 "data."
             )
@@ -135,7 +143,15 @@ class Posterior(TargetWithData):
         """Raise unless the prior and the likelihood are each one finite number at theta."""
         check_number(self.log_prior, theta, "log_prior")
         datum = jax.tree.map(lambda x: x[0], span(self.data, 0, 1))
-        check_number(self.log_likelihood, theta, "log_likelihood", datum)
+        try:
+            check_number(self.log_likelihood, theta, "log_likelihood", datum)
+        except ValueError as error:
+            if not isinstance(self.data, list):
+                raise
+            raise ValueError(
+                f"{error} A datum is a list of {len(self.data)} here, as data is a list of columns: for a "
+                "list of batches give fk.Posterior(…, data=lambda: batches, size=N)."
+            ) from error
         self._labels.check(shapes_of(theta))
 
 

@@ -195,6 +195,12 @@ def check_is_target(target: Any) -> None:
         )
 
 
+def check_function(function: Any, name: str, example: str) -> None:
+    """Raise unless it can be called."""
+    if not callable(function):
+        raise TypeError(f"{name} must be a function, as in {name}={example}, not {function!r}.")
+
+
 def check_number(function: Callable[..., Any], theta: PyTree[Array], name: str, *rest: Any) -> None:
     """Raise unless `function(theta, *rest)` is one number, and a finite one unless it is traced."""
     try:
