@@ -10,7 +10,7 @@ import fokker as fk
 from fokker._core.labels import Labels
 from fokker.diagnostics._projections import project
 
-CITIES = ["Köln", "Bonn", "<b>Trier</b>"]
+CITIES = ["Köln", r"$\Bonn$", "<b>Trier</b>"]
 DAYS = np.array(["2024-01-01", "2024-02-29"], "datetime64[D]")
 
 
@@ -156,3 +156,11 @@ def test_names_that_do_not_fit_are_refused(dims, coords, message):
 def test_a_parameter_with_the_name_of_an_axis_of_draws_is_refused(name):
     with pytest.raises(ValueError, match=f"called '{name}', which is the name of an axis"):
         run(fk.Density(lambda theta: -(theta[name] ** 2)), {name: jnp.zeros(())})
+
+
+def test_draws_are_written_as_netcdf(trace, tmp_path):
+    arviz = pytest.importorskip("arviz")
+    trace.to_arviz().to_netcdf(str(tmp_path / "draws.nc"))
+    posterior = arviz.from_netcdf(str(tmp_path / "draws.nc")).posterior
+    assert list(posterior["city"].values) == CITIES
+    np.testing.assert_array_equal(posterior["a"], trace.samples["a"])

@@ -299,10 +299,10 @@ class Trace:
             return self._predictive(key, data, batch_size, thin, reduce)
         if data is None:
             raise TypeError("trace.predict needs data, the rows that the function is called with.")
-        arguments: Any = (function, self.samples, data)
+        draws: Any = self.samples
         if key is not None:
-            arguments = predict_with_keys(function, self.samples, data, key)
-        return predict(*arguments, (), batch_size, thin, reduce, progress)
+            function, draws, data = predict_with_keys(function, draws, data, key)
+        return predict(function, draws, data, (), batch_size, thin, reduce, progress)
 
     def _predictive(
         self, key: Key[Array, ""] | None, data: Any, batch_size: Any, thin: int, reduce: Any

@@ -61,7 +61,8 @@ def _by_column(data: Any) -> Any:
     if wrong is not None:
         raise ValueError(
             f"data is a DataFrame with the column {wrong!r}: columns need names that are texts, each its "
-            "own, as log_likelihood(theta, row) finds them by row['name']. Rename it, or give data.to_numpy()."
+            "own, as log_likelihood(theta, row) finds them by row['name']. Rename it, or give "
+            "data.to_numpy()."
         )
     return {name: data[name].to_numpy() for name in names}
 

@@ -76,15 +76,15 @@ class Posterior(TargetWithData):
         if isinstance(data, list) and size is not None:
             raise TypeError(
                 f"data is a list of {len(data)}, which stands for the columns of one data set, and "
-                f"size={size} is for a stream of batches: for a list of batches give a function that returns it, "
-                "data=lambda: batches; for columns leave size out."
+                f"size={size} is for a stream of batches: for a list of batches give a function that returns "
+                "it, data=lambda: batches; for columns leave size out."
             )
         self.data = placed(checked_data(data))
         if size is not None and size != size_of(self.data):
             raise ValueError(
-                f"size={size!r}, but the first axis of the data has length {size_of(self.data):,}: leave size "
-                "out. It is for a stream of batches, whose length is not known; give the stream itself as "
-                "data."
+                f"size={size!r}, but the first axis of the data has length {size_of(self.data):,}: leave "
+                "size out. It is for a stream of batches, whose length is not known; give the stream itself "
+                "as data."
             )
 
     def potential(self, theta: PyTree[Array]) -> Array:
