@@ -360,7 +360,7 @@ def read_columns(folder, **columns):
         ),
         (
             ["sample", "model.py", *RUN, "--data", "table.csv", "--set", "prior_scale=abc"],
-            "--set prior_scale=abc: prior_scale in model.py is a number (its default is 10.0), and 'abc' is not",
+            "--set prior_scale=abc: prior_scale in model.py is a number (its default is 10.0), and 'abc'",
         ),
         (
             ["sample", "model.py", *RUN, "--data", "table.csv", "--set", "prior_scale=true"],

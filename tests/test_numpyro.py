@@ -533,6 +533,7 @@ def cities():
         with numpyro.plate("city", 3):
             effect = numpyro.sample("effect", dist.Normal(mean, 1))
             numpyro.deterministic("twice", 2 * effect)
+            numpyro.sample("pair", dist.Normal(0, 1).expand([2]).to_event(1))
         numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
         numpyro.factor("penalty", -(mean**2))
         with numpyro.plate("row", place.shape[0]):
@@ -548,7 +549,13 @@ def test_plates_are_names_of_axes_and_the_log_likelihood_is_that_of_each_datum(c
     _, place, seen, _, trace = cities
     data = trace.to_arviz(log_likelihood=True)
     axes = {name: x.dims[2:] for name, x in data.posterior.data_vars.items()}
-    assert axes == {"mean": (), "effect": ("city",), "twice": ("city",), "w": ("column",)}
+    assert axes == {
+        "mean": (),
+        "effect": ("city",),
+        "twice": ("city",),
+        "pair": ("city", "pair_dim_1"),
+        "w": ("column",),
+    }
     assert "effect[Köln]" in trace.flat().names
     np.testing.assert_array_equal(data.observed_data["seen"], seen)
     assert list(data.log_likelihood.data_vars) == ["seen"]
@@ -581,7 +588,7 @@ def test_the_prior_predictive_has_the_law_of_the_prior(cities):
     model, place, seen, _, _ = cities
     target = fk.from_numpyro(model, place, seen)
     prior = fk.prior_predictive(target, 500, key=jax.random.key(0))
-    assert set(prior) == {"mean", "effect", "twice", "w", "seen"}
+    assert set(prior) == {"mean", "effect", "twice", "pair", "w", "seen"}
     for values, variance in ((prior["mean"], 25), (prior["seen"][:, 0], 26.25), (prior["w"][:, 1], 1)):
         assert len(values) == 500
         assert abs(values.mean()) < 5 * np.sqrt(variance / 500)
