@@ -81,14 +81,14 @@ MUTATIONS = [
         "axis = batch + frame.dim",
         "axis = len(shape) + frame.dim",
         "the plate of a site with event axes taken for the name of the last axis",
-        ("numpyro::plates_are_names",),
+        ("numpyro::plates_are_names_of_axes_and_the_log_likelihood_is_that_of_each_datum",),
     ),
     Mutation(
         "run/predict.py",
         "jax.random.fold_in(jax.random.wrap_key_data(own), place)",
         "jax.random.wrap_key_data(own)",
         "the same random numbers for every row of a prediction",
-        ("predict::random_predictions_have_a_key_per_draw_and_row",),
+        ("predict::random_predictions_have_a_key_per_draw_and_row_whatever_the_batches",),
     ),
     Mutation(
         "_core/keys.py",
