@@ -7,6 +7,9 @@ import pytest
 
 import fokker as fk
 from fokker import fields
+from fokker._core.keys import key_of_seed
+from fokker.datasets.ratings import Ratings
+from fokker.models.network.inputs import checked_labels
 from fokker.samplers import SamplerState, recipe
 
 PAIR = {"theta": jnp.ones(2), "r": jnp.ones(2)}
@@ -448,3 +451,233 @@ def test_a_step_size_a_coordinate_is_refused_where_it_is_used():
 
 def test_large_fields_that_are_right_are_let_through():
     large(fk.Dynamics(H, D={("r", "r"): big(1.0)}, Q={("r", "theta"): 1.0}))
+
+
+# Arguments of fk.sample and of what is given to it, each refused in a sentence before anything is compiled.
+NORMAL = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+
+
+def sampled(target=NORMAL, sampler=None, **options):
+    """A run of two steps that one option makes impossible."""
+    sampler = fk.samplers.ula(0.1) if sampler is None else sampler
+    return fk.sample(target, sampler, **{"init": jnp.zeros(2), "steps": 2, "progress": False, **options})
+
+
+def posterior(data, **options):
+    return fk.Posterior(lambda theta: -(theta**2), lambda theta, x: -((x - theta) ** 2), data, **options)
+
+
+def table(**columns):
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame(columns)
+
+
+SEED = r"seed must be a whole number of 32 bits, from -2147483648 to 4294967295"
+BAD_RUNS = {
+    **{
+        f"seed {seed!r}": (lambda seed=seed: sampled(seed=seed), ValueError, SEED)
+        for seed in (None, 1.5, "abc", 2**80, [1], True, np.nan)
+    },
+    "seed that JAX takes for 0": (lambda: sampled(seed=2**32), ValueError, rf"{SEED}.*4294967296 was given"),
+    "seed of a tuning": (lambda: fk.tune(NORMAL, "sgld", init=jnp.zeros(2), seed=None), ValueError, SEED),
+    "several keys": (
+        lambda: sampled(key=jax.random.split(jax.random.key(0))),
+        ValueError,
+        r"key must be one key of JAX, not keys of the shape \(2,\)",
+    ),
+    # The start
+    "init returns None": (lambda: sampled(init=lambda key: None), ValueError, "init must return theta.*None"),
+    "init returns text": (lambda: sampled(init=lambda key: "a"), TypeError, "init must return theta.*'a'"),
+    "init returns nothing": (
+        lambda: sampled(init=lambda key: {}),
+        ValueError,
+        r"init must return theta.*\{\}",
+    ),
+    "init takes no key": (lambda: sampled(init=lambda: 0.0), TypeError, "init must be a function of a key"),
+    "no init": (lambda: sampled(init=None), ValueError, "init must be theta, .*it is None"),
+    "init is text": (
+        lambda: sampled(init="abc"),
+        TypeError,
+        "init must be theta.*'abc', which is not a number",
+    ),
+    "init of texts": (lambda: sampled(init=np.array(["a"])), TypeError, "init must be theta.*not a number"),
+    "empty PerChain": (lambda: sampled(init=fk.PerChain({}), chains=2), ValueError, r"PerChain needs.*\{\}"),
+    "mode from nothing": (lambda: fk.find_mode(NORMAL, None), ValueError, "init must be theta.*None"),
+    "mode of a function": (
+        lambda: fk.find_mode(lambda x: x, 0.0),
+        TypeError,
+        "the target must be a fk.Density",
+    ),
+    # Sizes
+    "more draws than memory": (
+        lambda: sampled(steps=10**12),
+        MemoryError,
+        r"steps=1,000,000,000,000 .* GiB of memory: write them to a folder by out=",
+    ),
+    "more chains than memory": (lambda: sampled(chains=10**13), MemoryError, r"chains=10000000000000.*out="),
+    "large draws": (
+        lambda: sampled(init=jnp.zeros(1000), steps=10**9),
+        MemoryError,
+        "steps=1,000,000,000 .*larger thin, or keep='moments'",
+    ),
+    "steps are true": (lambda: sampled(steps=True), ValueError, "steps must be a whole number.*True"),
+    "steps to go on": (lambda: sampled().resume("5"), ValueError, "steps must be a whole number.*'5'"),
+    "text for batch_size": (
+        lambda: sampled(posterior(np.ones(5)), init=0.0, batch_size="a"),
+        ValueError,
+        "batch_size must be a whole number of at least 1; 'a' was given",
+    ),
+    "text for temperature": (
+        lambda: sampled(temperature="1"),
+        TypeError,
+        "temperature must be a number.*not '1'",
+    ),
+    "no temperature": (lambda: sampled(temperature=None), TypeError, "temperature must be a number.*None"),
+    "no step size": (
+        lambda: fk.samplers.ula(None),
+        ValueError,
+        "step size is a number, a schedule.*not None",
+    ),
+    "text for quantiles": (
+        lambda: sampled(steps=8).summary(quantiles="a"),
+        ValueError,
+        "quantiles must be probabilities between 0 and 1.*'a' was given",
+    ),
+    "no such option to run again": (
+        lambda: sampled().rerun(stepsize=1),
+        TypeError,
+        "no option 'stepsize'.*Did you mean 'step_size'",
+    ),
+    "text to resume": (lambda: sampled(resume="x"), TypeError, "resume must be a trace.*not 'x'"),
+    # Functions
+    "no log density": (lambda: fk.Density(None), TypeError, "log_density must be a function.*not None"),
+    "no log prior": (
+        lambda: fk.Posterior(3, abs, np.ones(2)),
+        TypeError,
+        "log_prior must be a function.*not 3",
+    ),
+    "no log likelihood": (
+        lambda: fk.Posterior(abs, "f", np.ones(2)),
+        TypeError,
+        "log_likelihood must be a function.*not 'f'",
+    ),
+    "predictions without data": (lambda: sampled().predict(abs), TypeError, "trace.predict needs data"),
+    "predictions of nothing": (lambda: sampled().predict(), TypeError, "trace.predict needs a function"),
+    # Data
+    "table with text": (
+        lambda: posterior(table(city=["Bonn"])),
+        TypeError,
+        r"data\['city'\] holds 'Bonn' in row 0",
+    ),
+    "table with a gap": (lambda: posterior(table(x=[1.0, None])), ValueError, r"data\['x'\].*nan.* row 1"),
+    "table without names": (
+        lambda: posterior(table(x=[1.0]).set_axis([0], axis=1)),
+        ValueError,
+        r"data is a DataFrame with the column 0: columns need names",
+    ),
+    "table with two columns alike": (
+        lambda: posterior(table(x=[1.0], y=[1.0]).set_axis(["x", "x"], axis=1)),
+        ValueError,
+        r"with the column 'x': columns need names that are texts, each its own",
+    ),
+    "list of batches": (
+        lambda: posterior([np.ones(3), np.ones(3)], size=6),
+        TypeError,
+        r"data is a list of 2, .*for a list of batches give a function.* data=lambda: batches",
+    ),
+    "list of batches without a size": (
+        lambda: sampled(posterior([{"x": np.ones(3)}, {"x": np.ones(3)}]), init=0.0),
+        ValueError,
+        r"A datum is a list of 2 here.*data=lambda: batches, size=N",
+    ),
+    # Paths
+    **{
+        f"out {out!r}": (lambda out=out: sampled(out=out), TypeError, "out must be a path")
+        for out in (3, "", ["a"], b"abc", "a\0b")
+    },
+    "nothing to open": (lambda: fk.open(None), TypeError, "path must be a path.*not None"),
+    "nothing to save to": (lambda: sampled().save(None), TypeError, "path must be a path.*not None"),
+    "report in a folder": (
+        lambda: sampled().report("/"),
+        IsADirectoryError,
+        r"path='/' is a folder: give the path of a file in it",
+    ),
+    "report in no folder": (
+        lambda: sampled().report("/no/such/folder/report.html"),
+        FileNotFoundError,
+        r"there is no folder /no/such/folder",
+    ),
+    # Labels and identifiers
+    **{
+        f"label {label!r}": (
+            lambda label=label: checked_labels(np.array(["a", label, "b"], object), 3),
+            ValueError,
+            r"y has .* in row 1, which is no label",
+        )
+        for label in (None, np.nan)
+    },
+    "labels of two types": (
+        lambda: checked_labels(np.array(["a", 1, 2], object), 3),
+        TypeError,
+        "y mixes numbers and str",
+    ),
+    "no user": (
+        lambda: Ratings.from_identifiers(["a", None], [1, 2], [1.0, 2.0]),
+        ValueError,
+        "users has None in row 1, which is no identifier",
+    ),
+    "no item": (
+        lambda: Ratings.from_identifiers([1, 2], [np.nan, 2], [1.0, 2.0]),
+        ValueError,
+        "items has .*nan.* in row 0",
+    ),
+    "identifiers of two types": (
+        lambda: Ratings.from_identifiers(np.array(["a", 1], object), [1, 2], [1.0, 2.0]),
+        TypeError,
+        "users mixes numbers and str",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_RUNS)
+def test_bad_runs_are_refused_by_name(name):
+    action, error, message = BAD_RUNS[name]
+    with pytest.raises(error, match=f"(?s){message}"):
+        action()
+
+
+def test_a_file_in_the_place_of_a_folder_is_named_and_left_alone(tmp_path):
+    file = tmp_path / "notes.txt"
+    file.write_text("mine")
+    for action in (
+        lambda: sampled(out=file),
+        lambda: sampled(out=file / "run"),
+        lambda: sampled().save(file),
+    ):
+        with pytest.raises(NotADirectoryError, match=r"must be a folder, but .*notes\.txt is a file"):
+            action()
+    assert file.read_text() == "mine"
+
+
+def test_a_table_is_a_dictionary_of_its_columns():
+    target = fk.Posterior(
+        lambda theta: -(theta**2),
+        lambda theta, row: -((row["y"] - theta * row["x"]) ** 2),
+        table(x=[1.0, 2.0], y=[3.0, 4.0]),
+    )
+    assert target.size == 2
+    assert float(target.potential(jnp.array(1.0))) == pytest.approx(1 + 4 + 4)
+
+
+def test_a_function_that_returns_a_list_of_batches_is_a_stream():
+    target = posterior(lambda: [np.ones(3), np.ones(3)], size=6)
+    assert sampled(target, fk.samplers.sgld(0.01), init=0.0).samples.shape == (1, 2)
+    assert target.size == 6
+
+
+def test_labels_and_seeds_that_are_right_are_let_through():
+    for labels in (["a", "b"], [0, 1], [0.0, 1.0], [True, False]):
+        assert len(checked_labels(np.array(labels, object), 2)) == 2
+    for seed in (-1, np.int64(3), np.uint32(7), jnp.array(3)):
+        want = jax.random.key_data(jax.random.key(seed))
+        np.testing.assert_array_equal(jax.random.key_data(key_of_seed(seed)), want)

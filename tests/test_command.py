@@ -361,6 +361,14 @@ def read_columns(folder, **columns):
             "--set scale: write KEY=VALUE",
         ),
         (
+            ["sample", "model.py", *RUN, "--data", "table.csv", "--set", "prior_scale=abc"],
+            "--set prior_scale=abc: prior_scale in model.py is a number (its default is 10.0), and 'abc'",
+        ),
+        (
+            ["sample", "model.py", *RUN, "--data", "table.csv", "--set", "prior_scale=true"],
+            "prior_scale in model.py is a number (its default is 10.0), and True is not",
+        ),
+        (
             ["sample", "model.py", *RUN, "--data", "table.csv", "--set", "prior_scal=1"],
             "no argument 'prior_scal' with a default value. Did you mean 'prior_scale'?",
         ),

@@ -520,3 +520,99 @@ def test_without_numpyro_it_is_said_what_to_install(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ImportError, match=r"pip install 'fokker\[numpyro\]'"):
         fk.from_numpyro(regression, X, Y)
+
+
+@pytest.fixture(scope="module")
+def cities():
+    """Effects in a plate, others not, and a factor; the rows in a plate of their own."""
+    place = np.repeat(np.arange(3), 5)
+    seen = np.arange(15.0)
+
+    def model(place, seen):
+        mean = numpyro.sample("mean", dist.Normal(0, 5))
+        with numpyro.plate("city", 3):
+            effect = numpyro.sample("effect", dist.Normal(mean, 1))
+            numpyro.deterministic("twice", 2 * effect)
+            numpyro.sample("pair", dist.Normal(0, 1).expand([2]).to_event(1))
+        numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+        numpyro.factor("penalty", -(mean**2))
+        with numpyro.plate("row", place.shape[0]):
+            numpyro.sample("seen", dist.Normal(effect[place], 0.5), obs=seen)
+
+    labels = {"coords": {"city": ["Köln", "Bonn", "Trier"]}, "dims": {"w": "column"}}
+    target = fk.from_numpyro(model, place, seen, **labels)
+    trace = fk.sample(target, fk.samplers.ula(1e-3), init=target.init, steps=10, chains=2, progress=False)
+    return model, place, seen, labels, trace
+
+
+def test_plates_are_names_of_axes_and_the_log_likelihood_is_that_of_each_datum(cities):
+    _, place, seen, _, trace = cities
+    data = trace.to_arviz(log_likelihood=True)
+    axes = {name: x.dims[2:] for name, x in data.posterior.data_vars.items()}
+    assert axes == {
+        "mean": (),
+        "effect": ("city",),
+        "twice": ("city",),
+        "pair": ("city", "pair_dim_1"),
+        "w": ("column",),
+    }
+    assert "effect[Köln]" in trace.flat().names
+    np.testing.assert_array_equal(data.observed_data["seen"], seen)
+    assert list(data.log_likelihood.data_vars) == ["seen"]
+    off = (seen - np.asarray(trace.samples["effect"])[:, :, place]) / 0.5
+    wanted = -(off**2) / 2 - np.log(0.5) - np.log(2 * np.pi) / 2
+    np.testing.assert_allclose(data.log_likelihood["seen"], wanted, rtol=1e-4)
+    np.testing.assert_allclose(trace.log_likelihood(thin=3), wanted[:, ::3], rtol=1e-4)
+
+
+def test_predictive_draws_are_of_the_model_at_each_draw(cities):
+    """Of 300 standard normals, mean and spread within 5 standard errors: 1e-6 false alarms."""
+    model, place, seen, labels, trace = cities
+    drawn = trace.predict(key=jax.random.key(0))
+    assert list(drawn) == ["seen"]
+    off = (drawn["seen"] - np.asarray(trace.samples["effect"])[:, :, place]) / 0.5
+    assert off.shape == (2, 10, 15)
+    assert abs(off.mean()) < 5 / np.sqrt(300)
+    assert abs(off.std() - 1) < 5 / np.sqrt(600)
+    # Every draw has its own noise.
+    assert len(np.unique(off)) == off.size
+    target = fk.from_numpyro(model, place, seen, subsample={"row": ["place", "seen"]}, **labels)
+    assert target.labels() == trace.labels
+    theta = jax.tree.map(lambda x: x[0, 0], trace.samples)
+    assert target.predictive(theta, jax.random.key(1))["seen"].shape == (15,)
+    np.testing.assert_array_equal(target.known_data()["observed_data"]["seen"], seen)
+
+
+def test_the_prior_predictive_has_the_law_of_the_prior(cities):
+    """mean ~ N(0, 25), an effect adds 1, a datum 1/4; within 5 standard errors of 500 draws."""
+    model, place, seen, _, _ = cities
+    target = fk.from_numpyro(model, place, seen)
+    prior = fk.prior_predictive(target, 500, key=jax.random.key(0))
+    assert set(prior) == {"mean", "effect", "twice", "pair", "w", "seen"}
+    for values, variance in ((prior["mean"], 25), (prior["seen"][:, 0], 26.25), (prior["w"][:, 1], 1)):
+        assert len(values) == 500
+        assert abs(values.mean()) < 5 * np.sqrt(variance / 500)
+        assert abs(values.var() / variance - 1) < 5 * np.sqrt(2 / 500)
+    np.testing.assert_allclose(prior["twice"], 2 * prior["effect"], rtol=1e-6)
+
+
+def test_what_cannot_draw_data_says_what_can():
+    density = fk.Density(lambda theta: -jnp.sum(theta**2))
+    trace = fk.sample(density, fk.samplers.ula(0.1), init=jnp.zeros(2), steps=2, progress=False)
+    with pytest.raises(TypeError, match=r"Density knows densities and cannot draw data.*fk\.from_numpyro"):
+        trace.predict(key=jax.random.key(0))
+    with pytest.raises(TypeError, match="cannot draw data"):
+        fk.prior_predictive(density, 10, key=jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dims": {"effects": ["x"]}}, r"dims names 'effects', but the sites.*Did you mean 'effect'"),
+        ({"coords": {"city": ["Köln"]}}, r"the axis 'city' has 3 entries in .* coords\['city'\] has 1"),
+    ],
+)
+def test_names_of_axes_that_do_not_fit_the_sites_are_refused(cities, options, message):
+    model, place, seen, _, _ = cities
+    with pytest.raises(ValueError, match=message):
+        fk.from_numpyro(model, place, seen, **options)

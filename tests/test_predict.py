@@ -131,3 +131,22 @@ def test_leaving_one_out_by_arviz_is_the_closed_form():
     within = np.log(np.exp(TRACE.log_likelihood(progress=False)).mean(axis=(0, 1))).sum()
     assert abs(within - wanted.sum()) > 0.3
     assert not hasattr(TRACE.to_arviz(), "log_likelihood")
+
+
+def test_random_predictions_have_a_key_per_draw_and_row_whatever_the_batches():
+    """Of 2,400 standard normals, mean and spread within 5 standard errors: 1e-6 false alarms."""
+    trace = fk.sample(
+        fk.Density(lambda theta: -(theta**2) / 2), fk.samplers.ula(0.1), init=0.0, steps=60, progress=False
+    )
+    x = np.arange(40.0, dtype=np.float32)
+
+    def drawn(theta, x, keys):
+        return theta + x + jax.vmap(jax.random.normal)(keys)
+
+    options = {"key": jax.random.key(3), "progress": False}
+    values = trace.predict(drawn, x, **options)
+    off = values - trace.samples[:, :, None] - x
+    assert abs(off.mean()) < 5 / np.sqrt(off.size)
+    assert abs(off.std() - 1) < 5 / np.sqrt(2 * off.size)
+    np.testing.assert_array_equal(values, trace.predict(drawn, x, batch_size=7, **options))
+    np.testing.assert_array_equal(values[:, ::3], trace.predict(drawn, x, thin=3, **options))

@@ -216,3 +216,80 @@ def test_a_start_lacks_a_variable_or_is_no_dictionary(schools):
         target.unconstrain({name: value for name, value in theta.items() if name != "mu"})
     with pytest.raises(ValueError, match="must be a dictionary of the model's variables, mu, tau"):
         target.unconstrain(jnp.zeros(3))
+
+
+CITIES = ["Köln", "Bonn", "Trier"]
+PLACES = np.repeat(np.arange(3), 20)
+SEEN = np.array([6.0, -6.0, 1.0])[PLACES] + RNG.normal(size=60)
+
+
+@pytest.fixture(scope="module")
+def cities(pm):
+    """An effect per city: by the entries of an axis, with a container for its scale and one for the rows."""
+    with pm.Model(coords={"city": CITIES, "row": range(60)}) as model:
+        scale = pm.Data("scale", 5.0)
+        place = pm.Data("place", PLACES, dims="row")
+        effect = pm.Normal("effect", 0, scale, dims="city")
+        noise = pm.HalfNormal("noise", 2)
+        pm.Deterministic("twice", 2 * effect, dims="city")
+        pm.Normal("seen", effect[place], noise, observed=SEEN, dims="row")
+    target = fk.from_pymc(model)
+    trace = fk.sample(target, samplers.ula(1e-3), init=target.init, steps=100, chains=2, progress=False)
+    return model, trace
+
+
+def test_dims_and_coords_of_the_model_are_in_draws_and_tables(cities):
+    _, trace = cities
+    data = trace.to_arviz()
+    for name in ("effect", "twice"):
+        assert data.posterior[name].dims == ("chain", "draw", "city")
+    assert list(data.posterior["city"].values) == CITIES
+    assert data.constant_data["place"].dims == data.observed_data["seen"].dims == ("row",)
+    assert data.constant_data["scale"].shape == ()
+    np.testing.assert_array_equal(data.observed_data["seen"], SEEN)
+    names = trace.summary(gradients=False).names
+    assert names == ["effect[Köln]", "effect[Bonn]", "effect[Trier]", "noise"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_posterior_predictive_of_pymc_is_that_of_the_draws(pm, cities):
+    """PyMC draws from the prior whatever depends on an axis or a container that it does not find."""
+    model, trace = cities
+    with model:
+        draws = pm.sample_posterior_predictive(trace.to_arviz(), random_seed=1, progressbar=False)
+    seen = np.asarray(draws.posterior_predictive["seen"])
+    effect, noise = (np.asarray(trace.samples[name]) for name in ("effect", "noise"))
+    # Of 12,000 standard normals: 5 standard errors, 1e-6 false alarms. By the prior of the effects it is 5.
+    assert np.std((seen - effect[:, :, PLACES]) / noise[:, :, None]) == pytest.approx(1.0, abs=0.033)
+
+
+def log_normal(x, mean, scale):
+    return -(((x - mean) / scale) ** 2) / 2 - np.log(scale) - np.log(2 * np.pi) / 2
+
+
+def test_the_log_likelihood_is_that_of_each_datum(cities):
+    _, trace = cities
+    effect, noise = (np.asarray(trace.samples[name], float) for name in ("effect", "noise"))
+    wanted = log_normal(SEEN, effect[:, :, PLACES], noise[:, :, None])
+    np.testing.assert_allclose(trace.log_likelihood(), wanted, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(trace.log_likelihood(thin=7), wanted[:, ::7], rtol=1e-4, atol=1e-4)
+    pointwise = trace.to_arviz(log_likelihood=True).log_likelihood["seen"]
+    assert pointwise.dims == ("chain", "draw", "row")
+    with pytest.raises(TypeError, match=r"rows and batch_size with a fk\.Posterior alone"):
+        trace.log_likelihood(rows=[0])
+
+
+def test_the_log_likelihood_of_rows_is_taken_at_theta(regression):
+    """Draws are of a scale that is positive; the program takes its logarithm."""
+    target = fk.from_pymc(regression, subsample=["x", "y"])
+    trace = fk.sample(target, samplers.sgld(1e-3), init=target.init, steps=3, batch_size=8, progress=False)
+    w, scale = (np.asarray(trace.samples[name], float) for name in ("w", "scale"))
+    wanted = log_normal(Y, w @ X.T, scale[:, :, None])
+    np.testing.assert_allclose(trace.log_likelihood(progress=False), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_variable_with_the_name_of_an_axis_of_draws_is_refused(pm):
+    with pm.Model() as model:
+        pm.Deterministic("draw", 2 * pm.Normal("mu", 0, 1))
+    with pytest.raises(ValueError, match=r"called 'draw', which is the name of an axis.*'draw_effect'"):
+        fk.from_pymc(model)

@@ -63,7 +63,7 @@ def test_r_hat_of_chains_apart_and_of_one_target():
 
 
 def test_draws_keep_their_axes_and_empty_groups_are_left_out():
-    data = inference_data(posterior={"x": np.zeros((2, 5, 3))}, sample_stats={})
+    data = inference_data({"posterior": {"x": np.zeros((2, 5, 3))}, "sample_stats": {}})
     assert data.posterior["x"].dims[:2] == ("chain", "draw")
     assert data.posterior["x"].shape == (2, 5, 3)
     assert "sample_stats" not in list(data.groups() if callable(data.groups) else data.groups)

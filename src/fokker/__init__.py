@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fokker.run import processes
     from fokker.run.folder import open, resume
     from fokker.run.optimiser import optax
+    from fokker.run.prior import prior_predictive
     from fokker.run.sample import sample
     from fokker.run.starts import PerChain
     from fokker.run.trace import Trace
@@ -85,6 +86,7 @@ __all__ = [
     "open",
     "optax",
     "posteriors",
+    "prior_predictive",
     "processes",
     "resume",
     "sample",
@@ -130,6 +132,7 @@ _HOMES = {
     "open": "run.folder",
     "optax": "run.optimiser",
     "posteriors": "lab.posteriors",
+    "prior_predictive": "run.prior",
     "processes": "run.processes",
     "resume": "run.folder",
     "sample": "run.sample",

@@ -36,7 +36,7 @@ MUTATIONS = [
     ),
     Mutation(
         "targets/constrained.py",
-        "return type(self)(self.target, self.constraints, temperature)",
+        "return dataclasses.replace(self, temperature=temperature)",
         "return self",
         "the Jacobian tempered with the target",
         ("constraints::draws_have_the_density_of_theta_at_every_temperature",),

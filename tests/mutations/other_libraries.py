@@ -1,4 +1,4 @@
-"""Mistakes in samplers as optimisers of Optax."""
+"""Mistakes where other libraries are met: samplers as optimisers of Optax, models, names of axes, seeds."""
 
 from mutations._mutation import Mutation
 
@@ -47,5 +47,54 @@ MUTATIONS = [
         "return True",
         "a reflected splitting taken for a step with its gradient at the start",
         _REFUSED,
+    ),
+    Mutation(
+        "_core/labels.py",
+        "return str(self.coords[axis][place]) if axis in self._distinct else str(place)",
+        "return str(place)",
+        "scalars named by their places where their axis has entries",
+        ("labels::tables_and_reports_have_the_entries",),
+    ),
+    Mutation(
+        "_core/labels.py",
+        "if len({str(x) for x in entries}) == len(entries)",
+        "if True",
+        "two scalars of one name, as their axis has an entry twice",
+        ("labels::entries_that_read_alike_do_not_make_two_scalars_alike",),
+    ),
+    Mutation(
+        "run/folder.py",
+        '"labels": trace.labels.written(),',
+        '"labels": {"dims": {}, "coords": {}},',
+        "a saved trace without the names of its axes",
+        ("labels::a_stored_run_keeps_them",),
+    ),
+    Mutation(
+        "_core/statistics.py",
+        "setattr(result, name, result[name].squeeze(added, drop=True))",
+        "pass",
+        "a constant of a model as an array of one, which PyMC takes for another value",
+        ("labels::a_stored_run_keeps_the_constants_of_a_model",),
+    ),
+    Mutation(
+        "targets/_program.py",
+        "axis = batch + frame.dim",
+        "axis = len(shape) + frame.dim",
+        "the plate of a site with event axes taken for the name of the last axis",
+        ("numpyro::plates_are_names_of_axes_and_the_log_likelihood_is_that_of_each_datum",),
+    ),
+    Mutation(
+        "run/predict.py",
+        "jax.random.fold_in(jax.random.wrap_key_data(own), place)",
+        "jax.random.wrap_key_data(own)",
+        "the same random numbers for every row of a prediction",
+        ("predict::random_predictions_have_a_key_per_draw_and_row_whatever_the_batches",),
+    ),
+    Mutation(
+        "_core/keys.py",
+        "2**63 - 1 if bits == 64 else 2**32 - 1",
+        "2**63 - 1",
+        "a seed of more than 32 bits, which JAX takes for another",
+        ("bad_input::bad_runs_are_refused_by_name",),
     ),
 ]

@@ -69,9 +69,9 @@ MUTATIONS = [
         ("predict::predictions_are_the_function_at_every_draw_and_row",),
     ),
     Mutation(
-        "run/trace.py",
-        "target = target.target  # of the constrained theta",
-        "pass",
+        "targets/constrained.py",
+        "return self.target.log_likelihood(theta, datum)",
+        "return self.log_likelihood(theta, datum)",
         "the likelihood of a constrained posterior takes theta for y",
         ("predict::the_log_likelihood_is_that_of_each_datum_at_every_draw",),
     ),

@@ -4,10 +4,14 @@ import contextlib
 import importlib
 import math
 import warnings
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+
+from fokker._core.labels import NO_LABELS, Labels
 
 # How often the import of ArviZ is tried.
 _IMPORTS = 5
@@ -68,8 +72,30 @@ def pareto_k(values: Float[np.ndarray, " n"]) -> float:
             return math.inf
 
 
-def inference_data(**groups: dict[str, np.ndarray]) -> Any:
-    """Draws as ArviZ holds them: an InferenceData, from ArviZ 1.0 on a DataTree; empty groups are not."""
+def inference_data(
+    draws: Mapping[str, Mapping[str, np.ndarray]],
+    data: Mapping[str, Mapping[str, np.ndarray]] = MappingProxyType({}),
+    labels: Labels = NO_LABELS,
+) -> Any:
+    """Groups of draws, and of data, as ArviZ holds them: an InferenceData, from ArviZ 1.0 on a DataTree.
+
+    Draws have the leading axes chain and draw. Empty groups are left out.
+    """
     arviz = _arviz()
-    filled = {name: group for name, group in groups.items() if group}
-    return arviz.from_dict(filled) if _is_new(arviz) else arviz.from_dict(**filled)
+    shapes = {name: np.shape(x)[2:] for group in draws.values() for name, x in group.items()}
+    shapes |= {name: np.shape(x) for group in data.values() for name, x in group.items()}
+    groups = {
+        name: {variable: np.asarray(x) for variable, x in group.items()}
+        for name, group in {**draws, **data}.items()
+        if group
+    }
+    arguments = labels.for_arviz(shapes)
+    if _is_new(arviz):
+        return arviz.from_dict(groups, **arguments)
+    result = arviz.from_dict(**groups, **arguments)
+    for name in data:
+        # 0.x makes an axis for a single number: PyMC would take it for another value than its own.
+        added = [f"{variable}_dim_0" for variable, x in groups.get(name, {}).items() if x.ndim == 0]
+        if added:
+            setattr(result, name, result[name].squeeze(added, drop=True))
+    return result

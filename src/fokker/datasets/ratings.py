@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from fokker._core.missing import check_none_missing
 from fokker.datasets._files import decode, read_bytes
 from fokker.datasets._rating_tables import (
     Columns,
@@ -71,8 +72,11 @@ class Ratings:
         cls, users: np.ndarray, items: np.ndarray, values: np.ndarray, titles: np.ndarray | None = None
     ) -> "Ratings":
         """Number the users and items of ratings that are given by identifiers of any kind."""
-        user_names, user_numbers = np.unique(np.asarray(users), return_inverse=True)
-        item_names, item_numbers = np.unique(np.asarray(items), return_inverse=True)
+        users, items = np.asarray(users), np.asarray(items)
+        check_none_missing(users, "users", "identifier")
+        check_none_missing(items, "items", "identifier")
+        user_names, user_numbers = np.unique(users, return_inverse=True)
+        item_names, item_numbers = np.unique(items, return_inverse=True)
         return cls(
             user_numbers.astype(np.int32),
             item_numbers.astype(np.int32),

@@ -14,6 +14,8 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import chdtri
 
+from fokker._core.labels import NO_LABELS, Labels
+
 # Directions over all scalars, and at most over those of one leaf and of all leaves together.
 DIRECTIONS = 50
 _OF_LEAF, _OF_LEAVES = 10, 500
@@ -40,6 +42,7 @@ class Leaf:
     never_moved: np.ndarray
     names: list[str]
     series: Float[np.ndarray, "c n k"]
+    labels: Labels = NO_LABELS
 
     @property
     def size(self) -> int:
@@ -48,13 +51,7 @@ class Leaf:
 
     def scalar(self, index: int) -> str:
         """The name of a scalar."""
-        return scalar_name(self.name, self.shape, index)
-
-
-def scalar_name(leaf: str, shape: tuple[int, ...], index: int) -> str:
-    """The name of one scalar of a leaf, as in w[3,0]."""
-    place = np.unravel_index(index, shape) if shape else ()
-    return f"{leaf}[{','.join(map(str, place))}]" if shape else leaf
+        return self.labels.scalar_name(self.name, self.shape, index)
 
 
 @dataclass(frozen=True)
@@ -88,14 +85,14 @@ class Projections:
         return total @ self.orthogonal
 
 
-def project(named: dict[str, np.ndarray]) -> Projections:
+def project(named: dict[str, np.ndarray], labels: Labels = NO_LABELS) -> Projections:
     """Look at the draws of every leaf, chain × draw × its shape, once."""
     chains, draws = next(iter(named.values())).shape[:2]
     of_leaf = int(np.clip(_OF_LEAVES // len(named), 1, _OF_LEAF))
     total, gram = np.zeros((chains, draws, DIRECTIONS)), np.zeros((DIRECTIONS, DIRECTIONS))
     leaves = []
     for number, (name, values) in enumerate(named.items()):
-        leaf, series, leaf_gram = _project_leaf(name, number, values, of_leaf)
+        leaf, series, leaf_gram = _project_leaf(name, number, values, of_leaf, labels)
         leaves.append(leaf)
         total += series
         gram += leaf_gram
@@ -105,7 +102,7 @@ def project(named: dict[str, np.ndarray]) -> Projections:
 
 
 def _project_leaf(
-    name: str, number: int, values: np.ndarray, of_leaf: int
+    name: str, number: int, values: np.ndarray, of_leaf: int, labels: Labels
 ) -> tuple[Leaf, np.ndarray, np.ndarray]:
     chains, draws, *shape = values.shape
     size, half = int(np.prod(shape)), draws // 2
@@ -139,7 +136,7 @@ def _project_leaf(
         gram += normals.T @ normals
     if size <= of_leaf:
         unit = np.where(deviation > 0, deviation, 1)
-        own, names = (x - mean) / unit, [scalar_name(name, tuple(shape), i) for i in range(size)]
+        own, names = (x - mean) / unit, [labels.scalar_name(name, tuple(shape), i) for i in range(size)]
     else:
         own = series[:, :, :of_leaf] / np.sqrt(np.diagonal(gram)[:of_leaf])
         names = [f"direction {i + 1} of {name}" for i in range(of_leaf)]
@@ -154,6 +151,7 @@ def _project_leaf(
         never_moved,
         names,
         np.asarray(own, float),
+        labels,
     )
     return leaf, series, gram
 
@@ -165,7 +163,9 @@ def r_hat_by_means(means: np.ndarray, variances: np.ndarray, draws: int) -> np.n
         return np.sqrt((draws - 1) / draws + between / within)
 
 
-def leaf_of_moments(name: str, means: np.ndarray, variances: np.ndarray, draws: int) -> Leaf:
+def leaf_of_moments(
+    name: str, means: np.ndarray, variances: np.ndarray, draws: int, labels: Labels = NO_LABELS
+) -> Leaf:
     """A leaf whose means and variances in every chain are known, and nothing else."""
     chains, *shape = means.shape
     means, variances = (np.asarray(x, float).reshape(chains, -1) for x in (means, variances))
@@ -175,7 +175,7 @@ def leaf_of_moments(name: str, means: np.ndarray, variances: np.ndarray, draws: 
     is_finite = np.isfinite(means).all(axis=0) & np.isfinite(variances).all(axis=0)
     never_moved, none = (variances == 0).all(axis=0), np.zeros((chains, 0, 0))
     mean = means.mean(axis=0)
-    return Leaf(name, tuple(shape), mean, deviation, means, r_hat, is_finite, never_moved, [], none)
+    return Leaf(name, tuple(shape), mean, deviation, means, r_hat, is_finite, never_moved, [], none, labels)
 
 
 def _blocks(leaf: int, size: int) -> Iterator[tuple[slice, np.ndarray]]:

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Float, PyTree
 
 from fokker._core.draws import at_draws, shape_of_draws
-from fokker.diagnostics._projections import scalar_name
+from fokker._core.labels import NO_LABELS, Labels
 
 # A theta of more scalars is judged along directions, and summarised by leaf.
 MOST_SCALARS = 500
@@ -30,22 +29,12 @@ class Quantities(NamedTuple):
         )
 
 
-def named_leaves(tree: PyTree[Any]) -> dict[str, np.ndarray]:
-    """Every leaf by its path; a single array is called theta."""
-    leaves: dict[str, np.ndarray] = {}
-    for number, (path, leaf) in enumerate(jax.tree.leaves_with_path(tree)):
-        name = jax.tree_util.keystr(path, simple=True, separator=".") or "theta"
-        # Both {"a.b": x} and {"a": {"b": x}} have a leaf a.b.
-        leaves[f"{name}|{number}" if name in leaves else name] = leaf
-    return leaves
-
-
-def flat(named: Mapping[str, Any]) -> Quantities:
+def flat(named: Mapping[str, Any], labels: Labels = NO_LABELS) -> Quantities:
     """All scalars of named leaves, each chain × draw × its shape."""
     names, values = [], []
     for variable, leaf in named.items():
         x = np.asarray(leaf)
-        names += [scalar_name(variable, x.shape[2:], i) for i in range(int(np.prod(x.shape[2:])))]
+        names += [labels.scalar_name(variable, x.shape[2:], i) for i in range(int(np.prod(x.shape[2:])))]
         values.append(x.reshape(*x.shape[:2], -1))
     return Quantities(names, np.concatenate(values, axis=2))
 

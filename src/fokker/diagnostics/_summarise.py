@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fokker._core.draws import scalars_per_draw, shape_of_draws
+from fokker._core.labels import named_leaves
 from fokker.diagnostics import _many, _steps
 from fokker.diagnostics._agreement import R_HAT, chance_r_hat
 from fokker.diagnostics._checked import checked_text
@@ -13,7 +14,7 @@ from fokker.diagnostics._convergence import Context, Statistics, agreement_of, c
 from fokker.diagnostics._findings import Cause, Finding, Grade
 from fokker.diagnostics._gradients import log_densities
 from fokker.diagnostics._projections import DIRECTIONS, Leaf, Projections, leaf_of_moments, project
-from fokker.diagnostics._quantities import MOST_SCALARS, Quantities, given, named_leaves, none_of
+from fokker.diagnostics._quantities import MOST_SCALARS, Quantities, given, none_of
 from fokker.diagnostics._spread import Comparison, by_gradients, is_of_stream, target_of, why_not_compared
 from fokker.diagnostics.halving import step_halving
 from fokker.diagnostics.summary import QUANTILES, LeafRow, Summary
@@ -48,7 +49,10 @@ def summarise(
 
 def checked_probabilities(probabilities: Sequence[float]) -> tuple[float, ...]:
     """The probabilities of quantiles; raise unless each is between 0 and 1."""
-    values = np.atleast_1d(np.asarray(probabilities, float))
+    try:
+        values = np.atleast_1d(np.asarray(probabilities, float))
+    except (TypeError, ValueError):
+        values = np.zeros(0)
     if values.ndim != 1 or not values.size or not np.all((values >= 0) & (values <= 1)):
         raise ValueError(
             "quantiles must be probabilities between 0 and 1, as in 0.05, 0.5, 0.95; "
@@ -86,8 +90,8 @@ def _of_many(
     trace: "Trace", own: Quantities, gradients: bool, halving: bool, probabilities: tuple[float, ...]
 ) -> Summary:
     positions, chains = trace.positions, shape_of_draws(trace.samples)[0]
-    table = project(named_leaves(trace.samples))
-    free = table if positions is trace.samples else project(named_leaves(positions))
+    table = project(named_leaves(trace.samples), trace.labels)
+    free = table if positions is trace.samples else project(named_leaves(positions), trace.labels)
     checks: dict[str, float] = {}
     findings = _of_steps(trace, checks)
     unusable = _many.unusable_scalars(free.leaves)
@@ -133,7 +137,7 @@ def _of_moments(trace: "Trace", quantities: Any) -> Summary:
     assert trace.moments is not None
     draws = int(np.max(np.asarray(trace.gathered.count)))
     means, variances = (named_leaves(trace.moments[name]) for name in ("mean", "variance"))
-    leaves = [leaf_of_moments(name, means[name], variances[name], draws) for name in means]
+    leaves = [leaf_of_moments(name, means[name], variances[name], draws, trace.labels) for name in means]
     chains, size = len(leaves[0].means), sum(leaf.size for leaf in leaves)
     checks: dict[str, float] = {}
     findings = _of_steps(trace, checks)

@@ -372,6 +372,8 @@ def _noise_of_state(w: PyTree[Array], z: State) -> State:
 
 def check_temperature(temperature: Array) -> None:
     """Raise unless the temperature is one finite non-negative number."""
+    if temperature is None or isinstance(temperature, str | bytes):
+        raise TypeError(f"the temperature must be a number, as in temperature=1.0, not {temperature!r}.")
     if jnp.shape(temperature) != ():
         raise ValueError(
             f"the temperature must be one number, not an array of shape {jnp.shape(temperature)}; to run at "

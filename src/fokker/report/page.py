@@ -105,7 +105,8 @@ def _chains(series: Mapping[str, np.ndarray]) -> Figure:
             panels[i, 0].plot(places, chain[::step], color=colour, linewidth=0.5, alpha=0.7)
             counts, edges = np.histogram(chain, 40, density=True)
             panels[i, 1].stairs(counts, edges, color=colour, linewidth=1)
-        tidy(panels[i, 0], name)
+        # Matplotlib takes what is between two signs of a dollar for a formula.
+        tidy(panels[i, 0], name.replace("$", r"\$"))
         tidy(panels[i, 1])
         panels[i, 1].set_yticks([])
         panels[i, 1].locator_params(axis="x", nbins=3)

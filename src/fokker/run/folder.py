@@ -14,8 +14,9 @@ from jaxtyping import PyTree
 
 from fokker._core.count import Count
 from fokker._core.files import DamagedFileError, interpreting
+from fokker._core.labels import Labels, named_leaves
 from fokker._core.lock import locked
-from fokker.diagnostics._quantities import named_leaves
+from fokker._core.paths import as_path
 from fokker.run.description import POSTERIOR, STATISTICS, file_name, is_file_name
 from fokker.run.journal import clear_journal
 from fokker.run.losses import Loss, draws_before_end, surviving
@@ -31,6 +32,9 @@ from fokker.run.store import (
     read_draws,
 )
 from fokker.run.trace import Origin, Trace, moments_of
+
+# The group of ArviZ for the constants of a model, and the most bytes of them in a checkpoint.
+CONSTANTS, _MOST_CONSTANTS = "constant_data", 2**18
 
 
 class RunFolder:
@@ -255,6 +259,20 @@ class StoredTrace(Trace):
         """Whether all chains started at one point."""
         return bool(self._checkpoint.description["one_start"])
 
+    @functools.cached_property
+    def labels(self) -> Labels:
+        """Names of the axes of parameters, and of the entries along them; older runs have none."""
+        text = self._checkpoint.description.get("labels", {"dims": {}, "coords": {}})
+        try:
+            return Labels.read(text)
+        except ValueError as error:
+            raise DamagedFileError(f"in {self.path}, {error}: restore the folder, or run again.") from error
+
+    def known_data(self) -> dict[str, dict[str, Any]]:
+        """What the model was given; without the model, the constants that are in the folder."""
+        constants = self._checkpoint.group(CONSTANTS)
+        return super().known_data() or ({CONSTANTS: constants} if constants else {})
+
     @property
     def has_results(self) -> bool:
         """Whether there are draws or moments, without reading them."""
@@ -315,6 +333,12 @@ def _unfinished(description: dict[str, Any]) -> str | None:
     return None if taken >= total else f"interrupted after {taken:,} of {total:,} steps"
 
 
+def written_constants(known: Mapping[str, Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """The constants of a model as arrays for a checkpoint, in which large ones would cost time."""
+    constants = {f"{CONSTANTS}/{name}": np.asarray(x) for name, x in known.get(CONSTANTS, {}).items()}
+    return constants if sum(x.nbytes for x in constants.values()) <= _MOST_CONSTANTS else {}
+
+
 def describe_theta(theta: PyTree[Any]) -> list[dict[str, Any]]:
     """The name of each leaf of theta, and the keys, indices or attributes that lead to it."""
     paths = [[_entry(part) for part in path] for path, _ in jax.tree.leaves_with_path(theta)]
@@ -335,10 +359,12 @@ def save(trace: Trace, path: Path) -> None:
             "environment": environment(),
             "fingerprints": {},
             "theta": describe_theta(theta),
+            "labels": trace.labels.written(),
             "notes": [*trace.notes, *([trace.lost] if trace.lost else [])],
             "one_start": trace.one_start,
         }
-        folder = RunFolder(path, description, {}, Origin(None, None, None))
+        constants = written_constants(trace.known_data())
+        folder = RunFolder(path, description, constants, Origin(None, None, None))
         recorded: dict[str, Any] = dict(trace.sample_stats)
         folder.add(recorded if trace.draws is None else {**recorded, "position": trace.draws})
         moments = jax.tree.map(lambda x: x[np.asarray(trace.chains)], trace.gathered)
@@ -350,7 +376,7 @@ def open(path: Any) -> Trace:
 
     It knows no model: for gradients in `summary`, for `rerun` and for more steps use `fk.resume`.
     """
-    return StoredTrace(Path(path))
+    return StoredTrace(as_path(path, "path"))
 
 
 def resume(

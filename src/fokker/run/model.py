@@ -126,7 +126,9 @@ class Model:
             known += _settable(function, given)
             if _takes_any(function):
                 return
-        for name in self.settings:
+        for name, value in self.settings.items():
+            for function in functions.values():
+                _check_kind(name, value, function, self.file)
             if name not in known:
                 what = f"{' and '.join(functions) or self.name} in {self.file}"
                 it, has = ("They", "have") if len(functions) > 1 else ("It", "has")
@@ -310,3 +312,18 @@ def _only_candidate(module: ModuleType, file: Path, init: str) -> str | None:
         f"{file} has no target. Define {LOG_PRIOR}(theta) and {LOG_LIKELIHOOD}(theta, datum), or a function "
         f"target(data) that returns a fk.Posterior, or name a fk.Density or fk.Posterior as {file}:NAME."
     )
+
+
+def _check_kind(name: str, value: Any, function: Callable[..., Any], file: Path) -> None:
+    """Raise where an argument has a number, or True or False, by default and was given something else."""
+    parameter = _parameters(function).get(name)
+    default = None if parameter is None else parameter.default
+    for kind, wanted in ((bool, "true or false"), (int | float, "a number")):
+        if isinstance(default, kind):
+            is_right = isinstance(value, kind) and isinstance(value, bool) == isinstance(default, bool)
+            if not is_right:
+                raise ValueError(
+                    f"--set {name}={value}: {name} in {file} is {wanted} (its default is {default!r}), and "
+                    f"{value!r} is not."
+                )
+            return

@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Key, PyTree
 
 from fokker._core.count import Count
+from fokker._core.keys import checked_key
 from fokker._core.random import split
 from fokker._core.rounding import raised
 from fokker._core.state import State, as_arrays, describe_shapes, inner, same_shapes
 from fokker.gradients import OnlineNoise
-from fokker.run.starts import checked_key
 from fokker.samplers._recipe import Recipe
 from fokker.samplers._sampler import Sampler, SamplerState, is_automatic
 from fokker.samplers.psgld import PreconditionedSGLD

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-import numpy as np
+from fokker._core.checks import check_whole
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,7 @@ class Plan:
     def __post_init__(self) -> None:
         for name, least in (("steps", 1), ("burn_in", 0), ("thin", 1), ("chains", 1), ("chunk", 1)):
             value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"{name} must be a whole number of at least {least}; {value!r} was given.")
+            check_whole(name, value, least)
         if self.steps % self.thin:
             raise ValueError(f"steps={self.steps} is not a multiple of thin={self.thin}.")
         if self.keep not in ("draws", "moments"):

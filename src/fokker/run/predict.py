@@ -8,8 +8,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Key, PyTree
 
+from fokker._core.checks import check_whole
 from fokker._core.draws import batches_of_draws, scalars_per_draw, shape_of_draws
 from fokker._core.state import describe_shapes
 from fokker.rows import is_source, size_of
@@ -68,10 +69,34 @@ def predict(
     return {name: jax.tree.map(lambda x, i=i: x[i], result) for i, name in enumerate(("mean", "variance"))}
 
 
+def predict_with_keys(
+    function: Callable[..., PyTree[Array]], draws: PyTree[Any], data: PyTree[Any], key: Key[Array, ""]
+) -> tuple[Callable[..., PyTree[Array]], PyTree[Any], PyTree[Any]]:
+    """The arguments of `predict` for a `function(theta, rows, keys)` with a key per draw and row.
+
+    They follow from the numbers of the draw and the row alone, whatever the batches.
+    """
+    rows = checked_data(data)
+
+    def with_keys(draw: Any, block: Any) -> PyTree[Array]:
+        theta, own = draw
+        keys = jax.vmap(lambda place: jax.random.fold_in(jax.random.wrap_key_data(own), place))(block["row"])
+        return function(theta, block["data"], keys)
+
+    return with_keys, with_draw_keys(draws, key), {"data": rows, "row": np.arange(size_of(rows))}
+
+
+def with_draw_keys(draws: PyTree[Any], key: Key[Array, ""]) -> tuple[PyTree[Any], np.ndarray]:
+    """The draws, and data of a key for each."""
+    chains, number = shape_of_draws(draws)
+    keys = jax.random.key_data(jax.random.split(key, chains * number))
+    return draws, np.asarray(keys).reshape(chains, number, -1)
+
+
 def _check(thin: int, batch_size: int | None, reduce: Reduce) -> None:
-    for name, value in (("thin", thin), ("batch_size", batch_size)):
-        if value is not None and (not isinstance(value, int | np.integer) or value < 1):
-            raise ValueError(f"{name} must be a whole number of at least 1; {value!r} was given.")
+    check_whole("thin", thin)
+    if batch_size is not None:
+        check_whole("batch_size", batch_size)
     if reduce is None or (isinstance(reduce, str) and reduce in ("mean", "moments")):
         return
     if isinstance(reduce, str) or not reduce or not all(_is_probability(q) for q in reduce):

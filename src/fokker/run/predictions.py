@@ -24,7 +24,6 @@ from fokker.run.progress import Progress
 from fokker.run.starts import PerChain
 from fokker.run.store import read_checkpoint
 from fokker.run.trace import Trace
-from fokker.targets.constrained import ConstrainedPosterior
 from fokker.targets.target import TargetWithData
 
 # Numbers that the predictions of a block of rows may have, over all draws.
@@ -95,7 +94,7 @@ def predictor(model: Model, data: Any, seed: int) -> Predictor:
             f"log likelihood could be evaluated: define {PREDICT}."
         )
     # Draws are of the constrained theta.
-    likelihood = (target.target if isinstance(target, ConstrainedPosterior) else target).log_likelihood
+    likelihood = target.log_likelihood_of_theta
     return Predictor(
         _by_row(lambda draw, row: likelihood(draw[0], row[0])),
         target.data,

@@ -12,8 +12,11 @@ import jax
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
+from fokker._core.checks import check_whole
 from fokker._core.files import interpreting
+from fokker._core.keys import checked_key, key_of_seed
 from fokker._core.lock import locked
+from fokker._core.paths import as_folder
 from fokker._core.random import fold_in
 from fokker.batches import (
     WINDOWS,
@@ -24,12 +27,13 @@ from fokker.batches import (
     WeightedBatches,
     WindowBatches,
 )
+from fokker.dynamics._dynamics import check_temperature
 from fokker.gradients import Estimator
 from fokker.rows import reading, refuse_stream, resident, stream_of
-from fokker.rows.readers import in_large_pieces
+from fokker.rows.readers import in_large_pieces, memory
 from fokker.run.block import position_of
 from fokker.run.cache import keep_compiled_programs
-from fokker.run.folder import RunFolder, describe_theta
+from fokker.run.folder import RunFolder, describe_theta, written_constants
 from fokker.run.journal import Journal
 from fokker.run.loop import Run
 from fokker.run.mesh import Devices, OneDevice, devices_of
@@ -48,7 +52,6 @@ from fokker.run.record import (
 from fokker.run.starts import (
     PerChain,
     check_same_target,
-    checked_key,
     checked_positions,
     differs,
     first_states,
@@ -61,12 +64,14 @@ from fokker.samplers._checks import no_batch
 from fokker.samplers._named import by_name
 from fokker.samplers._recipe import NO_GRADIENT, Recipe
 from fokker.samplers._sampler import AUTOMATIC, Sampler, is_automatic, start_chains
-from fokker.targets.target import TargetWithData
+from fokker.targets.target import Target, TargetWithData, labels_of
 
 # Default steps of warm-up for a sampler that learns its settings, and the most that have their own
 # randomness.
 WARM_UP = 1000
 _LONGEST_WARM_UP = 2**30
+# Bytes of the smallest draw.
+_NUMBER = 4
 # The default for the most steps per block.
 _CHUNK = 2**24
 
@@ -153,6 +158,7 @@ def sample(
         "out": out,
         "mesh": mesh,
     }
+    _check_options(options, resume)
     keep_compiled_programs()
     devices = devices_of(mesh)
     with contextlib.ExitStack() as stack:
@@ -164,6 +170,32 @@ def sample(
         if out is not None and devices.is_shared:
             check_seen_by_all(Path(out))
         return prepared(target, sampler, options, resume, devices).run(progress)
+
+
+def _check_options(options: dict[str, Any], resume: Any) -> None:
+    """Raise for options of the wrong kind, before anything is made on the disk."""
+    if options["out"] is not None:
+        as_folder(options["out"], "out")
+    if resume is not None and not isinstance(resume, Trace):
+        raise TypeError(
+            f"resume must be a trace, as trace.resume() gives it, not {resume!r}; a run in a folder goes on "
+            "by fk.resume, or by the same call with out=."
+        )
+    check_temperature(options["temperature"])
+    batch_size = options["batch_size"]
+    if batch_size is not None:
+        check_whole("batch_size", batch_size)
+
+
+def _check_memory(plan: Plan, bytes_per_draw: int) -> None:
+    """Raise where the draws of a run would not fit into the memory of the machine."""
+    size = plan.steps // plan.thin * plan.chains * bytes_per_draw
+    if plan.keep == "draws" and size > memory():
+        raise MemoryError(
+            f"steps={plan.steps:,} with thin={plan.thin} and chains={plan.chains} makes draws of at least "
+            f"{size / 2**30:,.0f} GiB, but this machine has {memory() / 2**30:,.0f} GiB of memory: write "
+            "them to a folder by out='folder', take a larger thin, or keep='moments'."
+        )
 
 
 def _hold(folder: Path, stack: contextlib.ExitStack) -> None:
@@ -196,6 +228,8 @@ def prepared(
     key = checked_key(key)
     plan = Plan(steps, burn_in, options["thin"], chains, options["chunk"], options["keep"])
     devices.check(chains, batch_size)
+    if out is None:
+        _check_memory(plan, _NUMBER)  # before anything is learnt: a draw has one number at least
     before = None
     if out is not None:
         before = devices.by_first(lambda: read_checkpoint(Path(out)) if has_run(Path(out)) else None)
@@ -204,7 +238,7 @@ def prepared(
     if not isinstance(sampler, Sampler | str):
         hint = "; call it, as in fk.samplers.sgld(1e-3)" if callable(sampler) else ""
         raise TypeError(f"the sampler must be one of fk.samplers, not {type(sampler).__name__}{hint}.")
-    run_key = jax.random.key(seed) if key is None else key
+    run_key = key_of_seed(seed) if key is None else key
     batch = make_batches(target, batch_size, batches, gradient, run_key)
     # Windows have their own copy, and of a mesh each device its part: the data are on the device once.
     if not isinstance(batch, WindowBatches) and (batch is not None or devices.mesh is None):
@@ -335,13 +369,17 @@ def prepared(
 
     origin = Origin(target, placed, batch, {**options, "sampler": chosen}, notes, one_start)
     folder = None
-    if out is not None:
+    one = jax.tree.map(lambda x: x[0], states)
+    if out is None:
+        _check_memory(plan, sum(x.nbytes for x in jax.tree.leaves(one.position)))
+    else:
         starts = positions if learns else states.position
         call = Origin(target, sampler, None, given)
         opened: list[RunFolder] = []
 
         def open_folder() -> Checkpoint | None:
             text, arrays = learnt.written()
+            arrays |= written_constants(target.known_data() if isinstance(target, Target) else {})
             description = {
                 "settings": written_settings(given, run_key),
                 "environment": environment(),
@@ -350,9 +388,8 @@ def prepared(
                 "used": used_settings(placed, plan.chains, temperature),
                 "notes": list(notes),
                 "one_start": one_start,
-                "theta": describe_theta(
-                    jax.eval_shape(partial(position_of, placed), jax.tree.map(lambda x: x[0], states))
-                ),
+                "labels": labels_of(target).written(),
+                "theta": describe_theta(jax.eval_shape(partial(position_of, placed), one)),
             }
             opened.append(RunFolder(Path(out), description, arrays, call, is_compared_only))
             return opened[0].checkpoint

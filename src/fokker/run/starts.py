@@ -1,7 +1,9 @@
 """Where the chains of a run start, each checked before the first step."""
 
+import inspect
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -11,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from fokker._core.identity import identity_of
+from fokker._core.labels import check_variable_names, named_leaves
 from fokker._core.parts import dealt
 from fokker._core.rounding import lowered, raised
 from fokker._core.state import as_arrays, is_function, ravel
@@ -37,11 +40,12 @@ class PerChain:
     @property
     def number(self) -> int:
         """How many positions there are, by the first leaf."""
-        shape = jnp.shape(jax.tree.leaves(self.positions)[0])
-        return shape[0] if shape else 1
+        shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(self.positions)]
+        return shapes[0][0] if shapes and shapes[0] else 1
 
     def of(self, chains: int) -> PyTree[Array]:
         """The positions as arrays; raise unless there is one per chain."""
+        _check_position(self.positions, "fk.PerChain needs a tree like theta with an axis over chains, not")
         positions = as_arrays(self.positions)
         for leaf in jax.tree.leaves(positions):
             if leaf.ndim == 0 or leaf.shape[0] != chains:
@@ -50,15 +54,6 @@ class PerChain:
                     f"one has the shape {leaf.shape}."
                 )
         return positions
-
-
-def checked_key(key: Any) -> Key[Array, ""] | None:
-    """A key of the new kind, made of one of the old kind; None stays."""
-    if key is None or (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
-        return key
-    if isinstance(key, jax.Array | np.ndarray) and key.dtype == jnp.uint32 and key.ndim == 1:
-        return jax.random.wrap_key_data(jnp.asarray(key))
-    raise TypeError(f"key must be a key of JAX, as jax.random.key(0), not {key!r}; for a number give seed.")
 
 
 def check_same_target(target: Any, sampler: Any, init: Any) -> None:
@@ -132,11 +127,38 @@ def given_positions(init: Any, keys: Key[Array, "chains 3"]) -> PyTree[Array]:
     if isinstance(init, PerChain):
         return dealt(init.of(number), 1)
     if is_function(init):
-        return dealt(jax.vmap(init)(keys[:, 0]), 1)
+        return dealt(jax.vmap(partial(_drawn, init))(keys[:, 0]), 1)
+    _check_position(init, "init must be theta, an array or a tree of arrays, or a function of a key; it is")
     # From the host's memory straight to the devices that divide it: it may be too large for one.
     divided = jax.tree.map(lambda x: dealt(x, 0) if isinstance(x, np.ndarray) else x, init)
     one = dealt(as_arrays(divided), 0)
     return dealt(jax.tree.map(lambda x: jnp.broadcast_to(x, (number, *x.shape)), one), 1)
+
+
+def _drawn(init: Any, key: Key[Array, ""]) -> PyTree[Array]:
+    """The start that a function draws for a key."""
+    try:
+        inspect.signature(init).bind(key)
+    except TypeError as error:
+        raise TypeError(
+            f"init must be a function of a key, as in init=lambda key: jax.random.normal(key, (3,)): {error}."
+        ) from error
+    except ValueError:  # some compiled functions have no signature
+        pass
+    position = init(key)
+    _check_position(position, "init must return theta, an array or a tree of arrays; it returned")
+    return position
+
+
+def _check_position(position: Any, wanted: str) -> None:
+    """Raise unless theta is made of numbers. None within a tree is no leaf of it."""
+    leaves = jax.tree.leaves(position)
+    if not leaves:
+        raise ValueError(f"{wanted} {position!r}.")
+    for leaf in leaves:
+        is_array = isinstance(leaf, jax.Array | np.ndarray | np.generic)
+        if isinstance(leaf, str | bytes) or (is_array and leaf.dtype.kind in "OUSM"):
+            raise TypeError(f"{wanted} {leaf!r}, which is not a number.")
 
 
 def checked_positions(placed: Sampler, target: Any, init: Any, keys: Key[Array, "chains 3"]) -> PyTree[Array]:
@@ -148,6 +170,7 @@ def checked_positions(placed: Sampler, target: Any, init: Any, keys: Key[Array, 
     """
     number = keys.shape[0]
     positions = given_positions(init, keys)
+    check_variable_names(named_leaves(positions))
     own_target = placed.own_target if placed.wants_target else None
     transform = own_target if own_target is not None and own_target.is_constrained else None
     suspects = [0]

@@ -2,24 +2,27 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float, PyTree
+from jaxtyping import Array, Float, Key, PyTree
 
-from fokker._core.draws import at_draws
+from fokker._core.checks import check_whole
+from fokker._core.draws import at_draws, shape_of_draws
+from fokker._core.keys import checked_key
+from fokker._core.labels import Labels, named_leaves
+from fokker._core.paths import as_file, as_folder
+from fokker._core.state import nearest
 from fokker._core.statistics import inference_data
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
-from fokker.diagnostics._quantities import Quantities, flat, named_leaves
+from fokker.diagnostics._quantities import Quantities, flat
 from fokker.diagnostics.summary import QUANTILES
 from fokker.rows import is_source, reading
 from fokker.run.losses import Loss, in_words, left_of, surviving
-from fokker.run.predict import predict
-from fokker.targets.constrained import ConstrainedPosterior
-from fokker.targets.target import TargetWithData
+from fokker.run.predict import check_memory, predict, predict_with_keys, with_draw_keys
+from fokker.targets.target import Target, TargetWithData, labels_of
 
 # What ArviZ's schema calls them.
 _ARVIZ = {"is_divergent": "diverging", "num_integration_steps": "n_steps"}
@@ -165,6 +168,10 @@ class Trace:
 
         if self.origin is None:
             raise ValueError("only a trace of fk.sample can be run again.")
+        known = [*self.origin.options, "step_size", "resume"]
+        for name in changes:
+            if name not in known:
+                raise TypeError(f"rerun has no option {name!r}, as fk.sample has none.{nearest(name, known)}")
         options = {**self.origin.options, "out": None, **changes}
         sampler = options.pop("sampler")
         if step_size is not None:
@@ -176,6 +183,7 @@ class Trace:
 
         The draws are those of one run of that length, to the bit (to rounding, where one step is left).
         """
+        check_whole("steps", steps, 0)
         if self.origin is None:
             raise ValueError("only a trace of fk.sample can be resumed.")
         if self.stopped is not None and not self.was_interrupted:
@@ -190,7 +198,7 @@ class Trace:
         """
         from fokker.run.folder import save
 
-        save(self, Path(path))
+        save(self, as_folder(path, "path"))
 
     @property
     def positions(self) -> PyTree[np.ndarray]:
@@ -200,13 +208,18 @@ class Trace:
             return self.samples
         return jax.vmap(jax.vmap(target.unconstrain))(self.samples)
 
+    @property
+    def labels(self) -> Labels:
+        """Names of the axes of parameters, `dims`, and of the entries along them, `coords`."""
+        return labels_of(None if self.origin is None else self.origin.target)
+
     def named(self) -> dict[str, np.ndarray]:
         """The draws of every leaf of theta by its path; a single array is called theta."""
         return named_leaves(self.samples)
 
     def flat(self) -> Quantities:
         """Names of all scalars of theta, and their draws as an array chain × draw × scalar."""
-        return flat(self.named())
+        return flat(self.named(), self.labels)
 
     def flat_positions(self) -> Quantities:
         """The same for `positions`; the names mark leaves that have another shape there."""
@@ -215,18 +228,36 @@ class Trace:
             name if leaf.shape == shapes.get(name) else f"unconstrained {name}": leaf
             for name, leaf in named_leaves(self.positions).items()
         }
-        return flat(renamed)
+        return flat(renamed, self.labels)
 
     def to_arviz(self, *, log_likelihood: bool = False) -> Any:
         """The draws as an ArviZ object, with the quantities that the target derives from them.
 
-        An InferenceData, with ArviZ 1.0 and later a DataTree. With `log_likelihood` it has that of each datum
+        An InferenceData, with ArviZ 1.0 and later a DataTree. It has the names of the axes and of their
+        entries (`dims`, `coords`), and what the model was given (`observed_data`, `constant_data`), which
+        PyMC's functions compare with their model. With `log_likelihood` it has that of each datum
         (`trace.log_likelihood()`), for `arviz.loo`.
         """
-        pointwise = {"data": self.log_likelihood()} if log_likelihood else {}
-        posterior = {**self.named(), **self._derived()}
-        stats = {_ARVIZ.get(name, name): values for name, values in self.sample_stats.items()}
-        return inference_data(posterior=posterior, sample_stats=stats, log_likelihood=pointwise)
+        groups = {
+            "posterior": {**self.named(), **self._derived()},
+            "sample_stats": {_ARVIZ.get(name, name): values for name, values in self.sample_stats.items()},
+            "log_likelihood": self._log_likelihood_by_name() if log_likelihood else {},
+        }
+        return inference_data(groups, self.known_data(), self.labels)
+
+    def known_data(self) -> dict[str, dict[str, Any]]:
+        """What the model was given, by ArviZ's groups `observed_data` and `constant_data`, and by name."""
+        target = None if self.origin is None else self.origin.target
+        return target.known_data() if isinstance(target, Target) else {}
+
+    def _log_likelihood_by_name(self) -> dict[str, np.ndarray]:
+        target = None if self.origin is None else self.origin.target
+        if isinstance(target, Target) and not isinstance(target, TargetWithData):
+            by_name = self._log_likelihood_of_model(target, 1)
+            if by_name:
+                return by_name
+        values = self.log_likelihood()
+        return values if isinstance(values, dict) else {"data": values}
 
     def _derived(self) -> dict[str, np.ndarray]:
         """NumPyro's deterministic sites and Stan's transformed parameters at every draw."""
@@ -237,9 +268,10 @@ class Trace:
 
     def predict(
         self,
-        function: Callable[[PyTree[Any], PyTree[Any]], PyTree[Any]],
-        data: PyTree[Any],
+        function: Callable[..., PyTree[Any]] | None = None,
+        data: PyTree[Any] = None,
         *,
+        key: Key[Array, ""] | None = None,
         batch_size: int | None = None,
         thin: int = 1,
         reduce: str | Sequence[float] | None = None,
@@ -256,37 +288,74 @@ class Trace:
         every tenth draw. `reduce` keeps memory small: "mean" over all draws, with the leading axis row;
         "moments", a dictionary of mean and variance; or probabilities, such as [0.05, 0.95], for quantiles,
         with the leading axes quantile and row.
+
+        With a `key` the function takes a third argument, one key per row, for predictions that are random:
+        `lambda theta, x, keys: x @ theta + jax.vmap(jax.random.normal)(keys)`. Without a function a model
+        that can draws its observed variables at every draw (`fk.from_numpyro`): a dictionary by name, with
+        the leading axes chain and draw.
         """
-        return predict(function, self.samples, data, (), batch_size, thin, reduce, progress)
+        key = checked_key(key)
+        if function is None:
+            return self._predictive(key, data, batch_size, thin, reduce)
+        if data is None:
+            raise TypeError("trace.predict needs data, the rows that the function is called with.")
+        draws: Any = self.samples
+        if key is not None:
+            function, draws, data = predict_with_keys(function, draws, data, key)
+        return predict(function, draws, data, (), batch_size, thin, reduce, progress)
+
+    def _predictive(
+        self, key: Key[Array, ""] | None, data: Any, batch_size: Any, thin: int, reduce: Any
+    ) -> dict[str, np.ndarray]:
+        if key is None or not all(x is None for x in (data, batch_size, reduce)):
+            raise TypeError(
+                "trace.predict needs a function of theta and rows, with data; without them it takes a key "
+                "and thin alone, for draws of the observed variables of a model."
+            )
+        target = None if self.origin is None else self.origin.target
+        if not isinstance(target, Target):
+            raise TypeError("this trace knows no model that could draw data: give a function and data.")
+        check_whole("thin", thin)
+        draws = with_draw_keys(jax.tree.map(lambda x: x[:, ::thin], self.samples), key)
+        return at_draws(_predictive, draws, target)
 
     def log_likelihood(
         self, *, rows: Any = None, batch_size: int | None = None, thin: int = 1, progress: bool = True
-    ) -> Float[np.ndarray, "chain draw row"]:
-        """log p(x_n|θ) of each datum at every draw: chain × draw × row. The target must be a `fk.Posterior`.
+    ) -> Float[np.ndarray, "chain draw ..."] | dict[str, np.ndarray]:
+        """log p(x_n|θ) of each datum at every draw: chain × draw × row.
 
+        The target must be a `fk.Posterior`, or a model of PyMC or NumPyro. Without `subsample` such a model
+        has observed variables: chain × draw × the axes of the variable, and by name where there are several.
         `rows` are the indices of some data, all by default. `batch_size` and `thin` as for `predict`.
         """
         target = None if self.origin is None else self.origin.target
-        if not isinstance(target, TargetWithData) or not self.sampler.wants_target:
+        if isinstance(target, TargetWithData) and self.sampler.wants_target:
+            data = target.data if rows is None else _rows_of(target, rows)
+            arguments = (target,)
+            name = "log_likelihood"
+            return predict(
+                _log_likelihoods, self.samples, data, arguments, batch_size, thin, None, progress, name
+            )
+        values = self._log_likelihood_of_model(target, thin) if rows is None and batch_size is None else {}
+        if not values:
             raise TypeError(
                 "the log likelihood of single data is known only for a trace of fk.sample with a "
-                f"fk.Posterior and one of its samplers; the target here is {type(target).__name__}. "
-                "Otherwise give your own function of theta and rows to trace.predict."
+                "fk.Posterior, or a model of PyMC or NumPyro, and one of its samplers (rows and batch_size "
+                f"with a fk.Posterior alone); the target here is {type(target).__name__}. Otherwise give "
+                "your own function of theta and rows to trace.predict."
             )
-        if isinstance(target, ConstrainedPosterior):
-            target = target.target  # of the constrained theta
-        data = target.data if rows is None else _rows_of(target, rows)
-        return predict(
-            _log_likelihoods,
-            self.samples,
-            data,
-            (target,),
-            batch_size,
-            thin,
-            None,
-            progress,
-            "log_likelihood",
-        )
+        return values if len(values) > 1 else next(iter(values.values()))
+
+    def _log_likelihood_of_model(self, target: Any, thin: int) -> dict[str, np.ndarray]:
+        if not isinstance(target, Target) or not self.sampler.wants_target:
+            return {}
+        check_whole("thin", thin)
+        draws = jax.tree.map(lambda x: x[:, ::thin], self.samples)
+        chains, number = shape_of_draws(draws)
+        first = jax.tree.map(lambda x: np.asarray(x[0, 0]), draws)
+        entries = sum(x.size for x in jax.tree.leaves(jax.eval_shape(target.pointwise, first)))
+        check_memory(chains * number * entries * 8, chains * number, entries)
+        return at_draws(_pointwise, draws, target)
 
     def summary(
         self,
@@ -325,7 +394,9 @@ class Trace:
         """
         from fokker.report.page import write_report  # with Matplotlib, which takes as long to import as JAX
 
-        write_report(self, Path(path), title, extra, self.summary() if summary is None else summary)
+        write_report(
+            self, as_file(path, "path"), title, extra, self.summary() if summary is None else summary
+        )
 
 
 def moments_of(
@@ -357,7 +428,16 @@ def _rows_of(target: TargetWithData, rows: Any) -> PyTree[Any]:
 
 
 def _log_likelihoods(theta: PyTree[Any], rows: PyTree[Any], target: Any) -> Any:
-    return jax.vmap(lambda datum: target.log_likelihood(theta, datum))(rows)
+    return jax.vmap(lambda datum: target.log_likelihood_of_theta(theta, datum))(rows)
+
+
+def _predictive(draw: tuple[PyTree[Any], Any], target: Any) -> dict[str, Any]:
+    theta, key = draw
+    return target.predictive(theta, jax.random.wrap_key_data(key))
+
+
+def _pointwise(theta: PyTree[Any], target: Any) -> dict[str, Any]:
+    return target.pointwise(theta)
 
 
 def _derived(theta: PyTree[Any], target: Any) -> dict[str, Any]:

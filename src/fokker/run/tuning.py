@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 from rich.console import Console
 
+from fokker._core.keys import checked_key, key_of_seed
 from fokker._core.state import inner, is_function, ravel
 from fokker.diagnostics._gradients import as_vectors, gradients_at, thinned
 from fokker.diagnostics._spread import spread_findings, walls_of
@@ -150,7 +151,7 @@ def tune(
         "batch_size": batch_size,
         "batches": batches,
         "gradient": gradient,
-        "key": jax.random.key(seed) if key is None else key,
+        "key": key_of_seed(seed) if key is None else checked_key(key),
         "temperature": temperature,
     }
     with reading(), Journal() as journal:

@@ -233,6 +233,8 @@ def check_step_size(step_size: Any) -> Any:
         if step_size != AUTOMATIC:
             raise ValueError(f"the step size is a number, a schedule or {AUTOMATIC!r}, not {step_size!r}.")
         return step_size
+    if step_size is None:
+        raise ValueError(f"the step size is a number, a schedule or {AUTOMATIC!r}, not None.")
     step = step_size if callable(step_size) else as_arrays(step_size)
     first = step(StepNumber.of(0)) if callable(step) else step
     if not isinstance(first, jax.core.Tracer) and not bool(jnp.all(jnp.isfinite(first) & (first > 0))):

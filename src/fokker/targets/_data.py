@@ -22,7 +22,7 @@ def checked_data(data: PyTree[Any]) -> PyTree[Any]:
 
     Files are opened, as sources. Their values are checked when they are read.
     """
-    data = opened(data)
+    data = opened(_by_column(data))
     named = jax.tree_util.tree_leaves_with_path(data, is_leaf=is_source)
     if not named:
         raise ValueError("the data are empty: give at least one array.")
@@ -49,6 +49,22 @@ def checked_data(data: PyTree[Any]) -> PyTree[Any]:
             "a stream of batches, fk.Posterior(…, batches, size=N)."
         )
     return jax.tree.unflatten(jax.tree.structure(data, is_leaf=is_source), arrays)
+
+
+def _by_column(data: Any) -> Any:
+    """A table of pandas or Polars as a dictionary of its columns; anything else as it is."""
+    kind = type(data)
+    if kind.__name__ != "DataFrame" or kind.__module__.partition(".")[0] not in ("pandas", "polars"):
+        return data
+    names = list(data.columns)
+    wrong = next((name for name in names if not isinstance(name, str) or names.count(name) > 1), None)
+    if wrong is not None:
+        raise ValueError(
+            f"data is a DataFrame with the column {wrong!r}: columns need names that are texts, each its "
+            "own, as log_likelihood(theta, row) finds them by row['name']. Rename it, or give "
+            "data.to_numpy()."
+        )
+    return {name: data[name].to_numpy() for name in names}
 
 
 def placed(data: PyTree[Any]) -> PyTree[Any]:

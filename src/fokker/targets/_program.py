@@ -1,5 +1,6 @@
 """A NumPyro model with its arguments, which can be run on chosen latent values and rows of data."""
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,10 +9,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Key, PyTree
 
+from fokker._core.labels import AXES, NO_LABELS, Labels
 from fokker._core.module import Module
-from fokker._core.state import describe_shapes
+from fokker._core.state import describe_shapes, nearest
 
 # NumPyro's record of one statement: a dictionary with its type, name, distribution and value.
 Site = Mapping[str, Any]
@@ -48,6 +50,7 @@ class Program(Module):
     positional: tuple[str, ...] = eqx.field(static=True)
     plate: str | None = eqx.field(static=True, default=None)
     derived: tuple[str, ...] = eqx.field(static=True, default=())
+    labels: Labels = eqx.field(static=True, default=NO_LABELS)
 
     @classmethod
     def of(cls, model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> "Program":
@@ -68,7 +71,7 @@ class Program(Module):
             self.fixed,
             is_leaf=_is_constant,
         )
-        return Program(self.model, fixed, self.positional, self.plate, self.derived)
+        return dataclasses.replace(self, fixed=fixed)
 
     def arguments(self, rows: PyTree[Array] | None = None) -> dict[str, Any]:
         """The arguments of the model, including these rows."""
@@ -123,6 +126,19 @@ class Program(Module):
         sites = self.run(theta, rows)
         return {name: sites[name]["value"] for name in self.derived}
 
+    def pointwise(self, theta: Mapping[str, Array]) -> dict[str, Array]:
+        """The log likelihood of each entry of the observed sites."""
+        return {name: _log_prob(site) for name, site in self.run(theta).items() if is_observed(site)}
+
+    def predictive(
+        self, key: Key[Array, ""], theta: Mapping[str, Array], rows: PyTree[Array] | None = None
+    ) -> dict[str, Site]:
+        """All sites, with the latent ones at theta if they are there, and all others drawn."""
+        from numpyro import handlers
+
+        model = handlers.seed(handlers.substitute(handlers.uncondition(self.model), data=theta), key)
+        return self._sites(model, rows)
+
 
 class LogDensity(Module):
     """`Program.log_density` as a function of theta."""
@@ -168,14 +184,52 @@ def is_latent(site: Site) -> bool:
     return site["type"] == "sample" and not site["is_observed"]
 
 
+def is_observed(site: Site) -> bool:
+    """Whether a site has data."""
+    return site["type"] == "sample" and site["is_observed"] and has_value(site)
+
+
+def has_value(site: Site) -> bool:
+    """Whether a site is a variable of the model, which `numpyro.factor` and a plate are not."""
+    from numpyro.distributions import Unit
+
+    return site["type"] == "deterministic" or (site["type"] == "sample" and not isinstance(site["fn"], Unit))
+
+
+def site_labels(sites: Mapping[str, Site], dims: Any, coords: Any) -> Labels:
+    """The plates of each site as names of its axes, and those of the user in their place."""
+    names: dict[str, Any] = {}
+    for name, site in sites.items():
+        if not has_value(site):
+            continue
+        shape = jnp.shape(site["value"])
+        batch = len(shape) - (site["fn"].event_dim if site["type"] == "sample" else 0)
+        axes: list[str | None] = [None] * len(shape)
+        for frame in site.get("cond_indep_stack", ()):
+            axis = batch + frame.dim
+            if axis >= 0 and shape[axis] == frame.size and frame.name not in AXES:
+                axes[axis] = frame.name
+        if any(axes):
+            names[name] = axes
+    for name in Labels.checked(dims, None).dims:
+        if name not in sites:
+            raise ValueError(
+                f"dims names {name!r}, but the sites of the model are {', '.join(sites)}."
+                f"{nearest(name, list(sites))}"
+            )
+    labels = Labels.checked({**names, **(dims or {})}, coords)
+    labels.check({name: jnp.shape(sites[name]["value"]) for name in labels.dims})
+    return labels
+
+
+def _log_prob(site: Site) -> Array:
+    log_prob = site["fn"].log_prob(site["value"])
+    # Only a user's own handler sets it: subsampling plates are refused, and Posterior applies N/n.
+    return log_prob if site["scale"] is None else site["scale"] * log_prob
+
+
 def _total(sites: Any) -> Array:
-    each = []
-    for site in sites:
-        if site["type"] == "sample":
-            log_prob = site["fn"].log_prob(site["value"])
-            # Only a user's own handler sets it: subsampling plates are refused, and Posterior applies N/n.
-            scale = site["scale"]
-            each.append(jnp.sum(log_prob if scale is None else scale * log_prob))
+    each = [jnp.sum(_log_prob(site)) for site in sites if site["type"] == "sample"]
     return sum(each, start=jnp.zeros(()))
 
 

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from fokker._core.labels import Labels, check_variable_names
+
 Values = dict[str, Array]
 
 
@@ -37,6 +39,12 @@ class Program:
         self._constrained = _compiled(values, [], model.replace_rvs_by_values(model.free_RVs))
         self._derived = _compiled(values, containers, model.replace_rvs_by_values(model.deterministics))
         self._free = _compiled(*_unconstrained(model))
+        self.observed_names = [variable.name for variable in model.observed_RVs]
+        each = model.logp(vars=model.observed_RVs, jacobian=False, sum=False) if self.observed_names else []
+        self._pointwise = _compiled(values, containers, each)
+        check_variable_names([*self.names, *self.derived_names])
+        self.labels = _labels(model)
+        self.known_data = _known_data(model)
 
     def log_prior(self, y: Values) -> Array:
         """log p(x(y)) of the free variables and potentials, without the Jacobian."""
@@ -62,6 +70,11 @@ class Program:
         """The deterministic variables."""
         inputs = [*self._in_order(y), *(rows[name] for name in self.row_names)]
         return dict(zip(self.derived_names, _call(self._derived, inputs), strict=True))
+
+    def pointwise(self, y: Values, rows: Values) -> Values:
+        """The log likelihood of each entry of the observed variables."""
+        inputs = [*self._in_order(y), *(rows[name] for name in self.row_names)]
+        return dict(zip(self.observed_names, _call(self._pointwise, inputs), strict=True))
 
     def _in_order(self, tree: Values) -> list[Array]:
         return [jnp.asarray(tree[name]) for name in self.names]
@@ -110,6 +123,24 @@ def _quietly() -> Iterator[None]:
         warnings.filterwarnings("ignore", "Explicitly requested dtype")
         warnings.filterwarnings("ignore", "Skipping .* Op")
         yield
+
+
+def _labels(model: Any) -> Labels:
+    """The dims and coords of the model; those without entries are known by their length alone."""
+    coords = {axis: entries for axis, entries in model.coords.items() if entries is not None}
+    return Labels.checked(model.named_vars_to_dims, coords)
+
+
+def _known_data(model: Any) -> dict[str, dict[str, np.ndarray]]:
+    """The observed values and the `pm.Data` containers.
+
+    PyMC's posterior predictive draws what depends on a container from its prior, unless it finds the values
+    of that container among the draws and they have not changed; likewise for the entries of an axis.
+    """
+    from pymc.backends.arviz import find_constants, find_observations
+
+    groups = {"observed_data": find_observations(model), "constant_data": find_constants(model)}
+    return {name: {k: np.asarray(x) for k, x in group.items()} for name, group in groups.items()}
 
 
 def _total(terms: Sequence[Any]) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from fokker._core.labels import Labels
 from fokker._core.state import as_arrays, is_leaf, nearest
 from fokker.targets.constraints import Constraint, as_constraint
 from fokker.targets.target import Target, TargetWithData, check_is_target
@@ -25,12 +26,20 @@ class Constrained(Target):
 
     def at_temperature(self, temperature: Any) -> "Constrained":
         """The target for sampling at a temperature T: the log-Jacobian in U_y is multiplied by T."""
-        return type(self)(self.target, self.constraints, temperature)
+        return dataclasses.replace(self, temperature=temperature)
 
     def on_first_rows(self) -> "Constrained":
         """Itself, or, of data in a file or a stream, with the first rows alone."""
         target = self.target.on_first_rows()
         return self if target is self.target else dataclasses.replace(self, target=target)
+
+    def labels(self) -> Labels:
+        """Names of the axes of parameters, and of the entries along them."""
+        return self.target.labels()
+
+    def known_data(self) -> dict[str, dict[str, Any]]:
+        """What the target was given, by name."""
+        return self.target.known_data()
 
     def constrain(self, y: PyTree[Array]) -> PyTree[Array]:
         """θ = x(y)."""
@@ -109,6 +118,10 @@ class ConstrainedPosterior(Constrained, TargetWithData):
     def log_likelihood(self, y: PyTree[Array], datum: PyTree[Array]) -> Array:
         """log p(datum | x(y))."""
         return self.target.log_likelihood(self.constrain(y), datum)
+
+    def log_likelihood_of_theta(self, theta: PyTree[Array], datum: PyTree[Array]) -> Array:
+        """log p(datum|θ), also where theta is rounded to the boundary of its support."""
+        return self.target.log_likelihood(theta, datum)
 
     def minibatch_potential(self, y: PyTree[Array], batch: PyTree[Array]) -> Array:
         """An unbiased estimate of U_y from a batch."""

@@ -1,10 +1,13 @@
 """A target given by its log density."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
+import equinox as eqx
 from jaxtyping import Array, PyTree
 
-from fokker.targets.target import Target, check_number
+from fokker._core.labels import Labels, shapes_of
+from fokker.targets.target import Target, check_function, check_number
 
 
 class Density(Target):
@@ -12,15 +15,39 @@ class Density(Target):
 
     ```python
     target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    target = fk.Density(
+        lambda theta: -jnp.sum(theta["a"] ** 2) / 2, dims={"a": ["city"]}, coords={"city": ["Köln", "Bonn"]}
+    )
     ```
+
+    `dims` names the axes of parameters, by the parameter's name ("theta" where theta is one array; "a.b" for
+    theta["a"]["b"]), and `coords` the entries along these axes: tables then show a[Köln] in place of a[0],
+    and `trace.to_arviz()` has them.
     """
 
     log_density: Callable[[PyTree[Array]], Array]
+    _labels: Labels = eqx.field(static=True)
+
+    def __init__(
+        self,
+        log_density: Callable[[PyTree[Array]], Array],
+        *,
+        dims: Mapping[str, Any] | None = None,
+        coords: Mapping[str, Any] | None = None,
+    ) -> None:
+        check_function(log_density, "log_density", "lambda theta: -jnp.sum(theta**2) / 2")
+        self.log_density = log_density
+        self._labels = Labels.checked(dims, coords)
+
+    def labels(self) -> Labels:
+        """Names of the axes of parameters, and of the entries along them."""
+        return self._labels
 
     def potential(self, theta: PyTree[Array]) -> Array:
         """U = -log p, up to a constant."""
         return -self.log_density(theta)
 
     def validate(self, theta: PyTree[Array]) -> None:
-        """Raise unless the log density is one finite number at theta."""
+        """Raise unless the log density is one finite number at theta, and `dims` are names of its axes."""
         check_number(self.log_density, theta, "log_density")
+        self._labels.check(shapes_of(theta))

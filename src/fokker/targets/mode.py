@@ -9,7 +9,7 @@ from jaxtyping import Array, PyTree
 
 from fokker._core.state import ravel, unravel
 from fokker.rows import reading, resident
-from fokker.targets.target import Target, TargetWithData
+from fokker.targets.target import Target, TargetWithData, check_is_target
 
 
 def find_mode(target: Target, init: PyTree[Any], iterations: int = 100) -> PyTree[Array]:
@@ -17,6 +17,9 @@ def find_mode(target: Target, init: PyTree[Any], iterations: int = 100) -> PyTre
 
     With constraints, `init` and the result are θ, but the mode is that of the density of the unconstrained y.
     """
+    check_is_target(target)
+    if not jax.tree.leaves(init):
+        raise ValueError(f"init must be theta, an array or a tree of arrays; it is {init!r}.")
     target = resident(target)
     start = target.unconstrain(init)
     target.validate(start)

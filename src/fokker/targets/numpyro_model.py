@@ -1,5 +1,7 @@
 """Targets from NumPyro models."""
 
+import dataclasses
+from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
@@ -8,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
+from fokker._core.labels import Labels, check_variable_names
 from fokker._core.state import nearest
 from fokker.targets._plate import (
     check_on_one_row,
@@ -25,8 +28,11 @@ from fokker.targets._program import (
     Program,
     Site,
     first_line,
+    has_value,
     in_plate,
     is_latent,
+    is_observed,
+    site_labels,
 )
 from fokker.targets.constrained import Constrained, ConstrainedPosterior
 from fokker.targets.constraints import Constraint
@@ -78,39 +84,82 @@ class Support(Constraint):
         return self.constrain(jax.random.uniform(key, free, minval=-_RADIUS, maxval=_RADIUS))
 
 
-class NumPyroDensity(Constrained):
+class _NumPyroTarget(Constrained):
+    """What is the same with and without minibatches."""
+
+    @property
+    @abstractmethod
+    def program(self) -> Program:
+        """The model with its arguments."""
+
+    @property
+    def _rows(self) -> PyTree[Array] | None:
+        """The rows that are no part of the program."""
+        return None
+
+    def init(self, key: Key[Array, ""]) -> dict[str, Array]:
+        """A theta to start from, uniform in the unconstrained space: `fk.sample(…, init=target.init)`."""
+        return _draw(self.constraints, key)
+
+    def derived(self, theta: PyTree[Array]) -> dict[str, Array]:
+        """The deterministic sites at theta, with minibatches except those with one value per row."""
+        return self.program.deterministic(theta, self._rows)
+
+    def labels(self) -> Labels:
+        """The plates of the sites, and the names of the user."""
+        return self.program.labels
+
+    def known_data(self) -> dict[str, dict[str, Any]]:
+        """The values of the observed sites."""
+        sites = self.program.run(_draw(self.constraints, jax.random.key(0)), self._rows)
+        observed = {name: site["value"] for name, site in sites.items() if is_observed(site)}
+        return {"observed_data": observed}
+
+    def predictive(self, theta: PyTree[Array], key: Key[Array, ""]) -> dict[str, Array]:
+        """A draw of the observed sites given theta."""
+        sites = self.program.run(theta, self._rows)
+        drawn = self.program.predictive(key, theta, self._rows)
+        return {name: drawn[name]["value"] for name, site in sites.items() if is_observed(site)}
+
+    def prior_predictive(self, key: Key[Array, ""]) -> dict[str, Array]:
+        """A draw of all sites, with those that are observed."""
+        sites = self.program.predictive(key, {}, self._rows)
+        return {name: site["value"] for name, site in sites.items() if has_value(site)}
+
+    def _check_names(self, tree: PyTree[Array]) -> None:
+        super()._check_names(tree)
+        _refuse_unknown(self.constraints, tree)
+
+
+class NumPyroDensity(_NumPyroTarget):
     """The density of all latent sites of a NumPyro model."""
 
-    def init(self, key: Key[Array, ""]) -> dict[str, Array]:
-        """A theta to start from, uniform in the unconstrained space: `fk.sample(…, init=target.init)`."""
-        return _draw(self.constraints, key)
+    @property
+    def program(self) -> Program:
+        """The model with its arguments."""
+        return self.target.log_density.program
 
-    def derived(self, theta: PyTree[Array]) -> dict[str, Array]:
-        """The deterministic sites at theta."""
-        return self.target.log_density.program.deterministic(theta)
-
-    def _check_names(self, tree: PyTree[Array]) -> None:
-        super()._check_names(tree)
-        _refuse_unknown(self.constraints, tree)
+    def pointwise(self, theta: PyTree[Array]) -> dict[str, Array]:
+        """The log likelihood of each entry of the observed sites."""
+        return self.program.pointwise(theta)
 
 
-class NumPyroPosterior(ConstrainedPosterior):
+class NumPyroPosterior(_NumPyroTarget, ConstrainedPosterior):
     """A NumPyro model whose plate over the data is subsampled in minibatches."""
 
-    def init(self, key: Key[Array, ""]) -> dict[str, Array]:
-        """A theta to start from, uniform in the unconstrained space: `fk.sample(…, init=target.init)`."""
-        return _draw(self.constraints, key)
+    @property
+    def program(self) -> Program:
+        """The model with its arguments, without the rows."""
+        return self.target.log_likelihood.program
 
-    def derived(self, theta: PyTree[Array]) -> dict[str, Array]:
-        """The deterministic sites at theta, except those with one value per row."""
-        return self.target.log_likelihood.program.deterministic(theta, self.data)
-
-    def _check_names(self, tree: PyTree[Array]) -> None:
-        super()._check_names(tree)
-        _refuse_unknown(self.constraints, tree)
+    @property
+    def _rows(self) -> PyTree[Array]:
+        return self.data
 
 
-def from_numpyro(model: Any, *arguments: Any, subsample: Any = None, **keywords: Any) -> Any:
+def from_numpyro(
+    model: Any, *arguments: Any, subsample: Any = None, dims: Any = None, coords: Any = None, **keywords: Any
+) -> Any:
     r"""A NumPyro model, called with these arguments, as a target over a dictionary of its latent sites.
 
     ```python
@@ -132,6 +181,10 @@ def from_numpyro(model: Any, *arguments: Any, subsample: Any = None, **keywords:
     sites inside the plate are the likelihood, scaled by N/n as in `fk.Posterior`; those outside are the
     prior.
 
+    The plates are the names of the axes of their sites. `coords` gives the entries along them, as in
+    `coords={"city": ["Köln", "Bonn"]}`, and `dims` names other axes, as in `dims={"w": ["column"]}`: tables
+    then show a[Köln] in place of a[0], and `trace.to_arviz()` has them.
+
     Sites are transformed to unconstrained space by NumPyro's transforms, as by `fk.constrain`. `init`, draws
     and moments are in terms of the sites; `target.init` draws a start as NumPyro does. `trace.to_arviz()`
     includes the deterministic sites. These are refused: discrete latent sites, supports that depend on other
@@ -145,12 +198,13 @@ def from_numpyro(model: Any, *arguments: Any, subsample: Any = None, **keywords:
         ) from error
     program = Program.of(model, arguments, keywords)
     sites = _checked_sites(program)
+    program = dataclasses.replace(program, labels=site_labels(sites, dims, coords))
     constraints = _supports(sites, program)
     theta = _draw(constraints, jax.random.key(0))
     if subsample is not None:
         return _posterior(program, sites, constraints, theta, subsample)
     names = tuple(name for name, site in sites.items() if site["type"] == "deterministic")
-    program = Program(program.model, program.fixed, program.positional, None, names)
+    program = dataclasses.replace(program, derived=names)
     traced = program.traced()
     try:
         eqx.filter_eval_shape(lambda p, theta: p.log_density(theta), traced, theta)
@@ -198,6 +252,7 @@ def _checked_sites(program: Program) -> dict[str, Site]:
                 f"the latent site {name!r} is discrete and has no gradient: sum it out of the model, as "
                 "numpyro.distributions.MixtureSameFamily does, or give its values as obs."
             )
+    check_variable_names(name for name, site in sites.items() if has_value(site))
     if not any(is_latent(site) for site in sites.values()):
         raise ValueError(
             "the model has no latent site, so there is nothing to sample. Add a site without obs, as in "
@@ -240,7 +295,7 @@ def _posterior(
     size = sites[plate]["args"][0]
     rows, fixed = split(program, plate, size, row_names)
     row = jax.tree.map(lambda x: x[:1], rows)
-    constant = Program(program.model, fixed, program.positional, plate)
+    constant = dataclasses.replace(program, fixed=fixed, plate=plate)
     traced = constant.traced()
     try:
         on_one_row = shapes(traced, theta, row)
@@ -255,7 +310,7 @@ def _posterior(
         and not in_plate(site, plate)
         and on_one_row[name]["shape"] == jnp.shape(site["value"])
     )
-    traced = Program(traced.model, traced.fixed, traced.positional, plate, names)
+    traced = dataclasses.replace(traced, derived=names)
     # On the device: deterministic sites are computed from all rows.
     rows = jax.tree.map(jnp.asarray, rows)
     posterior = Posterior(LogPrior(traced, row), LogLikelihood(traced), rows)

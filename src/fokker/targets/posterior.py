@@ -1,7 +1,6 @@
 """A posterior, from a prior, the likelihood of one datum, and the data."""
 
-import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -10,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from fokker._core.labels import Labels, named_leaves, shapes_of
 from fokker.batches import Batch
 from fokker.rows import Stream, first_rows, is_source, is_stream, leaves, size_of, span
 from fokker.targets._data import checked_data, placed
-from fokker.targets.target import TargetWithData, check_number
+from fokker.targets.target import TargetWithData, check_function, check_number
 
 # Rows whose likelihoods are evaluated at the same time in a sum over all the data, and bytes of those that
 # are read from a file for it.
@@ -46,11 +46,14 @@ class Posterior(TargetWithData):
 
     `data` may also be an iterable of batches, such as a PyTorch DataLoader, or a function that returns one;
     then `size` is N, the number of data that they are drawn from. See docs/data.md.
+
+    `dims` and `coords` name the axes of parameters and the entries along them, as for `fk.Density`.
     """
 
     log_prior: Callable[[PyTree[Array]], Array]
     log_likelihood: Callable[[PyTree[Array], PyTree[Array]], Array]
     data: PyTree[Array]
+    _labels: Labels = eqx.field(static=True)
 
     def __init__(
         self,
@@ -58,18 +61,30 @@ class Posterior(TargetWithData):
         log_likelihood: Callable[[PyTree[Array], PyTree[Array]], Array],
         data: PyTree[Any],
         size: int | None = None,
+        *,
+        dims: Mapping[str, Any] | None = None,
+        coords: Mapping[str, Any] | None = None,
     ) -> None:
+        check_function(log_prior, "log_prior", "lambda theta: -jnp.sum(theta**2) / 2")
+        check_function(log_likelihood, "log_likelihood", "lambda theta, datum: -((datum - theta) ** 2) / 2")
         self.log_prior = log_prior
         self.log_likelihood = log_likelihood
+        self._labels = Labels.checked(dims, coords)
         if is_stream(data):
             self.data = Stream(data, _checked_size(data, size)).data()
             return
+        if isinstance(data, list) and size is not None:
+            raise TypeError(
+                f"data is a list of {len(data)}, which stands for the columns of one data set, and "
+                f"size={size} is for a stream of batches: for a list of batches give a function that returns "
+                "it, data=lambda: batches; for columns leave size out."
+            )
         self.data = placed(checked_data(data))
         if size is not None and size != size_of(self.data):
             raise ValueError(
-                f"size={size}, but the first axis of the data has length {size_of(self.data):,}: leave size "
-                "out. It is for a stream of batches, whose length is not known; give the stream itself as "
-                "data."
+                f"size={size!r}, but the first axis of the data has length {size_of(self.data):,}: leave "
+                "size out. It is for a stream of batches, whose length is not known; give the stream itself "
+                "as data."
             )
 
     def potential(self, theta: PyTree[Array]) -> Array:
@@ -90,7 +105,19 @@ class Posterior(TargetWithData):
     def on_first_rows(self) -> "Posterior":
         """Itself, or, of data in a file or a stream, with the first rows alone."""
         data = first_rows(self.data)
-        return self if data is self.data else dataclasses.replace(self, data=data)
+        labels = self._labels
+        if data is self.data:
+            return self
+        return Posterior(self.log_prior, self.log_likelihood, data, dims=labels.dims, coords=labels.coords)
+
+    def labels(self) -> Labels:
+        """Names of the axes of parameters, and of the entries along them."""
+        return self._labels
+
+    def known_data(self) -> dict[str, dict[str, Any]]:
+        """The data that are in memory: prior and likelihood do not say which of them are random."""
+        in_memory = {name: x for name, x in named_leaves(self.data).items() if isinstance(x, jax.Array)}
+        return {"observed_data": {"data" if name == "theta" else name: x for name, x in in_memory.items()}}
 
     def minibatch_potential(self, theta: PyTree[Array], batch: PyTree[Array]) -> Array:
         """Ũ from a batch of n rows: a tree of rows, or a `fokker.batches.Batch`."""
@@ -116,7 +143,16 @@ class Posterior(TargetWithData):
         """Raise unless the prior and the likelihood are each one finite number at theta."""
         check_number(self.log_prior, theta, "log_prior")
         datum = jax.tree.map(lambda x: x[0], span(self.data, 0, 1))
-        check_number(self.log_likelihood, theta, "log_likelihood", datum)
+        try:
+            check_number(self.log_likelihood, theta, "log_likelihood", datum)
+        except ValueError as error:
+            if not isinstance(self.data, list):
+                raise
+            raise ValueError(
+                f"{error} A datum is a list of {len(self.data)} here, as data is a list of columns: for a "
+                "list of batches give fk.Posterior(…, data=lambda: batches, size=N)."
+            ) from error
+        self._labels.check(shapes_of(theta))
 
 
 # Compiled once for a posterior: outside of a compiled program JAX would compile the loop at each call.

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
+from fokker._core.labels import Labels
 from fokker._core.module import Module
 from fokker._core.state import as_arrays, nearest
 from fokker.targets._program import first_line
@@ -118,6 +119,18 @@ class PyMCTarget(Target):
     def derived(self, theta: PyTree[Array]) -> dict[str, Array]:
         """The deterministic variables at theta."""
         return self.program.derived(self.program.unconstrain(theta), self.rows)
+
+    def labels(self) -> Labels:
+        """The dims and coords of the model."""
+        return self.program.labels
+
+    def known_data(self) -> dict[str, dict[str, Any]]:
+        """The observed values and the data containers of the model."""
+        return self.program.known_data
+
+    def pointwise(self, theta: PyTree[Array]) -> dict[str, Array]:
+        """The log likelihood of each entry of the observed variables."""
+        return self.program.pointwise(self.program.unconstrain(theta), self.rows)
 
     def init(self, key: Key[Array, ""]) -> dict[str, Array]:
         """A theta to start from, near PyMC's initial point: `fk.sample(…, init=target.init)`."""

@@ -8,8 +8,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Key, PyTree
 
+from fokker._core.labels import NO_LABELS, Labels
 from fokker._core.module import Module
 from fokker._core.state import as_arrays, describe_shapes
 from fokker.rows import size_of, span, stream_of
@@ -66,6 +67,26 @@ class Target(Module):
         """Quantities that the model computes from theta, by name."""
         return {}
 
+    def labels(self) -> Labels:
+        """Names of the axes of parameters and derived quantities, and of the entries along them."""
+        return NO_LABELS
+
+    def known_data(self) -> dict[str, dict[str, Any]]:
+        """What the model was given, by name: `observed_data` and `constant_data`, ArviZ's groups of them."""
+        return {}
+
+    def predictive(self, theta: PyTree[Array], key: Key[Array, ""]) -> dict[str, Array]:
+        """A draw of the observed variables given theta, by name."""
+        raise TypeError(_cannot_draw(self))
+
+    def prior_predictive(self, key: Key[Array, ""]) -> dict[str, Array]:
+        """A draw of the parameters from their prior, and of the observed variables given them, by name."""
+        raise TypeError(_cannot_draw(self))
+
+    def pointwise(self, theta: PyTree[Array]) -> dict[str, Array]:
+        """The log likelihood of each entry of each observed variable, by name; empty where it is unknown."""
+        return {}
+
 
 class TargetWithData(Target):
     """A target that is a prior and a sum over data, so that it can be estimated from a minibatch."""
@@ -93,6 +114,10 @@ class TargetWithData(Target):
     def size(self) -> int:
         """N, the number of data."""
         return size_of(self.data)
+
+    def log_likelihood_of_theta(self, theta: PyTree[Array], datum: PyTree[Array]) -> Array:
+        """log p(datum|θ) at a draw: `log_likelihood` takes the coordinates that are sampled."""
+        return self.log_likelihood(self.unconstrain(theta) if self.is_constrained else theta, datum)
 
     @abstractmethod
     def minibatch_potential(self, theta: PyTree[Array], batch: PyTree[Array]) -> Array:
@@ -148,6 +173,19 @@ def _short(datum: PyTree[Any]) -> str:
     return text if len(text) <= _LINE else f"{text[:_LINE]}…"
 
 
+def _cannot_draw(target: Target) -> str:
+    return (
+        f"{type(target).__name__} knows densities and cannot draw data: give trace.predict a function of "
+        "theta, rows and keys, or make the target by fk.from_numpyro. For a PyMC model call "
+        "pm.sample_posterior_predictive(trace.to_arviz(), model) or pm.sample_prior_predictive(model=model)."
+    )
+
+
+def labels_of(target: Any) -> Labels:
+    """The names of axes that a target has; none without a target."""
+    return target.labels() if isinstance(target, Target) else NO_LABELS
+
+
 def check_is_target(target: Any) -> None:
     """Raise unless `target` derives from `Target`."""
     if not isinstance(target, Target):
@@ -155,6 +193,12 @@ def check_is_target(target: Any) -> None:
             f"the target must be a fk.Density, a fk.Posterior or another subclass of fk.Target, not "
             f"{type(target).__name__}. Wrap a function as fk.Density(log_density)."
         )
+
+
+def check_function(function: Any, name: str, example: str) -> None:
+    """Raise unless it can be called."""
+    if not callable(function):
+        raise TypeError(f"{name} must be a function, as in {name}={example}, not {function!r}.")
 
 
 def check_number(function: Callable[..., Any], theta: PyTree[Array], name: str, *rest: Any) -> None:

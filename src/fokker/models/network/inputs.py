@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from fokker._core.missing import check_none_missing
+
 
 def checked_rows(X: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """X in single precision, one row per datum; raise unless its rows are numbers of the given shape."""
@@ -68,6 +70,7 @@ def checked_labels(y: Any, rows: int) -> np.ndarray:
             f"y has the shape {labels.shape}; a categorical likelihood needs one label per row. For one-hot "
             "rows give y.argmax(1)."
         )
+    check_none_missing(labels, "y", "label")
     if labels.dtype.kind == "f":
         if not np.isfinite(labels).all():
             row = int(np.argmin(np.isfinite(labels)))

@@ -1,0 +1,43 @@
+"""Keys of JAX from what a user gives: a seed, or a key of the old or the new kind."""
+
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+
+def key_of_seed(seed: Any, name: str = "seed") -> Key[Array, ""]:
+    """The key of a seed; raise unless it is a whole number that JAX tells from all others.
+
+    JAX takes the lowest 32 bits of a seed, 64 in double precision: seeds that differ in higher bits alone
+    would give the same draws.
+    """
+    bits = 64 if jax.config.values["jax_enable_x64"] else 32
+    least, most = -(2 ** (bits - 1)), 2**63 - 1 if bits == 64 else 2**32 - 1
+    try:
+        number = operator.index(seed) if not isinstance(seed, bool | np.bool_) else None
+    except TypeError:
+        number = None
+    if number is None or not least <= number <= most:
+        raise ValueError(
+            f"{name} must be a whole number of {bits} bits, from {least} to {most}, as in {name}=0; "
+            f"{seed!r} was given."
+        )
+    return jax.random.key(number)
+
+
+def checked_key(key: Any) -> Key[Array, ""] | None:
+    """A key of the new kind, made of one of the old kind; None stays."""
+    is_array = isinstance(key, jax.Array | np.ndarray)
+    if key is None or (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
+        if key is not None and key.shape != ():
+            raise ValueError(
+                f"key must be one key of JAX, not keys of the shape {key.shape}: give one of them."
+            )
+        return key
+    if is_array and key.dtype == jnp.uint32 and key.ndim == 1:
+        return jax.random.wrap_key_data(jnp.asarray(key))
+    raise TypeError(f"key must be a key of JAX, as jax.random.key(0), not {key!r}; for a number give seed.")

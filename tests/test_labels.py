@@ -1,0 +1,166 @@
+"""Names of axes and of their entries: in tables, reports, ArviZ and stored runs; what is refused."""
+
+import datetime
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fokker as fk
+from fokker._core.labels import Labels
+from fokker.diagnostics._projections import project
+
+CITIES = ["Köln", r"$\Bonn$", "<b>Trier</b>"]
+DAYS = np.array(["2024-01-01", "2024-02-29"], "datetime64[D]")
+
+
+def log_density(theta):
+    return -jnp.sum(theta["a"] ** 2) / 2 - jnp.sum(theta["nested"]["w"] ** 2) / 2
+
+
+START = {"a": jnp.zeros(3), "nested": {"w": jnp.zeros((2, 3))}}
+LABELS = {
+    "dims": {"a": "city", "nested.w": ("day", "city")},
+    "coords": {"city": CITIES, "day": DAYS},
+}
+NAMES = [f"a[{city}]" for city in CITIES] + [f"nested.w[{day},{city}]" for day in DAYS for city in CITIES]
+
+
+def run(target, init=None, **options):
+    init = START if init is None else init
+    return fk.sample(target, fk.samplers.ula(0.1), init=init, steps=20, chains=2, progress=False, **options)
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return run(fk.Density(log_density, **LABELS))
+
+
+def test_tables_and_reports_have_the_entries(trace, tmp_path):
+    summary = trace.summary(gradients=False)
+    assert summary.names == NAMES
+    assert "a[Köln]" in str(summary)
+    trace.report(tmp_path / "report.html", summary=summary)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "a[Köln]" in page
+    assert "<b>Trier" not in page  # a label is text, never part of the page
+
+
+def test_arviz_has_dims_and_coords(trace):
+    posterior = trace.to_arviz().posterior
+    assert posterior["nested.w"].dims == ("chain", "draw", "day", "city")
+    assert list(posterior["city"].values) == CITIES
+    assert posterior["day"].values.astype("datetime64[D]").tolist() == DAYS.tolist()
+
+
+def test_a_stored_run_keeps_them(trace, tmp_path):
+    run(fk.Density(log_density, **LABELS), out=tmp_path / "run")
+    trace.save(tmp_path / "saved")
+    for folder in ("run", "saved"):
+        stored = fk.open(tmp_path / folder)
+        assert stored.labels == trace.labels
+        assert stored.flat().names == NAMES
+        assert list(stored.to_arviz().posterior["city"].values) == CITIES
+
+
+def test_a_stored_run_keeps_the_constants_of_a_model(tmp_path):
+    class WithConstants(fk.Density):
+        def known_data(self):
+            return {"constant_data": {"scale": np.float64(5.0)}}
+
+    target = WithConstants(lambda theta: -jnp.sum(theta**2))
+    run(target, jnp.zeros(2), out=tmp_path / "run").save(tmp_path / "saved")
+    for folder in ("run", "saved"):
+        constants = fk.open(tmp_path / folder).to_arviz().constant_data
+        assert constants["scale"].shape == ()
+        assert float(constants["scale"]) == 5.0
+
+
+def test_moments_and_many_scalars_have_them_too():
+    posterior = fk.Posterior(
+        lambda theta: -jnp.sum(theta**2) / 2,
+        lambda theta, x: -jnp.sum((x - theta[0]) ** 2) / 2,
+        np.ones(5),
+        dims={"theta": ["row"]},
+        coords={"row": [f"row {i}" for i in range(4)]},
+    )
+    names = [f"theta[row {i}]" for i in range(4)]
+    positive = fk.constrain(posterior, "positive")
+    assert positive.labels() == posterior.labels()
+    assert run(positive, jnp.ones(4), keep="moments").summary().names == names
+    rng = np.random.default_rng(0)
+    draws = {"theta": rng.normal(size=(2, 20, 4)), "rest": rng.normal(size=(2, 20, 60))}
+    assert [project(draws, posterior.labels()).leaves[0].scalar(i) for i in range(4)] == names
+
+
+def test_entries_that_read_alike_do_not_make_two_scalars_alike():
+    labels = Labels.checked({"a": ["city"]}, {"city": ["Bonn", "Bonn"]})
+    assert [labels.scalar_name("a", (2,), i) for i in range(2)] == ["a[0]", "a[1]"]
+
+
+def test_what_is_written_is_read_again():
+    labels = Labels.checked(
+        {"a": ["city", None, "day"], "b": ["at"]},
+        {"city": CITIES, "day": [datetime.date(2024, 1, 1)], "at": DAYS, "x": [1.5, 2.5], "y": [True, False]},
+    )
+    again = Labels.read(labels.written())
+    assert again == labels
+    assert hash(again) == hash(labels)
+    assert again.coords["at"].dtype == DAYS.dtype
+    assert again != Labels.checked(labels.dims, {**labels.coords, "x": [1.5, 2.0]})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        3,
+        {"dims": {}},
+        {"dims": [], "coords": {}},
+        {"dims": {"a": [3]}, "coords": {}},
+        {"dims": {}, "coords": {"a": {"type": "O", "values": [1]}}},
+        {"dims": {}, "coords": {"a": {"type": "<i8", "values": ["x"]}}},
+        {"dims": {}, "coords": {"a": {"type": "<i8", "values": [[1]]}}},
+    ],
+)
+def test_damaged_text_is_refused(text):
+    with pytest.raises(ValueError, match="the names of axes are damaged"):
+        Labels.read(text)
+
+
+@pytest.mark.parametrize(
+    ("dims", "coords", "message"),
+    [
+        ({"b": ["city"]}, None, r"dims names 'b', but the parameters are a, nested\.w"),
+        ({"nestd.w": ["x", "y"]}, None, r"Did you mean 'nested\.w'"),
+        ({"a": ["city", "day"]}, None, r"dims\['a'\] has 2 names, but the parameter has the shape \(3,\)"),
+        ({"a": ["x"]}, {"x": [1]}, r"the axis 'x' has 3 entries in 'a', but coords\['x'\] has 1"),
+        ({"a": ["x"], "nested.w": ["x", None]}, None, r"'x' has 2 entries in 'nested\.w', but a has 3"),
+        ({"a": ["draw"]}, None, r"an axis 'draw', but the draws have an axis of that name"),
+        ({"a": ["a"]}, None, r"an axis 'a', but a variable has that name"),
+        ({"nested.w": ["x", "x"]}, None, r"names two axes alike"),
+        (None, {"x": [[1, 2]]}, r"coords\['x'\] must be a list of entries"),
+        (None, {"x": 3}, r"coords\['x'\] must be a list of entries.*3 was given"),
+        (None, {"x": "abc"}, r"coords\['x'\] must be a list of entries.*'abc' was given"),
+        ({"a": 3}, None, r"dims\['a'\] must be a list of names"),
+        (["city"], None, r"dims must be a dictionary.*not list"),
+        (None, ["city"], r"coords must be a dictionary.*not list"),
+    ],
+)
+def test_names_that_do_not_fit_are_refused(dims, coords, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        run(fk.Density(log_density, dims=dims, coords=coords))
+
+
+@pytest.mark.parametrize("name", ["chain", "draw"])
+def test_a_parameter_with_the_name_of_an_axis_of_draws_is_refused(name):
+    with pytest.raises(ValueError, match=f"called '{name}', which is the name of an axis"):
+        run(fk.Density(lambda theta: -(theta[name] ** 2)), {name: jnp.zeros(())})
+
+
+def test_draws_are_written_as_netcdf(trace, tmp_path):
+    arviz = pytest.importorskip("arviz")
+    trace.to_arviz().to_netcdf(str(tmp_path / "draws.nc"))
+    posterior = arviz.from_netcdf(str(tmp_path / "draws.nc")).posterior
+    assert list(posterior["city"].values) == CITIES
+    np.testing.assert_array_equal(posterior["a"], trace.samples["a"])
