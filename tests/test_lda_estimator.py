@@ -50,6 +50,19 @@ def test_topics_are_distributions_with_their_uncertainty(fitted):
     assert fitted.n_documents_seen_ == 4 * 300
 
 
+def test_intervals_that_the_draws_cannot_give_are_refused_with_what_is_needed(fitted, counts):
+    for probability, needed in ((0.95, 39), (0.99, 199), (0.905, 21)):
+        with pytest.raises(
+            ValueError, match=f"needs {needed} stored draws .* are 20: fit with draws={needed}"
+        ):
+            fitted.credible_interval(probability)
+    assert fitted.credible_interval(0.9).shape == fitted.credible_interval(0.5).shape == (2, 5, 50)
+    # A stream halves its store when it is full.
+    stream = fk.models.LDA(3, **SCIR).partial_fit(counts[:60])
+    with pytest.raises(ValueError, match=r"needs 19 stored draws .*: fit with draws=38"):
+        stream.credible_interval(0.9)
+
+
 def test_transform_and_perplexity(fitted, counts):
     pi = fitted.transform(counts[:20])
     assert pi.shape == (20, 5)
@@ -327,6 +340,11 @@ def test_the_curve_falls_and_the_verdict_is_in_words(fitted, counts):
     # Two topics of a corpus that has none.
     noise = np.random.default_rng(0).poisson(0.3, (40, 50))
     assert "explain nothing" in str(fk.models.LDA(2, **SCIR, validation_fraction=0.5).fit(noise).verdict_)
+    # Topics are judged by their words, as `fokker lda` does.
+    rare = np.random.default_rng(0).poisson(0.06, (60, 50))
+    problems = fk.models.LDA(10, **SCIR).fit(rare).verdict_.problems
+    assert any("NPMI below 0" in problem and "n_components" in problem for problem in problems)
+    assert "no two are alike" in str(fitted.verdict_)
 
 
 def test_the_verdict_after_partial_fit_says_what_it_is_based_on(counts):

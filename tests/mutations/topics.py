@@ -215,7 +215,7 @@ MUTATIONS = [
         ("lda_start::a_chain_starts_there_and_goes_on_in_small_steps",),
     ),
     Mutation(
-        "models/lda/results.py",
+        "models/lda/judgement.py",
         'return float("nan")\n    share, log',
         "return 0.0\n    share, log",
         "a perplexity seen too rarely counts as settled",
@@ -320,7 +320,7 @@ MUTATIONS = [
         ("lda_export::coherence_is_that_of_gensim",),
     ),
     Mutation(
-        "models/lda/results.py",
+        "models/lda/judgement.py",
         "late = [e for e in judged if 2 * e.documents > end and e.is_exact == judged[-1].is_exact]",
         "late = [e for e in judged if 2 * e.documents > end]",
         "exact draws are compared with those of steps",

@@ -1,6 +1,7 @@
 """`fk.models.LDA`: topics with the interface of scikit-learn."""
 
 import dataclasses
+import numbers
 import os
 import time
 import warnings
@@ -17,11 +18,12 @@ from fokker.models.lda._scikit_learn import Base, NotFittedError, validated
 from fokker.models.lda._uniform import seed_at
 from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.coherence import MEASURES
-from fokker.models.lda.draws import TopicDraws, credible_bounds
-from fokker.models.lda.estimator_curve import Curve, Verdict, verdict
+from fokker.models.lda.draws import TopicDraws, credible_bounds, draws_needed
+from fokker.models.lda.estimator_curve import Curve
 from fokker.models.lda.estimator_parameters import checked_settings, new_seed, num_threads, word_prior
 from fokker.models.lda.evaluate import mixtures, perplexity
 from fokker.models.lda.files import with_prefix, without_prefix
+from fokker.models.lda.judgement import FIT, STREAM, Fit, Verdict, judge
 from fokker.models.lda.model import top_words
 from fokker.models.lda.settings import Settings, default_passes
 from fokker.models.lda.share import share_of
@@ -250,6 +252,9 @@ class LDA(Base):
                 elif batch.tokens:
                     self._chain.step(batch, self.total_samples or num_documents or self._num_documents)
                 np.add.at(self._word_counts, batch.words, batch.counts)
+                if num_documents is None or self.n_documents_seen_ <= num_documents:
+                    # Not in later passes: the same documents again would seem to be evidence.
+                    self._curve.add_to_sample(batch)
                 self.n_batch_iter_ = self._chain.number
                 seconds = time.monotonic() - started
                 if not is_exact:
@@ -314,18 +319,40 @@ class LDA(Base):
     @property
     def verdict_(self) -> Verdict:
         """Problems with the topics, and further notes: `print(lda.verdict_)`."""
-        draws = self._stored_draws()
-        found = verdict(
-            self._curve,
-            draws,
-            self._draws.num_exact_passes,
-            self.doc_topic_prior_,
-            self._word_counts,
-            self._seed,
-            num_threads(self.n_jobs),
-            self._is_stream,
+        draws, names = self._stored_draws(), self._feature_names()
+        gamma, threads = self.doc_topic_prior_, num_threads(self.n_jobs)
+        seeds = self.seed_words or {}
+        fit = Fit(
+            draws=draws,
+            num_exact_passes=self._draws.num_exact_passes,
+            prior=self._chain.document_prior,
+            vocabulary=names,
+            # A seed may be the number of a column.
+            seed_words={
+                name: [names[w] if isinstance(w, numbers.Integral) else str(w) for w in words]
+                for name, words in seeds.items()
+            },
+            topic_names=self.topic_names_,
+            curve=self._curve.points,
+            evaluated=self._curve.evaluated(draws, gamma, self._seed, threads),
+            are_held_out=self._curve.is_held_out,
+            reference=self._curve.reference,
+            word_counts=self._word_counts,
+            seed=self._seed,
         )
-        return dataclasses.replace(found, notes=found.notes + self._chain.document_prior.sentences())
+        found = judge(fit, STREAM if self._is_stream else FIT)
+        if self._curve.is_held_out:
+            return found
+        how = "call perplexity with other documents" if self._is_stream else "set validation_fraction"
+        undecided = f"No documents were held out: {how} to judge predictions, which is not done here."
+        return dataclasses.replace(found, notes=(*found.notes, undecided))
+
+    def _feature_names(self) -> list[str]:
+        """The words of the columns of X, or their numbers."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            names = self.feature_names
+        return [f"#{w}" for w in range(self.n_features_in_)] if names is None else [str(x) for x in names]
 
     @property
     def _n_features_out(self) -> int:
@@ -336,10 +363,27 @@ class LDA(Base):
 
         After `fit` with two or more passes they are those of the posterior (see `exact_passes`). After one
         pass, or `partial_fit`, they have the noise of minibatches and may contain β much less often.
+
+        Bounds of probability p need 2/(1 - p) - 1 draws: the 20 of the default are enough for 0.9, and
+        `draws=39` for 0.95. After `partial_fit` there are from half to all of `draws`.
         """
+        return np.stack(credible_bounds(self.draws_, self._checked_probability(probability)))
+
+    def _checked_probability(self, probability: float) -> float:
         if not 0 < probability < 1:
             raise ValueError(f"the probability must be between 0 and 1; {probability!r} was given.")
-        return np.stack(credible_bounds(self.draws_, probability))
+        stored, needed = len(self._stored_draws()), draws_needed(probability)
+        if stored >= needed:
+            return probability
+        # A stream drops every second draw when its store is full.
+        wanted = needed if self._draws.num_exact_passes else 2 * needed
+        advice = f"fit with draws={wanted:,}"
+        if self._draws.max_draws < min(wanted, int(self.draws)):
+            advice = f"the memory for draws, 1 GiB, holds {self._draws.max_draws:,} of X with so many columns"
+        raise ValueError(
+            f"an interval of probability {probability:g} needs {needed:,} stored draws of the topics, and "
+            f"there are {stored:,}: {advice}, or ask for a lower probability."
+        )
 
     def show_topics(
         self, n_words: int = 10, feature_names: Sequence[str] | None = None
@@ -350,9 +394,7 @@ class LDA(Base):
         numbers.
         """
         topics = self.components_
-        names = feature_names
-        if names is None:
-            names = getattr(self, "feature_names_in_", [f"#{w}" for w in range(topics.shape[1])])
+        names = self._feature_names() if feature_names is None else feature_names
         if len(names) != topics.shape[1]:
             raise ValueError(
                 f"feature_names has {len(names)} names for the {topics.shape[1]} columns of X: give one per "
