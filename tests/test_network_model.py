@@ -91,7 +91,7 @@ MODELS = {
     "built": (lambda key: eqx.nn.MLP(3, 2, 4, 1, key=key), None, "layers.1"),
     "linen": (Linen(), None, "Dense_2"),
     "nnx": (Nnx(nnx.Rngs(0)), None, "out"),
-    "function": (plain, {"a": jnp.ones((3, 4)), "b": jnp.ones((4, 2))}, None),
+    "function": (plain, {"a": jnp.ones((3, 4)), "b": jnp.ones((4, 2))}, "b"),
 }
 
 
@@ -106,12 +106,11 @@ def test_networks_of_every_framework_are_functions_of_their_weights(kind):
     for leaf, scale in zip(jax.tree.leaves(weights), scales, strict=True):
         m = leaf.size // leaf.shape[network.output_axis]
         assert scale == pytest.approx(1.0 if leaf.ndim == 1 else (8 / m) ** 0.5)
-    if last is not None:
-        names = paths(weights)
-        chosen = jax.tree.leaves(sampled_leaves("last", weights, 2))
-        assert [name for name, one in zip(names, chosen, strict=True) if one] == [
-            name for name in names if name.startswith(last)
-        ]
+    names = paths(weights)
+    chosen = jax.tree.leaves(sampled_leaves("last", weights, lambda: network.last_layer(X[0])))
+    assert [name for name, one in zip(names, chosen, strict=True) if one] == [
+        name for name in names if name.startswith(last)
+    ]
     differ = any(np.any(x[0] != x[1]) for x in jax.tree.leaves(network.starts))
     assert differ == (kind in ("sizes", "built", "linen"))
 

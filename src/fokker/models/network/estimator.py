@@ -64,7 +64,8 @@ class Network(Base):
     A fit is a warm start by SGD with momentum, burn-in, and `epochs` passes over the data from which each of
     `chains` stores `draws` draws. Without `epochs` it is 20 passes, but at least 10,000 steps; the other two
     take a quarter of it each. `sampled`: which weights are sampled, while the others stay where the warm
-    start left them: "all", "last" (the last layer), parts of paths, or a function of the path.
+    start left them: "all", "last" (the last layer, by what the output is computed from), parts of paths,
+    or a function of the path.
 
     After fitting: `trace_`, the run of `fk.sample`; `draws_`, all draws as a tree with a leading axis;
     `classes_`; `stopped_`, why a run ended early.
@@ -132,7 +133,8 @@ class Network(Base):
         self._problem = self._new_problem(rows)
         positions = self._problem.start()
         lengths = self._lengths(len(rows))
-        chosen = sampled_leaves(self.sampled, self._problem.first_weights, self._outputs)
+        network = self._problem.network
+        chosen = sampled_leaves(self.sampled, network.first_start, lambda: network.last_layer(rows[0]))
         is_part = not all(jax.tree.leaves(chosen))
         if is_part:  # the fixed weights are those of one warm start
             positions = jax.tree.map(lambda x: x[:1], positions)
@@ -260,14 +262,13 @@ class Network(Base):
         keys = jax.random.split(jax.random.key(self.random_state), self.chains)
         network = functional(self.model, self.params, self.activation, rows[0], self._outputs, keys)
         check_outputs(network, rows[0], self._outputs, f"likelihood={self.likelihood!r} with this y")
-        weights = jax.tree.map(lambda x: x[0], network.starts)
-        logits = self._outputs if self.likelihood == "categorical" else None
+        last = (lambda: network.last_layer(rows[0])) if self.likelihood == "categorical" else None
         noise_scale = None
         if self.noise_scale is not None:
             noise_scale = np.asarray(self.noise_scale / self._scale, np.float32)
         return Problem(
             network=network,
-            scales=prior_scales(self.prior, weights, network.output_axis, logits),
+            scales=prior_scales(self.prior, network.first_start, network.output_axis, last),
             likelihood=self.likelihood,
             noise_scale=noise_scale,
             outputs=self._outputs,

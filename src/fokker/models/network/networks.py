@@ -13,6 +13,7 @@ from jaxtyping import Array, Key, PyTree
 
 from fokker._core.module import Module
 from fokker._core.state import as_arrays, nearest
+from fokker.models.network.last_layer import last_layer
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
@@ -33,6 +34,15 @@ class Functional:
     apply: Callable[[PyTree[Array], Array], Array]
     starts: PyTree[Array]
     output_axis: int
+
+    @property
+    def first_start(self) -> PyTree[Array]:
+        """The initial parameters of the first chain."""
+        return jax.tree.map(lambda x: x[0], self.starts)
+
+    def last_layer(self, row: np.ndarray) -> list[bool]:
+        """Whether each parameter belongs to the last layer; raise where that cannot be told."""
+        return last_layer(self.apply, self.first_start, jnp.asarray(row))
 
 
 class Perceptron(Module):
@@ -192,9 +202,8 @@ def paths(params: PyTree[Any]) -> list[str]:
 
 def check_outputs(network: Functional, row: np.ndarray, outputs: int, why: str) -> None:
     """Raise unless the network takes a row and gives that many outputs."""
-    params = jax.tree.map(lambda x: x[0], network.starts)
     try:
-        shape = jax.eval_shape(network.apply, params, jnp.asarray(row)).shape
+        shape = jax.eval_shape(network.apply, network.first_start, jnp.asarray(row)).shape
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(
             f"the network could not be applied to a row of X, of shape {row.shape}: "
