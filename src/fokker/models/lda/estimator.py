@@ -2,18 +2,16 @@
 
 import dataclasses
 import numbers
-import os
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import jax
 import numpy as np
 
-from fokker._core.files import read_arrays, write_arrays
 from fokker.corpora import Documents
+from fokker.models.estimator import Stored
 from fokker.models.lda._scikit_learn import Base, NotFittedError, validated
 from fokker.models.lda._uniform import seed_at
 from fokker.models.lda.chain import TopicChain
@@ -31,7 +29,6 @@ from fokker.models.lda.start import is_enough
 from fokker.models.lda.weights import Weights
 from fokker.run.processes import together
 
-_KIND, _VERSION = "fitted LDA", 1
 # Different from the streams of a chain and of evaluations with the same seed.
 _ROUNDING = 103
 # What a fitted estimator has besides its parameters and what `save` stores in arrays.
@@ -46,7 +43,7 @@ _FITTED = (
 )
 
 
-class LDA(Base):
+class LDA(Stored, Base):
     r"""Latent Dirichlet allocation by stochastic-gradient MCMC, one minibatch after another.
 
         β_k ~ Dirichlet(α),  π_d ~ Dirichlet(γ),  a word of document d: z ~ π_d, w ~ β_z
@@ -91,6 +88,10 @@ class LDA(Base):
     `doc_topic_prior_draws_` (n, K), a learned γ after each exact pass; `perplexity_curve_`, the perplexity
     during the fit, and `verdict_`, whether to trust the topics.
     """
+
+    _kind = "fitted LDA"
+    # The keys of a chain cannot be copied: it is built again from its arrays.
+    _rebuilt = ("_chain", "_draws", "_curve", "_word_counts")
 
     def __init__(
         self,
@@ -456,29 +457,12 @@ class LDA(Base):
 
     # Storing.
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to a .npz file with a checksum; `LDA.load(path)` reads it.
-
-        Nothing in the file is executed when it is read. A random_state that is a generator is stored as the
-        seed that was drawn from it.
-        """
-        header, arrays = self._fitted_state()
-        parameters = {name: _as_json(value) for name, value in self.get_params(deep=False).items()}
-        if self.random_state is not None:
-            parameters["random_state"] = self._seed
-        header = {"kind": _KIND, "version": _VERSION, "parameters": parameters, **header}
-        write_arrays(Path(path), header, arrays)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a file written by `save`; `partial_fit` continues as it would have before."""
-        header, arrays = read_arrays(Path(path), _KIND, _VERSION)
-        estimator = cls(**header["parameters"])
-        estimator._restore(header, arrays)
-        return estimator
+    def _stored_parameters(self) -> dict[str, Any]:
+        # A random_state that is a generator is stored as the seed that was drawn from it.
+        parameters: dict[str, Any] = self.get_params(deep=False)
+        return parameters if self.random_state is None else {**parameters, "random_state": self._seed}
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        self._check_fitted()
         names = getattr(self, "feature_names_in_", None)
         curve_header, curve_arrays = self._curve.state()
         header = {
@@ -508,21 +492,6 @@ class LDA(Base):
         )
         self._word_counts = np.array(arrays["word_counts"])
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        if hasattr(self, "_chain"):
-            # The keys of a chain cannot be copied: it is built again from its arrays.
-            for name in ("_chain", "_draws", "_curve", "_word_counts"):
-                del state[name]
-            state["_stored"] = self._fitted_state()
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        stored = state.pop("_stored", None)
-        super().__setstate__(state)
-        if stored is not None:
-            self._restore(*stored)
-
 
 def _check_weights(weights: Weights) -> None:
     if not weights.is_whole:
@@ -532,17 +501,6 @@ def _check_weights(weights: Weights) -> None:
             "model of counts.",
             stacklevel=3,
         )
-
-
-def _as_json(value: Any) -> Any:
-    """A parameter in a type that JSON has."""
-    if isinstance(value, np.random.RandomState | np.random.Generator):
-        return None
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if isinstance(value, tuple | list):
-        return [_as_json(x) for x in value]
-    return value
 
 
 def _minibatches(documents: Documents, size: int) -> Iterator[Documents]:
