@@ -16,7 +16,7 @@ import fokker as fk
 from conftest import quick_compiling, quick_jit
 from fokker.datasets.ratings import Ratings
 from fokker.models.factorisation import chain as chain_module
-from fokker.models.factorisation.chain import Draw, FactorChain, RatingLikelihood
+from fokker.models.factorisation.chain import Draw, FactorChain, RatingLikelihood, is_varied
 from fokker.models.factorisation.hyperparameters import (
     Hyperparameters,
     RowSums,
@@ -220,6 +220,12 @@ def test_ratings_that_are_all_the_same_are_warned_of_and_predicted(value):
     predictions = model.predict([0, 5], [0, 4], return_std=True, clip=True)
     np.testing.assert_allclose(predictions.mean, value, rtol=1e-6)
     assert np.all(np.isfinite(predictions.std))
+
+
+def test_ratings_that_differ_by_rounding_are_the_same():
+    assert not is_varied(np.array([0.1, 0.1 + 1e-9, 0.1]))
+    assert not is_varied(np.zeros(3))
+    assert is_varied(np.array([0.1, 0.1001]))
 
 
 def test_a_model_is_saved_pickled_and_cloned(fitted, tmp_path):

@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import fokker as fk
 from fokker.corpora import Documents
 from fokker.models.lda.chain import TopicChain
-from fokker.models.lda.evaluate import identities, mixtures
+from fokker.models.lda.evaluate import identities, mixture_draw, mixtures
 from fokker.models.lda.weights import Weights
 from test_lda_chain import known_corpus
 
@@ -245,6 +245,24 @@ def test_columns_in_another_order_are_refused(counts):
         "lda1",
         "lda2",
     ]
+
+
+def test_intervals_of_mixtures_contain_them_as_often_as_they_say(fitted, counts):
+    low, high = fitted.mixture_interval(counts[:6], 0.9)
+    assert low.shape == (6, 5)
+    assert np.all((low >= 0) & (low < high) & (high <= 1))
+    np.testing.assert_array_equal(fitted.mixture_interval(counts[2:4], 0.9)[0], low[2:4])
+    with pytest.raises(ValueError, match="needs 39 stored draws"):
+        fitted.mixture_interval(counts[:6], 0.95)
+    # Documents whose topics and mixtures are known: 0.9 for 19 draws; 400 × 3 pairs, four standard errors of
+    # documents, as shares of one document hang together.
+    generator = np.random.default_rng(0)
+    beta, gamma = generator.dirichlet(np.full(30, 0.2), 3).T, np.array([0.3, 0.5, 0.7])
+    pi = generator.dirichlet(gamma, 400)
+    documents = Weights.of(np.stack([generator.multinomial(15, beta @ p) for p in pi])).counts(0)
+    draws = np.stack([mixture_draw(documents, beta, gamma, seed, sweeps=15) for seed in range(19)])
+    inside = (draws.min(0) <= pi) & (pi <= draws.max(0))
+    assert abs(inside.mean() - 0.9) < 4 * inside.mean(1).std() / 20
 
 
 def test_a_document_has_the_same_mixture_in_any_company(fitted, counts):

@@ -46,6 +46,13 @@ MUTATIONS = [
         ("lda_exact::the_second_half_of_the_exact_passes_is_stored",),
     ),
     Mutation(
+        "models/lda/evaluate.py",
+        "topics_of_documents(local, z, len(gamma)) + np.asarray(gamma, np.float64)",
+        "topics_of_documents(local, z, len(gamma)) * 4 + np.asarray(gamma, np.float64)",
+        "the intervals of mixtures are too narrow",
+        ("lda_estimator::intervals_of_mixtures_contain_them_as_often_as_they_say",),
+    ),
+    Mutation(
         "models/lda/draws.py",
         "np.where(ordered[last_zero] > 0, ordered[n - k], ordered[one_sided])",
         "ordered[n - k]",

@@ -68,7 +68,8 @@ class Stored:
 
     def _stored_parameters(self) -> dict[str, Any]:
         """The parameters as `save` stores them."""
-        return self.get_params(deep=False)  # type: ignore[attr-defined, no-any-return]
+        parameters: dict[str, Any] = self.get_params(deep=False)  # type: ignore[attr-defined]
+        return parameters
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to a .npz file with a checksum, which `load` reads.

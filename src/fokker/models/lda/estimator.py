@@ -19,7 +19,7 @@ from fokker.models.lda.coherence import MEASURES
 from fokker.models.lda.draws import TopicDraws, credible_bounds, draws_needed
 from fokker.models.lda.estimator_curve import Curve
 from fokker.models.lda.estimator_parameters import checked_settings, new_seed, num_threads, word_prior
-from fokker.models.lda.evaluate import mixtures, perplexity
+from fokker.models.lda.evaluate import mixture_draw, mixtures, perplexity
 from fokker.models.lda.files import with_prefix, without_prefix
 from fokker.models.lda.judgement import FIT, STREAM, Fit, Verdict, judge
 from fokker.models.lda.model import top_words
@@ -439,6 +439,28 @@ class LDA(Stored, Base):
             for i, beta in enumerate(draws)
         ]
         return np.mean(per_draw, 0)
+
+    def mixture_interval(self, X: Any, probability: float = 0.9) -> np.ndarray:
+        """The bounds (2, D, K) between which the topic proportions π_d lie with this probability.
+
+        For each stored draw of the topics they are drawn given the words of the document; how many draws a
+        probability needs is said at `credible_interval`. Those of a document do not depend on the others.
+        """
+        draws, probability = self._stored_draws(), self._checked_probability(probability)
+        weights = Weights.of(validated(self, X, reset=False))
+        rounding = jax.random.key(self._seed + _ROUNDING)
+        per_draw = [
+            mixture_draw(
+                weights.counts(seed_at(rounding, i)),
+                beta,
+                self.doc_topic_prior_,
+                self._seed + i,
+                sweeps=int(self.sweeps),
+                threads=num_threads(self.n_jobs),
+            )
+            for i, beta in enumerate(draws)
+        ]
+        return np.stack(credible_bounds(np.stack(per_draw), probability))
 
     def perplexity(self, X: Any) -> float:
         """The perplexity of half of the words of each document given the other half, averaged over the draws.
