@@ -206,16 +206,12 @@ def _unconstrained(transform: Any, positions: PyTree[Array]) -> PyTree[Array]:
 
 def _in_blocks(placed: Sampler, rows: int | None) -> Sampler:
     """The sampler for a check of its start, on a target that takes no more rows at a time than a step."""
-    own_target = placed.own_target if placed.wants_target else None
-    is_by_rows = isinstance(placed, Recipe) and not _is_cached(placed)
-    if (
-        rows is None
-        or not is_by_rows
-        or not isinstance(own_target, TargetWithData)
-        or rows >= own_target.size
-    ):
+    if rows is None or not isinstance(placed, Recipe) or not placed.wants_target or _is_cached(placed):
         return placed
-    return dataclasses.replace(placed, target=InBlocks(own_target, rows))  # type: ignore[type-var]
+    own_target = placed.own_target
+    if not isinstance(own_target, TargetWithData) or rows >= own_target.size:
+        return placed
+    return dataclasses.replace(placed, target=InBlocks(own_target, rows))
 
 
 def _check(placed: Sampler, target: Any, transform: Any, position: PyTree[Array], key: Array) -> None:

@@ -100,7 +100,7 @@ class Fit:
     and `are_held_out`, whether the chain never used them. `reference`: those in which words are measured.
     """
 
-    draws: Sequence[np.ndarray]
+    draws: np.ndarray | Sequence[np.ndarray]
     num_exact_passes: int
     prior: LearnedPrior
     vocabulary: Sequence[str]

@@ -339,7 +339,7 @@ class Network(Stored, Base):
         if "log_noise" in self.draws_:
             arrays["log_noise"] = np.asarray(self.draws_["log_noise"])
         names = getattr(self, "feature_names_in_", None)
-        header = {
+        header: dict[str, Any] = {
             "fitted": {name: as_json(getattr(self, name)) for name in _FITTED if hasattr(self, name)},
             "feature_names": None if names is None else list(names),
         }
@@ -360,16 +360,14 @@ class Network(Stored, Base):
         stored = [arrays[f"network.{i}"] for i in range(sum(name.startswith("network.") for name in arrays))]
         network = replace(problem.network, apply=with_state_arrays(problem.network.apply, stored))
         self._problem = replace(problem, network=network)
-        structure = jax.tree.structure(network.first_start)
+        leaves, structure = jax.tree.flatten(network.first_start)
 
         def tree(prefix: str) -> PyTree[Array]:
-            leaves = [arrays.get(f"{prefix}.{i}") for i in range(structure.num_leaves)]
-            return jax.tree.unflatten(structure, [None if x is None else jnp.asarray(x) for x in leaves])
+            stored = [arrays.get(f"{prefix}.{i}") for i in range(len(leaves))]
+            return jax.tree.unflatten(structure, [None if x is None else jnp.asarray(x) for x in stored])
 
         self._fixed = tree("fixed")
-        self._chosen = jax.tree.unflatten(
-            structure, [f"draws.{i}" in arrays for i in range(structure.num_leaves)]
-        )
+        self._chosen = jax.tree.unflatten(structure, [f"draws.{i}" in arrays for i in range(len(leaves))])
         self.draws_ = {"weights": tree("draws")}
         if "log_noise" in arrays:
             self.draws_["log_noise"] = jnp.asarray(arrays["log_noise"])

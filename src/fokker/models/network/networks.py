@@ -183,7 +183,7 @@ def _of_linen(module: Any, params: Any, row: np.ndarray, keys: Key[Array, " chai
 
 def _is_whole(params: Any, start: PyTree[Array]) -> bool:
     """Whether these are all variables of a module, with the parameters among them."""
-    return "params" in params and jax.tree.structure(params) != jax.tree.structure(start)
+    return "params" in params and paths(params) != paths(start)
 
 
 def _of_modules(modules: list[Any], params: Any, keys: Key[Array, " chains"]) -> Functional:
@@ -197,7 +197,8 @@ def _of_modules(modules: list[Any], params: Any, keys: Key[Array, " chains"]) ->
     copies = [nnx.clone(module) for module in modules]
     for copy in copies:
         copy.eval()  # no dropout, and the stored averages of a BatchNorm: the data of a batch are independent
-    graph, start, rest = nnx.split(copies[0], nnx.Param, ...)
+    split: tuple[Any, ...] = nnx.split(copies[0], nnx.Param, ...)
+    graph, start, rest = split
     starts: list[Any] = [start, *(nnx.state(copy, nnx.Param) for copy in copies[1:])]
     if params is not None:
         # A whole state, or module, brings the averages of a BatchNorm too.
