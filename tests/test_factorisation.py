@@ -1,17 +1,22 @@
 """Bayesian matrix factorisation: its draws against closed forms, its predictions, and what it refuses."""
 
+import copy
+import dataclasses
+import pickle
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 import fokker as fk
 from conftest import quick_compiling, quick_jit
 from fokker.datasets.ratings import Ratings
 from fokker.models.factorisation import chain as chain_module
-from fokker.models.factorisation.chain import Draw, FactorChain, RatingLikelihood
+from fokker.models.factorisation.chain import Draw, FactorChain, RatingLikelihood, is_varied
 from fokker.models.factorisation.hyperparameters import (
     Hyperparameters,
     RowSums,
@@ -20,6 +25,7 @@ from fokker.models.factorisation.hyperparameters import (
     draw_wishart,
 )
 from fokker.models.factorisation.predict import draw_new_users
+from fokker.models.factorisation.stored import ratings_state, restored_ratings
 from fokker.targets.tables import RowLikelihood, RowPrior, Table
 
 # Hyperparameters -------------------------------------------------------------------------------------------
@@ -191,6 +197,63 @@ def test_recommendations_are_the_best_of_what_is_not_rated(fitted):
     means = model.predict([user] * 40, train.item_names)
     unrated = [m for m, name in zip(means, train.item_names, strict=True) if name not in rated]
     assert listed[0].mean == pytest.approx(max(unrated))
+
+
+def test_recommendations_can_be_clipped_to_the_range_of_the_ratings(fitted):
+    model = fitted[0]
+    narrow = copy.copy(model)
+    narrow.ratings_ = dataclasses.replace(model.ratings_, values=np.clip(model.ratings_.values, 2.9, 3.1))
+    plain, clipped = (narrow.recommend(0, count=8, clip=clip) for clip in (False, True))
+    assert [r.item for r in plain] == [r.item for r in clipped]
+    assert max(r.mean for r in plain) > 3.1
+    for one, other in zip(plain, clipped, strict=True):
+        numbers = np.clip([one.mean, *one.interval], *narrow.ratings_.range)
+        np.testing.assert_array_equal(numbers, [other.mean, *other.interval])
+
+
+@pytest.mark.parametrize("value", [1.0, 4.0, 0.1])
+def test_ratings_that_are_all_the_same_are_warned_of_and_predicted(value):
+    users, items = (x.ravel() for x in np.indices((6, 5)))
+    model = fk.models.Factorisation(1, passes=6, draws=3, batch_size=10, progress=False)
+    with pytest.warns(UserWarning, match=f"all 30 ratings are {value:g}: .* arbitrary"):
+        model.fit(users, items, np.full(30, value))
+    predictions = model.predict([0, 5], [0, 4], return_std=True, clip=True)
+    np.testing.assert_allclose(predictions.mean, value, rtol=1e-6)
+    assert np.all(np.isfinite(predictions.std))
+
+
+def test_ratings_that_differ_by_rounding_are_the_same():
+    assert not is_varied(np.array([0.1, 0.1 + 1e-9, 0.1]))
+    assert not is_varied(np.zeros(3))
+    assert is_varied(np.array([0.1, 0.1001]))
+
+
+def test_a_model_is_saved_pickled_and_cloned(fitted, tmp_path):
+    model = fitted[0]
+    model.save(tmp_path / "model.npz")
+    test = fitted[2]
+    for again in (fk.models.Factorisation.load(tmp_path / "model.npz"), pickle.loads(pickle.dumps(model))):
+        assert again.get_params() == model.get_params()
+        np.testing.assert_array_equal(again.predict(test), model.predict(test))
+        assert again.recommend(0) == model.recommend(0)
+        assert (again.noise_, again.mean_, again.curve_) == (model.noise_, model.mean_, model.curve_)
+    unfitted = clone(model)
+    assert unfitted.get_params() == model.get_params()
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        unfitted.save(tmp_path / "none.npz")
+    assert fk.models.Factorisation(2, passes=9).set_params(passes=30).num_burn_in == 10
+    with pytest.raises(ValueError, match="passes must be a whole number"):
+        unfitted.set_params(passes=0).fit(test)
+
+
+def test_identifiers_of_any_kind_survive_a_file(tmp_path):
+    users = np.array(["Ä", "b", "b"], dtype=object)
+    ratings = Ratings.from_identifiers(users, np.array([3, 1, 3]), np.array([1.0, 2.0, 3.0]))
+    ratings = dataclasses.replace(ratings, titles=np.array(["x", ""], dtype=object))
+    again = restored_ratings(*ratings_state(ratings))
+    for name in ("users", "items", "values", "user_names", "item_names", "titles"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(ratings, name))
+    assert again.user_names.dtype == object
 
 
 def test_someone_new_is_predicted_as_if_they_had_been_there(fitted):

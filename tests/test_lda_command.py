@@ -22,24 +22,29 @@ from fokker._core import files as core_files
 from fokker.corpora import Documents
 from fokker.models.lda import files
 from fokker.models.lda.chain import TopicChain
+from fokker.models.lda.coherence import npmi, partnered
 from fokker.models.lda.curve import Evaluation
 from fokker.models.lda.draws import credible_bounds
+from fokker.models.lda.judgement import (
+    COMMAND,
+    FIT,
+    TopicWords,
+    Verdict,
+    compare_predictions,
+    effective_sample_size,
+    judge_curve,
+    judge_draws,
+    judge_topics,
+    relative_decrease,
+)
 from fokker.models.lda.mixtures_file import MixturesFile
 from fokker.models.lda.model import Model, top_words
 from fokker.models.lda.reading import Reading, default_held_out
 from fokker.models.lda.report import _headline
-from fokker.models.lda.results import (
-    Topic,
-    effective_sample_size,
-    embed_in_plane,
-    hellinger,
-    judge_topics,
-    relative_decrease,
-    topics_csv,
-    verdict,
-)
+from fokker.models.lda.results import Topic, embed_in_plane, hellinger, topics_csv
 from fokker.models.lda.run import Run
 from fokker.models.lda.settings import Settings, default_passes
+from fokker.models.lda.topic_tokens import TopicTokens
 from marks import long_case
 
 SUBJECTS = (
@@ -176,6 +181,31 @@ def test_mixtures_are_of_all_documents_in_the_order_of_the_input(finished, corpu
     shares = np.array([[float(row[f"topic {k}"]) for k in range(4)] for row in rows])
     assert np.allclose(shares.sum(1), 1, atol=1e-3)
     assert np.mean(shares.max(1) > 0.5) > 0.9
+
+
+def test_the_prevalence_is_that_of_all_documents(finished):
+    folder, *_ = finished
+    with gzip.open(folder / "mixtures.csv.gz", "rt", newline="") as file:
+        shares = np.array([list(row.values())[-4:] for row in csv.DictReader(file)], float).mean(0)
+    lines = [line.split() for line in (folder / "topics.txt").read_text().splitlines()[:4]]
+    prevalence = {int(line[1]): float(line[2].rstrip("%")) / 100 for line in lines}
+    # All documents have 14 words, so that their mean is the share of words; and γ is small. The 19 documents
+    # that are held out differ from it by up to 12 %.
+    np.testing.assert_allclose([prevalence[k] for k in range(4)], shares, atol=0.01)
+
+
+def test_words_per_topic_are_those_of_a_whole_pass():
+    tokens = TopicTokens(2)
+    tokens.add(np.array([0, 0]), np.array([[1.0, 2.0], [3.0, 0.0]]))
+    np.testing.assert_array_equal(tokens.counts, [4, 2])
+    # In the middle of the second pass those of the first count, at its end its own.
+    tokens.add(np.array([0, 1]), np.array([[0.0, 2.0], [5.0, 0.0]]))
+    np.testing.assert_array_equal(tokens.counts, [4, 4])
+    again = TopicTokens(2)
+    again.restore(tokens.state())
+    again.restore({})
+    again.add(np.array([1, 1]), np.ones((2, 2)))
+    np.testing.assert_array_equal(again.counts, [7, 2])
 
 
 def test_the_report_tells_what_the_tables_tell(finished):
@@ -754,6 +784,16 @@ def curve_of(perplexities, num_exact=0):
     return [Evaluation(i + 1, 0.0, x, x, i >= first_exact) for i, x in enumerate(perplexities)]
 
 
+def verdict(perplexity, unigram, curve, draws, effective_draws):
+    late = [e.of_draw for e in curve if 4 * e.documents > 3 * curve[-1].documents]
+    parts = (
+        compare_predictions(perplexity, unigram, "19 held-out documents", late, COMMAND),
+        judge_curve(curve, COMMAND),
+        judge_draws(draws, effective_draws, COMMAND),
+    )
+    return tuple(x for p in parts for x in p.problems), tuple(x for p in parts for x in p.notes)
+
+
 def test_the_verdict_is_honest():
     falling, flat = curve_of(np.geomspace(2000, 1000, 40)), curve_of([1000 + 10 * (i % 3) for i in range(40)])
     assert relative_decrease(falling) == pytest.approx(np.log(2) / 39 * 10, rel=1e-6)
@@ -810,35 +850,61 @@ def test_topics_of_few_effective_draws_are_named():
     assert _headline(findings) == "No problems found."
 
 
-def topics_of(*words_and_coherence):
-    empty = np.zeros(10)
+def topics_of(*words_and_coherence, partnered=0.0):
     return [
-        Topic(k, tuple(words), empty, empty, empty, 0.1, coherence, 0.5, -1.0, 9.0)
+        TopicWords(k, tuple(words), coherence, partnered)
         for k, (words, coherence) in enumerate(words_and_coherence)
     ]
 
 
 def test_topics_without_a_subject_and_repeated_ones_count():
     good = [([f"{word}{k}" for word in "abcdefghij"], 0.2) for k in range(20)]
-    problems, notes = judge_topics(topics_of(*good))
+    problems, notes = parts(judge_topics(topics_of(*good), COMMAND))
     assert (problems, len(notes)) == ((), 1)
     assert "no two are alike" in notes[0]
     one_bad = [(good[0][0], -0.1), *good[1:]]
-    assert "1 of 20 topics has words that occur" in judge_topics(topics_of(*one_bad))[1][0]
+    assert "1 of 20 topics has words that occur" in judge_topics(topics_of(*one_bad), COMMAND).notes[0]
     twins = [*good[:19], (good[0][0], 0.2)]
-    assert "1 of 20 topics shares 6 or more of its ten words" in judge_topics(topics_of(*twins))[1][0]
+    sentence = "1 of 20 topics shares 6 or more of its ten words"
+    assert sentence in judge_topics(topics_of(*twins), COMMAND).notes[0]
     # A tenth of the topics is a note, more is a problem.
     bad = [(words, -0.1) for words, _ in good[:2]] + good[2:]
-    problems, notes = judge_topics(topics_of(*bad))
+    problems, notes = parts(judge_topics(topics_of(*bad), COMMAND))
     assert not problems
     assert "2 of 20 topics have words that occur together less often than by chance" in notes[0]
     bad[7] = (good[7][0], -0.9)
-    assert ": 0, 1, 7. Use fewer topics" in judge_topics(topics_of(*bad))[0][0]
+    # Words of no subject have several reasons; words of several subjects want more topics.
+    (problem,) = judge_topics(topics_of(*bad), COMMAND).problems
+    assert (
+        ": 0, 1, 7. Run longer, with more --passes or documents. If that does not help, use fewer" in problem
+    )
+    (problem,) = judge_topics(topics_of(*bad, partnered=0.6), FIT).problems
+    assert problem.startswith("3 of 20 topics mix several subjects")
+    assert problem.endswith(": 0, 1, 7. Use more topics (n_components).")
     # Six of ten words in common are too many, five are not.
     for shared, count in ((6, 3), (5, 0)):
         repeats = [([*good[1][0][:shared], *(f"{k}{i}" for i in range(10 - shared))], 0.2) for k in range(3)]
-        problems, _ = judge_topics(topics_of(*good[:17], *repeats))
+        problems = judge_topics(topics_of(*good[:17], *repeats), COMMAND).problems
         assert [x[:2] for x in problems] == ([f"{count} "] if count else [])
+        assert all("Use fewer topics (--topics), or more documents." in x for x in problems)
+
+
+def test_words_of_several_subjects_and_of_none_differ():
+    # Each of 300 documents has the five words of one subject out of ten, and each document five random words.
+    generator = np.random.default_rng(0)
+    subjects = generator.integers(10, size=300)
+    words = np.concatenate([subjects[:, None] * 5 + np.arange(5), generator.integers(50, 100, (300, 5))], 1)
+    counts = np.zeros((300, 100), int)
+    np.add.at(counts, (np.arange(300)[:, None], words), 1)
+    documents = Documents.from_matrix(counts)
+    mixed, random = np.arange(10) // 2 * 5 + np.arange(10) % 2, np.arange(50, 60)
+    top = np.stack([mixed, random])
+    assert np.all(npmi(documents, top) < 0)
+    assert partnered(documents, top).tolist() == [1.0, 0.0]
+
+
+def parts(verdict: Verdict):
+    return verdict.problems, verdict.notes
 
 
 def test_small_corpora_are_read_often_and_every_default_run_has_enough_evaluations():
@@ -864,7 +930,7 @@ def test_exact_passes_are_marked_in_the_curve(finished):
     run = Run.resume(finished[0], {})
     assert [e.is_exact for e in run.evaluations.points[-6:]] == [True] * 6
     assert sum(e.is_exact for e in run.evaluations.points) == 6
-    assert run.draws.num_exact_passes == 3
+    assert run.draws.num_exact_passes == 4
 
 
 def test_effective_draws_are_fewer_where_draws_hang_together():

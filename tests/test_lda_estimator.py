@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import fokker as fk
 from fokker.corpora import Documents
 from fokker.models.lda.chain import TopicChain
-from fokker.models.lda.evaluate import identities, mixtures
+from fokker.models.lda.evaluate import identities, mixture_draw, mixtures
 from fokker.models.lda.weights import Weights
 from test_lda_chain import known_corpus
 
@@ -50,6 +50,19 @@ def test_topics_are_distributions_with_their_uncertainty(fitted):
     assert fitted.draws_.shape[1:] == (5, 50)
     assert len(fitted.draws_) > 3
     assert fitted.n_documents_seen_ == 4 * 300
+
+
+def test_intervals_that_the_draws_cannot_give_are_refused_with_what_is_needed(fitted, counts):
+    for probability, needed in ((0.95, 39), (0.99, 199), (0.905, 21)):
+        with pytest.raises(
+            ValueError, match=f"needs {needed} stored draws .* are 20: fit with draws={needed}"
+        ):
+            fitted.credible_interval(probability)
+    assert fitted.credible_interval(0.9).shape == fitted.credible_interval(0.5).shape == (2, 5, 50)
+    # A stream halves its store when it is full.
+    stream = fk.models.LDA(3, **SCIR).partial_fit(counts[:60])
+    with pytest.raises(ValueError, match=r"needs 19 stored draws .*: fit with draws=38"):
+        stream.credible_interval(0.9)
 
 
 def test_transform_and_perplexity(fitted, counts):
@@ -236,6 +249,24 @@ def test_columns_in_another_order_are_refused(counts):
     ]
 
 
+def test_intervals_of_mixtures_contain_them_as_often_as_they_say(fitted, counts):
+    low, high = fitted.mixture_interval(counts[:6], 0.9)
+    assert low.shape == (6, 5)
+    assert np.all((low >= 0) & (low < high) & (high <= 1))
+    np.testing.assert_array_equal(fitted.mixture_interval(counts[2:4], 0.9)[0], low[2:4])
+    with pytest.raises(ValueError, match="needs 39 stored draws"):
+        fitted.mixture_interval(counts[:6], 0.95)
+    # Documents whose topics and mixtures are known: 0.9 for 19 draws; 400 × 3 pairs, four standard errors of
+    # documents, as shares of one document hang together.
+    generator = np.random.default_rng(0)
+    beta, gamma = generator.dirichlet(np.full(30, 0.2), 3).T, np.array([0.3, 0.5, 0.7])
+    pi = generator.dirichlet(gamma, 400)
+    documents = Weights.of(np.stack([generator.multinomial(15, beta @ p) for p in pi])).counts(0)
+    draws = np.stack([mixture_draw(documents, beta, gamma, seed, sweeps=15) for seed in range(19)])
+    inside = (draws.min(0) <= pi) & (pi <= draws.max(0))
+    assert abs(inside.mean() - 0.9) < 4 * inside.mean(1).std() / 20
+
+
 def test_a_document_has_the_same_mixture_in_any_company(fitted, counts):
     together = fitted.transform(counts[:12])
     np.testing.assert_array_equal(fitted.transform(counts[5:6]), together[5:6])
@@ -329,6 +360,11 @@ def test_the_curve_falls_and_the_verdict_is_in_words(fitted, counts):
     # Two topics of a corpus that has none.
     noise = np.random.default_rng(0).poisson(0.3, (40, 50))
     assert "explain nothing" in str(fk.models.LDA(2, **SCIR, validation_fraction=0.5).fit(noise).verdict_)
+    # Topics are judged by their words, as `fokker lda` does.
+    rare = np.random.default_rng(0).poisson(0.06, (60, 50))
+    problems = fk.models.LDA(10, **SCIR).fit(rare).verdict_.problems
+    assert any("NPMI below 0" in problem and "n_components" in problem for problem in problems)
+    assert "no two are alike" in str(fitted.verdict_)
 
 
 def test_the_verdict_after_partial_fit_says_what_it_is_based_on(counts):

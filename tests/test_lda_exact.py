@@ -8,7 +8,7 @@ from scipy import stats
 from fokker.corpora import Documents
 from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.collapsed import Assignments
-from fokker.models.lda.draws import TopicDraws, credible_bounds
+from fokker.models.lda.draws import TopicDraws, attainable_probability, credible_bounds, draws_needed
 from fokker.models.lda.exact import PassCounts
 from fokker.models.lda.reference import enumerate_posterior
 from fokker.models.lda.settings import Settings
@@ -131,7 +131,7 @@ def coverage(alpha, exact_passes, corpora=3, passes=13, batch=15):
                 )
                 chain.end_pass(120)
         stored = np.stack(draws.draws)
-        low, high = credible_bounds(stored, 0.9)
+        low, high = credible_bounds(stored, min(0.9, attainable_probability(len(stored))))
         inside = (beta >= low.T) & (beta <= high.T)
         is_used = stored.mean(0).T * counts.sum(1, keepdims=True) >= 3
         used.append(inside[is_used])
@@ -157,8 +157,8 @@ def test_without_exact_passes_they_miss_words_that_are_not_used():
 
 @pytest.mark.parametrize(
     ("passes", "steps"),
-    # Of 20 passes for 8 draws it is every third.
-    [(1, [1] * 8), (2, [2] * 8), (5, [3, 3, 4, 4, 5, 5]), (40, [22, 25, 28, 31, 34, 37, 40])],
+    # Of 20 passes for 8 draws it is every third. The store is always full: fewer draws have lower bounds.
+    [(1, [1] * 8), (2, [2] * 8), (5, [2, 2, 3, 3, 4, 4, 5, 5]), (40, [19, 22, 25, 28, 31, 34, 37, 40])],
 )
 def test_the_second_half_of_the_exact_passes_is_stored(passes, steps):
     draws = TopicDraws(2, 2, max_draws=8, interval=1)
@@ -179,8 +179,23 @@ def test_bounds_are_order_statistics_that_keep_their_probability():
     draws = np.random.default_rng(0).permutation(np.arange(1.0, 41.0))[:, None]
     assert [float(x[0]) for x in credible_bounds(draws, 0.9)] == [2.0, 39.0]
     assert [float(x[0]) for x in credible_bounds(draws, 0.5)] == [10.0, 31.0]
-    assert [float(x[0]) for x in credible_bounds(draws, 0.999)] == [1.0, 40.0]
-    assert [float(x[0]) for x in credible_bounds(draws[:1], 0.9)] == [draws[0, 0]] * 2
+    assert [float(x[0]) for x in credible_bounds(draws, 39 / 41)] == [1.0, 40.0]
+    assert [float(x[0]) for x in credible_bounds(draws[:1], 0.0)] == [draws[0, 0]] * 2
+
+
+# Of n + 1 exchangeable draws the last lies between the k-th smallest and the k-th largest of the others
+# with probability 1 - 2k/(n + 1): the level is kept, or the draws are too few and that is an error.
+@pytest.mark.parametrize("probability", [0.5, 0.8, 0.9, 0.95, 0.99])
+@pytest.mark.parametrize("n", [1, 5, 19, 20, 39, 199])
+def test_bounds_have_their_probability_or_are_refused(n, probability):
+    draws = np.arange(1.0, n + 1)[:, None]
+    if n < draws_needed(probability):
+        assert attainable_probability(n) < probability
+        with pytest.raises(ValueError, match=f"need {draws_needed(probability)} draws, and there are {n}"):
+            credible_bounds(draws, probability)
+    else:
+        low, high = (float(x[0]) for x in credible_bounds(draws, probability))
+        assert (high - low) / (n + 1) >= probability - 1e-9
 
 
 def test_an_interval_that_begins_at_zero_ends_where_a_tenth_is_above_it():
@@ -190,7 +205,7 @@ def test_an_interval_that_begins_at_zero_ends_where_a_tenth_is_above_it():
     low, high = credible_bounds(draws, 0.9)
     np.testing.assert_array_equal(low, [0, 0, 0])
     np.testing.assert_array_equal(high, [39, 39, 37])
-    np.testing.assert_array_equal(credible_bounds(np.zeros((3, 1)), 0.9), np.zeros((2, 1)))
+    np.testing.assert_array_equal(credible_bounds(np.zeros((3, 1)), 0.5), np.zeros((2, 1)))
 
 
 # ---- the topics of rare words

@@ -1,9 +1,13 @@
 """`fk.models.Network`: posteriors over weights, against closed forms; its manners; its errors."""
 
+import copy
+import pickle
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas
 import pytest
 from flax import linen, nnx
 from scipy import special, stats
@@ -11,6 +15,7 @@ from sklearn.base import clone, is_classifier
 
 import fokker as fk
 from conftest import quick_compiling
+from fokker.models.estimator import remember_columns
 from fokker.models.network import metrics
 from fokker.models.network.base import NotFittedError
 from fokker.models.network.networks import functional, paths
@@ -91,7 +96,7 @@ MODELS = {
     "built": (lambda key: eqx.nn.MLP(3, 2, 4, 1, key=key), None, "layers.1"),
     "linen": (Linen(), None, "Dense_2"),
     "nnx": (Nnx(nnx.Rngs(0)), None, "out"),
-    "function": (plain, {"a": jnp.ones((3, 4)), "b": jnp.ones((4, 2))}, None),
+    "function": (plain, {"a": jnp.ones((3, 4)), "b": jnp.ones((4, 2))}, "b"),
 }
 
 
@@ -106,14 +111,145 @@ def test_networks_of_every_framework_are_functions_of_their_weights(kind):
     for leaf, scale in zip(jax.tree.leaves(weights), scales, strict=True):
         m = leaf.size // leaf.shape[network.output_axis]
         assert scale == pytest.approx(1.0 if leaf.ndim == 1 else (8 / m) ** 0.5)
-    if last is not None:
-        names = paths(weights)
-        chosen = jax.tree.leaves(sampled_leaves("last", weights, 2))
-        assert [name for name, one in zip(names, chosen, strict=True) if one] == [
-            name for name in names if name.startswith(last)
-        ]
+    names = paths(weights)
+    chosen = jax.tree.leaves(sampled_leaves("last", weights, lambda: network.last_layer(X[0])))
+    assert [name for name, one in zip(names, chosen, strict=True) if one] == [
+        name for name in names if name.startswith(last)
+    ]
     differ = any(np.any(x[0] != x[1]) for x in jax.tree.leaves(network.starts))
     assert differ == (kind in ("sizes", "built", "linen"))
+
+
+class LinenAverages(linen.Module):
+    @linen.compact
+    def __call__(self, x):
+        return linen.Dense(2)(linen.BatchNorm(use_running_average=True)(linen.Dense(4)(x)))
+
+
+class NnxAverages(nnx.Module):
+    def __init__(self, rngs):
+        self.stem, self.norm = nnx.Linear(3, 4, rngs=rngs), nnx.BatchNorm(4, rngs=rngs)
+        self.head = nnx.Linear(4, 2, rngs=rngs)
+
+    def __call__(self, x):
+        return self.head(self.norm(self.stem(x)))
+
+
+def trained(averages):
+    """Averages as after training: none is what a fresh network has."""
+    return jax.tree.map(lambda x: x + 0.7, averages)
+
+
+def test_a_trained_linen_network_keeps_its_averages():
+    module = LinenAverages()
+    variables = module.init(KEYS[1], X[:1])
+    variables = {"params": variables["params"], "batch_stats": trained(variables["batch_stats"])}
+    network = functional(module, variables, "relu", X[0], 2, KEYS)
+    outputs = jax.vmap(lambda x: network.apply(network.first_start, x))(X[:5])
+    np.testing.assert_allclose(outputs, module.apply(variables, X[:5]), rtol=1e-5)
+    assert "batch_stats" not in " ".join(paths(network.starts))
+    # Without them they would be those of a fresh network.
+    with pytest.raises(
+        ValueError, match=r"params has no batch_stats, .* params=\{'params': …, 'batch_stats': …\}"
+    ):
+        functional(module, variables["params"], "relu", X[0], 2, KEYS)
+    # A network that has nothing beside its parameters takes both.
+    plain_variables = Linen().init(KEYS[0], X[:1])
+    for params in (plain_variables, plain_variables["params"]):
+        assert paths(functional(Linen(), params, "relu", X[0], 2, KEYS).starts)[0] == "Dense_0.bias"
+
+
+@pytest.mark.parametrize("kind", ["module", "state", "params"])
+def test_a_trained_nnx_network_keeps_its_averages(kind):
+    module, fresh = NnxAverages(nnx.Rngs(1)), NnxAverages(nnx.Rngs(2))
+    module.norm.mean[...] = module.norm.mean[...] + 0.7
+    module.eval()
+    wanted = module(X[:5])
+    params = {"module": None, "state": nnx.state(module), "params": module}[kind]
+    network = functional(module if kind == "module" else fresh, params, "relu", X[0], 2, KEYS)
+    outputs = jax.vmap(lambda x: network.apply(network.first_start, x))(X[:5])
+    np.testing.assert_allclose(outputs, wanted, rtol=1e-5)
+
+
+def test_a_whole_equinox_module_is_where_a_network_starts():
+    first, second = (eqx.nn.MLP(3, 2, 4, 1, key=key) for key in KEYS)
+    network = functional(first, second, "relu", X[0], 2, KEYS)
+    np.testing.assert_array_equal(network.apply(network.first_start, X[0]), second(X[0]))
+
+
+def test_columns_of_another_order_or_name_are_refused(fitted):
+    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    named = copy.copy(fitted)
+    remember_columns(named, frame)
+    np.testing.assert_array_equal(named.predict(frame), fitted.predict(X))
+    for method in (
+        named.predict,
+        named.predict_proba,
+        named.uncertainty,
+        lambda X: named.partial_fit(X, LABELS),
+    ):
+        with pytest.raises(
+            ValueError, match=r"should match those .* passed during fit: they are in another order"
+        ):
+            method(frame[["b", "a", "c"]])
+    with pytest.raises(ValueError, match="unseen in fit: 'd'; missing: 'c'"):
+        named.predict(frame.rename(columns={"c": "d"}))
+    with pytest.warns(UserWarning, match="X has no names of columns, but Network was fitted with names"):
+        named.predict(X)
+    with pytest.warns(UserWarning, match="X has the names of columns, but Network was fitted without names"):
+        fitted.predict(frame)
+    remember_columns(named, X)
+    assert not hasattr(named, "feature_names_in_")
+
+
+def same_network(stored, net):
+    np.testing.assert_array_equal(stored.predict_proba(X[:7]), net.predict_proba(X[:7]))
+    np.testing.assert_array_equal(stored.classes_, net.classes_)
+    assert jax.tree.structure(stored.parameters(3)) == jax.tree.structure(net.parameters(3))
+    assert stored.score(X, LABELS) == net.score(X, LABELS)
+
+
+def test_a_network_is_saved_without_its_rows_and_loaded(fitted, tmp_path):
+    fitted.save(tmp_path / "net.npz")
+    loaded = fk.models.Network.load(tmp_path / "net.npz")
+    same_network(loaded, fitted)
+    assert {**loaded.get_params(), "model": (4,)} == {**fitted.get_params(), "model": (4,)}
+    with pytest.raises(ValueError, match="partial_fit needs the rows of the fit before"):
+        loaded.partial_fit(X, LABELS)
+    with pytest.raises(ValueError, match="which a stored network does not have"):
+        loaded.report(tmp_path / "page.html", X, LABELS)
+    with pytest.raises(NotFittedError):
+        fk.models.Network([4]).save(tmp_path / "none.npz")
+
+
+def test_a_module_is_given_to_load_and_its_averages_are_in_the_file(tmp_path):
+    module = LinenAverages()
+    variables = module.init(KEYS[1], X[:1])
+    variables = {"params": variables["params"], "batch_stats": trained(variables["batch_stats"])}
+    # As after a fit, without its time: draws of the last layer, and the others fixed.
+    net = fk.models.Network(module, params=variables, sampled="last")
+    net.input_shape_, net._outputs, net.classes_ = (3,), 2, np.array(["down", "up"])
+    net._problem = net._new_problem(X)
+    start = net._problem.network.first_start
+    weights, net._fixed = eqx.partition(start, {**jax.tree.map(lambda _: False, start), "Dense_1": True})
+    net.draws_ = {"weights": jax.tree.map(lambda x: jnp.stack([x, 2 * x, x, -x]), weights)}
+    net.save(tmp_path / "net.npz")
+    with pytest.raises(
+        ValueError, match=r"everything but model, which is a program: .*load\(path, model=…\)"
+    ):
+        fk.models.Network.load(tmp_path / "net.npz")
+    same_network(fk.models.Network.load(tmp_path / "net.npz", model=module), net)
+    same_network(pickle.loads(pickle.dumps(net)), net)
+
+
+def test_a_pickled_network_has_all_that_partial_fit_needs(fitted):
+    again = pickle.loads(pickle.dumps(fitted))
+    same_network(again, fitted)
+    # partial_fit goes on from these.
+    for old, new in ((fitted._positions, again._positions), (fitted._data, again._data)):
+        assert jax.tree.structure(old) == jax.tree.structure(new)
+        jax.tree.map(np.testing.assert_array_equal, old, new)
+    pickle.loads(pickle.dumps(fk.models.Network([4])))
 
 
 def problem(likelihood, outputs, noise_scale=None, network=None):

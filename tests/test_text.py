@@ -38,6 +38,9 @@ def read(corpus):
         ("می‌خواهم", "می\u200cخواهم"),
         ("한국어 학교", "한국어 학교"),
         ("İstanbul ΟΔΟΣ", "istanbul οδος"),
+        ("ISPARTALI DAĞI dağı IRAĞI ırağı In Nazım", "ispartali dağı dağı ırağı ırağı in nazım"),
+        ("كِتَابٌ كتاب كـــتاب قُرْآن", "كتاب كتاب كتاب قرآن"),
+        ("שָׁלוֹם שלום", "שלום שלום"),
         ("caf&eacute; eﬃcient Zu\u00adsammen", "café efficient zusammen"),
         ("co2 and the 2nd x_y in 1999", "co2 and the x y in"),
     ],
@@ -75,7 +78,13 @@ def test_a_script_without_spaces_is_warned_of():
     with pytest.warns(UserWarning, match="6 of 6 documents are in a script without spaces"):
         open_corpus(texts, vocabulary=everything)
     with pytest.warns(UserWarning, match=r"jieba .*pattern=r'\\w'"):
-        characters = open_corpus(texts, vocabulary=everything, pattern=r"\w")
+        open_corpus(texts, vocabulary=everything)
+    # Where one of the remedies was followed there is no warning: it would be an error.
+    characters = open_corpus(texts, vocabulary=everything, pattern=r"\w")
+    open_corpus(["我们 喜欢 在 图书馆 看书", "我们 今天 去 公园 看书"] * 3, vocabulary=everything)
+    open_corpus(["ฉัน ชอบ อ่าน หนังสือ ใน ห้องสมุด"] * 3, vocabulary=everything)
+    with pytest.warns(UserWarning, match="3 of 3 documents"):
+        open_corpus(["ฉันชอบอ่านหนังสือในห้องสมุด วันนี้เราไปสวนสาธารณะ"] * 3, vocabulary=everything)
     assert {"书", "看"} <= set(characters.vocabulary)
     # Text with spaces, and a little Chinese in other text, are not warned of: a warning would be an error.
     open_corpus([*GERMAN, texts[0]])

@@ -9,6 +9,20 @@ _NO_NOISE = (
 
 MUTATIONS = [
     Mutation(
+        "models/factorisation/estimator.py",
+        "mean, bounds = (np.clip(x, *self.ratings_.range) for x in (mean, bounds))",
+        "mean = np.clip(mean, *self.ratings_.range)",
+        "clipped recommendations have intervals outside of the range",
+        ("factorisation::recommendations_can_be_clipped_to_the_range_of_the_ratings",),
+    ),
+    Mutation(
+        "models/factorisation/chain.py",
+        "np.ptp(values) > _ROUNDING * np.max(np.abs(values))",
+        "np.std(values) > 0",
+        "ratings that differ by rounding are scaled up",
+        ("factorisation::ratings_that_differ_by_rounding_are_the_same",),
+    ),
+    Mutation(
         "integrators/quadratic_well.py",
         "jnp.sqrt(temperature / curvature * -jnp.expm1(-2 * exponent))",
         "jnp.sqrt(temperature / curvature * -jnp.expm1(-exponent))",

@@ -4,6 +4,48 @@ from mutations._mutation import Mutation
 
 MUTATIONS = [
     Mutation(
+        "models/network/last_layer.py",
+        "before = dict.fromkeys(_union(rows), _Place.BEFORE)",
+        "before = _union(rows)",
+        "every layer is the last one",
+        ("last_layer::names_do_not_matter",),
+    ),
+    Mutation(
+        "models/network/last_layer.py",
+        "added = _Place.INSIDE if is_opaque else",
+        "added =",
+        "layers in a loop count as one that is last",
+        ("last_layer::what_cannot_be_told_is_asked",),
+    ),
+    Mutation(
+        "models/network/networks.py",
+        "rest = {**rest, **jax.tree.map(jnp.asarray, stored)}",
+        "pass",
+        "a trained Linen network loses the averages of its BatchNorm",
+        ("network_model::a_trained_linen_network_keeps_its_averages",),
+    ),
+    Mutation(
+        "models/network/networks.py",
+        "starts, rest = [stored], nnx.merge_state(rest, others)",
+        "starts = [stored]",
+        "a trained NNX network loses the averages of its BatchNorm",
+        ("network_model::a_trained_nnx_network_keeps_its_averages",),
+    ),
+    Mutation(
+        "models/network/estimator.py",
+        "check_columns(self, X)\n        return inputs",
+        "return inputs",
+        "columns in another order are taken for those of the fit",
+        ("network_model::columns_of_another_order_or_name_are_refused",),
+    ),
+    Mutation(
+        "run/starts.py",
+        "return dataclasses.replace(placed, target=InBlocks(own_target, rows))",
+        "return placed",
+        "the check of a start takes all rows at once",
+        ("start_memory::a_run_by_minibatches_checks_its_start_in_blocks",),
+    ),
+    Mutation(
         "models/network/posterior.py",
         'squares = jax.tree.map(lambda x, s: jnp.sum((x / s) ** 2), theta["weights"], self.scales)',
         'squares = jax.tree.map(lambda x, s: jnp.sum(x**2 / s), theta["weights"], self.scales)',

@@ -33,6 +33,27 @@ MUTATIONS = [
     ),
     Mutation(
         "models/lda/draws.py",
+        "if n < draws_needed(probability):",
+        "if n < 2:",
+        "an interval of a higher level than the draws can have is that of a lower one",
+        ("lda_exact::bounds_have_their_probability_or_are_refused",),
+    ),
+    Mutation(
+        "models/lda/draws.py",
+        "self._draws[max(0, len(self._draws) + num_draws - self.max_draws) :]",
+        "self._draws[max(0, len(self._draws) + num_draws - num_draws * num_stored_passes) :]",
+        "the exact passes leave the store of draws partly empty",
+        ("lda_exact::the_second_half_of_the_exact_passes_is_stored",),
+    ),
+    Mutation(
+        "models/lda/evaluate.py",
+        "topics_of_documents(local, z, len(gamma)) + np.asarray(gamma, np.float64)",
+        "topics_of_documents(local, z, len(gamma)) * 4 + np.asarray(gamma, np.float64)",
+        "the intervals of mixtures are too narrow",
+        ("lda_estimator::intervals_of_mixtures_contain_them_as_often_as_they_say",),
+    ),
+    Mutation(
+        "models/lda/draws.py",
         "np.where(ordered[last_zero] > 0, ordered[n - k], ordered[one_sided])",
         "ordered[n - k]",
         "an interval that begins at zero contains 95 % in place of 90",

@@ -6,6 +6,34 @@ _ORDER = "lda_command::the_table_of_mixtures_is_cut_back_and_bears_a_full_disk"
 
 MUTATIONS = [
     Mutation(
+        "models/lda/results.py",
+        "tokens = held_out.lengths @ pi + run.topic_tokens.counts",
+        "tokens = held_out.lengths @ pi",
+        "the prevalence of topics is that of the held-out documents",
+        ("lda_command::the_prevalence_is_that_of_all_documents",),
+    ),
+    Mutation(
+        "models/lda/topic_tokens.py",
+        "self._counts[int(self._documents[1] >= self._documents[0])]",
+        "self._counts[1]",
+        "the prevalence in the middle of a pass is that of its first documents",
+        ("lda_command::words_per_topic_are_those_of_a_whole_pass",),
+    ),
+    Mutation(
+        "models/lda/judgement.py",
+        "if topic.partnered >= _PARTNERED",
+        "if False",
+        "too few topics for many subjects are said to be too many",
+        ("lda_command::topics_without_a_subject_and_repeated_ones_count",),
+    ),
+    Mutation(
+        "models/lda/coherence.py",
+        "is_clear & (joint >= _LEAST_TOGETHER) &",
+        "",
+        "every pair of words of a topic counts as belonging together",
+        ("lda_command::words_of_several_subjects_and_of_none_differ",),
+    ),
+    Mutation(
         "models/lda/mixtures_file.py",
         "places = sorted([*waiting, *(int(row[0]) for row in rows)])",
         "places = [*waiting, *(int(row[0]) for row in rows)]",

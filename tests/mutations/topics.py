@@ -215,7 +215,7 @@ MUTATIONS = [
         ("lda_start::a_chain_starts_there_and_goes_on_in_small_steps",),
     ),
     Mutation(
-        "models/lda/results.py",
+        "models/lda/judgement.py",
         'return float("nan")\n    share, log',
         "return 0.0\n    share, log",
         "a perplexity seen too rarely counts as settled",
@@ -272,8 +272,22 @@ MUTATIONS = [
     ),
     Mutation(
         "corpora/_tokens.py",
-        'unicodedata.normalize("NFKC", text).lower()',
-        "text.lower()",
+        'return word.replace("I", "ı") if any',
+        "return word if any",
+        "the small letter of I in a Turkish word is i",
+        ("text::words_are_those_of_the_language_however_they_are_encoded",),
+    ),
+    Mutation(
+        "corpora/_open.py",
+        "is_searched and are_phrases(words)",
+        "is_searched",
+        "text whose words were separated is warned of",
+        ("text::a_script_without_spaces_is_warned_of",),
+    ),
+    Mutation(
+        "corpora/_tokens.py",
+        'plain = unicodedata.normalize("NFKC", text)',
+        "plain = text",
         "ligatures are not resolved",
         ("text::words_are_those_of_the_language_however_they_are_encoded",),
     ),
@@ -320,7 +334,7 @@ MUTATIONS = [
         ("lda_export::coherence_is_that_of_gensim",),
     ),
     Mutation(
-        "models/lda/results.py",
+        "models/lda/judgement.py",
         "late = [e for e in judged if 2 * e.documents > end and e.is_exact == judged[-1].is_exact]",
         "late = [e for e in judged if 2 * e.documents > end]",
         "exact draws are compared with those of steps",

@@ -22,7 +22,7 @@ from fokker.corpora._source import CountSource, TextSource
 from fokker.corpora._tables import Csv, Parquet
 from fokker.corpora._tally import Tally
 from fokker.corpora._texts import Replayed, StandardInput, Strings, TextFiles, TextLines
-from fokker.corpora._tokens import Tokeniser, is_without_spaces, tokeniser
+from fokker.corpora._tokens import Tokeniser, are_phrases, is_without_spaces, tokeniser
 from fokker.corpora._vocabulary import Vocabulary
 
 FORMATS = {
@@ -298,7 +298,8 @@ class _TokenisedDocuments:
     """The tokens of each document of a source, which can be read more than once.
 
     `number`: how many documents the latest pass has read. `without_spaces`: how many of them are in a script
-    that has no spaces between words. `is_complete`: whether the pass has ended.
+    that has no spaces between words, so that phrases were found in place of words. `is_complete`: whether the
+    pass has ended.
     """
 
     def __init__(self, source: TextSource, tokenise: Tokeniser) -> None:
@@ -319,8 +320,11 @@ class _TokenisedDocuments:
             self.number += 1
             tokens: list[str] = []
             for i, piece in enumerate(pieces):
-                tokens += self.tokenise(piece)
-                self.without_spaces += i == 0 and is_without_spaces(piece[:_SEARCHED_CHARACTERS])
+                words = self.tokenise(piece)
+                tokens += words
+                # Not where spaces were inserted, or single characters are the words.
+                is_searched = i == 0 and is_without_spaces(piece[:_SEARCHED_CHARACTERS])
+                self.without_spaces += is_searched and are_phrases(words)
             yield tokens
         self.is_complete = True
 

@@ -13,6 +13,14 @@ _SEPARATORS = b"\t\n\v\f\r -"
 _SEPARATOR_TO_SPACE = bytes.maketrans(_SEPARATORS, b" " * len(_SEPARATORS))
 _REMOVED = bytes(set(range(256)) - set(_LETTERS) - set(_SEPARATORS))
 
+# Letters of Turkish and Azerbaijani alone.
+_TURKISH = "ıİğĞ"
+_LETTERS_AND_DIGITS = re.compile(r"\w+")
+# Vowels and other marks of Hebrew and Arabic, and the tatweel. Not hamza and madda, which are letters.
+_OPTIONAL_MARKS = re.compile(
+    "[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640\u064b-\u0652\u0656-\u065f\u0670"
+    "\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed]"
+)
 # The two words of a bigram are joined by this, which no word of the rule "unicode" contains.
 JOINT = "_"
 _SOFT_HYPHEN = "\N{SOFT HYPHEN}"
@@ -24,6 +32,9 @@ _WITHOUT_SPACES = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff]"
 )
+_EAST_ASIAN = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+# Mean lengths above which words of Chinese and Japanese, and of the others, are phrases.
+_LONG_EAST_ASIAN, _LONG_WORDS = 4.5, 9.0
 # A syllable of kana or Hangul is about two letters of an alphabet, a Chinese character is a word of its own.
 _SYLLABLES = re.compile("[\u3040-\u30ff\uac00-\ud7a3]")
 _CHINESE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
@@ -45,13 +56,30 @@ def normalised(text: str) -> str:
     """Text in lower case and in Unicode's normal form NFKC.
 
     The same word then has the same characters, whether its accents were written as one character with the
-    letter or as a second one, and also in ligatures and in full-width letters. Accents are kept.
+    letter or as a second one, and also in ligatures and in full-width letters. Accents are kept. The vowel
+    marks of Arabic and Hebrew, which are mostly left out, and the stroke that stretches Arabic words are
+    removed. In a word with a letter of Turkish alone (ı, İ, ğ) the small letter of I is ı.
     """
     if text.isascii():
         return text.lower()
-    # Lower case can undo the composition of a letter with its accent, and leaves the dot of a Turkish İ.
-    lower = unicodedata.normalize("NFKC", text).lower().replace("i\u0307", "i")
-    return unicodedata.normalize("NFC", lower)
+    plain = unicodedata.normalize("NFKC", text)
+    return unicodedata.normalize("NFC", _OPTIONAL_MARKS.sub("", lower_case(plain)))
+
+
+def lower_case(text: str) -> str:
+    """Composed text in lower case; in a word with a letter of Turkish alone the small letter of I is ı.
+
+    A word decides for itself, so that it is the same wherever a text is split. The dot that lower case leaves
+    of a Turkish İ is removed.
+    """
+    if any(letter in text for letter in _TURKISH):
+        text = _LETTERS_AND_DIGITS.sub(_turkish_capitals, text)
+    return text.lower().replace("i\u0307", "i")
+
+
+def _turkish_capitals(match: re.Match[str]) -> str:
+    word = match.group()
+    return word.replace("I", "ı") if any(letter in word for letter in _TURKISH) else word
 
 
 # Not after a letter or digit: "2nd" has no word. The underscore is replaced before.
@@ -105,7 +133,7 @@ class matches:
 
     def __call__(self, text: str) -> list[str]:
         """The words of a text."""
-        plain = unicodedata.normalize("NFC", html.unescape(text).lower())
+        plain = unicodedata.normalize("NFC", lower_case(unicodedata.normalize("NFC", html.unescape(text))))
         return [word for word in self.expression.findall(plain) if word]
 
 
@@ -145,6 +173,20 @@ def num_letters(word: str) -> int:
     if word.isascii():
         return len(word)
     return len(word) + len(_SYLLABLES.findall(word)) + 2 * len(_CHINESE.findall(word))
+
+
+def are_phrases(words: Sequence[str]) -> bool:
+    """Whether words of scripts without spaces are whole phrases: longer on average than words are.
+
+    Words of Chinese and Japanese have two or three characters, those of Thai, Lao, Khmer and Burmese about
+    five; phrases between two marks have ten and more. True where there are no such words at all.
+    """
+    in_script = [word for word in words if _WITHOUT_SPACES.search(word)]
+    if not in_script:
+        return True
+    is_east_asian = sum(1 for word in in_script if _EAST_ASIAN.search(word)) * 2 > len(in_script)
+    longest = _LONG_EAST_ASIAN if is_east_asian else _LONG_WORDS
+    return sum(map(len, in_script)) > longest * len(in_script)
 
 
 def is_without_spaces(text: str) -> bool:

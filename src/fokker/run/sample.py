@@ -333,7 +333,7 @@ def prepared(
         placed = chosen.on(target, temperature, gradient)
     one_start = init.one_start if isinstance(init, _Started) else chains > 1 and not differs(init)
     if learns:
-        positions = checked_positions(placed.with_step_size(1.0), target, init, keys)
+        positions = checked_positions(placed.with_step_size(1.0), target, init, keys, batch_size)
         if before is None:
             warm_up_keys = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])
             learn = partial(warmed_up, placed, devices) if isinstance(placed, Recipe) else placed.warm_up
@@ -365,7 +365,7 @@ def prepared(
             if isinstance(start, _Started):
                 states = start_chains(placed, start.positions_of(chains), keys[:, 1])
             else:
-                states = first_states(placed, target, start, keys)
+                states = first_states(placed, target, start, keys, batch_size)
 
     origin = Origin(target, placed, batch, {**options, "sampler": chosen}, notes, one_start)
     folder = None

@@ -1,5 +1,6 @@
 """Where the chains of a run start, each checked before the first step."""
 
+import dataclasses
 import inspect
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from fokker.rows import span
 from fokker.samplers._checks import check_finite_start
 from fokker.samplers._recipe import Recipe
 from fokker.samplers._sampler import Sampler, start_chains
+from fokker.targets.blocks import InBlocks
 from fokker.targets.target import Target, TargetWithData
 
 
@@ -85,9 +87,11 @@ def differs(init: Any) -> bool:
 _ROUND_TRIP = 1e-3
 
 
-def first_states(placed: Sampler, target: Any, init: Any, keys: Key[Array, "chains 3"]) -> Any:
-    """The first state of every chain."""
-    positions = checked_positions(placed, target, init, keys)
+def first_states(
+    placed: Sampler, target: Any, init: Any, keys: Key[Array, "chains 3"], batch_size: int | None = None
+) -> Any:
+    """The first state of every chain; a run by minibatches has memory for `batch_size` rows."""
+    positions = checked_positions(placed, target, init, keys, batch_size)
     states = start_chains(placed, positions, keys[:, 1])
     if _is_cached(placed):
         check_chains(states, placed.own_target)
@@ -161,7 +165,9 @@ def _check_position(position: Any, wanted: str) -> None:
             raise TypeError(f"{wanted} {leaf!r}, which is not a number.")
 
 
-def checked_positions(placed: Sampler, target: Any, init: Any, keys: Key[Array, "chains 3"]) -> PyTree[Array]:
+def checked_positions(
+    placed: Sampler, target: Any, init: Any, keys: Key[Array, "chains 3"], batch_size: int | None = None
+) -> PyTree[Array]:
     """Where each chain starts, in the sampler's coordinates; raise where a chain cannot start there.
 
     The first chain is checked in full, all the others in one compiled call. A chain that is not finite there,
@@ -188,7 +194,7 @@ def checked_positions(placed: Sampler, target: Any, init: Any, keys: Key[Array, 
         if identity is not None and identity in _PASSED:
             continue
         try:
-            _check(placed, target, transform, position, keys[chain, 1])
+            _check(_in_blocks(placed, batch_size), target, transform, position, keys[chain, 1])
         except ValueError as error:
             if isinstance(init, list):
                 raise ValueError(f"{error} init is a list; for a vector give jnp.array({init}).") from error
@@ -219,6 +225,16 @@ def _of(positions: PyTree[Array], chain: int) -> PyTree[Array]:
 
 def _unconstrained(transform: Any, positions: PyTree[Array]) -> PyTree[Array]:
     return lowered(jax.vmap(transform.unconstrain)(raised(positions)), positions)
+
+
+def _in_blocks(placed: Sampler, rows: int | None) -> Sampler:
+    """The sampler for a check of its start, on a target that takes no more rows at a time than a step."""
+    if rows is None or not isinstance(placed, Recipe) or not placed.wants_target or _is_cached(placed):
+        return placed
+    own_target = placed.own_target
+    if not isinstance(own_target, TargetWithData) or rows >= own_target.size:
+        return placed
+    return dataclasses.replace(placed, target=InBlocks(own_target, rows))
 
 
 def _check(placed: Sampler, target: Any, transform: Any, position: PyTree[Array], key: Array) -> None:

@@ -31,6 +31,8 @@ _START, _STEPS, _READS = 0, 1, 2
 _RATINGS = 2**18
 # Squared residuals, as a multiple of what the noise explains, at which a chain is taken to diverge.
 _LARGEST = 1e4
+# Ratings that differ by less than this share of the largest are the same.
+_ROUNDING = 1e-6
 
 
 class RatingLikelihood(Module):
@@ -47,6 +49,11 @@ class RatingLikelihood(Module):
 def scores(user: Float[Array, "*n k"], item: Float[Array, "*n k"]) -> Float[Array, "*n"]:
     """a_u + b_i + U_u·V_i for rows (bias, factors)."""
     return user[..., 0] + item[..., 0] + jnp.sum(user[..., 1:] * item[..., 1:], axis=-1)
+
+
+def is_varied(values: np.ndarray) -> bool:
+    """Whether ratings differ by more than rounding."""
+    return bool(np.ptp(values) > _ROUNDING * np.max(np.abs(values)))
 
 
 class Draw(NamedTuple):
@@ -81,7 +88,7 @@ class FactorChain:
         seed: int,
     ) -> None:
         values = np.asarray(data["rating"], np.float64)
-        self.mean, self.scale = float(values.mean()), float(values.std()) or 1.0
+        self.mean, self.scale = float(values.mean()), float(values.std()) if is_varied(values) else 1.0
         standardised = {**data, "rating": ((values - self.mean) / self.scale).astype(np.float32)}
         self.data = {name: jnp.asarray(x) for name, x in standardised.items()}
         self.size, self.rows, self.prior = len(data["rating"]), dict(zip(TABLES, shape, strict=True)), prior

@@ -13,7 +13,8 @@ import numpy as np
 from fokker._core.state import nearest
 from fokker.datasets.ratings import Ratings
 from fokker.integrators import Splitting
-from fokker.models.factorisation.chain import Draw, FactorChain
+from fokker.models.estimator import NotFittedError, Parameters, Stored
+from fokker.models.factorisation.chain import Draw, FactorChain, is_varied
 from fokker.models.factorisation.hyperparameters import PRIORS
 from fokker.models.factorisation.predict import (
     Predictions,
@@ -21,6 +22,12 @@ from fokker.models.factorisation.predict import (
     expected,
     expected_of_row,
     summarise,
+)
+from fokker.models.factorisation.stored import (
+    draws_state,
+    ratings_state,
+    restored_draws,
+    restored_ratings,
 )
 from fokker.run.interruption import Interruption
 from fokker.run.progress import Progress
@@ -45,7 +52,7 @@ class Recommendation(NamedTuple):
     interval: tuple[float, float]
 
 
-class Factorisation:
+class Factorisation(Stored, Parameters):
     r"""Bayesian probabilistic matrix factorisation by stochastic-gradient MCMC with a sparse state.
 
         r_ui ~ N(m + a_u + b_i + U_uᵀV_i, 1/τ),   (a_u, U_u) ~ N(μ_users, Λ_users⁻¹),   items likewise
@@ -75,6 +82,9 @@ class Factorisation:
     that state and of the running posterior mean (with `test`); `noise_`, the posterior mean of 1/√τ.
     """
 
+    _kind = "fitted factorisation"
+    _rebuilt = ("ratings_", "draws_", "_lookups")
+
     def __init__(
         self,
         factors: int = 10,
@@ -91,44 +101,48 @@ class Factorisation:
         seed: int = 0,
         progress: bool = True,
     ) -> None:
-        for name, value, least in (
-            ("factors", factors, 1),
-            ("passes", passes, 1),
-            ("draws", draws, 1),
-            ("batch_size", 1 if batch_size is None else batch_size, 1),
-        ):
-            if not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"{name} must be a whole number of at least {least}; {value!r} was given.")
-        if sampler not in SAMPLERS:
-            raise ValueError(
-                f"sampler is one of {', '.join(map(repr, SAMPLERS))}, not {sampler!r}."
-                f"{nearest(str(sampler), SAMPLERS)}"
-            )
-        if prior not in PRIORS:
-            raise ValueError(
-                f"prior is one of {', '.join(map(repr, PRIORS))}, not {prior!r}.{nearest(str(prior), PRIORS)}"
-            )
-        self.burn_in = passes // 3 if burn_in is None else burn_in
-        if not 0 <= self.burn_in < passes:
-            raise ValueError(
-                f"burn_in={burn_in} of passes={passes} leaves no pass for draws: give fewer than {passes}."
-            )
-        self.factors, self.sampler, self.prior, self.passes, self.draws = (
-            factors,
-            sampler,
-            prior,
-            passes,
-            draws,
-        )
+        self.factors, self.sampler, self.prior = factors, sampler, prior
+        self.passes, self.burn_in, self.draws = passes, burn_in, draws
         self.batch_size, self.step_size, self.friction = batch_size, step_size, friction
         self.thermostat_mass, self.seed, self.progress = thermostat_mass, seed, progress
+        self._check_settings()
+
+    def _check_settings(self) -> None:
+        """Raise where a parameter makes no sense: also in `fit`, because `set_params` changes them."""
+        for name, value in (
+            ("factors", self.factors),
+            ("passes", self.passes),
+            ("draws", self.draws),
+            ("batch_size", 1 if self.batch_size is None else self.batch_size),
+        ):
+            if not isinstance(value, int | np.integer) or value < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1; {value!r} was given.")
+        for name, choices in (("sampler", SAMPLERS), ("prior", PRIORS)):
+            choice = getattr(self, name)
+            if choice not in choices:
+                raise ValueError(
+                    f"{name} is one of {', '.join(map(repr, choices))}, not {choice!r}."
+                    f"{nearest(str(choice), choices)}"
+                )
+        if not 0 <= self.num_burn_in < self.passes:
+            raise ValueError(
+                f"burn_in={self.burn_in} of passes={self.passes} leaves no pass for draws: give fewer than "
+                f"{self.passes}."
+            )
+
+    @property
+    def num_burn_in(self) -> int:
+        """The passes before the first draw: `burn_in`, or a third of all."""
+        return self.passes // 3 if self.burn_in is None else self.burn_in
 
     def fit(
         self, ratings: Ratings | Any, items: Any = None, values: Any = None, *, test: Ratings | None = None
     ) -> Self:
         """Start a new chain on these ratings: a `Ratings`, or users, items and values as three sequences."""
+        self._check_settings()
         self.ratings_ = as_ratings(ratings, items, values)
         _check_ratings(self.ratings_)
+        _warn_if_constant(self.ratings_)
         data = {"users": self.ratings_.users, "items": self.ratings_.items, "rating": self.ratings_.values}
         shape = (self.ratings_.num_users, self.ratings_.num_items)
         self._lookups = [_lookup(names) for names in (self.ratings_.user_names, self.ratings_.item_names)]
@@ -146,23 +160,23 @@ class Factorisation:
         self.mean_ = chain.mean
         self.draws_: list[Draw] = []
         self.curve_: list[tuple[float, float]] = []
-        spacing = max(1, (self.passes - self.burn_in) // self.draws)
+        spacing = max(1, (self.passes - self.num_burn_in) // self.draws)
         running, stopped = _RunningMean(), None
         with (
             Progress("compiling", self.passes, unit="passes", enabled=self.progress) as bar,
             Interruption(signal.SIGINT) as interruption,
         ):
             for number in range(1, self.passes + 1):
-                if not chain.advance(self.step_size * (_FASTER if number <= self.burn_in else 1.0)):
+                if not chain.advance(self.step_size * (_FASTER if number <= self.num_burn_in else 1.0)):
                     stopped = f"the chain left the finite numbers in pass {number}: take smaller steps"
                     break
-                if number > self.burn_in and (self.passes - number) % spacing == 0:
+                if number > self.num_burn_in and (self.passes - number) % spacing == 0:
                     self.draws_.append(chain.draw())
                 note = ""
                 if held_out is not None:
                     users, item_numbers, wanted = held_out
                     now = chain.predict(users, item_numbers)
-                    if number > self.burn_in:
+                    if number > self.num_burn_in:
                         running.add(now)
                     mean = running.mean if running.count else now
                     self.curve_.append((_rmse(now, wanted), _rmse(mean, wanted)))
@@ -221,10 +235,34 @@ class Factorisation:
         users_found, items_found = np.broadcast_arrays(*found)
         return users_found, items_found
 
-    def _fitted(self) -> list[Draw]:
+    def _check_fitted(self) -> None:
         if not getattr(self, "draws_", None):
-            raise ValueError("this Factorisation is not fitted yet: call fit first.")
+            raise NotFittedError("this Factorisation is not fitted yet: call fit first.")
+
+    def _fitted(self) -> list[Draw]:
+        self._check_fitted()
         return self.draws_
+
+    def _fitted_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        objects, arrays = ratings_state(self.ratings_)
+        arrays = {
+            **{f"ratings.{name}": x for name, x in arrays.items()},
+            **{f"draws.{name}": x for name, x in draws_state(self.draws_).items()},
+            "curve": np.array(self.curve_, float).reshape(-1, 2),
+        }
+        if self.running_mean_ is not None:
+            arrays["running_mean"] = self.running_mean_
+        return {"mean": self.mean_, "names": objects}, arrays
+
+    def _restore(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        def part(prefix: str) -> dict[str, np.ndarray]:
+            return {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
+
+        self.ratings_ = restored_ratings(header["names"], part("ratings."))
+        self.draws_, self.mean_ = restored_draws(part("draws.")), header["mean"]
+        self.curve_ = [(float(now), float(mean)) for now, mean in arrays["curve"]]
+        self.running_mean_ = arrays.get("running_mean")
+        self._lookups = [_lookup(names) for names in (self.ratings_.user_names, self.ratings_.item_names)]
 
     @property
     def noise_(self) -> float:
@@ -309,12 +347,14 @@ class Factorisation:
         *,
         count: int = 10,
         interval: float = 0.9,
+        clip: bool = False,
         rated: Mapping[Any, float] | None = None,
     ) -> list[Recommendation]:
         """The items with the highest expected ratings, without those rated already.
 
         The interval is that of the expected rating: how sure the model is about the item, without the noise
-        of a single rating. For someone new, give `rated={item: rating}` in place of the user.
+        of a single rating. `clip` keeps means and intervals in the range of the ratings, in the same order.
+        For someone new, give `rated={item: rating}` in place of the user.
         """
         draws = self._fitted()
         if (user is None) == (rated is None):
@@ -332,6 +372,8 @@ class Factorisation:
         mean[known] = -np.inf
         best = np.argsort(-mean, kind="stable")[: min(count, len(mean) - len(np.unique(known)))]
         bounds = np.quantile(per_draw[:, best], [(1 - interval) / 2, (1 + interval) / 2], axis=0)
+        if clip:
+            mean, bounds = (np.clip(x, *self.ratings_.range) for x in (mean, bounds))
         titles = self.ratings_.titles
         return [
             Recommendation(
@@ -393,6 +435,16 @@ def as_ratings(ratings: Ratings | Any, items: Any, values: Any) -> Ratings:
     if not len(numbers):
         raise ValueError("there are no ratings: give at least one.")
     return Ratings.from_identifiers(users, items, numbers)
+
+
+def _warn_if_constant(ratings: Ratings) -> None:
+    if not is_varied(ratings.values):
+        warnings.warn(
+            f"all {len(ratings):,} ratings are {ratings.values[0]:g}: they do not say which items a user "
+            "prefers, and the order of recommendations is arbitrary. For clicks or purchases, add pairs that "
+            "were not chosen, with the rating 0.",
+            stacklevel=3,
+        )
 
 
 def _check_ratings(ratings: Ratings) -> None:

@@ -81,7 +81,7 @@ def curve_figure(model: "Factorisation") -> Figure:
     now, mean = np.array(model.curve_).T
     passes = np.arange(1, len(now) + 1)
     panel.plot(passes, now, color=WRONG, linewidth=1, label="a single draw")
-    after = passes > model.burn_in
+    after = passes > model.num_burn_in
     panel.plot(passes[after], mean[after], color=RIGHT, label="the mean of all draws so far")
     tidy(panel, "Test RMSE", "pass over the ratings")
     panel.legend(frameon=False, fontsize=8)

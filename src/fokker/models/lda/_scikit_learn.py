@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fokker.models.estimator import NotFittedError, Parameters, check_columns, remember_columns
+
 
 def refuse_texts(X: Any) -> None:
     """Raise for documents that are not counted yet."""
@@ -17,9 +19,6 @@ def refuse_texts(X: Any) -> None:
 if TYPE_CHECKING:
     Base: Any = object
 
-    class NotFittedError(ValueError, AttributeError):
-        """An estimator is used before it is fitted."""
-
     def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
         """X as an array or a compressed sparse matrix, checked; `reset`: remember its columns."""
 
@@ -27,7 +26,6 @@ else:
     try:
         # Version 1.6 or later: cloning, pipelines, grid searches, set_output, tags.
         from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-        from sklearn.exceptions import NotFittedError
         from sklearn.utils.validation import validate_data
 
         class Base(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -47,7 +45,6 @@ else:
             return validate_data(estimator, X, reset=reset, accept_sparse="csr")
 
     except ImportError:
-        from fokker.models._parameters import NotFittedError, Parameters
 
         class Base(Parameters):
             """The methods of scikit-learn's base classes that the estimator needs."""
@@ -56,16 +53,10 @@ else:
                 """Fit, then return the mixtures of the same documents."""
                 return self.fit(X, y).transform(X)
 
-            def __getstate__(self) -> dict[str, Any]:
-                return self.__dict__.copy()
-
-            def __setstate__(self, state: dict[str, Any]) -> None:
-                self.__dict__.update(state)
-
         def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
             """X as an array or a sparse matrix, checked; `reset`: remember its columns."""
             refuse_texts(X)
-            names = np.asarray(X.columns, dtype=object) if hasattr(X, "columns") else None
+            frame = X
             if not hasattr(X, "tocsr"):
                 X = np.asarray(X)
             if X.ndim != 2:
@@ -74,20 +65,14 @@ else:
                 )
             if reset:
                 estimator.n_features_in_ = X.shape[1]
-                if names is not None:
-                    estimator.feature_names_in_ = names
+                remember_columns(estimator, frame)
                 return X
             if X.shape[1] != estimator.n_features_in_:
                 raise ValueError(
                     f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
                     f"{estimator.n_features_in_} features as input: use the same vocabulary."
                 )
-            known = getattr(estimator, "feature_names_in_", None)
-            if names is not None and known is not None and not np.array_equal(names, known):
-                raise ValueError(
-                    "The feature names should match those that were passed during fit, in the same order: "
-                    "use the same vocabulary."
-                )
+            check_columns(estimator, frame)
             return X
 
 

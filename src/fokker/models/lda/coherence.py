@@ -13,6 +13,8 @@ from fokker.corpora import Documents
 
 # Added to the share of documents with both words, so that its logarithm is finite (Röder et al. 2015).
 _SMALL = 1e-12
+# Words belong together that share so many documents, so many standard deviations more than by chance.
+_LEAST_TOGETHER, _DEVIATIONS = 5, 4.0
 
 
 def npmi(documents: Documents, top_words: np.ndarray) -> np.ndarray:
@@ -46,6 +48,15 @@ def c_v(documents: Documents, top_words: np.ndarray) -> np.ndarray:
     document.
     """
     return _by_topic(documents, top_words, _c_v)
+
+
+def partnered(documents: Documents, top_words: np.ndarray) -> np.ndarray:
+    """The share of the top words (K, n) of each topic that clearly belong with another of them (K,).
+
+    These two are in at least 5 documents together, and in 4 standard deviations more than by chance. It is
+    high for several subjects in one topic, whose NPMI is low, and low for words of no subject.
+    """
+    return _by_topic(documents, top_words, lambda joint: _partnered(joint * documents.size, documents.size))
 
 
 MEASURES: dict[str, Callable[[Documents, np.ndarray], np.ndarray]] = {
@@ -87,6 +98,13 @@ def _npmi(joint: np.ndarray) -> np.ndarray:
     return np.where(
         joint >= 1, 1.0, np.where(joint > 0, np.log(joint / np.outer(share, share)) / -np.log(joint), -1.0)
     )
+
+
+def _partnered(joint: np.ndarray, size: int) -> float:
+    by_chance = np.outer(np.diag(joint), np.diag(joint)) / size
+    is_clear = joint - by_chance >= _DEVIATIONS * np.sqrt(np.maximum(by_chance, 1))
+    is_pair = is_clear & (joint >= _LEAST_TOGETHER) & ~np.eye(len(joint), dtype=bool)
+    return float(is_pair.any(1).mean())
 
 
 def _u_mass(joint: np.ndarray) -> float:

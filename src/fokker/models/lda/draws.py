@@ -1,5 +1,6 @@
 """Draws of the topics, stored in bounded memory for a stream of any length."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -7,18 +8,33 @@ import numpy as np
 _MAX_BYTES = 2**30
 
 
+def draws_needed(probability: float) -> int:
+    """The fewest draws n whose smallest and largest values have at least this probability between them."""
+    return math.ceil(2 / (1 - probability) - 1 - 1e-9)
+
+
+def attainable_probability(draws: int) -> float:
+    """The probability between the smallest and the largest of n draws: (n - 1)/(n + 1)."""
+    return (draws - 1) / (draws + 1)
+
+
 def credible_bounds(draws: np.ndarray, probability: float) -> tuple[np.ndarray, np.ndarray]:
     """Bounds over the first axis of n draws: their k-th smallest and k-th largest values.
 
     A further independent draw lies between them with probability 1 - 2k/(n + 1), whatever the distribution. k
-    is the largest for which this is at least `probability`, or 1. Bounds between two draws would not do for
-    words that a topic does not use: θ extends over many orders of magnitude there.
+    is the largest for which this is at least `probability`; raise where even 1 is too large. Bounds between
+    two draws would not do for words that a topic does not use: θ extends over many orders of magnitude there.
 
     Where 2k draws or more are zero no draw lies below the lower bound. The upper bound is then the 2k-th
     largest value: as much probability lies above it as elsewhere lies outside of both bounds.
     """
     n = len(draws)
-    k = min(max(1, int((1 - probability) / 2 * (n + 1) + 1e-9)), (n + 1) // 2)
+    if n < draws_needed(probability):
+        raise ValueError(
+            f"bounds of probability {probability:g} need {draws_needed(probability):,} draws, and there are "
+            f"{n}: the smallest and the largest have {attainable_probability(n):.1%} between them."
+        )
+    k = min(int((1 - probability) / 2 * (n + 1) + 1e-9), (n + 1) // 2)
     last_zero, one_sided = min(2 * k, n) - 1, max(n - 2 * k, k - 1)
     ordered = np.partition(draws, sorted({k - 1, last_zero, one_sided, n - k}), axis=0)
     return ordered[k - 1], np.where(ordered[last_zero] > 0, ordered[n - k], ordered[one_sided])
@@ -63,7 +79,8 @@ class TopicDraws:
     def offer_pass(self, step: int, number: int, passes: int, beta: Callable[[int], np.ndarray]) -> None:
         """Store draws `beta(0)`, `beta(1)`, … of the exact pass `number` of `passes`, counted from 0.
 
-        The second half of the passes fills the store; the first half is stored meanwhile.
+        The second half of the passes fills the store, with the last ones of the first half where their
+        numbers do not divide: a store that is not full would have narrower bounds than it should.
         """
         num_stored_passes = passes - passes // 2
         interval = -(-num_stored_passes // self.max_draws)
@@ -72,8 +89,7 @@ class TopicDraws:
         num_draws = max(1, self.max_draws // num_stored_passes)
         if not self._is_exact:
             self._draws, self._is_exact = [], True
-        num_kept = num_draws * -(-num_stored_passes // interval)
-        self._draws = self._draws[max(0, len(self._draws) + num_draws - num_kept) :]
+        self._draws = self._draws[max(0, len(self._draws) + num_draws - self.max_draws) :]
         self._draws += [(step, np.asarray(beta(i), np.float32)) for i in range(num_draws)]
 
     @property

@@ -1,27 +1,27 @@
 """`fk.models.LDA`: topics with the interface of scikit-learn."""
 
 import dataclasses
-import os
+import numbers
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import jax
 import numpy as np
 
-from fokker._core.files import interpreting, read_arrays, write_arrays
 from fokker.corpora import Documents
+from fokker.models.estimator import Stored
 from fokker.models.lda._scikit_learn import Base, NotFittedError, validated
 from fokker.models.lda._uniform import seed_at
 from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.coherence import MEASURES
-from fokker.models.lda.draws import TopicDraws, credible_bounds
-from fokker.models.lda.estimator_curve import Curve, Verdict, verdict
+from fokker.models.lda.draws import TopicDraws, credible_bounds, draws_needed
+from fokker.models.lda.estimator_curve import Curve
 from fokker.models.lda.estimator_parameters import checked_settings, new_seed, num_threads, word_prior
-from fokker.models.lda.evaluate import mixtures, perplexity
+from fokker.models.lda.evaluate import mixture_draw, mixtures, perplexity
 from fokker.models.lda.files import with_prefix, without_prefix
+from fokker.models.lda.judgement import FIT, STREAM, Fit, Verdict, judge
 from fokker.models.lda.model import top_words
 from fokker.models.lda.settings import Settings, default_passes
 from fokker.models.lda.share import share_of
@@ -29,7 +29,6 @@ from fokker.models.lda.start import is_enough
 from fokker.models.lda.weights import Weights
 from fokker.run.processes import together
 
-_KIND, _VERSION = "fitted LDA", 1
 # Different from the streams of a chain and of evaluations with the same seed.
 _ROUNDING = 103
 # What a fitted estimator has besides its parameters and what `save` stores in arrays.
@@ -44,7 +43,7 @@ _FITTED = (
 )
 
 
-class LDA(Base):
+class LDA(Stored, Base):
     r"""Latent Dirichlet allocation by stochastic-gradient MCMC, one minibatch after another.
 
         β_k ~ Dirichlet(α),  π_d ~ Dirichlet(γ),  a word of document d: z ~ π_d, w ~ β_z
@@ -89,6 +88,10 @@ class LDA(Base):
     `doc_topic_prior_draws_` (n, K), a learned γ after each exact pass; `perplexity_curve_`, the perplexity
     during the fit, and `verdict_`, whether to trust the topics.
     """
+
+    _kind = "fitted LDA"
+    # The keys of a chain cannot be copied: it is built again from its arrays.
+    _rebuilt = ("_chain", "_draws", "_curve", "_word_counts")
 
     def __init__(
         self,
@@ -250,6 +253,9 @@ class LDA(Base):
                 elif batch.tokens:
                     self._chain.step(batch, self.total_samples or num_documents or self._num_documents)
                 np.add.at(self._word_counts, batch.words, batch.counts)
+                if num_documents is None or self.n_documents_seen_ <= num_documents:
+                    # Not in later passes: the same documents again would seem to be evidence.
+                    self._curve.add_to_sample(batch)
                 self.n_batch_iter_ = self._chain.number
                 seconds = time.monotonic() - started
                 if not is_exact:
@@ -314,18 +320,40 @@ class LDA(Base):
     @property
     def verdict_(self) -> Verdict:
         """Problems with the topics, and further notes: `print(lda.verdict_)`."""
-        draws = self._stored_draws()
-        found = verdict(
-            self._curve,
-            draws,
-            self._draws.num_exact_passes,
-            self.doc_topic_prior_,
-            self._word_counts,
-            self._seed,
-            num_threads(self.n_jobs),
-            self._is_stream,
+        draws, names = self._stored_draws(), self._feature_names()
+        gamma, threads = self.doc_topic_prior_, num_threads(self.n_jobs)
+        seeds = self.seed_words or {}
+        fit = Fit(
+            draws=draws,
+            num_exact_passes=self._draws.num_exact_passes,
+            prior=self._chain.document_prior,
+            vocabulary=names,
+            # A seed may be the number of a column.
+            seed_words={
+                name: [names[w] if isinstance(w, numbers.Integral) else str(w) for w in words]
+                for name, words in seeds.items()
+            },
+            topic_names=self.topic_names_,
+            curve=self._curve.points,
+            evaluated=self._curve.evaluated(draws, gamma, self._seed, threads),
+            are_held_out=self._curve.is_held_out,
+            reference=self._curve.reference,
+            word_counts=self._word_counts,
+            seed=self._seed,
         )
-        return dataclasses.replace(found, notes=found.notes + self._chain.document_prior.sentences())
+        found = judge(fit, STREAM if self._is_stream else FIT)
+        if self._curve.is_held_out:
+            return found
+        how = "call perplexity with other documents" if self._is_stream else "set validation_fraction"
+        undecided = f"No documents were held out: {how} to judge predictions, which is not done here."
+        return dataclasses.replace(found, notes=(*found.notes, undecided))
+
+    def _feature_names(self) -> list[str]:
+        """The words of the columns of X, or their numbers."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            names = self.feature_names
+        return [f"#{w}" for w in range(self.n_features_in_)] if names is None else [str(x) for x in names]
 
     @property
     def _n_features_out(self) -> int:
@@ -336,10 +364,27 @@ class LDA(Base):
 
         After `fit` with two or more passes they are those of the posterior (see `exact_passes`). After one
         pass, or `partial_fit`, they have the noise of minibatches and may contain β much less often.
+
+        Bounds of probability p need 2/(1 - p) - 1 draws: the 20 of the default are enough for 0.9, and
+        `draws=39` for 0.95. After `partial_fit` there are from half to all of `draws`.
         """
+        return np.stack(credible_bounds(self.draws_, self._checked_probability(probability)))
+
+    def _checked_probability(self, probability: float) -> float:
         if not 0 < probability < 1:
             raise ValueError(f"the probability must be between 0 and 1; {probability!r} was given.")
-        return np.stack(credible_bounds(self.draws_, probability))
+        stored, needed = len(self._stored_draws()), draws_needed(probability)
+        if stored >= needed:
+            return probability
+        # A stream drops every second draw when its store is full.
+        wanted = needed if self._draws.num_exact_passes else 2 * needed
+        advice = f"fit with draws={wanted:,}"
+        if self._draws.max_draws < min(wanted, int(self.draws)):
+            advice = f"the memory for draws, 1 GiB, holds {self._draws.max_draws:,} of X with so many columns"
+        raise ValueError(
+            f"an interval of probability {probability:g} needs {needed:,} stored draws of the topics, and "
+            f"there are {stored:,}: {advice}, or ask for a lower probability."
+        )
 
     def show_topics(
         self, n_words: int = 10, feature_names: Sequence[str] | None = None
@@ -350,9 +395,7 @@ class LDA(Base):
         numbers.
         """
         topics = self.components_
-        names = feature_names
-        if names is None:
-            names = getattr(self, "feature_names_in_", [f"#{w}" for w in range(topics.shape[1])])
+        names = self._feature_names() if feature_names is None else feature_names
         if len(names) != topics.shape[1]:
             raise ValueError(
                 f"feature_names has {len(names)} names for the {topics.shape[1]} columns of X: give one per "
@@ -397,6 +440,28 @@ class LDA(Base):
         ]
         return np.mean(per_draw, 0)
 
+    def mixture_interval(self, X: Any, probability: float = 0.9) -> np.ndarray:
+        """The bounds (2, D, K) between which the topic proportions π_d lie with this probability.
+
+        For each stored draw of the topics they are drawn given the words of the document; how many draws a
+        probability needs is said at `credible_interval`. Those of a document do not depend on the others.
+        """
+        draws, probability = self._stored_draws(), self._checked_probability(probability)
+        weights = Weights.of(validated(self, X, reset=False))
+        rounding = jax.random.key(self._seed + _ROUNDING)
+        per_draw = [
+            mixture_draw(
+                weights.counts(seed_at(rounding, i)),
+                beta,
+                self.doc_topic_prior_,
+                self._seed + i,
+                sweeps=int(self.sweeps),
+                threads=num_threads(self.n_jobs),
+            )
+            for i, beta in enumerate(draws)
+        ]
+        return np.stack(credible_bounds(np.stack(per_draw), probability))
+
     def perplexity(self, X: Any) -> float:
         """The perplexity of half of the words of each document given the other half, averaged over the draws.
 
@@ -414,30 +479,12 @@ class LDA(Base):
 
     # Storing.
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to a .npz file with a checksum; `LDA.load(path)` reads it.
-
-        Nothing in the file is executed when it is read. A random_state that is a generator is stored as the
-        seed that was drawn from it.
-        """
-        header, arrays = self._fitted_state()
-        parameters = {name: _as_json(value) for name, value in self.get_params(deep=False).items()}
-        if self.random_state is not None:
-            parameters["random_state"] = self._seed
-        header = {"kind": _KIND, "version": _VERSION, "parameters": parameters, **header}
-        write_arrays(Path(path), header, arrays)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a file written by `save`; `partial_fit` continues as it would have before."""
-        header, arrays = read_arrays(Path(path), _KIND, _VERSION)
-        with interpreting(Path(path), _KIND):
-            estimator = cls(**header["parameters"])
-            estimator._restore(header, arrays)
-        return estimator
+    def _stored_parameters(self) -> dict[str, Any]:
+        # A random_state that is a generator is stored as the seed that was drawn from it.
+        parameters: dict[str, Any] = self.get_params(deep=False)
+        return parameters if self.random_state is None else {**parameters, "random_state": self._seed}
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        self._check_fitted()
         names = getattr(self, "feature_names_in_", None)
         curve_header, curve_arrays = self._curve.state()
         header = {
@@ -467,21 +514,6 @@ class LDA(Base):
         )
         self._word_counts = np.array(arrays["word_counts"])
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        if hasattr(self, "_chain"):
-            # The keys of a chain cannot be copied: it is built again from its arrays.
-            for name in ("_chain", "_draws", "_curve", "_word_counts"):
-                del state[name]
-            state["_stored"] = self._fitted_state()
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        stored = state.pop("_stored", None)
-        super().__setstate__(state)
-        if stored is not None:
-            self._restore(*stored)
-
 
 def _check_weights(weights: Weights) -> None:
     if not weights.is_whole:
@@ -491,17 +523,6 @@ def _check_weights(weights: Weights) -> None:
             "model of counts.",
             stacklevel=3,
         )
-
-
-def _as_json(value: Any) -> Any:
-    """A parameter in a type that JSON has."""
-    if isinstance(value, np.random.RandomState | np.random.Generator):
-        return None
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if isinstance(value, tuple | list):
-        return [_as_json(x) for x in value]
-    return value
 
 
 def _minibatches(documents: Documents, size: int) -> Iterator[Documents]:

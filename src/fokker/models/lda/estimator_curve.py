@@ -1,6 +1,6 @@
-"""The perplexity during the fit of an estimator, and whether to trust its topics."""
+"""The perplexity during the fit of an estimator."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -9,37 +9,13 @@ from fokker.corpora import Documents
 from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.curve import Evaluation, curve_from_array, curve_to_array
 from fokker.models.lda.evaluate import HeldOut
-from fokker.models.lda.model import top_words
-from fokker.models.lda.results import (
-    NOT_EXACT,
-    effective_sample_size,
-    judge_draws,
-    judged_part,
-    relative_decrease,
-    unigram_perplexity,
-)
+from fokker.models.lda.files import with_prefix, without_prefix
+from fokker.models.lda.judgement import SAMPLE_DOCUMENTS
+from fokker.models.lda.start import is_enough
 
 # At most so many documents are evaluated. With this many training documents for each of them between two
 # evaluations, these are a tenth of the work.
 _MAX_DOCUMENTS, _DOCUMENTS_PER_EVALUATED = 200, 5
-_TOP_WORDS = 10
-_NOTE_DECREASE, _PROBLEM_DECREASE = 0.005, 0.02
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Reasons not to trust the topics, and further notes; `ok` if there are no such reasons."""
-
-    problems: tuple[str, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether no problem was found."""
-        return not self.problems
-
-    def __str__(self) -> str:
-        return "\n".join([*self.problems, *self.notes])
 
 
 class Curve:
@@ -53,12 +29,38 @@ class Curve:
         self.held_out: HeldOut | None = None
         self.is_held_out = False
         self._documents: Documents | None = None
+        # The first training documents, in which words are measured.
+        self.sample = Documents.concatenate([])
 
     def start(self, documents: Documents, seed: int, threads: int) -> None:
         """Evaluate on the first of these documents that have two words, if there are any."""
         chosen = documents.select(np.flatnonzero(documents.lengths >= 2)[:_MAX_DOCUMENTS])
         if chosen.size:
             self._documents, self.held_out = chosen, HeldOut(chosen, seed, threads)
+
+    def add_to_sample(self, documents: Documents) -> None:
+        """Add training documents until there are enough to measure words in."""
+        if not np.any(is_enough(self.sample.lengths, SAMPLE_DOCUMENTS)):
+            self.sample = Documents.concatenate([self.sample, documents])
+
+    @property
+    def reference(self) -> Documents:
+        """The documents in which words are measured."""
+        is_part = self.is_held_out or not self.sample.size
+        return Documents.concatenate(
+            [*([self._documents] if is_part and self._documents is not None else []), self.sample]
+        )
+
+    def evaluated(
+        self, draws: Sequence[np.ndarray], gamma: np.ndarray, seed: int, threads: int
+    ) -> HeldOut | None:
+        """The documents with their words predicted by these draws; None where none has two words."""
+        if self._documents is None:
+            return None
+        held_out = HeldOut(self._documents, seed, threads)
+        for beta in draws:
+            held_out.add(beta, gamma)
+        return held_out
 
     def offer(self, chain: TopicChain, documents: int, seconds: float, batch_size: int) -> None:
         """Evaluate the chain after this many documents, if it is time."""
@@ -83,7 +85,10 @@ class Curve:
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """What `restored` needs: values for JSON, and arrays."""
-        arrays = {"points": curve_to_array(self.points)}
+        arrays = {
+            "points": curve_to_array(self.points),
+            **with_prefix("sample", self.sample.arrays()),
+        }
         if self.held_out is not None and self._documents is not None:
             arrays |= {**self._documents.arrays(), **self.held_out.state()}
         return {"is_held_out": self.is_held_out}, arrays
@@ -94,75 +99,11 @@ class Curve:
         curve = cls()
         curve.is_held_out = values["is_held_out"]
         curve.points = curve_from_array(arrays["points"])
+        if sample := without_prefix("sample", arrays):  # older files have none
+            curve.sample = Documents.from_arrays(sample["indptr"], sample["words"], sample["counts"])
         if "indptr" in arrays:
             documents = Documents.from_arrays(arrays["indptr"], arrays["words"], arrays["counts"])
             curve.start(documents, seed, threads)
             assert curve.held_out is not None
             curve.held_out.restore({name: arrays[name] for name in ("sum", "draws")})
         return curve
-
-
-def verdict(
-    curve: Curve,
-    draws: list[np.ndarray],
-    num_exact_passes: int,
-    gamma: np.ndarray,
-    word_counts: np.ndarray,
-    seed: int,
-    threads: int,
-    is_stream: bool,
-) -> Verdict:
-    """What speaks against the topics, in terms of the estimator's parameters.
-
-    `num_exact_passes`: the number of exact passes that the draws come from. `is_stream`: whether
-    `partial_fit` came last.
-    """
-    advice = "Give more documents to partial_fit." if is_stream else "Increase passes."
-    problems: list[str] = []
-    notes: list[str] = []
-    if curve._documents is None:
-        problems.append("No document has two words: there is nothing to predict.")
-    else:
-        evaluated = HeldOut(curve._documents, seed, threads)
-        with np.errstate(divide="ignore"):
-            for beta in draws:
-                evaluated.add(beta, gamma)
-            of_topics = evaluated.perplexity
-        unigram = unigram_perplexity(curve._documents, word_counts, seed)
-        which = "held-out documents" if curve.is_held_out else "training documents"
-        sentence = f"The perplexity of {curve._documents.size} {which} is {of_topics:,.0f}; "
-        if of_topics < unigram:
-            notes.append(f"{sentence}with word frequencies alone it is {unigram:,.0f}.")
-        else:
-            problems.append(
-                f"{sentence}that is not below the {unigram:,.0f} of the word frequencies alone, so that "
-                "these topics explain nothing. Increase passes (a small X needs many), or change step_size."
-            )
-        if not curve.is_held_out:
-            how = "call perplexity with other documents" if is_stream else "set validation_fraction"
-            notes.append(f"No documents were held out: {how} to judge predictions.")
-    decrease = relative_decrease(curve.points)
-    if np.isnan(decrease):
-        times = "once" if len(curve.points) == 1 else f"{len(curve.points)} times"
-        problems.append(
-            f"The perplexity was evaluated {times} in all: too few to say whether it still falls. {advice}"
-        )
-    elif decrease > _NOTE_DECREASE:
-        (problems if decrease > _PROBLEM_DECREASE else notes).append(
-            f"The perplexity is still falling: by {decrease:.1%} from the third to the last quarter of "
-            f"{judged_part(curve.points)}. {advice}"
-        )
-    else:
-        notes.append(
-            f"From the third to the last quarter of {judged_part(curve.points)} the perplexity has not "
-            "fallen by more than its noise."
-        )
-    beta = np.stack(draws)
-    top = top_words(beta.mean(0), _TOP_WORDS)
-    effective = effective_sample_size(
-        np.stack([beta[:, words, k].sum(1, dtype=np.float64) for k, words in enumerate(top)], 1)
-    )
-    more_problems, more_notes = judge_draws(len(draws), effective, advice)
-    if not num_exact_passes:
-        more_notes += (f"{NOT_EXACT} Those of fit with passes=2 or more are.",)
-    return Verdict(tuple(problems) + more_problems, tuple(notes) + more_notes)

@@ -20,7 +20,7 @@ import numpy as np
 from fokker.corpora import Documents
 from fokker.models.lda._expected import MIN_PROBABILITY, averaged
 from fokker.models.lda._uniform import seed_at
-from fokker.models.lda.chain import local_words
+from fokker.models.lda.chain import local_words, topics_of_documents
 from fokker.models.lda.gibbs import topic_counts
 from fokker.models.lda.share import Alone, Share
 
@@ -33,7 +33,7 @@ class RowsOfBeta(Protocol):
 
 
 # Different from the streams of a chain with the same seed.
-_SPLIT, _SWEEPS = 101, 102
+_SPLIT, _SWEEPS, _DIRICHLET = 101, 102, 104
 
 
 def split_tokens(documents: Documents, seed: int = 0) -> tuple[Documents, Documents]:
@@ -94,6 +94,47 @@ def mixtures(
     expected = averaged(of_words, of_documents, sweeps - burn_in)
     weights = expected.mixtures + np.asarray(gamma, np.float32)
     return weights / weights.sum(1, keepdims=True)
+
+
+def mixture_draw(
+    documents: Documents,
+    beta: np.ndarray,
+    gamma: np.ndarray,
+    seed: int = 0,
+    *,
+    sweeps: int = 50,
+    threads: int = 1,
+) -> np.ndarray:
+    """A draw of π_d of each document (D, K) given β (V, K): topics z of its words, then Dirichlet(γ + n_d).
+
+    That of a document depends on its words alone, not on the other documents.
+    """
+    words, local = local_words(documents)
+    z = np.empty(local.tokens, np.int32)
+    of_documents = identities(documents)
+    topic_counts(
+        local,
+        beta[words],
+        gamma,
+        seed_at(jax.random.key(seed), _SWEEPS),
+        sweeps=sweeps,
+        burn_in=sweeps - 1,
+        threads=threads,
+        sample=True,
+        identities=of_documents,
+        assignments=z,
+    )
+    shapes = topics_of_documents(local, z, len(gamma)) + np.asarray(gamma, np.float64)
+    stream = int(seed_at(jax.random.key(seed), _DIRICHLET))
+    weights = np.stack(
+        [
+            np.random.Generator(np.random.Philox([stream, int(identity)])).standard_gamma(shape)
+            for identity, shape in zip(of_documents, shapes, strict=True)
+        ]
+    ).reshape(shapes.shape)
+    # A document without words and a small γ may have a Gamma of zero in every topic.
+    weights = np.maximum(weights, np.finfo(float).tiny)
+    return np.asarray(weights / weights.sum(1, keepdims=True))
 
 
 def identities(documents: Documents) -> np.ndarray:

@@ -7,7 +7,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fokker.models.lda.curve import curve_to_array
-from fokker.models.lda.results import NOT_EXACT, Findings, by_prevalence, few_effective_draws
+from fokker.models.lda.judgement import NOT_EXACT, few_effective_draws
+from fokker.models.lda.results import Findings, bound_names, by_prevalence
 from fokker.models.lda.run import Run, Show
 from fokker.models.lda.topic_map import map_figure
 from fokker.report.page import image, page, table
@@ -54,12 +55,13 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
         f"<p>{html.escape(' '.join(findings.notes))}</p>",
         "<h2>Topics</h2>",
         table(["topic", "words", "prevalence", "NPMI", "c_v", "u_mass", "effective draws"], rows),
-        "<p>Prevalence is the share of a topic in the words of the held-out documents. NPMI, c_v and u_mass "
-        "measure the coherence of its ten most probable words in these and the first "
+        "<p>Prevalence is the share of a topic in the words of all documents. NPMI, c_v and u_mass measure "
+        "the coherence of its ten most probable words in the held-out and the first "
         f"{run.sample.size:,} training documents. NPMI is 1 if they always occur together, 0 if by chance, "
         "-1 if never; c_v is mostly between 0 and 1, the higher the more coherent; u_mass is at most 0.</p>",
         "<h2>Their words</h2>",
-        f"<p>E[β<sub>kw</sub>], with 5 % and 95 % bounds over {findings.draws} draws. "
+        f"<p>E[β<sub>kw</sub>], with {' and '.join(bound_names(findings.probability))} bounds over "
+        f"{findings.draws} draws. "
         f"{_source_of_draws(run)}{plotted_note}</p>",
         words_figure,
         "<h2>Held-out perplexity</h2>",

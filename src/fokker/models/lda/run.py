@@ -25,6 +25,7 @@ from fokker.models.lda.files import (
     with_prefix,
     without_prefix,
 )
+from fokker.models.lda.judgement import SAMPLE_DOCUMENTS
 from fokker.models.lda.mixtures_file import MixturesFile
 from fokker.models.lda.reading import (
     DOCUMENTS_PER_HELD_OUT,
@@ -47,12 +48,12 @@ from fokker.models.lda.together import (
     of_all,
     received_arrays,
 )
+from fokker.models.lda.topic_tokens import TopicTokens
 from fokker.run.interruption import Interruption, Stopped
 from fokker.run.processes import by_first, together
 
 KIND, VERSION = "checkpoint", 1
 MIXTURES = "mixtures.csv.gz"
-_SAMPLE_DOCUMENTS = 2_000
 # The least seconds between checkpoints, also as a multiple of the time that writing one takes.
 _MIN_SECONDS_BETWEEN_SAVES, _SAVE_TIMES_BETWEEN_SAVES = 60.0, 20.0
 
@@ -112,6 +113,7 @@ class Run:
         self.draws = TopicDraws(len(corpus.vocabulary), settings.topics)
         self.position = self.trained = self.tokens = 0
         self.word_counts = np.zeros(len(corpus.vocabulary), np.int64)
+        self.topic_tokens = TopicTokens(settings.topics)
         assert reading.held_out is not None
         self.evaluations = HeldOutCurve(reading.held_out, settings.seed, settings.num_threads, self.share)
         self.tally = Tally()
@@ -432,10 +434,11 @@ class Run:
         else:
             expected = self.chain.step(documents, self.total(documents.size))
         self.tokens += documents.tokens
+        self.topic_tokens.add(numbers // (self.length or self.position), expected.mixtures)
         if self.length is None or numbers[0] < self.length:
             # Only in the first pass: the others have the same words.
             np.add.at(self.word_counts, documents.words, documents.counts)
-            if not np.any(is_enough(self.sample.lengths, _SAMPLE_DOCUMENTS)):
+            if not np.any(is_enough(self.sample.lengths, SAMPLE_DOCUMENTS)):
                 self.sample = Documents.concatenate([self.sample, documents])
         if not is_exact:
             self.draws.offer(self.chain.number, self.chain.own_beta)
@@ -550,6 +553,7 @@ class Run:
             **self.evaluations.state(),
             # Without their names, which nothing needs.
             **with_prefix("sample", self.sample.arrays()),
+            **with_prefix("topic_tokens", self.topic_tokens.state()),
             "word_counts": self.word_counts,
         }
         if self.share.size == 1:
@@ -593,6 +597,7 @@ class Run:
         self.chain.restore(without_prefix("chain", arrays))
         self.draws.restore(without_prefix("draws", arrays))
         self.evaluations.restore(arrays, header["held_out_names"])
+        self.topic_tokens.restore(without_prefix("topic_tokens", arrays))
         sample = without_prefix("sample", arrays)
         self.sample = Documents.from_arrays(sample["indptr"], sample["words"], sample["counts"])
         self.position, self.trained, self.tokens = (

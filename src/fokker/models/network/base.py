@@ -2,16 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
+from fokker.models.estimator import NotFittedError
+
 if TYPE_CHECKING:
     Base: Any = object
-
-    class NotFittedError(ValueError, AttributeError):
-        """Raised by methods that need a fitted model."""
 
 else:
     try:
         from sklearn.base import BaseEstimator
-        from sklearn.exceptions import NotFittedError
         from sklearn.utils import ClassifierTags, RegressorTags
 
         class Base(BaseEstimator):
@@ -27,8 +25,7 @@ else:
                 return tags
 
     except ImportError:
-        from fokker.models._parameters import NotFittedError
-        from fokker.models._parameters import Parameters as Base
+        from fokker.models.estimator import Parameters as Base
 
 
 __all__ = ["Base", "NotFittedError"]

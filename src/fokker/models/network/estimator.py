@@ -1,16 +1,19 @@
 """`fk.models.Network`: a posterior over the weights of a network, with the interface of scikit-learn."""
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree
 from matplotlib.figure import Figure
 
 from fokker.integrators.noise import check_noise
+from fokker.models.estimator import Stored, as_json, check_columns, remember_columns
 from fokker.models.network import inputs
 from fokker.models.network.base import Base, NotFittedError
 from fokker.models.network.evaluation import (
@@ -21,7 +24,13 @@ from fokker.models.network.evaluation import (
     evaluate_targets,
 )
 from fokker.models.network.metrics import auroc, entropy, reliability
-from fokker.models.network.networks import check_outputs, functional
+from fokker.models.network.networks import (
+    check_outputs,
+    functional,
+    numbered,
+    state_arrays,
+    with_state_arrays,
+)
 from fokker.models.network.posterior import check_likelihood, prior_scales, sampled_leaves
 from fokker.models.network.predict import Predictive, by_rows
 from fokker.models.network.settings import StepSettings, check_count, check_epochs
@@ -31,7 +40,19 @@ from fokker.models.network.training import Lengths, Problem
 _LARGE_INPUTS = 100.0
 
 
-class Network(Base):
+# What a fitted network has besides its parameters and its arrays, where it has them.
+_FITTED = (
+    "input_shape_",
+    "n_features_in_",
+    "stopped_",
+    "_outputs",
+    "_is_vector",
+    "_targets_per_row",
+)
+_FITTED_ARRAYS = ("_location", "_scale")
+
+
+class Network(Stored, Base):
     r"""A posterior over the weights of a neural network, by stochastic-gradient MCMC.
 
         p(θ | X, y) ∝ Π_l N(θ_l; 0, s_l²) Π_i p(y_i | f(θ, x_i))
@@ -44,7 +65,9 @@ class Network(Base):
     `model`: sizes of the hidden layers of dense layers with an `activation`; a `flax.linen.Module`,
     `flax.nnx.Module` or `equinox.Module`; a function of a key that makes one of the last two, for chains that
     start at different weights; or a function f(params, x) of one row x, with `params` to start from (a tree,
-    or a function of a key). Flax modules get a row with a leading axis of length one.
+    or a function of a key). Flax modules get a row with a leading axis of length one. `params` of a module
+    are where a trained one starts, with all that it has beside its parameters, such as the averages of a
+    BatchNorm: all `variables` of Linen, a state of NNX, a module of Equinox.
 
     `likelihood`: "categorical" (the outputs are logits), "gaussian" (the outputs are means; `noise_scale` is
     the standard deviation of y, or None to learn it) or "heteroscedastic" (means and log variances). In a
@@ -64,11 +87,19 @@ class Network(Base):
     A fit is a warm start by SGD with momentum, burn-in, and `epochs` passes over the data from which each of
     `chains` stores `draws` draws. Without `epochs` it is 20 passes, but at least 10,000 steps; the other two
     take a quarter of it each. `sampled`: which weights are sampled, while the others stay where the warm
-    start left them: "all", "last" (the last layer), parts of paths, or a function of the path.
+    start left them: "all", "last" (the last layer, by what the output is computed from), parts of paths,
+    or a function of the path.
 
     After fitting: `trace_`, the run of `fk.sample`; `draws_`, all draws as a tree with a leading axis;
-    `classes_`; `stopped_`, why a run ended early.
+    `classes_`; `stopped_`, why a run ended early. `net.save(path)` writes a file, and `Network.load(path)`
+    reads it, with `model=` for a module or a function; neither it nor a pickle has `trace_`.
     """
+
+    _kind = "fitted network"
+    # A run holds programs and keys; the others are built again from the arrays of the weights.
+    _rebuilt = ("trace_", "draws_", "_problem", "_chosen", "_fixed", "_positions")
+    # A module is known without the weights that it started from.
+    _remade = ("params",)
 
     def __init__(
         self,
@@ -132,7 +163,8 @@ class Network(Base):
         self._problem = self._new_problem(rows)
         positions = self._problem.start()
         lengths = self._lengths(len(rows))
-        chosen = sampled_leaves(self.sampled, self._problem.first_weights, self._outputs)
+        network = self._problem.network
+        chosen = sampled_leaves(self.sampled, network.first_start, lambda: network.last_layer(rows[0]))
         is_part = not all(jax.tree.leaves(chosen))
         if is_part:  # the fixed weights are those of one warm start
             positions = jax.tree.map(lambda x: x[:1], positions)
@@ -154,10 +186,14 @@ class Network(Base):
         `partial_fit`, which are kept: the same posterior as of one `fit` to all of them. There is no new warm
         start. `classes`: in the first call, all classes if X does not have them all.
         """
-        if not hasattr(self, "_positions"):
+        if not hasattr(self, "draws_"):
             return self._fit(X, y, classes)
+        if not hasattr(self, "_positions"):
+            raise ValueError(
+                "partial_fit needs the rows of the fit before, which save does not store: fit to all rows."
+            )
         self._check_settings()
-        rows = inputs.checked_rows(X, self.input_shape_)
+        rows = self._rows(X)
         targets = self._targets(y, len(rows))
         together = zip(self._data.items(), (rows, targets), strict=True)
         self._data = {name: np.concatenate([old, new]) for (name, old), new in together}
@@ -223,8 +259,12 @@ class Network(Base):
     def _remember(self, X: Any, rows: np.ndarray) -> None:
         self.input_shape_ = rows.shape[1:]
         self.n_features_in_ = int(np.prod(self.input_shape_))
-        if hasattr(X, "columns"):
-            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
+        remember_columns(self, X)
+
+    def _rows(self, X: Any) -> np.ndarray:
+        """The rows of an X like that of `fit`."""
+        check_columns(self, X)
+        return inputs.checked_rows(X, self.input_shape_)
 
     def _new_targets(self, y: Any, rows: int, classes: Any) -> np.ndarray:
         """y as the network sees it, after finding the classes, or location and scale of y."""
@@ -260,14 +300,13 @@ class Network(Base):
         keys = jax.random.split(jax.random.key(self.random_state), self.chains)
         network = functional(self.model, self.params, self.activation, rows[0], self._outputs, keys)
         check_outputs(network, rows[0], self._outputs, f"likelihood={self.likelihood!r} with this y")
-        weights = jax.tree.map(lambda x: x[0], network.starts)
-        logits = self._outputs if self.likelihood == "categorical" else None
+        last = (lambda: network.last_layer(rows[0])) if self.likelihood == "categorical" else None
         noise_scale = None
         if self.noise_scale is not None:
             noise_scale = np.asarray(self.noise_scale / self._scale, np.float32)
         return Problem(
             network=network,
-            scales=prior_scales(self.prior, weights, network.output_axis, logits),
+            scales=prior_scales(self.prior, network.first_start, network.output_axis, last),
             likelihood=self.likelihood,
             noise_scale=noise_scale,
             outputs=self._outputs,
@@ -283,9 +322,67 @@ class Network(Base):
     def _outputs_by_rows(self, X: Any) -> Any:
         """For slices of the rows: their places and, over draws, the probabilities or means and deviations."""
         self._check_fitted()
-        rows = inputs.checked_rows(X, self.input_shape_)
+        rows = self._rows(X)
         predictive = Predictive(self._problem.log_likelihood(self._fixed))
         return len(rows), by_rows(predictive, self.draws_, rows)
+
+    # Storing.
+
+    def _fitted_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        draws, fixed = (numbered(x) for x in (self.draws_["weights"], self._fixed))
+        arrays = {
+            **{f"draws.{i}": np.asarray(x) for i, x in draws.items()},
+            **{f"fixed.{i}": np.asarray(x) for i, x in fixed.items()},
+            **{f"network.{i}": x for i, x in enumerate(state_arrays(self._problem.network.apply))},
+            **{name: np.asarray(getattr(self, name)) for name in _FITTED_ARRAYS if hasattr(self, name)},
+        }
+        if "log_noise" in self.draws_:
+            arrays["log_noise"] = np.asarray(self.draws_["log_noise"])
+        names = getattr(self, "feature_names_in_", None)
+        header: dict[str, Any] = {
+            "fitted": {name: as_json(getattr(self, name)) for name in _FITTED if hasattr(self, name)},
+            "feature_names": None if names is None else list(names),
+        }
+        if hasattr(self, "classes_"):
+            header["classes"] = as_json(self.classes_)
+            header["classes_type"] = self.classes_.dtype.str
+        return header, arrays
+
+    def _restore(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        self.__dict__.update(header["fitted"])
+        self.input_shape_ = tuple(self.input_shape_)
+        self.__dict__.update({name: arrays[name] for name in _FITTED_ARRAYS if name in arrays})
+        if header["feature_names"] is not None:
+            self.feature_names_in_ = np.asarray(header["feature_names"], dtype=object)
+        if "classes" in header:
+            self.classes_ = np.asarray(header["classes"], np.dtype(header["classes_type"]))
+        problem = self._new_problem(np.zeros((1, *self.input_shape_), np.float32))
+        stored = [arrays[f"network.{i}"] for i in range(sum(name.startswith("network.") for name in arrays))]
+        network = replace(problem.network, apply=with_state_arrays(problem.network.apply, stored))
+        self._problem = replace(problem, network=network)
+        leaves, structure = jax.tree.flatten(network.first_start)
+
+        def tree(prefix: str) -> PyTree[Array]:
+            stored = [arrays.get(f"{prefix}.{i}") for i in range(len(leaves))]
+            return jax.tree.unflatten(structure, [None if x is None else jnp.asarray(x) for x in stored])
+
+        self._fixed = tree("fixed")
+        self._chosen = jax.tree.unflatten(structure, [f"draws.{i}" in arrays for i in range(len(leaves))])
+        self.draws_ = {"weights": tree("draws")}
+        if "log_noise" in arrays:
+            self.draws_["log_noise"] = jnp.asarray(arrays["log_noise"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        if hasattr(self, "_positions"):
+            state["_position_leaves"] = [np.asarray(x) for x in jax.tree.leaves(self._positions)]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        leaves = state.pop("_position_leaves", None)
+        super().__setstate__(state)
+        if leaves is not None:
+            self._positions = jax.tree.unflatten(jax.tree.structure(self.draws_), map(jnp.asarray, leaves))
 
     def parameters(self, number: int) -> PyTree[np.ndarray]:
         """The weights of one draw, sampled and fixed ones, as the tree that the network takes."""
@@ -407,6 +504,10 @@ class Network(Base):
         from fokker.models.network.report import report
 
         self._check_fitted()
+        if not hasattr(self, "trace_"):
+            raise ValueError(
+                "the report is about the run, trace_, which a stored network does not have: fit it."
+            )
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, report(self, X, y, X_out, title, extra))

@@ -13,6 +13,7 @@ from jaxtyping import Array, Key, PyTree
 
 from fokker._core.module import Module
 from fokker._core.state import as_arrays, nearest
+from fokker.models.network.last_layer import last_layer
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
@@ -33,6 +34,15 @@ class Functional:
     apply: Callable[[PyTree[Array], Array], Array]
     starts: PyTree[Array]
     output_axis: int
+
+    @property
+    def first_start(self) -> PyTree[Array]:
+        """The initial parameters of the first chain."""
+        return jax.tree.map(lambda x: x[0], self.starts)
+
+    def last_layer(self, row: np.ndarray) -> list[bool]:
+        """Whether each parameter belongs to the last layer; raise where that cannot be told."""
+        return last_layer(self.apply, self.first_start, jnp.asarray(row))
 
 
 class Perceptron(Module):
@@ -157,24 +167,45 @@ def _described(model: Any) -> str:
 def _of_linen(module: Any, params: Any, row: np.ndarray, keys: Key[Array, " chains"]) -> Functional:
     variables = [dict(module.init(key, jnp.asarray(row)[None])) for key in keys]
     starts = [v.pop("params", {}) for v in variables]
+    rest = variables[0]
     if params is not None:
-        starts = [as_arrays(params)]
-    return _with_starts(_Linen(module, variables[0]), starts, len(keys), -1)
+        stored = dict(params) if _is_whole(params, starts[0]) else {"params": params}
+        starts = [as_arrays(stored.pop("params"))]
+        # Averages that nobody has trained would take the place of those of a trained network.
+        if missing := sorted(set(rest) - set(stored)):
+            raise ValueError(
+                f"params has no {', '.join(missing)}, which this network has beside its parameters: give all "
+                f"its variables, params={{'params': …, {', '.join(f'{name!r}: …' for name in missing)}}}."
+            )
+        rest = {**rest, **jax.tree.map(jnp.asarray, stored)}
+    return _with_starts(_Linen(module, rest), starts, len(keys), -1)
+
+
+def _is_whole(params: Any, start: PyTree[Array]) -> bool:
+    """Whether these are all variables of a module, with the parameters among them."""
+    return "params" in params and paths(params) != paths(start)
 
 
 def _of_modules(modules: list[Any], params: Any, keys: Key[Array, " chains"]) -> Functional:
     if _framework(modules[0]) == "equinox":
-        parts = [eqx.partition(module, eqx.is_inexact_array) for module in modules]
-        starts = [part[0] for part in parts] if params is None else [params]
-        return _with_starts(_Equinox(parts[0][1]), starts, len(keys), 0)
+        # A whole module given as params brings what is beside its parameters too.
+        whole = modules if params is None else [eqx.combine(params, modules[0])]
+        parts = [eqx.partition(module, eqx.is_inexact_array) for module in whole]
+        return _with_starts(_Equinox(parts[0][1]), [part[0] for part in parts], len(keys), 0)
     from flax import nnx
 
     copies = [nnx.clone(module) for module in modules]
     for copy in copies:
         copy.eval()  # no dropout, and the stored averages of a BatchNorm: the data of a batch are independent
-    splits: list[Any] = [nnx.split(copy, nnx.Param, ...) for copy in copies]
-    starts = [split[1] for split in splits] if params is None else [params]
-    return _with_starts(_Nnx(splits[0][0], splits[0][2]), starts, len(keys), -1)
+    split: tuple[Any, ...] = nnx.split(copies[0], nnx.Param, ...)
+    graph, start, rest = split
+    starts: list[Any] = [start, *(nnx.state(copy, nnx.Param) for copy in copies[1:])]
+    if params is not None:
+        # A whole state, or module, brings the averages of a BatchNorm too.
+        given = nnx.state(params) if isinstance(params, nnx.Module) else params
+        stored, others = nnx.split_state(given, nnx.Param, ...)
+        starts, rest = [stored], nnx.merge_state(rest, others)
+    return _with_starts(_Nnx(graph, rest), starts, len(keys), -1)
 
 
 def _with_starts(apply: Any, starts: list[PyTree[Array]], chains: int, output_axis: int) -> Functional:
@@ -182,6 +213,37 @@ def _with_starts(apply: Any, starts: list[PyTree[Array]], chains: int, output_ax
         raise ValueError("the network has no parameters, so that there is no posterior to sample.")
     together = starts if len(starts) == chains else starts * chains
     return Functional(apply, jax.tree.map(lambda *xs: jnp.stack(xs), *together), output_axis)
+
+
+def numbered(tree: PyTree[Any]) -> dict[int, Array]:
+    """The leaves of a tree by their numbers, where some of them are None."""
+    leaves = jax.tree.leaves(tree, is_leaf=lambda x: x is None)
+    return {i: x for i, x in enumerate(leaves) if x is not None}
+
+
+def _is_key(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def state_arrays(apply: Any) -> list[np.ndarray]:
+    """The arrays that a network has beside its parameters, such as the averages of a BatchNorm."""
+    arrays = jax.tree.leaves(eqx.filter(apply, eqx.is_array))
+    return [np.asarray(jax.random.key_data(x) if _is_key(x) else x) for x in arrays]
+
+
+def with_state_arrays(apply: Any, arrays: Sequence[np.ndarray]) -> Any:
+    """The network with these arrays in place of its own; raise where it is another network."""
+    own, rest = eqx.partition(apply, eqx.is_array)
+    leaves, structure = jax.tree.flatten(own)
+    if [x.shape for x in state_arrays(apply)] != [x.shape for x in arrays]:
+        raise ValueError(
+            "the model is not the one that was saved: it has other arrays beside its parameters."
+        )
+    stored = [
+        jax.random.wrap_key_data(jnp.asarray(new)) if _is_key(old) else jnp.asarray(new)
+        for old, new in zip(leaves, arrays, strict=True)
+    ]
+    return eqx.combine(jax.tree.unflatten(structure, stored), rest)
 
 
 def paths(params: PyTree[Any]) -> list[str]:
@@ -192,9 +254,8 @@ def paths(params: PyTree[Any]) -> list[str]:
 
 def check_outputs(network: Functional, row: np.ndarray, outputs: int, why: str) -> None:
     """Raise unless the network takes a row and gives that many outputs."""
-    params = jax.tree.map(lambda x: x[0], network.starts)
     try:
-        shape = jax.eval_shape(network.apply, params, jnp.asarray(row)).shape
+        shape = jax.eval_shape(network.apply, network.first_start, jnp.asarray(row)).shape
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(
             f"the network could not be applied to a row of X, of shape {row.shape}: "

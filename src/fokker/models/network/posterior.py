@@ -4,7 +4,7 @@ U(θ) = -Σ_i log p(y_i | f(θ, x_i)) + Σ_l |θ_l|²/(2 s_l²)
 """
 
 import math
-import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,25 +16,27 @@ from jaxtyping import Array, PyTree
 
 from fokker._core.module import Module
 from fokker._core.state import nearest
+from fokker.models.network.last_layer import UnknownLastLayerError
 from fokker.models.network.networks import paths
 
 # s_l² = FAN_IN/m for weights with m inputs. Twice the scale of initial weights, as trained ones are larger.
 FAN_IN = 8.0
+# Whether each leaf of the parameters belongs to the last layer: traced only where someone asks.
+LastLayer = Callable[[], list[bool]]
 LIKELIHOODS = ("categorical", "gaussian", "heteroscedastic")
 # log σ of a learnt noise, in units of the standard deviation of y, is N(-1, 1): σ between 0.05 and 2.7.
 LOG_NOISE_MEAN, LOG_NOISE_DEVIATION = -1.0, 1.0
 
 
 def prior_scales(
-    prior: Any, params: PyTree[Array], output_axis: int, logits: int | None = None
+    prior: Any, params: PyTree[Array], output_axis: int, last: LastLayer | None = None
 ) -> PyTree[float]:
     r"""The standard deviation s_l of the Gaussian prior of every leaf.
 
     A number s: s for all. "fan-in": s_l = √(8/m) for a weight array with m inputs per output, twice the scale
     at which a ReLU layer keeps the mean square of its inputs (He et al. 2015), and 1 for arrays of one axis,
-    the biases. The last layer of a classifier, with `logits` outputs, has 1, so that it can be certain. A
-    mapping: from a part of the path of a leaf to one of these; the first that matches counts, and "fan-in" if
-    none does.
+    the biases. The `last` layer, given for a classifier, has 1, so that it can be certain. A mapping: from a
+    part of the path of a leaf to one of these; the first that matches counts, and "fan-in" if none does.
     """
     leaves, structure = jax.tree.flatten(params)
     names = paths(params)
@@ -46,14 +48,31 @@ def prior_scales(
                 f"prior names {pattern!r}, which is a part of no parameter's path; the paths are "
                 f"{', '.join(names)}."
             )
-    last = None if logits is None else _last_layer(params, logits)
-    scales = []
-    for name, leaf in zip(names, leaves, strict=True):
-        scale = next((scale for pattern, scale in choices.items() if pattern in name), "fan-in")
-        if scale == "fan-in":
-            scale = 1.0 if _layer(name) == last else _fan_in_scale(leaf.shape, output_axis)
-        scales.append(float(scale))
-    return jax.tree.unflatten(structure, scales)
+    scales = [
+        next((scale for pattern, scale in choices.items() if pattern in name), "fan-in") for name in names
+    ]
+    is_last = _last_or_none(last, names) if last is not None and "fan-in" in scales else [False] * len(names)
+    by_size = [
+        1.0 if is_in_last else _fan_in_scale(leaf.shape, output_axis)
+        for leaf, is_in_last in zip(leaves, is_last, strict=True)
+    ]
+    return jax.tree.unflatten(
+        structure, [float(a if s == "fan-in" else s) for s, a in zip(scales, by_size, strict=True)]
+    )
+
+
+def _last_or_none(last: LastLayer, names: Sequence[str]) -> list[bool]:
+    """The last layer, or none with a warning where it cannot be told."""
+    try:
+        return last()
+    except UnknownLastLayerError as error:
+        warnings.warn(
+            f"the last layer of this network cannot be told: {error}. Its weights have the same prior as the "
+            "others, √(8/inputs), and not 1 as in other classifiers: give prior as a mapping from its path "
+            f"to a number. The paths are {', '.join(names)}.",
+            stacklevel=5,
+        )
+        return [False] * len(names)
 
 
 def _check_scale(scale: Any, pattern: str) -> None:
@@ -73,19 +92,19 @@ def _fan_in_scale(shape: tuple[int, ...], output_axis: int) -> float:
     return math.sqrt(FAN_IN * shape[output_axis] / math.prod(shape))
 
 
-def sampled_leaves(sampled: Any, params: PyTree[Array], outputs: int) -> PyTree[bool]:
+def sampled_leaves(sampled: Any, params: PyTree[Array], last: LastLayer) -> PyTree[bool]:
     """Which leaves are sampled: "all", "last", parts of paths, or a predicate of the path."""
     names, structure = paths(params), jax.tree.structure(params)
     if isinstance(sampled, str) and sampled == "all":
         chosen = [True] * len(names)
     elif isinstance(sampled, str) and sampled == "last":
-        last = _last_layer(params, outputs)
-        if last is None:
+        try:
+            chosen = last()
+        except UnknownLastLayerError as error:
             raise ValueError(
-                f"no weights of this network have {outputs} outputs, so that its last layer is unknown: give "
-                f"sampled as parts of paths, of {', '.join(names)}."
-            )
-        chosen = [_layer(name) == last for name in names]
+                f"sampled='last', but the last layer of this network cannot be told: {error}. Give sampled "
+                f"as parts of paths, of {', '.join(names)}."
+            ) from error
     elif callable(sampled):
         chosen = [bool(sampled(name)) for name in names]
     else:
@@ -99,24 +118,6 @@ def sampled_leaves(sampled: Any, params: PyTree[Array], outputs: int) -> PyTree[
     if not any(chosen):
         raise ValueError(f"sampled={sampled!r} selects no parameter; the paths are {', '.join(names)}.")
     return jax.tree.unflatten(structure, chosen)
-
-
-def _layer(name: str) -> str:
-    """The path of the layer that a parameter belongs to; NNX has a .value at the end of every path."""
-    return name.removesuffix(".value").rpartition(".")[0]
-
-
-def _last_layer(params: PyTree[Array], outputs: int) -> str | None:
-    """The last layer by its name, among those whose weights have as many outputs as the network."""
-
-    def natural(name: str) -> list[Any]:
-        return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name)]
-
-    leaves = zip(paths(params), jax.tree.leaves(params), strict=True)
-    layers = {
-        _layer(name) for name, leaf in leaves if leaf.ndim >= 2 and outputs in (leaf.shape[0], leaf.shape[-1])
-    }
-    return max(layers, key=natural, default=None)
 
 
 class LogPrior(Module):

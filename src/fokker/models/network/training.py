@@ -92,11 +92,6 @@ class Problem:
         """log p(y | x, θ) with these weights fixed."""
         return LogLikelihood(Outputs(self.network.apply, fixed), self.likelihood, self.noise_scale)
 
-    @property
-    def first_weights(self) -> PyTree[Array]:
-        """The initial weights of the first chain."""
-        return jax.tree.map(lambda x: x[0], self.network.starts)
-
     def start(self) -> PyTree[Array]:
         """Theta of every chain at the initial weights."""
         theta = {"weights": self.network.starts}
@@ -113,7 +108,9 @@ class Problem:
         For a Gaussian likelihood also at the weights of `positions`, and with the noise there if it is
         learnt: a categorical -log p becomes flatter as the network learns, a Gaussian one does not.
         """
-        kappa = float(_square_jacobian(self.network.apply, self.first_weights, jnp.asarray(rows[:_PROBED])))
+        kappa = float(
+            _square_jacobian(self.network.apply, self.network.first_start, jnp.asarray(rows[:_PROBED]))
+        )
         if self.likelihood == "categorical":
             return kappa
         noise: Any = _LEAST_NOISE if self.noise_scale is None else self.noise_scale

@@ -1,0 +1,388 @@
+"""Whether to trust topics: one judgement for `fokker lda` and for `fk.models.LDA`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fokker._core import statistics
+from fokker.corpora import Documents
+from fokker.models.lda.coherence import npmi, partnered
+from fokker.models.lda.curve import Evaluation
+from fokker.models.lda.evaluate import HeldOut, split_tokens
+from fokker.models.lda.learned_prior import LearnedPrior
+from fokker.models.lda.model import top_words
+
+# The words of a topic whose seed words are looked for, that are named, and that are measured.
+TABLE_WORDS, TEXT_WORDS, COHERENCE_WORDS = 25, 10, 10
+# Training documents in which words are measured, besides those held out.
+SAMPLE_DOCUMENTS = 2_000
+# The fewest draws for bounds and effective draws, and the fewest effective draws without a warning.
+_MIN_DRAWS, _MIN_EFFECTIVE_DRAWS = 4, 5.0
+# The fewest evaluations in the second half of the run that can show whether the perplexity has converged.
+_MIN_LATE_EVALUATIONS = 4
+# Two topics that share at least this many of their ten words are the same topic twice: in good fits to AP and
+# NIPS the most is 4. Bad topics are a problem if they are more than this share of all, and a note otherwise.
+_MIN_SHARED_WORDS, _MAX_BAD_SHARE = 6, 0.1
+# An incoherent topic is several subjects in one where at least this share of its words belong with others of
+# it: with 2 to 5 topics for 20 subjects it is 0.6 to 0.9, with 20 to 40 for 1 to 3 it is below 0.4.
+_PARTNERED = 0.5
+# Relative decreases of the perplexity from one quarter of the run to the next: for a note, and for a problem.
+_NOTE_DECREASE, _PROBLEM_DECREASE = 0.005, 0.02
+
+
+class Wording(NamedTuple):
+    """What a person can change, as the interface that they use names it: whole sentences, and names."""
+
+    longer: str
+    unsuitable: str
+    less_noise: str
+    exact: str
+    topics: str
+    seed_weight: str
+
+
+COMMAND = Wording(
+    longer="Run longer, with more --passes or documents.",
+    unsuitable="The step (--step) or the size of the corpus (--total) is unsuitable, or the run was too "
+    "short: a small corpus needs more --passes.",
+    less_noise="A smaller step (--step) or more documents per step (--batch) makes the draws less noisy.",
+    exact="Use --passes 2 or more for bounds of the posterior.",
+    topics="--topics",
+    seed_weight="--seed-weight",
+)
+FIT = Wording(
+    longer="Increase passes.",
+    unsuitable="Increase passes (a small X needs many), or change step_size.",
+    less_noise="A smaller step_size or a larger batch_size makes the draws less noisy.",
+    exact="Those of fit with passes=2 or more are.",
+    topics="n_components",
+    seed_weight="seed_weight",
+)
+STREAM = FIT._replace(longer="Give more documents to partial_fit.")
+
+
+class TopicWords(NamedTuple):
+    """What is judged of a topic: its most probable words, and NPMI of the first ten.
+
+    `partnered`: the share of these that clearly belong with another of them.
+    """
+
+    number: int
+    words: tuple[str, ...]
+    coherence: float
+    partnered: float = 0.0
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Reasons not to trust the topics, and further notes; `ok` if there are no such reasons."""
+
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no problem was found."""
+        return not self.problems
+
+    def __str__(self) -> str:
+        return "\n".join([*self.problems, *self.notes])
+
+
+@dataclass(frozen=True)
+class Fit:
+    """All that a judgement looks at.
+
+    `draws`: of β (n, V, K). `evaluated`: documents whose words were predicted, None where none has two words,
+    and `are_held_out`, whether the chain never used them. `reference`: those in which words are measured.
+    """
+
+    draws: np.ndarray | Sequence[np.ndarray]
+    num_exact_passes: int
+    prior: LearnedPrior
+    vocabulary: Sequence[str]
+    seed_words: Mapping[str, Sequence[str]]
+    topic_names: Sequence[str]
+    curve: Sequence[Evaluation]
+    evaluated: HeldOut | None
+    are_held_out: bool
+    reference: Documents
+    word_counts: np.ndarray
+    seed: int
+
+    @property
+    def unigram(self) -> float:
+        """The perplexity of the same words under the word frequencies."""
+        assert self.evaluated is not None
+        return unigram_perplexity(self.evaluated.documents, self.word_counts, self.seed)
+
+    def effective_draws(self, top: np.ndarray) -> np.ndarray:
+        """Of the total probability of the first words of each topic (K,)."""
+        first_words = [
+            [float(beta[words[:COHERENCE_WORDS], k].sum(dtype=np.float64)) for k, words in enumerate(top)]
+            for beta in self.draws
+        ]
+        return effective_sample_size(np.array(first_words))
+
+
+def judge(fit: Fit, wording: Wording) -> Verdict:
+    """The problems with the topics, and further notes."""
+    top = top_words(np.mean(fit.draws, 0), TABLE_WORDS)
+    first = top[:, :COHERENCE_WORDS]
+    coherence, with_partners = (measure(fit.reference, first) for measure in (npmi, partnered))
+    topics = [
+        TopicWords(
+            k, tuple(fit.vocabulary[w] for w in words), coherence[k], with_partners[k], fit.topic_names[k]
+        )
+        for k, words in enumerate(top)
+    ]
+    # Topics that nothing uses are draws of the prior: no judgement of them.
+    is_used = fit.prior.is_used
+    effective_draws = np.where(is_used, fit.effective_draws(top), np.nan)
+    parts = [
+        judge_predictions(fit, wording),
+        judge_curve(fit.curve, wording),
+        judge_draws(len(fit.draws), effective_draws, wording),
+        judge_topics([t for t in topics if is_used[t.number]], wording, fit.prior.prior.learned == "hdp"),
+        judge_seeds(topics, fit.seed_words, wording),
+        Verdict((), fit.prior.sentences()),
+    ]
+    if not fit.num_exact_passes:
+        parts.append(Verdict((), (f"{NOT_EXACT} {wording.exact}",)))
+    return Verdict(
+        tuple(problem for part in parts for problem in part.problems),
+        tuple(note for part in parts for note in part.notes),
+    )
+
+
+def judge_predictions(fit: Fit, wording: Wording) -> Verdict:
+    """Whether the topics predict words better than the frequencies of words do."""
+    if fit.evaluated is None:
+        return Verdict(("No document has two words: there is nothing to predict.",), ())
+    return compare_predictions(
+        fit.evaluated.perplexity,
+        fit.unigram,
+        f"{fit.evaluated.documents.size:,} {'held-out' if fit.are_held_out else 'training'} documents",
+        [e.of_draw for e in fit.curve if 4 * e.documents > 3 * fit.curve[-1].documents],
+        wording,
+    )
+
+
+def compare_predictions(
+    of_topics: float, unigram: float, documents: str, of_late_draws: Sequence[float], wording: Wording
+) -> Verdict:
+    """The perplexity of these documents against that of the word frequencies."""
+    sentence = f"The perplexity of {documents} is {of_topics:,.0f}; "
+    if not of_topics < unigram:
+        problem = (
+            f"{sentence}that is not below the {unigram:,.0f} of the word frequencies alone, so that these "
+            f"topics explain nothing. {wording.unsuitable}"
+        )
+        return Verdict((problem,), ())
+    notes = [f"{sentence}with word frequencies alone it is {unigram:,.0f}."]
+    if of_late_draws and unigram <= np.median(of_late_draws):
+        notes.append(
+            f"Single draws do worse than the word frequencies ({np.median(of_late_draws):,.0f}): only their "
+            f"average is good. {wording.less_noise}"
+        )
+    return Verdict((), tuple(notes))
+
+
+def judge_curve(curve: Sequence[Evaluation], wording: Wording) -> Verdict:
+    """Whether the perplexity still falls."""
+    decrease = relative_decrease(curve)
+    if np.isnan(decrease):
+        times = "once" if len(curve) == 1 else f"{len(curve)} times"
+        problem = (
+            f"The perplexity was evaluated {times} in all: too few to say whether it still falls. "
+            f"{wording.longer}"
+        )
+        return Verdict((problem,), ())
+    if decrease > _NOTE_DECREASE:
+        sentence = (
+            f"The perplexity is still falling: by {decrease:.1%} from the third to the last quarter of "
+            f"{judged_part(curve)}. {wording.longer}"
+        )
+        return Verdict((sentence,), ()) if decrease > _PROBLEM_DECREASE else Verdict((), (sentence,))
+    note = (
+        f"From the third to the last quarter of {judged_part(curve)} the perplexity has not fallen by more "
+        "than its noise."
+    )
+    return Verdict((), (note,))
+
+
+def effective_sample_size(series: np.ndarray) -> np.ndarray:
+    """ArviZ's for each series of one chain (n, ...), at most n; NaN for too few or constant draws."""
+    if len(series) < _MIN_DRAWS:
+        return np.full(series.shape[1:], np.nan)
+    effective_draws = np.minimum(statistics.effective_sample_size(series[None]), len(series))
+    return np.where(np.ptp(series, axis=0) == 0, np.nan, effective_draws)
+
+
+def unigram_perplexity(documents: Documents, word_counts: np.ndarray, seed: int) -> float:
+    """The perplexity of the same hidden halves under the word frequencies of the training documents.
+
+    Each word has half a count more than in these documents, so that unseen words have a positive probability.
+    """
+    _, hidden = split_tokens(documents, seed)
+    weights = word_counts + 0.5
+    log_p = np.log(weights / weights.sum())[hidden.words]
+    return float(np.exp(-np.sum(hidden.counts * log_p) / hidden.counts.sum()))
+
+
+def _has_enough_exact(curve: Sequence[Evaluation]) -> bool:
+    return sum(e.is_exact and 2 * e.documents > curve[-1].documents for e in curve) >= _MIN_LATE_EVALUATIONS
+
+
+def judged_part(curve: Sequence[Evaluation]) -> str:
+    """The part of the run in which `relative_decrease` looks, in words."""
+    is_before = any(e.is_exact for e in curve) and not _has_enough_exact(curve)
+    return "the passes before the exact ones" if is_before else "the run"
+
+
+def relative_decrease(curve: Sequence[Evaluation]) -> float:
+    """The relative decrease of the perplexity from the third to the last quarter of the run.
+
+    It comes from the slope of a line fitted to the logarithm in the second half. It is 0 if the slope is
+    within the noise, which is given by the residuals, and NaN if there are too few evaluations to say. With
+    fewer exact passes than that, it is the decrease in the passes before them.
+    """
+    judged = curve if _has_enough_exact(curve) else [e for e in curve if not e.is_exact]
+    end = judged[-1].documents if judged else 0
+    # Draws of exact passes, which have no noise of minibatches, are compared only with each other.
+    late = [e for e in judged if 2 * e.documents > end and e.is_exact == judged[-1].is_exact]
+    second_half = np.array([(e.documents / end, np.log(e.of_draw)) for e in late])
+    if len(second_half) < _MIN_LATE_EVALUATIONS or not np.all(np.isfinite(second_half)):
+        return float("nan")
+    share, log_perplexity = second_half.T
+    slope, intercept = np.polyfit(share, log_perplexity, 1)
+    residuals = log_perplexity - (slope * share + intercept)
+    error = np.sqrt(np.sum(residuals**2) / (len(second_half) - 2) / np.sum((share - share.mean()) ** 2))
+    return float(-slope / 4) if -slope > 2 * error else 0.0
+
+
+# What is said beside the bounds of draws that come from steps.
+NOT_EXACT = (
+    "The draws come from steps with minibatches: their bounds have the noise of minibatches, are not those "
+    "of the posterior, and may contain the truth much less often."
+)
+
+
+def few_effective_draws(effective_draws: np.ndarray) -> str | None:
+    """A sentence on topics with few effective draws, without its full stop; None if none has."""
+    with np.errstate(invalid="ignore"):
+        topics = np.flatnonzero(effective_draws < _MIN_EFFECTIVE_DRAWS)
+    if not len(topics):
+        return None
+    shown = ", ".join(map(str, topics[:TEXT_WORDS])) + (", …" if len(topics) > TEXT_WORDS else "")
+    return (
+        f"{len(topics)} of {len(effective_draws)} topics {'has' if len(topics) == 1 else 'have'} fewer than "
+        f"{_MIN_EFFECTIVE_DRAWS:.0f} effective draws, and bounds that are too narrow: {shown}"
+    )
+
+
+def judge_draws(draws: int, effective_draws: np.ndarray, wording: Wording) -> Verdict:
+    """The problems with the number of draws, in all and for single topics, and further notes."""
+    known = effective_draws[np.isfinite(effective_draws)]
+    if draws < _MIN_DRAWS:
+        number = "is 1 draw" if draws == 1 else f"are {draws} draws"
+        return Verdict((f"There {number} of the topics: too few for credible bounds. {wording.longer}",), ())
+    if not len(known):
+        return Verdict((), ())
+    if np.median(known) < _MIN_EFFECTIVE_DRAWS:
+        problem = (
+            f"The {draws} draws are worth {np.median(known):.1f} independent ones for the median topic: its "
+            f"bounds are too narrow and its means have not converged. {wording.longer}"
+        )
+        return Verdict((problem,), ())
+    note = (
+        f"The {draws} draws are worth {np.median(known):.0f} independent ones for the median topic "
+        f"({known.min():.0f} for the worst): the bounds come from one chain and are approximate."
+    )
+    few = few_effective_draws(effective_draws)
+    if few is None:
+        return Verdict((), (note,))
+    # One topic alone is no problem: 20 independent draws seem to be fewer than 5 in 2 % of cases.
+    if np.sum(known < _MIN_EFFECTIVE_DRAWS) > max(1, _MAX_BAD_SHARE * len(effective_draws)):
+        return Verdict((f"{few}. {wording.longer}",), (note,))
+    return Verdict((), (f"{few}.", note))
+
+
+def judge_topics(topics: Sequence[TopicWords], wording: Wording, is_number_learned: bool = False) -> Verdict:
+    """The problems with single topics, and further notes: words that do not belong together, and repeats.
+
+    An incoherent topic is several subjects in one where most of its words belong with some of the others:
+    then there are too few topics. Otherwise its words may be those of no subject, and too many topics are one
+    reason among others.
+
+    Where the number of topics is learned, there are small ones of a few words each, which are no problem.
+    """
+    incoherent = [topic for topic in topics if topic.coherence < 0]
+    words = [set(topic.words[:COHERENCE_WORDS]) for topic in topics]
+    repeated = [
+        topics[j]
+        for j in range(len(topics))
+        if any(len(words[i] & words[j]) >= _MIN_SHARED_WORDS for i in range(j))
+    ]
+    mixed = [topic for topic in incoherent if topic.partnered >= _PARTNERED]
+    more, fewer = (f"Use {x} topics ({wording.topics})" for x in ("more", "fewer"))
+    problems: list[str] = []
+    notes: list[str] = []
+    for bad, what, advice in (
+        (
+            mixed,
+            "{mix} several subjects: {their} words occur in groups, and less often together than by chance "
+            "(NPMI below 0)",
+            f"{more}.",
+        ),
+        (
+            [topic for topic in incoherent if topic not in mixed],
+            "{have} words that occur together less often than by chance (NPMI below 0)",
+            f"{wording.longer} If that does not help, {_lower(fewer)}, or more documents.",
+        ),
+        (
+            repeated,
+            f"{{share}} {_MIN_SHARED_WORDS} or more of {{their}} ten words with another",
+            f"{fewer}, or more documents.",
+        ),
+    ):
+        if bad:
+            is_problem = len(bad) > _MAX_BAD_SHARE * len(topics) and not is_number_learned
+            sentence = _sentence([topic.number for topic in bad], len(topics), what)
+            (problems if is_problem else notes).append(f"{sentence} {advice}" if is_problem else sentence)
+    if not incoherent and not repeated:
+        notes.append("All topics have words that occur together, and no two are alike.")
+    return Verdict(tuple(problems), tuple(notes))
+
+
+def _lower(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:]
+
+
+def _sentence(numbers: Sequence[int], total: int, what: str) -> str:
+    """That some of the topics are so, with their numbers."""
+    shown = ", ".join(map(str, numbers[:TEXT_WORDS])) + (", …" if len(numbers) > TEXT_WORDS else "")
+    is_one = len(numbers) == 1
+    verbs = {"mix": "mixes", "have": "has", "share": "shares", "their": "its"}
+    filled = what.format(**{word: single if is_one else word for word, single in verbs.items()})
+    return f"{len(numbers)} of {total} topics {filled}: {shown}."
+
+
+def judge_seeds(
+    topics: Sequence[TopicWords], seed_words: Mapping[str, Sequence[str]], wording: Wording
+) -> Verdict:
+    """The problems with named topics: those with none of their seed words among their most probable words."""
+    lost = [
+        topic.name for topic in topics if not set(topic.words) & set(seed_words.get(topic.name, topic.words))
+    ]
+    if not lost:
+        return Verdict((), ())
+    problem = (
+        f"No seed word is among the {TABLE_WORDS} most probable words of {', '.join(lost)}: the documents "
+        "have too few of these words for a topic. Give more frequent ones, or a larger "
+        f"{wording.seed_weight}."
+    )
+    return Verdict((problem,), ())
