@@ -13,7 +13,9 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from fokker._core.files import locked
+from fokker._core.precision import DOUBLE, as_double, computing_in
 from fokker._core.random import fold_in
+from fokker._core.state import is_function
 from fokker.batches import (
     WINDOWS,
     Batches,
@@ -24,7 +26,15 @@ from fokker.batches import (
     WindowBatches,
 )
 from fokker.gradients import Estimator
-from fokker.rows import reading, refuse_stream, resident, stream_of
+from fokker.rows import (
+    in_this_precision_too,
+    is_source,
+    leaves,
+    reading,
+    refuse_stream,
+    resident,
+    stream_of,
+)
 from fokker.rows.readers import in_large_pieces
 from fokker.run.block import position_of
 from fokker.run.cache import keep_compiled_programs
@@ -92,6 +102,7 @@ def sample(
     out: Any = None,
     mesh: Any = None,
     resume: Trace | None = None,
+    precision: str | None = None,
 ) -> Trace:
     r"""Sample exp(-U/T) for a `fk.Density` or `fk.Posterior` with a sampler of `fk.samplers`.
 
@@ -132,6 +143,10 @@ def sample(
     are left. The devices may be those of many processes, which
     `fk.processes.start` brought together and which all make this call; the first of them writes to `out`. The
     draws are those of one device but for the order of sums, and a run goes on with any other mesh.
+
+    With `precision="double"`, or a target of double precision, everything is computed in it: theta, the
+    data, and what the trace computes later. Otherwise JAX's own setting holds. A run in a folder keeps its
+    precision.
     """
     options = {
         "init": init,
@@ -154,7 +169,13 @@ def sample(
     }
     keep_compiled_programs()
     devices = devices_of(mesh)
+    precision = devices.by_first(lambda: _precision_of(precision, target, out))
     with contextlib.ExitStack() as stack:
+        stack.enter_context(computing_in(precision))
+        options["precision"] = precision
+        if precision == DOUBLE:
+            target, sampler = in_this_precision_too(as_double(target)), as_double(sampler)
+            options |= {"init": _in_double(init), "gradient": as_double(gradient)}
         stack.enter_context(reading())
         if devices.is_shared:
             stack.enter_context(together())
@@ -163,6 +184,23 @@ def sample(
         if out is not None and devices.is_shared:
             check_seen_by_all(Path(out))
         return prepared(target, sampler, options, resume, devices).run(progress)
+
+
+def _precision_of(precision: str | None, target: Any, out: Any) -> str | None:
+    """That of the call, or of a target of double precision, or of the run in the folder."""
+    stored = [x for x in leaves(target) if is_source(x) or isinstance(x, jax.Array)]
+    if precision is None and any(x.dtype == np.float64 for x in stored):
+        return DOUBLE
+    if precision is None and out is not None and has_run(Path(out)):
+        return read_checkpoint(Path(out)).description["settings"].get("precision")
+    return precision
+
+
+def _in_double(init: Any) -> Any:
+    """The start in double precision, also where a function draws it."""
+    if isinstance(init, PerChain):
+        return PerChain(as_double(init.positions))
+    return (lambda key: as_double(init(key))) if is_function(init) else as_double(init)
 
 
 def _hold(folder: Path, stack: contextlib.ExitStack) -> None:

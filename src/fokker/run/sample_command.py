@@ -1,6 +1,7 @@
 """The commands `fokker sample`, `resume`, `report` and `predict`."""
 
 import contextlib
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -145,6 +146,10 @@ def sample(
     ] = "minibatch",
     temperature: Annotated[float, typer.Option(help="The temperature T of exp(-U/T).")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    double: Annotated[
+        bool,
+        typer.Option("--double", help="Compute in double precision, for data that single would round."),
+    ] = False,
     quantiles: Quantiles = "0.05,0.5,0.95",
     out: Annotated[
         Path, typer.Option(help="Folder of the run: its draws, its state and report.html.")
@@ -194,6 +199,7 @@ def sample(
         "batch_size": batch_size,
         "temperature": temperature,
         "seed": seed,
+        "precision": "double" if double else None,
     }
     for option, value, known in (
         ("--start", start, ("init", "mode")),
@@ -306,28 +312,43 @@ def _data_of_run(folder: Path, options: dict[str, Any]) -> Any:
         ) from error
 
 
+@contextlib.contextmanager
+def _naming_double() -> Iterator[None]:
+    """What the command line offers for data that single precision would round."""
+    from fokker.rows.precision import PrecisionError
+
+    try:
+        yield
+    except PrecisionError as error:
+        raise ValueError(f"{error} At the command line: --double.") from None
+
+
 def _print_estimate(options: dict[str, Any], out: Path, overwrite: bool) -> None:
+    from fokker._core.precision import computing_in
     from fokker.run.estimate import estimate
 
-    call = _Call(options, out)
-    settings = options["settings"]
-    for line in estimate(call.target, call.sampler, call.options, out, call.title, overwrite, settings):
-        console.print(line, markup=False, soft_wrap=True)
+    with computing_in(options.get("precision")), _naming_double():
+        call = _Call(options, out)
+        settings = options["settings"]
+        for line in estimate(call.target, call.sampler, call.options, out, call.title, overwrite, settings):
+            console.print(line, markup=False, soft_wrap=True)
 
 
 def _run_sampler(options: dict[str, Any], out: Path, mesh: str | None) -> int:
     """Sample as the options of `fokker sample` say, and return the exit code."""
     import fokker
+    from fokker._core.precision import computing_in
     from fokker.run.command import run_and_report, written_command
 
-    call = _Call(options, out)
-    as_used = {**options, "columns": call.columns, "categories": call.labels, "mode": call.mode}
+    with computing_in(options.get("precision")), _naming_double():
+        call = _Call(options, out)
+        as_used = {**options, "columns": call.columns, "categories": call.labels, "mode": call.mode}
 
-    def run() -> Any:
-        with written_command(out, as_used):
-            return fokker.sample(call.target, call.sampler, out=out, mesh=mesh, **call.options)
+        def run() -> Any:
+            with written_command(out, as_used):
+                return fokker.sample(call.target, call.sampler, out=out, mesh=mesh, **call.options)
 
-    return run_and_report(out, run, call.title, console, call.quantiles)
+        return run_and_report(out, run, call.title, console, call.quantiles)
 
 
 def resume(
@@ -405,6 +426,7 @@ def predict(
     written, by the model's likelihood. Predictions are made and written in blocks of rows. A run with another
     verdict than "No problems found" is used all the same, with a warning.
     """
+    from fokker._core.precision import computing_in
     from fokker.run.command import doubts_about, read_command
     from fokker.run.model import Model
     from fokker.run.options import MODEL, parse_quantiles
@@ -419,10 +441,11 @@ def predict(
     doubts = doubts_about(folder)
     if doubts is not None:
         errors.print(f"fokker: {doubts}.", style="yellow", markup=False, soft_wrap=True)
-    loaded = Model.load(options["source"], options["settings"][MODEL], options["init"])
-    made = predictor(loaded, read_data(options, are_new=True), seed)
-    trace = open_with_theta(folder, loaded, options["init"], partial(_data_of_run, folder, options))
-    chosen = draws_of(trace, draws)
-    rows, columns = write_predictions(out, made, chosen, probabilities)
+    with computing_in(options.get("precision")):
+        loaded = Model.load(options["source"], options["settings"][MODEL], options["init"])
+        made = predictor(loaded, read_data(options, are_new=True), seed)
+        trace = open_with_theta(folder, loaded, options["init"], partial(_data_of_run, folder, options))
+        chosen = draws_of(trace, draws)
+        rows, columns = write_predictions(out, made, chosen, probabilities)
     console.print(f"predicted {made.description}", markup=False, soft_wrap=True)
     console.print(f"wrote {out}: {rows:,} rows, {columns:,} columns", markup=False, soft_wrap=True)

@@ -1,16 +1,18 @@
 """The result of a run: draws or moments, and whether to trust them."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import jax
 import numpy as np
 from jaxtyping import Float, PyTree
 
 from fokker._core.draws import at_draws
+from fokker._core.precision import computing_in
 from fokker._core.statistics import inference_data
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
 from fokker.diagnostics._quantities import Quantities, flat, named_leaves
@@ -20,6 +22,23 @@ from fokker.run.losses import Loss, in_words, left_of, surviving
 from fokker.run.predict import predict
 from fokker.targets.constrained import ConstrainedPosterior
 from fokker.targets.target import TargetWithData
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _in_its_precision(
+    method: Callable[Concatenate["Trace", _P], _T],
+) -> Callable[Concatenate["Trace", _P], _T]:
+    """A method of a trace in the precision of the run: its target may be of double precision."""
+
+    @functools.wraps(method)
+    def called(trace: "Trace", *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        with computing_in(trace.settings.get("precision")):
+            return method(trace, *args, **kwargs)
+
+    return called
+
 
 # What ArviZ's schema calls them.
 _ARVIZ = {"is_divergent": "diverging", "num_integration_steps": "n_steps"}
@@ -193,6 +212,7 @@ class Trace:
         save(self, Path(path))
 
     @property
+    @_in_its_precision
     def positions(self) -> PyTree[np.ndarray]:
         """The draws in the sampler's own coordinates: those before a constraint's transform."""
         target = None if self.origin is None else self.origin.target
@@ -217,6 +237,7 @@ class Trace:
         }
         return flat(renamed)
 
+    @_in_its_precision
     def to_arviz(self, *, log_likelihood: bool = False) -> Any:
         """The draws as an ArviZ object, with the quantities that the target derives from them.
 
@@ -235,6 +256,7 @@ class Trace:
             return {}
         return at_draws(_derived, self.samples, target)
 
+    @_in_its_precision
     def predict(
         self,
         function: Callable[[PyTree[Any], PyTree[Any]], PyTree[Any]],
@@ -259,6 +281,7 @@ class Trace:
         """
         return predict(function, self.samples, data, (), batch_size, thin, reduce, progress)
 
+    @_in_its_precision
     def log_likelihood(
         self, *, rows: Any = None, batch_size: int | None = None, thin: int = 1, progress: bool = True
     ) -> Float[np.ndarray, "chain draw row"]:
@@ -288,6 +311,7 @@ class Trace:
             "log_likelihood",
         )
 
+    @_in_its_precision
     def summary(
         self,
         *,
@@ -312,6 +336,7 @@ class Trace:
         with reading():
             return summarise(self, quantities, gradients, step_halving, quantiles)
 
+    @_in_its_precision
     def step_halving(self) -> StepHalving:
         """The bias of the step size, by a second run with half of it."""
         return step_halving(self)

@@ -10,9 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from fokker._core.precision import computing_in
 from fokker.batches import Batch
 from fokker.rows import Stream, first_rows, is_source, is_stream, leaves, size_of, span
-from fokker.targets._data import checked_data, placed
+from fokker.targets._data import checked_data, checked_stream, placed
+from fokker.targets._integers import check_integers
 from fokker.targets.target import TargetWithData, check_number
 
 # Rows whose likelihoods are evaluated at the same time in a sum over all the data, and bytes of those that
@@ -46,6 +48,10 @@ class Posterior(TargetWithData):
 
     `data` may also be an iterable of batches, such as a PyTorch DataLoader, or a function that returns one;
     then `size` is N, the number of data that they are drawn from. See docs/data.md.
+
+    JAX stores floating-point numbers in single precision unless 64 bits are enabled. Data that this would
+    round noticeably are refused (docs/data.md has the rule). With `precision="double"` they are stored in
+    double precision, and `fk.sample` computes in it.
     """
 
     log_prior: Callable[[PyTree[Array]], Array]
@@ -58,13 +64,15 @@ class Posterior(TargetWithData):
         log_likelihood: Callable[[PyTree[Array], PyTree[Array]], Array],
         data: PyTree[Any],
         size: int | None = None,
+        precision: str | None = None,
     ) -> None:
         self.log_prior = log_prior
         self.log_likelihood = log_likelihood
-        if is_stream(data):
-            self.data = Stream(data, _checked_size(data, size)).data()
-            return
-        self.data = placed(checked_data(data))
+        with computing_in(precision):
+            if is_stream(data):
+                self.data = checked_stream(Stream(data, _checked_size(data, size)).data())
+                return
+            self.data = placed(checked_data(data))
         if size is not None and size != size_of(self.data):
             raise ValueError(
                 f"size={size}, but the first axis of the data has length {size_of(self.data):,}: leave size "
@@ -117,6 +125,7 @@ class Posterior(TargetWithData):
         check_number(self.log_prior, theta, "log_prior")
         datum = jax.tree.map(lambda x: x[0], span(self.data, 0, 1))
         check_number(self.log_likelihood, theta, "log_likelihood", datum)
+        check_integers(self.log_likelihood, theta, datum, self.data)
 
 
 # Compiled once for a posterior: outside of a compiled program JAX would compile the loop at each call.
