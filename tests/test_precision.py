@@ -63,7 +63,7 @@ def test_data_that_single_precision_rounds_are_refused_with_the_remedy(name):
         normal(1000) * 1e30,
         np.random.default_rng(0).standard_cauchy(100_000),
         2000 + 10 * normal(100_000),
-        np.arange(20_000_000.0, 20_001_000.0, 2.0),  # which single precision has exactly
+        np.arange(20_000_000.0, 20_000_100.0, 2.0),  # which single precision has exactly
         np.where(normal(1000, 3) > 2.5, 1e7 + 0.1, 0.0),
         {"start": 10 * normal(100), "end": 10 * normal(100)},
         np.zeros((3, 0)),
@@ -105,7 +105,7 @@ def test_files_and_streams_are_looked_at(tmp_path):
 
 
 def test_a_sorted_file_is_known_by_rows_of_all_parts_of_it(tmp_path):
-    np.save(tmp_path / "sorted.npy", np.sort(1e5 + 1e3 * normal(100_000)))
+    np.save(tmp_path / "sorted.npy", np.sort(1e6 + 1e3 * normal(100_000)))
     posterior(str(tmp_path / "sorted.npy"))
 
 

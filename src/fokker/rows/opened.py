@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from fokker.rows.arrow import is_arrow, of_table
+from fokker.rows.column import as_array
 from fokker.rows.parquet import of_parquet
 from fokker.rows.readers import ArrayReader, ChunkedReader
 from fokker.rows.source import Reader, Source, is_source
@@ -23,6 +24,8 @@ def _opened(path: Any, leaf: Any) -> Any:
     name = f"data{jax.tree_util.keystr(path)}"
     if is_arrow(leaf):
         return _columns(name, of_table(leaf))
+    if is_frame(leaf):
+        return {str(column): as_array(leaf[column]) for column in leaf.columns}
     if isinstance(leaf, str | Path) and str(leaf).endswith(".parquet"):
         return _columns(name, of_parquet(Path(leaf)))
     if isinstance(leaf, str | Path) and str(leaf).endswith(".npy"):
@@ -37,6 +40,11 @@ def _opened(path: Any, leaf: Any) -> Any:
         _check_type(name, leaf.dtype)
         return Source(ArrayReader(leaf), name)
     return leaf
+
+
+def is_frame(leaf: Any) -> bool:
+    """Whether it is a table of pandas or Polars, neither of which is imported for this."""
+    return type(leaf).__module__.partition(".")[0] in ("pandas", "polars") and hasattr(leaf, "columns")
 
 
 def _load(name: str, path: Any) -> np.ndarray:

@@ -94,6 +94,27 @@ def sample(
         str | None,
         typer.Option(metavar="NAME,…", help="Columns whose values are replaced by codes 0, 1, …."),
     ] = None,
+    dates: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,…", help="Columns of dates, which become days since 1970-01-01."),
+    ] = None,
+    separator: Annotated[
+        str | None,
+        typer.Option(metavar="CHAR", help="Between the fields of a text file, as ';' or tab."),
+    ] = None,
+    decimal: Annotated[
+        str, typer.Option(metavar="CHAR", help="The decimal mark in text files, . or a comma.")
+    ] = ".",
+    encoding: Annotated[
+        str, typer.Option(help="That of text files; Excel on Windows writes cp1252.")
+    ] = "utf-8-sig",
+    missing: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT,…",
+            help="Texts that stand for a missing value, besides empty fields. Default: NA, NaN, null, ….",
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -184,6 +205,13 @@ def sample(
         "data": data or [],
         "columns": parse_list(columns) or None,
         "categories": dict.fromkeys(parse_list(categories)),
+        "dates": parse_list(dates),
+        "text": {
+            "separator": separator,
+            "decimal": decimal,
+            "encoding": encoding,
+            "missing": None if missing is None else parse_list(missing),
+        },
         "settings": parse_settings(settings or [], context.meta.get(_SETTINGS)),
         "sampler": sampler,
         "step_size": step_size,
@@ -285,9 +313,10 @@ class _Call:
 def read_data(options: dict[str, Any], are_new: bool = False) -> Any:
     """The columns of --data, or None without it; `are_new`: of rows to predict."""
     if not options.get("data"):
-        if options.get("columns") or options.get("categories"):
-            raise ValueError("--columns and --categories are about --data, which was not given.")
+        if options.get("columns") or options.get("categories") or options.get("dates"):
+            raise ValueError("--columns, --categories and --dates are about --data, which was not given.")
         return None
+    from fokker.rows.csv_table import TextFormat
     from fokker.rows.table import read_table
 
     option = "columns_of_run" if are_new else "columns"
@@ -295,6 +324,8 @@ def read_data(options: dict[str, Any], are_new: bool = False) -> Any:
         options["data"],
         categories=options["categories"],
         uses_all_rows=not are_new and options["batch_size"] is None,
+        dates=options.get("dates", ()),
+        text=TextFormat.read(options.get("text", {})),
         **{option: options["columns"]},
     )
 
