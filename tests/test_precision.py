@@ -105,7 +105,7 @@ def test_files_and_streams_are_looked_at(tmp_path):
 
 
 def test_a_sorted_file_is_known_by_rows_of_all_parts_of_it(tmp_path):
-    np.save(tmp_path / "sorted.npy", np.sort(1e6 + 1e3 * normal(100_000)))
+    np.save(tmp_path / "sorted.npy", np.sort(1e6 + 300 * normal(100_000)))
     posterior(str(tmp_path / "sorted.npy"))
 
 

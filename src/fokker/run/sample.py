@@ -72,6 +72,8 @@ from fokker.samplers._recipe import NO_GRADIENT, Recipe
 from fokker.samplers._sampler import AUTOMATIC, Sampler, is_automatic, start_chains
 from fokker.targets.target import TargetWithData
 
+# Chains of a run that says nothing of them: as many as R-hat needs to tell chains that disagree.
+CHAINS = 4
 # Default steps of warm-up for a sampler that learns its settings, and the most that have their own
 # randomness.
 WARM_UP = 1000
@@ -88,7 +90,7 @@ def sample(
     steps: int,
     burn_in: int = 0,
     thin: int = 1,
-    chains: int = 1,
+    chains: int | None = None,
     warm_up: int | None = None,
     batch_size: int | None = None,
     batches: Any = None,
@@ -114,9 +116,10 @@ def sample(
 
     `init` is theta, the same for all chains; a function of a key that draws it for each; or
     `fk.PerChain(positions)`, a tree like theta whose leaves have a leading axis over chains. With a target of
-    `fk.constrain`, `init` and the draws meet the constraints. `steps` are taken after `burn_in`, and every
-    `thin`-th is kept. Without `batch_size` every step sees all the data. With it, that many rows are drawn as
-    `batches` says: "window" (the default on large data: consecutive rows of a shuffled copy,
+    `fk.constrain`, `init` and the draws meet the constraints. `chains` is 4 unless given, or as many as
+    `fk.PerChain` has. `steps` are taken after `burn_in`, and every `thin`-th is kept.
+    Without `batch_size` every step sees all the data. With it, that many rows are drawn as `batches` says:
+    "window" (the default on large data: consecutive rows of a shuffled copy,
     `fokker.batches.WindowBatches`), "replacement" (the default below a thousand batches of data),
     "no replacement" or "reshuffle" (`fokker.batches.Batches`), "blocks" (the default for large compressed
     files, and files larger than half of the memory: `fokker.batches.BlockBatches`), or, given a score for
@@ -228,8 +231,8 @@ def prepared(
     batch_size, batches, gradient = (options[name] for name in ("batch_size", "batches", "gradient"))
     temperature, progress, out = (options[name] for name in ("temperature", "progress", "out"))
     progress = progress and devices.is_first
-    if isinstance(init, PerChain) and chains == 1:
-        options["chains"] = chains = init.number
+    if chains is None:
+        options["chains"] = given["chains"] = chains = init.number if isinstance(init, PerChain) else CHAINS
     key = checked_key(key)
     plan = Plan(steps, burn_in, options["thin"], chains, options["chunk"], options["keep"])
     devices.check(chains, batch_size)

@@ -134,8 +134,11 @@ def sample(
         ),
     ] = None,
     sampler: Annotated[
-        str, typer.Option(help="The name of a sampler in fk.samplers or in the file.")
-    ] = "sgld",
+        str | None,
+        typer.Option(
+            help="The name of a sampler in fk.samplers or in the file. Default: nuts; with --batch-size sgld."
+        ),
+    ] = None,
     step_size: Annotated[
         float | None, typer.Option(help="The step size. Default: tuned by short runs.")
     ] = None,
@@ -213,7 +216,7 @@ def sample(
             "missing": None if missing is None else parse_list(missing),
         },
         "settings": parse_settings(settings or [], context.meta.get(_SETTINGS)),
-        "sampler": sampler,
+        "sampler": sampler or ("nuts" if batch_size is None else "sgld"),
         "step_size": step_size,
         "init": init,
         "start": start,
