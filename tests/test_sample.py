@@ -733,6 +733,8 @@ def test_keys_of_both_kinds_are_taken_and_others_refused():
 
 def test_starts_per_chain_say_how_many_chains_there_are():
     normal = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    without = fk.sample(normal, samplers.sgld(1e-9), init=jnp.zeros(2), steps=2, progress=False)
+    assert without.samples.shape == (4, 2, 2)
     starts = jnp.array([[-3.0, 0.0], [3.0, 0.0], [0.0, 1.0]])
     trace = fk.sample(normal, samplers.sgld(1e-9), init=fk.PerChain(starts), steps=2, progress=False)
     np.testing.assert_allclose(trace.samples[:, 0], starts, atol=1e-3)

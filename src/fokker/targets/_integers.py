@@ -61,7 +61,7 @@ def _becomes_float(program: Any, variables: Iterable[Any]) -> bool:
         for inner in jax.tree.leaves(
             list(equation.params.values()), is_leaf=lambda x: hasattr(x, "jaxpr") or hasattr(x, "eqns")
         ):
-            program_inside = getattr(inner, "jaxpr", inner)
+            program_inside: Any = getattr(inner, "jaxpr", inner)
             if not hasattr(program_inside, "eqns"):
                 continue
             # The inputs of an inner program are the last of the call's: a condition's index comes before.
