@@ -52,6 +52,7 @@ def fokker_seconds(target, sampler, steps, batches):
             sampler,
             init=jnp.zeros(D),
             steps=number,
+            chains=1,
             thin=10,
             batch_size=BATCH,
             batches=batches,

@@ -64,7 +64,9 @@ def fokker_rate(target, sampler, steps):
 
     def run(number):
         begun = time.perf_counter()
-        fk.sample(target, sampler, init=start(), steps=number, thin=500, batch_size=BATCH, progress=False)
+        fk.sample(
+            target, sampler, init=start(), steps=number, chains=1, thin=500, batch_size=BATCH, progress=False
+        )
         return time.perf_counter() - begun
 
     run(1000)

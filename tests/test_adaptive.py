@@ -243,12 +243,13 @@ def test_preconditioned_sgld_takes_estimators():
         gradient=fk.gradients.svrg(7),
         init=0.3,
         steps=40,
+        chains=1,
         batch_size=10,
         progress=False,
     )
     np.testing.assert_array_equal(trace.state.memory.estimator.center, trace.samples[:, 33])
     with pytest.raises(ValueError, match="one number"):
-        fk.sample(target, samplers.psgld(jnp.ones(2)), init=0.3, steps=104, progress=False)
+        fk.sample(target, samplers.psgld(jnp.ones(2)), init=0.3, steps=104, chains=1, progress=False)
 
 
 @pytest.mark.long("adaptive::preconditioned_sgld_takes_estimators")

@@ -93,6 +93,7 @@ def test_a_run_goes_through_every_epoch_however_it_is_cut():
         samplers.sgld(2.0**-10 / 3),
         init=0.0,
         steps=12,
+        chains=1,
         chunk=4,
         temperature=0.0,
         batch_size=2,

@@ -16,12 +16,14 @@ import pandas
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from typer.testing import CliRunner
 
 import fokker as fk
 from fokker import cli
+from fokker.cli import app
 from fokker.rows import is_source, leaves, opened
 from fokker.rows.table import ColumnError, read_table
-from fokker.run import command
+from fokker.run import command, sample_command
 from fokker.run.options import parse_settings, read_config
 
 pytestmark = pytest.mark.dependencies
@@ -768,3 +770,12 @@ def test_a_matrix_leaves_no_column_out_in_silence(tmp_path):
         data.matrix(without=("y",))
     assert data.matrix(without=("b", "y")).tolist() == [[1], [4], [7]]
     assert data.matrix("a", "y").shape == (3, 2)
+
+
+@pytest.mark.parametrize(("batch", "sampler"), [([], "nuts"), (["--batch-size", "5"], "sgld")])
+def test_without_a_batch_size_the_sampler_is_nuts(batch, sampler, monkeypatch, tmp_path):
+    runs = []
+    monkeypatch.setattr(sample_command, "_run_sampler", lambda options, *_: runs.append(options) or 0)
+    command = ["sample", "model.py", "--steps", "10", "--out", str(tmp_path), *batch]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert (runs[0]["sampler"], runs[0]["chains"]) == (sampler, 4)

@@ -291,7 +291,9 @@ POSITIVE = fk.constrain(fk.Density(lambda theta: -jnp.sum(theta)), "positive")
 
 
 def start(rule, init, log_density=lambda theta: 0.0):
-    fk.sample(fk.constrain(fk.Density(log_density), rule), SAMPLER, init=init, steps=1, progress=False)
+    fk.sample(
+        fk.constrain(fk.Density(log_density), rule), SAMPLER, init=init, steps=1, chains=1, progress=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -457,4 +459,11 @@ def test_densities_that_end_at_a_wall_are_kept(sampler):
 def test_a_start_outside_the_walls_is_refused(walls, init, words):
     target = fk.Density(lambda theta: -jnp.sum(theta**2))
     with pytest.raises(ValueError, match=words):
-        fk.sample(target, samplers.sgld(0.1, integrator=walls), init=np.array(init), steps=1, progress=False)
+        fk.sample(
+            target,
+            samplers.sgld(0.1, integrator=walls),
+            init=np.array(init),
+            steps=1,
+            chains=1,
+            progress=False,
+        )

@@ -572,7 +572,7 @@ def test_a_tree_of_noisy_steps_is_refused_when_it_is_made():
 
 def test_a_target_that_is_not_the_samplers_is_refused():
     sampler = fk.samplers.recipe(fk.dynamics.langevin(potential), 0.1)
-    options = {"init": {"theta": jnp.zeros(1)}, "steps": 10, "progress": False}
+    options = {"init": {"theta": jnp.zeros(1)}, "steps": 10, "chains": 1, "progress": False}
     assert fk.sample(fk.Density(lambda theta: -potential(theta)), sampler, **options).samples.shape == (
         1,
         10,
@@ -684,7 +684,7 @@ def test_a_schedule_that_turns_negative_stops_trajectories_too():
     sampler = fk.samplers.recipe(
         dynamics, schedule, integrator=Leapfrog(), correction=corrections.Metropolis(3)
     )
-    trace = fk.sample(BENT, sampler, init={"theta": jnp.zeros(2)}, steps=40, progress=False)
+    trace = fk.sample(BENT, sampler, init={"theta": jnp.zeros(2)}, steps=40, chains=1, progress=False)
     assert "the schedule gave the step size -0.1" in trace.stopped
 
 
@@ -693,4 +693,4 @@ def test_every_chain_of_dynamics_is_looked_at_where_it_starts():
     sampler = fk.samplers.recipe(fk.Dynamics(half, D=1.0), 0.1, correction=EXACT)
     starts = fk.PerChain({"theta": jnp.array([[1.0], [-1.0]])})
     with pytest.raises(ValueError, match="chain 1"):
-        fk.sample(None, sampler, init=starts, steps=10, progress=False)
+        fk.sample(None, sampler, init=starts, steps=10, chains=1, progress=False)

@@ -250,7 +250,7 @@ def test_halving_a_schedule_halves_its_clock_too():
 
 def test_halving_needs_draws_and_chains():
     unit = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
-    options = {"init": jnp.zeros(1), "steps": 20, "progress": False}
+    options = {"init": jnp.zeros(1), "steps": 20, "chains": 1, "progress": False}
     with pytest.raises(ValueError, match="at least two"):
         fk.sample(unit, samplers.sgld(0.1), **options).step_halving()
     with pytest.raises(ValueError, match="draws"):
@@ -313,6 +313,7 @@ def test_a_run_that_diverged_cannot_be_resumed():
         samplers.sgld(1.0),
         init=jnp.ones(1),
         steps=100,
+        chains=1,
         progress=False,
     )
     with pytest.raises(ValueError, match="left the finite numbers"):
@@ -447,7 +448,7 @@ def test_a_step_size_left_open_in_replicas_is_found(monkeypatch):
 def test_samplers_by_name_are_suggested():
     for name, words in (("sgdl", "Did you mean 'sgld'"), ("gsgrhmc", "needs step_size, inverse_metric")):
         with pytest.raises(ValueError, match=words):
-            fk.sample(NORMAL, name, init=jnp.zeros(2), steps=10)
+            fk.sample(NORMAL, name, init=jnp.zeros(2), steps=10, chains=1)
 
 
 # Windows --------------------------------------------------------------------------------------------------
@@ -488,6 +489,7 @@ def test_saga_and_windows_agree_on_the_rows():
         gradient=fk.gradients.saga(),
         init=0.5,
         steps=50,
+        chains=1,
         batch_size=2,
         progress=False,
     )

@@ -150,7 +150,7 @@ def test_a_rank_one_posterior_is_that_of_numerical_integration(x64):
     target = fk.tables(priors, _product_likelihood(tau), data)
     inner = fk.samplers.sghmc(0.15, 1.0, integrator=fk.integrators.Splitting())
     start = {name: jnp.ones((1, 1)) for name in priors}
-    settings = {"init": start, "steps": 40_000, "thin": 10, "burn_in": 500, "progress": False}
+    settings = {"init": start, "steps": 40_000, "thin": 10, "burn_in": 500, "chains": 1, "progress": False}
     trace = fk.sample(target, fk.lazy(inner, {"users": [1.0], "items": [2.0]}), **settings)
     product = trace.samples["users"][0, :, 0, 0] * trace.samples["items"][0, :, 0, 0]
     assert float(np.mean(product)) == pytest.approx(wanted, abs=0.15)

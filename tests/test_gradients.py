@@ -335,7 +335,9 @@ def test_estimators_and_batches_need_single_data_and_minibatches():
     with pytest.raises(TypeError, match="a fk"):
         samplers.sgld(0.1).on(density, 1.0, gradients.saga())
     with pytest.raises(ValueError, match="batch_size"):
-        fk.sample(mean_of_normals(), samplers.sgld(0.1), init=0.0, steps=10, gradient=gradients.saga())
+        fk.sample(
+            mean_of_normals(), samplers.sgld(0.1), init=0.0, steps=10, chains=1, gradient=gradients.saga()
+        )
     with pytest.raises(ValueError, match="Did you mean 'diagonal'"):
         samplers.sgld(0.1, noise_estimate="diagnoal")
     with pytest.raises(TypeError, match="must be one of"):
@@ -440,6 +442,7 @@ def test_all_rows_at_once_have_no_noise():
         samplers.sgld(1e-4, noise_estimate="scalar"),
         init=0.0,
         steps=10,
+        chains=1,
         batch_size=100,
         batches="no replacement",
         progress=False,

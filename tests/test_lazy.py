@@ -189,6 +189,7 @@ def moments_of(inner: Any, T: float, steps: int, draws: int, batch: int = BATCH)
         fk.lazy(inner),
         init=start,
         steps=steps * draws,
+        chains=1,
         thin=steps,
         burn_in=2 * steps,
         batch_size=batch,

@@ -82,6 +82,7 @@ def test_a_module_with_functions_in_it_is_refused_with_the_way_out():
             samplers.sgld(1e-3),
             init=eqx.nn.MLP(1, 1, 4, 1, key=KEY),
             steps=1,
+            chains=1,
             progress=False,
         )
 

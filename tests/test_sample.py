@@ -721,7 +721,7 @@ def test_a_run_says_what_it_was_made_with(tmp_path):
 
 
 def test_keys_of_both_kinds_are_taken_and_others_refused():
-    options = {"init": jnp.zeros(2), "steps": 5, "progress": False}
+    options = {"init": jnp.zeros(2), "steps": 5, "chains": 1, "progress": False}
     normal = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
     sgld = samplers.sgld(0.1)
     by_seed = fk.sample(normal, sgld, seed=4, **options).samples
@@ -733,6 +733,8 @@ def test_keys_of_both_kinds_are_taken_and_others_refused():
 
 def test_starts_per_chain_say_how_many_chains_there_are():
     normal = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    without = fk.sample(normal, samplers.sgld(1e-9), init=jnp.zeros(2), steps=2, progress=False)
+    assert without.samples.shape == (4, 2, 2)
     starts = jnp.array([[-3.0, 0.0], [3.0, 0.0], [0.0, 1.0]])
     trace = fk.sample(normal, samplers.sgld(1e-9), init=fk.PerChain(starts), steps=2, progress=False)
     np.testing.assert_allclose(trace.samples[:, 0], starts, atol=1e-3)
@@ -753,7 +755,7 @@ def test_a_start_that_passed_is_not_checked_again_and_any_other_is():
 
     def evaluations(first, seed=0, sampler=sampler):
         evaluated.clear()
-        fk.sample(target, sampler, init=jnp.full(2, first), steps=2, seed=seed, progress=False)
+        fk.sample(target, sampler, init=jnp.full(2, first), steps=2, chains=1, seed=seed, progress=False)
         return len(evaluated)
 
     assert evaluations(1.0) > 0

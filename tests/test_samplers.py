@@ -370,7 +370,7 @@ def bent_well(theta):
 def test_a_thermostat_at_its_fixed_point_is_sghmc(x64):
     """ξ' - ξ is second order in r, so at r'ᵀr' = dT a step of SGNHT from ξ = A is one of SGHMC."""
     for kind in ("scalar", "diagonal", "matrix"):
-        one = samplers.sgnht(0.1, 1.3, kind=kind).on(Gaussian(PRECISION), 1.7)
+        one = samplers.sgnht(0.1, 1.3, 1.0, kind=kind).on(Gaussian(PRECISION), 1.7)
         other = samplers.sghmc(0.1, 1.3).on(Gaussian(PRECISION), 1.7)
         state = one.init(jnp.array([0.3, -0.4]), key=jax.random.key(0))
         draws = one.draw(jax.random.key(1), state)
@@ -566,3 +566,33 @@ def test_splittings_refuse_what_they_cannot_solve():
         samplers.recipe(dense, 0.1, integrator=Splitting()).init({"theta": start, "r": start})
     with pytest.raises(ValueError, match="reads the same backwards"):
         Splitting("BAO")
+
+
+def test_the_default_thermostat_absorbs_the_noise_of_minibatches(optimised):
+    """In 3,000 steps from the wrong friction; with μ = 1 ξ takes 30,000 for each factor of e.
+
+    The standard error of the variance, of 4 chains of 100 coordinates that forget in 0.03, is 0.01.
+    """
+    step_size, curvature, noise = 1e-3, 1e3, 30.0
+
+    def noisy(theta, batch):
+        return curvature * theta + jnp.sqrt(2 * noise / step_size) * batch
+
+    def variance(**settings):
+        target = fk.Density(lambda theta: -curvature * jnp.sum(theta**2) / 2)
+        made = samplers.sgnht(step_size, 1.0, **settings).on(target)
+        sampler = dataclasses.replace(made, gradient=noisy)
+
+        def one(key):
+            state = sampler.init(jax.random.normal(key, (100,)) / curvature**0.5, key=key)
+
+            def step(state, key):
+                state, _ = sampler.step(key, state, jax.random.normal(jax.random.fold_in(key, 1), (100,)))
+                return state, jnp.mean(state.position**2)
+
+            return jnp.mean(jax.lax.scan(step, state, jax.random.split(key, 4000))[1][3000:])
+
+        return curvature * float(jnp.mean(jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(0), 4))))
+
+    assert abs(variance() - 1) < 0.1
+    assert variance(thermostat_mass=1.0) > 1.5

@@ -173,7 +173,7 @@ def posterior(scale=1.0, data=DATA, centre=np.array([0.0, 0.2])):
 
 
 def test_another_run_is_refused_by_name(tmp_path):
-    call = {"init": 0.5, "steps": 10, "batch_size": 4, "progress": False, "out": tmp_path}
+    call = {"init": 0.5, "steps": 10, "chains": 1, "batch_size": 4, "progress": False, "out": tmp_path}
     sampler = fk.samplers.sghmc(1e-3, 2.0)
     fk.sample(posterior(), sampler, **call)
     fk.sample(posterior(), sampler, **call)
@@ -411,6 +411,7 @@ def test_a_signal_ends_the_command_with_a_report_and_a_kill_loses_little(tmp_pat
         fk.samplers.sghmc(0.1),
         init=jnp.zeros(2),
         steps=draws() * 2000,
+        chains=1,
         thin=2000,
         progress=False,
     )
@@ -481,7 +482,7 @@ def test_leaves_with_names_that_files_cannot_have(tmp_path):
     x = jnp.zeros(2)
     init = {"a/b": x, "a|b": x, "a.c": x, "a": {"c": x}, "..": x, "zarr.json": x, "a\\b": x, "": x[:0]}
     target = fk.Density(lambda theta: -sum(jnp.sum(x**2) for x in jax.tree.leaves(theta)))
-    call = {"init": init, "steps": 10, "progress": False}
+    call = {"init": init, "steps": 10, "chains": 1, "progress": False}
     right = fk.sample(target, fk.samplers.sgld(0.01), **call)
     fk.sample(target, fk.samplers.sgld(0.01), out=tmp_path, **call)
     jax.tree.map(np.testing.assert_array_equal, fk.open(tmp_path).samples, right.samples)
@@ -559,7 +560,7 @@ def test_another_function_on_the_host_is_another_model(tmp_path):
         log_density.defjvp(lambda x, dx: (log_density(*x), jnp.sum(-2 * x[0] * dx[0])))
         return fk.Density(log_density)
 
-    call = {"init": jnp.ones(2), "steps": 4, "progress": False, "out": tmp_path}
+    call = {"init": jnp.ones(2), "steps": 4, "chains": 1, "progress": False, "out": tmp_path}
     fk.sample(target(0.0), fk.samplers.sgld(0.1), **call)
     fk.sample(target(0.0), fk.samplers.sgld(0.1), **call)
     with pytest.raises(ValueError, match="the model is another"):
@@ -568,7 +569,7 @@ def test_another_function_on_the_host_is_another_model(tmp_path):
 
 def test_scores_of_the_data_are_asked_for_again(tmp_path):
     sampler, scores = fk.samplers.sgld(1e-3), np.arange(1.0, 41.0)
-    call = {"init": 0.5, "progress": False}
+    call = {"init": 0.5, "chains": 1, "progress": False}
     fk.sample(posterior(), sampler, steps=10, batch_size=4, batches=scores, out=tmp_path, **call)
     with pytest.raises(ValueError, match=r"drawn by scores of the data.*give them again"):
         fk.resume(tmp_path, posterior(), sampler, **call)

@@ -178,7 +178,7 @@ def test_a_run_that_ends_at_a_row_names_it():
     """At the start by the value of U, and in the run by its gradient."""
     x = np.ones(9, np.float32)
     x[7] = 0
-    options = {"init": 1.0, "steps": 20, "progress": False}
+    options = {"init": 1.0, "steps": 20, "chains": 1, "progress": False}
     target = fk.Posterior(lambda theta: 0.0, lambda theta, x: theta * jnp.log(x), x)
     with pytest.raises(ValueError, match=r"the log likelihood of row 7 is -inf .*the row is 0\.0\): correct"):
         fk.sample(target, fk.samplers.sgld(1e-3), **options)
@@ -220,7 +220,7 @@ def test_a_target_of_ones_own_needs_a_potential_alone():
             return self.precision * theta**2 / 2
 
     target = Normal(jnp.asarray(2.0))
-    trace = fk.sample(target, fk.samplers.sgld(0.1), init=0.0, steps=8, progress=False)
+    trace = fk.sample(target, fk.samplers.sgld(0.1), init=0.0, steps=8, chains=1, progress=False)
     assert trace.positions is trace.samples
     assert trace.samples.shape == (1, 8)
     with pytest.raises(ValueError, match="the potential is inf"):

@@ -1377,7 +1377,7 @@ def test_proposals_are_the_steps_of_the_dynamics(x64):
 
 @pytest.mark.long("every_sampler::the_covariance_is_that_of_the_target_over_temperature_and_friction")
 def test_unadjusted_samplers_are_the_stochastic_gradient_ones_with_all_the_data():
-    options = {"init": jnp.zeros(2), "steps": 20, "temperature": 1.7, "progress": False}
+    options = {"init": jnp.zeros(2), "steps": 20, "chains": 1, "temperature": 1.7, "progress": False}
     for one, other in (
         (samplers.ula(0.1, 0.7), samplers.sgld(0.1, 0.7)),
         (samplers.ulmc(0.1, 1.3, 2.0), samplers.sghmc(0.1, 1.3, 2.0, integrator=fk.integrators.ExactOU())),

@@ -407,7 +407,9 @@ def test_r_hat_of_antithetic_chains_is_judged_by_their_folded_draws():
 
 def test_a_list_for_a_vector_is_named():
     with pytest.raises(ValueError, match=r"init is a list; for a vector give jnp.array"):
-        fk.sample(fk.Density(lambda t: -jnp.sum(t**2)), samplers.sgld(0.1), init=[0.0, 0.0], steps=9)
+        fk.sample(
+            fk.Density(lambda t: -jnp.sum(t**2)), samplers.sgld(0.1), init=[0.0, 0.0], steps=9, chains=1
+        )
 
 
 def test_the_spread_of_a_sampler_made_of_dynamics_is_compared_too():

@@ -64,7 +64,7 @@ MUTATIONS = [
     ),
     Mutation(
         "rows/csv_table.py",
-        "dtype=dict.fromkeys(categories.intersection(names), str),",
+        "dtype=dict.fromkeys({*categories, *dates}.intersection(names), str),",
         "dtype={},",
         "codes of digits are read as numbers, so that 01234 and 1234 are one category",
         ("command::categories_are_texts_in_every_file",),

@@ -491,4 +491,25 @@ MUTATIONS = [
         "the data are shuffled by the key of the run",
         ("sample::the_data_are_shuffled_by_a_key_that_no_chain_has",),
     ),
+    Mutation(
+        "samplers/sgnht.py",
+        "_STEPS = 50",
+        "_STEPS = 1000",
+        "the thermostat is too slow to absorb the noise of minibatches",
+        ("samplers::the_default_thermostat_absorbs_the_noise_of_minibatches",),
+    ),
+    Mutation(
+        "run/sample.py",
+        "CHAINS = 4",
+        "CHAINS = 1",
+        "a run has one chain unless more are asked for",
+        ("sample::starts_per_chain_say_how_many_chains_there_are",),
+    ),
+    Mutation(
+        "run/sample_command.py",
+        '"nuts" if batch_size is None else "sgld"',
+        '"sgld"',
+        "without a batch size the command takes sgld",
+        ("command::without_a_batch_size_the_sampler_is_nuts",),
+    ),
 ]

@@ -24,6 +24,7 @@ from fokker.datasets._rating_tables import (
 from fokker.datasets._titles import read_titles
 from fokker.datasets.catalogue import CATALOGUE
 from fokker.datasets.folder import data_folder
+from fokker.rows.precision import check_rounding
 
 Repeated = Literal["refuse", "first", "last", "mean"]
 
@@ -72,15 +73,16 @@ class Ratings:
         cls, users: np.ndarray, items: np.ndarray, values: np.ndarray, titles: np.ndarray | None = None
     ) -> "Ratings":
         """Number the users and items of ratings that are given by identifiers of any kind."""
-        users, items = np.asarray(users), np.asarray(items)
+        users, items, ratings = np.asarray(users), np.asarray(items), np.asarray(values)
         check_none_missing(users, "users", "identifier")
         check_none_missing(items, "items", "identifier")
+        check_rounding("the ratings", ratings, len(ratings), np.dtype(np.float32), can_be_double=False)
         user_names, user_numbers = np.unique(users, return_inverse=True)
         item_names, item_numbers = np.unique(items, return_inverse=True)
         return cls(
             user_numbers.astype(np.int32),
             item_numbers.astype(np.int32),
-            np.asarray(values, np.float32),
+            ratings.astype(np.float32),
             user_names,
             item_names,
             titles,

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from fokker.rows.texts import advice, days, has_decimal_comma
+
 # The most names of columns, and labels of categories, in a message.
 _MOST_NAMES = 12
 # Values that are compared with NaN together, so that a check of a mapped file takes no memory to speak of.
@@ -18,7 +20,8 @@ class Column:
 
     `values`: all of them, or for the problem of a column that cannot be used some of them. `pieces`: all
     values, a part at a time, for the codes of categories; by default `values` as they are. `missing`: the
-    number of missing values and the row of the first, where it is known.
+    number of missing values and the row of the first, where it is known. `decimal`: the mark before
+    decimals, in a text file; `note`: what is said besides of missing values among categories.
     """
 
     def __init__(
@@ -28,8 +31,11 @@ class Column:
         line: Callable[[int], str],
         pieces: Callable[[], Iterable[np.ndarray]] | None = None,
         missing: tuple[int, int] | None = None,
+        decimal: str | None = None,
+        note: str = "",
     ) -> None:
         self.name, self.values, self._line = name, values, line
+        self._decimal, self._note = decimal, note
         self._pieces = pieces or (lambda: [np.asarray(values)])
         self.problem: str | None = None
         kind = values.dtype.kind
@@ -40,6 +46,11 @@ class Column:
         elif kind not in "biufc":
             self.problem = self._text_problem(values)
 
+    def _with_point(self, value: Any) -> Any:
+        """A text with the decimal point that Python reads."""
+        is_comma = self._decimal == "," and isinstance(value, str)
+        return value.replace(".", " ").replace(",", ".") if is_comma else value
+
     def _missing_problem(self, count: int, first: int) -> str:
         return (
             f"the column {self.name!r} has {count:,} missing value{'s' if count > 1 else ''}, first in "
@@ -48,9 +59,11 @@ class Column:
 
     def _text_problem(self, values: np.ndarray) -> str:
         if values.dtype.kind not in "OUST" or values.ndim != 1:
-            return f"the column {self.name!r} has the type {values.dtype}, and numbers are needed."
+            is_date = values.dtype.kind == "M" and values.ndim == 1
+            instead = f": --dates {self.name} makes days since 1970-01-01 of it" if is_date else ""
+            return f"the column {self.name!r} has the type {values.dtype}, and numbers are needed{instead}."
         present = ~_missing(values)
-        is_text = present & ~np.array([is_number(value) for value in values.tolist()], bool)
+        is_text = present & ~np.array([is_number(self._with_point(value)) for value in values.tolist()], bool)
         if not is_text.any():
             return (
                 self._missing_problem(int((~present).sum()), int(np.argmax(~present)))
@@ -62,9 +75,10 @@ class Column:
         what = f"the column {self.name!r} has {example!r} in {self._line(first)}"
         if not isinstance(example, Hashable):
             return f"{what}, and numbers are needed, or lists of a fixed size, as pyarrow.list_(type, size)."
-        if 2 * is_text.sum() < present.sum():
+        texts = [str(value) for value in values[is_text][:1000].tolist()]
+        if 2 * is_text.sum() < present.sum() and not all(map(has_decimal_comma, texts)):
             return f"{what}, which is not a number: correct it, or leave it empty and remove the row."
-        return f"{what}, and numbers are needed: --categories {self.name} gives each value a code, 0, 1, …."
+        return f"{what}, {advice(self.name, texts, self._decimal)}"
 
     def codes(self, labels: Sequence[str] | None) -> tuple[np.ndarray, list[str]]:
         """The place of each value among the labels, by default among its sorted values; and the labels.
@@ -81,7 +95,8 @@ class Column:
             raise ValueError(f"--categories {self.name}: its values are lists or tables, and have no codes.")
         missing = numbers < 0
         if missing.any():
-            raise ValueError(self._missing_problem(int(missing.sum()), int(np.argmax(missing))))
+            problem = self._missing_problem(int(missing.sum()), int(np.argmax(missing)))
+            raise ValueError(f"{problem}{self._note}")
         known = _sorted_labels(texts) if labels is None else list(labels)
         places = {label: place for place, label in enumerate(known)}
         for text, number in texts.items():
@@ -92,6 +107,16 @@ class Column:
                     f"has not seen: it has {listed(known)}."
                 )
         return np.array([places[text] for text in texts], np.int32)[numbers], known
+
+    def days(self) -> np.ndarray:
+        """The dates of a column as days since 1970-01-01 00:00 UTC."""
+        if self.values.ndim != 1:
+            raise ValueError(f"--dates {self.name}: it has {self.values.shape[1]} values per row, not one.")
+        numbers = days(self.name, np.concatenate(list(self._pieces())), self._line)
+        count, first = _count_of_nan(numbers)
+        if count:
+            raise ValueError(self._missing_problem(count, first))
+        return numbers
 
 
 def _numbered(values: np.ndarray, texts: dict[str, int]) -> np.ndarray:

@@ -1,65 +1,155 @@
-"""Tables in text files: comma- or tab-separated values with a header."""
+"""Tables in text files: values with a separator between them, and a header."""
 
+import codecs
 import csv
 import gzip
 import io
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from fokker.rows.column import Column, as_array, is_number
 
-# Separators by the ending of a file's name.
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
+# Separators by the ending of a file's name, and by their names.
+DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
+_NAMED = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";"}
+_OPTION = {"\t": "tab"}
+# What the separators are called in messages.
+_CALLED = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
 
 
-def read_csv(path: Path, delimiter: str, categories: set[str]) -> dict[str, Column]:
-    """The columns of a file, checked; those in `categories` are read as texts."""
+@dataclass(frozen=True)
+class TextFormat:
+    """How numbers and texts are written in a text file.
+
+    `separator`: between the fields; None for that of the file's ending, a comma in .csv. `decimal`: the mark
+    before the decimals; also a comma in a file with commas, if its numbers are in quotes. `encoding`: of the
+    characters, by Python's name; utf-8 with or without a mark at the start. `missing`: texts that stand for a
+    missing value, as empty fields always do; None for NA, NaN, null and the like.
+    """
+
+    separator: str | None = None
+    decimal: str = "."
+    encoding: str = "utf-8-sig"
+    missing: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        separator = None if self.separator is None else _NAMED.get(self.separator, self.separator)
+        object.__setattr__(self, "separator", separator)
+        if separator is not None and (len(separator) != 1 or separator in '"\n\r'):
+            raise ValueError(f"--separator is one character, such as ';', or tab; {separator!r} was given.")
+        if self.decimal not in (".", ","):
+            raise ValueError(f"--decimal is . or a comma; {self.decimal!r} was given.")
+        try:
+            codecs.lookup(self.encoding)
+        except LookupError:
+            raise ValueError(
+                f"--encoding {self.encoding}: Python knows no such encoding; Excel on Windows writes cp1252."
+            ) from None
+
+    @classmethod
+    def read(cls, options: Mapping[str, Any]) -> "TextFormat":
+        """From options by name, as they are stored with a run."""
+        missing = options.get("missing")
+        return cls(**{**options, "missing": None if missing is None else tuple(missing)})
+
+    def of(self, path: Path, kind: str) -> "TextFormat":
+        """The format of a file: its separator by its ending, or by a first line `sep=;` of Excel."""
+        chosen = replace(self, separator=self.separator or DELIMITERS[kind])
+        first = _first_line(path, self.encoding)
+        is_excel = self.separator is None and first.startswith("sep=") and len(first) == len("sep=") + 1
+        return replace(chosen, separator=first[-1]) if is_excel else chosen
+
+
+def read_csv(
+    path: Path, kind: str, form: TextFormat, categories: Collection[str], dates: Collection[str] = ()
+) -> dict[str, Column]:
+    """The columns of a file, checked; those in `categories` and `dates` are read as texts.
+
+    `kind`: the ending of its name, without that of its compression.
+    """
     import pandas
 
     try:
-        names, row_names = _header(path, delimiter)
+        form = form.of(path, kind)
+        names, row_names = _header(path, form)
         frame = pandas.read_csv(
             path,
-            sep=delimiter,
+            sep=form.separator,
+            decimal=form.decimal,
             header=0,
+            skiprows=int(_has_separator_line(path, form)),
             names=names,
             index_col=False,
             low_memory=False,
-            dtype=dict.fromkeys(categories.intersection(names), str),
-            encoding="utf-8-sig",
+            dtype=dict.fromkeys({*categories, *dates}.intersection(names), str),
+            encoding=form.encoding,
+            keep_default_na=form.missing is None,
+            na_values=["", *(form.missing or ())],
         )
     except (gzip.BadGzipFile, EOFError) as error:
         raise ValueError(f"{path} could not be read: {error}") from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not encoded in UTF-8: {error}.") from error
+        name = form.encoding.replace("-sig", "")
+        raise ValueError(
+            f"{path} is not encoded in {name}: {error}. Excel on Windows writes --encoding cp1252 or utf-16."
+        ) from error
     except (pandas.errors.ParserError, csv.Error) as error:
-        raise ValueError(_bad_line(path, delimiter, str(error))) from error
+        raise ValueError(_bad_line(path, form, str(error))) from error
     if not len(frame):
         raise ValueError(f"{path} has a header, and no rows.")
     # Pandas fills up lines that are too short.
     if frame[names[-1]].isna().any():
-        _refuse_short_lines(path, delimiter, len(names))
+        _refuse_short_lines(path, form, len(names))
     return {
         name: Column(
-            name, as_array(frame[name]), lambda row: f"line {_line_of(path, delimiter, row)} of {path}"
+            name,
+            as_array(frame[name]),
+            lambda row: f"line {_line_of(path, form, row)} of {path}",
+            decimal=form.decimal,
+            note=_NOTE if form.missing is None else "",
         )
         for name in names
         if name != row_names
     }
 
 
-def _lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+# Of a column of categories, where NA may be one of them: Namibia's code, for example.
+_NOTE = " Where NA and the like are categories, --missing '' takes empty fields alone as missing."
+
+
+def _open(path: Path, encoding: str) -> io.TextIOWrapper:
+    return io.TextIOWrapper(
+        gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb"), encoding, newline=""
+    )
+
+
+def _first_line(path: Path, encoding: str) -> str:
+    with _open(path, encoding) as file:
+        return file.readline().strip().strip('"').lower()
+
+
+def _has_separator_line(path: Path, form: TextFormat) -> bool:
+    """Whether the first line is Excel's, such as sep=;, which names the separator."""
+    return _first_line(path, form.encoding) == f"sep={form.separator}"
+
+
+def _lines(path: Path, form: TextFormat) -> Iterator[tuple[int, list[str]]]:
     """The rows of a file as text, without empty ones, each with the number of its last line."""
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-        reader = csv.reader(io.TextIOWrapper(file, "utf-8-sig", newline=""), delimiter=delimiter)
+    skipped = int(_has_separator_line(path, form))
+    with _open(path, form.encoding) as file:
+        for _ in range(skipped):
+            next(file)
+        reader = csv.reader(file, delimiter=form.separator or ",")
         for fields in reader:
             if fields:
-                yield reader.line_num, fields
+                yield reader.line_num + skipped, fields
 
 
-def _header(path: Path, delimiter: str) -> tuple[list[str], str | None]:
+def _header(path: Path, form: TextFormat) -> tuple[list[str], str | None]:
     """The names of the columns, and that of a first column of row names, which R writes without a name."""
-    lines = _lines(path, delimiter)
+    lines = _lines(path, form)
     line, names = next(lines, (1, []))
     if not names:
         raise ValueError(f"{path} is empty.")
@@ -71,9 +161,12 @@ def _header(path: Path, delimiter: str) -> tuple[list[str], str | None]:
             "name the columns."
         )
     if len(names) == 1 and any(mark in names[0] for mark in ";\t|,"):
-        wanted = "tabs" if delimiter == "\t" else "commas"
+        mark = max(";\t|,", key=names[0].count)
+        option = f"--separator {_OPTION.get(mark, repr(mark))}"
+        wanted = _CALLED.get(form.separator or ",", repr(form.separator))
         raise ValueError(
-            f"line {line} of {path} is one name, {names[0]!r}: the columns have to be separated by {wanted}."
+            f"line {line} of {path} is one name, {names[0]!r}: the columns have to be separated by {wanted}, "
+            f"or give {option}."
         )
     row_names = None
     if not names[0] and len(names) > 1:
@@ -95,15 +188,15 @@ def _wrong_line(path: Path, line: int, fields: list[str], wanted: int) -> str:
     )
 
 
-def _refuse_short_lines(path: Path, delimiter: str, wanted: int) -> None:
-    for line, fields in _lines(path, delimiter):
+def _refuse_short_lines(path: Path, form: TextFormat, wanted: int) -> None:
+    for line, fields in _lines(path, form):
         if len(fields) != wanted:
             raise ValueError(_wrong_line(path, line, fields, wanted))
 
 
-def _bad_line(path: Path, delimiter: str, message: str) -> str:
+def _bad_line(path: Path, form: TextFormat, message: str) -> str:
     """Which line pandas could not read."""
-    rows = _lines(path, delimiter)
+    rows = _lines(path, form)
     wanted = len(next(rows)[1])
     for line, fields in rows:
         if len(fields) != wanted:
@@ -111,9 +204,9 @@ def _bad_line(path: Path, delimiter: str, message: str) -> str:
     return f"{path} could not be read: {message}"
 
 
-def _line_of(path: Path, delimiter: str, row: int) -> int:
+def _line_of(path: Path, form: TextFormat, row: int) -> int:
     """The line of a row; empty lines, and line breaks in quotes, move it."""
-    for place, (line, _) in enumerate(_lines(path, delimiter)):
+    for place, (line, _) in enumerate(_lines(path, form)):
         if place == row + 1:
             return line
     return row + 2

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from fokker.rows.arrow import is_arrow, of_table
+from fokker.rows.column import as_array
 from fokker.rows.parquet import of_parquet
 from fokker.rows.readers import ArrayReader, ChunkedReader
 from fokker.rows.source import Reader, Source, is_source
@@ -23,6 +24,8 @@ def _opened(path: Any, leaf: Any) -> Any:
     name = f"data{jax.tree_util.keystr(path)}"
     if is_arrow(leaf):
         return _columns(name, of_table(leaf))
+    if is_frame(leaf):
+        return _columns_of_frame(name, leaf)
     if isinstance(leaf, str | Path) and str(leaf).endswith(".parquet"):
         return _columns(name, of_parquet(Path(leaf)))
     if isinstance(leaf, str | Path) and str(leaf).endswith(".npy"):
@@ -37,6 +40,23 @@ def _opened(path: Any, leaf: Any) -> Any:
         _check_type(name, leaf.dtype)
         return Source(ArrayReader(leaf), name)
     return leaf
+
+
+def is_frame(leaf: Any) -> bool:
+    """Whether it is a table of pandas or Polars, neither of which is imported for this."""
+    return type(leaf).__module__.partition(".")[0] in ("pandas", "polars") and hasattr(leaf, "columns")
+
+
+def _columns_of_frame(name: str, frame: Any) -> dict[str, Any]:
+    names = list(frame.columns)
+    wrong = next((column for column in names if not isinstance(column, str) or names.count(column) > 1), None)
+    if wrong is not None:
+        raise ValueError(
+            f"{name} is a DataFrame with the column {wrong!r}: columns need names that are texts, each its "
+            "own, as log_likelihood(theta, row) finds them by row['name']. Rename it, or give "
+            "data.to_numpy()."
+        )
+    return {column: as_array(frame[column]) for column in names}
 
 
 def _load(name: str, path: Any) -> np.ndarray:

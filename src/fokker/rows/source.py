@@ -19,6 +19,8 @@ from fokker.rows.values import check_values, stored_dtype
 
 # Rows of a file that a start is checked with.
 _FIRST = 4096
+# Pieces of a file, and rows of each, by which the spread of its columns is known.
+_SPANS, _SPAN = 16, 64
 # JAX on a CPU uses NumPy's memory without a copy if it starts at a multiple of this.
 _ALIGNMENT = 64
 
@@ -344,6 +346,23 @@ def first_rows(data: PyTree[Any]) -> PyTree[Array]:
         return data
     stream = outside[0].reader.stream()
     return span(data, 0, min(len(found[0]), _FIRST) if stream is None else stream.batch_size)
+
+
+def in_this_precision_too(tree: PyTree[Any]) -> PyTree[Any]:
+    """The tree with its sources in the types that JAX stores their rows as now."""
+    return jax.tree.map(
+        lambda x: Source(x.reader, x.form.name) if is_source(x) else x, tree, is_leaf=is_source
+    )
+
+
+def some_rows(source: Source) -> np.ndarray:
+    """Some rows of a source in its own type, in pieces spread over it; of a stream, the first batch."""
+    reader, stream = source.reader, source.reader.stream()
+    if stream is not None:
+        return reader.span(0, stream.batch_size)
+    starts = np.unique(np.linspace(0, max(0, len(source) - _SPAN), _SPANS).astype(np.int64)).tolist()
+    with _failing_as_a_problem(source.form):
+        return np.concatenate([reader.span(first, min(len(source), first + _SPAN)) for first in starts])
 
 
 def resident(tree: PyTree[Any]) -> PyTree[Any]:

@@ -12,14 +12,14 @@ import numpy as np
 
 from fokker._core.state import nearest
 from fokker.rows.column import Column, listed
-from fokker.rows.csv_table import DELIMITERS, read_csv
+from fokker.rows.csv_table import DELIMITERS, TextFormat, read_csv
 from fokker.rows.parquet import read_parquet
 from fokker.rows.readers import memory
 from fokker.rows.source import is_source
 
 # The column of a .npy file, which has no names of its own.
 UNNAMED = "x"
-_FORMATS = ".csv, .tsv (also .gz), .parquet, .npy or .npz"
+_FORMATS = ".csv, .tsv, .txt (also .gz), .parquet, .npy or .npz"
 # Columns in files of at most this many bytes in all are read into memory.
 _SMALL = 2**26
 
@@ -146,12 +146,17 @@ def read_table(
     categories: Labels | None = None,
     columns_of_run: Sequence[str] | None = None,
     uses_all_rows: bool = False,
+    dates: Sequence[str] = (),
+    text: TextFormat | None = None,
 ) -> Columns:
     """The columns of one file, or of several with as many rows each.
 
     A file is named by its path; a .npy file as NAME=PATH, for the name of its only column. `columns`: those
     to read, and their order in a matrix; by default all. `categories`: columns whose values, as texts, are
     replaced by codes 0, 1, …, with their labels in this order, or None for the sorted values.
+
+    `dates`: columns of dates, which become days since 1970-01-01 00:00 UTC. `text`: how text files are
+    written.
 
     `columns_of_run`: these are new rows, and a matrix of them has these columns. One that is not there, or
     has a category without a label, is a problem only for a model that uses it.
@@ -164,17 +169,20 @@ def read_table(
     problems: dict[str, str] = {}
     found_labels: dict[str, list[Any]] = {}
     known: list[str] = []
-    for text in files:
-        chosen = None if columns is None else {*columns, *labels}
-        for name, column in _read_file(text, chosen, set(labels)).items():
+    for file in files:
+        chosen = None if columns is None else {*columns, *labels, *dates}
+        for name, column in _read_file(file, chosen, set(labels), dates, text or TextFormat()).items():
             known.append(name)
             if column is None or (chosen is not None and name not in chosen):
                 continue
             if name in read or name in problems:
                 raise ValueError(f"the column {name!r} is in more than one file of the data: rename one.")
-            if name in labels:
+            if name in labels or name in dates:
                 try:
-                    read[name], found_labels[name] = column.codes(labels[name])
+                    if name in dates:
+                        read[name] = column.days()
+                    else:
+                        read[name], found_labels[name] = column.codes(labels[name])
                 except ValueError as error:
                     if columns_of_run is None:
                         raise
@@ -183,7 +191,15 @@ def read_table(
                 problems[name] = column.problem
             else:
                 read[name] = column.values
-    wanted = () if columns_of_run is not None else (("--columns", columns or ()), ("--categories", labels))
+    wanted = (
+        ()
+        if columns_of_run is not None
+        else (
+            ("--columns", columns or ()),
+            ("--categories", labels),
+            ("--dates", dates),
+        )
+    )
     for option, names in wanted:
         for name in names:
             if name not in known:
@@ -204,7 +220,7 @@ def read_table(
         raise ValueError(f"{', '.join(files)} has no rows.")
     read = _loaded(read, uses_all_rows)
     # With those that cannot be used: a matrix does not leave one out in silence.
-    order = known if columns is None else list(dict.fromkeys([*columns, *labels]))
+    order = known if columns is None else list(dict.fromkeys([*columns, *labels, *dates]))
     return Columns(read, _About(problems, found_labels, tuple(columns_of_run or order)))
 
 
@@ -236,10 +252,12 @@ def _set_aside(read: dict[str, Any], problems: dict[str, str], sizes: collection
         )
 
 
-def _read_file(text: str, names: set[str] | None, categories: set[str]) -> Mapping[str, Column | None]:
+def _read_file(
+    text: str, names: set[str] | None, categories: set[str], dates: Sequence[str], form: TextFormat
+) -> Mapping[str, Column | None]:
     """The columns of a file; None for those that are not named, where a file can be read in parts.
 
-    `categories`: columns to read as texts where the file has no types.
+    `categories` and `dates`: columns to read as texts where the file has no types.
     """
     given, equals, rest = text.partition("=")
     is_named = bool(equals) and given.isidentifier() and not Path(text).exists()
@@ -252,9 +270,9 @@ def _read_file(text: str, names: set[str] | None, categories: set[str]) -> Mappi
     if is_named and kind != ".npy":
         raise ValueError(f"--data {text}: a name is for .npy files; the columns of {path} have their own.")
     if kind in DELIMITERS:
-        return read_csv(path, DELIMITERS[kind], categories)
+        return read_csv(path, kind, form, categories, dates)
     if kind == ".parquet":
-        return read_parquet(path, names, categories)
+        return read_parquet(path, names, {*categories, *dates})
     if kind not in (".npy", ".npz"):
         raise ValueError(f"{path} is not one of the formats that can be read: {_FORMATS}.")
     try:

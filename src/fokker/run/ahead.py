@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from fokker._core.count import Count
+from fokker._core.precision import in_this_precision
 from fokker.batches import BatchScheme, WindowBatches
 from fokker.rows import Problem, StreamBatch, aligned, is_source, leaves, stream_of
 from fokker.run.block import rows_of_steps
@@ -87,13 +88,14 @@ class ReadAhead:
         self._problem: Problem | None = None
         self._next: Future[_Reading] | None = None
         self._thread = ThreadPoolExecutor(1, "fokker-rows")
+        self._reading = in_this_precision(self._read)
 
     def get(self, first: int, steps: int | None) -> tuple[Piece, Read]:
         """The block from step `first` on, and its rows; the next, of `steps` steps, is read from now on."""
-        reading = self._next or self._thread.submit(self._read, first, steps)
+        reading = self._next or self._thread.submit(self._reading, first, steps)
         piece, read, *_ = reading.result()
         after = piece.first + piece.steps
-        self._next = self._thread.submit(self._read, after, steps) if after < self.total else None
+        self._next = self._thread.submit(self._reading, after, steps) if after < self.total else None
         return piece, read
 
     def close(self) -> None:

@@ -27,7 +27,18 @@ COMMAND, REPORT, VERDICT = "command.json", "report.html", "verdict.json"
 DRAWS_REPORT = "draws.html"
 # Options of `fokker sample` that say what is sampled and shown; the others are those of `fk.sample`.
 MODEL_OPTIONS = (
-    *("source", "data", "columns", "categories", "settings", "sampler", "step_size", "quantiles"),
+    *(
+        "source",
+        "data",
+        "columns",
+        "categories",
+        "dates",
+        "text",
+        "settings",
+        "sampler",
+        "step_size",
+        "quantiles",
+    ),
     *("start", "gradient", "mode"),
 )
 # Where a run is until the one that replaces it has begun.

@@ -17,6 +17,7 @@ from jaxtyping import Array, Key, PyTree
 from rich.console import Console
 
 from fokker._core.count import Count
+from fokker._core.precision import in_this_precision
 from fokker._core.state import dimension, unravel
 from fokker.batches import BatchScheme, WindowBatches
 from fokker.rows import Problem
@@ -189,6 +190,7 @@ class Run:
                 at_end.callback(self.ahead.close)
             running: deque[Future[str | None]] = deque()
             sent, started, end_signal = self.done, self.done, 0
+            fetch = in_this_precision(self._fetch)
             while stopped is None and (running or (sent < total and ended is None)):
                 if sent < total and ended is None and not end_signal:
                     decision = self.devices.agreed(self._proposal(interruption.received or 0))
@@ -202,7 +204,7 @@ class Run:
                         ended = str(problem).rstrip(".")
                         continue
                     sent += block.draws * block.thin
-                    running.append(fetcher.submit(self._fetch, block))
+                    running.append(fetcher.submit(fetch, block))
                     if len(running) < 2 and sent < total:
                         continue  # one more, to be computed while this one is fetched
                 if not running:
@@ -288,6 +290,7 @@ class Run:
             "chains": plan.chains,
             "temperature": float(self.temperature),
             "batch_size": self.origin.options.get("batch_size"),
+            "precision": self.origin.options.get("precision"),
             "seed": self.origin.options.get("seed"),
         }
 

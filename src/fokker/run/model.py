@@ -182,7 +182,7 @@ class Model:
         except ValueError as error:
             if not str(error).startswith("data["):
                 raise
-            raise ValueError(
+            raise type(error)(
                 f"{error} Columns that the model does not use are left out by --columns."
             ) from None
         constraints = getattr(self.module, CONSTRAINTS, None)

@@ -253,6 +253,7 @@ def written_settings(options: Mapping[str, Any], key: Key[Array, ""]) -> dict[st
     """The options of `fk.sample` that are numbers or texts, and fingerprints of the others."""
     names = ("steps", "burn_in", "thin", "chains", "warm_up", "batch_size", "seed", "temperature", "keep")
     settings = {name: plain(options[name]) for name in names}
+    settings["precision"] = options.get("precision")
     batches = options["batches"]
     is_text = batches is None or isinstance(batches, str)
     if isinstance(batches, BlockBatches):

@@ -17,7 +17,9 @@ from fokker._core.files import interpreting
 from fokker._core.keys import checked_key, key_of_seed
 from fokker._core.lock import locked
 from fokker._core.paths import as_folder
+from fokker._core.precision import DOUBLE, as_double, computing_in
 from fokker._core.random import fold_in
+from fokker._core.state import is_function
 from fokker.batches import (
     WINDOWS,
     Batches,
@@ -29,7 +31,15 @@ from fokker.batches import (
 )
 from fokker.dynamics._dynamics import check_temperature
 from fokker.gradients import Estimator
-from fokker.rows import reading, refuse_stream, resident, stream_of
+from fokker.rows import (
+    in_this_precision_too,
+    is_source,
+    leaves,
+    reading,
+    refuse_stream,
+    resident,
+    stream_of,
+)
 from fokker.rows.readers import in_large_pieces, memory
 from fokker.run.block import position_of
 from fokker.run.cache import keep_compiled_programs
@@ -66,6 +76,8 @@ from fokker.samplers._recipe import NO_GRADIENT, Recipe
 from fokker.samplers._sampler import AUTOMATIC, Sampler, is_automatic, start_chains
 from fokker.targets.target import Target, TargetWithData, labels_of
 
+# Chains of a run that says nothing of them: as many as R-hat needs to tell chains that disagree.
+CHAINS = 4
 # Default steps of warm-up for a sampler that learns its settings, and the most that have their own
 # randomness.
 WARM_UP = 1000
@@ -84,7 +96,7 @@ def sample(
     steps: int,
     burn_in: int = 0,
     thin: int = 1,
-    chains: int = 1,
+    chains: int | None = None,
     warm_up: int | None = None,
     batch_size: int | None = None,
     batches: Any = None,
@@ -98,6 +110,7 @@ def sample(
     out: Any = None,
     mesh: Any = None,
     resume: Trace | None = None,
+    precision: str | None = None,
 ) -> Trace:
     r"""Sample exp(-U/T) for a `fk.Density` or `fk.Posterior` with a sampler of `fk.samplers`.
 
@@ -109,9 +122,10 @@ def sample(
 
     `init` is theta, the same for all chains; a function of a key that draws it for each; or
     `fk.PerChain(positions)`, a tree like theta whose leaves have a leading axis over chains. With a target of
-    `fk.constrain`, `init` and the draws meet the constraints. `steps` are taken after `burn_in`, and every
-    `thin`-th is kept. Without `batch_size` every step sees all the data. With it, that many rows are drawn as
-    `batches` says: "window" (the default on large data: consecutive rows of a shuffled copy,
+    `fk.constrain`, `init` and the draws meet the constraints. `chains` is 4 unless given, or as many as
+    `fk.PerChain` has. `steps` are taken after `burn_in`, and every `thin`-th is kept.
+    Without `batch_size` every step sees all the data. With it, that many rows are drawn as `batches` says:
+    "window" (the default on large data: consecutive rows of a shuffled copy,
     `fokker.batches.WindowBatches`), "replacement" (the default below a thousand batches of data),
     "no replacement" or "reshuffle" (`fokker.batches.Batches`), "blocks" (the default for large compressed
     files, and files larger than half of the memory: `fokker.batches.BlockBatches`), or, given a score for
@@ -138,6 +152,10 @@ def sample(
     are left. The devices may be those of many processes, which
     `fk.processes.start` brought together and which all make this call; the first of them writes to `out`. The
     draws are those of one device but for the order of sums, and a run goes on with any other mesh.
+
+    With `precision="double"`, or a target of double precision, everything is computed in it: theta, the
+    data, and what the trace computes later. Otherwise JAX's own setting holds. A run in a folder keeps its
+    precision.
     """
     options = {
         "init": init,
@@ -161,7 +179,13 @@ def sample(
     _check_options(options, resume)
     keep_compiled_programs()
     devices = devices_of(mesh)
+    precision = devices.by_first(lambda: _precision_of(precision, target, out))
     with contextlib.ExitStack() as stack:
+        stack.enter_context(computing_in(precision))
+        options["precision"] = precision
+        if precision == DOUBLE:
+            target, sampler = in_this_precision_too(as_double(target)), as_double(sampler)
+            options |= {"init": _in_double(init), "gradient": as_double(gradient)}
         stack.enter_context(reading())
         if devices.is_shared:
             stack.enter_context(together())
@@ -198,6 +222,23 @@ def _check_memory(plan: Plan, bytes_per_draw: int) -> None:
         )
 
 
+def _precision_of(precision: str | None, target: Any, out: Any) -> str | None:
+    """That of the call, or of a target of double precision, or of the run in the folder."""
+    stored = [x for x in leaves(target) if is_source(x) or isinstance(x, jax.Array)]
+    if precision is None and any(x.dtype == np.float64 for x in stored):
+        return DOUBLE
+    if precision is None and out is not None and has_run(Path(out)):
+        return read_checkpoint(Path(out)).description["settings"].get("precision")
+    return precision
+
+
+def _in_double(init: Any) -> Any:
+    """The start in double precision, also where a function draws it."""
+    if isinstance(init, PerChain):
+        return PerChain(as_double(init.positions))
+    return (lambda key: as_double(init(key))) if is_function(init) else as_double(init)
+
+
 def _hold(folder: Path, stack: contextlib.ExitStack) -> None:
     """Hold the folder of a run, made where there is none, until the end of the stack."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -223,8 +264,8 @@ def prepared(
     batch_size, batches, gradient = (options[name] for name in ("batch_size", "batches", "gradient"))
     temperature, progress, out = (options[name] for name in ("temperature", "progress", "out"))
     progress = progress and devices.is_first
-    if isinstance(init, PerChain) and chains == 1:
-        options["chains"] = chains = init.number
+    if chains is None:
+        options["chains"] = given["chains"] = chains = init.number if isinstance(init, PerChain) else CHAINS
     key = checked_key(key)
     plan = Plan(steps, burn_in, options["thin"], chains, options["chunk"], options["keep"])
     devices.check(chains, batch_size)

@@ -1,6 +1,7 @@
 """The commands `fokker sample`, `resume`, `report` and `predict`."""
 
 import contextlib
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -93,6 +94,27 @@ def sample(
         str | None,
         typer.Option(metavar="NAME,…", help="Columns whose values are replaced by codes 0, 1, …."),
     ] = None,
+    dates: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,…", help="Columns of dates, which become days since 1970-01-01."),
+    ] = None,
+    separator: Annotated[
+        str | None,
+        typer.Option(metavar="CHAR", help="Between the fields of a text file, as ';' or tab."),
+    ] = None,
+    decimal: Annotated[
+        str, typer.Option(metavar="CHAR", help="The decimal mark in text files, . or a comma.")
+    ] = ".",
+    encoding: Annotated[
+        str, typer.Option(help="That of text files; Excel on Windows writes cp1252.")
+    ] = "utf-8-sig",
+    missing: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT,…",
+            help="Texts that stand for a missing value, besides empty fields. Default: NA, NaN, null, ….",
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -112,8 +134,11 @@ def sample(
         ),
     ] = None,
     sampler: Annotated[
-        str, typer.Option(help="The name of a sampler in fk.samplers or in the file.")
-    ] = "sgld",
+        str | None,
+        typer.Option(
+            help="The name of a sampler in fk.samplers or in the file. Default: nuts; with --batch-size sgld."
+        ),
+    ] = None,
     step_size: Annotated[
         float | None, typer.Option(help="The step size. Default: tuned by short runs.")
     ] = None,
@@ -145,6 +170,10 @@ def sample(
     ] = "minibatch",
     temperature: Annotated[float, typer.Option(help="The temperature T of exp(-U/T).")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    double: Annotated[
+        bool,
+        typer.Option("--double", help="Compute in double precision, for data that single would round."),
+    ] = False,
     quantiles: Quantiles = "0.05,0.5,0.95",
     out: Annotated[
         Path, typer.Option(help="Folder of the run: its draws, its state and report.html.")
@@ -179,8 +208,15 @@ def sample(
         "data": data or [],
         "columns": parse_list(columns) or None,
         "categories": dict.fromkeys(parse_list(categories)),
+        "dates": parse_list(dates),
+        "text": {
+            "separator": separator,
+            "decimal": decimal,
+            "encoding": encoding,
+            "missing": None if missing is None else parse_list(missing),
+        },
         "settings": parse_settings(settings or [], context.meta.get(_SETTINGS)),
-        "sampler": sampler,
+        "sampler": sampler or ("nuts" if batch_size is None else "sgld"),
         "step_size": step_size,
         "init": init,
         "start": start,
@@ -194,6 +230,7 @@ def sample(
         "batch_size": batch_size,
         "temperature": temperature,
         "seed": seed,
+        "precision": "double" if double else None,
     }
     for option, value, known in (
         ("--start", start, ("init", "mode")),
@@ -279,9 +316,10 @@ class _Call:
 def read_data(options: dict[str, Any], are_new: bool = False) -> Any:
     """The columns of --data, or None without it; `are_new`: of rows to predict."""
     if not options.get("data"):
-        if options.get("columns") or options.get("categories"):
-            raise ValueError("--columns and --categories are about --data, which was not given.")
+        if options.get("columns") or options.get("categories") or options.get("dates"):
+            raise ValueError("--columns, --categories and --dates are about --data, which was not given.")
         return None
+    from fokker.rows.csv_table import TextFormat
     from fokker.rows.table import read_table
 
     option = "columns_of_run" if are_new else "columns"
@@ -289,6 +327,8 @@ def read_data(options: dict[str, Any], are_new: bool = False) -> Any:
         options["data"],
         categories=options["categories"],
         uses_all_rows=not are_new and options["batch_size"] is None,
+        dates=options.get("dates", ()),
+        text=TextFormat.read(options.get("text", {})),
         **{option: options["columns"]},
     )
 
@@ -306,28 +346,43 @@ def _data_of_run(folder: Path, options: dict[str, Any]) -> Any:
         ) from error
 
 
+@contextlib.contextmanager
+def _naming_double() -> Iterator[None]:
+    """What the command line offers for data that single precision would round."""
+    from fokker.rows.precision import PrecisionError
+
+    try:
+        yield
+    except PrecisionError as error:
+        raise ValueError(f"{error} At the command line: --double.") from None
+
+
 def _print_estimate(options: dict[str, Any], out: Path, overwrite: bool) -> None:
+    from fokker._core.precision import computing_in
     from fokker.run.estimate import estimate
 
-    call = _Call(options, out)
-    settings = options["settings"]
-    for line in estimate(call.target, call.sampler, call.options, out, call.title, overwrite, settings):
-        console.print(line, markup=False, soft_wrap=True)
+    with computing_in(options.get("precision")), _naming_double():
+        call = _Call(options, out)
+        settings = options["settings"]
+        for line in estimate(call.target, call.sampler, call.options, out, call.title, overwrite, settings):
+            console.print(line, markup=False, soft_wrap=True)
 
 
 def _run_sampler(options: dict[str, Any], out: Path, mesh: str | None) -> int:
     """Sample as the options of `fokker sample` say, and return the exit code."""
     import fokker
+    from fokker._core.precision import computing_in
     from fokker.run.command import run_and_report, written_command
 
-    call = _Call(options, out)
-    as_used = {**options, "columns": call.columns, "categories": call.labels, "mode": call.mode}
+    with computing_in(options.get("precision")), _naming_double():
+        call = _Call(options, out)
+        as_used = {**options, "columns": call.columns, "categories": call.labels, "mode": call.mode}
 
-    def run() -> Any:
-        with written_command(out, as_used):
-            return fokker.sample(call.target, call.sampler, out=out, mesh=mesh, **call.options)
+        def run() -> Any:
+            with written_command(out, as_used):
+                return fokker.sample(call.target, call.sampler, out=out, mesh=mesh, **call.options)
 
-    return run_and_report(out, run, call.title, console, call.quantiles)
+        return run_and_report(out, run, call.title, console, call.quantiles)
 
 
 def resume(
@@ -405,6 +460,7 @@ def predict(
     written, by the model's likelihood. Predictions are made and written in blocks of rows. A run with another
     verdict than "No problems found" is used all the same, with a warning.
     """
+    from fokker._core.precision import computing_in
     from fokker.run.command import doubts_about, read_command
     from fokker.run.model import Model
     from fokker.run.options import MODEL, parse_quantiles
@@ -419,10 +475,11 @@ def predict(
     doubts = doubts_about(folder)
     if doubts is not None:
         errors.print(f"fokker: {doubts}.", style="yellow", markup=False, soft_wrap=True)
-    loaded = Model.load(options["source"], options["settings"][MODEL], options["init"])
-    made = predictor(loaded, read_data(options, are_new=True), seed)
-    trace = open_with_theta(folder, loaded, options["init"], partial(_data_of_run, folder, options))
-    chosen = draws_of(trace, draws)
-    rows, columns = write_predictions(out, made, chosen, probabilities)
+    with computing_in(options.get("precision")):
+        loaded = Model.load(options["source"], options["settings"][MODEL], options["init"])
+        made = predictor(loaded, read_data(options, are_new=True), seed)
+        trace = open_with_theta(folder, loaded, options["init"], partial(_data_of_run, folder, options))
+        chosen = draws_of(trace, draws)
+        rows, columns = write_predictions(out, made, chosen, probabilities)
     console.print(f"predicted {made.description}", markup=False, soft_wrap=True)
     console.print(f"wrote {out}: {rows:,} rows, {columns:,} columns", markup=False, soft_wrap=True)

@@ -1,9 +1,10 @@
 """The result of a run: draws or moments, and whether to trust them."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import jax
 import numpy as np
@@ -14,6 +15,7 @@ from fokker._core.draws import at_draws, shape_of_draws
 from fokker._core.keys import checked_key
 from fokker._core.labels import Labels, named_leaves
 from fokker._core.paths import as_file, as_folder
+from fokker._core.precision import computing_in
 from fokker._core.state import nearest
 from fokker._core.statistics import inference_data
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
@@ -23,6 +25,23 @@ from fokker.rows import is_source, reading
 from fokker.run.losses import Loss, in_words, left_of, surviving
 from fokker.run.predict import check_memory, predict, predict_with_keys, with_draw_keys
 from fokker.targets.target import Target, TargetWithData, labels_of
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _in_its_precision(
+    method: Callable[Concatenate["Trace", _P], _T],
+) -> Callable[Concatenate["Trace", _P], _T]:
+    """A method of a trace in the precision of the run: its target may be of double precision."""
+
+    @functools.wraps(method)
+    def called(trace: "Trace", *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        with computing_in(trace.settings.get("precision")):
+            return method(trace, *args, **kwargs)
+
+    return called
+
 
 # What ArviZ's schema calls them.
 _ARVIZ = {"is_divergent": "diverging", "num_integration_steps": "n_steps"}
@@ -201,6 +220,7 @@ class Trace:
         save(self, as_folder(path, "path"))
 
     @property
+    @_in_its_precision
     def positions(self) -> PyTree[np.ndarray]:
         """The draws in the sampler's own coordinates: those before a constraint's transform."""
         target = None if self.origin is None else self.origin.target
@@ -230,6 +250,7 @@ class Trace:
         }
         return flat(renamed, self.labels)
 
+    @_in_its_precision
     def to_arviz(self, *, log_likelihood: bool = False) -> Any:
         """The draws as an ArviZ object, with the quantities that the target derives from them.
 
@@ -266,6 +287,7 @@ class Trace:
             return {}
         return at_draws(_derived, self.samples, target)
 
+    @_in_its_precision
     def predict(
         self,
         function: Callable[..., PyTree[Any]] | None = None,
@@ -319,6 +341,7 @@ class Trace:
         draws = with_draw_keys(jax.tree.map(lambda x: x[:, ::thin], self.samples), key)
         return at_draws(_predictive, draws, target)
 
+    @_in_its_precision
     def log_likelihood(
         self, *, rows: Any = None, batch_size: int | None = None, thin: int = 1, progress: bool = True
     ) -> Float[np.ndarray, "chain draw ..."] | dict[str, np.ndarray]:
@@ -357,6 +380,7 @@ class Trace:
         check_memory(chains * number * entries * 8, chains * number, entries)
         return at_draws(_pointwise, draws, target)
 
+    @_in_its_precision
     def summary(
         self,
         *,
@@ -381,6 +405,7 @@ class Trace:
         with reading():
             return summarise(self, quantities, gradients, step_halving, quantiles)
 
+    @_in_its_precision
     def step_halving(self) -> StepHalving:
         """The bias of the step size, by a second run with half of it."""
         return step_halving(self)

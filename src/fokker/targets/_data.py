@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from fokker.rows import Source, is_source, leaves, opened
+from fokker.rows import Source, is_source, leaves, opened, some_rows
+from fokker.rows.precision import check_differences, check_rounding, is_exact
 from fokker.rows.readers import ArrayReader
 from fokker.rows.values import check_values, place
 
@@ -22,7 +23,7 @@ def checked_data(data: PyTree[Any]) -> PyTree[Any]:
 
     Files are opened, as sources. Their values are checked when they are read.
     """
-    data = opened(_by_column(data))
+    data = opened(data)
     named = jax.tree_util.tree_leaves_with_path(data, is_leaf=is_source)
     if not named:
         raise ValueError("the data are empty: give at least one array.")
@@ -48,23 +49,34 @@ def checked_data(data: PyTree[Any]) -> PyTree[Any]:
             f"the data have {length:,} rows, but are counted in 31 bits: give at most {_MOST_ROWS:,}, or "
             "a stream of batches, fk.Posterior(…, batches, size=N)."
         )
+    check_precision(list(zip(lengths, arrays, strict=True)), length)
     return jax.tree.unflatten(jax.tree.structure(data, is_leaf=is_source), arrays)
 
 
-def _by_column(data: Any) -> Any:
-    """A table of pandas or Polars as a dictionary of its columns; anything else as it is."""
-    kind = type(data)
-    if kind.__name__ != "DataFrame" or kind.__module__.partition(".")[0] not in ("pandas", "polars"):
-        return data
-    names = list(data.columns)
-    wrong = next((name for name in names if not isinstance(name, str) or names.count(name) > 1), None)
-    if wrong is not None:
-        raise ValueError(
-            f"data is a DataFrame with the column {wrong!r}: columns need names that are texts, each its "
-            "own, as log_likelihood(theta, row) finds them by row['name']. Rename it, or give "
-            "data.to_numpy()."
-        )
-    return {name: data[name].to_numpy() for name in names}
+def check_precision(named: list[tuple[str, Any]], rows: int) -> None:
+    """Raise where single precision would round the leaves, or the difference of two of them, noticeably.
+
+    Of a file some rows are looked at, spread over it; of a stream the first batch.
+    """
+    wide = []
+    for name, leaf in named:
+        is_traced = isinstance(leaf.token if is_source(leaf) else leaf, jax.core.Tracer)
+        if is_traced or isinstance(leaf, jax.Array):  # stored already
+            continue
+        dtype = leaf.reader.dtype if is_source(leaf) else leaf.dtype
+        if dtype.kind not in "iuf" or is_exact(dtype):
+            continue
+        values = some_rows(leaf) if is_source(leaf) else leaf
+        check_rounding(name, values, rows)
+        wide.append((name, values))
+    check_differences(wide, rows)
+
+
+def checked_stream(data: PyTree[Any]) -> PyTree[Any]:
+    """The sources of a stream; raise where single precision would round its first batch noticeably."""
+    found = leaves(data)
+    check_precision([(leaf.form.name, leaf) for leaf in found], found[0].shape[0])
+    return data
 
 
 def placed(data: PyTree[Any]) -> PyTree[Any]:
@@ -114,7 +126,10 @@ def _checked_values(name: str, leaf: Any) -> Any:
     if not jnp.issubdtype(values.dtype, jnp.number) and values.dtype != bool:
         raise TypeError(f"{name} has the type {values.dtype}: give numbers.")
     check_values(name, values)
-    return values
+    # JAX takes no other order of bytes than that of the machine.
+    return (
+        values if isinstance(values, jax.Array) else values.astype(values.dtype.newbyteorder("="), copy=False)
+    )
 
 
 def _refuse_type(name: str, values: np.ndarray) -> None:

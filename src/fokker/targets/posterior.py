@@ -10,9 +10,11 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from fokker._core.labels import Labels, named_leaves, shapes_of
+from fokker._core.precision import computing_in
 from fokker.batches import Batch
 from fokker.rows import Stream, first_rows, is_source, is_stream, leaves, size_of, span
-from fokker.targets._data import checked_data, placed
+from fokker.targets._data import checked_data, checked_stream, placed
+from fokker.targets._integers import check_integers
 from fokker.targets.target import TargetWithData, check_function, check_number
 
 # Rows whose likelihoods are evaluated at the same time in a sum over all the data, and bytes of those that
@@ -48,6 +50,10 @@ class Posterior(TargetWithData):
     then `size` is N, the number of data that they are drawn from. See docs/data.md.
 
     `dims` and `coords` name the axes of parameters and the entries along them, as for `fk.Density`.
+
+    JAX stores floating-point numbers in single precision unless 64 bits are enabled. Data that this would
+    round noticeably are refused (docs/data.md has the rule). With `precision="double"` they are stored in
+    double precision, and `fk.sample` computes in it.
     """
 
     log_prior: Callable[[PyTree[Array]], Array]
@@ -61,6 +67,7 @@ class Posterior(TargetWithData):
         log_likelihood: Callable[[PyTree[Array], PyTree[Array]], Array],
         data: PyTree[Any],
         size: int | None = None,
+        precision: str | None = None,
         *,
         dims: Mapping[str, Any] | None = None,
         coords: Mapping[str, Any] | None = None,
@@ -70,16 +77,17 @@ class Posterior(TargetWithData):
         self.log_prior = log_prior
         self.log_likelihood = log_likelihood
         self._labels = Labels.checked(dims, coords)
-        if is_stream(data):
-            self.data = Stream(data, _checked_size(data, size)).data()
-            return
         if isinstance(data, list) and size is not None:
             raise TypeError(
                 f"data is a list of {len(data)}, which stands for the columns of one data set, and "
                 f"size={size} is for a stream of batches: for a list of batches give a function that returns "
                 "it, data=lambda: batches; for columns leave size out."
             )
-        self.data = placed(checked_data(data))
+        with computing_in(precision):
+            if is_stream(data):
+                self.data = checked_stream(Stream(data, _checked_size(data, size)).data())
+                return
+            self.data = placed(checked_data(data))
         if size is not None and size != size_of(self.data):
             raise ValueError(
                 f"size={size!r}, but the first axis of the data has length {size_of(self.data):,}: leave "
@@ -153,6 +161,7 @@ class Posterior(TargetWithData):
                 "list of batches give fk.Posterior(…, data=lambda: batches, size=N)."
             ) from error
         self._labels.check(shapes_of(theta))
+        check_integers(self.log_likelihood, theta, datum, self.data)
 
 
 # Compiled once for a posterior: outside of a compiled program JAX would compile the loop at each call.

@@ -83,6 +83,7 @@ def particles(seed: int, number: int) -> tuple[np.ndarray, np.ndarray]:
         samplers.sgld(STEP_SIZE),
         init=jnp.asarray(starts),
         steps=SHOWN * between,
+        chains=1,
         thin=between,
         seed=seed,
         progress=False,

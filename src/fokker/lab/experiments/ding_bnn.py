@@ -161,6 +161,7 @@ def follow(problem: Problem, setting: Setting, seed: int, length: Length) -> Cha
         setting.sampler(),
         init=problem.network.start(start_key, problem.posterior.data["image"].shape[1]),
         steps=length.iterations,
+        chains=1,
         thin=length.thin,
         batch_size=BATCH,
         seed=seed,

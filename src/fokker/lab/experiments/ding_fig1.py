@@ -75,7 +75,7 @@ def fixed(friction: Any) -> samplers.Recipe:
 
 def thermostat(friction: Any) -> samplers.Recipe:
     """SGNHT with A = 0, which has its friction in its state."""
-    return samplers.sgnht(STEP_SIZE, friction=0.0)
+    return samplers.sgnht(STEP_SIZE, friction=0.0, thermostat_mass=1.0)
 
 
 def measure(steps: int, chains: int, seeds: int) -> dict[str, dict[str, Any]]:

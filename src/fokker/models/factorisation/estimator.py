@@ -29,6 +29,7 @@ from fokker.models.factorisation.stored import (
     restored_draws,
     restored_ratings,
 )
+from fokker.rows.precision import check_rounding
 from fokker.run.interruption import Interruption
 from fokker.run.progress import Progress
 from fokker.samplers import Recipe, sghmc, sgld, sgnht
@@ -467,13 +468,14 @@ def _check_ratings(ratings: Ratings) -> None:
 
 def _finite_numbers(values: Any, what: str) -> np.ndarray:
     try:
-        numbers = np.asarray(values, np.float32)
+        numbers = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{what} must be numbers: {error}.") from error
     if not np.all(np.isfinite(numbers)):
         place = int(np.argmin(np.isfinite(numbers)))
         raise ValueError(f"{what} must be finite; entry {place} is {numbers[place]}: remove or replace it.")
-    return numbers
+    check_rounding(what, numbers, len(numbers), np.dtype(np.float32), can_be_double=False)
+    return numbers.astype(np.float32)
 
 
 def _lookup(names: np.ndarray) -> dict[Any, int]:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from fokker._core.missing import check_none_missing
+from fokker.rows.precision import check_rounding
 
 
 def checked_rows(X: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
@@ -26,6 +27,8 @@ def checked_rows(X: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
             f"the rows of X have the shape {values.shape[1:]}, but the network was fitted to rows of shape "
             f"{shape}."
         )
+    if shape is None:  # rows to predict are of the same columns
+        check_rounding("X", values, len(values), np.dtype(np.float32), can_be_double=False)
     rows = values.astype(np.float32)
     if not np.isfinite(rows).all():
         place = np.argwhere(~np.isfinite(rows))[0]

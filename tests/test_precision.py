@@ -1,0 +1,203 @@
+"""Data that single precision would round noticeably are refused everywhere; and runs in double precision."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import fokker as fk
+from fokker.cli import app
+from fokker.rows.precision import PrecisionError
+
+DAYS = 2460000.6 + 0.1 * np.random.default_rng(0).normal(size=225)
+SECONDS = np.arange(1_700_000_000, 1_700_001_000)
+
+
+def log_prior(theta):
+    return 0.0 * theta
+
+
+def log_likelihood(theta, datum):
+    return -(((datum - theta) / 0.1) ** 2) / 2
+
+
+def posterior(data, **options):
+    return fk.Posterior(log_prior, log_likelihood, data, **options)
+
+
+def normal(*shape):
+    return np.random.default_rng(1).normal(size=shape)
+
+
+REFUSED = {
+    "days": DAYS,
+    "seconds minus nothing": SECONDS.astype(float),
+    "one column of a matrix": np.stack([normal(50), 1e6 + 0.1 * normal(50)], 1),
+    "many rows of a wide spread": np.linspace(1999.1, 2001.3, 4_000_000),
+    "negative": -DAYS,
+    "big-endian": DAYS.astype(">f8"),
+    "a start and an end": {
+        "start": 1.6e9 + 1e7 * normal(100),
+        "end": 1.6e9 + 1e7 * normal(100) + 10 + normal(100),
+    },
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_data_that_single_precision_rounds_are_refused_with_the_remedy(name):
+    with pytest.raises(PrecisionError, match=r"subtract a constant.*precision='double'"):
+        posterior(REFUSED[name])
+    with jax.enable_x64(True):
+        posterior(REFUSED[name])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        DAYS - 2460000.6,
+        DAYS.astype(np.float32),
+        np.full(100, 2460000.6),
+        normal(1000) * 1e30,
+        np.random.default_rng(0).standard_cauchy(100_000),
+        2000 + 10 * normal(100_000),
+        np.arange(20_000_000.0, 20_000_100.0, 2.0),  # which single precision has exactly
+        np.where(normal(1000, 3) > 2.5, 1e7 + 0.1, 0.0),
+        {"start": 10 * normal(100), "end": 10 * normal(100)},
+        np.zeros((3, 0)),
+    ],
+    ids=[
+        "centred",
+        "single",
+        "constant",
+        "huge",
+        "heavy tails",
+        "years",
+        "even",
+        "rare",
+        "two",
+        "no column",
+    ],
+)
+def test_data_that_lose_nothing_to_speak_of_are_taken(data):
+    posterior(data)
+
+
+def test_files_and_streams_are_looked_at(tmp_path):
+    h5py, zarr, pandas = (pytest.importorskip(name) for name in ("h5py", "zarr", "pandas"))
+    np.save(tmp_path / "days.npy", DAYS)
+    pandas.DataFrame({"days": DAYS}).to_parquet(tmp_path / "days.parquet")
+    array = zarr.create_array(str(tmp_path / "days.zarr"), shape=DAYS.shape, chunks=(50,), dtype="f8")
+    array[:] = DAYS
+    with h5py.File(tmp_path / "days.h5", "w") as file:
+        file.create_dataset("days", data=DAYS, chunks=(50,))
+    with h5py.File(tmp_path / "days.h5") as file:
+        sources = [str(tmp_path / "days.npy"), str(tmp_path / "days.parquet"), array, file["days"]]
+        for data in sources:
+            with pytest.raises(PrecisionError, match="single precision"):
+                posterior(data)
+            assert fk.rows.leaves(posterior(data, precision="double").data)[0].dtype == np.float64
+    for stream in ((DAYS[:50] for _ in range(3)), lambda: iter([DAYS[:50]])):
+        with pytest.raises(PrecisionError, match="for 225 rows"):
+            posterior(stream, size=225)
+
+
+def test_a_sorted_file_is_known_by_rows_of_all_parts_of_it(tmp_path):
+    np.save(tmp_path / "sorted.npy", np.sort(1e6 + 300 * normal(100_000)))
+    posterior(str(tmp_path / "sorted.npy"))
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "is_refused"),
+    [
+        (lambda theta, t: -((t - 1.7e9 - theta) ** 2), True),
+        (lambda theta, t: jax.jit(lambda t: -theta * jnp.log1p(t))(t), True),
+        (lambda theta, t: jax.lax.cond(theta > 0, lambda t: 1.0 * t, lambda t: -theta, t), True),
+        (lambda theta, t: -(((t - 1_700_000_000) - theta) ** 2), False),
+        (lambda theta, t: -theta * (t == 1_700_000_100), False),
+        (lambda theta, t: -theta, False),
+    ],
+    ids=["difference", "logarithm in jit", "in a condition", "whole difference", "comparison", "unused"],
+)
+def test_whole_numbers_are_refused_where_a_model_rounds_them(likelihood, is_refused):
+    target = fk.Posterior(log_prior, likelihood, SECONDS)
+    if not is_refused:
+        target.validate(jnp.array(0.5))
+        return
+    with pytest.raises(PrecisionError, match="steps of 128"):
+        target.validate(jnp.array(0.5))
+    fk.Posterior(log_prior, likelihood, SECONDS - 1_700_000_000).validate(jnp.array(0.5))
+
+
+def test_estimators_refuse_what_they_would_round():
+    with pytest.raises(PrecisionError, match=r"X, column 1, is about 2460000.* ± 0.09.*as in x - 2460000.6"):
+        fk.models.Network((4,), progress=False).fit(np.stack([normal(225), DAYS], 1), normal(225))
+    users = np.arange(225)
+    with pytest.raises(PrecisionError, match=r"steps of 0\.25"):
+        fk.models.Factorisation(2, progress=False).fit(users, users, DAYS)
+
+
+@pytest.mark.parametrize("data", ["arrays", "file", "stream"])
+def test_a_run_in_double_precision_finds_a_mean_that_single_cannot_store(data, tmp_path):
+    np.save(tmp_path / "days.npy", DAYS)
+    given = {"arrays": DAYS, "file": str(tmp_path / "days.npy"), "stream": lambda: iter(DAYS.reshape(5, 45))}
+    target = posterior(given[data], precision="double", size=225 if data == "stream" else None)
+    options = {"steps": 60, "chains": 2, "progress": False, "init": jnp.float32(2460000.5)}
+    options |= {} if data == "stream" else {"batch_size": 45}
+    # The step takes all the way to the mean: -ε U' = -(θ - mean), with the noise of SGLD.
+    sampler = fk.samplers.sgld(0.1**2 / 225)
+    trace = fk.sample(target, sampler, out=tmp_path / "run", **options)
+    assert trace.samples.dtype == np.float64
+    assert abs(trace.samples[:, 20:].mean() - DAYS.mean()) < 0.01  # of 0.25 between neighbours in single
+    # What the trace computes later, and a run that goes on without naming the precision.
+    if data != "stream":
+        assert trace.log_likelihood(progress=False).dtype == np.float64
+        longer = fk.sample(target, sampler, out=tmp_path / "run", **{**options, "steps": 80})
+        np.testing.assert_array_equal(longer.samples[:, :60], trace.samples)
+    assert fk.open(tmp_path / "run").settings["precision"] == "double"
+
+
+def test_a_target_of_single_precision_runs_in_double_where_asked(tmp_path):
+    centred = DAYS - 2460000.6
+    options = {"init": lambda key: jnp.zeros((), jnp.float32), "steps": 20, "chains": 2, "progress": False}
+    sampler = fk.samplers.sgld(1e-5)
+    trace = fk.sample(posterior(centred), sampler, precision="double", out=tmp_path, **options)
+    assert trace.samples.dtype == np.float64
+    assert np.isfinite(trace.log_likelihood(progress=False)).all()
+    assert jnp.zeros(()).dtype == np.float32  # outside of it nothing has changed
+    again = fk.sample(posterior(centred), sampler, out=tmp_path, **{**options, "steps": 30})
+    np.testing.assert_array_equal(again.samples[:, :20], trace.samples)
+    with pytest.raises(ValueError, match="precision is 'double', or None"):
+        fk.sample(posterior(centred), sampler, precision="quadruple", **options)
+
+
+MODEL = """
+import jax.numpy as jnp
+def log_prior(theta): return 0.0 * theta
+def log_likelihood(theta, datum): return -((datum["t"] - theta) / 0.1) ** 2 / 2
+init = jnp.array(2460000.5)
+def predict(theta, datum): return theta - datum["t"]
+"""
+
+
+def test_the_command_refuses_or_runs_in_double_and_goes_on_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.py").write_text(MODEL)
+    np.savetxt("t.csv", DAYS, header="t", comments="", fmt="%.6f")
+    command = ["sample", "model.py", "--data", "t.csv", "--steps", "60", "--sampler", "sgld", "--chains", "2"]
+    command += ["--step-size", str(0.1**2 / 225), "--out", "run"]
+    result = CliRunner().invoke(app, command)
+    assert "--double" in str(result.exception)
+    CliRunner().invoke(app, [*command, "--double"])
+    assert json.loads((tmp_path / "run" / "command.json").read_text())["precision"] == "double"
+    CliRunner().invoke(app, ["resume", "run", "--steps", "80"])
+    draws = fk.open(tmp_path / "run").samples
+    assert draws.shape[1] == 80
+    assert abs(draws[:, 20:].mean() - DAYS.mean()) < 0.01
+    np.savetxt("new.csv", DAYS[:3] * 1.0, header="t", comments="", fmt="%.6f")
+    result = CliRunner().invoke(app, ["predict", "run", "--data", "new.csv", "--out", "p.csv"])
+    assert result.exit_code == 0
+    predicted = np.loadtxt("p.csv", delimiter=",", skiprows=1)[:, :]
+    np.testing.assert_allclose(predicted[:, 1], DAYS.mean() - DAYS[:3], atol=0.02)

@@ -1,0 +1,187 @@
+"""Text files as they are written elsewhere: separators, decimal commas, encodings, dates, names like NA."""
+
+import datetime
+import gzip
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas
+import pytest
+from typer.testing import CliRunner
+
+import fokker as fk
+from fokker.cli import app
+from fokker.rows.csv_table import TextFormat
+from fokker.rows.table import ColumnError, read_table
+from fokker.run import sample_command
+
+GERMAN = {"separator": ";", "decimal": ","}
+
+
+def read(folder, text, encoding="utf-8", name="table.csv", form=None, **options):
+    (folder / name).write_bytes(text.encode(encoding))
+    return read_table([str(folder / name)], text=TextFormat(**(form or {})), **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "form"),
+    [
+        ("x;Größe\n-1,4625;0,5\n2,5e1;1\n", "cp1252", {**GERMAN, "encoding": "cp1252"}),
+        ("\ufeffx;Größe\n-1,4625;0,5\n2,5e1;1\n", "utf-8", GERMAN),
+        ("sep=;\r\nx;Größe\r\n-1,4625;0,5\r\n2,5e1;1\r\n", "utf-8", {"decimal": ","}),
+        ('x,Größe\n"-1,4625","0,5"\n"2,5e1",1\n', "utf-8", {"decimal": ","}),
+        (
+            "x\tGröße\n-1,4625\t0,5\n2,5e1\t1\n",
+            "utf-16",
+            {**GERMAN, "separator": "tab", "encoding": "utf-16"},
+        ),
+        ("x|Größe\n-1.4625|0.5\n2.5e1|1\n", "utf-8", {"separator": "|"}),
+    ],
+    ids=["Excel", "with a mark", "sep=", "in quotes", "Unicode text", "bar"],
+)
+def test_files_of_other_programs_give_the_same_numbers(text, encoding, form, tmp_path):
+    data = read(tmp_path, text, encoding, form=form)
+    np.testing.assert_array_equal(data.matrix("x", "Größe"), [[-1.4625, 0.5], [25.0, 1.0]])
+
+
+def test_a_line_is_named_where_a_separator_line_comes_first(tmp_path):
+    with pytest.raises(ColumnError, match="has 'zwölf' in line 4 of "):
+        read(tmp_path, "sep=;\nx;y\n0,5;1\nzwölf;2\n1,5;3\n2,5;4\n", form={"decimal": ","})["x"]
+
+
+ADVICE = {
+    'x,y\n"-1,4625",1\n"0,5",2\n': "a number with a decimal comma: give --decimal ,",
+    'x,y\n1,1\n2,2\n"1,5",3\n4,4\n': "'1,5' in line 4 .* a number with a decimal comma: give --decimal ,",
+    'x,y\n"1,234",1\n"2,345",2\n': "commas between thousands: .*or if they are decimal commas give --decimal",
+    'x,y\n"1,234.5",1\n"2,345",2\n': "commas between thousands: remove them from the file[.]$",
+    "x,y\n12 %,1\n13 %,2\n": "looks like a number with further signs: write numbers alone",
+    "x,y\n−5,1\n−6,2\n": "looks like a number with further signs",
+    "x,y\n€5.00,1\n€6,2\n": "looks like a number with further signs",
+    "x,y\n5 kg,1\n6 kg,2\n": "looks like a number with further signs",
+    "x,y\n2024-12-31,1\n2023-01-01,2\n": "looks like a date: --dates x",
+    "x,y\n31.12.2024,1\n01.01.2023,2\n": "looks like a date: --dates x",
+    "x,y\nBerlin,1\nKöln,2\n": "numbers are needed: --categories x gives each value a code",
+}
+
+
+@pytest.mark.parametrize("text", ADVICE)
+def test_texts_that_stand_for_numbers_are_not_taken_for_categories(text, tmp_path):
+    with pytest.raises(ColumnError, match=ADVICE[text]) as caught:
+        read(tmp_path, text)["x"]
+    assert "--categories" not in str(caught.value).partition("If it is a name")[0] or "Berlin" in text
+
+
+def test_numbers_that_are_not_of_the_chosen_decimal_mark_are_refused(tmp_path):
+    for text in ("x;y\n1.234,5;1\n2.000,1;2\n", "x;y\n1.5;1\n2.5;2\n"):
+        with pytest.raises(ColumnError, match="no point between thousands: correct the file"):
+            read(tmp_path, text, form=GERMAN)["x"]
+    np.savez(tmp_path / "table.npz", x=np.array(["1,5", "2,5"]), y=np.ones(2))
+    with pytest.raises(ColumnError, match=r"decimal comma: write numbers, as 1\.5"):
+        read_table([str(tmp_path / "table.npz")])["x"]
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ({"separator": ";;"}, "--separator is one character"),
+        ({"decimal": ";"}, "--decimal is . or a comma"),
+        ({"encoding": "klingon"}, "Python knows no such encoding"),
+        ({}, "is one name, 'ä;b': .* or give --separator ';'"),
+    ],
+)
+def test_formats_that_cannot_be_are_refused(form, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path, "ä;b\n1;2\n", form=form)
+    with pytest.raises(ValueError, match=r"is not encoded in utf-8: .*--encoding cp1252"):
+        read(tmp_path, "ä,b\n1,2\n", "cp1252")
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        ("2024-12-31", "1970-01-01T12:00:00"),
+        ("31.12.2024 00:00", "01.01.1970 12:00"),
+        ("31/12/2024 00:00:00", "01/01/1970 12:00:00"),
+        ("2024-12-31T02:00:00+02:00", "1970-01-01T12:00:00Z"),
+    ],
+)
+def test_dates_become_days_since_1970(dates, tmp_path):
+    text = f"t,y\n{dates[0]},1\n{dates[1]},2\n"
+    assert read(tmp_path, text, dates=["t"])["t"].tolist() == [20088.0, 0.5]
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(text.encode()))
+    assert read_table([str(tmp_path / "t.csv.gz")], dates=["t"], columns=["y"])["t"].tolist() == [
+        20088.0,
+        0.5,
+    ]
+
+
+def test_dates_of_parquet_have_their_own_type(tmp_path):
+    times = pandas.to_datetime(["2024-12-31 00:00", "1970-01-01 12:00"])
+    frame = pandas.DataFrame({"t": times, "day": [datetime.date(1970, 1, 3)] * 2, "y": [1, 2]})
+    frame.to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(ColumnError, match="--dates t makes days since 1970-01-01 of it"):
+        read_table([str(tmp_path / "t.parquet")])["t"]
+    data = read_table([str(tmp_path / "t.parquet")], dates=["t", "day"])
+    np.testing.assert_array_equal(data.matrix("t", "day"), [[20088.0, 2.0], [0.5, 2.0]])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("t,y\n01/02/2024,1\n03/04/2024,2\n", "'01/02/2024' may be day/month or month/day"),
+        ("t,y\n2024-12-31,1\nhello,2\n", "'hello' in line 3 of .* is not a date as the others"),
+        ("t,y\n2024-12-31,1\n,2\n", "'t' has 1 missing value, first in line 3"),
+        ("y\n1\n", "no column 't', which --dates names"),
+    ],
+)
+def test_dates_that_are_not_clear_are_refused(text, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path, text, dates=["t"])
+
+
+def test_na_is_a_category_where_asked(tmp_path):
+    text = "country,y\nNA,1\nDE,2\nNA,3\n"
+    with pytest.raises(ValueError, match=r"2 missing values, first in line 2 of .*--missing ''"):
+        read(tmp_path, text, categories={"country": None})
+    data = read(tmp_path, text, categories={"country": None}, form={"missing": ()})
+    assert (data["country"].tolist(), data.labels["country"]) == ([1, 0, 1], ["DE", "NA"])
+    with pytest.raises(ValueError, match="1 missing value, first in line 3"):
+        read(tmp_path, text, categories={"country": None}, form={"missing": ("DE",)})
+    with pytest.raises(ValueError, match="1 missing value, first in line 3"):
+        read(tmp_path, "country,y\nNA,1\n,2\n", categories={"country": None}, form={"missing": ()})
+
+
+def test_the_command_keeps_how_its_files_are_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "table.csv").write_bytes("x;t;Straße\n0,5;01.02.1970;NA\n1,5;02.02.1970;DE".encode("cp1252"))
+    (tmp_path / "run.toml").write_text(
+        'data = "table.csv"\nseparator = ";"\ndecimal = ","\nencoding = "cp1252"\ndates = ["t"]\n'
+        'categories = ["Straße"]\nmissing = ""\nsteps = 20\n'
+    )
+    runs = []
+    monkeypatch.setattr(sample_command, "_run_sampler", lambda options, *_: runs.append(options) or 0)
+    assert CliRunner().invoke(app, ["sample", "model.py", "--config", "run.toml"]).exit_code == 0
+    # Stored with the run, for `fokker resume` and `fokker predict`.
+    options = json.loads(json.dumps(runs[0]))
+    for are_new in (False, True):
+        data = sample_command.read_data(options, are_new)
+        np.testing.assert_array_equal(data.matrix("x", "t", "Straße"), [[0.5, 31, 1], [1.5, 32, 0]])
+
+
+def test_a_table_of_pandas_is_a_dictionary_of_its_columns():
+    def log_likelihood(theta, datum):
+        return -((datum["y"] - theta * datum["x"]) ** 2) / 2
+
+    frame = pandas.DataFrame({"x": pandas.array([1, 2], "Int64"), "y": [0.5, 1.0], "ill": [True, False]})
+    target = fk.Posterior(lambda theta: 0.0 * theta, log_likelihood, frame)
+    assert jax.tree.map(lambda x: x.tolist(), target.data) == frame.to_dict("list")
+    assert float(target.potential(jnp.array(0.5))) == 0.0
+    for column, message in (
+        (["u", "v"], r"data\['c'\] holds 'u' in row 0"),
+        ([1.0, None], r"data\['c'\] .* not finite, nan,"),
+        (pandas.to_datetime(["2024-12-31"] * 2), r"data\['c'\].* has the type datetime64"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            fk.Posterior(lambda theta: 0.0 * theta, log_likelihood, frame.assign(c=column))
