@@ -671,7 +671,7 @@ def test_a_table_is_a_dictionary_of_its_columns():
 
 def test_a_function_that_returns_a_list_of_batches_is_a_stream():
     target = posterior(lambda: [np.ones(3), np.ones(3)], size=6)
-    assert sampled(target, fk.samplers.sgld(0.01), init=0.0).samples.shape == (1, 2)
+    assert sampled(target, fk.samplers.sgld(0.01), init=0.0).samples.shape == (4, 2)
     assert target.size == 6
 
 
@@ -681,3 +681,12 @@ def test_labels_and_seeds_that_are_right_are_let_through():
     for seed in (-1, np.int64(3), np.uint32(7), jnp.array(3)):
         want = jax.random.key_data(jax.random.key(seed))
         np.testing.assert_array_equal(jax.random.key_data(key_of_seed(seed)), want)
+
+
+@pytest.mark.parametrize("init", [jnp.ones(2), lambda key: jax.random.normal(key, (2,))])
+@pytest.mark.parametrize(
+    "log_density", [lambda t: -np.sum(np.exp(t) ** 2), lambda t: -jnp.sum(t**2) if t[0] > 0 else 0.0]
+)
+def test_a_density_that_cannot_be_traced_is_explained_wherever_chains_start(log_density, init):
+    with pytest.raises(TypeError, match=r"log_density could not be traced: write it with jax\.numpy"):
+        sampled(fk.Density(log_density), fk.samplers.sgld(0.01), init=init)

@@ -373,7 +373,7 @@ def test_a_signal_ends_the_command_with_a_report_that_knows_the_model(
     assert store.read_checkpoint(tmp_path / "run").draws > 0
 
 
-@pytest.mark.long("store::sigterm_ends_the_command_with_a_report_that_knows_the_model")
+@pytest.mark.long("store::a_signal_ends_the_command_with_a_report_that_knows_the_model")
 @pytest.mark.parametrize("kills", [False, True])
 def test_a_signal_ends_the_command_with_a_report_and_a_kill_loses_little(tmp_path, kills):
     (tmp_path / "model.py").write_text(MODEL)

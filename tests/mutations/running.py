@@ -423,8 +423,8 @@ MUTATIONS = [
     ),
     Mutation(
         "_core/files.py",
-        "            file.flush()\n            os",
-        "            os",
+        "                file.flush()\n                os",
+        "                os",
         "what is synced is not all that was written",
         ("store::a_file_is_on_the_disk_before_it_takes_the_place_of_another",),
     ),

@@ -28,7 +28,7 @@ from fokker._core.state import (
     variable_names,
     zeros_like,
 )
-from fokker.dynamics._tracing import TRACING_ERRORS, check_real, not_real, untraceable
+from fokker._core.tracing import TRACING_ERRORS, check_real, not_real, untraceable
 from fokker.dynamics.hamiltonian import Hamiltonian, check_hamiltonian, hamiltonian_gradient
 from fokker.fields import Blocks, Field
 

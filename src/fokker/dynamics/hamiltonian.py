@@ -10,7 +10,7 @@ from jaxtyping import Array, PyTree
 
 from fokker._core.module import Module
 from fokker._core.state import State, call, describe_shapes, nearest, same_shapes, variable_names, zeros_like
-from fokker.dynamics._tracing import TRACING_ERRORS, untraceable
+from fokker._core.tracing import TRACING_ERRORS, untraceable
 
 
 class Hamiltonian(Module):

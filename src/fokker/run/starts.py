@@ -179,29 +179,31 @@ def checked_positions(
     check_variable_names(named_leaves(positions))
     own_target = placed.own_target if placed.wants_target else None
     transform = own_target if own_target is not None and own_target.is_constrained else None
-    suspects = [0]
-    if differs(init) and number > 1:
-        checked_target = target if placed.wants_target else getattr(placed, "dynamics", None)
-        first_row = span(target.data, 0, 1) if isinstance(checked_target, TargetWithData) else None
-        suspects += [
-            int(c)
-            for c in np.flatnonzero(~np.asarray(_sound(transform, checked_target, positions, first_row)))
-            if c
-        ]
-    for chain in suspects:
+
+    def check(chain: int) -> None:
         position = _of(positions, chain)
         identity = identity_of((placed, target, position))
         if identity is not None and identity in _PASSED:
-            continue
+            return
         try:
             _check(_in_blocks(placed, batch_size), target, transform, position, keys[chain, 1])
         except ValueError as error:
             if isinstance(init, list):
-                raise ValueError(f"{error} init is a list; for a vector give jnp.array({init}).") from error
+                raise ValueError(
+                    f"{str(error).rstrip('.')}. init is a list; for a vector give jnp.array({init})."
+                ) from error
             if not differs(init):
                 raise
             raise ValueError(f"chain {chain}, which has its own start: {error}") from error
         _remember(identity)
+
+    check(0)  # first: its errors say more than those of a call for all chains at once
+    if differs(init) and number > 1:
+        checked_target = target if placed.wants_target else getattr(placed, "dynamics", None)
+        first_row = span(target.data, 0, 1) if isinstance(checked_target, TargetWithData) else None
+        is_sound = np.asarray(_sound(transform, checked_target, positions, first_row))
+        for chain in np.flatnonzero(~is_sound):
+            check(int(chain))
     return positions if transform is None else _unconstrained(transform, positions)
 
 

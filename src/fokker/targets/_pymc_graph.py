@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -80,10 +81,16 @@ class Program:
         return [jnp.asarray(tree[name]) for name in self.names]
 
 
+def _of_all_threads() -> bool:
+    """Whether double precision is enabled, whatever `with jax.enable_x64()` says in this thread."""
+    with ThreadPoolExecutor(1) as another:
+        return bool(another.submit(lambda: jax.config.values["jax_enable_x64"]).result())
+
+
 @contextmanager
 def unchanged_settings() -> Iterator[None]:
     """Undo what importing the JAX parts of PyMC changes: double precision, and a hundred devices on a CPU."""
-    precision = jax.config.values["jax_enable_x64"]
+    precision = _of_all_threads()
     flags = os.environ.get("XLA_FLAGS")
     try:
         yield

@@ -13,6 +13,7 @@ from jaxtyping import Array, Key, PyTree
 from fokker._core.labels import NO_LABELS, Labels
 from fokker._core.module import Module
 from fokker._core.state import as_arrays, describe_shapes
+from fokker._core.tracing import TRACING_ERRORS, untraceable
 from fokker.rows import size_of, span, stream_of
 
 # Rows that are searched together for one that is not usable, and characters of a row in a message.
@@ -205,6 +206,8 @@ def check_number(function: Callable[..., Any], theta: PyTree[Array], name: str, 
     """Raise unless `function(theta, *rest)` is one number, and a finite one unless it is traced."""
     try:
         shape = jax.eval_shape(function, theta, *rest)
+    except TRACING_ERRORS as error:
+        raise untraceable(name, error) from error
     except (TypeError, ValueError, KeyError, IndexError) as error:
         raise ValueError(
             f"{name} could not be evaluated at a position of shapes {describe_shapes(theta)}: "
