@@ -208,7 +208,7 @@ def test_chains_start_at_the_mode_of_the_run(fokker, tmp_path, monkeypatch):
     assert all(np.array_equal(mode[name], center[name]) for name in mode)
     assert not {"start", "mode"} & set(call.options)
     # A run that goes on has the numbers that it began with.
-    (tmp_path / "command.json").write_text(json.dumps({"mode": call.mode}))
+    (tmp_path / "command.json").write_text(json.dumps({"source": "model.py", "mode": call.mode}))
     (tmp_path / "checkpoint.npz").write_text("")
     monkeypatch.setattr("fokker.targets.find_mode", lambda *given: pytest.fail("searched again"))
     again = _Call({**options, "gradient": "minibatch"}, tmp_path).options
@@ -634,7 +634,7 @@ def test_settings_are_numbers_texts_and_lists(tmp_path):
         "d": "2026-01-31",
         "e": {"k": [1]},
     }
-    (tmp_path / "command.json").write_text(json.dumps({"settings": stored}))
+    (tmp_path / "command.json").write_text(json.dumps({"source": "model.py", "settings": stored}))
     command.check_same_settings(tmp_path, stored)
     with pytest.raises(ValueError, match=r"l of the model is \[nan, 2\], and was \[nan, 1\]"):
         command.check_same_settings(tmp_path, parse_settings(["l=[nan, 2]"], stored))

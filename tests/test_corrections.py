@@ -693,4 +693,4 @@ def test_every_chain_of_dynamics_is_looked_at_where_it_starts():
     sampler = fk.samplers.recipe(fk.Dynamics(half, D=1.0), 0.1, correction=EXACT)
     starts = fk.PerChain({"theta": jnp.array([[1.0], [-1.0]])})
     with pytest.raises(ValueError, match="chain 1"):
-        fk.sample(None, sampler, init=starts, steps=10, chains=1, progress=False)
+        fk.sample(None, sampler, init=starts, steps=10, progress=False)

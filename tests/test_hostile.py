@@ -14,7 +14,7 @@ import pytest
 
 import fokker as fk
 from fokker._core import files, lock
-from fokker.models.lda import estimator
+from fokker.models import estimator
 from fokker.models.lda import run as lda
 from fokker.models.lda.mixtures_file import MixturesFile
 from fokker.models.lda.model import Model
@@ -443,6 +443,6 @@ def test_a_checkpoint_of_topics_that_is_none_is_refused_by_name(tmp_path, change
 @pytest.mark.parametrize("header", [{}, {"parameters": 5}, {"parameters": {"n_components": 2}, "fitted": {}}])
 def test_an_estimator_of_topics_that_is_none_is_refused_by_name(tmp_path, header):
     path = tmp_path / "estimator.npz"
-    files.write_arrays(path, {**header, "kind": estimator._KIND, "version": estimator._VERSION}, {})
+    files.write_arrays(path, {**header, "kind": fk.models.LDA._kind, "version": estimator._VERSION}, {})
     with pytest.raises(files.DamagedFileError, match=f"{path} is not a"):
         fk.models.LDA.load(path)

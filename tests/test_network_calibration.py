@@ -99,10 +99,15 @@ def ranked(problem, theta, data):
     return jnp.concatenate([outputs(problem, theta), total[None], sum(jax.tree.leaves(squares))[None]])
 
 
+def first_weights(problem):
+    """The initial weights of the first chain."""
+    return jax.tree.map(lambda x: x[0], problem.network.starts)
+
+
 def simulated(problem, key, prior_factor, noise_factor):
     """Weights from the prior, and y given them; the factors are for controls."""
     weights_key, data_key = jax.random.split(key)
-    leaves, structure = jax.tree.flatten(problem.first_weights)
+    leaves, structure = jax.tree.flatten(first_weights(problem))
     keys = jax.random.split(weights_key, len(leaves))
     scales = jax.tree.leaves(problem.scales)
     weights = [
@@ -164,7 +169,7 @@ def ranks(case, seed, temperature, counted, prior_factor, noise_factor):
         target = fk.Posterior(
             whole.log_prior, lambda theta, datum: counted * whole.log_likelihood(theta, datum), data
         )
-        position, warm_sound = {"weights": problem.first_weights}, True
+        position, warm_sound = {"weights": first_weights(problem)}, True
         if case.warm_start:
             warm_start = settings.warm_start(len(X), unused, case.warm_start)
             advance, carry = steps(warm_start, target, 0.0, position, warm_key, problem.batch_size)

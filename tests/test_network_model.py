@@ -456,7 +456,7 @@ BAD_FITS = {
     "one axis": (X[:, 0], LABELS, r"one row per datum.*shape is \(60,\).*reshape"),
     "fractions": (X, Y, "y has fractions.*likelihood='gaussian'"),
     "one-hot": (X, np.eye(2)[(X[:, 0] > 0).astype(int)], r"one label per row.*argmax"),
-    "missing label": (X, np.where(X[:, 0] > 0, np.nan, 1), "y is not a label in row"),
+    "missing label": (X, np.where(X[:, 0] > 0, np.nan, 1), "y has .*nan.* in row 0, which is no label"),
 }
 
 

@@ -24,7 +24,7 @@ THETA = jnp.full(WIDTH, 0.3)
 
 def memory(function, *arguments):
     analysis = jax.jit(jax.grad(function)).lower(*arguments).compile().memory_analysis()
-    if analysis is None:
+    if analysis is None or not analysis.temp_size_in_bytes:
         pytest.skip("this backend does not say how much memory a program takes.")
     return analysis.temp_size_in_bytes
 

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -198,10 +199,13 @@ class Lazy(Sampler):
         def theta_of(q: Tables) -> Tables:
             return {name: x * scales[name][:, None] for name, x in q.items()}
 
-        in_q = dataclasses.replace(
+        in_q = eqx.tree_at(
+            lambda x: (x.log_prior, x.log_likelihood),
             target,
-            log_prior=lambda q: target.log_prior(theta_of(q)),
-            log_likelihood=lambda q, datum: target.log_likelihood(theta_of(q), datum),
+            (
+                lambda q: target.log_prior(theta_of(q)),
+                lambda q, datum: target.log_likelihood(theta_of(q), datum),
+            ),
         )
         inner = dataclasses.replace(self.inner, target=in_q)
         q = {name: x / scales[name][:, None] for name, x in state.position.items()}
