@@ -354,6 +354,7 @@ WELLS = fk.Density(
 )
 
 
+@pytest.mark.slow
 def test_replicas_cross_between_modes_that_one_chain_does_not(optimised):
     """Two wells, 36 units of energy apart by the barrier; 64 chains, all started in the lighter one.
 

@@ -274,6 +274,7 @@ def test_wrong_samplers_are_wrong_for_their_reason(name):
     assert re.search(reason, found[0]), found
 
 
+@pytest.mark.slow
 def test_two_mistakes_are_both_named():
     found = reasons(sgrhmc(gamma=0.0, friction=2.0), PAIR)
     assert any("friction does not match" in reason for reason in found)

@@ -177,6 +177,7 @@ def test_corrections_that_are_wrong_are_found(name):
     assert reason in report.reasons[0]
 
 
+@pytest.mark.slow
 def test_a_volume_that_is_counted_wrong_is_found():
     wrong = changed(S.mclmc(0.1, 1.4, adjusted=True), integrator=Isotropic())
     report = fk.check(on(wrong), state=TWO, number_of_points=32)
@@ -219,6 +220,7 @@ def test_the_dynamics_that_a_sampler_follows_are_checked():
     assert wrong.verdict == "wrong"
 
 
+@pytest.mark.slow
 def test_lazy_is_checked_by_the_dynamics_of_its_recipe():
     """Not as if it were exact; the shapes are those of the tables."""
     sampler = placed("lazy")

@@ -57,6 +57,7 @@ def test_check_exits_by_verdict(fokker, samplers):
     assert "lacks -D∇H" in report["reasons"][0]
 
 
+@pytest.mark.slow
 def test_check_takes_angles(fokker, tmp_path):
     path = tmp_path / "turn.py"
     path.write_text(
@@ -185,6 +186,7 @@ def test_demo_tells_right_from_wrong(fokker, tmp_path, monkeypatch):
     assert "exp(-H) is stationary" in page
 
 
+@pytest.mark.slow
 def test_demo_of_logistic_regression(fokker, tmp_path, monkeypatch):
     """The main job on fewer rows and steps: table, verdict and report."""
     from fokker.lab.demo import logistic

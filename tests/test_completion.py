@@ -169,6 +169,7 @@ def stationarity_residual(drift: Callable[[Any], Any], given: fk.SDE, z: Any) ->
     return np.asarray(jax.jit(jax.vmap(residual))(z))
 
 
+@pytest.mark.slow
 def test_a_drift_that_is_not_stationary_is_brought_to_the_nearest_that_is():
     given, found = naive_sgrhmc(), completed(naive_sgrhmc)
     assert not found.stationary

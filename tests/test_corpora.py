@@ -487,6 +487,7 @@ def test_without_the_parser_a_dump_says_what_to_install(tmp_path, monkeypatch):
         read(corpus)
 
 
+@pytest.mark.slow
 def test_a_dump_is_never_held_whole(tmp_path):
     generator = np.random.default_rng(0)
     filler = (" ".join(map(str, generator.integers(10**6, size=600))) for _ in range(2_000))

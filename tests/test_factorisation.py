@@ -137,6 +137,7 @@ def fitted() -> Any:
         return model.fit(train, test=test), train, test, truth
 
 
+@pytest.mark.slow
 def test_a_rank_one_posterior_is_that_of_numerical_integration(x64):
     # One user and one item: p(u, v) ∝ exp(-τ(r - uv)²/2 - λ(u² + v²)/2), against E[uv] on a grid. 4000 draws
     # with an effective size above 400: within 5 standard errors of 0.6/√400.

@@ -374,6 +374,7 @@ def test_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(5000 < (tmp_path / name).stat().st_size < 3e6 for name in result.figures)
 
 
+@pytest.mark.slow
 def test_background_claims_can_fail() -> None:
     dW = _background_paths.increments(jax.random.key(1), 2000, 512)
     assert _background_paths.brownian(dW)[0].holds

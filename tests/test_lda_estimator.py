@@ -227,6 +227,7 @@ def test_other_words_and_no_fit_are_named(fitted):
 SCIR = dict(sampler="scir", passes=1, batch_size=20, sweeps=4, burn_in=2, n_jobs=1, draws=3)  # noqa: C408
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of weights that are rounded
 def test_every_check_of_scikit_learn_passes():
     results = check_estimator(fk.models.LDA(2, **SCIR), on_fail=None)

@@ -95,6 +95,7 @@ def test_a_topic_of_two_subjects_is_split_into_the_place_of_a_repeated_one():
     assert topic_score(np.zeros(1000), np.zeros(200), alpha, 0.1) == 0
 
 
+@pytest.mark.slow
 def test_known_topics_are_found_with_every_seed():
     # Found: 0.981 to 0.984. Without annealing and moves four of six seeds have 0.53 to 0.66.
     documents, truth = drawn_corpus(1, 400, topics=12)

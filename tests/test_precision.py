@@ -182,6 +182,7 @@ def predict(theta, datum): return theta - datum["t"]
 """
 
 
+@pytest.mark.slow
 def test_the_command_refuses_or_runs_in_double_and_goes_on_so(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model.py").write_text(MODEL)

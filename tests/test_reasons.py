@@ -106,6 +106,7 @@ def test_the_mistake_is_named_and_its_correction_is_right(name):
         assert residual_after(search, diagnosis) < 1e-8
 
 
+@pytest.mark.slow
 def test_half_of_gamma_is_a_stratonovich_equation_for_a_diagonal_D():
     """Where every coordinate has its own noise; and with the noise of a momentum, whose D has zero rows."""
     given = sgrld(gamma=0.5)
@@ -143,6 +144,7 @@ def test_the_jacobians_of_common_transforms(transform):
     np.testing.assert_allclose(transform.curvature(z), curvature, rtol=1e-7, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_mistake_without_a_name_gets_none():
     """A force that depends on the momentum and belongs to no density and no skew Q."""
     wrong = fk.SDE(

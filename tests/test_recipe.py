@@ -350,6 +350,7 @@ def extrapolated(dynamics, key):
     return 2 * fine.mean(axis=1) - coarse.mean(axis=1), error
 
 
+@pytest.mark.slow
 def test_riemann_dynamics_find_a_skewed_target_and_without_gamma_they_do_not(optimised):
     """Against quadrature, within 5 standard errors and 0.005 for what is left of the bias, which is O(h²).
 
