@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import fokker as fk
 from fokker.cli import app
+from fokker.diagnostics.summary import _form
 from fokker.rows.precision import PrecisionError
 
 DAYS = 2460000.6 + 0.1 * np.random.default_rng(0).normal(size=225)
@@ -202,3 +203,11 @@ def test_the_command_refuses_or_runs_in_double_and_goes_on_so(tmp_path, monkeypa
     assert result.exit_code == 0
     predicted = np.loadtxt("p.csv", delimiter=",", skiprows=1)[:, :]
     np.testing.assert_allclose(predicted[:, 1], DAYS.mean() - DAYS[:3], atol=0.02)
+
+
+def test_a_table_shows_the_digits_that_the_spread_resolves():
+    draws = 2460000.6018 + 0.0021 * np.random.default_rng(0).normal(size=(4, 500))
+    digits = _form(draws.mean(), draws.std())
+    assert f"{draws.mean():{digits}}".startswith("2460000.60")
+    assert _form(0.5, 1.0) == ".4g"
+    assert _form(np.nan, 1.0) == _form(1.0, 0.0) == ".4g"

@@ -94,8 +94,9 @@ class Summary:
         """The quantities as text, one row each; see `columns`."""
         table = []
         for i, name in enumerate(self.names[: self.shown]):
-            numbers = [self.mean[i], self.deviation[i], *self.quantiles[i]]
-            row = [name, *(_number(number, ".4g") for number in numbers)]
+            places = _form(self.mean[i], self.deviation[i])
+            row = [name, _number(self.mean[i], places), _number(self.deviation[i], ".4g")]
+            row += [_number(quantile, places) for quantile in self.quantiles[i]]
             varies = self.deviation[i] != 0
             judged = [(self.r_hat[i], ".3f"), (self.effective[i], ".0f"), (self.tail[i], ".0f")]
             table.append(row + ([_number(*x) for x in judged] if varies else ["constant", "", ""]))
@@ -129,6 +130,13 @@ def _aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
         + "".join(f" {text:>{max(width, 8)}}" for text, width in zip(row[1:], widths[1:], strict=True))
         for row in every
     ]
+
+
+def _form(mean: float, deviation: float) -> str:
+    """Four digits, or as many as a hundredth of the standard deviation needs, which double precision has."""
+    if not (np.isfinite(mean) and deviation > 0 and mean != 0):
+        return ".4g"
+    return f".{int(np.clip(np.ceil(np.log10(abs(mean) / deviation)) + 2, 4, 15))}g"
 
 
 def _number(value: float, form: str) -> str:
