@@ -18,7 +18,7 @@ from fokker.checker._normalisable import check_integral
 from fokker.checker._reducible import check_reach
 from fokker.checker._residual import Residuals
 from fokker.dynamics.problem import make_problem
-from fokker.fields import Dense, Elementwise
+from fokker.fields import Dense, Diagonal, Elementwise
 from verdicts import ANGLE, PAIR, WITH_XI, microcanonical_angle, potential
 from verdicts_tails import TURN, gauss, langevin, momentum, power, square, student, third_order
 
@@ -68,6 +68,18 @@ def test_in_many_coordinates_an_explosion_is_only_suspected():
     assert not result.is_certain
 
 
+@pytest.mark.parametrize(("index", "d"), [(3, 30), (20, 30)])
+def test_an_explosion_of_any_one_coordinate_is_seen(index, d):
+    D = Diagonal(lambda theta: jnp.where(jnp.arange(d) == index, jnp.exp(0.6 * theta**2), 1.0))
+    assert f"as theta[{index}] grows" in explosion(langevin(gauss, D)(), {"theta": jnp.zeros(d)}).message
+
+
+def test_an_explosion_needs_a_convergent_integral_all_the_way_out():
+    """Where p D rises first and then falls, the later part decides."""
+    D = Elementwise(lambda theta: (1 + theta**2) ** 2 / (1 + (1e-25 * theta) ** 2) ** 1.5)
+    assert explosion(langevin(student(1, 1), D)(), {"theta": jnp.zeros(1)}) is None
+
+
 @pytest.mark.parametrize("d", [1, 3])
 def test_the_power_of_a_density_must_exceed_the_dimension(d):
     """(1 + |z|²)^-a has an integral for 2a > d; close to it nothing is decided."""
@@ -102,6 +114,12 @@ def test_densities_that_look_like_none(U):
     assert not result.doubts
 
 
+@pytest.mark.parametrize(("index", "d"), [(33, 40), (17, 25)])
+def test_a_missing_prior_of_any_one_coordinate_is_seen(index, d):
+    U = lambda theta: gauss(theta) - theta[index] ** 2 / 2 + 0.4 * jnp.log1p(theta[index] ** 2)  # noqa: E731
+    assert f"as theta[{index}] grows" in integral(U, d).wrong[0]
+
+
 def test_a_period_is_named_if_it_is_a_usual_one():
     assert (
         "period of 1 suggests"
@@ -126,6 +144,14 @@ def test_what_noise_does_not_reach_is_conserved():
     assert "something is conserved" in reach(langevin(potential, tangent)(), plane).doubt
     half = Elementwise(lambda theta: jnp.maximum(theta, 0.0))
     assert "% of the points" in reach(langevin(gauss, half)(), {"theta": jnp.zeros(1)}).doubt
+
+
+@pytest.mark.parametrize("share", [lambda t: 1.5 - t, lambda t: jnp.abs(t - 1.3) - 0.3])
+def test_a_small_region_without_noise_is_noticed(share):
+    D = Elementwise(lambda theta: jnp.maximum(share(theta), 0.0) ** 3)
+    doubt = reach(langevin(gauss, D)(), {"theta": jnp.zeros(1)}).doubt
+    percent = int(doubt.split("%")[0].split()[-1])
+    assert 2 <= percent <= 20
 
 
 @pytest.mark.parametrize(
@@ -153,6 +179,7 @@ def test_what_only_auxiliaries_conserve_is_a_note():
     assert "xi[1], xi[2] never changes" in result.note
 
 
+TURNED = jnp.array([[0.0, -1.0], [1.0, 0.0]])
 PLANE = jnp.array([1.0, 0.5, -1.0])
 
 
@@ -163,6 +190,19 @@ PLANE = jnp.array([1.0, 0.5, -1.0])
         (Elementwise(lambda theta: (theta - 0.5) ** 2), 2, True),
         (Dense(lambda theta: (theta @ PLANE - 0.3) ** 2 * jnp.eye(3)), 3, True),
         (Dense(lambda theta: (square(theta) - 1) ** 2 * jnp.eye(2)), 2, True),
+        # With 7 % and 22 % of the mass behind them.
+        (Elementwise(lambda theta: (theta - 1.5) ** 2), 1, True),
+        (Dense(lambda theta: (square(theta) - 3) ** 2 * jnp.eye(2)), 2, True),
+        # Sealed for the distance from the origin only.
+        (
+            Dense(
+                lambda theta: (
+                    (square(theta) - 1) ** 2 * jnp.eye(2) + jnp.outer(TURNED @ theta, TURNED @ theta)
+                )
+            ),
+            2,
+            True,
+        ),
         # ∫ dz / |z|^0.9 is finite.
         (Elementwise(lambda theta: jnp.abs(theta) ** 0.9), 1, False),
         (Elementwise(lambda theta: 1e-4 + theta**2), 1, False),

@@ -9,7 +9,7 @@ on a line in space, is harmless: a segment between two draws does not meet it.
 import numpy as np
 
 from fokker.checker._evaluate import Evaluator
-from fokker.checker._reducible import inner_half
+from fokker.checker._reducible import without_far_tails
 from fokker.dynamics.problem import Problem
 
 _LARGEST = 32
@@ -25,17 +25,18 @@ def find_barrier(problem: Problem, evaluate: Evaluator, points: np.ndarray) -> s
     d = problem.dimension
     if d > _LARGEST:
         return ""
-    points = points[inner_half(points)]
+    points = points[without_far_tails(points)]
     spread = np.std(points, axis=0) + 1e-12
-    half = min(len(points) // 2, _SEGMENTS)
-    starts, ways = points[:half], points[half : 2 * half] - points[:half]
+    starts, ways = _segments(points, spread)
 
     def least(places: np.ndarray) -> np.ndarray:
         return np.linalg.eigvalsh(_scaled(evaluate, places, spread))[:, 0]
 
     with np.errstate(all="ignore"):
         nodes = np.linspace(0, 1, _NODES)
-        values = least((starts[:, None] + nodes[:, None] * ways[:, None]).reshape(-1, d)).reshape(half, -1)
+        values = least((starts[:, None] + nodes[:, None] * ways[:, None]).reshape(-1, d)).reshape(
+            len(starts), -1
+        )
         ends = np.minimum(values[:, 0], values[:, -1])
         lowest = np.argmin(values, axis=1)
         rows = np.flatnonzero((ends > 0) & np.all(np.isfinite(values), axis=1))
@@ -62,6 +63,14 @@ def find_barrier(problem: Problem, evaluate: Evaluator, points: np.ndarray) -> s
     return ""
 
 
+def _segments(points: np.ndarray, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Starts and ways: between draws in pairs, and from inner draws to the outermost, past most surfaces."""
+    half = min(len(points) // 2, _SEGMENTS)
+    order = np.argsort(np.max(np.abs(points - np.median(points, axis=0)) / spread, axis=1))
+    starts = np.concatenate([points[:half], points[order[:half]]])
+    return starts, np.concatenate([points[half : 2 * half], points[order[::-1][:half]]]) - starts
+
+
 def _scaled(evaluate: Evaluator, places: np.ndarray, spread: np.ndarray) -> np.ndarray:
     D = evaluate.matrices(places)["D"] / np.outer(spread, spread)
     return np.where(np.isfinite(D), D, 0.0)
@@ -78,11 +87,18 @@ def _is_never_crossed(evaluate: Evaluator, place: np.ndarray, way: np.ndarray, s
     if not np.any(normal):
         return False
     normal /= np.linalg.norm(normal)
-    across = abs(normal @ (step / spread))
     D = _scaled(evaluate, place + np.array([[0.0], [near], [far]]) * step, spread)
+    # A curved surface has another normal a short way off: only its part in D's kernel at the place counts.
+    values, vectors = np.linalg.eigh(D[0])
+    kernel = vectors[:, values <= _ZERO * np.max(np.abs(D))]
+    normal = kernel @ (kernel.T @ normal)
+    if np.linalg.norm(normal) < 0.9:
+        return False
+    normal /= np.linalg.norm(normal)
+    across = abs(normal @ (step / spread))
     through = np.einsum("i,nij,j->n", normal, D, normal)
-    values = evaluate.fields(place[None])
-    v = (values["f"] - values["S"])[0] / spread
+    fields = evaluate.fields(place[None])
+    v = (fields["f"] - fields["S"])[0] / spread
     ends = evaluate.fields(np.stack([place - way / 2, place + way / 2]))
     typical = np.max(np.abs(ends["f"]) + np.abs(ends["S"])) / np.min(spread)
     # The power of the distance; a surface met at a grazing angle is not judged.

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array
 
 from fokker._core.state import State, ravel, unravel, variable_names
-from fokker.checker._reducible import inner_half
+from fokker.checker._reducible import without_far_tails
 from fokker.checker._residual import compile_once, map_points
 from fokker.corrections import Metropolis, Step
 from fokker.corrections.metropolis import Draws
@@ -220,7 +220,7 @@ def _noise_everywhere(problem: Problem, points: np.ndarray) -> Finding:
     unit = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     least = np.linalg.eigvalsh(D / (unit[:, :, None] * unit[:, None, :]))[:, 0]
     is_singular = np.any(diagonal <= 0, axis=1)
-    inner = inner_half(points)
+    inner = without_far_tails(points)
     is_singular[inner] |= least[inner] <= _SINGULAR
     share = float(np.mean(is_singular))
     return Finding(
