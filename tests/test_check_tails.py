@@ -16,9 +16,10 @@ from fokker.checker._explosion import find_explosion
 from fokker.checker._jumps import find_jumps
 from fokker.checker._normalisable import check_integral
 from fokker.checker._reducible import check_reach
-from fokker.checker._residual import Residuals
+from fokker.checker._residual import Residuals, exact_residuals
+from fokker.checker._tails import find_escape
 from fokker.dynamics.problem import make_problem
-from fokker.fields import Dense, Diagonal, Elementwise
+from fokker.fields import Dense, Diagonal, Elementwise, Skew
 from verdicts import ANGLE, PAIR, WITH_XI, microcanonical_angle, potential
 from verdicts_tails import TURN, gauss, langevin, momentum, power, square, student, third_order
 
@@ -76,7 +77,7 @@ def test_an_explosion_of_any_one_coordinate_is_seen(index, d):
 
 def test_an_explosion_needs_a_convergent_integral_all_the_way_out():
     """Where p D rises first and then falls, the later part decides."""
-    D = Elementwise(lambda theta: (1 + theta**2) ** 2 / (1 + (1e-25 * theta) ** 2) ** 1.5)
+    D = Elementwise(lambda theta: (1 + theta**2) ** 2 / (1 + (1e-32 * theta) ** 2) ** 1.5)
     assert explosion(langevin(student(1, 1), D)(), {"theta": jnp.zeros(1)}) is None
 
 
@@ -133,6 +134,24 @@ def test_a_period_is_named_if_it_is_a_usual_one():
 def reach(dynamics, state, **compact):
     problem, evaluate, points, generator = setup(dynamics, state, **compact)
     return check_reach(problem, evaluate, points, generator)
+
+
+@pytest.mark.parametrize(
+    ("H", "strength"),
+    [
+        (gauss, lambda z: z @ z * jnp.exp(z @ z / 2)),
+        (lambda z: 1.5 * jnp.log1p(z @ z), lambda z: (1 + z @ z) ** 2),
+        (lambda z: 1.5 * jnp.log1p(z @ z), lambda z: (1 + z @ z) ** 1.5),
+    ],
+)
+def test_a_strong_flux_around_the_origin_is_no_escape(H, strength):
+    Q = Skew(lambda z: strength(z) * jnp.array([[0.0, 0.0], [1.0, 0.0]]))
+    problem, evaluate, points, generator = setup(fk.Dynamics(H, D=1.0, Q=Q), jnp.zeros(2))
+    points = np.concatenate([points, 10.0 ** np.linspace(1, 7, 16)[:, None] * points[:16]])
+    if H is not gauss:
+        assert np.all(exact_residuals(problem, points).relative < 1e-8)
+    points = points[:64]
+    assert find_escape(problem, evaluate, points, evaluate.energy(points), 1e-10, generator) is None
 
 
 def test_what_noise_does_not_reach_is_conserved():

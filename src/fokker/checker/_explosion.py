@@ -28,7 +28,7 @@ _COARSE = _RADII[[4, 12, 160]]
 # D that grows more slowly than this power of the distance does not explode: E[D/s²] is finite.
 _HARMLESS = 1.5
 # The most rays that are looked at closely.
-_CLOSELY = 64
+_CLOSELY = 32
 # A power of s below the first is convergence; between it and the second it is undecided. A rotated ray is
 # shorter, and its power not as accurate.
 _CONVERGES, _ZERO, _ZERO_ROTATED = -0.05, -1e-6, -5e-3

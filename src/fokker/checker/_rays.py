@@ -95,9 +95,8 @@ def make_rays(
             part = frame[:, subset]
             direction = part @ weights / np.linalg.norm(weights)
             draw = (points[generator.integers(len(points))] - center) / spread
-            # The other coordinates stay those of the draw; every second apex is the origin.
-            apex = np.zeros(d) if generator.integers(2) else -center / spread
-            start = center + spread * (draw + part @ (part.T @ (apex - draw)))
+            # The other coordinates stay those of the draw.
+            start = center + spread * (draw - part @ (part.T @ draw))
             own = " and ".join(names[subset][:3]) + (" and …" if len(subset) > 3 else "")
             label = _combination(part @ weights * spread, names) if is_rotated else own
             far = _FAR_ROTATED if is_rotated else _FAR
