@@ -3,6 +3,7 @@
 The parts are called at given points; `tests/verdicts_tails.py` has whole verdicts.
 """
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import fokker as fk
 from fokker.checker._barriers import find_barrier
 from fokker.checker._check import CheckedPoints, _power
-from fokker.checker._compact import lift
+from fokker.checker._compact import is_not_periodic, lift
 from fokker.checker._evaluate import Evaluator
 from fokker.checker._explosion import find_explosion
 from fokker.checker._jumps import find_jumps
@@ -199,6 +200,26 @@ def test_what_only_auxiliaries_conserve_is_a_note():
 
 
 TURNED = jnp.array([[0.0, -1.0], [1.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("H", "period", "differs"),
+    [
+        (lambda phi: -2 * jnp.cos(phi), 2 * np.pi, ""),
+        (lambda phi: -2 * jnp.cos(phi), 4 * np.pi, ""),
+        (lambda phi: -2 * jnp.cos(phi), np.pi, "H and the drift are"),
+        (lambda phi: 0.3 * phi - 2 * jnp.cos(phi), 2 * np.pi, "H is"),
+        (lambda phi: jnp.abs(jnp.sin(phi / 2)), np.pi, "H and the drift are"),
+    ],
+)
+def test_a_period_must_be_one(H, period, differs):
+    dynamics = fk.SDE(lambda phi: -jax.grad(H)(phi), {("phi", "phi"): 1.0}, H)
+    problem, _, points, _ = setup(dynamics, {"phi": jnp.zeros(())}, periodic={"phi": period})
+    messages = is_not_periodic(problem, points)
+    assert len(messages) == bool(differs)
+    assert not differs or f": {differs} not the same" in messages[0]
+
+
 PLANE = jnp.array([1.0, 0.5, -1.0])
 
 
@@ -233,6 +254,19 @@ PLANE = jnp.array([1.0, 0.5, -1.0])
 def test_where_D_vanishes_on_a_surface_it_is_not_crossed(D, d, is_sealed):
     problem, evaluate, points, _ = setup(langevin(gauss, D)(), {"theta": jnp.zeros(d)})
     assert bool(find_barrier(problem, evaluate, points)) is is_sealed
+
+
+def test_the_radius_of_an_angle_is_no_barrier():
+    dynamics = fk.SDE(lambda phi: -2 * jnp.sin(phi), {("phi", "phi"): 1.0}, lambda phi: -2 * jnp.cos(phi))
+    problem, evaluate, points, _ = setup(dynamics, {"phi": jnp.zeros(())}, periodic={"phi": 2 * np.pi})
+    assert not find_barrier(problem, evaluate, points)
+    sealed = fk.SDE(
+        lambda phi: -2 * jnp.sin(phi) * jnp.cos(phi),
+        {("phi", "phi"): Elementwise(lambda phi: jnp.sin(phi) ** 2)},
+        lambda phi: 0.0 * phi,
+    )
+    problem, evaluate, points, _ = setup(sealed, {"phi": jnp.zeros(())}, periodic={"phi": 2 * np.pi})
+    assert find_barrier(problem, evaluate, points)
 
 
 def test_a_flux_crosses_where_D_vanishes():

@@ -6,8 +6,11 @@ with v = f - S, and nᵀDn decreases at least like the distance to it. A D that 
 on a line in space, is harmless: a segment between two draws does not meet it.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
+from fokker.checker._compact import Lifted
 from fokker.checker._evaluate import Evaluator
 from fokker.checker._reducible import without_far_tails
 from fokker.dynamics.problem import Problem
@@ -25,12 +28,14 @@ def find_barrier(problem: Problem, evaluate: Evaluator, points: np.ndarray) -> s
     d = problem.dimension
     if d > _LARGEST:
         return ""
+    # Of angles and unit vectors the radii are constant by construction: D has so many zeros.
+    constant = problem.number_of_radii if isinstance(problem, Lifted) else 0
     points = points[without_far_tails(points)]
     spread = np.std(points, axis=0) + 1e-12
     starts, ways = _segments(points, spread)
 
     def least(places: np.ndarray) -> np.ndarray:
-        return np.linalg.eigvalsh(_scaled(evaluate, places, spread))[:, 0]
+        return np.linalg.eigvalsh(_scaled(evaluate, places, spread))[:, constant]
 
     with np.errstate(all="ignore"):
         nodes = np.linspace(0, 1, _NODES)
@@ -52,7 +57,7 @@ def find_barrier(problem: Problem, evaluate: Evaluator, points: np.ndarray) -> s
             low, high = np.where(left, low, low + third), np.where(left, high - third, high)
         places = starts + low[:, None] * ways
         for row in np.flatnonzero(least(places) <= _ZERO * ends)[:4]:
-            if _is_never_crossed(evaluate, places[row], ways[row], spread):
+            if _is_never_crossed(evaluate, least, places[row], ways[row], spread):
                 names = problem.coordinate_names()
                 place = np.round(places[row] / spread, 9) * spread + 0.0
                 where = ", ".join(f"{n} = {x:.3g}" for n, x in zip(names[:4], place, strict=False))
@@ -76,14 +81,20 @@ def _scaled(evaluate: Evaluator, places: np.ndarray, spread: np.ndarray) -> np.n
     return np.where(np.isfinite(D), D, 0.0)
 
 
-def _is_never_crossed(evaluate: Evaluator, place: np.ndarray, way: np.ndarray, spread: np.ndarray) -> bool:
+def _is_never_crossed(
+    evaluate: Evaluator,
+    least: Callable[[np.ndarray], np.ndarray],
+    place: np.ndarray,
+    way: np.ndarray,
+    spread: np.ndarray,
+) -> bool:
     """Whether D n = 0 and v·n = 0 at the place, n the direction in which D's least eigenvalue grows."""
     d = place.size
     near, far = _DISTANCES
     step = way / np.linalg.norm(way / spread)
     around = near * spread * np.concatenate([np.eye(d), -np.eye(d)]) / 10
-    least = np.linalg.eigvalsh(_scaled(evaluate, place + near * step + around, spread))[:, 0]
-    normal = least[:d] - least[d:]
+    heights = least(place + near * step + around)
+    normal = heights[:d] - heights[d:]
     if not np.any(normal):
         return False
     normal /= np.linalg.norm(normal)
