@@ -18,6 +18,7 @@ from fokker.checker._jumps import find_jumps
 from fokker.checker._normalisable import check_integral
 from fokker.checker._reducible import check_reach
 from fokker.checker._residual import Residuals, exact_residuals
+from fokker.checker._structure import check_structure
 from fokker.checker._tails import find_escape
 from fokker.dynamics.problem import make_problem
 from fokker.fields import Dense, Diagonal, Elementwise, Skew
@@ -260,6 +261,7 @@ def test_the_radius_of_an_angle_is_no_barrier():
     dynamics = fk.SDE(lambda phi: -2 * jnp.sin(phi), {("phi", "phi"): 1.0}, lambda phi: -2 * jnp.cos(phi))
     problem, evaluate, points, _ = setup(dynamics, {"phi": jnp.zeros(())}, periodic={"phi": 2 * np.pi})
     assert not find_barrier(problem, evaluate, points)
+    assert abs(check_structure(problem, evaluate, points, np.random.default_rng(0)).least_eigenvalue) > 0.1
     sealed = fk.SDE(
         lambda phi: -2 * jnp.sin(phi) * jnp.cos(phi),
         {("phi", "phi"): Elementwise(lambda phi: jnp.sin(phi) ** 2)},

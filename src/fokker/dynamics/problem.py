@@ -232,6 +232,7 @@ def as_dynamics(
     if not callable(dynamics) or diffusion is None or hamiltonian is None:
         raise TypeError(
             "give a fk.Dynamics, or a drift together with a diffusion and a Hamiltonian: "
-            "(drift=…, diffusion=…, hamiltonian=…)."
+            "(drift=…, diffusion=…, hamiltonian=…); or a sampler on its target, as "
+            "fk.samplers.sgld(1e-3).on(target), or one of your own, a fk.samplers.Sampler."
         )
     return SDE(dynamics, diffusion, hamiltonian, state)
