@@ -11,6 +11,8 @@ import pytest
 
 import fokker as fk
 from fokker._core.state import ravel
+from fokker.checker import _samplers
+from fokker.checker._corrections import Finding
 from fokker.fields import Elementwise
 from fokker.integrators import EulerMaruyama, ExactOU, IsokineticLeapfrog, Leapfrog, Proposal, exact_ou
 from own_samplers import Following, Overconfident, RandomWalk, Unadjusted
@@ -235,3 +237,53 @@ def test_theta_is_guessed_and_said_to_be():
     report = fk.check(S.rwm(0.1).on(TARGET), number_of_points=16)
     assert report.ok
     assert any("single number" in note for note in report.notes)
+
+
+class Still(RandomWalk):
+    """Keeps every target, and never moves."""
+
+    def moved(self, draws, x):
+        return x
+
+
+class Mirror(RandomWalk):
+    """Keeps every symmetric target, and only changes the sign."""
+
+    def moved(self, draws, x):
+        return jnp.where(draws[1] < 0.5, x, -x)
+
+
+class FirstOnly(RandomWalk):
+    """Never moves theta[1]."""
+
+    def moved(self, draws, x):
+        return super().moved((draws[0].at[1].set(0.0), draws[1]), x)
+
+
+@pytest.mark.parametrize("sampler", [Still, Mirror, FirstOnly])
+def test_a_sampler_that_does_not_reach_its_target_is_undecided(sampler):
+    normal = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    report = fk.check(sampler(1.0).on(normal), state=TWO, number_of_points=256)
+    assert report.verdict == "undecided"
+    assert "never change" in report.reasons[0]
+    assert report.power.startswith("none")
+
+
+def test_few_draws_are_named_in_the_first_line():
+    report = fk.check(RandomWalk(1.0).on(TARGET), state=TWO, number_of_points=256)
+    assert report.ok
+    assert report.missed > 0.05
+    assert str(report).startswith("RIGHT as far as averages show: the target is stationary")
+
+
+def test_without_draws_of_the_target_a_correction_is_undecided(monkeypatch):
+    finding = Finding("fine", "", 0.0)
+    monkeypatch.setattr(_samplers, "_corrections", lambda *_: ([finding], np.zeros((2, 2)), False, []))
+    report = fk.check(RandomWalk(1.0).on(TARGET), state=TWO)
+    assert report.verdict == "undecided"
+    assert "could not be drawn" in report.reasons[0]
+
+
+def test_replicas_have_no_correction():
+    with pytest.raises(TypeError, match="without a correction such as sgld or sghmc"):
+        S.replica_exchange(S.mala(0.1), (1.0, 2.0))

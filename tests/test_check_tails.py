@@ -3,6 +3,7 @@
 The parts are called at given points; `tests/verdicts_tails.py` has whole verdicts.
 """
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,15 +11,17 @@ import pytest
 import fokker as fk
 from fokker.checker._barriers import find_barrier
 from fokker.checker._check import CheckedPoints, _power
-from fokker.checker._compact import lift
+from fokker.checker._compact import is_not_periodic, lift
 from fokker.checker._evaluate import Evaluator
 from fokker.checker._explosion import find_explosion
 from fokker.checker._jumps import find_jumps
 from fokker.checker._normalisable import check_integral
 from fokker.checker._reducible import check_reach
-from fokker.checker._residual import Residuals
+from fokker.checker._residual import Residuals, exact_residuals
+from fokker.checker._structure import check_structure
+from fokker.checker._tails import find_escape
 from fokker.dynamics.problem import make_problem
-from fokker.fields import Dense, Elementwise
+from fokker.fields import Dense, Diagonal, Elementwise, Skew
 from verdicts import ANGLE, PAIR, WITH_XI, microcanonical_angle, potential
 from verdicts_tails import TURN, gauss, langevin, momentum, power, square, student, third_order
 
@@ -68,6 +71,18 @@ def test_in_many_coordinates_an_explosion_is_only_suspected():
     assert not result.is_certain
 
 
+@pytest.mark.parametrize(("index", "d"), [(3, 30), (20, 30)])
+def test_an_explosion_of_any_one_coordinate_is_seen(index, d):
+    D = Diagonal(lambda theta: jnp.where(jnp.arange(d) == index, jnp.exp(0.6 * theta**2), 1.0))
+    assert f"as theta[{index}] grows" in explosion(langevin(gauss, D)(), {"theta": jnp.zeros(d)}).message
+
+
+def test_an_explosion_needs_a_convergent_integral_all_the_way_out():
+    """Where p D rises first and then falls, the later part decides."""
+    D = Elementwise(lambda theta: (1 + theta**2) ** 2 / (1 + (1e-32 * theta) ** 2) ** 1.5)
+    assert explosion(langevin(student(1, 1), D)(), {"theta": jnp.zeros(1)}) is None
+
+
 @pytest.mark.parametrize("d", [1, 3])
 def test_the_power_of_a_density_must_exceed_the_dimension(d):
     """(1 + |z|²)^-a has an integral for 2a > d; close to it nothing is decided."""
@@ -102,6 +117,12 @@ def test_densities_that_look_like_none(U):
     assert not result.doubts
 
 
+@pytest.mark.parametrize(("index", "d"), [(33, 40), (17, 25)])
+def test_a_missing_prior_of_any_one_coordinate_is_seen(index, d):
+    U = lambda theta: gauss(theta) - theta[index] ** 2 / 2 + 0.4 * jnp.log1p(theta[index] ** 2)  # noqa: E731
+    assert f"as theta[{index}] grows" in integral(U, d).wrong[0]
+
+
 def test_a_period_is_named_if_it_is_a_usual_one():
     assert (
         "period of 1 suggests"
@@ -117,6 +138,24 @@ def reach(dynamics, state, **compact):
     return check_reach(problem, evaluate, points, generator)
 
 
+@pytest.mark.parametrize(
+    ("H", "strength"),
+    [
+        (gauss, lambda z: z @ z * jnp.exp(z @ z / 2)),
+        (lambda z: 1.5 * jnp.log1p(z @ z), lambda z: (1 + z @ z) ** 2),
+        (lambda z: 1.5 * jnp.log1p(z @ z), lambda z: (1 + z @ z) ** 1.5),
+    ],
+)
+def test_a_strong_flux_around_the_origin_is_no_escape(H, strength):
+    Q = Skew(lambda z: strength(z) * jnp.array([[0.0, 0.0], [1.0, 0.0]]))
+    problem, evaluate, points, generator = setup(fk.Dynamics(H, D=1.0, Q=Q), jnp.zeros(2))
+    points = np.concatenate([points, 10.0 ** np.linspace(1, 7, 16)[:, None] * points[:16]])
+    if H is not gauss:
+        assert np.all(exact_residuals(problem, points).relative < 1e-8)
+    points = points[:64]
+    assert find_escape(problem, evaluate, points, evaluate.energy(points), 1e-10, generator) is None
+
+
 def test_what_noise_does_not_reach_is_conserved():
     plane = {"theta": jnp.zeros(2)}
     along = reach(langevin(gauss, Dense(jnp.array([[4.0, 2.0], [2.0, 1.0]])))(), plane)
@@ -126,6 +165,14 @@ def test_what_noise_does_not_reach_is_conserved():
     assert "something is conserved" in reach(langevin(potential, tangent)(), plane).doubt
     half = Elementwise(lambda theta: jnp.maximum(theta, 0.0))
     assert "% of the points" in reach(langevin(gauss, half)(), {"theta": jnp.zeros(1)}).doubt
+
+
+@pytest.mark.parametrize("share", [lambda t: 1.5 - t, lambda t: jnp.abs(t - 1.3) - 0.3])
+def test_a_small_region_without_noise_is_noticed(share):
+    D = Elementwise(lambda theta: jnp.maximum(share(theta), 0.0) ** 3)
+    doubt = reach(langevin(gauss, D)(), {"theta": jnp.zeros(1)}).doubt
+    percent = int(doubt.split("%")[0].split()[-1])
+    assert 2 <= percent <= 20
 
 
 @pytest.mark.parametrize(
@@ -153,6 +200,27 @@ def test_what_only_auxiliaries_conserve_is_a_note():
     assert "xi[1], xi[2] never changes" in result.note
 
 
+TURNED = jnp.array([[0.0, -1.0], [1.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("H", "period", "differs"),
+    [
+        (lambda phi: -2 * jnp.cos(phi), 2 * np.pi, ""),
+        (lambda phi: -2 * jnp.cos(phi), 4 * np.pi, ""),
+        (lambda phi: -2 * jnp.cos(phi), np.pi, "H and the drift are"),
+        (lambda phi: 0.3 * phi - 2 * jnp.cos(phi), 2 * np.pi, "H is"),
+        (lambda phi: jnp.abs(jnp.sin(phi / 2)), np.pi, "H and the drift are"),
+    ],
+)
+def test_a_period_must_be_one(H, period, differs):
+    dynamics = fk.SDE(lambda phi: -jax.grad(H)(phi), {("phi", "phi"): 1.0}, H)
+    problem, _, points, _ = setup(dynamics, {"phi": jnp.zeros(())}, periodic={"phi": period})
+    messages = is_not_periodic(problem, points)
+    assert len(messages) == bool(differs)
+    assert not differs or f": {differs} not the same" in messages[0]
+
+
 PLANE = jnp.array([1.0, 0.5, -1.0])
 
 
@@ -163,6 +231,19 @@ PLANE = jnp.array([1.0, 0.5, -1.0])
         (Elementwise(lambda theta: (theta - 0.5) ** 2), 2, True),
         (Dense(lambda theta: (theta @ PLANE - 0.3) ** 2 * jnp.eye(3)), 3, True),
         (Dense(lambda theta: (square(theta) - 1) ** 2 * jnp.eye(2)), 2, True),
+        # With 7 % and 22 % of the mass behind them.
+        (Elementwise(lambda theta: (theta - 1.5) ** 2), 1, True),
+        (Dense(lambda theta: (square(theta) - 3) ** 2 * jnp.eye(2)), 2, True),
+        # Sealed for the distance from the origin only.
+        (
+            Dense(
+                lambda theta: (
+                    (square(theta) - 1) ** 2 * jnp.eye(2) + jnp.outer(TURNED @ theta, TURNED @ theta)
+                )
+            ),
+            2,
+            True,
+        ),
         # ∫ dz / |z|^0.9 is finite.
         (Elementwise(lambda theta: jnp.abs(theta) ** 0.9), 1, False),
         (Elementwise(lambda theta: 1e-4 + theta**2), 1, False),
@@ -174,6 +255,20 @@ PLANE = jnp.array([1.0, 0.5, -1.0])
 def test_where_D_vanishes_on_a_surface_it_is_not_crossed(D, d, is_sealed):
     problem, evaluate, points, _ = setup(langevin(gauss, D)(), {"theta": jnp.zeros(d)})
     assert bool(find_barrier(problem, evaluate, points)) is is_sealed
+
+
+def test_the_radius_of_an_angle_is_no_barrier():
+    dynamics = fk.SDE(lambda phi: -2 * jnp.sin(phi), {("phi", "phi"): 1.0}, lambda phi: -2 * jnp.cos(phi))
+    problem, evaluate, points, _ = setup(dynamics, {"phi": jnp.zeros(())}, periodic={"phi": 2 * np.pi})
+    assert not find_barrier(problem, evaluate, points)
+    assert abs(check_structure(problem, evaluate, points, np.random.default_rng(0)).least_eigenvalue) > 0.1
+    sealed = fk.SDE(
+        lambda phi: -2 * jnp.sin(phi) * jnp.cos(phi),
+        {("phi", "phi"): Elementwise(lambda phi: jnp.sin(phi) ** 2)},
+        lambda phi: 0.0 * phi,
+    )
+    problem, evaluate, points, _ = setup(sealed, {"phi": jnp.zeros(())}, periodic={"phi": 2 * np.pi})
+    assert find_barrier(problem, evaluate, points)
 
 
 def test_a_flux_crosses_where_D_vanishes():

@@ -31,6 +31,57 @@ MUTATIONS = [
         _TAILS,
     ),
     Mutation(
+        "checker/_explosion.py",
+        "slopes[row] = max(",
+        "slopes[row] = min(",
+        "an explosion is seen where only one part of a ray looks like it",
+        _TAILS,
+    ),
+    Mutation(
+        "checker/_rays.py",
+        "generator.permutation(free.size)[:_LARGEST_ALONE]",
+        "generator.permutation(free.size)[: number // 4]",
+        "of many coordinates only a few are looked at alone",
+        _TAILS,
+    ),
+    Mutation(
+        "checker/_reducible.py",
+        "_FARTHEST = 50.0",
+        "_FARTHEST = 1.0",
+        "only the middle of the draws is looked at for barriers and reach",
+        _TAILS,
+    ),
+    Mutation(
+        "checker/_tails.py",
+        "outward_flux = np.where(outward_flux <= rounding * terms, 0.0, outward_flux)",
+        "outward_flux = outward_flux + 0 * terms",
+        "rounding errors of a flux along the surface are an escape",
+        _TAILS,
+    ),
+    Mutation(
+        "checker/_barriers.py",
+        "constant = problem.number_of_radii if isinstance(problem, Lifted) else 0",
+        "constant = 0",
+        "the constant radius of an angle hides where D vanishes",
+        _TAILS,
+    ),
+    Mutation(
+        "checker/_samplers.py",
+        """    if not settled:
+        doubts.append(""",
+        """    if not settled:
+        notes.append(""",
+        "a correction is right without draws of the target",
+        ("check_samplers",),
+    ),
+    Mutation(
+        "checker/_corrections.py",
+        "_STILL = 1e-9",
+        "_STILL = -1.0",
+        "a sampler that never moves is right",
+        ("check_samplers",),
+    ),
+    Mutation(
         "checker/_normalisable.py",
         "sigma = -np.diff(mass, axis=1) / ratio - rays.coordinates[:, None]",
         "sigma = -np.diff(mass, axis=1) / ratio - 1",
@@ -102,8 +153,8 @@ MUTATIONS = [
     ),
     Mutation(
         "checker/_residual.py",
-        "S, size = _sum_and_size(slopes, -_times(columns, gradient[:, None]))",
-        "S, size = _sum_and_size(-_times(columns, gradient[:, None]))",
+        "S, size = sum_and_size(slopes, -times(columns, gradient[:, None, None]))",
+        "S, size = sum_and_size(-times(columns, gradient[:, None, None]))",
         "the checker's required drift without ∇·D",
         _RIGHT,
     ),

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from fokker._core.state import State, dimension
-from fokker.checker._compact import leaves_the_sphere, lift
+from fokker.checker._compact import is_not_periodic, leaves_the_sphere, lift
 from fokker.checker._evaluate import LARGEST_FULL_MATRIX, Evaluator, Values
 from fokker.checker._explosion import find_explosion
 from fokker.checker._inputs import first_state, given_points, starts_of
@@ -122,7 +122,8 @@ def check(
     if problem.guessed:
         report.notes.append(
             f"no shapes were given: {' and '.join(problem.names)} taken as single numbers. Errors that occur "
-            "only in more dimensions are not found; pass state=… (on the command line --shape theta=3 …)"
+            "only in more dimensions are not found; pass state=… (on the command line "
+            f"--shape {problem.names[0]}=2 …)"
         )
     return report
 
@@ -176,7 +177,7 @@ def _check(
     tolerance = _SINGLE if single else _DOUBLE
     if single:
         notes.append("some constants or operations are in single precision: the tolerance is larger")
-    failures = list(structure.failures)
+    failures = [*structure.failures, *is_not_periodic(problem, drawn)]
     if d <= LARGEST_FULL_MATRIX:
         tested = drawn[:64]
         failures += leaves_the_sphere(problem, tested, values["f"][:64], evaluate.matrices(tested)["D"])
@@ -372,7 +373,8 @@ def _power(checked: CheckedPoints, residuals: Residuals, tolerance: float, exact
         least = f"{_detectable(residuals, tolerance):.2g} of the terms (99 %)"
     return (
         f"{words}above {least}. A jump of H, D or the drift below {SMALLEST_JUMP:.1%} of its range is not "
-        "seen, nor what happens far out along curves: the tails are looked at along straight rays"
+        "seen. Far out, the integral of exp(-H), the flux and the noise are looked at along straight rays: "
+        "mass that escapes along curves, as in a funnel without a prior, is not seen"
     )
 
 

@@ -5,20 +5,25 @@ constant in time. By Itô's formula, where x are the original variables with the
 
     dy = M dx - k² D_φφ y dt (for an angle),    M = ∂y/∂x at fixed ρ,    D_y = M D Mᵀ,
 
-so exp(-H) is stationary for x if and only if exp(-H - ρ²/2) is for y. An H, D or drift that is not periodic
-jumps at the end of the period, and is detected as a jump.
+so exp(-H) is stationary for x if and only if exp(-H - ρ²/2) is for y. Whether H, D and the drift are periodic
+is tested directly.
 """
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from fokker._core.state import State, nearest
+from fokker.checker._residual import compile_once, map_points
 from fokker.dynamics.problem import Problem, Vector
+
+# Points at which periods are tested, and the share of the size below which a difference is rounding.
+_SHIFTED, _SAME = 16, 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +35,7 @@ class Lifted(Problem):
     pull_back: Callable[[Vector, Vector], Vector]
     flat: Problem
     spheres: tuple[str, ...]
+    periods: Mapping[str, np.ndarray]
 
     @property
     def dimension(self) -> int:
@@ -187,6 +193,7 @@ def lift(problem: Problem, periodic: Mapping[str, Any] | None, sphere: str | Ite
         pull_back=lambda y, v: pull(y, v, inverse=True),
         flat=problem,
         spheres=spheres,
+        periods=periods,
     )
 
 
@@ -204,6 +211,38 @@ def leaves_the_sphere(problem: Problem, points: np.ndarray, f: np.ndarray, D: np
                 f"{name} does not stay on the sphere |{name}| = 1: D must have D{name} = 0, as 1 - uuᵀ has, "
                 f"and the drift (Itô) must have {name}·f = -tr D"
             )
+    return messages
+
+
+def is_not_periodic(problem: Problem, points: np.ndarray) -> list[str]:
+    """Messages for periods after which H, the drift or D are not what they were."""
+    if not isinstance(problem, Lifted):
+        return []
+    flat = problem.flat
+    some = np.asarray(map_points(problem.fold, points[:_SHIFTED], 8 * problem.dimension))
+    direction = jnp.asarray(np.cos(1 + np.arange(flat.dimension)))
+
+    def parts(x: Vector) -> tuple[Array, ...]:
+        return flat.hamiltonian(x), flat.drift(x), flat.D_mv(x, direction)
+
+    messages = []
+    program = compile_once(jax.vmap(parts))
+    before = [np.asarray(part) for part in program(some)]
+    for name, period in problem.periods.items():
+        rows = np.arange(flat.dimension)[flat.variables[name]]
+        for row, length in zip(rows, np.broadcast_to(period, rows.shape), strict=True):
+            after = program(some + length * np.eye(flat.dimension)[row])
+            different = [
+                what
+                for what, a, b in zip(("H", "the drift", "D"), before, after, strict=True)
+                if np.nanmax(np.abs(b - a), initial=0.0) > _SAME * (1 + np.nanmax(np.abs(a), initial=0.0))
+            ]
+            if different:
+                what = " and ".join(different) + (" are" if len(different) > 1 else " is")
+                messages.append(
+                    f"{flat.coordinate_names()[row]} has no period of {length:.4g}: {what} not the same one "
+                    "period later. Is it an angle, and is this its whole period?"
+                )
     return messages
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array
 
 from fokker._core.state import State, ravel, unravel, variable_names
-from fokker.checker._reducible import inner_half
+from fokker.checker._reducible import without_far_tails
 from fokker.checker._residual import compile_once, map_points
 from fokker.corrections import Metropolis, Step
 from fokker.corrections.metropolis import Draws
@@ -34,6 +34,8 @@ _TOLERANCE = 1e-6
 _ALARM = 6.5
 # Of the sampler, from every draw: a small bias of one step adds up.
 _OWN_STEPS = 8
+# Squared changes below this share of those between independent draws are none.
+_STILL = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +47,10 @@ class Finding:
     error: float
     tolerance: float = _TOLERANCE
     power: str = ""
+    # Why it shows nothing although it holds.
+    doubt: str = ""
+    # How large an error, as a share of the largest possible, it may miss.
+    missed: float = 0.0
 
     @property
     def holds(self) -> bool:
@@ -220,7 +226,7 @@ def _noise_everywhere(problem: Problem, points: np.ndarray) -> Finding:
     unit = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     least = np.linalg.eigvalsh(D / (unit[:, :, None] * unit[:, None, :]))[:, 0]
     is_singular = np.any(diagonal <= 0, axis=1)
-    inner = inner_half(points)
+    inner = without_far_tails(points)
     is_singular[inner] |= least[inner] <= _SINGULAR
     share = float(np.mean(is_singular))
     return Finding(
@@ -387,6 +393,10 @@ def _averages(
     t = np.abs(change.mean(axis=0)) / np.where(error > 0, error, np.inf)
     largest = float(np.max(t)) if np.all(np.isfinite(moved)) else np.inf
     shift = float(_ALARM * np.max(error))
+    is_still = bool(np.min(_moves(tests(points), tests(moved[:, -1]))) < _STILL)
+    if points.shape[1] == problem.dimension:
+        energy = compile_once(jax.vmap(problem.hamiltonian))
+        is_still |= bool(_moves(np.asarray(energy(points)), np.asarray(energy(moved[:, -1]))) < _STILL)
     return Finding(
         f"averages: {_OWN_STEPS} steps from {len(points)} draws of the target change none of {t.size} "
         f"averages ({largest:.1f} standard errors at most; {_ALARM} would be too many)",
@@ -394,6 +404,18 @@ def _averages(
         "sampler does not keep the target, or the draws are poor",
         largest,
         _ALARM,
-        f"an average that {_OWN_STEPS} steps change by less than {shift:.2g} is not seen (of functions "
-        "between -1 and 1)",
+        "none: averages of what does not move do not change"
+        if is_still
+        else f"an average that {_OWN_STEPS} steps change by less than {shift:.2g} is not seen (of functions "
+        f"between -1 and 1, whose values they change by {float(np.sqrt(np.mean(change**2))):.2g})",
+        f"in {_OWN_STEPS} steps from draws of the target some functions of the draw never change (theta or a "
+        "part of it stays, or only changes its sign): the target is kept, but is not reached"
+        if is_still
+        else "",
+        shift,
     )
+
+
+def _moves(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Squared changes against those between independent draws: zero if a function of the draw is constant."""
+    return np.asarray(np.mean((after - before) ** 2, axis=0) / (2 * np.var(before, axis=0) + 1e-300))

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fokker.checker._residual import compile_once, matrix_and_slopes
+from fokker.checker._residual import compile_once, matrices_and_slopes, sum_and_size, times
 from fokker.dynamics.problem import Problem, Vector
 
 # Above this many coordinates no full matrices are computed.
@@ -38,7 +38,8 @@ class Evaluator:
     def fields(self, x: np.ndarray) -> Values:
         """H, ∇H, f and S = ∇·D - D∇H at each row of x; and D times a fixed vector, which shows jumps of D.
 
-        S is f where they agree up to rounding errors of the terms of S, which may cancel.
+        S is f where they agree up to rounding errors of the terms of f and S, which may cancel: `size` is the
+        sum of their absolute values.
         """
         return self._run("fields", self._fields, x, self.problem.dimension**2)
 
@@ -50,10 +51,10 @@ class Evaluator:
         problem = self.problem
         H, gradient = jax.value_and_grad(problem.hamiltonian)(x)
         S, f = -problem.D_mv(x, gradient), problem.drift(x)
+        size = jnp.abs(S) + jnp.abs(f)
         if x.size <= LARGEST_FULL_MATRIX:
-            columns, slopes = matrix_and_slopes(problem.D_mv, x)
-            S = S + jnp.sum(slopes, axis=0)
-            size = jnp.sum(jnp.abs(slopes) + jnp.abs(columns * gradient[:, None]), axis=0)
+            columns, slopes = matrices_and_slopes(problem, x)
+            S, size = sum_and_size(slopes, -times(columns, gradient[:, None, None]))
             S = jnp.where(jnp.abs(f - S) <= self.rounding * size, f, S)
         direction = jnp.asarray(np.cos(1 + np.arange(x.size)))
         return {
@@ -61,6 +62,7 @@ class Evaluator:
             "gradient": gradient,
             "f": f,
             "S": S,
+            "size": size + jnp.abs(f),
             "D": problem.D_mv(x, direction),
         }
 

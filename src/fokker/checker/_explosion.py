@@ -27,6 +27,8 @@ _RADII = 10.0 ** np.linspace(0, 40, 161)
 _COARSE = _RADII[[4, 12, 160]]
 # D that grows more slowly than this power of the distance does not explode: E[D/s²] is finite.
 _HARMLESS = 1.5
+# The most rays that are looked at closely.
+_CLOSELY = 32
 # A power of s below the first is convergence; between it and the second it is undecided. A rotated ray is
 # shorter, and its power not as accurate.
 _CONVERGES, _ZERO, _ZERO_ROTATED = -0.05, -1e-6, -5e-3
@@ -56,7 +58,8 @@ def find_explosion(
     d = problem.dimension
     number = 32 if d <= 12 else 8
     rays = make_rays(problem, evaluate, points, generator, np.zeros(d, bool), number, by="D")
-    if not _grows(evaluate, rays):
+    rays = rays.select(_growing(evaluate, rays))
+    if not rays.names:
         return None
     slopes = _slopes(evaluate, rays)
     row = rays.simplest(slopes < _CONVERGES)
@@ -120,12 +123,15 @@ def _log_inverse(D: np.ndarray, w: np.ndarray) -> np.ndarray:
     return np.where(is_outside, np.inf, np.log(inverse) + 2 * np.log(largest[:, 0]))
 
 
-def _grows(evaluate: Evaluator, rays: Rays) -> bool:
-    """Whether D grows fast enough anywhere to be looked at closely."""
+def _growing(evaluate: Evaluator, rays: Rays) -> np.ndarray:
+    """The rows of the rays on which D grows fast enough to be looked at closely: the fastest of them."""
     size = _log_resistance(evaluate, rays, np.concatenate([[1.0], _COARSE]))[1]
     with np.errstate(all="ignore"):
         growth = np.log(size[:, 1:] / size[:, :1]) / np.log(_COARSE)
-    return bool(np.any(~(growth < _HARMLESS) & (size[:, 1:] != 0)))
+    growth = np.where(size[:, 1:] == 0, -np.inf, np.where(np.isnan(growth), np.inf, growth))
+    largest = np.max(growth, axis=1)
+    order = np.lexsort((rays.coordinates, -largest))
+    return np.sort(order[largest[order] >= _HARMLESS][:_CLOSELY])
 
 
 def _slopes(evaluate: Evaluator, rays: Rays) -> np.ndarray:

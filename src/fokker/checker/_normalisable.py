@@ -17,6 +17,8 @@ from fokker.checker._rays import Rays, make_rays
 from fokker.dynamics.problem import Problem
 
 _RAYS = 48
+# Rays at a time, for memory.
+_BATCH = 128
 # Distances, in spreads, between which σ is measured; the far ones only in the state's own frame.
 _NEAR, _FAR = (1e3, 1e4, 1e5, 1e6), (1e20, 1e30, 1e40)
 # Points in [s, 2s], over which an oscillating H is averaged.
@@ -76,6 +78,12 @@ def check_integral(
 
 def _decay(evaluate: Evaluator, rays: Rays, distances: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
     """The largest σ of each ray between distances, infinite if H is; and whether H is bounded between all."""
+    if len(rays.names) > _BATCH:
+        rows = np.arange(len(rays.names))
+        first, rest = (
+            _decay(evaluate, rays.select(part), distances) for part in (rows[:_BATCH], rows[_BATCH:])
+        )
+        return np.concatenate([first[0], rest[0]]), np.concatenate([first[1], rest[1]])
     radii = np.concatenate([s * _WINDOW for s in distances])
     ratio = np.diff(np.log(distances))
     with np.errstate(all="ignore"):

@@ -18,6 +18,8 @@ from fokker.checker._evaluate import Evaluator
 from fokker.dynamics.problem import Problem
 
 LARGEST_ROTATED = 64
+# Up to this many coordinates are each looked at alone: an error may be in any of them.
+_LARGEST_ALONE = 256
 # A rotated frame is known to about 1e-12 only, so that its rays leave their direction far out.
 _FAR, _FAR_ROTATED = 1e40, 1e6
 # Distances, in spreads, at which a frame is looked for: the largest at which all is finite.
@@ -93,9 +95,8 @@ def make_rays(
             part = frame[:, subset]
             direction = part @ weights / np.linalg.norm(weights)
             draw = (points[generator.integers(len(points))] - center) / spread
-            # The other coordinates stay those of the draw; every second apex is the origin.
-            apex = np.zeros(d) if generator.integers(2) else -center / spread
-            start = center + spread * (draw + part @ (part.T @ (apex - draw)))
+            # The other coordinates stay those of the draw.
+            start = center + spread * (draw - part @ (part.T @ draw))
             own = " and ".join(names[subset][:3]) + (" and …" if len(subset) > 3 else "")
             label = _combination(part @ weights * spread, names) if is_rotated else own
             far = _FAR_ROTATED if is_rotated else _FAR
@@ -116,11 +117,11 @@ def _subsets(
     """Sets of coordinates and directions in them: each alone and both ways, variables, all, random sets."""
     if not free.size:
         return []
-    alone = [free[i : i + 1] for i in generator.permutation(free.size)[: number // 4]]
+    alone = [free[i : i + 1] for i in generator.permutation(free.size)[:_LARGEST_ALONE]]
     directions = [(one, np.array([sign])) for one in alone for sign in (1.0, -1.0)]
     if free.size > 1:
         several = [*[b for b in blocks if b.size > 1][: number // 4], *[free] * (number // 8)]
-        while len(directions) + len(several) < number:
+        while len(several) < number // 2:
             several.append(generator.choice(free, generator.integers(2, free.size + 1), replace=False))
         directions += [(subset, generator.normal(size=subset.size)) for subset in several]
     return directions

@@ -24,6 +24,8 @@ from fokker.dynamics.problem import Problem, Vector
 _LARGEST, _LARGEST_AT_ALL = 32, 128
 _UNTESTED = "whether the noise reaches every direction was not decided: there are too many coordinates"
 _POINTS = 16
+# Points farther out than this many median absolute deviations are in a heavy tail.
+_FARTHEST = 50.0
 # Points without full rank among those tested; a single one may be rounding.
 _FEWEST = 2
 # From this share of the points on, the rank is taken to be low everywhere.
@@ -53,15 +55,17 @@ def check_reach(
     d = problem.dimension
     if d > _LARGEST_AT_ALL:
         return Reach(note=_UNTESTED)
-    points = points[:64][inner_half(points[:64])]
-    tested = points[: _POINTS if d <= _LARGEST else 2]
+    points = points[without_far_tails(points)][: None if d <= _LARGEST else 2]
     spread = np.std(points, axis=0) + 1e-12
     # The radii of angles and unit vectors are constant by construction.
     full = d - (problem.number_of_radii if isinstance(problem, Lifted) else 0)
-    D = evaluate.matrices(tested)["D"] / np.outer(spread, spread)
+    D = evaluate.matrices(points)["D"] / np.outer(spread, spread)
     if not np.any(D) or not np.all(np.isfinite(D)):
         return Reach()
-    if np.all(_rank(D) >= full) or np.all(_rank(_brackets(evaluate, tested, spread)) >= full):
+    ranks = _rank(D)
+    rows, shares = _choose(ranks)
+    tested = points[rows]
+    if np.all(ranks >= full) or np.all(_rank(_brackets(evaluate, tested, spread)) >= full):
         return Reach()
     if d > _LARGEST:
         return Reach(note=_UNTESTED)
@@ -75,14 +79,27 @@ def check_reach(
     kernels = [left[i][:, unreached[i]] for i in lacking]
     fields = evaluate.fields(tested[finite][lacking])
     is_carried = bool(np.any(np.abs(fields["f"] - fields["S"]) > _RANK * np.abs(fields["S"])))
-    return _words(problem, kernels, spread, lacking.size / len(values), is_carried)
+    share = np.sum(shares[finite][lacking]) / np.sum(shares[finite])
+    return _words(problem, kernels, spread, float(share), is_carried)
 
 
-def inner_half(points: np.ndarray) -> np.ndarray:
-    """The rows of the inner half of the points: far out in heavy tails D may be singular by rounding."""
+def without_far_tails(points: np.ndarray) -> np.ndarray:
+    """The rows of the points that are not far out in heavy tails, where D may be singular by rounding."""
     center = np.median(points, axis=0)
     distance = np.abs(points - center) / (np.median(np.abs(points - center), axis=0) + 1e-12)
-    return np.sort(np.argsort(np.max(distance, axis=1))[: max(2, len(points) // 2)])
+    farthest = np.max(distance, axis=1)
+    return np.flatnonzero(farthest <= max(_FARTHEST, np.sort(farthest)[min(1, len(points) - 1)]))
+
+
+def _choose(ranks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to test and the share of the draws that each stands for: half of them where D has a lower rank."""
+    is_low = ranks < np.max(ranks)
+    low, rest = np.flatnonzero(is_low), np.flatnonzero(~is_low)
+    groups = [low[: _POINTS // 2], rest[: _POINTS - min(low.size, _POINTS // 2)]]
+    shares = [
+        np.full(g.size, all_.size / max(g.size, 1)) for g, all_ in zip(groups, (low, rest), strict=True)
+    ]
+    return np.concatenate(groups), np.concatenate(shares) / ranks.size
 
 
 def _rank(matrices: np.ndarray) -> np.ndarray:

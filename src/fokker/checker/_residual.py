@@ -22,6 +22,8 @@ from fokker.dynamics.problem import Problem, Vector
 
 # Memory for one batch of points.
 _BATCH_BYTES = 2**28
+# Above this many coordinates the terms of Q are not computed.
+_LARGEST_WITH_Q = 64
 # Below this size, evaluating a point costs less than compiling a fast program.
 _SMALL = 2**19
 
@@ -30,6 +32,17 @@ def matrix_and_slopes(product: Callable[[Vector, Vector], Vector], x: Vector) ->
     """A_ij and ∂A_ij/∂x_j in row j and column i, from products with vectors."""
     basis = jnp.eye(x.size, dtype=x.dtype)
     return jax.vmap(lambda e: jax.jvp(lambda y: product(y, e), (x,), (e,)))(basis)
+
+
+def matrices_and_slopes(problem: Problem, x: Vector) -> tuple[Array, Array]:
+    """The same of D and, if it is known, of Q, along a second axis: their terms may cancel in the drift."""
+    Q_mv = problem.Q_mv
+    if Q_mv is None or x.size > _LARGEST_WITH_Q:
+        columns, slopes = matrix_and_slopes(problem.D_mv, x)
+        return columns[:, None], slopes[:, None]
+    basis = jnp.eye(x.size, dtype=x.dtype)
+    both = lambda y, e: jnp.stack([problem.D_mv(y, e), Q_mv(y, e)])  # noqa: E731
+    return jax.vmap(lambda e: jax.jvp(lambda y: both(y, e), (x,), (e,)))(basis)
 
 
 def divergence_of_matrix(product: Callable[[Vector, Vector], Vector], x: Vector) -> Vector:
@@ -118,7 +131,8 @@ def exact_residuals(problem: Problem, points: Array | np.ndarray, rounding: floa
 
     If f_i and S_i agree to `rounding`, the coordinate adds nothing, and the scale is that of f - S. So an
     error in a slow coordinate is not hidden by the large terms of a stiff one, nor a wrong friction by a
-    strong curl. Rounding is measured by the terms of S, not by their sum: for D = 1/p they cancel.
+    strong curl. Rounding is measured by the terms of S, not by their sum: for D = 1/p they cancel; and by
+    those of Q, where it is known: ∇·Q and Q∇H may cancel in f.
     """
     parts = map_points(lambda x: _terms(problem, x), points, 8 * 6 * problem.dimension**3)
     f, S, size, derivatives_f, derivatives_S, derivatives_size, gradient = (np.asarray(v) for v in parts)
@@ -141,17 +155,21 @@ def exact_residuals(problem: Problem, points: Array | np.ndarray, rounding: floa
 
 def _terms(problem: Problem, x: Vector) -> tuple[Array, ...]:
     """f and S, the sum of the absolute values of their terms; the same of ∂f_i/∂x_i and ∂S_i/∂x_i; ∇H."""
-    columns, slopes = matrix_and_slopes(problem.D_mv, x)
+    columns, slopes = matrices_and_slopes(problem, x)
     of_columns, of_slopes = (
-        jnp.einsum("jii->ji", jacobian)
-        for jacobian in jax.jacfwd(lambda y: matrix_and_slopes(problem.D_mv, y))(x)
+        jnp.einsum("jmii->jmi", jacobian)
+        for jacobian in jax.jacfwd(lambda y: matrices_and_slopes(problem, y))(x)
     )
     gradient = jax.grad(problem.hamiltonian)(x)
     hessian = jax.hessian(problem.hamiltonian)(x)
     f, derivatives_f = problem.drift(x), jnp.diagonal(jax.jacfwd(problem.drift)(x))
-    S, size = _sum_and_size(slopes, -_times(columns, gradient[:, None]))
-    derivatives = (of_slopes, -_times(of_columns, gradient[:, None]), -_times(columns, hessian))
-    derivatives_S, derivatives_size = _sum_and_size(*derivatives)
+    S, size = sum_and_size(slopes, -times(columns, gradient[:, None, None]))
+    derivatives = (
+        of_slopes,
+        -times(of_columns, gradient[:, None, None]),
+        -times(columns, hessian[:, None]),
+    )
+    derivatives_S, derivatives_size = sum_and_size(*derivatives)
     return (
         *(f, S, size + jnp.abs(f)),
         *(derivatives_f, derivatives_S, derivatives_size + jnp.abs(derivatives_f)),
@@ -159,14 +177,15 @@ def _terms(problem: Problem, x: Vector) -> tuple[Array, ...]:
     )
 
 
-def _times(entries: Array, factors: Array) -> Array:
+def times(entries: Array, factors: Array) -> Array:
     """The product, zero where an entry is zero: a variable without noise may have any curvature."""
     return jnp.where(entries == 0, 0.0, entries * factors)
 
 
-def _sum_and_size(*terms: Array) -> tuple[Array, Array]:
-    """Σ_j of all terms, and of their absolute values."""
-    return sum(jnp.sum(t, axis=0) for t in terms), sum(jnp.sum(jnp.abs(t), axis=0) for t in terms)  # type: ignore[return-value]
+def sum_and_size(*terms: Array) -> tuple[Array, Array]:
+    """Σ_j of all terms of D, and of the absolute values of those of D and Q."""
+    total = sum(jnp.sum(t[:, 0], axis=0) for t in terms)
+    return total, sum(jnp.sum(jnp.abs(t), axis=(0, 1)) for t in terms)  # type: ignore[return-value]
 
 
 def difference(a: np.ndarray, b: np.ndarray, size: np.ndarray, rounding: float) -> np.ndarray:

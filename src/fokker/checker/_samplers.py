@@ -145,10 +145,11 @@ def _number_of_points(sampler: Sampler, d: int) -> int:
 def _corrected(sampler: Sampler, state: Any, options: Mapping[str, Any]) -> Report:
     """The report on a sampler of which only the correction is checked."""
     findings, points, settled, notes = _corrections(sampler, state, options)
-    if not settled:
-        notes.append("points could not be drawn where the target has mass: pass a better state, or points")
     broken = [f for f in findings if not f.holds]
-    verdict = "wrong" if broken else "right" if settled else "undecided"
+    doubts = [f.doubt for f in findings if f.doubt]
+    if not settled:
+        doubts.append("points could not be drawn where the target has mass: pass a better state, or points")
+    verdict = "wrong" if broken else "undecided" if doubts else "right"
     exact = [f for f in findings if f.tolerance < 1e-3]
     return Report(
         ok=verdict == "right",
@@ -157,7 +158,7 @@ def _corrected(sampler: Sampler, state: Any, options: Mapping[str, Any]) -> Repo
         tolerance=max((f.tolerance for f in exact), default=0.0),
         scale=1.0,
         root_mean_square=max((f.error for f in exact), default=0.0),
-        reasons=[f.reason for f in broken],
+        reasons=[f.reason for f in broken] or doubts,
         worst_point=None,
         worst_value=0.0,
         correction=None,
@@ -170,17 +171,19 @@ def _corrected(sampler: Sampler, state: Any, options: Mapping[str, Any]) -> Repo
         marginal=None,
         checks=[f.words for f in findings if f.holds],
         notes=notes,
+        missed=max((f.missed for f in findings), default=0.0),
     )
 
 
 def _with_findings(report: Report, findings: list[Finding]) -> Report:
     """The report on dynamics, with the findings about a correction."""
     broken = [f.reason for f in findings if not f.holds]
-    verdict = "wrong" if broken else report.verdict
+    doubts = [f.doubt for f in findings if f.doubt]
+    verdict = "wrong" if broken else "undecided" if doubts and report.ok else report.verdict
     return dataclasses.replace(
         report,
         ok=verdict == "right",
         verdict=verdict,
-        reasons=[*report.reasons, *broken],
+        reasons=[*report.reasons, *(broken or doubts)],
         checks=[f.words for f in findings if f.holds],
     )

@@ -55,8 +55,15 @@ def find_escape(
             f, S = values["f"], values["S"]
             v = np.where(np.abs(f - S) <= rounding * (np.abs(f) + np.abs(S)), 0.0, f - S) / spread
             gradient = values["gradient"] * spread
-            outward_flux = np.abs(np.sum(v * gradient, axis=1)) / np.linalg.norm(gradient, axis=1)
-            result = np.log(outward_flux) - (values["H"] - lowest) + (d - 1) * low
+            outward_flux = np.abs(np.sum(v * gradient, axis=1))
+            # A flux along the surface has v·n = 0 up to rounding errors of its terms.
+            terms = np.sum(values["size"] / spread * np.abs(gradient), axis=1)
+            outward_flux = np.where(outward_flux <= rounding * terms, 0.0, outward_flux)
+            result = (
+                np.log(outward_flux / np.linalg.norm(gradient, axis=1))
+                - (values["H"] - lowest)
+                + (d - 1) * low
+            )
         # A level is reached if H is near it. It is not reached at an edge, or if H is bounded along the ray.
         reached = np.abs(values["H"] - heights) < 1.0
         result = np.where(reached & ~np.isnan(result), result, np.nan)

@@ -105,7 +105,8 @@ def infer_state(dynamics: Dynamics | SDE) -> State:
         return jnp.zeros(len(matrix))
     raise ValueError(
         "the shape of the state is not known: pass state=…, an example such as "
-        '{"theta": jnp.zeros(2), "r": jnp.zeros(2)} or jnp.zeros(3).'
+        '{"theta": jnp.zeros(2), "r": jnp.zeros(2)} or jnp.zeros(3); '
+        f"on the command line --shape {names[0] if names else 'z'}=2."
     )
 
 
@@ -232,6 +233,7 @@ def as_dynamics(
     if not callable(dynamics) or diffusion is None or hamiltonian is None:
         raise TypeError(
             "give a fk.Dynamics, or a drift together with a diffusion and a Hamiltonian: "
-            "(drift=…, diffusion=…, hamiltonian=…)."
+            "(drift=…, diffusion=…, hamiltonian=…); or a sampler on its target, as "
+            "fk.samplers.sgld(1e-3).on(target), or one of your own, a fk.samplers.Sampler."
         )
     return SDE(dynamics, diffusion, hamiltonian, state)

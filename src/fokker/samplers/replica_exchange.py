@@ -205,6 +205,11 @@ def replica_exchange(
     """
     if not (isinstance(sampler, Recipe) and sampler.wants_target):
         raise TypeError("replica_exchange copies a named sampler such as fk.samplers.sgld(1e-3).")
+    if sampler.correction is not None:
+        raise TypeError(
+            "replica_exchange copies samplers without a correction such as sgld or sghmc; "
+            f"{sampler.name} has one."
+        )
     ladder = np.asarray(temperatures, float)
     if ladder.ndim != 1 or len(ladder) < 2 or ladder[0] != 1 or not np.all(np.diff(ladder) > 0):
         raise ValueError(
