@@ -122,4 +122,18 @@ MUTATIONS = [
         "a clean verdict does not say that the draws are tempered",
         ("advice::a_clean_verdict_says_what_it_is_of_and_what_no_run_shows",),
     ),
+    Mutation(
+        "diagnostics/_tails.py",
+        "falls_slowly = (exponents < _FALLS_SLOWLY) & (k[own] > _LIGHTEST)",
+        "falls_slowly = exponents < -10",
+        "tails of the target that chains hardly visit are not looked at",
+        ("bias::tails_without_a_variance_are_named",),
+    ),
+    Mutation(
+        "diagnostics/_tails.py",
+        "(k - _ERRORS * error > _NO_VARIANCE)",
+        "(k > 9)",
+        "the tails of draws are not looked at",
+        ("bias::quantities_of_the_user_have_tails_too",),
+    ),
 ]

@@ -15,6 +15,7 @@ from fokker.diagnostics._gradients import log_densities
 from fokker.diagnostics._projections import DIRECTIONS, Leaf, Projections, leaf_of_moments, project
 from fokker.diagnostics._quantities import MOST_SCALARS, Quantities, given, named_leaves, none_of
 from fokker.diagnostics._spread import Comparison, by_gradients, is_of_stream, target_of, why_not_compared
+from fokker.diagnostics._tails import heavy_tails, tail_findings
 from fokker.diagnostics.halving import step_halving
 from fokker.diagnostics.summary import QUANTILES, LeafRow, Summary
 
@@ -77,6 +78,10 @@ def _of_scalars(
     findings += convergence(*judged, agreement, statistics.effective, context)
     findings += _halved(trace, halving)
     shown = statistics if is_same else Statistics.of(table.values)
+    tails = tail_findings(judged.names, *heavy_tails(judged.values, statistics.tail, comparison.exponents))
+    if not tails and not is_same:  # the table has moments of the constrained ones
+        tails = tail_findings(table.names, *heavy_tails(table.values, shown.tail))
+    findings += tails
     checked = checked_text(statistics, comparison.spread, trace, halving)
     notes += _notes(trace, comparison.spread)
     return _summary(table, shown, findings, checks, notes, checked, probabilities)
@@ -111,6 +116,7 @@ def _of_many(
     if not unusable:
         context = _context(trace, findings, comparison, 0)
         unusable = convergence(*judged, agreement, statistics.effective, context)
+        unusable += tail_findings(judged.names, *heavy_tails(judged.values, statistics.tail))
         if chains > 1 and not any("R-hat" in finding.text for finding in unusable):
             unusable += _many.disagreeing_scalars(free.leaves, allowed)
     findings += [*unusable, *_halved(trace, halving)]
