@@ -1,12 +1,14 @@
 """What a verdict advises: nothing that makes it worse; and every message in the documentation is printed."""
 
 import ast
+import dataclasses
 import re
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import signal
 
 import fokker as fk
 from fokker import samplers
@@ -82,6 +84,35 @@ def test_a_clean_verdict_says_what_it_is_of_and_what_no_run_shows():
     hot = judged(2 * normals(), UNIT, temperature=4.0)
     assert hot.trusted
     assert "of exp(-U/T) with T = 4, not of the posterior itself" in hot.verdict
+
+
+def test_a_clean_verdict_counts_the_directions_that_were_not_judged():
+    x = normals()
+    spread = spread_of(x, x)
+    assert "in every direction" in _power(spread)
+    assert "in any direction" in _power(spread)
+    assert "tails and skewness of each coordinate were compared, by one number each" in _power(spread)
+    some = np.array([True, True, True, False])
+    shift, shape = (dataclasses.replace(x, judged=some) for x in (spread.shift, spread.shape))
+    text = _power(dataclasses.replace(spread, judged=some, shift=shift, shape=shape))
+    assert "in every one of the 3 directions of 4 that could be judged" in text
+    assert "in any one of the 3 directions of 4 that could be judged" in text
+    assert "were compared (1 of 4 could not be)" in text
+
+
+def test_the_r_hat_of_a_clean_verdict_is_the_one_that_was_judged():
+    """Split R-hat of many chains of a few effective draws is far above 1 whether they agree or not."""
+    noise = np.random.default_rng(0).normal(size=(256, 60, 1))
+    draws = signal.lfilter([np.sqrt(1 - 0.8**2)], [1, -0.8], noise, axis=1)[:, 20:]
+    summary = judged(draws, UNIT)
+    assert summary.trusted, summary.warnings
+    assert summary.r_hat[0] > 1.1
+    quoted = re.match(r"Nested R-hat is at most (1\.\d+)", summary.checked)
+    assert quoted is not None, summary.checked
+    assert float(quoted[1]) < 1.05
+    few = judged(normals(number=120), UNIT)
+    assert few.trusted, few.warnings
+    assert re.match(r"R-hat is at most 1.0\d\d", few.checked)
 
 
 def test_a_run_that_blew_up_early_is_not_told_to_take_more_steps():

@@ -239,6 +239,32 @@ def test_the_spread_of_theta_overrules_the_kinetic_temperature():
     assert "the spread of theta is too wide" in wrong.warnings[0]
 
 
+# The shape ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("quantiles", "words"),
+    [
+        (lambda u: np.sqrt(3) * (2 * u - 1), "the tails of coordinate"),
+        (lambda u: stats.laplace.ppf(u) / np.sqrt(2), "the tails of coordinate"),
+        (lambda u: (stats.gamma.ppf(u, 4) - 4) / 2, "the skewness of coordinate"),
+    ],
+    ids=["uniform", "Laplace", "gamma"],
+)
+def test_a_wrong_shape_of_the_right_mean_and_variance_is_seen(quantiles, words):
+    z = normals()
+    draws = quantiles(stats.norm.cdf(z))
+    spread = spread_of(draws, draws)
+    assert spread.furthest() is None
+    assert spread.shift.furthest() is None
+    summary = judged(draws, UNIT)
+    assert any(f"the shape of the distribution is off: {words}" in text for text in summary.warnings)
+    assert spread_of(z, z).shape.furthest() is None
+    assert spread_of(*skewed(z)).shape.furthest() is None
+    wide = spread_of(1.3 * z, 1.3 * z).shape  # a normal deviates by the bias of its variance
+    np.testing.assert_allclose(wide.deviation[:2], 0.69, atol=0.15)
+
+
 # Tails ----------------------------------------------------------------------------------------------------
 
 CAUCHY = fk.Density(lambda theta: -jnp.sum(jnp.log1p(theta**2)))

@@ -136,4 +136,25 @@ MUTATIONS = [
         "the tails of draws are not looked at",
         ("bias::quantities_of_the_user_have_tails_too",),
     ),
+    Mutation(
+        "diagnostics/shape.py",
+        "(f**2 * g - 2 * f * slope)",
+        "(f * g - slope)",
+        "a skewed distribution of the right moments is not seen",
+        ("bias::a_wrong_shape_of_the_right_mean_and_variance_is_seen",),
+    ),
+    Mutation(
+        "diagnostics/_checked.py",
+        'kind = "Nested R-hat" if judged.is_nested[worst] else "R-hat"',
+        'kind = "R-hat"',
+        "a clean verdict does not say which R-hat was judged",
+        ("advice::the_r_hat_of_a_clean_verdict_is_the_one_that_was_judged",),
+    ),
+    Mutation(
+        "diagnostics/_checked.py",
+        '    if judged.all():\n        return f"{word} direction"',
+        '    if True:\n        return f"{word} direction"',
+        "a clean verdict is of directions that were not judged",
+        ("advice::a_clean_verdict_counts_the_directions_that_were_not_judged",),
+    ),
 ]

@@ -204,7 +204,7 @@ def spread_findings(
     means: bool = True,
     has_sizes: bool = True,
 ) -> list[Finding]:
-    """The directions in which the variance and, with `means`, the mean are most wrong, if significant.
+    """The directions in which the variance and, with `means`, the mean or else the shape are most wrong.
 
     `has_sizes`: whether there are standard deviations by which the size of a shift can be given.
     """
@@ -247,7 +247,23 @@ def spread_findings(
             text = f"the draws are off: by the mean of ∇U, those of {name} are {where}; {advice}"
         is_bad = has_sizes and abs(shift) - 2 * error > _BIAS_BAD
         findings.append(Finding(care_or_bad(is_bad), text, cause))
-    return findings
+    return findings or (_shape_findings(spread, false_alarms, advice, cause) if means else [])
+
+
+def _shape_findings(spread: Spread, false_alarms: float, advice: str, cause: Cause) -> list[Finding]:
+    """What is most wrong with the shape, where mean and variance are not."""
+    worst = spread.shape.furthest(false_alarms)
+    if worst is None:
+        return []
+    name, deviation, error = worst
+    return [
+        Finding(
+            care_or_bad(abs(deviation) - 2 * error > _BIAS_BAD),
+            f"the shape of the distribution is off: {name} deviates from the target's by "
+            f"{100 * abs(deviation):.0f} ± {100 * error:.0f} %, though mean and variance do not; {advice}",
+            cause,
+        )
+    ]
 
 
 def _stein(

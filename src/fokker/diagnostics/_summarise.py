@@ -82,7 +82,7 @@ def _of_scalars(
     if not tails and not is_same:  # the table has moments of the constrained ones
         tails = tail_findings(table.names, *heavy_tails(table.values, shown.tail))
     findings += tails
-    checked = checked_text(statistics, comparison.spread, trace, halving)
+    checked = checked_text(statistics, agreement, comparison.spread, trace, halving)
     notes += _notes(trace, comparison.spread)
     return _summary(table, shown, findings, checks, notes, checked, probabilities)
 
@@ -128,7 +128,7 @@ def _of_many(
     if free is not table:
         of_leaves = Statistics.of(_many.directions(table).values)
     leaves = _leaf_rows(table, of_leaves)
-    checked = checked_text(statistics, comparison.spread, trace, halving)
+    checked = checked_text(statistics, agreement, comparison.spread, trace, halving)
     return _summary(judged, statistics, findings, checks, notes, checked, probabilities, leaves, shown)
 
 
