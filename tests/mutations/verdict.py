@@ -157,4 +157,25 @@ MUTATIONS = [
         "a clean verdict is of directions that were not judged",
         ("advice::a_clean_verdict_counts_the_directions_that_were_not_judged",),
     ),
+    Mutation(
+        "diagnostics/_convergence.py",
+        "_SETTLED = 20",
+        "_SETTLED = 100",
+        "chains in two modes are told to run longer",
+        ("advice::chains_in_two_modes_are_said_to_be_so_whatever_their_number",),
+    ),
+    Mutation(
+        "diagnostics/_convergence.py",
+        "if not context.astray and (drifts or context.is_flat):",
+        "if False:",
+        "chains that wander are not said to be of a target that may be improper",
+        ("advice::draws_that_wander_are_said_to_be_of_a_target_that_may_be_improper",),
+    ),
+    Mutation(
+        "diagnostics/_steps.py",
+        "return [], [] if is_wrong else [",
+        "return [], [",
+        "the momentum is called wrong alone where theta is too",
+        ("bias::the_spread_of_theta_overrules_the_kinetic_temperature",),
+    ),
 ]

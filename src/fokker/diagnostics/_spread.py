@@ -123,6 +123,12 @@ def by_gradients(
     exponents = tail_exponents(draws, gradients)
     if walls is not None:
         exponents[walls.present] = np.inf
+    worst = spread.furthest()
+    if np.any(exponents < 0) and worst is not None and worst[1] < 0:
+        advice = (
+            "the density does not fall where the outermost draws are: the target may be improper (fk.check "
+            "looks at that)"
+        )
     is_heavy = heavy_tails(draws, np.full(draws.shape[2], float(draws[:, :, 0].size)), exponents)[1]
     findings = spread_findings(spread, advice=advice, has_sizes=not is_heavy.any())
     own: dict[str, float] = {}

@@ -1,6 +1,7 @@
 """The summary of a trace: of each scalar, of directions and leaves if there are many, or of moments."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,7 +45,11 @@ def summarise(
         raise ValueError(f"{draws} draws per chain are too few for a summary; {remedy}.")
     own = given(quantities, trace.samples)
     has_many = scalars_per_draw(trace.samples) > MOST_SCALARS
-    return (_of_many if has_many else _of_scalars)(trace, own, gradients, halving, probabilities)
+    summary = (_of_many if has_many else _of_scalars)(trace, own, gradients, halving, probabilities)
+    if trace.settings.get("temperature", 1.0) == 0:
+        text = "at temperature 0 this is an optimiser: there is no distribution, and the draws are a path"
+        return replace(summary, findings=[*_of_run(trace), Finding(Grade.CARE, text)], notes=[])
+    return summary
 
 
 def checked_probabilities(probabilities: Sequence[float]) -> tuple[float, ...]:
@@ -218,16 +223,21 @@ def leaf_row(leaf: Leaf, r_hat: float, effective: float) -> LeafRow:
     return LeafRow(leaf.name, leaf.shape, means, deviations, *known)
 
 
-def _of_steps(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
-    """Problems of the run and of its steps."""
+def _of_run(trace: "Trace") -> list[Finding]:
+    """Problems of the run itself: why it ended, and what it was warned of."""
     findings = []
     if trace.stopped:
         findings.append(Finding(Grade.CARE if trace.was_interrupted else Grade.BAD, trace.stopped))
     if trace.lost:
         findings.append(Finding(Grade.BAD, trace.lost))
-    _steps.describe(trace, checks)
     findings += [Finding(Grade.BAD, note) for note in trace.notes]
-    findings += [Finding(Grade.CARE, caution) for caution in trace.cautions]
+    return findings + [Finding(Grade.CARE, caution) for caution in trace.cautions]
+
+
+def _of_steps(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
+    """Problems of the run and of its steps."""
+    findings = _of_run(trace)
+    _steps.describe(trace, checks)
     if trace.origin is not None:
         findings += _steps.noise_share(trace, checks)
     return findings
@@ -254,7 +264,9 @@ def _biases(
     trace: "Trace", findings: list[Finding], comparison: Comparison, checks: dict[str, float]
 ) -> tuple[list[Finding], list[str]]:
     """What was found about bias, with what was not looked for; and notes."""
-    kinetic, notes = _steps.kinetic_temperature(trace, checks, comparison.spread)
+    kinetic, notes = _steps.kinetic_temperature(
+        trace, checks, comparison.spread, is_wrong=bool(comparison.findings)
+    )
     findings = [*findings, *kinetic, *comparison.findings]
     findings += _steps.decisions(trace, checks, comparison.boundary)
     spread, sampler = comparison.spread, trace.sampler
@@ -283,6 +295,7 @@ def _context(trace: "Trace", findings: list[Finding], comparison: Comparison, co
         is_biased=any(finding.cause is not Cause.OTHER for finding in findings),
         is_stiff=any(finding.cause is Cause.STIFFNESS for finding in findings),
         coordinates=coordinates,
+        is_flat=comparison.exponents is not None and bool(np.any(comparison.exponents < 0)),
     )
 
 
