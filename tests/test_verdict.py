@@ -3,7 +3,6 @@
 Most traces here are made by NumPy, with what is wrong with them put in on purpose.
 """
 
-import logging
 import types
 
 import jax
@@ -367,12 +366,10 @@ def test_short_chains_that_hang_together_are_as_many_as_chains():
     assert judged[1].all()
 
 
-def test_one_chain_is_judged_without_a_word_of_the_library_that_computes(caplog, capsys):
-    """ArviZ 0.23 logs a failed validation of shapes for every single chain; other messages still come."""
-    said(right(chains=1))
-    assert "Shape validation failed" not in caplog.text + capsys.readouterr().err
-    logging.getLogger("arviz.stats.stats_utils").warning("another")
-    assert "another" in caplog.text
+def test_one_chain_is_judged_without_a_word_of_the_library_that_computes(capfd):
+    """ArviZ 0.23 logs a failed validation of shapes once for every shape of a single chain."""
+    said(right(chains=1, number=777))
+    assert "Shape validation failed" not in capfd.readouterr().err
 
 
 def test_a_step_that_diverges_when_it_is_checked_is_halved(monkeypatch):

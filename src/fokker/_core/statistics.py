@@ -35,7 +35,8 @@ def _quiet() -> Iterator[None]:
     def is_other(record: logging.LogRecord) -> bool:
         return "Shape validation failed" not in record.getMessage()
 
-    logger = logging.getLogger("arviz.stats.stats_utils")
+    # ArviZ 0.x has a logger of its own, which `logging.getLogger` does not know.
+    logger = getattr(_arviz(), "_log", logging.getLogger("arviz"))
     logger.addFilter(is_other)
     try:
         with warnings.catch_warnings():
