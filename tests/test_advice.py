@@ -1,17 +1,21 @@
 """What a verdict advises: nothing that makes it worse; and every message in the documentation is printed."""
 
 import ast
+import dataclasses
 import re
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import signal
 
 import fokker as fk
 from fokker import samplers
 from fokker.diagnostics import Grade, spread_of
 from fokker.diagnostics._checked import _power
+from fokker.diagnostics._convergence import _distinct
 from judged_draws import UNIT, judged, normals
 
 ROOT = Path(__file__).parent.parent
@@ -82,6 +86,74 @@ def test_a_clean_verdict_says_what_it_is_of_and_what_no_run_shows():
     hot = judged(2 * normals(), UNIT, temperature=4.0)
     assert hot.trusted
     assert "of exp(-U/T) with T = 4, not of the posterior itself" in hot.verdict
+
+
+def test_a_clean_verdict_counts_the_directions_that_were_not_judged():
+    x = normals()
+    spread = spread_of(x, x)
+    assert "in every direction" in _power(spread)
+    assert "in any direction" in _power(spread)
+    assert "tails and skewness of each coordinate were compared, by one number each" in _power(spread)
+    some = np.array([True, True, True, False])
+    shift, shape = (dataclasses.replace(x, judged=some) for x in (spread.shift, spread.shape))
+    text = _power(dataclasses.replace(spread, judged=some, shift=shift, shape=shape))
+    assert "in every one of the 3 directions of 4 that could be judged" in text
+    assert "in any one of the 3 directions of 4 that could be judged" in text
+    assert "were compared (1 of 4 could not be)" in text
+
+
+def test_the_r_hat_of_a_clean_verdict_is_the_one_that_was_judged():
+    """Split R-hat of many chains of a few effective draws is far above 1 whether they agree or not."""
+    noise = np.random.default_rng(0).normal(size=(256, 60, 1))
+    draws = signal.lfilter([np.sqrt(1 - 0.8**2)], [1, -0.8], noise, axis=1)[:, 20:]
+    summary = judged(draws, UNIT)
+    assert summary.trusted, summary.warnings
+    assert summary.r_hat[0] > 1.1
+    quoted = re.match(r"Nested R-hat is at most (1\.\d+)", summary.checked)
+    assert quoted is not None, summary.checked
+    assert float(quoted[1]) < 1.05
+    few = judged(normals(number=120), UNIT)
+    assert few.trusted, few.warnings
+    assert re.match(r"R-hat is at most 1.0\d\d", few.checked)
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_at_temperature_zero_there_is_one_finding(is_exact):
+    """A path to the mode, and chains that stay there."""
+    path = np.exp(-np.arange(200.0) / 20)[None, :, None] * normals(number=1)
+    for draws in (path, np.zeros((4, 100, 2))):
+        summary = judged(draws, UNIT, is_exact, temperature=0.0)
+        assert len(summary.warnings) == 1
+        assert "at temperature 0 this is an optimiser: there is no distribution" in summary.warnings[0]
+        assert not summary.trusted
+
+
+def test_draws_that_wander_are_said_to_be_of_a_target_that_may_be_improper():
+    """A random walk on a flat density; not chains that are apart."""
+    walk = np.cumsum(normals(), axis=1)
+    flat = judged(walk, fk.Density(lambda theta: 0.0 * jnp.sum(theta)), is_exact=True).warnings
+    assert any(re.search("R-hat .* the target may be improper .*: run longer", text) for text in flat)
+    step = fk.Density(lambda theta: jnp.sum(jax.nn.log_sigmoid(theta)))  # flat on one side
+    wide = np.random.default_rng(0).uniform(0, 50, size=(4, 1000, 1))
+    assert any(
+        "the outermost draws are: the target may be improper" in x for x in judged(wide, step).warnings
+    )
+    apart = normals() + 3 * np.arange(4)[:, None, None]
+    assert not any("improper" in text for text in judged(apart, UNIT, True).warnings)
+
+
+@pytest.mark.parametrize(("chains", "number"), [(4, 400), (64, 200), (256, 60), (256, 20)])
+def test_chains_in_two_modes_are_said_to_be_so_whatever_their_number(chains, number):
+    target = fk.Density(lambda theta: -jnp.sum((jnp.abs(theta) - 4) ** 2) / 2)
+    draws = normals(chains, number, 1) + np.where(np.arange(chains) % 2, 4, -4)[:, None, None]
+    warning = next(text for text in judged(draws, target, True).warnings if "R-hat" in text)
+    assert "modes" in warning
+    assert "fk.samplers.replica_exchange" in warning
+
+
+def test_an_r_hat_above_its_limit_is_shown_to_be():
+    assert _distinct(1.0213, 1.0187) == ("1.021", "1.019")
+    assert _distinct(1.5, 1.01) == ("1.5", "1.01")
 
 
 def test_a_run_that_blew_up_early_is_not_told_to_take_more_steps():

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from scipy import signal
-from scipy.special import chdtri
+from scipy.special import chdtri, fdtri
 
 from fokker._core.statistics import split_r_hat
-from fokker.diagnostics._agreement import agreement, chance_r_hat, effective_per_half
+from fokker.diagnostics._agreement import _nested, agreement, chance_r_hat, effective_per_half
 
 
 def autoregression(chains, draws, phi, number, seed=0):
@@ -103,3 +103,33 @@ def test_chains_that_are_too_few_and_too_short_leave_it_open():
     x = autoregression(24, 20, 0.9, 1)
     judged = agreement(x, split_r_hat(x))
     assert judged.is_undecided[0] or judged.excess[0] > 0
+
+
+@pytest.mark.parametrize(("halves", "s", "draws", "number"), [(8, 50.0, 100, 1), (8, 30.0, 40, 12)])
+def test_the_bound_on_r_hat_is_the_quantile_of_its_law(halves, s, draws, number):
+    """1 % over both kinds and all series; F with the degrees of freedom of s; the factor 1 - 1/n."""
+    ratio = fdtri(halves - 1, halves / 2 * s / np.log(s), 1 - 0.01 / 2 / number)
+    wanted = np.sqrt((1 - 1 / draws) * (1 + ratio / (s - 1)))
+    assert chance_r_hat(halves, np.array([s]), draws, number)[0] == pytest.approx(wanted, rel=1e-9)
+
+
+def test_the_bounds_on_nested_r_hat_are_those_of_an_analysis_of_variance():
+    """Of memory and of trend, each of two kinds, so that 1 % is shared by four in every series."""
+    z, number = autoregression(24, 12, 0.5, 1), 3
+    first, last = z[:, :4, 0].mean(axis=1), z[:, -4:, 0].mean(axis=1)
+    superchains = last[np.argsort(first)].reshape(4, 6)
+    between = superchains.var(axis=1, ddof=1).mean()
+    total = between + z[:, -4:, 0].var(axis=1).mean()
+    of_memory = np.sqrt(1 + fdtri(3, 20, 1 - 0.01 / 4 / number) * between / 6 / total)
+    judged = _nested(z, number)
+    assert not judged.is_trend[0]
+    assert judged.allowed[0] == pytest.approx(of_memory, rel=1e-9)
+    drifting = z + 2 * np.linspace(-1, 1, 12)[None, :, None]
+    judged = _nested(drifting, number)
+    change = drifting[:, -4:, 0].mean(axis=1) - drifting[:, :4, 0].mean(axis=1)
+    superchains = drifting[:, -4:, 0].mean(axis=1)[np.argsort(drifting[:, :4, 0].mean(axis=1))].reshape(4, 6)
+    total = superchains.var(axis=1, ddof=1).mean() + drifting[:, -4:, 0].var(axis=1).mean()
+    of_trend = np.sqrt(1 + fdtri(1, 23, 1 - 0.01 / 4 / number) * change.var(ddof=1) / 24 / 2 / total)
+    assert judged.is_trend[0]
+    assert judged.allowed[0] == pytest.approx(of_trend, rel=1e-9)
+    assert judged.r_hat[0] == pytest.approx(np.sqrt(1 + change.mean() ** 2 / 2 / total), rel=1e-9)

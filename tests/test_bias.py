@@ -222,7 +222,7 @@ def test_a_run_whose_bias_was_not_looked_for_is_not_trusted(options, words):
     assert summary().grade is Grade.CARE
     assert words in summary().warnings[0]
     sampler.is_exact = True
-    assert summary().trusted
+    assert summary().trusted == ("temperature" not in options)
 
 
 # The kinetic temperature ----------------------------------------------------------------------------------
@@ -237,3 +237,76 @@ def test_the_spread_of_theta_overrules_the_kinetic_temperature():
     assert summary.checks["kinetic temperature"] == pytest.approx(0.67, abs=0.02)
     wrong = judged(1.3 * normals(), UNIT, statistics=cold)
     assert "the spread of theta is too wide" in wrong.warnings[0]
+    assert "kinetic" not in " ".join([*wrong.warnings, *wrong.notes])  # it may be wrong by the same fault
+
+
+# The shape ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("quantiles", "words"),
+    [
+        (lambda u: np.sqrt(3) * (2 * u - 1), "the tails of coordinate"),
+        (lambda u: stats.laplace.ppf(u) / np.sqrt(2), "the tails of coordinate"),
+        (lambda u: (stats.gamma.ppf(u, 4) - 4) / 2, "the skewness of coordinate"),
+    ],
+    ids=["uniform", "Laplace", "gamma"],
+)
+def test_a_wrong_shape_of_the_right_mean_and_variance_is_seen(quantiles, words):
+    z = normals()
+    draws = quantiles(stats.norm.cdf(z))
+    spread = spread_of(draws, draws)
+    assert spread.furthest() is None
+    assert spread.shift.furthest() is None
+    summary = judged(draws, UNIT)
+    assert any(f"the shape of the distribution is off: {words}" in text for text in summary.warnings)
+    assert spread_of(z, z).shape.furthest() is None
+    assert spread_of(*skewed(z)).shape.furthest() is None
+    wide = spread_of(1.3 * z, 1.3 * z).shape  # a normal deviates by the bias of its variance
+    np.testing.assert_allclose(wide.deviation[:2], 0.69, atol=0.15)
+
+
+# Tails ----------------------------------------------------------------------------------------------------
+
+CAUCHY = fk.Density(lambda theta: -jnp.sum(jnp.log1p(theta**2)))
+
+
+def of_uniforms(quantiles, number=1000, seed=0):
+    return quantiles(stats.norm.cdf(normals(number=number, d=1, seed=seed)))
+
+
+@pytest.mark.parametrize("truncation", [np.inf, 60.0])
+def test_tails_without_a_variance_are_named(truncation):
+    """Cauchy, also by chains that hardly visit its tails; a shift is not in standard deviations."""
+    draws = np.clip(of_uniforms(stats.cauchy.ppf), -truncation, truncation)
+    draws = np.where(np.abs(draws) < truncation, draws, of_uniforms(stats.norm.ppf, seed=1))
+    summary = judged(draws, CAUCHY, is_exact=True)
+    assert summary.grade is Grade.CARE
+    assert "the tails of theta[0] are so heavy" in summary.warnings[-1]
+    assert "its variance, and perhaps its mean, may not exist: use quantiles" in summary.warnings[-1]
+    wrong = judged(draws + 3, CAUCHY, is_exact=True).warnings
+    assert any("the draws are off: by the mean of ∇U, those of coordinate 0 are too high" in w for w in wrong)
+    assert not any("standard deviations too" in text for text in wrong)
+
+
+@pytest.mark.parametrize(
+    ("quantiles", "log_density"),
+    [
+        (lambda u: stats.t.ppf(u, 5), lambda t: -3 * jnp.log1p(t**2 / 5)),
+        (lambda u: np.exp(stats.norm.ppf(u)), lambda t: -jnp.log(t) - jnp.log(t) ** 2 / 2),
+        (stats.laplace.ppf, lambda t: -jnp.abs(t)),
+    ],
+    ids=["Student 5", "lognormal", "Laplace"],
+)
+def test_tails_with_a_variance_are_not_called_heavy(quantiles, log_density):
+    for seed in range(3):
+        draws = of_uniforms(quantiles, seed=seed)
+        target = fk.Density(lambda theta: jnp.sum(log_density(theta)))
+        assert not any("tails" in text for text in judged(draws, target, is_exact=True).warnings)
+
+
+def test_quantities_of_the_user_have_tails_too():
+    summary = fk.Trace(normals(), None, {}, None, None, {}, None).summary(
+        quantities={"ratio": normals(d=1, seed=1) / normals(d=1, seed=2)}
+    )
+    assert any("the tails of ratio[0] are so heavy" in text for text in summary.warnings)

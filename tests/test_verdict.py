@@ -360,6 +360,16 @@ def test_short_chains_that_hang_together_are_as_many_as_chains():
     products = 1 + rng.normal(size=(64, 1, 3)) + 1e-3 * rng.normal(size=(64, 8, 3))
     _, error, _, _ = scores(products, 1.0)
     np.testing.assert_allclose(error, products.mean(axis=1).std(axis=0, ddof=1) / 8, rtol=1e-6)
+    # As few as chains: 32 of them are too few to judge by, though they have 256 draws.
+    judged = [scores(1 + 3 * products[:chains], 4.0).judged for chains in (32, 64)]
+    assert not judged[0].any()
+    assert judged[1].all()
+
+
+def test_one_chain_is_judged_without_a_word_of_the_library_that_computes(capfd):
+    """ArviZ 0.23 logs a failed validation of shapes once for every shape of a single chain."""
+    said(right(chains=1, number=777))
+    assert "Shape validation failed" not in capfd.readouterr().err
 
 
 def test_a_step_that_diverges_when_it_is_checked_is_halved(monkeypatch):

@@ -2,9 +2,10 @@
 
 import contextlib
 import importlib
+import logging
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -36,9 +37,29 @@ def _is_new(arviz: Any) -> bool:
     return int(arviz.__version__.split(".")[0]) >= 1
 
 
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warnings of more chains than draws, of a single chain, and of constant ones.
+
+    ArviZ 0.23 logs "Shape validation failed" for every single chain.
+    """
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return "Shape validation failed" not in record.getMessage()
+
+    # ArviZ 0.x has a logger of its own, which `logging.getLogger` does not know.
+    logger = getattr(_arviz(), "_log", logging.getLogger("arviz"))
+    logger.addFilter(is_other)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.removeFilter(is_other)
+
+
 def _of_each(function: Any, draws: Float[np.ndarray, "c n ..."], **options: Any) -> np.ndarray:
-    with warnings.catch_warnings():  # of more chains than draws, of a single chain, and of constant ones
-        warnings.simplefilter("ignore")
+    with _quiet():
         data = _arviz().convert_to_dataset({"x": np.asarray(draws, float)})
         return np.asarray(function(data, **options)["x"], float)
 
@@ -59,8 +80,7 @@ def pareto_k(values: Float[np.ndarray, " n"]) -> float:
     Infinite where the largest are all the same, which says nothing about a tail.
     """
     arviz = _arviz()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with _quiet():
         if not _is_new(arviz):
             return float(arviz.psislw(np.log(np.maximum(values, 1e-300)))[1])
         from arviz_stats.base import array_stats

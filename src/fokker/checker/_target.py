@@ -80,7 +80,8 @@ def check_target(
     constant = np.flatnonzero(np.all((values["f"] == 0) & (noise == 0), axis=0))
     if constant.size:
         which = ", ".join(names[i] for i in constant[:4]) + (", …" if constant.size > 4 else "")
-        doubts.append(f"{which} never moves: exp(-H) is stationary, but is not reached")
+        verb = "moves" if constant.size == 1 else "move"
+        doubts.append(f"{which} never {verb}: exp(-H) is stationary, but is not reached")
     reach = Reach() if constant.size else check_reach(problem, evaluate, points, generator.spawn(1)[0])
     barrier = "" if reach.doubt or constant.size else find_barrier(problem, evaluate, points)
     doubts += [doubt for doubt in (reach.doubt, barrier) if doubt]

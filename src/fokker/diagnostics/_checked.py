@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fokker.diagnostics._agreement import R_HAT, Agreement
 from fokker.diagnostics._convergence import Statistics
 
 if TYPE_CHECKING:
@@ -14,11 +15,12 @@ if TYPE_CHECKING:
 _DOUBLED = 1.0
 
 
-def checked_text(statistics: Statistics, spread: "Spread | None", trace: "Trace", halving: bool) -> str:
+def checked_text(
+    statistics: Statistics, judged: Agreement | None, spread: "Spread | None", trace: "Trace", halving: bool
+) -> str:
     """What was checked, how small a bias would have been detected, and what was not looked at."""
     least = np.nanmin(statistics.effective, initial=np.inf)
-    worst = np.nanmax(statistics.r_hat, initial=1)
-    parts = [f"R-hat is at most {worst:.3f}, with at least {least:,.0f} effective draws.", _power(spread)]
+    parts = [f"{_agreement(statistics, judged)}, with at least {least:,.0f} effective draws.", _power(spread)]
     if trace.sampler is not None and not trace.sampler.is_exact and not halving:
         parts.append("For smaller biases of the step: trace.step_halving().")
     temperature = trace.settings.get("temperature", 1.0)
@@ -28,9 +30,21 @@ def checked_text(statistics: Statistics, spread: "Spread | None", trace: "Trace"
     return " ".join(parts)
 
 
+def _agreement(statistics: Statistics, judged: Agreement | None) -> str:
+    """The largest R-hat of those that were judged, and what chance allows if it is above 1.01."""
+    if judged is None:
+        return f"R-hat is at most {np.nanmax(statistics.r_hat, initial=1):.3f}"
+    worst = int(np.argmax(np.nan_to_num(judged.r_hat)))
+    kind = "Nested R-hat" if judged.is_nested[worst] else "R-hat"
+    text = f"{kind} is at most {max(1.0, np.nan_to_num(judged.r_hat[worst])):.3f}"
+    if judged.r_hat[worst] > R_HAT:
+        text += f" (up to {judged.allowed[worst]:.3f} raises no alarm in chains as short as these)"
+    return text
+
+
 def _power(spread: "Spread | None") -> str:
     if spread is None:
-        return "The spread and the mean of the draws were not compared with the target's."
+        return "The spread, mean and shape of the draws were not compared with the target's."
     if not spread.judged.any():
         return "There are too few effective draws to compare their spread with the target's."
     one, everywhere = spread.detectable
@@ -40,7 +54,7 @@ def _power(spread: "Spread | None") -> str:
     if (everywhere if several else one) > _DOUBLED:
         text = "There are too few effective draws to see even a variance that is twice the target's"
     else:
-        where = f"{_percent(everywhere)} in every direction" if several else _percent(one)
+        where = f"{_percent(everywhere)} in {_each('every', spread.judged)}" if several else _percent(one)
         if several and one <= _DOUBLED:
             where += f", or {_percent(one)} in a single one"
         elif several:
@@ -49,8 +63,26 @@ def _power(spread: "Spread | None") -> str:
     shift = spread.shift
     if shift.judged.any():
         text += f", and a mean that is off by {shift.detectable:.2g} standard deviations"
-        text += " in any direction" if several else ""
-    return f"{text}."
+        text += f" in {_each('any', shift.judged)}" if several else ""
+    return f"{text}. {_shape(spread)}"
+
+
+def _each(word: str, judged: np.ndarray) -> str:
+    """The directions of which something is said."""
+    if judged.all():
+        return f"{word} direction"
+    return f"{word} one of the {int(judged.sum()):,} directions of {judged.size:,} that could be judged"
+
+
+def _shape(spread: "Spread") -> str:
+    judged = spread.shape.judged
+    if not judged.any():
+        return "The shape of the distribution beyond that was not compared."
+    left = "" if judged.all() else f" ({int((~judged).sum()):,} of {judged.size:,} could not be)"
+    return (
+        f"Of the shape beyond that, tails and skewness of each coordinate were compared{left}, by one number "
+        "each."
+    )
 
 
 def _percent(share: float) -> str:

@@ -20,8 +20,10 @@ _EFFECTIVE_BAD = 100
 _GROWTH = 30.0
 # Fewer draws have no reliable quartiles.
 _FEW = 20
-# With this many effective draws within it, a chain has settled.
-_SETTLED = 50
+# With this many effective draws within it, a chain has settled: one that wanders has hardly five.
+_SETTLED = 20
+# Variance of all draws in the last third of the chains over that in the first: larger if chains drift apart.
+_DRIFT = 2.0
 # Settled chains with a larger R-hat are apart by more than they are wide.
 _APART = 1.2
 # Ratios of standard deviations, and of eigenvalues of the correlations, above which scales are unequal.
@@ -38,7 +40,8 @@ class Context(NamedTuple):
     `astray`: the draws are known to be far from the mass of the target, so that advice on mixing is useless.
     `is_biased`: the steps were found to be too large. `is_stiff`: steps diverged or the energy changed
     slowly, as in a funnel. `coordinates`: how many of the series, the first, are coordinates of theta, whose
-    scales and correlations may be compared; all by default.
+    scales and correlations may be compared; all by default. `is_flat`: the density does not fall where the
+    outermost draws are.
     """
 
     sampler: Any
@@ -46,6 +49,7 @@ class Context(NamedTuple):
     is_biased: bool = False
     is_stiff: bool = False
     coordinates: int | None = None
+    is_flat: bool = False
 
 
 class Statistics(NamedTuple):
@@ -177,13 +181,28 @@ def _disagreement(names: list[str], values: np.ndarray, judged: Agreement, conte
             )
         ]
     kind = "nested R-hat" if judged.is_nested[worst] else "R-hat"
-    return [
-        Finding(
-            care_or_bad(not r_hat <= judged.bad[worst]),
-            f"{kind} of {names[worst]} is {r_hat:.3g}, above {allowed:.3g}: "
-            + _cause(values, judged, worst, context),
+    cause = _cause(values, judged, worst, context)
+    drifts = _drift_apart(values[:, :, worst])
+    if not context.astray and (drifts or context.is_flat):
+        seen = "the spread of the chains grows with time" if drifts else "the density does not fall outwards"
+        cause = (
+            f"{seen}, so that the target may be improper (fk.check looks at that); if it is proper, {cause}"
         )
-    ]
+    is_bad = not r_hat <= judged.bad[worst]
+    value, limit = _distinct(r_hat, allowed)
+    return [Finding(care_or_bad(is_bad), f"{kind} of {names[worst]} is {value}, above {limit}: " + cause)]
+
+
+def _distinct(value: float, limit: float) -> tuple[str, str]:
+    """A value and the limit that it exceeds, with as many digits as show that it does."""
+    digits = next((n for n in range(3, 8) if f"{value:.{n}g}" != f"{limit:.{n}g}"), 8)
+    return f"{value:.{digits}g}", f"{limit:.{digits}g}"
+
+
+def _drift_apart(series: np.ndarray) -> bool:
+    """Whether all draws together become wider from third to third of the chains."""
+    widths = [part.var() for part in np.array_split(series, 3, axis=1)]
+    return bool(widths[2] > _DRIFT * widths[0] and widths[2] > widths[1] > widths[0])
 
 
 def _cause(values: np.ndarray, judged: Agreement, worst: int, context: Context) -> str:
@@ -208,7 +227,8 @@ def _cause(values: np.ndarray, judged: Agreement, worst: int, context: Context) 
     if judged.is_nested[worst]:
         return (
             "where a chain is at its end depends on where it was in its first third: each chain is too "
-            f"short, or several modes hold them; {advice}"
+            f"short, or several modes hold them; {advice}; for modes try fk.samplers.replica_exchange, and "
+            "other starts (init)"
         )
     if advice == _MOVING:
         return advice

@@ -14,6 +14,7 @@ from fokker.diagnostics._gradients import Potential, as_vectors, thinned
 from fokker.diagnostics._many import gradients_along
 from fokker.diagnostics._projections import Projections
 from fokker.diagnostics._steps import has_divergences
+from fokker.diagnostics._tails import heavy_tails, tail_exponents
 from fokker.diagnostics.configurational import FALSE_ALARMS, Groups, Spread, Walls, spread_of
 from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.dynamics.hamiltonian import Hamiltonian
@@ -36,13 +37,15 @@ _LATE = 0.5
 class Comparison(NamedTuple):
     """The spread of the draws beside the target's, None if it was not compared, and then the reason.
 
-    `boundary`: where the target was seen to end or to jump, if it was looked for.
+    `boundary`: where the target was seen to end or to jump, if it was looked for. `exponents`: how fast the
+    target falls along each coordinate (`tail_exponents`), if ∇U was computed.
     """
 
     findings: list[Finding]
     spread: Spread | None
     reason: str = ""
     boundary: Boundary | None = None
+    exponents: np.ndarray | None = None
 
 
 def walls_of(sampler: Any, positions: Any) -> Walls | None:
@@ -117,7 +120,17 @@ def by_gradients(
         advice = "the second half of the draws does not show it: give more burn_in"
     else:
         advice = _advice(trace, have_mixed)
-    findings = spread_findings(spread, advice=advice)
+    exponents = tail_exponents(draws, gradients)
+    if walls is not None:
+        exponents[walls.present] = np.inf
+    worst = spread.furthest()
+    if np.any(exponents < 0) and worst is not None and worst[1] < 0:
+        advice = (
+            "the density does not fall where the outermost draws are: the target may be improper (fk.check "
+            "looks at that)"
+        )
+    is_heavy = heavy_tails(draws, np.full(draws.shape[2], float(draws[:, :, 0].size)), exponents)[1]
+    findings = spread_findings(spread, advice=advice, has_sizes=not is_heavy.any())
     own: dict[str, float] = {}
     if walls is None:  # the discrepancy has a boundary term too
         findings += _stein(draws, gradients, effective, own)
@@ -133,7 +146,7 @@ def by_gradients(
     checks["configurational temperature"] = T * (1 + spread.pooled_bias)
     checks["its standard error"] = T * spread.pooled_error
     checks.update(own)
-    return Comparison(findings, spread, boundary=boundary)
+    return Comparison(findings, spread, boundary=boundary, exponents=exponents)
 
 
 def _boundary_finding(boundary: str, is_exact: bool) -> Finding:
@@ -195,8 +208,12 @@ def spread_findings(
     false_alarms: float = FALSE_ALARMS,
     advice: str = "take smaller steps, or account for the gradient's noise",
     means: bool = True,
+    has_sizes: bool = True,
 ) -> list[Finding]:
-    """The directions in which the variance and, with `means`, the mean are most wrong, if significant."""
+    """The directions in which the variance and, with `means`, the mean or else the shape are most wrong.
+
+    `has_sizes`: whether there are standard deviations by which the size of a shift can be given.
+    """
     if spread.astray:
         return [
             Finding(
@@ -227,15 +244,32 @@ def spread_findings(
         name, shift, error = shifted
         if cause is Cause.LARGE_STEPS:  # which moves means less than it widens the spread
             advice += "; check that the sampler has the whole gradient: prior, all data, every term"
-        findings.append(
-            Finding(
-                care_or_bad(abs(shift) - 2 * error > _BIAS_BAD),
-                f"the mean of theta is off: by the mean of ∇U, {name} is about {abs(shift):.2g} ± "
-                f"{error:.1g} standard deviations too {'high' if shift > 0 else 'low'}; {advice}",
-                cause,
-            )
+        where = f"too {'high' if shift > 0 else 'low'}"
+        text = (
+            f"the mean of theta is off: by the mean of ∇U, {name} is about {abs(shift):.2g} ± {error:.1g} "
+            f"standard deviations {where}; {advice}"
         )
-    return findings
+        if not has_sizes:
+            text = f"the draws are off: by the mean of ∇U, those of {name} are {where}; {advice}"
+        is_bad = has_sizes and abs(shift) - 2 * error > _BIAS_BAD
+        findings.append(Finding(care_or_bad(is_bad), text, cause))
+    return findings or (_shape_findings(spread, false_alarms, advice, cause) if means else [])
+
+
+def _shape_findings(spread: Spread, false_alarms: float, advice: str, cause: Cause) -> list[Finding]:
+    """What is most wrong with the shape, where mean and variance are not."""
+    worst = spread.shape.furthest(false_alarms)
+    if worst is None:
+        return []
+    name, deviation, error = worst
+    return [
+        Finding(
+            care_or_bad(abs(deviation) - 2 * error > _BIAS_BAD),
+            f"the shape of the distribution is off: {name} deviates from the target's by "
+            f"{100 * abs(deviation):.0f} ± {100 * error:.0f} %, though mean and variance do not; {advice}",
+            cause,
+        )
+    ]
 
 
 def _stein(

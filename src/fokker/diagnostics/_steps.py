@@ -41,13 +41,14 @@ def describe(trace: "Trace", checks: dict[str, float]) -> None:
 
 
 def kinetic_temperature(
-    trace: "Trace", checks: dict[str, float], spread: "Spread | None" = None
+    trace: "Trace", checks: dict[str, float], spread: "Spread | None" = None, is_wrong: bool = False
 ) -> tuple[list[Finding], list[str]]:
     """Whether the mean of rᵀ∂H/∂r / d is the temperature, up to three standard errors; a finding or a note.
 
     A step may leave theta exact and the momentum not: BAOAB on a normal has a momentum that is too cold by
     h²/4 and the right theta. Where the spread of theta itself was compared with the target's, and finely
-    enough, that decides, and the momentum is only noted.
+    enough, that decides, and the momentum is only noted; nothing is said of it where theta `is_wrong`, as the
+    momentum may be so by the same fault.
     """
     if "kinetic_temperature" not in trace.sample_stats:
         return [], []
@@ -59,7 +60,9 @@ def kinetic_temperature(
         return [], []
     text = f"the kinetic temperature is {mean:.3g} instead of {wanted:.3g}"
     if spread is not None and spread.judged.any() and spread.detectable[1] <= _TEMPERATURE_BAD:
-        return [], [f"{text}; this is of the momentum only: theta itself was compared with the target"]
+        return [], [] if is_wrong else [
+            f"{text}; this is of the momentum only: theta itself was compared with the target"
+        ]
     is_bad = not abs(mean - wanted) <= _TEMPERATURE_BAD * wanted
     cause = "the step is too large, or the gradient's noise is too strong for the friction"
     return [Finding(care_or_bad(is_bad), f"{text}: {cause}", Cause.LARGE_STEPS)], []
@@ -79,8 +82,9 @@ def noise_share(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
     return [
         Finding(
             care_or_bad(not share <= _SHARE_BAD),
-            f"the noise of the minibatches is {share:.2g} of the injected noise and widens the distribution: "
-            "take smaller steps, larger batches, control variates, a noise_estimate, or a thermostat",
+            f"the noise of the minibatches is {share:.2g} times the injected noise and widens the "
+            "distribution: take smaller steps, larger batches, control variates, a noise_estimate, or a "
+            "thermostat",
             Cause.LARGE_STEPS,
         )
     ]

@@ -1,6 +1,7 @@
 """The summary of a trace: of each scalar, of directions and leaves if there are many, or of moments."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from fokker.diagnostics._gradients import log_densities
 from fokker.diagnostics._projections import DIRECTIONS, Leaf, Projections, leaf_of_moments, project
 from fokker.diagnostics._quantities import MOST_SCALARS, Quantities, given, none_of
 from fokker.diagnostics._spread import Comparison, by_gradients, is_of_stream, target_of, why_not_compared
+from fokker.diagnostics._tails import heavy_tails, tail_findings
 from fokker.diagnostics.halving import step_halving
 from fokker.diagnostics.summary import QUANTILES, LeafRow, Summary
 
@@ -44,7 +46,11 @@ def summarise(
         raise ValueError(f"{draws} draws per chain are too few for a summary; {remedy}.")
     own = given(quantities, trace.samples)
     has_many = scalars_per_draw(trace.samples) > MOST_SCALARS
-    return (_of_many if has_many else _of_scalars)(trace, own, gradients, halving, probabilities)
+    summary = (_of_many if has_many else _of_scalars)(trace, own, gradients, halving, probabilities)
+    if trace.settings.get("temperature", 1.0) == 0:
+        text = "at temperature 0 this is an optimiser: there is no distribution, and the draws are a path"
+        return replace(summary, findings=[*_of_run(trace), Finding(Grade.CARE, text)], notes=[])
+    return summary
 
 
 def checked_probabilities(probabilities: Sequence[float]) -> tuple[float, ...]:
@@ -81,7 +87,11 @@ def _of_scalars(
     findings += convergence(*judged, agreement, statistics.effective, context)
     findings += _halved(trace, halving)
     shown = statistics if is_same else Statistics.of(table.values)
-    checked = checked_text(statistics, comparison.spread, trace, halving)
+    tails = tail_findings(judged.names, *heavy_tails(judged.values, statistics.tail, comparison.exponents))
+    if not tails and not is_same:  # the table has moments of the constrained ones
+        tails = tail_findings(table.names, *heavy_tails(table.values, shown.tail))
+    findings += tails
+    checked = checked_text(statistics, agreement, comparison.spread, trace, halving)
     notes += _notes(trace, comparison.spread)
     return _summary(table, shown, findings, checks, notes, checked, probabilities)
 
@@ -115,6 +125,7 @@ def _of_many(
     if not unusable:
         context = _context(trace, findings, comparison, 0)
         unusable = convergence(*judged, agreement, statistics.effective, context)
+        unusable += tail_findings(judged.names, *heavy_tails(judged.values, statistics.tail))
         if chains > 1 and not any("R-hat" in finding.text for finding in unusable):
             unusable += _many.disagreeing_scalars(free.leaves, allowed)
     findings += [*unusable, *_halved(trace, halving)]
@@ -126,7 +137,7 @@ def _of_many(
     if free is not table:
         of_leaves = Statistics.of(_many.directions(table).values)
     leaves = _leaf_rows(table, of_leaves)
-    checked = checked_text(statistics, comparison.spread, trace, halving)
+    checked = checked_text(statistics, agreement, comparison.spread, trace, halving)
     return _summary(judged, statistics, findings, checks, notes, checked, probabilities, leaves, shown)
 
 
@@ -216,16 +227,21 @@ def leaf_row(leaf: Leaf, r_hat: float, effective: float) -> LeafRow:
     return LeafRow(leaf.name, leaf.shape, means, deviations, *known)
 
 
-def _of_steps(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
-    """Problems of the run and of its steps."""
+def _of_run(trace: "Trace") -> list[Finding]:
+    """Problems of the run itself: why it ended, and what it was warned of."""
     findings = []
     if trace.stopped:
         findings.append(Finding(Grade.CARE if trace.was_interrupted else Grade.BAD, trace.stopped))
     if trace.lost:
         findings.append(Finding(Grade.BAD, trace.lost))
-    _steps.describe(trace, checks)
     findings += [Finding(Grade.BAD, note) for note in trace.notes]
-    findings += [Finding(Grade.CARE, caution) for caution in trace.cautions]
+    return findings + [Finding(Grade.CARE, caution) for caution in trace.cautions]
+
+
+def _of_steps(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
+    """Problems of the run and of its steps."""
+    findings = _of_run(trace)
+    _steps.describe(trace, checks)
     if trace.origin is not None:
         findings += _steps.noise_share(trace, checks)
     return findings
@@ -252,7 +268,9 @@ def _biases(
     trace: "Trace", findings: list[Finding], comparison: Comparison, checks: dict[str, float]
 ) -> tuple[list[Finding], list[str]]:
     """What was found about bias, with what was not looked for; and notes."""
-    kinetic, notes = _steps.kinetic_temperature(trace, checks, comparison.spread)
+    kinetic, notes = _steps.kinetic_temperature(
+        trace, checks, comparison.spread, is_wrong=bool(comparison.findings)
+    )
     findings = [*findings, *kinetic, *comparison.findings]
     findings += _steps.decisions(trace, checks, comparison.boundary)
     spread, sampler = comparison.spread, trace.sampler
@@ -281,6 +299,7 @@ def _context(trace: "Trace", findings: list[Finding], comparison: Comparison, co
         is_biased=any(finding.cause is not Cause.OTHER for finding in findings),
         is_stiff=any(finding.cause is Cause.STIFFNESS for finding in findings),
         coordinates=coordinates,
+        is_flat=comparison.exponents is not None and bool(np.any(comparison.exponents < 0)),
     )
 
 

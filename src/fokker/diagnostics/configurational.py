@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fokker.diagnostics._scores import power, scores, threshold
+from fokker.diagnostics.shape import Shape, shape_series
 from fokker.diagnostics.shift import Shift
 
 # Share of correct runs that raise an alarm, over all directions and the pooled statistic together.
@@ -41,8 +42,9 @@ class Spread:
     its `score`, standard normal for correct draws; so has the average over all coordinates (`pooled`).
     `typical` is the median over draws of the average of
     (θ_i - c_i) ∂_iU/T, near 1 in the mass of the target. `judged` is False for directions with too few
-    effective products or with products of infinite variance. `shift` is the same for the mean. `walled` are
-    coordinates with a wall, which are measured from it: their bias is not that of a variance.
+    effective products or with products of infinite variance. `shift` is the same for the mean, and
+    `shape` for the shape beyond both. `walled` are coordinates with a wall, which are measured from it: their
+    bias is not that of a variance.
     """
 
     names: list[str]
@@ -56,6 +58,7 @@ class Spread:
     typical: float
     shift: Shift
     walled: np.ndarray
+    shape: Shape
 
     @property
     def astray(self) -> bool:
@@ -126,7 +129,8 @@ def spread_of(
     of the chains come from the other half: if they came from the same draws, the widest of d directions would
     look too wide by about 2√(d/n). Standard errors use the effective number of products (ArviZ). The scores
     are corrected for the skewness of the products (Hall 1992), which is that of χ²₁. The means are compared
-    along the same directions by E[v·∇U] = 0 (`Shift`).
+    along the same directions by E[v·∇U] = 0 (`Shift`), and the shape of each coordinate by two more equations
+    (`Shape`).
 
     With `groups`, the draws and gradients are those along a few orthonormal directions of a theta of many
     coordinates, whose averages over groups of coordinates are given.
@@ -150,6 +154,7 @@ def spread_of(
     principal = [f"principal direction {i + 1} of {free}" for i in range(products.shape[2] - d)]
     unwalled = [name for name, wall in zip(names, walled, strict=True) if not wall]
     shift = Shift.of([*unwalled, *principal], _shifts(draws[:, :, ~walled], gradients[:, :, ~walled]))
+    shape = Shape.of(unwalled, _shapes(draws[:, :, ~walled], gradients[:, :, ~walled]))
     names += principal
     if groups is None:
         average = products[:, :, :d].mean(axis=2, keepdims=True)
@@ -164,7 +169,7 @@ def spread_of(
     bias, error, score, _ = (float(x[0]) for x in scores(average, 1.0))
     typical = float(np.median(average))
     walled = np.concatenate([walled, np.zeros(len(names) - d, bool)])
-    return Spread(names, *scores(products, 1.0), bias, error, score, typical, shift, walled)
+    return Spread(names, *scores(products, 1.0), bias, error, score, typical, shift, walled, shape)
 
 
 def _products(
@@ -197,6 +202,18 @@ def _shifts(draws: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         return g
     correlation, variances, directions = _principal(flat / deviation)
     return np.concatenate([g @ correlation, (g @ directions) * np.sqrt(variances)], axis=2)
+
+
+def _shapes(draws: np.ndarray, gradients: np.ndarray) -> np.ndarray:
+    """The series of `Shape`, with the centre and scale of each half of the chains from the other."""
+    parts = []
+    for to in (0, 1):
+        others = draws[1 - to :: 2]
+        deviation = others.std(axis=(0, 1))
+        deviation = np.where(deviation > 0, deviation, 1.0)
+        x, g = (draws[to::2] - others.mean(axis=(0, 1))) / deviation, gradients[to::2] * deviation
+        parts.append(shape_series(x, g))
+    return np.concatenate(parts)
 
 
 def _deviation(draws: np.ndarray) -> np.ndarray:
