@@ -21,8 +21,8 @@ _RAYS = 48
 _BATCH = 128
 # Distances, in spreads, between which σ is measured; the far ones only in the state's own frame.
 _NEAR, _FAR = (1e3, 1e4, 1e5, 1e6), (1e20, 1e30, 1e40)
-# Points in [s, 2s], over which an oscillating H is averaged.
-_WINDOW = 1 + (np.arange(32) + 0.5) / 32
+# Points in [s, 2s], over which an oscillating H is averaged: so many that its extremes are among them.
+_WINDOW = 1 + (np.arange(96) + 0.5) / 96
 # Decay like a power below the first is no decay; up to the second it is undecided.
 _ZERO, _EDGE = 1e-6, 0.05
 # H is bounded if its extremes change by less than this share of its range and of log s.
