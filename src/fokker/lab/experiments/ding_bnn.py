@@ -22,6 +22,7 @@ from jaxtyping import Array, Float, Key
 
 from fokker import samplers
 from fokker.datasets import Images, mnist
+from fokker.lab.experiments._ding import SGNHT
 from fokker.lab.experiments._network_figures import draw_test_errors, write_table
 from fokker.lab.experiments._result import Claim, Result
 from fokker.run.sample import sample
@@ -30,7 +31,7 @@ from fokker.targets import Posterior
 FIGURE, TABLE = "ding-bnn.png", "ding-bnn.md"
 NUM_TRAIN, HIDDEN, CLASSES, BATCH = 50_000, 100, 10, 20
 AMOUNTS, STEPS = (0.001, 0.01), (2e-7, 4e-7, 6e-7, 8e-7)
-SAMPLERS: dict[str, Callable[..., samplers.Recipe]] = {"SGHMC": samplers.sghmc, "SGNHT": samplers.sgnht}
+SAMPLERS: dict[str, Callable[..., samplers.Recipe]] = {"SGHMC": samplers.sghmc, "SGNHT": SGNHT}
 # What counts as no difference between two test errors, in percentage points. The standard error of a test
 # error of 2.5 % on 10,000 images is 0.16 points.
 TIE = 0.5

@@ -21,6 +21,7 @@ from fokker import samplers
 from fokker._core.files import write_text
 from fokker.datasets.folder import find_file
 from fokker.datasets.ratings import Ratings, read_ratings
+from fokker.lab.experiments._ding import SGNHT
 from fokker.lab.experiments._result import Claim, Result
 from fokker.models.factorisation.chain import FactorChain
 from fokker.report.plots import RIGHT, WRONG, new_figure, tidy
@@ -30,7 +31,7 @@ RATINGS = "movielens-latest-small"
 RATINGS_FROM = "MovieLens ml-latest-small of GroupLens, in place of the paper's ml-1m"
 FACTORS, BATCH, TEST_SHARE = 10, 400, 0.2
 AMOUNTS, STEPS = (0.01, 0.1), (2e-7, 4e-7, 6e-7, 8e-7)
-SAMPLERS: dict[str, Callable[..., samplers.Recipe]] = {"SGHMC": samplers.sghmc, "SGNHT": samplers.sgnht}
+SAMPLERS: dict[str, Callable[..., samplers.Recipe]] = {"SGHMC": samplers.sghmc, "SGNHT": SGNHT}
 # What counts as no difference between two test errors.
 TIE = 0.01
 

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array
 
 from fokker import samplers
+from fokker.lab.experiments._ding import SGNHT
 from fokker.lab.experiments._histogram import Histogram, mean_and_error
 from fokker.lab.experiments._result import Claim, Result
 from fokker.lab.experiments._synthetic import minibatch, simulate
@@ -41,7 +42,7 @@ class Setting(NamedTuple):
 
 SETTINGS = tuple(Setting(h, A) for h in (0.001, 0.01) for A in (1.0, 10.0))
 Maker = Callable[[Any, Any], samplers.Recipe]
-SAMPLERS: dict[str, Maker] = {"SGNHT": samplers.sgnht, "SGHMC": samplers.sghmc}
+SAMPLERS: dict[str, Maker] = {"SGNHT": SGNHT, "SGHMC": samplers.sghmc}
 
 
 def posterior() -> Posterior:

@@ -16,6 +16,7 @@ from jaxtyping import Array
 
 from fokker import samplers
 from fokker._core.statistics import effective_sample_size
+from fokker.lab.experiments._ding import SGNHT
 from fokker.lab.experiments._normal_gamma import CELLS, SIZE, errors, exact_marginals, posterior
 from fokker.lab.experiments._result import Claim, Result
 from fokker.lab.experiments._synthetic import minibatch, simulate
@@ -38,7 +39,7 @@ class Setting(NamedTuple):
 
 SETTINGS = tuple(Setting(h, A) for h in STEP_SIZES for A in NOISES)
 Maker = Callable[[Any, Any], samplers.Recipe]
-SAMPLERS: dict[str, Maker] = {"SGNHT": samplers.sgnht, "SGHMC": samplers.sghmc}
+SAMPLERS: dict[str, Maker] = {"SGNHT": SGNHT, "SGHMC": samplers.sghmc}
 
 
 def autocorrelation_time(observable: np.ndarray) -> float:

@@ -26,6 +26,7 @@ from fokker._core.random import fold_in
 from fokker.corpora import open_corpus
 from fokker.datasets.folder import find_file
 from fokker.integrators import Reflecting, SymplecticEuler
+from fokker.lab.experiments._ding import SGNHT
 from fokker.lab.experiments._result import Claim, Result
 from fokker.lab.experiments._topic_figures import draw_over_steps
 from fokker.lab.experiments._topic_runs import Stream
@@ -108,7 +109,7 @@ TARGETS: dict[str, tuple[Any, Any]] = {
     "natural": (NaturalTopics(), SymplecticEuler()),
     "mean": (MeanTopics(), Reflecting(lower=_LEAST, integrator=SymplecticEuler())),
 }
-SAMPLERS: dict[str, Callable[..., samplers.Recipe]] = {"SGHMC": samplers.sghmc, "SGNHT": samplers.sgnht}
+SAMPLERS: dict[str, Callable[..., samplers.Recipe]] = {"SGHMC": samplers.sghmc, "SGNHT": SGNHT}
 
 
 @dataclass(frozen=True)
