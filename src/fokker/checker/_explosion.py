@@ -27,7 +27,7 @@ _RADII = 10.0 ** np.linspace(0, 40, 161)
 _COARSE = _RADII[[4, 12, 160]]
 # D that grows more slowly than this power of the distance does not explode: E[D/s²] is finite.
 _HARMLESS = 1.5
-# The most rays that are looked at closely.
+# The most rays along one coordinate that are looked at closely.
 _CLOSELY = 32
 # A power of s below the first is convergence; between it and the second it is undecided. A rotated ray is
 # shorter, and its power not as accurate.
@@ -130,8 +130,11 @@ def _growing(evaluate: Evaluator, rays: Rays) -> np.ndarray:
         growth = np.log(size[:, 1:] / size[:, :1]) / np.log(_COARSE)
     growth = np.where(size[:, 1:] == 0, -np.inf, np.where(np.isnan(growth), np.inf, growth))
     largest = np.max(growth, axis=1)
-    order = np.lexsort((rays.coordinates, -largest))
-    return np.sort(order[largest[order] >= _HARMLESS][:_CLOSELY])
+    order = np.argsort(-largest, kind="stable")
+    fast = order[largest[order] >= _HARMLESS]
+    # Along several coordinates a D that grows no faster may explode: there is more room.
+    is_alone = rays.coordinates[fast] == 1
+    return np.sort(np.concatenate([fast[is_alone][:_CLOSELY], fast[~is_alone]]))
 
 
 def _slopes(evaluate: Evaluator, rays: Rays) -> np.ndarray:
