@@ -119,7 +119,7 @@ def test_what_cannot_be_told_is_asked(kind):
     names = ", ".join(paths(params))
     with pytest.raises(ValueError, match=rf"sampled='last', but .*{why}.* parts of paths, of {names}"):
         sampled_leaves("last", params, lambda: last_layer(apply, params, row))
-    with pytest.warns(UserWarning, match=f"cannot be told: .*{why}"):
+    with pytest.warns(UserWarning, match=f"cannot be determined: .*{why}"):
         scales = prior_scales("fan-in", params, -1, lambda: last_layer(apply, params, row))
     assert jax.tree.structure(scales) == jax.tree.structure(params)
     # A prior of numbers does not ask.

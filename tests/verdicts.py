@@ -502,7 +502,7 @@ CASES = [
         lambda: fk.Dynamics(normal, D=Dense(2 * jnp.eye(2)) + Dense(jnp.array([[-1.0, 0.5], [0.5, 0.0]]))),
         {"state": jnp.zeros(2)},
     ),
-    # What cannot be told.
+    # What cannot be determined.
     Case(
         "in doubt",
         "an edge",

@@ -5,7 +5,7 @@ Along rays through m coordinates the mass between s and 2s is
     L(s) = log ∫_s^{2s} exp(-H) s^{m-1} ds,    σ = -dL/d log s.
 
 exp(-H) has no integral if σ ≤ 0 far out along a set of rays: H must grow faster than m log s. With σ > 0 the
-mass decreases like s^{-σ}. Close to zero, σ cannot be told from a power of log s, and is undecided.
+mass decreases like s^{-σ}. Close to zero, σ cannot be distinguished from a power of log s, and is undecided.
 """
 
 from dataclasses import dataclass

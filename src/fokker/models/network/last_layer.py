@@ -27,7 +27,7 @@ _NOT_CALLS = frozenset({"scan", "while", "cond"})
 class _Place(enum.Flag):
     LAST = enum.auto()
     BEFORE = enum.auto()
-    # Met in a loop or a condition, where the order cannot be told.
+    # Met in a loop or a condition, where the order cannot be determined.
     INSIDE = enum.auto()
     # As a factor of a contraction.
     FACTOR = enum.auto()
@@ -42,13 +42,13 @@ class _Value:
 
 
 class UnknownLastLayerError(ValueError):
-    """The last layer cannot be told; the message says why."""
+    """The last layer cannot be determined; the message says why."""
 
 
 def last_layer(
     apply: Callable[[PyTree[Array], Array], Array], params: PyTree[Array], row: Array
 ) -> list[bool]:
-    """Whether each leaf of the parameters belongs to the last layer; raise where that cannot be told."""
+    """Whether each leaf of the parameters belongs to the last layer; raise where that is unclear."""
     leaves = jax.tree.leaves(params)
     number = len(leaves)
     closed = jax.make_jaxpr(apply)(params, row)

@@ -41,7 +41,7 @@ class Functional:
         return jax.tree.map(lambda x: x[0], self.starts)
 
     def last_layer(self, row: np.ndarray) -> list[bool]:
-        """Whether each parameter belongs to the last layer; raise where that cannot be told."""
+        """Whether each parameter belongs to the last layer; raise where that cannot be determined."""
         return last_layer(self.apply, self.first_start, jnp.asarray(row))
 
 

@@ -62,13 +62,13 @@ def prior_scales(
 
 
 def _last_or_none(last: LastLayer, names: Sequence[str]) -> list[bool]:
-    """The last layer, or none with a warning where it cannot be told."""
+    """The last layer, or none with a warning where it cannot be determined."""
     try:
         return last()
     except UnknownLastLayerError as error:
         warnings.warn(
-            f"the last layer of this network cannot be told: {error}. Its weights have the same prior as the "
-            "others, √(8/inputs), and not 1 as in other classifiers: give prior as a mapping from its path "
+            f"the last layer of this network cannot be determined: {error}. Its weights have the same prior "
+            "as the others, √(8/inputs), and not 1 as in other classifiers: give prior as a mapping from its path "
             f"to a number. The paths are {', '.join(names)}.",
             stacklevel=5,
         )
@@ -102,8 +102,8 @@ def sampled_leaves(sampled: Any, params: PyTree[Array], last: LastLayer) -> PyTr
             chosen = last()
         except UnknownLastLayerError as error:
             raise ValueError(
-                f"sampled='last', but the last layer of this network cannot be told: {error}. Give sampled "
-                f"as parts of paths, of {', '.join(names)}."
+                f"sampled='last', but the last layer of this network cannot be determined: {error}. Give "
+                f"sampled as parts of paths, of {', '.join(names)}."
             ) from error
     elif callable(sampled):
         chosen = [bool(sampled(name)) for name in names]
