@@ -68,8 +68,8 @@ def _last_or_none(last: LastLayer, names: Sequence[str]) -> list[bool]:
     except UnknownLastLayerError as error:
         warnings.warn(
             f"the last layer of this network cannot be determined: {error}. Its weights have the same prior "
-            "as the others, √(8/inputs), and not 1 as in other classifiers: give prior as a mapping from its path "
-            f"to a number. The paths are {', '.join(names)}.",
+            "as the others, √(8/inputs), and not 1 as in other classifiers: give prior as a mapping from its "
+            f"path to a number. The paths are {', '.join(names)}.",
             stacklevel=5,
         )
         return [False] * len(names)
