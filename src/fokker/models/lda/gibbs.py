@@ -56,7 +56,7 @@ def _redraw(
     state, u = uniform(state)
     old = np.int64(z[j])
     row = np.int64(tokens[j])
-    new = draw(n, offset, beta, row, scratch, blocks, old, u)  # type: ignore[call-arg, var-annotated]
+    new = draw(n, offset, beta, row, scratch, blocks, old, u)
     if beta[row + new] == 0:
         # Rounding at the end of the sum can give an index beyond the last topic.
         new = 0
@@ -135,7 +135,7 @@ def compiled_sweep(blocks: int) -> Any:
                             if len(assignments):
                                 for j in range(m * max_tokens, end[m]):
                                     assignments[first_token[d] + j - m * max_tokens] = z[j]
-                        order_index = next_ticket(ticket)  # type: ignore[call-arg, var-annotated]
+                        order_index = next_ticket(ticket)
                         if order_index >= len(order):
                             document[m] = -1
                             end[m] = position[m]
