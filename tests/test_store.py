@@ -341,6 +341,7 @@ init = jnp.zeros(2)
 """
 
 
+@pytest.mark.usefixtures("foreground")
 @pytest.mark.parametrize(
     ("number", "enough"), [(signal.SIGTERM, True), (signal.SIGTERM, False), (signal.SIGHUP, False)]
 )
