@@ -135,7 +135,7 @@ def x64() -> Iterator[None]:
 
 @pytest.fixture
 def foreground() -> Iterator[None]:
-    """Signals as in a terminal: a process started by `nohup` ignores SIGHUP, and one in the background Ctrl-C."""
+    """Signals as in a terminal: `nohup` ignores SIGHUP, and a process in the background ignores Ctrl-C."""
     usual = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
     before = {number: signal.signal(number, handler) for number, handler in usual.items()}
     yield
