@@ -63,6 +63,12 @@ class Labels:
                 )
         return cls(names, entries)
 
+    def with_entries(self, entries: Mapping[str, Sequence[str]]) -> "Labels":
+        """With these entries along the axes of their names that are in use and have none."""
+        used = {axis for axes in self.dims.values() for axis in axes}
+        new = {axis: np.array(x) for axis, x in entries.items() if axis in used and axis not in self.coords}
+        return Labels(self.dims, {**self.coords, **new}) if new else self
+
     def axes(self, variable: str, shape: tuple[int, ...]) -> tuple[str | None, ...]:
         """The names of the axes of a variable of this shape; None where there is none, or it does not fit."""
         names = self.dims.get(variable, ())

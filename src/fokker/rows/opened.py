@@ -9,10 +9,11 @@ import numpy as np
 from jaxtyping import PyTree
 
 from fokker.rows.arrow import is_arrow, of_table
-from fokker.rows.column import as_array
+from fokker.rows.column import as_array, codes_of_frame
 from fokker.rows.parquet import of_parquet
 from fokker.rows.readers import ArrayReader, ChunkedReader
 from fokker.rows.source import Reader, Source, is_source
+from fokker.rows.table import Columns, of_columns
 
 
 def opened(data: PyTree[Any]) -> PyTree[Any]:
@@ -47,7 +48,8 @@ def is_frame(leaf: Any) -> bool:
     return type(leaf).__module__.partition(".")[0] in ("pandas", "polars") and hasattr(leaf, "columns")
 
 
-def _columns_of_frame(name: str, frame: Any) -> dict[str, Any]:
+def _columns_of_frame(name: str, frame: Any) -> Columns:
+    """The columns of a DataFrame; those of the type category as codes, with their labels."""
     names = list(frame.columns)
     wrong = next((column for column in names if not isinstance(column, str) or names.count(column) > 1), None)
     if wrong is not None:
@@ -56,7 +58,11 @@ def _columns_of_frame(name: str, frame: Any) -> dict[str, Any]:
             "own, as log_likelihood(theta, row) finds them by row['name']. Rename it, or give "
             "data.to_numpy()."
         )
-    return {column: as_array(frame[column]) for column in names}
+    coded = {column: codes_of_frame(f"{name}[{column!r}]", frame[column]) for column in names}
+    labels = {column: of[1] for column, of in coded.items() if of is not None}
+    return of_columns(
+        {column: as_array(frame[column]) if of is None else of[0] for column, of in coded.items()}, labels
+    )
 
 
 def _load(name: str, path: Any) -> np.ndarray:

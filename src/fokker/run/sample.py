@@ -32,6 +32,7 @@ from fokker.batches import (
 from fokker.dynamics._dynamics import check_temperature
 from fokker.gradients import Estimator
 from fokker.rows import (
+    categories_of,
     in_this_precision_too,
     is_source,
     leaves,
@@ -323,6 +324,7 @@ def prepared(
         check_same_settings({**settings, "fingerprint of the data": fingerprint_of_data(target)})
     learnt = Learnt()
     keys = jax.random.split(run_key, (chains, 3))
+    target = _labelled(target, init, keys)
     journal = Journal()
     if out is not None and before is None and is_automatic(chosen):
         journals: list[Journal] = []
@@ -438,6 +440,13 @@ def prepared(
         checkpoint = devices.by_first(open_folder)
         folder = opened[0] if opened else RunFolder.follow(Path(out), checkpoint, call)
     return Run(placed, batch, plan, keys[:, 2], states, temperature, origin, resume, folder, devices)
+
+
+def _labelled(target: Any, init: Any, keys: Key[Array, "chains 3"]) -> Any:
+    """The target with the labels of the categories that index its parameters."""
+    if not isinstance(target, TargetWithData) or not categories_of(target.data) or isinstance(init, _Started):
+        return target
+    return target.labelled(jax.tree.map(lambda x: x[0], given_positions(init, keys)))
 
 
 @dataclass(frozen=True)

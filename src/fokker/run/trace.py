@@ -21,7 +21,7 @@ from fokker._core.statistics import inference_data
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
 from fokker.diagnostics._quantities import Quantities, flat
 from fokker.diagnostics.summary import QUANTILES
-from fokker.rows import is_source, reading
+from fokker.rows import categories_of, is_source, opened, reading, with_codes_of
 from fokker.run.losses import Loss, in_words, left_of, surviving
 from fokker.run.predict import check_memory, predict, predict_with_keys, with_draw_keys
 from fokker.targets.target import Target, TargetWithData, labels_of
@@ -321,10 +321,17 @@ class Trace:
             return self._predictive(key, data, batch_size, thin, reduce)
         if data is None:
             raise TypeError("trace.predict needs data, the rows that the function is called with.")
+        data = with_codes_of(opened(data), self._categories())
         draws: Any = self.samples
         if key is not None:
             function, draws, data = predict_with_keys(function, draws, data, key)
         return predict(function, draws, data, (), batch_size, thin, reduce, progress)
+
+    def _categories(self) -> dict[str, Sequence[str]]:
+        """The labels of columns of categories that are known, in the order of their codes."""
+        data = getattr(None if self.origin is None else self.origin.target, "data", None)
+        coords = {axis: [str(x) for x in entries] for axis, entries in self.labels.coords.items()}
+        return {**coords, **dict(categories_of(data).values())}
 
     def _predictive(
         self, key: Key[Array, ""] | None, data: Any, batch_size: Any, thin: int, reduce: Any

@@ -72,6 +72,10 @@ class Target(Module):
         """Names of the axes of parameters and derived quantities, and of the entries along them."""
         return NO_LABELS
 
+    def labelled(self, theta: PyTree[Array]) -> "Target":
+        """The target with names of axes that it finds out at a theta; here there are none."""
+        return self
+
     def known_data(self) -> dict[str, dict[str, Any]]:
         """What the model was given, by name: `observed_data` and `constant_data`, ArviZ's groups of them."""
         return {}
