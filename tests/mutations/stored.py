@@ -181,4 +181,32 @@ MUTATIONS = [
         "a full disk does not name the file",
         ("store::a_full_disk_loses_nothing_already_written",),
     ),
+    Mutation(
+        "run/folder.py",
+        "tuple(axis if is_file_name(axis) else None for axis in axes)",
+        "tuple(axes)",
+        "the entries of an axis are written to a folder of its name, wherever that is",
+        ("labels::entries_are_written_within_the_folder_alone",),
+    ),
+    Mutation(
+        "run/variable.py",
+        'if list(self._array.metadata.dimension_names or ()) != ["chain", "draw", *self.axes]:',
+        "if False:",
+        "the draws of a run that goes on keep the axes without names that they had",
+        ("labels::a_run_of_before_goes_on_and_has_them_then",),
+    ),
+    Mutation(
+        "run/store.py",
+        "write_entries(self.folder, POSTERIOR, entries)",
+        "pass",
+        "the entries of axes are not in the draws on disk",
+        ("labels::the_draws_on_disk_have_them_for_other_programs",),
+    ),
+    Mutation(
+        "_core/labels.py",
+        "if axis is None or axis in variables else axis",
+        "if axis is None else axis",
+        "an axis has the name of a variable, which xarray does not open",
+        ("labels::an_axis_with_the_name_of_another_parameter_has_no_name",),
+    ),
 ]

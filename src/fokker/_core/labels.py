@@ -124,8 +124,12 @@ class Labels:
 
     def for_arviz(self, variables: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
         """The arguments dims and coords of ArviZ for variables of these shapes, without chain and draw."""
+        # What has the name of a variable cannot be the name of an axis there.
         dims = {
-            name: [axis or f"{name}_dim_{i}" for i, axis in enumerate(self.axes(name, shape))]
+            name: [
+                f"{name}_dim_{i}" if axis is None or axis in variables else axis
+                for i, axis in enumerate(self.axes(name, shape))
+            ]
             for name, shape in variables.items()
         }
         used = {axis for axes in dims.values() for axis in axes}

@@ -63,7 +63,9 @@ class RunFolder:
                 # The next checkpoint would put it in the place of the only one that can be read.
                 (path / CHECKPOINT).unlink()
                 (path / DESCRIPTION).unlink(missing_ok=True)  # of a state that is not used either
-        self.store: Store | None = None if is_compared_only else Store(path, self.checkpoint)
+        self.store: Store | None = (
+            None if is_compared_only else Store(path, self.checkpoint, _labels_of_files(description))
+        )
         self._has_journal = self.checkpoint is None
 
     @classmethod
@@ -172,6 +174,21 @@ def _file_names(tree: PyTree[Any]) -> dict[str, np.ndarray]:
         name = file_name(leaf_name)
         names[file_name(f"{name}|{number}") if not is_file_name(name) or name in names else name] = leaf
     return names
+
+
+def _labels_of_files(description: Mapping[str, Any]) -> Labels:
+    """The names of axes by the names of the files of variables; without those that can name no file."""
+    labels = Labels.read(description["labels"])
+    names: dict[str, str] = {}
+    for number, leaf in enumerate(description["theta"]):
+        name = ".".join(map(str, leaf["path"])) or "theta"
+        names[f"{name}|{number}" if name in names else name] = leaf["name"]
+    dims = {
+        names[name]: tuple(axis if is_file_name(axis) else None for axis in axes)
+        for name, axes in labels.dims.items()
+        if name in names
+    }
+    return Labels(dims, {axis: entries for axis, entries in labels.coords.items() if is_file_name(axis)})
 
 
 def _entry(part: Any) -> Any:
