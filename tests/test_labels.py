@@ -130,6 +130,20 @@ def test_a_stored_run_keeps_the_constants_of_a_model(tmp_path):
         assert float(constants["scale"]) == 5.0
 
 
+def test_constants_that_are_too_large_to_be_stored_are_said(tmp_path):
+    class WithConstants(fk.Density):
+        def known_data(self):
+            return {"constant_data": {"x": np.zeros((2**15, 2))}}
+
+    target = WithConstants(lambda theta: -jnp.sum(theta**2))
+    with pytest.warns(
+        RuntimeWarning, match=r"containers of the model \(x\) have 512 KiB together.*fk\.resume"
+    ):
+        trace = run(target, jnp.zeros(2), out=tmp_path / "run")
+    assert trace.known_data()["constant_data"]["x"].shape == (2**15, 2)
+    assert fk.open(tmp_path / "run").known_data() == {}
+
+
 def test_moments_and_many_scalars_have_them_too():
     posterior = fk.Posterior(
         lambda theta: -jnp.sum(theta**2) / 2,

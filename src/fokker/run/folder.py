@@ -353,7 +353,19 @@ def _unfinished(description: dict[str, Any]) -> str | None:
 def written_constants(known: Mapping[str, Mapping[str, Any]]) -> dict[str, np.ndarray]:
     """The constants of a model as arrays for a checkpoint, in which large ones would cost time."""
     constants = {f"{CONSTANTS}/{name}": np.asarray(x) for name, x in known.get(CONSTANTS, {}).items()}
-    return constants if sum(x.nbytes for x in constants.values()) <= _MOST_CONSTANTS else {}
+    size = sum(x.nbytes for x in constants.values())
+    if size <= _MOST_CONSTANTS:
+        return constants
+    names = ", ".join(known[CONSTANTS])
+    warnings.warn(
+        f"the pm.Data containers of the model ({names}) have {size / 2**10:,.0f} KiB together, more than the "
+        f"{_MOST_CONSTANTS // 2**10} KiB that are stored with a run: the trace of fk.open has none of them. "
+        "For functions of PyMC, such as pm.sample_posterior_predictive, use the trace of fk.sample or "
+        "fk.resume.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return {}
 
 
 def describe_theta(theta: PyTree[Any]) -> list[dict[str, Any]]:
