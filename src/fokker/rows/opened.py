@@ -15,6 +15,9 @@ from fokker.rows.readers import ArrayReader, ChunkedReader
 from fokker.rows.source import Reader, Source, is_source
 from fokker.rows.table import Columns, of_columns
 
+# Tables that the command line reads, and a posterior does not.
+_TABLES = (".csv", ".tsv", ".txt", ".gz", ".npz")
+
 
 def opened(data: PyTree[Any]) -> PyTree[Any]:
     """The data with a `Source` in place of each mapped array, path, Arrow table and chunked dataset."""
@@ -27,12 +30,12 @@ def _opened(path: Any, leaf: Any) -> Any:
         return _columns(name, of_table(leaf))
     if is_frame(leaf):
         return _columns_of_frame(name, leaf)
+    if isinstance(leaf, str | Path):
+        _check_path(name, leaf)
     if isinstance(leaf, str | Path) and str(leaf).endswith(".parquet"):
         return _columns(name, of_parquet(Path(leaf)))
     if isinstance(leaf, str | Path) and str(leaf).endswith(".npy"):
         leaf = _load(name, leaf)
-    if isinstance(leaf, Path):
-        raise ValueError(f"{name} is the path {str(leaf)!r}: files of .npy and .parquet are read.")
     if is_chunked(leaf):
         _check_type(name, leaf.dtype)
         mapped = _mapped(leaf)
@@ -41,6 +44,21 @@ def _opened(path: Any, leaf: Any) -> Any:
         _check_type(name, leaf.dtype)
         return Source(ArrayReader(leaf), name)
     return leaf
+
+
+def _check_path(name: str, path: str | Path) -> None:
+    """Raise where a path is not that of a file that is read here; a text that is no path is left alone."""
+    is_read = str(path).endswith((".npy", ".parquet"))
+    if isinstance(path, str) and not is_read and not str(path).endswith(_TABLES) and not Path(path).exists():
+        return
+    if not Path(path).exists():
+        raise FileNotFoundError(f"{name} is the path {str(path)!r}, and there is no such file.")
+    if not is_read or not Path(path).is_file():
+        what = "a folder" if Path(path).is_dir() else "a file of another format"
+        raise ValueError(
+            f"{name} is the path {str(path)!r}, {what}: files of .npy and .parquet are read here. Read a "
+            "table of text by pandas.read_csv, or give it to `fokker sample` as --data."
+        )
 
 
 def is_frame(leaf: Any) -> bool:

@@ -17,9 +17,8 @@ from fokker._core.files import interpreting
 from fokker._core.keys import checked_key, key_of_seed
 from fokker._core.lock import locked
 from fokker._core.paths import as_folder
-from fokker._core.precision import DOUBLE, as_double, computing_in
+from fokker._core.precision import computing_in
 from fokker._core.random import fold_in
-from fokker._core.state import is_function
 from fokker.batches import (
     WINDOWS,
     Batches,
@@ -33,9 +32,6 @@ from fokker.dynamics._dynamics import check_temperature
 from fokker.gradients import Estimator
 from fokker.rows import (
     categories_of,
-    in_this_precision_too,
-    is_source,
-    leaves,
     reading,
     refuse_stream,
     resident,
@@ -49,6 +45,7 @@ from fokker.run.journal import Journal
 from fokker.run.loop import Run
 from fokker.run.mesh import Devices, OneDevice, devices_of
 from fokker.run.plan import Plan
+from fokker.run.precision import in_precision, precision_of
 from fokker.run.processes import check_same_settings, check_seen_by_all, together
 from fokker.run.progress import Progress
 from fokker.run.record import (
@@ -180,13 +177,12 @@ def sample(
     _check_options(options, resume)
     keep_compiled_programs()
     devices = devices_of(mesh)
-    precision = devices.by_first(lambda: _precision_of(precision, target, out))
+    precision = devices.by_first(lambda: precision_of(precision, target, out))
     with contextlib.ExitStack() as stack:
         stack.enter_context(computing_in(precision))
         options["precision"] = precision
-        if precision == DOUBLE:
-            target, sampler = in_this_precision_too(as_double(target)), as_double(sampler)
-            options |= {"init": _in_double(init), "gradient": as_double(gradient)}
+        target, sampler, init, gradient = in_precision(precision, target, sampler, init, gradient)
+        options |= {"init": init, "gradient": gradient}
         stack.enter_context(reading())
         if devices.is_shared:
             stack.enter_context(together())
@@ -223,21 +219,11 @@ def _check_memory(plan: Plan, bytes_per_draw: int) -> None:
         )
 
 
-def _precision_of(precision: str | None, target: Any, out: Any) -> str | None:
-    """That of the call, or of a target of double precision, or of the run in the folder."""
-    stored = [x for x in leaves(target) if is_source(x) or isinstance(x, jax.Array)]
-    if precision is None and any(x.dtype == np.float64 for x in stored):
-        return DOUBLE
-    if precision is None and out is not None and has_run(Path(out)):
-        return read_checkpoint(Path(out)).description["settings"].get("precision")
-    return precision
-
-
-def _in_double(init: Any) -> Any:
-    """The start in double precision, also where a function draws it."""
+def _default_chains(init: Any, before: Checkpoint | None) -> int:
+    """As many as `init` has starts, or as the run in the folder, which may be of another default."""
     if isinstance(init, PerChain):
-        return PerChain(as_double(init.positions))
-    return (lambda key: as_double(init(key))) if is_function(init) else as_double(init)
+        return init.number
+    return CHAINS if before is None else int(before.description["settings"]["chains"])
 
 
 def _hold(folder: Path, stack: contextlib.ExitStack) -> None:
@@ -265,16 +251,16 @@ def prepared(
     batch_size, batches, gradient = (options[name] for name in ("batch_size", "batches", "gradient"))
     temperature, progress, out = (options[name] for name in ("temperature", "progress", "out"))
     progress = progress and devices.is_first
+    before = None
+    if out is not None:
+        before = devices.by_first(lambda: read_checkpoint(Path(out)) if has_run(Path(out)) else None)
     if chains is None:
-        options["chains"] = given["chains"] = chains = init.number if isinstance(init, PerChain) else CHAINS
+        options["chains"] = given["chains"] = chains = _default_chains(init, before)
     key = checked_key(key)
     plan = Plan(steps, burn_in, options["thin"], chains, options["chunk"], options["keep"])
     devices.check(chains, batch_size)
     if out is None:
         _check_memory(plan, _NUMBER)  # before anything is learnt: a draw has one number at least
-    before = None
-    if out is not None:
-        before = devices.by_first(lambda: read_checkpoint(Path(out)) if has_run(Path(out)) else None)
     make = by_name(sampler) if isinstance(sampler, str) else None
     chosen: Any = sampler if make is None else make(step_size=AUTOMATIC)
     if not isinstance(sampler, Sampler | str):

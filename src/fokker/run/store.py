@@ -31,7 +31,7 @@ from fokker._core.files import (
     write_text,
 )
 from fokker._core.labels import NO_LABELS, Labels
-from fokker.run.description import POSTERIOR, check_description
+from fokker.run.description import POSTERIOR, chains_of, check_description
 from fokker.run.losses import Loss
 from fokker.run.variable import DRAWS, Variable, write_entries, zarr_store
 
@@ -85,6 +85,8 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         raise FileNotFoundError(
             f"{folder} {problem}: fk.sample(…, out={str(folder)!r}) writes one."
         ) from None
+    settings = checkpoint.description["settings"]
+    settings["chains"] = chains_of(settings)
     return checkpoint._replace(warning=_compared(folder, checkpoint))
 
 

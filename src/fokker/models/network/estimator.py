@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 from matplotlib.figure import Figure
 
+from fokker._core.keys import checked_seed
 from fokker.integrators.noise import check_noise
 from fokker.models.estimator import Stored, as_json, check_columns, remember_columns
 from fokker.models.network import inputs
@@ -232,7 +233,7 @@ class Network(Stored, Base):
         check_noise(self.noise)
         for name in ("batch_size", "draws", "chains", "cycles"):
             check_count(name, getattr(self, name), 1)
-        check_count("random_state", self.random_state, 0)
+        checked_seed(self.random_state, "random_state", 0)
         for name in ("epochs", "burn_in_epochs", "warm_start_epochs"):
             if getattr(self, name) is not None:
                 check_epochs(name, getattr(self, name))
