@@ -209,4 +209,32 @@ MUTATIONS = [
         "an axis has the name of a variable, which xarray does not open",
         ("labels::an_axis_with_the_name_of_another_parameter_has_no_name",),
     ),
+    Mutation(
+        "run/record.py",
+        "mass_matrix.check_shapes(value, dimension)",
+        "pass",
+        "a mass matrix of another shape is taken from a checkpoint",
+        ("hostile::a_run_with_a_mass_matrix_of_another_shape_is_refused_by_name",),
+    ),
+    Mutation(
+        "samplers/mass_matrix.py",
+        "wanted = [(dimension,), (dimension, rank), (rank,)]",
+        "wanted = [(dimension,), shapes[1], shapes[2]]",
+        "the directions of a mass matrix of low rank may have any shape",
+        ("hostile::a_mass_matrix_of_another_shape_is_none",),
+    ),
+    Mutation(
+        "run/sample.py",
+        'return CHAINS if before is None else int(before.description["settings"]["chains"])',
+        "return CHAINS",
+        "a run of another default number of chains does not go on by the same call",
+        ("store::a_run_of_when_one_chain_was_the_default_goes_on_with_one",),
+    ),
+    Mutation(
+        "run/folder.py",
+        "    if size <= _MOST_CONSTANTS:\n        return constants",
+        "    if size <= 100 * _MOST_CONSTANTS:\n        return constants",
+        "large constants are in every checkpoint, without a word",
+        ("labels::constants_that_are_too_large_to_be_stored_are_said",),
+    ),
 ]

@@ -119,7 +119,8 @@ def sample(
     ```
 
     `init` is theta, the same for all chains; a function of a key that draws it for each; or
-    `fk.PerChain(positions)`, a tree like theta whose leaves have a leading axis over chains. With a target of
+    `fk.PerChain(positions)`, a tree like theta whose leaves have a leading axis over chains. An array is
+    always one theta, also if its first axis has as many entries as there are chains. With a target of
     `fk.constrain`, `init` and the draws meet the constraints. `chains` is 4 unless given, or as many as
     `fk.PerChain` has. `steps` are taken after `burn_in`, and every `thin`-th is kept.
     Without `batch_size` every step sees all the data. With it, that many rows are drawn as `batches` says:

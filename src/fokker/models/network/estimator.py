@@ -191,7 +191,8 @@ class Network(Stored, Base):
             return self._fit(X, y, classes)
         if not hasattr(self, "_positions"):
             raise ValueError(
-                "partial_fit needs the rows of the fit before, which save does not store: fit to all rows."
+                "partial_fit needs the rows of the fits before, which the file of save does not have: call "
+                "fit with all rows, old and new, or store the network by pickle, which has them."
             )
         self._check_settings()
         rows = self._rows(X)
