@@ -284,13 +284,6 @@ MUTATIONS = [
         ("text_tables::a_line_is_named_where_a_separator_line_comes_first",),
     ),
     Mutation(
-        "_core/keys.py",
-        "least, most = -(2 ** (bits - 1)) if least is None else least, 2**63 - 1 if bits == 64 else 2**32 - 1",
-        "least, most = -(2 ** (bits - 1)) if least is None else least, 2**63 - 1",
-        "seeds that JAX takes for each other",
-        ("bad_input",),
-    ),
-    Mutation(
         "rows/opened.py",
         "    if not Path(path).exists():\n        raise",
         "    if False:\n        raise",
