@@ -187,7 +187,7 @@ def test_a_learned_gamma_nears_the_truth_in_a_chain(counts):
         ({"batch_size": 0}, "batch_size must be a whole number"),
         ({"step_size": -1.0}, "step_size must be a positive number"),
         ({"n_jobs": 0}, "n_jobs must be a whole number other than 0"),
-        ({"random_state": "x"}, "random_state must be a whole number of at least 0, a numpy"),
+        ({"random_state": "x"}, "random_state must be a whole number of 32 bits, from 0 .* Or give a numpy"),
         ({"validation_fraction": 1.0}, "validation_fraction must be from 0 to below 1"),
     ],
 )

@@ -585,7 +585,7 @@ def test_predictive_draws_are_of_the_model_at_each_draw(cities):
 
 def test_the_prior_predictive_has_the_law_of_the_prior(cities):
     """mean ~ N(0, 25), an effect adds 1, a datum 1/4; within 5 standard errors of 500 draws."""
-    model, place, seen, _, _ = cities
+    model, place, seen, _, trace = cities
     target = fk.from_numpyro(model, place, seen)
     prior = fk.prior_predictive(target, 500, key=jax.random.key(0))
     assert set(prior) == {"mean", "effect", "twice", "pair", "w", "seen"}
@@ -594,6 +594,11 @@ def test_the_prior_predictive_has_the_law_of_the_prior(cities):
         assert abs(values.mean()) < 5 * np.sqrt(variance / 500)
         assert abs(values.var() / variance - 1) < 5 * np.sqrt(2 / 500)
     np.testing.assert_allclose(prior["twice"], 2 * prior["effect"], rtol=1e-6)
+    data = trace.to_arviz(prior=prior, predictive=trace.predict(key=jax.random.key(0)))
+    assert data.posterior_predictive["seen"].dims == ("chain", "draw", "row")
+    assert data.prior_predictive["seen"].shape == (1, 500, 15)
+    assert "effect" in data.prior
+    assert "seen" not in data.prior
 
 
 def test_what_cannot_draw_data_says_what_can():

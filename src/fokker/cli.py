@@ -1,6 +1,8 @@
 """The command `fokker`."""
 
+import dataclasses
 import json
+import re
 import traceback
 from pathlib import Path
 from typing import Annotated, Any
@@ -56,6 +58,10 @@ Starts = Annotated[
 _MAX_FILES_LISTED = 8
 
 
+# What the library says of an example of the state (`dynamics.problem.advice_on_state`), and the names in it.
+_STATE, _NAMES = re.compile(r"pass state=\{[^}]*\}"), re.compile(r"'([^']*)':")
+
+
 class CommandError(Exception):
     """An error that the user can correct; printed without a traceback."""
 
@@ -68,7 +74,7 @@ def main() -> None:
         errors.print("fokker: interrupted", markup=False)
         raise SystemExit(130) from None
     except (CommandError, ValueError, TypeError, OSError) as error:
-        errors.print(f"fokker: {error}", style="red", markup=False, soft_wrap=True)
+        errors.print(f"fokker: {_in_options(str(error))}", style="red", markup=False, soft_wrap=True)
         raise SystemExit(2) from None
     except Exception as error:
         # An exception from the user's functions, which run long after their file was imported.
@@ -76,6 +82,13 @@ def main() -> None:
         where = f" at {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
         errors.print(f"fokker: {type(error).__name__}{where}: {error}", style="red", markup=False)
         raise SystemExit(2) from None
+
+
+def _in_options(text: str) -> str:
+    """A text of the library, with the option in place of the argument for an example of the state."""
+    return _STATE.sub(
+        lambda found: "give " + " ".join(f"--shape {name}=2" for name in _NAMES.findall(found[0])), text
+    )
 
 
 def _is_user_file(filename: str) -> bool:
@@ -146,6 +159,7 @@ def check(
         sphere=sphere or (),
         seed=seed,
     )
+    report = dataclasses.replace(report, notes=[_in_options(note) for note in report.notes])
     if as_json:
         typer.echo(json.dumps(report.to_json(), indent=2))
     else:

@@ -125,4 +125,11 @@ MUTATIONS = [
         "`fokker resume run` executes the model in the folder of the run",
         ("store::the_model_of_a_command_is_not_reached_by_a_detour",),
     ),
+    Mutation(
+        "cli.py",
+        'errors.print(f"fokker: {_in_options(str(error))}"',
+        'errors.print(f"fokker: {error}"',
+        "the command line names an argument of Python",
+        ("cli::bad_input_is_one_message_and_exit_code_2",),
+    ),
 ]

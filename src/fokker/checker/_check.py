@@ -25,7 +25,13 @@ from fokker.checker._structure import check_structure
 from fokker.checker._tails import find_escape
 from fokker.checker._target import Target, check_target
 from fokker.dynamics import Dynamics
-from fokker.dynamics.problem import Problem, dynamics_of, make_problem, positive_temperature
+from fokker.dynamics.problem import (
+    Problem,
+    advice_on_state,
+    dynamics_of,
+    make_problem,
+    positive_temperature,
+)
 
 # Up to this many coordinates all derivatives are exact; above, traces are estimated.
 EXACT_UP_TO = 64
@@ -122,8 +128,7 @@ def check(
     if problem.guessed:
         report.notes.append(
             f"no shapes were given: {' and '.join(problem.names)} taken as single numbers. Errors that occur "
-            "only in more dimensions are not found; pass state=… (on the command line "
-            f"--shape {problem.names[0]}=2 …)"
+            f"only in more dimensions are not found; {advice_on_state(problem.names)}"
         )
     return report
 

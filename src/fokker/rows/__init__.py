@@ -20,6 +20,7 @@ from fokker.rows.source import (
     take,
 )
 from fokker.rows.stream import Stream, StreamBatch, stream_of
+from fokker.rows.table import categories_of, with_codes_of
 
 __all__ = [
     "Problem",
@@ -29,6 +30,7 @@ __all__ = [
     "StreamBatch",
     "Taken",
     "aligned",
+    "categories_of",
     "first_rows",
     "in_this_precision_too",
     "is_source",
@@ -43,4 +45,5 @@ __all__ = [
     "span",
     "stream_of",
     "take",
+    "with_codes_of",
 ]

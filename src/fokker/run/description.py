@@ -17,6 +17,7 @@ _NOT_IN_FILES, _REPLACEMENT = (r'[/\\\0<>:"|?*]', "_") if _IS_WINDOWS else (r"[/
 _TAKEN = ("", ".", "..", "zarr.json")
 # The most steps, draws and chains.
 _MOST, _MOST_CHAINS = 2**62, 2**24
+_CHAINS_OF_OLD_RUNS = 1
 
 _Types = type | tuple[type, ...]
 _NUMBER = (int, float)
@@ -52,6 +53,11 @@ _SETTINGS: Mapping[str, _Types] = {
 _LEARNT: Mapping[str, _Types] = {"tuned": dict, "settings": dict, "notes": list}
 
 
+def chains_of(settings: Mapping[str, Any]) -> int:
+    """The number of chains; runs that do not say it are of when there was one unless more were asked for."""
+    return int(settings.get("chains", _CHAINS_OF_OLD_RUNS))
+
+
 def file_name(name: str) -> str:
     """A name like this one that a file can have."""
     return re.sub(_NOT_IN_FILES, _REPLACEMENT, name)
@@ -68,7 +74,7 @@ def check_description(description: Mapping[str, Any], arrays: Mapping[str, np.nd
     settings, used = description["settings"], description.get("used", {})
     for name, values in (("settings", settings), ("used", used)):
         _check_types(name, values, {}, _SETTINGS)
-    for name in ("steps", "burn_in", "chains"):
+    for name in ("steps", "burn_in"):
         if name not in settings:
             raise ValueError(f"settings has no {name}")
     counts = {
@@ -80,7 +86,7 @@ def check_description(description: Mapping[str, Any], arrays: Mapping[str, np.nd
             raise ValueError(f"{name} is {value}")
     if not 1 <= description["chunk"] < _MOST:
         raise ValueError(f"chunk is {description['chunk']}")
-    chains = used.get("chains", settings["chains"])
+    chains = used.get("chains", chains_of(settings))
     if not 1 <= chains <= _MOST_CHAINS:
         raise ValueError(f"chains is {chains}")
     for name in ("environment", "fingerprints"):

@@ -63,7 +63,9 @@ class RunFolder:
                 # The next checkpoint would put it in the place of the only one that can be read.
                 (path / CHECKPOINT).unlink()
                 (path / DESCRIPTION).unlink(missing_ok=True)  # of a state that is not used either
-        self.store: Store | None = None if is_compared_only else Store(path, self.checkpoint)
+        self.store: Store | None = (
+            None if is_compared_only else Store(path, self.checkpoint, _labels_of_files(description))
+        )
         self._has_journal = self.checkpoint is None
 
     @classmethod
@@ -172,6 +174,21 @@ def _file_names(tree: PyTree[Any]) -> dict[str, np.ndarray]:
         name = file_name(leaf_name)
         names[file_name(f"{name}|{number}") if not is_file_name(name) or name in names else name] = leaf
     return names
+
+
+def _labels_of_files(description: Mapping[str, Any]) -> Labels:
+    """The names of axes by the names of the files of variables; without those that can name no file."""
+    labels = Labels.read(description["labels"])
+    names: dict[str, str] = {}
+    for number, leaf in enumerate(description["theta"]):
+        name = ".".join(map(str, leaf["path"])) or "theta"
+        names[f"{name}|{number}" if name in names else name] = leaf["name"]
+    dims = {
+        names[name]: tuple(axis if is_file_name(axis) else None for axis in axes)
+        for name, axes in labels.dims.items()
+        if name in names
+    }
+    return Labels(dims, {axis: entries for axis, entries in labels.coords.items() if is_file_name(axis)})
 
 
 def _entry(part: Any) -> Any:
@@ -336,7 +353,19 @@ def _unfinished(description: dict[str, Any]) -> str | None:
 def written_constants(known: Mapping[str, Mapping[str, Any]]) -> dict[str, np.ndarray]:
     """The constants of a model as arrays for a checkpoint, in which large ones would cost time."""
     constants = {f"{CONSTANTS}/{name}": np.asarray(x) for name, x in known.get(CONSTANTS, {}).items()}
-    return constants if sum(x.nbytes for x in constants.values()) <= _MOST_CONSTANTS else {}
+    size = sum(x.nbytes for x in constants.values())
+    if size <= _MOST_CONSTANTS:
+        return constants
+    names = ", ".join(known[CONSTANTS])
+    warnings.warn(
+        f"the pm.Data containers of the model ({names}) have {size / 2**10:,.0f} KiB together, more than the "
+        f"{_MOST_CONSTANTS // 2**10} KiB that are stored with a run: the trace of fk.open has none of them. "
+        "For functions of PyMC, such as pm.sample_posterior_predictive, use the trace of fk.sample or "
+        "fk.resume.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return {}
 
 
 def describe_theta(theta: PyTree[Any]) -> list[dict[str, Any]]:

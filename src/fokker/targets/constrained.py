@@ -37,6 +37,11 @@ class Constrained(Target):
         """Names of the axes of parameters, and of the entries along them."""
         return self.target.labels()
 
+    def labelled(self, theta: PyTree[Array]) -> "Constrained":
+        """With names of axes that the target finds out at a theta."""
+        target = self.target.labelled(theta)
+        return self if target is self.target else dataclasses.replace(self, target=target)
+
     def known_data(self) -> dict[str, dict[str, Any]]:
         """What the target was given, by name."""
         return self.target.known_data()

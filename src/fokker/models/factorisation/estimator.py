@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from fokker._core.keys import checked_seed
 from fokker._core.state import nearest
 from fokker.datasets.ratings import Ratings
 from fokker.integrators import Splitting
@@ -118,6 +119,7 @@ class Factorisation(Stored, Parameters):
         ):
             if not isinstance(value, int | np.integer) or value < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1; {value!r} was given.")
+        checked_seed(self.seed, least=0)
         for name, choices in (("sampler", SAMPLERS), ("prior", PRIORS)):
             choice = getattr(self, name)
             if choice not in choices:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fokker._core.keys import checked_seed
 from fokker._core.state import nearest
 from fokker.models.lda.gibbs import cores
 from fokker.models.lda.seeds import seed_columns
@@ -129,13 +130,10 @@ def new_seed(random_state: Any) -> int:
         return int(random_state.randint(_MAX_SEED))
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(_MAX_SEED))
-    is_integer = isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool)
-    if not is_integer or random_state < 0:
-        raise ValueError(
-            "random_state must be a whole number of at least 0, a numpy.random.RandomState or Generator, or "
-            f"None; {random_state!r} was given."
-        )
-    return int(random_state)
+    try:
+        return checked_seed(random_state, "random_state", 0)
+    except ValueError as error:
+        raise ValueError(f"{error} Or give a numpy.random.RandomState or Generator, or None.") from None
 
 
 def _whole(estimator: Any, name: str, minimum: int) -> int:

@@ -81,7 +81,7 @@ class Settings:
         for name in _POSITIVE_INTEGERS:
             self._check_integer(name, 1)
         self._check_integer("burn_in", 0)
-        self._check_integer("seed", 0)
+        self._check_seed()
         self._check_integer("start_documents", 0)
         if self.burn_in >= self.sweeps:
             raise ValueError(
@@ -148,6 +148,11 @@ class Settings:
         value = getattr(self, name)
         if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
             raise ValueError(f"{name} must be a whole number of at least {minimum}; {value!r} was given.")
+
+    def _check_seed(self) -> None:
+        from fokker._core.keys import checked_seed  # with JAX, which `fokker --help` does without
+
+        checked_seed(self.seed, least=0)
 
     @property
     def num_threads(self) -> int:

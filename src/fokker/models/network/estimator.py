@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 from matplotlib.figure import Figure
 
+from fokker._core.keys import checked_seed
 from fokker.integrators.noise import check_noise
 from fokker.models.estimator import Stored, as_json, check_columns, remember_columns
 from fokker.models.network import inputs
@@ -190,7 +191,8 @@ class Network(Stored, Base):
             return self._fit(X, y, classes)
         if not hasattr(self, "_positions"):
             raise ValueError(
-                "partial_fit needs the rows of the fit before, which save does not store: fit to all rows."
+                "partial_fit needs the rows of the fits before, which the file of save does not have: call "
+                "fit with all rows, old and new, or store the network by pickle, which has them."
             )
         self._check_settings()
         rows = self._rows(X)
@@ -232,7 +234,7 @@ class Network(Stored, Base):
         check_noise(self.noise)
         for name in ("batch_size", "draws", "chains", "cycles"):
             check_count(name, getattr(self, name), 1)
-        check_count("random_state", self.random_state, 0)
+        checked_seed(self.random_state, "random_state", 0)
         for name in ("epochs", "burn_in_epochs", "warm_start_epochs"):
             if getattr(self, name) is not None:
                 check_epochs(name, getattr(self, name))

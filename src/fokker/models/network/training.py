@@ -163,7 +163,13 @@ class Problem:
         sampler = settings.warm_start(target.size, self.curvature(data["x"]), steps)
         # One draw, the last: its whole way would be stored otherwise.
         trace = self.run(
-            target, sampler, positions, 0.0, steps=steps, thin=steps, seed=self.seed + _WARM_START_SEED
+            target,
+            sampler,
+            positions,
+            0.0,
+            steps=steps,
+            thin=steps,
+            seed=(self.seed + _WARM_START_SEED) % 2**32,
         )
         if trace.was_interrupted:
             raise KeyboardInterrupt
