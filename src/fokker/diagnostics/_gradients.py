@@ -40,7 +40,7 @@ def thinned(positions: PyTree[Any], points: int) -> PyTree[Array]:
 
 
 def redrawn(target: Any, positions: PyTree[Any]) -> PyTree[Any]:
-    """Positions, chain × draw, with the parts that theta does not determine drawn from their density given it.
+    """Positions, chain × draw, with what theta does not determine drawn from its density given theta.
 
     Draws are of theta alone: the length of the y behind a unit vector, for example, is not among them, and
     identities of ∇U hold for the density of all of y.

@@ -1,4 +1,4 @@
-"""Correlation matrices and their Cholesky factors, and the density of Lewandowski, Kurowicka and Joe (LKJ)."""
+"""Correlation matrices and their Cholesky factors, and the density of LKJ on them."""
 
 import math
 from typing import Any, final

@@ -144,16 +144,18 @@ class _ZeroSum(Constraint):
                 )
 
 
-# The exponent of |y| in the density of y: the map x(y) is singular at y = 0, which it keeps away from.
-_REPULSION = 4
+# The exponent of |y| in the density of y. Where |y| is small, a density that is narrow in x is narrower in y: it
+# is a funnel towards 0. Of 8000 steps of NUTS for von Mises' density with κ = 300, 561 diverge with the exponent
+# 0, 17 with 4 and 1 with 8. A larger one makes a thin shell, on which steps are short.
+_REPULSION = 8
 
 
 @final
 class _UnitVector(Constraint):
-    """x = y/|y|; given x, |y| has the density of a χ with d + 4 degrees of freedom.
+    """x = y/|y|; given x, |y| has the density of a χ with d + 8 degrees of freedom.
 
-    The density of y is p(x) |y|⁴ exp(-|y|²/2)/Z, with p by the area of the sphere and
-    Z = ∫ r^(d + 3) exp(-r²/2) dr. A map from d - 1 numbers would leave out a point of the sphere, around
+    The density of y is p(x) |y|⁸ exp(-|y|²/2)/Z, with p by the area of the sphere and
+    Z = ∫ r^(d + 7) exp(-r²/2) dr. A map from d - 1 numbers would leave out a point of the sphere, around
     which chains could not move.
     """
 
@@ -228,9 +230,7 @@ def zero_sum(axis: int | tuple[int, ...] = -1) -> Constraint:
     """
     axes: Any = axis if isinstance(axis, tuple | list) else (axis,)
     if not axes or not all(isinstance(a, int | np.integer) and not isinstance(a, bool) for a in axes):
-        raise TypeError(
-            f"axis must be an integer or a tuple of them, as in fk.constraints.zero_sum((0, 1)), not {axis!r}."
-        )
+        raise TypeError(f"axis must be an integer or a tuple of them, as in zero_sum((0, 1)), not {axis!r}.")
     return _ZeroSum(tuple(int(a) for a in axes))
 
 
@@ -239,6 +239,6 @@ def unit_vector() -> Constraint:
 
     Densities are with respect to the area of the sphere: 0 as a log density is the uniform distribution, and
     κ μ·x that of von Mises and Fisher. |y|, which x does not depend on, is independent of it and has the
-    density of a χ with d + 4 degrees of freedom.
+    density of a χ with d + 8 degrees of freedom.
     """
     return _UnitVector()
