@@ -1,7 +1,8 @@
-"""Spheres, planes and correlation matrices: exact laws, extreme values, and runs of them that are judged and stored."""
+"""Spheres, planes and correlation matrices: exact laws, extreme values, runs that are judged and stored."""
 
 import itertools
 import math
+import types
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,10 @@ import pytest
 import conftest
 import fokker as fk
 from fokker import constraints
+from fokker._core.count import Count
+from fokker.run.description import check_description
+from fokker.run.moments import Moments
+from fokker.run.trace import moments_of
 from judged_draws import judged
 
 # Exact laws -----------------------------------------------------------------------------------------------
@@ -53,8 +58,8 @@ def test_correlations_of_lkj_have_the_marginal_densities_of_beta(is_factor, x64)
 
     a = eta - 1 + 3 / 2
     wanted = np.array([1, 0, 1 / (2 * a + 1), 3 / ((2 * a + 1) * (2 * a + 3))])
-    found = integrals(rule, powers, 3, 7.0, 0.5)
-    np.testing.assert_allclose(found, np.repeat(wanted[:, None], 3, axis=1), rtol=1e-7, atol=1e-9)
+    found = integrals(rule, powers, 3, 6.9, 0.3)
+    np.testing.assert_allclose(found, np.repeat(wanted[:, None], 3, axis=1), rtol=1e-6, atol=1e-9)
 
 
 def test_lkj_densities_of_a_matrix_and_of_its_factor_differ_by_the_jacobian(x64):
@@ -151,7 +156,7 @@ FISHER = fk.constrain(fk.Density(lambda u: 3 * u[0]), "unit_vector")
 
 def test_draws_of_directions_are_compared_with_their_density():
     """Right draws raise no alarm, and those of another κ do; the lengths behind them are not stored."""
-    right, wrong = (von_mises_fisher(kappa, 4000, 0).reshape(4, 1000, 3) for kappa in (3.0, 4.0))
+    right, wrong = (von_mises_fisher(kappa, 2000, 0).reshape(4, 500, 3) for kappa in (3.0, 4.5))
     summary = judged(right, FISHER, is_exact=True)
     assert summary.trusted, summary.warnings
     summary = judged(wrong, FISHER, is_exact=True)
@@ -201,7 +206,7 @@ def run(tmp_path_factory):
 
 
 def test_nuts_draws_correlations_of_lkj(run):
-    """E r² = 1/6 (a = 2.5) of three correlations and E s = 3: within 5 standard errors by chains and 400 draws.
+    """E r² = 1/6 (a = 2.5) of three correlations and E s = 3: within 5 standard errors of 400 draws.
 
     False alarm: one seed in 1e5. The density of another η is off by more: for η = 1, E r² = 1/4.
     """
@@ -234,23 +239,37 @@ def test_entries_that_cannot_vary_are_shown_and_not_judged(run, tmp_path):
 
 
 def test_moments_of_a_matrix_are_judged_without_its_constants(tmp_path):
-    trace = fk.sample(TARGET, fk.samplers.mala(0.3), keep="moments", **{**OPTIONS, "warm_up": None})
-    trace.save(tmp_path / "moments")
-    for one in (trace, fk.open(tmp_path / "moments")):
-        assert not any("never moved" in text for text in one.summary().warnings)
-    # What can vary and does not is still seen.
-    still = fk.sample(TARGET, fk.samplers.mala(1e3), keep="moments", **{**OPTIONS, "warm_up": None})
-    assert any("never moved" in text for text in still.summary().warnings)
+    """With the model and without it; what can vary and does not is still seen."""
+    mean = {"R": np.tile(np.eye(2), (4, 1, 1)), "s": np.full(4, 3.0)}
+    target = fk.constrain(fk.Density(lambda theta: 0.0), {"R": "correlation"})
+    sampler = types.SimpleNamespace(is_exact=True, learns=False, wants_target=True, own_target=target)
+    origin = types.SimpleNamespace(sampler=sampler, target=target, batches=None, notes=(), one_start=False)
+    settings = {"chains": 4, "taken": 200, "steps": 200, "burn_in": 0}
+    for name, moving in (("moves", 1.0), ("still", 0.0)):
+        squares = {"R": 50 * (np.ones((2, 2)) - np.eye(2)) + np.zeros((4, 1, 1)), "s": np.full(4, moving)}
+        gathered = Moments(Count.of(np.full(4, 200)), mean, squares, ((), ()))
+        trace = fk.Trace(None, moments_of(gathered), {}, None, None, settings, origin, gathered)
+        trace.save(tmp_path / name)
+        for one in (trace, fk.open(tmp_path / name)):
+            warnings = [text for text in one.summary().warnings if "never moved" in text]
+            assert bool(warnings) == (name == "still"), warnings
+            assert all(text.startswith("s never moved") for text in warnings)
 
 
-def test_a_matrix_among_many_parameters_is_judged_without_its_constants(monkeypatch, run):
-    """With the limit of scalars that are judged one by one lowered to below theirs."""
-    monkeypatch.setattr("fokker.diagnostics._summarise.MOST_SCALARS", 5)
-    folder, trace = run
-    for one in (trace, fk.open(folder)):
-        summary = one.summary()
-        assert len(summary.leaves) == 2
-        assert not any("never moved" in text for text in summary.warnings), summary.warnings
+def test_a_matrix_among_many_parameters_is_judged_without_its_constants(tmp_path):
+    """Independent draws, stored and opened without the model: few scalars of one leaf, many of the other."""
+    generator = np.random.default_rng(3)
+    target = fk.constrain(fk.Density(lambda theta: 0.0), {"R": "correlation"})
+    R = np.ones((4, 200, 2, 2))
+    R[..., 0, 1] = R[..., 1, 0] = generator.uniform(-1, 1, (4, 200))
+    draws = {"R": R, "z": generator.normal(size=(4, 200, 510))}
+    origin = types.SimpleNamespace(sampler=None, target=target, batches=None, notes=(), one_start=False)
+    settings = {"chains": 4, "taken": 200, "steps": 200, "burn_in": 0}
+    fk.Trace(draws, None, {}, None, None, settings, origin).save(tmp_path / "run")
+    summary = fk.open(tmp_path / "run").summary()
+    assert len(summary.leaves) == 2
+    assert not any("never moved" in text for text in summary.warnings), summary.warnings
+    assert np.isfinite(summary.leaves[0].r_hat)
 
 
 def test_a_run_of_matrices_goes_on_to_the_bit(run, tmp_path):
@@ -264,13 +283,16 @@ def test_a_run_of_matrices_goes_on_to_the_bit(run, tmp_path):
 
 @pytest.mark.parametrize("value", [np.zeros(()), np.ones((3, 3))], ids=["shape", "type"])
 def test_places_of_constants_in_a_folder_that_cannot_be_are_not_believed(value):
-    from fokker.run.description import check_description
-
     description = {
         "settings": {"steps": 1, "burn_in": 0, "chains": 1},
         **{name: {} for name in ("environment", "fingerprints")},
-        **{"theta": [{"name": "R", "path": ["R"]}], "notes": [], "one_start": True, "taken": 1},
-        **{"stopped": None, "draws": 0, "chunk": 1},
+        "theta": [{"name": "R", "path": ["R"]}],
+        "notes": [],
+        "one_start": True,
+        "taken": 1,
+        "stopped": None,
+        "draws": 0,
+        "chunk": 1,
     }
     check_description(description, {"fixed/R": np.eye(3, dtype=bool)})
     with pytest.raises(ValueError, match="does not say where"):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from fokker.targets.constraints._constraint import Constraint, is_known, refuse
+from fokker.targets.constraints._constraint import Constraint, is_known, log_smallest, refuse
 
 
 @final
@@ -166,8 +166,8 @@ def _like(bound: Array, x: Array) -> Array:
 
 def _spacing(bound: Array) -> Array:
     """A distance from a bound that is not lost to rounding."""
-    limits = jnp.finfo(bound.dtype)
-    return jnp.maximum(float(limits.eps) * jnp.abs(bound), float(limits.tiny))
+    eps = float(jnp.finfo(bound.dtype).eps)
+    return jnp.maximum(eps * jnp.abs(bound), math.exp(log_smallest(bound.dtype)))
 
 
 def _exp(y: Array, bound: Array) -> Array:

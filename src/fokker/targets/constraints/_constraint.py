@@ -1,10 +1,13 @@
 """The interface of a constraint, and what the constraints share."""
 
+import math
 from abc import abstractmethod
 from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Key
 
 from fokker._core.module import Module
@@ -44,6 +47,11 @@ class Constraint(Module):
         """A y with the same x, from its density given x; y itself where x is one-to-one."""
         del key
         return y
+
+
+def log_smallest(dtype: DTypeLike) -> float:
+    """The logarithm of a number above the smallest one that is not rounded to 0."""
+    return math.log(float(jnp.finfo(dtype).tiny)) + 1
 
 
 def is_known(x: Any) -> bool:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from fokker.targets.constraints._constraint import TOLERANCE, Constraint, is_known, refuse
+from fokker.targets.constraints._constraint import TOLERANCE, Constraint, is_known, log_smallest, refuse
 
 
 def _size(y: Array) -> int:
@@ -48,8 +48,7 @@ class _CorrelationCholesky(Constraint):
 
     def constrain(self, y: Array) -> Array:
         # The square of the diagonal does not vanish either, so that y can be found from L.
-        smallest = math.log(float(jnp.finfo(y.dtype).tiny)) / 2
-        lengths = jnp.exp(jnp.maximum(_log_remainders(y), smallest))
+        lengths = jnp.exp(jnp.maximum(_log_remainders(y), log_smallest(y.dtype) / 2))
         return jnp.tril(jnp.where(_diagonal(lengths), 1, jnp.tanh(_lower(y))) * lengths)
 
     def unconstrain(self, x: Array) -> Array:
