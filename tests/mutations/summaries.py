@@ -89,4 +89,32 @@ MUTATIONS = [
         "whole numbers that do not fit into 32 bits wrap around",
         ("targets::data_that_cannot_be_sampled_are_refused",),
     ),
+    Mutation(
+        "run/trace.py",
+        "return self.flat().without(self.constants())",
+        "return self.flat()",
+        "the diagonal of a stored correlation matrix is judged as a chain that never moved",
+        ("manifolds::entries_that_cannot_vary_are_shown_and_not_judged",),
+    ),
+    Mutation(
+        "diagnostics/_summarise.py",
+        "judged = free.joined(own.without(own.constants()))",
+        "judged = free.joined(own)",
+        "a quantity that is constant is judged as a chain that never moved",
+        ("manifolds::entries_that_cannot_vary_are_shown_and_not_judged",),
+    ),
+    Mutation(
+        "diagnostics/_many.py",
+        "leaf.never_moved & ~fixed.get(leaf.name, np.zeros(leaf.shape, bool)).ravel()",
+        "leaf.never_moved",
+        "constant entries among many parameters are judged as a chain that never moved",
+        ("manifolds::a_matrix_among_many_parameters_is_judged_without_its_constants",),
+    ),
+    Mutation(
+        "run/description.py",
+        "if part == FIXED and (name not in theta or x.dtype != bool):",
+        "if False:",
+        "the places of constants in a stranger's folder are believed",
+        ("manifolds::places_of_constants_in_a_folder_that_cannot_be_are_not_believed",),
+    ),
 ]
