@@ -95,12 +95,8 @@ def test_a_normal_prior_on_a_plane_is_that_of_independent_normals(x64):
 
 EXTREMES = [0.0, 1e-30, 1.0, -9.0, 30.0, -80.0, 3e3, -1e4, 1e9]
 RULES = {
-    "positive": (constraints.positive(), 3),
     "lower": (constraints.lower(2.0), 3),
     "upper": (constraints.upper(np.array([-1e4, 0.0, 3.0])), 3),
-    "interval": (constraints.interval(2.0, 7.0), 3),
-    "unit": (constraints.interval(0.0, 1.0), 3),
-    "simplex": (constraints.simplex(), 3),
     "zero_sum": (constraints.zero_sum(), 3),
     "unit_vector": (constraints.unit_vector(), 3),
     "correlation": (constraints.correlation(), 3),
@@ -111,7 +107,7 @@ RULES = {
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", RULES)
 def test_extreme_numbers_stay_inside_with_finite_gradients(name, dtype, x64):
-    """x is never rounded to a boundary, so that its y is finite, and the slope of a density of it too."""
+    """x is never rounded to a bound, so that its y is finite, and the slope of a density of it too."""
     rule, d = RULES[name]
     ys = np.array(list(itertools.product(EXTREMES, repeat=d)), dtype)
 

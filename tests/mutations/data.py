@@ -79,13 +79,6 @@ MUTATIONS = [
     ),
     Mutation(
         "targets/constraints/_bounds.py",
-        "return jnp.clip(low + (high - low) * jax.nn.sigmoid(y), *inside)",
-        "return low + (high - low) * jax.nn.sigmoid(y)",
-        "rounding puts a number on the end of its interval",
-        _EXTREME,
-    ),
-    Mutation(
-        "targets/constraints/_bounds.py",
         "return jnp.exp(jnp.clip(y, jnp.log(_spacing(bound)), largest))",
         "return jnp.exp(y)",
         "rounding puts a number on its bound",

@@ -117,4 +117,11 @@ MUTATIONS = [
         "the places of constants in a stranger's folder are believed",
         ("manifolds::places_of_constants_in_a_folder_that_cannot_be_are_not_believed",),
     ),
+    Mutation(
+        "diagnostics/_spread.py",
+        "positions = redrawn(target, thinned(trace.positions, _POINTS))",
+        "positions = thinned(trace.positions, _POINTS)",
+        "unit vectors are compared with the target as if the vectors behind them had one length",
+        ("manifolds::draws_of_directions_are_compared_with_their_density",),
+    ),
 ]

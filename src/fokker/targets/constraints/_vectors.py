@@ -14,7 +14,6 @@ from fokker.targets.constraints._constraint import (
     Constraint,
     along_last,
     is_known,
-    log_smallest,
     refuse,
     refuse_short,
 )
@@ -50,8 +49,7 @@ class _Simplex(Constraint):
         return jax.nn.log_softmax(_sum_zero(y))
 
     def constrain(self, y: Array) -> Array:
-        # Rounding would put extreme values on the boundary, where a density may be infinite or 0.
-        return jnp.exp(jnp.maximum(self._log(y), log_smallest(y.dtype)))
+        return jnp.exp(self._log(y))
 
     def unconstrain(self, x: Array) -> Array:
         return _in_basis(jnp.log(x))
