@@ -162,6 +162,14 @@ def test_draws_of_directions_are_compared_with_their_density():
     assert any("never moved" in text for text in judged(still, FISHER, is_exact=True).warnings)
 
 
+def test_directions_among_many_parameters_are_compared_with_their_density():
+    """The directions over all parameters are those of the redrawn vectors."""
+    target = fk.constrain(fk.Density(lambda u: 3 * jnp.sum(u[:, 0])), "unit_vector")
+    draws = von_mises_fisher(3.0, 4 * 120 * 170, 1).reshape(4, 120, 170, 3)
+    summary = judged(draws, target, is_exact=True)
+    assert summary.trusted, summary.warnings
+
+
 def test_a_redrawn_length_has_its_density_and_leaves_the_direction(x64):
     """The mean of |y|² over 10,000 pairs is d + 8: within 5 of its standard errors, √(2(d + 8)/20000)."""
     target = fk.constrain(

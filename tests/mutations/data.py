@@ -110,7 +110,7 @@ MUTATIONS = [
     ),
     Mutation(
         "targets/constrained.py",
-        "keys = jax.random.split(key, len(self.constraints))",
+        "keys = split(key, len(self.constraints))",
         "keys = [key] * len(self.constraints)",
         "all unit vectors of a theta have one key for their lengths",
         ("manifolds::a_redrawn_length_has_its_density_and_leaves_the_direction",),

@@ -124,4 +124,11 @@ MUTATIONS = [
         "unit vectors are compared with the target as if the vectors behind them had one length",
         ("manifolds::draws_of_directions_are_compared_with_their_density",),
     ),
+    Mutation(
+        "diagnostics/_spread.py",
+        "if target is not None and not target.is_one_to_one:",
+        "if False:",
+        "the directions over many parameters are not those of the redrawn vectors",
+        ("manifolds::directions_among_many_parameters_are_compared_with_their_density",),
+    ),
 ]

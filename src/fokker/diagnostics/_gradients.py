@@ -48,7 +48,9 @@ def redrawn(target: Any, positions: PyTree[Any]) -> PyTree[Any]:
     if target is None or target.is_one_to_one:
         return positions
     keys = jax.random.split(jax.random.key(0), shape_of_draws(positions))
-    return jax.vmap(jax.vmap(target.redraw))(jax.tree.map(jnp.asarray, positions), keys)
+    # Compiled as one: the data of the target are no part of the program.
+    redraw = jax.jit(jax.vmap(jax.vmap(lambda y, key: target.redraw(y, key))))
+    return redraw(jax.tree.map(jnp.asarray, positions), keys)
 
 
 def affordable_rows(target: Any, points: int, coordinates: int, most: int = _ROWS) -> int | None:

@@ -113,7 +113,7 @@ def by_gradients(
         draws, gradients = as_vectors(positions), potential.gradients / T
     else:
         positions = redrawn(target, trace.positions)
-        if not target.is_one_to_one:
+        if target is not None and not target.is_one_to_one:
             projections = project(named_leaves(positions), trace.labels)
         draws, gradients, groups = gradients_along(projections, positions, target, T)
     if not (np.isfinite(draws).all() and np.isfinite(gradients).all()):

@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
 from fokker._core.labels import Labels
+from fokker._core.random import split
 from fokker._core.state import as_arrays, is_leaf, nearest
 from fokker.targets.constraints import Constraint, as_constraint
 from fokker.targets.target import Target, TargetWithData, check_is_target
@@ -67,7 +67,7 @@ class Constrained(Target):
         """A y with the same θ, from its density given θ."""
         if isinstance(self.constraints, Constraint):
             return self.constraints.redraw(y, key)
-        keys = jax.random.split(key, len(self.constraints))
+        keys = split(key, len(self.constraints))
         pairs = zip(self.constraints.items(), keys, strict=True)
         return {**y, **{name: rule.redraw(y[name], key) for (name, rule), key in pairs}}
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from fokker._core.random import normal
 from fokker.targets.constraints._constraint import (
     TOLERANCE,
     Constraint,
@@ -198,7 +199,7 @@ class _UnitVector(Constraint):
             )
 
     def redraw(self, y: Array, key: Key[Array, ""]) -> Array:
-        normals = jax.random.normal(key, (*y.shape[:-1], _degrees(y)), y.dtype)
+        normals = normal(key, (*y.shape[:-1], _degrees(y)), y.dtype)
         return self._split(y)[0] * jnp.linalg.norm(normals, axis=-1, keepdims=True)
 
 
