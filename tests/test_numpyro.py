@@ -32,6 +32,16 @@ def ranks():
 # The density ----------------------------------------------------------------------------------------------
 
 
+def test_the_density_of_lkj_is_that_of_numpyro(x64):
+    """Of five variables, with its integral."""
+    y = np.random.default_rng(0).normal(size=10)
+    L = fk.constraints.correlation_cholesky().constrain(jnp.asarray(y))
+    for eta in (0.5, 1.0, 3.7):
+        matrix = fk.constraints.lkj_log_density(L @ L.T, eta) - dist.LKJ(5, eta).log_prob(L @ L.T)
+        factor = fk.constraints.lkj_cholesky_log_density(L, eta) - dist.LKJCholesky(5, eta).log_prob(L)
+        np.testing.assert_allclose([matrix, factor], 0, atol=1e-9)
+
+
 def positive():
     numpyro.sample("scale", dist.Gamma(3.0, 2.0))
     numpyro.sample("wide", dist.HalfCauchy(jnp.ones(3)))

@@ -11,6 +11,8 @@ from fokker.run.variable import RECORD_BYTES
 
 # The groups of ArviZ.
 POSTERIOR, STATISTICS = "posterior", "sample_stats"
+# The places of the entries of theta that are constant by construction.
+FIXED = "fixed"
 # What cannot be in the name of a file, what stands for it, and names that mean something else.
 _IS_WINDOWS = os.name == "nt"
 _NOT_IN_FILES, _REPLACEMENT = (r'[/\\\0<>:"|?*]', "_") if _IS_WINDOWS else (r"[/\\\0]", "|")
@@ -162,6 +164,8 @@ def _check_arrays(description: Mapping[str, Any], arrays: Mapping[str, np.ndarra
             number = 0 if 0 in x.shape[2:] else draws // chunk
             if records is not None and (records.shape != (number, RECORD_BYTES) or records.dtype != np.uint8):
                 raise ValueError(f"what is recorded of the chunks of {array!r} has the shape {records.shape}")
+        if part == FIXED and (name not in theta or x.dtype != bool):
+            raise ValueError(f"{array!r} does not say where a variable of theta is constant")
         parts.setdefault(part, set()).add(name)
     if draws and not parts.keys() & {POSTERIOR, STATISTICS}:
         raise ValueError(f"it counts {draws:,} draws and has no variable")

@@ -17,7 +17,7 @@ from fokker._core.files import DamagedFileError, interpreting
 from fokker._core.labels import Labels, named_leaves
 from fokker._core.lock import locked
 from fokker._core.paths import as_path
-from fokker.run.description import POSTERIOR, STATISTICS, file_name, is_file_name
+from fokker.run.description import FIXED, POSTERIOR, STATISTICS, file_name, is_file_name
 from fokker.run.journal import clear_journal
 from fokker.run.losses import Loss, draws_before_end, surviving
 from fokker.run.moments import Moments
@@ -285,6 +285,15 @@ class StoredTrace(Trace):
         except ValueError as error:
             raise DamagedFileError(f"in {self.path}, {error}: restore the folder, or run again.") from error
 
+    def fixed_entries(self) -> dict[str, np.ndarray]:
+        """Where leaves of theta have entries that are constant by construction; older runs do not say it."""
+        stored = self._checkpoint.group(FIXED)
+        if not stored:
+            return super().fixed_entries()
+        nowhere = {leaf["name"]: np.zeros((), bool) for leaf in self._checkpoint.description["theta"]}
+        masks, theta = (named_leaves(tree) for tree in (self._tree({**nowhere, **stored}), self._shapes()))
+        return {name: mask for name, mask in masks.items() if mask.shape == theta[name].shape}
+
     def known_data(self) -> dict[str, dict[str, Any]]:
         """What the model was given; without the model, the constants that are in the folder."""
         constants = self._checkpoint.group(CONSTANTS)
@@ -368,6 +377,12 @@ def written_constants(known: Mapping[str, Mapping[str, Any]]) -> dict[str, np.nd
     return {}
 
 
+def written_fixed(theta: PyTree[Any], fixed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The places of constant entries of theta as arrays for a checkpoint."""
+    names = dict(zip(named_leaves(theta), _file_names(theta), strict=True))
+    return {f"{FIXED}/{names[name]}": mask for name, mask in fixed.items()}
+
+
 def describe_theta(theta: PyTree[Any]) -> list[dict[str, Any]]:
     """The name of each leaf of theta, and the keys, indices or attributes that lead to it."""
     paths = [[_entry(part) for part in path] for path, _ in jax.tree.leaves_with_path(theta)]
@@ -393,6 +408,7 @@ def save(trace: Trace, path: Path) -> None:
             "one_start": trace.one_start,
         }
         constants = written_constants(trace.known_data())
+        constants |= written_fixed(theta, trace.fixed_entries())
         folder = RunFolder(path, description, constants, Origin(None, None, None))
         recorded: dict[str, Any] = dict(trace.sample_stats)
         folder.add(recorded if trace.draws is None else {**recorded, "position": trace.draws})

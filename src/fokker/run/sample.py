@@ -40,7 +40,8 @@ from fokker.rows import (
 from fokker.rows.readers import in_large_pieces, memory
 from fokker.run.block import position_of
 from fokker.run.cache import keep_compiled_programs
-from fokker.run.folder import RunFolder, describe_theta, written_constants
+from fokker.run.fixed import fixed_entries
+from fokker.run.folder import RunFolder, describe_theta, written_constants, written_fixed
 from fokker.run.journal import Journal
 from fokker.run.loop import Run
 from fokker.run.mesh import Devices, OneDevice, devices_of
@@ -410,6 +411,8 @@ def prepared(
         def open_folder() -> Checkpoint | None:
             text, arrays = learnt.written()
             arrays |= written_constants(target.known_data() if isinstance(target, Target) else {})
+            theta = jax.eval_shape(partial(position_of, placed), one)
+            arrays |= written_fixed(theta, fixed_entries(getattr(placed, "target", None), theta))
             description = {
                 "settings": written_settings(given, run_key),
                 "environment": environment(),
@@ -419,7 +422,7 @@ def prepared(
                 "notes": list(notes),
                 "one_start": one_start,
                 "labels": labels_of(target).written(),
-                "theta": describe_theta(jax.eval_shape(partial(position_of, placed), one)),
+                "theta": describe_theta(theta),
             }
             opened.append(RunFolder(Path(out), description, arrays, call, is_compared_only))
             return opened[0].checkpoint

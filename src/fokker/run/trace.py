@@ -22,6 +22,7 @@ from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
 from fokker.diagnostics._quantities import Quantities, flat
 from fokker.diagnostics.summary import QUANTILES
 from fokker.rows import categories_of, is_source, opened, reading, with_codes_of
+from fokker.run.fixed import fixed_entries
 from fokker.run.losses import Loss, in_words, left_of, surviving
 from fokker.run.predict import check_memory, predict, predict_with_keys
 from fokker.targets.target import Target, TargetWithData, labels_of
@@ -242,13 +243,34 @@ class Trace:
         return flat(self.named(), self.labels)
 
     def flat_positions(self) -> Quantities:
-        """The same for `positions`; the names mark leaves that have another shape there."""
+        """The same for `positions`, without constants; the names mark leaves of another shape there."""
+        positions = self.positions
+        if positions is self.samples:
+            return self.flat().without(self.constants())
         shapes = {name: leaf.shape for name, leaf in self.named().items()}
         renamed = {
             name if leaf.shape == shapes.get(name) else f"unconstrained {name}": leaf
-            for name, leaf in named_leaves(self.positions).items()
+            for name, leaf in named_leaves(positions).items()
         }
         return flat(renamed, self.labels)
+
+    def constants(self) -> set[str]:
+        """The names of scalars of theta that are constant by construction."""
+        return {
+            self.labels.scalar_name(name, mask.shape, int(i))
+            for name, mask in self.fixed_entries().items()
+            for i in np.flatnonzero(mask)
+        }
+
+    @_in_its_precision
+    def fixed_entries(self) -> dict[str, np.ndarray]:
+        """Where leaves of theta have entries that are constant by construction; without a model, none."""
+        return fixed_entries(None if self.origin is None else self.origin.target, self._shapes())
+
+    def _shapes(self) -> PyTree[jax.ShapeDtypeStruct]:
+        """Theta's tree of shapes; None for a run without results."""
+        leading, theta = (2, self.draws) if self.draws is not None else (1, (self.moments or {}).get("mean"))
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[leading:], x.dtype), theta)
 
     @_in_its_precision
     def to_arviz(

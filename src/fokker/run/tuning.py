@@ -18,7 +18,7 @@ from rich.console import Console
 from fokker._core.keys import checked_key, key_of_seed
 from fokker._core.precision import computing_in
 from fokker._core.state import inner, is_function, ravel
-from fokker.diagnostics._gradients import as_vectors, gradients_at, thinned
+from fokker.diagnostics._gradients import as_vectors, gradients_at, redrawn, thinned
 from fokker.diagnostics._spread import spread_findings, walls_of
 from fokker.diagnostics._steps import noise_share
 from fokker.diagnostics.configurational import spread_of
@@ -358,9 +358,10 @@ def _judged(
     failed = math.inf, "the chains diverged", math.nan
     if trace.stopped is not None or trace.losses or trace.origin is None:
         return failed
-    positions = thinned(trace.positions, max(_POINTS, half // 2))
+    own_target = trace.origin.sampler.own_target
+    positions = redrawn(own_target, thinned(trace.positions, max(_POINTS, half // 2)))
     draws = as_vectors(positions)
-    gradients = gradients_at(trace.origin.sampler.own_target, positions, _JUDGED) / options["temperature"]
+    gradients = gradients_at(own_target, positions, _JUDGED) / options["temperature"]
     if not (np.all(np.isfinite(draws)) and np.all(np.isfinite(gradients))):
         return failed
     every = max(1, draws.shape[0] * draws.shape[1] // _POINTS)

@@ -38,6 +38,11 @@ class Target(Module):
 
     is_constrained: ClassVar[bool] = False
 
+    @property
+    def is_one_to_one(self) -> bool:
+        """Whether theta determines y."""
+        return True
+
     @abstractmethod
     def potential(self, theta: PyTree[Array]) -> Array:
         """U = -log p, up to a constant."""
@@ -53,6 +58,10 @@ class Target(Module):
     def unconstrain(self, theta: PyTree[Any]) -> PyTree[Array]:
         """The coordinates y that are sampled, from theta; here they are the same."""
         return as_arrays(theta)
+
+    def redraw(self, y: PyTree[Array], key: Key[Array, ""]) -> PyTree[Array]:
+        """A y with the same theta, from its density given theta; y itself if theta determines it."""
+        return y
 
     def check(self, theta: PyTree[Array]) -> None:
         """Raise unless theta meets the constraints; here there are none."""
