@@ -171,7 +171,7 @@ def test_help_and_version(fokker):
 
 @pytest.mark.slow
 def test_demo_tells_right_from_wrong(fokker, tmp_path, monkeypatch):
-    from fokker.lab.demo import recipe as demo
+    from fokker.demo import recipe as demo
 
     monkeypatch.setattr(demo, "CHAINS", 32)
     monkeypatch.setattr(demo, "STEPS", 2_000)
@@ -189,7 +189,7 @@ def test_demo_tells_right_from_wrong(fokker, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_demo_of_logistic_regression(fokker, tmp_path, monkeypatch):
     """The main job on fewer rows and steps: table, verdict and report."""
-    from fokker.lab.demo import logistic
+    from fokker.demo import logistic
 
     for name, value in {"ROWS": 5_000, "COEFFICIENTS": 3, "STEPS": 1_500, "BURN_IN": 300}.items():
         monkeypatch.setattr(logistic, name, value)

@@ -109,7 +109,7 @@ def demo(
 ) -> None:
     """Logistic regression on a million rows; a network; 'recipe', right and wrong samplers side by side."""
     from fokker._core.state import nearest
-    from fokker.lab.demo import DEMOS
+    from fokker.demo import DEMOS
 
     if name not in DEMOS:
         raise CommandError(
