@@ -140,7 +140,7 @@ def _text_of(entry: Any, key: str, name: str, tally: Tally) -> Iterator[Text]:
     if not isinstance(entry, dict):
         problem = f"a JSON {type(entry).__name__}, not an object"
     elif key not in entry:
-        problem = f"no key {key!r} among {', '.join(map(repr, list(entry)[:8]))}: set key= (--key)"
+        problem = f"no key {key!r} among {', '.join(map(repr, list(entry)[:8]))}: set key=…"
     elif not isinstance(entry[key], str):
         problem = f"{key!r} is a {type(entry[key]).__name__}, not text"
     if problem:

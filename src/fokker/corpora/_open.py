@@ -336,7 +336,7 @@ class _TokenisedDocuments:
             f" {self.without_spaces:,} of {self.number:,} documents are in a script without spaces between "
             "words (Chinese, Japanese, Thai, …), where this finds no words but whole phrases. Insert spaces "
             "between the words first, for example with jieba (Chinese), MeCab (Japanese) or PyThaiNLP "
-            "(Thai), or take single characters for words with pattern=r'\\w' (--pattern)."
+            "(Thai), or take single characters for words with pattern=r'\\w'."
         )
 
 

@@ -79,7 +79,7 @@ class Parquet(TextSource):
             if kind not in ("string", "string_view"):
                 raise ValueError(
                     f"the column {header[column]!r} of {path} is of type {kind}, not text: choose another of "
-                    f"{_shown(header)} with --key (key=)."
+                    f"{_shown(header)} with key=…."
                 )
             name_column = _name_column(header, column)
             columns = [header[i] for i in (column, name_column) if i is not None]
@@ -116,8 +116,8 @@ def column_of(key: str, header: Sequence[str] | None, label: str) -> int:
     if len(header) == 1:
         return 0
     raise ValueError(
-        f"{label} has no column {key!r}; it has {_shown(header)}: choose the one of the text with --key "
-        "(key=). If the first row of a CSV file is not a header, give the number of the column, from 1."
+        f"{label} has no column {key!r}; it has {_shown(header)}: choose the one of the text with "
+        "key=…. If the first row of a CSV file is not a header, give the number of the column, from 1."
     )
 
 

@@ -80,7 +80,7 @@ def get_dataset(
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DownloadError(
-            f"the folder {target} cannot be written: {error.strerror}. Give another with --data-dir."
+            f"the folder {target} cannot be written: {error.strerror}. Give another (folder=…)."
         ) from None
     missing = [
         file

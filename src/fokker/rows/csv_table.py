@@ -38,14 +38,14 @@ class TextFormat:
         separator = None if self.separator is None else _NAMED.get(self.separator, self.separator)
         object.__setattr__(self, "separator", separator)
         if separator is not None and (len(separator) != 1 or separator in '"\n\r'):
-            raise ValueError(f"--separator is one character, such as ';', or tab; {separator!r} was given.")
+            raise ValueError(f"separator={separator!r}: give one character, such as ';', or tab.")
         if self.decimal not in (".", ","):
-            raise ValueError(f"--decimal is . or a comma; {self.decimal!r} was given.")
+            raise ValueError(f"decimal={self.decimal!r}: give . or a comma.")
         try:
             codecs.lookup(self.encoding)
         except LookupError:
             raise ValueError(
-                f"--encoding {self.encoding}: Python knows no such encoding; Excel on Windows writes cp1252."
+                f"encoding={self.encoding!r}: Python knows no such encoding; Excel on Windows writes cp1252."
             ) from None
 
     @classmethod
@@ -93,7 +93,8 @@ def read_csv(
     except UnicodeDecodeError as error:
         name = form.encoding.replace("-sig", "")
         raise ValueError(
-            f"{path} is not encoded in {name}: {error}. Excel on Windows writes --encoding cp1252 or utf-16."
+            f"{path} is not encoded in {name}: {error}. For files of Excel on "
+            "Windows give encoding='cp1252' or encoding='utf-16'."
         ) from error
     except (pandas.errors.ParserError, csv.Error) as error:
         raise ValueError(_bad_line(path, form, str(error))) from error
@@ -116,7 +117,7 @@ def read_csv(
 
 
 # Of a column of categories, where NA may be one of them: Namibia's code, for example.
-_NOTE = " Where NA and the like are categories, --missing '' takes empty fields alone as missing."
+_NOTE = " Where NA and the like are categories, missing=() takes empty fields alone as missing."
 
 
 def _open(path: Path, encoding: str) -> io.TextIOWrapper:
@@ -162,7 +163,7 @@ def _header(path: Path, form: TextFormat) -> tuple[list[str], str | None]:
         )
     if len(names) == 1 and any(mark in names[0] for mark in ";\t|,"):
         mark = max(";\t|,", key=names[0].count)
-        option = f"--separator {_OPTION.get(mark, repr(mark))}"
+        option = f"separator={_OPTION.get(mark, mark)!r}"
         wanted = _CALLED.get(form.separator or ",", repr(form.separator))
         raise ValueError(
             f"line {line} of {path} is one name, {names[0]!r}: the columns have to be separated by {wanted}, "

@@ -195,16 +195,16 @@ def read_table(
         ()
         if columns_of_run is not None
         else (
-            ("--columns", columns or ()),
-            ("--categories", labels),
-            ("--dates", dates),
+            ("columns", columns or ()),
+            ("categories", labels),
+            ("dates", dates),
         )
     )
     for option, names in wanted:
         for name in names:
             if name not in known:
                 raise ValueError(
-                    f"the data have no column {name!r}, which {option} names, or which they had before."
+                    f"the data have no column {name!r}, which {option}=… names, or which they had before."
                     f"{nearest(name, known)} Their columns are {listed(known)}."
                 )
     sizes = collections.Counter(len(column) for column in read.values())
@@ -243,7 +243,7 @@ def _set_aside(read: dict[str, Any], problems: dict[str, str], sizes: collection
         described = ", ".join(f"{name} has {len(column):,}" for name, column in read.items())
         raise ValueError(
             f"the arrays of the data differ in length: {described}. Choose those with one row per datum by "
-            "--columns."
+            "columns=…."
         )
     for name in [name for name, column in read.items() if len(column) != size]:
         problems[name] = (
@@ -264,11 +264,11 @@ def _read_file(
     path = Path(rest if is_named else text)
     kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     if path.is_dir():
-        raise ValueError(f"--data {text}: {path} is a folder; give one of the files in it.")
+        raise ValueError(f"{path} is a folder: give one of the files in it.")
     if not path.is_file():
         raise FileNotFoundError(f"there is no file of data {path}.")
     if is_named and kind != ".npy":
-        raise ValueError(f"--data {text}: a name is for .npy files; the columns of {path} have their own.")
+        raise ValueError(f"{text}: a name is for .npy files; the columns of {path} have their own.")
     if kind in DELIMITERS:
         return read_csv(path, kind, form, categories, dates)
     if kind == ".parquet":
