@@ -389,7 +389,7 @@ def test_a_warm_up_is_not_written_into_a_folder_elsewhere(tmp_path):
 
 def test_predictions_are_written_as_a_whole(tmp_path):
     """A function that fails half-way leaves the file from before, and a link is not followed."""
-    from fokker.run import predictions
+    from fokker.cli import predictions
 
     (tmp_path / "thesis.tex").write_text("precious")
     path = tmp_path / "predictions.csv"

@@ -4,10 +4,8 @@ The library's messages name arguments of Python, as in name=value, and know no o
 of calls in them, as in fk.sample(…, batch_size=100), stay as they are.
 """
 
-import ast
 import functools
 import re
-import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, get_type_hints
 
@@ -72,6 +70,9 @@ def in_flags(message: str, flags: Mapping[str, Flag]) -> str:
 
 def _as_option(value: str) -> str:
     """A value of Python as one writes it after an option."""
+    import ast  # these two take time that `fokker --help` need not wait for
+    import shlex
+
     try:
         literal = ast.literal_eval(value)
     except (ValueError, SyntaxError):
