@@ -1,19 +1,22 @@
 """Text files as they are written elsewhere: separators, decimal commas, encodings, dates, names like NA."""
 
+import bz2
 import datetime
 import gzip
 import json
+import lzma
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas
 import pytest
+import zstandard
 from typer.testing import CliRunner
 
 import fokker as fk
 from fokker.cli import app, call
-from fokker.rows.csv_table import TextFormat
+from fokker.rows.delimited import TextFormat
 from fokker.rows.table import ColumnError, read_table
 
 GERMAN = {"separator": ";", "decimal": ","}
@@ -184,3 +187,42 @@ def test_a_table_of_pandas_is_a_dictionary_of_its_columns():
     ):
         with pytest.raises((TypeError, ValueError), match=message):
             fk.Posterior(lambda theta: 0.0 * theta, log_likelihood, frame.assign(c=column))
+
+
+CONTENTS = b"x,city\n1.5,Oslo\n2.5,Rome\n"
+
+
+@pytest.mark.parametrize(
+    ("ending", "compress"),
+    [
+        (".gz", gzip.compress),
+        (".bz2", bz2.compress),
+        (".xz", lzma.compress),
+        (".zst", lambda contents: zstandard.compress(contents)),
+        (".gz", lambda contents: contents),  # known by its first bytes, and not by its name
+    ],
+)
+def test_tables_may_be_compressed(ending, compress, tmp_path):
+    path = tmp_path / f"x.csv{ending}"
+    path.write_bytes(compress(CONTENTS))
+    table = read_table([str(path)], categories={"city": None})
+    assert table["x"].tolist() == [1.5, 2.5]
+    assert table["city"].tolist() == [0, 1]
+
+
+def test_json_lines_are_a_table(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"x": 1, "city": "Oslo", "n": 2}\n\n{"city": "Rome", "x": 2.5}\n')
+    table = read_table([str(path)], categories={"city": None})
+    assert table["x"].tolist() == [1.0, 2.5]
+    assert table.labels == {"city": ["Oslo", "Rome"]}
+    with pytest.raises(ColumnError, match=r"the column 'n' has 1 missing value, first in line 3 of "):
+        table["n"]
+    for text, message in (
+        ('{"x": 1}\n[2]\n', r"line 2 of .*: a JSON list, not an object; one object per line is needed"),
+        ('{"x": 1}\n{"x": \n', r"line 2 of .*: not JSON"),
+        ("\n", "has no rows"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=message):
+            read_table([str(path)])

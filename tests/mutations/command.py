@@ -7,7 +7,7 @@ _TABLE = ("command::columns_that_cannot_be_used_say_so_when_they_are_asked_for",
 
 MUTATIONS = [
     Mutation(
-        "rows/csv_table.py",
+        "rows/delimited.py",
         "if place == row + 1:",
         "if place == row:",
         "a missing value is said to be one line above where it is",
@@ -63,7 +63,7 @@ MUTATIONS = [
         ("command::a_matrix_has_the_columns_of_the_run_in_their_order",),
     ),
     Mutation(
-        "rows/csv_table.py",
+        "rows/delimited.py",
         "dtype=dict.fromkeys({*categories, *dates}.intersection(names), str),",
         "dtype={},",
         "codes of digits are read as numbers, so that 01234 and 1234 are one category",

@@ -19,7 +19,7 @@ from fokker.cli.options import QUANTILES
 from fokker.cli.settings import MODEL, SAMPLER, parse_quantiles
 from fokker.cli.stored import MODEL_OPTIONS, option_of_run, written_command
 from fokker.gradients import control_variates
-from fokker.rows.csv_table import TextFormat
+from fokker.rows.delimited import TextFormat
 from fokker.rows.table import Columns, read_table
 from fokker.run.starts import PerChain
 from fokker.run.store import has_run
