@@ -89,4 +89,11 @@ MUTATIONS = [
         "whole numbers that do not fit into 32 bits wrap around",
         ("targets::data_that_cannot_be_sampled_are_refused",),
     ),
+    Mutation(
+        "report/page.py",
+        "autoescape=True",
+        "autoescape=False",
+        "the name of a column is run as a program by the browser that shows the report",
+        ("page::a_page_shows_texts_as_they_are",),
+    ),
 ]

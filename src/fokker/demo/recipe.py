@@ -1,6 +1,5 @@
 """`fokker demo recipe`: the recipe at work on a built-in target."""
 
-import html
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from fokker.checker import Report, check
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import Scalar
-from fokker.report.page import image_of_bytes, page, table
+from fokker.report.page import html, image_of_bytes, page, table
 from fokker.report.plots import RIGHT, TRUTH, WRONG, density_contours, new_figure, tidy
 from fokker.run.sample import sample
 from fokker.samplers import recipe
@@ -185,6 +184,6 @@ def _page(right: Report, wrong: Report, draws: dict[str, np.ndarray], truth: Gri
         image_of_bytes(picture.read_bytes(), "paths and marginal densities of both samplers"),
         table(_COLUMNS, _rows(draws, truth)),
         f"<p>{CHAINS} chains of {STEPS:,} steps of {STEP_SIZE}, after {BURN_IN:,}.</p>",
-        f"<h2>The checker's report on the first</h2><pre>{html.escape(str(right))}</pre>",
-        f"<h2>The checker's report on the second</h2><pre>{html.escape(str(wrong))}</pre>",
+        html("<h2>The checker's report on the first</h2><pre>{{ report }}</pre>", report=right),
+        html("<h2>The checker's report on the second</h2><pre>{{ report }}</pre>", report=wrong),
     )
