@@ -131,4 +131,11 @@ MUTATIONS = [
         "the directions over many parameters are not those of the redrawn vectors",
         ("manifolds::directions_among_many_parameters_are_compared_with_their_density",),
     ),
+    Mutation(
+        "report/page.py",
+        "autoescape=True",
+        "autoescape=False",
+        "the name of a column is run as a program by the browser that shows the report",
+        ("page::a_page_shows_texts_as_they_are",),
+    ),
 ]

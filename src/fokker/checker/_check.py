@@ -25,13 +25,7 @@ from fokker.checker._structure import check_structure
 from fokker.checker._tails import find_escape
 from fokker.checker._target import Target, check_target
 from fokker.dynamics import Dynamics
-from fokker.dynamics.problem import (
-    Problem,
-    advice_on_state,
-    dynamics_of,
-    make_problem,
-    positive_temperature,
-)
+from fokker.dynamics.problem import Problem, dynamics_of, make_problem, positive_temperature
 
 # Up to this many coordinates all derivatives are exact; above, traces are estimated.
 EXACT_UP_TO = 64
@@ -128,7 +122,7 @@ def check(
     if problem.guessed:
         report.notes.append(
             f"no shapes were given: {' and '.join(problem.names)} taken as single numbers. Errors that occur "
-            f"only in more dimensions are not found; {advice_on_state(problem.names)}"
+            "only in more dimensions are not found: give their shapes by state=…"
         )
     return report
 

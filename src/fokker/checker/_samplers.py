@@ -18,7 +18,7 @@ from fokker.checker._inputs import first_state, given_points, starts_of
 from fokker.checker._points import draw_points
 from fokker.checker._report import Report
 from fokker.dynamics import langevin
-from fokker.dynamics.problem import advice_on_state, double, make_problem
+from fokker.dynamics.problem import double, make_problem
 from fokker.samplers._checked import Followed
 from fokker.samplers._sampler import Sampler, is_automatic, theta_of
 
@@ -106,15 +106,13 @@ def _corrections(
     if not sampler.wants_target and state is None:
         raise ValueError(
             "the correction of a sampler made of dynamics is checked at states: "
-            f"{advice_on_state(('theta',))}, with all its variables."
+            "give them by state=…, with all its variables."
         )
     if is_automatic(sampler):
         sampler = sampler.with_step_size(_TRIAL_STEP)
         notes.append(f"the step size is left to be found: {_TRIAL_STEP} was taken, and any would do")
     if state is None:
-        notes.append(
-            f"no shapes were given: theta was taken for a single number; {advice_on_state(('theta',))}"
-        )
+        notes.append("no shapes were given: theta was taken for a single number. Give its shape by state=…")
     example, states = first_state(state)
     with jax.enable_x64(True):
         sampler = double(sampler)

@@ -1,7 +1,7 @@
 """Dynamics as functions of a flat vector in double precision, for the checker and the completion."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,14 +104,9 @@ def infer_state(dynamics: Dynamics | SDE) -> State:
     if not callable(matrix) and not isinstance(matrix, Mapping) and np.ndim(matrix) == 2:
         return jnp.zeros(len(matrix))
     raise ValueError(
-        f"the shape of the state is not known: {advice_on_state(names or ('z',))}, with the names and the "
-        "shapes of your variables."
+        "the shape of the state is not known: give state=… (in Python an example, such as "
+        '{"theta": jnp.zeros(2), "r": jnp.zeros(2)} or jnp.zeros(3)).'
     )
-
-
-def advice_on_state(names: Sequence[str]) -> str:
-    """How an example of the state is given; the command line has it in words of its own."""
-    return f"pass state={{{', '.join(f'{name!r}: jnp.zeros(2)' for name in names)}}}"
 
 
 def double(tree: Any) -> Any:

@@ -1,7 +1,6 @@
 """The report of a run as one self-contained HTML page."""
 
 import base64
-import html
 import io
 import itertools
 from collections.abc import Mapping, Sequence
@@ -9,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jax
+import jinja2
 import numpy as np
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from fokker._core.files import write_text
@@ -31,41 +32,60 @@ td,th{padding:.2rem 1rem .2rem 0;text-align:left}
 _CLASSES = {Grade.GOOD: "good", Grade.CARE: "care", Grade.BAD: "bad"}
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """An HTML table of text cells."""
-    return f"<table>{_row('th', columns)}{''.join(_row('td', row) for row in rows)}</table>"
+_environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+
+_PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>{{ title }}</title>
+<style>{{ style }}</style>
+<h1>{{ title }}</h1>
+{% for part in parts %}
+{{ part }}
+{% endfor %}
+</html>
+"""
+_TABLE = """<table><tr>{% for name in columns %}<th>{{ name }}</th>{% endfor %}</tr>
+{% for row in rows %}
+<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+{% endfor %}
+</table>"""
+_VERDICT = """<p class="{{ kind }}">{{ verdict }}</p><ul>
+{% for item in items %}
+<li>{{ item }}</li>
+{% endfor %}
+</ul>"""
 
 
-def _row(tag: str, cells: Sequence[str]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+def html(template: str, **values: object) -> Markup:
+    """A piece of a page by a template of Jinja; values that are not such pieces themselves are escaped."""
+    return Markup(_environment.from_string(template).render(values))
 
 
-def image(figure: Figure, alternative: str) -> str:
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
+    """A table of text cells."""
+    return html(_TABLE, columns=columns, rows=rows)
+
+
+def image(figure: Figure, alternative: str) -> Markup:
     """A figure as an <img> element with embedded data."""
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=110)
     return image_of_bytes(buffer.getvalue(), alternative)
 
 
-def image_of_bytes(png: bytes, alternative: str) -> str:
+def image_of_bytes(png: bytes, alternative: str) -> Markup:
     """A PNG as an <img> element with embedded data."""
     data = base64.b64encode(png).decode()
-    return f'<img alt="{html.escape(alternative)}" src="data:image/png;base64,{data}">'
+    return html('<img alt="{{ text }}" src="data:image/png;base64,{{ data }}">', text=alternative, data=data)
 
 
 def page(title: str, *parts: str) -> str:
-    """A complete HTML page with these parts."""
-    return (
-        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>\n'
-        f"<style>{_STYLE}</style>\n<h1>{html.escape(title)}</h1>\n" + "\n".join(parts) + "\n</html>\n"
-    )
+    """A complete page with these parts, which are HTML."""
+    return str(html(_PAGE, title=title, style=Markup(_STYLE), parts=map(Markup, parts)))
 
 
 def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], summary: "Summary") -> None:
     """Write the summary with its verdict, the settings, and figures of a few series."""
-    items = "".join(f"<li>{html.escape(warning)}</li>" for warning in summary.warnings)
-    items += "".join(f"<li>Note: {html.escape(note)}.</li>" for note in summary.notes)
-    verdict = f'<p class="{_CLASSES[summary.grade]}">{html.escape(summary.verdict)}</p><ul>{items}</ul>'
+    items = [*summary.warnings, *(f"Note: {note}." for note in summary.notes)]
     settings = ", ".join(
         f"{name.replace('_', ' ')} {_setting_text(value)}"
         for name, value in trace.settings.items()
@@ -73,12 +93,12 @@ def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], s
     )
     checks = [[name, f"{value:.3g}"] for name, value in summary.checks.items()]
     parts = [
-        verdict,
+        html(_VERDICT, kind=_CLASSES[summary.grade], verdict=summary.verdict, items=items),
         *([table(["", ""], checks)] if checks else []),
         *extra,
         "<h2>Posterior</h2>",
         *(table(columns, rows[:_ROWS]) for columns, rows in summary.tables),
-        f"<p>{html.escape(settings)}</p>",
+        html("<p>{{ settings }}</p>", settings=settings),
     ]
     if summary.series:
         parts += ["<h2>Chains</h2>", image(_chains(summary.series), "traces and marginal densities")]

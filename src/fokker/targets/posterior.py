@@ -52,7 +52,7 @@ class Posterior(TargetWithData):
     then `size` is N, the number of data that they are drawn from. See docs/data.md.
 
     `dims` and `coords` name the axes of parameters and the entries along them, as for `fk.Density`. Columns
-    of categories, of `--categories` or of the type category in a DataFrame, are codes 0, 1, … with labels. An
+    of categories, as `fokker sample` reads them or of the type category in a DataFrame, are codes 0, 1, … with labels. An
     axis that `log_likelihood` indexes by such a column, as in theta["a"][row["city"]], has its name and its
     labels without more; `dims={"a": ["city"]}` names an axis for which this is not found out.
 

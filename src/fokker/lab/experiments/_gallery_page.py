@@ -1,16 +1,17 @@
 """The gallery's overview and its page."""
 
-import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from fokker._core.files import write_text
 from fokker.lab.experiments._gallery_runs import BIASED, CAVEAT, LEFT, OTHER, SLOW
 from fokker.lab.experiments._gallery_samplers import Row
 from fokker.lab.experiments._gallery_targets import GalleryTarget
+from fokker.report.page import html
 from fokker.report.plots import RIGHT, WRONG, new_figure
 
 # A word for each reason, as not every reader can see the colours.
@@ -76,6 +77,32 @@ _HOW = (
 )
 
 
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Samplers at work</title><style>{{ style }}</style></head>
+<body><h1>Samplers at work</h1>
+<p>A sampler is dynamics × integrator × correction. {{ how }}</p>
+<nav>{% for row in rows %}<a href="#{{ row.name }}">{{ row.title }}</a>{% endfor %}</nav>
+<p><img src="{{ overview }}" alt="Distances of all samplers on all targets"></p>
+{% for row in rows %}
+<h2 id="{{ row.name }}">{{ row.title }}</h2>
+<p class="line">{{ row.line }}</p><p class="text">{{ row.text }}</p>
+<div class="grid">
+{% for target in targets if (row.name, target.name) in entries %}
+{% set entry = entries[row.name, target.name] %}
+<figure><img loading="lazy" src="{{ entry.film }}.gif" width="640" height="360"
+alt="{{ row.title }} on {{ target.title }}"><figcaption><b>{{ target.title }}</b>:
+distance {{ "%.3f" % entry.distance }}, floor {{ "%.3f" % entry.floor }}
+<span class="{{ "no" if entry.reason else "yes" }}">{{ "✗ " ~ entry.reason if entry.reason else "✓" }}</span>
+{% if entry.mp4 %} <a href="{{ entry.film }}.mp4">film</a>{% endif %}</figcaption></figure>
+{% endfor %}
+</div>
+{% endfor %}
+</body></html>
+"""
+
+
 def write_page(
     rows: Sequence[Row],
     targets: Sequence[GalleryTarget],
@@ -83,39 +110,7 @@ def write_page(
     overview: str,
     path: Path,
 ) -> None:
-    """All films in a grid, each sampler with a line on what it is made of."""
+    """All animations in a grid, each sampler with a line on what it is made of."""
     by_pair = {(entry["sampler"], entry["target"]): entry for entry in entries}
-    parts = [
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>",
-        f"<title>Samplers at work</title><style>{_STYLE}</style></head><body><h1>Samplers at work</h1>",
-        f"<p>A sampler is dynamics × integrator × correction. {html.escape(_HOW)}</p><nav>",
-        *(f"<a href='#{row.name}'>{html.escape(row.title)}</a>" for row in rows),
-        f"</nav><p><img src='{overview}' alt='Distances of all samplers on all targets'></p>",
-    ]
-    for row in rows:
-        parts.append(f"<h2 id='{row.name}'>{html.escape(row.title)}</h2>")
-        parts.append(
-            f"<p class='line'>{html.escape(row.line)}</p><p class='text'>{html.escape(row.text)}</p>"
-        )
-        parts.append("<div class='grid'>")
-        for target in targets:
-            entry = by_pair.get((row.name, target.name))
-            if entry is not None:
-                parts.append(_figure(row, target, entry))
-        parts.append("</div>")
-    parts.append("</body></html>")
-    write_text(path, "\n".join(parts) + "\n")
-
-
-def _figure(row: Row, target: GalleryTarget, entry: Mapping[str, Any]) -> str:
-    reason = entry["reason"]
-    verdict = f"<span class='no'>✗ {html.escape(reason)}</span>" if reason else "<span class='yes'>✓</span>"
-    stem = entry["film"]
-    film = f" <a href='{stem}.mp4'>film</a>" if entry["mp4"] else ""
-    name = f"{row.title} on {target.title}"
-    return (
-        f"<figure><img loading='lazy' src='{stem}.gif' width='640' height='360' alt='{html.escape(name)}'>"
-        f"<figcaption><b>{html.escape(target.title)}</b>: distance {entry['distance']:.3f}, "
-        f"floor {entry['floor']:.3f} {verdict}{film}</figcaption></figure>"
-    )
+    values = {"rows": rows, "targets": targets, "entries": by_pair, "overview": overview}
+    write_text(path, str(html(_PAGE, style=Markup(_STYLE), how=_HOW, **values)) + "\n")

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from fokker.cli.options import Coordinator, Process, Processes
 from fokker.models.lda.begin import begin
 from fokker.models.lda.console import INTERRUPTED, option, print_by_first_only, print_error, print_line
 from fokker.models.lda.execute import execute
 from fokker.models.lda.infer_command import export, infer
 from fokker.models.lda.seeds import read_seeds
 from fokker.models.lda.settings import ENGINES, SAMPLERS, Settings
-from fokker.run.sample_command import Coordinator, Process, Processes
 
 _DEFAULTS = Settings()
 # The built-in corpus is small.

@@ -1,0 +1,203 @@
+"""`fokker sample --dry-run`: what would run, how long, and how much memory and disk it would take."""
+
+import math
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from fokker._core.keys import key_of_seed
+from fokker.cli.stored import check_same_settings
+from fokker.rows import leaves
+from fokker.run.journal import JOURNAL
+from fokker.run.sample import WARM_UP, prepared
+from fokker.run.store import draws_per_chunk, has_run, read_checkpoint
+from fokker.run.tuning import time_of_tuning, with_tuned
+from fokker.samplers._named import by_name
+from fokker.samplers._sampler import AUTOMATIC, is_automatic
+from fokker.targets.target import TargetWithData
+
+# Seconds of the trial, and the most steps of its warm-up.
+_SECONDS, _WARM_UP = 0.5, 100
+# A step size that leaves chains where they start: the time of a step does not depend on it.
+_TINY = 1e-9
+# Copies of the draws in memory while the report is made.
+_COPIES = 3
+# Bytes of the libraries and programs of the report, as measured.
+_REPORT = 250_000_000
+# The arguments of `fk.sample` that the command has no option for.
+_DEFAULTS = {
+    "batches": None,
+    "gradient": None,
+    "key": None,
+    "keep": "draws",
+    "chunk": 2**24,
+    "progress": False,
+}
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+def estimate(
+    target: Any,
+    sampler: Any,
+    options: Mapping[str, Any],
+    out: Path,
+    title: str,
+    overwrite: bool = False,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+) -> list[str]:
+    """What `fk.sample` would do with these options, as lines of text. Nothing is written.
+
+    `settings`: those of --set, which are compared with a run in the folder, as everything else is.
+
+    A short run is measured. A sampler whose step size is tuned takes the same time per step with any, and
+    trials of the search are measured beside it; one that adapts by warm-up has a short warm-up first.
+    """
+    chosen: Any = by_name(sampler)(step_size=AUTOMATIC) if isinstance(sampler, str) else sampler
+    adapts = is_automatic(chosen) and chosen.learns
+    tuned = is_automatic(chosen) and not chosen.learns
+    warm_up = int(options["warm_up"] or WARM_UP) if adapts else 0
+    trial = sampler
+    if tuned:
+        trial = with_tuned(by_name(sampler) if isinstance(sampler, str) else chosen, _TINY, 1.0)
+    trial_warm_up = min(warm_up, _WARM_UP) if adapts else options["warm_up"]
+    call = {**_DEFAULTS, **options, "warm_up": trial_warm_up, "out": None}
+    start = time.monotonic()
+    run = prepared(target, trial, call)
+    preparing = time.monotonic() - start
+    speed, compiling, sizes, scalars = run.measured(_SECONDS)
+    # The trial's own warm-up is part of the preparation.
+    compiling += max(0.0, preparing - (trial_warm_up or 0) / speed)
+    plan = run.plan
+    steps = plan.burn_in + plan.steps
+    taken = 0
+    if has_run(out) and not overwrite:
+        taken = int(read_checkpoint(out).description["taken"])
+        steps, warm_up, tuned = max(0, steps - taken), 0, False
+    search = ""
+    if tuned:
+        make = by_name(sampler) if isinstance(sampler, str) else chosen
+        shared = {name: call[name] for name in ("batch_size", "batches", "gradient", "temperature")}
+        of_trials = {"key": key_of_seed(options["seed"]), **shared}
+        searching, halving = time_of_tuning(
+            target, make, options["init"], of_trials, 1 / (speed * plan.chains)
+        )
+        search = (
+            f"; before it about {_time(searching)} for the search of a step size, and {_time(halving)} more "
+            "each time it has to be halved: --step-size saves them"
+        )
+    kept = plan.steps // plan.thin
+    chunk = draws_per_chunk(plan.chains * max(sizes))
+    size = plan.chains * sum(sizes)
+    disk = -(-kept // chunk) * chunk * size
+    memory = _peak() + _COPIES * kept * size + _REPORT
+    rows = _rows(target, options["batch_size"])
+    lines = [
+        title,
+        f"target: {type(target).__name__}, {_of_data(target)}{scalars:,} "
+        + ("parameter" if scalars == 1 else "parameters"),
+        f"sampler: {_sampler_text(sampler, chosen, tuned, adapts)}",
+        f"chains: {plan.chains}; steps: {_steps_text(plan, warm_up)}; {kept:,} draws per chain are kept",
+        f"rows per step: {rows}",
+        f"output: {out}, " + ("a new run" if overwrite else output(target, sampler, options, out, settings)),
+        f"time to the last draw: about {_time(compiling + (steps + warm_up) / speed)}: "
+        + _parts(compiling, warm_up, steps, speed)
+        + search,
+        f"memory: about {_size(memory)}, measured in a trial, with what the report will take; the data are "
+        f"{_size(_data_bytes(target))}, the draws {_size(kept * size)}",
+        f"disk: {_size(disk)} for draws, in whole chunks; {_size(_free(out))} are free",
+    ]
+    if disk > _free(out):
+        lines.append("the draws do not fit on the disk: take a larger --thin or another --out")
+    return lines
+
+
+def _sampler_text(sampler: Any, chosen: Any, tuned: bool, adapts: bool) -> str:
+    name = sampler if isinstance(sampler, str) else str(chosen)
+    if tuned:
+        return f"{name}, its step size found by short runs first"
+    return f"{name}, which adapts in warm-up" if adapts else name
+
+
+def _steps_text(plan: Any, warm_up: int) -> str:
+    first = [
+        f"{number:,} of {what}"
+        for number, what in ((warm_up, "warm-up"), (plan.burn_in, "burn-in"))
+        if number
+    ]
+    return " and ".join(first) + (", then " if first else "") + f"{plan.steps:,}"
+
+
+def output(
+    target: Any, sampler: Any, options: Mapping[str, Any], out: Path, settings: Mapping[str, Any]
+) -> str:
+    """Whether a run would start, go on with the one in the folder, or be refused, by the checks of a run."""
+    if not has_run(out):
+        if not (out / JOURNAL).exists():
+            return "a new run"
+        return (
+            "a new run; it goes on with the warm-up that is there, if the model, the data and all arguments "
+            "are the same, which is not compared here"
+        )
+    try:
+        check_same_settings(out, settings)
+        run = prepared(target, sampler, {**_DEFAULTS, **options, "out": out}, is_compared_only=True)
+    except (ValueError, TypeError) as error:
+        return f"where this call would be refused: {error}"
+    total = run.plan.steps + run.plan.burn_in
+    return f"going on with the run that is there, after {run.done:,} of {total:,} steps"
+
+
+def _parts(compiling: float, warm_up: int, steps: int, speed: float) -> str:
+    parts = [f"{_time(compiling)} to compile"]
+    parts += [f"{_time(warm_up / speed)} for warm-up"] if warm_up else []
+    parts += [f"{_time(steps / speed)} for {steps:,} steps at {_speed(speed)} per second"]
+    return ", ".join(parts)
+
+
+def _speed(speed: float) -> str:
+    return f"{speed:,.0f}" if speed >= 100 else f"{speed:.3g}"
+
+
+def _of_data(target: Any) -> str:
+    return f"{target.size:,} rows of data, " if isinstance(target, TargetWithData) else ""
+
+
+def _rows(target: Any, batch_size: int | None) -> str:
+    if not isinstance(target, TargetWithData):
+        return "all of the target"
+    return f"all {target.size:,}" if batch_size is None else f"{batch_size:,} of {target.size:,}"
+
+
+def _data_bytes(target: Any) -> int:
+    if not isinstance(target, TargetWithData):
+        return 0
+    return sum(x.nbytes for x in leaves(target.data))
+
+
+def _peak() -> int:
+    """The most memory that this process has had, in bytes."""
+    import resource  # not on Windows
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else 1024 * most
+
+
+def _free(out: Path) -> int:
+    existing = next(folder for folder in (out, *out.resolve().parents) if folder.exists())
+    return shutil.disk_usage(existing).free
+
+
+def _size(count: float) -> str:
+    place = min(len(_UNITS) - 1, int(math.log(max(1.0, count), 1000)))
+    return f"{count / 1000**place:.3g} {_UNITS[place]}"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.2g} s"
+    return str(timedelta(seconds=round(seconds)))

@@ -1,7 +1,0 @@
-"""The demonstrations of `fokker demo`."""
-
-from fokker.lab.demo import logistic, network, ratings, recipe
-
-DEMOS = {"logistic": logistic.run, "network": network.run, "ratings": ratings.run, "recipe": recipe.run}
-
-__all__ = ["DEMOS"]
