@@ -165,7 +165,7 @@ def test_draws_of_directions_are_compared_with_their_density():
 def test_directions_among_many_parameters_are_compared_with_their_density():
     """The directions over all parameters are those of the redrawn vectors."""
     target = fk.constrain(fk.Density(lambda u: 3 * jnp.sum(u[:, 0])), "unit_vector")
-    draws = von_mises_fisher(3.0, 4 * 120 * 170, 1).reshape(4, 120, 170, 3)
+    draws = von_mises_fisher(3.0, 4 * 150 * 170, 1).reshape(4, 150, 170, 3)
     summary = judged(draws, target, is_exact=True)
     assert summary.trusted, summary.warnings
 
