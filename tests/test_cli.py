@@ -61,7 +61,7 @@ def test_check_exits_by_verdict(fokker, samplers):
     assert report["ok"] is False
     assert "lacks -D∇H" in report["reasons"][0]
     # The command line has options, and no arguments of Python.
-    assert "give --shape theta=2 --shape r=2" in out
+    assert "their shapes by --shape VARIABLE=SHAPE" in out
     assert "state=" not in out
 
 
@@ -144,7 +144,7 @@ def test_complete_writes_grid_and_picture(fokker, samplers, tmp_path):
         (["check", "FILE:right", "--shape", "theta"], "write VARIABLE=SHAPE"),
         (["check", "FILE:right", "--shape", "theta=2", "--shape", "r=3"], "its row variable has (3,)"),
         (["check", "FILE:right", "--shape", "theta=2", "--shape", "p=2"], "takes the argument 'r'"),
-        (["check", "FILE:unknown"], "the shape of the state is not known: give --shape z=2, with"),
+        (["check", "FILE:unknown"], "the shape of the state is not known: give --shape VARIABLE=SHAPE"),
         (["complete", "FILE:right", "--box", "theta=3"], "write VARIABLE=LOW:HIGH"),
         (["complete", "FILE:right", "--box", "theta=3:-3", "--box", "r=-5:5"], "theta"),
         (["reproduce", "erata"], "errata"),

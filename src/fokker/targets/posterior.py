@@ -52,9 +52,9 @@ class Posterior(TargetWithData):
     then `size` is N, the number of data that they are drawn from. See docs/data.md.
 
     `dims` and `coords` name the axes of parameters and the entries along them, as for `fk.Density`. Columns
-    of categories, as `fokker sample` reads them or of the type category in a DataFrame, are codes 0, 1, … with labels. An
-    axis that `log_likelihood` indexes by such a column, as in theta["a"][row["city"]], has its name and its
-    labels without more; `dims={"a": ["city"]}` names an axis for which this is not found out.
+    of categories, as `fokker sample` reads them or of the type category in a DataFrame, are codes 0, 1, …
+    with labels. An axis that `log_likelihood` indexes by such a column, as in theta["a"][row["city"]], has
+    its name and its labels without more; `dims={"a": ["city"]}` names an axis for which this is not found out.
 
     JAX stores floating-point numbers in single precision unless 64 bits are enabled. Data that this would
     round noticeably are refused (docs/data.md has the rule). With `precision="double"` they are stored in
