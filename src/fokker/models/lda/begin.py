@@ -62,7 +62,7 @@ def begin(
 def _message(run: "Run") -> str:
     settings = run.settings
     size = "" if run.length is None else f"{run.length:,} documents, "
-    total = "growing with the documents read" if run.length is None else f"{run.total(1):,.0f}"
+    total = "growing with the documents read" if run.length is None else f"{run.total():,.0f}"
     total = total if settings.total is None else str(settings.total)
     language = run.corpus.vocabulary.language
     without = f" (without {language} stop words)" if language else ""

@@ -25,7 +25,8 @@ def execute(run: "Run", skip: bool) -> int:
     findings, file_names = results
     _print_findings(run, findings)
     print_line(
-        f"{run.trained:,} documents in {run.seconds:.1f} s; wrote {', '.join(file_names)} to {run.folder}"
+        f"{run.training.documents:,} documents in {run.seconds:.1f} s; wrote {', '.join(file_names)} to "
+        f"{run.folder}"
     )
     if run.interrupted:
         print_line(f"interrupted; to continue: {resume_command(run)}")
@@ -43,7 +44,7 @@ def learn(run: "Run", skip: bool = True) -> "tuple[Findings, list[str]] | None":
 
     with RunProgress(run, console) as progress:
         run.execute(progress, skip=skip)
-        if not run.trained:
+        if not run.training.documents:
             print_line(NOTHING_YET)
             return None
         try:

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from fokker.corpora import Corpus, Vocabulary, open_corpus
+from fokker.models.lda.curve import DOCUMENTS_PER_EVALUATED
 
 # Corpora of at most this many bytes are counted in a pass before the first step.
 _MAX_BYTES_TO_COUNT = 1 << 26
 _MAX_HELD_OUT, _MIN_HELD_OUT, STREAM_HELD_OUT = 1_000, 100, 100
 _SHUFFLE_BUFFER = 5_000
-# An evaluation sweeps over half of each held-out document. With this many training documents per held-out
-# document between evaluations, it is a tenth of the work. By default so many documents are held out that
-# there are about this many evaluations: those in the second half show whether the perplexity still falls.
-DOCUMENTS_PER_HELD_OUT, _NUM_EVALUATIONS = 5, 20
+# By default so many documents are held out that there are about this many evaluations: those in the second
+# half show whether the perplexity still falls.
+_NUM_EVALUATIONS = 20
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def default_held_out(length: int | None, passes: int | None) -> int:
     if length is None:
         return _MAX_HELD_OUT
     for_evaluations = (
-        _MAX_HELD_OUT if passes is None else length * passes // (_NUM_EVALUATIONS * DOCUMENTS_PER_HELD_OUT)
+        _MAX_HELD_OUT if passes is None else length * passes // (_NUM_EVALUATIONS * DOCUMENTS_PER_EVALUATED)
     )
     return max(1, min(length // 10, _MAX_HELD_OUT, max(_MIN_HELD_OUT, for_evaluations)))
 

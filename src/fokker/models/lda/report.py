@@ -57,8 +57,9 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
         table(["topic", "words", "prevalence", "NPMI", "c_v", "u_mass", "effective draws"], rows),
         "<p>Prevalence is the share of a topic in the words of all documents. NPMI, c_v and u_mass measure "
         "the coherence of its ten most probable words in the held-out and the first "
-        f"{run.sample.size:,} training documents. NPMI is 1 if they always occur together, 0 if by chance, "
-        "-1 if never; c_v is mostly between 0 and 1, the higher the more coherent; u_mass is at most 0.</p>",
+        f"{run.training.sample.size:,} training documents. NPMI is 1 if they always occur together, 0 if by "
+        "chance, -1 if never; c_v is mostly between 0 and 1, the higher the more coherent; u_mass is at most "
+        "0.</p>",
         "<h2>Their words</h2>",
         f"<p>E[β<sub>kw</sub>], with {' and '.join(bound_names(findings.probability))} bounds over "
         f"{findings.draws} draws. "
@@ -71,9 +72,10 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
         "area of a circle is the prevalence. A number that is moved aside has a line to its circle.</p>",
         topic_map,
         "<h2>The run</h2>",
-        f"<p>{run.trained:,} documents and {run.tokens:,} words of {html.escape(run.corpus.source.label)}, "
-        f"{run.chain.number:,} steps, {run.reading.held_out:,} documents held out, a vocabulary of "
-        f"{len(run.corpus.vocabulary):,} words; |S| = {run.total(1):,.0f}; {run.seconds:,.0f} s.</p>",
+        f"<p>{run.training.documents:,} documents and {run.tokens:,} words of "
+        f"{html.escape(run.corpus.source.label)}, "
+        f"{run.training.chain.number:,} steps, {run.reading.held_out:,} documents held out, a vocabulary of "
+        f"{len(run.corpus.vocabulary):,} words; |S| = {run.total():,.0f}; {run.seconds:,.0f} s.</p>",
         f"<p>{html.escape(skipped) if skipped else 'No document was left out.'}</p>",
         table(["setting", ""], [[name, str(value)] for name, value in _settings(run).items()]),
     ]
@@ -88,7 +90,7 @@ def _headline(findings: Findings) -> str:
 
 def _source_of_draws(run: Run) -> str:
     """Where the draws come from, and what that means for the bounds."""
-    if (number := run.draws.num_exact_passes) == 1:
+    if (number := run.training.draws.num_exact_passes) == 1:
         return "They come from 1 exact pass, without the noise of minibatches."
     if number:
         return f"They come from {number} exact passes, without the noise of minibatches."

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fokker.corpora import Documents, Vocabulary
+from fokker.corpora import Vocabulary
 from fokker.models.lda.coherence import c_v, npmi, u_mass
 from fokker.models.lda.curve import Evaluation
 from fokker.models.lda.draws import attainable_probability, credible_bounds
-from fokker.models.lda.evaluate import DocumentScores, HeldOut, mixtures
+from fokker.models.lda.evaluate import DocumentScores, mixtures
 from fokker.models.lda.judgement import COHERENCE_WORDS, COMMAND, TABLE_WORDS, TEXT_WORDS, Fit, judge
 from fokker.models.lda.model import Model, top_words
 from fokker.models.lda.run import Run, Show
@@ -71,30 +71,17 @@ class Findings:
 
 def analyse(run: Run, show: Show = lambda *progress: None) -> tuple[Model, Findings]:
     """The model of a run so far, and its findings."""
-    draws, prior = run.all_draws(), run.chain.document_prior
+    draws, gamma = run.all_draws(), run.training.chain.document_prior.mean
     reading, vocabulary = run.reading, run.corpus.vocabulary
-    model = Model(np.stack(draws), prior.mean, vocabulary, run.settings, reading.pattern, reading.bigrams)
-    settings = run.settings
-    held_out = HeldOut(run.evaluations.documents, settings.seed, settings.num_threads)
-    for number, beta in enumerate(draws):
-        show("evaluating the draws", number, len(draws), "draws")
-        held_out.add(beta, model.gamma)
-    show("measuring the topics", 0, settings.topics, "topics")
-    fit = Fit(
-        draws=model.beta,
-        num_exact_passes=run.draws.num_exact_passes,
-        prior=prior,
-        vocabulary=vocabulary.words,
-        seed_words=settings.seed_words or {},
-        topic_names=settings.topic_names,
-        curve=run.evaluations.points,
-        evaluated=held_out,
-        are_held_out=True,
-        # In the held-out documents alone even good topics have words that never occur together.
-        reference=Documents.concatenate([held_out.documents, run.sample]),
-        word_counts=run.word_counts,
-        seed=settings.seed,
+    model = Model(np.stack(draws), gamma, vocabulary, run.settings, reading.pattern, reading.bigrams)
+    fit = run.training.judged(
+        model.beta,
+        vocabulary.words,
+        lambda number: show("evaluating the draws", number, len(draws), "draws"),
     )
+    show("measuring the topics", 0, run.settings.topics, "topics")
+    held_out = fit.evaluated
+    assert held_out is not None
     verdict = judge(fit, COMMAND)
     probability = min(_PROBABILITY, attainable_probability(len(draws)))
     findings = Findings(
@@ -103,7 +90,7 @@ def analyse(run: Run, show: Show = lambda *progress: None) -> tuple[Model, Findi
         len(draws),
         held_out.perplexity,
         fit.unigram,
-        tuple(run.evaluations.points),
+        tuple(run.training.curve.points),
         verdict.problems,
         verdict.notes,
         held_out.scores(),
@@ -114,7 +101,7 @@ def analyse(run: Run, show: Show = lambda *progress: None) -> tuple[Model, Findi
 
 def _prevalence(model: Model, run: Run) -> np.ndarray:
     """The share of each topic (K,) in the words of all documents, those held out included."""
-    held_out, settings = run.evaluations.documents, model.settings
+    held_out, settings = run.training.curve.documents, model.settings
     pi = mixtures(held_out, model.mean, model.gamma, settings.seed, threads=settings.num_threads)
     tokens = held_out.lengths @ pi + run.topic_tokens.counts
     return np.asarray(tokens / tokens.sum())

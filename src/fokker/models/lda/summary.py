@@ -67,7 +67,7 @@ class RunSummary:
             findings.problems,
             findings.notes,
             run.passes,
-            run.trained,
+            run.training.documents,
             run.seconds,
             run.complete or (run.corpus.source.single_pass and not run.interrupted),
         )

@@ -115,7 +115,7 @@ def _judge(net: "Network", scores: Evaluation, series: np.ndarray) -> tuple[list
         if r_hat > _R_HAT and net.schedule == "constant":
             problems.append(
                 f"the held-out likelihood differs between chains or still drifts (R-hat {r_hat:.2f}): take "
-                "more epochs."
+                "more passes."
             )
     if net.likelihood == "categorical":
         frequencies = np.bincount(net._data["y"], minlength=len(net.classes_)) / len(net._data["y"])
