@@ -20,6 +20,7 @@ import pytest
 from fokker import cli
 from fokker._core import files as core_files
 from fokker.corpora import Documents
+from fokker.diagnostics import Verdict
 from fokker.models.lda import files
 from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.coherence import npmi, partnered
@@ -29,7 +30,6 @@ from fokker.models.lda.judgement import (
     COMMAND,
     FIT,
     TopicWords,
-    Verdict,
     compare_predictions,
     effective_sample_size,
     judge_curve,
@@ -840,14 +840,18 @@ def test_topics_of_few_effective_draws_are_named():
     problems, notes = verdict(1000, 1500, flat, 20, effective)
     assert not problems
     assert f"{sentence}." in notes
-    findings = SimpleNamespace(topics=[SimpleNamespace(effective_draws=x) for x in effective])
+    findings = SimpleNamespace(
+        topics=[SimpleNamespace(effective_draws=x) for x in effective], verdict=Verdict()
+    )
     assert _headline(findings) == f"No problems found, except that {sentence}."
     # More than a tenth is a problem, one topic alone is not.
     effective[5] = 1.0
     assert "3 of 20 topics have" in verdict(1000, 1500, flat, 20, effective)[0][0]
     assert not verdict(1000, 1500, flat, 20, np.array([20.0, 20.0, 3.0]))[0]
-    findings = SimpleNamespace(topics=[SimpleNamespace(effective_draws=9.0)])
+    findings = SimpleNamespace(topics=[SimpleNamespace(effective_draws=9.0)], verdict=Verdict())
     assert _headline(findings) == "No problems found."
+    findings.verdict = Verdict.of_problem("x")
+    assert _headline(findings) == "Use with care:"
 
 
 def topics_of(*words_and_coherence, partnered=0.0):

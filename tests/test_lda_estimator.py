@@ -360,7 +360,10 @@ def test_the_curve_falls_and_the_verdict_is_in_words(fitted, counts):
     assert not held.verdict_.ok
     # Two topics of a corpus that has none.
     noise = np.random.default_rng(0).poisson(0.3, (40, 50))
-    assert "explain nothing" in str(fk.models.LDA(2, **SCIR, validation_fraction=0.5).fit(noise).verdict_)
+    verdict = fk.models.LDA(2, **SCIR, validation_fraction=0.5).fit(noise).verdict_
+    assert "explain nothing" in str(verdict)
+    assert str(verdict).startswith("Do not use:")
+    assert verdict.grade is fk.diagnostics.Grade.BAD
     # Topics are judged by their words, as `fokker lda` does.
     rare = np.random.default_rng(0).poisson(0.06, (60, 50))
     problems = fk.models.LDA(10, **SCIR).fit(rare).verdict_.problems

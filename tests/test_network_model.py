@@ -228,6 +228,7 @@ def test_a_module_is_given_to_load_and_its_averages_are_in_the_file(tmp_path):
     # As after a fit, without its time: draws of the last layer, and the others fixed.
     net = fk.models.Network(module, params=variables, sampled="last")
     net.input_shape_, net._outputs, net.classes_ = (3,), 2, np.array(["down", "up"])
+    net._seed = 0
     net._problem = net._new_problem(X)
     start = net._problem.network.first_start
     weights, net._fixed = eqx.partition(start, {**jax.tree.map(lambda _: False, start), "Dense_1": True})

@@ -61,11 +61,16 @@ def page(title: str, *parts: str) -> str:
     )
 
 
+def verdict_part(grade: Grade, sentence: str, items: Sequence[str]) -> str:
+    """A verdict in the colour of its grade, and what it rests on."""
+    listed = "".join(f"<li>{html.escape(item)}</li>" for item in items)
+    return f'<p class="{_CLASSES[grade]}">{html.escape(sentence)}</p><ul>{listed}</ul>'
+
+
 def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], summary: "Summary") -> None:
     """Write the summary with its verdict, the settings, and figures of a few series."""
-    items = "".join(f"<li>{html.escape(warning)}</li>" for warning in summary.warnings)
-    items += "".join(f"<li>Note: {html.escape(note)}.</li>" for note in summary.notes)
-    verdict = f'<p class="{_CLASSES[summary.grade]}">{html.escape(summary.verdict)}</p><ul>{items}</ul>'
+    items = [*summary.warnings, *(f"Note: {note}." for note in summary.notes)]
+    verdict = verdict_part(summary.grade, summary.verdict, items)
     settings = ", ".join(
         f"{name.replace('_', ' ')} {_setting_text(value)}"
         for name, value in trace.settings.items()

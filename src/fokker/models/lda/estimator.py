@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from fokker.corpora import Documents
+from fokker.diagnostics import Verdict
 from fokker.models.checks import optional, whole, within
 from fokker.models.estimator import Estimator, Transformer, new_seed, validate_data
 from fokker.models.lda._uniform import seed_at
@@ -17,7 +18,7 @@ from fokker.models.lda.coherence import MEASURES
 from fokker.models.lda.draws import credible_bounds, draws_needed
 from fokker.models.lda.evaluate import mixture_draw, mixtures, perplexity
 from fokker.models.lda.files import with_prefix, without_prefix
-from fokker.models.lda.judgement import FIT, STREAM, Verdict, judge
+from fokker.models.lda.judgement import FIT, STREAM, judge
 from fokker.models.lda.model import top_words
 from fokker.models.lda.settings import DECLARED, FIELDS, Settings, default_passes
 from fokker.models.lda.start import is_enough

@@ -83,9 +83,9 @@ def _print_findings(run: "Run", findings: "Findings") -> None:
         print_line(topic_line(topic))
     if (more := len(findings.topics) - _NUM_TOPICS_SHOWN) > 0:
         print_line(f"… and {more} more in topics.txt")
-    for problem in findings.problems:
+    for problem in findings.verdict.problems:
         console.print(problem, style="red", markup=False, soft_wrap=True)
-    for note in findings.notes:
+    for note in findings.verdict.notes:
         print_line(note)
     if run.dropped_mixtures:
         print_line(f"the mixtures of {run.dropped_mixtures:,} documents are missing: the disk was full.")

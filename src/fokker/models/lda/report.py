@@ -11,7 +11,7 @@ from fokker.models.lda.judgement import NOT_EXACT, few_effective_draws
 from fokker.models.lda.results import Findings, bound_names, by_prevalence
 from fokker.models.lda.run import Run, Show
 from fokker.models.lda.topic_map import map_figure
-from fokker.report.page import image, page, table
+from fokker.report.page import image, page, table, verdict_part
 from fokker.report.plots import ACCENT, RIGHT, TRUTH, WRONG, new_figure, tidy
 
 # The most topics plotted, the words of each, and the panels per row.
@@ -20,12 +20,7 @@ _MAX_TOPICS, _WORDS, _COLUMNS = 40, 8, 4
 
 def report(run: Run, findings: Findings, show: Show = lambda *progress: None) -> str:
     """The report of a run, in HTML."""
-    problem_items = "".join(f"<li>{html.escape(problem)}</li>" for problem in findings.problems)
-    verdict = (
-        f'<p class="bad">Do not trust these topics yet:</p><ul>{problem_items}</ul>'
-        if findings.problems
-        else f'<p class="good">{html.escape(_headline(findings))}</p>'
-    )
+    verdict = findings.verdict
     topics = by_prevalence(findings.topics)
     rows = [
         [
@@ -51,8 +46,8 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
         figures.append(image(draw(findings), alternative))
     words_figure, curve, topic_map = figures
     parts = [
-        verdict,
-        f"<p>{html.escape(' '.join(findings.notes))}</p>",
+        verdict_part(verdict.grade, _headline(findings), verdict.problems),
+        f"<p>{html.escape(' '.join(verdict.notes))}</p>",
         "<h2>Topics</h2>",
         table(["topic", "words", "prevalence", "NPMI", "c_v", "u_mass", "effective draws"], rows),
         "<p>Prevalence is the share of a topic in the words of all documents. NPMI, c_v and u_mass measure "
@@ -83,7 +78,9 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
 
 
 def _headline(findings: Findings) -> str:
-    """The verdict on topics without problems, with the exceptions."""
+    """The grade, with the exceptions where there are no problems."""
+    if not findings.verdict.ok:
+        return findings.verdict.headline
     few = few_effective_draws(np.array([topic.effective_draws for topic in findings.topics]))
     return "No problems found." if few is None else f"No problems found, except that {few}."
 

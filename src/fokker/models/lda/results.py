@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fokker.corpora import Vocabulary
+from fokker.diagnostics import Verdict
 from fokker.models.lda.coherence import c_v, npmi, u_mass
 from fokker.models.lda.curve import Evaluation
 from fokker.models.lda.draws import attainable_probability, credible_bounds
@@ -52,7 +53,7 @@ class Findings:
     """The contents of the report.
 
     `perplexity`: of the held-out documents under the average of the draws; `unigram`: under the word
-    frequencies alone. `problems`: reasons not to trust the result; `notes`: further information. `scores`:
+    frequencies alone. `verdict`: the reasons not to trust the result, and notes. `scores`:
     those of the held-out documents, which the perplexity summarises. `probability`: that of the bounds of
     words, 0.9 or what so few draws can have.
     """
@@ -63,8 +64,7 @@ class Findings:
     perplexity: float
     unigram: float
     curve: tuple[Evaluation, ...]
-    problems: tuple[str, ...]
-    notes: tuple[str, ...]
+    verdict: Verdict
     scores: DocumentScores
     probability: float = _PROBABILITY
 
@@ -91,8 +91,7 @@ def analyse(run: Run, show: Show = lambda *progress: None) -> tuple[Model, Findi
         held_out.perplexity,
         fit.unigram,
         tuple(run.training.curve.points),
-        verdict.problems,
-        verdict.notes,
+        verdict,
         held_out.scores(),
         probability,
     )
@@ -193,7 +192,7 @@ def topics_csv(topics: Sequence[Topic], probability: float = _PROBABILITY) -> st
 def topics_text(findings: Findings) -> str:
     """One line per topic, the most prevalent first, and the verdict."""
     lines = [topic_line(topic) for topic in by_prevalence(findings.topics)]
-    return "\n".join([*lines, "", *findings.problems, *findings.notes]) + "\n"
+    return "\n".join([*lines, "", *findings.verdict.problems, *findings.verdict.notes]) + "\n"
 
 
 def topic_line(topic: Topic) -> str:
