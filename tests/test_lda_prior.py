@@ -9,12 +9,12 @@ from scipy import stats
 from scipy.special import digamma, gammaln, logsumexp
 
 import fokker as fk
+from enumerated_topics import log_polya
 from fokker.corpora import Documents
 from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.collapsed import Assignments
 from fokker.models.lda.document_prior import DocumentPrior, added, counts_above
 from fokker.models.lda.learned_prior import LearnedPrior
-from fokker.models.lda.reference import log_polya
 from fokker.models.lda.seeds import read_seeds
 from fokker.models.lda.settings import Settings
 from fokker.models.lda.start import Assignment, merge_and_split

@@ -46,7 +46,7 @@ class _Transformer:
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Fit, then transform the same rows."""
-        return self.fit(X, y).transform(X)  # type: ignore[attr-defined, no-any-return]
+        return self.fit(X, y).transform(X)  # type: ignore[attr-defined]
 
 
 def _validated(estimator: Any, X: Any, *, reset: bool, accept_sparse: str) -> Any:

@@ -56,7 +56,7 @@ _Parameters: Any = dataclasses.make_dataclass(
 )
 
 
-class LDA(Transformer, _Parameters, Estimator):  # type: ignore[misc]
+class LDA(Transformer, _Parameters, Estimator):
     r"""Latent Dirichlet allocation by stochastic-gradient MCMC, one minibatch after another.
 
         β_k ~ Dirichlet(α),  π_d ~ Dirichlet(γ),  a word of document d: z ~ π_d, w ~ β_z
@@ -469,13 +469,13 @@ class LDA(Transformer, _Parameters, Estimator):  # type: ignore[misc]
 def _renamed_arrays(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The arrays of an older file by the names that they have now."""
     curve = without_prefix("curve", arrays)
-    documents = {name: curve[name] for name in ("indptr", "words", "counts") if name in curve}
-    held_out = {name: curve[name] for name in ("sum", "draws") if name in curve}
+    documents = {f"documents.{name}": curve[name] for name in ("indptr", "words", "counts") if name in curve}
+    held_out = {f"held_out.{name}": curve[name] for name in ("sum", "draws") if name in curve}
     return {
         **{name: x for name, x in arrays.items() if not name.startswith("curve.")},
         **with_prefix("sample", without_prefix("sample", curve)),
-        **with_prefix("documents", documents),
-        **with_prefix("held_out", held_out),
+        **documents,
+        **held_out,
         "curve": curve["points"],
     }
 

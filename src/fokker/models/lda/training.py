@@ -79,7 +79,7 @@ class Training:
 
     def judged(
         self,
-        draws: Sequence[np.ndarray],
+        draws: np.ndarray | Sequence[np.ndarray],
         vocabulary: Sequence[str],
         show: Callable[[int], None] = lambda number: None,
     ) -> Fit:

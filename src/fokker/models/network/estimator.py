@@ -134,7 +134,7 @@ class Network(Estimator):
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, RegressorTags
 
-        tags = super().__sklearn_tags__()
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
         is_classifier = self.likelihood == "categorical"
         tags.estimator_type = "classifier" if is_classifier else "regressor"
         tags.classifier_tags = ClassifierTags() if is_classifier else None
