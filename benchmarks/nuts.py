@@ -22,7 +22,7 @@ from numpyro.infer import MCMC, NUTS
 
 import fokker as fk
 from fokker._core.state import ravel, unravel
-from fokker.lab.posteriors import POSTERIORS
+from fokker.posteriors import POSTERIORS
 
 CHAINS, WARM_UP, DRAWS = 4, 1000, 1000
 

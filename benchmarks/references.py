@@ -31,11 +31,11 @@ from numpyro.infer import MCMC, NUTS
 from scipy.special import logsumexp
 
 import fokker as fk
-from fokker.lab.posteriors import POSTERIORS, ClassicPosterior
+from fokker.posteriors import POSTERIORS, ClassicPosterior
 
 # The functions bear the names of their modules.
 schools, series, radon, poisson = (
-    sys.modules[f"fokker.lab.posteriors.{name}"]
+    sys.modules[f"fokker.posteriors.{name}"]
     for name in ("eight_schools", "autoregression", "hierarchical_linear", "poisson_process")
 )
 

@@ -20,7 +20,7 @@ import fokker as fk
 from fokker import samplers
 from fokker.diagnostics import Grade
 from fokker.integrators import Reflecting, Splitting
-from fokker.lab.posteriors import POSTERIORS
+from fokker.posteriors import POSTERIORS
 
 Truth = Mapping[str, float]
 

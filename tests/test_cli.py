@@ -2,12 +2,16 @@
 
 import json
 import sys
+from typing import Annotated
 
 import numpy as np
 import pytest
+import typer
 
 import fokker as fk
 from fokker import cli
+from fokker.cli import check
+from fokker.cli.flags import CommandError, Flag, flags_of, in_flags, with_flags
 
 SAMPLERS = """
 import jax, jax.numpy as jnp
@@ -97,7 +101,7 @@ def test_check_takes_all_that_fk_check_takes(fokker, tmp_path):
     path.write_text(ALL_KINDS)
     names = ("mala", "mclmc", "psgld", "slice", "normal", "replicas", "lazy", "drift")
     for name in names:
-        assert cli.load(f"{path}:{name}") is not None
+        assert check.load(f"{path}:{name}") is not None
     code, out, _ = fokker("check", f"{path}:mala", "--shape", "theta=2")
     assert (code, "RIGHT" in out) == (0, True)
     code, _, err = fokker("check", f"{path}:number")
@@ -171,7 +175,7 @@ def test_help_and_version(fokker):
 
 @pytest.mark.slow
 def test_demo_tells_right_from_wrong(fokker, tmp_path, monkeypatch):
-    from fokker.lab.demo import recipe as demo
+    from fokker.demo import recipe as demo
 
     monkeypatch.setattr(demo, "CHAINS", 32)
     monkeypatch.setattr(demo, "STEPS", 2_000)
@@ -189,7 +193,7 @@ def test_demo_tells_right_from_wrong(fokker, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_demo_of_logistic_regression(fokker, tmp_path, monkeypatch):
     """The main job on fewer rows and steps: table, verdict and report."""
-    from fokker.lab.demo import logistic
+    from fokker.demo import logistic
 
     for name, value in {"ROWS": 5_000, "COEFFICIENTS": 3, "STEPS": 1_500, "BURN_IN": 300}.items():
         monkeypatch.setattr(logistic, name, value)
@@ -262,3 +266,63 @@ def test_sample_says_what_is_wrong_with_the_model(fokker, tmp_path):
     code, _, err = fokker("sample", f"{path}:init", "--steps", 10)
     assert code == 2
     assert "fk.Posterior is needed" in err
+
+
+OPTIONS = {
+    "batch_size": Flag("--batch-size", "…"),
+    "columns": Flag("--columns", "NAME,…"),
+    "decimal": Flag("--decimal", "CHAR"),
+    "separator": Flag("--separator", "CHAR"),
+    "overwrite": Flag("--overwrite", "…"),
+    "state": Flag("--shape", "VARIABLE=SHAPE"),
+}
+
+
+@pytest.mark.parametrize(
+    ("message", "translated"),
+    [
+        ("batch_size=100: too large.", "--batch-size 100: too large."),
+        ("choose by columns=….", "choose by --columns NAME,…."),
+        ("columns=['a', 'b'] are missing", "--columns a,b are missing"),
+        ("give decimal=',' or separator=';'.", "give --decimal , or --separator ';'."),
+        ("(overwrite=True)", "(--overwrite)"),
+        ("separator=() is empty", "--separator '' is empty"),
+        ("their shapes by state=…", "their shapes by --shape VARIABLE=SHAPE"),
+        # Calls of Python, other arguments and other words stay.
+        ("as in fk.sample(f(x), batch_size=100)", "as in fk.sample(f(x), batch_size=100)"),
+        ("rhat=1.2, my_columns=3, --batch-size=3", "rhat=1.2, my_columns=3, --batch-size=3"),
+    ],
+)
+def test_errors_of_the_library_are_in_the_words_of_the_command(message, translated):
+    assert in_flags(message, OPTIONS) == translated
+
+
+def test_a_command_names_its_own_options_and_what_they_offer():
+    def command(
+        batch_size: Annotated[int, typer.Option()],
+        overwrite: Annotated[bool, typer.Option("--replace", metavar="X")],
+    ):
+        raise batch_size
+
+    class OtherRunError(ValueError):
+        pass
+
+    for error, message in (
+        (KeyError("batch_size=3"), "--batch-size 3"),
+        (ValueError("seed=3"), "seed=3"),
+        (OtherRunError("Taken."), "Taken. --replace replaces what is there."),
+        (CommandError("--set batch_size=3"), "--set batch_size=3"),
+        (OSError(2, "batch_size=3"), 2),
+    ):
+        with pytest.raises(type(error)) as caught:
+            with_flags(command)(error, False)
+        assert caught.value.args[0] == message
+    assert flags_of(command) == {"batch_size": Flag("--batch-size", "…"), "overwrite": Flag("--replace", "X")}
+
+
+def test_every_command_is_translated():
+    commands = [*cli.app.registered_commands]
+    for group in cli.app.registered_groups:
+        commands += group.typer_instance.registered_commands
+    assert len(commands) > 10
+    assert all(hasattr(command.callback, "__wrapped__") for command in commands)

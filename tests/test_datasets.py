@@ -84,7 +84,7 @@ def test_idx_files_that_are_damaged_are_refused(contents: bytes, message: str, t
 def test_mnist_is_found_in_the_folder_of_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     with pytest.raises(
-        FileNotFoundError, match=r"train-images-idx3-ubyte .*`fokker data get mnist`.*--data-dir"
+        FileNotFoundError, match=r"train-images-idx3-ubyte .*`fokker data get mnist`.*\(folder=…\)"
     ):
         mnist()
     (tmp_path / "mnist").mkdir()
@@ -316,7 +316,7 @@ def test_an_address_without_a_file_and_a_network_that_is_not_there(address: str,
     ):
         get_dataset(dataset_at("http://127.0.0.1:9/file"), tmp_path)
     (tmp_path / "a file").write_text("in the way")
-    with pytest.raises(DownloadError, match=r"cannot be written: .* --data-dir"):
+    with pytest.raises(DownloadError, match=r"cannot be written: .* \(folder=…\)"):
         get_dataset(dataset_at(f"{address}/plain"), tmp_path / "a file")
 
 
@@ -325,7 +325,7 @@ def test_the_commands(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     small = replace(small, files=(*small.files, DataFile("unpublished", SHA256)))
     closed = replace(CATALOGUE["ml-1m"])
     monkeypatch.setattr(catalogue, "CATALOGUE", {"small": small, "ml-1m": closed})
-    monkeypatch.setattr("fokker.datasets.command.CATALOGUE", {"small": small, "ml-1m": closed})
+    monkeypatch.setattr("fokker.cli.data.CATALOGUE", {"small": small, "ml-1m": closed})
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     runner = CliRunner()
     assert runner.invoke(app, ["data", "check"]).exit_code == 1

@@ -14,11 +14,12 @@ import pytest
 
 import fokker as fk
 from fokker._core import files, lock
+from fokker.cli import execution, stored
 from fokker.models import estimator
 from fokker.models.lda import run as lda
 from fokker.models.lda.mixtures_file import MixturesFile
 from fokker.models.lda.model import Model
-from fokker.run import command, journal, store
+from fokker.run import journal, store
 
 TARGET = fk.Density(lambda theta: -jnp.sum(theta["a"] ** 2) / 2 - theta["b"] ** 2)
 CALL = {"init": {"a": jnp.zeros(2), "b": jnp.ones(())}, "steps": 24, "chains": 2, "progress": False}
@@ -34,7 +35,7 @@ def runs(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "_CHUNK", 7 * 2 * 2 * 4)
         fk.sample(TARGET, SAMPLER, out=folder, **CALL)
-    command.write_command(folder, {"source": "model.py:target"})  # compared only: there is a run
+    stored.write_command(folder, {"source": "model.py:target"})  # compared only: there is a run
     (folder / "command.json").write_text(json.dumps({"source": "model.py:target", "steps": 24}))
     return folder
 
@@ -251,14 +252,14 @@ def used(folder):
     errors = []
 
     def replace():
-        with command.replacing_run(folder):
+        with execution.replacing_run(folder):
             raise KeyboardInterrupt
 
     uses = (
         lambda: fk.open(folder).samples,
         lambda: fk.open(folder).sample_stats,
-        lambda: command.doubts_about(folder),
-        lambda: command.read_command(folder, "model.py:target"),
+        lambda: execution.doubts_about(folder),
+        lambda: stored.read_command(folder, "model.py:target"),
         lambda: files.write_text(folder / "draws.html", "a report"),
         lambda: fk.sample(TARGET, SAMPLER, out=folder, **{**CALL, "steps": 40}),
         replace,
@@ -388,7 +389,7 @@ def test_a_warm_up_is_not_written_into_a_folder_elsewhere(tmp_path):
 
 def test_predictions_are_written_as_a_whole(tmp_path):
     """A function that fails half-way leaves the file from before, and a link is not followed."""
-    from fokker.run import predictions
+    from fokker.cli import predictions
 
     (tmp_path / "thesis.tex").write_text("precious")
     path = tmp_path / "predictions.csv"

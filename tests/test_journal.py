@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import fokker as fk
-from fokker.run import command, journal, record, tuning
+from fokker.cli import execution
+from fokker.run import journal, record, tuning
 
 TARGET = fk.Density(lambda theta: -jnp.sum(theta**2 / jnp.array([1.0, 4.0])) / 2)
 
@@ -137,10 +138,7 @@ def test_a_signal_in_warm_up_ends_the_command_cleanly(tmp_path, number, code, mo
     with monkeypatch.context() as patch:
         patch.setattr(journal.Journal, "stage", stage)
         patch.setattr(journal, "_SECONDS", 0.0)
-        console = command.Console()
-        returned = command.run_and_report(
-            Path(tmp_path), lambda: sample("nuts", tmp_path), "a run", console, ()
-        )
+        returned = execution.run_and_report(Path(tmp_path), lambda: sample("nuts", tmp_path), "a run", ())
     assert returned == code
     assert "what was learnt in tuning or warm-up so far is kept. To go on: fokker resume" in " ".join(
         capsys.readouterr().out.split()

@@ -153,7 +153,7 @@ def test_missing_data_are_told_with_where_they_are_from(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "empty"))
-    with pytest.raises(FileNotFoundError, match=r"empty has no file .*github.*--data-dir.*FOKKER_DATA"):
+    with pytest.raises(FileNotFoundError, match=r"empty has no file .*github.*folder=….*FOKKER_DATA"):
         reproduce(name, tmp_path, quick=True)
     with pytest.raises(FileNotFoundError, match=r"the folder .* has no file"):
         reproduce(name, tmp_path, quick=True, data_dir=tmp_path)

@@ -20,7 +20,8 @@ import pytest
 import fokker as fk
 import in_processes
 from fokker._core.parts import axes_of_shares
-from fokker.run import command, processes, shares
+from fokker.cli import execution
+from fokker.run import processes, shares
 from fokker.run.mesh import devices_of, parse_mesh
 from fokker.run.watch import Watch
 
@@ -383,6 +384,6 @@ def test_an_error_between_two_runs_ends_the_process_at_once(error, code, monkeyp
 
 
 def test_the_exit_code_is_that_of_the_first_process(monkeypatch, tmp_path):
-    monkeypatch.setattr(command, "by_first", lambda report: 1)
+    monkeypatch.setattr(execution, "by_first", lambda report: 1)
     trace = types.SimpleNamespace(was_interrupted=False)
-    assert command.run_and_report(tmp_path, lambda: trace, "title", None, ()) == 1
+    assert execution.run_and_report(tmp_path, lambda: trace, "title", ()) == 1

@@ -11,8 +11,8 @@ from jax.flatten_util import ravel_pytree
 from scipy import integrate, special, stats
 
 import fokker as fk
-from fokker.lab.posteriors import POSTERIORS, correlated_normal
-from fokker.lab.posteriors._classic import stored_references
+from fokker.posteriors import POSTERIORS, correlated_normal
+from fokker.posteriors._classic import stored_references
 from marks import long_case
 
 EACH = pytest.mark.parametrize("name", POSTERIORS)
@@ -21,7 +21,7 @@ STARTS = 4
 
 def module(name):
     """Functions bear the names of their modules."""
-    return sys.modules[f"fokker.lab.posteriors.{name}"]
+    return sys.modules[f"fokker.posteriors.{name}"]
 
 
 # The models again, from their docstrings --------------------------------------------------------------------

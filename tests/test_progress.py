@@ -6,6 +6,7 @@ import time
 import pytest
 from rich.console import Console
 
+from fokker.lab import experiments
 from fokker.run import progress as module
 from fokker.run.progress import Progress
 
@@ -121,3 +122,38 @@ def test_in_a_narrow_terminal_the_note_is_cut_off():
     assert "learning topics" in shown
     assert " 108,100/240,000 documents -:--:-- 47,4" in shown
     assert "…" in shown
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """What is written to a terminal, in place of standard error."""
+    out = io.StringIO()
+    monkeypatch.setattr(
+        module, "Console", lambda **_: Console(file=out, force_terminal=True, width=120, highlight=False)
+    )
+    return out
+
+
+def test_a_bar_within_another_takes_its_place_and_gives_it_back(terminal):
+    with Progress("outside", unit=None) as outside:
+        with Progress("inside", 10) as inside:
+            assert not outside._bar.live.is_started
+            assert inside._bar.live.is_started
+            with Progress("silent", 10, enabled=False):
+                assert inside._bar.live.is_started
+        assert outside._bar.live.is_started
+        assert not inside._bar.live.is_started
+    assert not outside._bar.live.is_started
+    assert module._shown == []
+    assert "outside" in terminal.getvalue()
+    assert "inside" in terminal.getvalue()
+
+
+def test_an_experiment_shows_in_a_terminal_that_it_runs(terminal, monkeypatch, tmp_path):
+    def run(out, quick, seeds):
+        assert "reproducing errata" in terminal.getvalue()
+        return experiments.Result("errata", [experiments.Claim("one", True)])
+
+    stub = experiments.Experiment(run, "a stub")
+    monkeypatch.setitem(experiments.EXPERIMENTS, "errata", stub)
+    assert experiments.reproduce("errata", tmp_path).holds

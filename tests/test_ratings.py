@@ -5,6 +5,7 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 
 from fokker.datasets import Ratings, _rating_tables, read_ratings
@@ -49,6 +50,20 @@ def test_every_format_gives_the_same_ratings(name: str, compressed: bool, tmp_pa
     path = tmp_path / (name + ".gz" if compressed else name)
     path.write_bytes(gzip.compress(contents) if compressed else contents)
     check(read_ratings(path))
+
+
+def test_tables_with_names_of_their_own(tmp_path: Path) -> None:
+    frame = pandas.DataFrame(ROWS, columns=["userId", "movieId", "rating", "time"])
+    frame.to_parquet(tmp_path / "ratings.parquet")
+    frame.to_json(tmp_path / "ratings.jsonl.gz", orient="records", lines=True)
+    check(read_ratings(tmp_path / "ratings.parquet"))
+    check(read_ratings(tmp_path / "ratings.jsonl.gz"))
+    (tmp_path / "x.jsonl").write_text('{"user": 1, "item": 2, "rating": 3}\n\n{"user": 1, "ite\n')
+    with pytest.raises(ValueError, match=r"line 3 of .*x\.jsonl: not JSON, .*one object per line"):
+        read_ratings(tmp_path / "x.jsonl")
+    (tmp_path / "x.jsonl").write_text('{"user": 1, "item": 2, "rating": "good"}\n')
+    with pytest.raises(ValueError, match="the ratings are of type object; numbers are needed"):
+        read_ratings(tmp_path / "x.jsonl")
 
 
 def test_arrays_of_numpy(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import fokker as fk
-from fokker.lab.posteriors import POSTERIORS
+from fokker.posteriors import POSTERIORS
 
 # A hierarchy and a hundred dimensions by default; the others at length.
 QUICK = {"eight_schools_noncentred"}

@@ -314,7 +314,7 @@ def test_a_stranger_s_folder_executes_nothing(tmp_path):
     with pytest.raises(files.DamagedFileError, match="not a run of fokker"):
         fk.open(tmp_path)
     assert not (tmp_path / "executed").exists()
-    from fokker.run.command import read_command
+    from fokker.cli.stored import read_command
 
     inside = {"source": str(tmp_path / "model.py:target")}
     (tmp_path / "command.json").write_text(json.dumps(inside))
@@ -519,7 +519,7 @@ def test_a_folder_that_cannot_be_locked_is_not_said_to_be_in_use(tmp_path, monke
 
 
 def test_the_model_of_a_command_is_not_reached_by_a_detour(tmp_path, monkeypatch):
-    from fokker.run.command import read_command, write_command
+    from fokker.cli.stored import read_command, write_command
 
     folder = tmp_path / "run"
     folder.mkdir()

@@ -191,7 +191,7 @@ def forms(folder):
 
 def test_tables_and_json_give_the_same_documents(tmp_path, monkeypatch):
     # Blocks of a few bytes: elements and characters are cut.
-    monkeypatch.setattr("fokker.corpora._compressed._PLAIN_READ_SIZE", 7)
+    monkeypatch.setattr("fokker.rows.compressed._PLAIN_READ_SIZE", 7)
     expected = open_corpus(GERMAN)
     counts = read(expected).counts
     for path in forms(tmp_path):
@@ -222,7 +222,7 @@ def test_strings_in_an_array_and_arrays_that_are_cut(tmp_path):
     corpus = open_corpus(path, vocabulary=["zug"])
     assert read(corpus).size == 1
     assert corpus.tally.bad_lines == 3
-    assert "no key 'text' among 'body': set key= (--key)" in corpus.tally.sentence()
+    assert "no key 'text' among 'body': set key=…" in corpus.tally.sentence()
     assert "x.json after element 3" in corpus.tally.sentence()
     path.write_text('{\n "rows": ["zug"],\n "more": 1\n}')
     with pytest.raises(ValueError, match=r"is not a JSON array but an object with the keys 'rows', 'more'"):
@@ -238,7 +238,7 @@ def test_a_glob_of_arrays_is_one_corpus(tmp_path):
 
 def test_a_missing_column_is_named_with_those_there_are(tmp_path):
     (tmp_path / "x.csv").write_text("title,body\na,b\n")
-    with pytest.raises(ValueError, match=r"no column 'text'; it has 'title', 'body': choose .* --key"):
+    with pytest.raises(ValueError, match=r"no column 'text'; it has 'title', 'body': choose .* key=…"):
         open_corpus(tmp_path / "x.csv")
 
 

@@ -1,21 +1,23 @@
 """Text files as they are written elsewhere: separators, decimal commas, encodings, dates, names like NA."""
 
+import bz2
 import datetime
 import gzip
 import json
+import lzma
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas
 import pytest
+import zstandard
 from typer.testing import CliRunner
 
 import fokker as fk
-from fokker.cli import app
-from fokker.rows.csv_table import TextFormat
+from fokker.cli import app, call
+from fokker.rows.delimited import TextFormat
 from fokker.rows.table import ColumnError, read_table
-from fokker.run import sample_command
 
 GERMAN = {"separator": ";", "decimal": ","}
 
@@ -52,17 +54,17 @@ def test_a_line_is_named_where_a_separator_line_comes_first(tmp_path):
 
 
 ADVICE = {
-    'x,y\n"-1,4625",1\n"0,5",2\n': "a number with a decimal comma: give --decimal ,",
-    'x,y\n1,1\n2,2\n"1,5",3\n4,4\n': "'1,5' in line 4 .* a number with a decimal comma: give --decimal ,",
-    'x,y\n"1,234",1\n"2,345",2\n': "commas between thousands: .*or if they are decimal commas give --decimal",
+    'x,y\n"-1,4625",1\n"0,5",2\n': "a number with a decimal comma: give decimal=','",
+    'x,y\n1,1\n2,2\n"1,5",3\n4,4\n': "'1,5' in line 4 .* a number with a decimal comma: give decimal=','",
+    'x,y\n"1,234",1\n"2,345",2\n': "commas between thousands: .*or if they are decimal commas give decimal=",
     'x,y\n"1,234.5",1\n"2,345",2\n': "commas between thousands: remove them from the file[.]$",
     "x,y\n12 %,1\n13 %,2\n": "looks like a number with further signs: write numbers alone",
     "x,y\n−5,1\n−6,2\n": "looks like a number with further signs",
     "x,y\n€5.00,1\n€6,2\n": "looks like a number with further signs",
     "x,y\n5 kg,1\n6 kg,2\n": "looks like a number with further signs",
-    "x,y\n2024-12-31,1\n2023-01-01,2\n": "looks like a date: --dates x",
-    "x,y\n31.12.2024,1\n01.01.2023,2\n": "looks like a date: --dates x",
-    "x,y\nBerlin,1\nKöln,2\n": "numbers are needed: --categories x gives each value a code",
+    "x,y\n2024-12-31,1\n2023-01-01,2\n": "looks like a date: dates=\\['x'\\]",
+    "x,y\n31.12.2024,1\n01.01.2023,2\n": "looks like a date: dates=\\['x'\\]",
+    "x,y\nBerlin,1\nKöln,2\n": "numbers are needed: categories=\\['x'\\] gives each value a code",
 }
 
 
@@ -70,7 +72,7 @@ ADVICE = {
 def test_texts_that_stand_for_numbers_are_not_taken_for_categories(text, tmp_path):
     with pytest.raises(ColumnError, match=ADVICE[text]) as caught:
         read(tmp_path, text)["x"]
-    assert "--categories" not in str(caught.value).partition("If it is a name")[0] or "Berlin" in text
+    assert "categories=" not in str(caught.value).partition("If it is a name")[0] or "Berlin" in text
 
 
 def test_numbers_that_are_not_of_the_chosen_decimal_mark_are_refused(tmp_path):
@@ -85,16 +87,16 @@ def test_numbers_that_are_not_of_the_chosen_decimal_mark_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("form", "message"),
     [
-        ({"separator": ";;"}, "--separator is one character"),
-        ({"decimal": ";"}, "--decimal is . or a comma"),
+        ({"separator": ";;"}, "separator=';;': give one character"),
+        ({"decimal": ";"}, "decimal=';': give . or a comma"),
         ({"encoding": "klingon"}, "Python knows no such encoding"),
-        ({}, "is one name, 'ä;b': .* or give --separator ';'"),
+        ({}, "is one name, 'ä;b': .* or give separator=';'"),
     ],
 )
 def test_formats_that_cannot_be_are_refused(form, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         read(tmp_path, "ä;b\n1;2\n", form=form)
-    with pytest.raises(ValueError, match=r"is not encoded in utf-8: .*--encoding cp1252"):
+    with pytest.raises(ValueError, match=r"is not encoded in utf-8: .*encoding='cp1252'"):
         read(tmp_path, "ä,b\n1,2\n", "cp1252")
 
 
@@ -121,7 +123,7 @@ def test_dates_of_parquet_have_their_own_type(tmp_path):
     times = pandas.to_datetime(["2024-12-31 00:00", "1970-01-01 12:00"])
     frame = pandas.DataFrame({"t": times, "day": [datetime.date(1970, 1, 3)] * 2, "y": [1, 2]})
     frame.to_parquet(tmp_path / "t.parquet")
-    with pytest.raises(ColumnError, match="--dates t makes days since 1970-01-01 of it"):
+    with pytest.raises(ColumnError, match=r"dates=\['t'\] makes days since 1970-01-01 of it"):
         read_table([str(tmp_path / "t.parquet")])["t"]
     data = read_table([str(tmp_path / "t.parquet")], dates=["t", "day"])
     np.testing.assert_array_equal(data.matrix("t", "day"), [[20088.0, 2.0], [0.5, 2.0]])
@@ -133,7 +135,7 @@ def test_dates_of_parquet_have_their_own_type(tmp_path):
         ("t,y\n01/02/2024,1\n03/04/2024,2\n", "'01/02/2024' may be day/month or month/day"),
         ("t,y\n2024-12-31,1\nhello,2\n", "'hello' in line 3 of .* is not a date as the others"),
         ("t,y\n2024-12-31,1\n,2\n", "'t' has 1 missing value, first in line 3"),
-        ("y\n1\n", "no column 't', which --dates names"),
+        ("y\n1\n", "no column 't', which dates=… names"),
     ],
 )
 def test_dates_that_are_not_clear_are_refused(text, message, tmp_path):
@@ -143,7 +145,7 @@ def test_dates_that_are_not_clear_are_refused(text, message, tmp_path):
 
 def test_na_is_a_category_where_asked(tmp_path):
     text = "country,y\nNA,1\nDE,2\nNA,3\n"
-    with pytest.raises(ValueError, match=r"2 missing values, first in line 2 of .*--missing ''"):
+    with pytest.raises(ValueError, match=r"2 missing values, first in line 2 of .*missing=\(\)"):
         read(tmp_path, text, categories={"country": None})
     data = read(tmp_path, text, categories={"country": None}, form={"missing": ()})
     assert (data["country"].tolist(), data.labels["country"]) == ([1, 0, 1], ["DE", "NA"])
@@ -161,12 +163,12 @@ def test_the_command_keeps_how_its_files_are_written(tmp_path, monkeypatch):
         'categories = ["Straße"]\nmissing = ""\nsteps = 20\n'
     )
     runs = []
-    monkeypatch.setattr(sample_command, "_run_sampler", lambda options, *_: runs.append(options) or 0)
+    monkeypatch.setattr(call, "run_sampler", lambda options, *_: runs.append(options) or 0)
     assert CliRunner().invoke(app, ["sample", "model.py", "--config", "run.toml"]).exit_code == 0
     # Stored with the run, for `fokker resume` and `fokker predict`.
     options = json.loads(json.dumps(runs[0]))
     for are_new in (False, True):
-        data = sample_command.read_data(options, are_new)
+        data = call.read_data(options, are_new)
         np.testing.assert_array_equal(data.matrix("x", "t", "Straße"), [[0.5, 31, 1], [1.5, 32, 0]])
 
 
@@ -185,3 +187,42 @@ def test_a_table_of_pandas_is_a_dictionary_of_its_columns():
     ):
         with pytest.raises((TypeError, ValueError), match=message):
             fk.Posterior(lambda theta: 0.0 * theta, log_likelihood, frame.assign(c=column))
+
+
+CONTENTS = b"x,city\n1.5,Oslo\n2.5,Rome\n"
+
+
+@pytest.mark.parametrize(
+    ("ending", "compress"),
+    [
+        (".gz", gzip.compress),
+        (".bz2", bz2.compress),
+        (".xz", lzma.compress),
+        (".zst", lambda contents: zstandard.compress(contents)),
+        (".gz", lambda contents: contents),  # known by its first bytes, and not by its name
+    ],
+)
+def test_tables_may_be_compressed(ending, compress, tmp_path):
+    path = tmp_path / f"x.csv{ending}"
+    path.write_bytes(compress(CONTENTS))
+    table = read_table([str(path)], categories={"city": None})
+    assert table["x"].tolist() == [1.5, 2.5]
+    assert table["city"].tolist() == [0, 1]
+
+
+def test_json_lines_are_a_table(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"x": 1, "city": "Oslo", "n": 2}\n\n{"city": "Rome", "x": 2.5}\n')
+    table = read_table([str(path)], categories={"city": None})
+    assert table["x"].tolist() == [1.0, 2.5]
+    assert table.labels == {"city": ["Oslo", "Rome"]}
+    with pytest.raises(ColumnError, match=r"the column 'n' has 1 missing value, first in line 3 of "):
+        table["n"]
+    for text, message in (
+        ('{"x": 1}\n[2]\n', r"line 2 of .*: a JSON list, not an object; one object per line is needed"),
+        ('{"x": 1}\n{"x": \n', r"line 2 of .*: not JSON"),
+        ("\n", "has no rows"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=message):
+            read_table([str(path)])

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
         gradients,
         integrators,
         models,
+        posteriors,
         samplers,
     )
     from fokker.checker import Report, check
     from fokker.completion import Completion, complete
     from fokker.dynamics import SDE, Dynamics
     from fokker.dynamics.hamiltonian import Hamiltonian
-    from fokker.lab import posteriors
     from fokker.run import processes
     from fokker.run.folder import open, resume
     from fokker.run.optimiser import optax
@@ -131,7 +131,7 @@ _HOMES = {
     "models": "models",
     "open": "run.folder",
     "optax": "run.optimiser",
-    "posteriors": "lab.posteriors",
+    "posteriors": "posteriors",
     "prior_predictive": "run.prior",
     "processes": "run.processes",
     "resume": "run.folder",

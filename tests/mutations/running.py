@@ -394,7 +394,7 @@ MUTATIONS = [
         ("store::readers_of_a_run_that_was_made_longer_and_killed_see_no_invented_draws",),
     ),
     Mutation(
-        "run/command.py",
+        "cli/stored.py",
         "file = split_source(source)[0].resolve()",
         "file = split_source(source)[0]",
         "a path with .. leads to a model in the folder of a stranger",
@@ -506,7 +506,7 @@ MUTATIONS = [
         ("sample::starts_per_chain_say_how_many_chains_there_are",),
     ),
     Mutation(
-        "run/sample_command.py",
+        "cli/sample.py",
         '"nuts" if batch_size is None else "sgld"',
         '"sgld"',
         "without a batch size the command takes sgld",

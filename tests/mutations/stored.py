@@ -147,7 +147,7 @@ MUTATIONS = [
         ("interruption::nohup_is_obeyed",),
     ),
     Mutation(
-        "run/command.py",
+        "cli/execution.py",
         "return 128 + int(self.args[0])",
         "return 128 + signal.SIGTERM",
         "the exit code after SIGHUP is that of SIGTERM",
@@ -168,7 +168,7 @@ MUTATIONS = [
         ("statistics::two_processes_that_import_arviz_at_once_both_have_it",),
     ),
     Mutation(
-        "run/predictions.py",
+        "cli/predictions.py",
         "        write_atomically(path, write)\n",
         '        with path.open("wb") as file:\n            write(file)\n',
         "predictions that fail half-way leave half a file, or are written through a link",

@@ -122,8 +122,7 @@ def check(
     if problem.guessed:
         report.notes.append(
             f"no shapes were given: {' and '.join(problem.names)} taken as single numbers. Errors that occur "
-            "only in more dimensions are not found; pass state=… (on the command line "
-            f"--shape {problem.names[0]}=2 …)"
+            "only in more dimensions are not found: give their shapes by state=…"
         )
     return report
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from fokker.corpora._compressed import blocks, read_all
 from fokker.corpora._documents import MAX_INT32, Documents, sort_and_merge
-from fokker.corpora._lines import lines
 from fokker.corpora._source import Counts, CountSource
 from fokker.corpora._tally import Tally
+from fokker.rows.compressed import blocks, lines, read_all
 
 # Entries of a UCI file that are parsed at once.
 _ENTRIES_PER_CHUNK = 20_000
@@ -29,7 +28,7 @@ class BagOfWords(CountSource):
 
     def __init__(self, path: Path) -> None:
         self.label, self.path = str(path), path
-        header = [line for _, line in itertools.islice(lines(blocks(path, Tally())), 3)]
+        header = [line for _, line in itertools.islice(lines(blocks(path, Tally().lose)), 3)]
         try:
             self.size, self.words, self.entries = map(int, header)
         except ValueError:
@@ -47,7 +46,7 @@ class BagOfWords(CountSource):
         num_entries, expected = 0, 1
         number = 0  # of the current document
         parts: list[np.ndarray] = []
-        entries = itertools.islice(lines(blocks(self.path, tally)), 3, None)
+        entries = itertools.islice(lines(blocks(self.path, tally.lose)), 3, None)
         while chunk := list(itertools.islice(entries, _ENTRIES_PER_CHUNK)):
             table = self._table(chunk)
             num_entries += len(table)
@@ -133,7 +132,7 @@ class LdaC(CountSource):
 
     def counts(self, tally: Tally) -> Iterator[Counts]:
         """The documents, in order."""
-        for number, line in lines(blocks(self.path, tally)):
+        for number, line in lines(blocks(self.path, tally.lose)):
             if line.strip():
                 yield self._document(number, line)
 
@@ -186,7 +185,7 @@ def load_npz(path: Path) -> Matrix:
     The file may be compressed again. Document names come from an array names, title, page_id or id.
     """
     tally = Tally()
-    contents = read_all(path, tally)
+    contents = read_all(path, tally.lose)
     try:
         with np.load(io.BytesIO(contents), allow_pickle=False) as archive:
             arrays: dict[str, Any] = {name: archive[name] for name in archive.files}

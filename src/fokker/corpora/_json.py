@@ -3,14 +3,15 @@
 import codecs
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fokker.corpora._compressed import blocks
-from fokker.corpora._lines import decoded, lines
 from fokker.corpora._source import Text, TextSource, line_name
-from fokker.corpora._tally import Tally
+from fokker.corpora._tally import Tally, decoded
+from fokker.rows.compressed import blocks, lines
+from fokker.rows.json_lines import records
 
 # The name of a document is its value under the first of these.
 NAME_KEYS = ("title", "name", "id")
@@ -27,10 +28,8 @@ class JsonLines(TextSource):
     def texts(self, tally: Tally) -> Iterator[Text]:
         """The objects of all files, in order; other lines are counted in the tally."""
         for path in self.paths:
-            for number, line in lines(blocks(path, tally)):
-                if line.strip():
-                    name = line_name(path, number, self.paths)
-                    yield from json_text(decoded(line, tally), self.key, name, tally)
+            numbered = ((n, decoded(line, tally)) for n, line in lines(blocks(path, tally.lose)))
+            yield from json_texts(numbered, self.key, partial(line_name, path, paths=self.paths), tally)
 
 
 class JsonArray(TextSource):
@@ -78,8 +77,7 @@ def _elements(path: Path, tally: Tally) -> Iterator[Any]:
             number, position = number + 1, end
             yield element
         elif is_last:
-            tally.bad_lines += 1
-            tally.note(f"{path.name} after element {number}: {problem}")
+            tally.bad_line(f"{path.name} after element {number}: {problem}")
             return
         else:
             # At least as much again, so that a long element is not decoded too often.
@@ -99,7 +97,7 @@ def _end_of(expression: re.Pattern[str], text: str, position: int) -> int:
 def _decoded_chunks(path: Path, tally: Tally) -> Iterator[str]:
     # Of a character that is divided between two blocks, the decoder keeps the first bytes.
     decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
-    for block in blocks(path, tally):
+    for block in blocks(path, tally.lose):
         chunk = decoder.decode(block or b"")
         tally.invalid_utf8 += "\N{REPLACEMENT CHARACTER}" in chunk
         yield chunk
@@ -108,7 +106,7 @@ def _decoded_chunks(path: Path, tally: Tally) -> Iterator[str]:
 
 def _keys_of_object(path: Path, tally: Tally) -> str:
     try:
-        value = json.loads(b"".join(block for block in blocks(path, tally) if block is not None))
+        value = json.loads(b"".join(block for block in blocks(path, tally.lose) if block is not None))
     except ValueError:
         return ""
     if not isinstance(value, dict):
@@ -124,28 +122,25 @@ def is_json_object(line: bytes) -> bool:
         return line.lstrip().startswith(b'{"')
 
 
-def json_text(line: str, key: str, name: str, tally: Tally) -> Iterator[Text]:
-    """The text of a JSON line, if it has one."""
-    try:
-        entry: Any = json.loads(line)
-    except ValueError as error:
-        tally.bad_lines += 1
-        tally.note(f"line {name}: not JSON, {error}")
-        return
-    yield from _text_of(entry, key, name, tally)
+def json_texts(
+    numbered: Iterable[tuple[int, str]], key: str, name_of: Callable[[int], str], tally: Tally
+) -> Iterator[Text]:
+    """The texts of JSON lines that have one."""
+    for number, entry, problem in records(numbered):
+        yield from _text_of(entry, key, name_of(number), tally, problem)
 
 
-def _text_of(entry: Any, key: str, name: str, tally: Tally) -> Iterator[Text]:
-    problem = ""
-    if not isinstance(entry, dict):
+def _text_of(entry: Any, key: str, name: str, tally: Tally, problem: str = "") -> Iterator[Text]:
+    if problem:
+        pass
+    elif not isinstance(entry, dict):
         problem = f"a JSON {type(entry).__name__}, not an object"
     elif key not in entry:
-        problem = f"no key {key!r} among {', '.join(map(repr, list(entry)[:8]))}: set key= (--key)"
+        problem = f"no key {key!r} among {', '.join(map(repr, list(entry)[:8]))}: set key=…"
     elif not isinstance(entry[key], str):
         problem = f"{key!r} is a {type(entry[key]).__name__}, not text"
     if problem:
-        tally.bad_lines += 1
-        tally.note(f"line {name}: {problem}")
+        tally.bad_line(f"line {name}: {problem}")
         return
     names = (str(entry[name_key]) for name_key in NAME_KEYS if entry.get(name_key) not in (None, ""))
     yield next(names, name), (entry[key],)

@@ -7,10 +7,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from fokker.corpora import _markup
-from fokker.corpora._compressed import blocks
-from fokker.corpora._lines import decoded
 from fokker.corpora._source import Text, TextSource
-from fokker.corpora._tally import Tally
+from fokker.corpora._tally import Tally, decoded
+from fokker.rows.compressed import blocks
 
 _PAGE_START = re.compile(rb"<page[\s>]")
 _PAGE_END = b"</page>"
@@ -34,7 +33,7 @@ class MediaWiki(TextSource):
         """The articles. Redirects and pages of other namespaces are skipped and counted."""
         for path in self.paths:
             site = _Site()
-            for page in _pages(blocks(path, tally), site, path.name, tally):
+            for page in _pages(blocks(path, tally.lose), site, path.name, tally):
                 yield from _article(page, site, path.name, tally)
 
 

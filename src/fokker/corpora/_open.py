@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from fokker.corpora._binary import binary_kind, is_arrays, is_parquet
-from fokker.corpora._compressed import SUFFIXES, head
 from fokker.corpora._corpus import Corpus
 from fokker.corpora._counts import BagOfWords, LdaC, Matrix, load_npz
 from fokker.corpora._docstrings import Docstrings
@@ -24,6 +23,7 @@ from fokker.corpora._tally import Tally
 from fokker.corpora._texts import Replayed, StandardInput, Strings, TextFiles, TextLines
 from fokker.corpora._tokens import Tokeniser, are_phrases, is_without_spaces, tokeniser
 from fokker.corpora._vocabulary import Vocabulary
+from fokker.rows.compressed import head, uncompressed_name
 
 FORMATS = {
     "files": "one document per file",
@@ -208,9 +208,7 @@ def _belongs_to_corpus(path: Path, folder: Path, format: str | None) -> bool:
 
 def _uncompressed_name(path: Path) -> tuple[str, str]:
     """A file's name and suffix in lower case, without the suffix of its compression."""
-    name = Path(path.name.lower())
-    if name.suffix in SUFFIXES:
-        name = name.with_suffix("")
+    name = uncompressed_name(Path(path.name.lower()))
     return name.name, name.suffix
 
 
@@ -336,7 +334,7 @@ class _TokenisedDocuments:
             f" {self.without_spaces:,} of {self.number:,} documents are in a script without spaces between "
             "words (Chinese, Japanese, Thai, …), where this finds no words but whole phrases. Insert spaces "
             "between the words first, for example with jieba (Chinese), MeCab (Japanese) or PyThaiNLP "
-            "(Thai), or take single characters for words with pattern=r'\\w' (--pattern)."
+            "(Thai), or take single characters for words with pattern=r'\\w'."
         )
 
 

@@ -33,6 +33,16 @@ class Tally:
         if len(self.notes) < _MAX_NOTES:
             self.notes.append(problem)
 
+    def bad_line(self, problem: str) -> None:
+        """Count a line that could not be read, and record why."""
+        self.bad_lines += 1
+        self.note(problem)
+
+    def lose(self, size: int, problem: str) -> None:
+        """Record that bytes of a file are lost, and where."""
+        self.lost_bytes += size
+        self.note(problem)
+
     def move_to(self, other: "Tally") -> None:
         """Add all counts to another tally and reset this one."""
         for name in (entry.name for entry in fields(self) if entry.name != "notes"):
@@ -67,3 +77,12 @@ class Tally:
             return ""
         places = f" ({'; '.join(self.notes)})" if self.notes else ""
         return f"{self.documents:,} documents read; {', '.join(parts)}{places}."
+
+
+def decoded(data: bytes, tally: Tally) -> str:
+    """Decode UTF-8. Invalid bytes are replaced by �, and the tally counts the text once."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        tally.invalid_utf8 += 1
+        return data.decode("utf-8", errors="replace")

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from fokker.corpora._binary import binary_kind
-from fokker.corpora._compressed import blocks, read_all
-from fokker.corpora._json import is_json_object, json_text
-from fokker.corpora._lines import decoded, lines
+from fokker.corpora._json import is_json_object, json_texts
 from fokker.corpora._source import Text, TextSource, line_name
-from fokker.corpora._tally import Tally
+from fokker.corpora._tally import Tally, decoded
+from fokker.rows.compressed import blocks, lines, read_all
 
 _READ = 1 << 16
 
@@ -26,7 +25,7 @@ class TextFiles(TextSource):
         """The files, in order; those that are not text are counted in the tally."""
         for path in self.paths:
             name = str(path.relative_to(self.root)) if self.root else str(path)
-            contents = read_all(path, tally)
+            contents = read_all(path, tally.lose)
             if kind := binary_kind(contents):
                 tally.binary_files += 1
                 tally.note(f"{name} is {kind}")
@@ -43,7 +42,7 @@ class TextLines(TextSource):
     def texts(self, tally: Tally) -> Iterator[Text]:
         """The lines of all files, in order."""
         for path in self.paths:
-            for number, line in lines(blocks(path, tally)):
+            for number, line in lines(blocks(path, tally.lose)):
                 yield line_name(path, number, self.paths), (decoded(line, tally),)
 
 
@@ -67,7 +66,7 @@ class StandardInput(TextSource):
             if as_json and not line.strip():
                 continue
             if as_json:
-                yield from json_text(decoded(line, tally), self.key, str(number), tally)
+                yield from json_texts([(number, decoded(line, tally))], self.key, str, tally)
             else:
                 yield str(number), (decoded(line, tally),)
 

@@ -1,10 +1,9 @@
 """Parse the text formats of ratings into columns of identifiers and values.
 
-NumPy's reader parses a whole file at once. Only if it refuses the file, or a rating is not a finite number in
+Pandas parses a whole file at once. Only if it refuses the file, or a rating is not a finite number in
 the range, are the lines read one by one: identifiers that are not integers, and messages that name the line.
 """
 
-import csv
 import io
 import re
 import warnings
@@ -14,6 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from fokker.rows.column import is_number
+from fokker.rows.delimited import TextFormat, numbered_rows, parsed
 
 # The names of the columns in common data sets, in lower case and without "_".
 _USER_NAMES = ("user", "userid", "reviewerid", "customerid")
@@ -60,7 +62,7 @@ def find_layout(text: str, path: Path, columns: Columns | None) -> Delimited:
     fields = _split_line(first, delimiter)
     if columns is not None:
         return _layout_of_columns(fields, delimiter, path, columns)
-    if all(_is_number(field) for field in fields):
+    if all(is_number(field) for field in fields):
         if delimiter in ("::", "\t") and len(fields) in (3, 4):
             return Delimited(delimiter, (0, 1, 2), has_header=False)
         raise ValueError(
@@ -116,21 +118,11 @@ def _first_line(text: str) -> str:
 
 
 def _split_line(line: str, delimiter: str) -> list[str]:
-    if len(delimiter) > 1:  # the csv module takes one character
-        return line.split(delimiter)
-    return next(csv.reader([line], delimiter=delimiter))
+    return next(numbered_rows([line], delimiter))[1]
 
 
 def _normal_name(name: str) -> str:
     return name.strip().lower().replace("_", "").replace(" ", "")
-
-
-def _is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
 
 
 def _layout_of_columns(fields: list[str], delimiter: str, path: Path, columns: Columns) -> Delimited:
@@ -156,39 +148,31 @@ def _triple(positions: list[int]) -> tuple[int, int, int]:
 
 def _parse_fast(text: str, layout: Delimited) -> Table | None:
     """The table if every identifier is an integer and every rating a number, else None."""
+    user, item, rating = layout.positions
+    names = range(len(_split_line(_first_line(text), layout.delimiter)))
     delimiter = layout.delimiter
-    if len(delimiter) > 1:  # NumPy's reader takes one character
+    if len(delimiter) > 1:  # pandas reads one character much faster
         text, delimiter = text.replace(delimiter, "\t"), "\t"
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # an integer read by way of a float; a file without rows
+        warnings.simplefilter("error")  # of rows with more columns than the first
         try:
-            rows = np.loadtxt(
+            frame = parsed(
                 io.StringIO(text),
-                dtype=[("user", np.int64), ("item", np.int64), ("rating", np.float64)],
-                delimiter=delimiter,
-                usecols=layout.positions,
-                skiprows=int(layout.has_header),
-                comments=None,
-                quotechar='"',
-                ndmin=1,
+                TextFormat(separator=delimiter, missing=()),
+                layout.has_header,
+                names=names,
+                usecols=sorted(set(layout.positions)),
+                dtype={user: np.int64, item: np.int64, rating: np.float64},
             )
         except (ValueError, OverflowError, Warning):
             return None
-    return Table(rows["user"], rows["item"], rows["rating"])
+    return Table(*(frame[position].to_numpy() for position in layout.positions))
 
 
 def _rows(text: str, layout: Delimited) -> Iterator[tuple[int, list[str]]]:
     """Line numbers and fields of the lines that are not blank."""
-    if len(layout.delimiter) > 1:
-        numbered = (
-            (number, line.rstrip("\r\n").split(layout.delimiter))
-            for number, line in enumerate(io.StringIO(text), 1)
-        )
-    else:
-        reader = csv.reader(io.StringIO(text), delimiter=layout.delimiter)
-        numbered = ((reader.line_num, fields) for fields in reader)
     is_header = layout.has_header
-    for number, fields in numbered:
+    for number, fields in numbered_rows(io.StringIO(text), layout.delimiter):
         if any(field.strip() for field in fields):
             if not is_header:
                 yield number, fields
@@ -263,7 +247,7 @@ def _problem(value: float, limits: tuple[float, float] | None) -> str:
 
 
 def table_of_arrays(arrays: dict[str, Any], path: Path, columns: Columns | None) -> Table:
-    """The columns of a .npz file whose arrays are named by `columns`, or like the columns of a text file."""
+    """The columns of a file of named arrays: those of `columns`, or named like those of a text file."""
     found = []
     for position, known in enumerate((_USER_NAMES, _ITEM_NAMES, _RATING_NAMES)):
         if columns is None:

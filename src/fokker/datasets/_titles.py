@@ -1,12 +1,12 @@
 """Read the titles of items that come with a data set of ratings."""
 
-import csv
 import io
 from pathlib import Path
 
 import numpy as np
 
-from fokker.datasets._files import decode, read_bytes
+from fokker.rows.compressed import decode, read_all
+from fokker.rows.delimited import numbered_rows
 
 # The files of titles next to the ratings. Their columns are found as in `_columns`.
 _FILE_NAMES = ("movies.csv", "movies.dat", "u.item", "books.csv", "movie_titles.txt", "movie_titles.csv")
@@ -22,7 +22,7 @@ def read_titles(folder: Path, item_names: np.ndarray, path: str | Path | None) -
         return None
     if not file.is_file():
         raise FileNotFoundError(f"titles: there is no file {file}.")
-    by_identifier = _parse(decode(read_bytes(file), file), file)
+    by_identifier = _parse(decode(read_all(file), file), file)
     names = [str(name) for name in item_names.tolist()]
     return np.array([by_identifier.get(name, "") for name in names], dtype=np.str_)
 
@@ -46,7 +46,7 @@ def _parse(text: str, path: Path) -> dict[str, str]:
     if "|" in first_line and "," not in first_line.split("|", 1)[0]:
         rows = (line.split("|") for line in text.splitlines())
         return {row[0]: row[1] for row in rows if len(row) > 1}
-    header = [name.strip().lower() for name in next(csv.reader([first_line]), [])]
+    header = [name.strip().lower() for name in next(numbered_rows([first_line], ","), (1, []))[1]]
     if "title" in header:
         # Before book_id comes id: where books.csv of goodbooks-10k has both, the ratings refer to id.
         identifier = next((name for name in ("movieid", "item_id", "id", "book_id") if name in header), None)
@@ -55,7 +55,7 @@ def _parse(text: str, path: Path) -> dict[str, str]:
                 f"{path}: the header {first_line[:60]!r} names no column movieId, book_id, item_id or id."
             )
         key, title = header.index(identifier), header.index("title")
-        rows = (row for row in csv.reader(io.StringIO(text)) if len(row) > max(key, title))
+        rows = (row for _, row in numbered_rows(io.StringIO(text), ",") if len(row) > max(key, title))
         return {row[key].strip(): row[title].strip() for row in rows}
     if first_line.count(",") >= 2 and first_line.split(",", 1)[0].strip().isdigit():
         rows = (line.split(",", 2) for line in text.splitlines())

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from fokker.datasets._files import read_bytes
 from fokker.datasets.catalogue import DataFile, DataSet
 from fokker.datasets.folder import SUFFIXES, stored_file
+from fokker.rows.compressed import read_all
 
 _TIMEOUT_SECONDS = 30
 _BLOCK_SIZE = 1 << 16
@@ -48,7 +48,7 @@ class FileStatus:
 
 def checksum(path: Path) -> str:
     """The SHA-256 of the contents of a file after decompression."""
-    return hashlib.sha256(read_bytes(path)).hexdigest()
+    return hashlib.sha256(read_all(path)).hexdigest()
 
 
 def check_file(folder: Path, dataset: DataSet, file: DataFile) -> FileStatus:
@@ -80,7 +80,7 @@ def get_dataset(
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DownloadError(
-            f"the folder {target} cannot be written: {error.strerror}. Give another with --data-dir."
+            f"the folder {target} cannot be written: {error.strerror}. Give another (folder=…)."
         ) from None
     missing = [
         file

@@ -42,5 +42,5 @@ def find_file(name: str, file_name: str, folder: str | Path | None = None) -> Pa
         remedy = f"It cannot be downloaded by a command, only made again from {dataset.source}"
     raise FileNotFoundError(
         f"the folder {where} has no file {name}/{file_name} ({dataset.description}). {remedy}, or give the "
-        f"folder that has it by --data-dir or by the environment variable {VARIABLE}."
+        f"folder that has it (folder=…), or name it by the environment variable {VARIABLE}."
     )

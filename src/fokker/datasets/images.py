@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fokker.datasets._files import read_bytes
 from fokker.datasets.folder import find_file
+from fokker.rows.compressed import read_all
 
 # The third byte of an IDX file names the type of its entries, which are big-endian.
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -29,7 +29,7 @@ def read_idx(path: str | Path) -> np.ndarray:
     The format is: two zero bytes, the type, the number n of axes, n sizes of 4 bytes, then the entries.
     """
     path = Path(path).expanduser()
-    contents = read_bytes(path)
+    contents = read_all(path)
     if len(contents) < 4 or contents[:2] != b"\0\0" or contents[2] not in _TYPES:
         raise ValueError(
             f"{path} is not a file of the IDX format: it begins with {contents[:4].hex(' ') or 'nothing'}; "

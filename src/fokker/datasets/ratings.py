@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 
 from fokker._core.missing import check_none_missing
-from fokker.datasets._files import decode, read_bytes
 from fokker.datasets._rating_tables import (
     Columns,
     Table,
@@ -24,6 +23,10 @@ from fokker.datasets._rating_tables import (
 from fokker.datasets._titles import read_titles
 from fokker.datasets.catalogue import CATALOGUE
 from fokker.datasets.folder import data_folder
+from fokker.rows.column import as_array
+from fokker.rows.compressed import decode, read_all
+from fokker.rows.json_lines import read_json_lines
+from fokker.rows.parquet_file import open_parquet
 from fokker.rows.precision import check_rounding
 
 Repeated = Literal["refuse", "first", "last", "mean"]
@@ -142,10 +145,11 @@ def read_ratings(
 ) -> Ratings:
     """Read ratings from a file, from the folder of a data set, or by the name of one in the folder of data.
 
-    The format is found from the contents; files may be compressed by gzip, bzip2 or xz:
+    The format is found from the contents; files may be compressed by gzip, bzip2, xz or zstd:
 
     - MovieLens: `ratings.dat` (`user::movie::rating::time`), `ratings.csv` and `u.data` (separated by tabs);
     - goodbooks-10k: `ratings.csv`, or a `.npz` file with the arrays user_id, book_id and rating;
+    - Parquet and JSON lines, with columns or keys of such names;
     - the Netflix Prize: a folder of `mv_*.txt` or `combined_data_*.txt` files, or one of them;
     - any text file with one rating per line and a header: `columns=("who", "what", "stars")` names the
       columns of user, item and rating. Without a header, give their positions: `columns=(0, 1, 2)`.
@@ -209,9 +213,10 @@ def _files(path: Path) -> list[Path]:
 
 
 def _read_table(path: Path, columns: Columns | None, limits: tuple[float, float] | None) -> Table:
-    contents = read_bytes(path)
-    if contents.startswith(b"PK"):
-        table = table_of_arrays(_read_npz(contents, path), path, columns)
+    contents = read_all(path)
+    arrays = _named_arrays(contents, path)
+    if arrays is not None:
+        table = table_of_arrays(arrays, path, columns)
         refuse_invalid(table.values, path, limits)
         return table
     text = decode(contents, path)
@@ -220,6 +225,18 @@ def _read_table(path: Path, columns: Columns | None, limits: tuple[float, float]
     if columns is None and is_netflix(text):
         return parse_netflix(text, path, limits)
     return parse_delimited(text, path, find_layout(text, path, columns), limits)
+
+
+def _named_arrays(contents: bytes, path: Path) -> dict[str, np.ndarray] | None:
+    """The columns of .npz, Parquet and JSON lines by their names; None for other formats."""
+    if contents.startswith(b"PK"):
+        return _read_npz(contents, path)
+    if contents.startswith(b"PAR1"):
+        frame = open_parquet(path).read().to_pandas()
+        return {name: as_array(frame[name]) for name in frame.columns}
+    if contents.lstrip().startswith(b"{"):
+        return {name: column.values for name, column in read_json_lines(path).items()}
+    return None
 
 
 def _read_npz(contents: bytes, path: Path) -> dict[str, np.ndarray]:

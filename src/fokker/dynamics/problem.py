@@ -104,9 +104,8 @@ def infer_state(dynamics: Dynamics | SDE) -> State:
     if not callable(matrix) and not isinstance(matrix, Mapping) and np.ndim(matrix) == 2:
         return jnp.zeros(len(matrix))
     raise ValueError(
-        "the shape of the state is not known: pass state=…, an example such as "
-        '{"theta": jnp.zeros(2), "r": jnp.zeros(2)} or jnp.zeros(3); '
-        f"on the command line --shape {names[0] if names else 'z'}=2."
+        "the shape of the state is not known: give state=… (in Python an example, such as "
+        '{"theta": jnp.zeros(2), "r": jnp.zeros(2)} or jnp.zeros(3)).'
     )
 
 

@@ -1,1 +1,1 @@
-"""What shows Fokker at work: demos, the papers' experiments, films of chains, classic posteriors."""
+"""The papers' experiments, and animations of chains at work."""

@@ -1,25 +1,32 @@
-"""Data that are read where they lie, in files or in the host's memory, and streams of batches."""
+"""Data that are read where they lie, in files or in the host's memory, streams of batches, and tables.
 
-from fokker.rows.opened import is_stream, opened
-from fokker.rows.source import (
-    Problem,
-    Reader,
-    Source,
-    Taken,
-    aligned,
-    first_rows,
-    in_this_precision_too,
-    is_source,
-    leaves,
-    reading,
-    refuse_stream,
-    resident,
-    size_of,
-    some_rows,
-    span,
-    take,
-)
-from fokker.rows.stream import Stream, StreamBatch, stream_of
+What needs JAX is imported on demand: readers of text take the tables of this package without it.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fokker.rows.opening import is_stream, opened
+    from fokker.rows.source import (
+        Problem,
+        Reader,
+        Source,
+        Taken,
+        aligned,
+        first_rows,
+        in_this_precision_too,
+        is_source,
+        leaves,
+        reading,
+        refuse_stream,
+        resident,
+        size_of,
+        some_rows,
+        span,
+        take,
+    )
+    from fokker.rows.stream import Stream, StreamBatch, stream_of
 
 __all__ = [
     "Problem",
@@ -44,3 +51,12 @@ __all__ = [
     "stream_of",
     "take",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        for home in ("source", "stream", "opening"):
+            module = importlib.import_module(f"fokker.rows.{home}")
+            if name in vars(module):
+                return vars(module)[name]
+    raise AttributeError(f"module 'fokker.rows' has no attribute {name!r}")

@@ -60,7 +60,7 @@ class Column:
     def _text_problem(self, values: np.ndarray) -> str:
         if values.dtype.kind not in "OUST" or values.ndim != 1:
             is_date = values.dtype.kind == "M" and values.ndim == 1
-            instead = f": --dates {self.name} makes days since 1970-01-01 of it" if is_date else ""
+            instead = f": dates=[{self.name!r}] makes days since 1970-01-01 of it" if is_date else ""
             return f"the column {self.name!r} has the type {values.dtype}, and numbers are needed{instead}."
         present = ~_missing(values)
         is_text = present & ~np.array([is_number(self._with_point(value)) for value in values.tolist()], bool)
@@ -87,12 +87,12 @@ class Column:
         """
         if self.values.ndim != 1:
             raise ValueError(
-                f"--categories {self.name}: it has {self.values.shape[1]} values per row, not one."
+                f"categories=[{self.name!r}]: it has {self.values.shape[1]} values per row, not one."
             )
         texts: dict[str, int] = {}  # in the order in which they come
         numbers = np.concatenate([_numbered(values, texts) for values in self._pieces()])
         if (numbers == _NO_TEXT).any():
-            raise ValueError(f"--categories {self.name}: its values are lists or tables, and have no codes.")
+            raise ValueError(f"categories=[{self.name!r}]: its values are lists or tables, without codes.")
         missing = numbers < 0
         if missing.any():
             problem = self._missing_problem(int(missing.sum()), int(np.argmax(missing)))
@@ -111,7 +111,7 @@ class Column:
     def days(self) -> np.ndarray:
         """The dates of a column as days since 1970-01-01 00:00 UTC."""
         if self.values.ndim != 1:
-            raise ValueError(f"--dates {self.name}: it has {self.values.shape[1]} values per row, not one.")
+            raise ValueError(f"dates=[{self.name!r}]: it has {self.values.shape[1]} values per row, not one.")
         numbers = days(self.name, np.concatenate(list(self._pieces())), self._line)
         count, first = _count_of_nan(numbers)
         if count:

@@ -12,13 +12,14 @@ import numpy as np
 
 from fokker.rows.arrow import checked_type, is_missing, type_of_numbers, values_of
 from fokker.rows.column import Column, as_array
+from fokker.rows.parquet_file import open_parquet
 from fokker.rows.readers import CACHE, PiecesReader
 from fokker.rows.source import Reader, Source, in_a_sentence
 
 
 def of_parquet(path: Path) -> dict[str, Reader]:
     """The columns of a Parquet file, by name; raise if one does not hold numbers."""
-    file = _open(path)
+    file = _with_rows(path)
     names = file.schema_arrow.names
     for name in names:
         checked_type(name, file.schema_arrow.field(name).type)
@@ -32,7 +33,7 @@ def read_parquet(
 
     Those in `categories` are to have codes, and are not for their numbers. Others than those named are None.
     """
-    file = _open(path)
+    file = _with_rows(path)
     schema = file.schema_arrow
     # Pandas stores the index of a frame as further columns.
     index = {
@@ -69,23 +70,8 @@ def _naming(path: Path, name: str) -> Iterator[None]:
         ) from error
 
 
-def _open(path: Path) -> Any:
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError as error:
-        raise ImportError(
-            f"{path}: Parquet needs PyArrow, which is not installed: pip install 'fokker[arrow]'."
-        ) from error
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder: give one of the files in it.")
-    try:
-        file = parquet.ParquetFile(path)
-    except ArrowException as error:
-        raise ValueError(f"{path} could not be read: {str(error).splitlines()[0]}") from error
-    names = file.schema_arrow.names
-    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
-    if twice is not None:
-        raise ValueError(f"{path} has two columns {twice!r}: rename one.")
+def _with_rows(path: Path) -> Any:
+    file = open_parquet(path)
     if not file.metadata.num_rows:
         raise ValueError(f"the data are empty: {path} has no rows.")
     return file

@@ -1,4 +1,4 @@
-"""Tables from files: columns by name, from CSV, Parquet, npy and npz."""
+"""Tables from files: columns by name, from CSV, Parquet, JSON lines, npy and npz."""
 
 import collections
 import zipfile
@@ -12,14 +12,16 @@ import numpy as np
 
 from fokker._core.state import nearest
 from fokker.rows.column import Column, listed
-from fokker.rows.csv_table import DELIMITERS, TextFormat, read_csv
+from fokker.rows.compressed import uncompressed_name
+from fokker.rows.delimited import DELIMITERS, TextFormat, read_csv
+from fokker.rows.json_lines import ENDINGS, read_json_lines
 from fokker.rows.parquet import read_parquet
 from fokker.rows.readers import memory
 from fokker.rows.source import is_source
 
 # The column of a .npy file, which has no names of its own.
 UNNAMED = "x"
-_FORMATS = ".csv, .tsv, .txt (also .gz), .parquet, .npy or .npz"
+_FORMATS = ".csv, .tsv, .txt or .jsonl (plain or compressed), .parquet, .npy or .npz"
 # Columns in files of at most this many bytes in all are read into memory.
 _SMALL = 2**26
 
@@ -195,16 +197,16 @@ def read_table(
         ()
         if columns_of_run is not None
         else (
-            ("--columns", columns or ()),
-            ("--categories", labels),
-            ("--dates", dates),
+            ("columns", columns or ()),
+            ("categories", labels),
+            ("dates", dates),
         )
     )
     for option, names in wanted:
         for name in names:
             if name not in known:
                 raise ValueError(
-                    f"the data have no column {name!r}, which {option} names, or which they had before."
+                    f"the data have no column {name!r}, which {option}=… names, or which they had before."
                     f"{nearest(name, known)} Their columns are {listed(known)}."
                 )
     sizes = collections.Counter(len(column) for column in read.values())
@@ -243,7 +245,7 @@ def _set_aside(read: dict[str, Any], problems: dict[str, str], sizes: collection
         described = ", ".join(f"{name} has {len(column):,}" for name, column in read.items())
         raise ValueError(
             f"the arrays of the data differ in length: {described}. Choose those with one row per datum by "
-            "--columns."
+            "columns=…."
         )
     for name in [name for name, column in read.items() if len(column) != size]:
         problems[name] = (
@@ -262,15 +264,17 @@ def _read_file(
     given, equals, rest = text.partition("=")
     is_named = bool(equals) and given.isidentifier() and not Path(text).exists()
     path = Path(rest if is_named else text)
-    kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    kind = uncompressed_name(path).suffix
     if path.is_dir():
-        raise ValueError(f"--data {text}: {path} is a folder; give one of the files in it.")
+        raise ValueError(f"{path} is a folder: give one of the files in it.")
     if not path.is_file():
         raise FileNotFoundError(f"there is no file of data {path}.")
     if is_named and kind != ".npy":
-        raise ValueError(f"--data {text}: a name is for .npy files; the columns of {path} have their own.")
+        raise ValueError(f"{text}: a name is for .npy files; the columns of {path} have their own.")
     if kind in DELIMITERS:
         return read_csv(path, kind, form, categories, dates)
+    if kind in ENDINGS:
+        return read_json_lines(path)
     if kind == ".parquet":
         return read_parquet(path, names, {*categories, *dates})
     if kind not in (".npy", ".npz"):

@@ -26,14 +26,14 @@ def advice(name: str, texts: Sequence[str], decimal: str | None = None) -> str:
 
     `decimal`: the decimal mark of a text file, which the user can choose; None in files that have numbers.
     """
-    option = "write numbers, as 1.5" if decimal is None else "give --decimal ,"
+    option = "write numbers, as 1.5" if decimal is None else "give decimal=','"
     shown = [text.strip() for text in texts[:_LOOKED_AT] if text.strip()]
 
     def are_mostly(pattern: re.Pattern[str]) -> bool:
         return 2 * sum(bool(pattern.fullmatch(text)) for text in shown) > len(shown)
 
     if decimal == "," and (are_mostly(_DECIMAL_POINT) or are_mostly(_DECIMAL_COMMA)):
-        return "which is not a number with --decimal , and no point between thousands: correct the file."
+        return "which is not a number with decimal=',' and no point between thousands: correct the file."
     if all(_THOUSANDS.fullmatch(text) for text in shown):
         is_clear = any("." in text or text.count(",") > 1 for text in shown)
         instead = "" if is_clear else f", or if they are decimal commas {option}"
@@ -41,13 +41,13 @@ def advice(name: str, texts: Sequence[str], decimal: str | None = None) -> str:
     if are_mostly(_DECIMAL_COMMA):
         return f"a number with a decimal comma: {option}."
     if are_mostly(_DATE):
-        return f"which looks like a date: --dates {name} makes it a number, of days since 1970-01-01."
+        return f"which looks like a date: dates=[{name!r}] makes it a number, of days since 1970-01-01."
     if are_mostly(_THOUSANDS) or are_mostly(_DECORATED):
         return (
             "which looks like a number with further signs: write numbers alone. If it is a name, "
-            f"--categories {name} gives each value a code, 0, 1, …."
+            f"categories=[{name!r}] gives each value a code, 0, 1, …."
         )
-    return f"and numbers are needed: --categories {name} gives each value a code, 0, 1, …."
+    return f"and numbers are needed: categories=[{name!r}] gives each value a code, 0, 1, …."
 
 
 def has_decimal_comma(text: str) -> bool:
@@ -63,7 +63,7 @@ def days(name: str, values: np.ndarray, line: Any) -> np.ndarray:
     import pandas
 
     if values.dtype.kind in "biufc":
-        raise ValueError(f"--dates {name}: the column has numbers already: leave it out of --dates.")
+        raise ValueError(f"dates=[{name!r}]: the column has numbers already: leave it out.")
     series = pandas.Series(values, dtype=object if values.dtype.kind == "O" else None)
     is_missing = np.asarray(series.isna(), bool)
     dates = _parsed(series)
@@ -71,7 +71,7 @@ def days(name: str, values: np.ndarray, line: Any) -> np.ndarray:
         first, second = (_by_format(series, formats) for formats in (_DAY_FIRST, _MONTH_FIRST))
         if first is not None and second is not None and not first.equals(second):
             raise ValueError(
-                f"--dates {name}: {_first(series)!r} may be day/month or month/day, and no date in the "
+                f"dates=[{name!r}]: {_first(series)!r} may be day/month or month/day, and no date in the "
                 "column says which: write dates as 2024-12-31."
             )
         dates = first if first is not None else second
@@ -79,7 +79,7 @@ def days(name: str, values: np.ndarray, line: Any) -> np.ndarray:
         wrong = np.asarray(pandas.to_datetime(series, errors="coerce", utc=True, format="ISO8601").isna())
         row = int(np.argmax(wrong & ~is_missing))
         raise ValueError(
-            f"--dates {name}: {series.iloc[row]!r} in {line(row)} is not a date as the others: write dates "
+            f"dates=[{name!r}]: {series.iloc[row]!r} in {line(row)} is not a date as the others: write dates "
             "as 2024-12-31, or 2024-12-31T23:59:00 with a time."
         )
     numbers = dates.to_numpy(dtype="datetime64[ns]").astype(np.int64) / (86_400 * 10**9)

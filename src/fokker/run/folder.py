@@ -21,7 +21,7 @@ from fokker.run.description import POSTERIOR, STATISTICS, file_name, is_file_nam
 from fokker.run.journal import clear_journal
 from fokker.run.losses import Loss, draws_before_end, surviving
 from fokker.run.moments import Moments
-from fokker.run.record import SCORES, changed_environment, differences, environment, plain
+from fokker.run.record import SCORES, OtherRunError, changed_environment, differences, environment, plain
 from fokker.run.store import (
     CHECKPOINT,
     DESCRIPTION,
@@ -87,9 +87,9 @@ class RunFolder:
             raise ValueError(f"{self.path} has a saved trace in it, which cannot go on: give another folder.")
         found = differences(before, now, programs=not changed)
         if found:
-            raise ValueError(
+            raise OtherRunError(
                 f"{self.path} has another run in it: {'; '.join(found)}. Give the same arguments to go on "
-                "with it, another folder, or --overwrite at the command line."
+                "with it, or another folder."
             )
         settings = now["settings"]
         total = settings["burn_in"] + settings["steps"]

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from fokker._core.files import DamagedFileError, check_no_links, interpreting, read_arrays, write_arrays
-from fokker.run.record import changed_environment, differences
+from fokker.run.record import OtherRunError, changed_environment, differences
 
 JOURNAL = "warm-up"
 _KIND, _VERSION = "part of a warm-up", 1
@@ -62,7 +62,7 @@ class Journal:
             except (FileNotFoundError, DamagedFileError):
                 return  # what follows is computed again
             if problem:
-                raise ValueError(problem)
+                raise OtherRunError(problem)
             self.known += stages
             self._parts += 1
 
@@ -77,7 +77,7 @@ class Journal:
         if found := differences(before, self.description):
             return (
                 f"{self.folder} has the warm-up of another run in it: {'; '.join(found)}. Give the "
-                "same arguments to go on with it, another folder, or --overwrite at the command line."
+                "same arguments to go on with it, or another folder."
             )
         return ""
 

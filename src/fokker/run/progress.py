@@ -12,6 +12,8 @@ from rich.progress import Progress as Bar
 from rich.table import Column
 from rich.text import Text
 
+# The bars that are shown, each within the one before it: the last is on the screen.
+_shown: list[Bar] = []
 # Seconds between two lines where there is no terminal, and before the first of them.
 PLAIN_SECONDS = 10.0
 
@@ -28,7 +30,8 @@ class Progress:
     speed, the time left and a note; with `unit=None`, for a task that cannot be counted, the time so far. In
     a terminal and in a notebook that is a bar, which is removed at the end. Elsewhere it is a plain line
     every ten seconds, the first after ten seconds. Everything goes to standard error, or to the `console`
-    given. With `enabled=False` nothing is shown. A task of several parts calls `begin` for each further one.
+    given. With `enabled=False` nothing is shown. A task of several parts calls `begin` for each further one;
+    while a task within it has a bar of its own, that one is shown in its place.
     """
 
     def __init__(
@@ -65,6 +68,10 @@ class Progress:
             self._lines = threading.Thread(target=self._print_lines, name="progress", daemon=True)
 
     def __enter__(self) -> Self:
+        if not self._bar.disable:
+            for outer in _shown[-1:]:
+                outer.stop()
+            _shown.append(self._bar)
         self._bar.start()
         if self._lines is not None:
             self._lines.start()
@@ -77,6 +84,10 @@ class Progress:
         if self._lines is not None:
             self._lines.join()
         self._bar.stop()
+        if self._bar in _shown:
+            _shown.remove(self._bar)
+            for outer in _shown[-1:]:
+                outer.start()
 
     def _add(self, description: str, total: float | None, unit: str | None, completed: float) -> TaskID:
         return self._bar.add_task(description, total=total, completed=int(completed), unit=unit, note="")

@@ -32,6 +32,10 @@ _WHOLE, _SAMPLED, _BLOCK = 2**30, 1024, 2**24
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
+class OtherRunError(ValueError):
+    """The folder has another run in it, or the warm-up of one."""
+
+
 def environment() -> dict[str, str]:
     """What the bits of a run depend on besides its settings."""
     from importlib.metadata import version

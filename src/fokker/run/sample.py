@@ -52,6 +52,7 @@ from fokker.run.processes import check_same_settings, check_seen_by_all, togethe
 from fokker.run.progress import Progress
 from fokker.run.record import (
     Learnt,
+    OtherRunError,
     environment,
     fingerprint_of_data,
     fingerprints,
@@ -314,9 +315,9 @@ def prepared(
         and not learnt_before.get("settings" if learns else "tuned")
     ):
         # A run that was given its step size, or a saved trace.
-        raise ValueError(
+        raise OtherRunError(
             f"{out} has another run in it: no step size was found there in the way of this sampler. Give the "
-            "same sampler and step size to go on with it, another folder, or --overwrite at the command line."
+            "same sampler and step size to go on with it, or another folder."
         )
     if devices.is_shared:
         settings = written_settings(given, run_key)

@@ -1,7 +1,6 @@
 """The experiments of the papers, each one command: `fokker reproduce NAME`."""
 
 import dataclasses
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -113,8 +112,7 @@ def reproduce(
     folder.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     data = (Path(data_dir) if data_dir is not None else None,) if experiment.needs_data else ()
-    # In a terminal the runs of some experiments have bars of their own.
-    with Progress(f"reproducing {name}", unit=None, enabled=not sys.stderr.isatty()):
+    with Progress(f"reproducing {name}", unit=None):
         result = experiment.run(folder, quick, seeds, *data)
     result = dataclasses.replace(result, wall_seconds=time.perf_counter() - start)
     result.write(folder)

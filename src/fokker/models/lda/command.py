@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from fokker.cli.options import Coordinator, Process, Processes
 from fokker.models.lda.begin import begin
 from fokker.models.lda.console import (
     INTERRUPTED,
@@ -21,7 +22,6 @@ from fokker.models.lda.console import (
 from fokker.models.lda.execute import execute
 from fokker.models.lda.infer_command import export, infer
 from fokker.models.lda.settings import Settings
-from fokker.run.sample_command import Coordinator, Process, Processes
 
 # The built-in corpus is small.
 _BUILT_IN_TOPICS = 20

@@ -12,8 +12,8 @@ from typing import Any
 
 import jax
 
+from fokker.cli.stored import check_same_settings
 from fokker.rows import leaves
-from fokker.run.command import check_same_settings
 from fokker.run.journal import JOURNAL
 from fokker.run.sample import WARM_UP, prepared
 from fokker.run.store import draws_per_chunk, has_run, read_checkpoint

@@ -1,20 +1,22 @@
-"""Tables in text files: values with a separator between them, and a header."""
+"""Tables in text files: values with a separator between them."""
 
 import codecs
 import csv
-import gzip
 import io
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from fokker.rows.column import Column, as_array, is_number
+from fokker.rows.compressed import open_binary
 
 # Separators by the ending of a file's name, and by their names.
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
 _NAMED = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";"}
 _OPTION = {"\t": "tab"}
+# The largest field; Python's default is 128 KiB, less than a long document.
+_MAX_FIELD = 1 << 30
 # What the separators are called in messages.
 _CALLED = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
 
@@ -38,14 +40,14 @@ class TextFormat:
         separator = None if self.separator is None else _NAMED.get(self.separator, self.separator)
         object.__setattr__(self, "separator", separator)
         if separator is not None and (len(separator) != 1 or separator in '"\n\r'):
-            raise ValueError(f"--separator is one character, such as ';', or tab; {separator!r} was given.")
+            raise ValueError(f"separator={separator!r}: give one character, such as ';', or tab.")
         if self.decimal not in (".", ","):
-            raise ValueError(f"--decimal is . or a comma; {self.decimal!r} was given.")
+            raise ValueError(f"decimal={self.decimal!r}: give . or a comma.")
         try:
             codecs.lookup(self.encoding)
         except LookupError:
             raise ValueError(
-                f"--encoding {self.encoding}: Python knows no such encoding; Excel on Windows writes cp1252."
+                f"encoding={self.encoding!r}: Python knows no such encoding; Excel on Windows writes cp1252."
             ) from None
 
     @classmethod
@@ -62,6 +64,55 @@ class TextFormat:
         return replace(chosen, separator=first[-1]) if is_excel else chosen
 
 
+def most_frequent(marks: str, line: str) -> str:
+    """The separator of a line: the mark that is most frequent in it."""
+    return max(marks, key=line.count)
+
+
+def numbered_rows(
+    text_lines: Iterable[str], separator: str, bad_line: Callable[[int, str], None] | None = None
+) -> Iterator[tuple[int, list[str]]]:
+    """The fields of each row, with the number of its last line; fields in quotes may contain line ends.
+
+    A row that cannot be parsed is an error, or is left to `bad_line`. A separator of several characters
+    counts in quotes too.
+    """
+    if len(separator) > 1:
+        yield from ((n, line.rstrip("\r\n").split(separator)) for n, line in enumerate(text_lines, 1))
+        return
+    csv.field_size_limit(max(csv.field_size_limit(), _MAX_FIELD))
+    reader = csv.reader(text_lines, delimiter=separator)
+    while True:
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            if bad_line is None:
+                raise
+            bad_line(reader.line_num, str(error))
+        else:
+            yield reader.line_num, fields
+
+
+def parsed(file: IO[Any], form: TextFormat, has_header: bool, **options: Any) -> Any:
+    """The table as a frame of pandas; `options` are those of `pandas.read_csv`."""
+    import pandas
+
+    return pandas.read_csv(
+        file,
+        sep=form.separator,
+        decimal=form.decimal,
+        header=0 if has_header else None,
+        index_col=False,
+        low_memory=False,
+        encoding=form.encoding,
+        keep_default_na=form.missing is None,
+        na_values=["", *(form.missing or ())],
+        **options,
+    )
+
+
 def read_csv(
     path: Path, kind: str, form: TextFormat, categories: Collection[str], dates: Collection[str] = ()
 ) -> dict[str, Column]:
@@ -74,26 +125,20 @@ def read_csv(
     try:
         form = form.of(path, kind)
         names, row_names = _header(path, form)
-        frame = pandas.read_csv(
-            path,
-            sep=form.separator,
-            decimal=form.decimal,
-            header=0,
-            skiprows=int(_has_separator_line(path, form)),
-            names=names,
-            index_col=False,
-            low_memory=False,
-            dtype=dict.fromkeys({*categories, *dates}.intersection(names), str),
-            encoding=form.encoding,
-            keep_default_na=form.missing is None,
-            na_values=["", *(form.missing or ())],
-        )
-    except (gzip.BadGzipFile, EOFError) as error:
-        raise ValueError(f"{path} could not be read: {error}") from error
+        with open_binary(path) as file:
+            frame = parsed(
+                file,
+                form,
+                has_header=True,
+                skiprows=int(_has_separator_line(path, form)),
+                names=names,
+                dtype=dict.fromkeys({*categories, *dates}.intersection(names), str),
+            )
     except UnicodeDecodeError as error:
         name = form.encoding.replace("-sig", "")
         raise ValueError(
-            f"{path} is not encoded in {name}: {error}. Excel on Windows writes --encoding cp1252 or utf-16."
+            f"{path} is not encoded in {name}: {error}. For files of Excel on Windows give "
+            "encoding='cp1252' or encoding='utf-16'."
         ) from error
     except (pandas.errors.ParserError, csv.Error) as error:
         raise ValueError(_bad_line(path, form, str(error))) from error
@@ -116,13 +161,11 @@ def read_csv(
 
 
 # Of a column of categories, where NA may be one of them: Namibia's code, for example.
-_NOTE = " Where NA and the like are categories, --missing '' takes empty fields alone as missing."
+_NOTE = " Where NA and the like are categories, missing=() takes empty fields alone as missing."
 
 
 def _open(path: Path, encoding: str) -> io.TextIOWrapper:
-    return io.TextIOWrapper(
-        gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb"), encoding, newline=""
-    )
+    return io.TextIOWrapper(open_binary(path), encoding, newline="")
 
 
 def _first_line(path: Path, encoding: str) -> str:
@@ -141,10 +184,9 @@ def _lines(path: Path, form: TextFormat) -> Iterator[tuple[int, list[str]]]:
     with _open(path, form.encoding) as file:
         for _ in range(skipped):
             next(file)
-        reader = csv.reader(file, delimiter=form.separator or ",")
-        for fields in reader:
+        for number, fields in numbered_rows(file, form.separator or ","):
             if fields:
-                yield reader.line_num + skipped, fields
+                yield number + skipped, fields
 
 
 def _header(path: Path, form: TextFormat) -> tuple[list[str], str | None]:
@@ -161,8 +203,8 @@ def _header(path: Path, form: TextFormat) -> tuple[list[str], str | None]:
             "name the columns."
         )
     if len(names) == 1 and any(mark in names[0] for mark in ";\t|,"):
-        mark = max(";\t|,", key=names[0].count)
-        option = f"--separator {_OPTION.get(mark, repr(mark))}"
+        mark = most_frequent(";\t|,", names[0])
+        option = f"separator={_OPTION.get(mark, mark)!r}"
         wanted = _CALLED.get(form.separator or ",", repr(form.separator))
         raise ValueError(
             f"line {line} of {path} is one name, {names[0]!r}: the columns have to be separated by {wanted}, "

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from fokker.lab.posteriors._classic import ClassicPosterior, with_reference
+from fokker.posteriors._classic import ClassicPosterior, with_reference
 from fokker.targets import Density, constrain
 
 

@@ -1,15 +1,20 @@
-"""Read plain and compressed files in blocks; continue after damaged data where the format allows it."""
+"""Plain and compressed files as blocks of bytes, as lines, or whole.
+
+A damaged file is an error, unless the caller takes note of what is lost: reading then continues after the
+damaged data where the format allows it.
+"""
 
 import bz2
+import io
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from fokker.corpora._tally import Tally
-
+# What takes note of damage: the number of bytes that are lost, and what is wrong.
+Damage = Callable[[int, str], None]
 # Bytes decompressed per call. A call that meets damaged data loses its whole output, so this is small.
 _COMPRESSED_READ_SIZE = 1 << 14
 # Bytes read per call from a plain file.
@@ -76,20 +81,31 @@ _COMPRESSIONS = (
     _Compression(b"\x28\xb5\x2f\xfd", _Zstd, None),
 )
 SUFFIXES = (".bz2", ".gz", ".xz", ".zst", ".zstd")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# Control characters do not occur in text, apart from tab, line feed, form feed and carriage return.
+_CONTROL_CHARACTERS = bytes(set(range(32)) - {9, 10, 12, 13, 27})
+_SAMPLE_SIZE = 1 << 16
 
 
-def blocks(path: Path, tally: Tally) -> Iterator[bytes | None]:
+def uncompressed_name(path: Path) -> Path:
+    """The name of a file without the suffix of its compression."""
+    return Path(path.stem if path.suffix.lower() in SUFFIXES else path.name)
+
+
+def blocks(path: Path, damage: Damage | None = None) -> Iterator[bytes | None]:
     """The decompressed contents of a file, in blocks; None marks a gap.
 
     The file may be plain, or consist of one or more streams of gzip, bzip2, xz or zstd. After a damaged bzip2
-    stream, reading continues with the next one; the others end there. The tally records the lost bytes.
+    stream, reading continues with the next one; the others end there. Without `damage` it raises.
     """
+    if damage is None:
+        damage = _refused(path)
     with path.open("rb") as file:
         first_bytes = file.read(8)
         file.seek(0)
         for compression in _COMPRESSIONS:
             if first_bytes.startswith(compression.magic):
-                yield from _decompressed(file, path.name, compression, tally)
+                yield from _decompressed(file, path.name, compression, damage)
                 return
         while block := file.read(_PLAIN_READ_SIZE):
             yield block
@@ -98,7 +114,7 @@ def blocks(path: Path, tally: Tally) -> Iterator[bytes | None]:
 def head(path: Path, size: int = 1 << 16) -> bytes:
     """The first bytes of a file, decompressed; fewer if it is shorter or damaged."""
     contents = b""
-    for block in blocks(path, Tally()):
+    for block in blocks(path, lambda *_: None):
         if block is None:
             break
         contents += block
@@ -107,13 +123,80 @@ def head(path: Path, size: int = 1 << 16) -> bytes:
     return contents[:size]
 
 
-def read_all(path: Path, tally: Tally) -> bytes:
+def read_all(path: Path, damage: Damage | None = None) -> bytes:
     """The complete decompressed contents of a file, without the gaps."""
-    return b"".join(block for block in blocks(path, tally) if block is not None)
+    return b"".join(block for block in blocks(path, damage) if block is not None)
+
+
+def decode(contents: bytes, path: Path) -> str:
+    """The contents as text: UTF-8, or else Latin-1, which older data sets use. Binary data are refused."""
+    sample = contents[:_SAMPLE_SIZE]
+    if len(sample.translate(None, _CONTROL_CHARACTERS)) < len(sample):
+        raise ValueError(f"{path} is a binary file; a text file is needed, plain or compressed.")
+    try:
+        return contents.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return contents.decode("latin-1")
+
+
+def lines(blocks: Iterable[bytes | None]) -> Iterator[tuple[int, bytes]]:
+    """Lines with their numbers, from 1, without line ends. A line that is cut by a gap (None) is skipped."""
+    number, rest, is_cut, is_first_block = 0, b"", False, True
+    for block in blocks:
+        if block is None:
+            rest, is_cut = b"", True
+            continue
+        if is_first_block:
+            block, is_first_block = block.removeprefix(_BYTE_ORDER_MARK), False
+        if b"\n" not in block:
+            rest += block
+            continue
+        *complete, rest = (rest + block).split(b"\n")
+        for line in complete:
+            number += 1
+            if not is_cut:
+                yield number, line.rstrip(b"\r")
+            is_cut = False
+    if rest and not is_cut:
+        yield number + 1, rest.rstrip(b"\r")
+
+
+def open_binary(path: Path) -> io.BufferedReader:
+    """The decompressed contents of a file as a file; damage is an error."""
+    return io.BufferedReader(_Contents(blocks(path)), _PLAIN_READ_SIZE)
+
+
+class _Contents(io.RawIOBase):
+    """Blocks as a file that can be read once."""
+
+    def __init__(self, source: Iterator[bytes | None]) -> None:
+        self._source, self._rest = source, b""
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer as far as the next block goes; 0 at the end."""
+        while not self._rest:
+            block = next(self._source, None)
+            if block is None:
+                return 0
+            self._rest = block
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
+
+
+def _refused(path: Path) -> Damage:
+    def refuse(size: int, problem: str) -> None:
+        raise ValueError(f"{path} is damaged or cut short: {problem}. Download or copy it again.")
+
+    return refuse
 
 
 def _decompressed(
-    file: BinaryIO, name: str, compression: _Compression, tally: Tally
+    file: BinaryIO, name: str, compression: _Compression, damage: Damage
 ) -> Iterator[bytes | None]:
     start = 0  # offset of the current stream in the file
     while True:
@@ -147,8 +230,7 @@ def _decompressed(
             file, max(start + 1, file.tell() - _COMPRESSED_READ_SIZE - _MAX_BZIP2_BLOCK), compression.restart
         )
         end = file.seek(0, 2) if next_start is None else next_start
-        tally.lost_bytes += max(end - intact_end, 1)
-        tally.note(f"bytes {intact_end:,} to {end:,} of {name}: {problem}")
+        damage(max(end - intact_end, 1), f"bytes {intact_end:,} to {end:,} of {name}: {problem}")
         if next_start is None:
             return
         start = next_start

@@ -8,17 +8,17 @@ do not come from this library's samplers: exact, by quadrature, or by importance
 import functools
 from collections.abc import Callable
 
-from fokker.lab.posteriors._classic import ClassicPosterior
-from fokker.lab.posteriors.autoregression import autoregression
-from fokker.lab.posteriors.correlated_normal import correlated_normal
-from fokker.lab.posteriors.eight_schools import eight_schools_centred, eight_schools_noncentred
-from fokker.lab.posteriors.funnel import funnel
-from fokker.lab.posteriors.garch import garch
-from fokker.lab.posteriors.gaussian_mixture import gaussian_mixture
-from fokker.lab.posteriors.hierarchical_linear import hierarchical_linear
-from fokker.lab.posteriors.logistic_regression import logistic_regression
-from fokker.lab.posteriors.lotka_volterra import lotka_volterra
-from fokker.lab.posteriors.poisson_process import poisson_process
+from fokker.posteriors._classic import ClassicPosterior
+from fokker.posteriors.autoregression import autoregression
+from fokker.posteriors.correlated_normal import correlated_normal
+from fokker.posteriors.eight_schools import eight_schools_centred, eight_schools_noncentred
+from fokker.posteriors.funnel import funnel
+from fokker.posteriors.garch import garch
+from fokker.posteriors.gaussian_mixture import gaussian_mixture
+from fokker.posteriors.hierarchical_linear import hierarchical_linear
+from fokker.posteriors.logistic_regression import logistic_regression
+from fokker.posteriors.lotka_volterra import lotka_volterra
+from fokker.posteriors.poisson_process import poisson_process
 
 POSTERIORS: dict[str, Callable[[], ClassicPosterior]] = {
     "eight_schools_centred": eight_schools_centred,

@@ -16,9 +16,10 @@ from scipy.special import logsumexp
 from fokker._core.draws import shape_of_draws
 from fokker._core.files import write_atomically
 from fokker._core.state import describe_shapes
+from fokker.cli.flags import CommandError
+from fokker.cli.model_file import DATA, PREDICT, Model
 from fokker.rows import is_source, leaves
 from fokker.run.folder import StoredTrace, describe_theta
-from fokker.run.model import DATA, PREDICT, Model
 from fokker.run.predict import predict
 from fokker.run.progress import Progress
 from fokker.run.starts import PerChain
@@ -89,7 +90,7 @@ def predictor(model: Model, data: Any, seed: int) -> Predictor:
         return Predictor(_by_row(values), data, False, f"{PREDICT} in {model.file}")
     target: Any = model.target(data)
     if not isinstance(target, TargetWithData):
-        raise ValueError(
+        raise CommandError(
             f"{model.file} has no function {PREDICT}(theta, datum), and its target is no fk.Posterior, whose "
             f"log likelihood could be evaluated: define {PREDICT}."
         )
@@ -162,7 +163,7 @@ def _values_of(made: Predictor, draws: Any, rows: Any, block: int) -> PyTree[np.
     values = predict(made.function, draws, rows, (), block, 1, None, False, made.description)
     wrong = [x for x in jax.tree.leaves(values) if x.dtype.kind not in "biuf" or x.ndim > 4]
     if wrong:
-        raise ValueError(
+        raise CommandError(
             f"{made.description} returned the shapes {describe_shapes(values)}: a number, a vector, or a "
             "dictionary of these is needed."
         )

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from fokker._core.state import nearest
+from fokker.cli.flags import CommandError
 
 # The name under which a file may have its target, its start and its predictions.
 TARGET, INIT, PREDICT = "target", "init", "predict"
@@ -31,16 +32,16 @@ def split_source(source: str) -> tuple[Path, str | None]:
 def import_file(path: Path) -> ModuleType:
     """The module of a Python file."""
     if not path.is_file():
-        raise ValueError(f"there is no file {path}.")
+        raise CommandError(f"there is no file {path}.")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise ValueError(f"{path} is not a Python file.")
+        raise CommandError(f"{path} is not a Python file.")
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent.resolve()))
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise ValueError(f"{path} could not be run: {type(error).__name__}: {error}") from error
+        raise CommandError(f"{path} could not be run: {type(error).__name__}: {error}") from error
     finally:
         sys.path.pop(0)
     return module
@@ -56,7 +57,7 @@ def named_in(module: ModuleType, file: Path, name: str) -> Any:
         contents = (
             f"It has: {', '.join(objects)}." if objects else "It has no Fokker object at its top level."
         )
-        raise ValueError(f"{file} has no name {name!r}.{nearest(name, public)} {contents}")
+        raise CommandError(f"{file} has no name {name!r}.{nearest(name, public)} {contents}")
     return getattr(module, name)
 
 
@@ -66,13 +67,13 @@ def load_object(source: str) -> Any:
 
     file, name = split_source(source)
     if name is None or not name or not str(file):
-        raise ValueError(f"give a file and a name in it, as in sampler.py:dynamics, not {source!r}.")
+        raise CommandError(f"give a file and a name in it, as in sampler.py:dynamics, not {source!r}.")
     loaded = named_in(import_file(file), file, name)
     if callable(loaded) and not isinstance(loaded, Module):
         try:
             loaded = loaded()
         except TypeError as error:
-            raise ValueError(
+            raise CommandError(
                 f"{name} in {file} is a function that could not be called without arguments: {error}. For a "
                 "drift, use fk.SDE(drift, diffusion, hamiltonian)."
             ) from error
@@ -133,7 +134,7 @@ class Model:
                 what = f"{' and '.join(functions) or self.name} in {self.file}"
                 it, has = ("They", "have") if len(functions) > 1 else ("It", "has")
                 have = f"{it} {has} {', '.join(dict.fromkeys(known)) or 'none'}."
-                raise ValueError(
+                raise CommandError(
                     f"--set {name}=…: {what} {has} no argument {name!r} with a default value."
                     f"{nearest(name, known)} {have} Arguments of the sampler are set by sampler.NAME=VALUE."
                 )
@@ -151,12 +152,12 @@ class Model:
         if not hasattr(named, "potential") and callable(named):
             made = self._called(named, data)
         elif data is not None and hasattr(named, "potential"):
-            raise ValueError(
+            raise CommandError(
                 f"{self.source} takes no data: for --data make it a function of them, as in "
                 f"`def {self.name}(data): return fk.Posterior(log_prior, log_likelihood, data)`."
             )
         if not hasattr(made, "potential"):
-            raise ValueError(
+            raise CommandError(
                 f"{self.source} is of type {type(made).__name__}; a fk.Density or fk.Posterior is needed."
             )
         return made
@@ -164,18 +165,18 @@ class Model:
     def _called(self, function: Callable[..., Any], data: Any) -> Any:
         takes_data = bool(_positional(function))
         if data is not None and not takes_data:
-            raise ValueError(f"--data was given, but {self.name} in {self.file} takes no argument for them.")
+            raise CommandError(f"--data was given, and {self.name} in {self.file} takes no argument for it.")
         required = [p for p in _positional(function) if p.default is p.empty]
         if data is None and required:
             hint = "give --data FILE" if len(required) == 1 else "it may have one argument, for the data"
-            raise ValueError(f"{self.name} in {self.file} needs the argument {required[0].name!r}: {hint}.")
+            raise CommandError(f"{self.name} in {self.file} needs the argument {required[0].name!r}: {hint}.")
         return function(*(() if data is None else (data,)), **self.settings)
 
     def _posterior(self, data: Any) -> Any:
         from fokker.targets import Posterior, constrain
 
         if data is None:
-            raise ValueError(f"{self.file} has {LOG_PRIOR} and {LOG_LIKELIHOOD}: give --data FILE.")
+            raise CommandError(f"{self.file} has {LOG_PRIOR} and {LOG_LIKELIHOOD}: give --data FILE.")
         prior, likelihood = (self.bound(getattr(self.module, name)) for name in (LOG_PRIOR, LOG_LIKELIHOOD))
         try:
             target = Posterior(prior, likelihood, data)
@@ -193,7 +194,7 @@ class Model:
         if not hasattr(self.module, name):
             if name == INIT and hasattr(target, "init"):
                 return target.init
-            raise ValueError(
+            raise CommandError(
                 f"{self.file} has no name {name!r} to start from: define init there, a theta or a function "
                 "of a key that draws one, or give --init NAME."
             )
@@ -201,7 +202,7 @@ class Model:
         if not inspect.isfunction(init) or DATA not in _parameters(init):
             return init
         if data is None:
-            raise ValueError(f"{name} in {self.file} takes the data: give --data FILE.")
+            raise CommandError(f"{name} in {self.file} takes the data: give --data FILE.")
         rest = [p for p in _positional(init) if p.name != DATA]
         return functools.partial(init, **{DATA: data}) if rest else init(**{DATA: data})
 
@@ -214,7 +215,7 @@ class Model:
         own = getattr(self.module, name, None)
         if isinstance(own, Sampler):
             if settings:
-                raise ValueError(
+                raise CommandError(
                     f"--set sampler.{next(iter(settings))}=…: the sampler {name!r} is made in {self.file}; "
                     "set it there, or make it a function with this argument."
                 )
@@ -245,7 +246,7 @@ def _objects(settings: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(name, str):
         known = [n for n in integrators.__all__ if inspect.isclass(getattr(integrators, n))]
         if name not in known:
-            raise ValueError(
+            raise CommandError(
                 f"--set sampler.integrator={name}: there is no such integrator.{nearest(name, known)} There "
                 f"are: {', '.join(known)}."
             )
@@ -257,7 +258,7 @@ def _check_known(settings: Mapping[str, Any], known: Sequence[str], what: str) -
     for name in settings:
         if name not in known:
             instead = " Give it as --step-size." if name == "step_size" else nearest(name, known)
-            raise ValueError(
+            raise CommandError(
                 f"--set sampler.{name}=…: {what} has no argument {name!r}.{instead} It has: "
                 f"{', '.join(known) or 'none'}."
             )
@@ -305,10 +306,10 @@ def _only_candidate(module: ModuleType, file: Path, init: str) -> str | None:
     if not candidates and LOG_PRIOR in public and LOG_LIKELIHOOD in public:
         return None
     if candidates:
-        raise ValueError(
+        raise CommandError(
             f"{file} has several targets, {', '.join(candidates)}: name one, as in {file}:{candidates[0]}."
         )
-    raise ValueError(
+    raise CommandError(
         f"{file} has no target. Define {LOG_PRIOR}(theta) and {LOG_LIKELIHOOD}(theta, datum), or a function "
         f"target(data) that returns a fk.Posterior, or name a fk.Density or fk.Posterior as {file}:NAME."
     )
@@ -322,7 +323,7 @@ def _check_kind(name: str, value: Any, function: Callable[..., Any], file: Path)
         if isinstance(default, kind):
             is_right = isinstance(value, kind) and isinstance(value, bool) == isinstance(default, bool)
             if not is_right:
-                raise ValueError(
+                raise CommandError(
                     f"--set {name}={value}: {name} in {file} is {wanted} (its default is {default!r}), and "
                     f"{value!r} is not."
                 )

@@ -1,6 +1,6 @@
 """The demonstrations of `fokker demo`."""
 
-from fokker.lab.demo import logistic, network, ratings, recipe
+from fokker.demo import logistic, network, ratings, recipe
 
 DEMOS = {"logistic": logistic.run, "network": network.run, "ratings": ratings.run, "recipe": recipe.run}
 

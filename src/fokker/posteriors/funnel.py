@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
-from fokker.lab.posteriors._classic import ClassicPosterior, with_reference
+from fokker.posteriors._classic import ClassicPosterior, with_reference
 from fokker.targets import Density
 
 

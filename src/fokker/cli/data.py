@@ -2,34 +2,26 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
+from fokker.cli.console import console, show
+from fokker.cli.options import DataFolder
 from fokker.datasets.catalogue import CATALOGUE, DataFile, find_dataset
 
 if TYPE_CHECKING:
     from fokker.datasets.download import Progress
-
-console = Console(highlight=False)
 
 app = typer.Typer(
     help="List, download and check the data sets of the experiments.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-Folder = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir", help="The folder of data. Default: $FOKKER_DATA, or else the user's own data folder."
-    ),
-]
 
 
 @app.command("list")
-def list_datasets(data_dir: Folder = None) -> None:
+def list_datasets(data_dir: DataFolder = None) -> None:
     """The known data sets, and which of their files are in the folder of data."""
     from rich.table import Table
 
@@ -57,7 +49,7 @@ def list_datasets(data_dir: Folder = None) -> None:
 @app.command()
 def get(
     name: Annotated[str, typer.Argument(help="The name of the data set; `fokker data list` shows them.")],
-    data_dir: Folder = None,
+    data_dir: DataFolder = None,
 ) -> None:
     """Download a data set, check it, and say on which terms it may be used."""
     from fokker.datasets.download import get_dataset
@@ -68,25 +60,19 @@ def get(
     with _progress() as progress:
         written = get_dataset(dataset, folder, progress)
     for path in written:
-        console.print(f"wrote {path}", markup=False, soft_wrap=True)
+        show(f"wrote {path}")
     if not written:
-        console.print(f"{name} is in {folder / name} already, and is right.", markup=False, soft_wrap=True)
+        show(f"{name} is in {folder / name} already, and is right.")
     missing = [file.name for file in dataset.files if not file.address]
     if missing:
-        console.print(
-            f"Not published, so not downloaded: {', '.join(missing)}.", markup=False, soft_wrap=True
-        )
-    console.print(
-        f"From: {dataset.source}.\nTerms: {dataset.terms}.\nRead it with {dataset.reader}.",
-        markup=False,
-        soft_wrap=True,
-    )
+        show(f"Not published, so not downloaded: {', '.join(missing)}.")
+    show(f"From: {dataset.source}.\nTerms: {dataset.terms}.\nRead it with {dataset.reader}.")
 
 
 @app.command()
 def check(
     name: Annotated[str | None, typer.Argument(help="A data set. Default: all that are there.")] = None,
-    data_dir: Folder = None,
+    data_dir: DataFolder = None,
 ) -> None:
     """Compare the stored files with their check sums; exit code 1 if one is wrong or none is there."""
     from fokker.datasets.download import check_file
@@ -100,10 +86,10 @@ def check(
     shown = [(dataset, status) for dataset, status in statuses if name is not None or status.path is not None]
     for dataset, status in shown:
         file = status.file.name if status.path is None else status.path.name
-        console.print(f"{dataset.name}/{file}: {status}", markup=False, soft_wrap=True)
+        show(f"{dataset.name}/{file}: {status}")
     num_there = sum(status.path is not None for _, status in shown)
     if not num_there:
-        console.print(f"no known data set is in {folder}.", markup=False, soft_wrap=True)
+        show(f"no known data set is in {folder}.")
     has_wrong = any(status.is_right is False for _, status in shown)
     raise typer.Exit(1 if has_wrong or not num_there else 0)
 

@@ -39,5 +39,5 @@ def with_reference(
 @functools.cache
 def stored_references() -> dict[str, Any]:
     """`references.json`: by posterior the moments, their Monte Carlo errors, and where they come from."""
-    file = resources.files("fokker.lab.posteriors") / "references.json"
+    file = resources.files("fokker.posteriors") / "references.json"
     return json.loads(file.read_text()) if file.is_file() else {}

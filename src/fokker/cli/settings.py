@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fokker._core.state import nearest
+from fokker.cli.flags import CommandError
 
 # Tables of a file of settings: arguments of the model's functions and of the sampler.
 MODEL, SAMPLER = "model", "sampler"
@@ -37,7 +38,7 @@ def _plain(value: Any, where: str) -> Any:
         return {name: _plain(x, where) for name, x in value.items()}
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise ValueError(
+    raise CommandError(
         f"{where}: a value of type {type(value).__name__} cannot be stored with the run; give a number, a "
         "text, a list, or a table whose keys are texts."
     )
@@ -52,7 +53,7 @@ def parse_settings(texts: Iterable[str], before: Mapping[str, Mapping[str, Any]]
         if not dot:
             table, name = MODEL, table
         if not equals or not name or table not in settings:
-            raise ValueError(
+            raise CommandError(
                 f"--set {text}: write KEY=VALUE for an argument of the model, as in prior_scale=2, or "
                 "sampler.KEY=VALUE for one of the sampler, as in sampler.friction=0.1."
             )
@@ -69,9 +70,9 @@ def read_config(path: Path, known: Mapping[str, str]) -> tuple[dict[str, Any], S
     try:
         contents = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ValueError(f"there is no file {path}.") from None
+        raise CommandError(f"there is no file {path}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not a TOML file: {error}.") from error
+        raise CommandError(f"{path} is not a TOML file: {error}.") from error
     settings = parse_settings(())
     options: dict[str, Any] = {}
     for key, value in contents.items():
@@ -87,9 +88,11 @@ def read_config(path: Path, known: Mapping[str, str]) -> tuple[dict[str, Any], S
             names = [*known, f"[{MODEL}]", f"[{SAMPLER}]"]
             table = "table" if isinstance(value, dict) else "option"
             if name == MODEL:
-                raise ValueError(f"{path}: [model] is a table of settings; the model's file is `source`.")
+                raise CommandError(f"{path}: [model] is a table of settings; the model's file is `source`.")
             hint = nearest(f"[{key}]" if isinstance(value, dict) else name, names)
-            raise ValueError(f"{path} has an unknown {table}, {key!r}.{hint} It may have {', '.join(names)}.")
+            raise CommandError(
+                f"{path} has an unknown {table}, {key!r}.{hint} It may have {', '.join(names)}."
+            )
     return options, settings
 
 
@@ -110,7 +113,7 @@ def parse_quantiles(text: str) -> Sequence[float]:
     except ValueError:
         values = []
     if not values or not all(0 <= value <= 1 for value in values):
-        raise ValueError(
+        raise CommandError(
             f"--quantiles {text}: write probabilities between 0 and 1 with commas, as in 0.05,0.5,0.95."
         )
     return values

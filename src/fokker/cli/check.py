@@ -1,0 +1,171 @@
+"""The commands `fokker check` and `fokker complete`."""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from fokker.cli.console import show
+from fokker.cli.flags import CommandError, flags_of, in_flags
+
+if TYPE_CHECKING:
+    from jaxtyping import Array
+
+Value = TypeVar("Value")
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE.py:NAME",
+        help="A Python file, and the name of a fk.Dynamics, fk.SDE or sampler in it, or of a function "
+        "without arguments that returns one.",
+    ),
+]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        metavar="VARIABLE=SHAPE",
+        help="The shape of a variable, as in theta=3 or xi=2x2 (repeat for each); theta= is a scalar. "
+        "Needed if the file does not determine it.",
+    ),
+]
+Starts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--start",
+        metavar="VARIABLE=NUMBER",
+        help="Where to start the search for the target's mass, as in theta=1 (every coordinate). Default: 0.",
+    ),
+]
+
+
+def check(
+    source: Source,
+    shape: Shapes = None,
+    start: Starts = None,
+    periodic: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="VARIABLE=PERIOD",
+            help="An angle with its period, as in phi=6.283185307179586 or phi=2pi.",
+        ),
+    ] = None,
+    sphere: Annotated[
+        list[str] | None, typer.Option(metavar="VARIABLE", help="A unit vector (repeat for each).")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random points.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Check a sampler. Exit code 0 if it is right, 1 if it is wrong or in doubt, 2 for bad input."""
+    import fokker
+
+    report = fokker.check(
+        load(source),
+        state=_state(shape, start),
+        periodic=_parsed("--periodic", periodic, _period, "VARIABLE=PERIOD, as in phi=2pi"),
+        sphere=sphere or (),
+        seed=seed,
+    )
+    if as_json:
+        typer.echo(json.dumps(report.to_json(), indent=2))
+    else:
+        show(in_flags(str(report), flags_of(check)))
+    raise typer.Exit(0 if report.ok else 1)
+
+
+def complete(
+    source: Source,
+    shape: Shapes = None,
+    start: Starts = None,
+    box: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="VARIABLE=LOW:HIGH",
+            help="The box: a range for each coordinate. Default: determined from the target.",
+        ),
+    ] = None,
+    grid: Annotated[int | None, typer.Option(help="Grid points per dimension.")] = None,
+    method: Annotated[str, typer.Option(help="fourier, axial, or auto.")] = "auto",
+    axis: Annotated[str | None, typer.Option(help="Coordinate of the axial gauge, as in r or r[0].")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for completion.npz and completion.png.")] = None,
+) -> None:
+    """Find the Q of a drift (Ma et al. 2015, Theorem 2). Exit code 1 if the drift is not stationary."""
+    import fokker
+
+    state = _state(shape, start)
+    ranges = _parsed("--box", box, _range, "VARIABLE=LOW:HIGH, as in theta=-3:3") or None
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
+    completion = fokker.complete(load(source), state=state, box=ranges, grid=grid, method=method, axis=axis)
+    show(completion)
+    if out is not None:
+        from fokker.report.plots import save_completion
+
+        for path in save_completion(completion, out):
+            show(f"wrote {path}")
+    raise typer.Exit(0 if completion.stationary else 1)
+
+
+def load(source: str) -> Any:
+    """The dynamics or the sampler that FILE.py:NAME names."""
+    from fokker.cli.model_file import load_object
+    from fokker.dynamics import SDE, Dynamics
+    from fokker.samplers import Sampler
+
+    loaded = load_object(source)
+    file, _, name = source.rpartition(":")
+    if not isinstance(loaded, Dynamics | SDE | Sampler | dict):
+        raise CommandError(
+            f"{name} in {file} is of type {type(loaded).__name__}; a fk.Dynamics, a fk.SDE or a sampler is "
+            "needed."
+        )
+    return loaded
+
+
+def _parsed(
+    option: str, texts: Sequence[str] | None, parse: Callable[[str], Value], wanted: str
+) -> dict[str, Value]:
+    """Values by their variables, of options such as theta=3."""
+    values = {}
+    for text in texts or ():
+        name, _, value = text.partition("=")
+        try:
+            if not name or "=" not in text:
+                raise ValueError
+            values[name] = parse(value)
+        except ValueError:
+            raise CommandError(f"{option} {text}: write {wanted}.") from None
+    return values
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    sizes = tuple(int(part) for part in text.split("x")) if text else ()
+    if any(size < 1 for size in sizes):
+        raise ValueError
+    return sizes
+
+
+def _period(text: str) -> float:
+    return float(text.removesuffix("pi") or 1) * (math.pi if text.endswith("pi") else 1)
+
+
+def _range(text: str) -> tuple[float, float]:
+    low, high = text.split(":")
+    return float(low), float(high)
+
+
+def _state(shapes: list[str] | None, starts: list[str] | None) -> "dict[str, Array] | None":
+    """A state of these shapes, filled with the start values; None without any."""
+    import jax.numpy as jnp
+
+    sizes = _parsed("--shape", shapes, _shape, "VARIABLE=SHAPE, as in theta=3, xi=2x2 or r=")
+    values = _parsed("--start", starts, float, "VARIABLE=NUMBER, as in theta=1")
+    if values and not sizes:
+        raise CommandError("--start needs --shape: give the shape of every variable.")
+    if unknown := next((name for name in values if name not in sizes), None):
+        raise CommandError(f"--start names {unknown!r}, which has no --shape.")
+    return {name: jnp.full(size, values.get(name, 0.0)) for name, size in sizes.items()} or None

@@ -1,0 +1,61 @@
+"""The commands `fokker demo` and `fokker reproduce`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fokker.cli.console import console, show
+from fokker.cli.flags import CommandError
+from fokker.cli.options import DataFolder, Seed
+
+# A command lists at most this many of the files that it wrote.
+_MAX_FILES_LISTED = 8
+
+
+def demo(
+    name: Annotated[
+        str, typer.Argument(help="The demonstration: logistic, network, ratings or recipe.")
+    ] = "logistic",
+    out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("fokker-demo"),
+    seed: Seed = 0,
+) -> None:
+    """Logistic regression on a million rows; a network; 'recipe', right and wrong samplers side by side."""
+    from fokker._core.state import nearest
+    from fokker.demo import DEMOS
+
+    if name not in DEMOS:
+        raise CommandError(
+            f"the demonstrations are {', '.join(DEMOS)}, not {name!r}.{nearest(name, list(DEMOS))}"
+        )
+    DEMOS[name](out, seed, console)
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(help="The name of the experiment; 'list' lists them.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for figures and result.json.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer steps with the same code; takes under a minute.")
+    ] = False,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="The number of seeds to repeat it with. Default: that of the experiment."),
+    ] = None,
+    data_dir: DataFolder = None,
+) -> None:
+    """Reproduce an experiment from the papers; exit code 1 if a claim does not hold."""
+    from fokker.lab.experiments import EXPERIMENTS
+    from fokker.lab.experiments import reproduce as run
+
+    if name == "list":
+        for key, experiment in EXPERIMENTS.items():
+            show(f"{key:20} {experiment.description}")
+        return
+    folder = Path(f"fokker-{name}") if out is None else out
+    result = run(name, folder, quick=quick, seeds=seeds, data_dir=data_dir)
+    console.print(result.table())
+    files = ["result.json", *result.figures]
+    written = ", ".join(str(folder / name) for name in files[:_MAX_FILES_LISTED])
+    written += f" and {len(files) - _MAX_FILES_LISTED} more" if len(files) > _MAX_FILES_LISTED else ""
+    show(f"{result.wall_seconds:.1f} s; wrote {written}")
+    raise typer.Exit(0 if result.holds else 1)

@@ -1,0 +1,334 @@
+"""The commands `fokker sample`, `resume`, `report` and `predict`."""
+
+import contextlib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fokker.cli.console import show, show_error
+from fokker.cli.flags import CommandError
+from fokker.cli.options import (
+    QUANTILES,
+    Coordinator,
+    Mesh,
+    Model,
+    Process,
+    Processes,
+    Quantiles,
+    RunFolder,
+    Seed,
+)
+
+# Imports of what needs JAX are inside functions: `fokker --help` is to be quick.
+_SETTINGS = "fokker.settings"
+# Options of `fokker sample` that are not those of the run, or that are stored in another form.
+_TEXT_OPTIONS = ("separator", "decimal", "encoding", "missing")
+_OF_THE_CALL = (
+    "config",
+    "double",
+    "out",
+    "overwrite",
+    "dry_run",
+    "mesh",
+    "coordinator",
+    "processes",
+    "process",
+)
+
+
+def _read_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Make the options of a TOML file the defaults of the command."""
+    if path is None:
+        return None
+    from fokker.cli.settings import as_text, read_config
+
+    known = {
+        name.removeprefix("--"): parameter
+        for parameter in context.command.params
+        for name in (parameter.opts if parameter.opts[0].startswith("-") else [parameter.name or ""])
+        if parameter.name not in ("config", "settings", "help")
+    }
+    options, settings = read_config(path, {name: parameter.name or "" for name, parameter in known.items()})
+    several = [p.name for p in known.values() if getattr(p, "multiple", False)]
+    for name, value in options.items():
+        if name in several:
+            options[name] = value if isinstance(value, list) else [value]
+        elif isinstance(value, list):
+            options[name] = as_text(value)
+    context.default_map = options
+    context.meta[_SETTINGS] = settings
+    return path
+
+
+def sample(
+    context: typer.Context,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE.py[:NAME]",
+            help="A Python file with log_prior(theta) and log_likelihood(theta, datum); or the name in it of "
+            "a fk.Density, a fk.Posterior, or a function that returns one, of the data or without arguments.",
+        ),
+    ],
+    steps: Annotated[int, typer.Option(help="Steps after burn-in.")],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            metavar="FILE",
+            help="A table: .csv (with a header), .tsv, .parquet, .npz, or .npy as NAME=FILE. Repeat it for "
+            "columns in several files.",
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="NAME,…", help="Columns of the data to read. Default: all.")
+    ] = None,
+    categories: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,…", help="Columns whose values are replaced by codes 0, 1, …."),
+    ] = None,
+    dates: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,…", help="Columns of dates, which become days since 1970-01-01."),
+    ] = None,
+    separator: Annotated[
+        str | None,
+        typer.Option(metavar="CHAR", help="Between the fields of a text file, as ';' or tab."),
+    ] = None,
+    decimal: Annotated[
+        str, typer.Option(metavar="CHAR", help="The decimal mark in text files, . or a comma.")
+    ] = ".",
+    encoding: Annotated[
+        str, typer.Option(help="That of text files; Excel on Windows writes cp1252.")
+    ] = "utf-8-sig",
+    missing: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT,…",
+            help="Texts that stand for a missing value, besides empty fields. Default: NA, NaN, null, ….",
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="An argument of the model's function, or of the sampler as sampler.KEY=VALUE (repeat).",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml",
+            callback=_read_config,
+            is_eager=True,
+            help="Options of this command by their names, and tables [model] and [sampler] for --set. What "
+            "is given here comes before it.",
+        ),
+    ] = None,
+    sampler: Annotated[
+        str | None,
+        typer.Option(
+            help="The name of a sampler in fk.samplers or in the file. Default: nuts; with --batch-size sgld."
+        ),
+    ] = None,
+    step_size: Annotated[
+        float | None, typer.Option(help="The step size. Default: tuned by short runs.")
+    ] = None,
+    init: Annotated[
+        str,
+        typer.Option(help="The name in the file of the initial position, or of a function of a key."),
+    ] = "init",
+    start: Annotated[
+        str,
+        typer.Option(
+            metavar="init|mode",
+            help="Where chains start: at init, or at the mode, which is found from there with all the data.",
+        ),
+    ] = "init",
+    burn_in: Annotated[int, typer.Option(help="Steps before the first draw.")] = 0,
+    warm_up: Annotated[
+        int | None, typer.Option(help="Steps in which nuts, hmc and similar samplers adapt their settings.")
+    ] = None,
+    thin: Annotated[int, typer.Option(help="Keep every n-th step.")] = 1,
+    chains: Annotated[int, typer.Option(help="The number of chains.")] = 4,
+    batch_size: Annotated[int | None, typer.Option(help="Rows of data per step. Default: all.")] = None,
+    gradient: Annotated[
+        str,
+        typer.Option(
+            metavar="minibatch|control-variates",
+            help="What is made of the rows of a step: with control variates at the mode, the noise of the "
+            "gradient is small near it, and a step takes twice as long.",
+        ),
+    ] = "minibatch",
+    temperature: Annotated[float, typer.Option(help="The temperature T of exp(-U/T).")] = 1.0,
+    seed: Seed = 0,
+    double: Annotated[
+        bool,
+        typer.Option("--double", help="Compute in double precision, for data that single would round."),
+    ] = False,
+    quantiles: Quantiles = QUANTILES,
+    out: Annotated[
+        Path, typer.Option(help="Folder of the run: its draws, its state and report.html.")
+    ] = Path("fokker-sample"),
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an existing run in the folder.")
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Say what would run, how long, and with how much memory and disk; write nothing.",
+        ),
+    ] = False,
+    mesh: Mesh = None,
+    coordinator: Coordinator = None,
+    processes: Processes = None,
+    process: Process = None,
+) -> None:
+    """Sample a posterior; exit code 1 if it has problems. A stopped run goes on by the same command.
+
+    Draws are on disk about every second. SIGTERM, SIGHUP and Ctrl-C end the run with a report, and exit codes
+    143, 129 and 130; after a kill nothing but the last second is lost. `fokker resume FOLDER` goes on too.
+    """
+    from fokker.cli.call import print_estimate, run_sampler
+    from fokker.cli.execution import replacing_run
+    from fokker.cli.settings import parse_list, parse_quantiles, parse_settings
+    from fokker.run.processes import join
+
+    parse_quantiles(quantiles)  # which are needed only after the run
+    given = context.params
+    options = {name: given[name] for name in given if name not in (*_OF_THE_CALL, *_TEXT_OPTIONS)} | {
+        "data": data or [],
+        "columns": parse_list(columns) or None,
+        "categories": dict.fromkeys(parse_list(categories)),
+        "dates": parse_list(dates),
+        "text": {name: given[name] for name in _TEXT_OPTIONS}
+        | {"missing": None if missing is None else parse_list(missing)},
+        "settings": parse_settings(settings or [], context.meta.get(_SETTINGS)),
+        "sampler": sampler or ("nuts" if batch_size is None else "sgld"),
+        "precision": "double" if double else None,
+    }
+    for option, value, known in (
+        ("--start", start, ("init", "mode")),
+        ("--gradient", gradient, ("minibatch", "control-variates")),
+    ):
+        if value not in known:
+            raise CommandError(f"{option} is one of {', '.join(known)}, not {value!r}.")
+    if gradient != "minibatch" and batch_size is None:
+        raise CommandError(f"--gradient {gradient} is about minibatches: give --batch-size.")
+    if dry_run:
+        print_estimate(options, out, overwrite)
+        return
+    if out.exists() and not out.is_dir():
+        raise CommandError(f"--out {out} is a file: give the name of a folder.")
+    mesh = join(mesh, coordinator, processes, process)  # before JAX is used
+    out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
+    with replacing_run(out) if overwrite else contextlib.nullcontext():
+        code = run_sampler(options, out, mesh)
+    raise typer.Exit(code)
+
+
+def resume(
+    folder: RunFolder,
+    model: Model = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", metavar="FILE", help="The files of data, where they are elsewhere now."),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Steps after burn-in, in all. Default: as before.")
+    ] = None,
+    mesh: Mesh = None,
+    coordinator: Coordinator = None,
+    processes: Processes = None,
+    process: Process = None,
+) -> None:
+    """Go on with a run of `fokker sample`, to the bit as if it had never stopped.
+
+    The file of the model is executed, as `fokker sample` did: it has to be below the current folder, and not
+    in that of the run, unless --model names it. Nothing that is in the folder of the run is executed. The
+    data are read again; other data than those of the run are refused.
+    """
+    from fokker.cli.call import run_sampler
+    from fokker.cli.stored import read_command
+    from fokker.run.processes import join
+
+    mesh = join(mesh, coordinator, processes, process)
+    options = read_command(folder, model, data)
+    if steps is not None:
+        options["steps"] = steps
+    show(f"continuing {folder} with the model {options['source']}")
+    raise typer.Exit(run_sampler(options, folder, mesh))
+
+
+def report(
+    folder: RunFolder,
+    quantiles: Quantiles = QUANTILES,
+) -> None:
+    """Write draws.html about the draws of a run so far, also while it is running.
+
+    The model is not executed: the draws are compared with each other, not with the target, and the grade is
+    "Use with care" at best. report.html is by `fokker sample` and `fokker resume`, which know the model.
+    """
+    import fokker
+    from fokker.cli.execution import doubts_about, write_report_of
+    from fokker.cli.settings import parse_quantiles
+    from fokker.cli.stored import DRAWS_REPORT, REPORT, VERDICT
+
+    probabilities = parse_quantiles(quantiles)
+    write_report_of(fokker.open(folder), folder / DRAWS_REPORT, str(folder), probabilities)
+    if (folder / VERDICT).exists():
+        verdict = doubts_about(folder) or "the verdict on this run is “No problems found”"
+        show(f"by {REPORT}, which knows the model: {verdict}")
+
+
+def predict(
+    folder: RunFolder,
+    data: Annotated[
+        list[str],
+        typer.Option(
+            "--data", metavar="FILE", help="New rows, with the columns that the model uses, as in `sample`."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The CSV file to write.")] = Path("predictions.csv"),
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
+    model: Model = None,
+    quantiles: Quantiles = QUANTILES,
+    draws: Annotated[int, typer.Option(min=1, help="The most draws to use, evenly spaced.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of the noise, where predict takes a key.")] = 0,
+) -> None:
+    """Predict new rows with the draws of a run: mean, sd and quantiles of each, in the order of the rows.
+
+    The model's file says what is predicted: predict(theta, datum) returns a number, a vector or a dictionary
+    of them for one row, such as the mean of y. With a third argument `key` it may add the noise of an
+    observation: predict(theta, datum, key). Without such a function the log predictive density of each row is
+    written, by the model's likelihood. Predictions are made and written in blocks of rows. A run with another
+    verdict than "No problems found" is used all the same, with a warning.
+    """
+    from fokker._core.precision import computing_in
+    from fokker.cli.call import data_of_run, read_data
+    from fokker.cli.execution import doubts_about
+    from fokker.cli.model_file import Model
+    from fokker.cli.predictions import draws_of, open_with_theta, predictor, write_predictions
+    from fokker.cli.settings import MODEL, parse_quantiles
+    from fokker.cli.stored import read_command
+
+    probabilities = parse_quantiles(quantiles)
+    if out.is_dir():
+        raise CommandError(f"--out {out} is a folder: give the name of a file.")
+    if out.exists() and not overwrite:
+        raise CommandError(f"--out {out} is there already: give another name, or --overwrite.")
+    options = read_command(folder, model, data)
+    doubts = doubts_about(folder)
+    if doubts is not None:
+        show_error(f"fokker: {doubts}.", "yellow")
+    with computing_in(options.get("precision")):
+        loaded = Model.load(options["source"], options["settings"][MODEL], options["init"])
+        made = predictor(loaded, read_data(options, are_new=True), seed)
+        trace = open_with_theta(folder, loaded, options["init"], lambda: data_of_run(folder, options))
+        chosen = draws_of(trace, draws)
+        rows, columns = write_predictions(out, made, chosen, probabilities)
+    show(f"predicted {made.description}")
+    show(f"wrote {out}: {rows:,} rows, {columns:,} columns")
