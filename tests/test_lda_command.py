@@ -19,6 +19,7 @@ import pytest
 
 from fokker import cli
 from fokker._core import files as core_files
+from fokker.cli.lda_wording import COMMAND
 from fokker.corpora import Documents
 from fokker.diagnostics import Verdict
 from fokker.models.lda import files
@@ -27,7 +28,6 @@ from fokker.models.lda.coherence import npmi, partnered
 from fokker.models.lda.curve import Evaluation
 from fokker.models.lda.draws import credible_bounds
 from fokker.models.lda.judgement import (
-    COMMAND,
     FIT,
     TopicWords,
     compare_predictions,
@@ -618,7 +618,7 @@ def test_a_step_that_is_too_long_is_named_and_nothing_broken_is_saved(corpus, wo
     assert code == 2
     assert_in("θ is not finite", err)
     assert_in(r"step size 1e\+30: use a smaller", err)
-    assert_in(r"--step of a tenth of it. There is no checkpoint yet.", err)
+    assert_in(r"Start again with --step 1e\+29\. There is no checkpoint yet.", err)
     assert not (tmp_path / files.CHECKPOINT).exists()
 
 

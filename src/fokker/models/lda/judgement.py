@@ -44,15 +44,6 @@ class Wording(NamedTuple):
     seed_weight: str
 
 
-COMMAND = Wording(
-    longer="Run longer, with more --passes or documents.",
-    unsuitable="The step (--step) or the size of the corpus (--total) is unsuitable, or the run was too "
-    "short: a small corpus needs more --passes.",
-    less_noise="A smaller step (--step) or more documents per step (--batch) makes the draws less noisy.",
-    exact="Use --passes 2 or more for bounds of the posterior.",
-    topics="--topics",
-    seed_weight="--seed-weight",
-)
 FIT = Wording(
     longer="Increase passes.",
     unsuitable="Increase passes (a small X needs many), or change step_size.",

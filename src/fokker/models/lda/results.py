@@ -13,7 +13,7 @@ from fokker.models.lda.coherence import c_v, npmi, u_mass
 from fokker.models.lda.curve import Evaluation
 from fokker.models.lda.draws import attainable_probability, credible_bounds
 from fokker.models.lda.evaluate import DocumentScores, mixtures
-from fokker.models.lda.judgement import COHERENCE_WORDS, COMMAND, TABLE_WORDS, TEXT_WORDS, Fit, judge
+from fokker.models.lda.judgement import COHERENCE_WORDS, TABLE_WORDS, TEXT_WORDS, Fit, Wording, judge
 from fokker.models.lda.model import Model, top_words
 from fokker.models.lda.run import Run, Show
 
@@ -69,8 +69,8 @@ class Findings:
     probability: float = _PROBABILITY
 
 
-def analyse(run: Run, show: Show = lambda *progress: None) -> tuple[Model, Findings]:
-    """The model of a run so far, and its findings."""
+def analyse(run: Run, wording: Wording, show: Show = lambda *progress: None) -> tuple[Model, Findings]:
+    """The model of a run so far, and its findings, in the words of an interface."""
     draws, gamma = run.all_draws(), run.training.chain.document_prior.mean
     reading, vocabulary = run.reading, run.corpus.vocabulary
     model = Model(np.stack(draws), gamma, vocabulary, run.settings, reading.pattern, reading.bigrams)
@@ -82,7 +82,7 @@ def analyse(run: Run, show: Show = lambda *progress: None) -> tuple[Model, Findi
     show("measuring the topics", 0, run.settings.topics, "topics")
     held_out = fit.evaluated
     assert held_out is not None
-    verdict = judge(fit, COMMAND)
+    verdict = judge(fit, wording)
     probability = min(_PROBABILITY, attainable_probability(len(draws)))
     findings = Findings(
         _topics(model, fit, _prevalence(model, run), probability),

@@ -100,7 +100,7 @@ class Run:
         if passes is not None and passes < 1:
             raise ValueError(f"passes must be at least 1; {passes} was given.")
         if corpus.source.single_pass and passes != 1:
-            raise ValueError(f"{corpus.source.label} can be read only once: use --passes 1, or a file.")
+            raise ValueError(f"{corpus.source.label} can be read only once: use passes=1, or a file.")
         self.reading, self.settings, self.corpus, self.folder = reading, settings, corpus, folder
         self.passes, self.length = passes, length
         words = corpus.vocabulary.words
@@ -281,7 +281,7 @@ class Run:
                 raise of_all(
                     ValueError(
                         f"all {num_documents:,} documents of {self.corpus.source.label} are held out for "
-                        "evaluation and none is left for training: give a smaller --held-out, or more "
+                        "evaluation and none is left for training: give a smaller held_out=…, or more "
                         "documents."
                     )
                 )
@@ -566,7 +566,7 @@ class Run:
         return f"The last complete checkpoint, of {self.saved_at:,} documents, is kept."
 
     def _not_finite_message(self, error: NotFiniteError) -> str:
-        return f"{error} Start again with a --step of a tenth of it. {self._checkpoint_message()}"
+        return f"{error} Start again with step={error.step_size / 10:.2g}. {self._checkpoint_message()}"
 
 
 def stored_reading(folder: Path) -> Reading:
@@ -582,8 +582,8 @@ def _prepare_folder(folder: Path, overwrite: bool) -> None:
     paths = (folder / CHECKPOINT, folder / PREVIOUS)
     if not overwrite and any(path.exists() for path in paths):
         raise ValueError(
-            f"{folder} already contains a run: continue it with --resume {folder}, replace it with "
-            "--overwrite, or choose another --out."
+            f"{folder} already contains a run: continue it with resume={str(folder)!r}, replace it with "
+            "overwrite=True, or choose another out=…."
         )
     for path in (*paths, folder / MIXTURES, folder / SUMMARY):
         path.unlink(missing_ok=True)
@@ -600,5 +600,5 @@ def _different_settings(folder: Path, options: Mapping[str, Any], header: Mappin
         return ""
     return (
         f"{folder} was started with other settings: {'; '.join(differences)}. Omit these options to "
-        "continue it, or start a new run with another --out."
+        "continue it, or start a new run with another out=…."
     )

@@ -7,20 +7,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from fokker.cli.console import show, show_error
+from fokker.cli.lda_infer import export, infer
+from fokker.cli.lda_options import option, parsed, specified, with_settings
+from fokker.cli.lda_run import INTERRUPTED, begin, execute, print_by_first_only
 from fokker.cli.options import Coordinator, Process, Processes
-from fokker.models.lda.begin import begin
-from fokker.models.lda.console import (
-    INTERRUPTED,
-    option,
-    parsed,
-    print_by_first_only,
-    print_error,
-    print_line,
-    specified,
-    with_settings,
-)
-from fokker.models.lda.execute import execute
-from fokker.models.lda.infer_command import export, infer
 from fokker.models.lda.settings import Settings
 
 # The built-in corpus is small.
@@ -174,7 +165,7 @@ def run(
     reading = specified(reading_options)
     if forever and passes is not None:
         raise ValueError("--passes and --forever contradict each other: give one of them.")
-    from fokker.models.lda.sweep import Sweep, start_sweep
+    from fokker.cli.lda_sweep import Sweep, start_sweep
     from fokker.models.lda.together import of_all, own_folder
     from fokker.run.processes import by_first, together
 
@@ -274,9 +265,9 @@ def _single_run(
             passes="as before" if passes == "default" else passes,
             mixtures=new["mixtures"],
             threads=threads,
-            notify=print_error,
+            notify=show_error,
         )
-        print_line(f"continuing after {run.position:,} documents of {run.corpus.source.label}")
+        show(f"continuing after {run.position:,} documents of {run.corpus.source.label}")
     else:
         run = begin(reading, Settings(**settings, threads=threads), folder, overwrite=overwrite, **new)
     if run is None:

@@ -1,35 +1,12 @@
-"""What the commands of `fokker lda` share: consoles, how a line is printed, and options without a default."""
+"""The options of `fokker lda`, which are None unless given; those of the settings of topics are theirs."""
 
 import inspect
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from fokker.models.lda.settings import DECLARED
-
-console = Console(highlight=False)
-errors = Console(stderr=True, highlight=False)
-# The exit code after Ctrl-C.
-INTERRUPTED = 130
-
-
-def print_by_first_only() -> None:
-    """Print nothing here, unless this is the first of the processes of a run."""
-    from fokker.run.processes import is_first
-
-    console.quiet = errors.quiet = not is_first()
-
-
-def print_line(text: str) -> None:
-    """Print a line, whose brackets are no markup."""
-    console.print(text, markup=False, soft_wrap=True)
-
-
-def print_error(text: str) -> None:
-    """Print a line to standard error."""
-    errors.print(text, markup=False, soft_wrap=True)
 
 
 def option(help: str, default: object = None, **more: Any) -> Any:
@@ -52,6 +29,7 @@ def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
         if declared.help
     ]
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    command.__annotations__ |= {parameter.name: parameter.annotation for parameter in parameters}
     return command
 
 
