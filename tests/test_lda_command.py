@@ -638,7 +638,7 @@ def test_a_step_that_is_too_long_is_named_and_nothing_broken_is_saved(corpus, wo
         (["--passes", 0], "passes must be at least 1; 0"),
         (["--passes", 2, "--forever"], "--passes and --forever contradict"),
         (["--vocab-size", 5], "give one of them"),
-        (["--held-out", 0], "held_out must be at least 1"),
+        (["--held-out", 0], "held_out must be a whole number of at least 1; 0"),
         (["--held-out", 190], "all 190 documents .* are held out"),
         (["--resume", "nowhere"], "cannot be used with --resume"),
     ],

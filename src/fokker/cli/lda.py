@@ -12,7 +12,12 @@ from fokker.cli.lda_infer import export, infer
 from fokker.cli.lda_options import option, parsed, specified, with_settings
 from fokker.cli.lda_run import INTERRUPTED, begin, execute, print_by_first_only
 from fokker.cli.options import Coordinator, Process, Processes
+from fokker.models.declared import declared_in
+from fokker.models.lda.reading import Reading
+from fokker.models.lda.settings import DECLARED as SETTINGS
 from fokker.models.lda.settings import Settings
+
+READING = declared_in(Reading)
 
 # The built-in corpus is small.
 _BUILT_IN_TOPICS = 20
@@ -51,7 +56,7 @@ app.command("export")(export)
 
 
 @app.command("run")
-@with_settings
+@with_settings(SETTINGS, READING)
 def run(
     corpus: Annotated[
         str | None,
@@ -62,6 +67,7 @@ def run(
             show_default=False,
         ),
     ] = None,
+    *,
     vocab: Annotated[
         Path | None, option("A file with one word per line. Default: learned from the text.")
     ] = None,
@@ -86,25 +92,6 @@ def run(
         option("Passes over the corpus.", "enough to read 20,000 documents; 1 for standard input"),
     ] = None,
     forever: Annotated[bool, typer.Option("--forever", help="Repeat passes until Ctrl-C.")] = False,
-    held_out: Annotated[
-        int | None,
-        option(
-            "Documents held out for evaluation.", "1 % of those read, 100 to 1000; 100 for standard input"
-        ),
-    ] = None,
-    minimum_tokens: Annotated[int | None, option("Documents with fewer known words are skipped.", 1)] = None,
-    format: Annotated[str | None, option("The format of the corpus.", "detected")] = None,
-    key: Annotated[
-        str | None, option("The key of the text in a JSON object, or its column in a table.", "text")
-    ] = None,
-    pattern: Annotated[
-        str | None,
-        option(
-            "What a word is: unicode (letters of any alphabet), letters (a to z alone), or a regular "
-            "expression.",
-            "unicode",
-        ),
-    ] = None,
     stop_words: Annotated[
         str | None,
         option(
@@ -120,25 +107,13 @@ def run(
     max_df: Annotated[
         str | None, option("Leave out words in more documents: a number, or a share.", "0.5")
     ] = None,
-    bigrams: Annotated[
-        bool | None,
-        typer.Option(
-            "--bigrams", help="Pairs of words that belong together, such as new_york, are words too."
-        ),
-    ] = None,
-    shuffle_buffer: Annotated[
-        int | None,
-        option(
-            "Shuffle with a buffer of this many documents; 0: no shuffling.", "5000; 0 for standard input"
-        ),
-    ] = None,
     no_mixtures: Annotated[
         bool, typer.Option("--no-mixtures", help="Do not write the mixtures of the documents.")
     ] = False,
     coordinator: Coordinator = None,
     processes: Processes = None,
     process: Process = None,
-    **settings: Any,
+    **options: Any,
 ) -> None:
     """Learn topics, and write them with a report to a folder; Ctrl-C saves, --resume continues.
 
@@ -148,21 +123,13 @@ def run(
     from fokker.run.processes import join
 
     join(None, coordinator, processes, process)  # before JAX is used
-    reading_options = {
-        "corpus": corpus if corpus in (None, "-") else os.path.abspath(str(corpus)),
-        "format": format,
-        "key": key,
-        "pattern": pattern,
-        "bigrams": bigrams,
-        "minimum_tokens": minimum_tokens,
-        "shuffle_buffer": shuffle_buffer,
-        "held_out": held_out,
-    }
-    settings = parsed(settings)
+    reading = parsed(options, READING)
+    if corpus is not None:
+        reading["corpus"] = corpus if corpus == "-" else os.path.abspath(corpus)
+    settings = parsed(options, SETTINGS)
     numbers, threads = settings.pop("topics", ()), settings.pop("threads", None)
     if len(numbers) == 1:
         settings = {"topics": numbers[0], **settings}
-    reading = specified(reading_options)
     if forever and passes is not None:
         raise ValueError("--passes and --forever contradict each other: give one of them.")
     from fokker.cli.lda_sweep import Sweep, start_sweep
@@ -252,7 +219,6 @@ def _single_run(
     **new: Any,
 ) -> int:
     """The exit code of a run with one number of topics. `new`: further arguments of `begin`."""
-    from fokker.models.lda.reading import Reading
     from fokker.models.lda.run import Run
     from fokker.models.lda.together import is_unfinished, led_by_first
 

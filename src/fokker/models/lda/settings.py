@@ -1,12 +1,13 @@
 """The settings of topics: each is declared once, for `fokker lda`, `fk.models.LDA` and stored runs."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
-from fokker.models.checks import Check, anything, one_of, optional, positive, whole, within
+from fokker.models.checks import one_of, optional, positive, whole, within
+from fokker.models.declared import declared_in, setting
 from fokker.models.lda.seeds import read_seeds, seed_columns
 
 if TYPE_CHECKING:
@@ -25,43 +26,6 @@ INITIAL_GAMMA = 0.1
 _DOCUMENTS_TO_READ = 20_000
 # More passes over fewer than a hundred documents learn nothing more.
 _MOST_PASSES = 200
-
-
-class Declared(NamedTuple):
-    """What is known of a setting besides its name, type and default.
-
-    `parameter`: its name as one of `fk.models.LDA`, None where that has no such parameter. `help`: what it
-    is, for the option of the command, which has none where it is empty. `option`: the type of that option,
-    of which `parse` makes the value, given the name of the option too. `shown`: the default in its help.
-    """
-
-    check: Check
-    parameter: str | None
-    help: str
-    option: type
-    parse: Callable[[str, Any], Any]
-    shown: str
-
-
-def _setting(
-    default: Any,
-    check: Check,
-    parameter: str | None = None,
-    help: str = "",
-    *,
-    option: type | None = None,
-    parse: Callable[[str, Any], Any] = anything,
-    shown: str = "",
-) -> Any:
-    declared = Declared(
-        check,
-        parameter,
-        help,
-        option or type(default),
-        parse,
-        shown or ("" if default is None else str(default)),
-    )
-    return dataclasses.field(default=default, metadata={"declared": declared})
 
 
 def _parse_topics(name: str, text: str) -> tuple[int, ...]:
@@ -135,7 +99,7 @@ class Settings:
     of θ for the other start. `total` None is the number of documents that the corpus declares.
     """
 
-    topics: int = _setting(
+    topics: int = setting(
         50,
         whole(1),
         "n_components",
@@ -144,11 +108,11 @@ class Settings:
         parse=_parse_topics,
         shown="50; 20 for the built-in corpus",
     )
-    sampler: str = _setting("sgrhmc", one_of(SAMPLERS), "sampler", f"One of {', '.join(SAMPLERS)}.")
-    alpha: float | Sequence[Any] = _setting(
+    sampler: str = setting("sgrhmc", one_of(SAMPLERS), "sampler", f"One of {', '.join(SAMPLERS)}.")
+    alpha: float | Sequence[Any] = setting(
         0.01, _check_alpha, "topic_word_prior", "Prior of the words of topics, θ ~ Gamma(α, 1)."
     )
-    gamma: float | Sequence[float] | str = _setting(
+    gamma: float | Sequence[float] | str = setting(
         "asymmetric",
         _check_gamma,
         "doc_topic_prior",
@@ -157,7 +121,7 @@ class Settings:
         "as the documents need, at most the number given).",
         parse=_parse_gamma,
     )
-    seed_words: Mapping[str, Sequence[str | int]] | None = _setting(
+    seed_words: Mapping[str, Sequence[str | int]] | None = setting(
         None,
         lambda name, value: value or None,
         "seed_words",
@@ -165,10 +129,10 @@ class Settings:
         option=Path,
         parse=lambda name, path: read_seeds(path),
     )
-    seed_weight: float = _setting(
+    seed_weight: float = setting(
         100.0, positive, "seed_weight", "How often each seed word counts as seen in its topic."
     )
-    step: float | None = _setting(
+    step: float | None = setting(
         None,
         optional(positive),
         "step_size",
@@ -176,16 +140,16 @@ class Settings:
         option=float,
         shown="from the size of the corpus",
     )
-    decay_after: float = _setting(1000.0, positive)
-    decay_power: float = _setting(0.6, within(0, float("inf"), "a number, 0 (no decay) or more"))
-    start_documents: int = _setting(
+    decay_after: float = setting(1000.0, positive)
+    decay_power: float = setting(0.6, within(0, float("inf"), "a number, 0 (no decay) or more"))
+    start_documents: int = setting(
         2000,
         whole(0),
         "start_documents",
         "The topics start from a collapsed Gibbs chain over this many documents; 0: random topics.",
     )
-    start: float = _setting(0.1, positive)
-    friction: float | None = _setting(
+    start: float = setting(0.1, positive)
+    friction: float | None = setting(
         None,
         optional(positive),
         "friction",
@@ -193,10 +157,10 @@ class Settings:
         option=float,
         shown="from the size of the corpus",
     )
-    batch: int = _setting(50, whole(1), "batch_size", "Documents per step.")
-    sweeps: int = _setting(50, whole(1), "sweeps", "Gibbs sweeps over a document.")
-    burn_in: int = _setting(25, whole(0), "burn_in", "The first sweeps, which are not counted.")
-    threads: int | None = _setting(
+    batch: int = setting(50, whole(1), "batch_size", "Documents per step.")
+    sweeps: int = setting(50, whole(1), "sweeps", "Gibbs sweeps over a document.")
+    burn_in: int = setting(25, whole(0), "burn_in", "The first sweeps, which are not counted.")
+    threads: int | None = setting(
         None,
         optional(_check_threads),
         "n_jobs",
@@ -204,11 +168,11 @@ class Settings:
         option=int,
         shown="all processors",
     )
-    engine: str = _setting(
+    engine: str = setting(
         "numba", one_of(ENGINES), None, f"Engine of the sweeps: {', '.join(ENGINES)}; jax is for GPUs."
     )
-    seed: int = _setting(0, whole(0), None, "Seed of the random numbers.")
-    total: int | Literal["growing"] | None = _setting(
+    seed: int = setting(0, whole(0), None, "Seed of the random numbers.")
+    total: int | Literal["growing"] | None = setting(
         None,
         optional(_check_total),
         "total_samples",
@@ -217,7 +181,7 @@ class Settings:
         parse=_parse_total,
         shown="counted if that is quick, else growing",
     )
-    exact_passes: int | None = _setting(
+    exact_passes: int | None = setting(
         None,
         optional(whole(0)),
         "exact_passes",
@@ -225,7 +189,7 @@ class Settings:
         option=int,
         shown="half of the passes, rounded down",
     )
-    draws: int = _setting(20, whole(1), "draws", "Stored draws of the topics.")
+    draws: int = setting(20, whole(1), "draws", "Stored draws of the topics.")
 
     def __post_init__(self) -> None:
         for name, value in checked({name: getattr(self, name) for name in DECLARED}).items():
@@ -321,7 +285,7 @@ class Settings:
 
 
 FIELDS = {entry.name: entry for entry in dataclasses.fields(Settings)}
-DECLARED: dict[str, Declared] = {name: entry.metadata["declared"] for name, entry in FIELDS.items()}
+DECLARED = declared_in(Settings)
 
 
 def checked(values: Mapping[str, Any], names: Mapping[str, str] | None = None) -> dict[str, Any]:
