@@ -54,7 +54,7 @@ class Posterior(TargetWithData):
     `dims` and `coords` name the axes of parameters and the entries along them, as for `fk.Density`. Columns
     of categories, as `fokker sample` reads them or of the type category in a DataFrame, are codes 0, 1, …
     with labels. An axis that `log_likelihood` indexes by such a column, as in theta["a"][row["city"]], has
-    its name and its labels without more; `dims={"a": ["city"]}` names an axis for which this is not found out.
+    its name and its labels if this is found out; `dims={"a": ["city"]}` names an axis for which it is not.
 
     JAX stores floating-point numbers in single precision unless 64 bits are enabled. Data that this would
     round noticeably are refused (docs/data.md has the rule). With `precision="double"` they are stored in
