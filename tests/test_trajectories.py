@@ -20,13 +20,12 @@ from conftest import quick_jit
 from detailed_balance import BENT, FALSE_ALARM, LOG_GAMMA, A, asymmetry, bent, log_gamma
 from fokker import samplers
 from fokker._core import random as _random
-from fokker._core.count import Count
 from fokker._core.packing import pack, unpack
 from fokker.corrections import NaiveTree, Step, Tree, naive_tree
 from fokker.integrators import EulerMaruyama, ExactOU, Leapfrog
-from fokker.run import warmup
+from fokker.run import learn, start, trajectories, warmup
 from fokker.run.step_search import StepSearch
-from fokker.run.trajectories import Chain, run_trajectories
+from fokker.run.trajectories import Chain, Steps, run_trajectories
 from fokker.run.warmup import windows
 from fokker.samplers import SamplerState, mass_matrix
 from fokker.samplers import nuts as make_nuts
@@ -1308,10 +1307,11 @@ def test_chains_learn_at_the_end_of_each_of_their_trajectories_with_the_last_ste
         state, info = sampler.with_step_size(jnp.exp(search.log_step)).step(jax.random.fold_in(key, t), state)
         return state, search.updated(info.acceptance_rate, sampler.target_accept), info.num_integration_steps
 
-    run = partial(
-        run_trajectories, sampler, 5, states, None, keys, Count.of(0), jnp.int32(steps), jnp.int32(1)
-    )
-    chains, _ = run(jnp.asarray(True), search, jnp.asarray(True))
+    def run(learns):
+        taken = Steps.of(0, steps, keeps=True, learns=learns)
+        return run_trajectories(sampler, 5, taken, states, None, search, keys)
+
+    chains, _ = run(learns=True)
     one = quick_jit(jax.vmap(learns, (0, 0, 0, None)))
     state, wanted, lengths = states, search, []
     for t in range(steps):
@@ -1322,7 +1322,7 @@ def test_chains_learn_at_the_end_of_each_of_their_trajectories_with_the_last_ste
     np.testing.assert_allclose(chains.search.log_step, wanted.log_step, rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(chains.state.position, state.position, rtol=1e-3, atol=1e-3)
     # Otherwise with the average: 31 of its steps make a path of mean length.
-    chains, out = run(jnp.asarray(True), search, jnp.asarray(False))
+    chains, out = run(learns=False)
     assert jax.tree.all(jax.tree.map(np.array_equal, chains.search, search))
     assert np.mean(out["num_integration_steps"][:, :steps]) > 2 * np.mean(lengths)
 
@@ -1388,27 +1388,21 @@ def test_unadjusted_samplers_are_the_stochastic_gradient_ones_with_all_the_data(
 
 def test_warm_up_has_keys_of_its_own(monkeypatch):
     """Else the first steps of a run, or what is drawn to start it, would be what its warm-up drew."""
-    sample_module, loop = (importlib.import_module(f"fokker.run.{name}") for name in ("sample", "loop"))
-    seen = []
-    right_warm_up, right_start = sample_module.warmed_up, loop.Run.__init__
-    right_states = sample_module.start_chains
+    seen = {}
 
-    def warm_up(sampler, devices, positions, keys, *rest):
-        seen.append(keys)
-        return right_warm_up(sampler, devices, positions, keys, *rest)
+    def note(module, name, what, place):
+        right = getattr(module, name)
 
-    def start(self, sampler, batches, plan, keys, *rest):
-        seen.append(keys)
-        right_start(self, sampler, batches, plan, keys, *rest)
+        def noted(*arguments):
+            seen[what] = arguments[place]
+            return right(*arguments)
 
-    def states(sampler, positions, keys):
-        seen.append(keys)
-        return right_states(sampler, positions, keys)
+        monkeypatch.setattr(module, name, noted)
 
-    monkeypatch.setattr(sample_module, "warmed_up", warm_up)
-    monkeypatch.setattr(sample_module, "start_chains", states)
-    monkeypatch.setattr(loop.Run, "__init__", start)
+    note(learn, "warmed_up", "warm-up", 3)
+    note(start, "start_chains", "start", 2)
+    note(trajectories, "run_trajectories", "steps", 6)
     warmed(NORMAL, samplers.rwm(), 2, steps=10, warm_up=25)
-    words = np.concatenate([jax.random.key_data(keys) for keys in seen])
+    words = np.concatenate([jax.random.key_data(keys) for keys in seen.values()])
     assert len(seen) == 3
     assert len({tuple(row) for row in words.tolist()}) == len(words)

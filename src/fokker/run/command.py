@@ -13,7 +13,7 @@ from rich.console import Console
 
 from fokker._core.files import check_no_links, interpreting, read_json, write_text
 from fokker._core.lock import locked
-from fokker.run.folder import open as open_run
+from fokker.run.api import open as open_run
 from fokker.run.interruption import ENDING, can_be_handled, leave_closed_terminal
 from fokker.run.journal import JOURNAL
 from fokker.run.model import split_source

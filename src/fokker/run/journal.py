@@ -1,4 +1,4 @@
-"""What a run has learnt so far in tuning and warm-up, on disk: a kill there does not lose it."""
+"""What a run has learned so far in tuning and warm-up, on disk: a kill there does not lose it."""
 
 import shutil
 import time

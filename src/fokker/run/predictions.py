@@ -19,9 +19,9 @@ from fokker._core.state import describe_shapes
 from fokker.rows import is_source, leaves
 from fokker.run.folder import StoredTrace, describe_theta
 from fokker.run.model import DATA, PREDICT, Model
+from fokker.run.positions import PerChain
 from fokker.run.predict import predict
 from fokker.run.progress import Progress
-from fokker.run.starts import PerChain
 from fokker.run.store import read_checkpoint
 from fokker.run.trace import Trace
 from fokker.targets.target import TargetWithData

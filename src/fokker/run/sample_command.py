@@ -291,7 +291,7 @@ class _Call:
 
         from fokker._core.state import is_function
         from fokker.run.command import option_of_run
-        from fokker.run.starts import PerChain
+        from fokker.run.positions import PerChain
         from fokker.run.store import has_run
         from fokker.targets import find_mode
 

@@ -2,7 +2,8 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -18,12 +19,18 @@ from fokker._core.paths import as_file, as_folder
 from fokker._core.precision import computing_in
 from fokker._core.state import nearest
 from fokker._core.statistics import inference_data
+from fokker.batches import BatchScheme
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
 from fokker.diagnostics._quantities import Quantities, flat
 from fokker.diagnostics.summary import QUANTILES
 from fokker.rows import is_source, reading
+from fokker.run.call import NAMES, Call, StepSize
+from fokker.run.folder import describe_theta, write_whole, written_constants
 from fokker.run.losses import Loss, in_words, left_of, surviving
+from fokker.run.moments import moments_of
 from fokker.run.predict import check_memory, predict, predict_with_keys, with_draw_keys
+from fokker.run.record import environment, plain
+from fokker.samplers._sampler import Sampler
 from fokker.targets.target import Target, TargetWithData, labels_of
 
 _P = ParamSpec("_P")
@@ -49,17 +56,16 @@ _ARVIZ = {"is_divergent": "diverging", "num_integration_steps": "n_steps"}
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a trace comes from: everything needed to run it again.
+    """Where a trace comes from.
 
-    `sampler` is put on the target, `batches` are made of its data. `options` are those of `fk.sample`, with
-    what warm-up learnt filled in. `notes`: problems found in warm-up; `one_start`:
-    whether all chains started at one point.
+    `sampler` is on the target, `batches` are made of its data. `call`: to run it again, with what was learned
+    filled in. `notes`: problems found in warm-up; `one_start`: whether all chains started at one point.
     """
 
     target: Any
     sampler: Any
-    batches: Any
-    options: dict[str, Any] = field(default_factory=dict)
+    batches: BatchScheme | None
+    call: Call | None = None
     notes: tuple[str, ...] = ()
     one_start: bool = False
 
@@ -181,43 +187,77 @@ class Trace:
         """The sampler on its target, with the settings found by tuning or warm-up."""
         return None if self.origin is None else self.origin.sampler
 
-    def rerun(self, *, step_size: Any = None, **changes: Any) -> "Trace":
-        """Run it again, with `step_size` or any option of `fk.sample` changed."""
-        from fokker.run.sample import sample
+    def rerun(
+        self, *, sampler: Sampler | str | None = None, step_size: StepSize | None = None, **changes: Any
+    ) -> "Trace":
+        """Run it again, from the same start, with the settings that tuning or warm-up found.
 
-        if self.origin is None:
-            raise ValueError("only a trace of fk.sample can be run again.")
-        known = [*self.origin.options, "step_size", "resume"]
+        - `sampler`: another sampler.
+        - `step_size`: another step size of the sampler.
+        - `changes`: any option of `fk.sample`, with its new value. Without `out` nothing is written.
+
+        ```python
+        finer = trace.rerun(step_size=0.5 * trace.sampler.step_size, steps=20_000)
+        ```
+        """
+        call = self._call_to_repeat("run again")
+        known = [*NAMES, "sampler", "step_size"]
         for name in changes:
             if name not in known:
                 raise TypeError(f"rerun has no option {name!r}, as fk.sample has none.{nearest(name, known)}")
-        options = {**self.origin.options, "out": None, **changes}
-        sampler = options.pop("sampler")
+        chosen: Any = call.sampler if sampler is None else sampler
         if step_size is not None:
-            sampler = sampler.with_step_size(step_size)
-        return sample(self.origin.target, sampler, **options)
+            chosen = chosen.with_step_size(step_size)
+        return replace(call, sampler=chosen).again(**{"out": None, **changes})
 
     def resume(self, steps: int = 0) -> "Trace":
-        """Continue where the run ended: with the steps not yet taken, and `steps` more; all draws together.
+        """Continue where the run ended; all draws together are those of one run of that length, to the bit.
 
-        The draws are those of one run of that length, to the bit (to rounding, where one step is left).
+        (To rounding, where one step is left.)
+
+        - `steps`: how many to take besides those that the run has not taken yet.
         """
         check_whole("steps", steps, 0)
-        if self.origin is None:
-            raise ValueError("only a trace of fk.sample can be resumed.")
+        call = self._call_to_repeat("resumed")
         if self.stopped is not None and not self.was_interrupted:
             raise ValueError(f"there is nothing to continue from: {self.stopped}.")
-        return self.rerun(steps=self.settings["steps"] + steps, resume=self)
+        return call.again(resumed=self, out=None, steps=self.settings["steps"] + steps)
 
-    def save(self, path: Any) -> None:
+    def _call_to_repeat(self, what: str) -> Call:
+        if self.origin is None or self.origin.call is None:
+            raise ValueError(f"only a trace of fk.sample can be {what}.")
+        return self.origin.call
+
+    def save(self, path: str | Path) -> None:
         """Write the draws, statistics and settings to a new folder, which `fk.open` reads.
 
         Draws are in Zarr, as xarray and ArviZ read them. To be able to continue a run from its folder, run it
         with `fk.sample(…, out=…)`.
         """
-        from fokker.run.folder import save
-
-        save(self, as_folder(path, "path"))
+        numbers = {name: plain(value) for name, value in self.settings.items()}
+        settings = {n: v for n, v in numbers.items() if v is None or isinstance(v, int | float | str)}
+        description = {
+            "settings": {**settings, "chains": len(self.chains)},
+            "environment": environment(),
+            "fingerprints": {},
+            "theta": describe_theta(
+                self.moments["mean"] if self.draws is None and self.moments else self.draws
+            ),
+            "labels": self.labels.written(),
+            "notes": [*self.notes, *([self.lost] if self.lost else [])],
+            "one_start": self.one_start,
+        }
+        recorded: dict[str, Any] = dict(self.sample_stats)
+        if self.draws is not None:
+            recorded["position"] = self.draws
+        moments = jax.tree.map(lambda x: x[np.asarray(self.chains)], self.gathered)
+        write_whole(
+            as_folder(path, "path"),
+            description,
+            written_constants(self.known_data()),
+            recorded,
+            (int(self.settings["taken"]), (), moments, self.stopped),
+        )
 
     @property
     @_in_its_precision
@@ -422,21 +462,6 @@ class Trace:
         write_report(
             self, as_file(path, "path"), title, extra, self.summary() if summary is None else summary
         )
-
-
-def moments_of(
-    moments: Any, losses: Mapping[int, Loss] = MappingProxyType({})
-) -> dict[str, PyTree[np.ndarray]] | None:
-    """The mean and the variance that streaming moments estimate; None before the first draw."""
-    if moments is None or not np.any(np.asarray(moments.count)):
-        return None
-    chains = left_of(np.asarray(moments.count).shape[0], losses)
-    count = np.maximum(np.asarray(moments.count)[chains], 2)
-    mean, squares = (
-        jax.tree.map(lambda x: np.asarray(x)[chains], tree) for tree in (moments.mean, moments.squares)
-    )
-    variance = jax.tree.map(lambda s: s / (count - 1).reshape(-1, *[1] * (s.ndim - 1)), squares)
-    return {"mean": mean, "variance": variance}
 
 
 def _rows_of(target: TargetWithData, rows: Any) -> PyTree[Any]:

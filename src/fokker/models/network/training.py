@@ -12,8 +12,8 @@ from jaxtyping import Array, PyTree
 from fokker.models.network.networks import Functional
 from fokker.models.network.posterior import LOG_NOISE_MEAN, LogLikelihood, LogPrior, Outputs
 from fokker.models.network.settings import GAUSSIAN_CURVATURE, StepSettings
-from fokker.run.sample import sample
-from fokker.run.starts import PerChain
+from fokker.run.api import sample
+from fokker.run.positions import PerChain
 from fokker.run.trace import Trace
 from fokker.targets import Posterior
 

@@ -58,6 +58,19 @@ class PerChain:
         return positions
 
 
+@dataclass(frozen=True)
+class WarmedUp:
+    """Where warm-up left the chains, in the sampler's coordinates: the start of a second run."""
+
+    positions: PyTree[Array]
+    notes: tuple[str, ...]
+    one_start: bool
+
+    def of(self, chains: int) -> PyTree[Array]:
+        """Positions of `chains` chains: a second run may have more, or fewer, than were warmed up."""
+        return jax.tree.map(lambda x: x[np.arange(chains) % x.shape[0]], self.positions)
+
+
 def check_same_target(target: Any, sampler: Any, init: Any) -> None:
     """Raise where a sampler made of dynamics comes with another target, as far as one step tells."""
     dynamics = getattr(sampler, "dynamics", None)
