@@ -206,7 +206,7 @@ def printed():
     """Patterns of every text in the code of verdicts and of runs, whole and up to its first ";" or ". "."""
     patterns = set()
     for file in sorted((ROOT / "src/fokker").glob("diagnostics/*.py")) + [
-        ROOT / f"src/fokker/run/{name}.py" for name in ("losses", "loop", "trace")
+        ROOT / f"src/fokker/run/{name}.py" for name in ("losses", "loop", "recording", "trace")
     ]:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.JoinedStr):

@@ -943,15 +943,15 @@ def test_windows_are_the_steps():
         assert sum(length for length, _ in plan) == steps
         assert all(length > 0 for length, _ in plan[:-1])
         assert not plan[-1][1]
-        learnt = [length for length, learns in plan if learns]
-        assert bool(learnt) == (steps >= 20)
-        assert learnt == sorted(learnt)
+        learned = [length for length, learns in plan if learns]
+        assert bool(learned) == (steps >= 20)
+        assert learned == sorted(learned)
         if steps >= 100:
-            assert min(learnt) >= 25
+            assert min(learned) >= 25
             assert not plan[0][1]
             # They double; the last takes what would be too little for one more.
-            assert learnt[:-1] == [25 * 2**k for k in range(len(learnt) - 1)]
-            assert learnt[-1] >= 25 * 2 ** (len(learnt) - 1)
+            assert learned[:-1] == [25 * 2**k for k in range(len(learned) - 1)]
+            assert learned[-1] >= 25 * 2 ** (len(learned) - 1)
 
 
 def normal_target(covariance):
@@ -964,7 +964,7 @@ def warmed(target, sampler, d, **options):
     return fk.sample(target, sampler, init=lambda key: jax.random.normal(key, (d,)), **options)
 
 
-def learnt(trace, d):
+def learned(trace, d):
     """S of the sampler that warm-up made."""
     return written_out(trace.sampler.mass_matrix, d)
 
@@ -975,7 +975,7 @@ def test_warm_up_finds_scales_over_four_orders_of_magnitude():
     target = fk.Density(lambda x: -jnp.sum((x / deviations.astype("f")) ** 2) / 2)
     trace = warmed(target, samplers.nuts(), 5)
     # A standard deviation of some 1000 draws.
-    np.testing.assert_allclose(np.diag(learnt(trace, 5)), deviations, rtol=0.25)
+    np.testing.assert_allclose(np.diag(learned(trace, 5)), deviations, rtol=0.25)
     assert trace.origin.sampler.step_size.shape == ()
     assert 0.7 < trace.sample_stats["acceptance_rate"].mean() < 0.93
     np.testing.assert_allclose(trace.samples.std(axis=(0, 1)), deviations, rtol=0.2)
@@ -989,7 +989,7 @@ ROTATED = ROTATION @ np.diag([25.0, 1.0, 0.04, 4.0]) @ ROTATION.T
 @pytest.mark.long("trajectories::an_estimated_scale_is_the_covariance_shrunk")
 def test_warm_up_finds_a_rotated_normal():
     trace = warmed(normal_target(ROTATED), samplers.nuts(mass_matrix="dense"), 4)
-    S = learnt(trace, 4)
+    S = learned(trace, 4)
     ratios = np.linalg.eigvalsh(np.linalg.inv(S) @ ROTATED @ np.linalg.inv(S).T)
     assert ratios.min() > 0.6
     assert ratios.max() < 1.7
@@ -1009,7 +1009,7 @@ def test_a_few_strong_directions_of_many_are_found(by):
         x = rng.normal(size=(4, 200, 50)) @ np.linalg.cholesky(covariance).T
         S = written_out(mass_matrix.estimate("low-rank", x, jnp.float32), 50)
     else:
-        S = learnt(warmed(normal_target(covariance), samplers.nuts(mass_matrix="low-rank"), 50), 50)
+        S = learned(warmed(normal_target(covariance), samplers.nuts(mass_matrix="low-rank"), 50), 50)
     ratios = np.linalg.eigvalsh(np.linalg.inv(S) @ covariance @ np.linalg.inv(S).T)
     assert np.linalg.cond(covariance) > 390
     assert ratios.max() / ratios.min() < 14
@@ -1037,7 +1037,7 @@ def test_defaults_do_for_a_nested_tree(name):
         assert trace.origin.sampler.step_size.shape == ()
 
 
-def test_a_warmed_run_is_run_again_with_what_was_learnt():
+def test_a_warmed_run_is_run_again_with_what_was_learned():
     trace = warmed(NORMAL, samplers.hmc(num_integration_steps=3), 2, steps=60, warm_up=150)
     longer, again = trace.resume(20), trace.rerun()
     np.testing.assert_allclose(longer.samples[:, :60], trace.samples, rtol=1e-4, atol=1e-4)
@@ -1084,7 +1084,7 @@ BAD = {
     ),
     "one chain outside": (
         lambda: run(density(lambda x: jnp.sum(jnp.log(x))), init=one_chain_outside),
-        r"chain 1, which has its own start: log_density is nan",
+        r"chain 2 of \d, which has its own start: log_density is nan",
     ),
     "no gradient at the start": (
         lambda: run(density(lambda x: -jnp.sqrt(jnp.sum(x**2))), init=(0.0, 0.0)),
@@ -1256,7 +1256,7 @@ def test_every_trial_of_a_step_size_has_noise_that_no_other_trial_and_no_step_ha
     assert min(numbers) >= 2**31
 
 
-# Settings as they are learnt --------------------------------------------------------------------------------
+# Settings as they are learned -------------------------------------------------------------------------------
 
 
 def test_dual_averaging_is_that_of_the_paper(x64):

@@ -134,8 +134,8 @@ MUTATIONS = [
     ),
     Mutation(
         "run/loop.py",
-        "            for number in ENDING:\n",
-        "            for number in ENDING[:1]:\n",
+        "        for number in ENDING:\n",
+        "        for number in ENDING[:1]:\n",
         "a process that a closed terminal ended goes on after its run",
         ("store::a_signal_ends_the_command_with_a_report_that_knows_the_model",),
     ),

@@ -67,7 +67,7 @@ def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], s
     items += "".join(f"<li>Note: {html.escape(note)}.</li>" for note in summary.notes)
     verdict = f'<p class="{_CLASSES[summary.grade]}">{html.escape(summary.verdict)}</p><ul>{items}</ul>'
     settings = ", ".join(
-        f"{name.replace('_', ' ')} {_setting_text(value)}"
+        f"{_SETTING_NAMES.get(name, name.replace('_', ' '))}: {_setting_text(value)}"
         for name, value in trace.settings.items()
         if value is not None
     )
@@ -86,6 +86,10 @@ def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], s
         parts += ["<h2>Steps</h2>", image(_statistics(trace), "statistics of the steps, as a running mean")]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, page(title, *parts))
+
+
+# Names of settings that do not say what they are.
+_SETTING_NAMES = {"taken": "steps taken"}
 
 
 def _setting_text(value: object) -> str:

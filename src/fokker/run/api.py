@@ -22,6 +22,7 @@ from fokker.run.stored import StoredTrace
 from fokker.run.trace import Trace
 from fokker.run.tuning import TRIED, Tuning, tuned
 from fokker.samplers._sampler import Sampler
+from fokker.targets.target import Target
 
 
 def prepared(call: Call) -> Run:
@@ -30,7 +31,7 @@ def prepared(call: Call) -> Run:
 
 
 def sample(
-    target: Any,
+    target: Target | None,
     sampler: Sampler | str,
     *,
     init: Init,
@@ -124,7 +125,7 @@ def sample(
 
 
 def tune(
-    target: Any,
+    target: Target,
     sampler: Sampler | Callable[..., Sampler] | str,
     *,
     init: Init,
@@ -202,7 +203,7 @@ def open(path: str | Path) -> Trace:
 
 def resume(
     path: str | Path,
-    target: Any,
+    target: Target | None,
     sampler: Sampler | str,
     *,
     init: Init,

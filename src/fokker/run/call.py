@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from jax.sharding import Mesh
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # A number, a function of the number of steps taken, or "auto" where it is to be found.
 StepSize = float | Array | Schedule | Literal["auto"]
 # Theta of all chains, a function of a key that draws it for each, or theta of each chain.
-Init = PyTree[Any] | Callable[[Key[Array, ""]], PyTree[Any]] | PerChain
+Init: TypeAlias = PyTree[Any] | Callable[[Key[Array, ""]], PyTree[Any]] | PerChain
 # How rows are drawn: by name, in blocks of their order, or by a score for every datum.
 BatchKind = (
     Literal["window", "replacement", "no replacement", "reshuffle", "blocks"]
@@ -76,7 +76,7 @@ class Options:
         """Raise for options of the wrong kind, before anything is made on the disk."""
         if self.out is not None:
             as_folder(self.out, "out")
-        check_temperature(self.temperature)
+        check_temperature(self.temperature)  # type: ignore[arg-type]
         if self.batch_size is not None:
             check_whole("batch_size", self.batch_size)
 

@@ -121,7 +121,7 @@ def _kept(out: Path) -> str:
     if has_run(out):
         kept = "interrupted; the draws until the last checkpoint are kept."
     elif (out / JOURNAL).exists():
-        kept = "ended before the first step; what was learnt in tuning or warm-up so far is kept."
+        kept = "ended before the first step; what was learned in tuning or warm-up so far is kept."
     else:
         kept = "ended before the first step."
     return f"{kept} To go on: fokker resume {out}"
@@ -212,7 +212,7 @@ def _move(names: Sequence[str], source: Path, goal: Path | None) -> None:
 def written_command(folder: Path, options: dict[str, Any]) -> Iterator[None]:
     """Write the command of a run for its time; a call that a warm-up in the folder refuses leaves none.
 
-    `fokker resume` would otherwise find the command of another call beside what the warm-up has learnt.
+    `fokker resume` would otherwise find the command of another call beside what the warm-up has learned.
     """
     has_warm_up = not has_run(folder) and (folder / JOURNAL).exists() and (folder / COMMAND).is_file()
     before = read_json(folder / COMMAND) if has_warm_up else None

@@ -121,7 +121,7 @@ def _in_double(call: Call) -> Call:
     else:
         start = (lambda key: as_double(init(key))) if is_function(init) else as_double(init)
     options = dataclasses.replace(
-        call.options, init=start, gradient=as_double(call.options.gradient), precision=DOUBLE
+        call.options, init=start, gradient=as_double(call.options.gradient), precision="double"
     )
     target, sampler = in_this_precision_too(as_double(call.target)), as_double(call.sampler)
     return dataclasses.replace(call, target=target, sampler=sampler, options=options)

@@ -130,7 +130,7 @@ def check_chains(states: Any, target: Target | None) -> None:
             check_finite_start(U, gradient)
         except ValueError as error:
             row = unusable_row(target, _of(states.position, chain))
-            raise ValueError(f"chain {chain}: {row or error}") from error
+            raise ValueError(f"chain {chain + 1} of {len(potentials)}: {row or error}") from error
 
 
 def unusable_row(target: Any, position: PyTree[Array]) -> str | None:
@@ -207,7 +207,7 @@ def checked_positions(
                 ) from error
             if not differs(init):
                 raise
-            raise ValueError(f"chain {chain}, which has its own start: {error}") from error
+            raise ValueError(f"chain {chain + 1} of {number}, which has its own start: {error}") from error
         _remember(identity)
 
     check(0)  # first: its errors say more than those of a call for all chains at once

@@ -17,12 +17,13 @@ from fokker._core.draws import shape_of_draws
 from fokker._core.files import write_atomically
 from fokker._core.state import describe_shapes
 from fokker.rows import is_source, leaves
-from fokker.run.folder import StoredTrace, describe_theta
+from fokker.run.folder import describe_theta
 from fokker.run.model import DATA, PREDICT, Model
 from fokker.run.positions import PerChain
 from fokker.run.predict import predict
 from fokker.run.progress import Progress
 from fokker.run.store import read_checkpoint
+from fokker.run.stored import StoredTrace
 from fokker.run.trace import Trace
 from fokker.targets.target import TargetWithData
 

@@ -76,14 +76,15 @@ class Recording:
         if schedule is None and len(self.losses) < self.plan.chains:
             if self.folder is not None and checkpoint is not None:
                 before = time.monotonic()
-                self.folder.commit(self.done, *checkpoint, losses=self.losses)
+                states, moments = checkpoint
+                self.folder.commit(self.done, states, moments, losses=self.losses)
                 cost = time.monotonic() - before
                 self._next_commit = time.monotonic() + max(_COMMIT_SECONDS, _COMMIT_TIMES * cost)
             return None
         if schedule is not None:
-            return f"{schedule} before step {self.done:,}: take smaller steps"
+            return f"{schedule}: give one whose step sizes are positive and finite"
         which = "the chain" if self.plan.chains == 1 else "every chain"
-        return f"{which} was stopped before step {self.done:,}: {next(iter(self.losses.values())).reason}"
+        return f"{which} was stopped at step {self.done:,} ({next(iter(self.losses.values())).reason})"
 
     def _lose_chains(self, block: Block) -> str | None:
         """Note which chains diverged in a block; return what is wrong with the schedule of all of them."""
@@ -104,7 +105,7 @@ class Recording:
         if finite:
             return "2TD - εB̂ was not positive semidefinite: take smaller steps"
         row = unusable_row(self.origin.target, self._start) if self.sampler.wants_target else None
-        return f"it left the finite numbers: {row or 'take smaller steps'}"
+        return f"not finite: {row or 'take smaller steps'}"
 
     def _store_draws(self, block: Block) -> None:
         """Copy the draws of a block into the store, while the next block is computed."""
