@@ -20,8 +20,7 @@ from fokker.rows import Problem, StreamBatch, aligned, is_source, leaves, stream
 from fokker.run.block import Choose
 from fokker.run.mesh import Devices
 from fokker.run.shares import Read
-from fokker.run.step_plan import Piece
-from fokker.run.streams import BATCHES
+from fokker.run.step_plan import BATCHES, Piece
 
 # The most bytes of rows per block, of which up to four are in memory, and the most steps.
 _BYTES, _STEPS = 2**26, 2**14

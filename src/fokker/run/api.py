@@ -171,16 +171,8 @@ def tune(
     Returns a `fk.Tuning`: its `.sampler` is the one chosen, and `print(tuning)` shows what was tried.
     """
     key = key_of_seed(seed) if key is None else checked_key(key)
-    options = Options(
-        init=init,
-        steps=steps,
-        batch_size=batch_size,
-        batches=batches,
-        gradient=gradient,
-        key=key,
-        temperature=temperature,
-        progress=progress,
-    )
+    arguments = locals()
+    options = Options(**{name: arguments[name] for name in NAMES if name in arguments})
     with reading(), Journal() as journal:
         return tuned(target, sampler, options, journal, step_sizes, frictions)
 

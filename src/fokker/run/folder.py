@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,16 @@ from fokker.run.store import CHECKPOINT, DESCRIPTION, Checkpoint, Store, has_run
 
 # The group of ArviZ for the constants of a model, and the most bytes of them in a checkpoint.
 CONSTANTS, _MOST_CONSTANTS = "constant_data", 2**18
+
+
+class RunState(NamedTuple):
+    """How far a run is: the steps taken, states and moments after them, and why it or a chain was stopped."""
+
+    taken: int
+    states: Any
+    moments: Moments | None
+    stopped: str | None = None
+    losses: Mapping[int, Loss] = MappingProxyType({})
 
 
 class RunFolder:
@@ -109,18 +119,12 @@ class RunFolder:
         if draws:
             self.store.add(draws)
 
-    def commit(
-        self,
-        taken: int,
-        states: Any,
-        moments: Moments | None,
-        stopped: str | None = None,
-        losses: Mapping[int, Loss] = MappingProxyType({}),
-    ) -> None:
-        """Write a checkpoint after `taken` steps."""
+    def commit(self, reached: RunState) -> None:
+        """Write a checkpoint."""
+        moments = reached.moments
         if self.store is None:
             return
-        state = {f"state/{i}": np.asarray(x) for i, x in enumerate(jax.tree.leaves((states, moments)))}
+        state = {f"state/{i}": np.asarray(x) for i, x in enumerate(jax.tree.leaves(reached[1:3]))}
         estimates = {}
         if moments is not None and moments_of(moments) is not None:
             trees = {"mean": moments.mean, "squares": moments.squares}
@@ -130,25 +134,21 @@ class RunFolder:
                 for name, x in _file_names(tree).items()
             }
             estimates["moments/count"] = np.asarray(moments.count)
-        lost = {str(chain): list(loss) for chain, loss in losses.items()}
-        description = {**self.description, "taken": taken, "stopped": stopped, "losses": lost}
-        self.store.commit(description, {**self._arrays, **state, **estimates})
+        end = {
+            "taken": reached.taken,
+            "stopped": reached.stopped,
+            "losses": {str(chain): list(loss) for chain, loss in reached.losses.items()},
+        }
+        self.store.commit({**self.description, **end}, {**self._arrays, **state, **estimates})
         if self._has_journal:  # the checkpoint has what was learned
             clear_journal(self.path)
             self._has_journal = False
 
-    def finish(
-        self,
-        taken: int,
-        states: Any,
-        moments: Moments | None,
-        stopped: str | None,
-        losses: Mapping[int, Loss] = MappingProxyType({}),
-    ) -> None:
+    def finish(self, reached: RunState) -> None:
         """Write everything that is left."""
         assert self.store is not None
         self.store.close()
-        self.commit(taken, states, moments, stopped, losses)
+        self.commit(reached)
 
 
 def _file_names(tree: PyTree[Any]) -> dict[str, np.ndarray]:
@@ -185,13 +185,13 @@ def write_whole(
     description: dict[str, Any],
     arrays: dict[str, np.ndarray],
     recorded: dict[str, Any],
-    end: tuple[int, Any, Moments | None, str | None],
+    reached: RunState,
 ) -> None:
-    """Write what was recorded, chain × draw × …, to a new folder; `end`: the arguments of `finish`."""
+    """Write what was recorded, chain × draw × …, to a new folder."""
     path.mkdir(parents=True, exist_ok=True)
     with locked(path):
         if has_run(path):
             raise ValueError(f"{path} has a run in it already: give another folder.")
         folder = RunFolder(path, description, arrays)
         folder.add(recorded)
-        folder.finish(*end)
+        folder.finish(reached)

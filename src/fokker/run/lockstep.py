@@ -22,8 +22,7 @@ from fokker.run.mesh import on_every_device
 from fokker.run.moments import Moments
 from fokker.run.shares import Read
 from fokker.run.start import Started
-from fokker.run.step_plan import Piece
-from fokker.run.streams import BATCHES
+from fokker.run.step_plan import BATCHES, Piece
 from fokker.samplers._sampler import Sampler, all_finite, step_size_at
 
 # On a CPU the randomness of this many steps is drawn at once, which is faster than drawing it step by step

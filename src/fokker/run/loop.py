@@ -17,6 +17,7 @@ from rich.console import Console
 from fokker._core.precision import in_this_precision
 from fokker.rows import Problem
 from fokker.run.block import Block, Blocks, position_of
+from fokker.run.folder import RunState
 from fokker.run.interruption import ENDING, Interruption
 from fokker.run.lockstep import Lockstep, first_chains
 from fokker.run.losses import in_words
@@ -107,12 +108,12 @@ class Run:
             done, total = self.recording.done, self.plan.total
             stopped = f"interrupted after {done:,} of {total:,} steps; {how}"
         states, moments = self.devices.kept((self.chains.states, self.chains.moments))
-        losses = self.recording.losses
+        done, losses = self.recording.done, self.recording.losses
         if self.folder is None:
             parts = self.recording.gathered, moments, states, stopped, self._settings(), self.started.origin
             return self._explained(Trace.gather(*parts, self.resumed, losses))
-        folder, done = self.folder, self.recording.done
-        self.devices.by_first(lambda: folder.finish(done, states, moments, stopped, losses))
+        folder, reached = self.folder, RunState(done, states, moments, stopped, losses)
+        self.devices.by_first(lambda: folder.finish(reached))
         structure = jax.tree.structure(self.started.states.position)
         call = plan.call.to_repeat(plan.call.sampler, plan.options)
         trace = StoredTrace(folder.path, states, self.started.origin, structure, call, self._settings())

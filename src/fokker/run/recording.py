@@ -9,6 +9,7 @@ import numpy as np
 
 from fokker._core.count import Count
 from fokker.run.block import Block
+from fokker.run.folder import RunState
 from fokker.run.losses import Loss, blanked, first_unsound
 from fokker.run.positions import unusable_row
 from fokker.run.start import Started
@@ -76,8 +77,7 @@ class Recording:
         if schedule is None and len(self.losses) < self.plan.chains:
             if self.folder is not None and checkpoint is not None:
                 before = time.monotonic()
-                states, moments = checkpoint
-                self.folder.commit(self.done, states, moments, losses=self.losses)
+                self.folder.commit(RunState(self.done, *checkpoint, losses=self.losses))
                 cost = time.monotonic() - before
                 self._next_commit = time.monotonic() + max(_COMMIT_SECONDS, _COMMIT_TIMES * cost)
             return None

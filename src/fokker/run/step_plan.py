@@ -5,6 +5,9 @@ from typing import NamedTuple
 
 from fokker._core.checks import check_whole
 
+# The number that a chain's key is folded with for the stream of its batches; no step has it.
+BATCHES = 2**32 - 1
+
 
 class Piece(NamedTuple):
     """A block of a run: `draws` times `thin` steps from step `first` on, and whether the draws are kept."""

@@ -25,7 +25,7 @@ from fokker.diagnostics._quantities import Quantities, flat
 from fokker.diagnostics.summary import QUANTILES
 from fokker.rows import is_source, reading
 from fokker.run.call import NAMES, Call, StepSize
-from fokker.run.folder import describe_theta, write_whole, written_constants
+from fokker.run.folder import RunState, describe_theta, write_whole, written_constants
 from fokker.run.losses import Loss, in_words, left_of, surviving
 from fokker.run.moments import moments_of
 from fokker.run.predict import check_memory, predict, predict_with_keys, with_draw_keys
@@ -187,6 +187,11 @@ class Trace:
         """The sampler on its target, with the settings found by tuning or warm-up."""
         return None if self.origin is None else self.origin.sampler
 
+    @property
+    def _target(self) -> Any:
+        """The target, where the trace knows it."""
+        return None if self.origin is None else self.origin.target
+
     def rerun(
         self, *, sampler: Sampler | str | None = None, step_size: StepSize | None = None, **changes: Any
     ) -> "Trace":
@@ -256,22 +261,21 @@ class Trace:
             description,
             written_constants(self.known_data()),
             recorded,
-            (int(self.settings["taken"]), (), moments, self.stopped),
+            RunState(int(self.settings["taken"]), (), moments, self.stopped),
         )
 
     @property
     @_in_its_precision
     def positions(self) -> PyTree[np.ndarray]:
         """The draws in the sampler's own coordinates: those before a constraint's transform."""
-        target = None if self.origin is None else self.origin.target
-        if target is None or not target.is_constrained:
+        if self._target is None or not self._target.is_constrained:
             return self.samples
-        return jax.vmap(jax.vmap(target.unconstrain))(self.samples)
+        return jax.vmap(jax.vmap(self._target.unconstrain))(self.samples)
 
     @property
     def labels(self) -> Labels:
         """Names of the axes of parameters, `dims`, and of the entries along them, `coords`."""
-        return labels_of(None if self.origin is None else self.origin.target)
+        return labels_of(self._target)
 
     def named(self) -> dict[str, np.ndarray]:
         """The draws of every leaf of theta by its path; a single array is called theta."""
@@ -308,11 +312,10 @@ class Trace:
 
     def known_data(self) -> dict[str, dict[str, Any]]:
         """What the model was given, by ArviZ's groups `observed_data` and `constant_data`, and by name."""
-        target = None if self.origin is None else self.origin.target
-        return target.known_data() if isinstance(target, Target) else {}
+        return self._target.known_data() if isinstance(self._target, Target) else {}
 
     def _log_likelihood_by_name(self) -> dict[str, np.ndarray]:
-        target = None if self.origin is None else self.origin.target
+        target = self._target
         if isinstance(target, Target) and not isinstance(target, TargetWithData):
             by_name = self._log_likelihood_of_model(target, 1)
             if by_name:
@@ -322,10 +325,7 @@ class Trace:
 
     def _derived(self) -> dict[str, np.ndarray]:
         """NumPyro's deterministic sites and Stan's transformed parameters at every draw."""
-        target = None if self.origin is None else self.origin.target
-        if target is None:
-            return {}
-        return at_draws(_derived, self.samples, target)
+        return {} if self._target is None else at_draws(_derived, self.samples, self._target)
 
     @_in_its_precision
     def predict(
@@ -374,7 +374,7 @@ class Trace:
                 "trace.predict needs a function of theta and rows, with data; without them it takes a key "
                 "and thin alone, for draws of the observed variables of a model."
             )
-        target = None if self.origin is None else self.origin.target
+        target = self._target
         if not isinstance(target, Target):
             raise TypeError("this trace knows no model that could draw data: give a function and data.")
         check_whole("thin", thin)
@@ -391,7 +391,7 @@ class Trace:
         has observed variables: chain × draw × the axes of the variable, and by name where there are several.
         `rows` are the indices of some data, all by default. `batch_size` and `thin` as for `predict`.
         """
-        target = None if self.origin is None else self.origin.target
+        target = self._target
         if isinstance(target, TargetWithData) and self.sampler.wants_target:
             data = target.data if rows is None else _rows_of(target, rows)
             arguments = (target,)

@@ -21,8 +21,8 @@ from fokker.run.block import Block, Chains, Choose
 from fokker.run.mesh import on_every_device
 from fokker.run.moments import Moments
 from fokker.run.start import Started
+from fokker.run.step_plan import BATCHES
 from fokker.run.step_search import StepSearch
-from fokker.run.streams import BATCHES
 from fokker.samplers._recipe import Recipe
 from fokker.samplers._sampler import chunk_length
 from fokker.targets.constrained import constrained
