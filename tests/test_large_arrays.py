@@ -14,7 +14,7 @@ import pytest
 import fokker as fk
 from fokker._core.count import Count
 from fokker.run.block import position_of
-from fokker.run.lockstep import Form, Setting, Task, first_chains, run_block
+from fokker.run.lockstep import Form, Program, Task, first_chains, run_block
 from fokker.run.moments import Moments
 from fokker.samplers._sampler import start_chains
 
@@ -41,7 +41,7 @@ def lowered(sampler, shape, dtype=jnp.float32, keeps_moments=False):
     place = (Count.of(0), jnp.uint32(0))
     task = Task(Count.of(0), jnp.int32(1), jnp.int32(1), jnp.asarray(True), place)
     block = jax.jit(
-        lambda keys, chains: run_block((Setting(placed, None, None, keys, 2, form), task), chains)
+        lambda keys, chains: run_block((Program(placed, None, None, keys, 2, form), task), chains)
     )
     return block.lower(keys, chains)
 

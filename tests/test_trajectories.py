@@ -23,7 +23,7 @@ from fokker._core import random as _random
 from fokker._core.packing import pack, unpack
 from fokker.corrections import NaiveTree, Step, Tree, naive_tree
 from fokker.integrators import EulerMaruyama, ExactOU, Leapfrog
-from fokker.run import learn, start, trajectories, warmup
+from fokker.run import learn, lockstep, start, warmup
 from fokker.run.step_search import StepSearch
 from fokker.run.trajectories import Chain, Steps, run_trajectories
 from fokker.run.warmup import windows
@@ -1390,18 +1390,18 @@ def test_warm_up_has_keys_of_its_own(monkeypatch):
     """Else the first steps of a run, or what is drawn to start it, would be what its warm-up drew."""
     seen = {}
 
-    def note(module, name, what, place):
+    def note(module, name, what, keys_of):
         right = getattr(module, name)
 
         def noted(*arguments):
-            seen[what] = arguments[place]
+            seen[what] = keys_of(*arguments)
             return right(*arguments)
 
         monkeypatch.setattr(module, name, noted)
 
-    note(learn, "warmed_up", "warm-up", 3)
-    note(start, "start_chains", "start", 2)
-    note(trajectories, "run_trajectories", "steps", 6)
+    note(learn, "warmed_up", "warm-up", lambda sampler, devices, positions, keys, *rest: keys)
+    note(start, "start_chains", "start", lambda sampler, positions, keys: keys)
+    note(lockstep, "run_block", "steps", lambda inputs, chains: inputs[0].keys)
     warmed(NORMAL, samplers.rwm(), 2, steps=10, warm_up=25)
     words = np.concatenate([jax.random.key_data(keys) for keys in seen.values()])
     assert len(seen) == 3

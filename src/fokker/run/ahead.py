@@ -180,7 +180,7 @@ class ReadAhead:
         if self._stream_batches is None:
             self._stream_batches = self.stream.batches(first * chains)
         # In the types of the stream, as wide ones are checked before they are rounded.
-        given = [
+        read = [
             out if out.dtype == dtype else np.empty((steps, *out.shape[1:]), dtype)
             for out, dtype in zip(values, self.stream.dtypes, strict=True)
         ]
@@ -190,16 +190,16 @@ class ReadAhead:
                 chain = self._chain_of(first + step, 0)
                 for _ in range(chains):
                     number, batch = next(self._stream_batches)
-                    for x, out in zip(batch, given, strict=True):
+                    for x, out in zip(batch, read, strict=True):
                         out[step, chain] = x
                     numbers.append(number)
                     chain = (chain + 1) % chains
         except Problem as problem:
             self._problem = problem
         whole = len(numbers) // chains
-        bad = self._first_bad(first, given, numbers, whole)
+        bad = self._first_bad(first, read, numbers, whole)
         with np.errstate(all="ignore"):  # of what is not filled
-            for x, out in zip(given, values, strict=True):
+            for x, out in zip(read, values, strict=True):
                 if x is not out:
                     out[:steps] = x
         # A step needs a batch for each chain.
@@ -211,15 +211,15 @@ class ReadAhead:
             raise self._problem
         return numbers, whole
 
-    def _first_bad(self, first: int, given: list[np.ndarray], numbers: list[int], steps: int) -> int | None:
+    def _first_bad(self, first: int, read: list[np.ndarray], numbers: list[int], steps: int) -> int | None:
         """The first batch of these steps with a value that cannot be used, which is noted as the problem."""
         assert self.stream is not None
         try:
-            self.stream.check(StreamBatch(0, [x[:steps] for x in given]))
+            self.stream.check(StreamBatch(0, [x[:steps] for x in read]))
         except Problem:
             for i in range(steps * self.rows[0]):
                 try:
-                    self.stream.check(self._batch(first, given, numbers, i))
+                    self.stream.check(self._batch(first, read, numbers, i))
                 except Problem as problem:
                     self._problem = problem
                     return i

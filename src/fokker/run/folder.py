@@ -81,10 +81,10 @@ class RunFolder:
             )
         if not before["fingerprints"]:
             raise ValueError(f"{self.path} has a saved trace in it, which cannot go on: give another folder.")
-        found = differences(before, now, programs=not changed)
-        if found:
+        changes = differences(before, now, programs=not changed)
+        if changes:
             raise ValueError(
-                f"{self.path} has another run in it: {'; '.join(found)}. Give the same arguments to go on "
+                f"{self.path} has another run in it: {'; '.join(changes)}. Give the same arguments to go on "
                 "with it, another folder, or --overwrite at the command line."
             )
         settings = now["settings"]

@@ -74,9 +74,9 @@ class Journal:
                 f"{self.folder} was written in another environment ({changed}), and the bits of the "
                 "rest would be others: remove that folder to warm up again."
             )
-        if found := differences(before, self.description):
+        if changes := differences(before, self.description):
             return (
-                f"{self.folder} has the warm-up of another run in it: {'; '.join(found)}. Give the "
+                f"{self.folder} has the warm-up of another run in it: {'; '.join(changes)}. Give the "
                 "same arguments to go on with it, another folder, or --overwrite at the command line."
             )
         return ""

@@ -66,7 +66,7 @@ class Task(NamedTuple):
         )
 
 
-class Setting(NamedTuple):
+class Program(NamedTuple):
     """What stays the same from block to block."""
 
     sampler: Sampler
@@ -148,7 +148,7 @@ class Lockstep:
         form = Form.of(self.devices.shapes_of_one(states), plan.steps.thin, rows, is_cpu)
         shared, batches = self.devices.share(sampler, self.batches)
         by_chain, data = self.devices.by_chain(keys), self.devices.on_all(data)
-        self._setting = Setting(shared, data, batches, by_chain, self.rows, form, self.devices.mesh)
+        self._program = Program(shared, data, batches, by_chain, self.rows, form, self.devices.mesh)
 
     def send(self, first: int, steps: int, chains: Chains) -> tuple[Chains, Block]:
         """Start the block from step `first` on, of about `steps` steps; it is not waited for."""
@@ -158,7 +158,7 @@ class Lockstep:
             # What all processes agreed on, or what is found best when the reading begins.
             piece, read = self._ahead.get(first, steps if self.devices.is_shared else None)
         task = self.devices.on_all(Task.of(piece, self.batches, read))
-        chains, sound, out = run_block((self._setting, task), chains)
+        chains, sound, out = run_block((self._program, task), chains)
         return chains, Block(piece, *self.devices.gathered((sound, out)))
 
     def close(self) -> None:
@@ -180,22 +180,22 @@ def _room(started: Started, is_cpu: bool) -> int:
 # Compiled once for a sampler, whatever its step size, data and number of steps. The memory of the chains is
 # reused for their next states.
 @eqx.filter_jit(donate="all-except-first")
-def run_block(inputs: tuple[Setting, Task], chains: Chains) -> tuple[Chains, Sound, dict[str, Any]]:
+def run_block(inputs: tuple[Program, Task], chains: Chains) -> tuple[Chains, Sound, dict[str, Any]]:
     """All the steps of a task; what was recorded has leading axes draw, of `rows` rows, and chain."""
-    setting, task = inputs
-    if setting.mesh is None:
-        return _all_steps((setting, task), (setting.keys, chains))
-    shared = (setting._replace(keys=None, mesh=None), task)  # type: ignore[arg-type]
-    return on_every_device(setting.mesh, _all_steps, shared, (setting.keys, chains), (0, 0, 1))
+    program, task = inputs
+    if program.mesh is None:
+        return _all_steps((program, task), (program.keys, chains))
+    shared = (program._replace(keys=None, mesh=None), task)  # type: ignore[arg-type]
+    return on_every_device(program.mesh, _all_steps, shared, (program.keys, chains), (0, 0, 1))
 
 
 def _all_steps(
-    shared: tuple[Setting, Task], by_chain: tuple[Key[Array, " chains"], Chains]
+    shared: tuple[Program, Task], by_chain: tuple[Key[Array, " chains"], Chains]
 ) -> tuple[Chains, Sound, dict[str, Any]]:
     """The steps of the chains of one device."""
-    setting, task = shared
+    program, task = shared
     keys, chains = by_chain
-    sampler, batches, form = setting.sampler, setting.batches, setting.form
+    sampler, batches, form = program.sampler, program.batches, program.form
 
     def keys_and_rows(first: Array) -> Any:
         """Each step's key and the rows of its batch in one inner loop, by step and chain."""
@@ -219,7 +219,7 @@ def _all_steps(
 
         def one(state: Any, inputs: Any) -> Any:
             noise, rows, values = inputs
-            data = setting.data if values is None else Taken(values)
+            data = program.data if values is None else Taken(values)
             batch = None if batches is None else batches.batch(data, rows)
             state, info = sampler.advance(noise, state, batch, number)
             sound = True if info.noise_shortfall is None else info.noise_shortfall >= 0
@@ -289,7 +289,7 @@ def _all_steps(
         return jax.lax.cond(task.keeps, lambda carry: record(row, True, carry), lambda carry: carry, carry)
 
     shapes = jax.eval_shape(observe, chains)
-    blank = dealt(jax.tree.map(lambda x: jnp.zeros((setting.rows, *x.shape), x.dtype), shapes), 2)
+    blank = dealt(jax.tree.map(lambda x: jnp.zeros((program.rows, *x.shape), x.dtype), shapes), 2)
     carry = (chains, blank)
     if form.each_step:
         chains, out = many_steps(jnp.zeros((), jnp.int32), task.draws * task.thin, carry)

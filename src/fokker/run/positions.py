@@ -30,10 +30,12 @@ from fokker.targets.target import Target, TargetWithData
 
 @dataclass(frozen=True)
 class PerChain:
-    """A start for each chain: a tree like theta, with a leading axis over chains on every leaf.
+    """A start for each chain.
+
+    - `positions`: a tree like theta, with a leading axis over chains on every leaf.
 
     ```python
-    fk.sample(target, "nuts", init=fk.PerChain(jnp.array([[-3.0, 0.0], [3.0, 0.0]])), steps=1000, chains=2)
+    fk.sample(target, "nuts", init=fk.PerChain(jnp.array([[-3.0, 0.0], [3.0, 0.0]])), steps=1000)
     ```
     """
 

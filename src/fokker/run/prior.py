@@ -20,7 +20,13 @@ def prior_predictive(target: Target, draws: int = 1000, *, key: Key[Array, ""]) 
     prior["y"]  # draw × row
     ```
 
-    For models of `fk.from_numpyro`; factors of the model (`numpyro.factor`) have no part in them.
+    Arguments:
+
+    - `target`: a model of `fk.from_numpyro`; its factors (`numpyro.factor`) have no part in the draws.
+    - `draws`: how many.
+    - `key`: a key of JAX.
+
+    Returns a dictionary by name; the leading axis is that of the draws.
     """
     check_is_target(target)
     check_whole("draws", draws)

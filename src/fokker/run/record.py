@@ -285,17 +285,17 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], programs: boo
 
     `programs`: whether traced programs are compared, whose text is of a version of JAX.
     """
-    found = []
+    changes = []
     for name, value in now["settings"].items():
         earlier = before["settings"].get(name)
         if name not in MAY_CHANGE and earlier != value:
-            found.append(f"{name} is {value!r}, and was {earlier!r}")
+            changes.append(f"{name} is {value!r}, and was {earlier!r}")
     prints = {n: before["fingerprints"].get(n) == value for n, value in now["fingerprints"].items()}
     compared = ("data", "model", "start") if programs else ("data", "start")
-    found += [f"the {name} is another" for name in compared if not prints.get(name, True)]
-    if programs and not found and not prints["sampler"]:  # which contains the others
-        found.append("the sampler, or one of its settings, is another")
-    return found
+    changes += [f"the {name} is another" for name in compared if not prints.get(name, True)]
+    if programs and not changes and not prints["sampler"]:  # which contains the others
+        changes.append("the sampler, or one of its settings, is another")
+    return changes
 
 
 def changed_environment(before: Mapping[str, str], now: Mapping[str, str]) -> str:

@@ -77,7 +77,8 @@ class Recording:
         if schedule is None and len(self.losses) < self.plan.chains:
             if self.folder is not None and checkpoint is not None:
                 before = time.monotonic()
-                self.folder.commit(RunState(self.done, *checkpoint, losses=self.losses))
+                states, moments = checkpoint
+                self.folder.commit(RunState(self.done, states, moments, None, self.losses))
                 cost = time.monotonic() - before
                 self._next_commit = time.monotonic() + max(_COMMIT_SECONDS, _COMMIT_TIMES * cost)
             return None

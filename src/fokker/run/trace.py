@@ -145,14 +145,14 @@ class Trace:
         if before is not None:
             both = [tree for tree in (before.record, record) if tree]
             record = jax.tree.map(lambda *xs: np.concatenate(xs, axis=1), *both) if both else {}
-        kept = surviving(record, losses)
-        samples = kept.get("position")
+        remaining = surviving(record, losses)
+        samples = remaining.get("position")
         if samples is not None and jax.tree.leaves(samples)[0].shape[1] == 0:
             samples = None
         return cls(
             samples,
             moments_of(moments, losses),
-            {name: x for name, x in kept.items() if name != "position"},
+            {name: x for name, x in remaining.items() if name != "position"},
             state,
             stopped,
             settings,
@@ -298,10 +298,11 @@ class Trace:
     def to_arviz(self, *, log_likelihood: bool = False) -> Any:
         """The draws as an ArviZ object, with the quantities that the target derives from them.
 
-        An InferenceData, with ArviZ 1.0 and later a DataTree. It has the names of the axes and of their
-        entries (`dims`, `coords`), and what the model was given (`observed_data`, `constant_data`), which
-        PyMC's functions compare with their model. With `log_likelihood` it has that of each datum
-        (`trace.log_likelihood()`), for `arviz.loo`.
+        - `log_likelihood`: whether it has that of each datum (`trace.log_likelihood()`), for `arviz.loo`.
+
+        Returns an InferenceData, with ArviZ 1.0 and later a DataTree. It has the names of the axes and of
+        their entries (`dims`, `coords`), and what the model was given (`observed_data`, `constant_data`),
+        which PyMC's functions compare with their model.
         """
         groups = {
             "posterior": {**self.named(), **self._derived()},
@@ -339,22 +340,26 @@ class Trace:
         reduce: str | Sequence[float] | None = None,
         progress: bool = True,
     ) -> PyTree[np.ndarray]:
-        """`function(theta, rows)` at every draw and every row of `data`: leading axes chain, draw and row.
+        """Predictions at every draw and every row of data.
 
         ```python
         probabilities = trace.predict(lambda theta, x: jax.nn.softmax(x @ theta), x_test, reduce="mean")
         ```
 
-        `data` is a tree of arrays whose first axis runs over rows, and so must everything that the function
-        returns. It is compiled, and called with batches of draws and of `batch_size` rows. `thin=10` takes
-        every tenth draw. `reduce` keeps memory small: "mean" over all draws, with the leading axis row;
-        "moments", a dictionary of mean and variance; or probabilities, such as [0.05, 0.95], for quantiles,
-        with the leading axes quantile and row.
+        - `function`: of theta and rows. It is compiled, and everything that it returns has rows as its first
+          axis. Without it a model that can draws its observed variables (`fk.from_numpyro`).
+        - `data`: the rows, a tree of arrays whose first axis runs over them.
+        - `key`: for predictions that are random. The function then takes a third argument, one key per row:
+          `lambda theta, x, keys: x @ theta + jax.vmap(jax.random.normal)(keys)`.
+        - `batch_size`: rows that the function is called with at a time.
+        - `thin`: 10 takes every tenth draw.
+        - `reduce`: keeps memory small. "mean" over all draws, with the leading axis row; "moments", a
+          dictionary of mean and variance; or probabilities, such as [0.05, 0.95], for quantiles, with the
+          leading axes quantile and row.
+        - `progress`: whether a progress display is shown.
 
-        With a `key` the function takes a third argument, one key per row, for predictions that are random:
-        `lambda theta, x, keys: x @ theta + jax.vmap(jax.random.normal)(keys)`. Without a function a model
-        that can draws its observed variables at every draw (`fk.from_numpyro`): a dictionary by name, with
-        the leading axes chain and draw.
+        Returns what the function returns, with the leading axes chain, draw and row; of a model without a
+        function, a dictionary by name with the leading axes chain and draw.
         """
         key = checked_key(key)
         if function is None:
@@ -383,13 +388,20 @@ class Trace:
 
     @_in_its_precision
     def log_likelihood(
-        self, *, rows: Any = None, batch_size: int | None = None, thin: int = 1, progress: bool = True
+        self,
+        *,
+        rows: Sequence[int] | np.ndarray | None = None,
+        batch_size: int | None = None,
+        thin: int = 1,
+        progress: bool = True,
     ) -> Float[np.ndarray, "chain draw ..."] | dict[str, np.ndarray]:
         """log p(x_n|θ) of each datum at every draw: chain × draw × row.
 
         The target must be a `fk.Posterior`, or a model of PyMC or NumPyro. Without `subsample` such a model
         has observed variables: chain × draw × the axes of the variable, and by name where there are several.
-        `rows` are the indices of some data, all by default. `batch_size` and `thin` as for `predict`.
+
+        - `rows`: the indices of some data; without them all.
+        - `batch_size`, `thin`, `progress`: as for `predict`.
         """
         target = self._target
         if isinstance(target, TargetWithData) and self.sampler.wants_target:
@@ -432,15 +444,16 @@ class Trace:
         """A table of every scalar of theta, a grade, and in plain words what is wrong.
 
         The grade is "No problems found", with how small a problem would have been seen, "Use with care" or
-        "Do not use". With `gradients`, ∇U is computed at up to ten thousand draws, to compare their spread
-        with the target's along coordinates and principal directions, and for the kernel Stein discrepancy.
-        With `step_halving` the run is repeated with half the step, for the bias of the step size.
+        "Do not use". If theta has more than 500 scalars, the table has one row per leaf, and what is judged
+        is the log density, the `quantities`, and the draws along random directions, over all scalars and
+        within each leaf.
 
-        `quantities` are further ones to judge, such as predictions: a function of theta that returns a number
-        or a small array, an array chain × draw × k, or a dictionary of these by name. If theta has more than
-        500 scalars, the table has one row per leaf, and what is judged is the log density, the `quantities`,
-        and the draws along random directions, over all scalars and within each leaf. `quantiles` are the
-        probabilities of those in the table.
+        - `quantities`: further ones to judge, such as predictions: a function of theta that returns a number
+          or a small array, an array chain × draw × k, or a dictionary of these by name.
+        - `gradients`: whether ∇U is computed at up to ten thousand draws, to compare their spread with the
+          target's along coordinates and principal directions, and for the kernel Stein discrepancy.
+        - `step_halving`: whether the run is repeated with half the step, for the bias of the step size.
+        - `quantiles`: the probabilities of those in the table.
         """
         with reading():
             return summarise(self, quantities, gradients, step_halving, quantiles)
@@ -451,11 +464,18 @@ class Trace:
         return step_halving(self)
 
     def report(
-        self, path: Any, title: str = "A run of Fokker", extra: Any = (), summary: Summary | None = None
+        self,
+        path: str | Path,
+        title: str = "A run of Fokker",
+        extra: Sequence[str] = (),
+        summary: Summary | None = None,
     ) -> None:
         """Write the summary, its verdict and pictures as one self-contained HTML page.
 
-        `extra` are further parts of it, in HTML; `summary` is one computed before.
+        - `path`: the file.
+        - `title`: of the page.
+        - `extra`: further parts of it, in HTML.
+        - `summary`: one computed before.
         """
         from fokker.report.page import write_report  # with Matplotlib, which takes as long to import as JAX
 

@@ -96,10 +96,12 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The sampler chosen, and everything that was tried, round by round; `print(tuning)` shows it.
+    """The sampler chosen, and everything that was tried; `print(tuning)` shows it.
 
-    The last rounds, of one trial each, are the check of the winner, with the step halved until its own
-    diagnostics find no bias. `notes`: warnings about the result.
+    - `sampler`: the one chosen, with its `step_size` and `friction`.
+    - `rounds`: what was tried, round by round. The last, of one trial each, are the check of the winner, with
+      the step halved until its own diagnostics find no bias.
+    - `notes`: warnings about the result.
     """
 
     sampler: Sampler
