@@ -83,6 +83,11 @@ def page(title: str, *parts: str) -> str:
     return str(html(_PAGE, title=title, style=Markup(_STYLE), parts=map(Markup, parts)))
 
 
+def verdict_part(grade: Grade, sentence: str, items: Sequence[str]) -> Markup:
+    """A verdict in the colour of its grade, and what it rests on."""
+    return html(_VERDICT, kind=_CLASSES[grade], verdict=sentence, items=items)
+
+
 def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], summary: "Summary") -> None:
     """Write the summary with its verdict, the settings, and figures of a few series."""
     items = [*summary.warnings, *(f"Note: {note}." for note in summary.notes)]
@@ -93,7 +98,7 @@ def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], s
     )
     checks = [[name, f"{value:.3g}"] for name, value in summary.checks.items()]
     parts = [
-        html(_VERDICT, kind=_CLASSES[summary.grade], verdict=summary.verdict, items=items),
+        verdict_part(summary.grade, summary.verdict, items),
         *([table(["", ""], checks)] if checks else []),
         *extra,
         "<h2>Posterior</h2>",
