@@ -73,9 +73,9 @@ def main() -> None:
             batch_size=20,
             chains=options.chains,
             draws=1 if method == "sgd" else options.draws,
-            epochs=1 / 3000 if method == "sgd" else options.epochs,
-            burn_in_epochs=0 if method == "sgd" else None,
-            warm_start_epochs=1.5 * options.epochs if method == "sgd" else None,
+            passes=1 / 3000 if method == "sgd" else options.epochs,
+            burn_in_passes=0 if method == "sgd" else None,
+            warm_start_passes=1.5 * options.epochs if method == "sgd" else None,
             temperature=0.0 if method == "sgd" else options.temperature,
             progress=False,
         ).fit(X, y)

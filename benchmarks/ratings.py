@@ -32,7 +32,7 @@ def main() -> None:
     for name in options.names:
         train, test = read_ratings(data_folder() / name, repeated="last").split(0.2, seed=0)
         start = time.perf_counter()
-        model = Factorisation(options.factors, passes=options.passes, seed=options.seed, draws=100)
+        model = Factorisation(options.factors, passes=options.passes, random_state=options.seed, draws=100)
         model.fit(train, test=test)
         seconds = time.perf_counter() - start
         shown.add_row(

@@ -7,6 +7,7 @@ import gc
 import mmap
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,16 @@ def x64() -> Iterator[None]:
     """Double precision, for tests that are exact."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def foreground() -> Iterator[None]:
+    """Signals as in a terminal: `nohup` ignores SIGHUP, and a process in the background ignores Ctrl-C."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @contextlib.contextmanager

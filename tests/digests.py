@@ -109,7 +109,7 @@ def _streamed(sampler: str) -> Callable[[], Any]:
 def _network() -> Any:
     X = np.linspace(-1, 1, 24, dtype=np.float32).reshape(12, 2)
     net = fk.models.Network(
-        [3], epochs=4, burn_in_epochs=2, draws=4, batch_size=4, random_state=3, progress=False
+        [3], passes=4, burn_in_passes=2, draws=4, batch_size=4, random_state=3, progress=False
     )
     return net.fit(X, np.arange(12) % 2).predict_proba(X)
 
@@ -117,7 +117,7 @@ def _network() -> Any:
 def _ratings() -> Any:
     generator = np.random.default_rng(0)
     users, items = np.arange(60) % 6, np.arange(60) // 6
-    model = fk.models.Factorisation(2, passes=6, draws=3, batch_size=20, seed=3, progress=False)
+    model = fk.models.Factorisation(2, passes=6, draws=3, batch_size=20, random_state=3, progress=False)
     model.fit(users, items, generator.integers(1, 6, 60))
     return model.predict(users[:9], items[:9])
 

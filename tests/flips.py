@@ -210,10 +210,10 @@ def _of_topics(run: lda.Run) -> Arrays:
     with gzip.open(run.folder / PARTIAL_MIXTURES) as file:
         mixtures = np.frombuffer(file.read(), np.uint8)
     return {
-        **{f"chain {name}": np.array(x) for name, x in run.chain.state().items()},
-        **{f"draws {name}": np.array(x) for name, x in run.draws.state().items()},
-        "perplexity": np.array([(e.documents, e.of_draw, e.of_average) for e in run.evaluations.points]),
-        "word counts": run.word_counts,
+        **{f"chain {name}": np.array(x) for name, x in run.training.chain.state().items()},
+        **{f"draws {name}": np.array(x) for name, x in run.training.draws.state().items()},
+        "perplexity": np.array([(e.documents, e.of_draw, e.of_average) for e in run.training.curve.points]),
+        "word counts": run.training.word_counts,
         "mixtures": mixtures,
     }
 

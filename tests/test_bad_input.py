@@ -1,5 +1,7 @@
 """What is wrong with an input is said before anything runs, by name, with what to do."""
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,8 +9,9 @@ import pytest
 
 import fokker as fk
 from fokker import fields
-from fokker._core.keys import key_of_seed
+from fokker._core.keys import checked_seed, key_of_seed
 from fokker.datasets.ratings import Ratings
+from fokker.models.lda.settings import Settings
 from fokker.models.network.inputs import checked_labels
 from fokker.samplers import SamplerState, recipe
 
@@ -472,6 +475,12 @@ def table(**columns):
     return pandas.DataFrame(columns)
 
 
+ROWS = np.eye(4, dtype=np.float32)
+ESTIMATORS = {
+    "topics": lambda seed: fk.models.LDA(2, random_state=seed).fit(np.ones((4, 4), int)),
+    "networks": lambda seed: fk.models.Network((2,), random_state=seed).fit(ROWS, [0, 1, 0, 1]),
+    "ratings": lambda seed: fk.models.Factorisation(2, seed=seed),
+}
 SEED = r"seed must be a whole number of 32 bits, from -2147483648 to 4294967295"
 BAD_RUNS = {
     **{
@@ -480,6 +489,20 @@ BAD_RUNS = {
     },
     "seed that JAX takes for 0": (lambda: sampled(seed=2**32), ValueError, rf"{SEED}.*4294967296 was given"),
     "seed of a tuning": (lambda: fk.tune(NORMAL, "sgld", init=jnp.zeros(2), seed=None), ValueError, SEED),
+    **{
+        f"seed {seed!r} of {name}": (
+            lambda seed=seed, make=make: make(seed),
+            ValueError,
+            rf"{'seed' if name == 'ratings' else 'random_state'} must be a whole number of 32 bits, from 0",
+        )
+        for name, make in ESTIMATORS.items()
+        for seed in (1.5, "abc", 2**80, 2**32, -1, True)
+    },
+    "seed of topics": (
+        lambda: Settings(topics=2, seed=2**32),
+        ValueError,
+        "seed must be a whole number of 32",
+    ),
     "several keys": (
         lambda: sampled(key=jax.random.split(jax.random.key(0))),
         ValueError,
@@ -561,6 +584,33 @@ BAD_RUNS = {
         TypeError,
         "log_likelihood must be a function.*not 'f'",
     ),
+    **{
+        f"a path that is not there, {path}": (
+            lambda path=path: posterior(path),
+            FileNotFoundError,
+            r"data is the path 'no/such/file\.\w+', and there is no such file",
+        )
+        for path in (
+            *("no/such/file.npy", "no/such/file.parquet", "no/such/file.csv"),
+            *(Path("no/such/file.npy"), Path("no/such/file.txt")),
+        )
+    },
+    "a path within": (
+        lambda: posterior({"x": "no/such/file.npy"}),
+        FileNotFoundError,
+        r"data\['x'\] is the path 'no/such/file.npy'",
+    ),
+    "a file of another format": (
+        lambda: posterior(__file__),
+        ValueError,
+        "is the path .*another format: files",
+    ),
+    "a folder as data": (
+        lambda: posterior(Path("/")),
+        ValueError,
+        "data is the path '/', a folder: files of",
+    ),
+    "a text that is no path": (lambda: posterior("abc"), ValueError, "data is a single value, 'abc'"),
     "predictions without data": (lambda: sampled().predict(abs), TypeError, "trace.predict needs data"),
     "predictions of nothing": (lambda: sampled().predict(), TypeError, "trace.predict needs a function"),
     # Data
@@ -681,6 +731,7 @@ def test_labels_and_seeds_that_are_right_are_let_through():
     for seed in (-1, np.int64(3), np.uint32(7), jnp.array(3)):
         want = jax.random.key_data(jax.random.key(seed))
         np.testing.assert_array_equal(jax.random.key_data(key_of_seed(seed)), want)
+    assert [checked_seed(seed, least=0) for seed in (0, np.uint32(2**32 - 1))] == [0, 2**32 - 1]
 
 
 @pytest.mark.parametrize("init", [jnp.ones(2), lambda key: jax.random.normal(key, (2,))])

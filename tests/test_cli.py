@@ -20,6 +20,7 @@ import fokker as fk
 U = lambda theta: jnp.sum(theta**4 - 2 * theta**2)
 H = fk.Hamiltonian(U, auxiliary=lambda r: jnp.sum(r**2) / 2)
 right = fk.Dynamics(H, D={("r", "r"): 1.0}, Q={("r", "theta"): 1.0})
+unknown = fk.SDE(lambda z: -z, lambda z: jnp.eye(2), lambda z: z @ z / 2)
 naive = fk.SDE(lambda theta, r: {"theta": r, "r": -jax.grad(U)(theta)}, {("r", "r"): 1.0}, H)
 
 def make():
@@ -59,6 +60,9 @@ def test_check_exits_by_verdict(fokker, samplers):
     report = json.loads(out)
     assert report["ok"] is False
     assert "lacks -D∇H" in report["reasons"][0]
+    # The command line has options, and no arguments of Python.
+    assert "their shapes by --shape VARIABLE=SHAPE" in out
+    assert "state=" not in out
 
 
 @pytest.mark.slow
@@ -140,6 +144,7 @@ def test_complete_writes_grid_and_picture(fokker, samplers, tmp_path):
         (["check", "FILE:right", "--shape", "theta"], "write VARIABLE=SHAPE"),
         (["check", "FILE:right", "--shape", "theta=2", "--shape", "r=3"], "its row variable has (3,)"),
         (["check", "FILE:right", "--shape", "theta=2", "--shape", "p=2"], "takes the argument 'r'"),
+        (["check", "FILE:unknown"], "the shape of the state is not known: give --shape VARIABLE=SHAPE"),
         (["complete", "FILE:right", "--box", "theta=3"], "write VARIABLE=LOW:HIGH"),
         (["complete", "FILE:right", "--box", "theta=3:-3", "--box", "r=-5:5"], "theta"),
         (["reproduce", "erata"], "errata"),

@@ -78,9 +78,10 @@ def test_a_run_by_columns_goes_on_and_predicts(fokker, tmp_path):
         "sample", "model.py", "--data", "table.csv", *RUN, "--quantiles", "0.1,0.9", report=True
     )
     assert code in (0, 1), err
-    for text in ("10 %", "90 %", "step size: 0.01", "model.py:log_likelihood by sgld"):
+    for text in ("10 %", "90 %", "step size: 0.01", "model.py:log_likelihood by sgld", "b[Paris]"):
         assert text in out + (tmp_path / "fokker-sample" / "report.html").read_text(encoding="utf-8")
     trace = fk.open("fokker-sample")
+    assert trace.flat().names == ["a", *(f"b[{city}]" for city in CITIES)]
     # Against least squares with the sums of squares of the prior; 0.15 is six standard errors of the mean.
     table = pandas.read_csv("table.csv")
     codes = table["city"].map(CITIES.index).to_numpy()

@@ -31,11 +31,23 @@ RULES = {
     "simplices": (constraints.simplex(), (2, 3)),
     "ordered": (constraints.ordered(), (4,)),
     "orders": (constraints.ordered(), (2, 3)),
+    "lower": (constraints.lower(2.0), (3,)),
+    "upper by entry": (constraints.upper([-5.0, 0.0, 1e3]), (2, 3)),
+    "zero sum": (constraints.zero_sum(), (4,)),
+    "zero sums": (constraints.zero_sum(0), (3, 2)),
+    "zero sum over two axes": (constraints.zero_sum((-1, 1)), (2, 3, 1)),
+    "correlation of 2": (constraints.correlation(), (1,)),
+    "correlations": (constraints.correlation(), (2, 6)),
+    "cholesky of 2": (constraints.correlation_cholesky(), (1,)),
+    "choleskys": (constraints.correlation_cholesky(), (2, 6)),
 }
+UNIT_VECTORS = (constraints.unit_vector(), (2, 3))
 
 
 def free(x, name):
-    """The entries of x that a density on it is of."""
+    """The entries of x by which a density on it is: all of a plane, those below the diagonal of a matrix."""
+    if name.startswith(("correlation", "cholesky")):
+        return x[..., *np.tril_indices(x.shape[-1], -1)].ravel()
     return (x[..., :-1] if name.startswith("simpl") else x).ravel()
 
 
@@ -53,13 +65,16 @@ def test_transforms_go_there_and_back_with_the_jacobian_of_autodiff(name, x64):
         y = 2 * np.random.default_rng(seed).normal(size=shape)
         x, back, log_jacobian, jacobian = both(y)
         rule.check(x, "x")
-        np.testing.assert_allclose(back, y, rtol=1e-10, atol=1e-10)
+        # Correlations near 1 lose digits; their Cholesky factor keeps them.
+        digits = 1e-7 if name.startswith("correlation") else 1e-10
+        np.testing.assert_allclose(back, y, rtol=digits, atol=digits)
         assert log_jacobian.shape == ()
-        np.testing.assert_allclose(log_jacobian, np.linalg.slogdet(jacobian)[1], rtol=1e-11, atol=1e-11)
+        area = np.linalg.slogdet(jacobian.T @ jacobian)[1] / 2
+        np.testing.assert_allclose(log_jacobian, area, rtol=1e-10, atol=1e-10)
 
 
 def test_single_precision_is_kept(x64):
-    for rule, shape in RULES.values():
+    for rule, shape in [*RULES.values(), UNIT_VECTORS]:
         y = jax.ShapeDtypeStruct(shape, np.float32)
         x = jax.eval_shape(rule.constrain, y)
         others = jax.eval_shape(rule.unconstrain, x), jax.eval_shape(rule.log_jacobian, y)
@@ -84,8 +99,26 @@ def test_the_simplex_is_an_isometry_of_centred_logarithms(x64):
         (constraints.interval(2.0, 6.0), lambda x: jnp.log(0.25), 0),
         ("simplex", lambda x: jnp.log(special.gamma(9) / 12) + jnp.array([1.0, 2.0, 3.0]) @ jnp.log(x), 2),
         ("ordered", lambda x: math.log(2) - jnp.sum(x**2) / 2 - math.log(2 * math.pi), 2),
+        (constraints.lower(2.0), lambda x: math.log(3) - 3 * (x - 2), 0),
+        (constraints.upper(-1.0), lambda x: 2 * jnp.log(-1 - x) + 1 + x - math.log(2), 0),
+        ("zero_sum", lambda x: -jnp.sum(x**2) / 2 - math.log(2 * math.pi), 2),
+        ("unit_vector", lambda x: 2 * x[0] - math.log(2 * math.pi * special.i0(2.0)), 2),
+        ("correlation", lambda x: constraints.lkj_log_density(x, 1.5), 1),
+        ("correlation_cholesky", lambda x: constraints.lkj_cholesky_log_density(x, 1.5), 1),
     ],
-    ids=["Gamma", "Beta", "uniform", "Dirichlet", "order statistics"],
+    ids=[
+        "Gamma",
+        "Beta",
+        "uniform",
+        "Dirichlet",
+        "order statistics",
+        "above 2",
+        "below -1",
+        "plane",
+        "von Mises",
+        "LKJ",
+        "LKJ of the factor",
+    ],
 )
 def test_a_normalised_density_stays_normalised(rule, log_density, dimension, x64):
     """∫ exp(-U_y) dy = 1 by the trapezoidal rule, which is exact here to more digits than are asked for."""
@@ -321,6 +354,34 @@ def start(rule, init, log_density=lambda theta: 0.0):
             r"theta is 2 at \[2\], but must be ordered: give numbers that",
         ),
         ("ordered", np.array([-np.inf, 2.0]), r"theta is -inf at \[0\]"),
+        (constraints.lower(2.0), np.array([3.0, 2.0]), r"theta is 2 at \[1\], but must be above 2\.0: give"),
+        (constraints.upper(2.0), np.inf, r"theta is inf, but must be below 2\.0: give finite numbers below"),
+        (constraints.lower(np.ones(2)), np.ones(3), r"shape \(3,\), but its bound has \(2,\)"),
+        (
+            "zero_sum",
+            np.array([1.0, 2.0, -2.0]),
+            r"sum to 0 over axis -1, but sums to 1: .* x\.mean\(axis=-1",
+        ),
+        (constraints.zero_sum(1), np.zeros(3), r"over axis 1, but has the shape \(3,\): give at least two"),
+        (constraints.zero_sum((0, -1)), np.zeros(3), r"the axes \(0, -1\), of which two are the same"),
+        ("zero_sum", np.array([np.nan, 0.0]), r"theta is nan at \[0\], but must be finite"),
+        ("unit_vector", np.array([[1.0, 0.0], [0.6, 0.9]]), r"has the length 1\.08.* jnp\.linalg\.norm"),
+        ("unit_vector", np.ones(1), "must be a unit vector, but has the shape"),
+        ("correlation", np.ones((2, 3)), r"a correlation matrix, but has the shape \(2, 3\): give a square"),
+        ("correlation", 2 * np.eye(2), r"theta is 2 at \[0, 0\], but must be 1, as the diagonal"),
+        (
+            "correlation",
+            np.array([[1.0, 0.5], [0.2, 1.0]]),
+            r"theta is 0\.5 at \[0, 1\], but must be symmetric",
+        ),
+        ("correlation", np.ones((3, 3)), "is not positive definite: its smallest eigenvalue"),
+        (
+            "correlation_cholesky",
+            np.array([[1.0, 0.5], [0.0, 1.0]]),
+            r"0\.5 at \[0, 1\], but must be 0, as a Chol",
+        ),
+        ("correlation_cholesky", np.diag([1.0, -1.0]), r"theta is -1 at \[1, 1\], but must be above 0"),
+        ("correlation_cholesky", np.tri(2), r"has a row of length 1\.41421: give jnp\.linalg\.cholesky\(R\)"),
         ({"scal": "positive"}, {"scale": 1.0}, "'scal' is constrained, but theta has only scale.*'scale'"),
         ({"s": "positive"}, {"s": [1.0, 2.0]}, r"theta\['s'\] is constrained and must be one array"),
         ({"s": "positive"}, 1.0, r"by name \(s\), but theta is not a dictionary"),
@@ -351,6 +412,20 @@ def test_starts_drawn_for_each_chain_are_looked_at_one_by_one():
         (TypeError, r"fk\.Density\(log_density\)", lambda: fk.constrain(lambda theta: 0.0, "positive")),
         (ValueError, "finite ends with low < high", lambda: constraints.interval(1.0, 1.0)),
         (ValueError, 'use "positive"', lambda: constraints.interval(0.0, math.inf)),
+        (ValueError, r"fk\.constraints\.lower\(low\)", lambda: constraints.interval(2.0, math.inf)),
+        (ValueError, "lower needs a finite bound; -inf was", lambda: constraints.lower(-math.inf)),
+        (TypeError, "axis must be an integer or a tuple", lambda: constraints.zero_sum("rows")),
+        (
+            ValueError,
+            "eta must be a number above 0, not -1",
+            lambda: constraints.lkj_log_density(np.eye(2), -1),
+        ),
+        (
+            ValueError,
+            r"factor must be square, but has the shape \(2,\)",
+            lambda: constraints.lkj_cholesky_log_density(np.ones(2), 1.0),
+        ),
+        (ValueError, "Did you mean 'unit_vector'", lambda: start("unit_vectr", 1.0)),
         (
             ValueError,
             "Did you mean 'bias'",

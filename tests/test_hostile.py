@@ -20,6 +20,7 @@ from fokker.models.lda import run as lda
 from fokker.models.lda.mixtures_file import MixturesFile
 from fokker.models.lda.model import Model
 from fokker.run import journal, store
+from fokker.samplers import mass_matrix
 
 TARGET = fk.Density(lambda theta: -jnp.sum(theta["a"] ** 2) / 2 - theta["b"] ** 2)
 CALL = {"init": {"a": jnp.zeros(2), "b": jnp.ones(())}, "steps": 24, "chains": 2, "progress": False}
@@ -447,3 +448,39 @@ def test_an_estimator_of_topics_that_is_none_is_refused_by_name(tmp_path, header
     files.write_arrays(path, {**header, "kind": fk.models.LDA._kind, "version": estimator._VERSION}, {})
     with pytest.raises(files.DamagedFileError, match=f"{path} is not a"):
         fk.models.LDA.load(path)
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        mass_matrix.Diagonal(np.ones(2)),
+        mass_matrix.Diagonal(np.ones(())),
+        mass_matrix.Dense(np.ones((3, 2))),
+        mass_matrix.Dense(np.ones(3)),
+        mass_matrix.LowRank(np.ones(3), np.ones((3, 2)), np.ones(5)),
+        mass_matrix.LowRank(np.ones(3), np.ones((2, 3)), np.ones(3)),
+    ],
+)
+def test_a_mass_matrix_of_another_shape_is_none(matrix):
+    with pytest.raises(ValueError, match="for the 3 numbers of theta"):
+        mass_matrix.check_shapes(matrix, 3)
+    for kind in ("diagonal", "dense", "low-rank"):
+        mass_matrix.check_shapes(mass_matrix.identity(kind, 3, np.float32), 3)
+
+
+def test_a_run_with_a_mass_matrix_of_another_shape_is_refused_by_name(tmp_path):
+    target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    sampler = fk.samplers.hmc(num_integration_steps=1)
+    options = {"init": jnp.zeros(3), "warm_up": 40, "chains": 1, "progress": False, "out": tmp_path}
+    fk.sample(target, sampler, steps=2, **options)
+    for name, message in (
+        ("mass_matrix", "mass matrix .* 3 numbers"),
+        ("step_size", "step_size has the shape"),
+    ):
+        path = tmp_path / store.CHECKPOINT
+        before = path.read_bytes()
+        crafted = {f"learnt/{name}.0": np.ones(2, np.float32)}
+        rewritten(arrays=lambda arrays, crafted=crafted: arrays.update(crafted))(tmp_path, tmp_path)
+        with pytest.raises(files.DamagedFileError, match=rf"checkpoint\.npz is not .*{message}"):
+            fk.sample(target, sampler, steps=8, **options)
+        path.write_bytes(before)

@@ -10,6 +10,7 @@ import pytest
 from fokker.run.interruption import Interruption, leave_closed_terminal
 
 
+@pytest.mark.usefixtures("foreground")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_asks_and_the_second_interrupts(number):
     before = signal.getsignal(number)

@@ -120,14 +120,12 @@ def test_what_is_tuned_depends_on_the_gradient_and_on_all_settings():
     assert prints(fk.samplers.sghmc("auto", 1.0)) == prints(samplers[0])
 
 
+@pytest.mark.usefixtures("foreground")
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_a_signal_in_warm_up_ends_the_command_cleanly(tmp_path, number, code, monkeypatch, capsys, request):
+def test_a_signal_in_warm_up_ends_the_command_cleanly(tmp_path, number, code, monkeypatch, capsys):
     original, calls = journal.Journal.stage, []
-    # A process that was started in the background ignores Ctrl-C.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
 
     def stage(self, like, compute):
         calls.append(1)

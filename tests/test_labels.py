@@ -1,13 +1,15 @@
 """Names of axes and of their entries: in tables, reports, ArviZ and stored runs; what is refused."""
 
 import datetime
+import warnings
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import xarray
 
 import fokker as fk
-from fokker._core.labels import Labels
+from fokker._core.labels import NO_LABELS, Labels
 from fokker.diagnostics._projections import project
 
 CITIES = ["Köln", r"$\Bonn$", "<b>Trier</b>"]
@@ -28,7 +30,8 @@ NAMES = [f"a[{city}]" for city in CITIES] + [f"nested.w[{day},{city}]" for day i
 
 def run(target, init=None, **options):
     init = START if init is None else init
-    return fk.sample(target, fk.samplers.ula(0.1), init=init, steps=20, chains=2, progress=False, **options)
+    options = {"steps": 20, "chains": 2, "progress": False, **options}
+    return fk.sample(target, fk.samplers.ula(0.1), init=init, **options)
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +66,57 @@ def test_a_stored_run_keeps_them(trace, tmp_path):
         assert list(stored.to_arviz().posterior["city"].values) == CITIES
 
 
+def named_in_zarr(folder):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Zarr, that texts are not in its standard yet
+        return xarray.open_zarr(folder / "draws.zarr", group="posterior").load()
+
+
+def test_the_draws_on_disk_have_them_for_other_programs(trace, tmp_path):
+    trace.save(tmp_path / "saved")
+    target = fk.Density(log_density, **LABELS)
+    run(target, out=tmp_path / "run", chunk=4)
+    for folder in ("run", "saved"):
+        posterior = named_in_zarr(tmp_path / folder)
+        assert posterior["nested.w"].dims == ("chain", "draw", "day", "city")
+        assert list(posterior["city"].values) == CITIES
+        assert posterior["day"].values.astype("datetime64[D]").tolist() == DAYS.tolist()
+        np.testing.assert_array_equal(posterior["a"], trace.samples["a"])
+
+
+def test_a_run_of_before_goes_on_and_has_them_then(tmp_path, monkeypatch):
+    """Chunks of two draws, so that most are not in the checkpoint."""
+    monkeypatch.setattr("fokker.run.store._CHUNK", 2 * 2 * 6 * 4)
+    target = fk.Density(log_density, **LABELS)
+    with monkeypatch.context() as before:
+        before.setattr("fokker.run.folder._labels_of_files", lambda description: NO_LABELS)
+        run(target, out=tmp_path, steps=14)
+    assert named_in_zarr(tmp_path)["a"].dims == ("chain", "draw", "a_dim_0")
+    draws = run(target, out=tmp_path, steps=20).samples["a"]
+    posterior = named_in_zarr(tmp_path)
+    assert list(posterior["a"]["city"].values) == CITIES
+    np.testing.assert_array_equal(posterior["a"], draws)
+    np.testing.assert_array_equal(run(target, steps=20).samples["a"], draws)
+
+
+def test_entries_are_written_within_the_folder_alone(tmp_path):
+    """Names of axes may be of a stranger's folder that is saved again."""
+    dims = {"a": ["../../outside"], "nested.w": ["zarr.json", "nested.w|1"]}
+    coords = {"../../outside": CITIES, "zarr.json": [1, 2]}
+    run(fk.Density(log_density, dims=dims, coords=coords), out=tmp_path / "one" / "run")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one"]
+    assert not (tmp_path / "one" / "run" / "outside").exists()
+    posterior = named_in_zarr(tmp_path / "one" / "run")
+    assert posterior["a"].dims == ("chain", "draw", "a_dim_0")
+    assert list(fk.open(tmp_path / "one" / "run").labels.coords["../../outside"]) == CITIES
+
+
+def test_an_axis_with_the_name_of_another_parameter_has_no_name():
+    labels = Labels.checked({"a": ["b"]}, {"b": CITIES})
+    assert labels.for_arviz({"a": (3,), "b": (2,)})["dims"] == {"a": ["a_dim_0"], "b": ["b_dim_0"]}
+    assert labels.for_arviz({"a": (3,)})["dims"] == {"a": ["b"]}
+
+
 def test_a_stored_run_keeps_the_constants_of_a_model(tmp_path):
     class WithConstants(fk.Density):
         def known_data(self):
@@ -74,6 +128,20 @@ def test_a_stored_run_keeps_the_constants_of_a_model(tmp_path):
         constants = fk.open(tmp_path / folder).to_arviz().constant_data
         assert constants["scale"].shape == ()
         assert float(constants["scale"]) == 5.0
+
+
+def test_constants_that_are_too_large_to_be_stored_are_said(tmp_path):
+    class WithConstants(fk.Density):
+        def known_data(self):
+            return {"constant_data": {"x": np.zeros((2**15, 2))}}
+
+    target = WithConstants(lambda theta: -jnp.sum(theta**2))
+    with pytest.warns(
+        RuntimeWarning, match=r"containers of the model \(x\) have 512 KiB together.*fk\.resume"
+    ):
+        trace = run(target, jnp.zeros(2), out=tmp_path / "run")
+    assert trace.known_data()["constant_data"]["x"].shape == (2**15, 2)
+    assert fk.open(tmp_path / "run").known_data() == {}
 
 
 def test_moments_and_many_scalars_have_them_too():

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from enumerated_topics import enumerate_posterior
 from fokker.corpora import Documents
 from fokker.models.lda.chain import TopicChain, automatic_settings, decaying
 from fokker.models.lda.coherence import npmi
 from fokker.models.lda.draws import TopicDraws
 from fokker.models.lda.evaluate import HeldOut, mixtures, perplexity, split_tokens
-from fokker.models.lda.reference import enumerate_posterior
 from marks import long_case
 
 # ---- the posterior of a corpus of nine words

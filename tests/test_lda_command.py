@@ -19,17 +19,17 @@ import pytest
 
 from fokker import cli
 from fokker._core import files as core_files
+from fokker.cli.lda_wording import COMMAND
 from fokker.corpora import Documents
+from fokker.diagnostics import Verdict
 from fokker.models.lda import files
 from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.coherence import npmi, partnered
 from fokker.models.lda.curve import Evaluation
 from fokker.models.lda.draws import credible_bounds
 from fokker.models.lda.judgement import (
-    COMMAND,
     FIT,
     TopicWords,
-    Verdict,
     compare_predictions,
     effective_sample_size,
     judge_curve,
@@ -255,12 +255,12 @@ def begin(corpus, words, folder, sampler="scir", passes=2, **more):
 def everything(run):
     """All that a run has found, as bytes."""
     parts = {
-        **files.with_prefix("chain", run.chain.state()),
-        **files.with_prefix("draws", run.draws.state()),
-        **files.with_prefix("held out", run.evaluations.held_out.state()),
-        "word counts": run.word_counts,
-        "curve": np.array([(e.documents, e.of_draw, e.of_average) for e in run.evaluations.points]),
-        "position": np.array([run.position, run.trained, run.tokens]),
+        **files.with_prefix("chain", run.training.chain.state()),
+        **files.with_prefix("draws", run.training.draws.state()),
+        **files.with_prefix("held out", run.training.curve.held_out.state()),
+        "word counts": run.training.word_counts,
+        "curve": np.array([(e.documents, e.of_draw, e.of_average) for e in run.training.curve.points]),
+        "position": np.array([run.position, run.training.documents, run.tokens]),
     }
     with gzip.open(run.folder / files.PARTIAL_MIXTURES) as file:
         parts["mixtures"] = np.frombuffer(file.read(), np.uint8)
@@ -284,7 +284,7 @@ def whole(corpus, words, tmp_path_factory):
             run = begin(corpus, words, tmp_path_factory.mktemp("whole"), sampler)
             run.execute(Watching())
             assert run.position == 380
-            assert len(run.draws.draws) == 20
+            assert len(run.training.draws.draws) == 20
             found[sampler] = everything(run)
         return found[sampler]
 
@@ -350,12 +350,12 @@ def test_a_pass_that_became_exact_in_its_middle_is_not_counted(corpus, words, tm
     run = Run.resume(tmp_path, {})
     run.execute(Watching())
     assert run.position == 380
-    assert run.draws.num_exact_passes == 0
+    assert run.training.draws.num_exact_passes == 0
     assert not counted
     # The third one is exact as a whole.
     run = Run.resume(tmp_path, {}, passes=3)
     run.execute(Watching())
-    assert run.draws.num_exact_passes == 1
+    assert run.training.draws.num_exact_passes == 1
     assert len(set(counted)) == len(counted) == 171
 
 
@@ -458,9 +458,9 @@ def test_a_short_corpus_starts_after_its_first_pass(corpus, words, tmp_path, mon
     run = Run.start(Reading(str(corpus)), settings, tmp_path / "all", vocabulary=words, passes=3)
     run.execute(Watching())
     assert sizes == [(171, 171 * 14)]
-    assert run.sample.size == 171
+    assert run.training.sample.size == 171
     again = Run.resume(tmp_path / "all", {})
-    np.testing.assert_array_equal(again.sample.words, run.sample.words)
+    np.testing.assert_array_equal(again.training.sample.words, run.training.sample.words)
     sizes.clear()
     begin(corpus, words, tmp_path / "random", passes=1, start_documents=0).execute(Watching())
     assert not sizes
@@ -479,12 +479,12 @@ def test_held_out_documents_are_never_learned_from_and_the_schedule_is_by_steps(
     monkeypatch.setattr(TopicChain, "count", remembered)
     run = begin(corpus, words, tmp_path, passes=3)
     run.execute(Watching())
-    held_out = set(run.evaluations.held_out.documents.names)
+    held_out = set(run.training.curve.held_out.documents.names)
     assert len(held_out) == 19
     assert held_out.isdisjoint(seen)
     assert {seen.count(name) for name in seen} == {3}
     # 5 · 19 documents apart, and at 1, 2, 4 steps.
-    at = [e.documents for e in run.evaluations.points]
+    at = [e.documents for e in run.training.curve.points]
     assert at[:4] == [1, 21, 61, 81]
     # Two passes of 19 minibatches in all; the exact pass is evaluated at its end.
     assert len(at) == 3 + 19 // 5 + 1
@@ -618,7 +618,7 @@ def test_a_step_that_is_too_long_is_named_and_nothing_broken_is_saved(corpus, wo
     assert code == 2
     assert_in("θ is not finite", err)
     assert_in(r"step size 1e\+30: use a smaller", err)
-    assert_in(r"--step of a tenth of it. There is no checkpoint yet.", err)
+    assert_in(r"Start again with --step 1e\+29\. There is no checkpoint yet.", err)
     assert not (tmp_path / files.CHECKPOINT).exists()
 
 
@@ -628,7 +628,7 @@ def test_a_step_that_is_too_long_is_named_and_nothing_broken_is_saved(corpus, wo
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--sampler", "sgrdl"], "the samplers of topics are .*Did you mean 'sgrld'"),
+        (["--sampler", "sgrdl"], "sampler is one of .*Did you mean 'sgrld'"),
         (["--topics", 25], "K larger than V: 25 topics of a vocabulary of 24 words"),
         (["--topics", 0], "topics must be a whole number of at least 1; 0"),
         (["--burn-in", 6], "burn_in is 6 of 6 sweeps"),
@@ -638,7 +638,7 @@ def test_a_step_that_is_too_long_is_named_and_nothing_broken_is_saved(corpus, wo
         (["--passes", 0], "passes must be at least 1; 0"),
         (["--passes", 2, "--forever"], "--passes and --forever contradict"),
         (["--vocab-size", 5], "give one of them"),
-        (["--held-out", 0], "held_out must be at least 1"),
+        (["--held-out", 0], "held_out must be a whole number of at least 1; 0"),
         (["--held-out", 190], "all 190 documents .* are held out"),
         (["--resume", "nowhere"], "cannot be used with --resume"),
     ],
@@ -840,14 +840,18 @@ def test_topics_of_few_effective_draws_are_named():
     problems, notes = verdict(1000, 1500, flat, 20, effective)
     assert not problems
     assert f"{sentence}." in notes
-    findings = SimpleNamespace(topics=[SimpleNamespace(effective_draws=x) for x in effective])
+    findings = SimpleNamespace(
+        topics=[SimpleNamespace(effective_draws=x) for x in effective], verdict=Verdict()
+    )
     assert _headline(findings) == f"No problems found, except that {sentence}."
     # More than a tenth is a problem, one topic alone is not.
     effective[5] = 1.0
     assert "3 of 20 topics have" in verdict(1000, 1500, flat, 20, effective)[0][0]
     assert not verdict(1000, 1500, flat, 20, np.array([20.0, 20.0, 3.0]))[0]
-    findings = SimpleNamespace(topics=[SimpleNamespace(effective_draws=9.0)])
+    findings = SimpleNamespace(topics=[SimpleNamespace(effective_draws=9.0)], verdict=Verdict())
     assert _headline(findings) == "No problems found."
+    findings.verdict = Verdict.of_problem("x")
+    assert _headline(findings) == "Use with care:"
 
 
 def topics_of(*words_and_coherence, partnered=0.0):
@@ -928,9 +932,9 @@ def test_small_corpora_are_read_often_and_every_default_run_has_enough_evaluatio
 def test_exact_passes_are_marked_in_the_curve(finished):
     # 12 passes: the last six are exact, and their evaluations survive the checkpoint as such.
     run = Run.resume(finished[0], {})
-    assert [e.is_exact for e in run.evaluations.points[-6:]] == [True] * 6
-    assert sum(e.is_exact for e in run.evaluations.points) == 6
-    assert run.draws.num_exact_passes == 4
+    assert [e.is_exact for e in run.training.curve.points[-6:]] == [True] * 6
+    assert sum(e.is_exact for e in run.training.curve.points) == 6
+    assert run.training.draws.num_exact_passes == 4
 
 
 def test_effective_draws_are_fewer_where_draws_hang_together():

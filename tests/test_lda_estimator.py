@@ -113,7 +113,7 @@ def test_it_drops_into_a_pipeline_after_countvectorizer():
     assert list(pipeline[-1].get_feature_names_out()) == ["lda0", "lda1"]
     copy = clone(pipeline[-1])
     assert copy.get_params() == pipeline[-1].get_params()
-    assert not hasattr(copy, "_chain")
+    assert not hasattr(copy, "_training")
 
 
 def test_rows_without_words_are_passed_over_and_get_the_prior(counts, fitted, monkeypatch):
@@ -169,7 +169,7 @@ def test_a_learned_gamma_nears_the_truth_in_a_chain(counts):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"n_components": 51}, "n_components=51 topics of n_features=50 words cannot all differ"),
+        ({"n_components": 51}, "51 topics of a vocabulary of 50 words cannot all differ"),
         ({"n_components": 0}, "n_components must be a whole number of at least 1; 0"),
         ({"n_components": 2.0}, r"n_components must be a whole number of at least 1; 2\.0"),
         ({"sampler": "sgrdl"}, "Did you mean 'sgrld'"),
@@ -183,11 +183,11 @@ def test_a_learned_gamma_nears_the_truth_in_a_chain(counts):
             {"topic_word_prior": [0.1] * 49},
             r"one per word \(50,\), or one per topic and word \(5, 50\); an array of shape \(49,\)",
         ),
-        ({"doc_topic_prior": [0.1] * 4}, "doc_topic_prior must be a positive number, one per topic, n_comp"),
+        ({"doc_topic_prior": [0.1] * 4}, "doc_topic_prior has 4 numbers for 5 topics"),
         ({"batch_size": 0}, "batch_size must be a whole number"),
         ({"step_size": -1.0}, "step_size must be a positive number"),
         ({"n_jobs": 0}, "n_jobs must be a whole number other than 0"),
-        ({"random_state": "x"}, "random_state must be a whole number of at least 0, a numpy"),
+        ({"random_state": "x"}, "random_state must be a whole number of 32 bits, from 0 .* Or give a numpy"),
         ({"validation_fraction": 1.0}, "validation_fraction must be from 0 to below 1"),
     ],
 )
@@ -360,7 +360,10 @@ def test_the_curve_falls_and_the_verdict_is_in_words(fitted, counts):
     assert not held.verdict_.ok
     # Two topics of a corpus that has none.
     noise = np.random.default_rng(0).poisson(0.3, (40, 50))
-    assert "explain nothing" in str(fk.models.LDA(2, **SCIR, validation_fraction=0.5).fit(noise).verdict_)
+    verdict = fk.models.LDA(2, **SCIR, validation_fraction=0.5).fit(noise).verdict_
+    assert "explain nothing" in str(verdict)
+    assert str(verdict).startswith("Do not use:")
+    assert verdict.grade is fk.diagnostics.Grade.BAD
     # Topics are judged by their words, as `fokker lda` does.
     rare = np.random.default_rng(0).poisson(0.06, (60, 50))
     problems = fk.models.LDA(10, **SCIR).fit(rare).verdict_.problems
@@ -393,7 +396,7 @@ def test_topics_are_shown_with_their_words(fitted, counts):
 
 
 def test_it_works_without_scikit_learn(counts, monkeypatch):
-    modules = ("fokker.models.lda._scikit_learn", "fokker.models.lda.estimator")
+    modules = ("fokker.models.estimator", "fokker.models.lda.estimator")
     importlib.import_module(modules[1])  # so that it comes back after the test
     for name in modules:
         monkeypatch.delitem(sys.modules, name)
@@ -407,7 +410,7 @@ def test_it_works_without_scikit_learn(counts, monkeypatch):
     assert lda.set_params(passes=2).passes == 2
     for wrong, message in (
         (counts[:, :3], "X has 3 features, but LDA is expecting 50"),
-        (np.ones(50), "one row per document"),
+        (np.ones(50), "one row per datum"),
         (frame[frame.columns[::-1]], "feature names should match"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from enumerated_topics import enumerate_posterior
 from fokker.corpora import Documents
 from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.collapsed import Assignments
 from fokker.models.lda.draws import TopicDraws, attainable_probability, credible_bounds, draws_needed
 from fokker.models.lda.exact import PassCounts
-from fokker.models.lda.reference import enumerate_posterior
 from fokker.models.lda.settings import Settings
 from fokker.models.lda.share import Alone
 from fokker.models.lda.theta import make_topics

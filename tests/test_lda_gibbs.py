@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from enumerated_topics import enumerate_topics
 from fokker.corpora import Documents
 from fokker.models.lda.gibbs import expected_counts
-from fokker.models.lda.reference import enumerate_topics
 from test_lda_reference import BETA, CASES, CLEAR, FALSE_ALARM, THETA, false_alarm
 
 COPIES = 600

@@ -9,12 +9,12 @@ from scipy import stats
 from scipy.special import digamma, gammaln, logsumexp
 
 import fokker as fk
+from enumerated_topics import log_polya
 from fokker.corpora import Documents
 from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.collapsed import Assignments
 from fokker.models.lda.document_prior import DocumentPrior, added, counts_above
 from fokker.models.lda.learned_prior import LearnedPrior
-from fokker.models.lda.reference import log_polya
 from fokker.models.lda.seeds import read_seeds
 from fokker.models.lda.settings import Settings
 from fokker.models.lda.start import Assignment, merge_and_split
@@ -207,10 +207,10 @@ def test_hdp_leaves_topics_without_words_and_says_how_many_it_uses():
     assert gamma[3] > 0.1
     assert gamma[:4].sum() == pytest.approx(0.8, rel=0.3)
     assert gamma[4:].sum() < 0.05
-    used = lda._chain.document_prior.num_used
+    used = lda._training.chain.document_prior.num_used
     assert 4 <= used.min() <= used.max() < 9
     assert "of 10 topics are used" in str(lda.verdict_)
-    assert lda._chain.document_prior.is_used.sum() < 9
+    assert lda._training.chain.document_prior.is_used.sum() < 9
     # Negative control: a fixed γ uses all of them.
     fixed = fk.models.LDA(10, doc_topic_prior=0.1, **{**quick, "passes": 2}).fit(documents.to_matrix(200))
     assert fixed.doc_topic_prior_draws_.shape == (0, 10)

@@ -8,14 +8,14 @@ import pytest
 from scipy import stats
 from scipy.special import roots_sh_jacobi
 
-from fokker.models.lda import gibbs_jax
-from fokker.models.lda.reference import (
+from enumerated_topics import (
     MAX_ASSIGNMENTS,
     all_assignments,
     dense_gibbs,
     enumerate_posterior,
     enumerate_topics,
 )
+from fokker.models.lda import gibbs_jax
 from marks import long_case
 
 # Of one comparison of a right sampler with enumeration, over all its numbers; there are fewer than ten.

@@ -7,10 +7,10 @@ import pytest
 from scipy import sparse
 
 import fokker as fk
+from enumerated_topics import log_polya
 from fokker.corpora import Documents
 from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.document_prior import DocumentPrior
-from fokker.models.lda.reference import log_polya
 from fokker.models.lda.start import (
     Assignment,
     collapsed_gibbs,

@@ -81,7 +81,7 @@ def test_a_sweep_goes_on_where_it_stopped(swept, corpus, words, tmp_path):  # no
 def test_ctrl_c_in_a_sweep_keeps_what_is_done(swept, tmp_path, monkeypatch):
     folder = tmp_path / "copy"
     shutil.copytree(swept[0], folder)
-    monkeypatch.setattr("fokker.models.lda.sweep.learn", lambda run: None)
+    monkeypatch.setattr("fokker.cli.lda_sweep.learn", lambda run: None)
     code, out, _ = command("--resume", folder, "--topics", 3)
     assert code == 130
     assert f"to continue: fokker lda --resume {folder}" in out

@@ -15,9 +15,8 @@ from sklearn.base import clone, is_classifier
 
 import fokker as fk
 from conftest import quick_compiling
-from fokker.models.estimator import remember_columns
+from fokker.models.estimator import NotFittedError, remember_columns
 from fokker.models.network import metrics
-from fokker.models.network.base import NotFittedError
 from fokker.models.network.networks import functional, paths
 from fokker.models.network.posterior import LogLikelihood, Outputs, prior_scales, sampled_leaves
 from fokker.models.network.predict import Predictive
@@ -31,9 +30,9 @@ Y = X @ np.array([1.0, -2.0, 0.5]) + 0.3 * GENERATOR.normal(size=60)
 KEYS = jax.random.split(jax.random.key(0), 2)
 QUICK = {
     "batch_size": 20,
-    "epochs": 10,
-    "warm_start_epochs": 10,
-    "burn_in_epochs": 1,
+    "passes": 10,
+    "warm_start_passes": 10,
+    "burn_in_passes": 1,
     "draws": 10,
     "progress": False,
 }
@@ -214,7 +213,9 @@ def test_a_network_is_saved_without_its_rows_and_loaded(fitted, tmp_path):
     loaded = fk.models.Network.load(tmp_path / "net.npz")
     same_network(loaded, fitted)
     assert {**loaded.get_params(), "model": (4,)} == {**fitted.get_params(), "model": (4,)}
-    with pytest.raises(ValueError, match="partial_fit needs the rows of the fit before"):
+    with pytest.raises(
+        ValueError, match=r"partial_fit needs the rows of the fits before.*call fit with all rows.*pickle"
+    ):
         loaded.partial_fit(X, LABELS)
     with pytest.raises(ValueError, match="which a stored network does not have"):
         loaded.report(tmp_path / "page.html", X, LABELS)
@@ -229,6 +230,7 @@ def test_a_module_is_given_to_load_and_its_averages_are_in_the_file(tmp_path):
     # As after a fit, without its time: draws of the last layer, and the others fixed.
     net = fk.models.Network(module, params=variables, sampled="last")
     net.input_shape_, net._outputs, net.classes_ = (3,), 2, np.array(["down", "up"])
+    net._seed = 0
     net._problem = net._new_problem(X)
     start = net._problem.network.first_start
     weights, net._fixed = eqx.partition(start, {**jax.tree.map(lambda _: False, start), "Dense_1": True})
@@ -337,9 +339,9 @@ def test_a_linear_network_has_the_posterior_of_linear_regression(optimised):
         learning_rate=0.005,
         momentum=0.95,
         batch_size=60,
-        epochs=20_000,
-        burn_in_epochs=500,
-        warm_start_epochs=500,
+        passes=20_000,
+        burn_in_passes=500,
+        warm_start_passes=500,
         draws=1000,
         chains=4,
         progress=False,
@@ -474,9 +476,9 @@ BAD_SETTINGS = {
     "prior path": ({"prior": {"conv": 1.0}}, "prior names 'conv'.*paths are 0.bias"),
     "sampled": ({"sampled": "conv"}, "sampled='conv' selects no parameter"),
     "momentum": ({"momentum": 1.0}, "momentum must be at least 0 and below 1"),
-    "rate": ({"learning_rate": 0}, "learning_rate must be a number above 0"),
+    "rate": ({"learning_rate": 0}, "learning_rate must be a positive number"),
     "draws": ({"draws": 0}, "draws must be a whole number of at least 1"),
-    "epochs": ({"epochs": -1}, "epochs must be a number of passes"),
+    "passes": ({"passes": -1}, "passes must be a number of passes"),
     "activation": ({"activation": "rleu"}, "activation is one of relu"),
     "noise": ({"noise_scale": 1.0}, "noise_scale is for likelihood='gaussian'"),
     "schedule": ({"schedule": "cosine"}, "schedule is one of constant, cyclical"),

@@ -32,6 +32,16 @@ def ranks():
 # The density ----------------------------------------------------------------------------------------------
 
 
+def test_the_density_of_lkj_is_that_of_numpyro(x64):
+    """Of five variables, with its integral."""
+    y = np.random.default_rng(0).normal(size=10)
+    L = fk.constraints.correlation_cholesky().constrain(jnp.asarray(y))
+    for eta in (0.5, 1.0, 3.7):
+        matrix = fk.constraints.lkj_log_density(L @ L.T, eta) - dist.LKJ(5, eta).log_prob(L @ L.T)
+        factor = fk.constraints.lkj_cholesky_log_density(L, eta) - dist.LKJCholesky(5, eta).log_prob(L)
+        np.testing.assert_allclose([matrix, factor], 0, atol=1e-9)
+
+
 def positive():
     numpyro.sample("scale", dist.Gamma(3.0, 2.0))
     numpyro.sample("wide", dist.HalfCauchy(jnp.ones(3)))
@@ -585,7 +595,7 @@ def test_predictive_draws_are_of_the_model_at_each_draw(cities):
 
 def test_the_prior_predictive_has_the_law_of_the_prior(cities):
     """mean ~ N(0, 25), an effect adds 1, a datum 1/4; within 5 standard errors of 500 draws."""
-    model, place, seen, _, _ = cities
+    model, place, seen, _, trace = cities
     target = fk.from_numpyro(model, place, seen)
     prior = fk.prior_predictive(target, 500, key=jax.random.key(0))
     assert set(prior) == {"mean", "effect", "twice", "pair", "w", "seen"}
@@ -594,6 +604,11 @@ def test_the_prior_predictive_has_the_law_of_the_prior(cities):
         assert abs(values.mean()) < 5 * np.sqrt(variance / 500)
         assert abs(values.var() / variance - 1) < 5 * np.sqrt(2 / 500)
     np.testing.assert_allclose(prior["twice"], 2 * prior["effect"], rtol=1e-6)
+    data = trace.to_arviz(prior=prior, predictive=trace.predict(key=jax.random.key(0)))
+    assert data.posterior_predictive["seen"].dims == ("chain", "draw", "row")
+    assert data.prior_predictive["seen"].shape == (1, 500, 15)
+    assert "effect" in data.prior
+    assert "seen" not in data.prior
 
 
 def test_what_cannot_draw_data_says_what_can():

@@ -174,6 +174,23 @@ def test_a_target_of_single_precision_runs_in_double_where_asked(tmp_path):
         fk.sample(posterior(centred), sampler, precision="quadruple", **options)
 
 
+def test_tuning_is_in_the_precision_of_the_run(monkeypatch):
+    """Of data that are in double precision, without naming it, and where it is named."""
+    types = []
+
+    def tuned(target, sampler, init, *rest):
+        types.append({jnp.zeros(()).dtype, target.data.dtype, init.dtype, sampler.step_size.dtype})
+
+    monkeypatch.setattr("fokker.run.tuning.tuned", tuned)
+    sampler, start = fk.samplers.sgld(jnp.float32(1e-5)), jnp.zeros((), jnp.float32)
+    fk.tune(posterior(DAYS, precision="double"), sampler, init=start)
+    fk.tune(posterior(DAYS - 2460000.6), sampler, init=start, precision="double")
+    fk.tune(posterior(DAYS - 2460000.6), sampler, init=start)
+    assert types == [{np.dtype(np.float64)}, {np.dtype(np.float64)}, {np.dtype(np.float32)}]
+    with pytest.raises(ValueError, match="precision is 'double', or None"):
+        fk.tune(posterior(DAYS - 2460000.6), sampler, init=start, precision="half")
+
+
 MODEL = """
 import jax.numpy as jnp
 def log_prior(theta): return 0.0 * theta

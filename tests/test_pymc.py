@@ -263,6 +263,56 @@ def test_the_posterior_predictive_of_pymc_is_that_of_the_draws(pm, cities):
     assert np.std((seen - effect[:, :, PLACES]) / noise[:, :, None]) == pytest.approx(1.0, abs=0.033)
 
 
+def test_predictive_draws_are_of_the_model_at_each_draw(pm, cities):
+    """Of 12,000 standard normals, mean and spread within 5 standard errors: 1e-6 false alarms."""
+    model, trace = cities
+    drawn = trace.predict(key=jax.random.key(0))
+    assert list(drawn) == ["seen"]
+    effect, noise = (np.asarray(trace.samples[name], float) for name in ("effect", "noise"))
+    off = (drawn["seen"] - effect[:, :, PLACES]) / noise[:, :, None]
+    assert off.shape == (2, 100, 60)
+    assert abs(off.mean()) < 5 / np.sqrt(off.size)
+    assert abs(off.std() - 1) < 5 / np.sqrt(2 * off.size)
+    assert len(np.unique(off)) == off.size  # every draw has its own noise
+    np.testing.assert_array_equal(trace.predict(key=jax.random.key(0))["seen"], drawn["seen"])
+    assert not np.array_equal(trace.predict(key=jax.random.key(1))["seen"], drawn["seen"])
+    assert trace.predict(key=jax.random.key(0), thin=10)["seen"].shape == (2, 10, 60)
+    # New values of containers do not change the effects, which PyMC itself would draw from their prior.
+    with model:
+        pm.set_data({"scale": 50.0, "place": np.zeros(60, int)})
+    try:
+        moved = (trace.predict(key=jax.random.key(0))["seen"] - effect[:, :, :1]) / noise[:, :, None]
+    finally:
+        with model:
+            pm.set_data({"scale": 5.0, "place": PLACES})
+    np.testing.assert_allclose(moved, off, rtol=1e-6, atol=1e-6)
+
+
+def test_prior_draws_have_the_law_of_the_prior(cities):
+    """An effect is N(0, 25), and a datum adds the 4 of E[noise²]; 5 standard errors of 1,000 draws."""
+    model, trace = cities
+    target = fk.from_pymc(model)
+    prior = fk.prior_predictive(target, 1000, key=jax.random.key(0))
+    assert set(prior) == {"effect", "noise", "twice", "seen"}
+    for values, variance in ((prior["effect"][:, 1], 25), (prior["seen"][:, 0], 29)):
+        assert abs(values.mean()) < 5 * np.sqrt(variance / 1000)
+        assert abs(values.var() / variance - 1) < 5 * np.sqrt(2 / 1000)
+    np.testing.assert_array_equal(prior["twice"], 2 * prior["effect"])
+    data = trace.to_arviz(predictive=trace.predict(key=jax.random.key(0)), prior=prior)
+    assert data.posterior_predictive["seen"].dims == ("chain", "draw", "row")
+    assert data.prior_predictive["seen"].shape == (1, 1000, 60)
+    assert data.prior["effect"].dims == ("chain", "draw", "city")
+    assert set(data.prior.data_vars) == {"effect", "noise", "twice"}
+
+
+def test_what_pymc_cannot_draw_is_said_in_a_sentence(pm):
+    with pm.Model() as model:
+        pm.Normal("seen", pm.Flat("mu"), 1, observed=Y)
+    target = fk.from_pymc(model)
+    with pytest.raises(ValueError, match=r"PyMC could not draw the variables of the model: .*can be drawn"):
+        fk.prior_predictive(target, 2, key=jax.random.key(0))
+
+
 def log_normal(x, mean, scale):
     return -(((x - mean) / scale) ** 2) / 2 - np.log(scale) - np.log(2 * np.pi) / 2
 

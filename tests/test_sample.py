@@ -786,3 +786,13 @@ def test_samplers_of_equal_settings_share_their_compiled_programs():
         assert first is not other
     vectors = [samplers.sgld(0.1, D).family for D in (jnp.ones(2), 2 * jnp.ones(2))]
     assert vectors[0] is not vectors[1]
+
+
+def test_an_array_as_init_is_one_theta_also_if_it_has_as_many_rows_as_there_are_chains():
+    target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    start, options = jnp.arange(6.0).reshape(3, 2), {"steps": 1, "chains": 3, "progress": False}
+    sampler = fk.samplers.rwm(1e-6)
+    one = fk.sample(target, sampler, init=start, **options).samples
+    np.testing.assert_allclose(one[:, 0], np.broadcast_to(start, (3, 3, 2)), atol=1e-2)
+    each = fk.sample(target, sampler, init=fk.PerChain(start), **options).samples
+    np.testing.assert_allclose(each[:, 0], start, atol=1e-2)

@@ -341,6 +341,7 @@ init = jnp.zeros(2)
 """
 
 
+@pytest.mark.usefixtures("foreground")
 @pytest.mark.parametrize(
     ("number", "enough"), [(signal.SIGTERM, True), (signal.SIGTERM, False), (signal.SIGHUP, False)]
 )
@@ -628,3 +629,25 @@ def test_a_small_run_takes_little_room_and_goes_on_to_a_large_one(tmp_path, monk
 def test_no_module_needs_a_lock_that_one_system_alone_has():
     source = Path(fk.__file__).parent
     assert not [path for path in source.rglob("*.py") if "fcntl" in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_run_of_when_one_chain_was_the_default_goes_on_with_one(tmp_path, is_written):
+    """Without chains= in the call; such runs have chains=1 in their record, the first ones nothing."""
+    target = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    call = {"init": jnp.zeros(2), "progress": False}
+    sampler = fk.samplers.ula(0.1)
+    draws = fk.sample(target, sampler, steps=12, chains=1, **call).samples
+    fk.sample(target, sampler, steps=6, chains=1, out=tmp_path, **call)
+    if not is_written:
+        path = tmp_path / store.CHECKPOINT
+        header, arrays = files.read_arrays(path, store.KIND, store.VERSION)
+        del header["settings"]["chains"], header["used"]["chains"]
+        files.write_arrays(path, header, arrays)
+    assert fk.open(tmp_path).samples.shape == (1, 6, 2)
+    np.testing.assert_array_equal(
+        fk.sample(target, sampler, steps=9, out=tmp_path, **call).samples, draws[:, :9]
+    )
+    np.testing.assert_array_equal(fk.resume(tmp_path, target, sampler, steps=12, **call).samples, draws)
+    with pytest.raises(ValueError, match="chains is 4, and was 1"):
+        fk.sample(target, sampler, steps=15, chains=4, out=tmp_path, **call)

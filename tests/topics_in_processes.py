@@ -80,7 +80,7 @@ def send(number):
 
 def executed(run, watcher=None):
     run.execute(watcher or Watching())
-    theta = run.chain.topics.all_rows()
+    theta = run.training.chain.topics.all_rows()
     return {"position": run.position, "interrupted": run.interrupted, "columns": theta.shape[1]}
 
 

@@ -148,7 +148,7 @@ MUTATIONS = [
     ),
     Mutation(
         "cli/__init__.py",
-        ", *lda.registered_commands, *data.app.registered_commands)",
+        ", *lda.app.registered_commands, *data.app.registered_commands)",
         ",)",
         "the errors of some commands name arguments of Python",
         ("cli::every_command_is_translated",),

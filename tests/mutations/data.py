@@ -3,6 +3,7 @@
 from mutations._mutation import Mutation
 
 _UNBIASED = ("gradients::every_estimator_is_unbiased_under_every_way_of_drawing_batches",)
+_EXTREME = ("manifolds::extreme_numbers_stay_inside_with_finite_gradients",)
 _JACOBIAN = ("constraints::transforms_go_there_and_back_with_the_jacobian_of_autodiff",)
 
 MUTATIONS = [
@@ -49,25 +50,112 @@ MUTATIONS = [
         ("constraints::the_minibatch_potential_is_unbiased_and_splits_by_datum",),
     ),
     Mutation(
-        "targets/constraints.py",
+        "targets/constraints/_vectors.py",
         "return jnp.sum(logs) + rows * math.log(logs.shape[-1]) / 2",
         "return jnp.sum(logs)",
         "the Jacobian of a simplex without its constant",
         _JACOBIAN,
     ),
     Mutation(
-        "targets/constraints.py",
+        "targets/constraints/_vectors.py",
         "return jnp.sum(y[..., 1:])",
         "return jnp.sum(y)",
         "the Jacobian of ordered numbers counts the first",
         _JACOBIAN,
     ),
     Mutation(
-        "targets/constraints.py",
+        "targets/constraints/_bounds.py",
         "jnp.sum(jnp.log(high - low) + jax.nn.log_sigmoid(y) + jax.nn.log_sigmoid(-y))",
         "jnp.sum(jax.nn.log_sigmoid(y) + jax.nn.log_sigmoid(-y))",
         "the Jacobian of an interval without its width",
         _JACOBIAN,
+    ),
+    Mutation(
+        "targets/constraints/_bounds.py",
+        "return bound + self._sign * _exp(y, bound)",
+        "return bound + _exp(y, bound)",
+        "an upper bound is a lower one",
+        _JACOBIAN,
+    ),
+    Mutation(
+        "targets/constraints/_bounds.py",
+        "return jnp.exp(jnp.clip(y, jnp.log(_spacing(bound)), largest))",
+        "return jnp.exp(y)",
+        "rounding puts a number on its bound",
+        _EXTREME,
+    ),
+    Mutation(
+        "targets/constraints/_vectors.py",
+        "return jnp.sum(_REPULSION * jnp.log(length) - length**2 / 2 - log_integral)",
+        "return jnp.sum(_REPULSION * jnp.log(length) - length**2 / 2)",
+        "the density of a unit vector without the integral over lengths",
+        ("manifolds::the_area_of_a_sphere_and_second_moments_of_uniform_directions",),
+    ),
+    Mutation(
+        "targets/constraints/_vectors.py",
+        "scaled = jnp.where(is_zero, first, y / unit)",
+        "scaled = y / unit",
+        "the direction of the vector 0 is not a number",
+        _EXTREME,
+    ),
+    Mutation(
+        "targets/constraints/_vectors.py",
+        "return self._split(y)[0] * jnp.linalg.norm(normals, axis=-1, keepdims=True)",
+        "return y",
+        "the lengths behind unit vectors are not drawn again before draws are compared with the target",
+        (
+            "manifolds::draws_of_directions_are_compared_with_their_density",
+            "manifolds::a_redrawn_length_has_its_density_and_leaves_the_direction",
+        ),
+    ),
+    Mutation(
+        "targets/constrained.py",
+        "keys = split(key, len(self.constraints))",
+        "keys = [key] * len(self.constraints)",
+        "all unit vectors of a theta have one key for their lengths",
+        ("manifolds::a_redrawn_length_has_its_density_and_leaves_the_direction",),
+    ),
+    Mutation(
+        "targets/constraints/_vectors.py",
+        "scaled = y / along_last(jnp.sqrt(j * (j + 1)), y)",
+        "scaled = y / along_last(j, y)",
+        "the basis of a plane is not orthonormal",
+        ("manifolds::a_normal_prior_on_a_plane_is_that_of_independent_normals",),
+    ),
+    Mutation(
+        "targets/constraints/_correlations.py",
+        "return jnp.sum(remainders - 2 * _log_cosh(y))",
+        "return jnp.sum(-2 * _log_cosh(y))",
+        "the Jacobian of a Cholesky factor without what is left of each row",
+        _JACOBIAN,
+    ),
+    Mutation(
+        "targets/constraints/_correlations.py",
+        "return _CorrelationCholesky().log_jacobian(y) + jnp.sum(_powers(logs) * logs)",
+        "return _CorrelationCholesky().log_jacobian(y)",
+        "the Jacobian of a correlation matrix is that of its factor",
+        _JACOBIAN,
+    ),
+    Mutation(
+        "targets/constraints/_correlations.py",
+        "return jnp.sum((_powers(logs) + 2 * (eta - 1)) * logs, -1) - _log_integral(L.shape[-1], eta)",
+        "return jnp.sum(2 * (eta - 1) * logs, -1) - _log_integral(L.shape[-1], eta)",
+        "LKJ's density of a factor is that of the matrix",
+        ("manifolds::lkj_densities_of_a_matrix_and_of_its_factor_differ_by_the_jacobian",),
+    ),
+    Mutation(
+        "targets/constraints/_correlations.py",
+        "terms = jax.lax.lgamma(eta + (d - 1 - k) / 2) - jax.lax.lgamma(eta + (d - 1) / 2)",
+        "terms = jax.lax.lgamma(eta + (d - k) / 2) - jax.lax.lgamma(eta + (d - 1) / 2)",
+        "the integral of LKJ's density is off by one",
+        ("manifolds::correlations_of_lkj_have_the_marginal_densities_of_beta",),
+    ),
+    Mutation(
+        "targets/constraints/_correlations.py",
+        "return jnp.linalg.cholesky(jnp.where(is_singular, shrunk, R))",
+        "return jnp.linalg.cholesky(R)",
+        "a correlation matrix that rounding has made singular has no factor",
+        _EXTREME,
     ),
     # Estimators.
     Mutation(

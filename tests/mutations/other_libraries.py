@@ -97,4 +97,25 @@ MUTATIONS = [
         "a seed of more than 32 bits, which JAX takes for another",
         ("bad_input::bad_runs_are_refused_by_name",),
     ),
+    Mutation(
+        "targets/_pymc_graph.py",
+        "outputs = clone_replace(list(observed), replace=list(zip(free, inputs, strict=True)))",
+        "outputs = list(observed)",
+        "PyMC's observed variables are drawn from the prior, whatever the draws",
+        ("pymc::predictive_draws_are_of_the_model_at_each_draw",),
+    ),
+    Mutation(
+        "targets/pymc_model.py",
+        'return int.from_bytes(np.asarray(jax.random.key_data(key), np.uint32).tobytes(), "little")',
+        "return 0",
+        "PyMC's draws do not depend on the key",
+        ("pymc::predictive_draws_are_of_the_model_at_each_draw",),
+    ),
+    Mutation(
+        "run/trace.py",
+        '"prior": {name: x for name, x in of_prior.items() if name not in observed},',
+        '"prior": dict(of_prior),',
+        "observed variables among the prior draws of parameters",
+        ("numpyro::the_prior_predictive_has_the_law_of_the_prior",),
+    ),
 ]

@@ -228,7 +228,7 @@ MUTATIONS = [
         ("precision::a_run_in_double_precision_finds_a_mean_that_single_cannot_store",),
     ),
     Mutation(
-        "run/sample.py",
+        "run/precision.py",
         '.description["settings"].get("precision")',
         '.description["settings"].get("none")',
         "a run in a folder goes on in another precision",
@@ -282,6 +282,20 @@ MUTATIONS = [
         "yield number, fields",
         "lines are counted without Excel's own",
         ("text_tables::a_line_is_named_where_a_separator_line_comes_first",),
+    ),
+    Mutation(
+        "rows/opening.py",
+        "    if not Path(path).exists():\n        raise",
+        "    if False:\n        raise",
+        "a path that is not there is not named",
+        ("bad_input",),
+    ),
+    Mutation(
+        "run/tuning.py",
+        "    precision = precision_of(precision, target)\n",
+        "",
+        "data of double precision are tuned in single",
+        ("precision::tuning_is_in_the_precision_of_the_run",),
     ),
     Mutation(
         "rows/compressed.py",

@@ -76,14 +76,14 @@ MUTATIONS = [
         ("lda_sweep::a_number_of_topics_is_preferred_no_more_clearly_than_it_is",),
     ),
     Mutation(
-        "models/lda/execute.py",
+        "cli/lda_run.py",
         "except (Stopped, KeyboardInterrupt):",
         "except KeyboardInterrupt:",
         "Ctrl-C while results are written says nothing",
         ("lda_sweep::ctrl_c_while_results_are_written_says_what_is_kept",),
     ),
     Mutation(
-        "models/lda/sweep.py",
+        "cli/lda_sweep.py",
         "return summary is not None and summary.is_complete and",
         "return False and",
         "a sweep makes all runs again",

@@ -7,7 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Key, PyTree
 
 # The most numbers of theta per batch, and the most draws.
 _NUMBERS, _MOST = 2**24, 4096
@@ -22,6 +22,13 @@ def shape_of_draws(draws: PyTree[Any]) -> tuple[int, int]:
 def scalars_per_draw(draws: PyTree[Any]) -> int:
     """The number of scalars of one draw."""
     return sum(math.prod(leaf.shape[2:]) for leaf in jax.tree.leaves(draws))
+
+
+def with_draw_keys(draws: PyTree[Any], key: Key[Array, ""]) -> tuple[PyTree[Any], np.ndarray]:
+    """The draws, and data of a key for each."""
+    chains, number = shape_of_draws(draws)
+    keys = jax.random.key_data(jax.random.split(key, chains * number))
+    return draws, np.asarray(keys).reshape(chains, number, -1)
 
 
 def draws_per_batch(draws: PyTree[Any]) -> int:

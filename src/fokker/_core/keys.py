@@ -9,14 +9,14 @@ import numpy as np
 from jaxtyping import Array, Key
 
 
-def key_of_seed(seed: Any, name: str = "seed") -> Key[Array, ""]:
-    """The key of a seed; raise unless it is a whole number that JAX tells from all others.
+def checked_seed(seed: Any, name: str = "seed", least: int | None = None) -> int:
+    """A seed as a number of Python; raise unless it is a whole number that JAX tells from all others.
 
     JAX takes the lowest 32 bits of a seed, 64 in double precision: seeds that differ in higher bits alone
-    would give the same draws.
+    would give the same draws. `least`: the smallest seed, where NumPy's generators take it too, 0.
     """
     bits = 64 if jax.config.values["jax_enable_x64"] else 32
-    least, most = -(2 ** (bits - 1)), 2**63 - 1 if bits == 64 else 2**32 - 1
+    least, most = -(2 ** (bits - 1)) if least is None else least, 2**63 - 1 if bits == 64 else 2**32 - 1
     try:
         number = operator.index(seed) if not isinstance(seed, bool | np.bool_) else None
     except TypeError:
@@ -26,7 +26,12 @@ def key_of_seed(seed: Any, name: str = "seed") -> Key[Array, ""]:
             f"{name} must be a whole number of {bits} bits, from {least} to {most}, as in {name}=0; "
             f"{seed!r} was given."
         )
-    return jax.random.key(number)
+    return number
+
+
+def key_of_seed(seed: Any, name: str = "seed") -> Key[Array, ""]:
+    """The key of a seed; raise as `checked_seed` does."""
+    return jax.random.key(checked_seed(seed, name))
 
 
 def checked_key(key: Any) -> Key[Array, ""] | None:

@@ -63,6 +63,12 @@ class Labels:
                 )
         return cls(names, entries)
 
+    def with_entries(self, entries: Mapping[str, Sequence[str]]) -> "Labels":
+        """With these entries along the axes of their names that are in use and have none."""
+        used = {axis for axes in self.dims.values() for axis in axes}
+        new = {axis: np.array(x) for axis, x in entries.items() if axis in used and axis not in self.coords}
+        return Labels(self.dims, {**self.coords, **new}) if new else self
+
     def axes(self, variable: str, shape: tuple[int, ...]) -> tuple[str | None, ...]:
         """The names of the axes of a variable of this shape; None where there is none, or it does not fit."""
         names = self.dims.get(variable, ())
@@ -118,8 +124,12 @@ class Labels:
 
     def for_arviz(self, variables: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
         """The arguments dims and coords of ArviZ for variables of these shapes, without chain and draw."""
+        # What has the name of a variable cannot be the name of an axis there.
         dims = {
-            name: [axis or f"{name}_dim_{i}" for i, axis in enumerate(self.axes(name, shape))]
+            name: [
+                f"{name}_dim_{i}" if axis is None or axis in variables else axis
+                for i, axis in enumerate(self.axes(name, shape))
+            ]
             for name, shape in variables.items()
         }
         used = {axis for axes in dims.values() for axis in axes}

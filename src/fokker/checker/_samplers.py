@@ -104,12 +104,15 @@ def _corrections(
     """The findings about the correction, the points used, whether they settled, and notes."""
     notes: list[str] = []
     if not sampler.wants_target and state is None:
-        raise ValueError("the correction of a sampler made of dynamics is checked at states: pass state=…")
+        raise ValueError(
+            "the correction of a sampler made of dynamics is checked at states: "
+            "give them by state=…, with all its variables."
+        )
     if is_automatic(sampler):
         sampler = sampler.with_step_size(_TRIAL_STEP)
         notes.append(f"the step size is left to be found: {_TRIAL_STEP} was taken, and any would do")
     if state is None:
-        notes.append("no shapes were given: theta was taken for a single number; pass state=…")
+        notes.append("no shapes were given: theta was taken for a single number. Give its shape by state=…")
     example, states = first_state(state)
     with jax.enable_x64(True):
         sampler = double(sampler)

@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from fokker.cli import check, data, lab, sample
+from fokker.cli import check, data, lab, lda, sample
 from fokker.cli.console import show_error
 from fokker.cli.flags import with_flags
-from fokker.models.lda.command import app as lda
 
 __all__ = ["app", "main"]
 
@@ -20,12 +19,12 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(lda, name="lda")
+app.add_typer(lda.app, name="lda")
 app.add_typer(data.app, name="data")
 _OF_RUNS = (sample.resume, sample.report, sample.predict)  # they go on with a run of `fokker sample`
 for _command in (lab.demo, check.check, check.complete, sample.sample, *_OF_RUNS, lab.reproduce):
     app.command()(_command)
-for _registered in (*app.registered_commands, *lda.registered_commands, *data.app.registered_commands):
+for _registered in (*app.registered_commands, *lda.app.registered_commands, *data.app.registered_commands):
     if _registered.callback is not None:
         _first = (sample.sample,) if _registered.callback in _OF_RUNS else ()
         _registered.callback = with_flags(_registered.callback, *_first)

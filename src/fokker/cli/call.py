@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import fokker
+from fokker._core.keys import key_of_seed
 from fokker._core.precision import computing_in
 from fokker._core.state import is_function
 from fokker.cli.console import show, show_error
@@ -60,7 +61,7 @@ class Call:
         init = self.options["init"]
         if isinstance(init, PerChain):
             init = jax.tree.map(lambda x: x[0], init.positions)
-        init = init(jax.random.key(self.options["seed"])) if is_function(init) else init
+        init = init(key_of_seed(self.options["seed"])) if is_function(init) else init
         leaves, structure = jax.tree.flatten(jax.tree.map(jnp.asarray, init))
         before = option_of_run(folder, "mode") if has_run(folder) else None
         if before is not None and [np.shape(x) for x in before] == [x.shape for x in leaves]:

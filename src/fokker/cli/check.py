@@ -67,7 +67,8 @@ def check(
         seed=seed,
     )
     if as_json:
-        typer.echo(json.dumps(report.to_json(), indent=2))
+        notes = [in_flags(note, flags_of(check)) for note in report.notes]
+        typer.echo(json.dumps({**report.to_json(), "notes": notes}, indent=2))
     else:
         show(in_flags(str(report), flags_of(check)))
     raise typer.Exit(0 if report.ok else 1)

@@ -10,8 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import jax
-
+from fokker._core.keys import key_of_seed
 from fokker.cli.stored import check_same_settings
 from fokker.rows import leaves
 from fokker.run.journal import JOURNAL
@@ -83,7 +82,7 @@ def estimate(
     if tuned:
         make = by_name(sampler) if isinstance(sampler, str) else chosen
         shared = {name: call[name] for name in ("batch_size", "batches", "gradient", "temperature")}
-        of_trials = {"key": jax.random.key(options["seed"]), **shared}
+        of_trials = {"key": key_of_seed(options["seed"]), **shared}
         searching, halving = time_of_tuning(
             target, make, options["init"], of_trials, 1 / (speed * plan.chains)
         )

@@ -23,6 +23,7 @@ _ANY = "…"
 # What an option offers against an error of the library, by the name of its class.
 _REMEDIES = {
     "PrecisionError": ("double", " At the command line: {flag}."),
+    "MixturesError": ("no_mixtures", " That is {flag}."),
     "OtherRunError": ("overwrite", " {flag} replaces what is there."),
 }
 _CALL = r"[\w.]+\((?:[^()]|\([^()]*\))*\)"

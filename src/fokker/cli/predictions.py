@@ -15,6 +15,7 @@ from scipy.special import logsumexp
 
 from fokker._core.draws import shape_of_draws
 from fokker._core.files import write_atomically
+from fokker._core.keys import key_of_seed
 from fokker._core.state import describe_shapes
 from fokker.cli.flags import CommandError
 from fokker.cli.model_file import DATA, PREDICT, Model
@@ -78,7 +79,7 @@ def predictor(model: Model, data: Any, seed: int) -> Predictor:
     """What can be predicted: `predict` in the model's file, or else the log density of each row."""
     function = getattr(model.module, PREDICT, None)
     if function is not None:
-        bound, key = model.bound(function), jax.random.key(seed)
+        bound, key = model.bound(function), key_of_seed(seed)
         takes_key = "key" in inspect.signature(bound).parameters
 
         def values(draw: Any, row: Any) -> Any:

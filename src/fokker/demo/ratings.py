@@ -56,7 +56,7 @@ def run(out: Path, seed: int, console: Console) -> None:
         f"[bold]Ratings[/bold]: {len(ratings):,} of {ITEMS} books by {USERS} readers, made from {FACTORS} "
         f"known factors with noise of {NOISE}"
     )
-    model = Factorisation(FACTORS, passes=PASSES, draws=DRAWS, step_size=STEP_SIZE, seed=seed).fit(
+    model = Factorisation(FACTORS, passes=PASSES, draws=DRAWS, step_size=STEP_SIZE, random_state=seed).fit(
         train, test=test
     )
     everything = model.predict(np.repeat(np.arange(USERS), ITEMS), np.tile(np.arange(ITEMS), USERS))

@@ -1,6 +1,6 @@
 """Diagnostics of a run: convergence by ArviZ, and checks for chains without a Metropolis step."""
 
-from fokker.diagnostics._findings import Finding, Grade
+from fokker.diagnostics._findings import Finding, Grade, Verdict
 from fokker.diagnostics._summarise import summarise
 from fokker.diagnostics.configurational import Spread, configurational_temperature, spread_of
 from fokker.diagnostics.halving import StepHalving, step_halving
@@ -15,6 +15,7 @@ __all__ = [
     "Stein",
     "StepHalving",
     "Summary",
+    "Verdict",
     "configurational_temperature",
     "gradient_noise_share",
     "kernel_stein_discrepancy",

@@ -1,8 +1,9 @@
-"""Problems found in a run, and their grades."""
+"""Problems found in a result, their grades, and the verdict that they make."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 
 class Grade(StrEnum):
@@ -41,3 +42,48 @@ def worst_of(grades: Iterable[Grade]) -> Grade:
 def care_or_bad(is_bad: bool) -> Grade:
     """BAD or CARE."""
     return Grade.BAD if is_bad else Grade.CARE
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The problems found in a result, each with a grade, and notes: useful to know, but no problems."""
+
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of_problem(cls, text: str, grade: Grade = Grade.CARE) -> Self:
+        """The verdict that one problem makes."""
+        return cls((Finding(grade, text),))
+
+    @classmethod
+    def joined(cls, parts: Iterable["Verdict"]) -> Self:
+        """All that several verdicts say."""
+        parts = list(parts)
+        return cls(
+            tuple(finding for part in parts for finding in part.findings),
+            tuple(note for part in parts for note in part.notes),
+        )
+
+    @property
+    def grade(self) -> Grade:
+        """The worst grade of the findings: "No problems found", "Use with care" or "Do not use"."""
+        return worst_of(finding.grade for finding in self.findings)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no problem was found."""
+        return not self.findings
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The findings in words."""
+        return tuple(finding.text for finding in self.findings)
+
+    @property
+    def headline(self) -> str:
+        """The grade, as the beginning of what is said."""
+        return f"{self.grade}{'.' if self.ok else ':'}"
+
+    def __str__(self) -> str:
+        return "\n".join([self.headline, *self.problems, *self.notes])

@@ -39,6 +39,20 @@ def thinned(positions: PyTree[Any], points: int) -> PyTree[Array]:
     return jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[:, draw]), positions)
 
 
+def redrawn(target: Any, positions: PyTree[Any]) -> PyTree[Any]:
+    """Positions, chain × draw, with what theta does not determine drawn from its density given theta.
+
+    Draws are of theta alone: the length of the y behind a unit vector, for example, is not among them, and
+    identities of ∇U hold for the density of all of y.
+    """
+    if target is None or target.is_one_to_one:
+        return positions
+    keys = jax.random.split(jax.random.key(0), shape_of_draws(positions))
+    # Compiled as one: the data of the target are no part of the program.
+    redraw = jax.jit(jax.vmap(jax.vmap(lambda y, key: target.redraw(y, key))))
+    return redraw(jax.tree.map(jnp.asarray, positions), keys)
+
+
 def affordable_rows(target: Any, points: int, coordinates: int, most: int = _ROWS) -> int | None:
     """How many rows each of `points` evaluations may use; None for all of them."""
     if not isinstance(target, TargetWithData):

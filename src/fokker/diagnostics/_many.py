@@ -1,6 +1,7 @@
 """Judging a theta of too many scalars to look at each in full: along directions, and by its leaves."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -39,22 +40,26 @@ def directions(projections: Projections) -> Quantities:
     return Quantities(names, projections.series).joined(*leaves)
 
 
-def unusable_scalars(leaves: list[Leaf]) -> list[Finding]:
-    """Scalars that are not finite or never moved: there is no point in judging anything else."""
+def unusable_scalars(leaves: list[Leaf], fixed: Mapping[str, np.ndarray]) -> list[Finding]:
+    """Scalars that are not finite or never moved: there is no point in judging anything else.
+
+    `fixed`: where leaves, by name, have entries that are constant by construction.
+    """
     for leaf in leaves:
         if not leaf.is_finite.all():
             name = leaf.scalar(int(np.argmin(leaf.is_finite)))
             text = f"{name} has draws that are not finite: the chain diverged; take smaller steps"
             return [Finding(Grade.BAD, text)]
-    still = sum(int(leaf.never_moved.sum()) for leaf in leaves)
-    for leaf in leaves:
-        if leaf.never_moved.any():
+    still = [leaf.never_moved & ~fixed.get(leaf.name, np.zeros(leaf.shape, bool)).ravel() for leaf in leaves]
+    number = sum(int(of_leaf.sum()) for of_leaf in still)
+    for leaf, of_leaf in zip(leaves, still, strict=True):
+        if of_leaf.any():
             return [
                 Finding(
                     Grade.BAD,
-                    f"{leaf.scalar(int(np.argmax(leaf.never_moved)))} never moved in any chain, and in all "
-                    f"{still:,} of {_size(leaves):,} parameters did not: every proposal was rejected, or the "
-                    "step is below the floating-point precision; choose another step size, or start "
+                    f"{leaf.scalar(int(np.argmax(of_leaf)))} never moved in any chain, and in all "
+                    f"{number:,} of {_size(leaves):,} parameters did not: every proposal was rejected, or "
+                    "the step is below the floating-point precision; choose another step size, or start "
                     "elsewhere",
                 )
             ]

@@ -1,6 +1,6 @@
 """The series that a summary judges: scalars of theta, directions, and quantities of the user's own."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,17 @@ class Quantities(NamedTuple):
         return Quantities(
             [name for x in every for name in x.names], np.concatenate([x.values for x in every], axis=2)
         )
+
+    def without(self, names: Set[str]) -> "Quantities":
+        """The series with other names than these."""
+        if names.isdisjoint(self.names):
+            return self
+        left = [i for i, name in enumerate(self.names) if name not in names]
+        return Quantities([self.names[i] for i in left], self.values[:, :, left])
+
+    def constants(self) -> set[str]:
+        """The names of series that are the same at every draw of every chain."""
+        return {self.names[i] for i in np.flatnonzero(np.ptp(self.values, axis=(0, 1)) == 0)}
 
 
 def flat(named: Mapping[str, Any], labels: Labels = NO_LABELS) -> Quantities:

@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
+from fokker._core.labels import named_leaves
 from fokker._core.rounding import is_half
 from fokker._core.state import ravel
 from fokker.batches import StreamBatches
 from fokker.diagnostics._boundary import Boundary, find_boundary
 from fokker.diagnostics._findings import Cause, Finding, Grade, care_or_bad
-from fokker.diagnostics._gradients import Potential, as_vectors, thinned
+from fokker.diagnostics._gradients import Potential, as_vectors, redrawn, thinned
 from fokker.diagnostics._many import gradients_along
-from fokker.diagnostics._projections import Projections
+from fokker.diagnostics._projections import Projections, project
 from fokker.diagnostics._steps import has_divergences
 from fokker.diagnostics._tails import heavy_tails, tail_exponents
 from fokker.diagnostics.configurational import FALSE_ALARMS, Groups, Spread, Walls, spread_of
@@ -106,12 +107,15 @@ def by_gradients(
         return Comparison([], None, reason)
     potential, groups, walls = None, None, None
     if projections is None:
-        positions = thinned(trace.positions, _POINTS)
+        positions = redrawn(target, thinned(trace.positions, _POINTS))
         walls = walls_of(sampler, positions)
         potential = Potential(target, positions)
         draws, gradients = as_vectors(positions), potential.gradients / T
     else:
-        draws, gradients, groups = gradients_along(projections, trace.positions, target, T)
+        positions = redrawn(target, trace.positions)
+        if target is not None and not target.is_one_to_one:
+            projections = project(named_leaves(positions), trace.labels)
+        draws, gradients, groups = gradients_along(projections, positions, target, T)
     if not (np.isfinite(draws).all() and np.isfinite(gradients).all()):
         text = "the gradient is not finite at some draws: check the log density there"
         return Comparison([Finding(Grade.BAD, text)], None, "the gradient is not finite at some draws")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from fokker.diagnostics.configurational import Spread
     from fokker.run.trace import Trace
 
-# Series that are kept for a figure, and the fewest draws of a summary.
-_FIGURES, _FEWEST = 6, 8
+# Series that are kept for a figure, the fewest draws of a summary, and the most names in a note.
+_FIGURES, _FEWEST, _NAMED = 6, 8, 5
 
 
 def summarise(
@@ -73,7 +73,8 @@ def _of_scalars(
     table = Quantities(*trace.flat()).joined(own)
     # The entries of a simplex or a Cholesky factor cannot all vary: judge the unconstrained coordinates.
     free = Quantities(*trace.flat_positions())
-    judged = free.joined(own)
+    # A quantity of the user's own may be constant though theta moves, as the entries of a matrix can be.
+    judged = free.joined(own.without(own.constants()))
     statistics = Statistics.of(judged.values)
     agreement = agreement_of(judged.values, statistics.r_hat)
     is_same = judged.values.shape == table.values.shape and np.array_equal(judged.values, table.values)
@@ -92,7 +93,7 @@ def _of_scalars(
         tails = tail_findings(table.names, *heavy_tails(table.values, shown.tail))
     findings += tails
     checked = checked_text(statistics, agreement, comparison.spread, trace, halving)
-    notes += _notes(trace, comparison.spread)
+    notes += [*_notes(trace, comparison.spread), *_not_judged(own)]
     return _summary(table, shown, findings, checks, notes, checked, probabilities)
 
 
@@ -102,9 +103,10 @@ def _of_many(
     positions, chains = trace.positions, shape_of_draws(trace.samples)[0]
     table = project(named_leaves(trace.samples), trace.labels)
     free = table if positions is trace.samples else project(named_leaves(positions), trace.labels)
+    fixed = trace.fixed_entries() if free is table else {}
     checks: dict[str, float] = {}
     findings = _of_steps(trace, checks)
-    unusable = _many.unusable_scalars(free.leaves)
+    unusable = _many.unusable_scalars(free.leaves, fixed)
     comparison = _not_compared(trace, gradients, has_many=True)
     can_compare = not comparison.reason and not unusable
     density = none_of(positions)
@@ -112,8 +114,9 @@ def _of_many(
         assert trace.origin is not None
         name, values = log_densities(target_of(trace.origin), positions)
         density = Quantities([name], values[:, :, None].astype(float))
-    directions = _many.directions(free)
-    judged = density.joined(own, directions)
+    directions = _many.directions(free).without(trace.constants() if fixed else frozenset())
+    own_judged = own.without(own.constants())
+    judged = density.joined(own_judged, directions)
     statistics = Statistics.of(judged.values)
     least = _least(statistics)
     agreement = agreement_of(judged.values, statistics.r_hat)
@@ -131,10 +134,11 @@ def _of_many(
     findings += [*unusable, *_halved(trace, halving)]
     by_chance = chance_r_hat(2 * chains, np.array([least / (2 * chains)]), half, len(judged.names))
     of_directions = max(R_HAT, float(by_chance[0]))
-    notes += [*_notes(trace, comparison.spread), _many.limits(free, of_directions, allowed)]
+    notes += [*_notes(trace, comparison.spread), *_not_judged(own)]
+    notes.append(_many.limits(free, of_directions, allowed))
     shown = len(judged.names) - len(directions.names)
     of_leaves = Statistics(*(x[shown:] for x in statistics))
-    if free is not table:
+    if free is not table or fixed:
         of_leaves = Statistics.of(_many.directions(table).values)
     leaves = _leaf_rows(table, of_leaves)
     checked = checked_text(statistics, agreement, comparison.spread, trace, halving)
@@ -157,10 +161,9 @@ def _of_moments(trace: "Trace", quantities: Any) -> Summary:
         "could not be checked; for those sample with keep='draws', and with thin if memory is short"
     )
     findings.append(Finding(Grade.CARE, text))
-    constrained = trace.origin is not None and getattr(trace.origin.target, "is_constrained", False)
     kinetic, notes = _steps.kinetic_temperature(trace, checks)
     findings += [*kinetic, *_steps.decisions(trace, checks)]
-    findings += (_many.unusable_scalars(leaves) if not constrained else []) or (
+    findings += _many.unusable_scalars(leaves, trace.fixed_entries()) or (
         _many.disagreeing_scalars(leaves, _many.allowed_r_hat(chains, 0.0, draws, size)) if chains > 1 else []
     )
     notes += _notes(trace, None)
@@ -192,7 +195,9 @@ def _summary(
     mean, deviation = values.mean(axis=(0, 1)), values.std(axis=(0, 1), ddof=1)
     deviation = np.where(np.ptp(values, axis=(0, 1)) == 0, 0.0, deviation)
     quantiles = np.quantile(values, probabilities, axis=(0, 1)).T
-    series = {names[i]: values[:, :, i].copy() for i in range(min(_FIGURES, len(names)))}
+    # Figures of constants show nothing, unless nothing moved.
+    shown_first = np.argsort(deviation == 0, kind="stable")[:_FIGURES]
+    series = {names[i]: values[:, :, i].copy() for i in shown_first}
     moments = (mean, deviation, quantiles)
     return Summary(
         names,
@@ -245,6 +250,14 @@ def _of_steps(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
     if trace.origin is not None:
         findings += _steps.noise_share(trace, checks)
     return findings
+
+
+def _not_judged(own: Quantities) -> list[str]:
+    names = sorted(own.constants())
+    if not names:
+        return []
+    rest = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return [f"the same in every draw, and not judged: {', '.join(names[:_NAMED])}{rest}"]
 
 
 def _halved(trace: "Trace", halving: bool) -> list[Finding]:

@@ -1,4 +1,8 @@
-"""What all estimators share: parameters by name, columns by name, files without pickle, and pickling."""
+"""The base of all estimators: parameters, seeds and columns by one convention, files without pickle.
+
+With scikit-learn (1.6 or later) they are its estimators, for cloning, pipelines, grid searches and tags.
+Without it they work alone.
+"""
 
 import contextlib
 import inspect
@@ -11,24 +15,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from fokker._core.files import interpreting, read_arrays, write_arrays
+from fokker._core.keys import checked_seed
 
 _VERSION = 1
+_MAX_SEED = 2**31 - 1
 
 
 class _NotFittedError(ValueError, AttributeError):
     """An estimator is used before it is fitted."""
 
 
-if TYPE_CHECKING:
-    NotFittedError = _NotFittedError
-else:
-    try:
-        from sklearn.exceptions import NotFittedError
-    except ImportError:
-        NotFittedError = _NotFittedError
-
-
-class Parameters:
+class _Parameters:
     """Parameters by name, as scikit-learn's base class has them; its `clone` needs no more."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -44,20 +41,90 @@ class Parameters:
         return self
 
 
-class Stored:
-    """`save` and `load`, and pickling, by what `_fitted_state` returns and `_restore` takes.
+class _Transformer:
+    """The method of scikit-learn's transformers that an estimator needs."""
 
-    `_kind`: what its files are called. `_rebuilt`: attributes that `_restore` makes, which cannot be pickled.
-    `_remade`: parameters that `load` can do without.
+    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
+        """Fit, then transform the same rows."""
+        return self.fit(X, y).transform(X)  # type: ignore[attr-defined]
+
+
+def _validated(estimator: Any, X: Any, *, reset: bool, accept_sparse: str) -> Any:
+    """X as an array or a sparse matrix, checked; `reset`: remember its columns."""
+    frame = X
+    if not hasattr(X, "tocsr"):
+        X = np.asarray(X)
+    if X.ndim != 2:
+        raise ValueError(f"X must be a matrix with one row per datum; its shape is {X.shape}.")
+    if reset:
+        estimator.n_features_in_ = X.shape[1]
+        remember_columns(estimator, frame)
+        return X
+    if X.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input: give the same columns."
+        )
+    check_columns(estimator, frame)
+    return X
+
+
+if TYPE_CHECKING:
+    NotFittedError = _NotFittedError
+    validate_data = _validated
+    _Base = _Parameters
+    Transformer = _Transformer
+else:
+    try:
+        from sklearn.base import BaseEstimator as _Base
+        from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+        from sklearn.exceptions import NotFittedError
+        from sklearn.utils.validation import validate_data
+
+        class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+            """The base classes of a scikit-learn transformer."""
+
+    except ImportError:
+        NotFittedError, validate_data, _Base, Transformer = (
+            _NotFittedError,
+            _validated,
+            _Parameters,
+            _Transformer,
+        )
+
+
+class Estimator(_Base):
+    """Parameters by name; `save`, `load` and pickling by what `_fitted_state` returns and `_restore` takes.
+
+    All estimators have `random_state`, `progress`, and `passes` over the data. `_kind`: what its files are
+    called. `_fitted_by`: the attribute that a fit sets. `_rebuilt`: attributes that `_restore` makes, which
+    cannot be pickled. `_remade`: parameters that `load` can do without. `_renamed`: earlier names of
+    parameters, and their names now.
     """
 
     _kind: ClassVar[str]
+    _fitted_by: ClassVar[str] = "draws_"
     _rebuilt: ClassVar[tuple[str, ...]] = ()
     _remade: ClassVar[tuple[str, ...]] = ()
+    _renamed: ClassVar[dict[str, str]] = {}
+    random_state: Any
+    _seed: int
+
+    def __new__(cls, *parameters: Any, **by_name: Any) -> Self:
+        """Refuse earlier names of parameters, with those that they have now."""
+        for name in by_name:
+            if name in cls._renamed:
+                raise TypeError(
+                    f"{cls.__name__} has no parameter {name!r} any more: it is {cls._renamed[name]!r} now."
+                )
+        return super().__new__(cls)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._fitted_by in self.__dict__
 
     def _check_fitted(self) -> None:
-        """Raise a `NotFittedError` where it is not fitted."""
-        raise NotImplementedError
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first.")
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """What was learned: values for JSON, and arrays."""
@@ -67,11 +134,6 @@ class Stored:
         """Restore a `_fitted_state`, given the parameters."""
         raise NotImplementedError
 
-    def _stored_parameters(self) -> dict[str, Any]:
-        """The parameters as `save` stores them."""
-        parameters: dict[str, Any] = self.get_params(deep=False)  # type: ignore[attr-defined]
-        return parameters
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to a .npz file with a checksum, which `load` reads.
 
@@ -80,13 +142,17 @@ class Stored:
         """
         self._check_fitted()
         header, arrays = self._fitted_state()
-        parameters = {name: as_json(value) for name, value in self._stored_parameters().items()}
+        parameters = {name: as_json(value) for name, value in self.get_params(deep=False).items()}
+        if self.random_state is not None:
+            # A generator is stored as the seed that was drawn from it.
+            parameters["random_state"] = self._seed
         programs = [name for name, value in parameters.items() if not _is_json(value)]
         stored = {name: value for name, value in parameters.items() if name not in programs}
         header = {
             **header,
             "kind": self._kind,
             "version": _VERSION,
+            "seed": self._seed,
             "parameters": stored,
             "programs": programs,
         }
@@ -104,15 +170,17 @@ class Stored:
             )
         # Where a program is given, an error may be of what was given instead of the file.
         with contextlib.nullcontext() if parameters else interpreting(Path(path), cls._kind):
-            estimator = cls(**{**header["parameters"], **parameters})
+            stored = {cls._renamed.get(name, name): value for name, value in header["parameters"].items()}
+            estimator = cls(**{**stored, **parameters})
+            # Older files have the seed elsewhere, or as a parameter.
+            known = (header.get("seed"), header.get("fitted", {}).get("_seed"), estimator.random_state)
+            estimator._seed = next(seed for seed in known if seed is not None)
             estimator._restore(header, arrays)
         return estimator
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
-        try:
-            self._check_fitted()
-        except NotFittedError:
+        if not self.__sklearn_is_fitted__():
             return state
         for name in self._rebuilt:
             state.pop(name, None)
@@ -123,6 +191,20 @@ class Stored:
         self.__dict__.update({name: value for name, value in state.items() if name != "_stored"})
         if stored is not None:
             self._restore(*stored)
+
+
+def new_seed(random_state: Any) -> int:
+    """The seed of a fit: as given, drawn from a generator of NumPy, or another one each time."""
+    if random_state is None:
+        return int(np.random.default_rng().integers(_MAX_SEED))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(_MAX_SEED))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(_MAX_SEED))
+    try:
+        return checked_seed(random_state, "random_state", 0)
+    except ValueError as error:
+        raise ValueError(f"{error} Or give a numpy.random.RandomState or Generator, or None.") from None
 
 
 def as_json(value: Any) -> Any:
@@ -196,4 +278,13 @@ def _shown(names: list[str]) -> str:
     return ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
 
 
-__all__ = ["NotFittedError", "Parameters", "Stored", "as_json", "check_columns", "remember_columns"]
+__all__ = [
+    "Estimator",
+    "NotFittedError",
+    "Transformer",
+    "as_json",
+    "check_columns",
+    "new_seed",
+    "remember_columns",
+    "validate_data",
+]

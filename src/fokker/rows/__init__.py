@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         take,
     )
     from fokker.rows.stream import Stream, StreamBatch, stream_of
+    from fokker.rows.table import categories_of, with_codes_of
 
 __all__ = [
     "Problem",
@@ -36,6 +37,7 @@ __all__ = [
     "StreamBatch",
     "Taken",
     "aligned",
+    "categories_of",
     "first_rows",
     "in_this_precision_too",
     "is_source",
@@ -50,12 +52,13 @@ __all__ = [
     "span",
     "stream_of",
     "take",
+    "with_codes_of",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        for home in ("source", "stream", "opening"):
+        for home in ("source", "stream", "opening", "table"):
             module = importlib.import_module(f"fokker.rows.{home}")
             if name in vars(module):
                 return vars(module)[name]

@@ -168,6 +168,28 @@ def as_array(series: Any) -> np.ndarray:
     return values if values.dtype.kind in "biufcM" else np.asarray(values, object)
 
 
+def codes_of_frame(name: str, series: Any) -> tuple[np.ndarray, list[str]] | None:
+    """The codes of a column of categories of pandas or Polars, and its labels; None for other columns."""
+    kind = type(series.dtype).__name__
+    if kind == "CategoricalDtype":
+        codes = np.asarray(series.cat.codes, np.int32)
+        labels = [_label(value) for value in series.cat.categories.tolist()]
+    elif kind in ("Categorical", "Enum"):
+        labels = [_label(value) for value in series.cat.get_categories().to_list()]
+        places = {label: place for place, label in enumerate(labels)}
+        texts = series.cast(str).to_list()
+        codes = np.array([-1 if text is None else places[_label(text)] for text in texts], np.int32)
+    else:
+        return None
+    missing = codes < 0
+    if missing.any():
+        raise ValueError(
+            f"{name} has {int(missing.sum()):,} missing values, first in row {int(np.argmax(missing))}: "
+            "remove these rows, or give missing values a category of their own."
+        )
+    return codes, labels
+
+
 def is_number(value: Any) -> bool:
     """Whether a value, of text too, stands for a number."""
     try:

@@ -9,10 +9,14 @@ import numpy as np
 from jaxtyping import PyTree
 
 from fokker.rows.arrow import is_arrow, of_table
-from fokker.rows.column import as_array
+from fokker.rows.column import as_array, codes_of_frame
 from fokker.rows.parquet import of_parquet
 from fokker.rows.readers import ArrayReader, ChunkedReader
 from fokker.rows.source import Reader, Source, is_source
+from fokker.rows.table import Columns, of_columns
+
+# Tables that the command line reads, and a posterior does not.
+_TABLES = (".csv", ".tsv", ".txt", ".gz", ".npz")
 
 
 def opened(data: PyTree[Any]) -> PyTree[Any]:
@@ -26,12 +30,12 @@ def _opened(path: Any, leaf: Any) -> Any:
         return _columns(name, of_table(leaf))
     if is_frame(leaf):
         return _columns_of_frame(name, leaf)
+    if isinstance(leaf, str | Path):
+        _check_path(name, leaf)
     if isinstance(leaf, str | Path) and str(leaf).endswith(".parquet"):
         return _columns(name, of_parquet(Path(leaf)))
     if isinstance(leaf, str | Path) and str(leaf).endswith(".npy"):
         leaf = _load(name, leaf)
-    if isinstance(leaf, Path):
-        raise ValueError(f"{name} is the path {str(leaf)!r}: files of .npy and .parquet are read.")
     if is_chunked(leaf):
         _check_type(name, leaf.dtype)
         mapped = _mapped(leaf)
@@ -42,12 +46,28 @@ def _opened(path: Any, leaf: Any) -> Any:
     return leaf
 
 
+def _check_path(name: str, path: str | Path) -> None:
+    """Raise where a path is not that of a file that is read here; a text that is no path is left alone."""
+    is_read = str(path).endswith((".npy", ".parquet"))
+    if isinstance(path, str) and not is_read and not str(path).endswith(_TABLES) and not Path(path).exists():
+        return
+    if not Path(path).exists():
+        raise FileNotFoundError(f"{name} is the path {str(path)!r}, and there is no such file.")
+    if not is_read or not Path(path).is_file():
+        what = "a folder" if Path(path).is_dir() else "a file of another format"
+        raise ValueError(
+            f"{name} is the path {str(path)!r}, {what}: files of .npy and .parquet are read here. Read a "
+            "table of text by pandas.read_csv, or let `fokker sample` read it."
+        )
+
+
 def is_frame(leaf: Any) -> bool:
     """Whether it is a table of pandas or Polars, neither of which is imported for this."""
     return type(leaf).__module__.partition(".")[0] in ("pandas", "polars") and hasattr(leaf, "columns")
 
 
-def _columns_of_frame(name: str, frame: Any) -> dict[str, Any]:
+def _columns_of_frame(name: str, frame: Any) -> Columns:
+    """The columns of a DataFrame; those of the type category as codes, with their labels."""
     names = list(frame.columns)
     wrong = next((column for column in names if not isinstance(column, str) or names.count(column) > 1), None)
     if wrong is not None:
@@ -56,7 +76,11 @@ def _columns_of_frame(name: str, frame: Any) -> dict[str, Any]:
             "own, as log_likelihood(theta, row) finds them by row['name']. Rename it, or give "
             "data.to_numpy()."
         )
-    return {column: as_array(frame[column]) for column in names}
+    coded = {column: codes_of_frame(f"{name}[{column!r}]", frame[column]) for column in names}
+    labels = {column: of[1] for column, of in coded.items() if of is not None}
+    return of_columns(
+        {column: as_array(frame[column]) if of is None else of[0] for column, of in coded.items()}, labels
+    )
 
 
 def _load(name: str, path: Any) -> np.ndarray:

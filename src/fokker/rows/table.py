@@ -141,6 +141,49 @@ jax.tree_util.register_pytree_with_keys(
 )
 
 
+def of_columns(columns: Mapping[str, Any], labels: Mapping[str, list[str]]) -> Columns:
+    """Columns in memory, with the labels of those that are codes of categories."""
+    return Columns(columns, _About(labels=labels))
+
+
+def categories_of(data: Any) -> dict[int, tuple[str, list[str]]]:
+    """The name and the labels of each column of categories of data, by its place among the leaves."""
+    categories: dict[int, tuple[str, list[str]]] = {}
+    place = 0
+    for part in jax.tree.leaves(data, is_leaf=lambda x: isinstance(x, Columns) or is_source(x)):
+        if not isinstance(part, Columns):
+            place += 1
+            continue
+        for name in sorted(part):
+            if name in part.labels:
+                categories[place] = (name, list(part.labels[name]))
+            place += len(jax.tree.leaves(part.columns[name], is_leaf=is_source))
+    return categories
+
+
+def with_codes_of(data: Any, known: Mapping[str, Sequence[str]]) -> Any:
+    """Data in which categories have the codes that they have among the labels `known` of each column."""
+    own = categories_of(data)
+    if not own:
+        return data
+    leaves, structure = jax.tree.flatten(data, is_leaf=is_source)
+    for place, (name, labels) in own.items():
+        if name not in known:
+            raise ValueError(
+                f"{name!r} is a column of categories, but the run has no labels for it: give the column as "
+                "whole numbers, in the codes of the run."
+            )
+        places = {label: number for number, label in enumerate(known[name])}
+        if new := [labels[code] for code in np.unique(leaves[place]) if labels[code] not in places]:
+            raise ValueError(
+                f"the column {name!r} has {new[0]!r}, a category that the run has not seen: it has "
+                f"{listed(list(known[name]))}."
+            )
+        codes = np.array([places.get(label, -1) for label in labels], np.int32)
+        leaves[place] = codes[np.asarray(leaves[place])]
+    return jax.tree.unflatten(structure, leaves)
+
+
 def read_table(
     files: Sequence[str],
     *,

@@ -11,12 +11,15 @@ from fokker.run.variable import RECORD_BYTES
 
 # The groups of ArviZ.
 POSTERIOR, STATISTICS = "posterior", "sample_stats"
+# The places of the entries of theta that are constant by construction.
+FIXED = "fixed"
 # What cannot be in the name of a file, what stands for it, and names that mean something else.
 _IS_WINDOWS = os.name == "nt"
 _NOT_IN_FILES, _REPLACEMENT = (r'[/\\\0<>:"|?*]', "_") if _IS_WINDOWS else (r"[/\\\0]", "|")
 _TAKEN = ("", ".", "..", "zarr.json")
 # The most steps, draws and chains.
 _MOST, _MOST_CHAINS = 2**62, 2**24
+_CHAINS_OF_OLD_RUNS = 1
 
 _Types = type | tuple[type, ...]
 _NUMBER = (int, float)
@@ -52,6 +55,11 @@ _SETTINGS: Mapping[str, _Types] = {
 _LEARNT: Mapping[str, _Types] = {"tuned": dict, "settings": dict, "notes": list}
 
 
+def chains_of(settings: Mapping[str, Any]) -> int:
+    """The number of chains; runs that do not say it are of when there was one unless more were asked for."""
+    return int(settings.get("chains", _CHAINS_OF_OLD_RUNS))
+
+
 def file_name(name: str) -> str:
     """A name like this one that a file can have."""
     return re.sub(_NOT_IN_FILES, _REPLACEMENT, name)
@@ -68,7 +76,7 @@ def check_description(description: Mapping[str, Any], arrays: Mapping[str, np.nd
     settings, used = description["settings"], description.get("used", {})
     for name, values in (("settings", settings), ("used", used)):
         _check_types(name, values, {}, _SETTINGS)
-    for name in ("steps", "burn_in", "chains"):
+    for name in ("steps", "burn_in"):
         if name not in settings:
             raise ValueError(f"settings has no {name}")
     counts = {
@@ -80,7 +88,7 @@ def check_description(description: Mapping[str, Any], arrays: Mapping[str, np.nd
             raise ValueError(f"{name} is {value}")
     if not 1 <= description["chunk"] < _MOST:
         raise ValueError(f"chunk is {description['chunk']}")
-    chains = used.get("chains", settings["chains"])
+    chains = used.get("chains", chains_of(settings))
     if not 1 <= chains <= _MOST_CHAINS:
         raise ValueError(f"chains is {chains}")
     for name in ("environment", "fingerprints"):
@@ -156,6 +164,8 @@ def _check_arrays(description: Mapping[str, Any], arrays: Mapping[str, np.ndarra
             number = 0 if 0 in x.shape[2:] else draws // chunk
             if records is not None and (records.shape != (number, RECORD_BYTES) or records.dtype != np.uint8):
                 raise ValueError(f"what is recorded of the chunks of {array!r} has the shape {records.shape}")
+        if part == FIXED and (name not in theta or x.dtype != bool):
+            raise ValueError(f"{array!r} does not say where a variable of theta is constant")
         parts.setdefault(part, set()).add(name)
     if draws and not parts.keys() & {POSTERIOR, STATISTICS}:
         raise ValueError(f"it counts {draws:,} draws and has no variable")

@@ -17,7 +17,7 @@ from fokker._core.files import DamagedFileError, interpreting
 from fokker._core.labels import Labels, named_leaves
 from fokker._core.lock import locked
 from fokker._core.paths import as_path
-from fokker.run.description import POSTERIOR, STATISTICS, file_name, is_file_name
+from fokker.run.description import FIXED, POSTERIOR, STATISTICS, file_name, is_file_name
 from fokker.run.journal import clear_journal
 from fokker.run.losses import Loss, draws_before_end, surviving
 from fokker.run.moments import Moments
@@ -63,7 +63,9 @@ class RunFolder:
                 # The next checkpoint would put it in the place of the only one that can be read.
                 (path / CHECKPOINT).unlink()
                 (path / DESCRIPTION).unlink(missing_ok=True)  # of a state that is not used either
-        self.store: Store | None = None if is_compared_only else Store(path, self.checkpoint)
+        self.store: Store | None = (
+            None if is_compared_only else Store(path, self.checkpoint, _labels_of_files(description))
+        )
         self._has_journal = self.checkpoint is None
 
     @classmethod
@@ -174,6 +176,21 @@ def _file_names(tree: PyTree[Any]) -> dict[str, np.ndarray]:
     return names
 
 
+def _labels_of_files(description: Mapping[str, Any]) -> Labels:
+    """The names of axes by the names of the files of variables; without those that can name no file."""
+    labels = Labels.read(description["labels"])
+    names: dict[str, str] = {}
+    for number, leaf in enumerate(description["theta"]):
+        name = ".".join(map(str, leaf["path"])) or "theta"
+        names[f"{name}|{number}" if name in names else name] = leaf["name"]
+    dims = {
+        names[name]: tuple(axis if is_file_name(axis) else None for axis in axes)
+        for name, axes in labels.dims.items()
+        if name in names
+    }
+    return Labels(dims, {axis: entries for axis, entries in labels.coords.items() if is_file_name(axis)})
+
+
 def _entry(part: Any) -> Any:
     for attribute in ("key", "idx", "name"):
         if hasattr(part, attribute):
@@ -268,6 +285,15 @@ class StoredTrace(Trace):
         except ValueError as error:
             raise DamagedFileError(f"in {self.path}, {error}: restore the folder, or run again.") from error
 
+    def fixed_entries(self) -> dict[str, np.ndarray]:
+        """Where leaves of theta have entries that are constant by construction; older runs do not say it."""
+        stored = self._checkpoint.group(FIXED)
+        if not stored:
+            return super().fixed_entries()
+        nowhere = {leaf["name"]: np.zeros((), bool) for leaf in self._checkpoint.description["theta"]}
+        masks, theta = (named_leaves(tree) for tree in (self._tree({**nowhere, **stored}), self._shapes()))
+        return {name: mask for name, mask in masks.items() if mask.shape == theta[name].shape}
+
     def known_data(self) -> dict[str, dict[str, Any]]:
         """What the model was given; without the model, the constants that are in the folder."""
         constants = self._checkpoint.group(CONSTANTS)
@@ -336,7 +362,25 @@ def _unfinished(description: dict[str, Any]) -> str | None:
 def written_constants(known: Mapping[str, Mapping[str, Any]]) -> dict[str, np.ndarray]:
     """The constants of a model as arrays for a checkpoint, in which large ones would cost time."""
     constants = {f"{CONSTANTS}/{name}": np.asarray(x) for name, x in known.get(CONSTANTS, {}).items()}
-    return constants if sum(x.nbytes for x in constants.values()) <= _MOST_CONSTANTS else {}
+    size = sum(x.nbytes for x in constants.values())
+    if size <= _MOST_CONSTANTS:
+        return constants
+    names = ", ".join(known[CONSTANTS])
+    warnings.warn(
+        f"the pm.Data containers of the model ({names}) have {size / 2**10:,.0f} KiB together, more than the "
+        f"{_MOST_CONSTANTS // 2**10} KiB that are stored with a run: the trace of fk.open has none of them. "
+        "For functions of PyMC, such as pm.sample_posterior_predictive, use the trace of fk.sample or "
+        "fk.resume.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return {}
+
+
+def written_fixed(theta: PyTree[Any], fixed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The places of constant entries of theta as arrays for a checkpoint."""
+    names = dict(zip(named_leaves(theta), _file_names(theta), strict=True))
+    return {f"{FIXED}/{names[name]}": mask for name, mask in fixed.items()}
 
 
 def describe_theta(theta: PyTree[Any]) -> list[dict[str, Any]]:
@@ -364,6 +408,7 @@ def save(trace: Trace, path: Path) -> None:
             "one_start": trace.one_start,
         }
         constants = written_constants(trace.known_data())
+        constants |= written_fixed(theta, trace.fixed_entries())
         folder = RunFolder(path, description, constants, Origin(None, None, None))
         recorded: dict[str, Any] = dict(trace.sample_stats)
         folder.add(recorded if trace.draws is None else {**recorded, "position": trace.draws})

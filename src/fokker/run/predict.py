@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from fokker._core.checks import check_whole
-from fokker._core.draws import batches_of_draws, scalars_per_draw, shape_of_draws
+from fokker._core.draws import batches_of_draws, scalars_per_draw, shape_of_draws, with_draw_keys
 from fokker._core.state import describe_shapes
 from fokker.rows import is_source, size_of
 from fokker.run.progress import Progress
@@ -84,13 +84,6 @@ def predict_with_keys(
         return function(theta, block["data"], keys)
 
     return with_keys, with_draw_keys(draws, key), {"data": rows, "row": np.arange(size_of(rows))}
-
-
-def with_draw_keys(draws: PyTree[Any], key: Key[Array, ""]) -> tuple[PyTree[Any], np.ndarray]:
-    """The draws, and data of a key for each."""
-    chains, number = shape_of_draws(draws)
-    keys = jax.random.key_data(jax.random.split(key, chains * number))
-    return draws, np.asarray(keys).reshape(chains, number, -1)
 
 
 def _check(thin: int, batch_size: int | None, reduce: Reduce) -> None:

@@ -1,9 +1,5 @@
 """Draws from the prior of a model, with the data that they would give."""
 
-from typing import Any
-
-import equinox as eqx
-import jax
 import numpy as np
 from jaxtyping import Array, Key
 
@@ -20,18 +16,12 @@ def prior_predictive(target: Target, draws: int = 1000, *, key: Key[Array, ""]) 
     prior["y"]  # draw × row
     ```
 
-    For models of `fk.from_numpyro`; factors of the model (`numpyro.factor`) have no part in them.
+    For models of `fk.from_numpyro` and `fk.from_pymc`; factors of the model (`numpyro.factor`,
+    `pm.Potential`) have no part in them.
     """
     check_is_target(target)
     check_whole("draws", draws)
     checked = checked_key(key)
     if checked is None:
         raise TypeError("key must be a key of JAX, as jax.random.key(0), not None.")
-    # Refused before anything is compiled.
-    jax.eval_shape(target.prior_predictive, checked)
-    return jax.tree.map(np.asarray, _drawn(target, jax.random.split(checked, int(draws))))
-
-
-@eqx.filter_jit
-def _drawn(target: Any, keys: Key[Array, " draws"]) -> dict[str, Array]:
-    return jax.lax.map(target.prior_predictive, keys)
+    return target.prior_draws(int(draws), checked)

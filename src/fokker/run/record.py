@@ -251,6 +251,12 @@ class Learnt(NamedTuple):
             raise ValueError(f"this sampler has no {', '.join(sorted(unknown))}")
         if not eqx.tree_equal(*(jax.tree.map(jnp.shape, tree) for tree in (self.positions, positions))):
             raise ValueError("the positions after warm-up are not those of this model")
+        dimension = sum(x[0].size for x in jax.tree.leaves(positions))
+        for name, value in self.settings.items():
+            if isinstance(value, mass_matrix.Diagonal | mass_matrix.Dense | mass_matrix.LowRank):
+                mass_matrix.check_shapes(value, dimension)
+            elif jnp.shape(value) not in ((), (dimension,)):  # a number, or one per coordinate
+                raise ValueError(f"{name} has the shape {jnp.shape(value)}")
 
 
 def written_settings(options: Mapping[str, Any], key: Key[Array, ""]) -> dict[str, Any]:

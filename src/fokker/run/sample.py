@@ -17,9 +17,8 @@ from fokker._core.files import interpreting
 from fokker._core.keys import checked_key, key_of_seed
 from fokker._core.lock import locked
 from fokker._core.paths import as_folder
-from fokker._core.precision import DOUBLE, as_double, computing_in
+from fokker._core.precision import computing_in
 from fokker._core.random import fold_in
-from fokker._core.state import is_function
 from fokker.batches import (
     WINDOWS,
     Batches,
@@ -32,9 +31,7 @@ from fokker.batches import (
 from fokker.dynamics._dynamics import check_temperature
 from fokker.gradients import Estimator
 from fokker.rows import (
-    in_this_precision_too,
-    is_source,
-    leaves,
+    categories_of,
     reading,
     refuse_stream,
     resident,
@@ -43,11 +40,13 @@ from fokker.rows import (
 from fokker.rows.readers import in_large_pieces, memory
 from fokker.run.block import position_of
 from fokker.run.cache import keep_compiled_programs
-from fokker.run.folder import RunFolder, describe_theta, written_constants
+from fokker.run.fixed import fixed_entries
+from fokker.run.folder import RunFolder, describe_theta, written_constants, written_fixed
 from fokker.run.journal import Journal
 from fokker.run.loop import Run
 from fokker.run.mesh import Devices, OneDevice, devices_of
 from fokker.run.plan import Plan
+from fokker.run.precision import in_precision, precision_of
 from fokker.run.processes import check_same_settings, check_seen_by_all, together
 from fokker.run.progress import Progress
 from fokker.run.record import (
@@ -122,7 +121,8 @@ def sample(
     ```
 
     `init` is theta, the same for all chains; a function of a key that draws it for each; or
-    `fk.PerChain(positions)`, a tree like theta whose leaves have a leading axis over chains. With a target of
+    `fk.PerChain(positions)`, a tree like theta whose leaves have a leading axis over chains. An array is
+    always one theta, also if its first axis has as many entries as there are chains. With a target of
     `fk.constrain`, `init` and the draws meet the constraints. `chains` is 4 unless given, or as many as
     `fk.PerChain` has. `steps` are taken after `burn_in`, and every `thin`-th is kept.
     Without `batch_size` every step sees all the data. With it, that many rows are drawn as `batches` says:
@@ -180,13 +180,12 @@ def sample(
     _check_options(options, resume)
     keep_compiled_programs()
     devices = devices_of(mesh)
-    precision = devices.by_first(lambda: _precision_of(precision, target, out))
+    precision = devices.by_first(lambda: precision_of(precision, target, out))
     with contextlib.ExitStack() as stack:
         stack.enter_context(computing_in(precision))
         options["precision"] = precision
-        if precision == DOUBLE:
-            target, sampler = in_this_precision_too(as_double(target)), as_double(sampler)
-            options |= {"init": _in_double(init), "gradient": as_double(gradient)}
+        target, sampler, init, gradient = in_precision(precision, target, sampler, init, gradient)
+        options |= {"init": init, "gradient": gradient}
         stack.enter_context(reading())
         if devices.is_shared:
             stack.enter_context(together())
@@ -223,21 +222,11 @@ def _check_memory(plan: Plan, bytes_per_draw: int) -> None:
         )
 
 
-def _precision_of(precision: str | None, target: Any, out: Any) -> str | None:
-    """That of the call, or of a target of double precision, or of the run in the folder."""
-    stored = [x for x in leaves(target) if is_source(x) or isinstance(x, jax.Array)]
-    if precision is None and any(x.dtype == np.float64 for x in stored):
-        return DOUBLE
-    if precision is None and out is not None and has_run(Path(out)):
-        return read_checkpoint(Path(out)).description["settings"].get("precision")
-    return precision
-
-
-def _in_double(init: Any) -> Any:
-    """The start in double precision, also where a function draws it."""
+def _default_chains(init: Any, before: Checkpoint | None) -> int:
+    """As many as `init` has starts, or as the run in the folder, which may be of another default."""
     if isinstance(init, PerChain):
-        return PerChain(as_double(init.positions))
-    return (lambda key: as_double(init(key))) if is_function(init) else as_double(init)
+        return init.number
+    return CHAINS if before is None else int(before.description["settings"]["chains"])
 
 
 def _hold(folder: Path, stack: contextlib.ExitStack) -> None:
@@ -265,16 +254,16 @@ def prepared(
     batch_size, batches, gradient = (options[name] for name in ("batch_size", "batches", "gradient"))
     temperature, progress, out = (options[name] for name in ("temperature", "progress", "out"))
     progress = progress and devices.is_first
+    before = None
+    if out is not None:
+        before = devices.by_first(lambda: read_checkpoint(Path(out)) if has_run(Path(out)) else None)
     if chains is None:
-        options["chains"] = given["chains"] = chains = init.number if isinstance(init, PerChain) else CHAINS
+        options["chains"] = given["chains"] = chains = _default_chains(init, before)
     key = checked_key(key)
     plan = Plan(steps, burn_in, options["thin"], chains, options["chunk"], options["keep"])
     devices.check(chains, batch_size)
     if out is None:
         _check_memory(plan, _NUMBER)  # before anything is learnt: a draw has one number at least
-    before = None
-    if out is not None:
-        before = devices.by_first(lambda: read_checkpoint(Path(out)) if has_run(Path(out)) else None)
     make = by_name(sampler) if isinstance(sampler, str) else None
     chosen: Any = sampler if make is None else make(step_size=AUTOMATIC)
     if not isinstance(sampler, Sampler | str):
@@ -324,6 +313,7 @@ def prepared(
         check_same_settings({**settings, "fingerprint of the data": fingerprint_of_data(target)})
     learnt = Learnt()
     keys = jax.random.split(run_key, (chains, 3))
+    target = _labelled(target, init, keys)
     journal = Journal()
     if out is not None and before is None and is_automatic(chosen):
         journals: list[Journal] = []
@@ -422,6 +412,8 @@ def prepared(
         def open_folder() -> Checkpoint | None:
             text, arrays = learnt.written()
             arrays |= written_constants(target.known_data() if isinstance(target, Target) else {})
+            theta = jax.eval_shape(partial(position_of, placed), one)
+            arrays |= written_fixed(theta, fixed_entries(getattr(placed, "target", None), theta))
             description = {
                 "settings": written_settings(given, run_key),
                 "environment": environment(),
@@ -431,7 +423,7 @@ def prepared(
                 "notes": list(notes),
                 "one_start": one_start,
                 "labels": labels_of(target).written(),
-                "theta": describe_theta(jax.eval_shape(partial(position_of, placed), one)),
+                "theta": describe_theta(theta),
             }
             opened.append(RunFolder(Path(out), description, arrays, call, is_compared_only))
             return opened[0].checkpoint
@@ -439,6 +431,13 @@ def prepared(
         checkpoint = devices.by_first(open_folder)
         folder = opened[0] if opened else RunFolder.follow(Path(out), checkpoint, call)
     return Run(placed, batch, plan, keys[:, 2], states, temperature, origin, resume, folder, devices)
+
+
+def _labelled(target: Any, init: Any, keys: Key[Array, "chains 3"]) -> Any:
+    """The target with the labels of the categories that index its parameters."""
+    if not isinstance(target, TargetWithData) or not categories_of(target.data) or isinstance(init, _Started):
+        return target
+    return target.labelled(jax.tree.map(lambda x: x[0], given_positions(init, keys)))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ A checkpoint has a digest of every chunk that it counts, and all checkpoints of 
 import json
 import secrets
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,9 +30,10 @@ from fokker._core.files import (
     write_arrays,
     write_text,
 )
-from fokker.run.description import check_description
+from fokker._core.labels import NO_LABELS, Labels
+from fokker.run.description import POSTERIOR, chains_of, check_description
 from fokker.run.losses import Loss
-from fokker.run.variable import DRAWS, Variable, zarr_store
+from fokker.run.variable import DRAWS, Variable, write_entries, zarr_store
 
 KIND, VERSION = "run", 1
 CHECKPOINT, PREVIOUS, DESCRIPTION = "checkpoint.npz", "checkpoint.previous.npz", "run.json"
@@ -83,6 +85,8 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         raise FileNotFoundError(
             f"{folder} {problem}: fk.sample(…, out={str(folder)!r}) writes one."
         ) from None
+    settings = checkpoint.description["settings"]
+    settings["chains"] = chains_of(settings)
     return checkpoint._replace(warning=_compared(folder, checkpoint))
 
 
@@ -116,8 +120,10 @@ def draws_per_chunk(size: int) -> int:
 class Store:
     """The draws of a run on disk, and its checkpoints; used by one process that holds the folder."""
 
-    def __init__(self, folder: Path, checkpoint: Checkpoint | None = None) -> None:
-        self.folder, self.draws = folder, 0
+    def __init__(
+        self, folder: Path, checkpoint: Checkpoint | None = None, labels: Labels = NO_LABELS
+    ) -> None:
+        self.folder, self.draws, self._labels = folder, 0, labels
         self._chunk_draws = 1
         # Draws beyond the last whole chunk, by group and name, chain × draw × ….
         self._tail: dict[str, np.ndarray] = {}
@@ -130,26 +136,33 @@ class Store:
         elif checkpoint.draws:
             self.draws, self._chunk_draws = checkpoint.draws, int(checkpoint.description["chunk"])
             self._tail = checkpoint.group("tail")
-            self._variables = _variables_of(folder, checkpoint)
+            self._variables = _variables_of(folder, checkpoint, labels)
             for variable in self._variables.values():
                 variable.check(self._full)
-            for variable in self._variables.values():
-                variable.prepare(self._full)
+            self._prepare()
 
     @property
     def _full(self) -> int:
         """Draws in whole chunks."""
         return self.draws // self._chunk_draws * self._chunk_draws
 
+    def _prepare(self) -> None:
+        for variable in self._variables.values():
+            variable.prepare(self._full)
+        axes = {axis for variable in self._variables.values() for axis in variable.axes}
+        entries = {axis: x for axis, x in self._labels.coords.items() if axis in axes}
+        write_entries(self.folder, POSTERIOR, entries)
+
     def add(self, draws: dict[str, np.ndarray]) -> None:
         """Append draws, chain × draw × … by group and name; whole chunks are written."""
         if not self._variables:
             self._chunk_draws = draws_per_chunk(max(x[:, :1].nbytes for x in draws.values()))
+            axes = _axes(draws, self._labels)
             self._variables = {
-                name: Variable(self.folder, name, x, self._chunk_draws, []) for name, x in draws.items()
+                name: Variable(self.folder, name, x, self._chunk_draws, [], axes.get(name))
+                for name, x in draws.items()
             }
-            for variable in self._variables.values():
-                variable.prepare(0)
+            self._prepare()
         begin = self._full
         has_tail = self.draws > begin
         joined = {
@@ -201,11 +214,25 @@ def read_draws(folder: Path, checkpoint: Checkpoint, group: str) -> dict[str, np
     }
 
 
-def _variables_of(folder: Path, checkpoint: Checkpoint) -> dict[str, Variable]:
+def _variables_of(folder: Path, checkpoint: Checkpoint, labels: Labels = NO_LABELS) -> dict[str, Variable]:
     chunk, records = int(checkpoint.description["chunk"]), checkpoint.group(_CHUNKS)
+    tail = checkpoint.group("tail")
+    axes = _axes(tail, labels)
     return {
         name: Variable(
-            folder, name, x, chunk, [row.tobytes() for row in records[name]] if name in records else None
+            folder,
+            name,
+            x,
+            chunk,
+            [row.tobytes() for row in records[name]] if name in records else None,
+            axes.get(name),
         )
-        for name, x in checkpoint.group("tail").items()
+        for name, x in tail.items()
     }
+
+
+def _axes(draws: Mapping[str, np.ndarray], labels: Labels) -> dict[str, list[str]]:
+    """The names of the axes of the variables of theta, after chain and draw."""
+    start = f"{POSTERIOR}/"
+    shapes = {name.removeprefix(start): x.shape[2:] for name, x in draws.items() if name.startswith(start)}
+    return {f"{start}{name}": axes for name, axes in labels.for_arviz(shapes)["dims"].items()}

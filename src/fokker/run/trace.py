@@ -21,9 +21,10 @@ from fokker._core.statistics import inference_data
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
 from fokker.diagnostics._quantities import Quantities, flat
 from fokker.diagnostics.summary import QUANTILES
-from fokker.rows import is_source, reading
+from fokker.rows import categories_of, is_source, opened, reading, with_codes_of
+from fokker.run.fixed import fixed_entries
 from fokker.run.losses import Loss, in_words, left_of, surviving
-from fokker.run.predict import check_memory, predict, predict_with_keys, with_draw_keys
+from fokker.run.predict import check_memory, predict, predict_with_keys
 from fokker.targets.target import Target, TargetWithData, labels_of
 
 _P = ParamSpec("_P")
@@ -242,29 +243,64 @@ class Trace:
         return flat(self.named(), self.labels)
 
     def flat_positions(self) -> Quantities:
-        """The same for `positions`; the names mark leaves that have another shape there."""
+        """The same for `positions`, without constants; the names mark leaves of another shape there."""
+        positions = self.positions
+        if positions is self.samples:
+            return self.flat().without(self.constants())
         shapes = {name: leaf.shape for name, leaf in self.named().items()}
         renamed = {
             name if leaf.shape == shapes.get(name) else f"unconstrained {name}": leaf
-            for name, leaf in named_leaves(self.positions).items()
+            for name, leaf in named_leaves(positions).items()
         }
         return flat(renamed, self.labels)
 
+    def constants(self) -> set[str]:
+        """The names of scalars of theta that are constant by construction."""
+        return {
+            self.labels.scalar_name(name, mask.shape, int(i))
+            for name, mask in self.fixed_entries().items()
+            for i in np.flatnonzero(mask)
+        }
+
     @_in_its_precision
-    def to_arviz(self, *, log_likelihood: bool = False) -> Any:
+    def fixed_entries(self) -> dict[str, np.ndarray]:
+        """Where leaves of theta have entries that are constant by construction; without a model, none."""
+        return fixed_entries(None if self.origin is None else self.origin.target, self._shapes())
+
+    def _shapes(self) -> PyTree[jax.ShapeDtypeStruct]:
+        """Theta's tree of shapes; None for a run without results."""
+        leading, theta = (2, self.draws) if self.draws is not None else (1, (self.moments or {}).get("mean"))
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[leading:], x.dtype), theta)
+
+    @_in_its_precision
+    def to_arviz(
+        self,
+        *,
+        log_likelihood: bool = False,
+        predictive: Mapping[str, Any] | None = None,
+        prior: Mapping[str, Any] | None = None,
+    ) -> Any:
         """The draws as an ArviZ object, with the quantities that the target derives from them.
 
         An InferenceData, with ArviZ 1.0 and later a DataTree. It has the names of the axes and of their
         entries (`dims`, `coords`), and what the model was given (`observed_data`, `constant_data`), which
         PyMC's functions compare with their model. With `log_likelihood` it has that of each datum
-        (`trace.log_likelihood()`), for `arviz.loo`.
+        (`trace.log_likelihood()`), for `arviz.loo`. `predictive`: draws of `trace.predict(key=…)`, which
+        become `posterior_predictive`; `prior`: those of `fk.prior_predictive`, which become `prior` and, of
+        the observed variables, `prior_predictive`.
         """
+        known = self.known_data()
+        observed = known.get("observed_data", {})
+        of_prior = {name: np.asarray(x)[None] for name, x in (prior or {}).items()}
         groups = {
             "posterior": {**self.named(), **self._derived()},
             "sample_stats": {_ARVIZ.get(name, name): values for name, values in self.sample_stats.items()},
             "log_likelihood": self._log_likelihood_by_name() if log_likelihood else {},
+            "posterior_predictive": predictive or {},
+            "prior": {name: x for name, x in of_prior.items() if name not in observed},
+            "prior_predictive": {name: x for name, x in of_prior.items() if name in observed},
         }
-        return inference_data(groups, self.known_data(), self.labels)
+        return inference_data(groups, known, self.labels)
 
     def known_data(self) -> dict[str, dict[str, Any]]:
         """What the model was given, by ArviZ's groups `observed_data` and `constant_data`, and by name."""
@@ -313,18 +349,25 @@ class Trace:
 
         With a `key` the function takes a third argument, one key per row, for predictions that are random:
         `lambda theta, x, keys: x @ theta + jax.vmap(jax.random.normal)(keys)`. Without a function a model
-        that can draws its observed variables at every draw (`fk.from_numpyro`): a dictionary by name, with
-        the leading axes chain and draw.
+        that can draws its observed variables at every draw (`fk.from_numpyro`, `fk.from_pymc`): a dictionary
+        by name, with the leading axes chain and draw.
         """
         key = checked_key(key)
         if function is None:
             return self._predictive(key, data, batch_size, thin, reduce)
         if data is None:
             raise TypeError("trace.predict needs data, the rows that the function is called with.")
+        data = with_codes_of(opened(data), self._categories())
         draws: Any = self.samples
         if key is not None:
             function, draws, data = predict_with_keys(function, draws, data, key)
         return predict(function, draws, data, (), batch_size, thin, reduce, progress)
+
+    def _categories(self) -> dict[str, Sequence[str]]:
+        """The labels of columns of categories that are known, in the order of their codes."""
+        data = getattr(None if self.origin is None else self.origin.target, "data", None)
+        coords = {axis: [str(x) for x in entries] for axis, entries in self.labels.coords.items()}
+        return {**coords, **dict(categories_of(data).values())}
 
     def _predictive(
         self, key: Key[Array, ""] | None, data: Any, batch_size: Any, thin: int, reduce: Any
@@ -338,8 +381,7 @@ class Trace:
         if not isinstance(target, Target):
             raise TypeError("this trace knows no model that could draw data: give a function and data.")
         check_whole("thin", thin)
-        draws = with_draw_keys(jax.tree.map(lambda x: x[:, ::thin], self.samples), key)
-        return at_draws(_predictive, draws, target)
+        return target.predictive_at(jax.tree.map(lambda x: x[:, ::thin], self.samples), key)
 
     @_in_its_precision
     def log_likelihood(
@@ -454,11 +496,6 @@ def _rows_of(target: TargetWithData, rows: Any) -> PyTree[Any]:
 
 def _log_likelihoods(theta: PyTree[Any], rows: PyTree[Any], target: Any) -> Any:
     return jax.vmap(lambda datum: target.log_likelihood_of_theta(theta, datum))(rows)
-
-
-def _predictive(draw: tuple[PyTree[Any], Any], target: Any) -> dict[str, Any]:
-    theta, key = draw
-    return target.predictive(theta, jax.random.wrap_key_data(key))
 
 
 def _pointwise(theta: PyTree[Any], target: Any) -> dict[str, Any]:

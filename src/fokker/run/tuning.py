@@ -16,8 +16,9 @@ from jaxtyping import Array, Key, PyTree
 from rich.console import Console
 
 from fokker._core.keys import checked_key, key_of_seed
+from fokker._core.precision import computing_in
 from fokker._core.state import inner, is_function, ravel
-from fokker.diagnostics._gradients import as_vectors, gradients_at, thinned
+from fokker.diagnostics._gradients import as_vectors, gradients_at, redrawn, thinned
 from fokker.diagnostics._spread import spread_findings, walls_of
 from fokker.diagnostics._steps import noise_share
 from fokker.diagnostics.configurational import spread_of
@@ -25,6 +26,7 @@ from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.integrators import Splitting
 from fokker.rows import reading, refuse_stream, span
 from fokker.run.journal import Journal
+from fokker.run.precision import in_precision, precision_of
 from fokker.run.progress import Progress
 from fokker.run.starts import PerChain
 from fokker.samplers._sampler import Sampler
@@ -125,6 +127,7 @@ def tune(
     key: Key[Array, ""] | None = None,
     temperature: float = 1.0,
     progress: bool = True,
+    precision: str | None = None,
 ) -> Tuning:
     r"""Choose a step size, and the friction of a sampler that has one, by successive halving.
 
@@ -145,16 +148,18 @@ def tune(
     which the friction is chosen too (`friction`; the inertia of a thermostat then follows), with a
     splitting for its integrator unless another was given. Start near the mode (`fk.find_mode`). Without
     `step_sizes` a grid of powers of two below the fastest time scale of the dynamics at `init` is tried;
-    without `frictions`, four below its rate.
+    without `frictions`, four below its rate. `precision` as for `fk.sample`.
     """
-    options = {
-        "batch_size": batch_size,
-        "batches": batches,
-        "gradient": gradient,
-        "key": key_of_seed(seed) if key is None else checked_key(key),
-        "temperature": temperature,
-    }
-    with reading(), Journal() as journal:
+    precision = precision_of(precision, target)
+    with computing_in(precision), reading(), Journal() as journal:
+        target, sampler, init, gradient = in_precision(precision, target, sampler, init, gradient)
+        options = {
+            "batch_size": batch_size,
+            "batches": batches,
+            "gradient": gradient,
+            "key": key_of_seed(seed) if key is None else checked_key(key),
+            "temperature": temperature,
+        }
         return tuned(target, sampler, init, step_sizes, frictions, steps, options, progress, journal)
 
 
@@ -353,9 +358,10 @@ def _judged(
     failed = math.inf, "the chains diverged", math.nan
     if trace.stopped is not None or trace.losses or trace.origin is None:
         return failed
-    positions = thinned(trace.positions, max(_POINTS, half // 2))
+    own_target = trace.origin.sampler.own_target
+    positions = redrawn(own_target, thinned(trace.positions, max(_POINTS, half // 2)))
     draws = as_vectors(positions)
-    gradients = gradients_at(trace.origin.sampler.own_target, positions, _JUDGED) / options["temperature"]
+    gradients = gradients_at(own_target, positions, _JUDGED) / options["temperature"]
     if not (np.all(np.isfinite(draws)) and np.all(np.isfinite(gradients))):
         return failed
     every = max(1, draws.shape[0] * draws.shape[1] // _POINTS)

@@ -5,8 +5,10 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import stat
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +35,23 @@ class Variable:
     """The draws of one variable, chain × draw × …, in an array of Zarr with a file per chunk of draws.
 
     The chunks have checksums. `like`: draws of it, for its shape and type. `records`: what is in the chunks,
-    of `RECORD_BYTES` each; None for a run of before they were written down.
+    of `RECORD_BYTES` each; None for a run of before they were written down. `axes`: the names of its axes
+    after chain and draw; readers do not need them.
     """
 
     def __init__(
-        self, folder: Path, name: str, like: np.ndarray, chunk_draws: int, records: list[bytes] | None
+        self,
+        folder: Path,
+        name: str,
+        like: np.ndarray,
+        chunk_draws: int,
+        records: list[bytes] | None,
+        axes: Sequence[str] | None = None,
     ) -> None:
         self.folder, self.name, self.chunk_draws, self.records = folder, name, chunk_draws, records
         self.chains, self.shape, self.dtype = like.shape[0], like.shape[2:], _stored_type(like.dtype)
+        own_name = name.partition("/")[2]
+        self.axes = [f"{own_name}_dim_{i}" for i in range(len(self.shape))] if axes is None else axes
         self._array: Any = None
         self._unsynced: list[int] = []
 
@@ -57,13 +68,12 @@ class Variable:
     def _layout(self, draws: int, chunk_draws: int) -> dict[str, Any]:
         from zarr.codecs import Crc32cCodec
 
-        name = self.name.partition("/")[2]
         return {
             "shape": (self.chains, draws, *self.shape),
             "dtype": self.dtype,
             "chunks": (self.chains, chunk_draws, *(max(1, n) for n in self.shape)),
             "compressors": [Crc32cCodec()],
-            "dimension_names": ["chain", "draw", *(f"{name}_dim_{i}" for i in range(len(self.shape)))],
+            "dimension_names": ["chain", "draw", *self.axes],
             "attributes": {},
         }
 
@@ -73,8 +83,10 @@ class Variable:
             _make_group(self.folder / DRAWS / path)
         try:
             self._array = self._opened("r+")
+            if list(self._array.metadata.dimension_names or ()) != ["chain", "draw", *self.axes]:
+                raise ValueError("its axes have other names, as those of runs before they were named")
             self._array.resize((self.chains, draws, *self.shape))
-        except Exception:  # none yet, or damaged: it is known what it has to be
+        except Exception:  # none yet, damaged or of before: it is known what it has to be
             self._make(draws, self.chunk_draws)
 
     def _make(self, draws: int, chunk_draws: int) -> None:
@@ -199,6 +211,22 @@ class Variable:
                 f"the draws in {self.path} are damaged or missing ({type(error).__name__}: {error}): restore "
                 "that folder, or run again."
             ) from error
+
+
+def write_entries(folder: Path, group: str, entries: Mapping[str, np.ndarray]) -> None:
+    """Write the entries along named axes of a group, as xarray and ArviZ read them; Fokker does not."""
+    if not entries:
+        return
+    import xarray
+
+    for axis in entries:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder / DRAWS / group / axis)
+    with warnings.catch_warnings(), naming(folder / DRAWS):
+        warnings.simplefilter("ignore")  # that texts are not in the standard of Zarr yet
+        xarray.Dataset(coords=dict(entries)).to_zarr(
+            zarr_store(folder), group=group, mode="a", consolidated=False, zarr_format=3
+        )
 
 
 def _is_another(path: Path) -> str:

@@ -136,6 +136,22 @@ def check_size(mass_matrix: Any, dimension: int) -> None:
         )
 
 
+def check_shapes(mass_matrix: Diagonal | Dense | LowRank, dimension: int) -> None:
+    """Raise unless all arrays of a mass matrix, as of a file, are those for `dimension` numbers."""
+    shapes = [jnp.shape(x) for x in jax.tree.leaves(mass_matrix)]
+    wanted: list[tuple[int, ...]] = [(dimension,)]
+    if isinstance(mass_matrix, Dense):
+        wanted = [(dimension, dimension)]
+    elif isinstance(mass_matrix, LowRank):
+        rank = jnp.size(mass_matrix.stretches)
+        wanted = [(dimension,), (dimension, rank), (rank,)]
+    if shapes != wanted:
+        raise ValueError(
+            f"a mass matrix ({type(mass_matrix).__name__}) has the shapes {shapes}, and {wanted} are needed "
+            f"for the {dimension} numbers of theta"
+        )
+
+
 def as_mass_matrix(value: Any) -> Any:
     """None, a kind's name, a mass matrix, or one made of a vector of masses or of a matrix."""
     if isinstance(value, str):

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -46,6 +46,7 @@ class Program:
         check_variable_names([*self.names, *self.derived_names])
         self.labels = _labels(model)
         self.known_data = _known_data(model)
+        self._model = model
 
     def log_prior(self, y: Values) -> Array:
         """log p(x(y)) of the free variables and potentials, without the Jacobian."""
@@ -77,8 +78,38 @@ class Program:
         inputs = [*self._in_order(y), *(rows[name] for name in self.row_names)]
         return dict(zip(self.observed_names, _call(self._pointwise, inputs), strict=True))
 
+    def predictive(self, draws: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+        """The observed variables given the free ones, by PyMC, at draws without the axis of chains."""
+        from pytensor.graph.replace import clone_replace
+
+        free, observed = self._model.free_RVs, self._model.observed_RVs
+        inputs = [variable.type() for variable in free]
+        outputs = clone_replace(list(observed), replace=list(zip(free, inputs, strict=True)))
+        values = [np.asarray(draws[v.name], x.type.dtype) for v, x in zip(free, inputs, strict=True)]
+        return _drawn(inputs, self.observed_names, outputs, zip(*values, strict=True), seed)
+
+    def prior_predictive(self, number: int, seed: int) -> dict[str, np.ndarray]:
+        """Draws of all variables, by PyMC; potentials have no part in them."""
+        model = self._model
+        outputs = [*model.free_RVs, *model.deterministics, *model.observed_RVs]
+        names = [*self.names, *self.derived_names, *self.observed_names]
+        return _drawn([], names, outputs, ((),) * number, seed)
+
     def _in_order(self, tree: Values) -> list[Array]:
         return [jnp.asarray(tree[name]) for name in self.names]
+
+
+def _drawn(
+    inputs: Sequence[Any], names: Sequence[str], outputs: Sequence[Any], draws: Iterable[Any], seed: int
+) -> dict[str, np.ndarray]:
+    """Random variables of a PyMC model, drawn for each of the values of its inputs."""
+    from pymc.pytensorf import compile
+
+    with _quietly(), unchanged_settings():
+        # Without an optimising compiler: that takes far longer than the draws.
+        function = compile(list(inputs), list(outputs), random_seed=seed, mode="FAST_COMPILE")
+        values = [function(*draw) for draw in draws]
+    return {name: np.stack([np.array(x[i]) for x in values]) for i, name in enumerate(names)}
 
 
 def _of_all_threads() -> bool:

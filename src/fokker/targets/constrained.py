@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Key, PyTree
 
 from fokker._core.labels import Labels
+from fokker._core.random import split
 from fokker._core.state import as_arrays, is_leaf, nearest
 from fokker.targets.constraints import Constraint, as_constraint
 from fokker.targets.target import Target, TargetWithData, check_is_target
@@ -37,6 +38,11 @@ class Constrained(Target):
         """Names of the axes of parameters, and of the entries along them."""
         return self.target.labels()
 
+    def labelled(self, theta: PyTree[Array]) -> "Constrained":
+        """With names of axes that the target finds out at a theta."""
+        target = self.target.labelled(theta)
+        return self if target is self.target else dataclasses.replace(self, target=target)
+
     def known_data(self) -> dict[str, dict[str, Any]]:
         """What the target was given, by name."""
         return self.target.known_data()
@@ -54,6 +60,21 @@ class Constrained(Target):
         if isinstance(self.constraints, Constraint):
             return self.constraints.unconstrain(theta)
         return {**theta, **{name: rule.unconstrain(theta[name]) for name, rule in self.constraints.items()}}
+
+    @property
+    def is_one_to_one(self) -> bool:
+        """Whether θ determines y."""
+        if isinstance(self.constraints, Constraint):
+            return self.constraints.is_one_to_one
+        return all(rule.is_one_to_one for rule in self.constraints.values())
+
+    def redraw(self, y: PyTree[Array], key: Key[Array, ""]) -> PyTree[Array]:
+        """A y with the same θ, from its density given θ."""
+        if isinstance(self.constraints, Constraint):
+            return self.constraints.redraw(y, key)
+        keys = split(key, len(self.constraints))
+        pairs = zip(self.constraints.items(), keys, strict=True)
+        return {**y, **{name: rule.redraw(y[name], key) for (name, rule), key in pairs}}
 
     def log_jacobian(self, y: PyTree[Array]) -> Array:
         """T log|det dx/dy|."""
@@ -141,10 +162,12 @@ def constrain(target: Any, constraints: Any) -> Constrained:
     trace.samples["scale"]  # positive
     ```
 
-    A constraint is "real", "positive", "unit" (between 0 and 1), "simplex", "ordered", or one of
-    `fk.constraints`; leaves that are not named are real. The sampler moves unconstrained numbers y with
-    θ = x(y). The log-Jacobian of x is added to the potential, at any temperature, so that θ has the density
-    of the target (with respect to Lebesgue measure; on a simplex, on all entries but the last).
+    A constraint is "real", "positive", "unit" (between 0 and 1), "simplex", "ordered", "zero_sum",
+    "unit_vector", "correlation", "correlation_cholesky", or one of `fk.constraints`, such as
+    `fk.constraints.lower(2.0)`; leaves that are not named are real. The sampler moves unconstrained numbers y
+    with θ = x(y). The log-Jacobian of x is added to the potential, at any temperature, so that θ has the
+    density of the target: with respect to Lebesgue measure, on a simplex on all entries but the last, of
+    matrices of correlations on those below the diagonal, of unit vectors by the area of the sphere.
 
     These use θ: `init`, draws and moments, `fk.find_mode`, `fk.gradients.norms` and the centre of
     `fk.gradients.control_variates`. These use y: the target's own methods, `init` and `step` of a sampler,

@@ -1,5 +1,6 @@
 """A posterior, from a prior, the likelihood of one datum, and the data."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,7 +13,8 @@ from jaxtyping import Array, PyTree
 from fokker._core.labels import Labels, named_leaves, shapes_of
 from fokker._core.precision import computing_in
 from fokker.batches import Batch
-from fokker.rows import Stream, first_rows, is_source, is_stream, leaves, size_of, span
+from fokker.rows import Stream, categories_of, first_rows, is_source, is_stream, leaves, size_of, span
+from fokker.targets._categories import axes_of_categories
 from fokker.targets._data import checked_data, checked_stream, placed
 from fokker.targets._integers import check_integers
 from fokker.targets.target import TargetWithData, check_function, check_number
@@ -49,7 +51,10 @@ class Posterior(TargetWithData):
     `data` may also be an iterable of batches, such as a PyTorch DataLoader, or a function that returns one;
     then `size` is N, the number of data that they are drawn from. See docs/data.md.
 
-    `dims` and `coords` name the axes of parameters and the entries along them, as for `fk.Density`.
+    `dims` and `coords` name the axes of parameters and the entries along them, as for `fk.Density`. Columns
+    of categories, as `fokker sample` reads them or of the type category in a DataFrame, are codes 0, 1, …
+    with labels. An axis that `log_likelihood` indexes by such a column, as in theta["a"][row["city"]], has
+    its name and its labels if this is found out; `dims={"a": ["city"]}` names an axis for which it is not.
 
     JAX stores floating-point numbers in single precision unless 64 bits are enabled. Data that this would
     round noticeably are refused (docs/data.md has the rule). With `precision="double"` they are stored in
@@ -88,6 +93,7 @@ class Posterior(TargetWithData):
                 self.data = checked_stream(Stream(data, _checked_size(data, size)).data())
                 return
             self.data = placed(checked_data(data))
+        self._labels = self._labels.with_entries(dict(categories_of(self.data).values()))
         if size is not None and size != size_of(self.data):
             raise ValueError(
                 f"size={size!r}, but the first axis of the data has length {size_of(self.data):,}: leave "
@@ -121,6 +127,18 @@ class Posterior(TargetWithData):
     def labels(self) -> Labels:
         """Names of the axes of parameters, and of the entries along them."""
         return self._labels
+
+    def labelled(self, theta: PyTree[Array]) -> "Posterior":
+        """With the labels of categories along the axes that the likelihood indexes by them."""
+        axes = axes_of_categories(self.log_likelihood, theta, self.data, self._labels)
+        if axes is self._labels:
+            return self
+        # Not by __init__, which would check the data a second time.
+        labelled: Posterior = object.__new__(type(self))
+        for field in dataclasses.fields(self):
+            value = axes if field.name == "_labels" else getattr(self, field.name)
+            object.__setattr__(labelled, field.name, value)
+        return labelled
 
     def known_data(self) -> dict[str, dict[str, Any]]:
         """The data that are in memory: prior and likelihood do not say which of them are random."""

@@ -1,6 +1,6 @@
 """Targets from PyMC models."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
+from fokker._core.draws import shape_of_draws
 from fokker._core.labels import Labels
 from fokker._core.module import Module
 from fokker._core.state import as_arrays, nearest
@@ -132,6 +133,17 @@ class PyMCTarget(Target):
         """The log likelihood of each entry of the observed variables."""
         return self.program.pointwise(self.program.unconstrain(theta), self.rows)
 
+    def predictive_at(self, draws: PyTree[Any], key: Key[Array, ""]) -> dict[str, np.ndarray]:
+        """Draws of the observed variables at every draw, by PyMC, for its containers as they are now."""
+        chains, number = shape_of_draws(draws)
+        flat = {name: np.asarray(x).reshape(chains * number, *x.shape[2:]) for name, x in draws.items()}
+        drawn = _drawn(lambda: self.program.predictive(flat, _seed(key)))
+        return {name: x.reshape(chains, number, *x.shape[1:]) for name, x in drawn.items()}
+
+    def prior_draws(self, number: int, key: Key[Array, ""]) -> dict[str, np.ndarray]:
+        """Draws of all variables from their prior, by PyMC."""
+        return _drawn(lambda: self.program.prior_predictive(number, _seed(key)))
+
     def init(self, key: Key[Array, ""]) -> dict[str, Array]:
         """A theta to start from, near PyMC's initial point: `fk.sample(…, init=target.init)`."""
         keys = jax.random.split(key, len(self.start))
@@ -176,6 +188,21 @@ class PyMCPosterior(PyMCTarget, TargetWithData):
         return self._posterior.weighted(batch)
 
 
+def _seed(key: Key[Array, ""]) -> int:
+    """A seed of NumPy with all bits of a key of JAX."""
+    return int.from_bytes(np.asarray(jax.random.key_data(key), np.uint32).tobytes(), "little")
+
+
+def _drawn(draw: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    try:
+        return draw()
+    except Exception as error:  # of many kinds, by PyTensor, with pages of text
+        raise ValueError(
+            f"PyMC could not draw the variables of the model: {first_line(error)} It needs distributions "
+            "that can be drawn from, and containers (pm.set_data) that fit the shapes of the free variables."
+        ) from error
+
+
 def from_pymc(model: Any, *, subsample: Sequence[str] | None = None) -> PyMCTarget:
     r"""A PyMC model as a target over a dictionary of its free variables.
 
@@ -194,7 +221,8 @@ def from_pymc(model: Any, *, subsample: Sequence[str] | None = None) -> PyMCTarg
 
     PyTensor compiles the log density to JAX, with the model's own transforms to unconstrained values and
     their Jacobian. `init`, draws and moments are in terms of the free variables; `target.init` starts near
-    PyMC's initial point; `trace.to_arviz()` includes the deterministic variables. Values and gradients are in
+    PyMC's initial point; `trace.to_arviz()` includes the deterministic variables. `trace.predict(key=…)` and
+    `fk.prior_predictive` draw the observed variables, by PyMC. Values and gradients are in
     JAX's precision, single unless `jax_enable_x64` is set.
 
     `subsample` names the `pm.Data` containers whose first axis runs over the data. The observed variables are

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
+from fokker._core.draws import at_draws, with_draw_keys
 from fokker._core.labels import NO_LABELS, Labels
 from fokker._core.module import Module
 from fokker._core.state import as_arrays, describe_shapes
@@ -37,6 +38,11 @@ class Target(Module):
 
     is_constrained: ClassVar[bool] = False
 
+    @property
+    def is_one_to_one(self) -> bool:
+        """Whether theta determines y."""
+        return True
+
     @abstractmethod
     def potential(self, theta: PyTree[Array]) -> Array:
         """U = -log p, up to a constant."""
@@ -52,6 +58,10 @@ class Target(Module):
     def unconstrain(self, theta: PyTree[Any]) -> PyTree[Array]:
         """The coordinates y that are sampled, from theta; here they are the same."""
         return as_arrays(theta)
+
+    def redraw(self, y: PyTree[Array], key: Key[Array, ""]) -> PyTree[Array]:
+        """A y with the same theta, from its density given theta; y itself if theta determines it."""
+        return y
 
     def check(self, theta: PyTree[Array]) -> None:
         """Raise unless theta meets the constraints; here there are none."""
@@ -72,6 +82,10 @@ class Target(Module):
         """Names of the axes of parameters and derived quantities, and of the entries along them."""
         return NO_LABELS
 
+    def labelled(self, theta: PyTree[Array]) -> "Target":
+        """The target with names of axes that it finds out at a theta; here there are none."""
+        return self
+
     def known_data(self) -> dict[str, dict[str, Any]]:
         """What the model was given, by name: `observed_data` and `constant_data`, ArviZ's groups of them."""
         return {}
@@ -84,9 +98,28 @@ class Target(Module):
         """A draw of the parameters from their prior, and of the observed variables given them, by name."""
         raise TypeError(_cannot_draw(self))
 
+    def predictive_at(self, draws: PyTree[Any], key: Key[Array, ""]) -> dict[str, np.ndarray]:
+        """Draws of the observed variables at every draw, with the leading axes chain and draw."""
+        return at_draws(_predictive, with_draw_keys(draws, key), self)
+
+    def prior_draws(self, number: int, key: Key[Array, ""]) -> dict[str, np.ndarray]:
+        """So many draws of the parameters from their prior, and of the observed variables."""
+        jax.eval_shape(self.prior_predictive, key)  # refused before anything is compiled
+        return jax.tree.map(np.asarray, _prior_draws(self, jax.random.split(key, number)))
+
     def pointwise(self, theta: PyTree[Array]) -> dict[str, Array]:
         """The log likelihood of each entry of each observed variable, by name; empty where it is unknown."""
         return {}
+
+
+def _predictive(draw: tuple[PyTree[Any], Any], target: Target) -> dict[str, Array]:
+    theta, key = draw
+    return target.predictive(theta, jax.random.wrap_key_data(key))
+
+
+@eqx.filter_jit
+def _prior_draws(target: Target, keys: Key[Array, " draws"]) -> dict[str, Array]:
+    return jax.lax.map(target.prior_predictive, keys)
 
 
 class TargetWithData(Target):
@@ -177,8 +210,7 @@ def _short(datum: PyTree[Any]) -> str:
 def _cannot_draw(target: Target) -> str:
     return (
         f"{type(target).__name__} knows densities and cannot draw data: give trace.predict a function of "
-        "theta, rows and keys, or make the target by fk.from_numpyro. For a PyMC model call "
-        "pm.sample_posterior_predictive(trace.to_arviz(), model) or pm.sample_prior_predictive(model=model)."
+        "theta, rows and keys, or make the target by fk.from_numpyro or fk.from_pymc."
     )
 
 

@@ -5,15 +5,17 @@ import math
 import signal
 import warnings
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from fokker._core.state import nearest
 from fokker.datasets.ratings import Ratings
 from fokker.integrators import Splitting
-from fokker.models.estimator import NotFittedError, Parameters, Stored
+from fokker.models.checks import one_of, optional, positive, whole
+from fokker.models.estimator import Estimator, new_seed
 from fokker.models.factorisation.chain import Draw, FactorChain, is_varied
 from fokker.models.factorisation.hyperparameters import PRIORS
 from fokker.models.factorisation.predict import (
@@ -53,7 +55,8 @@ class Recommendation(NamedTuple):
     interval: tuple[float, float]
 
 
-class Factorisation(Stored, Parameters):
+@dataclass(eq=False, repr=False)
+class Factorisation(Estimator):
     r"""Bayesian probabilistic matrix factorisation by stochastic-gradient MCMC with a sparse state.
 
         r_ui ~ N(m + a_u + b_i + U_uᵀV_i, 1/τ),   (a_u, U_u) ~ N(μ_users, Λ_users⁻¹),   items likewise
@@ -86,45 +89,35 @@ class Factorisation(Stored, Parameters):
     _kind = "fitted factorisation"
     _rebuilt = ("ratings_", "draws_", "_lookups")
 
-    def __init__(
-        self,
-        factors: int = 10,
-        *,
-        sampler: str = "sgnht",
-        prior: str = "normal-wishart",
-        passes: int = 300,
-        burn_in: int | None = None,
-        draws: int = 50,
-        batch_size: int | None = None,
-        step_size: float = 0.1,
-        friction: float | None = None,
-        thermostat_mass: float = 1.0,
-        seed: int = 0,
-        progress: bool = True,
-    ) -> None:
-        self.factors, self.sampler, self.prior = factors, sampler, prior
-        self.passes, self.burn_in, self.draws = passes, burn_in, draws
-        self.batch_size, self.step_size, self.friction = batch_size, step_size, friction
-        self.thermostat_mass, self.seed, self.progress = thermostat_mass, seed, progress
+    _renamed: ClassVar[dict[str, str]] = {"seed": "random_state"}
+
+    factors: int = 10
+    _: KW_ONLY
+    sampler: str = "sgnht"
+    prior: str = "normal-wishart"
+    passes: int = 300
+    burn_in: int | None = None
+    draws: int = 50
+    batch_size: int | None = None
+    step_size: float = 0.1
+    friction: float | None = None
+    thermostat_mass: float = 1.0
+    random_state: Any = 0
+    progress: bool = True
+
+    def __post_init__(self) -> None:
         self._check_settings()
 
     def _check_settings(self) -> None:
         """Raise where a parameter makes no sense: also in `fit`, because `set_params` changes them."""
-        for name, value in (
-            ("factors", self.factors),
-            ("passes", self.passes),
-            ("draws", self.draws),
-            ("batch_size", 1 if self.batch_size is None else self.batch_size),
-        ):
-            if not isinstance(value, int | np.integer) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1; {value!r} was given.")
-        for name, choices in (("sampler", SAMPLERS), ("prior", PRIORS)):
-            choice = getattr(self, name)
-            if choice not in choices:
-                raise ValueError(
-                    f"{name} is one of {', '.join(map(repr, choices))}, not {choice!r}."
-                    f"{nearest(str(choice), choices)}"
-                )
+        for name in ("factors", "passes", "draws"):
+            whole(1)(name, getattr(self, name))
+        optional(whole(1))("batch_size", self.batch_size)
+        for name in ("step_size", "thermostat_mass"):
+            positive(name, getattr(self, name))
+        optional(positive)("friction", self.friction)
+        one_of(SAMPLERS)("sampler", self.sampler)
+        one_of(PRIORS)("prior", self.prior)
         if not 0 <= self.num_burn_in < self.passes:
             raise ValueError(
                 f"burn_in={self.burn_in} of passes={self.passes} leaves no pass for draws: give fewer than "
@@ -141,6 +134,8 @@ class Factorisation(Stored, Parameters):
     ) -> Self:
         """Start a new chain on these ratings: a `Ratings`, or users, items and values as three sequences."""
         self._check_settings()
+        self._seed = new_seed(self.random_state)
+        self.__dict__.pop("draws_", None)
         self.ratings_ = as_ratings(ratings, items, values)
         _check_ratings(self.ratings_)
         _warn_if_constant(self.ratings_)
@@ -156,10 +151,10 @@ class Factorisation(Stored, Parameters):
             self._inner(len(self.ratings_) / batch_size),
             prior=self.prior,
             batch_size=batch_size,
-            seed=self.seed,
+            seed=self._seed,
         )
         self.mean_ = chain.mean
-        self.draws_: list[Draw] = []
+        draws: list[Draw] = []
         self.curve_: list[tuple[float, float]] = []
         spacing = max(1, (self.passes - self.num_burn_in) // self.draws)
         running, stopped = _RunningMean(), None
@@ -172,7 +167,7 @@ class Factorisation(Stored, Parameters):
                     stopped = f"the chain left the finite numbers in pass {number}: take smaller steps"
                     break
                 if number > self.num_burn_in and (self.passes - number) % spacing == 0:
-                    self.draws_.append(chain.draw())
+                    draws.append(chain.draw())
                 note = ""
                 if held_out is not None:
                     users, item_numbers, wanted = held_out
@@ -185,12 +180,13 @@ class Factorisation(Stored, Parameters):
                 bar.update(number, description="sampling", note=note)
                 if interruption.asked:
                     stopped = f"interrupted after {number} of {self.passes} passes"
-                    if not self.draws_:
-                        self.draws_.append(chain.draw())
+                    if not draws:
+                        draws.append(chain.draw())
                     break
         self.running_mean_ = running.mean if running.count else None
-        if not self.draws_:
+        if not draws:
             raise RuntimeError(f"the fit ended before its first draw: {stopped}.")
+        self.draws_ = draws
         if stopped is not None:
             warnings.warn(f"{stopped}; {len(self.draws_)} draws are kept.", RuntimeWarning, stacklevel=2)
         return self
@@ -235,10 +231,6 @@ class Factorisation(Stored, Parameters):
         ]
         users_found, items_found = np.broadcast_arrays(*found)
         return users_found, items_found
-
-    def _check_fitted(self) -> None:
-        if not getattr(self, "draws_", None):
-            raise NotFittedError("this Factorisation is not fitted yet: call fit first.")
 
     def _fitted(self) -> list[Draw]:
         self._check_fitted()
@@ -332,7 +324,7 @@ class Factorisation(Stored, Parameters):
                 f"the ratings of rated must be from {least:g} to {greatest:g}, as those fitted; they are "
                 f"{list(rated.values())}."
             )
-        generator = np.random.Generator(np.random.Philox(self.seed))
+        generator = np.random.Generator(np.random.Philox(self._seed))
         rows = draw_new_users(draws, rated_numbers, values, generator)
         return np.stack([expected_of_row(draw, row, items) for draw, row in zip(draws, rows, strict=True)])
 

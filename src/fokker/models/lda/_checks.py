@@ -7,6 +7,7 @@ class NotFiniteError(ArithmeticError):
     is_of_all = True
 
     def __init__(self, sampler: str, h: float, number: int) -> None:
+        self.step_size = h
         super().__init__(
             f"θ is not finite at step {number} of {sampler} with the step size {h:.3g}: use a smaller step "
             "size (earlier results are kept)."

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from fokker._core.files import write_atomically, write_text
 from fokker.models.lda.evaluate import DocumentScores
+from fokker.models.lda.files import folder_of
 from fokker.models.lda.summary import RunSummary, read_scores
-from fokker.models.lda.sweep import Sweep
 from fokker.report.page import image, page, table
 from fokker.report.plots import ACCENT, RIGHT, new_figure, tidy
 
@@ -34,12 +34,12 @@ class Comparison:
 
 def compare(folder: Path, topics: Sequence[int]) -> Comparison | None:
     """Compare the runs of a sweep that have results, and write the files; None if there is none."""
-    found = [(k, RunSummary.read(Sweep.folder_of(folder, k))) for k in sorted(topics)]
+    found = [(k, RunSummary.read(folder_of(folder, k))) for k in sorted(topics)]
     summaries = [summary for _, summary in found if summary is not None]
     if not summaries:
         return None
     complete = [summary for summary in summaries if summary.is_complete]
-    scores = [read_scores(Sweep.folder_of(folder, summary.topics)) for summary in complete]
+    scores = [read_scores(folder_of(folder, summary.topics)) for summary in complete]
     preferred = preference(complete, scores)
     columns = ("topics", "perplexity", "NPMI", "c_v", "u_mass", "seconds", "verdict")
     rows = [_row(summary) for summary in summaries]
@@ -47,7 +47,7 @@ def compare(folder: Path, topics: Sequence[int]) -> Comparison | None:
     write_text(folder / _TABLE, _csv(summaries))
     write_atomically(folder / _PLOT, lambda file: figure.savefig(file, format="png", dpi=130))
     links = "".join(
-        f'<li><a href="{Sweep.folder_of(Path(), s.topics)}/report.html">{s.topics} topics</a>'
+        f'<li><a href="{folder_of(Path(), s.topics)}/report.html">{s.topics} topics</a>'
         f"{''.join(f'<br>{html.escape(problem)}' for problem in s.problems)}</li>"
         for s in summaries
     )

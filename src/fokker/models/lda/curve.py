@@ -1,4 +1,4 @@
-"""The held-out documents of a run, and its curve of perplexity."""
+"""The documents by which a chain is evaluated, and its curve of perplexity."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,12 @@ from fokker.corpora import Documents
 from fokker.models.lda.evaluate import HeldOut, RowsOfBeta
 from fokker.models.lda.files import with_prefix, without_prefix
 from fokker.models.lda.share import Share
+
+# With this many training documents for each evaluated one between two evaluations, these are a tenth of the
+# work: they sweep over half of each document.
+DOCUMENTS_PER_EVALUATED = 5
+# So many documents at most are evaluated where nothing says how many.
+_MAX_DOCUMENTS = 200
 
 
 class Evaluation(NamedTuple):
@@ -38,17 +44,19 @@ def curve_from_array(rows: np.ndarray) -> list[Evaluation]:
     ]
 
 
-class HeldOutCurve:
-    """Documents held out from the stream, and the perplexity of their hidden words after some of the steps.
+class PerplexityCurve:
+    """The perplexity of some documents' hidden words after some of the steps of a chain.
 
-    `size`: the number of documents to hold out. `points`: the evaluations. The average is over the draws of
-    at least the last half of the evaluations, and never the first ones.
+    `size`: the number of documents to hold out from the stream. `points`: the evaluations. The average is
+    over the draws of at least the last half of the evaluations, and never the first ones. `is_held_out`:
+    whether the chain never uses these documents.
     """
 
     def __init__(self, size: int, seed: int, threads: int, share: Share | None = None) -> None:
         self.size, self._seed, self._threads, self._share = size, seed, threads, share
         self.points: list[Evaluation] = []
         self.held_out: HeldOut | None = None
+        self.is_held_out = True
         self._documents = Documents.concatenate([])
         self._pending: list[Documents] = []
         self._hashes: set[bytes] = set()
@@ -65,6 +73,13 @@ class HeldOutCurve:
             self._complete(Documents.concatenate(self._pending))
             self._pending = []
 
+    def use(self, documents: Documents, is_held_out: bool) -> None:
+        """Evaluate the first of these documents that have two words, if there are any."""
+        chosen = documents.select(np.flatnonzero(documents.lengths >= 2)[:_MAX_DOCUMENTS])
+        if chosen.size:
+            self.is_held_out = is_held_out
+            self._complete(chosen)
+
     def _complete(self, documents: Documents) -> None:
         self._documents = documents
         self.held_out = HeldOut(documents, self._seed, self._threads, self._share)
@@ -77,11 +92,22 @@ class HeldOutCurve:
             [_document_hash(*documents.row(i)) not in self._hashes for i in range(documents.size)], bool
         )
 
+    def is_due(self, step: int, batch: int) -> bool:
+        """Whether to evaluate after this step, with minibatches of this size.
+
+        It depends on numbers of steps and documents alone, so that results are the same on every machine.
+        """
+        if self.held_out is None:
+            return False
+        interval = -(-DOCUMENTS_PER_EVALUATED * self._documents.size // batch)
+        return step % interval == 0 or (step < interval and step.bit_count() == 1)
+
     def evaluate(
         self, beta: RowsOfBeta, gamma: np.ndarray, *, documents: int, seconds: float, is_exact: bool
     ) -> None:
         """Add the perplexity of a draw β (V, K), after so many training documents."""
-        assert self.held_out is not None
+        if self.held_out is None:
+            return
         if len(self.points).bit_count() == 1:
             # Their number has doubled: the draws before the previous doubling are removed from the average.
             # So it covers at least half of the draws, and never the first ones.
@@ -95,28 +121,34 @@ class HeldOutCurve:
 
     @property
     def documents(self) -> Documents:
-        """All documents held out, also those of which nothing can be predicted."""
+        """All documents that are evaluated or held out, also those of which nothing can be predicted."""
         return self._documents
 
     def state(self) -> dict[str, np.ndarray]:
         """The arrays that a resumed run needs, with the names of `documents`."""
-        assert self.held_out is not None
+        arrays = {"curve": curve_to_array(self.points)}
+        if self.held_out is None:
+            return arrays
         places = self._documents.places
         return {
             **({} if places is None else {"documents.places": places}),
             **with_prefix("held_out", self.held_out.state()),
             **with_prefix("early", self._early),
             **with_prefix("documents", self._documents.arrays()),
-            "curve": curve_to_array(self.points),
+            **arrays,
         }
 
     def restore(self, state: Mapping[str, np.ndarray], names: Sequence[str]) -> None:
         """Restore a `state`."""
-        self._complete(Documents(**without_prefix("documents", state), names=tuple(names)))
+        self.points = curve_from_array(state["curve"])
+        documents = without_prefix("documents", state)
+        if not documents:
+            return
+        self._complete(Documents(**documents, names=tuple(names)))
         assert self.held_out is not None
         self.held_out.restore(without_prefix("held_out", state))
-        self._early = without_prefix("early", state)
-        self.points = curve_from_array(state["curve"])
+        # Older estimators have none: their average began at the last doubling.
+        self._early |= without_prefix("early", state)
 
 
 def _document_hash(name: str, words: np.ndarray, counts: np.ndarray) -> bytes:

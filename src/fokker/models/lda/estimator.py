@@ -1,49 +1,62 @@
 """`fk.models.LDA`: topics with the interface of scikit-learn."""
 
 import dataclasses
-import numbers
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
 
 from fokker.corpora import Documents
-from fokker.models.estimator import Stored
-from fokker.models.lda._scikit_learn import Base, NotFittedError, validated
+from fokker.diagnostics import Verdict
+from fokker.models.checks import optional, whole, within
+from fokker.models.estimator import Estimator, Transformer, new_seed, validate_data
 from fokker.models.lda._uniform import seed_at
-from fokker.models.lda.chain import TopicChain
 from fokker.models.lda.coherence import MEASURES
-from fokker.models.lda.draws import TopicDraws, credible_bounds, draws_needed
-from fokker.models.lda.estimator_curve import Curve
-from fokker.models.lda.estimator_parameters import checked_settings, new_seed, num_threads, word_prior
+from fokker.models.lda.draws import credible_bounds, draws_needed
 from fokker.models.lda.evaluate import mixture_draw, mixtures, perplexity
 from fokker.models.lda.files import with_prefix, without_prefix
-from fokker.models.lda.judgement import FIT, STREAM, Fit, Verdict, judge
+from fokker.models.lda.judgement import FIT, STREAM, judge
 from fokker.models.lda.model import top_words
-from fokker.models.lda.settings import Settings, default_passes
-from fokker.models.lda.share import share_of
+from fokker.models.lda.settings import DECLARED, FIELDS, Settings, default_passes
 from fokker.models.lda.start import is_enough
+from fokker.models.lda.training import Training
 from fokker.models.lda.weights import Weights
 from fokker.run.processes import together
+from fokker.run.progress import Progress
 
 # Different from the streams of a chain and of evaluations with the same seed.
 _ROUNDING = 103
 # What a fitted estimator has besides its parameters and what `save` stores in arrays.
-_FITTED = (
-    "n_features_in_",
-    "n_documents_seen_",
-    "n_batch_iter_",
-    "_seed",
-    "_passes_made",
-    "_num_documents",
-    "_is_stream",
+_FITTED = ("n_features_in_", "n_documents_seen_", "_passes_made", "_num_documents", "_is_stream")
+
+# The parameters: settings of topics by the names that scikit-learn uses, and those of the estimator alone.
+_PARAMETERS: list[tuple[str, Any, Any]] = [
+    *(
+        (known.parameter, FIELDS[name].type, FIELDS[name].default)
+        for name, known in DECLARED.items()
+        if known.parameter
+    ),
+    ("feature_names", Sequence[str] | None, None),
+    ("passes", int | None, None),
+    ("validation_fraction", float, 0.0),
+    ("random_state", Any, 0),
+    ("progress", bool, False),
+]
+_Parameters: Any = dataclasses.make_dataclass(
+    "_Parameters",
+    [
+        (name, kind, dataclasses.field(default=default, kw_only=name != "n_components"))
+        for name, kind, default in _PARAMETERS
+    ],
+    eq=False,
+    repr=False,
 )
 
 
-class LDA(Stored, Base):
+class LDA(Transformer, _Parameters, Estimator):
     r"""Latent Dirichlet allocation by stochastic-gradient MCMC, one minibatch after another.
 
         β_k ~ Dirichlet(α),  π_d ~ Dirichlet(γ),  a word of document d: z ~ π_d, w ~ β_z
@@ -78,7 +91,7 @@ class LDA(Stored, Base):
     of minibatches: from them come the draws. None takes half of the passes. `validation_fraction`: the share
     of the documents of `fit` that are only evaluated. `n_jobs`: threads; None or -1 for all processors.
     `random_state`: a seed, a RandomState or a Generator to draw one from, or None for another one in each
-    fit. `verbose`: show the progress.
+    fit. `progress`: show it. What else there is: `fokker.models.lda.settings`.
 
     After `fk.processes.start` all processes call `fit` with the same X and divide the work. All have the same
     result, that of one process.
@@ -90,63 +103,27 @@ class LDA(Stored, Base):
     """
 
     _kind = "fitted LDA"
+    _fitted_by = "_training"
     # The keys of a chain cannot be copied: it is built again from its arrays.
-    _rebuilt = ("_chain", "_draws", "_curve", "_word_counts")
+    _rebuilt = ("_training",)
+    _renamed: ClassVar[dict[str, str]] = {"verbose": "progress"}
+    _training: Training
 
-    def __init__(
-        self,
-        n_components: int = 50,
-        *,
-        sampler: str = "sgrhmc",
-        topic_word_prior: float | Sequence[Any] = 0.01,
-        doc_topic_prior: float | Sequence[float] | str = "asymmetric",
-        seed_words: Mapping[str, Sequence[str | int]] | None = None,
-        seed_weight: float = 100.0,
-        feature_names: Sequence[str] | None = None,
-        batch_size: int = 50,
-        passes: int | None = None,
-        exact_passes: int | None = None,
-        start_documents: int = 2000,
-        total_samples: int | None = None,
-        sweeps: int = 50,
-        burn_in: int = 25,
-        step_size: float | None = None,
-        friction: float | None = None,
-        draws: int = 20,
-        validation_fraction: float = 0.0,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.sampler = sampler
-        self.topic_word_prior = topic_word_prior
-        self.doc_topic_prior = doc_topic_prior
-        self.seed_words = seed_words
-        self.seed_weight = seed_weight
-        self.feature_names = feature_names
-        self.batch_size = batch_size
-        self.passes = passes
-        self.exact_passes = exact_passes
-        self.start_documents = start_documents
-        self.total_samples = total_samples
-        self.sweeps = sweeps
-        self.burn_in = burn_in
-        self.step_size = step_size
-        self.friction = friction
-        self.draws = draws
-        self.validation_fraction = validation_fraction
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        # Mixtures are float32, whatever the type of the counts.
+        tags.transformer_tags.preserves_dtype = []
+        return tags
 
     # Fitting.
 
     @together()
     def fit(self, X: Any, y: Any = None) -> Self:
         """Start a new chain and pass over X in minibatches, in an order drawn with the seed; y is ignored."""
-        weights = Weights.of(validated(self, X, reset=True))
-        settings = self._start_chain()
+        weights = self._weights(X, reset=True)
+        self._start_training()
         _check_weights(weights)
         generator = np.random.Generator(np.random.Philox(self._seed))
         # Documents without words are in no minibatch, and |S| does not count them.
@@ -155,129 +132,132 @@ class LDA(Stored, Base):
         if num_held_out:
             order = generator.permutation(len(indices))
             held_out, indices = indices[order[:num_held_out]], np.sort(indices[order[num_held_out:]])
-            self._curve.start(self._counts(weights).select(held_out), self._seed, num_threads(self.n_jobs))
-            self._curve.is_held_out = True
+            self._training.curve.use(self._counts(weights).select(held_out), is_held_out=True)
         self._num_documents = len(indices)
+        training, settings = self._training, self._training.settings
         passes = default_passes(len(indices)) if self.passes is None else int(self.passes)
         num_exact = settings.num_exact_passes(passes)
         for number in range(passes):
             documents = self._counts(weights).select(indices[generator.permutation(len(indices))])
             if number == 0 and settings.start_documents and documents.tokens:
                 is_surplus = np.cumsum(is_enough(documents.lengths, settings.start_documents)) > 1
-                self._start(documents.select(~is_surplus))
+                self._find_first_topics(documents.select(~is_surplus))
             is_exact = number >= passes - num_exact
-            seconds = self._steps(documents, len(indices), passes * len(indices), is_exact)
-            if is_exact and self._chain.is_counting:
-                self._end_exact_pass(number - passes + num_exact, num_exact, len(indices))
-                self._curve.evaluate(self._chain, self.n_documents_seen_, seconds, is_exact=True)
+            seconds = self._train(documents, passes * len(indices), is_exact, is_new=number == 0)
+            if is_exact and training.chain.is_counting:
+                training.end_exact_pass(number - passes + num_exact, num_exact, self._total(), seconds)
         return self
 
-    def _start(self, documents: Documents) -> None:
-        """Find the first topics in these documents."""
-        from fokker.run.progress import Progress
-
-        with Progress("finding the first topics", unit="sweeps", enabled=bool(self.verbose)) as progress:
-            self._chain.start_from(documents, lambda done, total: progress.update(done, total=total))
-
-    def _end_exact_pass(self, number: int, num_exact: int, num_documents: int) -> None:
-        """Store exact draws, and move the topics to one of them."""
-        total = self.total_samples or num_documents
-        self._draws.offer_pass(
-            self._chain.number, number, num_exact, lambda draw: self._chain.beta_given_pass(total, draw)
-        )
-        self._chain.end_pass(total)
+    def _find_first_topics(self, documents: Documents) -> None:
+        with Progress("finding the first topics", unit="sweeps", enabled=self.progress) as progress:
+            self._training.chain.start_from(
+                documents, lambda completed, total: progress.update(completed, total=total)
+            )
 
     @together()
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Continue with the documents of X, in minibatches in their order; y is ignored."""
-        is_first = not hasattr(self, "_chain")
-        weights = Weights.of(validated(self, X, reset=is_first))
+        is_first = not self.__sklearn_is_fitted__()
+        weights = self._weights(X, reset=is_first)
         if is_first:
-            self._start_chain()
+            self._start_training()
             _check_weights(weights)
+        self._training.settings = self._settings()  # which may have changed
         self._is_stream = True
-        self._steps(self._counts(weights).select(weights.has_words), None, None, is_exact=False)
+        documents = self._counts(weights).select(weights.has_words)
+        self._train(documents, self.n_documents_seen_ + documents.size, is_exact=False, is_new=True)
         return self
 
-    def _start_chain(self) -> Settings:
-        words = self.n_features_in_
+    def _weights(self, X: Any, reset: bool) -> Weights:
+        """The matrix X, checked; `reset`: remember its columns."""
+        if isinstance(X, str) or (isinstance(X, list | tuple) and X and isinstance(X[0], str)):
+            raise ValueError(
+                "X is text, and counts are needed, one row per document and one column per word: "
+                "CountVectorizer().fit_transform(texts) of scikit-learn makes them, or `fokker lda` reads "
+                "text."
+            )
+        return Weights.of(validate_data(self, X, reset=reset, accept_sparse="csr"))
+
+    def _start_training(self) -> None:
+        optional(whole(1))("passes", self.passes)
+        within(0, 1, "from 0 to below 1")("validation_fraction", self.validation_fraction)
         self._seed = new_seed(self.random_state)
-        settings = checked_settings(self, words, self._seed)
-        self._chain: TopicChain = self._new_chain(settings)
-        self._draws = TopicDraws(words, settings.topics, int(self.draws))
-        self._curve = Curve()
-        self._word_counts = np.zeros(words, np.int64)
-        self.n_documents_seen_ = 0
-        self.n_batch_iter_ = 0
+        self._training = self._new_training()
         self._passes_made = 0
         # |S| of partial_fit: the documents of fit count once, whatever the passes.
         self._num_documents = 0
         # Whether partial_fit came last.
         self._is_stream = False
-        return settings
 
-    def _new_chain(self, settings: Settings) -> TopicChain:
+    def _settings(self) -> Settings:
+        return Settings.of_parameters(self.get_params(deep=False), self._seed)
+
+    def _new_training(self) -> Training:
         words = self.n_features_in_
-        share = share_of(settings.topics, settings.sampler)
-        return settings.chain(words, share, word_prior(self, settings, words))
+        if words < 2:
+            raise ValueError("X has n_features=1 word: topics differ in the probabilities of two or more.")
+        settings, names = self._settings(), self._column_names()
+        if names is not None and len(names) != words:
+            raise ValueError(
+                f"feature_names has {len(names)} names for the {words} columns of X: give one per column."
+            )
+        return Training(settings, words, settings.word_prior(words, names), has_all=True)
 
     def _counts(self, weights: Weights) -> Documents:
         """The documents as whole counts; weights are rounded differently in each call."""
         self._passes_made += 1
         return weights.counts(seed_at(jax.random.key(self._seed + _ROUNDING), self._passes_made))
 
-    def _steps(
-        self, documents: Documents, num_documents: int | None, end: int | None, is_exact: bool
-    ) -> float:
-        """Step with the documents, or count them in an exact pass, and return the seconds."""
-        from fokker.run.progress import Progress
+    def _total(self, upcoming: int = 0) -> float:
+        """|S|: as given, or the number of documents, those of the next minibatch included."""
+        total = self._training.settings.total
+        if total == "growing":
+            return min(self._num_documents, self.n_documents_seen_ + upcoming)
+        return total or self._num_documents
 
+    def _train(self, documents: Documents, end: int, is_exact: bool, is_new: bool) -> float:
+        """Step with the documents, or count them in an exact pass, and return the seconds."""
         if not documents.size:
             raise ValueError("no document of X has a word: are the counts all zero?")
-        if self._curve.held_out is None:
-            self._curve.start(documents, self._seed, num_threads(self.n_jobs))
-        started = time.monotonic()
+        training, started = self._training, time.monotonic()
+        if training.curve.held_out is None:
+            training.curve.use(documents, is_held_out=False)
         with Progress(
-            "learning topics",
-            end or self.n_documents_seen_ + documents.size,
-            unit="documents",
-            completed=self.n_documents_seen_,
-            enabled=bool(self.verbose),
+            "learning topics", end, unit="documents", completed=training.documents, enabled=self.progress
         ) as progress:
-            for batch in _minibatches(documents, int(self.batch_size)):
-                self.n_documents_seen_ += batch.size
-                if num_documents is None:
+            for batch in _minibatches(documents, training.settings.batch):
+                if self._is_stream:
                     self._num_documents += batch.size
-                if batch.tokens and is_exact:
-                    self._chain.count(batch)
-                elif batch.tokens:
-                    self._chain.step(batch, self.total_samples or num_documents or self._num_documents)
-                np.add.at(self._word_counts, batch.words, batch.counts)
-                if num_documents is None or self.n_documents_seen_ <= num_documents:
-                    # Not in later passes: the same documents again would seem to be evidence.
-                    self._curve.add_to_sample(batch)
-                self.n_batch_iter_ = self._chain.number
                 seconds = time.monotonic() - started
-                if not is_exact:
-                    self._draws.offer(self._chain.number, self._chain.beta)
-                    self._curve.offer(self._chain, self.n_documents_seen_, seconds, batch.size)
-                note = f"perplexity {self._curve.points[-1].of_draw:,.0f}" if self._curve.points else ""
-                progress.update(self.n_documents_seen_, note=note)
+                total = self._total(batch.size)
+                if batch.tokens:
+                    training.train(batch, total, is_exact=is_exact, is_new=is_new, seconds=seconds)
+                else:  # all weights were rounded to zero
+                    training.documents += batch.size
+                points = training.curve.points
+                note = f"perplexity {points[-1].of_draw:,.0f}" if points else ""
+                progress.update(training.documents, note=note)
         return time.monotonic() - started
 
     # What was learned.
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_chain")
+    @property
+    def n_documents_seen_(self) -> int:
+        """The number of documents that the chain used, in all passes."""
+        return self._fitted().documents
 
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "_chain"):
-            raise NotFittedError("This LDA instance is not fitted yet: call fit or partial_fit first.")
+    @property
+    def n_batch_iter_(self) -> int:
+        """The number of minibatches."""
+        return self._fitted().chain.number
+
+    def _fitted(self) -> Training:
+        self._check_fitted()
+        return self._training
 
     def _stored_draws(self) -> list[np.ndarray]:
         """The stored draws of β (V, K), or the current one if there are none yet."""
-        self._check_fitted()
-        return self._draws.draws or [self._chain.beta()]
+        return self._fitted().draws.draws or [self._training.beta()]
 
     @property
     def components_(self) -> np.ndarray:
@@ -292,21 +272,17 @@ class LDA(Stored, Base):
     @property
     def doc_topic_prior_(self) -> np.ndarray:
         """γ (K,): as given, or the posterior mean of a learned one."""
-        self._check_fitted()
-        return self._chain.document_prior.mean.copy()
+        return self._fitted().chain.document_prior.mean.copy()
 
     @property
     def doc_topic_prior_draws_(self) -> np.ndarray:
         """Draws of a learned γ (n, K), one at the end of each exact pass."""
-        self._check_fitted()
-        return self._chain.document_prior.draws.copy()
+        return self._fitted().chain.document_prior.draws.copy()
 
     @property
     def topic_names_(self) -> list[str]:
         """The names of the topics: those of `seed_words`, then numbers."""
-        self._check_fitted()
-        names = [str(name) for name in self.seed_words or ()]
-        return names + [str(k) for k in range(len(names), int(self.n_components))]
+        return list(self._fitted().settings.topic_names)
 
     @property
     def perplexity_curve_(self) -> np.ndarray:
@@ -314,46 +290,29 @@ class LDA(Stored, Base):
 
         It is that of the documents that `validation_fraction` holds out, or of some training documents.
         """
-        self._check_fitted()
-        return np.array([(p.documents, p.of_draw, p.of_average) for p in self._curve.points]).reshape(-1, 3)
+        points = self._fitted().curve.points
+        return np.array([(p.documents, p.of_draw, p.of_average) for p in points]).reshape(-1, 3)
 
     @property
     def verdict_(self) -> Verdict:
         """Problems with the topics, and further notes: `print(lda.verdict_)`."""
-        draws, names = self._stored_draws(), self._feature_names()
-        gamma, threads = self.doc_topic_prior_, num_threads(self.n_jobs)
-        seeds = self.seed_words or {}
-        fit = Fit(
-            draws=draws,
-            num_exact_passes=self._draws.num_exact_passes,
-            prior=self._chain.document_prior,
-            vocabulary=names,
-            # A seed may be the number of a column.
-            seed_words={
-                name: [names[w] if isinstance(w, numbers.Integral) else str(w) for w in words]
-                for name, words in seeds.items()
-            },
-            topic_names=self.topic_names_,
-            curve=self._curve.points,
-            evaluated=self._curve.evaluated(draws, gamma, self._seed, threads),
-            are_held_out=self._curve.is_held_out,
-            reference=self._curve.reference,
-            word_counts=self._word_counts,
-            seed=self._seed,
-        )
-        found = judge(fit, STREAM if self._is_stream else FIT)
-        if self._curve.is_held_out:
-            return found
+        fit = self._fitted().judged(self._stored_draws(), self._feature_names())
+        verdict = judge(fit, STREAM if self._is_stream else FIT)
+        if fit.are_held_out:
+            return verdict
         how = "call perplexity with other documents" if self._is_stream else "set validation_fraction"
         undecided = f"No documents were held out: {how} to judge predictions, which is not done here."
-        return dataclasses.replace(found, notes=(*found.notes, undecided))
+        return dataclasses.replace(verdict, notes=(*verdict.notes, undecided))
 
     def _feature_names(self) -> list[str]:
         """The words of the columns of X, or their numbers."""
-        names = getattr(self, "feature_names_in_", None)
-        if names is None:
-            names = self.feature_names
+        names = self._column_names()
         return [f"#{w}" for w in range(self.n_features_in_)] if names is None else [str(x) for x in names]
+
+    def _column_names(self) -> Sequence[str] | None:
+        """The words of the columns of X: those of a data frame, else the parameter."""
+        names: Sequence[str] | None = getattr(self, "feature_names_in_", None)
+        return self.feature_names if names is None else names
 
     @property
     def _n_features_out(self) -> int:
@@ -377,10 +336,10 @@ class LDA(Stored, Base):
         if stored >= needed:
             return probability
         # A stream drops every second draw when its store is full.
-        wanted = needed if self._draws.num_exact_passes else 2 * needed
+        wanted = needed if self._training.draws.num_exact_passes else 2 * needed
         advice = f"fit with draws={wanted:,}"
-        if self._draws.max_draws < min(wanted, int(self.draws)):
-            advice = f"the memory for draws, 1 GiB, holds {self._draws.max_draws:,} of X with so many columns"
+        if (most := self._training.draws.max_draws) < min(wanted, int(self.draws)):
+            advice = f"the memory for draws, 1 GiB, holds {most:,} of X with so many columns"
         raise ValueError(
             f"an interval of probability {probability:g} needs {needed:,} stored draws of the topics, and "
             f"there are {stored:,}: {advice}, or ask for a lower probability."
@@ -415,7 +374,7 @@ class LDA(Stored, Base):
     def _documents(self, X: Any, draw: int = 0) -> Documents:
         """The documents of X, as counts; weights are rounded differently for each draw."""
         self._check_fitted()
-        weights = Weights.of(validated(self, X, reset=False))
+        weights = self._weights(X, reset=False)
         return weights.counts(seed_at(jax.random.key(self._seed + _ROUNDING), draw))
 
     def transform(self, X: Any) -> np.ndarray:
@@ -423,8 +382,8 @@ class LDA(Stored, Base):
 
         That of a document does not depend on the other documents of X.
         """
-        draws = self._stored_draws()
-        weights = Weights.of(validated(self, X, reset=False))
+        draws, settings = self._stored_draws(), self._settings()
+        weights = self._weights(X, reset=False)
         rounding = jax.random.key(self._seed + _ROUNDING)
         per_draw = [
             mixtures(
@@ -432,9 +391,9 @@ class LDA(Stored, Base):
                 beta,
                 self.doc_topic_prior_,
                 self._seed + i,
-                sweeps=int(self.sweeps),
-                burn_in=int(self.burn_in),
-                threads=num_threads(self.n_jobs),
+                sweeps=settings.sweeps,
+                burn_in=settings.burn_in,
+                threads=settings.num_threads,
             )
             for i, beta in enumerate(draws)
         ]
@@ -446,8 +405,9 @@ class LDA(Stored, Base):
         For each stored draw of the topics they are drawn given the words of the document; how many draws a
         probability needs is said at `credible_interval`. Those of a document do not depend on the others.
         """
-        draws, probability = self._stored_draws(), self._checked_probability(probability)
-        weights = Weights.of(validated(self, X, reset=False))
+        draws, settings = self._stored_draws(), self._settings()
+        probability = self._checked_probability(probability)
+        weights = self._weights(X, reset=False)
         rounding = jax.random.key(self._seed + _ROUNDING)
         per_draw = [
             mixture_draw(
@@ -455,8 +415,8 @@ class LDA(Stored, Base):
                 beta,
                 self.doc_topic_prior_,
                 self._seed + i,
-                sweeps=int(self.sweeps),
-                threads=num_threads(self.n_jobs),
+                sweeps=settings.sweeps,
+                threads=settings.num_threads,
             )
             for i, beta in enumerate(draws)
         ]
@@ -470,7 +430,7 @@ class LDA(Stored, Base):
         """
         draws = self._stored_draws()
         return perplexity(
-            self._documents(X), draws, self.doc_topic_prior_, self._seed, num_threads(self.n_jobs)
+            self._documents(X), draws, self.doc_topic_prior_, self._seed, self._settings().num_threads
         )
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -479,40 +439,45 @@ class LDA(Stored, Base):
 
     # Storing.
 
-    def _stored_parameters(self) -> dict[str, Any]:
-        # A random_state that is a generator is stored as the seed that was drawn from it.
-        parameters: dict[str, Any] = self.get_params(deep=False)
-        return parameters if self.random_state is None else {**parameters, "random_state": self._seed}
-
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         names = getattr(self, "feature_names_in_", None)
-        curve_header, curve_arrays = self._curve.state()
+        curve = self._training.curve
         header = {
             "fitted": {name: getattr(self, name) for name in _FITTED},
             "feature_names": None if names is None else [str(name) for name in names],
-            "curve": curve_header,
+            "curve": {"is_held_out": curve.is_held_out, "names": curve.documents.names},
         }
-        arrays = {
-            **with_prefix("chain", self._chain.state_of_all_topics()),
-            **with_prefix("draws", self._draws.state()),
-            **with_prefix("curve", curve_arrays),
-            "word_counts": self._word_counts,
-        }
-        return header, arrays
+        return header, self._training.state()
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self.__dict__.update(header["fitted"])
+        for name in _FITTED:
+            if name != "n_documents_seen_":  # which is that of the training
+                setattr(self, name, header["fitted"][name])
         if header["feature_names"] is not None:
             self.feature_names_in_ = np.asarray(header["feature_names"], dtype=object)
-        settings = checked_settings(self, self.n_features_in_, self._seed)
-        self._chain = self._new_chain(settings)
-        self._chain.restore_all_topics(without_prefix("chain", arrays))
-        self._draws = TopicDraws(self.n_features_in_, settings.topics, int(self.draws))
-        self._draws.restore(without_prefix("draws", arrays))
-        self._curve = Curve.restored(
-            header["curve"], without_prefix("curve", arrays), self._seed, num_threads(self.n_jobs)
-        )
-        self._word_counts = np.array(arrays["word_counts"])
+        if "curve.points" in arrays:
+            arrays = _renamed_arrays(arrays)
+        training = self._new_training()
+        names = header["curve"].get("names") or [
+            str(i) for i in range(len(arrays.get("documents.indptr", [0])) - 1)
+        ]
+        training.restore(arrays, header["fitted"]["n_documents_seen_"], names)
+        training.curve.is_held_out = header["curve"]["is_held_out"]
+        self._training = training
+
+
+def _renamed_arrays(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of an older file by the names that they have now."""
+    curve = without_prefix("curve", arrays)
+    documents = {f"documents.{name}": curve[name] for name in ("indptr", "words", "counts") if name in curve}
+    held_out = {f"held_out.{name}": curve[name] for name in ("sum", "draws") if name in curve}
+    return {
+        **{name: x for name, x in arrays.items() if not name.startswith("curve.")},
+        **with_prefix("sample", without_prefix("sample", curve)),
+        **documents,
+        **held_out,
+        "curve": curve["points"],
+    }
 
 
 def _check_weights(weights: Weights) -> None:

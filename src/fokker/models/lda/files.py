@@ -14,6 +14,12 @@ SUMMARY = "summary.json"
 # The rows of mixtures in the order of the stream, to which a resumed run appends.
 PARTIAL_MIXTURES = "checkpoint.mixtures.csv.gz"
 
+
+def folder_of(folder: Path, topics: int) -> Path:
+    """The folder of one run of several that differ in their number of topics."""
+    return folder / f"topics-{topics}"
+
+
 _Types = type | tuple[type, ...]
 _FIELDS: Mapping[str, _Types] = {
     **dict.fromkeys(("reading", "settings"), dict),
@@ -55,6 +61,5 @@ def read_latest(folder: Path, kind: str, version: int) -> tuple[dict[str, Any], 
     except FileNotFoundError:
         problem = "has no checkpoint" if folder.is_dir() else "is not a folder"
         raise FileNotFoundError(
-            f"{folder} {problem}: there is nothing to resume. A run writes {CHECKPOINT} to the folder given "
-            "by --out."
+            f"{folder} {problem}: there is nothing to resume. A run writes {CHECKPOINT} to its folder."
         ) from None

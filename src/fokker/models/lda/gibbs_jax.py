@@ -218,7 +218,7 @@ def _weights(n: Array, old: Array, gamma: Array, beta: Array) -> Array:
     r"""(γ_k + n_dk^{\j}) β_{k, x_j}, for one token per document.
 
     n are integers, and γ is added each time: a running γ + n would lose a small γ to rounding. Patterson and
-    Teh print θ for β; see `fokker.models.lda.reference.dense_gibbs`.
+    Teh print θ for β, which would favour topics of a large θ_k·, of which the words are independent.
     """
     return (gamma + (n - _one_hot(old, gamma.shape[1]))) * beta
 

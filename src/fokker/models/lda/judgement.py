@@ -8,6 +8,7 @@ import numpy as np
 
 from fokker._core import statistics
 from fokker.corpora import Documents
+from fokker.diagnostics import Finding, Grade, Verdict
 from fokker.models.lda.coherence import npmi, partnered
 from fokker.models.lda.curve import Evaluation
 from fokker.models.lda.evaluate import HeldOut, split_tokens
@@ -43,15 +44,6 @@ class Wording(NamedTuple):
     seed_weight: str
 
 
-COMMAND = Wording(
-    longer="Run longer, with more --passes or documents.",
-    unsuitable="The step (--step) or the size of the corpus (--total) is unsuitable, or the run was too "
-    "short: a small corpus needs more --passes.",
-    less_noise="A smaller step (--step) or more documents per step (--batch) makes the draws less noisy.",
-    exact="Use --passes 2 or more for bounds of the posterior.",
-    topics="--topics",
-    seed_weight="--seed-weight",
-)
 FIT = Wording(
     longer="Increase passes.",
     unsuitable="Increase passes (a small X needs many), or change step_size.",
@@ -74,22 +66,6 @@ class TopicWords(NamedTuple):
     coherence: float
     partnered: float = 0.0
     name: str = ""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Reasons not to trust the topics, and further notes; `ok` if there are no such reasons."""
-
-    problems: tuple[str, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether no problem was found."""
-        return not self.problems
-
-    def __str__(self) -> str:
-        return "\n".join([*self.problems, *self.notes])
 
 
 @dataclass(frozen=True)
@@ -148,20 +124,17 @@ def judge(fit: Fit, wording: Wording) -> Verdict:
         judge_draws(len(fit.draws), effective_draws, wording),
         judge_topics([t for t in topics if is_used[t.number]], wording, fit.prior.prior.learned == "hdp"),
         judge_seeds(topics, fit.seed_words, wording),
-        Verdict((), fit.prior.sentences()),
+        Verdict(notes=fit.prior.sentences()),
     ]
     if not fit.num_exact_passes:
-        parts.append(Verdict((), (f"{NOT_EXACT} {wording.exact}",)))
-    return Verdict(
-        tuple(problem for part in parts for problem in part.problems),
-        tuple(note for part in parts for note in part.notes),
-    )
+        parts.append(Verdict(notes=(f"{NOT_EXACT} {wording.exact}",)))
+    return Verdict.joined(parts)
 
 
 def judge_predictions(fit: Fit, wording: Wording) -> Verdict:
     """Whether the topics predict words better than the frequencies of words do."""
     if fit.evaluated is None:
-        return Verdict(("No document has two words: there is nothing to predict.",), ())
+        return Verdict.of_problem("No document has two words: there is nothing to predict.")
     return compare_predictions(
         fit.evaluated.perplexity,
         fit.unigram,
@@ -181,14 +154,14 @@ def compare_predictions(
             f"{sentence}that is not below the {unigram:,.0f} of the word frequencies alone, so that these "
             f"topics explain nothing. {wording.unsuitable}"
         )
-        return Verdict((problem,), ())
+        return Verdict.of_problem(problem, Grade.BAD)
     notes = [f"{sentence}with word frequencies alone it is {unigram:,.0f}."]
     if of_late_draws and unigram <= np.median(of_late_draws):
         notes.append(
             f"Single draws do worse than the word frequencies ({np.median(of_late_draws):,.0f}): only their "
             f"average is good. {wording.less_noise}"
         )
-    return Verdict((), tuple(notes))
+    return Verdict(notes=tuple(notes))
 
 
 def judge_curve(curve: Sequence[Evaluation], wording: Wording) -> Verdict:
@@ -200,18 +173,18 @@ def judge_curve(curve: Sequence[Evaluation], wording: Wording) -> Verdict:
             f"The perplexity was evaluated {times} in all: too few to say whether it still falls. "
             f"{wording.longer}"
         )
-        return Verdict((problem,), ())
+        return Verdict.of_problem(problem)
     if decrease > _NOTE_DECREASE:
         sentence = (
             f"The perplexity is still falling: by {decrease:.1%} from the third to the last quarter of "
             f"{judged_part(curve)}. {wording.longer}"
         )
-        return Verdict((sentence,), ()) if decrease > _PROBLEM_DECREASE else Verdict((), (sentence,))
+        return Verdict.of_problem(sentence) if decrease > _PROBLEM_DECREASE else Verdict(notes=(sentence,))
     note = (
         f"From the third to the last quarter of {judged_part(curve)} the perplexity has not fallen by more "
         "than its noise."
     )
-    return Verdict((), (note,))
+    return Verdict(notes=(note,))
 
 
 def effective_sample_size(series: np.ndarray) -> np.ndarray:
@@ -289,26 +262,28 @@ def judge_draws(draws: int, effective_draws: np.ndarray, wording: Wording) -> Ve
     known = effective_draws[np.isfinite(effective_draws)]
     if draws < _MIN_DRAWS:
         number = "is 1 draw" if draws == 1 else f"are {draws} draws"
-        return Verdict((f"There {number} of the topics: too few for credible bounds. {wording.longer}",), ())
+        return Verdict.of_problem(
+            f"There {number} of the topics: too few for credible bounds. {wording.longer}"
+        )
     if not len(known):
-        return Verdict((), ())
+        return Verdict()
     if np.median(known) < _MIN_EFFECTIVE_DRAWS:
         problem = (
             f"The {draws} draws are worth {np.median(known):.1f} independent ones for the median topic: its "
             f"bounds are too narrow and its means have not converged. {wording.longer}"
         )
-        return Verdict((problem,), ())
+        return Verdict.of_problem(problem)
     note = (
         f"The {draws} draws are worth {np.median(known):.0f} independent ones for the median topic "
         f"({known.min():.0f} for the worst): the bounds come from one chain and are approximate."
     )
     few = few_effective_draws(effective_draws)
     if few is None:
-        return Verdict((), (note,))
+        return Verdict(notes=(note,))
     # One topic alone is no problem: 20 independent draws seem to be fewer than 5 in 2 % of cases.
     if np.sum(known < _MIN_EFFECTIVE_DRAWS) > max(1, _MAX_BAD_SHARE * len(effective_draws)):
-        return Verdict((f"{few}. {wording.longer}",), (note,))
-    return Verdict((), (f"{few}.", note))
+        return Verdict((Finding(Grade.CARE, f"{few}. {wording.longer}"),), (note,))
+    return Verdict(notes=(f"{few}.", note))
 
 
 def judge_topics(topics: Sequence[TopicWords], wording: Wording, is_number_learned: bool = False) -> Verdict:
@@ -329,7 +304,7 @@ def judge_topics(topics: Sequence[TopicWords], wording: Wording, is_number_learn
     ]
     mixed = [topic for topic in incoherent if topic.partnered >= _PARTNERED]
     more, fewer = (f"Use {x} topics ({wording.topics})" for x in ("more", "fewer"))
-    problems: list[str] = []
+    findings: list[Finding] = []
     notes: list[str] = []
     for bad, what, advice in (
         (
@@ -352,10 +327,13 @@ def judge_topics(topics: Sequence[TopicWords], wording: Wording, is_number_learn
         if bad:
             is_problem = len(bad) > _MAX_BAD_SHARE * len(topics) and not is_number_learned
             sentence = _sentence([topic.number for topic in bad], len(topics), what)
-            (problems if is_problem else notes).append(f"{sentence} {advice}" if is_problem else sentence)
+            if is_problem:
+                findings.append(Finding(Grade.CARE, f"{sentence} {advice}"))
+            else:
+                notes.append(sentence)
     if not incoherent and not repeated:
         notes.append("All topics have words that occur together, and no two are alike.")
-    return Verdict(tuple(problems), tuple(notes))
+    return Verdict(tuple(findings), tuple(notes))
 
 
 def _lower(sentence: str) -> str:
@@ -379,10 +357,10 @@ def judge_seeds(
         topic.name for topic in topics if not set(topic.words) & set(seed_words.get(topic.name, topic.words))
     ]
     if not lost:
-        return Verdict((), ())
+        return Verdict()
     problem = (
         f"No seed word is among the {TABLE_WORDS} most probable words of {', '.join(lost)}: the documents "
         "have too few of these words for a topic. Give more frequent ones, or a larger "
         f"{wording.seed_weight}."
     )
-    return Verdict((problem,), ())
+    return Verdict.of_problem(problem)

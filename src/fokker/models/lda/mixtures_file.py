@@ -20,6 +20,10 @@ _FLUSH_SIZE, _MAX_PENDING = 1 << 22, 1 << 28
 _ROWS_PER_REPORT = 1_000
 
 
+class MixturesError(ValueError):
+    """The mixtures of a run cannot be continued."""
+
+
 class MixturesFile:
     """A .csv.gz with one row per document: its place in the source, its name, and its topic proportions.
 
@@ -38,16 +42,16 @@ class MixturesFile:
             csv.writer(self._pending).writerow(["number", "document", *(f"topic {name}" for name in topics)])
             path.write_bytes(b"")
         elif not path.is_file() or path.stat().st_size < size:
-            raise ValueError(
+            raise MixturesError(
                 f"{path} is shorter than when the checkpoint was written, or missing: restore it, or resume "
-                "with --no-mixtures."
+                "without mixtures."
             )
         else:
             self._add_to_digest(path, size)
             if digest not in (None, self.digest):
-                raise ValueError(
-                    f"{path} is not the file that belongs to the checkpoint: put it back, or resume with "
-                    "--no-mixtures."
+                raise MixturesError(
+                    f"{path} is not the file that belongs to the checkpoint: put it back, or resume without "
+                    "mixtures."
                 )
             os.truncate(path, size)
 

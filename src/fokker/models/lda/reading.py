@@ -4,18 +4,21 @@ import functools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fokker.corpora import Corpus, Vocabulary, open_corpus
+from fokker.models.checks import optional, whole
+from fokker.models.declared import declared_in, setting
+
+if TYPE_CHECKING:
+    from fokker.corpora import Corpus
 
 # Corpora of at most this many bytes are counted in a pass before the first step.
 _MAX_BYTES_TO_COUNT = 1 << 26
 _MAX_HELD_OUT, _MIN_HELD_OUT, STREAM_HELD_OUT = 1_000, 100, 100
 _SHUFFLE_BUFFER = 5_000
-# An evaluation sweeps over half of each held-out document. With this many training documents per held-out
-# document between evaluations, it is a tenth of the work. By default so many documents are held out that
-# there are about this many evaluations: those in the second half show whether the perplexity still falls.
-DOCUMENTS_PER_HELD_OUT, _NUM_EVALUATIONS = 5, 20
+# By default so many documents are held out that there are about this many evaluations: those in the second
+# half show whether the perplexity still falls.
+_NUM_EVALUATIONS = 20
 
 
 @dataclass(frozen=True)
@@ -26,18 +29,35 @@ class Reading:
     the number of documents held out for evaluation, None for `default_held_out`.
     """
 
-    corpus: str | None = None
-    format: str | None = None
-    key: str = "text"
-    pattern: str = "unicode"
-    bigrams: bool = False
-    minimum_tokens: int = 1
-    shuffle_buffer: int | None = None
-    held_out: int | None = None
+    corpus: str | None = setting(None)
+    format: str | None = setting(None, help="The format of the corpus.", option=str, shown="detected")
+    key: str = setting("text", help="The key of the text in a JSON object, or its column in a table.")
+    pattern: str = setting(
+        "unicode",
+        help="What a word is: unicode (letters of any alphabet), letters (a to z alone), or a regular "
+        "expression.",
+    )
+    bigrams: bool = setting(
+        False, help="Pairs of words that belong together, such as new_york, are words too."
+    )
+    minimum_tokens: int = setting(1, help="Documents with fewer known words are skipped.")
+    shuffle_buffer: int | None = setting(
+        None,
+        help="Shuffle with a buffer of this many documents; 0: no shuffling.",
+        option=int,
+        shown="5000; 0 for standard input",
+    )
+    held_out: int | None = setting(
+        None,
+        optional(whole(1)),
+        help="Documents held out for evaluation.",
+        option=int,
+        shown="1 % of those read, 100 to 1000; 100 for standard input",
+    )
 
     def __post_init__(self) -> None:
-        if self.held_out is not None and self.held_out < 1:
-            raise ValueError(f"held_out must be at least 1 document; {self.held_out} was given.")
+        for name, declared in declared_in(Reading).items():
+            declared.check(name, getattr(self, name))
 
     @property
     def single_pass(self) -> bool:
@@ -49,8 +69,10 @@ class Reading:
         """The reading of a stored run. Older ones have no pattern where words were the letters a to z."""
         return Reading(**{**values, "pattern": values["pattern"] or "letters"})
 
-    def open(self, vocabulary: Any, seed: int) -> Corpus:
+    def open(self, vocabulary: Any, seed: int) -> "Corpus":
         """Open the corpus; it repeats if it can be read more than once."""
+        from fokker.corpora import open_corpus
+
         buffer = (
             (0 if self.single_pass else _SHUFFLE_BUFFER)
             if self.shuffle_buffer is None
@@ -75,7 +97,7 @@ def num_passes(reading: Reading, passes: Any) -> int | None:
     return 1 if passes is None and reading.single_pass else passes
 
 
-def is_quick_to_count(corpus: Corpus) -> bool:
+def is_quick_to_count(corpus: "Corpus") -> bool:
     """Whether its documents can be counted before the first step."""
     source = corpus.source
     if source.single_pass:
@@ -87,14 +109,18 @@ def is_quick_to_count(corpus: Corpus) -> bool:
 
 def default_held_out(length: int | None, passes: int | None) -> int:
     """A tenth of the documents at most, and 100 to 1,000: so that there are about 20 evaluations."""
+    from fokker.models.lda.curve import DOCUMENTS_PER_EVALUATED
+
     if length is None:
         return _MAX_HELD_OUT
     for_evaluations = (
-        _MAX_HELD_OUT if passes is None else length * passes // (_NUM_EVALUATIONS * DOCUMENTS_PER_HELD_OUT)
+        _MAX_HELD_OUT if passes is None else length * passes // (_NUM_EVALUATIONS * DOCUMENTS_PER_EVALUATED)
     )
     return max(1, min(length // 10, _MAX_HELD_OUT, max(_MIN_HELD_OUT, for_evaluations)))
 
 
 def learned_vocabulary(**settings: Any) -> Any:
     """A function that learns a vocabulary from the text, with settings of `Vocabulary.learn`."""
+    from fokker.corpora import Vocabulary
+
     return functools.partial(Vocabulary.learn, **settings)

@@ -11,7 +11,7 @@ from fokker.models.lda.judgement import NOT_EXACT, few_effective_draws
 from fokker.models.lda.results import Findings, bound_names, by_prevalence
 from fokker.models.lda.run import Run, Show
 from fokker.models.lda.topic_map import map_figure
-from fokker.report.page import image, page, table
+from fokker.report.page import image, page, table, verdict_part
 from fokker.report.plots import ACCENT, RIGHT, TRUTH, WRONG, new_figure, tidy
 
 # The most topics plotted, the words of each, and the panels per row.
@@ -20,12 +20,7 @@ _MAX_TOPICS, _WORDS, _COLUMNS = 40, 8, 4
 
 def report(run: Run, findings: Findings, show: Show = lambda *progress: None) -> str:
     """The report of a run, in HTML."""
-    problem_items = "".join(f"<li>{html.escape(problem)}</li>" for problem in findings.problems)
-    verdict = (
-        f'<p class="bad">Do not trust these topics yet:</p><ul>{problem_items}</ul>'
-        if findings.problems
-        else f'<p class="good">{html.escape(_headline(findings))}</p>'
-    )
+    verdict = findings.verdict
     topics = by_prevalence(findings.topics)
     rows = [
         [
@@ -51,14 +46,15 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
         figures.append(image(draw(findings), alternative))
     words_figure, curve, topic_map = figures
     parts = [
-        verdict,
-        f"<p>{html.escape(' '.join(findings.notes))}</p>",
+        verdict_part(verdict.grade, _headline(findings), verdict.problems),
+        f"<p>{html.escape(' '.join(verdict.notes))}</p>",
         "<h2>Topics</h2>",
         table(["topic", "words", "prevalence", "NPMI", "c_v", "u_mass", "effective draws"], rows),
         "<p>Prevalence is the share of a topic in the words of all documents. NPMI, c_v and u_mass measure "
         "the coherence of its ten most probable words in the held-out and the first "
-        f"{run.sample.size:,} training documents. NPMI is 1 if they always occur together, 0 if by chance, "
-        "-1 if never; c_v is mostly between 0 and 1, the higher the more coherent; u_mass is at most 0.</p>",
+        f"{run.training.sample.size:,} training documents. NPMI is 1 if they always occur together, 0 if by "
+        "chance, -1 if never; c_v is mostly between 0 and 1, the higher the more coherent; u_mass is at most "
+        "0.</p>",
         "<h2>Their words</h2>",
         f"<p>E[β<sub>kw</sub>], with {' and '.join(bound_names(findings.probability))} bounds over "
         f"{findings.draws} draws. "
@@ -71,9 +67,10 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
         "area of a circle is the prevalence. A number that is moved aside has a line to its circle.</p>",
         topic_map,
         "<h2>The run</h2>",
-        f"<p>{run.trained:,} documents and {run.tokens:,} words of {html.escape(run.corpus.source.label)}, "
-        f"{run.chain.number:,} steps, {run.reading.held_out:,} documents held out, a vocabulary of "
-        f"{len(run.corpus.vocabulary):,} words; |S| = {run.total(1):,.0f}; {run.seconds:,.0f} s.</p>",
+        f"<p>{run.training.documents:,} documents and {run.tokens:,} words of "
+        f"{html.escape(run.corpus.source.label)}, "
+        f"{run.training.chain.number:,} steps, {run.reading.held_out:,} documents held out, a vocabulary of "
+        f"{len(run.corpus.vocabulary):,} words; |S| = {run.total():,.0f}; {run.seconds:,.0f} s.</p>",
         f"<p>{html.escape(skipped) if skipped else 'No document was left out.'}</p>",
         table(["setting", ""], [[name, str(value)] for name, value in _settings(run).items()]),
     ]
@@ -81,14 +78,16 @@ def report(run: Run, findings: Findings, show: Show = lambda *progress: None) ->
 
 
 def _headline(findings: Findings) -> str:
-    """The verdict on topics without problems, with the exceptions."""
+    """The grade, with the exceptions where there are no problems."""
+    if not findings.verdict.ok:
+        return findings.verdict.headline
     few = few_effective_draws(np.array([topic.effective_draws for topic in findings.topics]))
     return "No problems found." if few is None else f"No problems found, except that {few}."
 
 
 def _source_of_draws(run: Run) -> str:
     """Where the draws come from, and what that means for the bounds."""
-    if (number := run.draws.num_exact_passes) == 1:
+    if (number := run.training.draws.num_exact_passes) == 1:
         return "They come from 1 exact pass, without the noise of minibatches."
     if number:
         return f"They come from {number} exact passes, without the noise of minibatches."

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fokker.corpora import Documents, Vocabulary
+from fokker.corpora import Vocabulary
+from fokker.diagnostics import Verdict
 from fokker.models.lda.coherence import c_v, npmi, u_mass
 from fokker.models.lda.curve import Evaluation
 from fokker.models.lda.draws import attainable_probability, credible_bounds
-from fokker.models.lda.evaluate import DocumentScores, HeldOut, mixtures
-from fokker.models.lda.judgement import COHERENCE_WORDS, COMMAND, TABLE_WORDS, TEXT_WORDS, Fit, judge
+from fokker.models.lda.evaluate import DocumentScores, mixtures
+from fokker.models.lda.judgement import COHERENCE_WORDS, TABLE_WORDS, TEXT_WORDS, Fit, Wording, judge
 from fokker.models.lda.model import Model, top_words
 from fokker.models.lda.run import Run, Show
 
@@ -52,7 +53,7 @@ class Findings:
     """The contents of the report.
 
     `perplexity`: of the held-out documents under the average of the draws; `unigram`: under the word
-    frequencies alone. `problems`: reasons not to trust the result; `notes`: further information. `scores`:
+    frequencies alone. `verdict`: the reasons not to trust the result, and notes. `scores`:
     those of the held-out documents, which the perplexity summarises. `probability`: that of the bounds of
     words, 0.9 or what so few draws can have.
     """
@@ -63,39 +64,25 @@ class Findings:
     perplexity: float
     unigram: float
     curve: tuple[Evaluation, ...]
-    problems: tuple[str, ...]
-    notes: tuple[str, ...]
+    verdict: Verdict
     scores: DocumentScores
     probability: float = _PROBABILITY
 
 
-def analyse(run: Run, show: Show = lambda *progress: None) -> tuple[Model, Findings]:
-    """The model of a run so far, and its findings."""
-    draws, prior = run.all_draws(), run.chain.document_prior
+def analyse(run: Run, wording: Wording, show: Show = lambda *progress: None) -> tuple[Model, Findings]:
+    """The model of a run so far, and its findings, in the words of an interface."""
+    draws, gamma = run.all_draws(), run.training.chain.document_prior.mean
     reading, vocabulary = run.reading, run.corpus.vocabulary
-    model = Model(np.stack(draws), prior.mean, vocabulary, run.settings, reading.pattern, reading.bigrams)
-    settings = run.settings
-    held_out = HeldOut(run.evaluations.documents, settings.seed, settings.num_threads)
-    for number, beta in enumerate(draws):
-        show("evaluating the draws", number, len(draws), "draws")
-        held_out.add(beta, model.gamma)
-    show("measuring the topics", 0, settings.topics, "topics")
-    fit = Fit(
-        draws=model.beta,
-        num_exact_passes=run.draws.num_exact_passes,
-        prior=prior,
-        vocabulary=vocabulary.words,
-        seed_words=settings.seed_words or {},
-        topic_names=settings.topic_names,
-        curve=run.evaluations.points,
-        evaluated=held_out,
-        are_held_out=True,
-        # In the held-out documents alone even good topics have words that never occur together.
-        reference=Documents.concatenate([held_out.documents, run.sample]),
-        word_counts=run.word_counts,
-        seed=settings.seed,
+    model = Model(np.stack(draws), gamma, vocabulary, run.settings, reading.pattern, reading.bigrams)
+    fit = run.training.judged(
+        model.beta,
+        vocabulary.words,
+        lambda number: show("evaluating the draws", number, len(draws), "draws"),
     )
-    verdict = judge(fit, COMMAND)
+    show("measuring the topics", 0, run.settings.topics, "topics")
+    held_out = fit.evaluated
+    assert held_out is not None
+    verdict = judge(fit, wording)
     probability = min(_PROBABILITY, attainable_probability(len(draws)))
     findings = Findings(
         _topics(model, fit, _prevalence(model, run), probability),
@@ -103,9 +90,8 @@ def analyse(run: Run, show: Show = lambda *progress: None) -> tuple[Model, Findi
         len(draws),
         held_out.perplexity,
         fit.unigram,
-        tuple(run.evaluations.points),
-        verdict.problems,
-        verdict.notes,
+        tuple(run.training.curve.points),
+        verdict,
         held_out.scores(),
         probability,
     )
@@ -114,7 +100,7 @@ def analyse(run: Run, show: Show = lambda *progress: None) -> tuple[Model, Findi
 
 def _prevalence(model: Model, run: Run) -> np.ndarray:
     """The share of each topic (K,) in the words of all documents, those held out included."""
-    held_out, settings = run.evaluations.documents, model.settings
+    held_out, settings = run.training.curve.documents, model.settings
     pi = mixtures(held_out, model.mean, model.gamma, settings.seed, threads=settings.num_threads)
     tokens = held_out.lengths @ pi + run.topic_tokens.counts
     return np.asarray(tokens / tokens.sum())
@@ -206,7 +192,7 @@ def topics_csv(topics: Sequence[Topic], probability: float = _PROBABILITY) -> st
 def topics_text(findings: Findings) -> str:
     """One line per topic, the most prevalent first, and the verdict."""
     lines = [topic_line(topic) for topic in by_prevalence(findings.topics)]
-    return "\n".join([*lines, "", *findings.problems, *findings.notes]) + "\n"
+    return "\n".join([*lines, "", *findings.verdict.problems, *findings.verdict.notes]) + "\n"
 
 
 def topic_line(topic: Topic) -> str:

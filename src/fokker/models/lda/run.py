@@ -3,6 +3,7 @@
 import dataclasses
 import secrets
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -13,8 +14,6 @@ from fokker._core.files import interpreting, write_arrays
 from fokker.corpora import Corpus, Documents, Tally, Vocabulary, prefetched
 from fokker.models.lda._checks import NotFiniteError
 from fokker.models.lda._expected import ExpectedCounts
-from fokker.models.lda.curve import HeldOutCurve
-from fokker.models.lda.draws import TopicDraws
 from fokker.models.lda.evaluate import mixtures
 from fokker.models.lda.files import (
     CHECKPOINT,
@@ -25,10 +24,8 @@ from fokker.models.lda.files import (
     with_prefix,
     without_prefix,
 )
-from fokker.models.lda.judgement import SAMPLE_DOCUMENTS
 from fokker.models.lda.mixtures_file import MixturesFile
 from fokker.models.lda.reading import (
-    DOCUMENTS_PER_HELD_OUT,
     STREAM_HELD_OUT,
     Reading,
     default_held_out,
@@ -37,7 +34,6 @@ from fokker.models.lda.reading import (
 )
 from fokker.models.lda.seeds import seed_columns
 from fokker.models.lda.settings import Settings, default_passes
-from fokker.models.lda.share import SharedRows, share_of
 from fokker.models.lda.start import is_enough
 from fokker.models.lda.together import (
     Minibatches,
@@ -49,6 +45,7 @@ from fokker.models.lda.together import (
     received_arrays,
 )
 from fokker.models.lda.topic_tokens import TopicTokens
+from fokker.models.lda.training import Training
 from fokker.run.interruption import Interruption, Stopped
 from fokker.run.processes import by_first, together
 
@@ -78,9 +75,8 @@ class Watcher(Protocol):
 class Run:
     """A chain over a stream of documents, created by `Run.start` or `Run.resume`.
 
-    `position`: the number of documents read from the stream. `trained`: how many of them the chain used.
-    `length`: the number of documents of one pass, if known. `evaluations`: those on the held-out
-    documents. `sample`: the first training documents, in which the coherence of the topics is measured, too.
+    `position`: the number of documents read from the stream; `training`: the chain, with those it used.
+    `length`: the number of documents of one pass, if known.
 
     The first documents of the stream, after those held out, wait until there are enough of them for the
     start; then the chain steps with them too.
@@ -104,18 +100,18 @@ class Run:
         if passes is not None and passes < 1:
             raise ValueError(f"passes must be at least 1; {passes} was given.")
         if corpus.source.single_pass and passes != 1:
-            raise ValueError(f"{corpus.source.label} can be read only once: use --passes 1, or a file.")
-        self.share = share_of(settings.topics, settings.sampler)
+            raise ValueError(f"{corpus.source.label} can be read only once: use passes=1, or a file.")
         self.reading, self.settings, self.corpus, self.folder = reading, settings, corpus, folder
         self.passes, self.length = passes, length
-        word_prior = settings.word_prior(corpus.vocabulary.index)
-        self.chain = settings.chain(len(corpus.vocabulary), self.share, word_prior)
-        self.draws = TopicDraws(len(corpus.vocabulary), settings.topics)
-        self.position = self.trained = self.tokens = 0
-        self.word_counts = np.zeros(len(corpus.vocabulary), np.int64)
-        self.topic_tokens = TopicTokens(settings.topics)
+        words = corpus.vocabulary.words
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of unknown seed words, which `start` warns of
+            word_prior = settings.word_prior(len(words), words)
         assert reading.held_out is not None
-        self.evaluations = HeldOutCurve(reading.held_out, settings.seed, settings.num_threads, self.share)
+        self.training = Training(settings, len(words), word_prior, held_out=reading.held_out, has_all=False)
+        self.share = self.training.share
+        self.position = self.tokens = 0
+        self.topic_tokens = TopicTokens(settings.topics)
         self.tally = Tally()
         self.interrupted = False
         self._interruption = Interruption()
@@ -125,7 +121,6 @@ class Run:
         # The documents that wait for the start, their positions in the stream, and whether their pass is
         # exact.
         self._waiting: list[tuple[Documents, np.ndarray, bool]] = []
-        self.sample = Documents.concatenate([])
         self._started_at, self._seconds_before = time.monotonic(), 0.0
         # Where the next document is in the source, and where a stream that continues begins.
         self._next_place = self._first_place = 0
@@ -238,7 +233,7 @@ class Run:
             run._restore(header, received)
         if run.length and run.position % run.length and passes != header["passes"]:
             # This pass was not exact from its beginning, unless it is being counted.
-            run._exact_from = run._exact_from if run.chain.is_counting else run._next_pass()
+            run._exact_from = run._exact_from if run.training.chain.is_counting else run._next_pass()
         return run
 
     @property
@@ -281,16 +276,16 @@ class Run:
                 self.interrupted = True
             except NotFiniteError as error:
                 raise of_all(ValueError(self._not_finite_message(error))) from None
-            if not self.trained and not self.interrupted:
+            if not self.training.documents and not self.interrupted:
                 num_documents = self.position if self.length is None else min(self.position, self.length)
                 raise of_all(
                     ValueError(
                         f"all {num_documents:,} documents of {self.corpus.source.label} are held out for "
-                        "evaluation and none is left for training: give a smaller --held-out, or more "
+                        "evaluation and none is left for training: give a smaller held_out=…, or more "
                         "documents."
                     )
                 )
-            if self.trained:
+            if self.training.documents:
                 self._try_to_write(self.save, watcher)
 
     def _process(self, minibatches: Minibatches, watcher: Watcher) -> None:
@@ -298,7 +293,7 @@ class Run:
         next_save = time.monotonic() + _MIN_SECONDS_BETWEEN_SAVES
         try:
             while not self.complete:
-                if minibatches.agree(time.monotonic() >= next_save) and self.trained:
+                if minibatches.agree(time.monotonic() >= next_save) and self.training.documents:
                     before = time.monotonic()
                     self._try_to_write(self.save, watcher)
                     now = time.monotonic()
@@ -317,7 +312,7 @@ class Run:
         except UnreadableError as error:
             # The source cannot be read any further; save what was learned before.
             self._start_chain(watcher)
-            if self.trained:
+            if self.training.documents:
                 self._try_to_write(self.save, watcher)
                 watcher.notify(self._checkpoint_message())
             raise of_all(error.reason) from None
@@ -342,8 +337,9 @@ class Run:
             self._start_chain(watcher)
         exact_pass = self._exact_pass()
         self._use(batch, exact_pass is not None, watcher)
-        if self.chain.is_counting and exact_pass is not None and self.position == pass_end:
-            self._end_exact_pass(exact_pass)
+        if self.training.chain.is_counting and exact_pass is not None and self.position == pass_end:
+            num_exact = self.settings.num_exact_passes(self.passes)
+            self.training.end_exact_pass(exact_pass, num_exact, self.total(), self.seconds)
 
     def _exact_pass(self) -> int | None:
         """The number of the exact pass at this position, counted from 0; None if the pass is not exact."""
@@ -366,19 +362,6 @@ class Run:
         first_exact = (self.passes - self.settings.num_exact_passes(self.passes)) * self.length
         return next_pass if next_pass >= first_exact else None
 
-    def _end_exact_pass(self, number: int) -> None:
-        """Store exact draws, move the topics to one of them, and evaluate it."""
-        assert self.passes is not None
-        total = self.total(1)
-        self.draws.offer_pass(
-            self.chain.number,
-            number,
-            self.settings.num_exact_passes(self.passes),
-            lambda draw: self.chain.own_beta_given_pass(total, draw),
-        )
-        self.chain.end_pass(total)
-        self._evaluate(is_exact=True)
-
     def _use(self, batch: Documents, is_exact: bool, watcher: Watcher) -> None:
         """Hold out the documents of a minibatch, step with them, or count them in an exact pass."""
         numbers = np.arange(self.position, self.position + batch.size)
@@ -387,17 +370,19 @@ class Run:
         places = batch.places + self._first_place
         batch = batch._replace(places=places)
         self._next_place = max(self._next_place, int(places.max(initial=-1)) + 1)
-        num_missing = self.evaluations.num_missing
+        num_missing = self.training.curve.num_missing
         if num_missing:
-            self.evaluations.hold_out(batch.select(slice(0, num_missing)))
+            self.training.curve.hold_out(batch.select(slice(0, num_missing)))
             batch, numbers = batch.select(slice(num_missing, None)), numbers[num_missing:]
-        is_training = self.evaluations.is_training(batch)
+        is_training = self.training.curve.is_training(batch)
         is_held_out = self._is_in_last_pass(numbers) & ~is_training
-        if self._wants_mixtures and self.chain.number and np.any(is_held_out):
+        if self._wants_mixtures and self.training.chain.number and np.any(is_held_out):
             held_out = batch.select(is_held_out)
-            self._add_mixtures(held_out, numbers[is_held_out], self.chain.expect(held_out)[1], watcher)
+            self._add_mixtures(
+                held_out, numbers[is_held_out], self.training.chain.expect(held_out)[1], watcher
+            )
         documents, numbers = batch.select(is_training), numbers[is_training]
-        if self.settings.start_documents and not self.chain.number:
+        if self.settings.start_documents and not self.training.chain.number:
             self._waiting.append((documents, numbers, is_exact))
             # Documents of a second pass would be counted twice.
             is_pass_read = self.length is not None and self.position >= self.length
@@ -421,57 +406,35 @@ class Run:
                 raise Stopped
 
         sample = Documents.concatenate([documents for documents, *_ in waiting])
-        self.chain.start_from(sample, show)
+        self.training.chain.start_from(sample, show)
         for documents, numbers, is_exact in waiting:
-            watcher.show("taking the first steps", self.trained, sample.size, "documents")
+            watcher.show("taking the first steps", self.training.documents, sample.size, "documents")
             self._train(documents, numbers, is_exact, watcher)
 
     def _train(self, documents: Documents, numbers: np.ndarray, is_exact: bool, watcher: Watcher) -> None:
         """Step with documents at these positions of the stream, or count them in an exact pass."""
-        self.trained += documents.size
-        if is_exact:
-            expected = self.chain.count(documents)
-        else:
-            expected = self.chain.step(documents, self.total(documents.size))
+        expected = self.training.train(
+            documents,
+            self.total(documents.size),
+            is_exact=is_exact,
+            is_new=self.length is None or bool(numbers[0] < self.length),
+            seconds=self.seconds,
+        )
         self.tokens += documents.tokens
         self.topic_tokens.add(numbers // (self.length or self.position), expected.mixtures)
-        if self.length is None or numbers[0] < self.length:
-            # Only in the first pass: the others have the same words.
-            np.add.at(self.word_counts, documents.words, documents.counts)
-            if not np.any(is_enough(self.sample.lengths, SAMPLE_DOCUMENTS)):
-                self.sample = Documents.concatenate([self.sample, documents])
-        if not is_exact:
-            self.draws.offer(self.chain.number, self.chain.own_beta)
         self._add_mixtures(documents, numbers, expected, watcher)
-        if not is_exact and self._is_time_to_evaluate():
-            self._evaluate()
 
-    def total(self, batch: int) -> float:
-        """|S|: as given, as counted, or the number of training documents so far."""
+    def total(self, upcoming: int = 0) -> float:
+        """|S|: as given, as counted, or the number of training documents so far and in the next minibatch."""
         if isinstance(self.settings.total, int):
             return self.settings.total
         assert self.reading.held_out is not None
-        num_training = None if self.length is None else max(self.length - self.reading.held_out, batch)
+        num_training = None if self.length is None else max(self.length - self.reading.held_out, upcoming, 1)
         if self.settings.total is None and num_training is not None:
             return num_training
         # Repeated documents are counted once.
-        return self.trained if num_training is None else min(self.trained, num_training)
-
-    def _is_time_to_evaluate(self) -> bool:
-        """Depends only on the number of steps, so that the results are the same on every machine."""
-        assert self.reading.held_out is not None
-        step = self.chain.number
-        interval = -(-DOCUMENTS_PER_HELD_OUT * self.reading.held_out // self.settings.batch)
-        return step % interval == 0 or (step < interval and step.bit_count() == 1)
-
-    def _evaluate(self, is_exact: bool = False) -> None:
-        self.evaluations.evaluate(
-            SharedRows(self.chain.own_beta(), self.share),
-            self.chain.gamma,
-            documents=self.trained,
-            seconds=self.seconds,
-            is_exact=is_exact,
-        )
+        trained = self.training.documents + upcoming
+        return trained if num_training is None else min(trained, num_training)
 
     def _add_mixtures(
         self, documents: Documents, numbers: np.ndarray, expected: ExpectedCounts, watcher: Watcher
@@ -480,7 +443,7 @@ class Run:
         last_pass = self._is_in_last_pass(numbers)
         if self._mixtures is None or not np.any(last_pass):
             return
-        weights = (expected.mixtures + self.chain.gamma)[last_pass]
+        weights = (expected.mixtures + self.training.chain.gamma)[last_pass]
         self._mixtures.add(documents.select(last_pass), weights / weights.sum(1, keepdims=True))
         if self._mixtures.should_flush:
             self._try_to_write(self._mixtures.flush, watcher)
@@ -505,12 +468,12 @@ class Run:
         (V, K).
         """
         assert self._mixtures is not None
-        held_out = self.evaluations.documents.select(slice(0, None if self.passes == 1 else 0))
+        held_out = self.training.curve.documents.select(slice(0, None if self.passes == 1 else 0))
         settings = self.settings
         shares = mixtures(
             held_out,
             beta,
-            self.chain.document_prior.mean,
+            self.training.chain.document_prior.mean,
             settings.seed,
             sweeps=settings.sweeps,
             burn_in=settings.burn_in,
@@ -535,7 +498,7 @@ class Run:
 
     def all_draws(self) -> list[np.ndarray]:
         """The stored draws of β (V, K), or the current one; of several processes, in the first one only."""
-        own_draws = self.draws.draws or [self.chain.own_beta()]
+        own_draws = self.training.draws.draws or [self.training.beta()]
         return [draw for own in own_draws if (draw := self.share.for_first(own)) is not None]
 
     def _all_arrays(self) -> dict[str, np.ndarray] | None:
@@ -544,17 +507,12 @@ class Run:
         Several processes gather them. The first keeps them until they are written, so that it can try again
         when the others are done.
         """
-        place = (self.position, self.trained, self.chain.number)
+        place = (self.position, self.training.documents, self.training.chain.number)
         if self._gathered_at == place:
             return self._gathered
         arrays = {
-            **with_prefix("chain", self.chain.state()),
-            **with_prefix("draws", self.draws.state()),
-            **self.evaluations.state(),
-            # Without their names, which nothing needs.
-            **with_prefix("sample", self.sample.arrays()),
+            **self.training.state(),
             **with_prefix("topic_tokens", self.topic_tokens.state()),
-            "word_counts": self.word_counts,
         }
         if self.share.size == 1:
             return arrays
@@ -580,7 +538,7 @@ class Run:
             "length": self.length,
             "position": self.position,
             "exact_from": self._exact_from,
-            "trained": self.trained,
+            "trained": self.training.documents,
             "tokens": self.tokens,
             "seconds": self.seconds,
             "mixtures_size": mixtures_size,
@@ -588,26 +546,19 @@ class Run:
             "id": self._id,
             "serial": self._serial,
             "next_place": self._next_place,
-            "held_out_names": self.evaluations.documents.names,
+            "held_out_names": self.training.curve.documents.names,
         }
         write_arrays(self.folder / CHECKPOINT, header, arrays, backup=self.folder / PREVIOUS)
         self.saved_at, self._gathered = self.position, None
 
     def _restore(self, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        self.chain.restore(without_prefix("chain", arrays))
-        self.draws.restore(without_prefix("draws", arrays))
-        self.evaluations.restore(arrays, header["held_out_names"])
+        self.training.restore(arrays, header["trained"], header["held_out_names"])
         self.topic_tokens.restore(without_prefix("topic_tokens", arrays))
-        sample = without_prefix("sample", arrays)
-        self.sample = Documents.from_arrays(sample["indptr"], sample["words"], sample["counts"])
-        self.position, self.trained, self.tokens = (
-            header[name] for name in ("position", "trained", "tokens")
-        )
+        self.position, self.tokens = header["position"], header["tokens"]
         self.saved_at, self._exact_from = self.position, header["exact_from"]
         self._next_place = header["next_place"]
         self._id, self._serial = header.get("id") or self._id, header.get("serial", 0)
         self._seconds_before = header["seconds"]
-        self.word_counts = np.array(arrays["word_counts"])
 
     def _checkpoint_message(self) -> str:
         if self.saved_at is None:
@@ -615,7 +566,7 @@ class Run:
         return f"The last complete checkpoint, of {self.saved_at:,} documents, is kept."
 
     def _not_finite_message(self, error: NotFiniteError) -> str:
-        return f"{error} Start again with a --step of a tenth of it. {self._checkpoint_message()}"
+        return f"{error} Start again with step={error.step_size / 10:.2g}. {self._checkpoint_message()}"
 
 
 def stored_reading(folder: Path) -> Reading:
@@ -631,8 +582,8 @@ def _prepare_folder(folder: Path, overwrite: bool) -> None:
     paths = (folder / CHECKPOINT, folder / PREVIOUS)
     if not overwrite and any(path.exists() for path in paths):
         raise ValueError(
-            f"{folder} already contains a run: continue it with --resume {folder}, replace it with "
-            "--overwrite, or choose another --out."
+            f"{folder} already contains a run: continue it with resume={str(folder)!r}, replace it with "
+            "overwrite=True, or choose another out=…."
         )
     for path in (*paths, folder / MIXTURES, folder / SUMMARY):
         path.unlink(missing_ok=True)
@@ -640,8 +591,8 @@ def _prepare_folder(folder: Path, overwrite: bool) -> None:
 
 def _different_settings(folder: Path, options: Mapping[str, Any], header: Mapping[str, Any]) -> str:
     """How the options differ from the settings of the run, as a message; else empty."""
-    reading = Reading.from_json(header["reading"])
-    saved = {**dataclasses.asdict(reading), **header["settings"]}
+    reading, settings = Reading.from_json(header["reading"]), Settings.from_json(header["settings"])
+    saved = {**dataclasses.asdict(reading), **settings.to_json()}
     differences = [
         f"{name} was {saved[name]!r}, not {x!r}" for name, x in options.items() if saved[name] != x
     ]
@@ -649,5 +600,5 @@ def _different_settings(folder: Path, options: Mapping[str, Any], header: Mappin
         return ""
     return (
         f"{folder} was started with other settings: {'; '.join(differences)}. Omit these options to "
-        "continue it, or start a new run with another --out."
+        "continue it, or start a new run with another out=…."
     )

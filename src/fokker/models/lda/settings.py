@@ -1,10 +1,14 @@
-"""The settings of a run over topics: priors, sampler, steps."""
+"""The settings of topics: each is declared once, for `fokker lda`, `fk.models.LDA` and stored runs."""
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+from fokker.models.checks import one_of, optional, positive, whole, within
+from fokker.models.declared import declared_in, setting
+from fokker.models.lda.seeds import read_seeds, seed_columns
 
 if TYPE_CHECKING:
     from fokker.models.lda.chain import TopicChain
@@ -23,138 +27,210 @@ _DOCUMENTS_TO_READ = 20_000
 # More passes over fewer than a hundred documents learn nothing more.
 _MOST_PASSES = 200
 
-_POSITIVE_INTEGERS = ("topics", "batch", "sweeps")
-_POSITIVE_NUMBERS = ("alpha", "step", "decay_after", "start", "friction", "seed_weight")
+
+def _parse_topics(name: str, text: str) -> tuple[int, ...]:
+    """The numbers of topics, ascending."""
+    try:
+        return tuple(sorted({int(part) for part in text.split(",")}))
+    except ValueError:
+        raise ValueError(
+            f"{name} is a number, such as 20, or several, such as 5,10,20; {text!r} was given."
+        ) from None
+
+
+def _parse_total(name: str, text: str) -> int | str:
+    try:
+        return text if text == "growing" else int(text)
+    except ValueError:
+        raise ValueError(f"{name} is a number of documents, or 'growing'; {text!r} was given.") from None
+
+
+def _parse_gamma(name: str, text: str) -> float | list[float] | str:
+    """Numbers, or text as it is: its check says which is allowed."""
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        return text
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _check_alpha(name: str, value: Any) -> Any:
+    """A number, one per word, or one per topic and word; its shape is checked where the words are known."""
+    value = _as_lists(value)
+    return [_check_alpha(name, x) for x in value] if isinstance(value, list) else positive(name, value)
+
+
+def _check_gamma(name: str, value: Any) -> Any:
+    value = _as_lists(value)
+    if isinstance(value, list):
+        return [positive(name, x) for x in value]
+    if isinstance(value, str) and value not in LEARNED_GAMMA:
+        from fokker._core.state import nearest
+
+        raise ValueError(
+            f"{name} must be a positive number, one per topic, or one of {', '.join(LEARNED_GAMMA)}; "
+            f"{value!r} was given.{nearest(value, LEARNED_GAMMA)}"
+        )
+    return value if isinstance(value, str) else positive(name, value)
+
+
+def _as_lists(value: Any) -> Any:
+    """An array or a sequence as lists."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+
+def _check_total(name: str, value: Any) -> Any:
+    return value if value == "growing" else whole(1)(name, value)
+
+
+def _check_seed(name: str, value: Any) -> int:
+    from fokker._core.keys import checked_seed  # with JAX, which `fokker --help` does without
+
+    return checked_seed(value, name, 0)
+
+
+def _check_threads(name: str, value: Any) -> int:
+    if value == 0 or isinstance(value, bool):
+        raise ValueError(f"{name} must be a whole number other than 0, or None; {value!r} was given.")
+    return int(whole(-(2**31))(name, value))
 
 
 @dataclass(frozen=True)
 class Settings:
     """All settings that determine the draws, besides the documents; `threads` changes only the time.
 
-    `topics`: K. `sampler`: one of `SAMPLERS`. `alpha`: α of θ_kw ~ Gamma(α, 1). `gamma`: γ of the mixtures,
-    π_d ~ Dirichlet(γ): a number, one per topic, or one of `LEARNED_GAMMA`, for a γ that is learned from
-    `INITIAL_GAMMA` (`fokker.models.lda.document_prior`). `seed_words`: words of the first topics, by the
-    names of these topics; each has `seed_weight` pseudo-counts in its topic (`fokker.models.lda.word_prior`).
-    `step`: a of ε_t = a (1 + t/b)^{-c}, with b = `decay_after` minibatches and c = `decay_power`. A `step` of
-    None, and for samplers with momentum a `friction` of None, is chosen according to the size of the corpus.
-    `start_documents`: the topics start from a collapsed Gibbs chain over this many documents
-    (`fokker.models.lda.start`); 0: from random topics. `start`: random θ ~ Gamma(start, 1); it also sets the
-    scale of θ for the other start. `batch`: documents per step. `sweeps`, `burn_in`: Gibbs sweeps over a
-    document, and how many of them are not counted. `threads`: None uses all processors. `engine`: of the
-    sweeps: numba, or jax for a GPU, which is worthwhile for minibatches of many thousand documents. `total`:
-    |S|, the number of documents in the corpus; "growing" uses the number read so far, None the number that
-    the corpus declares. `exact_passes`: the last passes of a run, with exact draws of θ; None takes half of
-    the passes.
+    Their meaning is in the help of each. `decay_after` and `decay_power` are b and c of
+    ε_t = a (1 + t/b)^{-c}, where a is `step`. `start`: random θ ~ Gamma(start, 1); it also sets the scale
+    of θ for the other start. `total` None is the number of documents that the corpus declares.
     """
 
-    topics: int = 50
-    sampler: str = "sgrhmc"
-    alpha: float = 0.01
-    gamma: float | Sequence[float] | str = "asymmetric"
-    seed_words: Mapping[str, Sequence[str]] | None = None
-    seed_weight: float = 100.0
-    step: float | None = None
-    decay_after: float = 1000.0
-    decay_power: float = 0.6
-    start_documents: int = 2000
-    start: float = 0.1
-    friction: float | None = None
-    batch: int = 50
-    sweeps: int = 50
-    burn_in: int = 25
-    threads: int | None = None
-    engine: str = "numba"
-    seed: int = 0
-    total: int | Literal["growing"] | None = None
-    exact_passes: int | None = None
+    topics: int = setting(
+        50,
+        whole(1),
+        "n_components",
+        "The number of topics, K; several, as in 5,10,20, are tried one after the other and compared.",
+        option=str,
+        parse=_parse_topics,
+        shown="50; 20 for the built-in corpus",
+    )
+    sampler: str = setting("sgrhmc", one_of(SAMPLERS), "sampler", f"One of {', '.join(SAMPLERS)}.")
+    alpha: float | Sequence[Any] = setting(
+        0.01, _check_alpha, "topic_word_prior", "Prior of the words of topics, θ ~ Gamma(α, 1)."
+    )
+    gamma: float | Sequence[float] | str = setting(
+        "asymmetric",
+        _check_gamma,
+        "doc_topic_prior",
+        "Prior of the mixtures of documents, π ~ Dirichlet(γ). Fixed: a number, or one per topic such as "
+        "0.1,0.5,…. Learned: symmetric (one number), asymmetric (one per topic), hdp (as many topics in use "
+        "as the documents need, at most the number given).",
+        parse=_parse_gamma,
+    )
+    seed_words: Mapping[str, Sequence[str | int]] | None = setting(
+        None,
+        lambda name, value: value or None,
+        "seed_words",
+        "A file with words that belong together: a line 'name: word word …' for each named topic.",
+        option=Path,
+        parse=lambda name, path: read_seeds(path),
+    )
+    seed_weight: float = setting(
+        100.0, positive, "seed_weight", "How often each seed word counts as seen in its topic."
+    )
+    step: float | None = setting(
+        None,
+        optional(positive),
+        "step_size",
+        "The initial step size; it decays.",
+        option=float,
+        shown="from the size of the corpus",
+    )
+    decay_after: float = setting(1000.0, positive)
+    decay_power: float = setting(0.6, within(0, float("inf"), "a number, 0 (no decay) or more"))
+    start_documents: int = setting(
+        2000,
+        whole(0),
+        "start_documents",
+        "The topics start from a collapsed Gibbs chain over this many documents; 0: random topics.",
+    )
+    start: float = setting(0.1, positive)
+    friction: float | None = setting(
+        None,
+        optional(positive),
+        "friction",
+        "The friction of sghmc and sgrhmc.",
+        option=float,
+        shown="from the size of the corpus",
+    )
+    batch: int = setting(50, whole(1), "batch_size", "Documents per step.")
+    sweeps: int = setting(50, whole(1), "sweeps", "Gibbs sweeps over a document.")
+    burn_in: int = setting(25, whole(0), "burn_in", "The first sweeps, which are not counted.")
+    threads: int | None = setting(
+        None,
+        optional(_check_threads),
+        "n_jobs",
+        "Threads; they do not change the result. -1: all processors, -2: all but one.",
+        option=int,
+        shown="all processors",
+    )
+    engine: str = setting(
+        "numba", one_of(ENGINES), None, f"Engine of the sweeps: {', '.join(ENGINES)}; jax is for GPUs."
+    )
+    seed: int = setting(0, _check_seed, None, "Seed of the random numbers.")
+    total: int | Literal["growing"] | None = setting(
+        None,
+        optional(_check_total),
+        "total_samples",
+        "|S|, the number of documents that a minibatch represents; 'growing': those read so far.",
+        option=str,
+        parse=_parse_total,
+        shown="counted if that is quick, else growing",
+    )
+    exact_passes: int | None = setting(
+        None,
+        optional(whole(0)),
+        "exact_passes",
+        "The last passes, with exact draws of the topics.",
+        option=int,
+        shown="half of the passes, rounded down",
+    )
+    draws: int = setting(20, whole(1), "draws", "Stored draws of the topics.")
 
     def __post_init__(self) -> None:
-        if self.sampler not in SAMPLERS:
-            from fokker._core.state import nearest
-
-            suggestion = nearest(str(self.sampler), SAMPLERS)
-            raise ValueError(
-                f"the samplers of topics are {', '.join(SAMPLERS)}, not {self.sampler!r}.{suggestion}"
-            )
-        if self.engine not in ENGINES:
-            raise ValueError(f"the engines are {', '.join(ENGINES)}, not {self.engine!r}.")
-        for name in _POSITIVE_INTEGERS:
-            self._check_integer(name, 1)
-        self._check_integer("burn_in", 0)
-        self._check_integer("seed", 0)
-        self._check_integer("start_documents", 0)
-        if self.burn_in >= self.sweeps:
-            raise ValueError(
-                f"burn_in is {self.burn_in} of {self.sweeps} sweeps: at least one must remain to be counted."
-            )
-        if self.threads is not None:
-            self._check_integer("threads", 1)
-        if self.exact_passes is not None:
-            self._check_integer("exact_passes", 0)
-        if self.total is not None and self.total != "growing":
-            self._check_integer("total", 1)
-        for name in _POSITIVE_NUMBERS:
-            value = getattr(self, name)
-            if value is not None and not (_is_number(value) and value > 0):
-                raise ValueError(f"{name} must be a positive number; {value!r} was given.")
-        self._check_gamma()
-        if self.seed_words is not None and len(self.seed_words) > self.topics:
-            raise ValueError(
-                f"there are {len(self.seed_words)} topics with seed words and {self.topics} topics: increase "
-                "topics, or leave out some of the seeds."
-            )
-        if not (_is_number(self.decay_power) and self.decay_power >= 0):
-            raise ValueError(
-                f"decay_power must be a number, 0 (no decay) or more; {self.decay_power!r} was given."
-            )
-
-    def _check_gamma(self) -> None:
-        if isinstance(self.gamma, str):
-            if self.gamma not in LEARNED_GAMMA:
-                from fokker._core.state import nearest
-
-                raise ValueError(
-                    f"gamma must be positive numbers, or one of {', '.join(LEARNED_GAMMA)}; {self.gamma!r} "
-                    f"was given.{nearest(self.gamma, LEARNED_GAMMA)}"
-                )
-            return
-        values: Sequence[Any] = self.gamma if isinstance(self.gamma, Sequence) else [self.gamma] * self.topics
-        if len(values) != self.topics:
-            raise ValueError(
-                f"gamma has {len(values)} numbers for {self.topics} topics: give one for all, or one per "
-                "topic."
-            )
-        for value in values:
-            if not (_is_number(value) and value > 0):
-                raise ValueError(f"gamma must be a positive number; {value!r} was given.")
+        for name, value in checked({name: getattr(self, name) for name in DECLARED}).items():
+            object.__setattr__(self, name, value)
 
     @property
     def topic_names(self) -> tuple[str, ...]:
         """The names of the topics: those of the seeds, then numbers."""
-        names = tuple(self.seed_words or ())
+        names = tuple(str(name) for name in self.seed_words or ())
         return names + tuple(str(k) for k in range(len(names), self.topics))
 
-    def word_prior(self, index: Mapping[str, int]) -> "WordPrior":
-        """The prior of the words of topics, given the ids of the words; unknown seed words are ignored."""
+    def word_prior(self, words: int, names: Sequence[str] | None) -> "WordPrior":
+        """The prior of the words of topics, given their number and their names; unknown seeds are ignored."""
+        import numpy as np
+
         from fokker.models.lda.word_prior import WordPrior
 
-        prior = WordPrior.symmetric(self.alpha, self.topics)
-        if not self.seed_words:
+        alpha = np.asarray(self.alpha, np.float64)
+        if alpha.shape not in ((), (words,), (self.topics, words)):
+            raise ValueError(
+                f"topic_word_prior must be a positive number, one per word ({words},), or one per topic and "
+                f"word ({self.topics}, {words}); an array of shape {alpha.shape} was given."
+            )
+        prior = WordPrior.of_array(alpha, self.topics)
+        if self.seed_words is None:
             return prior
-        seeds = [[index[word] for word in words if word in index] for words in self.seed_words.values()]
-        return prior.with_seeds(seeds, self.seed_weight)
-
-    def _check_integer(self, name: str, minimum: int) -> None:
-        value = getattr(self, name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
-            raise ValueError(f"{name} must be a whole number of at least {minimum}; {value!r} was given.")
+        return prior.with_seeds(seed_columns(self.seed_words, names, words), self.seed_weight)
 
     @property
     def num_threads(self) -> int:
         """The number of threads that the sweeps use."""
         from fokker.models.lda.gibbs import cores
 
-        return self.threads or cores()
+        threads = self.threads or cores()
+        return threads if threads > 0 else max(1, cores() + 1 + threads)
 
     def num_exact_passes(self, passes: int | None) -> int:
         """How many of the passes are exact; None stands for passes without end, which have no last ones."""
@@ -181,7 +257,7 @@ class Settings:
             words,
             self.topics,
             sampler=self.sampler,
-            alpha=word_prior or self.alpha,
+            alpha=word_prior or self.word_prior(words, None),
             gamma=self.gamma,
             step_size=schedule,
             start=self.start,
@@ -201,16 +277,46 @@ class Settings:
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> "Settings":
         """Settings from the result of `to_json`."""
-        known = {entry.name for entry in dataclasses.fields(Settings)}
-        if unknown := sorted(set(values) - known):
-            raise ValueError(f"there is no setting {unknown[0]!r}; there are {', '.join(sorted(known))}.")
+        if unknown := sorted(set(values) - set(DECLARED)):
+            raise ValueError(f"there is no setting {unknown[0]!r}; there are {', '.join(sorted(DECLARED))}.")
         return Settings(**values)
+
+    @staticmethod
+    def of_parameters(parameters: Mapping[str, Any], seed: int) -> "Settings":
+        """Settings from the parameters of an estimator, with errors in their names."""
+        values = {name: parameters[known.parameter] for name, known in DECLARED.items() if known.parameter}
+        return Settings(
+            **checked(values, {name: DECLARED[name].parameter or name for name in values}), seed=seed
+        )
+
+
+FIELDS = {entry.name: entry for entry in dataclasses.fields(Settings)}
+DECLARED = declared_in(Settings)
+
+
+def checked(values: Mapping[str, Any], names: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Settings by name as plain values, or an error; `names`: those by which the user knows them."""
+    names = names or {name: name for name in values}
+    plain = {name: DECLARED[name].check(names[name], value) for name, value in values.items()}
+    topics, gamma = plain["topics"], plain["gamma"]
+    if plain["burn_in"] >= plain["sweeps"]:
+        raise ValueError(
+            f"{names['burn_in']} is {plain['burn_in']} of {plain['sweeps']} {names['sweeps']}: at least one "
+            "must remain to be counted."
+        )
+    if isinstance(gamma, list) and len(gamma) != topics:
+        raise ValueError(
+            f"{names['gamma']} has {len(gamma)} numbers for {topics} topics: give one for all, or one per "
+            "topic."
+        )
+    if len(seeds := plain["seed_words"] or ()) > topics:
+        raise ValueError(
+            f"there are {len(seeds)} topics with seed words and {topics} topics: increase {names['topics']}, "
+            "or leave out some of the seeds."
+        )
+    return plain
 
 
 def default_passes(length: int | None) -> int:
     """As many passes over a corpus as the chain needs to read 20,000 documents, at most 200; 1 if unknown."""
     return 1 if length is None else min(_MOST_PASSES, -(-_DOCUMENTS_TO_READ // max(1, length)))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -64,10 +64,10 @@ class RunSummary:
             float(np.std(coherences, ddof=1) / np.sqrt(number)) if number > 1 else float("nan"),
             mean(lambda topic: topic.c_v),
             mean(lambda topic: topic.u_mass),
-            findings.problems,
-            findings.notes,
+            findings.verdict.problems,
+            findings.verdict.notes,
             run.passes,
-            run.trained,
+            run.training.documents,
             run.seconds,
             run.complete or (run.corpus.source.single_pass and not run.interrupted),
         )

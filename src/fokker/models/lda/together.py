@@ -247,6 +247,6 @@ def led_by_first(run: "Run", skip: bool, execute: Callable[[], Result]) -> Resul
             stack.enter_context(Interruption())
             run.execute(Silent(), skip=skip)
             results = []
-            if run.trained:
+            if run.training.documents:
                 run.all_draws()  # for the results of the first process
         return by_first(lambda: results[0])

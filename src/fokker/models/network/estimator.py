@@ -1,9 +1,9 @@
 """`fk.models.Network`: a posterior over the weights of a network, with the interface of scikit-learn."""
 
 import warnings
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax
@@ -13,9 +13,9 @@ from jaxtyping import Array, PyTree
 from matplotlib.figure import Figure
 
 from fokker.integrators.noise import check_noise
-from fokker.models.estimator import Stored, as_json, check_columns, remember_columns
+from fokker.models.checks import optional, positive, whole, within
+from fokker.models.estimator import Estimator, as_json, check_columns, new_seed, remember_columns
 from fokker.models.network import inputs
-from fokker.models.network.base import Base, NotFittedError
 from fokker.models.network.evaluation import (
     ClassUncertainty,
     Evaluation,
@@ -33,7 +33,7 @@ from fokker.models.network.networks import (
 )
 from fokker.models.network.posterior import check_likelihood, prior_scales, sampled_leaves
 from fokker.models.network.predict import Predictive, by_rows
-from fokker.models.network.settings import StepSettings, check_count, check_epochs
+from fokker.models.network.settings import StepSettings
 from fokker.models.network.training import Lengths, Problem
 
 # Above this mean square of the entries of X, the default learning rates are not what they are made for.
@@ -52,7 +52,8 @@ _FITTED = (
 _FITTED_ARRAYS = ("_location", "_scale")
 
 
-class Network(Stored, Base):
+@dataclass(eq=False, repr=False)
+class Network(Estimator):
     r"""A posterior over the weights of a neural network, by stochastic-gradient MCMC.
 
         p(θ | X, y) ∝ Π_l N(θ_l; 0, s_l²) Π_i p(y_i | f(θ, x_i))
@@ -84,8 +85,8 @@ class Network(Stored, Base):
     through `cycles` from large steps to small ones, with draws from their second halves. `temperature`: T of
     exp(-U/T); the posterior is T = 1.
 
-    A fit is a warm start by SGD with momentum, burn-in, and `epochs` passes over the data from which each of
-    `chains` stores `draws` draws. Without `epochs` it is 20 passes, but at least 10,000 steps; the other two
+    A fit is a warm start by SGD with momentum, burn-in, and `passes` passes over the data from which each of
+    `chains` stores `draws` draws. Without `passes` it is 20 passes, but at least 10,000 steps; the other two
     take a quarter of it each. `sampled`: which weights are sampled, while the others stay where the warm
     start left them: "all", "last" (the last layer, by what the output is computed from), parts of paths,
     or a function of the path.
@@ -100,55 +101,46 @@ class Network(Stored, Base):
     _rebuilt = ("trace_", "draws_", "_problem", "_chosen", "_fixed", "_positions")
     # A module is known without the weights that it started from.
     _remade = ("params",)
+    _renamed: ClassVar[dict[str, str]] = {
+        "epochs": "passes",
+        "burn_in_epochs": "burn_in_passes",
+        "warm_start_epochs": "warm_start_passes",
+    }
 
-    def __init__(
-        self,
-        model: Any = (100,),
-        *,
-        likelihood: str = "categorical",
-        prior: Any = "fan-in",
-        noise_scale: float | None = None,
-        sampler: Any = "sgnht",
-        learning_rate: float | None = None,
-        momentum: float = 0.9,
-        noise: str = "two-point",
-        schedule: str = "constant",
-        cycles: int = 4,
-        temperature: float = 1.0,
-        params: Any = None,
-        activation: str = "relu",
-        sampled: Any = "all",
-        batch_size: int = 100,
-        epochs: float | None = None,
-        burn_in_epochs: float | None = None,
-        warm_start_epochs: float | None = None,
-        draws: int = 50,
-        chains: int = 2,
-        random_state: int = 0,
-        progress: bool = True,
-    ) -> None:
-        self.model = model
-        self.likelihood = likelihood
-        self.prior = prior
-        self.noise_scale = noise_scale
-        self.sampler = sampler
-        self.learning_rate = learning_rate
-        self.momentum = momentum
-        self.noise = noise
-        self.schedule = schedule
-        self.cycles = cycles
-        self.temperature = temperature
-        self.params = params
-        self.activation = activation
-        self.sampled = sampled
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.burn_in_epochs = burn_in_epochs
-        self.warm_start_epochs = warm_start_epochs
-        self.draws = draws
-        self.chains = chains
-        self.random_state = random_state
-        self.progress = progress
+    model: Any = (100,)
+    _: KW_ONLY
+    likelihood: str = "categorical"
+    prior: Any = "fan-in"
+    noise_scale: float | None = None
+    sampler: Any = "sgnht"
+    learning_rate: float | None = None
+    momentum: float = 0.9
+    noise: str = "two-point"
+    schedule: str = "constant"
+    cycles: int = 4
+    temperature: float = 1.0
+    params: Any = None
+    activation: str = "relu"
+    sampled: Any = "all"
+    batch_size: int = 100
+    passes: float | None = None
+    burn_in_passes: float | None = None
+    warm_start_passes: float | None = None
+    draws: int = 50
+    chains: int = 2
+    random_state: Any = 0
+    progress: bool = True
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, RegressorTags
+
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        is_classifier = self.likelihood == "categorical"
+        tags.estimator_type = "classifier" if is_classifier else "regressor"
+        tags.classifier_tags = ClassifierTags() if is_classifier else None
+        tags.regressor_tags = None if is_classifier else RegressorTags()
+        tags.target_tags.required = True
+        return tags
 
     def fit(self, X: Any, y: Any) -> Self:
         """Start at new weights and sample the posterior given X and y."""
@@ -156,6 +148,7 @@ class Network(Stored, Base):
 
     def _fit(self, X: Any, y: Any, classes: Any) -> Self:
         self._check_settings()
+        self._seed = new_seed(self.random_state)
         rows = inputs.checked_rows(X)
         targets = self._new_targets(y, len(rows), classes)
         self._remember(X, rows)
@@ -186,11 +179,12 @@ class Network(Stored, Base):
         `partial_fit`, which are kept: the same posterior as of one `fit` to all of them. There is no new warm
         start. `classes`: in the first call, all classes if X does not have them all.
         """
-        if not hasattr(self, "draws_"):
+        if not self.__sklearn_is_fitted__():
             return self._fit(X, y, classes)
         if not hasattr(self, "_positions"):
             raise ValueError(
-                "partial_fit needs the rows of the fit before, which save does not store: fit to all rows."
+                "partial_fit needs the rows of the fits before, which the file of save does not have: call "
+                "fit with all rows, old and new, or store the network by pickle, which has them."
             )
         self._check_settings()
         rows = self._rows(X)
@@ -212,7 +206,7 @@ class Network(Stored, Base):
             burn_in=lengths.burn_in,
             steps=lengths.thin * lengths.draws,
             thin=lengths.thin,
-            seed=self.random_state,
+            seed=self._seed,
         )
         if trace.draws is None:
             raise KeyboardInterrupt
@@ -231,18 +225,16 @@ class Network(Stored, Base):
         self._step_settings().check()
         check_noise(self.noise)
         for name in ("batch_size", "draws", "chains", "cycles"):
-            check_count(name, getattr(self, name), 1)
-        check_count("random_state", self.random_state, 0)
-        for name in ("epochs", "burn_in_epochs", "warm_start_epochs"):
-            if getattr(self, name) is not None:
-                check_epochs(name, getattr(self, name))
-        if self.epochs == 0:
-            raise ValueError("epochs must be above 0: without a pass over the data there are no draws.")
+            whole(1)(name, getattr(self, name))
+        for name in ("passes", "burn_in_passes", "warm_start_passes"):
+            check = within(0, np.inf, "a number of passes over the data, at least 0")
+            optional(check)(name, getattr(self, name))
+        if self.passes == 0:
+            raise ValueError("passes must be above 0: without a pass over the data there are no draws.")
         if self.noise_scale is not None:
             if self.likelihood != "gaussian":
                 raise ValueError("noise_scale is for likelihood='gaussian': leave it out.")
-            if not (isinstance(self.noise_scale, int | float | np.number) and self.noise_scale > 0):
-                raise ValueError(f"noise_scale must be above 0, or None; {self.noise_scale!r} was given.")
+            positive("noise_scale", self.noise_scale)
 
     def _step_settings(self) -> StepSettings:
         return StepSettings(
@@ -250,10 +242,10 @@ class Network(Stored, Base):
         )
 
     def _lengths(self, rows: int) -> Lengths:
-        steps_per_epoch = max(1.0, rows / self.batch_size)
+        steps_per_pass = max(1.0, rows / self.batch_size)
         cycles = self.cycles if self.schedule == "cyclical" else None
         return Lengths.of(
-            steps_per_epoch, self.epochs, self.burn_in_epochs, self.warm_start_epochs, self.draws, cycles
+            steps_per_pass, self.passes, self.burn_in_passes, self.warm_start_passes, self.draws, cycles
         )
 
     def _remember(self, X: Any, rows: np.ndarray) -> None:
@@ -297,7 +289,7 @@ class Network(Stored, Base):
                 "standard deviation 1, which the default settings are made for.",
                 stacklevel=3,
             )
-        keys = jax.random.split(jax.random.key(self.random_state), self.chains)
+        keys = jax.random.split(jax.random.key(self._seed), self.chains)
         network = functional(self.model, self.params, self.activation, rows[0], self._outputs, keys)
         check_outputs(network, rows[0], self._outputs, f"likelihood={self.likelihood!r} with this y")
         last = (lambda: network.last_layer(rows[0])) if self.likelihood == "categorical" else None
@@ -311,13 +303,9 @@ class Network(Stored, Base):
             noise_scale=noise_scale,
             outputs=self._outputs,
             batch_size=self.batch_size,
-            seed=self.random_state,
+            seed=self._seed,
             progress=self.progress,
         )
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "draws_"):
-            raise NotFittedError("this Network is not fitted yet: call fit or partial_fit first.")
 
     def _outputs_by_rows(self, X: Any) -> Any:
         """For slices of the rows: their places and, over draws, the probabilities or means and deviations."""

@@ -1,6 +1,5 @@
 """The report of a network: verdict, scores, calibration, uncertainty, the most and least certain rows."""
 
-import html
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -8,11 +7,12 @@ import jax
 import numpy as np
 from matplotlib.figure import Figure
 
+from fokker.diagnostics import Finding, Grade, Verdict
 from fokker.diagnostics._convergence import r_hat_and_effective
 from fokker.models.network import inputs, metrics
 from fokker.models.network.evaluation import Evaluation
 from fokker.models.network.predict import Predictive, by_rows
-from fokker.report.page import image, page, table
+from fokker.report.page import image, page, table, verdict_part
 from fokker.report.plots import RIGHT, TRUTH, WRONG, new_figure, tidy
 
 if TYPE_CHECKING:
@@ -30,19 +30,17 @@ def report(net: "Network", X: Any, y: Any, X_out: Any, title: str, extra: Sequen
     is_classifier = net.likelihood == "categorical"
     scores = net.evaluate(X, y)
     series = _log_likelihood_by_draw(net, X, y)
-    problems, checks = _judge(net, scores, series)
-    items = "".join(f"<li>{html.escape(problem)}</li>" for problem in problems)
-    verdict = (
-        f'<p class="care">Use with care:</p><ul>{items}</ul>'
-        if problems
-        else '<p class="good">No problems found.</p>'
-    )
+    verdict, checks = _judge(net, scores, series)
     rows = [list(row) for row in scores.table()]
     if X_out is not None:
         for by in ("entropy", "mutual_information") if is_classifier else ("variance_of_mean", "variance"):
             name = f"AUROC of other data, by {by.replace('_', ' ')}"
             rows.append([name, f"{net.out_of_distribution(X, X_out, by):.4f}"])
-    parts = [verdict, "<h2>Scores</h2>", table(["on held-out rows", ""], rows)]
+    parts = [
+        verdict_part(verdict.grade, verdict.headline, verdict.problems),
+        "<h2>Scores</h2>",
+        table(["on held-out rows", ""], rows),
+    ]
     parts.append(
         table(["check", ""], [[name, text] for name, text in checks.items()]),
     )
@@ -94,9 +92,10 @@ def _log_likelihood_by_draw(net: "Network", X: Any, y: Any) -> np.ndarray:
     return (total / len(rows)).reshape(jax.tree.leaves(net.trace_.draws)[0].shape[0], -1)
 
 
-def _judge(net: "Network", scores: Evaluation, series: np.ndarray) -> tuple[list[str], dict[str, str]]:
-    """The problems of a fit, and what was checked."""
-    problems, checks = [], {}
+def _judge(net: "Network", scores: Evaluation, series: np.ndarray) -> tuple[Verdict, dict[str, str]]:
+    """The verdict on a fit, and what was checked."""
+    problems: list[str] = []
+    checks: dict[str, str] = {}
     if net.stopped_ is not None:
         problems.append(f"the run ended early: {net.stopped_}")
     kinetic = net.trace_.sample_stats.get("kinetic_temperature")
@@ -115,7 +114,7 @@ def _judge(net: "Network", scores: Evaluation, series: np.ndarray) -> tuple[list
         if r_hat > _R_HAT and net.schedule == "constant":
             problems.append(
                 f"the held-out likelihood differs between chains or still drifts (R-hat {r_hat:.2f}): take "
-                "more epochs."
+                "more passes."
             )
     if net.likelihood == "categorical":
         frequencies = np.bincount(net._data["y"], minlength=len(net.classes_)) / len(net._data["y"])
@@ -128,7 +127,7 @@ def _judge(net: "Network", scores: Evaluation, series: np.ndarray) -> tuple[list
             problems.append(
                 f"the calibration error is {error:.3f}: probabilities are that far from frequencies."
             )
-    return problems, checks
+    return Verdict(tuple(Finding(Grade.CARE, problem) for problem in problems)), checks
 
 
 def _class_parts(net: "Network", X: Any, y: Any, X_out: Any) -> list[str]:

@@ -21,9 +21,8 @@ categorical likelihood and 8/σ² for a Gaussian one.
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from fokker._core.state import nearest
+from fokker.models.checks import one_of, optional, positive, within
 from fokker.samplers import psgld, schedules, sghmc, sgld, sgnht
 from fokker.samplers._sampler import Sampler
 
@@ -59,16 +58,9 @@ class StepSettings:
                 f"sampler is one of {', '.join(SAMPLERS)}, or a sampler of fk.samplers, not "
                 f"{self.sampler!r}.{nearest(str(self.sampler), SAMPLERS)}"
             )
-        rate = self.learning_rate
-        if rate is not None and not (_is_number(rate) and 0 < rate < np.inf):
-            raise ValueError(f"learning_rate must be a number above 0, or None; {rate!r} was given.")
-        if not (_is_number(self.momentum) and 0 <= self.momentum < 1):
-            raise ValueError(f"momentum must be at least 0 and below 1; {self.momentum!r} was given.")
-        if self.schedule not in SCHEDULES:
-            raise ValueError(
-                f"schedule is one of {', '.join(SCHEDULES)}, not {self.schedule!r}."
-                f"{nearest(str(self.schedule), SCHEDULES)}"
-            )
+        optional(positive)("learning_rate", self.learning_rate)
+        within(0, 1, "at least 0 and below 1")("momentum", self.momentum)
+        one_of(SCHEDULES)("schedule", self.schedule)
 
     def make(self, size: int, curvature: float, period: int) -> Sampler:
         """The sampler for N = `size` rows of curvature κ; `period`: steps per cycle."""
@@ -107,19 +99,3 @@ class StepSettings:
         step = (rate / size) ** 0.5
         friction = (1 - _WARM_START_MOMENTUM) / step
         return sghmc(schedules.cyclical(step, steps), friction, noise="two-point")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
-
-
-def check_count(name: str, value: Any, least: int) -> None:
-    """Raise unless it is a whole number of at least `least`."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}; {value!r} was given.")
-
-
-def check_epochs(name: str, value: Any) -> None:
-    """Raise unless it is a number of passes over the data, 0 or more."""
-    if not _is_number(value) or not 0 <= value < np.inf:
-        raise ValueError(f"{name} must be a number of passes over the data, at least 0; {value!r} was given.")

@@ -18,7 +18,7 @@ from fokker.run.trace import Trace
 from fokker.targets import Posterior
 
 # Without a number of passes: as many as this, but at least so many steps.
-_EPOCHS, _LEAST_STEPS = 20, 10_000
+_PASSES, _LEAST_STEPS = 20, 10_000
 # Seeds of the runs within one fit.
 _WARM_START_SEED = 1
 # Rows on which the curvature is measured.
@@ -42,17 +42,17 @@ class Lengths:
     @classmethod
     def of(
         cls,
-        steps_per_epoch: float,
-        epochs: float | None,
+        steps_per_pass: float,
+        passes: float | None,
         burn_in: float | None,
         warm_start: float | None,
         draws: int,
         cycles: int | None,
     ) -> "Lengths":
         """In steps, from passes over the data; None is chosen."""
-        steps = max(_EPOCHS * steps_per_epoch, _LEAST_STEPS) if epochs is None else epochs * steps_per_epoch
+        steps = max(_PASSES * steps_per_pass, _LEAST_STEPS) if passes is None else passes * steps_per_pass
         before = [
-            round(steps / 4) if given is None else round(given * steps_per_epoch)
+            round(steps / 4) if given is None else round(given * steps_per_pass)
             for given in (warm_start, burn_in)
         ]
         if cycles is None:
@@ -163,7 +163,13 @@ class Problem:
         sampler = settings.warm_start(target.size, self.curvature(data["x"]), steps)
         # One draw, the last: its whole way would be stored otherwise.
         trace = self.run(
-            target, sampler, positions, 0.0, steps=steps, thin=steps, seed=self.seed + _WARM_START_SEED
+            target,
+            sampler,
+            positions,
+            0.0,
+            steps=steps,
+            thin=steps,
+            seed=(self.seed + _WARM_START_SEED) % 2**32,
         )
         if trace.was_interrupted:
             raise KeyboardInterrupt

@@ -7,15 +7,18 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from fokker.cli.console import show, show_error
+from fokker.cli.lda_infer import export, infer
+from fokker.cli.lda_options import option, parsed, specified, with_settings
+from fokker.cli.lda_run import INTERRUPTED, begin, execute, print_by_first_only
 from fokker.cli.options import Coordinator, Process, Processes
-from fokker.models.lda.begin import begin
-from fokker.models.lda.console import INTERRUPTED, option, print_by_first_only, print_error, print_line
-from fokker.models.lda.execute import execute
-from fokker.models.lda.infer_command import export, infer
-from fokker.models.lda.seeds import read_seeds
-from fokker.models.lda.settings import ENGINES, SAMPLERS, Settings
+from fokker.models.declared import declared_in
+from fokker.models.lda.reading import Reading
+from fokker.models.lda.settings import DECLARED as SETTINGS
+from fokker.models.lda.settings import Settings
 
-_DEFAULTS = Settings()
+READING = declared_in(Reading)
+
 # The built-in corpus is small.
 _BUILT_IN_TOPICS = 20
 _OUT = Path("fokker-lda")
@@ -53,6 +56,7 @@ app.command("export")(export)
 
 
 @app.command("run")
+@with_settings(SETTINGS, READING)
 def run(
     corpus: Annotated[
         str | None,
@@ -63,15 +67,7 @@ def run(
             show_default=False,
         ),
     ] = None,
-    topics: Annotated[
-        str | None,
-        option(
-            "The number of topics, K; several, as in 5,10,20, are tried one after the other and compared.",
-            f"{_DEFAULTS.topics}; {_BUILT_IN_TOPICS} for the built-in corpus",
-        ),
-    ] = None,
-    sampler: Annotated[str | None, option(f"One of {', '.join(SAMPLERS)}.", _DEFAULTS.sampler)] = None,
-    batch: Annotated[int | None, option("Documents per step.", _DEFAULTS.batch)] = None,
+    *,
     vocab: Annotated[
         Path | None, option("A file with one word per line. Default: learned from the text.")
     ] = None,
@@ -95,81 +91,7 @@ def run(
         int | None,
         option("Passes over the corpus.", "enough to read 20,000 documents; 1 for standard input"),
     ] = None,
-    exact_passes: Annotated[
-        int | None,
-        option("The last passes, with exact draws of the topics.", "half of the passes, rounded down"),
-    ] = None,
     forever: Annotated[bool, typer.Option("--forever", help="Repeat passes until Ctrl-C.")] = False,
-    total: Annotated[
-        str | None,
-        option(
-            "|S|, the number of documents that a minibatch represents; 'growing': those read so far.",
-            "counted if that is quick, else growing",
-        ),
-    ] = None,
-    alpha: Annotated[
-        float | None, option("Prior of the words of topics, θ ~ Gamma(α, 1).", _DEFAULTS.alpha)
-    ] = None,
-    gamma: Annotated[
-        str | None,
-        option(
-            "Prior of the mixtures of documents, π ~ Dirichlet(γ). Fixed: a number, or one per topic such as "
-            "0.1,0.5,…. Learned: symmetric (one number), asymmetric (one per topic), hdp (as many topics in "
-            "use as the documents need, at most --topics).",
-            _DEFAULTS.gamma,
-        ),
-    ] = None,
-    step: Annotated[
-        float | None, option("The initial step size; it decays.", "from the size of the corpus")
-    ] = None,
-    friction: Annotated[
-        float | None, option("The friction of sghmc and sgrhmc.", "from the size of the corpus")
-    ] = None,
-    seed_words: Annotated[
-        Path | None,
-        option("A file with words that belong together: a line 'name: word word …' for each named topic."),
-    ] = None,
-    seed_weight: Annotated[
-        float | None,
-        option("How often each seed word counts as seen in its topic.", _DEFAULTS.seed_weight),
-    ] = None,
-    start_documents: Annotated[
-        int | None,
-        option(
-            "The topics start from a collapsed Gibbs chain over this many documents; 0: random topics.",
-            _DEFAULTS.start_documents,
-        ),
-    ] = None,
-    engine: Annotated[
-        str | None, option(f"Engine of the sweeps: {', '.join(ENGINES)}; jax is for GPUs.", _DEFAULTS.engine)
-    ] = None,
-    sweeps: Annotated[int | None, option("Gibbs sweeps over a document.", _DEFAULTS.sweeps)] = None,
-    burn_in: Annotated[
-        int | None, option("The first sweeps, which are not counted.", _DEFAULTS.burn_in)
-    ] = None,
-    threads: Annotated[
-        int | None, option("Threads; they do not change the result.", "all processors")
-    ] = None,
-    seed: Annotated[int | None, option("Seed of the random numbers.", _DEFAULTS.seed)] = None,
-    held_out: Annotated[
-        int | None,
-        option(
-            "Documents held out for evaluation.", "1 % of those read, 100 to 1000; 100 for standard input"
-        ),
-    ] = None,
-    minimum_tokens: Annotated[int | None, option("Documents with fewer known words are skipped.", 1)] = None,
-    format: Annotated[str | None, option("The format of the corpus.", "detected")] = None,
-    key: Annotated[
-        str | None, option("The key of the text in a JSON object, or its column in a table.", "text")
-    ] = None,
-    pattern: Annotated[
-        str | None,
-        option(
-            "What a word is: unicode (letters of any alphabet), letters (a to z alone), or a regular "
-            "expression.",
-            "unicode",
-        ),
-    ] = None,
     stop_words: Annotated[
         str | None,
         option(
@@ -185,24 +107,13 @@ def run(
     max_df: Annotated[
         str | None, option("Leave out words in more documents: a number, or a share.", "0.5")
     ] = None,
-    bigrams: Annotated[
-        bool | None,
-        typer.Option(
-            "--bigrams", help="Pairs of words that belong together, such as new_york, are words too."
-        ),
-    ] = None,
-    shuffle_buffer: Annotated[
-        int | None,
-        option(
-            "Shuffle with a buffer of this many documents; 0: no shuffling.", "5000; 0 for standard input"
-        ),
-    ] = None,
     no_mixtures: Annotated[
         bool, typer.Option("--no-mixtures", help="Do not write the mixtures of the documents.")
     ] = False,
     coordinator: Coordinator = None,
     processes: Processes = None,
     process: Process = None,
+    **options: Any,
 ) -> None:
     """Learn topics, and write them with a report to a folder; Ctrl-C saves, --resume continues.
 
@@ -212,39 +123,16 @@ def run(
     from fokker.run.processes import join
 
     join(None, coordinator, processes, process)  # before JAX is used
-    reading_options = {
-        "corpus": corpus if corpus in (None, "-") else os.path.abspath(str(corpus)),
-        "format": format,
-        "key": key,
-        "pattern": pattern,
-        "bigrams": bigrams,
-        "minimum_tokens": minimum_tokens,
-        "shuffle_buffer": shuffle_buffer,
-        "held_out": held_out,
-    }
-    numbers = _parse_topics(topics)
-    sampling_options = {
-        "topics": numbers[0] if len(numbers) == 1 else None,
-        "sampler": sampler,
-        "batch": batch,
-        "alpha": alpha,
-        "gamma": _parse_gamma(gamma),
-        "step": step,
-        "friction": friction,
-        "seed_words": None if seed_words is None else read_seeds(seed_words),
-        "seed_weight": seed_weight,
-        "start_documents": start_documents,
-        "engine": engine,
-        "sweeps": sweeps,
-        "burn_in": burn_in,
-        "seed": seed,
-        "total": _parse_total(total),
-        "exact_passes": exact_passes,
-    }
-    reading, settings = _specified(reading_options), _specified(sampling_options)
+    reading = parsed(options, READING)
+    if corpus is not None:
+        reading["corpus"] = corpus if corpus == "-" else os.path.abspath(corpus)
+    settings = parsed(options, SETTINGS)
+    numbers, threads = settings.pop("topics", ()), settings.pop("threads", None)
+    if len(numbers) == 1:
+        settings = {"topics": numbers[0], **settings}
     if forever and passes is not None:
         raise ValueError("--passes and --forever contradict each other: give one of them.")
-    from fokker.models.lda.sweep import Sweep, start_sweep
+    from fokker.cli.lda_sweep import Sweep, start_sweep
     from fokker.models.lda.together import of_all, own_folder
     from fokker.run.processes import by_first, together
 
@@ -254,7 +142,7 @@ def run(
         "--min-df": ("minimum_documents", _parse_limit("--min-df", min_df)),
         "--max-df": ("maximum_documents", _parse_limit("--max-df", max_df)),
     }
-    learning = _specified(dict(learning_options.values()))
+    learning = specified(dict(learning_options.values()))
     if resume is not None:
         for name, value in (
             ("--out", out),
@@ -297,7 +185,8 @@ def run(
                 raise of_all(
                     ValueError(
                         f"{folder} contains runs with several numbers of topics: add this one by --resume "
-                        f"{folder} --topics {topics or _DEFAULTS.topics}, or choose another --out."
+                        f"{folder} --topics {settings.get('topics', Settings.topics)}, or choose another "
+                        "--out."
                     )
                 )
             if corpus is None and resume is None:
@@ -330,7 +219,6 @@ def _single_run(
     **new: Any,
 ) -> int:
     """The exit code of a run with one number of topics. `new`: further arguments of `begin`."""
-    from fokker.models.lda.reading import Reading
     from fokker.models.lda.run import Run
     from fokker.models.lda.together import is_unfinished, led_by_first
 
@@ -343,50 +231,14 @@ def _single_run(
             passes="as before" if passes == "default" else passes,
             mixtures=new["mixtures"],
             threads=threads,
-            notify=print_error,
+            notify=show_error,
         )
-        print_line(f"continuing after {run.position:,} documents of {run.corpus.source.label}")
+        show(f"continuing after {run.position:,} documents of {run.corpus.source.label}")
     else:
         run = begin(reading, Settings(**settings, threads=threads), folder, overwrite=overwrite, **new)
     if run is None:
         return INTERRUPTED
     return led_by_first(run, skip, lambda: execute(run, skip=skip))
-
-
-def _specified(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def _parse_topics(text: str | None) -> tuple[int, ...]:
-    """The numbers of topics, ascending; none for the default."""
-    if text is None:
-        return ()
-    try:
-        return tuple(sorted({int(part) for part in text.split(",")}))
-    except ValueError:
-        raise ValueError(
-            f"--topics is a number, such as 20, or several, such as 5,10,20; {text!r} was given."
-        ) from None
-
-
-def _parse_total(text: str | None) -> int | str | None:
-    if text is None or text == "growing":
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"--total is a number of documents, or 'growing'; {text!r} was given.") from None
-
-
-def _parse_gamma(text: str | None) -> float | list[float] | str | None:
-    """Numbers, or text as it is: the settings say which is allowed."""
-    if text is None:
-        return None
-    try:
-        numbers = [float(part) for part in text.split(",")]
-    except ValueError:
-        return text
-    return numbers[0] if len(numbers) == 1 else numbers
 
 
 def _parse_limit(name: str, text: str | None) -> float | None:

@@ -1,20 +1,97 @@
-"""A run of `fokker lda` from its first step to its files: progress, results and the summary printed."""
+"""A run of `fokker lda` from its corpus to its files: progress, results and what is printed."""
 
 import functools
+import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from fokker.models.lda.begin import NOTHING_YET
-from fokker.models.lda.console import INTERRUPTED, console, print_line
+from fokker.cli.console import console, errors, show, show_error
 
 if TYPE_CHECKING:
+    from fokker.cli.lda_progress import RunProgress
     from fokker.models.lda.model import Model
-    from fokker.models.lda.progress import RunProgress
     from fokker.models.lda.results import Findings
     from fokker.models.lda.run import Run
+    from fokker.models.lda.settings import Settings
 
+# The exit code after Ctrl-C.
+INTERRUPTED = 130
+_NOTHING_YET = "interrupted before the first step: there is nothing to save."
 # A run prints this many topics at its end, the most prevalent first.
 _NUM_TOPICS_SHOWN = 10
+
+
+def print_by_first_only() -> None:
+    """Print nothing here, unless this is the first of the processes of a run."""
+    from fokker.run.processes import is_first
+
+    console.quiet = errors.quiet = not is_first()
+
+
+def begin(
+    reading: dict[str, Any],
+    settings: "Settings",
+    folder: Path,
+    *,
+    vocabulary: str | Path | None,
+    learning: dict[str, Any],
+    passes: Any,
+    mixtures: bool,
+    overwrite: bool,
+) -> "Run | None":
+    """A new run; None after an interruption of any process.
+
+    `learning`: settings of a vocabulary that is learned.
+    """
+    from fokker.models.lda.reading import Reading, learned_vocabulary
+    from fokker.models.lda.run import Run
+    from fokker.models.lda.together import any_process
+    from fokker.run.interruption import Interruption
+    from fokker.run.processes import is_first
+    from fokker.run.progress import Progress
+
+    # An exception inside a library call may be lost, so Ctrl-C only sets a flag.
+    with (
+        Progress("reading the corpus", unit=None, enabled=is_first()),
+        Interruption() as interruption,
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        run = Run.start(
+            Reading(**reading),
+            settings,
+            folder,
+            vocabulary=learned_vocabulary(**learning) if learning else vocabulary,
+            passes=passes,
+            mixtures=mixtures,
+            overwrite=overwrite,
+        )
+    for warning in caught:
+        show_error(str(warning.message))
+    if any_process(interruption.asked):
+        show(_NOTHING_YET)
+        return None
+    show(_message(run))
+    return run
+
+
+def _message(run: "Run") -> str:
+    settings = run.settings
+    size = "" if run.length is None else f"{run.length:,} documents, "
+    total = "growing with the documents read" if run.length is None else f"{run.total():,.0f}"
+    total = total if settings.total is None else str(settings.total)
+    language = run.corpus.vocabulary.language
+    without = f" (without {language} stop words)" if language else ""
+    passes = "no end" if run.passes is None else "1 pass" if run.passes == 1 else f"{run.passes} passes"
+    if exact := settings.num_exact_passes(run.passes):
+        passes += f" (the last {exact} exact)"
+    num_documents = min(settings.start_documents, run.length or settings.start_documents)
+    start = f"first topics from {num_documents:,} documents" if num_documents else "random first topics"
+    return (
+        f"{run.corpus.source.label}: {size}{len(run.corpus.vocabulary):,} words{without}; "
+        f"{settings.topics} topics by {settings.sampler}, {settings.batch} documents per step, {passes}, "
+        f"|S| {total}, {run.reading.held_out:,} documents held out; {start}; writing to {run.folder}"
+    )
 
 
 def execute(run: "Run", skip: bool) -> int:
@@ -24,11 +101,12 @@ def execute(run: "Run", skip: bool) -> int:
         return INTERRUPTED
     findings, file_names = results
     _print_findings(run, findings)
-    print_line(
-        f"{run.trained:,} documents in {run.seconds:.1f} s; wrote {', '.join(file_names)} to {run.folder}"
+    show(
+        f"{run.training.documents:,} documents in {run.seconds:.1f} s; wrote {', '.join(file_names)} to "
+        f"{run.folder}"
     )
     if run.interrupted:
-        print_line(f"interrupted; to continue: {resume_command(run)}")
+        show(f"interrupted; to continue: {resume_command(run)}")
         return INTERRUPTED
     return 0 if findings.perplexity < findings.unigram else 1
 
@@ -38,20 +116,20 @@ def learn(run: "Run", skip: bool = True) -> "tuple[Findings, list[str]] | None":
 
     None after an interruption that left no results, which is then explained.
     """
-    from fokker.models.lda.progress import RunProgress
+    from fokker.cli.lda_progress import RunProgress
     from fokker.run.interruption import Stopped
 
     with RunProgress(run, console) as progress:
         run.execute(progress, skip=skip)
-        if not run.trained:
-            print_line(NOTHING_YET)
+        if not run.training.documents:
+            show(_NOTHING_YET)
             return None
         try:
             return _end(run, progress)
         except (Stopped, KeyboardInterrupt):
             saved = run.saved_at
     kept = "there is no checkpoint" if saved is None else f"the checkpoint of {saved:,} documents is kept"
-    print_line(
+    show(
         f"interrupted while the results were written: {kept}, and so are the files that are complete. To "
         f"write the results: {resume_command(run)}"
     )
@@ -65,11 +143,12 @@ def resume_command(run: "Run") -> str:
 
 def _end(run: "Run", progress: "RunProgress") -> "tuple[Findings, list[str]]":
     """Compute and write the results."""
+    from fokker.cli.lda_wording import COMMAND
     from fokker.models.lda.results import analyse
     from fokker.run.interruption import Interruption
 
     with Interruption() as progress.interruption:
-        model, findings = analyse(run, progress.show)
+        model, findings = analyse(run, COMMAND, progress.show)
         return findings, _write(run, model, findings, progress)
 
 
@@ -77,17 +156,17 @@ def _print_findings(run: "Run", findings: "Findings") -> None:
     from fokker.models.lda.results import by_prevalence, topic_line
 
     if summary := run.tally.sentence():
-        print_line(summary)
+        show(summary)
     for topic in by_prevalence(findings.topics)[:_NUM_TOPICS_SHOWN]:
-        print_line(topic_line(topic))
+        show(topic_line(topic))
     if (more := len(findings.topics) - _NUM_TOPICS_SHOWN) > 0:
-        print_line(f"… and {more} more in topics.txt")
-    for problem in findings.problems:
+        show(f"… and {more} more in topics.txt")
+    for problem in findings.verdict.problems:
         console.print(problem, style="red", markup=False, soft_wrap=True)
-    for note in findings.notes:
-        print_line(note)
+    for note in findings.verdict.notes:
+        show(note)
     if run.dropped_mixtures:
-        print_line(f"the mixtures of {run.dropped_mixtures:,} documents are missing: the disk was full.")
+        show(f"the mixtures of {run.dropped_mixtures:,} documents are missing: the disk was full.")
 
 
 def _write(run: "Run", model: "Model", findings: "Findings", progress: "RunProgress") -> list[str]:

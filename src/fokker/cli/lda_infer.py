@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fokker.models.lda.console import option, print_error, print_line
+from fokker.cli.console import show, show_error
+from fokker.cli.lda_options import option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,19 +60,19 @@ def infer(
         with Progress("inferring mixtures", corpus.size, unit="documents", enabled=not text) as progress:
             for documents, mixtures in loaded.infer(corpus, seed=seed):
                 for name, proportions in zip(documents.names, mixtures, strict=True) if text else ():
-                    print_line(name)
+                    show(name)
                     largest = (-proportions).argsort()[:_MAX_PRINTED_TOPICS]
                     for k in [k for k in largest if proportions[k] >= _MIN_SHARE] or largest[:1]:
-                        print_line(f"  {proportions[k]:6.1%}  topic {topic_names[k]}: {topic_words[k]}")
+                        show(f"  {proportions[k]:6.1%}  topic {topic_names[k]}: {topic_words[k]}")
                 if out is not None:
                     names += documents.names
                     shares.append(mixtures)
                     progress.update(len(names))
         if summary := corpus.tally.sentence():
-            print_error(summary)
+            show_error(summary)
     if out is not None:
         _write_proportions(out, topic_names, names, shares)
-        print_line(f"wrote {out}")
+        show(f"wrote {out}")
 
 
 def export(
@@ -95,8 +96,8 @@ def export(
         progress.begin(f"writing files for {tool}", unit=None)
         paths = write(exported, tool, out or folder / tool)
     if summary := corpus.tally.sentence():
-        print_error(summary)
-    print_line(f"wrote {', '.join(path.name for path in paths)} to {paths[0].parent}")
+        show_error(summary)
+    show(f"wrote {', '.join(path.name for path in paths)} to {paths[0].parent}")
 
 
 def _folder_of_run(model: Path) -> Path:

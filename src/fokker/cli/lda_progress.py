@@ -57,25 +57,25 @@ class RunProgress:
     def update(self, run: Run) -> None:
         """Show how far the run is; the note changes less often."""
         # Documents that wait for the start are only read: their speed says nothing of what follows.
-        description = "learning topics" if run.trained else "reading documents"
+        description = "learning topics" if run.training.documents else "reading documents"
         self.show(description, run.position, run.end, "documents")
         now = time.monotonic()
-        if run.trained and now >= self._seen_at + _NOTE:
+        if run.training.documents and now >= self._seen_at + _NOTE:
             self._progress.update(note=self._note(run, now))
             self._seen_at, self._seen_tokens = now, run.tokens
 
     def _note(self, run: Run, now: float) -> str:
         words_per_second = (run.tokens - self._seen_tokens) / (now - self._seen_at)
         parts = [f"{words_per_second:,.0f} words/s"]
-        if run.evaluations.points:
-            parts.append(f"perplexity {run.evaluations.points[-1].of_average:,.0f}")
-        if now >= self._next_topic and run.draws.draws:
+        if run.training.curve.points:
+            parts.append(f"perplexity {run.training.curve.points[-1].of_average:,.0f}")
+        if now >= self._next_topic and run.training.draws.draws:
             self._topic, self._next_topic = self._next(run), now + _TOPIC
         return "  ".join(filter(None, [*parts, self._topic]))
 
     def _next(self, run: Run) -> str:
         """The most probable words of the next topic."""
-        beta = run.draws.draws[-1]  # of the topics of this process
+        beta = run.training.draws.draws[-1]  # of the topics of this process
         k = next(self._topics) % beta.shape[1]
         column = beta[:, k]
         words = run.corpus.vocabulary.words

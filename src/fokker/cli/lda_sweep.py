@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fokker._core.files import read_json, write_text
-from fokker.models.lda.begin import begin
-from fokker.models.lda.console import INTERRUPTED, print_error, print_line
-from fokker.models.lda.execute import learn
-from fokker.models.lda.files import CHECKPOINT, PREVIOUS, SUMMARY
+from fokker.cli.console import show, show_error
+from fokker.cli.lda_run import INTERRUPTED, begin, learn
+from fokker.models.lda.files import CHECKPOINT, PREVIOUS, SUMMARY, folder_of
 from fokker.models.lda.settings import Settings
 
 if TYPE_CHECKING:
@@ -79,9 +78,9 @@ class Sweep:
         by_first(lambda: self.write(folder))
         is_interrupted = False
         for topics in self.topics:
-            subfolder = self.folder_of(folder, topics)
+            subfolder = folder_of(folder, topics)
             if by_first(partial(self._is_done, subfolder)):
-                print_line(f"{topics} topics: done before, in {subfolder}")
+                show(f"{topics} topics: done before, in {subfolder}")
                 continue
             with own_folder(subfolder, create=True):
                 run = self._run(subfolder, topics, threads)
@@ -92,20 +91,13 @@ class Sweep:
             by_first(lambda: compare(folder, self.topics))
         comparison = by_first(lambda: compare(folder, self.topics))
         if comparison is not None:
-            print_line(comparison.text)
+            show(comparison.text)
         if is_interrupted:
-            print_line(f"interrupted; to continue: fokker lda --resume {folder}")
+            show(f"interrupted; to continue: fokker lda --resume {folder}")
             return INTERRUPTED
         assert comparison is not None
-        print_line(
-            f"wrote {', '.join(comparison.file_names)} to {folder}; each run has a report of its own there"
-        )
+        show(f"wrote {', '.join(comparison.file_names)} to {folder}; each run has a report of its own there")
         return 0 if comparison.is_useful else 1
-
-    @staticmethod
-    def folder_of(folder: Path, topics: int) -> Path:
-        """The folder of one run."""
-        return folder / f"topics-{topics}"
 
     def _is_done(self, folder: Path) -> bool:
         from fokker.models.lda.summary import RunSummary
@@ -125,9 +117,9 @@ class Sweep:
                 passes="as before" if self.passes == "default" else self.passes,
                 mixtures=self.mixtures,
                 threads=threads,
-                notify=print_error,
+                notify=show_error,
             )
-            print_line(f"{topics} topics: continuing after {run.position:,} documents")
+            show(f"{topics} topics: continuing after {run.position:,} documents")
             return run
         return begin(
             self.reading,
@@ -180,7 +172,7 @@ def _prepared(sweep: Sweep, folder: Path, stored: Sweep | None, resume: bool, ov
     elif stored is not None:
         for topics in stored.topics:
             for name in (CHECKPOINT, PREVIOUS, SUMMARY):
-                (Sweep.folder_of(folder, topics) / name).unlink(missing_ok=True)
+                (folder_of(folder, topics) / name).unlink(missing_ok=True)
     return sweep
 
 

@@ -1,0 +1,13 @@
+"""What to change after a run of `fokker lda`, by the names of its options."""
+
+from fokker.models.lda.judgement import Wording
+
+COMMAND = Wording(
+    longer="Run longer, with more --passes or documents.",
+    unsuitable="The step (--step) or the size of the corpus (--total) is unsuitable, or the run was too "
+    "short: a small corpus needs more --passes.",
+    less_noise="A smaller step (--step) or more documents per step (--batch) makes the draws less noisy.",
+    exact="Use --passes 2 or more for bounds of the posterior.",
+    topics="--topics",
+    seed_weight="--seed-weight",
+)

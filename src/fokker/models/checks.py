@@ -1,0 +1,71 @@
+"""Checks of settings, one for each kind of value: they return it as a plain Python value, or raise."""
+
+import math
+import numbers
+from collections.abc import Callable, Sequence
+from typing import Any
+
+# Takes the name by which the user knows a setting, and its value.
+Check = Callable[[str, Any], Any]
+
+
+def whole(minimum: int) -> Check:
+    """Whole numbers of at least this."""
+
+    def check(name: str, value: Any) -> int:
+        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < minimum:
+            raise ValueError(f"{name} must be a whole number of at least {minimum}; {value!r} was given.")
+        return int(value)
+
+    return check
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is one finite number, and not True or False."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def positive(name: str, value: Any) -> float:
+    """Numbers above 0."""
+    if not (is_number(value) and value > 0):
+        raise ValueError(f"{name} must be a positive number; {value!r} was given.")
+    return float(value)
+
+
+def within(minimum: float, limit: float, meaning: str) -> Check:
+    """Numbers from a minimum to below a limit; `meaning`: what they have to be, in words."""
+
+    def check(name: str, value: Any) -> float:
+        if not (is_number(value) and minimum <= value < limit):
+            raise ValueError(f"{name} must be {meaning}; {value!r} was given.")
+        return float(value)
+
+    return check
+
+
+def one_of(choices: Sequence[str]) -> Check:
+    """One of these texts."""
+
+    def check(name: str, value: Any) -> str:
+        if not isinstance(value, str) or value not in choices:
+            from fokker._core.state import nearest  # which needs JAX
+
+            raise ValueError(
+                f"{name} is one of {', '.join(choices)}, not {value!r}.{nearest(str(value), choices)}"
+            )
+        return value
+
+    return check
+
+
+def optional(check: Check) -> Check:
+    """None, or what another check allows."""
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def anything(name: str, value: Any) -> Any:
+    """What is checked where it is used."""
+    return value
+
+
+__all__ = ["Check", "anything", "is_number", "one_of", "optional", "positive", "whole", "within"]

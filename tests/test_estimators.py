@@ -1,0 +1,148 @@
+"""All estimators have one base: one vocabulary, seeds, files, and what scikit-learn asks for."""
+
+import dataclasses
+import inspect
+import json
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, clone
+from typer.main import get_command
+
+import fokker as fk
+from fokker._core.files import read_arrays, write_arrays
+from fokker.cli import app
+from fokker.diagnostics import Finding, Grade, Verdict
+from fokker.models.checks import one_of, optional, positive, whole, within
+from fokker.models.estimator import new_seed
+from fokker.models.lda.settings import DECLARED, Settings
+
+pytestmark = pytest.mark.dependencies
+
+ALL = (fk.models.LDA, fk.models.Network, fk.models.Factorisation)
+COUNTS = np.array([[4, 3, 2, 1, 0, 0], [0, 0, 1, 2, 3, 4]] * 8)
+LDA = {"batch_size": 8, "sweeps": 4, "burn_in": 2, "passes": 2, "n_jobs": 1, "start_documents": 0}
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_every_estimator_speaks_one_vocabulary(kind):
+    assert issubclass(kind, BaseEstimator)
+    parameters = list(inspect.signature(kind).parameters.values())
+    assert {"random_state", "progress", "passes", "batch_size", "draws"} <= {p.name for p in parameters}
+    # The first may be given by its place.
+    assert [p.kind is p.KEYWORD_ONLY for p in parameters] == [False] + [True] * (len(parameters) - 1)
+    changed = kind(passes=7, random_state=3)
+    assert clone(changed).get_params() == changed.get_params()
+    assert "passes=7" in repr(changed)
+    for old, new in kind._renamed.items():
+        with pytest.raises(TypeError, match=f"has no parameter '{old}' any more: it is '{new}' now"):
+            kind(**{old: 1})
+        assert new in changed.get_params()
+
+
+def test_a_seed_comes_from_whatever_random_state_is():
+    assert new_seed(np.int8(3)) == 3
+    for generator in (np.random.RandomState, np.random.default_rng):
+        assert new_seed(generator(1)) == new_seed(generator(1)) != new_seed(generator(2))
+    assert new_seed(None) != new_seed(None)
+    for wrong in (-1, True, 0.5, "x"):
+        with pytest.raises(ValueError, match="random_state must be a whole number of at least 0, a numpy"):
+            new_seed(wrong)
+
+
+def test_a_generator_is_stored_as_the_seed_that_was_drawn(tmp_path):
+    users, items = np.arange(24) % 4, np.arange(24) // 4
+    model = fk.models.Factorisation(
+        1, passes=2, burn_in=0, draws=2, batch_size=12, random_state=np.random.default_rng(5), progress=False
+    ).fit(users, items, (users + items) % 5)
+    model.save(tmp_path / "model.npz")
+    again = fk.models.Factorisation.load(tmp_path / "model.npz")
+    assert again.random_state == again._seed == new_seed(np.random.default_rng(5))
+    new = {"items": [0, 1], "rated": {2: 3.0}}
+    np.testing.assert_array_equal(again.predict(None, **new), model.predict(None, **new))
+    # A file of before: the parameter under its earlier name.
+    header, arrays = read_arrays(tmp_path / "model.npz", "fitted factorisation", 1)
+    header["parameters"]["seed"] = header["parameters"].pop("random_state")
+    del header["seed"]
+    write_arrays(tmp_path / "older.npz", header, arrays)
+    older = fk.models.Factorisation.load(tmp_path / "older.npz")
+    assert older.random_state == again.random_state
+    np.testing.assert_array_equal(older.predict(None, **new), model.predict(None, **new))
+
+
+def test_topics_of_an_older_file_go_on_to_the_bit(tmp_path):
+    lda = fk.models.LDA(2, **LDA, validation_fraction=0.25, random_state=3).fit(COUNTS)
+    lda.save(tmp_path / "lda.npz")
+    header, arrays = read_arrays(tmp_path / "lda.npz", "fitted LDA", 1)
+    # What estimators wrote before: the curve under a name of its own, and no sums of its first half.
+    places = {"documents.": "curve.", "held_out.": "curve.", "sample.": "curve.sample."}
+    older = {"curve.points": arrays.pop("curve")}
+    for name, x in arrays.items():
+        prefix = next((prefix for prefix in places if name.startswith(prefix)), "")
+        if not name.startswith("early."):
+            older[places.get(prefix, "") + name.removeprefix(prefix)] = x
+    header["fitted"] |= {"_seed": header.pop("seed"), "n_batch_iter_": lda.n_batch_iter_}
+    header["parameters"] |= {"verbose": 0}
+    del header["parameters"]["progress"], header["curve"]["names"]
+    write_arrays(tmp_path / "older.npz", header, older)
+    again = fk.models.LDA.load(tmp_path / "older.npz")
+    assert str(again.verdict_) == str(lda.verdict_)
+    assert "4 held-out documents" in str(again.verdict_)
+    for estimator in (lda, again):
+        estimator.partial_fit(COUNTS)
+    np.testing.assert_array_equal(again.components_, lda.components_)
+    np.testing.assert_array_equal(again.perplexity_curve_[:, :2], lda.perplexity_curve_[:, :2])
+
+
+def test_each_setting_of_topics_is_declared_once():
+    """The parameters of the estimator and the options of the command are those of the settings."""
+    of_estimator = inspect.signature(fk.models.LDA).parameters
+    options = {p.name: p for p in get_command(app).commands["lda"].commands["run"].params}
+    assert [field.name for field in dataclasses.fields(Settings)] == list(DECLARED)
+    for name, declared in DECLARED.items():
+        if declared.parameter:
+            assert of_estimator[declared.parameter].default == getattr(Settings, name)
+        if declared.help:
+            assert options[name].help == declared.help
+            assert options[name].default is None
+    # Nothing that draws is hidden from both, but for how steps decay and the scale of θ.
+    hidden = {name for name, known in DECLARED.items() if not (known.parameter or known.help)}
+    assert hidden == {"decay_after", "decay_power", "start"}
+    settings = Settings.of_parameters(fk.models.LDA(3, n_jobs=-1, draws=np.int64(7)).get_params(), seed=5)
+    assert settings == Settings(topics=3, threads=-1, draws=7, seed=5)
+    assert json.loads(json.dumps(settings.to_json()))["draws"] == 7
+    assert settings.num_threads == Settings().num_threads
+
+
+@pytest.mark.parametrize(
+    ("check", "value", "message"),
+    [
+        (whole(1), True, "x must be a whole number of at least 1; True was given"),
+        (whole(1), 0.5, "x must be a whole number of at least 1; 0.5 was given"),
+        (positive, 0, "x must be a positive number; 0 was given"),
+        (positive, np.inf, "x must be a positive number; inf was given"),
+        (optional(positive), "1", "x must be a positive number; '1' was given"),
+        (within(0, 1, "a share"), 1, "x must be a share; 1 was given"),
+        (one_of(["left", "right"]), "rigth", "x is one of left, right, not 'rigth'. Did you mean 'right'?"),
+        (one_of(["left"]), None, "x is one of left, not None."),
+    ],
+)
+def test_checks_name_the_setting_and_what_was_given(check, value, message):
+    with pytest.raises(ValueError) as raised:  # noqa: PT011
+        check("x", value)
+    assert message in str(raised.value)
+
+
+def test_checks_return_plain_values():
+    for value in (whole(0)("x", np.int64(3)), positive("x", np.float32(0.5)), within(0, 1, "")("x", 0)):
+        assert type(value) in (int, float)
+    assert optional(positive)("x", None) is None
+
+
+def test_a_verdict_is_as_bad_as_its_worst_finding():
+    care, bad = Verdict.of_problem("slow"), Verdict.of_problem("wrong", Grade.BAD)
+    joined = Verdict.joined([Verdict(notes=("seen",)), care, bad])
+    assert (joined.grade, joined.ok, joined.problems) == (Grade.BAD, False, ("slow", "wrong"))
+    assert str(joined) == "Do not use:\nslow\nwrong\nseen"
+    assert str(Verdict(notes=("seen",))) == "No problems found.\nseen"
+    assert care.findings == (Finding(Grade.CARE, "slow"),)
