@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from fokker.cli.console import show
-from fokker.cli.flags import CommandError, flags_of, in_flags
+from fokker.cli.flags import CommandError, translated
 from fokker.cli.options import Seed, option
 
 if TYPE_CHECKING:
@@ -67,10 +67,10 @@ def check(
         seed=seed,
     )
     if as_json:
-        notes = [in_flags(note, flags_of(check)) for note in report.notes]
+        notes = [translated(note) for note in report.notes]
         typer.echo(json.dumps({**report.to_json(), "notes": notes}, indent=2))
     else:
-        show(in_flags(str(report), flags_of(check)))
+        show(translated(report))
     raise typer.Exit(0 if report.ok else 1)
 
 

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fokker._core.keys import key_of_seed
+from fokker.cli.flags import translated
 from fokker.cli.stored import check_same_settings
 from fokker.rows import leaves
 from fokker.run.journal import JOURNAL
@@ -147,7 +148,7 @@ def output(
         check_same_settings(out, settings)
         run = prepared(target, sampler, {**_DEFAULTS, **options, "out": out}, is_compared_only=True)
     except (ValueError, TypeError) as error:
-        return f"where this call would be refused: {error}"
+        return f"where this call would be refused: {translated(error)}"
     total = run.plan.steps + run.plan.burn_in
     return f"going on with the run that is there, after {run.done:,} of {total:,} steps"
 
