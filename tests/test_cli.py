@@ -11,7 +11,7 @@ import typer
 import fokker as fk
 from fokker import cli
 from fokker.cli import check
-from fokker.cli.flags import CommandError, Flag, flags_of, in_flags, with_flags
+from fokker.cli.flags import CommandError, Flag, flags_of, in_flags, translated, with_flags
 
 SAMPLERS = """
 import jax, jax.numpy as jnp
@@ -331,3 +331,12 @@ def test_every_command_is_translated():
         commands += group.typer_instance.registered_commands
     assert len(commands) > 10
     assert all(hasattr(command.callback, "__wrapped__") for command in commands)
+
+
+def test_messages_that_are_no_errors_are_translated_while_a_command_runs():
+    def command(key: Annotated[str, typer.Option(metavar="NAME")]):
+        return translated("set key=…")
+
+    assert translated("set key=…") == "set key=…"
+    assert with_flags(command)("x") == "set --key NAME"
+    assert translated("set key=…") == "set key=…"

@@ -141,8 +141,8 @@ MUTATIONS = [
     ),
     Mutation(
         "cli/flags.py",
-        "                error.args = (message,)\n",
-        "",
+        "                error.args = (translated(error),)\n",
+        "                pass\n",
         "a user of the command line reads of arguments of Python",
         ("cli::a_command_names_its_own_options_and_what_they_offer",),
     ),

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from fokker.cli.console import show
-from fokker.cli.flags import CommandError, flags_of, in_flags
+from fokker.cli.flags import CommandError, translated
+from fokker.cli.options import Seed, option
 
 if TYPE_CHECKING:
     from jaxtyping import Array
@@ -26,19 +27,19 @@ Source = Annotated[
 ]
 Shapes = Annotated[
     list[str] | None,
-    typer.Option(
-        "--shape",
-        metavar="VARIABLE=SHAPE",
-        help="The shape of a variable, as in theta=3 or xi=2x2 (repeat for each); theta= is a scalar. "
+    option(
+        "The shape of a variable, as in theta=3 or xi=2x2 (repeat for each); theta= is a scalar. "
         "Needed if the file does not determine it.",
+        "VARIABLE=SHAPE",
+        "--shape",
     ),
 ]
 Starts = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "Where to start the search for the target's mass, as in theta=1 (every coordinate). Default: 0.",
+        "VARIABLE=NUMBER",
         "--start",
-        metavar="VARIABLE=NUMBER",
-        help="Where to start the search for the target's mass, as in theta=1 (every coordinate). Default: 0.",
     ),
 ]
 
@@ -49,16 +50,11 @@ def check(
     start: Starts = None,
     periodic: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="VARIABLE=PERIOD",
-            help="An angle with its period, as in phi=6.283185307179586 or phi=2pi.",
-        ),
+        option("An angle with its period, as in phi=6.283185307179586 or phi=2pi.", "VARIABLE=PERIOD"),
     ] = None,
-    sphere: Annotated[
-        list[str] | None, typer.Option(metavar="VARIABLE", help="A unit vector (repeat for each).")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random points.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    sphere: Annotated[list[str] | None, option("A unit vector (repeat for each).", "VARIABLE")] = None,
+    seed: Seed = 0,
+    as_json: Annotated[bool, option("Print the report as JSON.", None, "--json")] = False,
 ) -> None:
     """Check a sampler. Exit code 0 if it is right, 1 if it is wrong or in doubt, 2 for bad input."""
     import fokker
@@ -71,10 +67,10 @@ def check(
         seed=seed,
     )
     if as_json:
-        notes = [in_flags(note, flags_of(check)) for note in report.notes]
+        notes = [translated(note) for note in report.notes]
         typer.echo(json.dumps({**report.to_json(), "notes": notes}, indent=2))
     else:
-        show(in_flags(str(report), flags_of(check)))
+        show(translated(report))
     raise typer.Exit(0 if report.ok else 1)
 
 
@@ -84,15 +80,14 @@ def complete(
     start: Starts = None,
     box: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="VARIABLE=LOW:HIGH",
-            help="The box: a range for each coordinate. Default: determined from the target.",
+        option(
+            "The box: a range for each coordinate. Default: determined from the target.", "VARIABLE=LOW:HIGH"
         ),
     ] = None,
-    grid: Annotated[int | None, typer.Option(help="Grid points per dimension.")] = None,
-    method: Annotated[str, typer.Option(help="fourier, axial, or auto.")] = "auto",
-    axis: Annotated[str | None, typer.Option(help="Coordinate of the axial gauge, as in r or r[0].")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for completion.npz and completion.png.")] = None,
+    grid: Annotated[int | None, option("Grid points per dimension.")] = None,
+    method: Annotated[str, option("fourier, axial, or auto.")] = "auto",
+    axis: Annotated[str | None, option("Coordinate of the axial gauge, as in r or r[0].")] = None,
+    out: Annotated[Path | None, option("Folder for completion.npz and completion.png.")] = None,
 ) -> None:
     """Find the Q of a drift (Ma et al. 2015, Theorem 2). Exit code 1 if the drift is not stationary."""
     import fokker

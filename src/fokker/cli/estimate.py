@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fokker._core.keys import key_of_seed
+from fokker.cli.flags import translated
 from fokker.cli.stored import check_same_settings
 from fokker.rows import leaves
 from fokker.run.api import prepared
@@ -139,7 +140,7 @@ def output(
         call = Options(**{**options, "out": out, "progress": False})
         run = prepared(Call(target, sampler, call, writes=False))
     except (ValueError, TypeError) as error:
-        return f"where this call would be refused: {error}"
+        return f"where this call would be refused: {translated(error)}"
     done, total = run.recording.done, run.plan.total
     return f"going on with the run that is there, after {done:,} of {total:,} steps"
 

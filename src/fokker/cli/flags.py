@@ -7,6 +7,7 @@ of calls in them, as in fk.sample(…, batch_size=100), stay as they are.
 import functools
 import re
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Any, NamedTuple, get_type_hints
 
 from typer.models import OptionInfo
@@ -26,6 +27,8 @@ _REMEDIES = {
     "MixturesError": ("no_mixtures", " That is {flag}."),
     "OtherRunError": ("overwrite", " {flag} replaces what is there."),
 }
+# The command that runs, after others whose work it goes on with.
+_commands: ContextVar[tuple[Callable[..., Any], ...]] = ContextVar("commands", default=())
 _CALL = r"[\w.]+\((?:[^()]|\([^()]*\))*\)"
 _VALUE = r"""\[[^\]]*\]|\([^)]*\)|'[^']*'|"[^"]*"|[^\s,;:()]*[^\s,;:().]"""
 
@@ -57,7 +60,7 @@ def flags_of(command: Callable[..., Any]) -> dict[str, Flag]:
 
 def in_flags(message: str, flags: Mapping[str, Flag]) -> str:
     """A message with the options of a command in place of arguments of Python."""
-    names = "|".join(map(re.escape, flags))
+    names = "|".join(map(re.escape, flags)) or "(?!)"  # which matches nothing
 
     def replaced(match: re.Match[str]) -> str:
         name, value = match.groups()
@@ -85,23 +88,33 @@ def _as_option(value: str) -> str:
     return shlex.quote(literal) if isinstance(literal, str) else value
 
 
+def translated(message: object) -> str:
+    """A message or an error of the library with the options of the command that runs, and what they offer."""
+    flags = {name: flag for command in _commands.get() for name, flag in flags_of(command).items()}
+    # str() of a KeyError has quotes.
+    words = message.args[0] if isinstance(message, Exception) and len(message.args) == 1 else message
+    text = in_flags(str(words), flags)
+    for kind in type(message).__mro__:
+        option, remedy = _REMEDIES.get(kind.__name__, ("", ""))
+        text += remedy.format(flag=flags[option].name) if option in flags else ""
+    return text
+
+
 def with_flags(command: Callable[..., Any], *others: Callable[..., Any]) -> Callable[..., Any]:
     """The command, whose errors name its options, or those of others whose work it goes on with."""
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> Any:
+        before = _commands.set((*others, command))
         try:
             return command(*arguments, **options)
         except CommandError:
             raise
         except Exception as error:
             if len(error.args) == 1 and isinstance(error.args[0], str):
-                flags = {name: flag for one in (*others, command) for name, flag in flags_of(one).items()}
-                message = in_flags(error.args[0], flags)
-                for kind in type(error).__mro__:
-                    option, remedy = _REMEDIES.get(kind.__name__, ("", ""))
-                    message += remedy.format(flag=flags[option].name) if option in flags else ""
-                error.args = (message,)
+                error.args = (translated(error),)
             raise
+        finally:
+            _commands.reset(before)
 
     return run

@@ -7,7 +7,7 @@ import typer
 
 from fokker.cli.console import console, show
 from fokker.cli.flags import CommandError
-from fokker.cli.options import DataFolder, Seed
+from fokker.cli.options import DataFolder, Seed, option
 
 # A command lists at most this many of the files that it wrote.
 _MAX_FILES_LISTED = 8
@@ -17,7 +17,7 @@ def demo(
     name: Annotated[
         str, typer.Argument(help="The demonstration: logistic, network, ratings or recipe.")
     ] = "logistic",
-    out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("fokker-demo"),
+    out: Annotated[Path, option("Folder for the picture and the report.")] = Path("fokker-demo"),
     seed: Seed = 0,
 ) -> None:
     """Logistic regression on a million rows; a network; 'recipe', right and wrong samplers side by side."""
@@ -33,13 +33,13 @@ def demo(
 
 def reproduce(
     name: Annotated[str, typer.Argument(help="The name of the experiment; 'list' lists them.")],
-    out: Annotated[Path | None, typer.Option(help="Folder for figures and result.json.")] = None,
+    out: Annotated[Path | None, option("Folder for figures and result.json.")] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer steps with the same code; takes under a minute.")
+        bool, option("Fewer steps with the same code; takes under a minute.", None, "--quick")
     ] = False,
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help="The number of seeds to repeat it with. Default: that of the experiment."),
+        option("The number of seeds to repeat it with. Default: that of the experiment.", min=1),
     ] = None,
     data_dir: DataFolder = None,
 ) -> None:

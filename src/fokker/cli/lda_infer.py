@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fokker.cli.console import show, show_error
+from fokker.cli.flags import translated
 from fokker.cli.lda_options import option
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def infer(
                     shares.append(mixtures)
                     progress.update(len(names))
         if summary := corpus.tally.sentence():
-            show_error(summary)
+            show_error(translated(summary))
     if out is not None:
         _write_proportions(out, topic_names, names, shares)
         show(f"wrote {out}")
@@ -96,7 +97,7 @@ def export(
         progress.begin(f"writing files for {tool}", unit=None)
         paths = write(exported, tool, out or folder / tool)
     if summary := corpus.tally.sentence():
-        show_error(summary)
+        show_error(translated(summary))
     show(f"wrote {', '.join(path.name for path in paths)} to {paths[0].parent}")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fokker.cli.console import console, errors, show, show_error
+from fokker.cli.flags import translated
 
 if TYPE_CHECKING:
     from fokker.cli.lda_progress import RunProgress
@@ -67,7 +68,7 @@ def begin(
             overwrite=overwrite,
         )
     for warning in caught:
-        show_error(str(warning.message))
+        show_error(translated(warning.message))
     if any_process(interruption.asked):
         show(_NOTHING_YET)
         return None
@@ -156,7 +157,7 @@ def _print_findings(run: "Run", findings: "Findings") -> None:
     from fokker.models.lda.results import by_prevalence, topic_line
 
     if summary := run.tally.sentence():
-        show(summary)
+        show(translated(summary))
     for topic in by_prevalence(findings.topics)[:_NUM_TOPICS_SHOWN]:
         show(topic_line(topic))
     if (more := len(findings.topics) - _NUM_TOPICS_SHOWN) > 0:

@@ -18,23 +18,33 @@ from fokker.cli.options import (
     Quantiles,
     RunFolder,
     Seed,
+    option,
 )
 
 # Imports of what needs JAX are inside functions: `fokker --help` is to be quick.
 _SETTINGS = "fokker.settings"
 # Options of `fokker sample` that are not those of the run, or that are stored in another form.
 _TEXT_OPTIONS = ("separator", "decimal", "encoding", "missing")
-_OF_THE_CALL = (
-    "config",
-    "double",
-    "out",
-    "overwrite",
-    "dry_run",
-    "mesh",
-    "coordinator",
-    "processes",
-    "process",
+_OUT = "fokker-sample"
+_DATA = (
+    "A table: .csv (with a header), .tsv, .jsonl, .parquet, .npz, or .npy as NAME=FILE. Repeat it for "
+    "columns in several files."
 )
+_MISSING = "Texts that stand for a missing value, besides empty fields. Default: NA, NaN, null, …."
+_SET = "An argument of the model's function, or of the sampler as sampler.KEY=VALUE (repeat)."
+_CONFIG = (
+    "Options of this command by their names, and the tables model and sampler for --set. What is given here "
+    "comes before it."
+)
+_SAMPLER = "The name of a sampler in fk.samplers or in the file. Default: nuts; with --batch-size sgld."
+_START = "Where chains start: at init, or at the mode, which is found from there with all the data."
+_GRADIENT = (
+    "What is made of the rows of a step: with control variates at the mode, the noise of the gradient is "
+    "small near it, and a step takes twice as long."
+)
+_DRY_RUN = "Say what would run, how long, and with how much memory and disk; write nothing."
+_OF_PROCESSES = ("coordinator", "processes", "process")
+_OF_THE_CALL = ("config", "double", "out", "overwrite", "dry_run", "mesh", *_OF_PROCESSES)
 
 
 def _read_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -71,117 +81,38 @@ def sample(
             "a fk.Density, a fk.Posterior, or a function that returns one, of the data or without arguments.",
         ),
     ],
-    steps: Annotated[int, typer.Option(help="Steps after burn-in.")],
-    data: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--data",
-            metavar="FILE",
-            help="A table: .csv (with a header), .tsv, .parquet, .npz, or .npy as NAME=FILE. Repeat it for "
-            "columns in several files.",
-        ),
-    ] = None,
-    columns: Annotated[
-        str | None, typer.Option(metavar="NAME,…", help="Columns of the data to read. Default: all.")
-    ] = None,
-    categories: Annotated[
-        str | None,
-        typer.Option(metavar="NAME,…", help="Columns whose values are replaced by codes 0, 1, …."),
-    ] = None,
-    dates: Annotated[
-        str | None,
-        typer.Option(metavar="NAME,…", help="Columns of dates, which become days since 1970-01-01."),
-    ] = None,
-    separator: Annotated[
-        str | None,
-        typer.Option(metavar="CHAR", help="Between the fields of a text file, as ';' or tab."),
-    ] = None,
-    decimal: Annotated[
-        str, typer.Option(metavar="CHAR", help="The decimal mark in text files, . or a comma.")
-    ] = ".",
-    encoding: Annotated[
-        str, typer.Option(help="That of text files; Excel on Windows writes cp1252.")
-    ] = "utf-8-sig",
-    missing: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT,…",
-            help="Texts that stand for a missing value, besides empty fields. Default: NA, NaN, null, ….",
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="An argument of the model's function, or of the sampler as sampler.KEY=VALUE (repeat).",
-        ),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.toml",
-            callback=_read_config,
-            is_eager=True,
-            help="Options of this command by their names, and tables [model] and [sampler] for --set. What "
-            "is given here comes before it.",
-        ),
-    ] = None,
-    sampler: Annotated[
-        str | None,
-        typer.Option(
-            help="The name of a sampler in fk.samplers or in the file. Default: nuts; with --batch-size sgld."
-        ),
-    ] = None,
-    step_size: Annotated[
-        float | None, typer.Option(help="The step size. Default: tuned by short runs.")
-    ] = None,
+    steps: Annotated[int, option("Steps after burn-in.")],
+    data: Annotated[list[str] | None, option(_DATA, "FILE")] = None,
+    columns: Annotated[str | None, option("Columns of the data to read. Default: all.", "NAME,…")] = None,
+    categories: Annotated[str | None, option("Columns whose values become codes 0, 1, ….", "NAME,…")] = None,
+    dates: Annotated[str | None, option("Columns that become days since 1970-01-01.", "NAME,…")] = None,
+    separator: Annotated[str | None, option("Between the fields of a text file: ';', tab.", "CHAR")] = None,
+    decimal: Annotated[str, option("The decimal mark in text files, . or a comma.", "CHAR")] = ".",
+    encoding: Annotated[str, option("Of text files; Excel on Windows writes cp1252.")] = "utf-8-sig",
+    missing: Annotated[str | None, option(_MISSING, "TEXT,…")] = None,
+    settings: Annotated[list[str] | None, option(_SET, "KEY=VALUE", "--set")] = None,
+    config: Annotated[Path | None, option(_CONFIG, "FILE.toml", callback=_read_config, is_eager=True)] = None,
+    sampler: Annotated[str | None, option(_SAMPLER)] = None,
+    step_size: Annotated[float | None, option("The step size. Default: tuned by short runs.")] = None,
     init: Annotated[
-        str,
-        typer.Option(help="The name in the file of the initial position, or of a function of a key."),
+        str, option("The name in the file of the initial position, or a function of a key.")
     ] = "init",
-    start: Annotated[
-        str,
-        typer.Option(
-            metavar="init|mode",
-            help="Where chains start: at init, or at the mode, which is found from there with all the data.",
-        ),
-    ] = "init",
-    burn_in: Annotated[int, typer.Option(help="Steps before the first draw.")] = 0,
+    start: Annotated[str, option(_START, "init|mode")] = "init",
+    burn_in: Annotated[int, option("Steps before the first draw.")] = 0,
     warm_up: Annotated[
-        int | None, typer.Option(help="Steps in which nuts, hmc and similar samplers adapt their settings.")
+        int | None, option("Steps in which nuts, hmc and the like adapt their settings.")
     ] = None,
-    thin: Annotated[int, typer.Option(help="Keep every n-th step.")] = 1,
-    chains: Annotated[int, typer.Option(help="The number of chains.")] = 4,
-    batch_size: Annotated[int | None, typer.Option(help="Rows of data per step. Default: all.")] = None,
-    gradient: Annotated[
-        str,
-        typer.Option(
-            metavar="minibatch|control-variates",
-            help="What is made of the rows of a step: with control variates at the mode, the noise of the "
-            "gradient is small near it, and a step takes twice as long.",
-        ),
-    ] = "minibatch",
-    temperature: Annotated[float, typer.Option(help="The temperature T of exp(-U/T).")] = 1.0,
+    thin: Annotated[int, option("Keep every n-th step.")] = 1,
+    chains: Annotated[int, option("The number of chains.")] = 4,
+    batch_size: Annotated[int | None, option("Rows of data per step. Default: all.")] = None,
+    gradient: Annotated[str, option(_GRADIENT, "minibatch|control-variates")] = "minibatch",
+    temperature: Annotated[float, option("The temperature T of exp(-U/T).")] = 1.0,
     seed: Seed = 0,
-    double: Annotated[
-        bool,
-        typer.Option("--double", help="Compute in double precision, for data that single would round."),
-    ] = False,
+    double: Annotated[bool, option("Compute in double precision.", None, "--double")] = False,
     quantiles: Quantiles = QUANTILES,
-    out: Annotated[
-        Path, typer.Option(help="Folder of the run: its draws, its state and report.html.")
-    ] = Path("fokker-sample"),
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an existing run in the folder.")
-    ] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Say what would run, how long, and with how much memory and disk; write nothing.",
-        ),
-    ] = False,
+    out: Annotated[Path, option("Folder of the run: its draws, its state and report.html.")] = Path(_OUT),
+    overwrite: Annotated[bool, option("Replace an existing run in the folder.", None, "--overwrite")] = False,
+    dry_run: Annotated[bool, option(_DRY_RUN, None, "--dry-run")] = False,
     mesh: Mesh = None,
     coordinator: Coordinator = None,
     processes: Processes = None,
@@ -210,12 +141,12 @@ def sample(
         "sampler": sampler or ("nuts" if batch_size is None else "sgld"),
         "precision": "double" if double else None,
     }
-    for option, value, known in (
+    for flag, value, known in (
         ("--start", start, ("init", "mode")),
         ("--gradient", gradient, ("minibatch", "control-variates")),
     ):
         if value not in known:
-            raise CommandError(f"{option} is one of {', '.join(known)}, not {value!r}.")
+            raise CommandError(f"{flag} is one of {', '.join(known)}, not {value!r}.")
     if gradient != "minibatch" and batch_size is None:
         raise CommandError(f"--gradient {gradient} is about minibatches: give --batch-size.")
     if dry_run:
@@ -235,11 +166,9 @@ def resume(
     model: Model = None,
     data: Annotated[
         list[str] | None,
-        typer.Option("--data", metavar="FILE", help="The files of data, where they are elsewhere now."),
+        option("The files of data, where they are elsewhere now.", "FILE"),
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Steps after burn-in, in all. Default: as before.")
-    ] = None,
+    steps: Annotated[int | None, option("Steps after burn-in, in all. Default: as before.")] = None,
     mesh: Mesh = None,
     coordinator: Coordinator = None,
     processes: Processes = None,
@@ -288,16 +217,14 @@ def predict(
     folder: RunFolder,
     data: Annotated[
         list[str],
-        typer.Option(
-            "--data", metavar="FILE", help="New rows, with the columns that the model uses, as in `sample`."
-        ),
+        option("New rows, with the columns that the model uses, as in `sample`.", "FILE"),
     ],
-    out: Annotated[Path, typer.Option(help="The CSV file to write.")] = Path("predictions.csv"),
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
+    out: Annotated[Path, option("The CSV file to write.")] = Path("predictions.csv"),
+    overwrite: Annotated[bool, option("Replace an existing file.", None, "--overwrite")] = False,
     model: Model = None,
     quantiles: Quantiles = QUANTILES,
-    draws: Annotated[int, typer.Option(min=1, help="The most draws to use, evenly spaced.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of the noise, where predict takes a key.")] = 0,
+    draws: Annotated[int, option("The most draws to use, evenly spaced.", min=1)] = 1000,
+    seed: Annotated[int, option("Seed of the noise, where predict takes a key.")] = 0,
 ) -> None:
     """Predict new rows with the draws of a run: mean, sd and quantiles of each, in the order of the rows.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fokker.corpora._source import Text, TextSource, line_name
 from fokker.corpora._tally import Tally, decoded
-from fokker.rows.compressed import blocks, lines
+from fokker.rows.compressed import blocks, lines, read_all
 from fokker.rows.json_lines import records
 
 # The name of a document is its value under the first of these.
@@ -106,7 +106,7 @@ def _decoded_chunks(path: Path, tally: Tally) -> Iterator[str]:
 
 def _keys_of_object(path: Path, tally: Tally) -> str:
     try:
-        value = json.loads(b"".join(block for block in blocks(path, tally.lose) if block is not None))
+        value = json.loads(read_all(path, tally.lose))
     except ValueError:
         return ""
     if not isinstance(value, dict):

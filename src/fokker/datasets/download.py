@@ -16,11 +16,10 @@ from typing import IO
 
 from fokker.datasets.catalogue import DataFile, DataSet
 from fokker.datasets.folder import SUFFIXES, stored_file
-from fokker.rows.compressed import read_all
+from fokker.rows.compressed import read_all, suffix_of
 
 _TIMEOUT_SECONDS = 30
 _BLOCK_SIZE = 1 << 16
-_MAGIC_SUFFIXES = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\x00": ".xz"}
 
 # Called with the bytes received so far and their total number, 0 if it is unknown.
 Progress = Callable[[int, int], None]
@@ -176,7 +175,7 @@ def _store(download: Path, file: DataFile, target: Path) -> Path:
             )
         with unpacked.open("rb") as stream:
             first_bytes = stream.read(8)
-        suffix = next((s for magic, s in _MAGIC_SUFFIXES.items() if first_bytes.startswith(magic)), "")
+        suffix = suffix_of(first_bytes)
         place = target / f"{file.name}{suffix}"
         os.replace(unpacked, place)
     # A wrong file that is compressed otherwise would be found in its place.

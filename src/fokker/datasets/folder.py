@@ -4,10 +4,11 @@ import os
 from pathlib import Path
 
 from fokker.datasets.catalogue import CATALOGUE, DataFile
+from fokker.rows.compressed import SUFFIXES as COMPRESSED
 
 VARIABLE = "FOKKER_DATA"
 # A file may be stored as it is or compressed.
-SUFFIXES = ("", ".gz", ".bz2", ".xz")
+SUFFIXES = ("", *COMPRESSED)
 
 
 def data_folder(folder: str | Path | None = None) -> Path:

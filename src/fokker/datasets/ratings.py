@@ -22,7 +22,7 @@ from fokker.datasets._rating_tables import (
 )
 from fokker.datasets._titles import read_titles
 from fokker.datasets.catalogue import CATALOGUE
-from fokker.datasets.folder import data_folder
+from fokker.datasets.folder import SUFFIXES, data_folder
 from fokker.rows.column import as_array
 from fokker.rows.compressed import decode, read_all
 from fokker.rows.json_lines import read_json_lines
@@ -203,7 +203,7 @@ def _files(path: Path) -> list[Path]:
         if files := sorted(path.glob(pattern)):
             return files
     for name in _FILE_NAMES:
-        for suffix in ("", ".gz", ".bz2", ".xz"):
+        for suffix in SUFFIXES:
             if (file := path / f"{name}{suffix}").is_file():
                 return [file]
     raise FileNotFoundError(

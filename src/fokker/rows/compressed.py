@@ -26,6 +26,7 @@ _BZIP2_START_LENGTH = 10
 
 
 class _Compression(NamedTuple):
+    suffix: str
     magic: bytes
     new_decompressor: Callable[[], Any]
     restart: re.Pattern[bytes] | None
@@ -75,16 +76,26 @@ class _Zstd:
 # Formats are recognised by their first bytes, not by the file name. Only the first bytes of bzip2 streams are
 # long enough to search for them inside a file.
 _COMPRESSIONS = (
-    _Compression(b"BZh", bz2.BZ2Decompressor, _BZIP2_START),
-    _Compression(b"\x1f\x8b", _gzip_decompressor, None),
-    _Compression(b"\xfd7zXZ\x00", lzma.LZMADecompressor, None),
-    _Compression(b"\x28\xb5\x2f\xfd", _Zstd, None),
+    _Compression(".bz2", b"BZh", bz2.BZ2Decompressor, _BZIP2_START),
+    _Compression(".gz", b"\x1f\x8b", _gzip_decompressor, None),
+    _Compression(".xz", b"\xfd7zXZ\x00", lzma.LZMADecompressor, None),
+    _Compression(".zst", b"\x28\xb5\x2f\xfd", _Zstd, None),
 )
-SUFFIXES = (".bz2", ".gz", ".xz", ".zst", ".zstd")
+SUFFIXES = (*(compression.suffix for compression in _COMPRESSIONS), ".zstd")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Control characters do not occur in text, apart from tab, line feed, form feed and carriage return.
 _CONTROL_CHARACTERS = bytes(set(range(32)) - {9, 10, 12, 13, 27})
 _SAMPLE_SIZE = 1 << 16
+
+
+def _compression(first_bytes: bytes) -> _Compression | None:
+    return next((known for known in _COMPRESSIONS if first_bytes.startswith(known.magic)), None)
+
+
+def suffix_of(first_bytes: bytes) -> str:
+    """The suffix of a file that begins with these bytes, if it is compressed; else empty."""
+    compression = _compression(first_bytes)
+    return "" if compression is None else compression.suffix
 
 
 def uncompressed_name(path: Path) -> Path:
@@ -101,12 +112,11 @@ def blocks(path: Path, damage: Damage | None = None) -> Iterator[bytes | None]:
     if damage is None:
         damage = _refused(path)
     with path.open("rb") as file:
-        first_bytes = file.read(8)
+        compression = _compression(file.read(8))
         file.seek(0)
-        for compression in _COMPRESSIONS:
-            if first_bytes.startswith(compression.magic):
-                yield from _decompressed(file, path.name, compression, damage)
-                return
+        if compression is not None:
+            yield from _decompressed(file, path.name, compression, damage)
+            return
         while block := file.read(_PLAIN_READ_SIZE):
             yield block
 

@@ -2,7 +2,7 @@
 
 import collections
 import zipfile
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -210,63 +210,87 @@ def read_table(
     reads all rows, so that Parquet is decoded once, into memory, if it takes at most a quarter of it.
     """
     labels = dict(categories or {})
-    read: dict[str, Any] = {}
-    problems: dict[str, str] = {}
-    found_labels: dict[str, list[Any]] = {}
-    known: list[str] = []
+    chosen = None if columns is None else {*columns, *labels, *dates}
+    gathered = _Gathered(labels, dates, are_new=columns_of_run is not None)
     for file in files:
-        chosen = None if columns is None else {*columns, *labels, *dates}
         for name, column in _read_file(file, chosen, set(labels), dates, text or TextFormat()).items():
-            known.append(name)
-            if column is None or (chosen is not None and name not in chosen):
-                continue
-            if name in read or name in problems:
-                raise ValueError(f"the column {name!r} is in more than one file of the data: rename one.")
-            if name in labels or name in dates:
-                try:
-                    if name in dates:
-                        read[name] = column.days()
-                    else:
-                        read[name], found_labels[name] = column.codes(labels[name])
-                except ValueError as error:
-                    if columns_of_run is None:
-                        raise
-                    problems[name] = str(error)
-            elif column.problem is not None:
-                problems[name] = column.problem
-            else:
-                read[name] = column.values
-    wanted = (
-        ()
-        if columns_of_run is not None
-        else (
-            ("columns", columns or ()),
-            ("categories", labels),
-            ("dates", dates),
-        )
-    )
-    for option, names in wanted:
-        for name in names:
-            if name not in known:
-                raise ValueError(
-                    f"the data have no column {name!r}, which {option}=… names, or which they had before."
-                    f"{nearest(name, known)} Their columns are {listed(known)}."
-                )
-    sizes = collections.Counter(len(column) for column in read.values())
-    if len(files) > 1 and len(sizes) > 1:
-        described = ", ".join(f"{name} has {len(column):,}" for name, column in read.items())
-        raise ValueError(f"the files of the data differ in their number of rows: {described}.")
-    if len(sizes) > 1:
-        _set_aside(read, problems, sizes)
-    if not read:
-        reason = next(iter(problems.values()), "there are no columns")
-        raise ValueError(f"{', '.join(files)} has no column of numbers: {reason}")
-    if not next(iter(read.values())).shape[0]:
-        raise ValueError(f"{', '.join(files)} has no rows.")
-    read = _loaded(read, uses_all_rows)
+            gathered.known.append(name)
+            if column is not None and (chosen is None or name in chosen):
+                gathered.add(name, column)
+    gathered.check({"columns": columns or (), "categories": labels, "dates": dates}, files)
+    read = _loaded(gathered.columns, uses_all_rows)
     # With those that cannot be used: a matrix does not leave one out in silence.
-    order = known if columns is None else list(dict.fromkeys([*columns, *labels, *dates]))
-    return Columns(read, _About(problems, found_labels, tuple(columns_of_run or order)))
+    order = gathered.known if columns is None else list(dict.fromkeys([*columns, *labels, *dates]))
+    about = _About(gathered.problems, gathered.labels, tuple(columns_of_run or order))
+    return Columns(read, about)
+
+
+class _Gathered:
+    """The columns of all files so far: those that can be used, and why the others cannot.
+
+    `categories`, `dates`: as in `read_table`. `are_new`: these are rows to predict, where a column that
+    cannot be used is a problem only for a model that uses it.
+    """
+
+    def __init__(self, categories: Labels, dates: Sequence[str], are_new: bool) -> None:
+        self._categories, self._dates, self._are_new = categories, dates, are_new
+        self.columns: dict[str, Any] = {}
+        self.problems: dict[str, str] = {}
+        self.labels: dict[str, list[str]] = {}
+        self.known: list[str] = []
+
+    def add(self, name: str, column: Column) -> None:
+        """Take one more column."""
+        if name in self.columns or name in self.problems:
+            raise ValueError(f"the column {name!r} is in more than one file of the data: rename one.")
+        try:
+            if name in self._dates:
+                self.columns[name] = column.days()
+            elif name in self._categories:
+                self.columns[name], self.labels[name] = column.codes(self._categories[name])
+            elif column.problem is not None:
+                self.problems[name] = column.problem
+            else:
+                self.columns[name] = column.values
+        except ValueError as error:
+            if not self._are_new:
+                raise
+            self.problems[name] = str(error)
+
+    def check(self, wanted: Mapping[str, Iterable[str]], files: Sequence[str]) -> None:
+        """Raise unless the columns that arguments name are there, and there are rows, as many in each."""
+        for argument, names in wanted.items():
+            for name in names:
+                if name not in self.known and not self._are_new:
+                    raise ValueError(
+                        f"the data have no column {name!r}, which {argument}=[{name!r}] names, or which they "
+                        f"had before.{nearest(name, self.known)} Their columns are {listed(self.known)}."
+                    )
+        sizes = collections.Counter(len(column) for column in self.columns.values())
+        if len(sizes) > 1:
+            described = ", ".join(f"{name} has {len(column):,}" for name, column in self.columns.items())
+            if len(files) > 1:
+                raise ValueError(f"the files of the data differ in their number of rows: {described}.")
+            self._set_aside(sizes, described)
+        if not self.columns:
+            reason = next(iter(self.problems.values()), "there are no columns")
+            raise ValueError(f"{', '.join(files)} has no column of numbers: {reason}")
+        if not len(next(iter(self.columns.values()))):
+            raise ValueError(f"{', '.join(files)} has no rows.")
+
+    def _set_aside(self, sizes: collections.Counter[int], described: str) -> None:
+        """Arrays of another length than most, such as the names of features beside a matrix of them."""
+        (size, times), *others = sizes.most_common()
+        if others[0][1] == times:
+            raise ValueError(
+                f"the arrays of the data differ in length: {described}. Choose those with one row per datum "
+                "by columns=…."
+            )
+        for name in [name for name, column in self.columns.items() if len(column) != size]:
+            self.problems[name] = (
+                f"the array {name!r} has {len(self.columns.pop(name)):,} rows where most have {size:,}: it "
+                "cannot be a column of the data."
+            )
 
 
 def _loaded(columns: dict[str, Any], uses_all_rows: bool) -> dict[str, Any]:
@@ -279,22 +303,6 @@ def _loaded(columns: dict[str, Any], uses_all_rows: bool) -> dict[str, Any]:
         return columns
     loaded = {name: x.reader.span(0, len(x)) if is_source(x) else np.array(x) for name, x in in_files.items()}
     return {**columns, **loaded}
-
-
-def _set_aside(read: dict[str, Any], problems: dict[str, str], sizes: collections.Counter[int]) -> None:
-    """Arrays of another length than most, such as the names of features beside a matrix of them."""
-    (size, times), *others = sizes.most_common()
-    if others[0][1] == times:
-        described = ", ".join(f"{name} has {len(column):,}" for name, column in read.items())
-        raise ValueError(
-            f"the arrays of the data differ in length: {described}. Choose those with one row per datum by "
-            "columns=…."
-        )
-    for name in [name for name, column in read.items() if len(column) != size]:
-        problems[name] = (
-            f"the array {name!r} has {len(read.pop(name)):,} rows where most have {size:,}: it cannot be a "
-            "column of the data."
-        )
 
 
 def _read_file(

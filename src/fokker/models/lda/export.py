@@ -79,7 +79,7 @@ def pyldavis(exported: Exported) -> dict[str, bytes]:
 
 
 def mallet(exported: Exported) -> dict[str, bytes]:
-    """Files as of MALLET's --output-topic-keys, --output-doc-topics and --topic-word-weights-file."""
+    """Files as by MALLET's options output-topic-keys, output-doc-topics and topic-word-weights-file."""
     words = exported.model.vocabulary.words
     mean = exported.model.mean
     keys = [

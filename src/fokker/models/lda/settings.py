@@ -85,7 +85,7 @@ def _check_total(name: str, value: Any) -> Any:
 
 
 def _check_seed(name: str, value: Any) -> int:
-    from fokker._core.keys import checked_seed  # with JAX, which `fokker --help` does without
+    from fokker._core.keys import checked_seed  # with JAX, which the command line starts without
 
     return checked_seed(value, name, 0)
 
