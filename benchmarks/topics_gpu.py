@@ -36,7 +36,7 @@ def main() -> None:
             indptr = np.concatenate([[0], np.cumsum(lengths)])
             documents = Documents(indptr, tokens, np.ones_like(tokens), ("",) * count)
             engines = {
-                "device": lambda repeat, d=documents, b=beta, g=gamma: gibbs_jax.expected_counts(
+                "device": lambda repeat, d=documents, b=beta, g=gamma: gibbs_jax.topic_counts(
                     jax.random.key(repeat), d.indptr, d.words, d.counts, b, g, SWEEPS, BURN_IN
                 )
             }

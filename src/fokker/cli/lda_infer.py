@@ -113,13 +113,12 @@ def _write_proportions(
     path: Path, topics: Sequence[str], names: list[str], shares: "list[np.ndarray]"
 ) -> None:
     """Write one row per document, as a table or as arrays `documents` and `mixtures`."""
-    import csv
     import gzip
-    import io
 
     import numpy as np
 
     from fokker._core.files import write_atomically
+    from fokker.models.lda.files import csv_text
 
     proportions = np.concatenate(shares)
     if path.suffix == ".npz":
@@ -127,11 +126,8 @@ def _write_proportions(
             path, lambda file: np.savez_compressed(file, documents=np.array(names), mixtures=proportions)
         )
         return
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["document", *(f"topic {name}" for name in topics)])
-    writer.writerows([name, *(f"{x:.4f}" for x in row)] for name, row in zip(names, proportions, strict=True))
-    content = text.getvalue().encode("utf-8")
+    rows = ([name, *(f"{x:.4f}" for x in row)] for name, row in zip(names, proportions, strict=True))
+    content = csv_text(["document", *(f"topic {name}" for name in topics)], rows).encode("utf-8")
     write_atomically(
         path, lambda file: file.write(gzip.compress(content) if path.suffix == ".gz" else content)
     )

@@ -29,9 +29,6 @@ from fokker.run.progress import Progress
 
 # Different from the streams of a chain and of evaluations with the same seed.
 _ROUNDING = 103
-# What a fitted estimator has besides its parameters and what `save` stores in arrays.
-_FITTED = ("n_features_in_", "n_documents_seen_", "_passes_made", "_num_documents", "_is_stream")
-
 # The parameters: settings of topics by the names that scikit-learn uses, and those of the estimator alone.
 _PARAMETERS: list[tuple[str, Any, Any]] = [
     *(
@@ -106,6 +103,7 @@ class LDA(Transformer, _Parameters, Estimator):
     _fitted_by = "_training"
     # The keys of a chain cannot be copied: it is built again from its arrays.
     _rebuilt = ("_training",)
+    _attributes = ("n_features_in_", "_passes_made", "_num_documents", "_is_stream")
     _renamed: ClassVar[dict[str, str]] = {"verbose": "progress"}
     _training: Training
 
@@ -440,38 +438,38 @@ class LDA(Transformer, _Parameters, Estimator):
     # Storing.
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        names = getattr(self, "feature_names_in_", None)
         curve = self._training.curve
+        names = [str(name) for name in curve.documents.names]
         header = {
-            "fitted": {name: getattr(self, name) for name in _FITTED},
-            "feature_names": None if names is None else [str(name) for name in names],
-            "curve": {"is_held_out": curve.is_held_out, "names": curve.documents.names},
+            "n_documents_seen": self.n_documents_seen_,
+            "is_held_out": curve.is_held_out,
+            "names": names,
         }
-        return header, self._training.state()
+        return {"training": header}, self._training.state()
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        for name in _FITTED:
-            if name != "n_documents_seen_":  # which is that of the training
-                setattr(self, name, header["fitted"][name])
-        if header["feature_names"] is not None:
-            self.feature_names_in_ = np.asarray(header["feature_names"], dtype=object)
-        if "curve.points" in arrays:
-            arrays = _renamed_arrays(arrays)
+        if "training" not in header:
+            header, arrays = _of_older_file(header, arrays)
+        stored = header["training"]
         training = self._new_training()
-        names = header["curve"].get("names") or [
-            str(i) for i in range(len(arrays.get("documents.indptr", [0])) - 1)
-        ]
-        training.restore(arrays, header["fitted"]["n_documents_seen_"], names)
-        training.curve.is_held_out = header["curve"]["is_held_out"]
+        training.restore(arrays, stored["n_documents_seen"], stored["names"])
+        training.curve.is_held_out = stored["is_held_out"]
         self._training = training
 
 
-def _renamed_arrays(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays of an older file by the names that they have now."""
+def _of_older_file(
+    header: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """A state that an earlier version has written, by the names that its parts have now."""
     curve = without_prefix("curve", arrays)
     documents = {f"documents.{name}": curve[name] for name in ("indptr", "words", "counts") if name in curve}
     held_out = {f"held_out.{name}": curve[name] for name in ("sum", "draws") if name in curve}
-    return {
+    training = {
+        "n_documents_seen": header["fitted"]["n_documents_seen_"],
+        "is_held_out": header["curve"]["is_held_out"],
+        "names": [str(i) for i in range(len(curve.get("indptr", [0])) - 1)],
+    }
+    return {"training": training}, {
         **{name: x for name, x in arrays.items() if not name.startswith("curve.")},
         **with_prefix("sample", without_prefix("sample", curve)),
         **documents,

@@ -217,11 +217,6 @@ class HeldOut:
         self.draws += 1
         return self._perplexity(p)
 
-    def reset(self) -> None:
-        """Reset the average."""
-        self._sum[:] = 0
-        self.draws = 0
-
     @property
     def perplexity(self) -> float:
         """The perplexity of p(w) averaged over the draws."""
