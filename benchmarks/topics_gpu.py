@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from fokker.corpora import Documents
-from fokker.models.lda import gibbs, gibbs_jax
+from fokker.models.topics import gibbs, gibbs_jax
 
 SWEEPS, BURN_IN = 50, 25
 

@@ -5,8 +5,8 @@ import numpy as np
 from jaxtyping import Array, Key
 from numpy.typing import ArrayLike, NDArray
 
-from fokker.models.lda import gibbs_jax
-from fokker.models.lda._expected import ExpectedCounts, averaged
+from fokker.models.topics import gibbs_jax
+from fokker.models.topics._expected import ExpectedCounts, averaged
 
 
 def pad(

@@ -15,7 +15,7 @@ from fokker.cli import app
 from fokker.diagnostics import Finding, Grade, Verdict
 from fokker.models.checks import one_of, optional, positive, whole, within
 from fokker.models.estimator import new_seed
-from fokker.models.lda.settings import DECLARED, Settings
+from fokker.models.topics.settings import DECLARED, Settings
 
 pytestmark = pytest.mark.dependencies
 

@@ -52,7 +52,7 @@ def upward(part, source, heights):
 FILES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py") if path.parent != SOURCE)
 FILES.append(Path("batches.py"))
 # Commands that are yet to move to cli/.
-COMMANDS = {Path("models/lda") / name for name in ("command.py",)}
+COMMANDS = {Path("models/topics") / name for name in ("command.py",)}
 # An option of the command line, in a text or a comment; not one of XLA.
 FLAG = re.compile(r"(?<![\w-])--(?!xla_)[a-z]")
 

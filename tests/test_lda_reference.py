@@ -16,7 +16,7 @@ from enumerated_topics import (
     enumerate_posterior,
     enumerate_topics,
 )
-from fokker.models.lda import gibbs_jax
+from fokker.models.topics import gibbs_jax
 from marks import long_case
 
 # Of one comparison of a right sampler with enumeration, over all its numbers; there are fewer than ten.

@@ -37,7 +37,7 @@ def infer(
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
 ) -> None:
     """Apply a saved model to new text: the topics of each document, with their words and shares."""
-    from fokker.models.lda.model import Model, top_words
+    from fokker.models.topics.model import Model, top_words
     from fokker.run.progress import Progress
 
     if not text:
@@ -82,8 +82,8 @@ def export(
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
 ) -> None:
     """Write files that other tools read, with the mixtures of all documents of the run."""
-    from fokker.models.lda.export import TOOLS, Exported, write
-    from fokker.models.lda.model import Model
+    from fokker.models.topics.export import TOOLS, Exported, write
+    from fokker.models.topics.model import Model
     from fokker.run.progress import Progress
 
     if tool not in TOOLS:
@@ -118,7 +118,7 @@ def _write_proportions(
     import numpy as np
 
     from fokker._core.files import write_atomically
-    from fokker.models.lda.files import csv_text
+    from fokker.models.topics.files import csv_text
 
     proportions = np.concatenate(shares)
     if path.suffix == ".npz":

@@ -11,7 +11,7 @@ import numpy as np
 
 from fokker._core.files import write_atomically
 from fokker.corpora import Corpus, Documents
-from fokker.models.lda.model import Model, top_words
+from fokker.models.topics.model import Model, top_words
 
 _TOPIC_KEYS = 20
 _DIGITS = 6

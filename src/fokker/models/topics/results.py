@@ -7,14 +7,14 @@ import numpy as np
 
 from fokker.corpora import Vocabulary
 from fokker.diagnostics import Verdict
-from fokker.models.lda.coherence import c_v, u_mass
-from fokker.models.lda.curve import Evaluation
-from fokker.models.lda.draws import attainable_probability, credible_bounds
-from fokker.models.lda.evaluate import DocumentScores, mixtures
-from fokker.models.lda.files import csv_text
-from fokker.models.lda.judgement import COHERENCE_WORDS, TEXT_WORDS, Fit, Wording, judge
-from fokker.models.lda.model import Model
-from fokker.models.lda.run import Run, Show
+from fokker.models.topics.coherence import c_v, u_mass
+from fokker.models.topics.curve import Evaluation
+from fokker.models.topics.draws import attainable_probability, credible_bounds
+from fokker.models.topics.evaluate import DocumentScores, mixtures
+from fokker.models.topics.files import csv_text
+from fokker.models.topics.judgement import COHERENCE_WORDS, TEXT_WORDS, Fit, Wording, judge
+from fokker.models.topics.model import Model
+from fokker.models.topics.run import Run, Show
 
 # The probability of the bounds of words, where there are draws enough.
 _PROBABILITY = 0.9

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, Key
 from numpy.typing import ArrayLike, NDArray
 
 from fokker._core import random as _random
-from fokker.models.lda._expected import MIN_PROBABILITY
+from fokker.models.topics._expected import MIN_PROBABILITY
 
 Integers = NDArray[np.int64]
 

@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fokker._core.files import write_atomically, write_text
-from fokker.models.lda.evaluate import DocumentScores
-from fokker.models.lda.files import csv_text, folder_of
-from fokker.models.lda.summary import RunSummary, read_scores
+from fokker.models.topics.evaluate import DocumentScores
+from fokker.models.topics.files import csv_text, folder_of
+from fokker.models.topics.summary import RunSummary, read_scores
 from fokker.report.page import image, page, table
 from fokker.report.plots import ACCENT, RIGHT, new_figure, tidy
 

@@ -10,11 +10,11 @@ import numpy as np
 from fokker._core import statistics
 from fokker.corpora import Documents
 from fokker.diagnostics import Finding, Grade, Verdict
-from fokker.models.lda.coherence import npmi, partnered
-from fokker.models.lda.curve import Evaluation
-from fokker.models.lda.evaluate import HeldOut, split_tokens
-from fokker.models.lda.learned_prior import LearnedPrior
-from fokker.models.lda.model import top_words
+from fokker.models.topics.coherence import npmi, partnered
+from fokker.models.topics.curve import Evaluation
+from fokker.models.topics.evaluate import HeldOut, split_tokens
+from fokker.models.topics.learned_prior import LearnedPrior
+from fokker.models.topics.model import top_words
 
 # The words of a topic whose seed words are looked for, that are named, and that are measured.
 TABLE_WORDS, TEXT_WORDS, COHERENCE_WORDS = 25, 10, 10

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from fokker._core.files import read_json
-from fokker.models.lda.evaluate import DocumentScores
-from fokker.models.lda.files import SUMMARY, csv_text
-from fokker.models.lda.results import Findings, Topic
-from fokker.models.lda.run import Run
+from fokker.models.topics.evaluate import DocumentScores
+from fokker.models.topics.files import SUMMARY, csv_text
+from fokker.models.topics.results import Findings, Topic
+from fokker.models.topics.run import Run
 
 SCORES = "held-out.csv"
 _COLUMNS = ("document", "hidden words", "log probability")
