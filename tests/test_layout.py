@@ -51,8 +51,6 @@ def upward(part, source, heights):
 
 FILES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py") if path.parent != SOURCE)
 FILES.append(Path("batches.py"))
-# Commands that are yet to move to cli/.
-COMMANDS = {Path("models/topics") / name for name in ("command.py",)}
 # An option of the command line, in a text or a comment; not one of XLA.
 FLAG = re.compile(r"(?<![\w-])--(?!xla_)[a-z]")
 
@@ -66,7 +64,7 @@ def test_every_part_has_its_place():
 def test_no_import_points_upwards():
     heights = layers()
     wrong = {}
-    for path in set(FILES) - COMMANDS:
+    for path in FILES:
         part = path.parts[0].removesuffix(".py")
         if above := upward(part, (SOURCE / path).read_text(), heights):
             wrong[str(path)] = above
@@ -91,7 +89,7 @@ def test_an_import_that_points_upwards_is_seen(source):
 
 def test_the_library_knows_no_option_of_the_command_line():
     """Its messages name arguments of Python; `fokker.cli.flags` translates them."""
-    library = [path for path in FILES if path.parts[0] != "cli" and path.parts[:2] != ("models", "lda")]
+    library = [path for path in FILES if path.parts[0] != "cli"]
     wrong = {str(path): FLAG.findall((SOURCE / path).read_text()) for path in library}
     assert not {path: flags for path, flags in wrong.items() if flags}
     assert FLAG.search('f"give --batch-size {size}"')

@@ -109,6 +109,7 @@ class Estimator(_Base):
     _remade: ClassVar[tuple[str, ...]] = ()
     _renamed: ClassVar[dict[str, str]] = {}
     random_state: Any
+    feature_names_in_: np.ndarray
     _seed: int
 
     def __new__(cls, *parameters: Any, **by_name: Any) -> Self:

@@ -84,9 +84,9 @@ class LDA(Transformer, _Parameters, Estimator):
     passes over X in `fit`, None for enough to read 20,000 documents. `start_documents`: in `fit` the topics
     start from a collapsed Gibbs chain over this many documents of X (`fokker.models.topics.start`), 0 for
     random topics. `partial_fit` starts from random topics. `draws` is the number of stored draws of the
-    topics, spaced over the second half of the chain. `exact_passes` are the last passes of `fit`, without the noise
-    of minibatches: from them come the draws. None takes half of the passes. `validation_fraction`: the share
-    of the documents of `fit` that are only evaluated. `n_jobs`: threads; None or -1 for all processors.
+    topics, spaced over the second half of the chain. `exact_passes` are the last passes of `fit`, without the
+    noise of minibatches: from them come the draws. None takes half of the passes. `validation_fraction`: the
+    share of the documents of `fit` that are only evaluated. `n_jobs`: threads; None or -1 for all processors.
     `random_state`: a seed, a RandomState or a Generator to draw one from, or None for another one in each
     fit. `progress`: whether to show it.
 

@@ -79,7 +79,7 @@ def pyldavis(exported: Exported) -> dict[str, bytes]:
 
 
 def mallet(exported: Exported) -> dict[str, bytes]:
-    """Files as of MALLET's --output-topic-keys, --output-doc-topics and --topic-word-weights-file."""
+    """Files as MALLET writes them: topic keys, topics of documents, and weights of words."""
     words = exported.model.vocabulary.words
     mean = exported.model.mean
     keys = [
