@@ -45,10 +45,10 @@ def write_documents(path):
 def work_on_topics(number, processes, port, kind, folder):
     """One process of a run over topics: print its seconds of wall and CPU time."""
     import fokker as fk
-    from fokker.models.lda.reading import Reading
-    from fokker.models.lda.run import Run
-    from fokker.models.lda.settings import Settings
-    from fokker.models.lda.together import Silent
+    from fokker.models.topics.reading import Reading
+    from fokker.models.topics.run import Run
+    from fokker.models.topics.settings import Settings
+    from fokker.models.topics.together import Silent
 
     if processes > 1:
         fk.processes.start(f"127.0.0.1:{port}", processes, number)

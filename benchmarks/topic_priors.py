@@ -22,9 +22,9 @@ from scipy.optimize import linear_sum_assignment
 
 import fokker as fk
 from fokker.corpora import Documents, open_corpus
-from fokker.models.lda.coherence import npmi
-from fokker.models.lda.evaluate import perplexity
-from fokker.models.lda.model import top_words
+from fokker.models.topics.coherence import npmi
+from fokker.models.topics.evaluate import perplexity
+from fokker.models.topics.model import top_words
 from topic_starts import HAS_TOMOTOPY, tomotopy_topics
 
 TOPICS, TRUNCATION = 50, 100

@@ -25,9 +25,9 @@ from scipy.optimize import linear_sum_assignment
 
 import fokker as fk
 from fokker.corpora import Documents, open_corpus
-from fokker.models.lda.coherence import npmi
-from fokker.models.lda.evaluate import perplexity
-from fokker.models.lda.model import top_words
+from fokker.models.topics.coherence import npmi
+from fokker.models.topics.evaluate import perplexity
+from fokker.models.topics.model import top_words
 
 ALPHA, GAMMA, GIBBS_SWEEPS = 0.01, 0.1, 500
 NUMBERS_OF_TOPICS = (5, 20)

@@ -193,7 +193,7 @@ def sklearn_model(matrix: Any, batch: int, alpha: float, gamma: float) -> Any:
 
 
 def our_chain(width: int, sampler: str, threads: int = 1) -> Any:
-    from fokker.models.lda.chain import TopicChain
+    from fokker.models.topics.chain import TopicChain
 
     alpha, gamma = PRIORS[0]
     return TopicChain(
@@ -214,8 +214,8 @@ def sweeps(path: Path, sizes: Sizes, rounds: int) -> None:
     """Token updates of the E-step, given topics that have been learnt."""
     import numpy as np
 
-    from fokker.models.lda.chain import local_words
-    from fokker.models.lda.gibbs import expected_counts
+    from fokker.models.topics.chain import local_words
+    from fokker.models.topics.gibbs import expected_counts
 
     learnt, _, width = load(path)
     documents = learnt.select(slice(sizes.timed))
@@ -313,7 +313,7 @@ def perplexity(path: Path, sizes: Sizes, rounds: int) -> None:
 
     from fokker.lab.experiments import ma_lda
     from fokker.lab.experiments._topic_runs import Stream, follow
-    from fokker.models.lda.evaluate import perplexity as completed
+    from fokker.models.topics.evaluate import perplexity as completed
 
     learnt, held_out, width = load(path)
     stream = Stream(
@@ -359,10 +359,10 @@ def shares(path: Path, sizes: Sizes, rounds: int) -> None:
     import jax
     import numpy as np
 
-    from fokker.models.lda._uniform import seed_at
-    from fokker.models.lda.chain import local_words
-    from fokker.models.lda.gibbs import expected_counts
-    from fokker.models.lda.theta import SAMPLERS
+    from fokker.models.topics._uniform import seed_at
+    from fokker.models.topics.chain import local_words
+    from fokker.models.topics.gibbs import expected_counts
+    from fokker.models.topics.theta import SAMPLERS
 
     learnt, _, width = load(path)
     documents = learnt.select(slice(sizes.timed))
@@ -426,7 +426,7 @@ def large(path: Path, sizes: Sizes, rounds: int) -> None:
     import numpy as np
 
     from fokker.corpora import Documents
-    from fokker.models.lda.chain import TopicChain
+    from fokker.models.topics.chain import TopicChain
 
     topics, width, length = 500, 100_000, 150
     generator = np.random.default_rng(0)

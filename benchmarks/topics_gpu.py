@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from fokker.corpora import Documents
-from fokker.models.lda import gibbs, gibbs_jax
+from fokker.models.topics import gibbs, gibbs_jax
 
 SWEEPS, BURN_IN = 50, 25
 
@@ -36,7 +36,7 @@ def main() -> None:
             indptr = np.concatenate([[0], np.cumsum(lengths)])
             documents = Documents(indptr, tokens, np.ones_like(tokens), ("",) * count)
             engines = {
-                "device": lambda repeat, d=documents, b=beta, g=gamma: gibbs_jax.expected_counts(
+                "device": lambda repeat, d=documents, b=beta, g=gamma: gibbs_jax.topic_counts(
                     jax.random.key(repeat), d.indptr, d.words, d.counts, b, g, SWEEPS, BURN_IN
                 )
             }

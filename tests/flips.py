@@ -26,12 +26,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import fokker as fk
-import fokker.models.lda.run as lda
+import fokker.models.topics.run as lda
 import fokker.run.recording as recording
 from fokker import cli
-from fokker.models.lda.files import PARTIAL_MIXTURES
-from fokker.models.lda.model import MODEL, Model
-from fokker.models.lda.settings import Settings
+from fokker.models.topics.files import PARTIAL_MIXTURES
+from fokker.models.topics.model import MODEL, Model
+from fokker.models.topics.settings import Settings
 from fokker.run import journal, store
 
 Arrays = Mapping[str, np.ndarray]

@@ -11,8 +11,8 @@ import fokker as fk
 from fokker import fields
 from fokker._core.keys import checked_seed, key_of_seed
 from fokker.datasets.ratings import Ratings
-from fokker.models.lda.settings import Settings
 from fokker.models.network.inputs import checked_labels
+from fokker.models.topics.settings import Settings
 from fokker.samplers import SamplerState, recipe
 
 PAIR = {"theta": jnp.ones(2), "r": jnp.ones(2)}

@@ -15,7 +15,7 @@ from fokker.cli import app
 from fokker.diagnostics import Finding, Grade, Verdict
 from fokker.models.checks import one_of, optional, positive, whole, within
 from fokker.models.estimator import new_seed
-from fokker.models.lda.settings import DECLARED, Settings
+from fokker.models.topics.settings import DECLARED, Settings
 
 pytestmark = pytest.mark.dependencies
 
@@ -81,9 +81,10 @@ def test_topics_of_an_older_file_go_on_to_the_bit(tmp_path):
         prefix = next((prefix for prefix in places if name.startswith(prefix)), "")
         if not name.startswith("early."):
             older[places.get(prefix, "") + name.removeprefix(prefix)] = x
-    header["fitted"] |= {"_seed": header.pop("seed"), "n_batch_iter_": lda.n_batch_iter_}
+    header["fitted"] |= {"_seed": header.pop("seed"), "n_documents_seen_": lda.n_documents_seen_}
+    header["curve"] = {"is_held_out": header.pop("training")["is_held_out"]}
     header["parameters"] |= {"verbose": 0}
-    del header["parameters"]["progress"], header["curve"]["names"]
+    del header["parameters"]["progress"]
     write_arrays(tmp_path / "older.npz", header, older)
     again = fk.models.LDA.load(tmp_path / "older.npz")
     assert str(again.verdict_) == str(lda.verdict_)

@@ -16,9 +16,9 @@ import fokker as fk
 from fokker._core import files, lock
 from fokker.cli import execution, stored
 from fokker.models import estimator
-from fokker.models.lda import run as lda
-from fokker.models.lda.mixtures_file import MixturesFile
-from fokker.models.lda.model import Model
+from fokker.models.topics import run as lda
+from fokker.models.topics.mixtures_file import MixturesFile
+from fokker.models.topics.model import Model
 from fokker.run import journal, store
 from fokker.samplers import mass_matrix
 

@@ -5,10 +5,10 @@ import pytest
 
 from enumerated_topics import enumerate_posterior
 from fokker.corpora import Documents
-from fokker.models.lda.chain import TopicChain, automatic_settings, decaying
-from fokker.models.lda.coherence import npmi
-from fokker.models.lda.draws import TopicDraws
-from fokker.models.lda.evaluate import HeldOut, mixtures, perplexity, split_tokens
+from fokker.models.topics.chain import TopicChain, automatic_settings, decaying
+from fokker.models.topics.coherence import npmi
+from fokker.models.topics.draws import TopicDraws
+from fokker.models.topics.evaluate import HeldOut, mixtures, perplexity, split_tokens
 from marks import long_case
 
 # ---- the posterior of a corpus of nine words
@@ -316,8 +316,6 @@ def test_perplexity_is_that_by_hand_where_words_tell_their_topics():
     again = HeldOut(documents, 5)
     again.restore(held_out.state())
     assert again.perplexity == held_out.perplexity
-    again.reset()
-    assert again.add(betas[1].astype(np.float32), gamma) == pytest.approx(again.perplexity)
 
 
 def test_held_out_documents_of_one_word_are_refused():

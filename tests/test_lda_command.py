@@ -22,12 +22,12 @@ from fokker._core import files as core_files
 from fokker.cli.lda_wording import COMMAND
 from fokker.corpora import Documents
 from fokker.diagnostics import Verdict
-from fokker.models.lda import files
-from fokker.models.lda.chain import TopicChain
-from fokker.models.lda.coherence import npmi, partnered
-from fokker.models.lda.curve import Evaluation
-from fokker.models.lda.draws import credible_bounds
-from fokker.models.lda.judgement import (
+from fokker.models.topics import files
+from fokker.models.topics.chain import TopicChain
+from fokker.models.topics.coherence import npmi, partnered
+from fokker.models.topics.curve import Evaluation
+from fokker.models.topics.draws import credible_bounds
+from fokker.models.topics.judgement import (
     FIT,
     TopicWords,
     compare_predictions,
@@ -37,14 +37,14 @@ from fokker.models.lda.judgement import (
     judge_topics,
     relative_decrease,
 )
-from fokker.models.lda.mixtures_file import MixturesFile
-from fokker.models.lda.model import Model, top_words
-from fokker.models.lda.reading import Reading, default_held_out
-from fokker.models.lda.report import _headline
-from fokker.models.lda.results import Topic, embed_in_plane, hellinger, topics_csv
-from fokker.models.lda.run import Run
-from fokker.models.lda.settings import Settings, default_passes
-from fokker.models.lda.topic_tokens import TopicTokens
+from fokker.models.topics.mixtures_file import MixturesFile
+from fokker.models.topics.model import Model, top_words
+from fokker.models.topics.reading import Reading, default_held_out
+from fokker.models.topics.report import _headline
+from fokker.models.topics.results import Topic, embed_in_plane, hellinger, topics_csv
+from fokker.models.topics.run import Run
+from fokker.models.topics.settings import Settings, default_passes
+from fokker.models.topics.topic_tokens import TopicTokens
 from marks import long_case
 
 SUBJECTS = (
@@ -270,8 +270,8 @@ def everything(run):
 @pytest.fixture
 def always(monkeypatch):
     """A checkpoint after each minibatch."""
-    monkeypatch.setattr("fokker.models.lda.run._MIN_SECONDS_BETWEEN_SAVES", 0.0)
-    monkeypatch.setattr("fokker.models.lda.run._SAVE_TIMES_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("fokker.models.topics.run._MIN_SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("fokker.models.topics.run._SAVE_TIMES_BETWEEN_SAVES", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -360,7 +360,7 @@ def test_a_pass_that_became_exact_in_its_middle_is_not_counted(corpus, words, tm
 
 
 def test_the_first_pass_of_unknown_length_is_not_exact(corpus, words, tmp_path, counted, monkeypatch):
-    monkeypatch.setattr("fokker.models.lda.reading._MAX_BYTES_TO_COUNT", 100)
+    monkeypatch.setattr("fokker.models.topics.reading._MAX_BYTES_TO_COUNT", 100)
     reading, settings = Reading(str(corpus), held_out=19), Settings(**FEW, sampler="scir", exact_passes=2)
     run = Run.start(reading, settings, tmp_path, vocabulary=words, passes=2)
     assert run.length is None
@@ -514,7 +514,7 @@ def test_the_size_of_the_corpus_is_given_counted_or_grows(corpus, words, tmp_pat
     assert max(totals) == 171
     assert totals[-1] == 171
     # A corpus too large to be counted: its length is known when it comes again.
-    monkeypatch.setattr("fokker.models.lda.reading._MAX_BYTES_TO_COUNT", 100)
+    monkeypatch.setattr("fokker.models.topics.reading._MAX_BYTES_TO_COUNT", 100)
     totals.clear()
     reading, settings = Reading(str(corpus), held_out=19), Settings(**FEW, sampler="scir")
     run = Run.start(reading, settings, tmp_path / "long", vocabulary=words, passes=2)
@@ -600,7 +600,7 @@ def test_a_disk_that_stays_full_is_an_error_and_loses_nothing(finished, tmp_path
 
 
 def test_a_corpus_that_breaks_off_keeps_what_was_learned(words, tmp_path, monkeypatch):
-    monkeypatch.setattr("fokker.models.lda.reading._MAX_BYTES_TO_COUNT", 0)
+    monkeypatch.setattr("fokker.models.topics.reading._MAX_BYTES_TO_COUNT", 0)
     broken = tmp_path / "broken.dat"
     broken.write_text("3 0:2 1:2 2:1\n" * 90 + "3 0:1\n")
     reading, settings = Reading(str(broken), held_out=10, shuffle_buffer=0), Settings(**FEW, sampler="scir")
@@ -990,7 +990,7 @@ def test_the_table_of_mixtures_is_cut_back_and_bears_a_full_disk(tmp_path, disk,
         zip("0123", ("a,b", "f", "e", "d"), strict=True)
     )
     assert shown == [(0, 4)]
-    monkeypatch.setattr("fokker.models.lda.mixtures_file._MAX_PENDING", 10)
+    monkeypatch.setattr("fokker.models.topics.mixtures_file._MAX_PENDING", 10)
     for number in (4, 5):
         again.add(document(number, "g"), half)
     assert again.dropped == 1

@@ -16,9 +16,9 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import fokker as fk
 from fokker.corpora import Documents
-from fokker.models.lda.chain import TopicChain
-from fokker.models.lda.evaluate import identities, mixture_draw, mixtures
-from fokker.models.lda.weights import Weights
+from fokker.models.topics.chain import TopicChain
+from fokker.models.topics.evaluate import identities, mixture_draw, mixtures
+from fokker.models.topics.weights import Weights
 from test_lda_chain import known_corpus
 
 pytestmark = pytest.mark.dependencies
@@ -121,7 +121,7 @@ def test_rows_without_words_are_passed_over_and_get_the_prior(counts, fitted, mo
     lda = fk.models.LDA(3, passes=1, **QUICK).fit(with_empty)
     assert lda.n_documents_seen_ == 40
     # By default as often as it takes to read so many documents; those without words do not count.
-    monkeypatch.setattr("fokker.models.lda.settings._DOCUMENTS_TO_READ", 199)
+    monkeypatch.setattr("fokker.models.topics.settings._DOCUMENTS_TO_READ", 199)
     assert fk.models.LDA(3, **QUICK).fit(with_empty).n_documents_seen_ == 5 * 40
     np.testing.assert_allclose(fitted.transform(with_empty)[-1], 0.2, rtol=1e-5)
 
@@ -396,7 +396,7 @@ def test_topics_are_shown_with_their_words(fitted, counts):
 
 
 def test_it_works_without_scikit_learn(counts, monkeypatch):
-    modules = ("fokker.models.estimator", "fokker.models.lda.estimator")
+    modules = ("fokker.models.estimator", "fokker.models.topics.estimator")
     importlib.import_module(modules[1])  # so that it comes back after the test
     for name in modules:
         monkeypatch.delitem(sys.modules, name)

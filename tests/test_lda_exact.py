@@ -7,14 +7,14 @@ from scipy import stats
 
 from enumerated_topics import enumerate_posterior
 from fokker.corpora import Documents
-from fokker.models.lda.chain import TopicChain
-from fokker.models.lda.collapsed import Assignments
-from fokker.models.lda.draws import TopicDraws, attainable_probability, credible_bounds, draws_needed
-from fokker.models.lda.exact import PassCounts
-from fokker.models.lda.settings import Settings
-from fokker.models.lda.share import Alone
-from fokker.models.lda.theta import make_topics
-from fokker.models.lda.word_prior import WordPrior
+from fokker.models.topics.chain import TopicChain
+from fokker.models.topics.collapsed import Assignments
+from fokker.models.topics.draws import TopicDraws, attainable_probability, credible_bounds, draws_needed
+from fokker.models.topics.exact import PassCounts
+from fokker.models.topics.settings import Settings
+from fokker.models.topics.share import Alone
+from fokker.models.topics.theta import make_topics
+from fokker.models.topics.word_prior import WordPrior
 from test_lda_chain import ALPHA, GAMMA, TINY, TOPICS, WORDS, some_documents, tiny_documents
 
 # ---- one draw
@@ -288,7 +288,7 @@ def test_a_rare_word_changes_its_topic_between_passes():
 
 
 def test_a_pass_that_is_too_large_for_memory_is_not_swept_over(monkeypatch):
-    monkeypatch.setattr("fokker.models.lda.collapsed._MAX_BYTES", 700)
+    monkeypatch.setattr("fokker.models.topics.collapsed._MAX_BYTES", 700)
     chain = TopicChain(12, 3, sampler="scir", alpha=0.1, gamma=0.2, sweeps=4, burn_in=2)
     chain.count(some_documents([9, 3]))
     assert chain._pass.assignments is not None

@@ -9,10 +9,10 @@ import pytest
 
 from fokker._core.files import read_arrays, write_arrays
 from fokker.corpora import Documents, open_corpus
-from fokker.models.lda import files
-from fokker.models.lda.coherence import c_v, npmi, u_mass
-from fokker.models.lda.export import Exported, gensim, mallet, pyldavis
-from fokker.models.lda.model import MODEL, Model
+from fokker.models.topics import files
+from fokker.models.topics.coherence import c_v, npmi, u_mass
+from fokker.models.topics.export import Exported, gensim, mallet, pyldavis
+from fokker.models.topics.model import MODEL, Model
 from test_lda_command import OPTIONS, command
 
 TEXTS = ["a b c d", "a b", "b c e", "a d e f", "c d", "a b c e f", "f e", "b d f"]

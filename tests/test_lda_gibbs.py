@@ -5,7 +5,7 @@ import pytest
 
 from enumerated_topics import enumerate_topics
 from fokker.corpora import Documents
-from fokker.models.lda.gibbs import expected_counts
+from fokker.models.topics.gibbs import expected_counts
 from test_lda_reference import BETA, CASES, CLEAR, FALSE_ALARM, THETA, false_alarm
 
 COPIES = 600

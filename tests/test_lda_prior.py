@@ -11,14 +11,14 @@ from scipy.special import digamma, gammaln, logsumexp
 import fokker as fk
 from enumerated_topics import log_polya
 from fokker.corpora import Documents
-from fokker.models.lda.chain import TopicChain
-from fokker.models.lda.collapsed import Assignments
-from fokker.models.lda.document_prior import DocumentPrior, added, counts_above
-from fokker.models.lda.learned_prior import LearnedPrior
-from fokker.models.lda.seeds import read_seeds
-from fokker.models.lda.settings import Settings
-from fokker.models.lda.start import Assignment, merge_and_split
-from fokker.models.lda.word_prior import WordPrior
+from fokker.models.topics.chain import TopicChain
+from fokker.models.topics.collapsed import Assignments
+from fokker.models.topics.document_prior import DocumentPrior, added, counts_above
+from fokker.models.topics.learned_prior import LearnedPrior
+from fokker.models.topics.seeds import read_seeds
+from fokker.models.topics.settings import Settings
+from fokker.models.topics.start import Assignment, merge_and_split
+from fokker.models.topics.word_prior import WordPrior
 from test_lda_start import drawn_corpus
 
 # ---- γ given the topics of the words

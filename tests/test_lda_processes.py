@@ -8,11 +8,11 @@ import socket
 import numpy as np
 import pytest
 
-from fokker.models.lda import files
-from fokker.models.lda.reading import Reading
-from fokker.models.lda.run import Run
-from fokker.models.lda.settings import Settings
-from fokker.models.lda.together import is_unfinished
+from fokker.models.topics import files
+from fokker.models.topics.reading import Reading
+from fokker.models.topics.run import Run
+from fokker.models.topics.settings import Settings
+from fokker.models.topics.together import is_unfinished
 from test_lda_command import command, interrupt
 from test_mesh import program
 from topics_in_processes import FEW, Watching, begin, write_corpus

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 from scipy.special import roots_sh_jacobi
 
+import padded_topics
 from enumerated_topics import (
     MAX_ASSIGNMENTS,
     all_assignments,
@@ -15,7 +16,7 @@ from enumerated_topics import (
     enumerate_posterior,
     enumerate_topics,
 )
-from fokker.models.lda import gibbs_jax
+from fokker.models.topics import gibbs_jax
 from marks import long_case
 
 # Of one comparison of a right sampler with enumeration, over all its numbers; there are fewer than ten.
@@ -228,7 +229,7 @@ def in_jax(case, beta=BETA, burn_in=1500, sweeps=1600, expected=None):
     tokens = np.zeros((COPIES, LONGEST), np.int32)
     tokens[:, : len(words)] = np.add.outer(4 * np.arange(COPIES), words)
     lengths = np.full(COPIES, len(words))
-    found = gibbs_jax.expected_counts_padded(
+    found = padded_topics.expected_counts_padded(
         jax.random.key(2),
         tokens,
         lengths,
@@ -278,10 +279,10 @@ def test_the_first_sweep_places_each_token_given_those_before():
 
 def test_the_average_is_over_the_sweeps_after_burn_in():
     *documents, beta = corpus()
-    tokens, lengths = gibbs_jax.pad(*documents)
+    tokens, lengths = padded_topics.pad(*documents)
 
     def counts(sweeps, burn_in):
-        found = gibbs_jax.expected_counts_padded(
+        found = padded_topics.expected_counts_padded(
             jax.random.key(1), tokens, lengths, beta, 0.1, sweeps, burn_in
         )
         return np.asarray(found.counts)
@@ -310,14 +311,14 @@ def rows(indptr, words, counts, start, stop):
 
 
 def test_padding_writes_out_the_tokens():
-    padded, lengths = gibbs_jax.pad([0, 2, 2, 3], [5, 1, 7], [2, 1, 9], multiple=2)
+    padded, lengths = padded_topics.pad([0, 2, 2, 3], [5, 1, 7], [2, 1, 9], multiple=2)
     assert padded.shape == (3, 16)
     assert lengths.tolist() == [3, 0, 9]
     assert padded[0, :3].tolist() == [5, 5, 1]
     assert padded[2, :9].tolist() == [7] * 9
     assert padded[0, 3:].sum() + padded[1].sum() + padded[2, 9:].sum() == 0
     # A part of a longer matrix.
-    padded, lengths = gibbs_jax.pad([2, 3], [5, 1, 7], [2, 1, 3], multiple=4)
+    padded, lengths = padded_topics.pad([2, 3], [5, 1, 7], [2, 1, 3], multiple=4)
     assert padded.tolist() == [[7, 7, 7, 0]]
 
 
@@ -326,27 +327,27 @@ def test_neither_padding_nor_grouping_nor_order_changes_a_draw():
     key, gamma = jax.random.key(4), np.linspace(0.05, 0.5, 7)
     # Eight sweeps are kept: sums of eighths have no rounding.
     settings = {"sweeps": 10, "burn_in": 2}
-    tokens, lengths = gibbs_jax.pad(*documents)
-    whole = gibbs_jax.expected_counts_padded(key, tokens, lengths, beta, gamma, **settings)
+    tokens, lengths = padded_topics.pad(*documents)
+    whole = padded_topics.expected_counts_padded(key, tokens, lengths, beta, gamma, **settings)
     assert np.array_equal(np.asarray(whole.mixtures).sum(axis=1), lengths)
     assert np.asarray(whole.counts).sum() == lengths.sum()
 
     wide = np.pad(tokens, ((0, 0), (0, tokens.shape[1])), constant_values=3)
-    padded = gibbs_jax.expected_counts_padded(key, wide, lengths, beta, gamma, **settings)
+    padded = padded_topics.expected_counts_padded(key, wide, lengths, beta, gamma, **settings)
     jax.tree.map(np.testing.assert_array_equal, padded, whole)
 
     order = np.random.default_rng(5).permutation(lengths.size)
-    mixed = gibbs_jax.expected_counts_padded(
+    mixed = padded_topics.expected_counts_padded(
         key, tokens[order], lengths[order], beta, gamma, **settings, documents=order
     )
     np.testing.assert_array_equal(mixed.mixtures, np.asarray(whole.mixtures)[order])
     np.testing.assert_array_equal(mixed.counts, whole.counts)
 
-    grouped = gibbs_jax.expected_counts(key, *documents, beta, gamma, **settings, multiple=32)
+    grouped = padded_topics.expected_counts(key, *documents, beta, gamma, **settings, multiple=32)
     jax.tree.map(np.testing.assert_array_equal, grouped, whole)
     # The first documents alone, then the others.
     first, second = (
-        gibbs_jax.expected_counts(
+        padded_topics.expected_counts(
             key, *rows(*documents, *ends), beta, gamma, **settings, first=ends[0], multiple=32
         )
         for ends in ((0, 13), (13, 40))
@@ -355,9 +356,9 @@ def test_neither_padding_nor_grouping_nor_order_changes_a_draw():
     np.testing.assert_array_equal(first.counts + second.counts, whole.counts)
 
     # What should change a draw does.
-    other = gibbs_jax.expected_counts(key, *documents, beta, gamma, **settings, first=1, multiple=32)
+    other = padded_topics.expected_counts(key, *documents, beta, gamma, **settings, first=1, multiple=32)
     assert np.any(other.mixtures != grouped.mixtures)
-    other = gibbs_jax.expected_counts(jax.random.key(6), *documents, beta, gamma, **settings, multiple=32)
+    other = padded_topics.expected_counts(jax.random.key(6), *documents, beta, gamma, **settings, multiple=32)
     assert np.any(other.mixtures != grouped.mixtures)
 
 
@@ -366,7 +367,7 @@ def test_minibatches_of_like_size_are_compiled_for_once():
     compiled = []
     for seed, U in ((7, 50), (8, 61), (9, 44)):
         *documents, beta = corpus(40, U, seed)
-        gibbs_jax.expected_counts(jax.random.key(seed), *documents, beta, gamma, **settings)
+        padded_topics.expected_counts(jax.random.key(seed), *documents, beta, gamma, **settings)
         compiled.append(gibbs_jax._totals._cache_size())
     assert compiled[0] == compiled[-1]
 
@@ -374,9 +375,9 @@ def test_minibatches_of_like_size_are_compiled_for_once():
 def test_double_precision_elsewhere_changes_nothing(x64):
     *documents, beta = corpus()
     settings = {"sweeps": 3, "burn_in": 1, "multiple": 64}
-    double = gibbs_jax.expected_counts(jax.random.key(4), *documents, beta, 0.1, **settings)
+    double = padded_topics.expected_counts(jax.random.key(4), *documents, beta, 0.1, **settings)
     with jax.enable_x64(False):
-        single = gibbs_jax.expected_counts(jax.random.key(4), *documents, beta, 0.1, **settings)
+        single = padded_topics.expected_counts(jax.random.key(4), *documents, beta, 0.1, **settings)
     jax.tree.map(np.testing.assert_array_equal, double, single)
     assert double.counts.dtype == np.float32
 
@@ -385,7 +386,9 @@ def test_words_that_have_underflowed_go_where_the_document_is():
     # Word 0 has no probability left in any topic, word 1 in the second alone, word 2 little in both.
     beta = np.array([[0.0, 0.0], [0.0, 0.4], [1e-12, 1e-10]])
     indptr, words = [0, 2, 3, 4], [0, 1, 0, 2]
-    found = gibbs_jax.expected_counts(jax.random.key(0), indptr, words, [1, 20, 20, 1], beta, 0.01, 200, 100)
+    found = padded_topics.expected_counts(
+        jax.random.key(0), indptr, words, [1, 20, 20, 1], beta, 0.01, 200, 100
+    )
     assert found.counts[1].tolist() == [0, 20]
     assert found.counts[0].sum() == pytest.approx(21)
     assert found.mixtures[0, 1] > 20.9
@@ -397,8 +400,8 @@ def test_what_makes_no_sense_is_refused():
         dense_gibbs([0], BETA, 0.5, 3, 3, np.random.default_rng(0))
     key = jax.random.key(0)
     with pytest.raises(ValueError, match="at least one must be left"):
-        gibbs_jax.expected_counts(key, [0, 1], [0], [1], BETA, 0.5, 3, 3)
+        padded_topics.expected_counts(key, [0, 1], [0], [1], BETA, 0.5, 3, 3)
     with pytest.raises(ValueError, match="at least one must be left"):
-        gibbs_jax.expected_counts_padded(key, [[0]], [1], BETA, 0.5, 0, 0)
+        padded_topics.expected_counts_padded(key, [[0]], [1], BETA, 0.5, 0, 0)
     with pytest.raises(ValueError, match="beta has 4 rows"):
-        gibbs_jax.expected_counts(key, [0, 1], [4], [1], BETA, 0.5, 3, 1)
+        padded_topics.expected_counts(key, [0, 1], [4], [1], BETA, 0.5, 3, 1)

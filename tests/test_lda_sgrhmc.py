@@ -10,9 +10,9 @@ from fokker.dynamics._kinetic import half_square
 from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import Elementwise
 from fokker.integrators import Reflecting
-from fokker.models.lda import sgrhmc
-from fokker.models.lda.sgrhmc import LAYER_WIDTH, MomentumTopics, update_row
-from fokker.models.lda.theta import Counts, TopicPotential
+from fokker.models.topics import sgrhmc
+from fokker.models.topics.sgrhmc import LAYER_WIDTH, MomentumTopics, update_row
+from fokker.models.topics.theta import Counts, TopicPotential
 
 ALPHA, FRICTION, WORDS, TOPICS = 0.3, 4.0, 30, 8
 

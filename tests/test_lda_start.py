@@ -9,16 +9,16 @@ from scipy import sparse
 import fokker as fk
 from enumerated_topics import log_polya
 from fokker.corpora import Documents
-from fokker.models.lda.chain import TopicChain
-from fokker.models.lda.document_prior import DocumentPrior
-from fokker.models.lda.start import (
+from fokker.models.topics.chain import TopicChain
+from fokker.models.topics.document_prior import DocumentPrior
+from fokker.models.topics.start import (
     Assignment,
     collapsed_gibbs,
     is_enough,
     merge_and_split,
     topic_score,
 )
-from fokker.models.lda.word_prior import WordPrior
+from fokker.models.topics.word_prior import WordPrior
 
 
 def drawn_corpus(seed, documents=500, topics=5, words=1000, length=100):

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from fokker.corpora import Documents, open_corpus
-from fokker.models.lda import files, start
-from fokker.models.lda.comparison import aligned, compare, preference
-from fokker.models.lda.document_prior import DocumentPrior
-from fokker.models.lda.evaluate import DocumentScores, HeldOut
-from fokker.models.lda.results import Topic
-from fokker.models.lda.start import first_topics
-from fokker.models.lda.summary import RunSummary, read_scores
-from fokker.models.lda.topic_map import fit, map_figure, spread
-from fokker.models.lda.word_prior import WordPrior
+from fokker.models.topics import files, start
+from fokker.models.topics.comparison import aligned, compare, preference
+from fokker.models.topics.document_prior import DocumentPrior
+from fokker.models.topics.evaluate import DocumentScores, HeldOut
+from fokker.models.topics.results import Topic
+from fokker.models.topics.start import first_topics
+from fokker.models.topics.summary import RunSummary, read_scores
+from fokker.models.topics.topic_map import fit, map_figure, spread
+from fokker.models.topics.word_prior import WordPrior
 from fokker.run.interruption import Stopped
 from test_lda_command import OPTIONS, command, corpus, interrupt, table, words  # noqa: F401
 
@@ -192,7 +192,7 @@ def test_ctrl_c_while_results_are_written_says_what_is_kept(swept, tmp_path, mon
         return ""
 
     with monkeypatch.context() as patch:
-        patch.setattr("fokker.models.lda.report.report", report)
+        patch.setattr("fokker.models.topics.report.report", report)
         code, out, _ = command("--resume", folder)
     assert code == 130
     assert "interrupted while the results were written: the checkpoint of 380 documents is kept" in out
@@ -228,7 +228,7 @@ def test_ctrl_c_in_the_start_saves_nothing(corpus, words, tmp_path, monkeypatch)
         show = arguments[-1]
         show(0, 480)
 
-    monkeypatch.setattr("fokker.models.lda.chain.first_topics", first)
+    monkeypatch.setattr("fokker.models.topics.chain.first_topics", first)
     code, out, _ = command(corpus, "--vocab", words, "--out", tmp_path, *OPTIONS)
     assert code == 130
     assert "interrupted before the first step" in out

@@ -13,9 +13,9 @@ import pytest
 from scipy import stats
 
 from fokker.fields import Elementwise
-from fokker.models.lda import theta as theta_module
-from fokker.models.lda.cir import draw_gamma, draw_poisson, transitions
-from fokker.models.lda.theta import LazyTopics, NotFiniteError, make_topics
+from fokker.models.topics import theta as theta_module
+from fokker.models.topics.cir import draw_gamma, draw_poisson, transitions
+from fokker.models.topics.theta import LazyTopics, NotFiniteError, make_topics
 
 # The name in the package is that of the function.
 recipe_module = importlib.import_module("fokker.samplers._recipe")

@@ -17,10 +17,10 @@ import numpy as np
 from scipy import sparse
 
 import fokker as fk
-from fokker.models.lda import run as run_module
-from fokker.models.lda.reading import Reading
-from fokker.models.lda.run import Run
-from fokker.models.lda.settings import Settings
+from fokker.models.topics import run as run_module
+from fokker.models.topics.reading import Reading
+from fokker.models.topics.run import Run
+from fokker.models.topics.settings import Settings
 
 FEW = {"batch": 20, "sweeps": 6, "burn_in": 2, "threads": 1, "start_documents": 30}
 # Three topics of two processes: one of them has a single one.

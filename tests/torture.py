@@ -57,7 +57,7 @@ COMMANDS = {
 }
 # The command with a checkpoint every second in place of every minute, which no such run takes.
 OFTEN = """
-import fokker.models.lda.run as run
+import fokker.models.topics.run as run
 from fokker.cli import main
 run._MIN_SECONDS_BETWEEN_SAVES = 1.0
 main()

@@ -126,7 +126,7 @@ MUTATIONS = [
         ("swapped::an_earlier_state_is_said_to_be_one",),
     ),
     Mutation(
-        "models/lda/mixtures_file.py",
+        "models/topics/mixtures_file.py",
         "if digest not in (None, self.digest):",
         "if digest is not None and not self.digest:",
         "the mixtures of another run are taken for those of this one",

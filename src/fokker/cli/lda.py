@@ -13,9 +13,9 @@ from fokker.cli.lda_options import option, parsed, specified, with_settings
 from fokker.cli.lda_run import INTERRUPTED, begin, execute, print_by_first_only
 from fokker.cli.options import Coordinator, Process, Processes
 from fokker.models.declared import declared_in
-from fokker.models.lda.reading import Reading
-from fokker.models.lda.settings import DECLARED as SETTINGS
-from fokker.models.lda.settings import Settings
+from fokker.models.topics.reading import Reading
+from fokker.models.topics.settings import DECLARED as SETTINGS
+from fokker.models.topics.settings import Settings
 
 READING = declared_in(Reading)
 
@@ -133,7 +133,7 @@ def run(
     if forever and passes is not None:
         raise ValueError("--passes and --forever contradict each other: give one of them.")
     from fokker.cli.lda_sweep import Sweep, start_sweep
-    from fokker.models.lda.together import of_all, own_folder
+    from fokker.models.topics.together import of_all, own_folder
     from fokker.run.processes import by_first, together
 
     learning_options = {
@@ -219,8 +219,8 @@ def _single_run(
     **new: Any,
 ) -> int:
     """The exit code of a run with one number of topics. `new`: further arguments of `begin`."""
-    from fokker.models.lda.run import Run
-    from fokker.models.lda.together import is_unfinished, led_by_first
+    from fokker.models.topics.run import Run
+    from fokker.models.topics.together import is_unfinished, led_by_first
 
     run: Run | None
     passes = new["passes"]

@@ -38,7 +38,7 @@ def infer(
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
 ) -> None:
     """Apply a saved model to new text: the topics of each document, with their words and shares."""
-    from fokker.models.lda.model import Model, top_words
+    from fokker.models.topics.model import Model, top_words
     from fokker.run.progress import Progress
 
     if not text:
@@ -83,8 +83,8 @@ def export(
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
 ) -> None:
     """Write files that other tools read, with the mixtures of all documents of the run."""
-    from fokker.models.lda.export import TOOLS, Exported, write
-    from fokker.models.lda.model import Model
+    from fokker.models.topics.export import TOOLS, Exported, write
+    from fokker.models.topics.model import Model
     from fokker.run.progress import Progress
 
     if tool not in TOOLS:
@@ -114,13 +114,12 @@ def _write_proportions(
     path: Path, topics: Sequence[str], names: list[str], shares: "list[np.ndarray]"
 ) -> None:
     """Write one row per document, as a table or as arrays `documents` and `mixtures`."""
-    import csv
     import gzip
-    import io
 
     import numpy as np
 
     from fokker._core.files import write_atomically
+    from fokker.models.topics.files import csv_text
 
     proportions = np.concatenate(shares)
     if path.suffix == ".npz":
@@ -128,11 +127,8 @@ def _write_proportions(
             path, lambda file: np.savez_compressed(file, documents=np.array(names), mixtures=proportions)
         )
         return
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["document", *(f"topic {name}" for name in topics)])
-    writer.writerows([name, *(f"{x:.4f}" for x in row)] for name, row in zip(names, proportions, strict=True))
-    content = text.getvalue().encode("utf-8")
+    rows = ([name, *(f"{x:.4f}" for x in row)] for name, row in zip(names, proportions, strict=True))
+    content = csv_text(["document", *(f"topic {name}" for name in topics)], rows).encode("utf-8")
     write_atomically(
         path, lambda file: file.write(gzip.compress(content) if path.suffix == ".gz" else content)
     )

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from rich.console import Console
 
-from fokker.models.lda.run import Run
+from fokker.models.topics.run import Run
 from fokker.run.interruption import Interruption, Stopped
 from fokker.run.progress import Progress
 

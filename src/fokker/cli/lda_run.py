@@ -11,10 +11,10 @@ from fokker.cli.flags import translated
 
 if TYPE_CHECKING:
     from fokker.cli.lda_progress import RunProgress
-    from fokker.models.lda.model import Model
-    from fokker.models.lda.results import Findings
-    from fokker.models.lda.run import Run
-    from fokker.models.lda.settings import Settings
+    from fokker.models.topics.model import Model
+    from fokker.models.topics.results import Findings
+    from fokker.models.topics.run import Run
+    from fokker.models.topics.settings import Settings
 
 # The exit code after Ctrl-C.
 INTERRUPTED = 130
@@ -45,9 +45,9 @@ def begin(
 
     `learning`: settings of a vocabulary that is learned.
     """
-    from fokker.models.lda.reading import Reading, learned_vocabulary
-    from fokker.models.lda.run import Run
-    from fokker.models.lda.together import any_process
+    from fokker.models.topics.reading import Reading, learned_vocabulary
+    from fokker.models.topics.run import Run
+    from fokker.models.topics.together import any_process
     from fokker.run.interruption import Interruption
     from fokker.run.processes import is_first
     from fokker.run.progress import Progress
@@ -145,7 +145,7 @@ def resume_command(run: "Run") -> str:
 def _end(run: "Run", progress: "RunProgress") -> "tuple[Findings, list[str]]":
     """Compute and write the results."""
     from fokker.cli.lda_wording import COMMAND
-    from fokker.models.lda.results import analyse
+    from fokker.models.topics.results import analyse
     from fokker.run.interruption import Interruption
 
     with Interruption() as progress.interruption:
@@ -154,7 +154,7 @@ def _end(run: "Run", progress: "RunProgress") -> "tuple[Findings, list[str]]":
 
 
 def _print_findings(run: "Run", findings: "Findings") -> None:
-    from fokker.models.lda.results import by_prevalence, topic_line
+    from fokker.models.topics.results import by_prevalence, topic_line
 
     if summary := run.tally.sentence():
         show(translated(summary))
@@ -173,12 +173,12 @@ def _print_findings(run: "Run", findings: "Findings") -> None:
 def _write(run: "Run", model: "Model", findings: "Findings", progress: "RunProgress") -> list[str]:
     """Write the results separately, so that an error affects one file; return the file names."""
     from fokker._core.files import write_text
-    from fokker.models.lda.files import CHECKPOINT, SUMMARY
-    from fokker.models.lda.model import MODEL
-    from fokker.models.lda.report import report
-    from fokker.models.lda.results import tables
-    from fokker.models.lda.run import MIXTURES
-    from fokker.models.lda.summary import SCORES, RunSummary, scores_csv
+    from fokker.models.topics.files import CHECKPOINT, SUMMARY
+    from fokker.models.topics.model import MODEL
+    from fokker.models.topics.report import report
+    from fokker.models.topics.results import tables
+    from fokker.models.topics.run import MIXTURES
+    from fokker.models.topics.summary import SCORES, RunSummary, scores_csv
 
     texts = {
         "report.html": report(run, findings, progress.show),

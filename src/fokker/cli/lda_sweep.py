@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from fokker._core.files import read_json, write_text
 from fokker.cli.console import show, show_error
 from fokker.cli.lda_run import INTERRUPTED, begin, learn
-from fokker.models.lda.files import CHECKPOINT, PREVIOUS, SUMMARY, folder_of
-from fokker.models.lda.settings import Settings
+from fokker.models.topics.files import CHECKPOINT, PREVIOUS, SUMMARY, folder_of
+from fokker.models.topics.settings import Settings
 
 if TYPE_CHECKING:
-    from fokker.models.lda.run import Run
+    from fokker.models.topics.run import Run
 
 SWEEP = "sweep.json"
 
@@ -71,8 +71,8 @@ class Sweep:
 
     def execute(self, folder: Path, threads: int | None) -> int:
         """Make the runs that are not done, compare all, and return the exit code."""
-        from fokker.models.lda.comparison import compare
-        from fokker.models.lda.together import led_by_first, own_folder
+        from fokker.models.topics.comparison import compare
+        from fokker.models.topics.together import led_by_first, own_folder
         from fokker.run.processes import by_first
 
         by_first(lambda: self.write(folder))
@@ -100,14 +100,14 @@ class Sweep:
         return 0 if comparison.is_useful else 1
 
     def _is_done(self, folder: Path) -> bool:
-        from fokker.models.lda.summary import RunSummary
+        from fokker.models.topics.summary import RunSummary
 
         summary = RunSummary.read(folder)
         return summary is not None and summary.is_complete and self.passes in ("default", summary.passes)
 
     def _run(self, folder: Path, topics: int, threads: int | None) -> "Run | None":
         """The run with this number of topics, new or at its checkpoint; None after an interruption."""
-        from fokker.models.lda.run import Run
+        from fokker.models.topics.run import Run
         from fokker.run.processes import by_first
 
         if by_first(lambda: any((folder / name).exists() for name in (CHECKPOINT, PREVIOUS))):

@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fokker.models.factorisation.estimator import Factorisation
-    from fokker.models.lda.estimator import LDA
     from fokker.models.network.estimator import Network
+    from fokker.models.topics.estimator import LDA
 
 __all__ = ["LDA", "Factorisation", "Network"]
+_HOMES = {"LDA": "topics", "Factorisation": "factorisation", "Network": "network"}
 
 
 def __getattr__(name: str) -> Any:
     # Imported on demand, so that the command line starts without loading JAX.
     if name in __all__:
-        return getattr(importlib.import_module(f"fokker.models.{name.lower()}.estimator"), name)
+        return getattr(importlib.import_module(f"fokker.models.{_HOMES[name]}.estimator"), name)
     raise AttributeError(f"module 'fokker.models' has no attribute {name!r}")

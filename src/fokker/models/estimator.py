@@ -98,16 +98,18 @@ class Estimator(_Base):
 
     All estimators have `random_state`, `progress`, and `passes` over the data. `_kind`: what its files are
     called. `_fitted_by`: the attribute that a fit sets. `_rebuilt`: attributes that `_restore` makes, which
-    cannot be pickled. `_remade`: parameters that `load` can do without. `_renamed`: earlier names of
-    parameters, and their names now.
+    cannot be pickled. `_attributes`: those that a file has as they are, where they are set. `_remade`:
+    parameters that `load` can do without. `_renamed`: earlier names of parameters, and their names now.
     """
 
     _kind: ClassVar[str]
     _fitted_by: ClassVar[str] = "draws_"
     _rebuilt: ClassVar[tuple[str, ...]] = ()
+    _attributes: ClassVar[tuple[str, ...]] = ()
     _remade: ClassVar[tuple[str, ...]] = ()
     _renamed: ClassVar[dict[str, str]] = {}
     random_state: Any
+    feature_names_in_: np.ndarray
     _seed: int
 
     def __new__(cls, *parameters: Any, **by_name: Any) -> Self:
@@ -148,11 +150,14 @@ class Estimator(_Base):
             parameters["random_state"] = self._seed
         programs = [name for name, value in parameters.items() if not _is_json(value)]
         stored = {name: value for name, value in parameters.items() if name not in programs}
+        fitted = {name: as_json(getattr(self, name)) for name in self._attributes if hasattr(self, name)}
         header = {
             **header,
             "kind": self._kind,
             "version": _VERSION,
             "seed": self._seed,
+            "fitted": fitted,
+            "feature_names": as_json(getattr(self, "feature_names_in_", None)),
             "parameters": stored,
             "programs": programs,
         }
@@ -172,8 +177,14 @@ class Estimator(_Base):
         with contextlib.nullcontext() if parameters else interpreting(Path(path), cls._kind):
             stored = {cls._renamed.get(name, name): value for name, value in header["parameters"].items()}
             estimator = cls(**{**stored, **parameters})
+            fitted = header.get("fitted", {})
+            for name in cls._attributes:
+                if name in fitted:
+                    setattr(estimator, name, fitted[name])
+            if header.get("feature_names") is not None:
+                estimator.feature_names_in_ = np.asarray(header["feature_names"], dtype=object)
             # Older files have the seed elsewhere, or as a parameter.
-            known = (header.get("seed"), header.get("fitted", {}).get("_seed"), estimator.random_state)
+            known = (header.get("seed"), fitted.get("_seed"), estimator.random_state)
             estimator._seed = next(seed for seed in known if seed is not None)
             estimator._restore(header, arrays)
         return estimator

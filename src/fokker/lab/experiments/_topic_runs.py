@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fokker.corpora import Documents
-from fokker.models.lda._checks import NotFiniteError
-from fokker.models.lda.chain import TopicChain, decaying
-from fokker.models.lda.evaluate import HeldOut
-from fokker.models.lda.gibbs import cores
+from fokker.models.topics._checks import NotFiniteError
+from fokker.models.topics.chain import TopicChain, decaying
+from fokker.models.topics.evaluate import HeldOut
+from fokker.models.topics.gibbs import cores
 
 # Minibatches between two evaluations of the topics.
 INTERVAL = 5

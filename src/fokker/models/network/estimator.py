@@ -40,15 +40,6 @@ from fokker.models.network.training import Lengths, Problem
 _LARGE_INPUTS = 100.0
 
 
-# What a fitted network has besides its parameters and its arrays, where it has them.
-_FITTED = (
-    "input_shape_",
-    "n_features_in_",
-    "stopped_",
-    "_outputs",
-    "_is_vector",
-    "_targets_per_row",
-)
 _FITTED_ARRAYS = ("_location", "_scale")
 
 
@@ -99,6 +90,14 @@ class Network(Estimator):
     _kind = "fitted network"
     # A run holds programs and keys; the others are built again from the arrays of the weights.
     _rebuilt = ("trace_", "draws_", "_problem", "_chosen", "_fixed", "_positions")
+    _attributes = (
+        "input_shape_",
+        "n_features_in_",
+        "stopped_",
+        "_outputs",
+        "_is_vector",
+        "_targets_per_row",
+    )
     # A module is known without the weights that it started from.
     _remade = ("params",)
     _renamed: ClassVar[dict[str, str]] = {
@@ -326,22 +325,15 @@ class Network(Estimator):
         }
         if "log_noise" in self.draws_:
             arrays["log_noise"] = np.asarray(self.draws_["log_noise"])
-        names = getattr(self, "feature_names_in_", None)
-        header: dict[str, Any] = {
-            "fitted": {name: as_json(getattr(self, name)) for name in _FITTED if hasattr(self, name)},
-            "feature_names": None if names is None else list(names),
-        }
+        header: dict[str, Any] = {}
         if hasattr(self, "classes_"):
             header["classes"] = as_json(self.classes_)
             header["classes_type"] = self.classes_.dtype.str
         return header, arrays
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        self.__dict__.update(header["fitted"])
         self.input_shape_ = tuple(self.input_shape_)
         self.__dict__.update({name: arrays[name] for name in _FITTED_ARRAYS if name in arrays})
-        if header["feature_names"] is not None:
-            self.feature_names_in_ = np.asarray(header["feature_names"], dtype=object)
         if "classes" in header:
             self.classes_ = np.asarray(header["classes"], np.dtype(header["classes_type"]))
         problem = self._new_problem(np.zeros((1, *self.input_shape_), np.float32))

@@ -11,7 +11,7 @@ import numpy as np
 
 from fokker._core.files import write_atomically
 from fokker.corpora import Corpus, Documents
-from fokker.models.lda.model import Model, top_words
+from fokker.models.topics.model import Model, top_words
 
 _TOPIC_KEYS = 20
 _DIGITS = 6
@@ -79,7 +79,7 @@ def pyldavis(exported: Exported) -> dict[str, bytes]:
 
 
 def mallet(exported: Exported) -> dict[str, bytes]:
-    """Files as by MALLET's options output-topic-keys, output-doc-topics and topic-word-weights-file."""
+    """Files as MALLET writes them: topic keys, topics of documents, and weights of words."""
     words = exported.model.vocabulary.words
     mean = exported.model.mean
     keys = [

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Key
 
-from fokker.models.lda._uniform import seed_at
-from fokker.models.lda.document_prior import DocumentPrior, added, counts_above
+from fokker.models.topics._uniform import seed_at
+from fokker.models.topics.document_prior import DocumentPrior, added, counts_above
 
 # The delay and the decay of the share of a minibatch.
 _DELAY, _POWER = 10.0, 0.7

@@ -5,16 +5,16 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from fokker.corpora import Documents
-from fokker.models.lda._expected import ExpectedCounts
-from fokker.models.lda.curve import PerplexityCurve
-from fokker.models.lda.draws import TopicDraws
-from fokker.models.lda.evaluate import HeldOut
-from fokker.models.lda.files import with_prefix, without_prefix
-from fokker.models.lda.judgement import SAMPLE_DOCUMENTS, Fit
-from fokker.models.lda.settings import Settings
-from fokker.models.lda.share import SharedRows, share_of
-from fokker.models.lda.start import is_enough
-from fokker.models.lda.word_prior import WordPrior
+from fokker.models.topics._expected import ExpectedCounts
+from fokker.models.topics.curve import PerplexityCurve
+from fokker.models.topics.draws import TopicDraws
+from fokker.models.topics.evaluate import HeldOut
+from fokker.models.topics.files import with_prefix, without_prefix
+from fokker.models.topics.judgement import SAMPLE_DOCUMENTS, Fit
+from fokker.models.topics.settings import Settings
+from fokker.models.topics.share import SharedRows, share_of
+from fokker.models.topics.start import is_enough
+from fokker.models.topics.word_prior import WordPrior
 
 
 class Training:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from fokker.models.lda.results import Topic, by_prevalence, embed_in_plane
+from fokker.models.topics.results import Topic, by_prevalence, embed_in_plane
 from fokker.report.plots import RIGHT, TRUTH, new_figure
 
 # The map and a row of the list, in inches: as wide as the page, so that the text is not made smaller. And the

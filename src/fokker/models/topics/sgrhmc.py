@@ -20,12 +20,12 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from fokker._core.random import fold_in
-from fokker.models.lda._checks import NotFiniteError, check_friction
-from fokker.models.lda._sums import column_sums
-from fokker.models.lda._uniform import mix, seed_at, stream
-from fokker.models.lda.cir import MIN_THETA
-from fokker.models.lda.gibbs import thread_pool
-from fokker.models.lda.share import Alone, Share
+from fokker.models.topics._checks import NotFiniteError, check_friction
+from fokker.models.topics._sums import column_sums
+from fokker.models.topics._uniform import mix, seed_at, stream
+from fokker.models.topics.cir import MIN_THETA
+from fokker.models.topics.gibbs import thread_pool
+from fokker.models.topics.share import Alone, Share
 
 # The width δ of the layer in units of h², the square of the distance that a momentum of one moves in a step.
 # It is wide enough for several steps.

@@ -6,11 +6,11 @@ from collections.abc import Callable
 import numpy as np
 from matplotlib.figure import Figure
 
-from fokker.models.lda.curve import curve_to_array
-from fokker.models.lda.judgement import NOT_EXACT, few_effective_draws
-from fokker.models.lda.results import Findings, bound_names, by_prevalence
-from fokker.models.lda.run import Run, Show
-from fokker.models.lda.topic_map import map_figure
+from fokker.models.topics.curve import curve_to_array
+from fokker.models.topics.judgement import NOT_EXACT, few_effective_draws
+from fokker.models.topics.results import Findings, bound_names, by_prevalence
+from fokker.models.topics.run import Run, Show
+from fokker.models.topics.topic_map import map_figure
 from fokker.report.page import image, page, table, verdict_part
 from fokker.report.plots import ACCENT, RIGHT, TRUTH, WRONG, new_figure, tidy
 

@@ -13,16 +13,16 @@ import numpy as np
 from fokker._core.files import interpreting
 from fokker._core.lock import locked
 from fokker.corpora import Documents, Prefetched, Tally
-from fokker.models.lda.chain import BY_TOPIC, OF_FIRST
-from fokker.models.lda.files import CHECKPOINT, PREVIOUS, read_latest
-from fokker.models.lda.reading import Reading
-from fokker.models.lda.settings import Settings
-from fokker.models.lda.share import Share
+from fokker.models.topics.chain import BY_TOPIC, OF_FIRST
+from fokker.models.topics.files import CHECKPOINT, PREVIOUS, read_latest
+from fokker.models.topics.reading import Reading
+from fokker.models.topics.settings import Settings
+from fokker.models.topics.share import Share
 from fokker.run.interruption import Interruption
 from fokker.run.processes import by_first, check_same_settings
 
 if TYPE_CHECKING:
-    from fokker.models.lda.run import Run
+    from fokker.models.topics.run import Run
 
 Result = TypeVar("Result")
 
@@ -199,8 +199,8 @@ def is_unfinished(folder: Path, reading: Reading, settings: Settings, passes: An
 
     `passes` as for `Run.start`. Standard input is another stream every time.
     """
-    from fokker.models.lda.run import KIND, VERSION
-    from fokker.models.lda.summary import RunSummary
+    from fokker.models.topics.run import KIND, VERSION
+    from fokker.models.topics.summary import RunSummary
 
     def find() -> bool:
         if reading.single_pass or not any((folder / name).exists() for name in (CHECKPOINT, PREVIOUS)):

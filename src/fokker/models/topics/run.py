@@ -12,10 +12,10 @@ import numpy as np
 
 from fokker._core.files import interpreting, write_arrays
 from fokker.corpora import Corpus, Documents, Tally, Vocabulary, prefetched
-from fokker.models.lda._checks import NotFiniteError
-from fokker.models.lda._expected import ExpectedCounts
-from fokker.models.lda.evaluate import mixtures
-from fokker.models.lda.files import (
+from fokker.models.topics._checks import NotFiniteError
+from fokker.models.topics._expected import ExpectedCounts
+from fokker.models.topics.evaluate import mixtures
+from fokker.models.topics.files import (
     CHECKPOINT,
     PARTIAL_MIXTURES,
     PREVIOUS,
@@ -24,18 +24,18 @@ from fokker.models.lda.files import (
     with_prefix,
     without_prefix,
 )
-from fokker.models.lda.mixtures_file import MixturesFile
-from fokker.models.lda.reading import (
+from fokker.models.topics.mixtures_file import MixturesFile
+from fokker.models.topics.reading import (
     STREAM_HELD_OUT,
     Reading,
     default_held_out,
     is_quick_to_count,
     num_passes,
 )
-from fokker.models.lda.seeds import seed_columns
-from fokker.models.lda.settings import Settings, default_passes
-from fokker.models.lda.start import is_enough
-from fokker.models.lda.together import (
+from fokker.models.topics.seeds import seed_columns
+from fokker.models.topics.settings import Settings, default_passes
+from fokker.models.topics.start import is_enough
+from fokker.models.topics.together import (
     Minibatches,
     UnreadableError,
     check_readable_by_all,
@@ -44,8 +44,8 @@ from fokker.models.lda.together import (
     of_all,
     received_arrays,
 )
-from fokker.models.lda.topic_tokens import TopicTokens
-from fokker.models.lda.training import Training
+from fokker.models.topics.topic_tokens import TopicTokens
+from fokker.models.topics.training import Training
 from fokker.run.interruption import Interruption, Stopped
 from fokker.run.processes import by_first, together
 
@@ -81,8 +81,8 @@ class Run:
     The first documents of the stream, after those held out, wait until there are enough of them for the
     start; then the chain steps with them too.
 
-    After `fk.processes.start` the run is divided among the processes (`fokker.models.lda.share`), which all
-    make the same calls. The first of them alone reads and writes the folder.
+    After `fk.processes.start` the run is divided among the processes (`fokker.models.topics.share`), which
+    all make the same calls. The first of them alone reads and writes the folder.
     """
 
     def __init__(

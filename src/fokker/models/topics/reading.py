@@ -109,7 +109,7 @@ def is_quick_to_count(corpus: "Corpus") -> bool:
 
 def default_held_out(length: int | None, passes: int | None) -> int:
     """A tenth of the documents at most, and 100 to 1,000: so that there are about 20 evaluations."""
-    from fokker.models.lda.curve import DOCUMENTS_PER_EVALUATED
+    from fokker.models.topics.curve import DOCUMENTS_PER_EVALUATED
 
     if length is None:
         return _MAX_HELD_OUT

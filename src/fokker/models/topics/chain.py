@@ -8,19 +8,19 @@ import numpy as np
 
 from fokker._core.random import fold_in
 from fokker.corpora import Documents
-from fokker.models.lda import gibbs, gibbs_jax
-from fokker.models.lda._expected import ExpectedCounts, averaged
-from fokker.models.lda._sums import column_sums
-from fokker.models.lda._uniform import seed_at
-from fokker.models.lda.cir import MIN_THETA
-from fokker.models.lda.document_prior import DocumentPrior
-from fokker.models.lda.exact import PassCounts
-from fokker.models.lda.files import with_prefix, without_prefix
-from fokker.models.lda.learned_prior import LearnedPrior
-from fokker.models.lda.share import Alone, Share
-from fokker.models.lda.start import CHAINS, first_topics
-from fokker.models.lda.theta import WITH_MOMENTUM, Topics, make_topics
-from fokker.models.lda.word_prior import WordPrior
+from fokker.models.topics import gibbs, gibbs_jax
+from fokker.models.topics._expected import ExpectedCounts, averaged
+from fokker.models.topics._sums import column_sums
+from fokker.models.topics._uniform import seed_at
+from fokker.models.topics.cir import MIN_THETA
+from fokker.models.topics.document_prior import DocumentPrior
+from fokker.models.topics.exact import PassCounts
+from fokker.models.topics.files import with_prefix, without_prefix
+from fokker.models.topics.learned_prior import LearnedPrior
+from fokker.models.topics.share import Alone, Share
+from fokker.models.topics.start import CHAINS, first_topics
+from fokker.models.topics.theta import WITH_MOMENTUM, Topics, make_topics
+from fokker.models.topics.word_prior import WordPrior
 
 Schedule = Callable[[int], float]
 

@@ -2,7 +2,7 @@ r"""Collapsed Gibbs sweeps over the topics z of all words of an exact pass, with
 
     p(z_j = k | all other z) ∝ (γ_k + n_dk^{\j}) (α + δ_kw + n_kw^{\j}) / (Vα + δ_k· + n_k·^{\j})
 
-is the conditional of Griffiths and Steyvers (2004), with pseudo-counts δ (`fokker.models.lda.word_prior`).
+is the conditional of Griffiths and Steyvers (2004), with pseudo-counts δ (`fokker.models.topics.word_prior`).
 The sweeps of a minibatch have β fixed instead. With a small α a topic that has no token of a word then has a
 β_kw of practically zero, and the tokens of a rare word stay together in one topic for about 1/α passes. With
 β integrated out they move.
@@ -17,8 +17,8 @@ import numba
 import numpy as np
 
 from fokker.corpora import Documents
-from fokker.models.lda._uniform import drawn_index, stream
-from fokker.models.lda.word_prior import WordPrior
+from fokker.models.topics._uniform import drawn_index, stream
+from fokker.models.topics.word_prior import WordPrior
 
 # The most memory for documents and their topics. A larger pass is not swept over.
 _MAX_BYTES = 2**29

@@ -27,11 +27,11 @@ import numpy as np
 from scipy.special import gammaln
 
 from fokker.corpora import Documents
-from fokker.models.lda._uniform import drawn_index, stream
-from fokker.models.lda.document_prior import DocumentPrior, counts_above
-from fokker.models.lda.gibbs import thread_pool
-from fokker.models.lda.share import Alone, Share
-from fokker.models.lda.word_prior import WordPrior
+from fokker.models.topics._uniform import drawn_index, stream
+from fokker.models.topics.document_prior import DocumentPrior, counts_above
+from fokker.models.topics.gibbs import thread_pool
+from fokker.models.topics.share import Alone, Share
+from fokker.models.topics.word_prior import WordPrior
 from fokker.run.interruption import Stopped
 
 # α of the first sweep; it decreases geometrically during the first half of the sweeps before the moves.

@@ -1,6 +1,8 @@
 """The checkpoints of a run over documents."""
 
-from collections.abc import Mapping
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,15 @@ _FIELDS: Mapping[str, _Types] = {
     **dict.fromkeys(("passes", "length", "mixtures_size", "exact_from"), (int, type(None))),
     "seconds": (int, float),
 }
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table as text, with commas."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def with_prefix(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

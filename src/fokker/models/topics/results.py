@@ -1,7 +1,5 @@
 """The results of a run: topics with credible bounds, and whether to trust them."""
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,13 +7,14 @@ import numpy as np
 
 from fokker.corpora import Vocabulary
 from fokker.diagnostics import Verdict
-from fokker.models.lda.coherence import c_v, npmi, u_mass
-from fokker.models.lda.curve import Evaluation
-from fokker.models.lda.draws import attainable_probability, credible_bounds
-from fokker.models.lda.evaluate import DocumentScores, mixtures
-from fokker.models.lda.judgement import COHERENCE_WORDS, TABLE_WORDS, TEXT_WORDS, Fit, Wording, judge
-from fokker.models.lda.model import Model, top_words
-from fokker.models.lda.run import Run, Show
+from fokker.models.topics.coherence import c_v, u_mass
+from fokker.models.topics.curve import Evaluation
+from fokker.models.topics.draws import attainable_probability, credible_bounds
+from fokker.models.topics.evaluate import DocumentScores, mixtures
+from fokker.models.topics.files import csv_text
+from fokker.models.topics.judgement import COHERENCE_WORDS, TEXT_WORDS, Fit, Wording, judge
+from fokker.models.topics.model import Model
+from fokker.models.topics.run import Run, Show
 
 # The probability of the bounds of words, where there are draws enough.
 _PROBABILITY = 0.9
@@ -108,28 +107,23 @@ def _prevalence(model: Model, run: Run) -> np.ndarray:
 
 def _topics(model: Model, fit: Fit, prevalence: np.ndarray, probability: float) -> tuple[Topic, ...]:
     mean = model.mean
-    top = top_words(mean, TABLE_WORDS)
-    coherences, by_c_v, by_u_mass = (
-        measure(fit.reference, top[:, :COHERENCE_WORDS]) for measure in (npmi, c_v, u_mass)
-    )
-    effective_draws = fit.effective_draws(top)
+    by_c_v, by_u_mass = (measure(fit.reference, fit.top[:, :COHERENCE_WORDS]) for measure in (c_v, u_mass))
     topics = []
-    for k, words in enumerate(top):
-        draws = model.beta[:, words, k]
-        low, high = credible_bounds(draws, probability)
+    for k, (topic, words) in enumerate(zip(fit.topics, fit.top, strict=True)):
+        low, high = credible_bounds(model.beta[:, words, k], probability)
         topics.append(
             Topic(
                 k,
-                tuple(model.vocabulary.words[w] for w in words),
+                topic.words,
                 mean[words, k],
                 low,
                 high,
                 float(prevalence[k]),
-                float(coherences[k]),
+                topic.coherence,
                 float(by_c_v[k]),
                 float(by_u_mass[k]),
-                float(effective_draws[k]),
-                model.settings.topic_names[k],
+                float(fit.effective_draws[k]),
+                topic.name,
             )
         )
     return tuple(topics)
@@ -159,7 +153,7 @@ def tables(model: Model, findings: Findings) -> dict[str, str]:
     return {
         "topics.csv": topics_csv(findings.topics, findings.probability),
         "topics.txt": topics_text(findings),
-        "perplexity.csv": _table(
+        "perplexity.csv": csv_text(
             ("documents", "seconds", "perplexity of the draw", "perplexity of the average"),
             [(n, f"{t:.2f}", f"{draw:.3f}", f"{average:.3f}") for n, t, draw, average, _ in findings.curve],
         ),
@@ -186,7 +180,7 @@ def topics_csv(topics: Sequence[Topic], probability: float = _PROBABILITY) -> st
             zip(topic.words, topic.mean, topic.low, topic.high, strict=True)
         )
     ]
-    return _table(("topic", "rank", "word", "mean", *bound_names(probability)), rows)
+    return csv_text(("topic", "rank", "word", "mean", *bound_names(probability)), rows)
 
 
 def topics_text(findings: Findings) -> str:
@@ -206,11 +200,3 @@ def topic_line(topic: Topic) -> str:
 def by_prevalence(topics: Sequence[Topic]) -> list[Topic]:
     """The topics, the most prevalent first."""
     return sorted(topics, key=lambda topic: -topic.prevalence)
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-    return text.getvalue()

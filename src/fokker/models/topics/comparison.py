@@ -1,8 +1,6 @@
 """Runs with several numbers of topics side by side: a table, a plot, and which number predicts best."""
 
-import csv
 import html
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fokker._core.files import write_atomically, write_text
-from fokker.models.lda.evaluate import DocumentScores
-from fokker.models.lda.files import folder_of
-from fokker.models.lda.summary import RunSummary, read_scores
+from fokker.models.topics.evaluate import DocumentScores
+from fokker.models.topics.files import csv_text, folder_of
+from fokker.models.topics.summary import RunSummary, read_scores
 from fokker.report.page import image, page, table
 from fokker.report.plots import ACCENT, RIGHT, new_figure, tidy
 
@@ -172,15 +170,12 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _csv(summaries: Sequence[RunSummary]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     names = (
         "topics", "perplexity", "standard_error", "unigram_perplexity", "npmi", "npmi_error", "c_v", "u_mass",
         "seconds",
     )  # fmt: skip
-    writer.writerow([*names, "is_complete", "problems"])
-    writer.writerows(
+    rows = (
         [*(f"{getattr(s, name):.6g}" for name in names), s.is_complete, " ".join(s.problems)]
         for s in summaries
     )
-    return text.getvalue()
+    return csv_text([*names, "is_complete", "problems"], rows)

@@ -17,10 +17,10 @@ from typing import Any
 import numba
 import numpy as np
 
-from fokker.models.lda._expected import MIN_PROBABILITY
-from fokker.models.lda._sums import column_sums
-from fokker.models.lda._uniform import normal, stream, stream_of_topic, uniform_double
-from fokker.models.lda.gibbs import thread_pool
+from fokker.models.topics._expected import MIN_PROBABILITY
+from fokker.models.topics._sums import column_sums
+from fokker.models.topics._uniform import normal, stream, stream_of_topic, uniform_double
+from fokker.models.topics.gibbs import thread_pool
 
 # Smaller θ are raised to this: far below the probability of any word, far above the smallest float32.
 MIN_THETA = np.float32(MIN_PROBABILITY)

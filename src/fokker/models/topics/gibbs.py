@@ -15,9 +15,9 @@ import numba
 import numpy as np
 
 from fokker.corpora import Documents
-from fokker.models.lda._expected import MIN_PROBABILITY, ExpectedCounts, averaged
-from fokker.models.lda._uniform import streams, uniform
-from fokker.models.lda._vector_draw import LANES, draw, next_ticket
+from fokker.models.topics._expected import MIN_PROBABILITY, ExpectedCounts, averaged
+from fokker.models.topics._uniform import streams, uniform
+from fokker.models.topics._vector_draw import LANES, draw, next_ticket
 
 # Documents that a thread processes in turn: while one waits for its last draw to be stored, another
 # continues.

@@ -18,11 +18,11 @@ import jax
 import numpy as np
 
 from fokker.corpora import Documents
-from fokker.models.lda._expected import MIN_PROBABILITY, averaged
-from fokker.models.lda._uniform import seed_at
-from fokker.models.lda.chain import local_words, topics_of_documents
-from fokker.models.lda.gibbs import topic_counts
-from fokker.models.lda.share import Alone, Share
+from fokker.models.topics._expected import MIN_PROBABILITY, averaged
+from fokker.models.topics._uniform import seed_at
+from fokker.models.topics.chain import local_words, topics_of_documents
+from fokker.models.topics.gibbs import topic_counts
+from fokker.models.topics.share import Alone, Share
 
 
 class RowsOfBeta(Protocol):
@@ -216,11 +216,6 @@ class HeldOut:
         self._sum += p
         self.draws += 1
         return self._perplexity(p)
-
-    def reset(self) -> None:
-        """Reset the average."""
-        self._sum[:] = 0
-        self.draws = 0
 
     @property
     def perplexity(self) -> float:

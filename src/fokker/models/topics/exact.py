@@ -7,7 +7,7 @@ With β fixed during a pass over the corpus, the sweeps draw the topics z of the
 independently for all words and topics. Both steps are exact full conditionals of the posterior of (β, z): a
 Gibbs sampler with one cycle per pass (Tanner and Wong 1987). Every document counts once, so there is no noise
 of minibatches, no step size, and no error near zero. Before each draw of θ, sweeps with β integrated out
-(`fokker.models.lda.collapsed`) redraw z: otherwise rare words would change their topics too seldom.
+(`fokker.models.topics.collapsed`) redraw z: otherwise rare words would change their topics too seldom.
 """
 
 from typing import Any
@@ -16,12 +16,12 @@ import numba
 import numpy as np
 
 from fokker.corpora import Documents
-from fokker.models.lda._uniform import stream, stream_of_topic
-from fokker.models.lda.cir import draw_gamma
-from fokker.models.lda.collapsed import Assignments
-from fokker.models.lda.gibbs import thread_pool
-from fokker.models.lda.share import Share
-from fokker.models.lda.word_prior import WordPrior
+from fokker.models.topics._uniform import stream, stream_of_topic
+from fokker.models.topics.cir import draw_gamma
+from fokker.models.topics.collapsed import Assignments
+from fokker.models.topics.gibbs import thread_pool
+from fokker.models.topics.share import Share
+from fokker.models.topics.word_prior import WordPrior
 
 # The words that a thread processes at a time.
 _WORDS_PER_PART = 256

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fokker.models.checks import one_of, optional, positive, whole, within
 from fokker.models.declared import declared_in, setting
-from fokker.models.lda.seeds import read_seeds, seed_columns
+from fokker.models.topics.seeds import read_seeds, seed_columns
 
 if TYPE_CHECKING:
-    from fokker.models.lda.chain import TopicChain
-    from fokker.models.lda.share import Share
-    from fokker.models.lda.word_prior import WordPrior
+    from fokker.models.topics.chain import TopicChain
+    from fokker.models.topics.share import Share
+    from fokker.models.topics.word_prior import WordPrior
 
 ENGINES = ("numba", "jax")
 SAMPLERS = ("sgrhmc", "sgrld", "scir", "sghmc", "sgld")
@@ -211,7 +211,7 @@ class Settings:
         """The prior of the words of topics, given their number and their names; unknown seeds are ignored."""
         import numpy as np
 
-        from fokker.models.lda.word_prior import WordPrior
+        from fokker.models.topics.word_prior import WordPrior
 
         alpha = np.asarray(self.alpha, np.float64)
         if alpha.shape not in ((), (words,), (self.topics, words)):
@@ -227,7 +227,7 @@ class Settings:
     @property
     def num_threads(self) -> int:
         """The number of threads that the sweeps use."""
-        from fokker.models.lda.gibbs import cores
+        from fokker.models.topics.gibbs import cores
 
         threads = self.threads or cores()
         return threads if threads > 0 else max(1, cores() + 1 + threads)
@@ -245,7 +245,7 @@ class Settings:
 
         By default it has the prior `alpha` of all words.
         """
-        from fokker.models.lda.chain import TopicChain, decaying
+        from fokker.models.topics.chain import TopicChain, decaying
 
         if self.topics > words:
             raise ValueError(

@@ -27,7 +27,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fokker.models.lda.settings import INITIAL_GAMMA, LEARNED_GAMMA
+from fokker.models.topics.settings import INITIAL_GAMMA, LEARNED_GAMMA
 
 # Smaller γ_k are raised to this, so that a topic without words may return. It is far below one word in any
 # corpus.

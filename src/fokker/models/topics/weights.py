@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from fokker.corpora import Documents
-from fokker.models.lda._uniform import mix, streams
+from fokker.models.topics._uniform import mix, streams
 
 _TO_UNIT = 2.0**-53
 

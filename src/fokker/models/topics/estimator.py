@@ -13,25 +13,22 @@ from fokker.corpora import Documents
 from fokker.diagnostics import Verdict
 from fokker.models.checks import optional, whole, within
 from fokker.models.estimator import Estimator, Transformer, new_seed, validate_data
-from fokker.models.lda._uniform import seed_at
-from fokker.models.lda.coherence import MEASURES
-from fokker.models.lda.draws import credible_bounds, draws_needed
-from fokker.models.lda.evaluate import mixture_draw, mixtures, perplexity
-from fokker.models.lda.files import with_prefix, without_prefix
-from fokker.models.lda.judgement import FIT, STREAM, judge
-from fokker.models.lda.model import top_words
-from fokker.models.lda.settings import DECLARED, FIELDS, Settings, default_passes
-from fokker.models.lda.start import is_enough
-from fokker.models.lda.training import Training
-from fokker.models.lda.weights import Weights
+from fokker.models.topics._uniform import seed_at
+from fokker.models.topics.coherence import MEASURES
+from fokker.models.topics.draws import credible_bounds, draws_needed
+from fokker.models.topics.evaluate import mixture_draw, mixtures, perplexity
+from fokker.models.topics.files import with_prefix, without_prefix
+from fokker.models.topics.judgement import FIT, STREAM, judge
+from fokker.models.topics.model import top_words
+from fokker.models.topics.settings import DECLARED, FIELDS, Settings, default_passes
+from fokker.models.topics.start import is_enough
+from fokker.models.topics.training import Training
+from fokker.models.topics.weights import Weights
 from fokker.run.processes import together
 from fokker.run.progress import Progress
 
 # Different from the streams of a chain and of evaluations with the same seed.
 _ROUNDING = 103
-# What a fitted estimator has besides its parameters and what `save` stores in arrays.
-_FITTED = ("n_features_in_", "n_documents_seen_", "_passes_made", "_num_documents", "_is_stream")
-
 # The parameters: settings of topics by the names that scikit-learn uses, and those of the estimator alone.
 _PARAMETERS: list[tuple[str, Any, Any]] = [
     *(
@@ -79,19 +76,19 @@ class LDA(Transformer, _Parameters, Estimator):
     `topic_word_prior` is α: a number, one per word (V,), or one per topic and word (K, V). `doc_topic_prior`
     is γ: a number, one per topic, or how it is learned: "symmetric", one number for all topics; "asymmetric",
     one per topic; "hdp", one per topic with only as many topics in use as the documents need, at most
-    `n_components` (`fokker.models.lda.document_prior`). `seed_words`: {name: [word, …]} for the first topics;
-    each word has `seed_weight` pseudo-counts in its topic. A word is a name of a column of X, by its data
-    frame or by `feature_names`, or the number of a column. `total_samples` is |S|, the number of documents.
-    By default it is the number of rows of X for `fit`, and the number of documents read so far for
+    `n_components` (`fokker.models.topics.document_prior`). `seed_words`: {name: [word, …]} for the first
+    topics; each word has `seed_weight` pseudo-counts in its topic. A word is a name of a column of X, by its
+    data frame or by `feature_names`, or the number of a column. `total_samples` is |S|, the number of
+    documents. By default it is the number of rows of X for `fit`, and the number of documents read so far for
     `partial_fit`. A `step_size` or `friction` of None is chosen according to |S|. `passes` is the number of
     passes over X in `fit`, None for enough to read 20,000 documents. `start_documents`: in `fit` the topics
-    start from a collapsed Gibbs chain over this many documents of X (`fokker.models.lda.start`), 0 for random
-    topics. `partial_fit` starts from random topics. `draws` is the number of stored draws of the topics,
-    spaced over the second half of the chain. `exact_passes` are the last passes of `fit`, without the noise
-    of minibatches: from them come the draws. None takes half of the passes. `validation_fraction`: the share
-    of the documents of `fit` that are only evaluated. `n_jobs`: threads; None or -1 for all processors.
+    start from a collapsed Gibbs chain over this many documents of X (`fokker.models.topics.start`), 0 for
+    random topics. `partial_fit` starts from random topics. `draws` is the number of stored draws of the
+    topics, spaced over the second half of the chain. `exact_passes` are the last passes of `fit`, without the
+    noise of minibatches: from them come the draws. None takes half of the passes. `validation_fraction`: the
+    share of the documents of `fit` that are only evaluated. `n_jobs`: threads; None or -1 for all processors.
     `random_state`: a seed, a RandomState or a Generator to draw one from, or None for another one in each
-    fit. `progress`: show it. What else there is: `fokker.models.lda.settings`.
+    fit. `progress`: whether to show it.
 
     After `fk.processes.start` all processes call `fit` with the same X and divide the work. All have the same
     result, that of one process.
@@ -106,6 +103,7 @@ class LDA(Transformer, _Parameters, Estimator):
     _fitted_by = "_training"
     # The keys of a chain cannot be copied: it is built again from its arrays.
     _rebuilt = ("_training",)
+    _attributes = ("n_features_in_", "_passes_made", "_num_documents", "_is_stream")
     _renamed: ClassVar[dict[str, str]] = {"verbose": "progress"}
     _training: Training
 
@@ -426,7 +424,7 @@ class LDA(Transformer, _Parameters, Estimator):
         """The perplexity of half of the words of each document given the other half, averaged over the draws.
 
         It differs from the bound of scikit-learn; to compare both, use
-        `fokker.models.lda.evaluate.perplexity`.
+        `fokker.models.topics.evaluate.perplexity`.
         """
         draws = self._stored_draws()
         return perplexity(
@@ -440,38 +438,38 @@ class LDA(Transformer, _Parameters, Estimator):
     # Storing.
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        names = getattr(self, "feature_names_in_", None)
         curve = self._training.curve
+        names = [str(name) for name in curve.documents.names]
         header = {
-            "fitted": {name: getattr(self, name) for name in _FITTED},
-            "feature_names": None if names is None else [str(name) for name in names],
-            "curve": {"is_held_out": curve.is_held_out, "names": curve.documents.names},
+            "n_documents_seen": self.n_documents_seen_,
+            "is_held_out": curve.is_held_out,
+            "names": names,
         }
-        return header, self._training.state()
+        return {"training": header}, self._training.state()
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        for name in _FITTED:
-            if name != "n_documents_seen_":  # which is that of the training
-                setattr(self, name, header["fitted"][name])
-        if header["feature_names"] is not None:
-            self.feature_names_in_ = np.asarray(header["feature_names"], dtype=object)
-        if "curve.points" in arrays:
-            arrays = _renamed_arrays(arrays)
+        if "training" not in header:
+            header, arrays = _of_older_file(header, arrays)
+        stored = header["training"]
         training = self._new_training()
-        names = header["curve"].get("names") or [
-            str(i) for i in range(len(arrays.get("documents.indptr", [0])) - 1)
-        ]
-        training.restore(arrays, header["fitted"]["n_documents_seen_"], names)
-        training.curve.is_held_out = header["curve"]["is_held_out"]
+        training.restore(arrays, stored["n_documents_seen"], stored["names"])
+        training.curve.is_held_out = stored["is_held_out"]
         self._training = training
 
 
-def _renamed_arrays(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays of an older file by the names that they have now."""
+def _of_older_file(
+    header: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """A state that an earlier version has written, by the names that its parts have now."""
     curve = without_prefix("curve", arrays)
     documents = {f"documents.{name}": curve[name] for name in ("indptr", "words", "counts") if name in curve}
     held_out = {f"held_out.{name}": curve[name] for name in ("sum", "draws") if name in curve}
-    return {
+    training = {
+        "n_documents_seen": header["fitted"]["n_documents_seen_"],
+        "is_held_out": header["curve"]["is_held_out"],
+        "names": [str(i) for i in range(len(curve.get("indptr", [0])) - 1)],
+    }
+    return {"training": training}, {
         **{name: x for name, x in arrays.items() if not name.startswith("curve.")},
         **with_prefix("sample", without_prefix("sample", curve)),
         **documents,

@@ -1,5 +1,6 @@
 """Whether to trust topics: one judgement for `fokker lda` and for `fk.models.LDA`."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,11 +10,11 @@ import numpy as np
 from fokker._core import statistics
 from fokker.corpora import Documents
 from fokker.diagnostics import Finding, Grade, Verdict
-from fokker.models.lda.coherence import npmi, partnered
-from fokker.models.lda.curve import Evaluation
-from fokker.models.lda.evaluate import HeldOut, split_tokens
-from fokker.models.lda.learned_prior import LearnedPrior
-from fokker.models.lda.model import top_words
+from fokker.models.topics.coherence import npmi, partnered
+from fokker.models.topics.curve import Evaluation
+from fokker.models.topics.evaluate import HeldOut, split_tokens
+from fokker.models.topics.learned_prior import LearnedPrior
+from fokker.models.topics.model import top_words
 
 # The words of a topic whose seed words are looked for, that are named, and that are measured.
 TABLE_WORDS, TEXT_WORDS, COHERENCE_WORDS = 25, 10, 10
@@ -95,35 +96,51 @@ class Fit:
         assert self.evaluated is not None
         return unigram_perplexity(self.evaluated.documents, self.word_counts, self.seed)
 
-    def effective_draws(self, top: np.ndarray) -> np.ndarray:
+    @functools.cached_property
+    def top(self) -> np.ndarray:
+        """The most probable words of each topic (K, 25)."""
+        return top_words(np.mean(self.draws, 0), TABLE_WORDS)
+
+    @functools.cached_property
+    def effective_draws(self) -> np.ndarray:
         """Of the total probability of the first words of each topic (K,)."""
         first_words = [
-            [float(beta[words[:COHERENCE_WORDS], k].sum(dtype=np.float64)) for k, words in enumerate(top)]
+            [
+                float(beta[words[:COHERENCE_WORDS], k].sum(dtype=np.float64))
+                for k, words in enumerate(self.top)
+            ]
             for beta in self.draws
         ]
         return effective_sample_size(np.array(first_words))
 
+    @functools.cached_property
+    def topics(self) -> list[TopicWords]:
+        """The topics with how well their first words belong together."""
+        first = self.top[:, :COHERENCE_WORDS]
+        coherence, with_partners = (measure(self.reference, first) for measure in (npmi, partnered))
+        return [
+            TopicWords(
+                k,
+                tuple(self.vocabulary[w] for w in words),
+                float(coherence[k]),
+                float(with_partners[k]),
+                self.topic_names[k],
+            )
+            for k, words in enumerate(self.top)
+        ]
+
 
 def judge(fit: Fit, wording: Wording) -> Verdict:
     """The problems with the topics, and further notes."""
-    top = top_words(np.mean(fit.draws, 0), TABLE_WORDS)
-    first = top[:, :COHERENCE_WORDS]
-    coherence, with_partners = (measure(fit.reference, first) for measure in (npmi, partnered))
-    topics = [
-        TopicWords(
-            k, tuple(fit.vocabulary[w] for w in words), coherence[k], with_partners[k], fit.topic_names[k]
-        )
-        for k, words in enumerate(top)
-    ]
     # Topics that nothing uses are draws of the prior: no judgement of them.
     is_used = fit.prior.is_used
-    effective_draws = np.where(is_used, fit.effective_draws(top), np.nan)
+    effective_draws = np.where(is_used, fit.effective_draws, np.nan)
     parts = [
         judge_predictions(fit, wording),
         judge_curve(fit.curve, wording),
         judge_draws(len(fit.draws), effective_draws, wording),
-        judge_topics([t for t in topics if is_used[t.number]], wording, fit.prior.prior.learned == "hdp"),
-        judge_seeds(topics, fit.seed_words, wording),
+        judge_topics([t for t in fit.topics if is_used[t.number]], wording, fit.prior.prior.learned == "hdp"),
+        judge_seeds(fit.topics, fit.seed_words, wording),
         Verdict(notes=fit.prior.sentences()),
     ]
     if not fit.num_exact_passes:

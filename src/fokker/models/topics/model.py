@@ -9,8 +9,8 @@ import numpy as np
 
 from fokker._core.files import interpreting, read_arrays, write_arrays
 from fokker.corpora import Corpus, Documents, Vocabulary, open_corpus
-from fokker.models.lda.evaluate import mixtures
-from fokker.models.lda.settings import Settings
+from fokker.models.topics.evaluate import mixtures
+from fokker.models.topics.settings import Settings
 
 MODEL = "model.npz"
 _KIND, _VERSION = "model", 1
@@ -83,7 +83,7 @@ class Model:
 
     def open_run(self, folder: Path) -> Corpus:
         """Open the documents of the run in this folder, in their order and with those that were held out."""
-        from fokker.models.lda.run import stored_reading
+        from fokker.models.topics.run import stored_reading
 
         reading = stored_reading(folder)
         if reading.single_pass:

@@ -1,7 +1,6 @@
 """The findings of a run for programs: numbers as JSON, and the score of each held-out document."""
 
 import csv
-import io
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -10,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from fokker._core.files import read_json
-from fokker.models.lda.evaluate import DocumentScores
-from fokker.models.lda.files import SUMMARY
-from fokker.models.lda.results import Findings, Topic
-from fokker.models.lda.run import Run
+from fokker.models.topics.evaluate import DocumentScores
+from fokker.models.topics.files import SUMMARY, csv_text
+from fokker.models.topics.results import Findings, Topic
+from fokker.models.topics.run import Run
 
 SCORES = "held-out.csv"
 _COLUMNS = ("document", "hidden words", "log probability")
@@ -95,11 +94,8 @@ class RunSummary:
 
 def scores_csv(scores: DocumentScores) -> str:
     """One row per held-out document: how many of its words were hidden, and Σ log p(w) of these."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-    writer.writerows((name, int(number), f"{log_p:.6f}") for name, log_p, number in zip(*scores, strict=True))
-    return text.getvalue()
+    rows = ((name, int(number), f"{log_p:.6f}") for name, log_p, number in zip(*scores, strict=True))
+    return csv_text(_COLUMNS, rows)
 
 
 def read_scores(folder: Path) -> DocumentScores:

@@ -21,13 +21,13 @@ from fokker._core.random import fold_in, fold_in_step
 from fokker._core.state import nearest
 from fokker.fields import Elementwise
 from fokker.integrators import Reflecting, SymplecticEuler
-from fokker.models.lda._checks import NotFiniteError, check_friction
-from fokker.models.lda._sums import column_sums
-from fokker.models.lda._uniform import seed_at
-from fokker.models.lda.cir import MIN_THETA, transitions
-from fokker.models.lda.settings import SAMPLERS
-from fokker.models.lda.sgrhmc import MomentumTopics
-from fokker.models.lda.share import Alone, Share
+from fokker.models.topics._checks import NotFiniteError, check_friction
+from fokker.models.topics._sums import column_sums
+from fokker.models.topics._uniform import seed_at
+from fokker.models.topics.cir import MIN_THETA, transitions
+from fokker.models.topics.settings import SAMPLERS
+from fokker.models.topics.sgrhmc import MomentumTopics
+from fokker.models.topics.share import Alone, Share
 from fokker.samplers import sghmc, sgld, sgrld
 from fokker.samplers._sampler import SamplerState
 from fokker.targets import Target
@@ -229,7 +229,7 @@ class LazyTopics:
 
     The drift of a word that is not in a minibatch is α - bθ, where b = 1 + N_k·/θ_k· is the same for all
     words of a topic. This is a Cox–Ingersoll–Ross process, with an exact transition over any number of steps
-    (`fokker.models.lda.cir`). The cost of a step depends on the words of the minibatch, not on the
+    (`fokker.models.topics.cir`). The cost of a step depends on the words of the minibatch, not on the
     vocabulary. θ_k· is stored as its expectation given all draws so far. It differs from the true sum by the
     noise of the words that are not up to date.
     """

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fokker.corpora import Documents
-from fokker.models.lda.evaluate import HeldOut, RowsOfBeta
-from fokker.models.lda.files import with_prefix, without_prefix
-from fokker.models.lda.share import Share
+from fokker.models.topics.evaluate import HeldOut, RowsOfBeta
+from fokker.models.topics.files import with_prefix, without_prefix
+from fokker.models.topics.share import Share
 
 # With this many training documents for each evaluated one between two evaluations, these are a tenth of the
 # work: they sweep over half of each document.
