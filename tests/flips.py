@@ -27,7 +27,7 @@ import numpy as np
 
 import fokker as fk
 import fokker.models.lda.run as lda
-import fokker.run.loop as loop
+import fokker.run.recording as recording
 from fokker import cli
 from fokker.models.lda.files import PARTIAL_MIXTURES
 from fokker.models.lda.model import MODEL, Model
@@ -89,8 +89,8 @@ def _often() -> Iterator[None]:
     changes: dict[tuple[Any, str], Any] = {
         (os, "fsync"): lambda descriptor: None,
         (store, "_CHUNK"): 20 * 2 * 2 * 4,
-        (loop, "_COMMIT_SECONDS"): 0.0,
-        (loop, "_COMMIT_TIMES"): 0,
+        (recording, "_COMMIT_SECONDS"): 0.0,
+        (recording, "_COMMIT_TIMES"): 0,
         (journal, "_SECONDS"): 0.0,
         (lda, "_MIN_SECONDS_BETWEEN_SAVES"): 0.0,
         (lda, "_SAVE_TIMES_BETWEEN_SAVES"): 0.0,

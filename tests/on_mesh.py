@@ -18,7 +18,7 @@ import fokker as fk
 from fokker._core import parts
 from fokker._core.parts import sum_of_parts
 from fokker._core.random import normal
-from fokker.run import loop
+from fokker.run import lockstep
 from fokker.run.mesh import devices_of, on_every_device
 
 jax.config.update("jax_num_cpu_devices", 4)
@@ -78,18 +78,18 @@ def moved(trace):
 def reductions(mesh):
     """The collectives of a step with windows, each as its operation and the devices that it joins."""
     seen = []
-    right = loop.run_block
+    right = lockstep.run_block
 
     def lowered(inputs, chains):
         text = right.lower(inputs, chains).compile().compiled.as_text()
         seen.append(re.findall(r" ([\w-]+)\([^()]*\), .*?replica_groups=(.*?\}), ", text))
         return right(inputs, chains)
 
-    loop.run_block = lowered
+    lockstep.run_block = lowered
     try:
         run(sgnht, mesh, **WINDOWS)
     finally:
-        loop.run_block = right
+        lockstep.run_block = right
     return seen[0]
 
 
@@ -180,18 +180,18 @@ def run_noted(*given, **options):
 
     A program is compiled for every way in which its inputs lie on the devices.
     """
-    shares, programs, right = [], set(), loop.run_block
+    shares, programs, right = [], set(), lockstep.run_block
 
     def noted(inputs, chains):
         shares.append([x.addressable_shards[0].data.size / x.size for x in chains.states.z["r"].values()])
         programs.add(str([x.sharding.devices_indices_map(x.shape) for x in jax.tree.leaves(chains)]))
         return right(inputs, chains)
 
-    loop.run_block = noted
+    lockstep.run_block = noted
     try:
         trace = run(*given, **options)
     finally:
-        loop.run_block = right
+        lockstep.run_block = right
     return trace, shares[-1], len(programs)
 
 

@@ -161,7 +161,7 @@ def test_a_run_that_blew_up_early_is_not_told_to_take_more_steps():
     options = {"init": jnp.ones(1), "steps": 100, "progress": False}
     trace = fk.sample(steep, samplers.sgld(0.7), **options)
     assert trace.stopped is not None
-    with pytest.raises(ValueError, match=r"too few for a summary; the run ended early: .* left the finite"):
+    with pytest.raises(ValueError, match=r"too few for a summary; the run ended early: .* \(not finite"):
         trace.summary()
     with pytest.raises(ValueError, match="too few for a summary; take more steps"):
         fk.sample(steep, samplers.sgld(0.01), **{**options, "steps": 5}).summary()
@@ -206,7 +206,7 @@ def printed():
     """Patterns of every text in the code of verdicts and of runs, whole and up to its first ";" or ". "."""
     patterns = set()
     for file in sorted((ROOT / "src/fokker").glob("diagnostics/*.py")) + [
-        ROOT / f"src/fokker/run/{name}.py" for name in ("losses", "loop", "trace")
+        ROOT / f"src/fokker/run/{name}.py" for name in ("losses", "loop", "recording", "trace")
     ]:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.JoinedStr):

@@ -263,7 +263,7 @@ def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fok
     call = Call(options, tmp_path)
     for sampler in ("sghmc", "hmc"):  # one whose step size is tuned, and one that adapts
         message = output(call.target, sampler, call.options, tmp_path / "run", options["settings"])
-        assert "no step size was found there in the way of this sampler" in message
+        assert "its step size was given, and this sampler would search for one" in message
     other = {**options["settings"], "model": {"prior_scale": 0.2}}
     assert "prior_scale of the model is 0.2, and was 0.1" in dry(settings=other)
     now = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if "pycache" not in str(path)}
@@ -274,10 +274,11 @@ def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fok
 def test_the_time_of_a_search_is_that_of_its_trials(monkeypatch, step_seconds):
     """A trial takes 0.5 s, and 2 s more to compile one of another length; of slow steps none is made."""
     from fokker.run import tuning
+    from fokker.run.call import Options
 
     clock, lengths = [0.0], set()
 
-    def trial(target, sampler, init, half, options):
+    def trial(target, sampler, half, options):
         assert step_seconds < 0.01, "a trial of half an hour"
         compiling = 0 if half in lengths else 2.0
         lengths.add(half)
@@ -285,13 +286,12 @@ def test_the_time_of_a_search_is_that_of_its_trials(monkeypatch, step_seconds):
 
     monkeypatch.setattr(tuning.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(tuning, "_judged", trial)
-    monkeypatch.setattr(tuning, "_candidates", lambda *given: [(1.0, None, None)] * 9)
-    rounds = tuning.planned(9)
+    monkeypatch.setattr(tuning, "_candidates", lambda *given: [tuning.Arm(1.0, None, None)] * 9)
+    rounds = tuning.rounds_of(9)
     assert rounds == [(9, 512), (3, 1536), (1, 2 * tuning._CHECKED)]
     unit = fk.Density(lambda theta: -(theta**2))
-    seconds, halving = tuning.time_of_tuning(
-        unit, None, jnp.zeros(()), {"key": jax.random.key(0)}, step_seconds
-    )
+    options = Options(init=jnp.zeros(()), steps=1, key=jax.random.key(0))
+    seconds, halving = tuning.time_of_tuning(unit, None, options, step_seconds)
     steps = 4 * step_seconds * sum(trials * length for trials, length in rounds)
     if step_seconds < 0.01:
         # With the first trial, which is made twice.

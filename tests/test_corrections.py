@@ -692,5 +692,5 @@ def test_every_chain_of_dynamics_is_looked_at_where_it_starts():
     half = fk.Hamiltonian(lambda theta: jnp.sum(jnp.where(theta > 0, theta**2 / 2, jnp.inf)))
     sampler = fk.samplers.recipe(fk.Dynamics(half, D=1.0), 0.1, correction=EXACT)
     starts = fk.PerChain({"theta": jnp.array([[1.0], [-1.0]])})
-    with pytest.raises(ValueError, match="chain 1"):
+    with pytest.raises(ValueError, match="chain 2 of 2"):
         fk.sample(None, sampler, init=starts, steps=10, progress=False)

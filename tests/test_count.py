@@ -228,7 +228,7 @@ def test_runs_that_pass_the_ends_of_counters_resume_to_the_bit_and_repeat_nothin
     name, optimised, monkeypatch
 ):
     # The steps before these numbers were never taken: there are no draws of them.
-    monkeypatch.setattr("fokker.run.sample.memory", lambda: 2**80)
+    monkeypatch.setattr("fokker.run.plan.memory", lambda: 2**80)
     target, sampler, options = RUNS[name]
     first = fk.sample(target, sampler, steps=4, chains=2, progress=False, **options)
     for number in NEAR[1:2] if name == "nuts" else NEAR[1:]:

@@ -200,7 +200,7 @@ def test_bad_settings_are_refused():
         (lambda: samplers.gibbs({"y": CONDITIONALS["y"]}).init(x), "no conditional for 'v'"),
         (lambda: samplers.gibbs(CONDITIONALS).init({"y": jnp.ones(3), "v": 1.0}), "conditional of 'y' gives"),
         (lambda: samplers.gibbs(CONDITIONALS).init(jnp.ones(3)), "must be a dictionary"),
-        (lambda: samplers.gibbs(CONDITIONALS).on(HIERARCHY, 2.0), "as warm as its conditionals"),
+        (lambda: samplers.gibbs(CONDITIONALS).on(HIERARCHY, 2.0), "that of its conditionals"),
         (lambda: (s := samplers.gibbs(CONDITIONALS)).step(key, s.init(x), jnp.ones(2)), "no minibatches"),
         (lambda: samplers.gibbs_normal([0.0, 0.0], [[1.0, 2.0], [2.0, 1.0]]), "positive definite"),
         (lambda: samplers.gibbs_normal([0.0], two), "no covariance"),

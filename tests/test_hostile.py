@@ -211,7 +211,7 @@ CRAFTED = {
     "the environment is empty": described("environment", None),
     "no fingerprints": described("fingerprints", 3),
     "a stop that is a list": described("stopped", []),
-    "what was learnt is a text": described("learnt", "everything"),
+    "what was learned is a text": described("learnt", "everything"),
     "no draws of a variable": rewritten(arrays=lambda arrays: arrays.pop("tail/posterior/a")),
     "draws of another shape": rewritten(arrays=lambda a: a.update({"tail/posterior/a": np.zeros(3)})),
     "draws that are texts": rewritten(

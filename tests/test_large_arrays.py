@@ -13,7 +13,8 @@ import pytest
 
 import fokker as fk
 from fokker._core.count import Count
-from fokker.run.block import Form, Setting, Task, position_of, run_block, start
+from fokker.run.block import position_of
+from fokker.run.lockstep import Form, Program, Task, first_chains, run_block
 from fokker.run.moments import Moments
 from fokker.samplers._sampler import start_chains
 
@@ -35,12 +36,12 @@ def lowered(sampler, shape, dtype=jnp.float32, keeps_moments=False):
     moments = None
     if keeps_moments:
         moments = jax.eval_shape(jax.vmap(lambda state: Moments.of(position_of(placed, state))), states)
-    chains = eqx.filter_eval_shape(start, placed, states, moments)
+    chains = eqx.filter_eval_shape(first_chains, placed, states, moments)
     form = Form(1, ahead=False, known=False, each_step=False)
     place = (Count.of(0), jnp.uint32(0))
     task = Task(Count.of(0), jnp.int32(1), jnp.int32(1), jnp.asarray(True), place)
     block = jax.jit(
-        lambda keys, chains: run_block((Setting(placed, None, None, keys, 2, form), task), chains)
+        lambda keys, chains: run_block((Program(placed, None, None, keys, 2, form), task), chains)
     )
     return block.lower(keys, chains)
 

@@ -296,10 +296,10 @@ def test_the_likelihoods_are_those_of_the_textbook_and_predictions_have_their_mo
         "heteroscedastic": (f, two, {}, None, stats.norm(f[:2], np.exp(f[2:] / 2)).logpdf(two).sum()),
     }
     noise = {"log_noise": jnp.array([-0.5, 0.2])}
-    learnt = stats.norm(f[:2], np.exp(noise["log_noise"])).logpdf(two).sum()
-    cases["learnt"] = (f[:2], two, noise, None, learnt)
+    learned = stats.norm(f[:2], np.exp(noise["log_noise"])).logpdf(two).sum()
+    cases["learned"] = (f[:2], two, noise, None, learned)
     for kind, (x, y, theta, noise_scale, wanted) in cases.items():
-        likelihood = LogLikelihood(outputs, "gaussian" if kind == "learnt" else kind, noise_scale)
+        likelihood = LogLikelihood(outputs, "gaussian" if kind == "learned" else kind, noise_scale)
         theta = {"weights": None, **theta}
         value = likelihood(theta, {"x": jnp.asarray(x), "y": jnp.asarray(y)})
         assert float(value) == pytest.approx(wanted)

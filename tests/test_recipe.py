@@ -413,7 +413,7 @@ def test_a_mass_matrix_is_a_change_of_coordinates(name, M, x64):
 def test_a_mass_matrix_that_is_none_is_refused():
     sghmc = fk.samplers.sghmc
     for make, words in (
-        (lambda: sghmc(0.1, mass_matrix="diagonal"), "learnt by samplers with a correction"),
+        (lambda: sghmc(0.1, mass_matrix="diagonal"), "learned by samplers with a correction"),
         (lambda: sghmc(0.1, mass_matrix=[1.0, -1.0]), "positive"),
         (lambda: sghmc(0.1, mass_matrix=np.ones(2), noise_estimate=1.0), "leave it out"),
     ):

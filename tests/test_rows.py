@@ -22,7 +22,7 @@ from fokker.batches import BlockBatches, WindowBatches
 from fokker.rows import readers, source
 from fokker.run import ahead
 from fokker.run.ahead import ReadAhead
-from fokker.run.sample import make_batches
+from fokker.run.minibatches import make_batches
 from fokker.targets import _data, posterior
 from marks import long_case
 
@@ -440,28 +440,25 @@ def test_what_a_stream_cannot_do_is_refused(make, message):
 
 
 def test_a_stream_is_not_divided_among_processes():
+    from fokker.run.api import prepared
+    from fokker.run.call import Call, Options
     from fokker.run.mesh import OneDevice
-    from fokker.run.sample import prepared
 
     devices = OneDevice()
     devices.is_shared = True  # as of many processes
-    options = {"init": jnp.zeros(3), "chains": 1, "steps": 2, "burn_in": 0, "thin": 1, "chunk": 9}
-    options |= {"keep": "draws", "seed": 0, "temperature": 1.0, "progress": False}
-    options |= dict.fromkeys(("key", "warm_up", "batch_size", "batches", "gradient", "out"))
+    options = Options(init=jnp.zeros(3), chains=1, steps=2, progress=False)
     target = target_of(lambda: batches_of(5), size=N)
     with pytest.raises(ValueError, match=r"cannot be divided among processes, .* or one process"):
-        prepared(target, SGLD, options, devices=devices)
+        prepared(Call(target, SGLD, options, devices=devices))
 
 
 def test_a_trial_run_ends_the_thread_that_reads_ahead(mapped):
-    from fokker.run.sample import prepared
+    from fokker.run.api import prepared
+    from fokker.run.call import Call, Options
 
-    options = {"init": jnp.zeros(3), "chains": 2, "steps": 40, "burn_in": 0, "thin": 1, "chunk": 2**24}
-    options |= {"keep": "draws", "seed": 0, "temperature": 1.0, "progress": False, "batch_size": 5}
-    options |= dict.fromkeys(("key", "warm_up", "batches", "gradient", "out"))
-    run = prepared(mapped, SGLD, options)
+    run = prepared(Call(mapped, SGLD, Options(init=jnp.zeros(3), chains=2, steps=40, batch_size=5)))
     assert run.measured(0.0).speed > 0
-    assert run.ahead._thread._shutdown
+    assert run.blocks._ahead._thread._shutdown
 
 
 def run_stream(sampler, **options):

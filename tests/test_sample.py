@@ -1,6 +1,5 @@
 """`fk.sample`: the same draws however a run is cut, the right distribution, and what is told of a bad one."""
 
-import importlib
 import itertools
 import math
 import re
@@ -17,11 +16,13 @@ import fokker as fk
 from fokker import fields, samplers
 from fokker.batches import Batches
 from fokker.integrators import ExactOU, Splitting, SymplecticEuler
-from fokker.run import block, loop
+from fokker.run import lockstep, minibatches
 from fokker.run.cache import folder_of_programs
 from fokker.run.interruption import Interruption
 from fokker.run.loop import _Pace
-from fokker.run.plan import Plan
+from fokker.run.losses import Loss
+from fokker.run.recording import Recording
+from fokker.run.step_plan import Piece, StepPlan
 from fokker.samplers import SamplerState, schedules
 from interrupted import interrupt_at
 
@@ -64,10 +65,10 @@ def test_draws_are_the_same_bit_for_bit_whatever_the_chunk(optimised):
 def test_a_run_is_cut_into_pieces_that_sum_to_it():
     """Whatever their length: as many draws as asked for, each after as many steps as it takes."""
     for burn_in, thin, most in itertools.product((0, 5), (1, 3, 7), range(1, 9)):
-        plan = Plan(21, burn_in, thin, 1, most, "draws")
+        plan = StepPlan(21, burn_in, thin, 1, most, "draws")
         done, ends = 0, []
         while done < burn_in + 21:
-            draws, steps, kept = plan.piece(done, most, rows=2)
+            _, draws, steps, kept = plan.piece(done, most, rows=2)
             assert draws * steps <= max(most, steps if draws == 1 else 0)
             assert draws <= 2
             ends += [done + (k + 1) * steps for k in range(draws)] if kept else []
@@ -83,18 +84,18 @@ def test_every_form_of_the_loop_gives_the_same_draws(keep, monkeypatch):
     options = {"target": target, "init": 0.1, "batch_size": 7, "batches": "reshuffle", "keep": keep}
 
     def result(form):
-        monkeypatch.setattr(block.Form, "of", classmethod(lambda cls, *given: form))
+        monkeypatch.setattr(lockstep.Form, "of", classmethod(lambda cls, *given: form))
         trace = run(samplers.sghmc(0.01), steps=24, thin=3, burn_in=5, **options)
         return trace.moments["mean"] if keep == "moments" else trace.samples
 
-    first = result(block.Form(128, True, False, True))
+    first = result(lockstep.Form(128, True, False, True))
     others = (
-        block.Form(64, False, True, True),
-        block.Form(2, False, True, False),
-        block.Form(5, False, False, False),
+        lockstep.Form(64, False, True, True),
+        lockstep.Form(2, False, True, False),
+        lockstep.Form(5, False, False, False),
     )
     for form in others:
-        np.testing.assert_allclose(result(block.Form(*form)), first, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(result(lockstep.Form(*form)), first, rtol=1e-5, atol=1e-6)
 
 
 def test_draws_are_the_same_bit_for_bit_with_a_progress_bar(capsys):
@@ -152,7 +153,7 @@ def test_the_noise_and_the_batch_of_a_step_are_independent():
 
 def test_the_data_are_shuffled_by_a_key_that_no_chain_has():
     """Chain n has fold_in(key, n), which is the n-th key that split gives."""
-    shuffle_key = importlib.import_module("fokker.run.sample")._shuffle_key
+    shuffle_key = minibatches._shuffle_key
     key = jax.random.key(3)
     own, *others = (
         np.atleast_2d(jax.random.key_data(k)) for k in (shuffle_key(key), key, jax.random.split(key, 4096))
@@ -414,13 +415,14 @@ def test_ctrl_c_keeps_the_draws_so_far(keep, monkeypatch):
 def test_a_run_that_diverges_keeps_the_finite_draws_and_says_so(chunk):
     quartic = fk.Density(lambda theta: -jnp.sum(theta**4))
     trace = run(samplers.sgld(0.35), quartic, steps=500, chunk=chunk, chains=3)
-    assert "left the finite numbers" in trace.stopped
+    assert "stopped at step" in trace.stopped
+    assert "(not finite: take smaller steps)" in trace.stopped
     n = trace.samples.shape[1]
     assert 2 < n < 500
     assert np.all(np.isfinite(trace.samples))
     assert n == run(samplers.sgld(0.35), quartic, steps=500, chains=3).samples.shape[1]
     moments = run(samplers.sgld(0.35), quartic, steps=500, chunk=chunk, chains=3, keep="moments")
-    assert "left the finite numbers" in moments.stopped
+    assert "(not finite: take smaller steps)" in moments.stopped
     assert np.all(np.isfinite(moments.moments["mean"]))
     assert not np.any(np.isnan(moments.moments["variance"]))
 
@@ -585,13 +587,14 @@ def test_a_chain_that_diverges_is_stopped_while_the_others_go_on(keep, on_disk, 
     out = tmp_path / "run" if on_disk else None
     options = {"chunk": 50, "keep": keep, "init": fk.PerChain(starts)}
     with pytest.warns(
-        RuntimeWarning, match=r"chain 1 of 4 was stopped, the first before step \d+, and what is"
+        RuntimeWarning,
+        match=r"^chain 2 of 4 was stopped at step \d+ \(not finite.*\); the summary is of chains 1, 3, 4\.$",
     ):
         trace = run(samplers.sgld(0.01), target, chains=4, steps=200, out=out, **options)
     assert trace.stopped is None
     assert trace.chains == [0, 2, 3]
     assert list(trace.losses) == [1]
-    assert "left the finite numbers" in trace.losses[1].reason
+    assert "not finite" in trace.losses[1].reason
     assert trace.state.position.shape == (4, 1)
     if keep == "moments":
         assert trace.moments["mean"].shape == (3, 1)
@@ -613,9 +616,9 @@ def test_a_chain_that_diverges_is_stopped_while_the_others_go_on(keep, on_disk, 
         summary = trace.summary()
         assert not summary.trusted
         assert trace.lost in summary.warnings
-        with pytest.warns(RuntimeWarning, match="chain 1 of 4"):
+        with pytest.warns(RuntimeWarning, match="chain 2 of 4"):
             assert trace.step_halving().mean.shape == (1,)
-    with pytest.warns(RuntimeWarning, match="chain 1 of 4"):
+    with pytest.warns(RuntimeWarning, match="chain 2 of 4"):
         longer = trace.resume(40)
     assert longer.chains == [0, 2, 3]
     if keep == "draws":
@@ -623,7 +626,7 @@ def test_a_chain_that_diverges_is_stopped_while_the_others_go_on(keep, on_disk, 
     saved = tmp_path / "saved"
     longer.save(saved)
     read = fk.open(saved)
-    assert trace.lost.split(",")[0] in read.notes[0]
+    assert trace.lost.split(" at ")[0] in read.notes[0]
     if keep == "draws":
         np.testing.assert_array_equal(read.samples, longer.samples)
 
@@ -634,14 +637,14 @@ def test_the_draws_of_a_chain_that_is_stopped_are_counted_from_the_start_of_the_
     run = types.SimpleNamespace(
         plan=types.SimpleNamespace(chains=2), losses={}, draws_before=10, draws=4, done=99
     )
-    run._wrong_schedule, run._why = lambda block: None, lambda is_finite: f"finite: {is_finite}"
+    run._wrong_schedule, run._why = lambda piece: None, lambda is_finite: f"finite: {is_finite}"
     sound = np.array([[True, True], [True, True], [True, False]])
     stopped = types.SimpleNamespace(
-        sound=(np.array([True, False]), True), out={"sound": sound}, is_kept=is_kept, draws=3
+        sound=(np.array([True, False]), True), out={"sound": sound}, piece=Piece(0, 3, 1, is_kept)
     )
-    loop.Run._lose_chains(run, stopped)
-    assert run.losses == {1: loop.Loss(draws, 99, "finite: False")}
-    loop.Run._lose_chains(run, stopped)  # once lost, a chain stays so
+    Recording._lose_chains(run, stopped)
+    assert run.losses == {1: Loss(draws, 99, "finite: False")}
+    Recording._lose_chains(run, stopped)  # once lost, a chain stays so
     assert len(run.losses) == 1
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fokker as fk
-from fokker.run import starts
+from fokker.run import positions
 from fokker.targets.blocks import InBlocks
 
 ROWS, BATCH, WIDTH = 256, 4, 512
@@ -47,17 +47,17 @@ def test_its_gradient_takes_no_more_memory_than_that_of_a_step(optimised):
 
 def test_a_run_by_minibatches_checks_its_start_in_blocks(monkeypatch):
     seen = []
-    check = starts._check
+    check = positions._check
 
     def watched(placed, *rest):
         seen.append(placed.own_target)
         return check(placed, *rest)
 
-    monkeypatch.setattr(starts, "_check", watched)
+    monkeypatch.setattr(positions, "_check", watched)
     key = jax.random.split(jax.random.key(0), (2, 3))
     sampler = fk.samplers.sgld(1e-4).on(TARGET, 1.0)
-    starts.checked_positions(sampler, TARGET, THETA, key, BATCH)
-    starts.checked_positions(sampler, TARGET, 2 * THETA, key)
+    positions.checked_positions(sampler, TARGET, THETA, key, BATCH)
+    positions.checked_positions(sampler, TARGET, 2 * THETA, key)
     assert [getattr(target, "rows", None) for target in seen] == [BATCH, None]
     # Rows that cannot be used are named as before.
     bad = fk.Posterior(
@@ -65,4 +65,4 @@ def test_a_run_by_minibatches_checks_its_start_in_blocks(monkeypatch):
     )
     broken = fk.Posterior(bad.log_prior, lambda theta, x: jnp.sum(jnp.log(2.0 - x + 0 * theta)), bad.data)
     with pytest.raises(ValueError, match="row 77"):
-        starts.checked_positions(fk.samplers.sgld(1e-4).on(broken, 1.0), broken, THETA, key, BATCH)
+        positions.checked_positions(fk.samplers.sgld(1e-4).on(broken, 1.0), broken, THETA, key, BATCH)

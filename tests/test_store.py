@@ -41,8 +41,8 @@ def right():
 def small_chunks(monkeypatch):
     """Many blocks, and chunks of few draws: a checkpoint after each block."""
     monkeypatch.setattr(store, "_CHUNK", 7 * 2 * 2 * 4)
-    monkeypatch.setattr("fokker.run.loop._COMMIT_SECONDS", 0)
-    monkeypatch.setattr("fokker.run.loop._COMMIT_TIMES", 0)
+    monkeypatch.setattr("fokker.run.recording._COMMIT_SECONDS", 0)
+    monkeypatch.setattr("fokker.run.recording._COMMIT_TIMES", 0)
 
 
 def run(out, sampler=SAMPLER, target=TARGET, **changes):
@@ -140,11 +140,11 @@ def test_where_a_checkpoint_is_written_before_the_draws_it_counts_they_are_misse
 
 
 @pytest.mark.parametrize("name", ["nuts", pytest.param("mclmc", marks=pytest.mark.slow)])
-def test_what_was_learnt_is_not_learnt_again(tmp_path, name, monkeypatch):
+def test_what_was_learned_is_not_learned_again(tmp_path, name, monkeypatch):
     call = {"init": INIT, "steps": 40, "chains": 2, "warm_up": 200, "progress": False}
     right = fk.sample(TARGET, name, **call)
     fk.sample(TARGET, name, out=tmp_path, **{**call, "steps": 20})
-    monkeypatch.setattr("fokker.run.sample.warmed_up", None)
+    monkeypatch.setattr("fokker.run.learn.warmed_up", None)
     trace = fk.sample(TARGET, name, out=tmp_path, **call)
     assert_same(trace, right)
     assert trace.rerun().samples["a"].shape == right.samples["a"].shape
@@ -358,8 +358,8 @@ def test_a_signal_ends_the_command_with_a_report_that_knows_the_model(
             signal.raise_signal(number)
 
     monkeypatch.setattr(RunFolder, "commit", terminated)
-    monkeypatch.setattr("fokker.run.loop._COMMIT_SECONDS", 0)
-    monkeypatch.setattr("fokker.run.loop._COMMIT_TIMES", 0)
+    monkeypatch.setattr("fokker.run.recording._COMMIT_SECONDS", 0)
+    monkeypatch.setattr("fokker.run.recording._COMMIT_TIMES", 0)
     options = ["--steps", "2000000000", "--thin", "20", "--sampler", "sghmc", "--step-size", "0.1"]
     call = ["fokker", "sample", f"{tmp_path}/model.py:target", *options, "--out", f"{tmp_path}/run"]
     monkeypatch.setattr(sys, "argv", call)

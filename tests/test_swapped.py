@@ -25,8 +25,8 @@ def sample(out, kind, **changes):
     keep = {"keep": "moments"} if kind == MOMENTS else {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "_CHUNK", KINDS[kind])
-        patch.setattr("fokker.run.loop._COMMIT_SECONDS", 0)
-        patch.setattr("fokker.run.loop._COMMIT_TIMES", 0)
+        patch.setattr("fokker.run.recording._COMMIT_SECONDS", 0)
+        patch.setattr("fokker.run.recording._COMMIT_TIMES", 0)
         return fk.sample(TARGET, SAMPLER, out=out, **{"steps": 24, **CALL, **keep, **changes})
 
 

@@ -20,13 +20,12 @@ from conftest import quick_jit
 from detailed_balance import BENT, FALSE_ALARM, LOG_GAMMA, A, asymmetry, bent, log_gamma
 from fokker import samplers
 from fokker._core import random as _random
-from fokker._core.count import Count
 from fokker._core.packing import pack, unpack
 from fokker.corrections import NaiveTree, Step, Tree, naive_tree
 from fokker.integrators import EulerMaruyama, ExactOU, Leapfrog
-from fokker.run import warmup
+from fokker.run import learn, lockstep, start, warmup
 from fokker.run.step_search import StepSearch
-from fokker.run.trajectories import Chain, run_trajectories
+from fokker.run.trajectories import Chain, Steps, run_trajectories
 from fokker.run.warmup import windows
 from fokker.samplers import SamplerState, mass_matrix
 from fokker.samplers import nuts as make_nuts
@@ -944,15 +943,15 @@ def test_windows_are_the_steps():
         assert sum(length for length, _ in plan) == steps
         assert all(length > 0 for length, _ in plan[:-1])
         assert not plan[-1][1]
-        learnt = [length for length, learns in plan if learns]
-        assert bool(learnt) == (steps >= 20)
-        assert learnt == sorted(learnt)
+        learned = [length for length, learns in plan if learns]
+        assert bool(learned) == (steps >= 20)
+        assert learned == sorted(learned)
         if steps >= 100:
-            assert min(learnt) >= 25
+            assert min(learned) >= 25
             assert not plan[0][1]
             # They double; the last takes what would be too little for one more.
-            assert learnt[:-1] == [25 * 2**k for k in range(len(learnt) - 1)]
-            assert learnt[-1] >= 25 * 2 ** (len(learnt) - 1)
+            assert learned[:-1] == [25 * 2**k for k in range(len(learned) - 1)]
+            assert learned[-1] >= 25 * 2 ** (len(learned) - 1)
 
 
 def normal_target(covariance):
@@ -965,7 +964,7 @@ def warmed(target, sampler, d, **options):
     return fk.sample(target, sampler, init=lambda key: jax.random.normal(key, (d,)), **options)
 
 
-def learnt(trace, d):
+def learned(trace, d):
     """S of the sampler that warm-up made."""
     return written_out(trace.sampler.mass_matrix, d)
 
@@ -976,7 +975,7 @@ def test_warm_up_finds_scales_over_four_orders_of_magnitude():
     target = fk.Density(lambda x: -jnp.sum((x / deviations.astype("f")) ** 2) / 2)
     trace = warmed(target, samplers.nuts(), 5)
     # A standard deviation of some 1000 draws.
-    np.testing.assert_allclose(np.diag(learnt(trace, 5)), deviations, rtol=0.25)
+    np.testing.assert_allclose(np.diag(learned(trace, 5)), deviations, rtol=0.25)
     assert trace.origin.sampler.step_size.shape == ()
     assert 0.7 < trace.sample_stats["acceptance_rate"].mean() < 0.93
     np.testing.assert_allclose(trace.samples.std(axis=(0, 1)), deviations, rtol=0.2)
@@ -990,7 +989,7 @@ ROTATED = ROTATION @ np.diag([25.0, 1.0, 0.04, 4.0]) @ ROTATION.T
 @pytest.mark.long("trajectories::an_estimated_scale_is_the_covariance_shrunk")
 def test_warm_up_finds_a_rotated_normal():
     trace = warmed(normal_target(ROTATED), samplers.nuts(mass_matrix="dense"), 4)
-    S = learnt(trace, 4)
+    S = learned(trace, 4)
     ratios = np.linalg.eigvalsh(np.linalg.inv(S) @ ROTATED @ np.linalg.inv(S).T)
     assert ratios.min() > 0.6
     assert ratios.max() < 1.7
@@ -1010,7 +1009,7 @@ def test_a_few_strong_directions_of_many_are_found(by):
         x = rng.normal(size=(4, 200, 50)) @ np.linalg.cholesky(covariance).T
         S = written_out(mass_matrix.estimate("low-rank", x, jnp.float32), 50)
     else:
-        S = learnt(warmed(normal_target(covariance), samplers.nuts(mass_matrix="low-rank"), 50), 50)
+        S = learned(warmed(normal_target(covariance), samplers.nuts(mass_matrix="low-rank"), 50), 50)
     ratios = np.linalg.eigvalsh(np.linalg.inv(S) @ covariance @ np.linalg.inv(S).T)
     assert np.linalg.cond(covariance) > 390
     assert ratios.max() / ratios.min() < 14
@@ -1038,7 +1037,7 @@ def test_defaults_do_for_a_nested_tree(name):
         assert trace.origin.sampler.step_size.shape == ()
 
 
-def test_a_warmed_run_is_run_again_with_what_was_learnt():
+def test_a_warmed_run_is_run_again_with_what_was_learned():
     trace = warmed(NORMAL, samplers.hmc(num_integration_steps=3), 2, steps=60, warm_up=150)
     longer, again = trace.resume(20), trace.rerun()
     np.testing.assert_allclose(longer.samples[:, :60], trace.samples, rtol=1e-4, atol=1e-4)
@@ -1085,7 +1084,7 @@ BAD = {
     ),
     "one chain outside": (
         lambda: run(density(lambda x: jnp.sum(jnp.log(x))), init=one_chain_outside),
-        r"chain 1, which has its own start: log_density is nan",
+        r"chain 2 of \d, which has its own start: log_density is nan",
     ),
     "no gradient at the start": (
         lambda: run(density(lambda x: -jnp.sqrt(jnp.sum(x**2))), init=(0.0, 0.0)),
@@ -1257,7 +1256,7 @@ def test_every_trial_of_a_step_size_has_noise_that_no_other_trial_and_no_step_ha
     assert min(numbers) >= 2**31
 
 
-# Settings as they are learnt --------------------------------------------------------------------------------
+# Settings as they are learned -------------------------------------------------------------------------------
 
 
 def test_dual_averaging_is_that_of_the_paper(x64):
@@ -1308,10 +1307,11 @@ def test_chains_learn_at_the_end_of_each_of_their_trajectories_with_the_last_ste
         state, info = sampler.with_step_size(jnp.exp(search.log_step)).step(jax.random.fold_in(key, t), state)
         return state, search.updated(info.acceptance_rate, sampler.target_accept), info.num_integration_steps
 
-    run = partial(
-        run_trajectories, sampler, 5, states, None, keys, Count.of(0), jnp.int32(steps), jnp.int32(1)
-    )
-    chains, _ = run(jnp.asarray(True), search, jnp.asarray(True))
+    def run(learns):
+        taken = Steps.of(0, steps, keeps=True, learns=learns)
+        return run_trajectories(sampler, 5, taken, states, None, search, keys)
+
+    chains, _ = run(learns=True)
     one = quick_jit(jax.vmap(learns, (0, 0, 0, None)))
     state, wanted, lengths = states, search, []
     for t in range(steps):
@@ -1322,7 +1322,7 @@ def test_chains_learn_at_the_end_of_each_of_their_trajectories_with_the_last_ste
     np.testing.assert_allclose(chains.search.log_step, wanted.log_step, rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(chains.state.position, state.position, rtol=1e-3, atol=1e-3)
     # Otherwise with the average: 31 of its steps make a path of mean length.
-    chains, out = run(jnp.asarray(True), search, jnp.asarray(False))
+    chains, out = run(learns=False)
     assert jax.tree.all(jax.tree.map(np.array_equal, chains.search, search))
     assert np.mean(out["num_integration_steps"][:, :steps]) > 2 * np.mean(lengths)
 
@@ -1388,27 +1388,21 @@ def test_unadjusted_samplers_are_the_stochastic_gradient_ones_with_all_the_data(
 
 def test_warm_up_has_keys_of_its_own(monkeypatch):
     """Else the first steps of a run, or what is drawn to start it, would be what its warm-up drew."""
-    sample_module, loop = (importlib.import_module(f"fokker.run.{name}") for name in ("sample", "loop"))
-    seen = []
-    right_warm_up, right_start = sample_module.warmed_up, loop.Run.__init__
-    right_states = sample_module.start_chains
+    seen = {}
 
-    def warm_up(sampler, devices, positions, keys, *rest):
-        seen.append(keys)
-        return right_warm_up(sampler, devices, positions, keys, *rest)
+    def note(module, name, what, keys_of):
+        right = getattr(module, name)
 
-    def start(self, sampler, batches, plan, keys, *rest):
-        seen.append(keys)
-        right_start(self, sampler, batches, plan, keys, *rest)
+        def noted(*arguments):
+            seen[what] = keys_of(*arguments)
+            return right(*arguments)
 
-    def states(sampler, positions, keys):
-        seen.append(keys)
-        return right_states(sampler, positions, keys)
+        monkeypatch.setattr(module, name, noted)
 
-    monkeypatch.setattr(sample_module, "warmed_up", warm_up)
-    monkeypatch.setattr(sample_module, "start_chains", states)
-    monkeypatch.setattr(loop.Run, "__init__", start)
+    note(learn, "warmed_up", "warm-up", lambda sampler, devices, positions, keys, *rest: keys)
+    note(start, "start_chains", "start", lambda sampler, positions, keys: keys)
+    note(lockstep, "run_block", "steps", lambda inputs, chains: inputs[0].keys)
     warmed(NORMAL, samplers.rwm(), 2, steps=10, warm_up=25)
-    words = np.concatenate([jax.random.key_data(keys) for keys in seen])
+    words = np.concatenate([jax.random.key_data(keys) for keys in seen.values()])
     assert len(seen) == 3
     assert len({tuple(row) for row in words.tolist()}) == len(words)

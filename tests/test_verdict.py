@@ -19,8 +19,9 @@ from fokker.diagnostics._convergence import Context, _disagreement, _divergence,
 from fokker.diagnostics._scores import scores
 from fokker.diagnostics._steps import bfmi
 from fokker.run import tuning
+from fokker.run.call import Options
 from fokker.run.journal import Journal
-from fokker.run.tuning import _trial
+from fokker.run.tuning import Arm, _trial
 from interrupted import interrupt_at
 
 pytestmark = pytest.mark.dependencies
@@ -297,9 +298,8 @@ UNIT = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
 @pytest.mark.parametrize(("T", "start"), [(1.0, 40.0), (4.0, 0.0)], ids=["far start", "hot"])
 def test_a_trial_is_judged_by_its_second_half_and_at_its_temperature(T, start):
     """From 40 standard deviations away, forgotten after 100 of 256 steps; and at T = 4."""
-    options = {"batch_size": None, "batches": None, "gradient": None, "seed": 0, "temperature": T}
-    arm = (0.1, None, samplers.sgld(0.1))
-    trial = _trial(UNIT, arm, jnp.full(2, start), 512, options, Journal())
+    options = Options(init=jnp.full(2, start), steps=512, temperature=T)
+    trial = _trial(UNIT, Arm(0.1, None, samplers.sgld(0.1)), 512, options, Journal())
     assert abs(trial.discrepancy) < 1
     assert trial.problem == ""
     # Of two normal numbers of variance 1/T the norm has the median √(2 log 2 / T).
@@ -373,7 +373,7 @@ def test_one_chain_is_judged_without_a_word_of_the_library_that_computes(capfd):
 
 
 def test_a_step_that_diverges_when_it_is_checked_is_halved(monkeypatch):
-    def trial(target, arm, init, steps, options, journal):
+    def trial(target, arm, steps, options, journal):
         step_size, friction, sampler = arm
         diverged = step_size > 0.1 and steps > 2000
         problem = "the chains diverged" if diverged else ""
@@ -387,12 +387,12 @@ def test_a_step_that_diverges_when_it_is_checked_is_halved(monkeypatch):
 
 def test_a_trial_that_diverges_is_a_problem_and_ctrl_c_ends_tuning(monkeypatch):
     target = fk.Density(lambda theta: -jnp.sum(theta**4) / 4)
-    options = {"gradient": None, "seed": 0, "temperature": 1.0, "batch_size": None, "batches": None}
-    trial = tuning._trial(target, (5.0, None, fk.samplers.sgld(5.0)), jnp.ones(1), 512, options, Journal())
+    options = Options(init=jnp.ones(1), steps=512)
+    trial = tuning._trial(target, Arm(5.0, None, fk.samplers.sgld(5.0)), 512, options, Journal())
     assert "diverged" in trial.problem
     interrupt_at(monkeypatch, "_fetch", 1)
     with pytest.raises(KeyboardInterrupt):
-        tuning._trial(target, (0.01, None, fk.samplers.sgld(0.01)), jnp.ones(1), 512, options, Journal())
+        tuning._trial(target, Arm(0.01, None, fk.samplers.sgld(0.01)), 512, options, Journal())
 
 
 def test_r_hat_of_antithetic_chains_is_judged_by_their_folded_draws():

@@ -26,13 +26,12 @@ if TYPE_CHECKING:
     from fokker.dynamics import SDE, Dynamics
     from fokker.dynamics.hamiltonian import Hamiltonian
     from fokker.run import processes
-    from fokker.run.folder import open, resume
+    from fokker.run.api import open, resume, sample, tune
     from fokker.run.optimiser import optax
+    from fokker.run.positions import PerChain
     from fokker.run.prior import prior_predictive
-    from fokker.run.sample import sample
-    from fokker.run.starts import PerChain
     from fokker.run.trace import Trace
-    from fokker.run.tuning import Tuning, tune
+    from fokker.run.tuning import Tuning
     from fokker.samplers import schedules
     from fokker.samplers.lazy import lazy
     from fokker.targets import (
@@ -103,7 +102,7 @@ _HOMES = {
     "Density": "targets",
     "Dynamics": "dynamics",
     "Hamiltonian": "dynamics.hamiltonian",
-    "PerChain": "run.starts",
+    "PerChain": "run.positions",
     "Posterior": "targets",
     "Report": "checker",
     "Table": "targets",
@@ -129,17 +128,17 @@ _HOMES = {
     "integrators": "integrators",
     "lazy": "samplers.lazy",
     "models": "models",
-    "open": "run.folder",
+    "open": "run.api",
     "optax": "run.optimiser",
     "posteriors": "posteriors",
     "prior_predictive": "run.prior",
     "processes": "run.processes",
-    "resume": "run.folder",
-    "sample": "run.sample",
+    "resume": "run.api",
+    "sample": "run.api",
     "samplers": "samplers",
     "schedules": "samplers.schedules",
     "tables": "targets",
-    "tune": "run.tuning",
+    "tune": "run.api",
 }
 
 

@@ -71,8 +71,8 @@ MUTATIONS = [
     ),
     Mutation(
         "cli/estimate.py",
-        'run = prepared(target, sampler, {**_DEFAULTS, **options, "out": out}, is_compared_only=True)',
-        'run = prepared(target, sampler, {**_DEFAULTS, **options, "out": out})',
+        "run = prepared(Call(target, sampler, call, writes=False))",
+        "run = prepared(Call(target, sampler, call))",
         "a dry run opens the folder of a run as one that writes there",
         ("command::a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing",),
     ),
@@ -105,9 +105,9 @@ MUTATIONS = [
         ("command::the_verdict_on_a_run_is_repeated_with_what_is_made_of_it",),
     ),
     Mutation(
-        "run/loop.py",
-        "                self.ahead.close()",
-        "                pass",
+        "run/lockstep.py",
+        "            self._ahead.close()",
+        "            pass",
         "the thread that reads ahead outlives a trial",
         ("rows::a_trial_run_ends_the_thread_that_reads_ahead",),
     ),

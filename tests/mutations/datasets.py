@@ -14,7 +14,7 @@ MUTATIONS = [
         "datasets/ratings.py",
         "self._select(np.sort(order[num_test:]))",
         "self._select(np.sort(order))",
-        "the ratings to test with are learnt from as well",
+        "the ratings to test with are learned from as well",
         ("ratings::a_split_keeps_the_numbering_and_loses_nothing",),
     ),
     Mutation(

@@ -39,7 +39,7 @@ MUTATIONS = [
         ("network_model::columns_of_another_order_or_name_are_refused",),
     ),
     Mutation(
-        "run/starts.py",
+        "run/positions.py",
         "return dataclasses.replace(placed, target=InBlocks(own_target, rows))",
         "return placed",
         "the check of a start takes all rows at once",

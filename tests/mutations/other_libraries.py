@@ -63,8 +63,8 @@ MUTATIONS = [
         ("labels::entries_that_read_alike_do_not_make_two_scalars_alike",),
     ),
     Mutation(
-        "run/folder.py",
-        '"labels": trace.labels.written(),',
+        "run/trace.py",
+        '"labels": self.labels.written(),',
         '"labels": {"dims": {}, "coords": {}},',
         "a saved trace without the names of its axes",
         ("labels::a_stored_run_keeps_them",),

@@ -46,8 +46,8 @@ MUTATIONS = [
         ("rows::an_epoch_of_blocks_has_every_row_once",),
     ),
     Mutation(
-        "run/sample.py",
-        "if not isinstance(batch, WindowBatches) and (batch is not None or devices.mesh is None):",
+        "run/plan.py",
+        "if not isinstance(batches, WindowBatches) and (batches is not None or devices.mesh is None):",
         "if True:",
         "large data are on the device twice",
         ("rows::large_arrays_are_neither_copied_nor_kept",),
@@ -109,7 +109,7 @@ MUTATIONS = [
         ("command::parquet",),
     ),
     Mutation(
-        "run/ahead.py",
+        "run/step_plan.py",
         "self._replace(draws=1, thin=steps, is_kept=False)",
         "self._replace(draws=1, thin=steps)",
         "a part of a draw is kept where a stream ends",
@@ -130,7 +130,7 @@ MUTATIONS = [
         ("broken_data::rows_of_a_block_are_distinct_and_scatter_less",),
     ),
     Mutation(
-        "run/sample.py",
+        "run/plan.py",
         "stack.enter_context(reading())",
         "pass",
         "a row that cannot be used is reported by pages of XLA",
@@ -291,7 +291,7 @@ MUTATIONS = [
         ("bad_input",),
     ),
     Mutation(
-        "run/tuning.py",
+        "run/api.py",
         "    precision = precision_of(precision, target)\n",
         "",
         "data of double precision are tuned in single",

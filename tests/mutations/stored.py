@@ -134,8 +134,8 @@ MUTATIONS = [
     ),
     Mutation(
         "run/loop.py",
-        "            for number in ENDING:\n",
-        "            for number in ENDING[:1]:\n",
+        "        for number in ENDING:\n",
+        "        for number in ENDING[:1]:\n",
         "a process that a closed terminal ended goes on after its run",
         ("store::a_signal_ends_the_command_with_a_report_that_knows_the_model",),
     ),
@@ -224,7 +224,7 @@ MUTATIONS = [
         ("hostile::a_mass_matrix_of_another_shape_is_none",),
     ),
     Mutation(
-        "run/sample.py",
+        "run/plan.py",
         'return CHAINS if before is None else int(before.description["settings"]["chains"])',
         "return CHAINS",
         "a run of another default number of chains does not go on by the same call",

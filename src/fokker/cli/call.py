@@ -22,7 +22,7 @@ from fokker.cli.stored import MODEL_OPTIONS, option_of_run, written_command
 from fokker.gradients import control_variates
 from fokker.rows.delimited import TextFormat
 from fokker.rows.table import Columns, read_table
-from fokker.run.starts import PerChain
+from fokker.run.positions import PerChain
 from fokker.run.store import has_run
 from fokker.run.trace import Trace
 from fokker.targets import find_mode

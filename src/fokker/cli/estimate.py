@@ -1,5 +1,6 @@
 """`fokker sample --dry-run`: what would run, how long, and how much memory and disk it would take."""
 
+import dataclasses
 import math
 import shutil
 import sys
@@ -14,8 +15,10 @@ from fokker._core.keys import key_of_seed
 from fokker.cli.flags import translated
 from fokker.cli.stored import check_same_settings
 from fokker.rows import leaves
+from fokker.run.api import prepared
+from fokker.run.call import Call, Options
 from fokker.run.journal import JOURNAL
-from fokker.run.sample import WARM_UP, prepared
+from fokker.run.learn import WARM_UP
 from fokker.run.store import draws_per_chunk, has_run, read_checkpoint
 from fokker.run.tuning import time_of_tuning, with_tuned
 from fokker.samplers._named import by_name
@@ -30,15 +33,6 @@ _TINY = 1e-9
 _COPIES = 3
 # Bytes of the libraries and programs of the report, as measured.
 _REPORT = 250_000_000
-# The arguments of `fk.sample` that the command has no option for.
-_DEFAULTS = {
-    "batches": None,
-    "gradient": None,
-    "key": None,
-    "keep": "draws",
-    "chunk": 2**24,
-    "progress": False,
-}
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -66,9 +60,9 @@ def estimate(
     if tuned:
         trial = with_tuned(by_name(sampler) if isinstance(sampler, str) else chosen, _TINY, 1.0)
     trial_warm_up = min(warm_up, _WARM_UP) if adapts else options["warm_up"]
-    call = {**_DEFAULTS, **options, "warm_up": trial_warm_up, "out": None}
+    call = Options(**{**options, "warm_up": trial_warm_up, "out": None, "progress": False})
     start = time.monotonic()
-    run = prepared(target, trial, call)
+    run = prepared(Call(target, trial, call))
     preparing = time.monotonic() - start
     speed, compiling, sizes, scalars = run.measured(_SECONDS)
     # The trial's own warm-up is part of the preparation.
@@ -82,11 +76,8 @@ def estimate(
     search = ""
     if tuned:
         make = by_name(sampler) if isinstance(sampler, str) else chosen
-        shared = {name: call[name] for name in ("batch_size", "batches", "gradient", "temperature")}
-        of_trials = {"key": key_of_seed(options["seed"]), **shared}
-        searching, halving = time_of_tuning(
-            target, make, options["init"], of_trials, 1 / (speed * plan.chains)
-        )
+        of_trials = dataclasses.replace(call, key=key_of_seed(call.seed))
+        searching, halving = time_of_tuning(target, make, of_trials, 1 / (speed * plan.chains))
         search = (
             f"; before it about {_time(searching)} for the search of a step size, and {_time(halving)} more "
             "each time it has to be halved: --step-size saves them"
@@ -146,11 +137,12 @@ def output(
         )
     try:
         check_same_settings(out, settings)
-        run = prepared(target, sampler, {**_DEFAULTS, **options, "out": out}, is_compared_only=True)
+        call = Options(**{**options, "out": out, "progress": False})
+        run = prepared(Call(target, sampler, call, writes=False))
     except (ValueError, TypeError) as error:
         return f"where this call would be refused: {translated(error)}"
-    total = run.plan.steps + run.plan.burn_in
-    return f"going on with the run that is there, after {run.done:,} of {total:,} steps"
+    done, total = run.recording.done, run.plan.total
+    return f"going on with the run that is there, after {done:,} of {total:,} steps"
 
 
 def _parts(compiling: float, warm_up: int, steps: int, speed: float) -> str:

@@ -12,7 +12,7 @@ from fokker._core.files import check_no_links, interpreting, read_json, write_te
 from fokker._core.lock import locked
 from fokker.cli.console import show
 from fokker.cli.stored import COMMAND, DRAWS_REPORT, REPORT, VERDICT
-from fokker.run.folder import open as open_run
+from fokker.run.api import open as open_run
 from fokker.run.interruption import ENDING, can_be_handled, leave_closed_terminal
 from fokker.run.journal import JOURNAL
 from fokker.run.processes import by_first, is_first

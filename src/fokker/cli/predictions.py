@@ -20,11 +20,12 @@ from fokker._core.state import describe_shapes
 from fokker.cli.flags import CommandError
 from fokker.cli.model_file import DATA, PREDICT, Model
 from fokker.rows import is_source, leaves
-from fokker.run.folder import StoredTrace, describe_theta
+from fokker.run.folder import describe_theta
+from fokker.run.positions import PerChain
 from fokker.run.predict import predict
 from fokker.run.progress import Progress
-from fokker.run.starts import PerChain
 from fokker.run.store import read_checkpoint
+from fokker.run.stored import StoredTrace
 from fokker.run.trace import Trace
 from fokker.targets.target import TargetWithData
 

@@ -47,7 +47,7 @@ _OPTION_TYPES: Mapping[str, type | tuple[type, ...]] = {
 def written_command(folder: Path, options: dict[str, Any]) -> Iterator[None]:
     """Write the command of a run for its time; a call that a warm-up in the folder refuses leaves none.
 
-    `fokker resume` would otherwise find the command of another call beside what the warm-up has learnt.
+    `fokker resume` would otherwise find the command of another call beside what the warm-up has learned.
     """
     has_warm_up = not has_run(folder) and (folder / JOURNAL).exists() and (folder / COMMAND).is_file()
     before = read_json(folder / COMMAND) if has_warm_up else None

@@ -15,7 +15,7 @@ from fokker.gradients import control_variates
 from fokker.integrators import Splitting
 from fokker.report.page import image, table
 from fokker.report.plots import RIGHT, TRUTH, WRONG, new_figure, tidy
-from fokker.run.sample import sample
+from fokker.run.api import sample
 from fokker.samplers import sgnht
 from fokker.targets import Posterior, find_mode
 

@@ -17,7 +17,7 @@ from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import Scalar
 from fokker.report.page import html, image_of_bytes, page, table
 from fokker.report.plots import RIGHT, TRUTH, WRONG, density_contours, new_figure, tidy
-from fokker.run.sample import sample
+from fokker.run.api import sample
 from fokker.samplers import recipe
 from fokker.targets import Density
 

@@ -92,7 +92,7 @@ def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], s
     """Write the summary with its verdict, the settings, and figures of a few series."""
     items = [*summary.warnings, *(f"Note: {note}." for note in summary.notes)]
     settings = ", ".join(
-        f"{name.replace('_', ' ')} {_setting_text(value)}"
+        f"{_SETTING_NAMES.get(name, name.replace('_', ' '))}: {_setting_text(value)}"
         for name, value in trace.settings.items()
         if value is not None
     )
@@ -111,6 +111,10 @@ def write_report(trace: "Trace", path: Path, title: str, extra: Sequence[str], s
         parts += ["<h2>Steps</h2>", image(_statistics(trace), "statistics of the steps, as a running mean")]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, page(title, *parts))
+
+
+# Names of settings that do not say what they are.
+_SETTING_NAMES = {"taken": "steps taken"}
 
 
 def _setting_text(value: object) -> str:

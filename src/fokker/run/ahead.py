@@ -1,46 +1,29 @@
 """Reading ahead: while a block of steps is computed, a thread reads the rows of the next one."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, Int, Key, PyTree
 
 from fokker._core.count import Count
 from fokker._core.precision import in_this_precision
+from fokker._core.random import fold_in
 from fokker.batches import BatchScheme, WindowBatches
 from fokker.rows import Problem, StreamBatch, aligned, is_source, leaves, stream_of
-from fokker.run.block import rows_of_steps
+from fokker.run.block import Choose
 from fokker.run.mesh import Devices
 from fokker.run.shares import Read
+from fokker.run.step_plan import BATCHES, Piece
 
 # The most bytes of rows per block, of which up to four are in memory, and the most steps.
 _BYTES, _STEPS = 2**26, 2**14
-
-
-class Piece(NamedTuple):
-    """A block of a run: `draws` times `thin` steps from step `first` on, and whether the draws are kept."""
-
-    first: int
-    draws: int
-    thin: int
-    is_kept: bool
-
-    @property
-    def steps(self) -> int:
-        """How many steps it takes."""
-        return self.draws * self.thin
-
-    def cut(self, steps: int) -> "Piece":
-        """The same with at most so many steps; a part of a draw is not kept."""
-        if steps >= self.steps:
-            return self
-        draws = steps // self.thin
-        return self._replace(draws=draws) if draws else self._replace(draws=1, thin=steps, is_kept=False)
 
 
 class _Reading(NamedTuple):
@@ -59,6 +42,26 @@ def is_read(data: PyTree[Any], batches: BatchScheme | None) -> bool:
     return any(is_source(leaf) for leaf in leaves(data))
 
 
+@eqx.filter_jit
+def rows_of_steps(
+    batches: Any, keys: Key[Array, " chains"], first: Count, place: tuple[Count, Array], length: int
+) -> tuple[Any, Int[Array, "steps chains n"]]:
+    """What `batches.rows` says for each of `length` steps of all chains, and the numbers of the rows."""
+    offsets = jnp.arange(length, dtype=jnp.uint32)
+    rows = jax.vmap(partial(rows_of_chain, batches, first + offsets, place, offsets), out_axes=1)(keys)
+    return rows, jax.vmap(jax.vmap(batches.numbers))(rows)
+
+
+def rows_of_chain(
+    batches: Any, numbers: Count, place: tuple[Count, Array], offsets: Array, key: Key[Array, ""]
+) -> Any:
+    """What `batches.rows` says for the steps of one chain with these numbers, `offsets` after `place`."""
+    batch_key = fold_in(key, BATCHES)
+    places = batches.places_after(place, offsets)
+    rows = jax.vmap(lambda n, e, p: batches.rows(batch_key, fold_in(batch_key, n), e, p))
+    return rows(numbers, *places)
+
+
 class ReadAhead:
     """Rows of block after block, each read by a thread while the block before it is computed.
 
@@ -72,10 +75,10 @@ class ReadAhead:
         batches: BatchScheme,
         keys: Key[Array, " chains"],
         total: int,
-        piece: Callable[[int, int | None], tuple[int, int, bool]],
+        choose: Choose,
         devices: Devices,
     ) -> None:
-        self.batches, self.keys, self.total, self.piece = batches, keys, total, piece
+        self.batches, self.keys, self.total, self.choose = batches, keys, total, choose
         self.devices = devices
         self.structure = jax.tree.structure(data, is_leaf=is_source)
         self.stream = stream_of(data)
@@ -94,8 +97,8 @@ class ReadAhead:
         """The block from step `first` on, and its rows; the next, of `steps` steps, is read from now on."""
         reading = self._next or self._thread.submit(self._reading, first, steps)
         piece, read, *_ = reading.result()
-        after = piece.first + piece.steps
-        self._next = self._thread.submit(self._reading, after, steps) if after < self.total else None
+        goes_on = piece.end < self.total
+        self._next = self._thread.submit(self._reading, piece.end, steps) if goes_on else None
         return piece, read
 
     def close(self) -> None:
@@ -137,7 +140,7 @@ class ReadAhead:
     def _read(self, first: int, steps: int | None) -> _Reading:
         if self._problem is not None:
             raise self._problem
-        piece = Piece(first, *self.piece(first, steps))
+        piece = self.choose(first, steps)
         chains, rows_of_batch = self.devices.box(*self.rows)
         shape = (self.capacity, chains.stop - chains.start, rows_of_batch.stop - rows_of_batch.start)
         values = [aligned((*shape, *leaf.shape[1:]), leaf.dtype) for leaf in self.leaves]
@@ -177,7 +180,7 @@ class ReadAhead:
         if self._stream_batches is None:
             self._stream_batches = self.stream.batches(first * chains)
         # In the types of the stream, as wide ones are checked before they are rounded.
-        given = [
+        read = [
             out if out.dtype == dtype else np.empty((steps, *out.shape[1:]), dtype)
             for out, dtype in zip(values, self.stream.dtypes, strict=True)
         ]
@@ -187,16 +190,16 @@ class ReadAhead:
                 chain = self._chain_of(first + step, 0)
                 for _ in range(chains):
                     number, batch = next(self._stream_batches)
-                    for x, out in zip(batch, given, strict=True):
+                    for x, out in zip(batch, read, strict=True):
                         out[step, chain] = x
                     numbers.append(number)
                     chain = (chain + 1) % chains
         except Problem as problem:
             self._problem = problem
         whole = len(numbers) // chains
-        bad = self._first_bad(first, given, numbers, whole)
+        bad = self._first_bad(first, read, numbers, whole)
         with np.errstate(all="ignore"):  # of what is not filled
-            for x, out in zip(given, values, strict=True):
+            for x, out in zip(read, values, strict=True):
                 if x is not out:
                     out[:steps] = x
         # A step needs a batch for each chain.
@@ -208,15 +211,15 @@ class ReadAhead:
             raise self._problem
         return numbers, whole
 
-    def _first_bad(self, first: int, given: list[np.ndarray], numbers: list[int], steps: int) -> int | None:
+    def _first_bad(self, first: int, read: list[np.ndarray], numbers: list[int], steps: int) -> int | None:
         """The first batch of these steps with a value that cannot be used, which is noted as the problem."""
         assert self.stream is not None
         try:
-            self.stream.check(StreamBatch(0, [x[:steps] for x in given]))
+            self.stream.check(StreamBatch(0, [x[:steps] for x in read]))
         except Problem:
             for i in range(steps * self.rows[0]):
                 try:
-                    self.stream.check(self._batch(first, given, numbers, i))
+                    self.stream.check(self._batch(first, read, numbers, i))
                 except Problem as problem:
                     self._problem = problem
                     return i

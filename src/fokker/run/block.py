@@ -1,35 +1,15 @@
-"""Many steps of all chains in one compiled program, whatever their number."""
+"""A block of steps of all chains as one compiled program: the interface of `Lockstep` and `Trajectories`."""
 
-from collections.abc import Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
-import numpy as np
-from jax.sharding import Mesh
-from jaxtyping import Array, Bool, Int, Key, PyTree
+from jaxtyping import Array, Bool, PyTree
 
-from fokker._core.count import Count
-from fokker._core.parts import dealt
-from fokker._core.random import fold_in, fold_in_step
 from fokker._core.rounding import raised
-from fokker._core.state import dimension
-from fokker.rows import Taken
-from fokker.run.mesh import on_every_device
 from fokker.run.moments import Moments
-from fokker.run.shares import Read
-from fokker.run.streams import BATCHES
-from fokker.samplers._sampler import Sampler, all_finite, step_size_at
+from fokker.run.step_plan import Piece
+from fokker.samplers._sampler import Sampler
 from fokker.targets.constrained import constrained
-
-# On a CPU the randomness of this many steps is drawn at once, which is faster than drawing it step by step
-# while all of it stays in the cache: for small states.
-_AHEAD, _AHEAD_NUMBERS = 128, 2**18
-_LEAST_AHEAD = 8
-# Steps of an inner loop of fixed length on an accelerator: otherwise it asks the host before each step.
-_KNOWN, _KNOWN_ROWS = 64, 2**24
 
 
 class Chains(NamedTuple):
@@ -47,226 +27,39 @@ class Chains(NamedTuple):
 
 # For every chain: whether its numbers are all finite, and whether its steps were sound.
 Sound = tuple[Bool[Array, " chains"], Bool[Array, " chains"]]
+# The block from a step on, of about so many steps; None where that is decided when it is asked for.
+Choose = Callable[[int, int | None], Piece]
 
 
-class Task(NamedTuple):
-    """The steps of one block: `draws` times `thin` steps, the first of them number `first` of the run.
+class Block(NamedTuple):
+    """Steps that were sent to be computed, and what they record, of each draw."""
 
-    `place`: epoch and position in it at which the batches of reshuffled data continue. `keeps`: whether
-    the moments include these draws, which they do not in burn-in. None of these values is compiled in.
-    `read`: the rows of the data of every step, by step and chain, if they were read from a file before.
+    piece: Piece
+    sound: Sound
+    out: dict[str, Any]
+
+
+class Blocks(Protocol):
+    """Takes block after block of steps.
+
+    `rows`: the most draws of a block; `most`: its most steps; `chain_axis`: the axis of what is recorded that
+    runs over chains, the other one of the first two runs over draws.
     """
 
-    first: Count
-    draws: Int[Array, ""]
-    thin: Int[Array, ""]
-    keeps: Bool[Array, ""]
-    place: tuple[Count, Array]
-    read: Read | None = None
-
-
-class Setting(NamedTuple):
-    """What stays the same from block to block."""
-
-    sampler: Sampler
-    data: PyTree[Array] | None
-    batches: Any
-    keys: Key[Array, " chains"]
     rows: int
-    form: "Form"
-    mesh: Mesh | None = None
+    most: int
+    chain_axis: int
 
+    def send(self, first: int, steps: int, chains: Chains) -> tuple[Chains, Block]:
+        """Start the block from step `first` on, of about `steps` steps; it is not waited for.
 
-def start(sampler: Sampler, states: Any, moments: Moments | None, lost: Sequence[int] = ()) -> Chains:
-    """Chains before their first step; `lost`: those that were stopped before."""
-    number = jax.tree.leaves(states)[0].shape[0]
-    stats = _blank_stats(sampler, states) if sampler.is_exact and not sampler.has_trajectories else {}
-    sound = jnp.asarray(~np.isin(np.arange(number), np.asarray(lost, int)))
-    return Chains(states, moments, sound, stats)
+        The chains after it, whose memory may be that of the chains before.
+        """
 
-
-# Compiled, so that a step is traced once for its shapes and not again in every run.
-@eqx.filter_jit
-def _blank_stats(sampler: Sampler, states: Any) -> dict[str, Array]:
-    step = jax.vmap(lambda state: sampler.step(jax.random.key(0), state)[1].stats)
-    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(step, states))
-
-
-class Form(NamedTuple):
-    """How the loop over steps is written.
-
-    `length`: steps of the inner loop. `ahead`: whether the randomness of all of them is drawn before them,
-    which on a CPU is faster for small states; on an accelerator, and for large states, it would go through
-    memory twice. `known`: whether the inner loop always takes all its steps, the surplus ones without effect.
-    `each_step`: whether a draw is written at each of its steps, the last overwriting the others, or once.
-    """
-
-    length: int
-    ahead: bool
-    known: bool
-    each_step: bool
-
-    @classmethod
-    def of(cls, states: Any, thin: int, rows: int, is_cpu: bool) -> "Form":
-        """For chains in states of these shapes, `thin` steps per draw, and `rows` rows of data per step."""
-        chains = jax.tree.leaves(states)[0].shape[0]
-        if not is_cpu:
-            fixed_length = max(_LEAST_AHEAD, min(_KNOWN, _KNOWN_ROWS // max(1, chains * rows)))
-            if thin < fixed_length // 4:
-                return cls(fixed_length, False, True, True)
-            return cls(-(-thin // -(-thin // fixed_length)), False, True, False)
-        numbers = dimension(jax.eval_shape(lambda states: states.position, states))
-        length = min(_AHEAD, _AHEAD_NUMBERS // max(1, numbers, chains * rows))
-        ahead = length >= _LEAST_AHEAD
-        alone = max(1, min(_AHEAD, _AHEAD_NUMBERS // max(1, chains * rows)))
-        return cls(length if ahead else alone, ahead, False, ahead)
+    def close(self) -> None:
+        """End what was begun for the next block."""
 
 
 def position_of(sampler: Sampler, state: Any) -> PyTree[Array]:
     """Theta as the user sees it: constrained where the target has constraints, in a dtype of NumPy."""
     return constrained(getattr(sampler, "target", None), raised(sampler.position(state)))
-
-
-@eqx.filter_jit
-def rows_of_steps(
-    batches: Any, keys: Key[Array, " chains"], first: Count, place: tuple[Count, Array], length: int
-) -> tuple[Any, Int[Array, "steps chains n"]]:
-    """What `batches.rows` says for each of `length` steps of all chains, and the numbers of the rows."""
-    offsets = jnp.arange(length, dtype=jnp.uint32)
-    rows = jax.vmap(partial(rows_of_chain, batches, first + offsets, place, offsets), out_axes=1)(keys)
-    return rows, jax.vmap(jax.vmap(batches.numbers))(rows)
-
-
-def rows_of_chain(
-    batches: Any, numbers: Count, place: tuple[Count, Array], offsets: Array, key: Key[Array, ""]
-) -> Any:
-    """What `batches.rows` says for the steps of one chain with these numbers, `offsets` after `place`."""
-    batch_key = fold_in(key, BATCHES)
-    places = batches.places_after(place, offsets)
-    rows = jax.vmap(lambda n, e, p: batches.rows(batch_key, fold_in(batch_key, n), e, p))
-    return rows(numbers, *places)
-
-
-# Compiled once for a sampler, whatever its step size, data and number of steps. The memory of the chains is
-# reused for their next states.
-@eqx.filter_jit(donate="all-except-first")
-def run_block(inputs: tuple[Setting, Task], chains: Chains) -> tuple[Chains, Sound, dict[str, Any]]:
-    """All the steps of a task; what was recorded has leading axes draw, of `rows` rows, and chain."""
-    setting, task = inputs
-    if setting.mesh is None:
-        return _all_steps((setting, task), (setting.keys, chains))
-    shared = (setting._replace(keys=None, mesh=None), task)  # type: ignore[arg-type]
-    return on_every_device(setting.mesh, _all_steps, shared, (setting.keys, chains), (0, 0, 1))
-
-
-def _all_steps(
-    shared: tuple[Setting, Task], by_chain: tuple[Key[Array, " chains"], Chains]
-) -> tuple[Chains, Sound, dict[str, Any]]:
-    """The steps of the chains of one device."""
-    setting, task = shared
-    keys, chains = by_chain
-    sampler, batches, form = setting.sampler, setting.batches, setting.form
-
-    def keys_and_rows(first: Array) -> Any:
-        """Each step's key and the rows of its batch in one inner loop, by step and chain."""
-        offsets = first.astype(jnp.uint32) + jnp.arange(form.length, dtype=jnp.uint32)
-        numbers = task.first + offsets
-
-        def of_chain(key: Array) -> Any:
-            step_keys = jax.vmap(lambda n: fold_in_step(key, n, BATCHES))(numbers)
-            if batches is None or task.read is not None:
-                return step_keys, None
-            return step_keys, rows_of_chain(batches, numbers, task.place, offsets, key)
-
-        return jax.vmap(of_chain, out_axes=1)(keys)
-
-    def noise_of(step_keys: Array) -> Any:
-        """The noise of one step of all chains."""
-        return dealt(jax.vmap(sampler.draw)(step_keys, chains.states), 1)
-
-    def step(t: Array, drawn: Any, chains: Chains) -> Chains:
-        number = task.first + t.astype(jnp.uint32)
-
-        def one(state: Any, inputs: Any) -> Any:
-            noise, rows, values = inputs
-            data = setting.data if values is None else Taken(values)
-            batch = None if batches is None else batches.batch(data, rows)
-            state, info = sampler.advance(noise, state, batch, number)
-            sound = True if info.noise_shortfall is None else info.noise_shortfall >= 0
-            return state, jnp.asarray(sound), info.stats
-
-        states, sound, stats = jax.vmap(one)(chains.states, drawn)
-        states = dealt(states, 1)
-        size = getattr(sampler, "step_size", None)
-        if callable(size):
-            sound &= jnp.all(step_size_at(size, number) >= 0)
-        return Chains(states, chains.moments, chains.sound & sound, stats)
-
-    def observe(chains: Chains) -> dict[str, Any]:
-        values = {**jax.vmap(sampler.record)(chains.states), **chains.stats, "sound": chains.sound}
-        if chains.moments is None:
-            values["position"] = jax.vmap(lambda state: position_of(sampler, state))(chains.states)
-        return values
-
-    def record(row: Array, is_draw: Any, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
-        chains, out = carry
-        values = observe(chains)
-        if chains.moments is not None:
-
-            def add(moments: Moments, state: Any, sound: Array) -> Moments:
-                position = position_of(sampler, state)
-                counts = sound & all_finite(position) & task.keeps & is_draw
-                added = moments.add(position)
-                return jax.tree.map(lambda new, old: jnp.where(counts, new, old), added, moments)
-
-            moments = jax.vmap(add)(chains.moments, chains.states, chains.sound)
-            chains = chains._replace(moments=dealt(moments, 1))
-        write = jax.lax.dynamic_update_index_in_dim
-        return chains, dealt(jax.tree.map(lambda rows, x: write(rows, x, row, 0), out, values), 2)
-
-    def some_steps(first: Array, end: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
-        """Steps from `first` up to `end` of the block, at most `length` of them."""
-        step_keys, rows = jax.lax.optimization_barrier(keys_and_rows(first))
-        noise = jax.vmap(noise_of)(step_keys) if form.ahead else None
-
-        def one_step(t: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
-            before, out = carry
-            key, row, drawn = jax.tree.map(lambda x: x[t - first], (step_keys, rows, noise))
-            values = None
-            if task.read is not None:
-                row, values = jax.tree.map(lambda x: x[t], task.read)
-            chains = step(t, (noise_of(key) if noise is None else drawn, row, values), before)
-            active = t < end
-            if form.known:
-                chains = jax.tree.map(lambda new, old: jnp.where(active, new, old), chains, before)
-            if not form.each_step:
-                return chains, out
-            is_draw = active & ((t + 1) % task.thin == 0)
-            return record(jnp.minimum(t, end - 1) // task.thin, is_draw, (chains, out))
-
-        count = form.length if form.known else jnp.minimum(form.length, end - first)
-        return jax.lax.fori_loop(0, count, lambda k, carry: one_step(first + k, carry), carry)
-
-    def many_steps(first: Array, end: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
-        parts = -((first - end) // form.length)
-        return jax.lax.fori_loop(
-            0, parts, lambda k, carry: some_steps(first + k * form.length, end, carry), carry
-        )
-
-    def one_draw(row: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
-        carry = many_steps(row * task.thin, (row + 1) * task.thin, carry)
-        # What is not kept is not computed: the position of a large state may take longer than many steps.
-        return jax.lax.cond(task.keeps, lambda carry: record(row, True, carry), lambda carry: carry, carry)
-
-    shapes = jax.eval_shape(observe, chains)
-    blank = dealt(jax.tree.map(lambda x: jnp.zeros((setting.rows, *x.shape), x.dtype), shapes), 2)
-    carry = (chains, blank)
-    if form.each_step:
-        chains, out = many_steps(jnp.zeros((), jnp.int32), task.draws * task.thin, carry)
-    else:
-        chains, out = jax.lax.fori_loop(0, task.draws, one_draw, carry)
-    # A chain that left the finite numbers does not return: one check after all steps is enough.
-    finite = jax.vmap(all_finite)(chains.states)
-    if "position" in out:
-        out["sound"] &= jax.vmap(jax.vmap(all_finite))(out["position"])
-    return dealt(chains, 1), (finite, chains.sound), out

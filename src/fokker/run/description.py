@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from fokker.run.call import STORED
 from fokker.run.variable import RECORD_BYTES
 
+# What was learned before the first step, in a checkpoint: the name is that of the format.
+LEARNED = "learnt"
 # The groups of ArviZ.
 POSTERIOR, STATISTICS = "posterior", "sample_stats"
 # The places of the entries of theta that are constant by construction.
@@ -36,23 +39,13 @@ _FIELDS: Mapping[str, _Types] = {
     "draws": int,
     "chunk": int,
 }
-_OPTIONAL: Mapping[str, _Types] = {"losses": dict, "learnt": dict, "used": dict, "id": str, "serial": int}
+_OPTIONAL: Mapping[str, _Types] = {"losses": dict, LEARNED: dict, "used": dict, "id": str, "serial": int}
 _SETTINGS: Mapping[str, _Types] = {
-    "steps": int,
-    "burn_in": int,
-    "thin": int,
-    "chains": int,
-    "temperature": _NUMBER,
+    **STORED,
     "step_size": (*_NUMBER, str, _NOTHING),
-    "batch_size": (int, _NOTHING),
-    "warm_up": (int, _NOTHING),
-    "seed": (int, _NOTHING),
-    "keep": (str, _NOTHING),
-    "batches": (str, _NOTHING),
     "sampler": (str, _NOTHING),
-    "key": (list, _NOTHING),
 }
-_LEARNT: Mapping[str, _Types] = {"tuned": dict, "settings": dict, "notes": list}
+_LEARNED: Mapping[str, _Types] = {"tuned": dict, "settings": dict, "notes": list}
 
 
 def chains_of(settings: Mapping[str, Any]) -> int:
@@ -95,8 +88,8 @@ def check_description(description: Mapping[str, Any], arrays: Mapping[str, np.nd
         _check_texts(name, description[name].values())
     _check_texts("notes", description["notes"])
     _check_losses(description.get("losses", {}), chains)
-    if "learnt" in description:
-        _check_learnt(description["learnt"])
+    if LEARNED in description:
+        _check_learned(description[LEARNED])
     _check_theta(description["theta"])
     _check_arrays(description, arrays, chains)
 
@@ -127,13 +120,13 @@ def _check_losses(losses: Mapping[str, Any], chains: int) -> None:
             raise ValueError(f"losses has {chain!r}: {str(loss)[:40]}")
 
 
-def _check_learnt(learnt: Mapping[str, Any]) -> None:
-    _check_types("learnt", learnt, _LEARNT, {})
-    _check_texts("the notes of what was learnt", learnt["notes"])
-    if not all(isinstance(value, (*_NUMBER, _NOTHING)) for value in learnt["tuned"].values()):
+def _check_learned(learned: Mapping[str, Any]) -> None:
+    _check_types(LEARNED, learned, _LEARNED, {})
+    _check_texts("the notes of what was learned", learned["notes"])
+    if not all(isinstance(value, (*_NUMBER, _NOTHING)) for value in learned["tuned"].values()):
         raise ValueError("tuned has something other than numbers in it")
-    for setting in learnt["settings"].values():
-        _check_types("a learnt setting", setting, {"class": str, "leaves": int}, {})
+    for setting in learned["settings"].values():
+        _check_types("a learned setting", setting, {"class": str, "leaves": int}, {})
 
 
 def _check_theta(theta: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""What a run has learnt so far in tuning and warm-up, on disk: a kill there does not lose it."""
+"""What a run has learned so far in tuning and warm-up, on disk: a kill there does not lose it."""
 
 import shutil
 import time
@@ -74,9 +74,9 @@ class Journal:
                 f"{self.folder} was written in another environment ({changed}), and the bits of the "
                 "rest would be others: remove that folder to warm up again."
             )
-        if found := differences(before, self.description):
+        if changes := differences(before, self.description):
             return (
-                f"{self.folder} has the warm-up of another run in it: {'; '.join(found)}. Give the "
+                f"{self.folder} has the warm-up of another run in it: {'; '.join(changes)}. Give the "
                 "same arguments to go on with it, or another folder."
             )
         return ""

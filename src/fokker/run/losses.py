@@ -53,15 +53,23 @@ def blanked(draws: np.ndarray, sound: np.ndarray) -> np.ndarray:
     return np.where(sound.reshape(*sound.shape, *[1] * (draws.ndim - 2)), draws, draws.dtype.type(np.nan))
 
 
+# Chains that are named one by one; of more it is said how many they are.
+_NAMED = 8
+
+
 def in_words(chains: int, losses: Mapping[int, Loss]) -> str:
-    """One sentence about the chains that were stopped; empty if none or all were."""
+    """One sentence about the chains that were stopped; empty if none or all were. It counts from 1."""
     if not 0 < len(losses) < chains:
         return ""
-    numbers = sorted(losses)
     first = min(losses.values(), key=lambda loss: loss.step)
-    which = f"chain {numbers[0]}" if len(numbers) == 1 else f"chains {', '.join(map(str, numbers))}"
-    was = "was" if len(numbers) == 1 else "were"
+    was = "was stopped" if len(losses) == 1 else "were stopped, the first"
     return (
-        f"{which} of {chains} {was} stopped, the first before step {first.step:,}, and what is left is of "
-        f"the others: {first.reason}"
+        f"{_names(sorted(losses))} of {chains} {was} at step {first.step:,} ({first.reason}); the summary is "
+        f"of {_names(left_of(chains, losses))}"
     )
+
+
+def _names(chains: list[int]) -> str:
+    if len(chains) > _NAMED:
+        return f"{len(chains)} chains"
+    return f"chain{'' if len(chains) == 1 else 's'} {', '.join(str(chain + 1) for chain in chains)}"

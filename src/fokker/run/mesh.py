@@ -328,14 +328,14 @@ def _as_mesh(mesh: Any) -> Mesh:
         sizes = [mesh.shape.get(axis, 1) for axis in AXES]
         order = [mesh.axis_names.index(axis) for axis in AXES if axis in mesh.axis_names]
         return Mesh(np.transpose(mesh.devices, order).reshape(sizes), AXES)
-    given = parse_mesh(mesh) if isinstance(mesh, str) else mesh
-    if not isinstance(given, Mapping):
+    axes = parse_mesh(mesh) if isinstance(mesh, str) else mesh
+    if not isinstance(axes, Mapping):
         raise TypeError(
             "mesh is a dictionary such as {'chains': 4, 'data': 2}, a text such as 'chains=4,data=2', or a "
             f"jax.sharding.Mesh with these axes, not {mesh!r}."
         )
-    _check_axes(tuple(given))
-    sizes = [given.get(axis, 1) for axis in AXES]
+    _check_axes(tuple(axes))
+    sizes = [axes.get(axis, 1) for axis in AXES]
     if any(isinstance(n, bool) or not isinstance(n, int | np.integer) or n < -1 or n == 0 for n in sizes):
         raise ValueError(
             f"the sizes of a mesh are whole numbers of at least 1, or -1 for the rest; not {mesh!r}."

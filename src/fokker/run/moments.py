@@ -1,11 +1,16 @@
 """Means and variances of a run, without its draws."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PyTree
 
 from fokker._core.count import Count, no_steps
 from fokker._core.module import Module
+from fokker.run.losses import Loss, left_of
 
 
 class Moments(Module):
@@ -43,3 +48,18 @@ def _plus(
     terms = jax.tree.map(jnp.add, terms, lost)
     new = jax.tree.map(jnp.add, total, terms)
     return new, jax.tree.map(lambda t, s, x: x - (s - t), total, new, terms)
+
+
+def moments_of(
+    moments: Moments | None, losses: Mapping[int, Loss] = MappingProxyType({})
+) -> dict[str, PyTree[np.ndarray]] | None:
+    """The mean and the variance that streaming moments estimate; None before the first draw."""
+    if moments is None or not np.any(np.asarray(moments.count)):
+        return None
+    chains = left_of(np.asarray(moments.count).shape[0], losses)
+    count = np.maximum(np.asarray(moments.count)[chains], 2)
+    mean, squares = (
+        jax.tree.map(lambda x: np.asarray(x)[chains], tree) for tree in (moments.mean, moments.squares)
+    )
+    variance = jax.tree.map(lambda s: s / (count - 1).reshape(-1, *[1] * (s.ndim - 1)), squares)
+    return {"mean": mean, "variance": variance}

@@ -89,7 +89,12 @@ class GivenGradient(TargetWithData):
 
 
 def optax(
-    sampler: Sampler, *, size: Any, log_prior: LogPrior | None, key: Any, temperature: Any = 1.0
+    sampler: Sampler,
+    *,
+    size: float | Array,
+    log_prior: LogPrior | None,
+    key: Key[Array, ""],
+    temperature: float | Array = 1.0,
 ) -> "GradientTransformation":
     r"""A stochastic-gradient sampler as an `optax.GradientTransformation`, for a training loop that you have.
 
@@ -108,23 +113,27 @@ def optax(
 
         ∇Ũ(θ) = N gradient - ∇log p(θ)
 
-    and its draws are of exp(-U/T), T = `temperature`. Where `gradient` is already that of U, give `size=1`
-    and `log_prior=None`.
+    and its draws are of exp(-U/T). An update is a whole step with its sign, step size and noise: put nothing
+    after it in `optax.chain` (no learning rate), and before it nothing that changes the mean of the gradient,
+    such as clipping.
 
-    `log_prior(params)` is log p(θ). With None there is NO prior other than what the loss has: a weight decay
-    of λ‖θ‖²/2 in the mean loss, or `optax.add_decayed_weights(λ)` before this in `optax.chain`, is a normal
-    prior of precision Nλ. With neither, the prior is flat and the posterior of most networks is improper.
+    Arguments:
 
-    The step size, or a schedule of it, is the sampler's. An update is a whole step with its sign, step size
-    and noise: put nothing after it in `optax.chain` (no learning rate), and before it nothing that changes
-    the mean of the gradient, such as clipping.
+    - `sampler`: one of `fk.samplers`. The step size, or a schedule of it, is the sampler's.
+    - `size`: N. Where `gradient` is already that of U, give `size=1` and `log_prior=None`.
+    - `log_prior`: log p(θ), a function of the parameters. With None there is NO prior other than what the
+      loss has: a weight decay of λ‖θ‖²/2 in the mean loss, or `optax.add_decayed_weights(λ)` before this in
+      `optax.chain`, is a normal prior of precision Nλ. With neither, the prior is flat and the posterior of
+      most networks is improper.
+    - `key`: required, as two chains with the same key are one. It is kept in the state: for several chains
+      `jax.vmap(lambda key: fk.optax(…, key=key).init(params))(keys)` makes the states, and `jax.vmap` of
+      `update` moves them.
+    - `temperature`: T.
 
-    `key` is required, as two chains with the same key are one. It is kept in the state: for several chains
-    `jax.vmap(lambda key: fk.optax(…, key=key).init(params))(keys)` makes the states, and `jax.vmap` of
-    `update` moves them. The step with number t is `sampler.step(state.step.fold_into(state.key), …)`, up to
-    rounding: Optax adds the difference, and θ + (θ' - θ) is θ' where neither is more than twice the other,
-    else θ' to within 3/2 units in the last place of the larger. Rounding does not add up, since every step
-    starts from the parameters that it is given.
+    The step with number t is `sampler.step(state.step.fold_into(state.key), …)`, up to rounding: Optax adds
+    the difference, and θ + (θ' - θ) is θ' where neither is more than twice the other, else θ' to within 3/2
+    units in the last place of the larger. Rounding does not add up, since every step starts from the
+    parameters that it is given.
 
     Only samplers whose step needs one gradient at the present parameters: `sgld`, `sgrld`, `sgfs` with B̂
     given, `sghmc`, `sgnht`, `gsgrhmc`, `ula`, `ulmc` with their default integrators. Others are refused with
@@ -139,7 +148,7 @@ def optax(
     _check_sampler(sampler)
     if key is None or isinstance(key, int):
         raise TypeError(f"key must be a key of JAX, as jax.random.key(0), not {key!r}.")
-    key = checked_key(key)
+    checked: Any = checked_key(key)
     if log_prior is not None and not callable(log_prior):
         raise TypeError(
             f"log_prior must be a function of the parameters, or None where the loss has the prior, not "
@@ -148,7 +157,7 @@ def optax(
     placed = sampler.on(GivenGradient(log_prior, _checked_size(size)), temperature)
 
     def init(params: PyTree[Any]) -> OptaxState:
-        start_key, step_key = split(key)
+        start_key, step_key = split(checked)
         state = placed.init(params, key=start_key)
         auxiliaries = {name: value for name, value in state.z.items() if name != "theta"}
         return OptaxState(step_key, auxiliaries, state.step, jnp.ones((), bool))

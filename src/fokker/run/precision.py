@@ -1,7 +1,8 @@
 """The precision of a run: that of the call, of the target, or of the run in a folder."""
 
+import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -9,28 +10,35 @@ import numpy as np
 from fokker._core.precision import DOUBLE, as_double
 from fokker._core.state import is_function
 from fokker.rows import in_this_precision_too, is_source, leaves
-from fokker.run.starts import PerChain
+from fokker.run.call import Call
+from fokker.run.positions import PerChain
 from fokker.run.store import has_run, read_checkpoint
 
+Precision = Literal["double"] | None
 
-def precision_of(precision: str | None, target: Any, out: Any = None) -> str | None:
+
+def precision_of(precision: Precision, target: Any, folder: Path | None = None) -> Any:
     """That of the call, or of a target of double precision, or of the run in the folder."""
     stored = [x for x in leaves(target) if is_source(x) or isinstance(x, jax.Array)]
     if precision is None and any(x.dtype == np.float64 for x in stored):
         return DOUBLE
-    if precision is None and out is not None and has_run(Path(out)):
-        return read_checkpoint(Path(out)).description["settings"].get("precision")
+    if precision is None and folder is not None and has_run(folder):
+        return read_checkpoint(folder).description["settings"].get("precision")
     return precision
 
 
-def in_precision(
-    precision: str | None, target: Any, sampler: Any, init: Any, gradient: Any
-) -> tuple[Any, Any, Any, Any]:
-    """The parts of a run in double precision, where it is; within `computing_in(precision)`."""
+def in_precision(precision: Precision, call: Call) -> Call:
+    """The call in double precision, where it is to be; within `computing_in(precision)`."""
     if precision != DOUBLE:
-        return target, sampler, init, gradient
-    target = in_this_precision_too(as_double(target))
-    return target, as_double(sampler), _in_double(init), as_double(gradient)
+        return call
+    options = dataclasses.replace(
+        call.options,
+        init=_in_double(call.options.init),
+        gradient=as_double(call.options.gradient),
+        precision="double",
+    )
+    target, sampler = in_this_precision_too(as_double(call.target)), as_double(call.sampler)
+    return dataclasses.replace(call, target=target, sampler=sampler, options=options)
 
 
 def _in_double(init: Any) -> Any:

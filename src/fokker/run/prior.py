@@ -16,8 +16,14 @@ def prior_predictive(target: Target, draws: int = 1000, *, key: Key[Array, ""]) 
     prior["y"]  # draw × row
     ```
 
-    For models of `fk.from_numpyro` and `fk.from_pymc`; factors of the model (`numpyro.factor`,
-    `pm.Potential`) have no part in them.
+    Arguments:
+
+    - `target`: a model of `fk.from_numpyro` or `fk.from_pymc`; its factors (`numpyro.factor`,
+      `pm.Potential`) have no part in the draws.
+    - `draws`: how many.
+    - `key`: a key of JAX.
+
+    Returns a dictionary by name; the leading axis is that of the draws.
     """
     check_is_target(target)
     check_whole("draws", draws)

@@ -42,15 +42,19 @@ def start(coordinator: str | None = None, processes: int | None = None, process:
     trace = fk.sample(target, sampler, init=init, steps=10_000, chains=4, mesh={"chains": 2}, out="run")
     ```
 
-    `coordinator` is a free port of the machine of process 0, as HOST:PORT. Without arguments they are what
-    Slurm, Open MPI or Kubernetes say (`jax.distributed.initialize`). All processes then make the same calls.
-    A second call changes nothing.
+    All processes then make the same calls. A second call of this changes nothing.
+
+    - `coordinator`: a free port of the machine of process 0, as HOST:PORT.
+    - `processes`: how many there are.
+    - `process`: the number of this one, from 0.
+
+    Without arguments they are what Slurm, Open MPI or Kubernetes say (`jax.distributed.initialize`).
     """
     global _watch
     if _watch is not None:
         return
-    given = (coordinator, processes, process)
-    if any(x is not None for x in given) and any(x is None for x in given):
+    arguments = (coordinator, processes, process)
+    if any(x is not None for x in arguments) and any(x is None for x in arguments):
         raise ValueError(
             "coordinator, processes and process belong together: give all three, or none under Slurm, "
             f"Open MPI or Kubernetes. Given were {coordinator!r}, {processes!r} and {process!r}."
@@ -126,9 +130,9 @@ def _from_all(own: bytes) -> list[bytes]:
 
 def check_same_settings(settings: Mapping[str, Any]) -> None:
     """Raise in all processes where one has other settings: a chain divided among them would be two."""
-    given = [json.loads(text) for text in _from_all(json.dumps(settings).encode())]
-    for number, other in enumerate(given):
-        for name, value in given[0].items():
+    of_all = [json.loads(text) for text in _from_all(json.dumps(settings).encode())]
+    for number, other in enumerate(of_all):
+        for name, value in of_all[0].items():
             if other[name] != value:
                 raise ValueError(
                     f"process {number} has {name}={other[name]!r}, and process 0 has {value!r}: every "

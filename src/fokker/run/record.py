@@ -18,12 +18,14 @@ from jaxtyping import Array, Key, PyTree
 from fokker._core.count import no_steps
 from fokker.batches import BlockBatches
 from fokker.rows import Source, Taken, is_source, leaves, span
+from fokker.run.call import MAY_CHANGE, STORED, Options
+from fokker.run.description import LEARNED
 from fokker.samplers import mass_matrix
 from fokker.samplers._sampler import Sampler, Warmed
 from fokker.targets.target import Target, TargetWithData
 
-# Classes that a learnt setting may be of.
-_LEARNT = {cls.__name__: cls for cls in (mass_matrix.Diagonal, mass_matrix.Dense, mass_matrix.LowRank)}
+# Classes that a learned setting may be of.
+_CLASSES = {cls.__name__: cls for cls in (mass_matrix.Diagonal, mass_matrix.Dense, mass_matrix.LowRank)}
 # How scores of the data, given as `batches`, are written down: a fingerprint follows.
 SCORES = "scores "
 # A file of more bytes is known by some of its rows, spread over it; others by all, read in blocks of bytes.
@@ -159,7 +161,7 @@ def _prints_of_target(target: Any, position: PyTree[Array]) -> dict[str, str]:
 def fingerprints_to_learn(
     target: Any, sampler: Any, gradient: Any, positions: PyTree[Array]
 ) -> dict[str, str]:
-    """What is learnt before the first step depends on these; `sampler`: without a step size, or its name."""
+    """What is learned before the first step depends on these; `sampler`: without a step size, or its name."""
     position = target.unconstrain(jax.tree.map(lambda x: x[0], positions))
     text = _in_words((sampler, gradient), set())
     return {
@@ -193,7 +195,7 @@ def _in_words(value: Any, seen: set[int]) -> str:
     return f"{type(value).__name__}({', '.join(_in_words(part, seen) for part in parts)})"
 
 
-class Learnt(NamedTuple):
+class Learned(NamedTuple):
     """What was found before the first step.
 
     `tuned`: a step size and a friction, by `fk.tune`. By warm-up: `settings` of the sampler, the `positions`
@@ -206,7 +208,7 @@ class Learnt(NamedTuple):
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def by_warm_up(cls, before: Sampler, warmed: Warmed) -> "Learnt":
+    def by_warm_up(cls, before: Sampler, warmed: Warmed) -> "Learned":
         """Everything that warm-up changed: numbers, arrays and mass matrices."""
         settings = {
             field.name: getattr(warmed.sampler, field.name)
@@ -222,7 +224,7 @@ class Learnt(NamedTuple):
             for name, value in self.settings.items()
         }
         arrays = {
-            f"learnt/{name}.{i}": np.asarray(leaf)
+            f"{LEARNED}/{name}.{i}": np.asarray(leaf)
             for name, value in {**self.settings, "positions": self.positions}.items()
             for i, leaf in enumerate(jax.tree.leaves(value))
         }
@@ -231,7 +233,7 @@ class Learnt(NamedTuple):
     @classmethod
     def read(
         cls, text: Mapping[str, Any], arrays: Mapping[str, np.ndarray], positions: PyTree[Array]
-    ) -> "Learnt":
+    ) -> "Learned":
         """What `written` wrote; `positions`: a tree like those. Only arrays and mass matrices are made."""
 
         def stored(name: str, count: int) -> list[Array]:
@@ -240,13 +242,13 @@ class Learnt(NamedTuple):
         settings = {}
         for name, of in text["settings"].items():
             values = stored(name, of["leaves"])
-            settings[name] = _LEARNT[of["class"]](*values) if of["class"] in _LEARNT else values[0]
+            settings[name] = _CLASSES[of["class"]](*values) if of["class"] in _CLASSES else values[0]
         like, structure = jax.tree.flatten(positions)
         start = jax.tree.unflatten(structure, stored("positions", len(like))) if settings else None
         return cls(dict(text["tuned"]), settings, start, tuple(text["notes"]))
 
     def check_like(self, sampler: Sampler, positions: PyTree[Array]) -> None:
-        """Raise unless this can have been learnt by this sampler from such positions."""
+        """Raise unless this can have been learned by this sampler from such positions."""
         if unknown := self.settings.keys() - {field.name for field in dataclasses.fields(sampler)}:
             raise ValueError(f"this sampler has no {', '.join(sorted(unknown))}")
         if not eqx.tree_equal(*(jax.tree.map(jnp.shape, tree) for tree in (self.positions, positions))):
@@ -259,18 +261,15 @@ class Learnt(NamedTuple):
                 raise ValueError(f"{name} has the shape {jnp.shape(value)}")
 
 
-def written_settings(options: Mapping[str, Any], key: Key[Array, ""]) -> dict[str, Any]:
+def written_settings(options: Options, key: Key[Array, ""]) -> dict[str, Any]:
     """The options of `fk.sample` that are numbers or texts, and fingerprints of the others."""
-    names = ("steps", "burn_in", "thin", "chains", "warm_up", "batch_size", "seed", "temperature", "keep")
-    settings = {name: plain(options[name]) for name in names}
-    settings["precision"] = options.get("precision")
-    batches = options["batches"]
-    is_text = batches is None or isinstance(batches, str)
+    batches: Any = options.batches
     if isinstance(batches, BlockBatches):
-        batches, is_text = str(batches), True
-    settings["batches"] = batches if is_text else f"{SCORES}{fingerprint_of_arrays(np.asarray(batches))}"
-    settings["key"] = np.asarray(jax.random.key_data(key)).tolist()
-    return settings
+        batches = str(batches)
+    elif batches is not None and not isinstance(batches, str):
+        batches = f"{SCORES}{fingerprint_of_arrays(np.asarray(batches))}"
+    written = {"batches": batches, "key": np.asarray(jax.random.key_data(key)).tolist()}
+    return {n: written[n] if n in written else plain(getattr(options, n)) for n in STORED}
 
 
 def used_settings(sampler: Sampler, chains: int, temperature: Any) -> dict[str, Any]:
@@ -291,26 +290,22 @@ def plain(value: Any) -> Any:
     return value.item() if is_scalar else value
 
 
-# Settings that may differ when a run goes on.
-_FREE = ("steps",)
-
-
 def differences(before: Mapping[str, Any], now: Mapping[str, Any], programs: bool = True) -> list[str]:
     """What is different between the descriptions of two runs, in words.
 
     `programs`: whether traced programs are compared, whose text is of a version of JAX.
     """
-    found = []
+    changes = []
     for name, value in now["settings"].items():
         earlier = before["settings"].get(name)
-        if name not in _FREE and earlier != value:
-            found.append(f"{name} is {value!r}, and was {earlier!r}")
+        if name not in MAY_CHANGE and earlier != value:
+            changes.append(f"{name} is {value!r}, and was {earlier!r}")
     prints = {n: before["fingerprints"].get(n) == value for n, value in now["fingerprints"].items()}
     compared = ("data", "model", "start") if programs else ("data", "start")
-    found += [f"the {name} is another" for name in compared if not prints.get(name, True)]
-    if programs and not found and not prints["sampler"]:  # which contains the others
-        found.append("the sampler, or one of its settings, is another")
-    return found
+    changes += [f"the {name} is another" for name in compared if not prints.get(name, True)]
+    if programs and not changes and not prints["sampler"]:  # which contains the others
+        changes.append("the sampler, or one of its settings, is another")
+    return changes
 
 
 def changed_environment(before: Mapping[str, str], now: Mapping[str, str]) -> str:

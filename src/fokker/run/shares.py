@@ -194,9 +194,9 @@ class SharedRows(Module):
 
 
 def shared_sampler(
-    sampler: Sampler, batches: BatchScheme | None, parts: int, deal: Deal, made: dict[Any, Any]
+    sampler: Sampler, batches: BatchScheme | None, parts: int, deal: Deal, known: dict[Any, Any]
 ) -> Sampler:
-    """The sampler on a target of which `parts` devices have a part each; `made`: the targets made before."""
+    """The sampler on a target of which `parts` devices have a part each; `known`: those shared before."""
     if isinstance(sampler, Lazy) or not sampler.wants_target:
         if parts == 1:
             return sampler
@@ -215,10 +215,10 @@ def shared_sampler(
                     f"{type(target).__name__}, has no data to divide: give mesh={{'chains': …}}."
                 )
             return target
-        before, shared = made.get((id(target), reads_all), (None, None))
+        before, shared = known.get((id(target), reads_all), (None, None))
         if before is not target:
             shared = _shared_target(target, reads_all, parts, deal)
-            made[id(target), reads_all] = target, shared
+            known[id(target), reads_all] = target, shared
         return shared
 
     return jax.tree.map(share, sampler, is_leaf=lambda x: isinstance(x, Target))

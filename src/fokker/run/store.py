@@ -1,7 +1,7 @@
 """The folder of a run: draws that outlive a kill, and the state from which to go on.
 
     RUN/draws.zarr     posterior and sample_stats, as ArviZ and xarray read them
-    RUN/checkpoint.npz the last state of the chains, what was learnt, the draws that do not fill a chunk yet,
+    RUN/checkpoint.npz the last state of the chains, what was learned, the draws that do not fill a chunk yet,
                        and a description of the run; and the one before it
     RUN/run.json       the same description, for people
 
@@ -31,7 +31,7 @@ from fokker._core.files import (
     write_text,
 )
 from fokker._core.labels import NO_LABELS, Labels
-from fokker.run.description import POSTERIOR, chains_of, check_description
+from fokker.run.description import LEARNED, POSTERIOR, chains_of, check_description
 from fokker.run.losses import Loss
 from fokker.run.variable import DRAWS, Variable, write_entries, zarr_store
 
@@ -63,6 +63,13 @@ class Checkpoint(NamedTuple):
     def losses(self) -> dict[int, Loss]:
         """The chains that were stopped."""
         return {int(chain): Loss(*loss) for chain, loss in self.description.get("losses", {}).items()}
+
+    @property
+    def learned(self) -> dict[str, Any]:
+        """What is described of the settings learned before the first step; runs that were given theirs have
+        none.
+        """
+        return self.description.get(LEARNED, {})
 
     def group(self, prefix: str) -> dict[str, np.ndarray]:
         """The arrays of one part."""

@@ -2,7 +2,8 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -18,13 +19,19 @@ from fokker._core.paths import as_file, as_folder
 from fokker._core.precision import computing_in
 from fokker._core.state import nearest
 from fokker._core.statistics import inference_data
+from fokker.batches import BatchScheme
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
 from fokker.diagnostics._quantities import Quantities, flat
 from fokker.diagnostics.summary import QUANTILES
 from fokker.rows import categories_of, is_source, opened, reading, with_codes_of
+from fokker.run.call import NAMES, Call, StepSize
 from fokker.run.fixed import fixed_entries
+from fokker.run.folder import RunState, describe_theta, write_whole, written_constants, written_fixed
 from fokker.run.losses import Loss, in_words, left_of, surviving
+from fokker.run.moments import moments_of
 from fokker.run.predict import check_memory, predict, predict_with_keys
+from fokker.run.record import environment, plain
+from fokker.samplers._sampler import Sampler
 from fokker.targets.target import Target, TargetWithData, labels_of
 
 _P = ParamSpec("_P")
@@ -50,17 +57,16 @@ _ARVIZ = {"is_divergent": "diverging", "num_integration_steps": "n_steps"}
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a trace comes from: everything needed to run it again.
+    """Where a trace comes from.
 
-    `sampler` is put on the target, `batches` are made of its data. `options` are those of `fk.sample`, with
-    what warm-up learnt filled in. `notes`: problems found in warm-up; `one_start`:
-    whether all chains started at one point.
+    `sampler` is on the target, `batches` are made of its data. `call`: to run it again, with what was learned
+    filled in. `notes`: problems found in warm-up; `one_start`: whether all chains started at one point.
     """
 
     target: Any
     sampler: Any
-    batches: Any
-    options: dict[str, Any] = field(default_factory=dict)
+    batches: BatchScheme | None
+    call: Call | None = None
     notes: tuple[str, ...] = ()
     one_start: bool = False
 
@@ -140,14 +146,14 @@ class Trace:
         if before is not None:
             both = [tree for tree in (before.record, record) if tree]
             record = jax.tree.map(lambda *xs: np.concatenate(xs, axis=1), *both) if both else {}
-        kept = surviving(record, losses)
-        samples = kept.get("position")
+        remaining = surviving(record, losses)
+        samples = remaining.get("position")
         if samples is not None and jax.tree.leaves(samples)[0].shape[1] == 0:
             samples = None
         return cls(
             samples,
             moments_of(moments, losses),
-            {name: x for name, x in kept.items() if name != "position"},
+            {name: x for name, x in remaining.items() if name != "position"},
             state,
             stopped,
             settings,
@@ -182,57 +188,94 @@ class Trace:
         """The sampler on its target, with the settings found by tuning or warm-up."""
         return None if self.origin is None else self.origin.sampler
 
-    def rerun(self, *, step_size: Any = None, **changes: Any) -> "Trace":
-        """Run it again, with `step_size` or any option of `fk.sample` changed."""
-        from fokker.run.sample import sample
+    @property
+    def _target(self) -> Any:
+        """The target, where the trace knows it."""
+        return None if self.origin is None else self.origin.target
 
-        if self.origin is None:
-            raise ValueError("only a trace of fk.sample can be run again.")
-        known = [*self.origin.options, "step_size", "resume"]
+    def rerun(
+        self, *, sampler: Sampler | str | None = None, step_size: StepSize | None = None, **changes: Any
+    ) -> "Trace":
+        """Run it again, from the same start, with the settings that tuning or warm-up found.
+
+        - `sampler`: another sampler.
+        - `step_size`: another step size of the sampler.
+        - `changes`: any option of `fk.sample`, with its new value. Without `out` nothing is written.
+
+        ```python
+        finer = trace.rerun(step_size=0.5 * trace.sampler.step_size, steps=20_000)
+        ```
+        """
+        call = self._call_to_repeat("run again")
+        known = [*NAMES, "sampler", "step_size"]
         for name in changes:
             if name not in known:
                 raise TypeError(f"rerun has no option {name!r}, as fk.sample has none.{nearest(name, known)}")
-        options = {**self.origin.options, "out": None, **changes}
-        sampler = options.pop("sampler")
+        chosen: Any = call.sampler if sampler is None else sampler
         if step_size is not None:
-            sampler = sampler.with_step_size(step_size)
-        return sample(self.origin.target, sampler, **options)
+            chosen = chosen.with_step_size(step_size)
+        return replace(call, sampler=chosen).again(**{"out": None, **changes})
 
     def resume(self, steps: int = 0) -> "Trace":
-        """Continue where the run ended: with the steps not yet taken, and `steps` more; all draws together.
+        """Continue where the run ended; all draws together are those of one run of that length, to the bit.
 
-        The draws are those of one run of that length, to the bit (to rounding, where one step is left).
+        (To rounding, where one step is left.)
+
+        - `steps`: how many to take besides those that the run has not taken yet.
         """
         check_whole("steps", steps, 0)
-        if self.origin is None:
-            raise ValueError("only a trace of fk.sample can be resumed.")
+        call = self._call_to_repeat("resumed")
         if self.stopped is not None and not self.was_interrupted:
             raise ValueError(f"there is nothing to continue from: {self.stopped}.")
-        return self.rerun(steps=self.settings["steps"] + steps, resume=self)
+        return call.again(resumed=self, out=None, steps=self.settings["steps"] + steps)
 
-    def save(self, path: Any) -> None:
+    def _call_to_repeat(self, what: str) -> Call:
+        if self.origin is None or self.origin.call is None:
+            raise ValueError(f"only a trace of fk.sample can be {what}.")
+        return self.origin.call
+
+    def save(self, path: str | Path) -> None:
         """Write the draws, statistics and settings to a new folder, which `fk.open` reads.
 
         Draws are in Zarr, as xarray and ArviZ read them. To be able to continue a run from its folder, run it
         with `fk.sample(…, out=…)`.
         """
-        from fokker.run.folder import save
-
-        save(self, as_folder(path, "path"))
+        numbers = {name: plain(value) for name, value in self.settings.items()}
+        settings = {n: v for n, v in numbers.items() if v is None or isinstance(v, int | float | str)}
+        theta = self.moments["mean"] if self.draws is None and self.moments else self.draws
+        description = {
+            "settings": {**settings, "chains": len(self.chains)},
+            "environment": environment(),
+            "fingerprints": {},
+            "theta": describe_theta(theta),
+            "labels": self.labels.written(),
+            "notes": [*self.notes, *([self.lost] if self.lost else [])],
+            "one_start": self.one_start,
+        }
+        recorded: dict[str, Any] = dict(self.sample_stats)
+        if self.draws is not None:
+            recorded["position"] = self.draws
+        moments = jax.tree.map(lambda x: x[np.asarray(self.chains)], self.gathered)
+        write_whole(
+            as_folder(path, "path"),
+            description,
+            written_constants(self.known_data()) | written_fixed(theta, self.fixed_entries()),
+            recorded,
+            RunState(int(self.settings["taken"]), (), moments, self.stopped),
+        )
 
     @property
     @_in_its_precision
     def positions(self) -> PyTree[np.ndarray]:
         """The draws in the sampler's own coordinates: those before a constraint's transform."""
-        target = None if self.origin is None else self.origin.target
-        if target is None or not target.is_constrained:
+        if self._target is None or not self._target.is_constrained:
             return self.samples
-        return jax.vmap(jax.vmap(target.unconstrain))(self.samples)
+        return jax.vmap(jax.vmap(self._target.unconstrain))(self.samples)
 
     @property
     def labels(self) -> Labels:
         """Names of the axes of parameters, `dims`, and of the entries along them, `coords`."""
-        return labels_of(None if self.origin is None else self.origin.target)
+        return labels_of(self._target)
 
     def named(self) -> dict[str, np.ndarray]:
         """The draws of every leaf of theta by its path; a single array is called theta."""
@@ -282,12 +325,14 @@ class Trace:
     ) -> Any:
         """The draws as an ArviZ object, with the quantities that the target derives from them.
 
-        An InferenceData, with ArviZ 1.0 and later a DataTree. It has the names of the axes and of their
-        entries (`dims`, `coords`), and what the model was given (`observed_data`, `constant_data`), which
-        PyMC's functions compare with their model. With `log_likelihood` it has that of each datum
-        (`trace.log_likelihood()`), for `arviz.loo`. `predictive`: draws of `trace.predict(key=…)`, which
-        become `posterior_predictive`; `prior`: those of `fk.prior_predictive`, which become `prior` and, of
-        the observed variables, `prior_predictive`.
+        - `log_likelihood`: whether it has that of each datum (`trace.log_likelihood()`), for `arviz.loo`.
+        - `predictive`: draws of `trace.predict(key=…)`, which become `posterior_predictive`.
+        - `prior`: those of `fk.prior_predictive`, which become `prior` and, of the observed variables,
+          `prior_predictive`.
+
+        Returns an InferenceData, with ArviZ 1.0 and later a DataTree. It has the names of the axes and of
+        their entries (`dims`, `coords`), and what the model was given (`observed_data`, `constant_data`),
+        which PyMC's functions compare with their model.
         """
         known = self.known_data()
         observed = known.get("observed_data", {})
@@ -304,11 +349,10 @@ class Trace:
 
     def known_data(self) -> dict[str, dict[str, Any]]:
         """What the model was given, by ArviZ's groups `observed_data` and `constant_data`, and by name."""
-        target = None if self.origin is None else self.origin.target
-        return target.known_data() if isinstance(target, Target) else {}
+        return self._target.known_data() if isinstance(self._target, Target) else {}
 
     def _log_likelihood_by_name(self) -> dict[str, np.ndarray]:
-        target = None if self.origin is None else self.origin.target
+        target = self._target
         if isinstance(target, Target) and not isinstance(target, TargetWithData):
             by_name = self._log_likelihood_of_model(target, 1)
             if by_name:
@@ -318,10 +362,7 @@ class Trace:
 
     def _derived(self) -> dict[str, np.ndarray]:
         """NumPyro's deterministic sites and Stan's transformed parameters at every draw."""
-        target = None if self.origin is None else self.origin.target
-        if target is None:
-            return {}
-        return at_draws(_derived, self.samples, target)
+        return {} if self._target is None else at_draws(_derived, self.samples, self._target)
 
     @_in_its_precision
     def predict(
@@ -335,22 +376,27 @@ class Trace:
         reduce: str | Sequence[float] | None = None,
         progress: bool = True,
     ) -> PyTree[np.ndarray]:
-        """`function(theta, rows)` at every draw and every row of `data`: leading axes chain, draw and row.
+        """Predictions at every draw and every row of data.
 
         ```python
         probabilities = trace.predict(lambda theta, x: jax.nn.softmax(x @ theta), x_test, reduce="mean")
         ```
 
-        `data` is a tree of arrays whose first axis runs over rows, and so must everything that the function
-        returns. It is compiled, and called with batches of draws and of `batch_size` rows. `thin=10` takes
-        every tenth draw. `reduce` keeps memory small: "mean" over all draws, with the leading axis row;
-        "moments", a dictionary of mean and variance; or probabilities, such as [0.05, 0.95], for quantiles,
-        with the leading axes quantile and row.
+        - `function`: of theta and rows. It is compiled, and everything that it returns has rows as its first
+          axis. Without it a model that can draws its observed variables (`fk.from_numpyro`,
+          `fk.from_pymc`).
+        - `data`: the rows, a tree of arrays whose first axis runs over them.
+        - `key`: for predictions that are random. The function then takes a third argument, one key per row:
+          `lambda theta, x, keys: x @ theta + jax.vmap(jax.random.normal)(keys)`.
+        - `batch_size`: rows that the function is called with at a time.
+        - `thin`: 10 takes every tenth draw.
+        - `reduce`: keeps memory small. "mean" over all draws, with the leading axis row; "moments", a
+          dictionary of mean and variance; or probabilities, such as [0.05, 0.95], for quantiles, with the
+          leading axes quantile and row.
+        - `progress`: whether a progress display is shown.
 
-        With a `key` the function takes a third argument, one key per row, for predictions that are random:
-        `lambda theta, x, keys: x @ theta + jax.vmap(jax.random.normal)(keys)`. Without a function a model
-        that can draws its observed variables at every draw (`fk.from_numpyro`, `fk.from_pymc`): a dictionary
-        by name, with the leading axes chain and draw.
+        Returns what the function returns, with the leading axes chain, draw and row; of a model without a
+        function, a dictionary by name with the leading axes chain and draw.
         """
         key = checked_key(key)
         if function is None:
@@ -377,7 +423,7 @@ class Trace:
                 "trace.predict needs a function of theta and rows, with data; without them it takes a key "
                 "and thin alone, for draws of the observed variables of a model."
             )
-        target = None if self.origin is None else self.origin.target
+        target = self._target
         if not isinstance(target, Target):
             raise TypeError("this trace knows no model that could draw data: give a function and data.")
         check_whole("thin", thin)
@@ -385,15 +431,22 @@ class Trace:
 
     @_in_its_precision
     def log_likelihood(
-        self, *, rows: Any = None, batch_size: int | None = None, thin: int = 1, progress: bool = True
+        self,
+        *,
+        rows: Sequence[int] | np.ndarray | None = None,
+        batch_size: int | None = None,
+        thin: int = 1,
+        progress: bool = True,
     ) -> Float[np.ndarray, "chain draw ..."] | dict[str, np.ndarray]:
         """log p(x_n|θ) of each datum at every draw: chain × draw × row.
 
         The target must be a `fk.Posterior`, or a model of PyMC or NumPyro. Without `subsample` such a model
         has observed variables: chain × draw × the axes of the variable, and by name where there are several.
-        `rows` are the indices of some data, all by default. `batch_size` and `thin` as for `predict`.
+
+        - `rows`: the indices of some data; without them all.
+        - `batch_size`, `thin`, `progress`: as for `predict`.
         """
-        target = None if self.origin is None else self.origin.target
+        target = self._target
         if isinstance(target, TargetWithData) and self.sampler.wants_target:
             data = target.data if rows is None else _rows_of(target, rows)
             arguments = (target,)
@@ -434,15 +487,16 @@ class Trace:
         """A table of every scalar of theta, a grade, and in plain words what is wrong.
 
         The grade is "No problems found", with how small a problem would have been seen, "Use with care" or
-        "Do not use". With `gradients`, ∇U is computed at up to ten thousand draws, to compare their spread
-        with the target's along coordinates and principal directions, and for the kernel Stein discrepancy.
-        With `step_halving` the run is repeated with half the step, for the bias of the step size.
+        "Do not use". If theta has more than 500 scalars, the table has one row per leaf, and what is judged
+        is the log density, the `quantities`, and the draws along random directions, over all scalars and
+        within each leaf.
 
-        `quantities` are further ones to judge, such as predictions: a function of theta that returns a number
-        or a small array, an array chain × draw × k, or a dictionary of these by name. If theta has more than
-        500 scalars, the table has one row per leaf, and what is judged is the log density, the `quantities`,
-        and the draws along random directions, over all scalars and within each leaf. `quantiles` are the
-        probabilities of those in the table.
+        - `quantities`: further ones to judge, such as predictions: a function of theta that returns a number
+          or a small array, an array chain × draw × k, or a dictionary of these by name.
+        - `gradients`: whether ∇U is computed at up to ten thousand draws, to compare their spread with the
+          target's along coordinates and principal directions, and for the kernel Stein discrepancy.
+        - `step_halving`: whether the run is repeated with half the step, for the bias of the step size.
+        - `quantiles`: the probabilities of those in the table.
         """
         with reading():
             return summarise(self, quantities, gradients, step_halving, quantiles)
@@ -453,32 +507,24 @@ class Trace:
         return step_halving(self)
 
     def report(
-        self, path: Any, title: str = "A run of Fokker", extra: Any = (), summary: Summary | None = None
+        self,
+        path: str | Path,
+        title: str = "A run of Fokker",
+        extra: Sequence[str] = (),
+        summary: Summary | None = None,
     ) -> None:
         """Write the summary, its verdict and pictures as one self-contained HTML page.
 
-        `extra` are further parts of it, in HTML; `summary` is one computed before.
+        - `path`: the file.
+        - `title`: of the page.
+        - `extra`: further parts of it, in HTML.
+        - `summary`: one computed before.
         """
         from fokker.report.page import write_report  # with Matplotlib, which takes as long to import as JAX
 
         write_report(
             self, as_file(path, "path"), title, extra, self.summary() if summary is None else summary
         )
-
-
-def moments_of(
-    moments: Any, losses: Mapping[int, Loss] = MappingProxyType({})
-) -> dict[str, PyTree[np.ndarray]] | None:
-    """The mean and the variance that streaming moments estimate; None before the first draw."""
-    if moments is None or not np.any(np.asarray(moments.count)):
-        return None
-    chains = left_of(np.asarray(moments.count).shape[0], losses)
-    count = np.maximum(np.asarray(moments.count)[chains], 2)
-    mean, squares = (
-        jax.tree.map(lambda x: np.asarray(x)[chains], tree) for tree in (moments.mean, moments.squares)
-    )
-    variance = jax.tree.map(lambda s: s / (count - 1).reshape(-1, *[1] * (s.ndim - 1)), squares)
-    return {"mean": mean, "variance": variance}
 
 
 def _rows_of(target: TargetWithData, rows: Any) -> PyTree[Any]:

@@ -9,17 +9,22 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array, Bool, Int, Key
+from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from fokker._core.count import Count
 from fokker._core.packing import pack, unpack
 from fokker._core.random import fold_in_step
-from fokker._core.state import choose, ravel
+from fokker._core.state import choose, dimension, ravel, unravel
+from fokker.run.block import Block, Chains, Choose
 from fokker.run.mesh import on_every_device
+from fokker.run.moments import Moments
+from fokker.run.start import Started
+from fokker.run.step_plan import BATCHES
 from fokker.run.step_search import StepSearch
-from fokker.run.streams import BATCHES
 from fokker.samplers._recipe import Recipe
+from fokker.samplers._sampler import chunk_length
 from fokker.targets.constrained import constrained
 
 
@@ -28,41 +33,109 @@ class Chain(NamedTuple):
 
     state: Any
     search: StepSearch | None
-    moments: Any
+    moments: Moments | None
     taken: Array
+
+
+class Steps(NamedTuple):
+    """The steps of a block from number `first` on, none of which is compiled in.
+
+    Every `thin`-th is recorded. `keeps`: whether the moments include them; `learns`: whether the step sizes
+    are those of a search, which continues.
+    """
+
+    first: Count
+    number: Int[Array, ""]
+    thin: Int[Array, ""]
+    keeps: Bool[Array, ""]
+    learns: Bool[Array, ""]
+
+    @classmethod
+    def of(cls, first: int, number: int, thin: int = 1, keeps: bool = False, learns: bool = False) -> "Steps":
+        """From numbers of Python."""
+        flags = jnp.asarray(keeps), jnp.asarray(learns)
+        return cls(Count.of(first), jnp.int32(number), jnp.int32(thin), *flags)
 
 
 @eqx.filter_jit
 def run_trajectories(
     sampler: Recipe,
     capacity: int,
+    steps: Steps,
     states: Any,
-    moments: Any,
-    keys: Key[Array, " chains"],
-    first: Count,
-    steps: Int[Array, ""],
-    thin: Int[Array, ""],
-    keeps: Bool[Array, ""],
+    moments: Moments | None,
     search: StepSearch | None,
-    learns: Bool[Array, ""],
+    keys: Key[Array, " chains"],
     mesh: Mesh | None = None,
 ) -> tuple[Chain, dict[str, Any]]:
-    """`steps` steps of every chain, at most `capacity`; every `thin`-th position, a vector, with statistics.
+    """These steps of every chain, at most `capacity`; every `thin`-th position, a vector, with statistics.
 
-    With `learns` the step sizes are those of the search, which continues; else they are its averages, or
-    without a search the sampler's own. How many steps, whether they are kept and whether it learns is not
-    compiled in: warm-up and sampling share one program.
+    Where they do not learn, the step sizes are the averages of the search, or without a search the sampler's
+    own. Warm-up and sampling share one program.
     """
-    shared = sampler, capacity, first, steps, thin, keeps, learns
+    shared = sampler, capacity, steps
     by_chain = states, moments, keys, search
     if mesh is None:
         return _all_steps(shared, by_chain)
     return on_every_device(mesh, _all_steps, shared, by_chain, (0, 0))
 
 
+class Trajectories:
+    """Blocks of a sampler whose chains do not wait for each other."""
+
+    chain_axis = 0
+
+    def __init__(self, started: Started, is_cpu: bool, choose: Choose) -> None:
+        plan, self._sampler = started.ready.plan, started.ready.placed
+        positions = started.states.position
+        self.devices, self._choose = plan.devices, choose
+        # As in warm-up, so that both share one program.
+        length = chunk_length(dimension(positions))
+        self.rows, self.most = max(2, length) + 1, min(plan.steps.chunk, length)
+        # A copy: the memory of the states is reused.
+        self._like = jax.tree.map(lambda x: np.array(x[0]), positions)
+        self._keys = self.devices.by_chain(plan.keys[:, 2])
+        self._search: StepSearch | None = None
+        if self._sampler.learns:
+            dtype = jnp.result_type(*jax.tree.leaves(positions))
+            size: Any = self._sampler.step_size  # type: ignore[attr-defined]
+            step_sizes = jnp.broadcast_to(size, (plan.steps.chains,)).astype(dtype)
+            self._search = self.devices.by_chain(StepSearch.around(step_sizes))
+        self._shared: Any = self.devices.share(self._sampler, None)[0]
+
+    def send(self, first: int, steps: int, chains: Chains) -> tuple[Chains, Block]:
+        """Start the block from step `first` on, of about `steps` steps; it is not waited for."""
+        piece = self._choose(first, steps)
+        after, out = run_trajectories(
+            self._shared,
+            self.rows,
+            self.devices.on_all(Steps.of(first, piece.steps, piece.thin, piece.is_kept)),
+            chains.states,
+            chains.moments,
+            self._search,
+            self._keys,
+            self.devices.mesh,
+        )
+        out = self.devices.gathered(out)
+        positions = out.pop("position")
+        if after.moments is None:
+            out["position"] = _constrained(getattr(self._sampler, "target", None), self._like, positions)
+        out["sound"] = np.ones(out["acceptance_rate"].shape, bool)
+        sound: Any = (True, True)  # what is not finite is never accepted
+        return chains._replace(states=after.state, moments=after.moments), Block(piece, sound, out)
+
+    def close(self) -> None:
+        """Nothing is begun for the next block."""
+
+
+@eqx.filter_jit
+def _constrained(target: Any, like: PyTree[Any], vectors: Array) -> PyTree[Array]:
+    return jax.vmap(jax.vmap(lambda x: constrained(target, unravel(x, like))))(vectors)
+
+
 def _all_steps(shared: Any, by_chain: Any) -> tuple[Chain, dict[str, Any]]:
     """The steps of the chains of one device."""
-    sampler, capacity, first, steps, thin, keeps, learns = shared
+    sampler, capacity, (first, steps, thin, keeps, learns) = shared
     states, moments, keys, search = by_chain
     numbers = first + jnp.arange(capacity, dtype=jnp.uint32)
 

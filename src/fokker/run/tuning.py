@@ -1,22 +1,21 @@
-"""`fokker.tune`: a step size, and friction where there is one, from short runs."""
+"""The search of `fk.tune`: a step size, and friction where there is one, from short runs."""
 
+import dataclasses
 import inspect
 import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, PyTree
 from rich.console import Console
 
-from fokker._core.keys import checked_key, key_of_seed
-from fokker._core.precision import computing_in
 from fokker._core.state import inner, is_function, ravel
 from fokker.diagnostics._gradients import as_vectors, gradients_at, redrawn, thinned
 from fokker.diagnostics._spread import spread_findings, walls_of
@@ -24,11 +23,16 @@ from fokker.diagnostics._steps import noise_share
 from fokker.diagnostics.configurational import spread_of
 from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.integrators import Splitting
-from fokker.rows import reading, refuse_stream, span
+from fokker.rows import refuse_stream, span
+from fokker.run.call import Call, Options
 from fokker.run.journal import Journal
-from fokker.run.precision import in_precision, precision_of
+from fokker.run.loop import Run
+from fokker.run.minibatches import make_batches
+from fokker.run.plan import entered, plan
+from fokker.run.positions import PerChain
 from fokker.run.progress import Progress
-from fokker.run.starts import PerChain
+from fokker.run.start import ready, start
+from fokker.samplers._named import by_name
 from fokker.samplers._sampler import Sampler
 from fokker.samplers.recipe import Recipe
 from fokker.targets.target import TargetWithData
@@ -60,6 +64,14 @@ _HARDLY_MOVED = "theta has hardly moved"
 _FAR = 5.0
 
 
+class Arm(NamedTuple):
+    """A candidate."""
+
+    step_size: float
+    friction: float | None
+    sampler: Sampler
+
+
 @dataclass(frozen=True)
 class Trial:
     """One short run: its settings, its length, and the kernel Stein discrepancy² of its second half.
@@ -84,10 +96,12 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The sampler chosen, and everything that was tried, round by round; `print(tuning)` shows it.
+    """The sampler chosen, and everything that was tried; `print(tuning)` shows it.
 
-    The last rounds, of one trial each, are the check of the winner, with the step halved until its own
-    diagnostics find no bias. `notes`: warnings about the result.
+    - `sampler`: the one chosen, with its `step_size` and `friction`.
+    - `rounds`: what was tried, round by round. The last, of one trial each, are the check of the winner, with
+      the step halved until its own diagnostics find no bias.
+    - `notes`: warnings about the result.
     """
 
     sampler: Sampler
@@ -112,94 +126,35 @@ class Tuning:
         return "\n".join([*lines, chosen, *(f"Note: {note}." for note in self.notes)])
 
 
-def tune(
-    target: Any,
-    sampler: Sampler | Callable[..., Sampler] | str,
-    *,
-    init: Any,
-    step_sizes: Sequence[float] | None = None,
-    frictions: Sequence[float] | None = None,
-    steps: int = TRIED,
-    batch_size: int | None = None,
-    batches: Any = None,
-    gradient: Any = None,
-    seed: int = 0,
-    key: Key[Array, ""] | None = None,
-    temperature: float = 1.0,
-    progress: bool = True,
-    precision: str | None = None,
-) -> Tuning:
-    r"""Choose a step size, and the friction of a sampler that has one, by successive halving.
-
-    ```python
-    tuning = fk.tune(target, fk.samplers.sghmc, init=mode, batch_size=100)
-    print(tuning)
-    trace = fk.sample(target, tuning.sampler, …)
-    ```
-
-    Every candidate is run for `steps` steps in four chains; the third of them with the smallest kernel Stein
-    discrepancy continues for three times as long, until one is left: a bandit that spends its budget on the
-    good ones (Coullon, South, Nemeth 2023). The discrepancy is small for draws that are spread as the target
-    is, and so weighs the bias of a large step against the slowness of a small one. Candidates that the
-    diagnostics of `trace.summary()` find biased (spread of theta, minibatch noise) come last,
-    and the winner is checked by them in a longer run, with its step halved until they find nothing.
-
-    `sampler` is a sampler, of which the step size is changed, or a function such as `fk.samplers.sghmc`, of
-    which the friction is chosen too (`friction`; the inertia of a thermostat then follows), with a
-    splitting for its integrator unless another was given. Start near the mode (`fk.find_mode`). Without
-    `step_sizes` a grid of powers of two below the fastest time scale of the dynamics at `init` is tried;
-    without `frictions`, four below its rate. `precision` as for `fk.sample`.
-    """
-    precision = precision_of(precision, target)
-    with computing_in(precision), reading(), Journal() as journal:
-        target, sampler, init, gradient = in_precision(precision, target, sampler, init, gradient)
-        options = {
-            "batch_size": batch_size,
-            "batches": batches,
-            "gradient": gradient,
-            "key": key_of_seed(seed) if key is None else checked_key(key),
-            "temperature": temperature,
-        }
-        return tuned(target, sampler, init, step_sizes, frictions, steps, options, progress, journal)
-
-
 def tuned(
     target: Any,
     sampler: Sampler | Callable[..., Sampler] | str,
-    init: Any,
-    step_sizes: Sequence[float] | None,
-    frictions: Sequence[float] | None,
-    steps: int,
-    options: dict[str, Any],
-    progress: bool,
+    options: Options,
     journal: Journal,
+    step_sizes: Sequence[float] | None = None,
+    frictions: Sequence[float] | None = None,
 ) -> Tuning:
-    """`tune`, with trials that the journal knows; `options` are those of `fk.sample`."""
-    from fokker.run.sample import make_batches
-    from fokker.samplers._named import by_name
-
+    """`fk.tune`, with trials that the journal knows; `options` has the steps of the first, and a key."""
     sampler = by_name(sampler) if isinstance(sampler, str) else sampler
-
     refuse_stream(target.data if isinstance(target, TargetWithData) else None)
-    batch_size = options["batch_size"]
     # Raises where they do not fit.
-    make_batches(target, batch_size, options["batches"], options["gradient"], jax.random.key(0))
-    if isinstance(init, PerChain):  # trials have their own number of chains
-        init = jax.tree.map(lambda x: jnp.asarray(x)[0], init.positions)
-    start = target.unconstrain(init(options["key"]) if is_function(init) else init)
-    target.validate(start)
-    arms = list(_candidates(target, sampler, start, step_sizes, frictions, options))
-    console = Console(stderr=True, quiet=not progress)
+    make_batches(target, options.batch_size, options.batches, options.gradient, jax.random.key(0))
+    options = _of_one_start(options)
+    theta = _start(target, options)
+    target.validate(theta)
+    arms = list(_candidates(target, sampler, theta, step_sizes, frictions, options))
+    console = Console(stderr=True, quiet=not options.progress)
     all_rows = target.size if isinstance(target, TargetWithData) else 0
-    rows = all_rows if batch_size is None else batch_size
-    console.print(_plan(len(arms), steps, rows), markup=False, soft_wrap=True)
+    rows = all_rows if options.batch_size is None else options.batch_size
+    steps = options.steps
+    console.print(_cost(len(arms), steps, rows), markup=False, soft_wrap=True)
     rounds: list[list[Trial]] = []
     while len(arms) > 1 or not rounds:
         what = f"tuning: {len(arms)} candidates, {steps:,} steps each"
         trials: list[Trial] = []
-        with Progress(what, len(arms), unit="candidates", enabled=progress) as bar:
+        with Progress(what, len(arms), unit="candidates", enabled=options.progress) as bar:
             for arm in arms:
-                trials.append(_trial(target, arm, init, steps, options, journal))
+                trials.append(_trial(target, arm, steps, options, journal))
                 bar.update(len(trials))
         rounds.append(trials)
         good = sorted((t for t in trials if math.isfinite(t.discrepancy)), key=lambda t: t.order)
@@ -211,9 +166,23 @@ def tuned(
             )
         best = good[0]
         console.print(f"  best of {len(trials)}: step size {best.step_size:.3g}", markup=False)
-        arms = [(t.step_size, t.friction, t.sampler) for t in good[: max(1, len(trials) // _KEPT)]]
+        arms = [Arm(t.step_size, t.friction, t.sampler) for t in good[: max(1, len(trials) // _KEPT)]]
         steps *= _KEPT
-    return _check(target, arms[0], init, options, rounds, console, journal)
+    return _check(target, arms[0], options, rounds, console, journal)
+
+
+def _of_one_start(options: Options) -> Options:
+    """Trials have their own number of chains: of a start for each chain they take the first."""
+    if not isinstance(options.init, PerChain):
+        return options
+    first = jax.tree.map(lambda x: jnp.asarray(x)[0], options.init.positions)
+    return dataclasses.replace(options, init=first)
+
+
+def _start(target: Any, options: Options) -> PyTree[Array]:
+    """Where trials start, in the sampler's coordinates."""
+    init: Any = options.init
+    return target.unconstrain(init(options.key) if is_function(init) else init)
 
 
 def with_tuned(sampler: Sampler | Callable[..., Sampler], step_size: Any, friction: Any) -> Sampler:
@@ -226,7 +195,7 @@ def with_tuned(sampler: Sampler | Callable[..., Sampler], step_size: Any, fricti
     return base.with_step_size(step_size)
 
 
-def planned(candidates: int, steps: int = TRIED) -> list[tuple[int, int]]:
+def rounds_of(candidates: int, steps: int = TRIED) -> list[tuple[int, int]]:
     """(trials, steps of each) of every round; the last is the check of the winner, if no step is halved."""
     rounds: list[tuple[int, int]] = []
     while candidates > 1 or not rounds:
@@ -235,9 +204,9 @@ def planned(candidates: int, steps: int = TRIED) -> list[tuple[int, int]]:
     return [*rounds, (1, 2 * _CHECKED)]
 
 
-def _plan(candidates: int, steps: int, rows: int) -> str:
+def _cost(candidates: int, steps: int, rows: int) -> str:
     """The cost of tuning, in words."""
-    total = sum(trials * length for trials, length in planned(candidates, steps))
+    total = sum(trials * length for trials, length in rounds_of(candidates, steps))
     cost = f", {_CHAINS * total * rows:.2g} rows of data" if rows else ""
     return (
         f"tuning: {candidates} candidates in {_CHAINS} chains, about {total:,} steps in all{cost}; fewer "
@@ -246,7 +215,7 @@ def _plan(candidates: int, steps: int, rows: int) -> str:
 
 
 def time_of_tuning(
-    target: Any, sampler: Any, init: Any, options: dict[str, Any], step_seconds: float
+    target: Any, sampler: Sampler | Callable[..., Sampler], options: Options, step_seconds: float
 ) -> tuple[float, float]:
     """About how many seconds `tuned` takes, and each halving of the step more, from a few short trials.
 
@@ -254,16 +223,14 @@ def time_of_tuning(
     is known: the time of judging the trials is left out.
     """
     before = time.monotonic()
-    if isinstance(init, PerChain):
-        init = jax.tree.map(lambda x: jnp.asarray(x)[0], init.positions)
-    start = target.unconstrain(init(options["key"]) if is_function(init) else init)
-    arms = list(_candidates(target, sampler, start, None, None, options))
-    rounds = planned(len(arms))
+    options = _of_one_start(options)
+    arms = list(_candidates(target, sampler, _start(target, options), None, None, options))
+    rounds = rounds_of(len(arms))
     fixed, per_step = 0.0, _CHAINS * step_seconds
 
     def seconds(half: int) -> float:
         begin = time.monotonic()
-        _judged(target, arms[-1][2], init, half, options)  # that with the smallest step
+        _judged(target, arms[-1].sampler, half, options)  # that with the smallest step
         return time.monotonic() - begin
 
     if TRIED * per_step < _SHORT:
@@ -282,32 +249,30 @@ def time_of_tuning(
 
 def _check(
     target: Any,
-    arm: Any,
-    init: Any,
-    options: dict[str, Any],
+    arm: Arm,
+    options: Options,
     rounds: list[list[Trial]],
     console: Console,
     journal: Journal,
 ) -> Tuning:
     """Run the winner for longer, and halve its step until its diagnostics find no bias."""
-    step_size, friction, sampler = arm
     for _ in range(_HALVINGS):
-        trial = _trial(target, (step_size, friction, sampler), init, 2 * _CHECKED, options, journal)
+        trial = _trial(target, arm, 2 * _CHECKED, options, journal)
         rounds.append([trial])
         console.print(
-            f"  checked step size {step_size:.3g}: {trial.problem or 'no bias found'}", markup=False
+            f"  checked step size {arm.step_size:.3g}: {trial.problem or 'no bias found'}", markup=False
         )
         if not trial.problem:
             break
-        step_size *= 2 if trial.problem == _HARDLY_MOVED else 0.5
-        sampler = sampler.with_step_size(step_size)
+        step_size = arm.step_size * (2 if trial.problem == _HARDLY_MOVED else 0.5)
+        arm = Arm(step_size, arm.friction, arm.sampler.with_step_size(step_size))
     notes = []
     if trial.problem:
         notes.append(f"no step size tried is free of bias: {trial.problem}")
-    if math.isfinite(trial.gradient_norm) and not is_function(init):
-        theta = target.unconstrain(init)
+    if math.isfinite(trial.gradient_norm) and not is_function(options.init):
+        theta = _start(target, options)
         at_start = float(np.linalg.norm(ravel(jax.grad(_large_batch_potential(target))(theta))))
-        usual = trial.gradient_norm * options["temperature"]
+        usual = trial.gradient_norm * options.temperature
         if at_start > _FAR * usual:
             notes.append(
                 f"the gradient at init is {at_start / usual:.2g} times as large as that of draws: tuning "
@@ -315,44 +280,43 @@ def _check(
             )
     for note in notes:
         warnings.warn(f"tuning: {note}.", RuntimeWarning, stacklevel=3)
-    return Tuning(trial.sampler, trial.step_size, friction, rounds, tuple(notes))
+    return Tuning(trial.sampler, trial.step_size, arm.friction, rounds, tuple(notes))
 
 
-def _trial(target: Any, arm: Any, init: Any, steps: int, options: dict[str, Any], journal: Journal) -> Trial:
+def _trial(target: Any, arm: Arm, steps: int, options: Options, journal: Journal) -> Trial:
     """A short run of four chains, whose second half is judged."""
     step_size, friction, sampler = arm
     half = _HALF * max(1, round(steps / (2 * _HALF)))
 
     def compute() -> Any:
-        discrepancy, problem, norm = _judged(target, sampler, init, half, options)
+        discrepancy, problem, norm = _judged(target, sampler, half, options)
         return (), {"numbers": np.array([discrepancy, norm]), "problem": np.array(problem)}
 
-    _, found = journal.stage((), compute)
-    discrepancy, norm = (float(x) for x in found["numbers"])
-    return Trial(step_size, friction, 2 * half, discrepancy, sampler, str(found["problem"]), norm)
+    _, result = journal.stage((), compute)
+    discrepancy, norm = (float(x) for x in result["numbers"])
+    return Trial(step_size, friction, 2 * half, discrepancy, sampler, str(result["problem"]), norm)
 
 
-def _judged(
-    target: Any, sampler: Sampler, init: Any, half: int, options: dict[str, Any]
-) -> tuple[float, str, float]:
+def _judged(target: Any, sampler: Sampler, half: int, options: Options) -> tuple[float, str, float]:
     """The discrepancy², the problem and the median |∇U|/T of a short run."""
-    from fokker.run.sample import sample
-
-    # Chunks of one length in every round: each program is compiled once.
+    of_trial = dataclasses.replace(
+        options,
+        steps=half,
+        burn_in=half,
+        thin=_THIN,
+        chains=_CHAINS,
+        chunk=_HALF,  # one length in every round: each program is compiled once
+        keep="draws",
+        warm_up=None,
+        progress=False,
+        out=None,
+        mesh=None,
+    )
     with warnings.catch_warnings():  # a candidate may end before its first draw
         warnings.simplefilter("ignore", RuntimeWarning)
-        trace = sample(
-            target,
-            sampler,
-            init=init,
-            steps=half,
-            burn_in=half,
-            thin=_THIN,
-            chains=_CHAINS,
-            chunk=_HALF,
-            progress=False,
-            **options,
-        )
+        with entered(Call(target, sampler, of_trial)) as call:
+            planned = plan(call)
+            trace = Run(start(ready(planned, planned.sampler))).run()
     if trace.was_interrupted:
         raise KeyboardInterrupt
     failed = math.inf, "the chains diverged", math.nan
@@ -361,7 +325,7 @@ def _judged(
     own_target = trace.origin.sampler.own_target
     positions = redrawn(own_target, thinned(trace.positions, max(_POINTS, half // 2)))
     draws = as_vectors(positions)
-    gradients = gradients_at(own_target, positions, _JUDGED) / options["temperature"]
+    gradients = gradients_at(own_target, positions, _JUDGED) / options.temperature
     if not (np.all(np.isfinite(draws)) and np.all(np.isfinite(gradients))):
         return failed
     every = max(1, draws.shape[0] * draws.shape[1] // _POINTS)
@@ -386,19 +350,19 @@ def _problem(trace: Any, draws: np.ndarray, gradients: np.ndarray) -> str:
 
 def _candidates(
     target: Any,
-    sampler: Any,
-    start: PyTree[Array],
+    sampler: Sampler | Callable[..., Sampler],
+    theta: PyTree[Array],
     step_sizes: Sequence[float] | None,
     frictions: Sequence[float] | None,
-    options: dict[str, Any],
-) -> Any:
-    """(step size, friction, sampler) of every arm."""
+    options: Options,
+) -> Iterator[Arm]:
+    """All candidates."""
     name = None if isinstance(sampler, Sampler) else _friction_name(sampler)
     if frictions is not None and name is None:
         raise ValueError("this sampler has no friction to choose: leave frictions out, or give a function.")
     chosen: Sequence[float | None] = (None,)
     if name is not None:
-        rate = math.sqrt(largest_curvature(target, start))
+        rate = math.sqrt(largest_curvature(target, theta))
         chosen = frictions or [rate * share for share in _FRICTIONS]
     for friction in chosen:
         # One sampler per friction, so that one program serves all its step sizes.
@@ -406,9 +370,9 @@ def _candidates(
         # The step size is not known yet: one so small that it passes every check.
         time_scale = 1.0
         if step_sizes is None:
-            time_scale = fastest_time(target, base.with_step_size(1e-12), start, options)
+            time_scale = fastest_time(target, base.with_step_size(1e-12), theta, options)
         for step_size in step_sizes or [time_scale * share for share in _STEPS]:
-            yield float(step_size), friction, base.with_step_size(step_size)
+            yield Arm(float(step_size), friction, base.with_step_size(step_size))
 
 
 def _with_friction(make: Callable[..., Sampler], name: str | None, friction: float | None) -> Sampler:
@@ -443,13 +407,13 @@ def largest_curvature(target: Any, theta: PyTree[Array], iterations: int = 20) -
     return _growth(lambda v: jax.jvp(gradient, (theta,), (v,))[1], theta, iterations)
 
 
-def fastest_time(target: Any, sampler: Any, theta: PyTree[Array], options: dict[str, Any]) -> float:
+def fastest_time(target: Any, sampler: Any, theta: PyTree[Array], options: Options) -> float:
     """One over the spectral radius of ∂f/∂z at the start: the fastest time scale of the dynamics."""
     sampler = getattr(sampler, "sampler", sampler)  # the copies of a replica exchange
     if not isinstance(sampler, Recipe):  # preconditioned by 1/√(T∇²U), the root mean square of ∇U
-        return math.sqrt(options["temperature"] / largest_curvature(target, theta))
-    placed = sampler.on(target, options["temperature"])
-    z = placed.init(theta, key=options["key"]).z
+        return math.sqrt(options.temperature / largest_curvature(target, theta))
+    placed = sampler.on(target, options.temperature)
+    z = placed.init(theta, key=options.key).z
     dynamics, gradient = placed.placed, jax.grad(_large_batch_potential(target))
 
     def drift(z: Any) -> Any:

@@ -10,18 +10,17 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 from scipy.special import ndtri
 
-from fokker._core.count import Count
 from fokker._core.state import dimension, ravel
 from fokker.run.mesh import Devices
-from fokker.run.starts import check_chains
+from fokker.run.positions import check_chains
 from fokker.run.step_search import StepSearch
-from fokker.run.trajectories import run_trajectories
+from fokker.run.trajectories import Steps, run_trajectories
 from fokker.samplers._recipe import Recipe
 from fokker.samplers._sampler import SamplerState, Warmed, chunk_length, start_chains
 from fokker.samplers.mass_matrix import estimate, identity
 
 # Stan's plan: a share of the steps to reach the mass of the target, one for the last step size, and between
-# them windows that double in length, each with the covariance learnt from the one before.
+# them windows that double in length, each with the covariance learned from the one before.
 _FIRST, _LAST, _WINDOW = 0.15, 0.1, 25
 _FIRST_MOST, _LAST_MOST = 75, 50
 # The first step size is doubled or halved until a single move crosses this acceptance.
@@ -30,14 +29,14 @@ _CROSSED, _DOUBLINGS = 0.8, 60
 # factor within these bounds: rare regions may need smaller steps than those visited.
 _MEASURED, _CORRECTED = 0.4, (0.5, 1.25)
 # Steps whose result is noted down together, for a kill in warm-up. Not by the clock: the last bits of what is
-# learnt depend on where steps are taken together.
+# learned depend on where steps are taken together.
 _NOTED = 50
 # A spread that grows by more than this from one window to one twice as long may have no limit.
 _GROWTH = 4.0
 
 
 def windows(steps: int) -> list[tuple[int, bool]]:
-    """Lengths that sum to `steps`, and whether the scale is learnt from each; the last only measures."""
+    """Lengths that sum to `steps`, and whether the scale is learned from each; the last only measures."""
     if steps < 20:
         return [(steps, False), (0, False)]
     if steps < 4 * _WINDOW:
@@ -54,7 +53,7 @@ def windows(steps: int) -> list[tuple[int, bool]]:
 
 
 class _Chains:
-    """The chains of a warm-up, and what they have learnt so far."""
+    """The chains of a warm-up, and what they have learned so far."""
 
     def __init__(
         self,
@@ -88,23 +87,16 @@ class _Chains:
     ) -> Any:
         """At most `capacity` steps: the chains, and what was recorded."""
         devices = self.devices
-        first = Count.of(self.taken if number is None else number)
-        first, count, one, never, is_learning = devices.on_all(
-            (first, jnp.int32(steps), jnp.int32(1), jnp.asarray(False), jnp.asarray(learns))
-        )
+        first = self.taken if number is None else number
         chains, out = devices.gathered(
             run_trajectories(
                 devices.share(sampler, None)[0],  # type: ignore[arg-type]
                 self.capacity,
+                devices.on_all(Steps.of(first, steps, learns=learns)),
                 devices.by_chain(states),
                 None,
-                devices.by_chain(self.keys),
-                first,
-                count,
-                one,
-                never,
                 devices.by_chain(search),
-                is_learning,
+                devices.by_chain(self.keys),
                 devices.mesh,
             )
         )
@@ -161,7 +153,7 @@ class _Chains:
         return search, out
 
     def window(self, length: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """The draws of `length` steps, chain × draw × d, and their statistics; the step sizes are learnt."""
+        """The draws of `length` steps, chain × draw × d, and their statistics; the step sizes are learned."""
         search = StepSearch.around(self.step_sizes)
         pieces = []
         most = min(self.capacity, _NOTED)
@@ -207,7 +199,7 @@ def warmed_up(
     steps: int,
     stage: Callable[..., Any],
 ) -> Warmed:
-    """Run windows of steps; after each, all chains continue with what they have learnt together.
+    """Run windows of steps; after each, all chains continue with what they have learned together.
 
     `stage` as for `Sampler.warm_up`.
     """
@@ -225,7 +217,7 @@ def warmed_up(
             before = draws
     if "is_divergent" in stats and stats["is_divergent"].all():
         raise ValueError(
-            "every step of the last part of warm-up diverged: nothing can be learnt about this target as it "
+            "every step of the last part of warm-up diverged: nothing can be learned about this target as it "
             "is written. Look for parameters that need a constraint (fk.constrain) or a prior, for a scale "
             "far from 1, start elsewhere (init), or run in float64."
         )

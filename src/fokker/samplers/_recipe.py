@@ -115,7 +115,7 @@ class Recipe(Sampler):
     correction: Correction | None = None
     # Coordinates θ = θ₀ + S q; None moves theta as it is.
     mass_matrix: Any = None
-    # The mean acceptance rate at which warm-up sets the step size; None where it is not learnt.
+    # The mean acceptance rate at which warm-up sets the step size; None where it is not learned.
     target_accept: Any = None
     # Whether the momentum is left to the dynamics ("own"), drawn for every trajectory and then no part of the
     # state ("new"), or refreshed in part: r ← κr + √(1-κ²)w with κ the persistence ("partial").

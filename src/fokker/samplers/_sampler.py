@@ -82,7 +82,7 @@ class Info(NamedTuple):
 
 
 class Warmed(NamedTuple):
-    """A sampler with the settings learnt in warm-up, the positions of its chains, and warnings."""
+    """A sampler with the settings learned in warm-up, the positions of its chains, and warnings."""
 
     sampler: "Sampler"
     positions: PyTree[Array]
@@ -148,7 +148,7 @@ class Sampler(Module):
         """One step; pure, for use inside `jax.jit`, `jax.vmap` and `jax.lax.scan`."""
         return self.advance(self.draw(key, state), state, batch)
 
-    # Whether an automatic step size is learnt by `warm_up`, and not by the trials of `fk.tune`.
+    # Whether an automatic step size is learned by `warm_up`, and not by the trials of `fk.tune`.
     learns = False
     # Whether the step size leaves no bias: a sampler that does not say so is not taken to be exact.
     is_exact = False
@@ -174,7 +174,7 @@ class Sampler(Module):
         steps: int,
         stage: Callable[..., Any] = computed,
     ) -> Warmed:
-        """The sampler with its settings learnt by `steps` steps of all chains, for samplers that learn.
+        """The sampler with its settings learned by `steps` steps of all chains, for samplers that learn.
 
         Its stages are `stage(taken, like, compute)`: after `taken` steps, the result of `compute()`, which is
         a tree like `like` and a dictionary of arrays. One that is known from before is not computed again.

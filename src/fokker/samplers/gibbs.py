@@ -40,8 +40,8 @@ class Gibbs(Sampler):
         target = check_target(target, temperature, gradient)
         if isinstance(temperature, jax.core.Tracer) or float(temperature) != 1:
             raise ValueError(
-                f"a Gibbs sampler is as warm as its conditionals; temperature={temperature} was given. Leave "
-                "it at 1, and give the conditionals of exp(-U/T)."
+                "the temperature of a Gibbs sampler is that of its conditionals; "
+                f"temperature={temperature} was given. Leave it at 1, and give the conditionals of exp(-U/T)."
             )
         return dataclasses.replace(self, target=target)
 

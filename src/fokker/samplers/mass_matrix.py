@@ -179,7 +179,7 @@ def as_mass_matrix(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Chart:
-    """Coordinates around a position: θ = θ₀ + S q, q a vector; a mass matrix yet to be learnt is 1."""
+    """Coordinates around a position: θ = θ₀ + S q, q a vector; a mass matrix yet to be learned is 1."""
 
     centre: PyTree[Array]
     mass_matrix: Any

@@ -277,7 +277,7 @@ def _make(
     if any(isinstance(s, str) for s in leaves):
         raise ValueError(
             f"the scale is a number, or numbers in the structure of theta, not {scale!r}; that of every "
-            "coordinate is learnt in warm-up, with preconditioned=True."
+            "coordinate is learned in warm-up, with preconditioned=True."
         )
     if not any(isinstance(s, jax.core.Tracer) for s in leaves) and not all(
         bool(np.all(np.asarray(s) > 0)) for s in leaves

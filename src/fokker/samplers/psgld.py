@@ -33,7 +33,7 @@ from fokker.samplers._sampler import (
 
 
 class PreconditionedSGLD(Sampler):
-    """SGLD with a diagonal preconditioner learnt from past gradients; made by `psgld`."""
+    """SGLD with a diagonal preconditioner learned from past gradients; made by `psgld`."""
 
     step_size: Any
     alpha: Array
@@ -46,7 +46,7 @@ class PreconditionedSGLD(Sampler):
     name = "psgld"
 
     def __str__(self) -> str:
-        return "Langevin with a learnt diagonal D × Euler–Maruyama"
+        return "Langevin with a learned diagonal D × Euler–Maruyama"
 
     def on(
         self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None

@@ -107,8 +107,8 @@ def of_family(
     M = as_mass_matrix(mass_matrix)
     if isinstance(M, str):
         raise ValueError(
-            f"mass_matrix={M!r} is learnt by samplers with a correction, such as fk.samplers.nuts(); give "
-            "this one an array, or the mass_matrix that another has learnt: trace.sampler.mass_matrix."
+            f"mass_matrix={M!r} is learned by samplers with a correction, such as fk.samplers.nuts(); give "
+            "this one an array, or the mass_matrix that another has learned: trace.sampler.mass_matrix."
         )
     if M is not None and noise_estimate is not None:
         raise ValueError("noise_estimate is in the coordinates of theta: leave it out, or the mass_matrix.")

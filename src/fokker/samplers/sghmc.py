@@ -34,7 +34,7 @@ def sghmc(
     Keeps exp(-U/T). The symplectic Euler step has bias of order ε; `integrator=fk.integrators.Splitting()`
     has order ε² for the same single gradient. B̂ is the variance of ∇Ũ, given or estimated while sampling
     ("scalar", "diagonal", "dense"). `resample`: steps after which a new momentum is drawn. `friction` is C,
-    `mass` is M. `mass_matrix`: an array, or what another sampler has learnt (`trace.sampler.mass_matrix` of
+    `mass` is M. `mass_matrix`: an array, or what another sampler has learned (`trace.sampler.mass_matrix` of
     `nuts`); the dynamics then move q of θ = θ₀ + S q, SSᵀ its inverse, and C acts on the momentum of q.
     """
     if mass_matrix is not None and not (same_shapes(mass, 0.0) and float(mass) == 1):

@@ -47,7 +47,7 @@ def sgnht(
     temperature, which must be above zero. ξ relaxes in the time 1/ξ or μξ, whichever is longer. By default
     μ = (50ε)², of the first step size: as εξ < 1 in a stable run, that is at most 2,500 steps, however large
     the noise of the gradient; with step_size="auto" μ = 1/A². `mass_matrix`: an array, or what another
-    sampler has learnt; the dynamics then move q of θ = θ₀ + S q, SSᵀ = M⁻¹.
+    sampler has learned; the dynamics then move q of θ = θ₀ + S q, SSᵀ = M⁻¹.
 
     `kind`: one thermostat for all coordinates ("scalar"), one each ("diagonal"), or a matrix ("matrix", for
     theta a vector). Keeps exp(-U/T) with bias of order ε; one gradient per step. With

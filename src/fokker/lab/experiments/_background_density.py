@@ -18,7 +18,7 @@ from fokker.lab.experiments._background_paths import film_figure
 from fokker.lab.experiments._histogram import RIGHT_WITHIN, divergence
 from fokker.lab.experiments._result import Claim
 from fokker.report.plots import RIGHT, TRUTH, WRONG, new_figure, tidy
-from fokker.run.sample import sample
+from fokker.run.api import sample
 from fokker.targets import Density
 
 LOW, HIGH, CELLS, FINER = -2.3, 2.3, 40, 8

@@ -11,7 +11,7 @@ from fokker._core.random import fold_in
 from fokker.lab.animation import Backdrop, ChainView, Trajectory, animate, write_films
 from fokker.lab.experiments._gallery_targets import CORRELATION, TARGETS
 from fokker.lab.experiments._result import Claim
-from fokker.run.sample import sample
+from fokker.run.api import sample
 from fokker.targets import Density
 
 ERRORS = 4.0

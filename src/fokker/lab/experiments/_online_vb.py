@@ -18,7 +18,7 @@ def has_gensim() -> bool:
 
 
 class Watched:
-    """Documents as gensim takes them. `at(n)` is called after n of them have been learnt from.
+    """Documents as gensim takes them. `at(n)` is called after n of them have been learned from.
 
     gensim asks for a minibatch when it is done with the one before.
     """

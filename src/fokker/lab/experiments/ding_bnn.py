@@ -25,7 +25,7 @@ from fokker.datasets import Images, mnist
 from fokker.lab.experiments._ding import SGNHT
 from fokker.lab.experiments._network_figures import draw_test_errors, write_table
 from fokker.lab.experiments._result import Claim, Result
-from fokker.run.sample import sample
+from fokker.run.api import sample
 from fokker.targets import Posterior
 
 FIGURE, TABLE = "ding-bnn.png", "ding-bnn.md"

@@ -24,7 +24,7 @@ FAN_IN = 8.0
 # Whether each leaf of the parameters belongs to the last layer: traced only where someone asks.
 LastLayer = Callable[[], list[bool]]
 LIKELIHOODS = ("categorical", "gaussian", "heteroscedastic")
-# log σ of a learnt noise, in units of the standard deviation of y, is N(-1, 1): σ between 0.05 and 2.7.
+# log σ of a learned noise, in units of the standard deviation of y, is N(-1, 1): σ between 0.05 and 2.7.
 LOG_NOISE_MEAN, LOG_NOISE_DEVIATION = -1.0, 1.0
 
 
@@ -121,7 +121,7 @@ def sampled_leaves(sampled: Any, params: PyTree[Array], last: LastLayer) -> PyTr
 
 
 class LogPrior(Module):
-    """-Σ_l |θ_l|²/(2 s_l²), and the prior of log σ where the noise is learnt."""
+    """-Σ_l |θ_l|²/(2 s_l²), and the prior of log σ where the noise is learned."""
 
     scales: PyTree[float]
 

@@ -12,8 +12,8 @@ from jaxtyping import Array, PyTree
 from fokker.models.network.networks import Functional
 from fokker.models.network.posterior import LOG_NOISE_MEAN, LogLikelihood, LogPrior, Outputs
 from fokker.models.network.settings import GAUSSIAN_CURVATURE, StepSettings
-from fokker.run.sample import sample
-from fokker.run.starts import PerChain
+from fokker.run.api import sample
+from fokker.run.positions import PerChain
 from fokker.run.trace import Trace
 from fokker.targets import Posterior
 
@@ -106,7 +106,7 @@ class Problem:
         """κ of `settings`, at the initial weights.
 
         For a Gaussian likelihood also at the weights of `positions`, and with the noise there if it is
-        learnt: a categorical -log p becomes flatter as the network learns, a Gaussian one does not.
+        learned: a categorical -log p becomes flatter as the network learns, a Gaussian one does not.
         """
         kappa = float(
             _square_jacobian(self.network.apply, self.network.first_start, jnp.asarray(rows[:_PROBED]))
@@ -149,8 +149,8 @@ class Problem:
     ) -> PyTree[Array]:
         """Theta of every chain after SGD with momentum: SGHMC at temperature 0.
 
-        A noise that is to be learnt is 1 until then, for least squares, and the residuals give its start:
-        were it learnt by SGD too, the curvature would rise on the way.
+        A noise that is to be learned is 1 until then, for least squares, and the residuals give its start:
+        were it learned by SGD too, the curvature would rise on the way.
         """
         if "log_noise" in positions:
             given = replace(self, noise_scale=np.ones(self.outputs, np.float32))

@@ -30,10 +30,12 @@ from fokker.targets.target import Target, TargetWithData
 
 @dataclass(frozen=True)
 class PerChain:
-    """A start for each chain: a tree like theta, with a leading axis over chains on every leaf.
+    """A start for each chain.
+
+    - `positions`: a tree like theta, with a leading axis over chains on every leaf.
 
     ```python
-    fk.sample(target, "nuts", init=fk.PerChain(jnp.array([[-3.0, 0.0], [3.0, 0.0]])), steps=1000, chains=2)
+    fk.sample(target, "nuts", init=fk.PerChain(jnp.array([[-3.0, 0.0], [3.0, 0.0]])), steps=1000)
     ```
     """
 
@@ -56,6 +58,19 @@ class PerChain:
                     f"one has the shape {leaf.shape}."
                 )
         return positions
+
+
+@dataclass(frozen=True)
+class WarmedUp:
+    """Where warm-up left the chains, in the sampler's coordinates: the start of a second run."""
+
+    positions: PyTree[Array]
+    notes: tuple[str, ...]
+    one_start: bool
+
+    def of(self, chains: int) -> PyTree[Array]:
+        """Positions of `chains` chains: a second run may have more, or fewer, than were warmed up."""
+        return jax.tree.map(lambda x: x[np.arange(chains) % x.shape[0]], self.positions)
 
 
 def check_same_target(target: Any, sampler: Any, init: Any) -> None:
@@ -117,7 +132,7 @@ def check_chains(states: Any, target: Target | None) -> None:
             check_finite_start(U, gradient)
         except ValueError as error:
             row = unusable_row(target, _of(states.position, chain))
-            raise ValueError(f"chain {chain}: {row or error}") from error
+            raise ValueError(f"chain {chain + 1} of {len(potentials)}: {row or error}") from error
 
 
 def unusable_row(target: Any, position: PyTree[Array]) -> str | None:
@@ -194,7 +209,7 @@ def checked_positions(
                 ) from error
             if not differs(init):
                 raise
-            raise ValueError(f"chain {chain}, which has its own start: {error}") from error
+            raise ValueError(f"chain {chain + 1} of {number}, which has its own start: {error}") from error
         _remember(identity)
 
     check(0)  # first: its errors say more than those of a call for all chains at once

@@ -1,0 +1,113 @@
+"""From a plan to a sampler with all its settings: by trials of `fk.tune`, by warm-up, or as they are."""
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from fokker._core.files import interpreting
+from fokker._core.random import fold_in
+from fokker.run.description import LEARNED
+from fokker.run.journal import Journal
+from fokker.run.plan import Plan
+from fokker.run.positions import checked_positions, given_positions
+from fokker.run.progress import Progress
+from fokker.run.record import Learned, environment, fingerprints_to_learn
+from fokker.run.start import Ready, ready
+from fokker.run.store import CHECKPOINT
+from fokker.run.tuning import TRIED, tuned, with_tuned
+from fokker.run.warmup import warmed_up
+from fokker.samplers._recipe import Recipe
+from fokker.samplers._sampler import Sampler, Warmed, is_automatic
+
+# Default steps of warm-up.
+WARM_UP = 1000
+
+
+def learn(plan: Plan) -> Ready:
+    """The sampler of a plan; settings that were left open are found, or read from the run in its folder."""
+    if not is_automatic(plan.sampler):
+        return ready(plan, plan.sampler)
+    return _by_warm_up(plan) if plan.sampler.learns else _by_trials(plan)
+
+
+def _by_trials(plan: Plan) -> Ready:
+    """A step size, and the friction of a sampler given by name."""
+    sampler = plan.make or plan.sampler
+    if plan.before is None:
+        options = dataclasses.replace(plan.options, steps=TRIED, key=plan.key, progress=plan.progress)
+        with _journal(plan) as journal:
+            tuning = tuned(plan.target, sampler, options, journal)
+        settings = {"step_size": tuning.step_size, "friction": tuning.friction}
+        learned = Learned(plan.devices.by_first(lambda: settings))
+    else:
+        learned = _stored(plan, ())
+    return ready(plan, with_tuned(sampler, **learned.tuned), learned)
+
+
+def _by_warm_up(plan: Plan) -> Ready:
+    """Everything that the sampler learns in the first steps of all chains together."""
+    placed = ready(plan, plan.sampler).placed
+    options = plan.options
+    positions = checked_positions(
+        placed.with_step_size(1.0), plan.target, options.init, plan.keys, options.batch_size
+    )
+    if plan.before is None:
+        learned = Learned.by_warm_up(placed, _warmed(plan, placed, positions))
+        settings, end = plan.devices.same((learned.settings, learned.positions))
+        learned = learned._replace(settings=settings, positions=end)
+    else:
+        learned = _stored(plan, positions, placed)
+    sampler = dataclasses.replace(placed, **learned.settings)
+    return Ready(plan, sampler, sampler, options.temperature, learned, positions)
+
+
+def _warmed(plan: Plan, placed: Sampler, positions: PyTree[Array]) -> Warmed:
+    keys = jax.vmap(lambda key: fold_in(key, 1))(plan.keys[:, 1])
+    warm_up = partial(warmed_up, placed, plan.devices) if isinstance(placed, Recipe) else placed.warm_up
+    number = int(plan.options.warm_up or WARM_UP)
+    with _journal(plan) as journal, Progress("warming up", number, enabled=plan.progress) as bar:
+
+        def stage(taken: int, like: Any, compute: Callable[[], Any]) -> Any:
+            result = journal.stage(like, compute)
+            bar.update(taken)
+            return result
+
+        return warm_up(positions, keys, number, stage)
+
+
+def _stored(plan: Plan, positions: PyTree[Array], placed: Sampler | None = None) -> Learned:
+    """What the run in the folder has learned; `placed`: the sampler that warm-up changed."""
+    assert plan.before is not None
+    assert plan.options.folder is not None
+    with interpreting(plan.options.folder / CHECKPOINT, "checkpoint of this run"):
+        learned = Learned.read(plan.before.learned, plan.before.group(LEARNED), positions)
+        if placed is not None:
+            learned.check_like(placed, positions)
+        return learned
+
+
+def _journal(plan: Plan) -> Journal:
+    """The results of earlier stages in the folder of the run, which the first process reads for all."""
+    if plan.options.folder is None:
+        return Journal()
+    options, folder = plan.options, plan.options.folder
+    journals: list[Journal] = []
+
+    def open_journal() -> list[dict[str, np.ndarray]]:
+        starts = given_positions(options.init, plan.keys)
+        prints = fingerprints_to_learn(plan.target, plan.call.sampler, options.gradient, starts)
+        description = {
+            "settings": plan.settings,
+            "environment": environment(),
+            "fingerprints": prints,
+        }
+        journals.append(Journal(folder, description))
+        return journals[0].known
+
+    known = plan.devices.by_first(open_journal)
+    return journals[0] if journals else Journal(known=known)

@@ -1,0 +1,302 @@
+"""Chains in lockstep: every chain takes a step before any takes the next, whatever the number of chains."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from jaxtyping import Array, Bool, Int, Key, PyTree
+
+from fokker._core.count import Count
+from fokker._core.parts import dealt
+from fokker._core.random import fold_in_step
+from fokker._core.state import dimension
+from fokker.batches import WindowBatches
+from fokker.rows import Taken
+from fokker.run.ahead import ReadAhead, is_read, rows_of_chain
+from fokker.run.block import Block, Chains, Choose, Sound, position_of
+from fokker.run.mesh import on_every_device
+from fokker.run.moments import Moments
+from fokker.run.shares import Read
+from fokker.run.start import Started
+from fokker.run.step_plan import BATCHES, Piece
+from fokker.samplers._sampler import Sampler, all_finite, step_size_at
+
+# On a CPU the randomness of this many steps is drawn at once, which is faster than drawing it step by step
+# while all of it stays in the cache: for small states.
+_AHEAD, _AHEAD_NUMBERS = 128, 2**18
+_LEAST_AHEAD = 8
+# Steps of an inner loop of fixed length on an accelerator: otherwise it asks the host before each step.
+_KNOWN, _KNOWN_ROWS = 64, 2**24
+# The most numbers per block, on a CPU and on an accelerator, and the most draws.
+_NUMBERS, _ACCELERATOR_NUMBERS, _ROWS = 2**22, 2**24, 2**12
+# A step's place in the data is counted in 31 bits within a block.
+_PLACES = 2**31
+
+
+class Task(NamedTuple):
+    """The steps of one block: `draws` times `thin` steps, the first of them number `first` of the run.
+
+    `place`: epoch and position in it at which the batches of reshuffled data continue. `keeps`: whether
+    the moments include these draws, which they do not in burn-in. None of these values is compiled in.
+    `read`: the rows of the data of every step, by step and chain, if they were read from a file before.
+    """
+
+    first: Count
+    draws: Int[Array, ""]
+    thin: Int[Array, ""]
+    keeps: Bool[Array, ""]
+    place: tuple[Count, Array]
+    read: Read | None = None
+
+    @classmethod
+    def of(cls, piece: Piece, batches: Any, read: Read | None) -> "Task":
+        """The task of a block."""
+        epoch, position = (0, 0) if batches is None else batches.place(piece.first)
+        return cls(
+            Count.of(piece.first),
+            jnp.int32(piece.draws),
+            jnp.int32(piece.thin),
+            jnp.asarray(piece.is_kept),
+            (Count.of(epoch), jnp.uint32(position)),
+            read,
+        )
+
+
+class Program(NamedTuple):
+    """What stays the same from block to block."""
+
+    sampler: Sampler
+    data: PyTree[Array] | None
+    batches: Any
+    keys: Key[Array, " chains"]
+    rows: int
+    form: "Form"
+    mesh: Mesh | None = None
+
+
+def first_chains(sampler: Sampler, states: Any, moments: Moments | None, lost: Sequence[int] = ()) -> Chains:
+    """Chains before their first step; `lost`: those that were stopped before."""
+    number = jax.tree.leaves(states)[0].shape[0]
+    stats = _blank_stats(sampler, states) if sampler.is_exact and not sampler.has_trajectories else {}
+    sound = jnp.asarray(~np.isin(np.arange(number), np.asarray(lost, int)))
+    return Chains(states, moments, sound, stats)
+
+
+# Compiled, so that a step is traced once for its shapes and not again in every run.
+@eqx.filter_jit
+def _blank_stats(sampler: Sampler, states: Any) -> dict[str, Array]:
+    step = jax.vmap(lambda state: sampler.step(jax.random.key(0), state)[1].stats)
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(step, states))
+
+
+class Form(NamedTuple):
+    """How the loop over steps is written.
+
+    `length`: steps of the inner loop. `ahead`: whether the randomness of all of them is drawn before them,
+    which on a CPU is faster for small states; on an accelerator, and for large states, it would go through
+    memory twice. `known`: whether the inner loop always takes all its steps, the surplus ones without effect.
+    `each_step`: whether a draw is written at each of its steps, the last overwriting the others, or once.
+    """
+
+    length: int
+    ahead: bool
+    known: bool
+    each_step: bool
+
+    @classmethod
+    def of(cls, states: Any, thin: int, rows: int, is_cpu: bool) -> "Form":
+        """For chains in states of these shapes, `thin` steps per draw, and `rows` rows of data per step."""
+        chains = jax.tree.leaves(states)[0].shape[0]
+        if not is_cpu:
+            fixed_length = max(_LEAST_AHEAD, min(_KNOWN, _KNOWN_ROWS // max(1, chains * rows)))
+            if thin < fixed_length // 4:
+                return cls(fixed_length, False, True, True)
+            return cls(-(-thin // -(-thin // fixed_length)), False, True, False)
+        numbers = dimension(jax.eval_shape(lambda states: states.position, states))
+        length = min(_AHEAD, _AHEAD_NUMBERS // max(1, numbers, chains * rows))
+        ahead = length >= _LEAST_AHEAD
+        alone = max(1, min(_AHEAD, _AHEAD_NUMBERS // max(1, chains * rows)))
+        return cls(length if ahead else alone, ahead, False, ahead)
+
+
+class Lockstep:
+    """Blocks of chains in lockstep; rows that are not on the device are read while the block before runs."""
+
+    chain_axis = 1
+
+    def __init__(self, started: Started, is_cpu: bool, choose: Choose) -> None:
+        plan, sampler, states = started.ready.plan, started.ready.placed, started.states
+        self.devices, self.batches, self._choose = plan.devices, plan.batches, choose
+        self.rows, self.most = _room(started, is_cpu), plan.steps.chunk
+        keys = plan.keys[:, 2]
+        self._ahead: ReadAhead | None = None
+        # WindowBatches has its own copy of the data; what is read comes with each block.
+        data, rows = None, 0
+        if self.batches is not None:
+            self.most = min(self.most, _PLACES // self.batches.batch_size)
+            rows = self.batches.batch_size // self.devices.parts
+            if is_read(plan.target.data, self.batches):
+                total = plan.steps.total
+                self._ahead = ReadAhead(plan.target.data, self.batches, keys, total, choose, self.devices)
+                self.most = min(self.most, self._ahead.capacity)
+            elif not isinstance(self.batches, WindowBatches):
+                data = plan.target.data
+        form = Form.of(self.devices.shapes_of_one(states), plan.steps.thin, rows, is_cpu)
+        shared, batches = self.devices.share(sampler, self.batches)
+        by_chain, data = self.devices.by_chain(keys), self.devices.on_all(data)
+        self._program = Program(shared, data, batches, by_chain, self.rows, form, self.devices.mesh)
+
+    def send(self, first: int, steps: int, chains: Chains) -> tuple[Chains, Block]:
+        """Start the block from step `first` on, of about `steps` steps; it is not waited for."""
+        if self._ahead is None:
+            piece, read = self._choose(first, steps), None
+        else:
+            # What all processes agreed on, or what is found best when the reading begins.
+            piece, read = self._ahead.get(first, steps if self.devices.is_shared else None)
+        task = self.devices.on_all(Task.of(piece, self.batches, read))
+        chains, sound, out = run_block((self._program, task), chains)
+        return chains, Block(piece, *self.devices.gathered((sound, out)))
+
+    def close(self) -> None:
+        """End the thread that reads ahead."""
+        if self._ahead is not None:
+            self._ahead.close()
+
+
+def _room(started: Started, is_cpu: bool) -> int:
+    """The most draws per block: a power of eight, so that runs of similar length share a program."""
+    steps, sampler = started.ready.plan.steps, started.ready.placed
+    if steps.keep == "moments":
+        return _ROWS
+    numbers = dimension(jax.eval_shape(jax.vmap(lambda state: position_of(sampler, state)), started.states))
+    room = (_NUMBERS if is_cpu else _ACCELERATOR_NUMBERS) // max(1, numbers)
+    return min(_ROWS, max(1, room), 8 ** -(-max(0, steps.draws - 1).bit_length() // 3))
+
+
+# Compiled once for a sampler, whatever its step size, data and number of steps. The memory of the chains is
+# reused for their next states.
+@eqx.filter_jit(donate="all-except-first")
+def run_block(inputs: tuple[Program, Task], chains: Chains) -> tuple[Chains, Sound, dict[str, Any]]:
+    """All the steps of a task; what was recorded has leading axes draw, of `rows` rows, and chain."""
+    program, task = inputs
+    if program.mesh is None:
+        return _all_steps((program, task), (program.keys, chains))
+    shared = (program._replace(keys=None, mesh=None), task)  # type: ignore[arg-type]
+    return on_every_device(program.mesh, _all_steps, shared, (program.keys, chains), (0, 0, 1))
+
+
+def _all_steps(
+    shared: tuple[Program, Task], by_chain: tuple[Key[Array, " chains"], Chains]
+) -> tuple[Chains, Sound, dict[str, Any]]:
+    """The steps of the chains of one device."""
+    program, task = shared
+    keys, chains = by_chain
+    sampler, batches, form = program.sampler, program.batches, program.form
+
+    def keys_and_rows(first: Array) -> Any:
+        """Each step's key and the rows of its batch in one inner loop, by step and chain."""
+        offsets = first.astype(jnp.uint32) + jnp.arange(form.length, dtype=jnp.uint32)
+        numbers = task.first + offsets
+
+        def of_chain(key: Array) -> Any:
+            step_keys = jax.vmap(lambda n: fold_in_step(key, n, BATCHES))(numbers)
+            if batches is None or task.read is not None:
+                return step_keys, None
+            return step_keys, rows_of_chain(batches, numbers, task.place, offsets, key)
+
+        return jax.vmap(of_chain, out_axes=1)(keys)
+
+    def noise_of(step_keys: Array) -> Any:
+        """The noise of one step of all chains."""
+        return dealt(jax.vmap(sampler.draw)(step_keys, chains.states), 1)
+
+    def step(t: Array, drawn: Any, chains: Chains) -> Chains:
+        number = task.first + t.astype(jnp.uint32)
+
+        def one(state: Any, inputs: Any) -> Any:
+            noise, rows, values = inputs
+            data = program.data if values is None else Taken(values)
+            batch = None if batches is None else batches.batch(data, rows)
+            state, info = sampler.advance(noise, state, batch, number)
+            sound = True if info.noise_shortfall is None else info.noise_shortfall >= 0
+            return state, jnp.asarray(sound), info.stats
+
+        states, sound, stats = jax.vmap(one)(chains.states, drawn)
+        states = dealt(states, 1)
+        size = getattr(sampler, "step_size", None)
+        if callable(size):
+            sound &= jnp.all(step_size_at(size, number) >= 0)
+        return Chains(states, chains.moments, chains.sound & sound, stats)
+
+    def observe(chains: Chains) -> dict[str, Any]:
+        values = {**jax.vmap(sampler.record)(chains.states), **chains.stats, "sound": chains.sound}
+        if chains.moments is None:
+            values["position"] = jax.vmap(lambda state: position_of(sampler, state))(chains.states)
+        return values
+
+    def record(row: Array, is_draw: Any, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
+        chains, out = carry
+        values = observe(chains)
+        if chains.moments is not None:
+
+            def add(moments: Moments, state: Any, sound: Array) -> Moments:
+                position = position_of(sampler, state)
+                counts = sound & all_finite(position) & task.keeps & is_draw
+                added = moments.add(position)
+                return jax.tree.map(lambda new, old: jnp.where(counts, new, old), added, moments)
+
+            moments = jax.vmap(add)(chains.moments, chains.states, chains.sound)
+            chains = chains._replace(moments=dealt(moments, 1))
+        write = jax.lax.dynamic_update_index_in_dim
+        return chains, dealt(jax.tree.map(lambda rows, x: write(rows, x, row, 0), out, values), 2)
+
+    def some_steps(first: Array, end: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
+        """Steps from `first` up to `end` of the block, at most `length` of them."""
+        step_keys, rows = jax.lax.optimization_barrier(keys_and_rows(first))
+        noise = jax.vmap(noise_of)(step_keys) if form.ahead else None
+
+        def one_step(t: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
+            before, out = carry
+            key, row, drawn = jax.tree.map(lambda x: x[t - first], (step_keys, rows, noise))
+            values = None
+            if task.read is not None:
+                row, values = jax.tree.map(lambda x: x[t], task.read)
+            chains = step(t, (noise_of(key) if noise is None else drawn, row, values), before)
+            active = t < end
+            if form.known:
+                chains = jax.tree.map(lambda new, old: jnp.where(active, new, old), chains, before)
+            if not form.each_step:
+                return chains, out
+            is_draw = active & ((t + 1) % task.thin == 0)
+            return record(jnp.minimum(t, end - 1) // task.thin, is_draw, (chains, out))
+
+        count = form.length if form.known else jnp.minimum(form.length, end - first)
+        return jax.lax.fori_loop(0, count, lambda k, carry: one_step(first + k, carry), carry)
+
+    def many_steps(first: Array, end: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
+        parts = -((first - end) // form.length)
+        return jax.lax.fori_loop(
+            0, parts, lambda k, carry: some_steps(first + k * form.length, end, carry), carry
+        )
+
+    def one_draw(row: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
+        carry = many_steps(row * task.thin, (row + 1) * task.thin, carry)
+        # What is not kept is not computed: the position of a large state may take longer than many steps.
+        return jax.lax.cond(task.keeps, lambda carry: record(row, True, carry), lambda carry: carry, carry)
+
+    shapes = jax.eval_shape(observe, chains)
+    blank = dealt(jax.tree.map(lambda x: jnp.zeros((program.rows, *x.shape), x.dtype), shapes), 2)
+    carry = (chains, blank)
+    if form.each_step:
+        chains, out = many_steps(jnp.zeros((), jnp.int32), task.draws * task.thin, carry)
+    else:
+        chains, out = jax.lax.fori_loop(0, task.draws, one_draw, carry)
+    # A chain that left the finite numbers does not return: one check after all steps is enough.
+    finite = jax.vmap(all_finite)(chains.states)
+    if "position" in out:
+        out["sound"] &= jax.vmap(jax.vmap(all_finite))(out["position"])
+    return dealt(chains, 1), (finite, chains.sound), out

@@ -1,0 +1,134 @@
+"""From a sampler with all its settings to chains in their first states, and the folder of the run."""
+
+import dataclasses
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+from jaxtyping import Array, PyTree
+
+from fokker.run.block import position_of
+from fokker.run.description import LEARNED
+from fokker.run.fixed import fixed_entries
+from fokker.run.folder import RunFolder, describe_theta, written_constants, written_fixed
+from fokker.run.plan import Plan, check_memory
+from fokker.run.positions import WarmedUp, check_same_target, differs, first_states
+from fokker.run.record import Learned, environment, fingerprints, used_settings
+from fokker.run.store import Checkpoint
+from fokker.run.trace import Origin
+from fokker.samplers._recipe import NO_GRADIENT
+from fokker.samplers._sampler import Sampler, start_chains
+from fokker.targets.target import Target, labels_of
+
+# Of a sampler that was given all its settings.
+_NOTHING = Learned()
+
+
+class Ready(NamedTuple):
+    """A sampler with all its settings.
+
+    `sampler`: as a second run is given it; `placed`: on the target, at `temperature`. `learned`: what was
+    found for it; `starts`: where warm-up began.
+    """
+
+    plan: Plan
+    sampler: Sampler
+    placed: Sampler
+    temperature: float
+    learned: Learned = _NOTHING
+    starts: PyTree[Array] = None
+
+
+class Started(NamedTuple):
+    """Chains before their first step, or as they are in a trace that goes on."""
+
+    ready: Ready
+    states: Any
+    origin: Origin
+    folder: RunFolder | None
+
+
+def ready(plan: Plan, sampler: Sampler, learned: Learned = _NOTHING) -> Ready:
+    """A sampler that has its settings, on the target of the plan."""
+    options, gathering = plan.options, getattr(sampler, "gathering_steps", 0)
+    if plan.steps.total <= gathering:
+        raise ValueError(
+            f"this sampler stands still for its first {gathering} steps, while it gathers gradients; "
+            f"burn_in={options.burn_in} and steps={options.steps} would end before it moves: take more."
+        )
+    if sampler.wants_target:
+        placed = sampler.on(plan.target, options.temperature, options.gradient)
+        return Ready(plan, sampler, placed, options.temperature, learned)
+    if options.gradient is not None or (
+        plan.batches is not None and getattr(sampler, "gradient", None) is None
+    ):
+        raise ValueError(NO_GRADIENT)
+    own = float(getattr(getattr(sampler, "dynamics", None), "temperature", 1.0))
+    if options.temperature not in (1.0, own):
+        raise ValueError(
+            f"this sampler was made of dynamics at temperature {own:g}; give "
+            f"temperature={options.temperature} to them, not to fk.sample."
+        )
+    check_same_target(plan.target, sampler, options.init)
+    return Ready(plan, sampler, sampler, own, learned)
+
+
+def start(ready: Ready) -> Started:
+    """The first state of every chain, and the folder that the run is written to."""
+    plan, placed, learned = ready.plan, ready.placed, ready.learned
+    options, keys = plan.options, plan.keys
+    init: Any = options.init
+    one_start = init.one_start if isinstance(init, WarmedUp) else plan.steps.chains > 1 and not differs(init)
+    if learned.settings:  # a second run with these settings starts where warm-up ended
+        init = WarmedUp(learned.positions, learned.notes, one_start)
+        options = dataclasses.replace(options, init=init, warm_up=None)
+    if plan.call.resumed is not None:
+        states = plan.call.resumed.state
+    else:
+        with plan.devices.starting():
+            if isinstance(init, WarmedUp):
+                states = start_chains(placed, init.of(plan.steps.chains), keys[:, 1])
+            else:
+                states = first_states(placed, plan.target, init, keys, options.batch_size)
+    notes = init.notes if isinstance(init, WarmedUp) else ()
+    call = plan.call.to_repeat(ready.sampler, options)
+    origin = Origin(plan.target, placed, plan.batches, call, notes, one_start)
+    if options.folder is None:
+        check_memory(plan.steps, sum(x.nbytes for x in jax.tree.leaves(_one(states).position)))
+        return Started(ready, states, origin, None)
+    return Started(ready, states, origin, _opened(ready, states, origin, options.folder))
+
+
+def _opened(ready: Ready, states: Any, origin: Origin, path: Path) -> RunFolder:
+    """The folder of the run, which the first process opens; raises where it has another run in it."""
+    plan, placed = ready.plan, ready.placed
+    opened: list[RunFolder] = []
+
+    def open_folder() -> Checkpoint | None:
+        text, arrays = ready.learned.written()
+        arrays |= written_constants(plan.target.known_data() if isinstance(plan.target, Target) else {})
+        theta = jax.eval_shape(partial(position_of, placed), _one(states))
+        arrays |= written_fixed(theta, fixed_entries(getattr(placed, "target", None), theta))
+        starts = states.position if ready.starts is None else ready.starts
+        description = {
+            "settings": plan.settings,
+            "environment": environment(),
+            "fingerprints": fingerprints(plan.target, placed, plan.batches, states, starts),
+            LEARNED: text,
+            "used": used_settings(placed, plan.steps.chains, ready.temperature),
+            "notes": list(origin.notes),
+            "one_start": origin.one_start,
+            "labels": labels_of(plan.target).written(),
+            "theta": describe_theta(theta),
+        }
+        opened.append(RunFolder(path, description, arrays, plan.call.writes))
+        return opened[0].checkpoint
+
+    checkpoint = plan.devices.by_first(open_folder)
+    return opened[0] if opened else RunFolder.follow(path, checkpoint)
+
+
+def _one(states: Any) -> Any:
+    """The state of the first chain."""
+    return jax.tree.map(lambda x: x[0], states)
