@@ -120,7 +120,11 @@ def check_memory(size: int, draws: int, rows: int) -> None:
 
 
 def _outputs(
-    function: Any, draws: PyTree[Any], data: PyTree[Any], arguments: tuple[Any, ...], what: str
+    function: Callable[..., PyTree[Array]],
+    draws: PyTree[Any],
+    data: PyTree[Any],
+    arguments: tuple[Any, ...],
+    what: str,
 ) -> PyTree[Any]:
     """Shapes of the values at one draw and a few rows; raise unless their first axis runs over the rows."""
     theta = jax.tree.map(lambda x: jnp.asarray(np.asarray(x[0, 0])), draws)
@@ -146,11 +150,18 @@ def _outputs(
 
 
 @eqx.filter_jit
-def _evaluate(function: Any, thetas: PyTree[Array], block: PyTree[Array], arguments: Any) -> PyTree[Array]:
+def _evaluate(
+    function: Callable[..., PyTree[Array]],
+    thetas: PyTree[Array],
+    block: PyTree[Array],
+    arguments: tuple[Any, ...],
+) -> PyTree[Array]:
     return jax.vmap(lambda theta: function(theta, block, *arguments))(thetas)
 
 
-def _stored(store: Any, part: PyTree[Any], place: slice, axis: int, size: int) -> PyTree[np.ndarray]:
+def _stored(
+    store: PyTree[np.ndarray] | None, part: PyTree[Any], place: slice, axis: int, size: int
+) -> PyTree[np.ndarray]:
     """`store` with `part` put at a place along an axis; made if it is None."""
     where = (*(slice(None),) * axis, place)
 

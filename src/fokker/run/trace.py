@@ -27,8 +27,8 @@ from fokker.rows import is_source, reading
 from fokker.run.call import NAMES, Call, StepSize
 from fokker.run.folder import RunState, describe_theta, write_whole, written_constants
 from fokker.run.losses import Loss, in_words, left_of, surviving
-from fokker.run.moments import moments_of
-from fokker.run.predict import check_memory, predict, predict_with_keys, with_draw_keys
+from fokker.run.moments import Moments, moments_of
+from fokker.run.predict import Reduce, check_memory, predict, predict_with_keys, with_draw_keys
 from fokker.run.record import environment, plain
 from fokker.samplers._sampler import Sampler
 from fokker.targets.target import Target, TargetWithData, labels_of
@@ -62,7 +62,7 @@ class Origin:
     filled in. `notes`: problems found in warm-up; `one_start`: whether all chains started at one point.
     """
 
-    target: Any
+    target: Target | None
     sampler: Any
     batches: BatchScheme | None
     call: Call | None = None
@@ -132,8 +132,8 @@ class Trace:
     def gather(
         cls,
         gathered: dict[str, Any] | None,
-        moments: Any,
-        state: Any,
+        moments: Moments | None,
+        state: PyTree[Array],
         stopped: str | None,
         settings: dict[str, Any],
         origin: Origin | None = None,
@@ -337,7 +337,7 @@ class Trace:
         key: Key[Array, ""] | None = None,
         batch_size: int | None = None,
         thin: int = 1,
-        reduce: str | Sequence[float] | None = None,
+        reduce: Reduce = None,
         progress: bool = True,
     ) -> PyTree[np.ndarray]:
         """Predictions at every draw and every row of data.
@@ -372,7 +372,7 @@ class Trace:
         return predict(function, draws, data, (), batch_size, thin, reduce, progress)
 
     def _predictive(
-        self, key: Key[Array, ""] | None, data: Any, batch_size: Any, thin: int, reduce: Any
+        self, key: Key[Array, ""] | None, data: PyTree[Any], batch_size: int | None, thin: int, reduce: Reduce
     ) -> dict[str, np.ndarray]:
         if key is None or not all(x is None for x in (data, batch_size, reduce)):
             raise TypeError(
@@ -421,7 +421,7 @@ class Trace:
             )
         return values if len(values) > 1 else next(iter(values.values()))
 
-    def _log_likelihood_of_model(self, target: Any, thin: int) -> dict[str, np.ndarray]:
+    def _log_likelihood_of_model(self, target: Target | None, thin: int) -> dict[str, np.ndarray]:
         if not isinstance(target, Target) or not self.sampler.wants_target:
             return {}
         check_whole("thin", thin)
@@ -484,7 +484,7 @@ class Trace:
         )
 
 
-def _rows_of(target: TargetWithData, rows: Any) -> PyTree[Any]:
+def _rows_of(target: TargetWithData, rows: Sequence[int] | np.ndarray) -> PyTree[Any]:
     index = np.asarray(rows)
     is_whole = index.ndim == 1 and index.size and np.issubdtype(index.dtype, np.integer)
     if not is_whole or index.min() < 0 or index.max() >= target.size:
@@ -497,18 +497,18 @@ def _rows_of(target: TargetWithData, rows: Any) -> PyTree[Any]:
     )
 
 
-def _log_likelihoods(theta: PyTree[Any], rows: PyTree[Any], target: Any) -> Any:
+def _log_likelihoods(theta: PyTree[Any], rows: PyTree[Any], target: TargetWithData) -> Any:
     return jax.vmap(lambda datum: target.log_likelihood_of_theta(theta, datum))(rows)
 
 
-def _predictive(draw: tuple[PyTree[Any], Any], target: Any) -> dict[str, Any]:
+def _predictive(draw: tuple[PyTree[Any], Any], target: Target) -> dict[str, Any]:
     theta, key = draw
     return target.predictive(theta, jax.random.wrap_key_data(key))
 
 
-def _pointwise(theta: PyTree[Any], target: Any) -> dict[str, Any]:
+def _pointwise(theta: PyTree[Any], target: Target) -> dict[str, Any]:
     return target.pointwise(theta)
 
 
-def _derived(theta: PyTree[Any], target: Any) -> dict[str, Any]:
+def _derived(theta: PyTree[Any], target: Target) -> dict[str, Any]:
     return target.derived(theta)
