@@ -16,6 +16,7 @@ from fokker._core.state import describe_shapes
 from fokker.rows import is_source, size_of
 from fokker.run.progress import Progress
 from fokker.targets._data import checked_data
+from fokker.targets.target import Target, TargetWithData
 
 # Rows per batch unless given, and draws per batch: at most so many, and so many numbers of theta.
 _ROWS, _DRAWS, _NUMBERS = 1024, 64, 2**24
@@ -193,3 +194,38 @@ def _reduced(values: np.ndarray, reduce: Reduce, chains: int) -> np.ndarray:
         spread = values.astype(float).var(axis=0, ddof=min(1, len(values) - 1))
         return np.stack([values.mean(axis=0, dtype=float), spread]).astype(dtype)
     return np.quantile(values.astype(dtype, copy=False), np.asarray(reduce, float), axis=0).astype(dtype)
+
+
+def some_rows(target: TargetWithData, rows: Sequence[int] | np.ndarray) -> PyTree[Any]:
+    """The data with these indices."""
+    index = np.asarray(rows)
+    is_whole = index.ndim == 1 and index.size and np.issubdtype(index.dtype, np.integer)
+    if not is_whole or index.min() < 0 or index.max() >= target.size:
+        raise ValueError(
+            f"rows must be indices of the {target.size:,} data, whole numbers from 0 to {target.size - 1:,}, "
+            f"in a list or an array; {rows!r} was given."
+        )
+    return jax.tree.map(
+        lambda x: x[index] if is_source(x) else np.asarray(x)[index], target.data, is_leaf=is_source
+    )
+
+
+def log_likelihoods(theta: PyTree[Any], rows: PyTree[Any], target: TargetWithData) -> Any:
+    """log p(x|θ) of each row."""
+    return jax.vmap(lambda datum: target.log_likelihood_of_theta(theta, datum))(rows)
+
+
+def observed_at(draw: tuple[PyTree[Any], Any], target: Target) -> dict[str, Any]:
+    """The observed variables that a model draws, of a draw with its key."""
+    theta, key = draw
+    return target.predictive(theta, jax.random.wrap_key_data(key))
+
+
+def pointwise_at(theta: PyTree[Any], target: Target) -> dict[str, Any]:
+    """log p of each observed value."""
+    return target.pointwise(theta)
+
+
+def derived_at(theta: PyTree[Any], target: Target) -> dict[str, Any]:
+    """What a model derives from theta."""
+    return target.derived(theta)

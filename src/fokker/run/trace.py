@@ -23,12 +23,23 @@ from fokker.batches import BatchScheme
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
 from fokker.diagnostics._quantities import Quantities, flat
 from fokker.diagnostics.summary import QUANTILES
-from fokker.rows import is_source, reading
+from fokker.rows import reading
 from fokker.run.call import NAMES, Call, StepSize
 from fokker.run.folder import RunState, describe_theta, write_whole, written_constants
 from fokker.run.losses import Loss, in_words, left_of, surviving
 from fokker.run.moments import Moments, moments_of
-from fokker.run.predict import Reduce, check_memory, predict, predict_with_keys, with_draw_keys
+from fokker.run.predict import (
+    Reduce,
+    check_memory,
+    derived_at,
+    log_likelihoods,
+    observed_at,
+    pointwise_at,
+    predict,
+    predict_with_keys,
+    some_rows,
+    with_draw_keys,
+)
 from fokker.run.record import environment, plain
 from fokker.samplers._sampler import Sampler
 from fokker.targets.target import Target, TargetWithData, labels_of
@@ -326,7 +337,7 @@ class Trace:
 
     def _derived(self) -> dict[str, np.ndarray]:
         """NumPyro's deterministic sites and Stan's transformed parameters at every draw."""
-        return {} if self._target is None else at_draws(_derived, self.samples, self._target)
+        return {} if self._target is None else at_draws(derived_at, self.samples, self._target)
 
     @_in_its_precision
     def predict(
@@ -384,7 +395,7 @@ class Trace:
             raise TypeError("this trace knows no model that could draw data: give a function and data.")
         check_whole("thin", thin)
         draws = with_draw_keys(jax.tree.map(lambda x: x[:, ::thin], self.samples), key)
-        return at_draws(_predictive, draws, target)
+        return at_draws(observed_at, draws, target)
 
     @_in_its_precision
     def log_likelihood(
@@ -405,11 +416,11 @@ class Trace:
         """
         target = self._target
         if isinstance(target, TargetWithData) and self.sampler.wants_target:
-            data = target.data if rows is None else _rows_of(target, rows)
+            data = target.data if rows is None else some_rows(target, rows)
             arguments = (target,)
             name = "log_likelihood"
             return predict(
-                _log_likelihoods, self.samples, data, arguments, batch_size, thin, None, progress, name
+                log_likelihoods, self.samples, data, arguments, batch_size, thin, None, progress, name
             )
         values = self._log_likelihood_of_model(target, thin) if rows is None and batch_size is None else {}
         if not values:
@@ -430,7 +441,7 @@ class Trace:
         first = jax.tree.map(lambda x: np.asarray(x[0, 0]), draws)
         entries = sum(x.size for x in jax.tree.leaves(jax.eval_shape(target.pointwise, first)))
         check_memory(chains * number * entries * 8, chains * number, entries)
-        return at_draws(_pointwise, draws, target)
+        return at_draws(pointwise_at, draws, target)
 
     @_in_its_precision
     def summary(
@@ -482,33 +493,3 @@ class Trace:
         write_report(
             self, as_file(path, "path"), title, extra, self.summary() if summary is None else summary
         )
-
-
-def _rows_of(target: TargetWithData, rows: Sequence[int] | np.ndarray) -> PyTree[Any]:
-    index = np.asarray(rows)
-    is_whole = index.ndim == 1 and index.size and np.issubdtype(index.dtype, np.integer)
-    if not is_whole or index.min() < 0 or index.max() >= target.size:
-        raise ValueError(
-            f"rows must be indices of the {target.size:,} data, whole numbers from 0 to {target.size - 1:,}, "
-            f"in a list or an array; {rows!r} was given."
-        )
-    return jax.tree.map(
-        lambda x: x[index] if is_source(x) else np.asarray(x)[index], target.data, is_leaf=is_source
-    )
-
-
-def _log_likelihoods(theta: PyTree[Any], rows: PyTree[Any], target: TargetWithData) -> Any:
-    return jax.vmap(lambda datum: target.log_likelihood_of_theta(theta, datum))(rows)
-
-
-def _predictive(draw: tuple[PyTree[Any], Any], target: Target) -> dict[str, Any]:
-    theta, key = draw
-    return target.predictive(theta, jax.random.wrap_key_data(key))
-
-
-def _pointwise(theta: PyTree[Any], target: Target) -> dict[str, Any]:
-    return target.pointwise(theta)
-
-
-def _derived(theta: PyTree[Any], target: Target) -> dict[str, Any]:
-    return target.derived(theta)
