@@ -719,7 +719,7 @@ def test_a_run_says_what_it_was_made_with(tmp_path):
     assert (trace.settings["seed"], trace.settings["batch_size"]) == (3, None)
     trace.report(tmp_path / "report.html", summary=trace.summary(gradients=False))
     page = (tmp_path / "report.html").read_text()
-    assert "sampler underdamped × symplectic Euler" in page
+    assert "steps taken: 20, sampler: underdamped × symplectic Euler" in page
     assert "batch size" not in page
 
 

@@ -22,6 +22,7 @@ from fokker import cli
 from fokker._core import files, lock
 from fokker.run import store, variable
 from fokker.run.folder import RunFolder
+from fokker.run.recording import Recording
 
 pytestmark = pytest.mark.dependencies
 
@@ -434,6 +435,23 @@ def test_after_a_failed_write_nothing_more_is_written(tmp_path, right, small_chu
     with pytest.raises(OSError, match="No space left"):
         run(tmp_path)
     assert_same(run(tmp_path), right)
+
+
+def test_the_block_behind_one_that_failed_is_not_recorded(monkeypatch):
+    """It is computed already when the write before it fails."""
+    seen = []
+
+    def fails(self, block, checkpoint):
+        seen.append(block)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Recording, "_checked", fails)
+    recording = object.__new__(Recording)
+    recording.problem = None
+    with pytest.raises(OSError, match="No space left"):
+        recording.add("first", None)
+    assert "writing failed" in recording.add("second", None)
+    assert seen == ["first"]
 
 
 def test_a_trace_on_disk_is_judged_as_one_in_memory(tmp_path, small_chunks):

@@ -66,7 +66,7 @@ MUTATIONS = [
         "self._chain_axis, 0)[:, :number]",
         "self._chain_axis, 0)[:, -number:]",
         "the last rows of a block in place of the first",
-        _CHUNK,
+        ("sample::chains_and_seeds_differ_and_a_seed_repeats",),
     ),
     Mutation(
         "run/lockstep.py",
@@ -377,7 +377,7 @@ MUTATIONS = [
         'self.problem = f"writing failed: {error}"',
         "self.problem = None",
         "after a failed write the next block is written behind the gap",
-        ("store::after_a_failed_write_nothing_more_is_written",),
+        ("store::the_block_behind_one_that_failed_is_not_recorded",),
     ),
     Mutation(
         "run/record.py",

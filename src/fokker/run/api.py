@@ -11,11 +11,13 @@ from fokker._core.paths import as_path
 from fokker._core.precision import computing_in
 from fokker.gradients import Estimator
 from fokker.rows import reading
-from fokker.run.call import NAMES, STORED, BatchKind, Call, Init, MeshSizes, Options
+from fokker.run.call import NAMES, STORED, BatchKind, Call, Options
 from fokker.run.journal import Journal
 from fokker.run.learn import learn
 from fokker.run.loop import Run
+from fokker.run.mesh import MeshSizes
 from fokker.run.plan import entered, plan
+from fokker.run.positions import Init
 from fokker.run.precision import in_precision, precision_of
 from fokker.run.record import SCORES
 from fokker.run.start import start

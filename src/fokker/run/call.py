@@ -5,22 +5,21 @@ The signature of `fk.sample`, what a folder stores of a run, `fk.resume`, `trace
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from jax.sharding import Mesh
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, Key
 
 from fokker._core.checks import check_whole
 from fokker._core.paths import as_folder
 from fokker.batches import BlockBatches
 from fokker.dynamics._dynamics import check_temperature
 from fokker.gradients import Estimator
-from fokker.run.mesh import Devices, OneDevice
-from fokker.run.positions import PerChain
+from fokker.run.mesh import Devices, MeshSizes, OneDevice
+from fokker.run.positions import Init
 from fokker.samplers._sampler import Sampler
 from fokker.samplers.schedules import Schedule
 
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 # A number, a function of the number of steps taken, or "auto" where it is to be found.
 StepSize = float | Array | Schedule | Literal["auto"]
-# Theta of all chains, a function of a key that draws it for each, or theta of each chain.
-Init: TypeAlias = PyTree[Any] | Callable[[Key[Array, ""]], PyTree[Any]] | PerChain
 # How rows are drawn: by name, in blocks of their order, or by a score for every datum.
 BatchKind = (
     Literal["window", "replacement", "no replacement", "reshuffle", "blocks"]
@@ -39,7 +36,6 @@ BatchKind = (
     | np.ndarray
     | Array
 )
-MeshSizes = Mapping[str, int] | str | Mesh
 
 _NOTHING = type(None)
 

@@ -78,7 +78,9 @@ class Program(NamedTuple):
     mesh: Mesh | None = None
 
 
-def first_chains(sampler: Sampler, states: Any, moments: Moments | None, lost: Sequence[int] = ()) -> Chains:
+def first_chains(
+    sampler: Sampler, states: PyTree[Array], moments: Moments | None, lost: Sequence[int] = ()
+) -> Chains:
     """Chains before their first step; `lost`: those that were stopped before."""
     number = jax.tree.leaves(states)[0].shape[0]
     stats = _blank_stats(sampler, states) if sampler.is_exact and not sampler.has_trajectories else {}
@@ -88,7 +90,7 @@ def first_chains(sampler: Sampler, states: Any, moments: Moments | None, lost: S
 
 # Compiled, so that a step is traced once for its shapes and not again in every run.
 @eqx.filter_jit
-def _blank_stats(sampler: Sampler, states: Any) -> dict[str, Array]:
+def _blank_stats(sampler: Sampler, states: PyTree[Array]) -> dict[str, Array]:
     step = jax.vmap(lambda state: sampler.step(jax.random.key(0), state)[1].stats)
     return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(step, states))
 
@@ -108,7 +110,7 @@ class Form(NamedTuple):
     each_step: bool
 
     @classmethod
-    def of(cls, states: Any, thin: int, rows: int, is_cpu: bool) -> "Form":
+    def of(cls, states: PyTree[Array], thin: int, rows: int, is_cpu: bool) -> "Form":
         """For chains in states of these shapes, `thin` steps per draw, and `rows` rows of data per step."""
         chains = jax.tree.leaves(states)[0].shape[0]
         if not is_cpu:
@@ -214,10 +216,10 @@ def _all_steps(
         """The noise of one step of all chains."""
         return dealt(jax.vmap(sampler.draw)(step_keys, chains.states), 1)
 
-    def step(t: Array, drawn: Any, chains: Chains) -> Chains:
+    def step(t: Array, drawn: PyTree[Array], chains: Chains) -> Chains:
         number = task.first + t.astype(jnp.uint32)
 
-        def one(state: Any, inputs: Any) -> Any:
+        def one(state: PyTree[Array], inputs: Any) -> Any:
             noise, rows, values = inputs
             data = program.data if values is None else Taken(values)
             batch = None if batches is None else batches.batch(data, rows)
@@ -243,7 +245,7 @@ def _all_steps(
         values = observe(chains)
         if chains.moments is not None:
 
-            def add(moments: Moments, state: Any, sound: Array) -> Moments:
+            def add(moments: Moments, state: PyTree[Array], sound: Array) -> Moments:
                 position = position_of(sampler, state)
                 counts = sound & all_finite(position) & task.keeps & is_draw
                 added = moments.add(position)

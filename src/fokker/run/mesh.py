@@ -28,6 +28,8 @@ from fokker.samplers._sampler import Sampler
 from fokker.samplers.lazy import Lazy
 
 Result = TypeVar("Result")
+# The devices along each axis, as a dictionary or a text such as chains=4,data=2; or the devices themselves.
+MeshSizes = Mapping[str, int] | str | Mesh
 
 AXES = (CHAINS, DATA, PARAMETERS)
 # Blocks that are on their way before the first one's decision is known.
@@ -82,7 +84,7 @@ class OneDevice:
         """The chains, and the rows of each batch, that devices of this process have."""
         return slice(0, chains), slice(0, rows)
 
-    def read(self, rows: Any, values: PyTree[np.ndarray], chains: int, batch_size: int) -> Read:
+    def read(self, rows: PyTree[Array], values: PyTree[np.ndarray], chains: int, batch_size: int) -> Read:
         """Rows that were read for this process, step × chain × row × …, on its devices."""
         return Read(rows, jax.tree.map(jax.device_put, values))
 
@@ -154,7 +156,7 @@ class OnMesh:
             for tree in (sampler, shared)
         )
 
-    def _deal(self, shape: tuple[int, ...], dtype: Any, block: Callable[[int], np.ndarray]) -> Array:
+    def _deal(self, shape: tuple[int, ...], dtype: np.dtype, block: Callable[[int], np.ndarray]) -> Array:
         length = shape[0] // self.parts
         return jax.make_array_from_callback(
             shape,
@@ -215,7 +217,7 @@ class OnMesh:
         across, along = (slice(int(a), int(b)) for a, b in zip(first * each, last * each, strict=True))
         return across, along
 
-    def read(self, rows: Any, values: PyTree[np.ndarray], chains: int, batch_size: int) -> Read:
+    def read(self, rows: PyTree[Array], values: PyTree[np.ndarray], chains: int, batch_size: int) -> Read:
         """Rows that were read for this process, step × chain × row × …, on its devices."""
         box = self.box(chains, batch_size)
 
@@ -316,12 +318,12 @@ def on_every_device(mesh: Mesh, function: Callable[..., Any], shared: Any, by_ch
     )(*arrays)
 
 
-def devices_of(mesh: Any) -> Devices:
+def devices_of(mesh: MeshSizes | None) -> Devices:
     """The devices that `mesh` names."""
     return OneDevice() if mesh is None else OnMesh(_as_mesh(mesh))
 
 
-def _as_mesh(mesh: Any) -> Mesh:
+def _as_mesh(mesh: MeshSizes) -> Mesh:
     """A mesh with all axes, of what was given: a mesh, a dictionary, or a text such as chains=4,data=2."""
     if isinstance(mesh, Mesh):
         _check_axes(mesh.axis_names)

@@ -2,10 +2,10 @@
 
 import dataclasses
 import inspect
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -73,7 +73,11 @@ class WarmedUp:
         return jax.tree.map(lambda x: x[np.arange(chains) % x.shape[0]], self.positions)
 
 
-def check_same_target(target: Any, sampler: Any, init: Any) -> None:
+# Theta of all chains, a function of a key that draws it for each, or theta of each chain.
+Init: TypeAlias = PyTree[Any] | Callable[[Key[Array, ""]], PyTree[Any]] | PerChain
+
+
+def check_same_target(target: Target | None, sampler: Sampler, init: Init) -> None:
     """Raise where a sampler made of dynamics comes with another target, as far as one step tells."""
     dynamics = getattr(sampler, "dynamics", None)
     H = getattr(dynamics, "hamiltonian", None)
@@ -93,7 +97,7 @@ def check_same_target(target: Any, sampler: Any, init: Any) -> None:
         )
 
 
-def differs(init: Any) -> bool:
+def differs(init: Init) -> bool:
     """Whether each chain has its own start."""
     return is_function(init) or isinstance(init, PerChain)
 
@@ -103,7 +107,11 @@ _ROUND_TRIP = 1e-3
 
 
 def first_states(
-    placed: Sampler, target: Any, init: Any, keys: Key[Array, "chains 3"], batch_size: int | None = None
+    placed: Sampler,
+    target: Target | None,
+    init: Init,
+    keys: Key[Array, "chains 3"],
+    batch_size: int | None = None,
 ) -> Any:
     """The first state of every chain; a run by minibatches has memory for `batch_size` rows."""
     positions = checked_positions(placed, target, init, keys, batch_size)
@@ -118,7 +126,7 @@ def _is_cached(placed: Sampler) -> bool:
     return isinstance(placed, Recipe) and placed.correction is not None and placed.wants_target
 
 
-def check_chains(states: Any, target: Target | None) -> None:
+def check_chains(states: PyTree[Array], target: Target | None) -> None:
     """Raise unless U and its gradient are finite where every chain starts, naming the row that is not."""
     point = states.memory.point
     potentials = np.asarray(point.potential)
@@ -135,12 +143,12 @@ def check_chains(states: Any, target: Target | None) -> None:
             raise ValueError(f"chain {chain + 1} of {len(potentials)}: {row or error}") from error
 
 
-def unusable_row(target: Any, position: PyTree[Array]) -> str | None:
+def unusable_row(target: Target | None, position: PyTree[Array]) -> str | None:
     """The first datum that makes U, or its gradient, not finite at a position; None without data."""
     return target.unusable_row(position) if isinstance(target, TargetWithData) else None
 
 
-def given_positions(init: Any, keys: Key[Array, "chains 3"]) -> PyTree[Array]:
+def given_positions(init: Init, keys: Key[Array, "chains 3"]) -> PyTree[Array]:
     """Where each chain starts, as `init` says."""
     number = keys.shape[0]
     if isinstance(init, PerChain):
@@ -154,7 +162,7 @@ def given_positions(init: Any, keys: Key[Array, "chains 3"]) -> PyTree[Array]:
     return dealt(jax.tree.map(lambda x: jnp.broadcast_to(x, (number, *x.shape)), one), 1)
 
 
-def _drawn(init: Any, key: Key[Array, ""]) -> PyTree[Array]:
+def _drawn(init: Callable[[Key[Array, ""]], PyTree[Array]], key: Key[Array, ""]) -> PyTree[Array]:
     """The start that a function draws for a key."""
     try:
         inspect.signature(init).bind(key)
@@ -169,7 +177,7 @@ def _drawn(init: Any, key: Key[Array, ""]) -> PyTree[Array]:
     return position
 
 
-def _check_position(position: Any, wanted: str) -> None:
+def _check_position(position: PyTree[Any], wanted: str) -> None:
     """Raise unless theta is made of numbers. None within a tree is no leaf of it."""
     leaves = jax.tree.leaves(position)
     if not leaves:
@@ -181,7 +189,11 @@ def _check_position(position: Any, wanted: str) -> None:
 
 
 def checked_positions(
-    placed: Sampler, target: Any, init: Any, keys: Key[Array, "chains 3"], batch_size: int | None = None
+    placed: Sampler,
+    target: Target | None,
+    init: Init,
+    keys: Key[Array, "chains 3"],
+    batch_size: int | None = None,
 ) -> PyTree[Array]:
     """Where each chain starts, in the sampler's coordinates; raise where a chain cannot start there.
 
@@ -215,7 +227,7 @@ def checked_positions(
     check(0)  # first: its errors say more than those of a call for all chains at once
     if differs(init) and number > 1:
         checked_target = target if placed.wants_target else getattr(placed, "dynamics", None)
-        first_row = span(target.data, 0, 1) if isinstance(checked_target, TargetWithData) else None
+        first_row = span(checked_target.data, 0, 1) if isinstance(checked_target, TargetWithData) else None
         is_sound = np.asarray(_sound(transform, checked_target, positions, first_row))
         for chain in np.flatnonzero(~is_sound):
             check(int(chain))
@@ -240,7 +252,7 @@ def _of(positions: PyTree[Array], chain: int) -> PyTree[Array]:
     return jax.tree.map(lambda x: x[chain], positions)
 
 
-def _unconstrained(transform: Any, positions: PyTree[Array]) -> PyTree[Array]:
+def _unconstrained(transform: Target, positions: PyTree[Array]) -> PyTree[Array]:
     return lowered(jax.vmap(transform.unconstrain)(raised(positions)), positions)
 
 
@@ -254,11 +266,17 @@ def _in_blocks(placed: Sampler, rows: int | None) -> Sampler:
     return dataclasses.replace(placed, target=InBlocks(own_target, rows))
 
 
-def _check(placed: Sampler, target: Any, transform: Any, position: PyTree[Array], key: Array) -> None:
+def _check(
+    placed: Sampler,
+    target: Target | None,
+    transform: Target | None,
+    position: PyTree[Array],
+    key: Key[Array, ""],
+) -> None:
     if transform is not None:
         transform.check(raised(position))
         position = lowered(transform.unconstrain(raised(position)), position)
-    if placed.wants_target:
+    if target is not None and placed.wants_target:
         target.validate(raised(position))
     if not _is_cached(placed):
         try:
@@ -269,7 +287,12 @@ def _check(placed: Sampler, target: Any, transform: Any, position: PyTree[Array]
 
 
 @eqx.filter_jit
-def _sound(transform: Any, target: Any, positions: PyTree[Array], first_row: PyTree[Array]) -> Array:
+def _sound(
+    transform: Target | None,
+    target: Target | Dynamics | SDE | None,
+    positions: PyTree[Array],
+    first_row: PyTree[Array],
+) -> Array:
     """For each chain: whether its start meets the constraints and U, of one datum, is finite."""
 
     def one(position: PyTree[Array]) -> Array:

@@ -16,6 +16,7 @@ from fokker._core.state import describe_shapes
 from fokker.rows import is_source, size_of
 from fokker.run.progress import Progress
 from fokker.targets._data import checked_data
+from fokker.targets.target import Target, TargetWithData
 
 # Rows per batch unless given, and draws per batch: at most so many, and so many numbers of theta.
 _ROWS, _DRAWS, _NUMBERS = 1024, 64, 2**24
@@ -113,7 +114,11 @@ def check_memory(size: int, draws: int, rows: int) -> None:
 
 
 def _outputs(
-    function: Any, draws: PyTree[Any], data: PyTree[Any], arguments: tuple[Any, ...], what: str
+    function: Callable[..., PyTree[Array]],
+    draws: PyTree[Any],
+    data: PyTree[Any],
+    arguments: tuple[Any, ...],
+    what: str,
 ) -> PyTree[Any]:
     """Shapes of the values at one draw and a few rows; raise unless their first axis runs over the rows."""
     theta = jax.tree.map(lambda x: jnp.asarray(np.asarray(x[0, 0])), draws)
@@ -139,11 +144,18 @@ def _outputs(
 
 
 @eqx.filter_jit
-def _evaluate(function: Any, thetas: PyTree[Array], block: PyTree[Array], arguments: Any) -> PyTree[Array]:
+def _evaluate(
+    function: Callable[..., PyTree[Array]],
+    thetas: PyTree[Array],
+    block: PyTree[Array],
+    arguments: tuple[Any, ...],
+) -> PyTree[Array]:
     return jax.vmap(lambda theta: function(theta, block, *arguments))(thetas)
 
 
-def _stored(store: Any, part: PyTree[Any], place: slice, axis: int, size: int) -> PyTree[np.ndarray]:
+def _stored(
+    store: PyTree[np.ndarray] | None, part: PyTree[Any], place: slice, axis: int, size: int
+) -> PyTree[np.ndarray]:
     """`store` with `part` put at a place along an axis; made if it is None."""
     where = (*(slice(None),) * axis, place)
 
@@ -175,3 +187,32 @@ def _reduced(values: np.ndarray, reduce: Reduce, chains: int) -> np.ndarray:
         spread = values.astype(float).var(axis=0, ddof=min(1, len(values) - 1))
         return np.stack([values.mean(axis=0, dtype=float), spread]).astype(dtype)
     return np.quantile(values.astype(dtype, copy=False), np.asarray(reduce, float), axis=0).astype(dtype)
+
+
+def some_rows(target: TargetWithData, rows: Sequence[int] | np.ndarray) -> PyTree[Any]:
+    """The data with these indices."""
+    index = np.asarray(rows)
+    is_whole = index.ndim == 1 and index.size and np.issubdtype(index.dtype, np.integer)
+    if not is_whole or index.min() < 0 or index.max() >= target.size:
+        raise ValueError(
+            f"rows must be indices of the {target.size:,} data, whole numbers from 0 to {target.size - 1:,}, "
+            f"in a list or an array; {rows!r} was given."
+        )
+    return jax.tree.map(
+        lambda x: x[index] if is_source(x) else np.asarray(x)[index], target.data, is_leaf=is_source
+    )
+
+
+def log_likelihoods(theta: PyTree[Any], rows: PyTree[Any], target: TargetWithData) -> Any:
+    """log p(x|θ) of each row."""
+    return jax.vmap(lambda datum: target.log_likelihood_of_theta(theta, datum))(rows)
+
+
+def pointwise_at(theta: PyTree[Any], target: Target) -> dict[str, Any]:
+    """log p of each observed value."""
+    return target.pointwise(theta)
+
+
+def derived_at(theta: PyTree[Any], target: Target) -> dict[str, Any]:
+    """What a model derives from theta."""
+    return target.derived(theta)

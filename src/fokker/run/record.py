@@ -5,7 +5,7 @@ import hashlib
 import inspect
 import platform
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -16,7 +16,8 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from fokker._core.count import no_steps
-from fokker.batches import BlockBatches
+from fokker.batches import BatchScheme, BlockBatches
+from fokker.gradients import Estimator
 from fokker.rows import Source, Taken, is_source, leaves, span
 from fokker.run.call import MAY_CHANGE, STORED, Options
 from fokker.run.description import LEARNED
@@ -85,7 +86,7 @@ def _is_array(leaf: Any) -> bool:
     return is_source(leaf) or eqx.is_array(leaf)
 
 
-def fingerprint_of_program(function: Any, *arguments: Any, evaluates: bool = False) -> str:
+def fingerprint_of_program(function: Callable[..., Any], *arguments: Any, evaluates: bool = False) -> str:
     """A digest of what a function computes: its traced program, and the constants in it.
 
     Functions that the program calls on the host, as a Stan model's density, have no text to compare: its
@@ -113,7 +114,11 @@ def fingerprint_of_program(function: Any, *arguments: Any, evaluates: bool = Fal
 
 
 def fingerprints(
-    target: Any, sampler: Sampler, batches: Any, states: Any, positions: PyTree[Array]
+    target: Target | None,
+    sampler: Sampler,
+    batches: BatchScheme | None,
+    states: PyTree[Array],
+    positions: PyTree[Array],
 ) -> dict[str, str]:
     """What a run is made of: the density, its data, the sampler on it with its settings, and the starts."""
     state = jax.tree.map(lambda x: x[0], states)
@@ -121,7 +126,7 @@ def fingerprints(
     row = None if data is None else span(data, 0, 1)
     prints = _prints_of_target(target, jax.tree.map(lambda x: x[0], positions))
 
-    def step(sampler: Sampler, batches: Any, row: PyTree[Array], state: Any) -> Any:
+    def step(sampler: Sampler, batches: Any, row: PyTree[Array], state: PyTree[Array]) -> Any:
         key = jax.random.key(0)
         batch = None
         if batches is not None:
@@ -139,12 +144,12 @@ def fingerprints(
     return prints
 
 
-def fingerprint_of_data(target: Any) -> str:
+def fingerprint_of_data(target: Target | None) -> str:
     """A digest of the arrays of a target, and of the files that it reads."""
     return fingerprint_of_arrays(eqx.filter(target, _is_array, is_leaf=is_source))
 
 
-def _prints_of_target(target: Any, position: PyTree[Array]) -> dict[str, str]:
+def _prints_of_target(target: Target | None, position: PyTree[Array]) -> dict[str, str]:
     prints = {"data": fingerprint_of_data(target)}
     row = span(target.data, 0, 1) if isinstance(target, TargetWithData) else None
 
@@ -159,7 +164,10 @@ def _prints_of_target(target: Any, position: PyTree[Array]) -> dict[str, str]:
 
 
 def fingerprints_to_learn(
-    target: Any, sampler: Any, gradient: Any, positions: PyTree[Array]
+    target: Target,
+    sampler: Sampler | Callable[..., Sampler] | str,
+    gradient: Estimator | None,
+    positions: PyTree[Array],
 ) -> dict[str, str]:
     """What is learned before the first step depends on these; `sampler`: without a step size, or its name."""
     position = target.unconstrain(jax.tree.map(lambda x: x[0], positions))
@@ -272,7 +280,7 @@ def written_settings(options: Options, key: Key[Array, ""]) -> dict[str, Any]:
     return {n: written[n] if n in written else plain(getattr(options, n)) for n in STORED}
 
 
-def used_settings(sampler: Sampler, chains: int, temperature: Any) -> dict[str, Any]:
+def used_settings(sampler: Sampler, chains: int, temperature: float) -> dict[str, Any]:
     """What the sampler and the start say where the options do not: what a summary needs to know."""
     size: Any = getattr(sampler, "step_size", None)
     is_number = size is not None and not callable(size) and np.ndim(size) == 0

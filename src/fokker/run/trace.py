@@ -23,13 +23,22 @@ from fokker.batches import BatchScheme
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
 from fokker.diagnostics._quantities import Quantities, flat
 from fokker.diagnostics.summary import QUANTILES
-from fokker.rows import categories_of, is_source, opened, reading, with_codes_of
+from fokker.rows import categories_of, opened, reading, with_codes_of
 from fokker.run.call import NAMES, Call, StepSize
 from fokker.run.fixed import fixed_entries
 from fokker.run.folder import RunState, describe_theta, write_whole, written_constants, written_fixed
 from fokker.run.losses import Loss, in_words, left_of, surviving
-from fokker.run.moments import moments_of
-from fokker.run.predict import check_memory, predict, predict_with_keys
+from fokker.run.moments import Moments, moments_of
+from fokker.run.predict import (
+    Reduce,
+    check_memory,
+    derived_at,
+    log_likelihoods,
+    pointwise_at,
+    predict,
+    predict_with_keys,
+    some_rows,
+)
 from fokker.run.record import environment, plain
 from fokker.samplers._sampler import Sampler
 from fokker.targets.target import Target, TargetWithData, labels_of
@@ -63,7 +72,7 @@ class Origin:
     filled in. `notes`: problems found in warm-up; `one_start`: whether all chains started at one point.
     """
 
-    target: Any
+    target: Target | None
     sampler: Any
     batches: BatchScheme | None
     call: Call | None = None
@@ -133,8 +142,8 @@ class Trace:
     def gather(
         cls,
         gathered: dict[str, Any] | None,
-        moments: Any,
-        state: Any,
+        moments: Moments | None,
+        state: PyTree[Array],
         stopped: str | None,
         settings: dict[str, Any],
         origin: Origin | None = None,
@@ -362,7 +371,7 @@ class Trace:
 
     def _derived(self) -> dict[str, np.ndarray]:
         """NumPyro's deterministic sites and Stan's transformed parameters at every draw."""
-        return {} if self._target is None else at_draws(_derived, self.samples, self._target)
+        return {} if self._target is None else at_draws(derived_at, self.samples, self._target)
 
     @_in_its_precision
     def predict(
@@ -373,7 +382,7 @@ class Trace:
         key: Key[Array, ""] | None = None,
         batch_size: int | None = None,
         thin: int = 1,
-        reduce: str | Sequence[float] | None = None,
+        reduce: Reduce = None,
         progress: bool = True,
     ) -> PyTree[np.ndarray]:
         """Predictions at every draw and every row of data.
@@ -416,7 +425,7 @@ class Trace:
         return {**coords, **dict(categories_of(data).values())}
 
     def _predictive(
-        self, key: Key[Array, ""] | None, data: Any, batch_size: Any, thin: int, reduce: Any
+        self, key: Key[Array, ""] | None, data: PyTree[Any], batch_size: int | None, thin: int, reduce: Reduce
     ) -> dict[str, np.ndarray]:
         if key is None or not all(x is None for x in (data, batch_size, reduce)):
             raise TypeError(
@@ -448,11 +457,11 @@ class Trace:
         """
         target = self._target
         if isinstance(target, TargetWithData) and self.sampler.wants_target:
-            data = target.data if rows is None else _rows_of(target, rows)
+            data = target.data if rows is None else some_rows(target, rows)
             arguments = (target,)
             name = "log_likelihood"
             return predict(
-                _log_likelihoods, self.samples, data, arguments, batch_size, thin, None, progress, name
+                log_likelihoods, self.samples, data, arguments, batch_size, thin, None, progress, name
             )
         values = self._log_likelihood_of_model(target, thin) if rows is None and batch_size is None else {}
         if not values:
@@ -464,7 +473,7 @@ class Trace:
             )
         return values if len(values) > 1 else next(iter(values.values()))
 
-    def _log_likelihood_of_model(self, target: Any, thin: int) -> dict[str, np.ndarray]:
+    def _log_likelihood_of_model(self, target: Target | None, thin: int) -> dict[str, np.ndarray]:
         if not isinstance(target, Target) or not self.sampler.wants_target:
             return {}
         check_whole("thin", thin)
@@ -473,7 +482,7 @@ class Trace:
         first = jax.tree.map(lambda x: np.asarray(x[0, 0]), draws)
         entries = sum(x.size for x in jax.tree.leaves(jax.eval_shape(target.pointwise, first)))
         check_memory(chains * number * entries * 8, chains * number, entries)
-        return at_draws(_pointwise, draws, target)
+        return at_draws(pointwise_at, draws, target)
 
     @_in_its_precision
     def summary(
@@ -525,28 +534,3 @@ class Trace:
         write_report(
             self, as_file(path, "path"), title, extra, self.summary() if summary is None else summary
         )
-
-
-def _rows_of(target: TargetWithData, rows: Any) -> PyTree[Any]:
-    index = np.asarray(rows)
-    is_whole = index.ndim == 1 and index.size and np.issubdtype(index.dtype, np.integer)
-    if not is_whole or index.min() < 0 or index.max() >= target.size:
-        raise ValueError(
-            f"rows must be indices of the {target.size:,} data, whole numbers from 0 to {target.size - 1:,}, "
-            f"in a list or an array; {rows!r} was given."
-        )
-    return jax.tree.map(
-        lambda x: x[index] if is_source(x) else np.asarray(x)[index], target.data, is_leaf=is_source
-    )
-
-
-def _log_likelihoods(theta: PyTree[Any], rows: PyTree[Any], target: Any) -> Any:
-    return jax.vmap(lambda datum: target.log_likelihood_of_theta(theta, datum))(rows)
-
-
-def _pointwise(theta: PyTree[Any], target: Any) -> dict[str, Any]:
-    return target.pointwise(theta)
-
-
-def _derived(theta: PyTree[Any], target: Any) -> dict[str, Any]:
-    return target.derived(theta)

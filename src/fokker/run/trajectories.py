@@ -26,12 +26,13 @@ from fokker.run.step_search import StepSearch
 from fokker.samplers._recipe import Recipe
 from fokker.samplers._sampler import chunk_length
 from fokker.targets.constrained import constrained
+from fokker.targets.target import Target
 
 
 class Chain(NamedTuple):
     """What one chain carries from step to step."""
 
-    state: Any
+    state: PyTree[Array]
     search: StepSearch | None
     moments: Moments | None
     taken: Array
@@ -62,7 +63,7 @@ def run_trajectories(
     sampler: Recipe,
     capacity: int,
     steps: Steps,
-    states: Any,
+    states: PyTree[Array],
     moments: Moments | None,
     search: StepSearch | None,
     keys: Key[Array, " chains"],
@@ -129,7 +130,7 @@ class Trajectories:
 
 
 @eqx.filter_jit
-def _constrained(target: Any, like: PyTree[Any], vectors: Array) -> PyTree[Array]:
+def _constrained(target: Target | None, like: PyTree[Any], vectors: Array) -> PyTree[Array]:
     return jax.vmap(jax.vmap(lambda x: constrained(target, unravel(x, like))))(vectors)
 
 
@@ -139,7 +140,7 @@ def _all_steps(shared: Any, by_chain: Any) -> tuple[Chain, dict[str, Any]]:
     states, moments, keys, search = by_chain
     numbers = first + jnp.arange(capacity, dtype=jnp.uint32)
 
-    def noise_of(state: Any, key: Array) -> Any:
+    def noise_of(state: PyTree[Array], key: Array) -> Any:
         return jax.vmap(lambda t: pack(sampler.draw(fold_in_step(key, t, BATCHES), state)))(numbers)
 
     noise = jax.vmap(noise_of)(states, keys)
@@ -154,18 +155,18 @@ def _all_steps(shared: Any, by_chain: Any) -> tuple[Chain, dict[str, Any]]:
         log_step = jnp.where(learns, search.log_step, search.log_average)
         return sampler.with_step_size(jnp.exp(log_step))
 
-    def start(chain: Chain, noise: Any) -> Any:
+    def start(chain: Chain, noise: PyTree[Array]) -> Any:
         place = jnp.minimum(chain.taken, capacity - 1)
         draws = unpack(tuple(x[place] for x in noise), like_draws)
         return stepping(chain.search).start(draws, chain.state)
 
-    def move(packed: Any, chain: Chain) -> Any:
+    def move(packed: PyTree[Array], chain: Chain) -> Any:
         return pack(stepping(chain.search).move(unpack(packed, like_trajectory), chain.state))
 
-    def is_done(packed: Any) -> Array:
+    def is_done(packed: PyTree[Array]) -> Array:
         return sampler.is_done(unpack(packed, like_trajectory))
 
-    def end_if_done(packed: Any, chain: Chain, out: Any, noise: Any) -> Any:
+    def end_if_done(packed: PyTree[Array], chain: Chain, out: PyTree[Array], noise: PyTree[Array]) -> Any:
         is_over = is_done(packed)
         ended = is_over & (chain.taken < steps)
         new, info = stepping(chain.search).end(unpack(packed, like_trajectory), chain.state)

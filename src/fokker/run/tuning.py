@@ -32,10 +32,11 @@ from fokker.run.plan import entered, plan
 from fokker.run.positions import PerChain
 from fokker.run.progress import Progress
 from fokker.run.start import ready, start
+from fokker.run.trace import Trace
 from fokker.samplers._named import by_name
 from fokker.samplers._sampler import Sampler
 from fokker.samplers.recipe import Recipe
-from fokker.targets.target import TargetWithData
+from fokker.targets.target import Target, TargetWithData
 
 # Shares of the fastest time scale of the target, and of its rate: the grids that are tried.
 _STEPS = tuple(2.0**-k for k in range(9))
@@ -127,7 +128,7 @@ class Tuning:
 
 
 def tuned(
-    target: Any,
+    target: Target,
     sampler: Sampler | Callable[..., Sampler] | str,
     options: Options,
     journal: Journal,
@@ -179,13 +180,15 @@ def _of_one_start(options: Options) -> Options:
     return dataclasses.replace(options, init=first)
 
 
-def _start(target: Any, options: Options) -> PyTree[Array]:
+def _start(target: Target, options: Options) -> PyTree[Array]:
     """Where trials start, in the sampler's coordinates."""
     init: Any = options.init
     return target.unconstrain(init(options.key) if is_function(init) else init)
 
 
-def with_tuned(sampler: Sampler | Callable[..., Sampler], step_size: Any, friction: Any) -> Sampler:
+def with_tuned(
+    sampler: Sampler | Callable[..., Sampler], step_size: float, friction: float | None
+) -> Sampler:
     """The sampler that `tune` chose, from what is written of it."""
     base = (
         sampler
@@ -215,7 +218,7 @@ def _cost(candidates: int, steps: int, rows: int) -> str:
 
 
 def time_of_tuning(
-    target: Any, sampler: Sampler | Callable[..., Sampler], options: Options, step_seconds: float
+    target: Target, sampler: Sampler | Callable[..., Sampler], options: Options, step_seconds: float
 ) -> tuple[float, float]:
     """About how many seconds `tuned` takes, and each halving of the step more, from a few short trials.
 
@@ -248,7 +251,7 @@ def time_of_tuning(
 
 
 def _check(
-    target: Any,
+    target: Target,
     arm: Arm,
     options: Options,
     rounds: list[list[Trial]],
@@ -283,7 +286,7 @@ def _check(
     return Tuning(trial.sampler, trial.step_size, arm.friction, rounds, tuple(notes))
 
 
-def _trial(target: Any, arm: Arm, steps: int, options: Options, journal: Journal) -> Trial:
+def _trial(target: Target, arm: Arm, steps: int, options: Options, journal: Journal) -> Trial:
     """A short run of four chains, whose second half is judged."""
     step_size, friction, sampler = arm
     half = _HALF * max(1, round(steps / (2 * _HALF)))
@@ -297,7 +300,7 @@ def _trial(target: Any, arm: Arm, steps: int, options: Options, journal: Journal
     return Trial(step_size, friction, 2 * half, discrepancy, sampler, str(result["problem"]), norm)
 
 
-def _judged(target: Any, sampler: Sampler, half: int, options: Options) -> tuple[float, str, float]:
+def _judged(target: Target, sampler: Sampler, half: int, options: Options) -> tuple[float, str, float]:
     """The discrepancy², the problem and the median |∇U|/T of a short run."""
     of_trial = dataclasses.replace(
         options,
@@ -335,11 +338,11 @@ def _judged(target: Any, sampler: Sampler, half: int, options: Options) -> tuple
     return discrepancy, _problem(trace, draws, gradients), norm
 
 
-def _problem(trace: Any, draws: np.ndarray, gradients: np.ndarray) -> str:
+def _problem(trace: Trace, draws: np.ndarray, gradients: np.ndarray) -> str:
     """The problem that the summary would find with the settings, whatever the length of the run."""
     findings = noise_share(trace, {})
     if not findings:
-        walls = walls_of(trace.origin.sampler, trace.positions)
+        walls = walls_of(trace.sampler, trace.positions)
         spread = spread_of(draws, gradients, walls=walls)
         if spread.typical < _STILL:
             return _HARDLY_MOVED
@@ -349,7 +352,7 @@ def _problem(trace: Any, draws: np.ndarray, gradients: np.ndarray) -> str:
 
 
 def _candidates(
-    target: Any,
+    target: Target,
     sampler: Sampler | Callable[..., Sampler],
     theta: PyTree[Array],
     step_sizes: Sequence[float] | None,
@@ -393,7 +396,7 @@ def _friction_name(make: Callable[..., Sampler]) -> str | None:
     return "friction" if "friction" in parameters else None
 
 
-def _large_batch_potential(target: Any) -> Callable[[PyTree[Array]], Array]:
+def _large_batch_potential(target: Target) -> Callable[[PyTree[Array]], Array]:
     """U, or its estimate by the first rows where there are many."""
     if not isinstance(target, TargetWithData) or target.size <= _ROWS:
         return target.potential
@@ -401,13 +404,13 @@ def _large_batch_potential(target: Any) -> Callable[[PyTree[Array]], Array]:
     return lambda theta: target.minibatch_potential(theta, rows)
 
 
-def largest_curvature(target: Any, theta: PyTree[Array], iterations: int = 20) -> float:
+def largest_curvature(target: Target, theta: PyTree[Array], iterations: int = 20) -> float:
     """The largest eigenvalue of ∇²U at theta in size, by power iteration."""
     gradient = jax.grad(_large_batch_potential(target))
     return _growth(lambda v: jax.jvp(gradient, (theta,), (v,))[1], theta, iterations)
 
 
-def fastest_time(target: Any, sampler: Any, theta: PyTree[Array], options: Options) -> float:
+def fastest_time(target: Target, sampler: Any, theta: PyTree[Array], options: Options) -> float:
     """One over the spectral radius of ∂f/∂z at the start: the fastest time scale of the dynamics."""
     sampler = getattr(sampler, "sampler", sampler)  # the copies of a replica exchange
     if not isinstance(sampler, Recipe):  # preconditioned by 1/√(T∇²U), the root mean square of ∇U
