@@ -178,10 +178,10 @@ def test_tuning_is_in_the_precision_of_the_run(monkeypatch):
     """Of data that are in double precision, without naming it, and where it is named."""
     types = []
 
-    def tuned(target, sampler, init, *rest):
-        types.append({jnp.zeros(()).dtype, target.data.dtype, init.dtype, sampler.step_size.dtype})
+    def tuned(target, sampler, options, *rest):
+        types.append({jnp.zeros(()).dtype, target.data.dtype, options.init.dtype, sampler.step_size.dtype})
 
-    monkeypatch.setattr("fokker.run.tuning.tuned", tuned)
+    monkeypatch.setattr("fokker.run.api.tuned", tuned)
     sampler, start = fk.samplers.sgld(jnp.float32(1e-5)), jnp.zeros((), jnp.float32)
     fk.tune(posterior(DAYS, precision="double"), sampler, init=start)
     fk.tune(posterior(DAYS - 2460000.6), sampler, init=start, precision="double")

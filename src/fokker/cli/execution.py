@@ -90,7 +90,7 @@ def _kept(out: Path) -> str:
     if has_run(out):
         kept = "interrupted; the draws until the last checkpoint are kept."
     elif (out / JOURNAL).exists():
-        kept = "ended before the first step; what was learnt in tuning or warm-up so far is kept."
+        kept = "ended before the first step; what was learned in tuning or warm-up so far is kept."
     else:
         kept = "ended before the first step."
     return f"{kept} To go on: fokker resume {out}"
