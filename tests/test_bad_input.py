@@ -479,7 +479,7 @@ ROWS = np.eye(4, dtype=np.float32)
 ESTIMATORS = {
     "topics": lambda seed: fk.models.LDA(2, random_state=seed).fit(np.ones((4, 4), int)),
     "networks": lambda seed: fk.models.Network((2,), random_state=seed).fit(ROWS, [0, 1, 0, 1]),
-    "ratings": lambda seed: fk.models.Factorisation(2, seed=seed),
+    "ratings": lambda seed: fk.models.Factorisation(2, random_state=seed),
 }
 SEED = r"seed must be a whole number of 32 bits, from -2147483648 to 4294967295"
 BAD_RUNS = {
@@ -493,7 +493,7 @@ BAD_RUNS = {
         f"seed {seed!r} of {name}": (
             lambda seed=seed, make=make: make(seed),
             ValueError,
-            rf"{'seed' if name == 'ratings' else 'random_state'} must be a whole number of 32 bits, from 0",
+            "random_state must be a whole number of 32 bits, from 0",
         )
         for name, make in ESTIMATORS.items()
         for seed in (1.5, "abc", 2**80, 2**32, -1, True)

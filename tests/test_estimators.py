@@ -95,6 +95,14 @@ def test_topics_of_an_older_file_go_on_to_the_bit(tmp_path):
     np.testing.assert_array_equal(again.perplexity_curve_[:, :2], lda.perplexity_curve_[:, :2])
 
 
+def test_documents_of_later_passes_are_no_new_evidence():
+    for passes in (1, 3):
+        training = fk.models.LDA(2, **{**LDA, "passes": passes}).fit(COUNTS)._training
+        assert training.documents == passes * len(COUNTS)
+        np.testing.assert_array_equal(training.word_counts, COUNTS.sum(0))
+        assert training.sample.size == len(COUNTS)
+
+
 def test_each_setting_of_topics_is_declared_once():
     """The parameters of the estimator and the options of the command are those of the settings."""
     of_estimator = inspect.signature(fk.models.LDA).parameters
