@@ -3,13 +3,34 @@
 import dataclasses
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 import fokker as fk
 from fokker._core.count import no_steps
-from fokker.samplers import Info, Sampler, SamplerState
-from fokker.samplers._checked import Followed
+from fokker.samplers import Followed, Info, Sampler, SamplerState
+
+
+class OfDraws(Sampler):
+    """A sampler in name only, of draws that were made by NumPy: it says what a summary asks for."""
+
+    target: Any = None
+    exact: bool = eqx.field(static=True, default=True)
+    dynamics: Any = None
+
+    @property
+    def is_exact(self):
+        return self.exact
+
+    @property
+    def own_dynamics(self):
+        return self.dynamics
+
+    def _none(self, *arguments, **options):
+        raise NotImplementedError
+
+    on = init = draw = advance = _none
 
 
 class Unadjusted(Sampler):

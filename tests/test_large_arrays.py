@@ -15,7 +15,7 @@ import fokker as fk
 from fokker._core.count import Count
 from fokker.run.block import Form, Setting, Task, position_of, run_block, start
 from fokker.run.moments import Moments
-from fokker.samplers._sampler import start_chains
+from fokker.samplers.contract import start_chains
 
 TARGET = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
 SAMPLERS = {

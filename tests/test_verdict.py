@@ -22,6 +22,7 @@ from fokker.run import tuning
 from fokker.run.journal import Journal
 from fokker.run.tuning import _trial
 from interrupted import interrupt_at
+from own_samplers import OfDraws
 
 pytestmark = pytest.mark.dependencies
 
@@ -31,7 +32,7 @@ def rng(seed=0):
 
 
 def origin(sampler=None, target=None, one_start=False):
-    sampler = sampler or types.SimpleNamespace(is_exact=True, learns=False)
+    sampler = sampler or OfDraws()
     return types.SimpleNamespace(
         sampler=sampler, target=target, batches=None, notes=(), one_start=one_start, rerun=None
     )

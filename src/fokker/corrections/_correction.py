@@ -86,6 +86,8 @@ class Correction(Module):
     label: ClassVar[str]
     # Whether one move is always enough.
     takes_one_move = False
+    # The most doublings of a tree; None for other trajectories.
+    max_depth = None
 
     @abc.abstractmethod
     def check_integrator(self, integrator: Integrator) -> None:

@@ -21,7 +21,8 @@ from fokker.run.mesh import on_every_device
 from fokker.run.moments import Moments
 from fokker.run.shares import Read
 from fokker.run.streams import BATCHES
-from fokker.samplers._sampler import Sampler, all_finite, step_size_at
+from fokker.samplers.contract import Sampler, all_finite
+from fokker.samplers.schedules import step_size_at
 from fokker.targets.constrained import constrained
 
 # On a CPU the randomness of this many steps is drawn at once, which is faster than drawing it step by step
@@ -124,7 +125,7 @@ class Form(NamedTuple):
 
 def position_of(sampler: Sampler, state: Any) -> PyTree[Array]:
     """Theta as the user sees it: constrained where the target has constraints, in a dtype of NumPy."""
-    return constrained(getattr(sampler, "target", None), raised(sampler.position(state)))
+    return constrained(sampler.known_target, raised(sampler.position(state)))
 
 
 @eqx.filter_jit
@@ -197,7 +198,7 @@ def _all_steps(
 
         states, sound, stats = jax.vmap(one)(chains.states, drawn)
         states = dealt(states, 1)
-        size = getattr(sampler, "step_size", None)
+        size = sampler.own_step_size
         if callable(size):
             sound &= jnp.all(step_size_at(size, number) >= 0)
         return Chains(states, chains.moments, chains.sound & sound, stats)

@@ -35,8 +35,8 @@ from fokker.run.starts import unusable_row
 from fokker.run.step_search import StepSearch
 from fokker.run.trace import Origin, Trace
 from fokker.run.trajectories import run_trajectories
-from fokker.samplers._recipe import Recipe
-from fokker.samplers._sampler import Sampler, chunk_length, step_size_at
+from fokker.samplers.contract import Sampler, TrajectorySampler, chunk_length
+from fokker.samplers.schedules import step_size_at
 from fokker.targets.constrained import constrained
 
 # Seconds that a block should take: few blocks, and a quick response to Ctrl-C.
@@ -283,7 +283,7 @@ class Run:
         return {
             "taken": self.done,
             "sampler": str(self.sampler),
-            "step_size": getattr(self.sampler, "step_size", None),
+            "step_size": self.sampler.own_step_size,
             "steps": plan.steps,
             "burn_in": plan.burn_in,
             "thin": plan.thin,
@@ -347,7 +347,7 @@ class Run:
     ) -> tuple[Chains, Any, dict[str, Any]]:
         """The same for a sampler whose chains do not wait for each other."""
         sampler = self.shared_sampler
-        assert isinstance(sampler, Recipe)
+        assert isinstance(sampler, TrajectorySampler)
         begin, steps, every, keeps, learns = self.devices.on_all(
             (
                 Count.of(first),
@@ -374,7 +374,7 @@ class Run:
         out = self.devices.gathered(out)
         positions = out.pop("position")
         if chains.moments is None:
-            out["position"] = _constrained(getattr(self.sampler, "target", None), self.start, positions)
+            out["position"] = _constrained(self.sampler.known_target, self.start, positions)
         out["sound"] = np.ones(out["acceptance_rate"].shape, bool)
         sound = (True, True)  # what is not finite is never accepted
         return self.chains._replace(states=chains.state, moments=chains.moments), sound, out
@@ -473,7 +473,7 @@ class Run:
 
     def _wrong_schedule(self, block: _Block) -> str | None:
         """A message about the first invalid step size of a schedule in a block."""
-        size: Any = getattr(self.sampler, "step_size", None)
+        size: Any = self.sampler.own_step_size
         if not callable(size):
             return None
         of_steps = jax.jit(jax.vmap(lambda number: step_size_at(size, number)))

@@ -19,7 +19,7 @@ from fokker._core.count import no_steps
 from fokker.batches import BlockBatches
 from fokker.rows import Source, Taken, is_source, leaves, span
 from fokker.samplers import mass_matrix
-from fokker.samplers._sampler import Sampler, Warmed
+from fokker.samplers.contract import Sampler, Warmed
 from fokker.targets.target import Target, TargetWithData
 
 # Classes that a learnt setting may be of.
@@ -265,7 +265,7 @@ def written_settings(options: Mapping[str, Any], key: Key[Array, ""]) -> dict[st
 
 def used_settings(sampler: Sampler, chains: int, temperature: Any) -> dict[str, Any]:
     """What the sampler and the start say where the options do not: what a summary needs to know."""
-    size: Any = getattr(sampler, "step_size", None)
+    size: Any = sampler.own_step_size
     is_number = size is not None and not callable(size) and np.ndim(size) == 0
     return {
         "sampler": str(sampler),

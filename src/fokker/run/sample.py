@@ -72,8 +72,9 @@ from fokker.run.trace import Origin, Trace
 from fokker.run.warmup import warmed_up
 from fokker.samplers._checks import no_batch
 from fokker.samplers._named import by_name
-from fokker.samplers._recipe import NO_GRADIENT, Recipe
-from fokker.samplers._sampler import AUTOMATIC, Sampler, is_automatic, start_chains
+from fokker.samplers.contract import Sampler, TrajectorySampler, start_chains
+from fokker.samplers.plain import NO_GRADIENT
+from fokker.samplers.schedules import AUTOMATIC
 from fokker.targets.target import Target, TargetWithData, labels_of
 
 # Chains of a run that says nothing of them: as many as R-hat needs to tell chains that disagree.
@@ -292,7 +293,7 @@ def prepared(
     if chosen.learns:  # which needs the whole target
         refuse_stream(target.data if isinstance(target, TargetWithData) else None)
         no_batch(chosen, batch)
-    learns = is_automatic(chosen) and chosen.learns
+    learns = chosen.is_automatic and chosen.learns
     if warm_up is not None and not learns:
         raise ValueError(
             "warm_up is for samplers that learn their settings, with step_size='auto'; for this one give "
@@ -305,12 +306,12 @@ def prepared(
         )
     if warm_up is not None and warm_up > _LONGEST_WARM_UP:
         raise ValueError(f"warm_up is at most {_LONGEST_WARM_UP:,} steps; {warm_up:,} were given.")
-    if is_automatic(chosen) and not chosen.wants_target:
+    if chosen.is_automatic and not chosen.wants_target:
         raise ValueError("a sampler made of dynamics needs a step size that is a number or a schedule.")
     learnt_before = {} if before is None else before.description.get("learnt", {})
     if (
         before is not None
-        and is_automatic(chosen)
+        and chosen.is_automatic
         and not learnt_before.get("settings" if learns else "tuned")
     ):
         # A run that was given its step size, or a saved trace.
@@ -324,7 +325,7 @@ def prepared(
     learnt = Learnt()
     keys = jax.random.split(run_key, (chains, 3))
     journal = Journal()
-    if out is not None and before is None and is_automatic(chosen):
+    if out is not None and before is None and chosen.is_automatic:
         journals: list[Journal] = []
 
         def open_journal() -> list[dict[str, np.ndarray]]:
@@ -339,7 +340,7 @@ def prepared(
 
         known = devices.by_first(open_journal)
         journal = journals[0] if journals else Journal(known=known)
-    if not learns and (make is not None or is_automatic(chosen)):
+    if not learns and (make is not None or chosen.is_automatic):
         from fokker.run.tuning import TRIED, tuned, with_tuned
 
         if before is None:
@@ -353,23 +354,23 @@ def prepared(
             with interpreting(Path(out) / CHECKPOINT, "checkpoint of this run"):
                 learnt = Learnt.read(before.description["learnt"], {}, ())
         chosen = with_tuned(make or chosen, **learnt.tuned)
-    if burn_in + steps <= getattr(chosen, "gathering_steps", 0):
+    if burn_in + steps <= chosen.gathering_steps:
         raise ValueError(
             f"this sampler stands still for its first {chosen.gathering_steps} steps, while it gathers "
             f"gradients; burn_in={burn_in} and steps={steps} would end before it moves: take more."
         )
     placed = chosen
     if not chosen.wants_target:
-        if gradient is not None or (batch is not None and getattr(chosen, "gradient", None) is None):
+        if gradient is not None or (batch is not None and not chosen.takes_batches):
             raise ValueError(NO_GRADIENT)
-        own = float(getattr(getattr(chosen, "dynamics", None), "temperature", 1.0))
+        own = float(chosen.own_temperature)
         if temperature not in (1.0, own):
             raise ValueError(
                 f"this sampler was made of dynamics at temperature {own:g}; give temperature={temperature} "
                 "to them, not to fk.sample."
             )
         temperature = own
-        check_same_target(target, chosen, init)
+        check_same_target(target, chosen.own_dynamics, init)
     else:
         placed = chosen.on(target, temperature, gradient)
     one_start = init.one_start if isinstance(init, _Started) else chains > 1 and not differs(init)
@@ -377,7 +378,8 @@ def prepared(
         positions = checked_positions(placed.with_step_size(1.0), target, init, keys, batch_size)
         if before is None:
             warm_up_keys = jax.vmap(lambda key: fold_in(key, 1))(keys[:, 1])
-            learn = partial(warmed_up, placed, devices) if isinstance(placed, Recipe) else placed.warm_up
+            by_windows = isinstance(placed, TrajectorySampler)
+            learn = partial(warmed_up, placed, devices) if by_windows else placed.warm_up
             number = int(warm_up or WARM_UP)
             with journal, Progress("warming up", number, enabled=progress) as bar:
 

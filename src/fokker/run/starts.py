@@ -1,6 +1,5 @@
 """Where the chains of a run start, each checked before the first step."""
 
-import dataclasses
 import inspect
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -22,9 +21,7 @@ from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.hamiltonian import Hamiltonian, hamiltonian_value
 from fokker.rows import span
 from fokker.samplers._checks import check_finite_start
-from fokker.samplers._recipe import Recipe
-from fokker.samplers._sampler import Sampler, start_chains
-from fokker.targets.blocks import InBlocks
+from fokker.samplers.contract import Sampler, start_chains
 from fokker.targets.target import Target, TargetWithData
 
 
@@ -58,10 +55,9 @@ class PerChain:
         return positions
 
 
-def check_same_target(target: Any, sampler: Any, init: Any) -> None:
+def check_same_target(target: Any, dynamics: Dynamics | SDE, init: Any) -> None:
     """Raise where a sampler made of dynamics comes with another target, as far as one step tells."""
-    dynamics = getattr(sampler, "dynamics", None)
-    H = getattr(dynamics, "hamiltonian", None)
+    H = dynamics.hamiltonian
     if not isinstance(target, Target) or not isinstance(H, Hamiltonian) or not isinstance(init, Mapping):
         return
     here = as_arrays(H.position_of(dict(init)))
@@ -93,14 +89,9 @@ def first_states(
     """The first state of every chain; a run by minibatches has memory for `batch_size` rows."""
     positions = checked_positions(placed, target, init, keys, batch_size)
     states = start_chains(placed, positions, keys[:, 1])
-    if _is_cached(placed):
+    if placed.holds_potential:
         check_chains(states, placed.own_target)
     return states
-
-
-def _is_cached(placed: Sampler) -> bool:
-    """Whether its states hold U and its gradient, which are checked there once they are computed."""
-    return isinstance(placed, Recipe) and placed.correction is not None and placed.wants_target
 
 
 def check_chains(states: Any, target: Target | None) -> None:
@@ -186,7 +177,13 @@ def checked_positions(
         if identity is not None and identity in _PASSED:
             return
         try:
-            _check(_in_blocks(placed, batch_size), target, transform, position, keys[chain, 1])
+            _check(
+                placed if batch_size is None else placed.in_blocks(batch_size),
+                target,
+                transform,
+                position,
+                keys[chain, 1],
+            )
         except ValueError as error:
             if isinstance(init, list):
                 raise ValueError(
@@ -199,7 +196,7 @@ def checked_positions(
 
     check(0)  # first: its errors say more than those of a call for all chains at once
     if differs(init) and number > 1:
-        checked_target = target if placed.wants_target else getattr(placed, "dynamics", None)
+        checked_target = target if placed.wants_target else placed.own_dynamics
         first_row = span(target.data, 0, 1) if isinstance(checked_target, TargetWithData) else None
         is_sound = np.asarray(_sound(transform, checked_target, positions, first_row))
         for chain in np.flatnonzero(~is_sound):
@@ -229,23 +226,13 @@ def _unconstrained(transform: Any, positions: PyTree[Array]) -> PyTree[Array]:
     return lowered(jax.vmap(transform.unconstrain)(raised(positions)), positions)
 
 
-def _in_blocks(placed: Sampler, rows: int | None) -> Sampler:
-    """The sampler for a check of its start, on a target that takes no more rows at a time than a step."""
-    if rows is None or not isinstance(placed, Recipe) or not placed.wants_target or _is_cached(placed):
-        return placed
-    own_target = placed.own_target
-    if not isinstance(own_target, TargetWithData) or rows >= own_target.size:
-        return placed
-    return dataclasses.replace(placed, target=InBlocks(own_target, rows))
-
-
 def _check(placed: Sampler, target: Any, transform: Any, position: PyTree[Array], key: Array) -> None:
     if transform is not None:
         transform.check(raised(position))
         position = lowered(transform.unconstrain(raised(position)), position)
     if placed.wants_target:
         target.validate(raised(position))
-    if not _is_cached(placed):
+    if not placed.holds_potential:
         try:
             placed.init(position, key=key)
         except ValueError as error:

@@ -19,7 +19,7 @@ from fokker._core.state import choose, ravel
 from fokker.run.mesh import on_every_device
 from fokker.run.step_search import StepSearch
 from fokker.run.streams import BATCHES
-from fokker.samplers._recipe import Recipe
+from fokker.samplers.contract import TrajectorySampler
 from fokker.targets.constrained import constrained
 
 
@@ -34,7 +34,7 @@ class Chain(NamedTuple):
 
 @eqx.filter_jit
 def run_trajectories(
-    sampler: Recipe,
+    sampler: TrajectorySampler,
     capacity: int,
     states: Any,
     moments: Any,

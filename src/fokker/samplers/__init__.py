@@ -5,7 +5,7 @@ from typing import Any
 
 from fokker._core.state import nearest
 from fokker.samplers._named import naming_arguments
-from fokker.samplers._sampler import Info, Sampler, SamplerState
+from fokker.samplers.contract import Followed, Info, Sampler, SamplerState
 from fokker.samplers.gibbs import gibbs, gibbs_normal
 from fokker.samplers.hmc import ghmc, hmc
 from fokker.samplers.mala import mala
@@ -25,6 +25,7 @@ from fokker.samplers.slice_sampler import slice_sampler
 from fokker.samplers.unadjusted import ula, ulmc
 
 __all__ = [
+    "Followed",
     "Info",
     "Recipe",
     "Sampler",

@@ -18,20 +18,20 @@ from fokker.gradients import Estimator
 from fokker.integrators import IsokineticLeapfrog, Point
 from fokker.integrators.isokinetic import refresh, unit_vector
 from fokker.samplers import _checks
-from fokker.samplers._checked import Claims, Followed
-from fokker.samplers._sampler import (
-    AUTOMATIC,
+from fokker.samplers._microcanonical_warm_up import warm_up
+from fokker.samplers.contract import (
+    Claims,
+    Followed,
     Info,
     Memory,
     Sampler,
     SamplerState,
     Warmed,
     all_finite,
-    check_step_size,
     computed,
-    step_size_at,
     theta_of,
 )
+from fokker.samplers.schedules import AUTOMATIC, StepSize, check_step_size, step_size_at
 
 
 class Microcanonical(Sampler):
@@ -203,13 +203,11 @@ class Microcanonical(Sampler):
         stage: Callable[..., Any] = computed,
     ) -> Warmed:
         """Step size, L and scale from `steps` steps of all chains; and where the chains then are."""
-        from fokker.samplers._microcanonical_warm_up import warm_up
-
         return Warmed(*warm_up(self, positions, keys, steps, stage))
 
 
 def mclmc(
-    step_size: Any = AUTOMATIC,
+    step_size: StepSize = AUTOMATIC,
     L: Any = AUTOMATIC,
     *,
     adjusted: bool = False,
@@ -244,7 +242,7 @@ def mclmc(
 
 
 def mchmc(
-    step_size: Any = AUTOMATIC,
+    step_size: StepSize = AUTOMATIC,
     L: Any = AUTOMATIC,
     *,
     adjusted: bool = False,

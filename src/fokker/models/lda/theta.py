@@ -29,7 +29,7 @@ from fokker.models.lda.settings import SAMPLERS
 from fokker.models.lda.sgrhmc import MomentumTopics
 from fokker.models.lda.share import Alone, Share
 from fokker.samplers import sghmc, sgld, sgrld
-from fokker.samplers._sampler import SamplerState
+from fokker.samplers.contract import SamplerState
 from fokker.targets import Target
 
 # Random streams of a step, besides the noise of the library's samplers: to update words that were not in

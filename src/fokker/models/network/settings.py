@@ -25,7 +25,7 @@ import numpy as np
 
 from fokker._core.state import nearest
 from fokker.samplers import psgld, schedules, sghmc, sgld, sgnht
-from fokker.samplers._sampler import Sampler
+from fokker.samplers.contract import Sampler
 
 SAMPLERS = ("sgnht", "sghmc", "sgld", "psgld")
 SCHEDULES = ("constant", "cyclical")
