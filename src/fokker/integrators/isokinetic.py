@@ -88,7 +88,7 @@ class IsokineticLeapfrog(Correctable):
             )
 
     @property
-    def label(self) -> str:
+    def label(self) -> str:  # type: ignore[override]
         """Its name in words."""
         return f"isokinetic {self.kind}"
 

@@ -41,7 +41,7 @@ class Splitting(Correctable):
     error_order: ClassVar = 3.0
 
     @property
-    def label(self) -> str:
+    def label(self) -> str:  # type: ignore[override]
         """The word."""
         return self.word or "splitting"
 

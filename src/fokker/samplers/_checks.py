@@ -12,6 +12,7 @@ from fokker._core.rounding import is_half
 from fokker._core.state import as_arrays, is_leaf, ravel, unravel
 from fokker.dynamics._dynamics import check_temperature, validate_state
 from fokker.gradients import Estimator
+from fokker.integrators import Point
 from fokker.samplers.contract import Sampler
 from fokker.targets.target import Target, TargetWithData, check_is_target
 
@@ -97,6 +98,13 @@ def check_finite_start(value: Array, gradient: Array) -> None:
         "a norm or a logarithm at zero, or a `where` whose other branch is not finite: start elsewhere, by "
         "init=lambda key: 0.1 * jax.random.normal(key, shape), or write it so that it has a derivative there."
     )
+
+
+def check_finite_point(point: Point) -> None:
+    """Raise unless U and its gradient are finite, as far as they are known."""
+    if point.potential is not None:
+        slope = point.potential if point.gradient is None else ravel(point.gradient)
+        check_finite_start(point.potential, slope)
 
 
 def as_vector(value: PyTree[Any], theta: PyTree[Array]) -> Array:

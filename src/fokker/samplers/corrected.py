@@ -67,7 +67,7 @@ class Corrected(TrajectorySampler):
         return None if isinstance(self.dynamics, Family) else self.dynamics
 
     @property
-    def has_trajectories(self) -> bool:
+    def has_trajectories(self) -> bool:  # type: ignore[override]
         """Where the correction takes more than one move."""
         return not self.correction.takes_one_move
 
@@ -176,8 +176,7 @@ class Corrected(TrajectorySampler):
             z |= self.dynamics.auxiliaries(key, q, jnp.ones((), jnp.result_type(q)))
         chart = coordinates(theta, self.mass_matrix)
         point = self.integrator.evaluate(self._placed(chart), chart.enter(z))
-        slope = point.potential if point.gradient is None else point.gradient
-        _checks.check_finite_start(point.potential, slope)
+        _checks.check_finite_point(point)
         return SamplerState(z, no_steps(), Memory(point))
 
     def _init_own(self, dynamics: Dynamics | SDE, position: PyTree[Any]) -> SamplerState:

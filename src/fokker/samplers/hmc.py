@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
@@ -70,7 +71,7 @@ def random_length(u: Array, step_size: Array) -> Array:
 
 def ghmc(
     step_size: StepSize = AUTOMATIC,
-    persistence: float = 0.9,
+    persistence: float | Array = 0.9,
     mass_matrix: Any = "diagonal",
     *,
     num_integration_steps: int = 1,
@@ -82,7 +83,7 @@ def ghmc(
     γ = -log κ/ε, corrected by Metropolis; `persistence` is κ. On rejection the momentum is reversed,
     otherwise the target would not be kept. Keeps exp(-U/T) exactly; one gradient per leapfrog.
     """
-    if not 0 <= persistence < 1:
+    if not isinstance(persistence, jax.core.Tracer) and not 0 <= persistence < 1:
         raise ValueError(f"the persistence must be at least 0 and below 1; {persistence} was given.")
     return corrected(
         "ghmc",

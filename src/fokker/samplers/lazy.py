@@ -25,6 +25,7 @@ from fokker.samplers.family import Family
 from fokker.samplers.plain import Plain
 from fokker.targets.posterior import Posterior
 from fokker.targets.tables import RowLikelihood, RowPrior, Table
+from fokker.targets.target import Target
 
 Tables = dict[str, Float[Array, "rows k"]]
 
@@ -132,7 +133,7 @@ class Lazy(Sampler):
         """√(T/λ)."""
         return curvature_time(target, temperature, theta)
 
-    def with_target(self, target: Posterior) -> "Lazy":
+    def with_target(self, target: Target) -> "Lazy":
         """The same on a target that differs in its numbers alone, such as the means of the priors."""
         return dataclasses.replace(self, inner=dataclasses.replace(self.inner, target=target))
 

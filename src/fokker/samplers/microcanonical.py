@@ -115,8 +115,7 @@ class Microcanonical(Sampler):
         _checks.as_vector(self.scale, theta)
         z = {"theta": theta, "u": unit_vector(jax.random.normal(key, x.shape, x.dtype))}
         point = self.integrator.evaluate(self.placed, z)
-        assert point.potential is not None
-        _checks.check_finite_start(point.potential, ravel(point.gradient))
+        _checks.check_finite_point(point)
         return SamplerState(z, no_steps(), Memory(point))
 
     def draw(self, key: Key[Array, ""], state: SamplerState) -> Any:

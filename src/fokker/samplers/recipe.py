@@ -46,12 +46,15 @@ def recipe(
     chosen = integrator or EulerMaruyama()
     if correction is not None:
         _check_correctable(correction, gradient, noise_estimate, gamma, noise)
-        correction.check_integrator(chosen)
+        correctable = correction.check_integrator(chosen)
         is_hamiltonian = isinstance(dynamics, Dynamics) and is_zero(dynamics.D)
-        is_new = chosen.is_deterministic and is_hamiltonian
-        momentum = NewMomentum() if is_new else OwnMomentum()
+        is_new = correctable.is_deterministic and is_hamiltonian
         return Corrected(
-            dynamics, check_step_size(step_size), chosen, correction=correction, momentum=momentum
+            dynamics,
+            check_step_size(step_size),
+            correctable,
+            correction=correction,
+            momentum=NewMomentum() if is_new else OwnMomentum(),
         )
     if gamma not in ("exact", "estimate"):
         raise ValueError(f"gamma is 'exact' or 'estimate', not {gamma!r}.")
