@@ -1,7 +1,7 @@
 """Biases that are looked for by ∇U: means, spreads at walls, boundaries; and what was not looked for."""
 
-import re
 import dataclasses
+import re
 import types
 
 import jax

@@ -30,6 +30,7 @@ from fokker.run.trajectories import Chain, run_trajectories
 from fokker.run.warmup import windows
 from fokker.samplers import SamplerState, mass_matrix
 from fokker.samplers import nuts as make_nuts
+from fokker.samplers._momentum import PartialMomentum
 from fokker.samplers.contract import computed
 from interrupted import interrupt_at
 from marks import long_case
@@ -510,7 +511,7 @@ def test_balance_up_to_a_flip_of_the_momentum(name, monkeypatch):
     """Of MAULA's kernel; of GHMC's without its refreshment, which is balanced by itself. False alarm 1e-6."""
     sampler = KEPT[name]
     if name == "ghmc":
-        sampler = dataclasses.replace(sampler, persistence=jnp.ones(()))
+        sampler = dataclasses.replace(sampler, momentum=PartialMomentum(jnp.ones(())))
     p, acceptance = flipped_balance(sampler)
     assert 0.3 < acceptance < 0.9
     assert p > FALSE_ALARM

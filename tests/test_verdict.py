@@ -167,7 +167,7 @@ def test_unequal_scales_and_correlations_get_a_mass_for_advice():
     assert "standard deviations from" in said(scaled).warnings[0]
     tied = slow[:, :, :1] + 1e-3 * right(seed=1)
     assert "strongly correlated" in said(tied).warnings[0]
-    learns = origin(types.SimpleNamespace(is_exact=True, learns=True))
+    learns = origin(OfDraws(adapts=True))
     assert "mass_matrix='dense'" in said(tied, where=learns).warnings[0]
 
 
@@ -202,9 +202,7 @@ def test_energies_are_judged_chain_by_chain():
 
 
 def test_trajectories_cut_off_are_said_to_be():
-    deep = origin(
-        types.SimpleNamespace(is_exact=True, learns=True, correction=types.SimpleNamespace(max_depth=10))
-    )
+    deep = origin(OfDraws(adapts=True, deepest=10))
     energy = rng().normal(size=(4, 1000))
     assert said(right(), tree_stats(energy, 9), deep).trusted
     assert "100 % of the trajectories were cut off" in said(right(), tree_stats(energy, 10), deep).warnings[0]

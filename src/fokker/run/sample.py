@@ -292,6 +292,7 @@ def prepared(
         )
     if chosen.learns:  # which needs the whole target
         refuse_stream(target.data if isinstance(target, TargetWithData) else None)
+    if chosen.wants_target and not chosen.takes_batches:
         no_batch(chosen, batch)
     learns = chosen.is_automatic and chosen.learns
     if warm_up is not None and not learns:

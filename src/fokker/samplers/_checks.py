@@ -69,7 +69,7 @@ def no_batch(sampler: Sampler, batch: Any) -> None:
         raise ValueError(
             f"fk.samplers.{sampler.name} takes no minibatches: it needs the whole target at every step, and "
             "would be wrong with an estimate of it. Leave batch_size out, or use a sampler made for them, as "
-            "fk.samplers.sghmc or sgnht."
+            "fk.samplers.sghmc or sgnht. One of your own says that it takes them by takes_batches = True."
         )
 
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
-from fokker._core.count import Count
+from fokker._core.count import Count, no_steps
 from fokker._core.module import Module
 from fokker._core.parts import dealt
 from fokker._core.state import State
@@ -49,6 +49,11 @@ class SamplerState(NamedTuple):
     z: State
     step: Count
     memory: Memory = Memory()
+
+    @classmethod
+    def first(cls, z: State) -> "SamplerState":
+        """Before the first step."""
+        return cls(z, no_steps())
 
     @property
     def position(self) -> PyTree[Array]:

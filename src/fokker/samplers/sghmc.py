@@ -8,7 +8,7 @@ from jaxtyping import Array, Key, PyTree
 
 from fokker._core.state import same_shapes
 from fokker.dynamics import SDE, Dynamics, underdamped
-from fokker.dynamics._kinetic import half_square
+from fokker.dynamics._kinetic import unit_mass
 from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import symmetric
 from fokker.integrators import Integrator, SymplecticEuler
@@ -87,7 +87,7 @@ class NaiveHamiltonian(Family):
         return SDE(
             lambda theta, r, gradient: {"theta": r, "r": jax.tree.map(lambda g: -g, gradient)},
             symmetric({("r", "r"): 0.0}),
-            Hamiltonian(potential, lambda r: half_square(r)),
+            Hamiltonian(potential, unit_mass),
         )
 
     def auxiliaries(self, key: Key[Array, ""], theta: PyTree[Array], temperature: Any) -> Auxiliaries:

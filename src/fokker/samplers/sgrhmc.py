@@ -6,7 +6,7 @@ import jax
 from jaxtyping import Array, Key, PyTree
 
 from fokker.dynamics import SDE, Dynamics, riemann
-from fokker.dynamics._kinetic import half_square
+from fokker.dynamics._kinetic import unit_mass
 from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import as_field, symmetric
 from fokker.integrators import Integrator
@@ -74,7 +74,7 @@ class RiemannianWithoutGamma(Riemannian):
             return jax.tree.map(lambda f, g: f - temperature * g, right.drift(z, gradient), right.gamma(z))
 
         noise = symmetric({("r", "r"): temperature * as_field(self.inverse_metric)})
-        return SDE(drift, noise, Hamiltonian(potential, lambda r: half_square(r)))
+        return SDE(drift, noise, Hamiltonian(potential, unit_mass))
 
 
 def naive_sgrhmc(step_size: StepSize, inverse_metric: Any, inverse_metric_root: Any) -> Plain:
