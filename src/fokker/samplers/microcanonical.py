@@ -35,7 +35,12 @@ from fokker.samplers.schedules import AUTOMATIC, StepSize, check_step_size, step
 
 
 class Microcanonical(Sampler):
-    """Isokinetic dynamics with a direction u that is refreshed in part or in whole; see `mclmc`, `mchmc`."""
+    """Isokinetic dynamics × isokinetic leapfrog, × Metropolis where adjusted; see `mclmc`, `mchmc`.
+
+    Beside these factors it refreshes a direction u, in part or in whole, which makes it a class of its own: a
+    step carries ∇U on from the last, as `Plain` does not, and a trajectory refreshes u on its way, as
+    `Corrected` does not.
+    """
 
     step_size: Any
     L: Any
