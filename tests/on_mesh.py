@@ -20,6 +20,8 @@ from fokker._core.parts import sum_of_parts
 from fokker._core.random import normal
 from fokker.run import lockstep
 from fokker.run.mesh import devices_of, on_every_device
+from fokker.samplers import Sampler
+from own_samplers import LeimkuhlerMatthews
 
 jax.config.update("jax_num_cpu_devices", 4)
 jax.config.update("jax_enable_x64", True)
@@ -50,6 +52,15 @@ target = fk.constrain(posterior, {"s": "positive"})
 START = {"w": jnp.ones(2), "s": 1.0}
 sgnht = fk.samplers.sgnht(1e-3, 10.0)
 sgld = fk.samplers.sgld(1e-5)
+OWN = LeimkuhlerMatthews(1e-5)
+
+
+class Unsaid(LeimkuhlerMatthews):
+    """Does not say whether its batches can be divided."""
+
+    batches_undivided = Sampler.batches_undivided
+
+
 np.save(FOLDER / "x.npy", x)
 np.save(FOLDER / "y.npy", y)
 in_files = fk.constrain(
@@ -251,6 +262,9 @@ def quick():
         "odd rows": refused(SQUARE, batch_size=5),
         "no data": refused(ALONG, of=fk.Density(lambda t: -jnp.sum(t["w"] ** 2) - t["s"] ** 2)),
         "too many": refused({"chains": 8}),
+        "own sampler": off(*(run(OWN, mesh, **WINDOWS) for mesh in (None, SQUARE))),
+        "unsaid": refused(SQUARE, Unsaid(1e-5), **WINDOWS),
+        "unsaid, whole": refused({"chains": 4}, Unsaid(1e-5), **WINDOWS),
     }
 
 

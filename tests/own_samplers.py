@@ -3,13 +3,85 @@
 import dataclasses
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 
 import fokker as fk
 from fokker._core.count import no_steps
-from fokker.samplers import Info, Sampler, SamplerState
-from fokker.samplers._checked import Followed
+from fokker.samplers import Followed, Info, Sampler, SamplerState
+
+
+# The example of docs/own_sampler.md.
+class LeimkuhlerMatthews(Sampler):
+    """θ' = θ - h∇Ũ(θ) + √(hT/2)(w + w'): each noise is used by two steps (Leimkuhler and Matthews 2013)."""
+
+    step_size: Any = "auto"
+    target: Any = None
+    temperature: Any = 1.0
+
+    takes_batches = True
+    batches_undivided = ""  # nothing but the target looks into a batch
+
+    def on(self, target, temperature=1.0, gradient=None):
+        return dataclasses.replace(self, target=target, temperature=temperature)
+
+    def follows(self, state=None):
+        dynamics = fk.dynamics.langevin(self.own_target.potential, temperature=self.temperature)
+        return Followed(dynamics, None if state is None else {"theta": state})
+
+    def init(self, position, *, key=None):
+        theta = jax.tree.map(jnp.asarray, position)
+        return SamplerState.first({"theta": theta, "w": noise_like(key, theta)})
+
+    def draw(self, key, state):
+        return noise_like(key, state.position)
+
+    def advance(self, draws, state, batch=None, number=None):
+        target, h, theta = self.own_target, self.step_size, state.position
+        potential = target.potential if batch is None else lambda x: target.minibatch_potential(x, batch)
+        gradient, scale = jax.grad(potential)(theta), jnp.sqrt(h * self.temperature / 2)
+        move = lambda x, g, w, v: x - h * g + scale * (w + v)  # noqa: E731
+        theta = jax.tree.map(move, theta, gradient, state.z["w"], draws)
+        is_finite = jnp.all(jnp.isfinite(ravel_pytree(theta)[0]))
+        return SamplerState({"theta": theta, "w": draws}, state.step + 1), Info(is_finite)
+
+
+def noise_like(key, theta):
+    vector, rebuild = ravel_pytree(theta)
+    return rebuild(jax.random.normal(key, vector.shape, vector.dtype))
+
+
+class OfDraws(Sampler):
+    """A sampler in name only, of draws that were made by NumPy: it says what a summary asks for."""
+
+    target: Any = None
+    exact: bool = eqx.field(static=True, default=True)
+    dynamics: Any = None
+    adapts: bool = eqx.field(static=True, default=False)
+    deepest: Any = None
+
+    @property
+    def is_exact(self):
+        return self.exact
+
+    @property
+    def learns(self):
+        return self.adapts
+
+    @property
+    def max_tree_depth(self):
+        return self.deepest
+
+    @property
+    def own_dynamics(self):
+        return self.dynamics
+
+    def _none(self, *arguments, **options):
+        raise NotImplementedError
+
+    on = init = draw = advance = _none
 
 
 class Unadjusted(Sampler):

@@ -5,6 +5,7 @@ and an Info stand here alone.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,22 @@ from fokker.integrators import EulerMaruyama, Splitting
 
 # Where a chain starts, and its target: a tree of two leaves, and a density that is not Gaussian.
 THETA = {"a": jnp.array([0.75, -0.5, 1.25]), "b": jnp.array([0.5, 0.25])}
-TARGET = fk.Density(lambda theta: -jnp.sum(theta["a"] ** 4) / 4 - jnp.sum(theta["b"] ** 2) / 2)
+
+
+# Functions with names, and not lambda: samplers that have them can be pickled.
+def _log_density(theta: Any) -> Any:
+    return -jnp.sum(theta["a"] ** 4) / 4 - jnp.sum(theta["b"] ** 2) / 2
+
+
+def _log_likelihood(theta: Any, x: Any) -> Any:
+    return -jnp.sum((theta["a"] - x) ** 2)
+
+
+def _row_likelihood(rows: Any, datum: Any) -> Any:
+    return -((datum["y"] - rows["a"] @ rows["b"]) ** 2) / 2
+
+
+TARGET = fk.Density(_log_density)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +50,7 @@ class Setting:
 USUAL = Setting(
     TARGET,
     THETA,
-    fk.Posterior(TARGET.log_density, lambda theta, x: -jnp.sum((theta["a"] - x) ** 2), jnp.ones((6, 1))),
+    fk.Posterior(TARGET.log_density, _log_likelihood, jnp.ones((6, 1))),
     jnp.ones((2, 1)),
 )
 
@@ -44,7 +60,7 @@ def of_rows() -> Setting:
     data = {"a": np.arange(6) % 3, "b": np.arange(6) % 2, "y": np.linspace(-1, 1, 6, dtype=np.float32)}
     target = fk.tables(
         {"a": fk.Table(3, np.zeros(2), 2.0), "b": fk.Table(2, np.ones(2))},
-        lambda rows, datum: -((datum["y"] - rows["a"] @ rows["b"]) ** 2) / 2,
+        _row_likelihood,
         data,
     )
     theta = {
@@ -84,15 +100,26 @@ def exact(make: Callable[[], Any], **claims: bool) -> Entry:
     return Entry(make, exact=True, **claims)
 
 
+def _inverse_metric(theta: Any) -> Any:
+    return jax.tree.map(lambda x: 1 + x**2, theta)
+
+
+def _inverse_metric_root(theta: Any) -> Any:
+    return jax.tree.map(lambda x: jnp.sqrt(1 + x**2), theta)
+
+
 def metric() -> tuple[fields.Elementwise, fields.Elementwise]:
     """G⁻¹ and its root."""
-    inverse = fields.Elementwise(lambda theta: jax.tree.map(lambda x: 1 + x**2, theta))
-    return inverse, fields.Elementwise(lambda theta: jax.tree.map(lambda x: jnp.sqrt(1 + x**2), theta))
+    return fields.Elementwise(_inverse_metric), fields.Elementwise(_inverse_metric_root)
 
 
 def conditional(name: str) -> Callable[[Any, Any], Any]:
     """A draw of one block of theta given the others."""
-    return lambda key, theta: jax.random.normal(key, theta[name].shape)
+    return functools.partial(_draw_block, name)
+
+
+def _draw_block(name: str, key: Any, theta: Any) -> Any:
+    return jax.random.normal(key, theta[name].shape)
 
 
 def of_dynamics(**settings: Any) -> Any:
@@ -109,15 +136,16 @@ def of_hamiltonian() -> Any:
 
 def of_formulas() -> Any:
     """The same dynamics as a drift and a diffusion."""
+    return samplers.recipe(fk.SDE(_drift, fields.symmetric({("r", "r"): 1.0}), _energy), 0.1)
 
-    def drift(theta: Any, r: Any) -> Any:
-        force = jax.grad(TARGET.potential)(theta)
-        return {"theta": r, "r": jax.tree.map(lambda f, p: -f - p, force, r)}
 
-    def energy(theta: Any, r: Any) -> Any:
-        return TARGET.potential(theta) + sum(jnp.sum(p**2) for p in jax.tree.leaves(r)) / 2
+def _drift(theta: Any, r: Any) -> Any:
+    force = jax.grad(TARGET.potential)(theta)
+    return {"theta": r, "r": jax.tree.map(lambda f, p: -f - p, force, r)}
 
-    return samplers.recipe(fk.SDE(drift, fields.symmetric({("r", "r"): 1.0}), energy), 0.1)
+
+def _energy(theta: Any, r: Any) -> Any:
+    return TARGET.potential(theta) + sum(jnp.sum(p**2) for p in jax.tree.leaves(r)) / 2
 
 
 # By the name of the sampler, and after a comma by the settings that are not its usual ones.

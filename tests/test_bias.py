@@ -1,5 +1,6 @@
 """Biases that are looked for by ∇U: means, spreads at walls, boundaries; and what was not looked for."""
 
+import dataclasses
 import re
 import types
 
@@ -15,6 +16,7 @@ from fokker.diagnostics import Grade, spread_of
 from fokker.diagnostics.configurational import Walls
 from fokker.integrators import Reflecting
 from judged_draws import UNIT, judged, normals
+from own_samplers import OfDraws
 
 # The mean -------------------------------------------------------------------------------------------------
 
@@ -208,20 +210,23 @@ def test_steps_refused_beyond_an_end_are_not_called_divergences():
 )
 def test_a_run_whose_bias_was_not_looked_for_is_not_trusted(options, words):
     target = options.get("target", UNIT)
-    sampler = types.SimpleNamespace(is_exact=False, learns=False, wants_target=True, own_target=target)
-    origin = types.SimpleNamespace(sampler=sampler, target=target, batches=None, notes=(), one_start=False)
+    origin = types.SimpleNamespace(
+        sampler=OfDraws(target, False), target=target, batches=None, notes=(), one_start=False
+    )
     settings = {"temperature": options.get("temperature", 1.0)}
 
     def summary():
         if target is None:
-            sampler.wants_target = False
+            # A Hamiltonian that is one function has no U of its own.
+            dynamics = fk.SDE(lambda theta: -theta, 1.0, lambda theta: jnp.sum(theta**2) / 2)
+            origin.sampler = dataclasses.replace(origin.sampler, dynamics=dynamics)
             origin.target = types.SimpleNamespace(is_constrained=False)
         trace = fk.Trace(normals(), None, {}, None, None, settings, origin)
         return trace.summary(gradients=options.get("gradients", True))
 
     assert summary().grade is Grade.CARE
     assert words in summary().warnings[0]
-    sampler.is_exact = True
+    origin.sampler = OfDraws(target)
     assert summary().trusted == ("temperature" not in options)
 
 

@@ -480,7 +480,7 @@ def test_a_step_across_a_wall_comes_back_with_the_momentum_turned_round(x64):
     walls = Reflecting(0.0, 1.0, SymplecticEuler())
     theta = np.array([0.5, 0.3, 0.7, 0.5, 0.25])
     r = np.array([0.25, -0.5, 0.5, 2.0, -1.5])
-    step = conftest.quick_jit(lambda z: walls.advance(flow, z, None, None, 1.0)[0])
+    step = conftest.quick_jit(lambda z: walls.advance(fk.integrators.StepInput(flow, z, None, None, 1.0))[0])
     after = step({"theta": theta, "r": r})
     np.testing.assert_allclose(after["theta"], [0.75, 0.2, 0.8, 0.5, 0.75], atol=1e-12)
     np.testing.assert_allclose(after["r"], [0.25, 0.5, -0.5, 2.0, -1.5], atol=1e-12)

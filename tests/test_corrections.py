@@ -1,5 +1,6 @@
 """Any dynamics made exact: the ratio of a step and its way back, reversibility, what cannot be corrected."""
 
+import importlib
 import re
 
 import jax
@@ -19,6 +20,7 @@ from fokker.integrators import (
     Leapfrog,
     Reflecting,
     Splitting,
+    StepInput,
     SymplecticEuler,
 )
 from fokker.integrators import splitting as splitting_module
@@ -196,7 +198,7 @@ def test_the_step_proposed_is_the_step_taken_without_a_correction():
         @quick_jit
         def both(z, plain=plain, dynamics=dynamics, integrator=integrator, h=h):
             noise = plain.draw(jax.random.key(0), plain.init(z)).noise
-            moved, _ = integrator.advance(dynamics, z, None, noise, h)
+            moved, _ = integrator.advance(StepInput(dynamics, z, None, noise, h))
             return moved, proposed(integrator, dynamics, z, noise, h).z
 
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), *both(z))
@@ -442,9 +444,8 @@ def test_your_own_hamiltonian_dynamics_are_reversible(name):
     ],
 )
 def test_with_momenta_of_another_mass_they_are_not(name, monkeypatch):
-    from fokker.samplers import _recipe
-
-    monkeypatch.setattr(_recipe, "momentum_of", lambda dynamics, z, noise: noise)
+    module = importlib.import_module("fokker.samplers.corrected")
+    monkeypatch.setattr(module, "momentum_of", lambda dynamics, z, noise: noise)
     before, after, _ = own_steps(name)
     assert asymmetry(before, after, 4) < 1e-9
 
@@ -662,7 +663,7 @@ def test_every_step_of_a_path_has_noise_of_its_own():
     sampler = fk.samplers.recipe(dynamics, h, integrator=integrator, correction=corrections.Metropolis(3))
     state = sampler.init({"theta": jnp.zeros(1), "r": jnp.zeros(1)})
     path = sampler.start(sampler.draw(jax.random.key(0), state), state)
-    step, _ = sampler._step(state)
+    step, _ = sampler.local_step(state)
     noises = []
     for _ in range(3):
         noises.append(

@@ -12,8 +12,8 @@ from fokker import diagnostics, samplers
 from fokker.batches import WindowBatches
 from fokker.diagnostics._gradients import thinned
 from fokker.integrators import Splitting
-from fokker.run.call import Options
-from fokker.run.tuning import _friction_name, _with_friction, fastest_time, largest_curvature
+from fokker.run.tuning import _friction_name, _with_friction
+from fokker.samplers._time_scale import largest_curvature
 from interrupted import interrupt_at
 
 pytestmark = pytest.mark.dependencies
@@ -329,11 +329,9 @@ def test_the_time_scales_of_the_dynamics_are_found():
     largest = np.linalg.eigvalsh(PRECISION)[-1]
     theta = jnp.zeros(2)
     assert largest_curvature(NORMAL, theta) == pytest.approx(largest, rel=0.01)
-    options = Options(init=theta, steps=1, key=jax.random.key(0))
-    assert fastest_time(NORMAL, samplers.sgld(0.1, 3.0), theta, options) == pytest.approx(
-        1 / (3 * largest), rel=0.01
-    )
-    slow = fastest_time(NORMAL, samplers.sghmc(0.1, 1e-3), theta, options)
+    where = (NORMAL, 1.0, theta, jax.random.key(0))
+    assert samplers.sgld(0.1, 3.0).fastest_time(*where) == pytest.approx(1 / (3 * largest), rel=0.01)
+    slow = samplers.sghmc(0.1, 1e-3).fastest_time(*where)
     assert slow == pytest.approx(1 / np.sqrt(largest), rel=0.15)
     with pytest.raises(ValueError, match="give step_sizes"):
         largest_curvature(fk.Density(lambda theta: -jnp.sum(theta)), theta)
@@ -399,9 +397,7 @@ def test_a_step_size_left_open_is_not_stepped_with():
 def test_the_time_scale_of_a_preconditioned_sampler_grows_with_the_root_of_the_temperature():
     """D = 1/√(T∇²U), and 1/(D∇²U) with it: √(T/curvature)."""
     for T in (1.0, 4.0):
-        found = fastest_time(
-            NORMAL, samplers.psgld(1.0), jnp.zeros(2), Options(init=0.0, steps=1, temperature=T)
-        )
+        found = samplers.psgld(1.0).fastest_time(NORMAL, T, jnp.zeros(2), jax.random.key(0))
         assert found == pytest.approx(np.sqrt(T / np.linalg.eigvalsh(PRECISION).max()), rel=1e-3)
 
 

@@ -6,6 +6,7 @@ The checks of a sampler share one compiled step: two chains at once, in single p
 import functools
 import inspect
 import itertools
+import pickle
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +19,7 @@ from conftest import quick_jit
 from fokker import samplers
 from fokker._core import random as _random
 from fokker._core.rounding import raised
+from fokker.run.record import _in_words
 from key_words import Words
 from registry import (
     AFFINE,
@@ -38,12 +40,21 @@ CHAINS = 2
 
 
 def test_the_table_has_every_sampler():
-    functions = {name for name in samplers.__all__ if not inspect.isclass(getattr(samplers, name))} | {"lazy"}
+    functions = {name for name in samplers.__all__ if inspect.isfunction(getattr(samplers, name))} | {"lazy"}
     assert {name.partition(",")[0] for name in EVERY} == functions
     assert {name.partition(",")[0] for name in AFFINE} <= functions
     assert {name for name in EVERY if claims_to_be_exact(placed(name))} == {
         name for name, entry in EVERY.items() if entry.exact
     }
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_sampler_on_its_target_can_be_pickled(name):
+    sampler = placed(name)
+    restored = pickle.loads(pickle.dumps(sampler))
+    assert _in_words(restored, set()) == _in_words(sampler, set())
+    if name in ("sghmc", "nuts"):  # it goes on with the programs that were compiled for the other
+        assert jax.tree.structure(restored) == jax.tree.structure(sampler)
 
 
 # One compiled step ------------------------------------------------------------------------------------------
@@ -221,7 +232,7 @@ def words_of_two_steps(name, theta, patch):
             with jax.disable_jit():
                 sampler.advance(draws, state)
         if name == "sghmc":  # a new momentum
-            sampler.family.auxiliaries(draws.key, THETA, 1.0)
+            sampler.dynamics.auxiliaries(draws.key, THETA, 1.0)
     return words.repeated()
 
 

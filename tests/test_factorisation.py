@@ -413,4 +413,4 @@ def test_after_a_pass_all_rows_are_up_to_date_and_a_dense_chain_needs_no_such_th
         assert chain.advance(1e-3)
         assert int(chain.state.step) == chain.interval
         if sampler is not inner:
-            assert set(np.asarray(chain.state.seen["users"])) == {chain.interval}
+            assert set(np.asarray(chain.state.memory.rows.rows["users"])) == {chain.interval}

@@ -16,7 +16,7 @@ from fokker._core.count import Count
 from fokker.run.block import position_of
 from fokker.run.lockstep import Form, Program, Task, first_chains, run_block
 from fokker.run.moments import Moments
-from fokker.samplers._sampler import start_chains
+from fokker.samplers.contract import start_chains
 
 TARGET = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
 SAMPLERS = {

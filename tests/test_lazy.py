@@ -124,8 +124,8 @@ def test_without_noise_a_step_is_the_dense_one_on_the_rows_seen_and_the_prior_so
             got, was = (np.asarray(s.z[variable][name]) for s in (seen, state))
             np.testing.assert_allclose(got[rows], wanted.z[variable][name][rows], rtol=1e-12)
             np.testing.assert_array_equal(got[others], was[others])
-            assert set(np.asarray(seen.seen[name])[rows]) == {1}
-            assert set(np.asarray(seen.seen[name])[others]) == {0}
+            assert set(np.asarray(seen.memory.rows.rows[name])[rows]) == {1}
+            assert set(np.asarray(seen.memory.rows.rows[name])[others]) == {0}
     # Rows not seen, after two steps: x' = e^{-Fs} x in the dynamics of their prior.
     twice, _ = step(jax.random.key(2), seen, second)
     position = quick_jit(lazy.position)(twice)

@@ -9,7 +9,7 @@ from fokker.dynamics import Dynamics
 from fokker.dynamics._kinetic import half_square
 from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import Elementwise
-from fokker.integrators import Reflecting
+from fokker.integrators import Reflecting, StepInput
 from fokker.models.topics import sgrhmc
 from fokker.models.topics.sgrhmc import LAYER_WIDTH, MomentumTopics, update_row
 from fokker.models.topics.theta import Counts, TopicPotential
@@ -31,7 +31,7 @@ def library_step(theta, r, counts, h, noise):
     )
     z = {"theta": theta, "r": r}
     gradient = jax.grad(lambda theta: target.minibatch_potential(theta, batch))
-    moved, _ = Reflecting(lower=1e-30).advance(dynamics, z, gradient, noise, h)
+    moved, _ = Reflecting(lower=1e-30).advance(StepInput(dynamics, z, gradient, noise, h))
     return moved
 
 

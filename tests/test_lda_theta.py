@@ -18,7 +18,7 @@ from fokker.models.topics.cir import draw_gamma, draw_poisson, transitions
 from fokker.models.topics.theta import LazyTopics, NotFiniteError, make_topics
 
 # The name in the package is that of the function.
-recipe_module = importlib.import_module("fokker.samplers._recipe")
+recipe_module = importlib.import_module("fokker.samplers.plain")
 
 pytestmark = pytest.mark.usefixtures("optimised")
 

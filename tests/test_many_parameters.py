@@ -13,6 +13,7 @@ import fokker as fk
 from fokker import diagnostics
 from fokker.diagnostics import Grade
 from fokker.diagnostics import _projections as projections
+from own_samplers import OfDraws
 
 SHAPES = {"b": (3,), "scale": (), "w": (30, 40)}
 UNIT = fk.Density(lambda theta: -sum(jnp.sum(leaf**2) for leaf in theta.values()) / 2)
@@ -28,7 +29,7 @@ def normal_draws(chains=4, draws=250, seed=0):
 def trace_of(draws, target=None):
     where = None
     if target is not None:
-        sampler = types.SimpleNamespace(is_exact=True, learns=False, wants_target=True, own_target=target)
+        sampler = OfDraws(target)
         where = types.SimpleNamespace(
             sampler=sampler, target=target, batches=None, notes=(), one_start=False, rerun=None
         )

@@ -70,6 +70,9 @@ def test_four_devices_give_the_draws_of_one_and_another_mesh_goes_on(tmp_path):
         "batch_size=5 cannot be divided evenly among the 2 devices of the mesh's axis data" in of["odd rows"]
     )
     assert "axis data of the mesh has 4 devices, but the target, a Density, has no data" in of["no data"]
+    assert of["own sampler"] < 1e-12
+    assert "Unsaid does not say that it uses batches by its target alone" in of["unsaid"]
+    assert of["unsaid, whole"] == "nothing was refused"
     assert "{'chains': 8} has 8 devices, and there are 4 in 1 process:" in of["too many"]
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import fokker as fk
 from fokker._core.statistics import _arviz
+from own_samplers import OfDraws
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -25,8 +26,7 @@ NORMAL = fk.Posterior(
 
 
 def trace_of(target, draws):
-    sampler = types.SimpleNamespace(wants_target=True)
-    where = types.SimpleNamespace(sampler=sampler, target=target)
+    where = types.SimpleNamespace(sampler=OfDraws(target), target=target)
     return fk.Trace(draws, None, {}, None, None, {}, where)
 
 

@@ -13,7 +13,7 @@ from scipy.linalg import solve_discrete_lyapunov
 import fokker as fk
 from conftest import quick_jit
 from fokker import fields
-from fokker.integrators import EulerMaruyama
+from fokker.integrators import EulerMaruyama, StepInput
 from fokker.samplers import SamplerState, recipe
 from marks import long_case
 
@@ -46,7 +46,7 @@ def stationary_covariance(dynamics, z, step_size, gradient_noise=None, noise_est
         z = back(x)
         gradient = None if gradient_noise is None else lambda t: jax.grad(U)(t) + gradient_noise @ nu
         moved, shortfall = EulerMaruyama().advance(
-            dynamics, z, gradient, noise(w), step_size, noise_estimate=noise_estimate
+            StepInput(dynamics, z, gradient, noise(w), step_size, noise_estimate=noise_estimate)
         )
         return ravel_pytree(moved)[0], shortfall
 
@@ -227,7 +227,7 @@ def test_the_estimate_of_gamma_is_unbiased_over_all_probes(monkeypatch, x64):
     noise_key, _ = jax.random.split(key)
     start = exact.init(position)
     wanted = quick_jit(exact.step)(noise_key, start)[0].z
-    module = importlib.import_module("fokker.samplers._recipe")
+    module = importlib.import_module("fokker.samplers.plain")
 
     @quick_jit
     @jax.vmap
@@ -241,7 +241,7 @@ def test_the_estimate_of_gamma_is_unbiased_over_all_probes(monkeypatch, x64):
 
 
 def test_the_probes_are_signs():
-    module = importlib.import_module("fokker.samplers._recipe")
+    module = importlib.import_module("fokker.samplers.plain")
     signs = module._signs(jax.random.key(0), {"a": jnp.zeros(400), "b": jnp.zeros(400)})
     both = np.concatenate([signs["a"], signs["b"]])
     assert set(both.tolist()) == {-1.0, 1.0}

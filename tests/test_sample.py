@@ -24,6 +24,7 @@ from fokker.run.losses import Loss
 from fokker.run.recording import Recording
 from fokker.run.step_plan import Piece, StepPlan
 from fokker.samplers import SamplerState, schedules
+from fokker.samplers.plain import Plain
 from interrupted import interrupt_at
 
 NORMAL = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
@@ -164,7 +165,7 @@ def test_the_data_are_shuffled_by_a_key_that_no_chain_has():
 def test_noise_and_batches_come_from_different_keys(monkeypatch):
     target, _, _ = mean_of_normals(50)
     seen = {"noise": set(), "batch": set()}
-    draw, rows = samplers.Recipe.draw, Batches.rows
+    draw, rows = Plain.draw, Batches.rows
 
     def note(what, key):
         jax.debug.callback(lambda data: seen[what].add(tuple(data.tolist())), jax.random.key_data(key))
@@ -178,7 +179,7 @@ def test_noise_and_batches_come_from_different_keys(monkeypatch):
         note("batch", step_key)
         return rows(self, run_key, step_key, epoch, position)
 
-    monkeypatch.setattr(samplers.Recipe, "draw", drawing)
+    monkeypatch.setattr(Plain, "draw", drawing)
     monkeypatch.setattr(Batches, "rows", choosing)
     run(samplers.sgld(0.01), target, init=0.1, batch_size=5, steps=6, chains=2)
     jax.effects_barrier()
@@ -368,7 +369,7 @@ def test_a_conjugate_posterior_by_minibatches(sampler, optimised):
     x = trace.samples.astype(float) - mean
     means, variances = x.mean(axis=1), (x**2).mean(axis=1) / (variance * T)
     assert abs(means.mean()) < 5 * means.std(ddof=1) / 10 + 0.01 * spread
-    heat = 0.0 if sampler.family is None else 19_000 * float(sampler.step_size) / (2 * T)
+    heat = 0.0 if not sampler.wants_target else 19_000 * float(sampler.step_size) / (2 * T)
     if "xi" in trace.sample_stats:
         heat = 0.0  # absorbed
     elif "kinetic_temperature" in trace.sample_stats:
@@ -784,11 +785,13 @@ def test_samplers_of_equal_settings_share_their_compiled_programs():
     run(samplers.sghmc(0.1), target, steps=5)
     assert len(traces) == before
     for make in (samplers.sghmc, samplers.sgld, samplers.sgnht, samplers.maula):
-        first, second, other = (make(0.1, setting).family for setting in (1.0, 1.0, 2.0))
-        assert first is second
-        assert first is not other
-    vectors = [samplers.sgld(0.1, D).family for D in (jnp.ones(2), 2 * jnp.ones(2))]
-    assert vectors[0] is not vectors[1]
+        first, second, other, whole = (make(0.1, setting).dynamics for setting in (1.0, 1.0, 2.0, True))
+        assert first == second
+        assert hash(first) == hash(second)
+        assert first != other
+        assert first != whole or make is samplers.maula  # which takes numbers alone
+    vectors = [samplers.sgld(0.1, D).dynamics for D in (jnp.ones(2), 2 * jnp.ones(2))]
+    assert vectors[0] != vectors[1]
 
 
 def test_an_array_as_init_is_one_theta_also_if_it_has_as_many_rows_as_there_are_chains():

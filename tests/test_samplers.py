@@ -19,6 +19,7 @@ from fokker import fields, samplers
 from fokker.integrators import EulerMaruyama, ExactOU, Splitting, SymplecticEuler, noise
 from fokker.integrators.exact_ou import coefficients
 from fokker.samplers import SamplerState, schedules
+from fokker.samplers.plain import OwnGradient
 from marks import long_case
 from registry import AFFINE, gsgrhmc
 
@@ -581,7 +582,7 @@ def test_the_default_thermostat_absorbs_the_noise_of_minibatches(optimised):
     def variance(**settings):
         target = fk.Density(lambda theta: -curvature * jnp.sum(theta**2) / 2)
         made = samplers.sgnht(step_size, 1.0, **settings).on(target)
-        sampler = dataclasses.replace(made, gradient=noisy)
+        sampler = dataclasses.replace(made, estimator=OwnGradient(noisy))
 
         def one(key):
             state = sampler.init(jax.random.normal(key, (100,)) / curvature**0.5, key=key)

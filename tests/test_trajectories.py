@@ -29,7 +29,8 @@ from fokker.run.trajectories import Chain, Steps, run_trajectories
 from fokker.run.warmup import windows
 from fokker.samplers import SamplerState, mass_matrix
 from fokker.samplers import nuts as make_nuts
-from fokker.samplers._sampler import computed
+from fokker.samplers._momentum import PartialMomentum
+from fokker.samplers.contract import computed
 from interrupted import interrupt_at
 from marks import long_case
 
@@ -48,7 +49,7 @@ def test_the_length_of_a_path_and_its_decision_have_numbers_of_their_own():
     """
     sampler = samplers.hmc(0.9, lambda u, h: 1 + jnp.floor(3 * u), None).on(LOG_GAMMA)
     state = sampler.init(jnp.array([-0.7]))
-    step, z = sampler._step(state)
+    step, z = sampler.local_step(state)
     correction = sampler.correction
     draws = quick_jit(jax.vmap(lambda key: correction.draw(key, step, z)))(
         jax.random.split(jax.random.key(0), 2_000)
@@ -87,7 +88,7 @@ SCALE = np.array([[1.3, 0.4, 0.0], [0.4, 0.8, -0.2], [0.0, -0.2, 0.5]])
 def leaps_of_hmc(q, p, h, count):
     """`count` steps of HMC from q, in coordinates around a point that is not the origin."""
     sampler = dataclasses.replace(samplers.hmc(0.1, 1, np.linalg.inv(SCALE)).on(BUMPY, 1.7), step_size=h)
-    step, _ = sampler._step(sampler.init(jnp.array([0.2, -0.3, 0.1])))
+    step, _ = sampler.local_step(sampler.init(jnp.array([0.2, -0.3, 0.1])))
     z = {"theta": q, "r": p}
 
     def move(_, at):
@@ -509,7 +510,7 @@ def test_balance_up_to_a_flip_of_the_momentum(name, monkeypatch):
     """Of MAULA's kernel; of GHMC's without its refreshment, which is balanced by itself. False alarm 1e-6."""
     sampler = KEPT[name]
     if name == "ghmc":
-        sampler = dataclasses.replace(sampler, persistence=jnp.ones(()))
+        sampler = dataclasses.replace(sampler, momentum=PartialMomentum(jnp.ones(())))
     p, acceptance = flipped_balance(sampler)
     assert 0.3 < acceptance < 0.9
     assert p > FALSE_ALARM
@@ -1360,9 +1361,13 @@ def test_proposals_are_the_steps_of_the_dynamics(x64):
     w, v = jax.random.normal(jax.random.key(0), (2, 2))
     potential = lambda theta: LOG_GAMMA.potential(theta) / T  # noqa: E731
     langevin, underdamped = fk.dynamics.langevin(potential), fk.dynamics.underdamped(potential, 1.3)
-    by_euler, _ = fk.integrators.EulerMaruyama().advance(langevin, {"theta": theta}, None, {"theta": w}, 0.3)
+    by_euler, _ = fk.integrators.EulerMaruyama().advance(
+        fk.integrators.StepInput(langevin, {"theta": theta}, None, {"theta": w}, 0.3)
+    )
     noise = {"r": w, "theta": v}
-    exact, _ = fk.integrators.ExactOU().advance(underdamped, {"theta": theta, "r": p}, None, noise, 0.4)
+    exact, _ = fk.integrators.ExactOU().advance(
+        fk.integrators.StepInput(underdamped, {"theta": theta, "r": p}, None, noise, 0.4)
+    )
     for made, wanted in ((samplers.mala(0.3), by_euler), (samplers.maula(0.4, 1.3), {**exact})):
         sampler = made.on(LOG_GAMMA, T)
         state = sampler.init(theta)

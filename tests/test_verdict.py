@@ -23,6 +23,7 @@ from fokker.run.call import Options
 from fokker.run.journal import Journal
 from fokker.run.tuning import Arm, _trial
 from interrupted import interrupt_at
+from own_samplers import OfDraws
 
 pytestmark = pytest.mark.dependencies
 
@@ -32,7 +33,7 @@ def rng(seed=0):
 
 
 def origin(sampler=None, target=None, one_start=False):
-    sampler = sampler or types.SimpleNamespace(is_exact=True, learns=False)
+    sampler = sampler or OfDraws()
     return types.SimpleNamespace(
         sampler=sampler, target=target, batches=None, notes=(), one_start=one_start, rerun=None
     )
@@ -167,7 +168,7 @@ def test_unequal_scales_and_correlations_get_a_mass_for_advice():
     assert "standard deviations from" in said(scaled).warnings[0]
     tied = slow[:, :, :1] + 1e-3 * right(seed=1)
     assert "strongly correlated" in said(tied).warnings[0]
-    learns = origin(types.SimpleNamespace(is_exact=True, learns=True))
+    learns = origin(OfDraws(adapts=True))
     assert "mass_matrix='dense'" in said(tied, where=learns).warnings[0]
 
 
@@ -202,9 +203,7 @@ def test_energies_are_judged_chain_by_chain():
 
 
 def test_trajectories_cut_off_are_said_to_be():
-    deep = origin(
-        types.SimpleNamespace(is_exact=True, learns=True, correction=types.SimpleNamespace(max_depth=10))
-    )
+    deep = origin(OfDraws(adapts=True, deepest=10))
     energy = rng().normal(size=(4, 1000))
     assert said(right(), tree_stats(energy, 9), deep).trusted
     assert "100 % of the trajectories were cut off" in said(right(), tree_stats(energy, 10), deep).warnings[0]

@@ -11,7 +11,7 @@ _FLIP = (
 
 MUTATIONS = [
     Mutation(
-        "samplers/_recipe.py",
+        "samplers/corrected.py",
         "(target.potential(coordinates(q)) / T).astype(",
         "target.potential(coordinates(q)).astype(",
         "samplers with a correction ignore the temperature",
@@ -53,17 +53,10 @@ MUTATIONS = [
         ("corrections::several_noisy_steps_before_a_decision_are_reversible",),
     ),
     Mutation(
-        "integrators/leapfrog.py",
+        "integrators/_proposal.py",
         "return with_reversed_momentum(z)",
         "return z",
-        "generalised HMC keeps the momentum's sign on rejection",
-        _FLIP,
-    ),
-    Mutation(
-        "integrators/exact_ou.py",
-        "return with_reversed_momentum(z)",
-        "return z",
-        "MAULA keeps the momentum's sign on rejection",
+        "generalised HMC and MAULA keep the momentum's sign on rejection",
         _FLIP,
     ),
     Mutation(
@@ -74,14 +67,14 @@ MUTATIONS = [
         (*_BALANCE, *_FLIP),
     ),
     Mutation(
-        "samplers/_recipe.py",
-        'r = share * z["r"] + jnp.sqrt(1 - share**2) * r',
-        'r = share * z["r"] + (1 - share) * r',
+        "samplers/_momentum.py",
+        'return share * z["r"] + jnp.sqrt(1 - share**2) * new',
+        'return share * z["r"] + (1 - share) * new',
         "the new part of a momentum is 1 - κ and not √(1-κ²)",
         _FLIP,
     ),
     Mutation(
-        "samplers/_recipe.py",
+        "samplers/corrected.py",
         'return momentum_of(step.dynamics, {**z, "r": z["theta"]}, noise)',
         "return noise",
         "your own Hamiltonian dynamics start with momenta of unit mass",
@@ -110,8 +103,8 @@ MUTATIONS = [
     ),
     Mutation(
         "samplers/mass_matrix.py",
-        "return jax.vjp(self.__call__, self.origin)[1](gradient)[0]",
-        "return ravel(gradient)",
+        "return lambda q: jax.vjp(self.__call__, self._origin)[1](by_theta(self(q)))[0]",
+        "return lambda q: ravel(by_theta(self(q)))",
         "a minibatch's gradient is not brought into the coordinates of the mass matrix",
         ("recipe::a_mass_matrix_is_a_change_of_coordinates",),
     ),

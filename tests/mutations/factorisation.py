@@ -73,8 +73,8 @@ MUTATIONS = [
     ),
     Mutation(
         "samplers/lazy.py",
-        "return state._replace(z=self._brought_up(key, state.z, missed, self.scales), seen=seen)",
-        "return state._replace(z=self._brought_up(key, state.z, missed, self.scales))",
+        "        return _with_rows(state, z, state.step, rows)",
+        "        return _with_rows(state, z, state.step, seen)",
         "rows that are brought up to date are brought up again",
         ("factorisation::after_a_pass_all_rows_are_up_to_date_and_a_dense_chain_needs_no_such_thing",),
     ),

@@ -39,9 +39,9 @@ MUTATIONS = [
         ("network_model::columns_of_another_order_or_name_are_refused",),
     ),
     Mutation(
-        "run/positions.py",
-        "return dataclasses.replace(placed, target=InBlocks(own_target, rows))",
-        "return placed",
+        "samplers/plain.py",
+        "return dataclasses.replace(self, target=InBlocks(target, rows))",
+        "return self",
         "the check of a start takes all rows at once",
         ("start_memory::a_run_by_minibatches_checks_its_start_in_blocks",),
     ),

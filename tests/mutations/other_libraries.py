@@ -43,7 +43,7 @@ MUTATIONS = [
     ),
     Mutation(
         "integrators/reflecting.py",
-        'return getattr(self.integrator, "gradient_at_start", False)',
+        "return self.integrator.gradient_at_start",
         "return True",
         "a reflected splitting taken for a step with its gradient at the start",
         _REFUSED,

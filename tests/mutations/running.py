@@ -6,7 +6,7 @@ _CHUNK = ("sample::draws_are_the_same_bit_for_bit_whatever_the_chunk",)
 
 MUTATIONS = [
     Mutation(
-        "samplers/_recipe.py",
+        "samplers/_shared.py",
         'inner(z["r"], velocity) / float(dimension(z["r"]))',
         'inner(z["r"], velocity) / dimension(z["r"])',
         "the kinetic temperature divides by an int, which JAX takes for one of 32 bits",
@@ -281,9 +281,9 @@ MUTATIONS = [
         ("diagnostics::halving_the_step_finds_its_bias",),
     ),
     Mutation(
-        "diagnostics/noise_share.py",
-        "injected = 2 * dynamics.temperature * _trace(dynamics.D, state.z)",
-        "injected = 2 * _trace(dynamics.D, state.z)",
+        "samplers/plain.py",
+        "injected = 2 * dynamics.temperature * _trace(dynamics.D, z)",
+        "injected = 2 * _trace(dynamics.D, z)",
         "the share of the minibatch noise ignores the temperature",
         ("diagnostics::the_share_of_the_minibatches_in_the_noise_is_the_known_one",),
     ),
@@ -408,9 +408,9 @@ MUTATIONS = [
         ("store::an_opened_trace_knows_the_problems_of_warm_up_and_of_the_start",),
     ),
     Mutation(
-        "samplers/_recipe.py",
-        "            return remembered(*settings)\n",
-        "            return make(*settings)\n",
+        "samplers/family.py",
+        "return type(value), value  # 1, 1.0",
+        "return id(value)  # 1, 1.0",
         "a sampler that is made again compiles everything again",
         ("sample::samplers_of_equal_settings_share_their_compiled_programs",),
     ),
@@ -553,5 +553,40 @@ MUTATIONS = [
         "call.again",
         "a trace is run again with its old sampler",
         ("call::a_trace_is_run_again_with_any_option_changed",),
+    ),
+    Mutation(
+        "samplers/contract.py",
+        "takes_batches = False",
+        "takes_batches = True",
+        "a sampler that says nothing is given minibatches",
+        ("own_sampler::a_sampler_that_says_nothing_is_given_no_batches",),
+    ),
+    Mutation(
+        "samplers/contract.py",
+        "        return drift_time(followed.dynamics, followed.state)",
+        "        return curvature_time(target, temperature, theta)",
+        "the tuner does not ask which dynamics a sampler follows",
+        ("own_sampler::its_time_scale_is_that_of_the_dynamics_that_it_follows",),
+    ),
+    Mutation(
+        "samplers/contract.py",
+        '        if not self.takes_batches:\n            return ""\n',
+        '        if True:\n            return ""\n',
+        "batches of a sampler that says nothing are divided among devices",
+        ("mesh::four_devices_give_the_draws_of_one_and_another_mesh_goes_on",),
+    ),
+    Mutation(
+        "samplers/contract.py",
+        "self.gradient_estimator is None or self.gradient_estimator.reads_all_data",
+        "self.gradient_estimator is not None and self.gradient_estimator.reads_all_data",
+        "a sampler that says nothing is taken to need no more than its batches",
+        ("own_sampler::the_answers_of_a_sampler_that_says_nothing_are_safe",),
+    ),
+    Mutation(
+        "dynamics/underdamped.py",
+        "_Kinetic(mass))",
+        "lambda r: _Kinetic(mass)(r))",
+        "a sampler of underdamped dynamics cannot be pickled",
+        ("every_sampler::a_sampler_on_its_target_can_be_pickled",),
     ),
 ]

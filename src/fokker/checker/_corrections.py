@@ -21,9 +21,9 @@ from fokker.corrections import Metropolis, Step
 from fokker.corrections.metropolis import Draws
 from fokker.dynamics.problem import Problem
 from fokker.integrators import ExactOU, GeneralisedLeapfrog, Point, Splitting
-from fokker.samplers._checked import Exchange
-from fokker.samplers._recipe import Recipe
-from fokker.samplers._sampler import Sampler, SamplerState
+from fokker.samplers.contract import Exchange, Sampler, SamplerState
+from fokker.samplers.corrected import Corrected
+from fokker.samplers.mass_matrix import coordinates
 
 _EXACT_AT = 16
 _STEPS = 3
@@ -81,7 +81,7 @@ def check_correction(
 
 
 def _of_recipe(
-    sampler: Recipe, problem: Problem, some: np.ndarray, points: np.ndarray, generator: np.random.Generator
+    sampler: Corrected, problem: Problem, some: np.ndarray, points: np.ndarray, generator: np.random.Generator
 ) -> list[Finding]:
     """By the kind of integrator: a map that leads back, or a proposal with a density; else by averages.
 
@@ -90,10 +90,10 @@ def _of_recipe(
     setup = _Setup(sampler, problem)
     if isinstance(sampler.integrator, Splitting):
         findings = [_averages(sampler, problem, points, generator)]
-    elif sampler.integrator.is_deterministic:  # type: ignore[attr-defined]
+    elif sampler.integrator.is_deterministic:
         findings = _trajectory(setup, some, generator)
     else:
-        has_noise = [] if sampler.family is not None else [_noise_everywhere(problem, points)]
+        has_noise = [] if sampler.wants_target else [_noise_everywhere(problem, points)]
         if any(not finding.holds for finding in has_noise):
             return has_noise
         findings = [*has_noise, _detailed_balance(setup, some, generator)]
@@ -105,7 +105,7 @@ def _of_recipe(
 class _Setup:
     """A corrected recipe as functions of plain vectors: z with theta first, in theta's own coordinates."""
 
-    def __init__(self, sampler: Recipe, problem: Problem) -> None:
+    def __init__(self, sampler: Corrected, problem: Problem) -> None:
         if isinstance(sampler.integrator, GeneralisedLeapfrog):
             # Solved as precisely as possible: the remaining error is not the step's.
             precise = GeneralisedLeapfrog(1e-12, 4 * sampler.integrator.iterations)
@@ -116,13 +116,11 @@ class _Setup:
         self.sampler = dataclasses.replace(sampler, correction=correction)
         self.problem = problem
         example = problem.example
-        self.example = example if sampler.family is None else self.state_of(example["theta"]).z
-        if sampler.momentum == "new":
-            self.example = {**self.example, "r": self._momentum(self.example["theta"])}
+        self.example = self.state_of(example["theta"]).z if sampler.wants_target else example
+        if not sampler.momentum.is_stored:
+            theta = self.example["theta"]
+            self.example = {**self.example, "r": coordinates(theta, sampler.mass_matrix).vector(theta)}
         self.dimension = ravel(self.example).size
-
-    def _momentum(self, theta: Any) -> Any:
-        return theta if self.sampler.mass_matrix is None else ravel(theta)
 
     def state_of(self, position: Any) -> SamplerState:
         """The state that the sampler starts from."""
@@ -131,20 +129,20 @@ class _Setup:
     def at(self, x: Array) -> tuple[SamplerState, State]:
         """The sampler's state at a vector, with U and ∇U there, and the state in its coordinates."""
         z = unravel(x, self.example)
-        state = self.state_of(z["theta"] if self.sampler.family is not None else z)
+        state = self.state_of(z["theta"] if self.sampler.wants_target else z)
         own_variables = {name: z[name] for name in state.z}
         state = state._replace(z=own_variables)
-        _, local = self.sampler._step(state)
+        _, local = self.sampler.local_step(state)
         return state, {**local, "r": z["r"]} if "r" in z else local
 
     def outside(self, local: State, state: SamplerState) -> Array:
         """A state in the coordinates around another, as a vector."""
-        return ravel(self.sampler._leave(local, state))
+        return ravel(self.sampler.leave(local, state))
 
     def propose(self, x: Array, noise: Any) -> tuple[Array, Array, Array]:
         """One proposal from x: its end, its log ratio, and the change of energy."""
         state, local = self.at(x)
-        step, _ = self.sampler._step(state)
+        step, _ = self.sampler.local_step(state)
         proposal = step.propose(local, state.memory.point, noise)
         end = self.outside(proposal.z, state)
         change = self._energy(end, proposal.z, step) - self._energy(x, local, step)
@@ -152,7 +150,7 @@ class _Setup:
 
     def _energy(self, x: Array, local: State, step: Step) -> Array:
         """H/T with the target's own U, not the one that the sampler uses."""
-        if self.sampler.family is None:
+        if not self.sampler.wants_target:
             return self.problem.hamiltonian(x)
         theta = x[: self.problem.dimension]
         return self.problem.hamiltonian(theta) + step.energy(local, Point(jnp.zeros(())))
@@ -161,11 +159,11 @@ class _Setup:
         """The noise of one proposal."""
         x = ravel(self.example)
         state, local = self.at(x)
-        return self.sampler._step(state)[0].noise(key, local)
+        return self.sampler.local_step(state)[0].noise(key, local)
 
     def reversed(self, x: Array) -> Array:
         """In reversed time, where the way back is taken there."""
-        return ravel(self.sampler.integrator.rejected(unravel(x, self.example)))  # type: ignore[attr-defined]
+        return ravel(self.sampler.integrator.rejected(unravel(x, self.example)))
 
     def start(self, points: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """Points of theta, or of all variables, completed by standard normal auxiliaries."""
@@ -278,7 +276,7 @@ def _keeps_volume(volume: float) -> Finding:
 
 def _acceptance(setup: _Setup, points: np.ndarray, generator: np.random.Generator) -> list[Finding]:
     """Whether it accepts with the energies and the ratio of its proposals, and stays where it does not."""
-    sampler, single = setup.sampler, setup.sampler.correction.takes_one_move  # type: ignore[union-attr]
+    sampler, single = setup.sampler, setup.sampler.correction.takes_one_move
     like = setup.noise(jax.random.key(0))
     size = ravel(like).size
 
@@ -286,8 +284,7 @@ def _acceptance(setup: _Setup, points: np.ndarray, generator: np.random.Generato
         noise = unravel(w, like)
         state, local = setup.at(x)
         draws = Draws(jnp.asarray(2.0), jnp.asarray(0.5), noise)  # 2: never accepted
-        step, _ = sampler._step(state)
-        assert sampler.correction is not None
+        step, _ = sampler.local_step(state)
         path = sampler.correction.start(draws, local, state.memory.point, step)
         end, total, change = x, jnp.zeros(()), jnp.zeros(())
         for _ in range(1 if single else _STEPS):

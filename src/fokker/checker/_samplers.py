@@ -19,8 +19,7 @@ from fokker.checker._points import draw_points
 from fokker.checker._report import Report
 from fokker.dynamics import langevin
 from fokker.dynamics.problem import double, make_problem
-from fokker.samplers._checked import Followed
-from fokker.samplers._sampler import Sampler, is_automatic, theta_of
+from fokker.samplers.contract import Followed, Sampler, theta_of
 
 _POINTS = 1024
 # For samplers that are checked by averages alone; in many dimensions as many as fit into memory.
@@ -85,7 +84,7 @@ def _unknown(sampler: Sampler) -> Report:
         tolerance=0.0,
         scale=math.nan,
         root_mean_square=math.nan,
-        reasons=[_UNKNOWN.format(name=getattr(sampler, "name", type(sampler).__name__))],
+        reasons=[_UNKNOWN.format(name=sampler.name)],
         worst_point=None,
         worst_value=0.0,
         correction=None,
@@ -108,7 +107,7 @@ def _corrections(
             "the correction of a sampler made of dynamics is checked at states: "
             "give them by state=…, with all its variables."
         )
-    if is_automatic(sampler):
+    if sampler.is_automatic:
         sampler = sampler.with_step_size(_TRIAL_STEP)
         notes.append(f"the step size is left to be found: {_TRIAL_STEP} was taken, and any would do")
     if state is None:
@@ -118,10 +117,10 @@ def _corrections(
         sampler = double(sampler)
         if sampler.wants_target:
             states = [{"theta": theta_of(one)} for one in states] or [{"theta": jnp.zeros(())}]
-            example, temperature = states[0], getattr(sampler, "temperature", 1.0)
-            dynamics: Any = langevin(sampler.own_target.potential, temperature=temperature)
+            example = states[0]
+            dynamics: Any = langevin(sampler.own_target.potential, temperature=sampler.own_temperature)
         else:
-            dynamics = sampler
+            dynamics = sampler.own_dynamics
         problem = make_problem(dynamics, state=example)
         generator = np.random.default_rng(options["seed"])
         number = options["number_of_points"] or _number_of_points(sampler, problem.dimension)

@@ -22,7 +22,7 @@ from fokker.run.learn import WARM_UP
 from fokker.run.store import draws_per_chunk, has_run, read_checkpoint
 from fokker.run.tuning import time_of_tuning, with_tuned
 from fokker.samplers._named import by_name
-from fokker.samplers._sampler import AUTOMATIC, is_automatic
+from fokker.samplers.schedules import AUTOMATIC
 from fokker.targets.target import TargetWithData
 
 # Seconds of the trial, and the most steps of its warm-up.
@@ -53,8 +53,8 @@ def estimate(
     trials of the search are measured beside it; one that adapts by warm-up has a short warm-up first.
     """
     chosen: Any = by_name(sampler)(step_size=AUTOMATIC) if isinstance(sampler, str) else sampler
-    adapts = is_automatic(chosen) and chosen.learns
-    tuned = is_automatic(chosen) and not chosen.learns
+    adapts = chosen.is_automatic and chosen.learns
+    tuned = chosen.is_automatic and not chosen.learns
     warm_up = int(options["warm_up"] or WARM_UP) if adapts else 0
     trial = sampler
     if tuned:

@@ -210,7 +210,7 @@ class Model:
         """The sampler of that name, in the file or in fk.samplers; a name where all of it is to be tuned."""
         from fokker.samplers import Sampler
         from fokker.samplers._named import by_name
-        from fokker.samplers._sampler import AUTOMATIC
+        from fokker.samplers.schedules import AUTOMATIC
 
         own = getattr(self.module, name, None)
         if isinstance(own, Sampler):

@@ -87,9 +87,14 @@ class Correction(Module):
     # Whether one move is always enough.
     takes_one_move = False
 
+    @property
+    def max_depth(self) -> int | None:
+        """The most doublings of a tree; None for other trajectories."""
+        return None
+
     @abc.abstractmethod
-    def check_integrator(self, integrator: Integrator) -> None:
-        """Raise, with the reason, where steps of this integrator can never be corrected."""
+    def check_integrator(self, integrator: Integrator) -> Correctable:
+        """The integrator; raise, with the reason, where its steps can never be corrected."""
 
     @abc.abstractmethod
     def check(self, dynamics: Dynamics | SDE, integrator: Integrator, z: State) -> None:

@@ -101,11 +101,9 @@ class Metropolis(Correction):
     def check(self, dynamics: Dynamics | SDE, integrator: Integrator, z: State) -> None:
         """Raise, with the reason, where steps of these dynamics by this integrator cannot be corrected."""
         check_positive_temperature(dynamics)
-        self.check_integrator(integrator)
-        assert isinstance(integrator, Correctable)
-        integrator.check_correction(dynamics, z)
+        self.check_integrator(integrator).check_correction(dynamics, z)
 
-    def check_integrator(self, integrator: Integrator) -> None:
+    def check_integrator(self, integrator: Integrator) -> Correctable:
         """Raise unless the probability of the way back is known."""
         if not isinstance(integrator, Correctable):
             raise ValueError(
@@ -113,6 +111,7 @@ class Metropolis(Correction):
                 "is not known. Use fk.integrators.EulerMaruyama() where D has noise on every variable, "
                 "Splitting() or ExactOU() for underdamped and Leapfrog() for Hamiltonian dynamics."
             )
+        return integrator
 
     def draw(self, key: Key[Array, ""], step: Step, z: State) -> Draws:
         """The randomness of one path."""

@@ -86,9 +86,9 @@ class NaiveTree(Correction):
         """That of a path of given length."""
         return integrator.error_order - 1
 
-    def check_integrator(self, integrator: Integrator) -> None:
+    def check_integrator(self, integrator: Integrator) -> Correctable:
         """Raise unless its steps lead back exactly."""
-        check_deterministic(integrator)
+        return check_deterministic(integrator)
 
     def check(self, dynamics: Dynamics | SDE, integrator: Integrator, z: State) -> None:
         """Raise unless the integrator is reversible and deterministic, for a position and a momentum."""

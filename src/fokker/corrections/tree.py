@@ -109,9 +109,9 @@ class Tree(Correction):
         """That of a path of given length."""
         return integrator.error_order - 1
 
-    def check_integrator(self, integrator: Integrator) -> None:
+    def check_integrator(self, integrator: Integrator) -> Correctable:
         """Raise unless its steps lead back exactly."""
-        check_deterministic(integrator)
+        return check_deterministic(integrator)
 
     def check(self, dynamics: Dynamics | SDE, integrator: Integrator, z: State) -> None:
         """Raise unless the integrator is reversible and deterministic, for a position and a momentum."""
@@ -259,7 +259,7 @@ class Tree(Correction):
         )
 
 
-def check_deterministic(integrator: Integrator) -> None:
+def check_deterministic(integrator: Integrator) -> Correctable:
     """Raise unless the steps of an integrator lead back exactly."""
     if not (isinstance(integrator, Correctable) and integrator.is_deterministic):
         raise ValueError(
@@ -267,16 +267,16 @@ def check_deterministic(integrator: Integrator) -> None:
             f"{type(integrator).__name__} do not. Use fk.integrators.Leapfrog() with Hamiltonian dynamics "
             "(D = 0), or fk.corrections.Metropolis()."
         )
+    return integrator
 
 
 def check_tree(dynamics: Dynamics | SDE, integrator: Integrator, z: State) -> None:
     """Raise, with the reason, where no tree can be grown."""
     check_positive_temperature(dynamics)
-    check_deterministic(integrator)
-    assert isinstance(integrator, Correctable)
+    correctable = check_deterministic(integrator)
     if set(z) != {"theta", "r"}:
         raise ValueError(f"a tree needs a state of theta and r; this one has {', '.join(sorted(z))}.")
-    integrator.check_correction(dynamics, z)
+    correctable.check_correction(dynamics, z)
 
 
 def _gradient_row(point: Point, like: Vector) -> Vector:

@@ -255,7 +255,7 @@ def _how_to_mix(values: np.ndarray, slow: int, context: Context) -> str:
     if _have_common_shift(values[:, :, slow]):
         return _MOVING
     values = values[:, :, : context.coordinates]
-    learns = getattr(context.sampler, "learns", False)
+    learns = context.sampler is not None and context.sampler.learns
     remedy = (
         "mass_matrix='dense' or 'low-rank'"
         if learns

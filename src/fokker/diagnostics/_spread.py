@@ -19,7 +19,6 @@ from fokker.diagnostics._tails import heavy_tails, tail_exponents
 from fokker.diagnostics.configurational import FALSE_ALARMS, Groups, Spread, Walls, spread_of
 from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.dynamics.hamiltonian import Hamiltonian
-from fokker.integrators import Reflecting
 from fokker.targets.target import Target, TargetWithData
 
 if TYPE_CHECKING:
@@ -51,11 +50,8 @@ class Comparison(NamedTuple):
 
 def walls_of(sampler: Any, positions: Any) -> Walls | None:
     """The walls that the integrator of a sampler reflects at; `positions` are draws, chain × draw × theta."""
-    integrator = getattr(sampler, "integrator", None)
-    if not isinstance(integrator, Reflecting):
-        return None
-    theta = jax.tree.map(lambda x: x[0, 0], positions)
-    return Walls(*(np.asarray(ravel(wall), float) for wall in integrator.walls(theta)))
+    walls = sampler.walls(jax.tree.map(lambda x: x[0, 0], positions))
+    return None if walls is None else Walls(*(np.asarray(ravel(wall), float) for wall in walls))
 
 
 def is_of_stream(origin: "Origin | None") -> bool:
@@ -72,9 +68,10 @@ def target_of(origin: "Origin") -> Target | None:
         return None
     if origin.sampler.wants_target:
         return origin.sampler.own_target
-    H = getattr(getattr(origin.sampler, "dynamics", None), "hamiltonian", None)
     known = isinstance(origin.target, Target) and not origin.target.is_constrained
-    return origin.target if known and isinstance(H, Hamiltonian) else None
+    return (
+        origin.target if known and isinstance(origin.sampler.own_dynamics.hamiltonian, Hamiltonian) else None
+    )
 
 
 def why_not_compared(trace: "Trace", target: Target | None, has_many: bool) -> str:
@@ -86,7 +83,7 @@ def why_not_compared(trace: "Trace", target: Target | None, has_many: bool) -> s
         return "the target of this sampler is not known: give it to fk.sample"
     if not trace.settings.get("temperature", 1.0) > 0:
         return "at temperature 0 there is no distribution to compare with"
-    if has_many and isinstance(getattr(trace.origin.sampler, "integrator", None), Reflecting):
+    if has_many and walls_of(trace.origin.sampler, trace.positions) is not None:
         return "random directions over many parameters cross the walls of the target"
     return ""
 

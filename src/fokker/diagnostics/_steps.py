@@ -77,7 +77,7 @@ def noise_share(trace: "Trace", checks: dict[str, float]) -> list[Finding]:
     if share is None:
         return []
     checks["gradient noise over injected noise"] = share
-    if share <= _SHARE or sampler.noise_estimate is not None or "xi" in trace.state.z:
+    if share <= _SHARE or sampler.absorbs_noise(trace.state):
         return []
     return [
         Finding(
@@ -97,7 +97,8 @@ def _recent_positions(trace: "Trace") -> Any:
     between. The draws of that many steps before the centre was last moved are as far from it as those that
     follow, as the chain is the same in both directions of time.
     """
-    every = getattr(getattr(trace.sampler, "estimator", None), "every", None)
+    estimator = trace.sampler.gradient_estimator
+    every = None if estimator is None else estimator.every
     thin = int(trace.settings.get("thin", 1))
     if every is None or trace.draws is None or every < 2 * thin:
         return None
@@ -138,7 +139,7 @@ def decisions(trace: "Trace", checks: dict[str, float], boundary: "Boundary | No
         checks["mean acceptance"] = float(stats["acceptance_rate"].mean())
     if "is_divergent" in stats and np.any(stats["is_divergent"]):
         findings.append(_divergences(stats, boundary))
-    deepest = getattr(getattr(trace.sampler, "correction", None), "max_depth", None)
+    deepest = None if trace.sampler is None else trace.sampler.max_tree_depth
     if "tree_depth" in stats and deepest is not None:
         share = float(np.mean(stats["tree_depth"] >= int(deepest)))
         if share > _MANY_DEEP:

@@ -134,12 +134,14 @@ def positive_temperature(temperature: Any) -> float:
 
 def dynamics_of(dynamics: Any) -> Any:
     """The dynamics of a sampler; anything else is returned unchanged."""
-    if not hasattr(dynamics, "wants_target"):
+    if not hasattr(type(dynamics), "placed"):  # which samplers have, of a part above this one
         return dynamics
-    if not hasattr(dynamics, "placed"):
-        name = getattr(dynamics, "name", type(dynamics).__name__)
-        raise TypeError(f"the sampler {name} has no continuous dynamics: give a fk.Dynamics or a fk.SDE.")
-    return dynamics.placed
+    placed = dynamics.placed
+    if placed is None:
+        raise TypeError(
+            f"the sampler {dynamics.name} has no continuous dynamics: give a fk.Dynamics or a fk.SDE."
+        )
+    return placed
 
 
 def make_problem(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fokker.dynamics._dynamics import Dynamics
-from fokker.dynamics._kinetic import half_square
+from fokker.dynamics._kinetic import unit_mass
 from fokker.dynamics.hamiltonian import Hamiltonian
 
 
@@ -19,7 +19,7 @@ def riemann(
     Eq. 17 prints two signs wrong). `inverse_metric` is G⁻¹ and `inverse_metric_root` is G^{-1/2}, as fields.
     """
     return Dynamics(
-        Hamiltonian(potential, lambda r: half_square(r)),
+        Hamiltonian(potential, unit_mass),
         D={("r", "r"): inverse_metric},
         Q={("r", "theta"): inverse_metric_root},
         temperature=temperature,

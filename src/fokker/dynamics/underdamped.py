@@ -1,6 +1,7 @@
 """Hamiltonian and underdamped Langevin dynamics: HMC, ULMC and SGHMC."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -46,7 +47,18 @@ def _with_momentum(potential: Callable[..., Any], mass: Any) -> Hamiltonian:
         if not isinstance(m, jax.core.Tracer) and not bool(np.all(np.asarray(m) > 0)):
             raise ValueError(f"the mass must be positive; {mass} was given. {_DENSE_MASS}")
 
-    def kinetic(r: PyTree[Array]) -> Array:
+    return Hamiltonian(potential, _Kinetic(mass))
+
+
+# A class and not a function inside a function: samplers of these dynamics can be pickled.
+@dataclass(frozen=True, eq=False)
+class _Kinetic:
+    """rᵀM⁻¹r/2."""
+
+    mass: PyTree[Array]
+
+    def __call__(self, r: PyTree[Array]) -> Array:
+        mass = self.mass
         if same_shapes(mass, 0.0):
             value = half_square(r)
             return value / mass.astype(value.dtype)
@@ -58,5 +70,3 @@ def _with_momentum(potential: Callable[..., Any], mass: Any) -> Hamiltonian:
         return jax.tree.reduce(
             jnp.add, jax.tree.map(lambda x, m: jnp.sum(x**2 / m.astype(x.dtype)) / 2, r, mass)
         )
-
-    return Hamiltonian(potential, kinetic)

@@ -25,6 +25,8 @@ class Estimator(Module):
 
     # Whether `update` makes passes over all the data.
     reads_all_data: ClassVar[bool] = False
+    # Steps after which the centre of its baselines moves; None where they have no centre that moves.
+    every: ClassVar[int | None] = None
 
     def on(self, target: TargetWithData) -> "Estimator":
         """The estimator prepared for a target."""

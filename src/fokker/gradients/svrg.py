@@ -21,7 +21,7 @@ class SVRG(Estimator):
     """`ControlVariates` whose θ* is moved to the position of the chain every `every` steps."""
 
     reads_all_data: ClassVar[bool] = True
-    every: int = eqx.field(static=True)
+    every: int = eqx.field(static=True)  # type: ignore[misc]
 
     def init(self, target: TargetWithData, theta: PyTree[Array]) -> _Center:
         """θ* at the first position."""

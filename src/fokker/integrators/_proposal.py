@@ -1,6 +1,7 @@
 """A step as a proposal: what a correction needs to know about it."""
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+import abc
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,9 @@ from jaxtyping import Array, PyTree
 from fokker._core.state import State
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.hamiltonian import Hamiltonian, hamiltonian_value
+from fokker.fields import Field
 from fokker.integrators._gradient import Gradient
+from fokker.integrators._integrator import Integrator
 from fokker.integrators.noise import draw_like
 
 
@@ -41,30 +44,36 @@ class Proposal(NamedTuple):
     is_sound: Array | bool = True
 
 
-@runtime_checkable
-class Correctable(Protocol):
-    """An integrator whose steps can be proposals.
+class Correctable(Integrator):
+    """An integrator whose steps can be proposals: of it Metropolis and trees know the way back.
 
-    `is_deterministic`: whether a step without noise leads back once the momentum is reversed.
-    `error_order`: the power of the step size with which the spread of log acceptance ratios grows.
+    By default that is for steps in reversed time, r ↦ -r, without noise. `error_order`: the power of the step
+    size with which the spread of log acceptance ratios grows.
     """
 
-    is_deterministic: bool
-    error_order: float
+    error_order: ClassVar[float]
+
+    def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
+        """None: a step has no noise."""
+        return {}
 
     def check_correction(self, dynamics: Dynamics | SDE, z: State) -> None:
         """Raise, with the reason, where the probability of the way back is not known."""
+        check_reversible(dynamics, z)
 
     def evaluate(self, dynamics: Dynamics | SDE, z: State) -> Point:
-        """What `propose` needs to know at z."""
+        """What `propose` needs to know at z: U and ∇U."""
+        return evaluate_point(dynamics, z)
 
+    @abc.abstractmethod
     def propose(
         self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any, point: Point
     ) -> Proposal:
         """The same step as `advance` takes with the exact gradient, as a proposal."""
 
     def rejected(self, z: State) -> State:
-        """The state after a rejection: z, or z in reversed time where the way back is taken there."""
+        """The state after a rejection: z in reversed time, where the way back is taken there."""
+        return with_reversed_momentum(z)
 
 
 def evaluate_point(dynamics: Dynamics | SDE, z: State, with_gradient: bool = True) -> Point:

@@ -6,15 +6,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._core.module import Module
 from fokker._core.state import State, inner
 from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
-from fokker.integrators._gradient import Gradient, evaluate
-from fokker.integrators._proposal import Point, Proposal, evaluate_point, temperature_of
+from fokker.integrators._gradient import evaluate
+from fokker.integrators._integrator import StepInput
+from fokker.integrators._proposal import Correctable, Point, Proposal, temperature_of
 
 
-class EulerMaruyama(Module):
+class EulerMaruyama(Correctable):
     r"""z' = z + ε f(z) + √ε √(2TD(z) - εB̂) w with w ~ N(0, I).
 
     Weak order 1, one gradient per step, for any dynamics (Ma et al. 2015, Eq. 9, the sign of Γ corrected).
@@ -22,31 +22,17 @@ class EulerMaruyama(Module):
 
     label: ClassVar = "Euler–Maruyama"
     gradient_at_start: ClassVar = True
-    is_deterministic: ClassVar = False
     error_order: ClassVar = 1.5
-
-    def check(self, dynamics: Dynamics | SDE, z: State, subtracts: bool = False) -> None:
-        """It makes sense for any dynamics."""
 
     def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
         """Noise for √(2TD - εB̂)."""
         return dynamics.noise_like(z, noise_estimate)
 
-    def advance(
-        self,
-        dynamics: Dynamics | SDE,
-        z: State,
-        gradient: Gradient,
-        noise: PyTree[Array],
-        step_size: Any,
-        *,
-        probe: State | None = None,
-        noise_estimate: Field | None = None,
-    ) -> tuple[State, Array]:
+    def advance(self, step: StepInput) -> tuple[State, Array]:
         """The state one step of size ε later, and how far 2TD - εB̂ fell below zero (0 where it did not)."""
-        h = one_number(step_size)
-        f = dynamics.drift(z, evaluate(gradient, dynamics, z), probe)
-        kick, shortfall = dynamics.noise(z, noise, step_size, noise_estimate)
+        dynamics, z, h = step.dynamics, step.z, one_number(step.step_size)
+        f = dynamics.drift(z, evaluate(step.gradient, dynamics, z), step.probe)
+        kick, shortfall = dynamics.noise(z, step.noise, step.step_size, step.noise_estimate)
         root = jnp.sqrt(h)
 
         def move(x: Array, a: Array, b: Array) -> Array:
@@ -65,16 +51,12 @@ class EulerMaruyama(Module):
                 "fk.integrators.Splitting() or ExactOU()."
             )
 
-    def evaluate(self, dynamics: Dynamics | SDE, z: State) -> Point:
-        """U and ∇U."""
-        return evaluate_point(dynamics, z)
-
     def propose(
         self, dynamics: Dynamics | SDE, z: State, noise: PyTree[Array], step_size: Any, point: Point
     ) -> Proposal:
         r"""The step with q(z'|z) = N(z + εf(z), 2εTD(z)) there and q(z|z') back; one gradient."""
         h = one_number(step_size)
-        new, _ = self.advance(dynamics, z, point.known_gradient, noise, h)
+        new, _ = self.advance(StepInput(dynamics, z, point.known_gradient, noise, h))
         new_point = self.evaluate(dynamics, new)
         there = _log_density(dynamics, z, point, new, h)
         back = _log_density(dynamics, new, new_point, z, h)

@@ -7,24 +7,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._core.module import Module
 from fokker._core.state import State
 from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
 from fokker.integrators._friction import check_friction, friction_rate
-from fokker.integrators._gradient import Gradient, evaluate, no_force
-from fokker.integrators._proposal import (
-    Point,
-    Proposal,
-    check_reversible,
-    evaluate_point,
-    with_reversed_momentum,
-)
+from fokker.integrators._gradient import evaluate, no_force
+from fokker.integrators._integrator import StepInput
+from fokker.integrators._proposal import Correctable, Point, Proposal, with_reversed_momentum
 from fokker.integrators.euler_maruyama import one_number
 from fokker.integrators.noise import draw_like
 
 
-class ExactOU(Module):
+class ExactOU(Correctable):
     r"""θ and r drawn together from an Ornstein–Uhlenbeck process, the force g = -∇Ũ(θ) frozen for a step h.
 
         E θ' = θ + [α r + β g]/m,           α = (1 - e^{-γh})/γ,   β = (h - α)/γ,   γ = C/m
@@ -38,7 +32,6 @@ class ExactOU(Module):
 
     label: ClassVar = "exact OU"
     gradient_at_start: ClassVar = True
-    is_deterministic: ClassVar = False
     # The frozen gradient is off by O(ε), its force by O(ε²), against a noise of √ε.
     error_order: ClassVar = 1.5
 
@@ -66,19 +59,11 @@ class ExactOU(Module):
         like = dynamics.noise_like(z)["r"]
         return {"r": like, "theta": like}
 
-    def advance(
-        self,
-        dynamics: Dynamics | SDE,
-        z: State,
-        gradient: Gradient,
-        noise: Any,
-        step_size: Any,
-        *,
-        probe: State | None = None,
-        noise_estimate: Field | None = None,
-    ) -> tuple[State, Array]:
+    def advance(self, step: StepInput) -> tuple[State, Array]:
         """The state one step later."""
-        law = _law(dynamics, z, evaluate(gradient, dynamics, z), one_number(step_size), probe)
+        z, noise = step.z, step.noise
+        gradient = evaluate(step.gradient, step.dynamics, z)
+        law = _law(step.dynamics, z, gradient, one_number(step.step_size), step.probe)
         r = jax.tree.map(lambda m, s, w: m + s * w, law.mean_r, law.spread_r, noise["r"])
         theta = jax.tree.map(
             lambda m, coefficient, s, w, rest, v: m + coefficient * s * w + rest * v,
@@ -92,28 +77,16 @@ class ExactOU(Module):
         moved = {"theta": theta, "r": r}
         return {**z, **jax.tree.map(lambda new, x: new.astype(x.dtype), moved, _pair(z))}, jnp.zeros(())
 
-    def check_correction(self, dynamics: Dynamics | SDE, z: State) -> None:
-        """Raise where the way back in reversed time is not a step of the same dynamics."""
-        check_reversible(dynamics, z)
-
-    def evaluate(self, dynamics: Dynamics | SDE, z: State) -> Point:
-        """U and ∇U."""
-        return evaluate_point(dynamics, z)
-
     def propose(
         self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any, point: Point
     ) -> Proposal:
         """The step with its normal density there, and from (θ', -r') back to (θ, -r); one gradient."""
         h = one_number(step_size)
-        new, _ = self.advance(dynamics, z, point.known_gradient, noise, h)
+        new, _ = self.advance(StepInput(dynamics, z, point.known_gradient, noise, h))
         new_point = self.evaluate(dynamics, new)
         back, end = with_reversed_momentum(new), with_reversed_momentum(z)
         there = _log_density(dynamics, z, point, new, h)
         return Proposal(new, new_point, _log_density(dynamics, back, new_point, end, h) - there)
-
-    def rejected(self, z: State) -> State:
-        """With the momentum reversed: the way back is taken in reversed time."""
-        return with_reversed_momentum(z)
 
 
 def _moves_by_coordinate(dynamics: Dynamics, z: State) -> bool:

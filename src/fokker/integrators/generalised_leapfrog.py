@@ -8,19 +8,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from fokker._core.module import Module
 from fokker._core.state import State, depends_on, ravel, unravel
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.hamiltonian import hamiltonian_value
-from fokker.fields import Field, is_zero
-from fokker.integrators._gradient import Gradient
-from fokker.integrators._proposal import (
-    Point,
-    Proposal,
-    check_reversible,
-    evaluate_point,
-    with_reversed_momentum,
-)
+from fokker.fields import is_zero
+from fokker.integrators._integrator import StepInput
+from fokker.integrators._proposal import Correctable, Point, Proposal, evaluate_point
 from fokker.integrators.euler_maruyama import one_number
 from fokker.integrators.noise import draw_like
 
@@ -94,7 +87,7 @@ def reversible_leapfrog(
     return new, p, solved & solved_back & back
 
 
-class GeneralisedLeapfrog(Module):
+class GeneralisedLeapfrog(Correctable):
     r"""The leapfrog of any Hamiltonian H(θ, r) that is even in r, as in a metric that depends on theta.
 
         r½ = r - (h/2) ∂H/∂θ(θ, r½),  θ' = θ + (h/2)(∂H/∂r(θ, r½) + ∂H/∂r(θ', r½)),
@@ -136,29 +129,11 @@ class GeneralisedLeapfrog(Module):
                 "Q={('r', 'theta'): 1.0}; these have others. Use EulerMaruyama() where D is invertible."
             )
 
-    def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
-        """None: a step has no noise."""
-        return {}
-
-    def advance(
-        self,
-        dynamics: Dynamics | SDE,
-        z: State,
-        gradient: Gradient,
-        noise: Any,
-        step_size: Any,
-        *,
-        probe: State | None = None,
-        noise_estimate: Field | None = None,
-    ) -> tuple[State, Array]:
+    def advance(self, step: StepInput) -> tuple[State, Array]:
         """The state one step later."""
-        if gradient is not None:
+        if step.gradient is not None:
             raise ValueError("the generalised leapfrog needs H itself, and takes no stochastic gradient.")
-        return self._step(dynamics, z, step_size)[0], jnp.zeros(())
-
-    def check_correction(self, dynamics: Dynamics | SDE, z: State) -> None:
-        """Raise where H is not even in r."""
-        check_reversible(dynamics, z)
+        return self._step(step.dynamics, step.z, step.step_size)[0], jnp.zeros(())
 
     def evaluate(self, dynamics: Dynamics | SDE, z: State) -> Point:
         """U alone: the gradients of a step are at other points."""
@@ -170,10 +145,6 @@ class GeneralisedLeapfrog(Module):
         """The step, and whether it leads back."""
         new, is_sound = self._step(dynamics, z, step_size)
         return Proposal(new, self.evaluate(dynamics, new), jnp.zeros(()), is_sound)
-
-    def rejected(self, z: State) -> State:
-        """With the momentum reversed: the way back is taken in reversed time."""
-        return with_reversed_momentum(z)
 
     def _step(self, dynamics: Dynamics | SDE, z: State, step_size: Any) -> tuple[State, Array]:
         x, r = ravel(z["theta"]), ravel(z["r"])

@@ -8,14 +8,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from fokker._core.module import Module
 from fokker._core.state import State, nearest, ravel, unravel
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.dynamics.isokinetic import isokinetic
-from fokker.fields import Field, is_zero
-from fokker.integrators._gradient import Gradient
-from fokker.integrators._proposal import Point, Proposal
+from fokker.fields import is_zero
+from fokker.integrators._integrator import StepInput
+from fokker.integrators._proposal import Correctable, Point, Proposal
 from fokker.integrators.euler_maruyama import one_number
 
 Vector = Float[Array, " d"]
@@ -66,7 +65,7 @@ def unit_vector(noise: Vector) -> Vector:
     return noise / jnp.sqrt(jnp.sum(noise**2))
 
 
-class IsokineticLeapfrog(Module):
+class IsokineticLeapfrog(Correctable):
     r"""Alternating kicks of u and drifts of θ, each exact, for `fk.dynamics.isokinetic` without noise.
 
         u ← kick(u, s∇U(θ), a h),  θ ← θ + b h s u,  …
@@ -89,7 +88,7 @@ class IsokineticLeapfrog(Module):
             )
 
     @property
-    def label(self) -> str:
+    def label(self) -> str:  # type: ignore[override]
         """Its name in words."""
         return f"isokinetic {self.kind}"
 
@@ -115,29 +114,15 @@ class IsokineticLeapfrog(Module):
         if not isinstance(speed, jax.core.Tracer) and not abs(float(speed) - 1) < 1e-3:
             raise ValueError(f"u is a direction, of length 1; its length here is {float(speed) ** 0.5:.3g}.")
 
-    def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
-        """None: a step has no noise."""
-        return {}
-
-    def advance(
-        self,
-        dynamics: Dynamics | SDE,
-        z: State,
-        gradient: Gradient,
-        noise: Any,
-        step_size: Any,
-        *,
-        probe: State | None = None,
-        noise_estimate: Field | None = None,
-    ) -> tuple[State, Array]:
+    def advance(self, step: StepInput) -> tuple[State, Array]:
         """The state one step later; one gradient more than `propose`, as none is known at its start."""
-        potential: Any = dynamics.hamiltonian.potential  # type: ignore[attr-defined]
-        gradient_at = jax.grad(potential) if gradient is None else gradient
+        potential: Any = step.dynamics.hamiltonian.potential  # type: ignore[attr-defined]
+        gradient_at = jax.grad(potential) if step.gradient is None else step.gradient
         z, _, _ = self._step(
-            dynamics,
-            z,
-            step_size,
-            Point(None, gradient_at(z["theta"])),
+            step.dynamics,
+            step.z,
+            step.step_size,
+            Point(None, gradient_at(step.z["theta"])),
             lambda t: Point(None, gradient_at(t)),
         )
         return z, jnp.zeros(())

@@ -6,23 +6,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._core.module import Module
 from fokker._core.state import State
 from fokker.dynamics import SDE, Dynamics
-from fokker.fields import Field, is_zero
+from fokker.fields import is_zero
 from fokker.integrators._friction import check_friction
-from fokker.integrators._gradient import Gradient, evaluate, no_force
-from fokker.integrators._proposal import (
-    Point,
-    Proposal,
-    check_reversible,
-    evaluate_point,
-    with_reversed_momentum,
-)
+from fokker.integrators._gradient import evaluate, no_force
+from fokker.integrators._integrator import StepInput
+from fokker.integrators._proposal import Correctable, Point, Proposal
 from fokker.integrators.euler_maruyama import one_number
 
 
-class Leapfrog(Module):
+class Leapfrog(Correctable):
     r"""r½ = r - (h/2)∇U(θ),  θ' = θ + h M⁻¹r½,  r' = r½ - (h/2)∇U(θ').
 
     For Hamiltonian dynamics: of `theta` and `r`, with D = 0, a kinetic energy rᵀM⁻¹r/2 and a Q that are the
@@ -39,34 +33,12 @@ class Leapfrog(Module):
         check_friction(dynamics, z, "the leapfrog is for dynamics of theta and r", ({"theta", "r"},))
         check_no_noise(dynamics, "the leapfrog")
 
-    def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
-        """None: a step has no noise."""
-        return {}
-
-    def advance(
-        self,
-        dynamics: Dynamics | SDE,
-        z: State,
-        gradient: Gradient,
-        noise: Any,
-        step_size: Any,
-        *,
-        probe: State | None = None,
-        noise_estimate: Field | None = None,
-    ) -> tuple[State, Array]:
+    def advance(self, step: StepInput) -> tuple[State, Array]:
         """The state one step later; two gradients, as none is known from the step before."""
-        h = one_number(step_size)
-        z = _kicked(dynamics, z, evaluate(gradient, dynamics, z), h / 2)
+        dynamics, h = step.dynamics, one_number(step.step_size)
+        z = _kicked(dynamics, step.z, evaluate(step.gradient, dynamics, step.z), h / 2)
         z = _drifted(dynamics, z, h)
-        return _kicked(dynamics, z, evaluate(gradient, dynamics, z), h / 2), jnp.zeros(())
-
-    def check_correction(self, dynamics: Dynamics | SDE, z: State) -> None:
-        """Raise where the kinetic energy is not even in r."""
-        check_reversible(dynamics, z)
-
-    def evaluate(self, dynamics: Dynamics | SDE, z: State) -> Point:
-        """U and ∇U."""
-        return evaluate_point(dynamics, z)
+        return _kicked(dynamics, z, evaluate(step.gradient, dynamics, z), h / 2), jnp.zeros(())
 
     def propose(
         self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any, point: Point
@@ -78,10 +50,6 @@ class Leapfrog(Module):
         z = jax.lax.optimization_barrier(z)
         point = jax.lax.optimization_barrier(self.evaluate(dynamics, z))
         return Proposal(_kicked(dynamics, z, point.gradient, h / 2), point, jnp.zeros(()))
-
-    def rejected(self, z: State) -> State:
-        """With the momentum reversed: the way back is taken in reversed time."""
-        return with_reversed_momentum(z)
 
 
 def check_no_noise(dynamics: Dynamics | SDE, what: str) -> None:

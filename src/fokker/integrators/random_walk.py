@@ -6,46 +6,31 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from fokker._core.module import Module
 from fokker._core.state import State
 from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
-from fokker.integrators._gradient import Gradient
-from fokker.integrators._proposal import Point, Proposal, evaluate_point
+from fokker.integrators._integrator import StepInput
+from fokker.integrators._proposal import Correctable, Point, Proposal, evaluate_point
 from fokker.integrators.euler_maruyama import one_number
 
 
-class RandomWalk(Module):
+class RandomWalk(Correctable):
     r"""z' = z + ε w with w ~ N(0, I): a proposal for a Metropolis correction, of no use without one.
 
     It uses neither D, Q nor the gradient of H: the correction alone determines what is sampled.
     """
 
     label: ClassVar = "random walk"
-    is_deterministic: ClassVar = False
     error_order: ClassVar = 1.0
-
-    def check(self, dynamics: Dynamics | SDE, z: State, subtracts: bool = False) -> None:
-        """It makes sense for any state."""
 
     def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
         """Noise for every variable."""
         return jax.eval_shape(lambda: z)
 
-    def advance(
-        self,
-        dynamics: Dynamics | SDE,
-        z: State,
-        gradient: Gradient,
-        noise: Any,
-        step_size: Any,
-        *,
-        probe: State | None = None,
-        noise_estimate: Field | None = None,
-    ) -> tuple[State, Array]:
+    def advance(self, step: StepInput) -> tuple[State, Array]:
         """The state one step later."""
-        h = one_number(step_size)
-        return jax.tree.map(lambda x, w: x + (h * w).astype(x.dtype), z, noise), jnp.zeros(())
+        h = one_number(step.step_size)
+        return jax.tree.map(lambda x, w: x + (h * w).astype(x.dtype), step.z, step.noise), jnp.zeros(())
 
     def check_correction(self, dynamics: Dynamics | SDE, z: State) -> None:
         """The way back is as probable as the way there, for any dynamics."""
@@ -58,7 +43,7 @@ class RandomWalk(Module):
         self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any, point: Point
     ) -> Proposal:
         """The step; it is symmetric."""
-        new, zero = self.advance(dynamics, z, None, noise, step_size)
+        new, zero = self.advance(StepInput(dynamics, z, None, noise, step_size))
         return Proposal(new, self.evaluate(dynamics, new), zero)
 
     def rejected(self, z: State) -> State:

@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._core.module import Module
 from fokker._core.state import State, as_arrays, same_shapes
 from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
+from fokker.integrators._integrator import Integrator, StepInput
 from fokker.integrators.euler_maruyama import EulerMaruyama
 
 
-class Reflecting(Module):
+class Reflecting(Integrator):
     r"""Steps of another integrator, with theta reflected into [lower, upper] and its momentum reversed.
 
         θ ← 2·lower - θ where θ < lower,  2·upper - θ where θ > upper;   r ← -r where θ was reflected
@@ -34,17 +34,17 @@ class Reflecting(Module):
     upper: PyTree[Array] | None = eqx.field(
         converter=lambda x: None if x is None else as_arrays(x), default=None
     )
-    integrator: Any = EulerMaruyama()
+    integrator: Integrator = EulerMaruyama()
 
     @property
-    def label(self) -> str:
+    def label(self) -> str:  # type: ignore[override]
         """The integrator's, with walls."""
         return f"reflecting {self.integrator.label}"
 
     @property
-    def gradient_at_start(self) -> bool:
+    def gradient_at_start(self) -> bool:  # type: ignore[override]
         """As the integrator's."""
-        return getattr(self.integrator, "gradient_at_start", False)
+        return self.integrator.gradient_at_start
 
     def check(self, dynamics: Dynamics | SDE, z: State, subtracts: bool = False) -> None:
         """Raise unless theta starts inside, and as the integrator itself does."""
@@ -77,11 +77,9 @@ class Reflecting(Module):
 
         return wall(self.lower, -jnp.inf), wall(self.upper, jnp.inf)
 
-    def advance(
-        self, dynamics: Dynamics | SDE, z: State, *arguments: Any, **options: Any
-    ) -> tuple[State, Array]:
+    def advance(self, step: StepInput) -> tuple[State, Array]:
         """The state one step later, inside the walls."""
-        z, shortfall = self.integrator.advance(dynamics, z, *arguments, **options)
+        z, shortfall = self.integrator.advance(step)
         low, high = self.walls(z["theta"])
         reflected = {**z, "theta": jax.tree.map(_fold, z["theta"], low, high)}
         if "r" in z:

@@ -9,24 +9,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from fokker._core.module import Module
 from fokker._core.state import State
 from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field, is_zero
 from fokker.integrators._friction import check_friction, friction_rate
-from fokker.integrators._gradient import Gradient, evaluate, no_force
-from fokker.integrators._proposal import (
-    Point,
-    Proposal,
-    check_reversible,
-    evaluate_point,
-    with_reversed_momentum,
-)
+from fokker.integrators._gradient import evaluate, no_force
+from fokker.integrators._integrator import StepInput
+from fokker.integrators._proposal import Correctable, Point, Proposal, evaluate_point
 from fokker.integrators.euler_maruyama import one_number
 from fokker.integrators.leapfrog import add
 
 
-class Splitting(Module):
+class Splitting(Correctable):
     r"""The flows A, B, O and, for a thermostat, D of the dynamics, composed in the order of a word.
 
         A: θ' = θ + t f_θ        (drift)
@@ -44,11 +38,10 @@ class Splitting(Module):
 
     word: str | None = eqx.field(static=True, default=None)
 
-    is_deterministic: ClassVar = False
     error_order: ClassVar = 3.0
 
     @property
-    def label(self) -> str:
+    def label(self) -> str:  # type: ignore[override]
         """The word."""
         return self.word or "splitting"
 
@@ -90,24 +83,11 @@ class Splitting(Module):
         """Noise for r."""
         return dynamics.noise_like(z)
 
-    def advance(
-        self,
-        dynamics: Dynamics | SDE,
-        z: State,
-        gradient: Gradient,
-        noise: Any,
-        step_size: Any,
-        *,
-        probe: State | None = None,
-        noise_estimate: Field | None = None,
-    ) -> tuple[State, Array]:
+    def advance(self, step: StepInput) -> tuple[State, Array]:
         """The state one step later."""
-        at = lambda z: Point(gradient=evaluate(gradient, dynamics, z))  # noqa: E731
-        return self._compose(dynamics, z, at, noise, step_size, probe)[0], jnp.zeros(())
-
-    def check_correction(self, dynamics: Dynamics | SDE, z: State) -> None:
-        """Raise where the parts are not reversible in time."""
-        check_reversible(dynamics, z)
+        dynamics = step.dynamics
+        at = lambda z: Point(gradient=evaluate(step.gradient, dynamics, z))  # noqa: E731
+        return self._compose(dynamics, step.z, at, step.noise, step.step_size, step.probe)[0], jnp.zeros(())
 
     def evaluate(self, dynamics: Dynamics | SDE, z: State) -> Point:
         """U, and ∇U where a step begins with a kick."""
@@ -121,10 +101,6 @@ class Splitting(Module):
         at = lambda z: evaluate_point(dynamics, z)  # noqa: E731
         new, heat, last = self._compose(dynamics, z, at, noise, step_size, None, known)
         return Proposal(new, self.evaluate(dynamics, new) if last is None else last, heat)
-
-    def rejected(self, z: State) -> State:
-        """With the momentum reversed: the way back is taken in reversed time."""
-        return with_reversed_momentum(z)
 
     def _compose(
         self,

@@ -7,15 +7,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from fokker._core.module import Module
 from fokker._core.state import State, variable_names
 from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
-from fokker.integrators._gradient import Gradient, evaluate
+from fokker.integrators._gradient import evaluate
+from fokker.integrators._integrator import Integrator, StepInput
 from fokker.integrators.euler_maruyama import one_number
 
 
-class SymplecticEuler(Module):
+class SymplecticEuler(Integrator):
     r"""r' = r + ε f_r(θ, r, ξ) + noise;  θ' = θ + ε f_θ(θ, r', ξ);  ξ' = ξ + ε f_ξ(θ', r', ξ).
 
     The variables that have noise go first, then theta, then the others, as in SGHMC (Chen et al. 2014) and
@@ -40,26 +40,16 @@ class SymplecticEuler(Module):
         """Noise for √(2TD - εB̂)."""
         return dynamics.noise_like(z, noise_estimate)
 
-    def advance(
-        self,
-        dynamics: Dynamics | SDE,
-        z: State,
-        gradient: Gradient,
-        noise: Any,
-        step_size: Any,
-        *,
-        probe: State | None = None,
-        noise_estimate: Field | None = None,
-    ) -> tuple[State, Array]:
+    def advance(self, step: StepInput) -> tuple[State, Array]:
         """The state one step of size ε later, and how far 2TD - εB̂ fell below zero (0 where it did not)."""
-        h = one_number(step_size)
-        kick, shortfall = dynamics.noise(z, noise, step_size, noise_estimate)
+        dynamics, z, h = step.dynamics, step.z, one_number(step.step_size)
+        kick, shortfall = dynamics.noise(z, step.noise, step.step_size, step.noise_estimate)
         # Not the names in `noise`, which has an entry for every variable where 2TD - εB̂ is written out.
         noisy = set(dynamics.noise_like(z) or ())
         order = sorted(variable_names(z), key=lambda name: (name not in noisy, name != "theta"))
         for name in order:
             # The gradient where theta is now; compiled, it is computed for the rows that have it alone.
-            f = dynamics.drift(z, evaluate(gradient, dynamics, z), probe)[name]
+            f = dynamics.drift(z, evaluate(step.gradient, dynamics, z), step.probe)[name]
 
             def move(x: Array, a: Array, b: Array) -> Array:
                 return x + (h * a + jnp.sqrt(h) * b).astype(x.dtype)

@@ -25,7 +25,7 @@ from fokker.run.store import read_checkpoint
 from fokker.run.stored import StoredTrace
 from fokker.run.trace import Trace
 from fokker.run.tuning import TRIED, Tuning, tuned
-from fokker.samplers._sampler import Sampler
+from fokker.samplers.contract import Sampler
 from fokker.targets.target import Target
 
 

@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, PyTree
 from fokker._core.rounding import raised
 from fokker.run.moments import Moments
 from fokker.run.step_plan import Piece
-from fokker.samplers._sampler import Sampler
+from fokker.samplers.contract import Sampler
 from fokker.targets.constrained import constrained
 
 
@@ -62,4 +62,4 @@ class Blocks(Protocol):
 
 def position_of(sampler: Sampler, state: Any) -> PyTree[Array]:
     """Theta as the user sees it: constrained where the target has constraints, in a dtype of NumPy."""
-    return constrained(getattr(sampler, "target", None), raised(sampler.position(state)))
+    return constrained(sampler.known_target, raised(sampler.position(state)))

@@ -20,7 +20,7 @@ from fokker.dynamics._dynamics import check_temperature
 from fokker.gradients import Estimator
 from fokker.run.mesh import Devices, MeshSizes, OneDevice
 from fokker.run.positions import Init
-from fokker.samplers._sampler import Sampler
+from fokker.samplers.contract import Sampler
 from fokker.samplers.schedules import Schedule
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from fokker.run.start import Ready, ready
 from fokker.run.store import CHECKPOINT
 from fokker.run.tuning import TRIED, tuned, with_tuned
 from fokker.run.warmup import warmed_up
-from fokker.samplers._recipe import Recipe
-from fokker.samplers._sampler import Sampler, Warmed, is_automatic
+from fokker.samplers.contract import Sampler, Warmed
+from fokker.samplers.corrected import Corrected
 
 # Default steps of warm-up.
 WARM_UP = 1000
@@ -30,7 +30,7 @@ WARM_UP = 1000
 
 def learn(plan: Plan) -> Ready:
     """The sampler of a plan; settings that were left open are found, or read from the run in its folder."""
-    if not is_automatic(plan.sampler):
+    if not plan.sampler.is_automatic:
         return ready(plan, plan.sampler)
     return _by_warm_up(plan) if plan.sampler.learns else _by_trials(plan)
 
@@ -68,7 +68,9 @@ def _by_warm_up(plan: Plan) -> Ready:
 
 def _warmed(plan: Plan, placed: Sampler, positions: PyTree[Array]) -> Warmed:
     keys = jax.vmap(lambda key: fold_in(key, 1))(plan.keys[:, 1])
-    warm_up = partial(warmed_up, placed, plan.devices) if isinstance(placed, Recipe) else placed.warm_up
+    warm_up = placed.warm_up
+    if isinstance(placed, Corrected):
+        warm_up = partial(warmed_up, placed, plan.devices)
     number = int(plan.options.warm_up or WARM_UP)
     with _journal(plan) as journal, Progress("warming up", number, enabled=plan.progress) as bar:
 

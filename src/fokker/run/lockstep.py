@@ -23,7 +23,8 @@ from fokker.run.moments import Moments
 from fokker.run.shares import Read
 from fokker.run.start import Started
 from fokker.run.step_plan import BATCHES, Piece
-from fokker.samplers._sampler import Sampler, all_finite, step_size_at
+from fokker.samplers.contract import Sampler, all_finite
+from fokker.samplers.schedules import step_size_at
 
 # On a CPU the randomness of this many steps is drawn at once, which is faster than drawing it step by step
 # while all of it stays in the cache: for small states.
@@ -229,7 +230,7 @@ def _all_steps(
 
         states, sound, stats = jax.vmap(one)(chains.states, drawn)
         states = dealt(states, 1)
-        size = getattr(sampler, "step_size", None)
+        size = sampler.own_step_size
         if callable(size):
             sound &= jnp.all(step_size_at(size, number) >= 0)
         return Chains(states, chains.moments, chains.sound & sound, stats)

@@ -199,7 +199,7 @@ class Run:
         return {
             "taken": self.recording.done,
             "sampler": str(self.sampler),
-            "step_size": getattr(self.sampler, "step_size", None),
+            "step_size": self.sampler.own_step_size,
             **settings,
             "temperature": float(ready.temperature),
         }

@@ -24,8 +24,7 @@ from fokker._core.parts import CHAINS, DATA, PARAMETERS, axes_of_shares
 from fokker.batches import BatchScheme
 from fokker.run.processes import by_first, first_ones, is_first
 from fokker.run.shares import Dealt, Read, shared_batches, shared_sampler
-from fokker.samplers._sampler import Sampler
-from fokker.samplers.lazy import Lazy
+from fokker.samplers.contract import Sampler
 
 Result = TypeVar("Result")
 # The devices along each axis, as a dictionary or a text such as chains=4,data=2; or the devices themselves.
@@ -138,12 +137,10 @@ class OnMesh:
 
     def share(self, sampler: Sampler, batches: BatchScheme | None) -> tuple[Sampler, Any]:
         """The sampler and the batches as a program takes them; a process reads its part of the data alone."""
-        if self.shares > 1 and (sampler.is_exact or isinstance(sampler, Lazy)):
-            lazy, corrected = "fk.lazy moves single rows of theta", "with a correction theta is one vector"
+        if self.shares > 1 and sampler.theta_undivided:
             raise ValueError(
-                f"{lazy if isinstance(sampler, Lazy) else corrected}, which cannot be divided among the "
-                f"{self.shares} devices of the mesh's axis parameters: leave that axis out, or take "
-                "fk.samplers.sghmc, sgnht or sgld."
+                f"{sampler.theta_undivided}, which cannot be divided among the {self.shares} devices of the "
+                "mesh's axis parameters: leave that axis out, or take fk.samplers.sghmc, sgnht or sgld."
             )
         sampler = shared_sampler(sampler, batches, self.parts, self._deal, self._targets)
         shared = shared_batches(batches, self.parts, self._deal)

@@ -13,10 +13,7 @@ from fokker._core.keys import checked_key
 from fokker._core.random import split
 from fokker._core.rounding import raised
 from fokker._core.state import State, as_arrays, describe_shapes, inner, same_shapes
-from fokker.gradients import OnlineNoise
-from fokker.samplers._recipe import Recipe
-from fokker.samplers._sampler import Sampler, SamplerState, is_automatic
-from fokker.samplers.psgld import PreconditionedSGLD
+from fokker.samplers.contract import Sampler, SamplerState
 from fokker.targets.target import TargetWithData
 
 if TYPE_CHECKING:
@@ -208,39 +205,11 @@ def _check_sampler(sampler: Any) -> None:
             f"{type(sampler).__name__}."
         )
     use = "Use fk.samplers.sgld, sghmc or sgnht, or fk.sample with a target."
-    if isinstance(sampler, PreconditionedSGLD):
+    if sampler.needs_more_than_gradient:
         raise ValueError(
-            "fk.optax cannot serve fk.samplers.psgld: its correction needs Hessian-vector products, and an "
-            f"optimiser is given gradients. {use}"
+            f"fk.optax cannot serve fk.samplers.{sampler.name}: {sampler.needs_more_than_gradient}. {use}"
         )
-    if not isinstance(sampler, Recipe):
-        raise ValueError(
-            f"fk.optax cannot serve {type(sampler).__name__}: it needs the target itself, and an optimiser "
-            f"is given gradients. {use}"
-        )
-    if sampler.correction is not None:
-        raise ValueError(
-            f"fk.optax cannot serve fk.samplers.{sampler.name}: it accepts and rejects by the value of the "
-            f"target on all the data, and an optimiser is given gradients. {use}"
-        )
-    if not sampler.wants_target:
-        raise ValueError(
-            f"fk.optax cannot serve a sampler made of dynamics, which have a target of their own. {use}"
-        )
-    if isinstance(sampler.noise_estimate, OnlineNoise):
-        raise ValueError(
-            f"fk.optax cannot serve noise_estimate={sampler.noise_estimate.kind!r}: it is estimated from the "
-            "gradients of single data, and an optimiser is given their mean. Give B̂ itself, or leave "
-            "noise_estimate out; fk.samplers.sgnht absorbs noise of unknown size."
-        )
-    if is_automatic(sampler):
+    if sampler.is_automatic:
         raise ValueError(
             "fk.optax cannot find the step size, as it does not call the target: give a number or a schedule."
-        )
-    if not getattr(sampler.integrator, "gradient_at_start", False):
-        raise ValueError(
-            f"fk.optax cannot serve the integrator {type(sampler.integrator).__name__} "
-            f"({sampler.integrator.label}): it evaluates the gradient at a point that it moves to within the "
-            "step, and an optimiser is given the gradient at the present parameters. Use EulerMaruyama(), "
-            "SymplecticEuler() or ExactOU() of fk.integrators."
         )

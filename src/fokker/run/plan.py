@@ -29,7 +29,8 @@ from fokker.run.step_plan import StepPlan
 from fokker.run.store import Checkpoint, has_run, read_checkpoint
 from fokker.samplers._checks import no_batch
 from fokker.samplers._named import by_name
-from fokker.samplers._sampler import AUTOMATIC, Sampler, is_automatic
+from fokker.samplers.contract import Sampler
+from fokker.samplers.schedules import AUTOMATIC
 from fokker.targets.target import TargetWithData
 
 # Chains of a run that says nothing of them: as many as R-hat needs to tell chains that disagree.
@@ -188,13 +189,14 @@ def _check_data(plan: Plan) -> None:
         )
     if plan.sampler.learns:
         refuse_stream(plan.target.data if isinstance(plan.target, TargetWithData) else None)
+    if plan.sampler.wants_target and not plan.sampler.takes_batches:
         no_batch(plan.sampler, plan.batches)
 
 
 def _check_warm_up(plan: Plan) -> None:
     """Raise where there is nothing to learn, or too long a time for it."""
     warm_up = plan.options.warm_up
-    is_open = is_automatic(plan.sampler)
+    is_open = plan.sampler.is_automatic
     if warm_up is not None and not (is_open and plan.sampler.learns):
         raise ValueError(
             "warm_up is for samplers that learn their settings, with step_size='auto'; for this one give "
@@ -213,7 +215,7 @@ def _check_warm_up(plan: Plan) -> None:
 
 def _check_learned_before(plan: Plan) -> None:
     """Raise where the run in the folder was given its step size, or is a saved trace."""
-    if plan.before is None or not is_automatic(plan.sampler):
+    if plan.before is None or not plan.sampler.is_automatic:
         return
     if not plan.before.learned.get("settings" if plan.sampler.learns else "tuned"):
         raise OtherRunError(

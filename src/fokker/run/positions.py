@@ -1,6 +1,5 @@
 """Where the chains of a run start, each checked before the first step."""
 
-import dataclasses
 import inspect
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
@@ -22,9 +21,7 @@ from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.hamiltonian import Hamiltonian, hamiltonian_value
 from fokker.rows import span
 from fokker.samplers._checks import check_finite_start
-from fokker.samplers._recipe import Recipe
-from fokker.samplers._sampler import Sampler, start_chains
-from fokker.targets.blocks import InBlocks
+from fokker.samplers.contract import Sampler, start_chains
 from fokker.targets.target import Target, TargetWithData
 
 
@@ -77,10 +74,9 @@ class WarmedUp:
 Init: TypeAlias = PyTree[Any] | Callable[[Key[Array, ""]], PyTree[Any]] | PerChain
 
 
-def check_same_target(target: Target | None, sampler: Sampler, init: Init) -> None:
+def check_same_target(target: Target | None, dynamics: Dynamics | SDE | None, init: Init) -> None:
     """Raise where a sampler made of dynamics comes with another target, as far as one step tells."""
-    dynamics = getattr(sampler, "dynamics", None)
-    H = getattr(dynamics, "hamiltonian", None)
+    H = None if dynamics is None else dynamics.hamiltonian
     if not isinstance(target, Target) or not isinstance(H, Hamiltonian) or not isinstance(init, Mapping):
         return
     here = as_arrays(H.position_of(dict(init)))
@@ -116,14 +112,9 @@ def first_states(
     """The first state of every chain; a run by minibatches has memory for `batch_size` rows."""
     positions = checked_positions(placed, target, init, keys, batch_size)
     states = start_chains(placed, positions, keys[:, 1])
-    if _is_cached(placed):
+    if placed.holds_potential:
         check_chains(states, placed.own_target)
     return states
-
-
-def _is_cached(placed: Sampler) -> bool:
-    """Whether its states hold U and its gradient, which are checked there once they are computed."""
-    return isinstance(placed, Recipe) and placed.correction is not None and placed.wants_target
 
 
 def check_chains(states: PyTree[Array], target: Target | None) -> None:
@@ -207,13 +198,15 @@ def checked_positions(
     own_target = placed.own_target if placed.wants_target else None
     transform = own_target if own_target is not None and own_target.is_constrained else None
 
+    in_blocks = placed if batch_size is None else placed.in_blocks(batch_size)
+
     def check(chain: int) -> None:
         position = _of(positions, chain)
         identity = identity_of((placed, target, position))
         if identity is not None and identity in _PASSED:
             return
         try:
-            _check(_in_blocks(placed, batch_size), target, transform, position, keys[chain, 1])
+            _check(in_blocks, target, transform, position, keys[chain, 1])
         except ValueError as error:
             if isinstance(init, list):
                 raise ValueError(
@@ -226,7 +219,7 @@ def checked_positions(
 
     check(0)  # first: its errors say more than those of a call for all chains at once
     if differs(init) and number > 1:
-        checked_target = target if placed.wants_target else getattr(placed, "dynamics", None)
+        checked_target = target if placed.wants_target else placed.own_dynamics
         first_row = span(checked_target.data, 0, 1) if isinstance(checked_target, TargetWithData) else None
         is_sound = np.asarray(_sound(transform, checked_target, positions, first_row))
         for chain in np.flatnonzero(~is_sound):
@@ -256,16 +249,6 @@ def _unconstrained(transform: Target, positions: PyTree[Array]) -> PyTree[Array]
     return lowered(jax.vmap(transform.unconstrain)(raised(positions)), positions)
 
 
-def _in_blocks(placed: Sampler, rows: int | None) -> Sampler:
-    """The sampler for a check of its start, on a target that takes no more rows at a time than a step."""
-    if rows is None or not isinstance(placed, Recipe) or not placed.wants_target or _is_cached(placed):
-        return placed
-    own_target = placed.own_target
-    if not isinstance(own_target, TargetWithData) or rows >= own_target.size:
-        return placed
-    return dataclasses.replace(placed, target=InBlocks(own_target, rows))
-
-
 def _check(
     placed: Sampler,
     target: Target | None,
@@ -278,7 +261,7 @@ def _check(
         position = lowered(transform.unconstrain(raised(position)), position)
     if target is not None and placed.wants_target:
         target.validate(raised(position))
-    if not _is_cached(placed):
+    if not placed.holds_potential:
         try:
             placed.init(position, key=key)
         except ValueError as error:

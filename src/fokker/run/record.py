@@ -22,7 +22,7 @@ from fokker.rows import Source, Taken, is_source, leaves, span
 from fokker.run.call import MAY_CHANGE, STORED, Options
 from fokker.run.description import LEARNED
 from fokker.samplers import mass_matrix
-from fokker.samplers._sampler import Sampler, Warmed
+from fokker.samplers.contract import Sampler, Warmed
 from fokker.targets.target import Target, TargetWithData
 
 # Classes that a learned setting may be of.
@@ -282,7 +282,7 @@ def written_settings(options: Options, key: Key[Array, ""]) -> dict[str, Any]:
 
 def used_settings(sampler: Sampler, chains: int, temperature: float) -> dict[str, Any]:
     """What the sampler and the start say where the options do not: what a summary needs to know."""
-    size: Any = getattr(sampler, "step_size", None)
+    size: Any = sampler.own_step_size
     is_number = size is not None and not callable(size) and np.ndim(size) == 0
     return {
         "sampler": str(sampler),

@@ -14,7 +14,7 @@ from fokker.run.losses import Loss, blanked, first_unsound
 from fokker.run.positions import unusable_row
 from fokker.run.start import Started
 from fokker.run.step_plan import Piece
-from fokker.samplers._sampler import step_size_at
+from fokker.samplers.schedules import step_size_at
 
 # Arrays of at least this many bytes are copied by several threads.
 _LARGE, _COPIERS = 2**24, 4
@@ -133,7 +133,7 @@ class Recording:
 
     def _wrong_schedule(self, piece: Piece) -> str | None:
         """A message about the first invalid step size of a schedule in a block."""
-        size: Any = getattr(self.sampler, "step_size", None)
+        size: Any = self.sampler.own_step_size
         if not callable(size):
             return None
         of_steps = jax.jit(jax.vmap(lambda number: step_size_at(size, number)))

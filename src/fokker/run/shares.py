@@ -18,9 +18,7 @@ from fokker._core.module import Module
 from fokker._core.parts import DATA, sum_of_parts
 from fokker.batches import Batch, BatchScheme, StreamBatches, WindowBatches
 from fokker.rows import is_source, span, take
-from fokker.samplers._sampler import Sampler
-from fokker.samplers.lazy import Lazy
-from fokker.samplers.replica_exchange import ReplicaExchange
+from fokker.samplers.contract import Sampler
 from fokker.targets.target import Target, TargetWithData
 
 # Makes an array of which every device of the axis `data` has one block: its shape, type, and block number p.
@@ -197,15 +195,14 @@ def shared_sampler(
     sampler: Sampler, batches: BatchScheme | None, parts: int, deal: Deal, known: dict[Any, Any]
 ) -> Sampler:
     """The sampler on a target of which `parts` devices have a part each; `known`: those shared before."""
-    if isinstance(sampler, Lazy) or not sampler.wants_target:
+    if sampler.batches_undivided:
         if parts == 1:
             return sampler
-        what = "fk.lazy moves rows of its own on every device" if isinstance(sampler, Lazy) else ""
         raise ValueError(
-            f"{what or 'a sampler made of dynamics computes its gradient itself'}, so that its batches "
-            f"cannot be divided: give mesh={{'chains': …}} without the axis data, which has {parts} devices."
+            f"{sampler.batches_undivided}, so that its batches cannot be divided: give mesh={{'chains': …}} "
+            f"without the axis data, which has {parts} devices."
         )
-    reads_all = batches is None or _reads_all(sampler)
+    reads_all = batches is None or sampler.reads_all_data
 
     def share(target: Any) -> Any:
         if not isinstance(target, TargetWithData):
@@ -222,13 +219,6 @@ def shared_sampler(
         return shared
 
     return jax.tree.map(share, sampler, is_leaf=lambda x: isinstance(x, Target))
-
-
-def _reads_all(sampler: Any) -> bool:
-    """Whether steps with batches make passes over all the data too."""
-    if isinstance(sampler, ReplicaExchange):
-        return sampler.exact or _reads_all(sampler.sampler)
-    return getattr(getattr(sampler, "estimator", None), "reads_all_data", False)
 
 
 def _shared_target(target: TargetWithData, reads_all: bool, parts: int, deal: Deal) -> SharedTarget:

@@ -17,8 +17,8 @@ from fokker.run.positions import WarmedUp, check_same_target, differs, first_sta
 from fokker.run.record import Learned, environment, fingerprints, used_settings
 from fokker.run.store import Checkpoint
 from fokker.run.trace import Origin
-from fokker.samplers._recipe import NO_GRADIENT
-from fokker.samplers._sampler import Sampler, start_chains
+from fokker.samplers.contract import Sampler, start_chains
+from fokker.samplers.plain import NO_GRADIENT
 from fokker.targets.target import Target, labels_of
 
 # Of a sampler that was given all its settings.
@@ -51,7 +51,7 @@ class Started(NamedTuple):
 
 def ready(plan: Plan, sampler: Sampler, learned: Learned = _NOTHING) -> Ready:
     """A sampler that has its settings, on the target of the plan."""
-    options, gathering = plan.options, getattr(sampler, "gathering_steps", 0)
+    options, gathering = plan.options, sampler.gathering_steps
     if plan.steps.total <= gathering:
         raise ValueError(
             f"this sampler stands still for its first {gathering} steps, while it gathers gradients; "
@@ -60,17 +60,15 @@ def ready(plan: Plan, sampler: Sampler, learned: Learned = _NOTHING) -> Ready:
     if sampler.wants_target:
         placed = sampler.on(plan.target, options.temperature, options.gradient)
         return Ready(plan, sampler, placed, options.temperature, learned)
-    if options.gradient is not None or (
-        plan.batches is not None and getattr(sampler, "gradient", None) is None
-    ):
+    if options.gradient is not None or (plan.batches is not None and not sampler.takes_batches):
         raise ValueError(NO_GRADIENT)
-    own = float(getattr(getattr(sampler, "dynamics", None), "temperature", 1.0))
+    own = float(sampler.own_temperature)
     if options.temperature not in (1.0, own):
         raise ValueError(
             f"this sampler was made of dynamics at temperature {own:g}; give "
             f"temperature={options.temperature} to them, not to fk.sample."
         )
-    check_same_target(plan.target, sampler, options.init)
+    check_same_target(plan.target, sampler.own_dynamics, options.init)
     return Ready(plan, sampler, sampler, own, learned)
 
 
@@ -109,7 +107,7 @@ def _opened(ready: Ready, states: Any, origin: Origin, path: Path) -> RunFolder:
         text, arrays = ready.learned.written()
         arrays |= written_constants(plan.target.known_data() if isinstance(plan.target, Target) else {})
         theta = jax.eval_shape(partial(position_of, placed), _one(states))
-        arrays |= written_fixed(theta, fixed_entries(getattr(placed, "target", None), theta))
+        arrays |= written_fixed(theta, fixed_entries(placed.known_target, theta))
         starts = states.position if ready.starts is None else ready.starts
         description = {
             "settings": plan.settings,

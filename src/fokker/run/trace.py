@@ -40,7 +40,7 @@ from fokker.run.predict import (
     some_rows,
 )
 from fokker.run.record import environment, plain
-from fokker.samplers._sampler import Sampler
+from fokker.samplers.contract import Sampler
 from fokker.targets.target import Target, TargetWithData, labels_of
 
 _P = ParamSpec("_P")

@@ -23,8 +23,7 @@ from fokker.run.moments import Moments
 from fokker.run.start import Started
 from fokker.run.step_plan import BATCHES
 from fokker.run.step_search import StepSearch
-from fokker.samplers._recipe import Recipe
-from fokker.samplers._sampler import chunk_length
+from fokker.samplers.contract import TrajectorySampler, chunk_length
 from fokker.targets.constrained import constrained
 from fokker.targets.target import Target
 
@@ -60,7 +59,7 @@ class Steps(NamedTuple):
 
 @eqx.filter_jit
 def run_trajectories(
-    sampler: Recipe,
+    sampler: TrajectorySampler,
     capacity: int,
     steps: Steps,
     states: PyTree[Array],
@@ -120,7 +119,7 @@ class Trajectories:
         out = self.devices.gathered(out)
         positions = out.pop("position")
         if after.moments is None:
-            out["position"] = _constrained(getattr(self._sampler, "target", None), self._like, positions)
+            out["position"] = _constrained(self._sampler.known_target, self._like, positions)
         out["sound"] = np.ones(out["acceptance_rate"].shape, bool)
         sound: Any = (True, True)  # what is not finite is never accepted
         return chains._replace(states=after.state, moments=after.moments), Block(piece, sound, out)

@@ -9,21 +9,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 from rich.console import Console
 
-from fokker._core.state import inner, is_function, ravel
+from fokker._core.state import is_function, ravel
 from fokker.diagnostics._gradients import as_vectors, gradients_at, redrawn, thinned
 from fokker.diagnostics._spread import spread_findings, walls_of
 from fokker.diagnostics._steps import noise_share
 from fokker.diagnostics.configurational import spread_of
 from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.integrators import Splitting
-from fokker.rows import refuse_stream, span
+from fokker.rows import refuse_stream
 from fokker.run.call import Call, Options
 from fokker.run.journal import Journal
 from fokker.run.loop import Run
@@ -34,14 +33,14 @@ from fokker.run.progress import Progress
 from fokker.run.start import ready, start
 from fokker.run.trace import Trace
 from fokker.samplers._named import by_name
-from fokker.samplers._sampler import Sampler
-from fokker.samplers.recipe import Recipe
+from fokker.samplers._time_scale import large_batch_potential, largest_curvature
+from fokker.samplers.contract import Sampler
 from fokker.targets.target import Target, TargetWithData
 
 # Shares of the fastest time scale of the target, and of its rate: the grids that are tried.
 _STEPS = tuple(2.0**-k for k in range(9))
 _FRICTIONS = (0.03, 0.1, 0.3, 1.0)
-_CHAINS, _POINTS, _ROWS = 4, 256, 65_536
+_CHAINS, _POINTS = 4, 256
 _HALF, _THIN = 256, 4
 # Steps of the first trials.
 TRIED = 2 * _HALF
@@ -274,7 +273,7 @@ def _check(
         notes.append(f"no step size tried is free of bias: {trial.problem}")
     if math.isfinite(trial.gradient_norm) and not is_function(options.init):
         theta = _start(target, options)
-        at_start = float(np.linalg.norm(ravel(jax.grad(_large_batch_potential(target))(theta))))
+        at_start = float(np.linalg.norm(ravel(jax.grad(large_batch_potential(target))(theta))))
         usual = trial.gradient_norm * options.temperature
         if at_start > _FAR * usual:
             notes.append(
@@ -367,13 +366,16 @@ def _candidates(
     if name is not None:
         rate = math.sqrt(largest_curvature(target, theta))
         chosen = frictions or [rate * share for share in _FRICTIONS]
+    assert options.key is not None
     for friction in chosen:
         # One sampler per friction, so that one program serves all its step sizes.
         base = sampler if isinstance(sampler, Sampler) else _with_friction(sampler, name, friction)
         # The step size is not known yet: one so small that it passes every check.
         time_scale = 1.0
         if step_sizes is None:
-            time_scale = fastest_time(target, base.with_step_size(1e-12), theta, options)
+            time_scale = base.with_step_size(1e-12).fastest_time(
+                target, options.temperature, theta, options.key
+            )
         for step_size in step_sizes or [time_scale * share for share in _STEPS]:
             yield Arm(float(step_size), friction, base.with_step_size(step_size))
 
@@ -394,55 +396,3 @@ def _with_friction(make: Callable[..., Sampler], name: str | None, friction: flo
 def _friction_name(make: Callable[..., Sampler]) -> str | None:
     parameters = inspect.signature(make).parameters
     return "friction" if "friction" in parameters else None
-
-
-def _large_batch_potential(target: Target) -> Callable[[PyTree[Array]], Array]:
-    """U, or its estimate by the first rows where there are many."""
-    if not isinstance(target, TargetWithData) or target.size <= _ROWS:
-        return target.potential
-    rows = span(target.data, 0, _ROWS)
-    return lambda theta: target.minibatch_potential(theta, rows)
-
-
-def largest_curvature(target: Target, theta: PyTree[Array], iterations: int = 20) -> float:
-    """The largest eigenvalue of ∇²U at theta in size, by power iteration."""
-    gradient = jax.grad(_large_batch_potential(target))
-    return _growth(lambda v: jax.jvp(gradient, (theta,), (v,))[1], theta, iterations)
-
-
-def fastest_time(target: Target, sampler: Any, theta: PyTree[Array], options: Options) -> float:
-    """One over the spectral radius of ∂f/∂z at the start: the fastest time scale of the dynamics."""
-    sampler = getattr(sampler, "sampler", sampler)  # the copies of a replica exchange
-    if not isinstance(sampler, Recipe):  # preconditioned by 1/√(T∇²U), the root mean square of ∇U
-        return math.sqrt(options.temperature / largest_curvature(target, theta))
-    placed = sampler.on(target, options.temperature)
-    z = placed.init(theta, key=options.key).z
-    dynamics, gradient = placed.placed, jax.grad(_large_batch_potential(target))
-
-    def drift(z: Any) -> Any:
-        return dynamics.drift(z, gradient(z["theta"]))
-
-    return 1.0 / _growth(lambda v: jax.jvp(drift, (z,), (v,))[1], z, 20)
-
-
-def _growth(product: Callable[[PyTree[Array]], PyTree[Array]], like: PyTree[Array], iterations: int) -> float:
-    """The factor by which a linear map stretches in the long run, averaged over the second half."""
-    leaves, structure = jax.tree.flatten(like)
-    keys = jax.random.split(jax.random.key(0), len(leaves))
-    drawn = [jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
-    v = jax.tree.unflatten(structure, drawn)
-
-    @eqx.filter_jit
-    def run(v: PyTree[Array]) -> Array:
-        def apply(v: PyTree[Array], _: Any) -> tuple[PyTree[Array], Array]:
-            v = product(v)
-            size = jnp.sqrt(inner(v, v))
-            return jax.tree.map(lambda x: x / jnp.maximum(size, 1e-30), v), size
-
-        return jax.lax.scan(apply, v, length=iterations)[1]
-
-    sizes = np.asarray(run(v), float)[iterations // 2 :]
-    factor = float(np.exp(np.mean(np.log(np.maximum(sizes, 1e-30)))))
-    if not (math.isfinite(factor) and factor > 1e-20):
-        raise ValueError("the curvature of the target at init is zero or not finite: give step_sizes.")
-    return factor

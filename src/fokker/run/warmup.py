@@ -15,8 +15,8 @@ from fokker.run.mesh import Devices
 from fokker.run.positions import check_chains
 from fokker.run.step_search import StepSearch
 from fokker.run.trajectories import Steps, run_trajectories
-from fokker.samplers._recipe import Recipe
-from fokker.samplers._sampler import SamplerState, Warmed, chunk_length, start_chains
+from fokker.samplers.contract import SamplerState, Warmed, chunk_length, start_chains
+from fokker.samplers.corrected import Corrected
 from fokker.samplers.mass_matrix import estimate, identity
 
 # Stan's plan: a share of the steps to reach the mass of the target, one for the last step size, and between
@@ -57,7 +57,7 @@ class _Chains:
 
     def __init__(
         self,
-        sampler: Recipe,
+        sampler: Corrected,
         positions: PyTree[Array],
         keys: Key[Array, " chains"],
         capacity: int,
@@ -78,7 +78,7 @@ class _Chains:
 
     def advance(
         self,
-        sampler: Recipe,
+        sampler: Corrected,
         states: SamplerState,
         steps: int,
         search: StepSearch,
@@ -192,7 +192,7 @@ class _Chains:
 
 
 def warmed_up(
-    sampler: Recipe,
+    sampler: Corrected,
     devices: Devices,
     positions: PyTree[Array],
     keys: Key[Array, " chains"],

@@ -1,11 +1,16 @@
-"""Samplers: dynamics × integrator × correction, each with pure `init` and `step`."""
+"""Samplers, each with pure `init` and `step`.
+
+Nearly all are dynamics × integrator (`plain.py`), or dynamics × integrator × correction (`corrected.py`).
+Gibbs and slice samplers follow no dynamics; psgld has a memory beside its state; replica exchange and
+`fk.lazy` are made of others. What every sampler does and says is in `contract.py`.
+"""
 
 import inspect
 from typing import Any
 
 from fokker._core.state import nearest
 from fokker.samplers._named import naming_arguments
-from fokker.samplers._sampler import Info, Sampler, SamplerState
+from fokker.samplers.contract import Followed, Info, Sampler, SamplerState
 from fokker.samplers.gibbs import gibbs, gibbs_normal
 from fokker.samplers.hmc import ghmc, hmc
 from fokker.samplers.mala import mala
@@ -25,6 +30,7 @@ from fokker.samplers.slice_sampler import slice_sampler
 from fokker.samplers.unadjusted import ula, ulmc
 
 __all__ = [
+    "Followed",
     "Info",
     "Recipe",
     "Sampler",

@@ -10,21 +10,41 @@ from jaxtyping import Array, PyTree
 
 from fokker._core.rounding import is_half
 from fokker._core.state import as_arrays, is_leaf, ravel, unravel
-from fokker.dynamics._dynamics import validate_state
-from fokker.samplers._sampler import Sampler, check_target
+from fokker.dynamics._dynamics import check_temperature, validate_state
+from fokker.gradients import Estimator
+from fokker.integrators import Point
+from fokker.samplers.contract import Sampler
+from fokker.targets.target import Target, TargetWithData, check_is_target
 
 AnySampler = TypeVar("AnySampler", bound=Sampler)
+
+
+def check_target(target: Any, temperature: Any, gradient: Any, by_datum: bool = False) -> Target:
+    """The target at a temperature; raise unless a sampler can be put on it with this estimator."""
+    check_is_target(target)
+    if gradient is not None and not isinstance(gradient, Estimator):
+        raise TypeError(f"gradient must be one of fk.gradients, not {type(gradient).__name__}.")
+    if not isinstance(target, TargetWithData) and (by_datum or gradient is not None):
+        raise TypeError(
+            "estimators of the gradient and of its noise look at single data: give a fk.Posterior as the "
+            "target."
+        )
+    check_temperature(as_arrays(temperature))
+    # The change of variables of a constrained target is not tempered.
+    return target.at_temperature(as_arrays(temperature))
 
 
 def placed(sampler: AnySampler, target: Any, temperature: Any, gradient: Any) -> AnySampler:
     """The sampler on a target at a temperature above zero."""
     if gradient is not None:
-        raise ValueError(f"{_name(sampler)} takes no minibatches, and so no estimator of the gradient.")
+        raise ValueError(
+            f"fk.samplers.{sampler.name} takes no minibatches, and so no estimator of the gradient."
+        )
     target = check_target(target, temperature, None)
     if not isinstance(temperature, jax.core.Tracer) and not float(temperature) > 0:
         raise ValueError(
-            f"{_name(sampler)} samples exp(-U/T) for temperatures above zero; {temperature} was given. For "
-            "the mode itself use fk.find_mode."
+            f"fk.samplers.{sampler.name} samples exp(-U/T) for temperatures above zero; {temperature} was "
+            "given. For the mode itself use fk.find_mode."
         )
     return dataclasses.replace(sampler, target=target, temperature=as_arrays(temperature))  # type: ignore[call-arg]
 
@@ -34,9 +54,10 @@ def check_position(sampler: Sampler, position: PyTree[Any], what: str = "theta")
     for path, leaf in jax.tree.leaves_with_path(position):
         if is_half(leaf):
             raise ValueError(
-                f"{_name(sampler)} needs single or double precision, but {what}{jax.tree_util.keystr(path)} "
-                f"is {leaf.dtype}: cast it by jax.tree.map(lambda x: x.astype(jnp.float32), theta), or use a "
-                "sampler that rounds its steps at random, such as fk.samplers.sghmc."
+                f"fk.samplers.{sampler.name} needs single or double precision, but "
+                f"{what}{jax.tree_util.keystr(path)} is {leaf.dtype}: cast it by "
+                "jax.tree.map(lambda x: x.astype(jnp.float32), theta), or use a sampler that "
+                "rounds its steps at random, such as fk.samplers.sghmc."
             )
     validate_state(jax.tree.map(lambda x: float(x) if isinstance(x, int) else x, position))
     return as_arrays(position)
@@ -46,9 +67,9 @@ def no_batch(sampler: Sampler, batch: Any) -> None:
     """Raise where there is a batch."""
     if batch is not None:
         raise ValueError(
-            f"{_name(sampler)} takes no minibatches: it needs the whole target at every step, and would be "
-            "wrong with an estimate of it. Leave batch_size out, or use a sampler made for them, as "
-            "fk.samplers.sghmc or sgnht."
+            f"fk.samplers.{sampler.name} takes no minibatches: it needs the whole target at every step, and "
+            "would be wrong with an estimate of it. Leave batch_size out, or use a sampler made for them, as "
+            "fk.samplers.sghmc or sgnht. One of your own says that it takes them by takes_batches = True."
         )
 
 
@@ -79,6 +100,13 @@ def check_finite_start(value: Array, gradient: Array) -> None:
     )
 
 
+def check_finite_point(point: Point) -> None:
+    """Raise unless U and its gradient are finite, as far as they are known."""
+    if point.potential is not None:
+        slope = point.potential if point.gradient is None else ravel(point.gradient)
+        check_finite_start(point.potential, slope)
+
+
 def as_vector(value: PyTree[Any], theta: PyTree[Array]) -> Array:
     """A number or a tree like theta, as one number or a vector."""
     value = as_arrays(value)
@@ -93,7 +121,3 @@ def check_whole(name: str, value: Any) -> None:
     """Raise unless it is a whole number of at least 1."""
     if not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name} must be a whole number of at least 1; {value!r} was given.")
-
-
-def _name(sampler: Sampler) -> str:
-    return f"fk.samplers.{getattr(sampler, 'name', type(sampler).__name__)}"

@@ -14,7 +14,7 @@ from scipy.special import ndtri
 
 from fokker._core.state import choose, ravel
 from fokker._core.statistics import effective_sample_size
-from fokker.samplers._sampler import SamplerState
+from fokker.samplers.contract import SamplerState
 
 # Targets: E[ΔE²]/d of a step without correction, the acceptance rate of a trajectory with one, and L as a
 # share of the length over which the sampler decorrelates (Robnik and Seljak 2024; Robnik et al. 2025).

@@ -1,12 +1,14 @@
-"""Momenta drawn from exp(-H/T) given theta, for a kinetic energy that is quadratic in them."""
+"""Momenta of trajectories: left to the dynamics, or drawn from exp(-H/T) given theta, in whole or in part."""
 
 from collections.abc import Callable
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from fokker._core.module import Module
 from fokker._core.state import State, ravel, unravel
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.hamiltonian import hamiltonian_gradient
@@ -15,6 +17,45 @@ from fokker.integrators._proposal import places_around, temperature_of
 
 # Up to this many coordinates the inverse mass is written out as a matrix; above, it has to be diagonal.
 _WRITTEN_OUT = 512
+
+
+class OwnMomentum(Module):
+    """The momentum is left to the dynamics, or there is none."""
+
+    is_drawn: ClassVar[bool] = False
+    is_stored: ClassVar[bool] = True
+
+    def refreshed(self, z: State, new: PyTree[Array]) -> PyTree[Array]:
+        """The momentum of the state."""
+        return z["r"]
+
+
+class NewMomentum(Module):
+    """A new momentum for every trajectory: it is no part of the state between them."""
+
+    is_drawn: ClassVar[bool] = True
+    is_stored: ClassVar[bool] = False
+
+    def refreshed(self, z: State, new: PyTree[Array]) -> PyTree[Array]:
+        """The new one."""
+        return new
+
+
+class PartialMomentum(Module):
+    """r ← κr + √(1-κ²)w with κ the persistence."""
+
+    persistence: Any
+
+    is_drawn: ClassVar[bool] = True
+    is_stored: ClassVar[bool] = True
+
+    def refreshed(self, z: State, new: PyTree[Array]) -> PyTree[Array]:
+        """A share of the old one and of the new one."""
+        share = self.persistence.astype(new.dtype)
+        return share * z["r"] + jnp.sqrt(1 - share**2) * new
+
+
+Momentum = OwnMomentum | NewMomentum | PartialMomentum
 
 
 def momentum_of(dynamics: Dynamics | SDE, z: State, noise: Array) -> PyTree[Array]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fokker._core.state import nearest
-from fokker.samplers._sampler import Sampler
+from fokker.samplers.contract import Sampler
 
 
 def by_name(name: str) -> Callable[..., Sampler]:

@@ -1,6 +1,6 @@
 """One step seen point by point, for teaching: the sampler's own trajectory, advanced from the host."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,10 +9,7 @@ from jaxtyping import Array, Key
 
 from fokker._core.state import ravel
 from fokker.corrections import Visited
-from fokker.samplers._sampler import Info, SamplerState
-
-if TYPE_CHECKING:
-    from fokker.samplers._recipe import Recipe
+from fokker.samplers.contract import Info, SamplerState, TrajectorySampler
 
 
 class Trajectory(NamedTuple):
@@ -32,10 +29,8 @@ class Trajectory(NamedTuple):
     direction: np.ndarray | None = None
 
 
-def trajectory_of(sampler: "Recipe", key: Key[Array, ""], state: SamplerState) -> Trajectory:
+def trajectory_of(sampler: TrajectorySampler, key: Key[Array, ""], state: SamplerState) -> Trajectory:
     """The trajectory of `sampler.step(key, state)`."""
-    if sampler.correction is None:
-        raise ValueError("a step without a correction has no trajectory: it is one point.")
     trajectory = _start(sampler, key, state)
     moves: list[Any] = []
     while not bool(sampler.is_done(trajectory)):

@@ -1,4 +1,4 @@
-"""Gibbs sampling: one block at a time from its exact conditional."""
+"""Gibbs sampling: one block at a time from its exact conditional. It follows no dynamics."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from fokker._core.count import Count, no_steps
 from fokker._core.state import as_arrays, describe_shapes, nearest, ravel, same_shapes, unravel
 from fokker.gradients import Estimator
 from fokker.samplers import _checks
-from fokker.samplers._sampler import Info, Sampler, SamplerState, all_finite, check_target
+from fokker.samplers.contract import Info, Sampler, SamplerState, all_finite
 
 Conditional = Callable[[Key[Array, ""], dict[str, PyTree[Array]]], PyTree[Array]]
 
@@ -37,7 +37,7 @@ class Gibbs(Sampler):
 
     def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Gibbs":
         """The same: the target is that of the conditionals, and the one given is for diagnostics alone."""
-        target = check_target(target, temperature, gradient)
+        target = _checks.check_target(target, temperature, gradient)
         if isinstance(temperature, jax.core.Tracer) or float(temperature) != 1:
             raise ValueError(
                 "the temperature of a Gibbs sampler is that of its conditionals; "

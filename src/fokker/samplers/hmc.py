@@ -3,30 +3,45 @@
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Key, PyTree
 
+from fokker._core.state import as_arrays
 from fokker.corrections import Metropolis
-from fokker.dynamics import hamiltonian_flow
+from fokker.dynamics import Dynamics, hamiltonian_flow
 from fokker.integrators import Leapfrog
-from fokker.samplers import _auxiliaries
-from fokker.samplers._sampler import AUTOMATIC
-from fokker.samplers.recipe import Family, Recipe, corrected
+from fokker.samplers._momentum import NewMomentum, PartialMomentum
+from fokker.samplers.corrected import Corrected, corrected
+from fokker.samplers.family import Auxiliaries, Family, Potential, unit_mass_momentum
+from fokker.samplers.schedules import AUTOMATIC, StepSize
 
 # A quarter of the period of a coordinate of unit scale: from there a path would come back.
 _LENGTH = math.pi / 2
 _MOST = 1024
 
-HAMILTONIAN = Family("Hamiltonian", lambda potential, T: hamiltonian_flow(potential), _auxiliaries.momentum)
+
+class Hamiltonian(Family):
+    """H = U + rᵀr/2, D = 0."""
+
+    label = "Hamiltonian"
+
+    def dynamics(self, potential: Potential, temperature: Any) -> Dynamics:
+        """The flow of H."""
+        return hamiltonian_flow(potential)
+
+    def auxiliaries(self, key: Key[Array, ""], theta: PyTree[Array], temperature: Any) -> Auxiliaries:
+        """A momentum of unit mass."""
+        return unit_mass_momentum(key, theta, temperature)
 
 
 def hmc(
-    step_size: Any = AUTOMATIC,
+    step_size: StepSize = AUTOMATIC,
     num_integration_steps: int | None = None,
     mass_matrix: Any = "diagonal",
     *,
     target_accept: float = 0.8,
-) -> Recipe:
+) -> Corrected:
     r"""Hamiltonian Monte Carlo: a new momentum, a leapfrog path, Metropolis (Duane et al. 1987; Neal 2011).
 
         H = U/T + pᵀp/2 in coordinates θ = θ₀ + S q, D = 0, Q = [[0, -I], [I, 0]]; accept with min(1, e^{-ΔH})
@@ -37,7 +52,14 @@ def hmc(
     """
     steps = random_length if num_integration_steps is None else num_integration_steps
     return corrected(
-        "hmc", HAMILTONIAN, Leapfrog(), Metropolis(steps), step_size, mass_matrix, target_accept, "new"
+        "hmc",
+        Hamiltonian(),
+        Leapfrog(),
+        Metropolis(steps),
+        step_size,
+        mass_matrix,
+        target_accept,
+        NewMomentum(),
     )
 
 
@@ -48,30 +70,28 @@ def random_length(u: Array, step_size: Array) -> Array:
 
 
 def ghmc(
-    step_size: Any = AUTOMATIC,
-    persistence: float = 0.9,
+    step_size: StepSize = AUTOMATIC,
+    persistence: float | Array = 0.9,
     mass_matrix: Any = "diagonal",
     *,
     num_integration_steps: int = 1,
     target_accept: float = 0.9,
-) -> Recipe:
+) -> Corrected:
     r"""Generalised HMC: momenta refreshed in part, p ← κp + √(1-κ²) w, and short paths (Horowitz 1991).
 
     With one leapfrog per step it is the splitting OBAB of underdamped Langevin dynamics with friction
     γ = -log κ/ε, corrected by Metropolis; `persistence` is κ. On rejection the momentum is reversed,
     otherwise the target would not be kept. Keeps exp(-U/T) exactly; one gradient per leapfrog.
     """
-    if not 0 <= persistence < 1:
+    if not isinstance(persistence, jax.core.Tracer) and not 0 <= persistence < 1:
         raise ValueError(f"the persistence must be at least 0 and below 1; {persistence} was given.")
-    correction = Metropolis(num_integration_steps)
     return corrected(
         "ghmc",
-        HAMILTONIAN,
+        Hamiltonian(),
         Leapfrog(),
-        correction,
+        Metropolis(num_integration_steps),
         step_size,
         mass_matrix,
         target_accept,
-        "partial",
-        persistence,
+        PartialMomentum(as_arrays(persistence)),
     )

@@ -17,32 +17,29 @@ from fokker.batches import Batch
 from fokker.dynamics import Dynamics
 from fokker.gradients import Estimator
 from fokker.integrators.quadratic_well import langevin_law, underdamped_law
-from fokker.samplers._checked import Followed
 from fokker.samplers._checks import check_position
-from fokker.samplers._recipe import Recipe
-from fokker.samplers._sampler import Info, Sampler, SamplerState, check_step_size
+from fokker.samplers._time_scale import curvature_time
+from fokker.samplers.contract import Followed, Info, Memory, Sampler, SamplerState
+from fokker.samplers.corrected import Corrected
+from fokker.samplers.family import Family
+from fokker.samplers.plain import Plain
 from fokker.targets.posterior import Posterior
 from fokker.targets.tables import RowLikelihood, RowPrior, Table
+from fokker.targets.target import Target
 
 Tables = dict[str, Float[Array, "rows k"]]
 
+_REFUSED = "fk.lazy cannot move rows one by one with this sampler"
 
-class LazyState(NamedTuple):
-    """What the next step needs.
 
-    `z`: the state of the dynamics, each row as it was after step `seen` of the chain. `step`: the number of
-    steps taken. `key`: the words of a key, for reading rows without moving them.
+class Seen(NamedTuple):
+    """What is remembered of rows: each stands in the state as it was after step `rows` of the chain.
+
+    `key`: the words of a key, for reading rows without moving them.
     """
 
-    z: dict[str, Tables]
-    step: Count
-    seen: dict[str, UInt32[Array, " rows"]]
+    rows: dict[str, UInt32[Array, " rows"]]
     key: UInt32[Array, " words"]
-
-    @property
-    def position(self) -> Tables:
-        """theta, each row at its own time; `sampler.position(state)` gives all of them at the same time."""
-        return self.z["theta"]
 
 
 class Coefficients(NamedTuple):
@@ -53,14 +50,22 @@ class Coefficients(NamedTuple):
 
 
 class Lazy(Sampler):
-    """A recipe on the rows of a minibatch; made by `lazy`."""
+    """Dynamics × integrator on the rows of a minibatch; made by `lazy`.
 
-    inner: Recipe
+    A sampler of its own: rows that are not seen move by an exact law, each at its own time. The position of a
+    state has each row as it was last seen; `position(state)` gives all of them at the same time.
+    """
+
+    inner: Plain
     coefficients: Coefficients | None = None
     # 1/√M of each row, by table; None where all masses are 1.
     scales: dict[str, Float[Array, " rows"]] | None = None
 
     name = "lazy"
+    takes_batches = True
+    batches_undivided = "fk.lazy moves rows of its own on every device"
+    theta_undivided = "fk.lazy moves single rows of theta"
+    reads_all_data = False
 
     def __str__(self) -> str:
         return f"{self.inner}, by rows"
@@ -82,8 +87,7 @@ class Lazy(Sampler):
 
     def with_step_size(self, step_size: Any) -> "Lazy":
         """The same with another step size."""
-        inner = self.inner.with_step_size(check_step_size(step_size))
-        return dataclasses.replace(self, inner=inner)
+        return dataclasses.replace(self, inner=self.inner.with_step_size(step_size))
 
     @property
     def tables(self) -> dict[str, Table]:
@@ -125,15 +129,18 @@ class Lazy(Sampler):
         )
         return None if followed is None else followed._replace(notes=(*followed.notes, note))
 
-    def with_target(self, target: Posterior) -> "Lazy":
+    def fastest_time(self, target: Any, temperature: Any, theta: PyTree[Array], key: Key[Array, ""]) -> float:
+        """√(T/λ)."""
+        return curvature_time(target, temperature, theta)
+
+    def with_target(self, target: Target) -> "Lazy":
         """The same on a target that differs in its numbers alone, such as the means of the priors."""
         return dataclasses.replace(self, inner=dataclasses.replace(self.inner, target=target))
 
-    def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> LazyState:
+    def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
         """The state to start from: `position` is a dictionary of tables."""
         if key is None:
             raise ValueError("the auxiliary variables are drawn at random: pass key=jax.random.key(…).")
-        assert self.inner.family is not None
         shapes = {name: (table.rows, table.mean.shape[0]) for name, table in self.tables.items()}
         given = {name: jnp.shape(x) for name, x in position.items()} if isinstance(position, dict) else None
         if given != shapes:
@@ -143,28 +150,28 @@ class Lazy(Sampler):
             )
         theta = check_position(self, position)
         own_key, read_key = split(key)
-        z = {"theta": theta, **self.inner.family.auxiliaries(own_key, theta, self.temperature)}
-        seen = {name: jnp.zeros(x.shape[0], jnp.uint32) for name, x in theta.items()}
-        return LazyState(z, no_steps(), seen, jax.random.key_data(read_key))
+        z = {"theta": theta, **_family(self.inner).auxiliaries(own_key, theta, self.temperature)}
+        rows = {name: jnp.zeros(x.shape[0], jnp.uint32) for name, x in theta.items()}
+        return SamplerState(z, no_steps(), Memory(rows=Seen(rows, jax.random.key_data(read_key))))
 
-    def draw(self, key: Key[Array, ""], state: LazyState) -> Key[Array, ""]:
+    def draw(self, key: Key[Array, ""], state: SamplerState) -> Key[Array, ""]:
         """The key itself: how many rows are moved is known with the batch."""
         return key
 
     def advance(
-        self, draws: Any, state: LazyState, batch: Any = None, number: Count | None = None
-    ) -> tuple[LazyState, Info]:
+        self, draws: Any, state: SamplerState, batch: Any = None, number: Count | None = None
+    ) -> tuple[SamplerState, Info]:
         """Bring the rows of the batch up to date, and move them by a step of the recipe."""
         update_key, step_key = split(draws)
         if batch is None:  # all the data, and so every row
             state = self.synchronised(update_key, state)
             local = SamplerState(state.z, state.step)
             moved, info = self._advance_rows(step_key, local, None, number, self.scales)
-            seen = jax.tree.map(lambda x: jnp.full_like(x, moved.step.low), state.seen)
-            return LazyState(moved.z, moved.step, seen, state.key), info
+            rows = jax.tree.map(lambda x: jnp.full_like(x, moved.step.low), state.memory.rows.rows)
+            return _with_rows(state, moved.z, moved.step, rows), info
         data = batch.data if isinstance(batch, Batch) else batch
         numbers = {name: data[name] for name in self.tables}
-        places = {name: _places(state.seen[name], x) for name, x in numbers.items()}
+        places = {name: _places(state.memory.rows.rows[name], x) for name, x in numbers.items()}
         data = {**data, **{name: p.of_datum for name, p in places.items()}}
         batch = batch._replace(data=data) if isinstance(batch, Batch) else data
         z = _for_each(lambda name, x: x.at[numbers[name]].get(mode="clip"), state.z)
@@ -180,8 +187,8 @@ class Lazy(Sampler):
             _for_each(lambda name, x: places[name].written, state.z),
             moved.z,
         )
-        seen = {name: p.table.at[p.written].set(moved.step.low, mode="drop") for name, p in places.items()}
-        return LazyState(z, moved.step, seen, state.key), info
+        rows = {name: p.table.at[p.written].set(moved.step.low, mode="drop") for name, p in places.items()}
+        return _with_rows(state, z, moved.step, rows), info
 
     def _advance_rows(
         self,
@@ -232,27 +239,36 @@ class Lazy(Sampler):
             z = {variable: {**t, name: moved[variable]} for variable, t in z.items()}
         return z
 
-    def synchronised(self, key: Key[Array, ""], state: LazyState) -> LazyState:
+    def synchronised(self, key: Key[Array, ""], state: SamplerState) -> SamplerState:
         """The state with every row brought up to date: the cost is that of all rows."""
-        missed = {name: state.step.low - x for name, x in state.seen.items()}
-        seen = {name: jnp.full_like(x, state.step.low) for name, x in state.seen.items()}
-        return state._replace(z=self._brought_up(key, state.z, missed, self.scales), seen=seen)
+        seen = state.memory.rows.rows
+        missed = {name: state.step.low - x for name, x in seen.items()}
+        rows = {name: jnp.full_like(x, state.step.low) for name, x in seen.items()}
+        z = self._brought_up(key, state.z, missed, self.scales)
+        return _with_rows(state, z, state.step, rows)
 
-    def position(self, state: LazyState) -> Tables:
+    def position(self, state: SamplerState) -> Tables:
         """theta with every row up to date, drawn without a change of the chain.
 
         The draw depends on the chain's key and the number of steps alone. It has the law of the row at this
         step given the row when it was last seen; the chain itself draws the row again when it next sees it.
         """
-        key = fold_in(jax.random.wrap_key_data(state.key), state.step)
+        key = fold_in(jax.random.wrap_key_data(state.memory.rows.key), state.step)
         return self.synchronised(key, state).position
 
-    def record(self, state: LazyState) -> dict[str, Array]:
+    def record(self, state: SamplerState) -> dict[str, Array]:
         """The kinetic temperature, of rows each at its own time."""
         return self.inner.record(SamplerState(state.z, state.step))
 
 
-def lazy(sampler: Recipe, masses: Mapping[str, Any] | None = None) -> Lazy:
+def _with_rows(
+    state: SamplerState, z: dict[str, Tables], step: Count, rows: dict[str, UInt32[Array, " rows"]]
+) -> SamplerState:
+    """The state after steps, with when each row was last seen."""
+    return SamplerState(z, step, Memory(rows=state.memory.rows._replace(rows=rows)))
+
+
+def lazy(sampler: Plain, masses: Mapping[str, Any] | None = None) -> Lazy:
     r"""A step for the rows of its minibatch alone, in tables of any number of rows.
 
     ```python
@@ -286,12 +302,13 @@ def lazy(sampler: Recipe, masses: Mapping[str, Any] | None = None) -> Lazy:
     rows for a draw that it stores, so that `thin` should be of the order of the number of rows over the batch
     size. `fk.models.LDA` does the same for words, whose dynamics are those of a Gamma prior.
     """
-    if not isinstance(sampler, Recipe):
+    if not isinstance(sampler, Plain | Corrected):
         hint = "; call it, as in fk.samplers.sgld(1e-3)" if callable(sampler) else ""
         raise TypeError(f"fk.lazy takes sgld, sghmc or sgnht of fk.samplers, not {sampler!r}{hint}.")
+    if isinstance(sampler, Corrected):
+        raise ValueError(f"{_REFUSED}: a correction decides about all rows at once.")
     reasons = {
         "it was made of dynamics, which have a target": not sampler.wants_target,
-        "a correction decides about all rows at once": sampler.correction is not None,
         "a mass matrix couples rows": sampler.mass_matrix is not None,
         "a noise_estimate is of all rows": sampler.noise_estimate is not None,
         "resample draws the momentum of rows that are not seen": sampler.resample is not None,
@@ -304,7 +321,7 @@ def lazy(sampler: Recipe, masses: Mapping[str, Any] | None = None) -> Lazy:
     }
     for reason, is_so in reasons.items():
         if is_so:
-            raise ValueError(f"fk.lazy cannot move rows one by one with this sampler: {reason}.")
+            raise ValueError(f"{_REFUSED}: {reason}.")
     if masses is None:
         return Lazy(sampler)
     scales = {}
@@ -382,23 +399,30 @@ def _moved(
     return {**rows, "theta": mean[None, :] + (s * (V @ new_x)).T, "r": (V @ new_r).T}
 
 
-def _coefficients(inner: Recipe) -> Coefficients:
+def _family(inner: Plain) -> Family:
+    assert isinstance(inner.dynamics, Family)
+    return inner.dynamics
+
+
+def _coefficients(inner: Plain) -> Coefficients:
     """D, or C and M, read off the dynamics at a state of one row per table; raise where it is coupled."""
-    assert inner.family is not None
     tables: dict[str, Table] = inner.own_target.log_prior.tables
     theta = {name: table.mean[None, :] + 0.5 for name, table in tables.items()}
     two_rows = {name: jnp.concatenate([x, x]) for name, x in theta.items()}
-    z: State = {"theta": two_rows, **inner.family.auxiliaries(jax.random.key(0), two_rows, inner.temperature)}
+    z: State = {
+        "theta": two_rows,
+        **_family(inner).auxiliaries(jax.random.key(0), two_rows, inner.temperature),
+    }
     if "r" in z:
         z = {**z, "r": jax.tree.map(jnp.ones_like, two_rows)}
     for variable, x in z.items():
         if not same_shapes(x, two_rows):
             what = f"{variable} is one for all rows" if same_structure(x, 0.0) else f"{variable} couples rows"
             hint = ' Take fk.samplers.sgnht(…, kind="diagonal").' if variable == "xi" else ""
-            raise ValueError(f"fk.lazy cannot move rows one by one with this sampler: {what}.{hint}")
+            raise ValueError(f"{_REFUSED}: {what}.{hint}")
     refused = ValueError(
-        "fk.lazy cannot move rows one by one with this sampler: their dynamics must be those of sgld, sghmc "
-        "or sgnht, with D, friction and mass one number each."
+        f"{_REFUSED}: their dynamics must be those of sgld, sghmc or sgnht, with D, friction and mass one "
+        "number each."
     )
     dynamics = inner.placed
     try:

@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from fokker._core.module import Module
-from fokker._core.state import ravel, unravel
+from fokker._core.state import State, ravel, unravel
+from fokker.integrators._gradient import Gradient
 
 KINDS = ("identity", "diagonal", "dense", "low-rank")
 
@@ -177,6 +178,35 @@ def as_mass_matrix(value: Any) -> Any:
     )
 
 
+class Coordinates(Protocol):
+    """Coordinates q in which the dynamics move theta."""
+
+    def __call__(self, q: PyTree[Array]) -> PyTree[Array]:
+        """θ at q."""
+
+    def vector(self, theta: PyTree[Array]) -> PyTree[Array]:
+        """theta in the form of q, for its shapes."""
+
+    def enter(self, z: State) -> State:
+        """A state in these coordinates."""
+
+    def leave(self, z: State) -> State:
+        """A state in these coordinates as the caller sees it."""
+
+    def gradient(self, by_theta: Gradient) -> Gradient:
+        """The gradient by q, of one by theta."""
+
+
+class AsItIs:
+    """q = θ."""
+
+    def __call__(self, q: PyTree[Array]) -> PyTree[Array]:
+        """q."""
+        return q
+
+    vector = enter = leave = gradient = __call__
+
+
 @dataclass(frozen=True)
 class Chart:
     """Coordinates around a position: θ = θ₀ + S q, q a vector; a mass matrix yet to be learned is 1."""
@@ -184,16 +214,34 @@ class Chart:
     centre: PyTree[Array]
     mass_matrix: Any
 
-    @property
-    def origin(self) -> Float[Array, " d"]:
-        """q of the centre."""
-        return jnp.zeros_like(ravel(self.centre))
-
     def __call__(self, q: Float[Array, " d"]) -> PyTree[Array]:
         """θ at q."""
         shift = q if isinstance(self.mass_matrix, str) else self.mass_matrix(q).astype(q.dtype)
         return unravel(ravel(self.centre) + shift, self.centre)
 
-    def pull_back(self, gradient: PyTree[Array]) -> Float[Array, " d"]:
-        """The gradient by q, Sᵀ∇U, of one by θ."""
-        return jax.vjp(self.__call__, self.origin)[1](gradient)[0]
+    def vector(self, theta: PyTree[Array]) -> Float[Array, " d"]:
+        """One number of q per number of theta."""
+        return ravel(theta)
+
+    def enter(self, z: State) -> State:
+        """The state whose theta is the centre, at q = 0."""
+        return {**z, "theta": self._origin}
+
+    @property
+    def _origin(self) -> Float[Array, " d"]:
+        return jnp.zeros_like(ravel(self.centre))
+
+    def leave(self, z: State) -> State:
+        """With θ in place of q."""
+        return {**z, "theta": self(z["theta"])}
+
+    def gradient(self, by_theta: Gradient) -> Gradient:
+        """Sᵀ∇U."""
+        if by_theta is None:
+            return None
+        return lambda q: jax.vjp(self.__call__, self._origin)[1](by_theta(self(q)))[0]
+
+
+def coordinates(position: PyTree[Array], mass_matrix: Any) -> Coordinates:
+    """Those in which a sampler with this mass matrix moves from a position; None moves theta as it is."""
+    return AsItIs() if mass_matrix is None else Chart(position, mass_matrix)

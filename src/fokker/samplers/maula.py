@@ -5,20 +5,19 @@ from typing import Any
 import jax
 
 from fokker.corrections import Metropolis
-from fokker.dynamics import underdamped
 from fokker.integrators import ExactOU
-from fokker.samplers import _auxiliaries
-from fokker.samplers._sampler import AUTOMATIC
-from fokker.samplers.recipe import Family, Recipe, corrected, shared
+from fokker.samplers.corrected import Corrected, corrected
+from fokker.samplers.schedules import AUTOMATIC, StepSize
+from fokker.samplers.sghmc import Underdamped
 
 
 def maula(
-    step_size: Any = AUTOMATIC,
+    step_size: StepSize = AUTOMATIC,
     friction: Any = 1.0,
     mass_matrix: Any = "diagonal",
     *,
     target_accept: float = 0.7,
-) -> Recipe:
+) -> Corrected:
     r"""Underdamped Langevin steps, exact for a frozen gradient, with Metropolis (Riou-Durand, Vogrinc 2022).
 
         H = U/T + pᵀp/2, D = diag(0, γ), Q = [[0, -I], [I, 0]], in coordinates θ = θ₀ + S q, SSᵀ = M⁻¹
@@ -30,12 +29,5 @@ def maula(
     is_traced = isinstance(friction, jax.core.Tracer)
     if not is_traced and not friction > 0:
         raise ValueError(f"the friction must be positive; {friction} was given.")
-    family = _family(friction if is_traced else float(friction))
+    family = Underdamped(friction if is_traced else float(friction), 1.0)
     return corrected("maula", family, ExactOU(), Metropolis(), step_size, mass_matrix, target_accept)
-
-
-@shared
-def _family(friction: Any) -> Family:
-    return Family(
-        "underdamped", lambda potential, T: underdamped(potential, friction, 1.0, T), _auxiliaries.momentum
-    )

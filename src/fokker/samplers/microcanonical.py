@@ -18,24 +18,29 @@ from fokker.gradients import Estimator
 from fokker.integrators import IsokineticLeapfrog, Point
 from fokker.integrators.isokinetic import refresh, unit_vector
 from fokker.samplers import _checks
-from fokker.samplers._checked import Claims, Followed
-from fokker.samplers._sampler import (
-    AUTOMATIC,
+from fokker.samplers._microcanonical_warm_up import warm_up
+from fokker.samplers.contract import (
+    Claims,
+    Followed,
     Info,
     Memory,
     Sampler,
     SamplerState,
     Warmed,
     all_finite,
-    check_step_size,
     computed,
-    step_size_at,
     theta_of,
 )
+from fokker.samplers.schedules import AUTOMATIC, StepSize, check_step_size, step_size_at
 
 
 class Microcanonical(Sampler):
-    """Isokinetic dynamics with a direction u that is refreshed in part or in whole; see `mclmc`, `mchmc`."""
+    """Isokinetic dynamics × isokinetic leapfrog, × Metropolis where adjusted; see `mclmc`, `mchmc`.
+
+    Beside these factors it refreshes a direction u, in part or in whole, which makes it a class of its own: a
+    step carries ∇U on from the last, as `Plain` does not, and a trajectory refreshes u on its way, as
+    `Corrected` does not.
+    """
 
     step_size: Any
     L: Any
@@ -115,8 +120,7 @@ class Microcanonical(Sampler):
         _checks.as_vector(self.scale, theta)
         z = {"theta": theta, "u": unit_vector(jax.random.normal(key, x.shape, x.dtype))}
         point = self.integrator.evaluate(self.placed, z)
-        assert point.potential is not None
-        _checks.check_finite_start(point.potential, ravel(point.gradient))
+        _checks.check_finite_point(point)
         return SamplerState(z, no_steps(), Memory(point))
 
     def draw(self, key: Key[Array, ""], state: SamplerState) -> Any:
@@ -203,13 +207,11 @@ class Microcanonical(Sampler):
         stage: Callable[..., Any] = computed,
     ) -> Warmed:
         """Step size, L and scale from `steps` steps of all chains; and where the chains then are."""
-        from fokker.samplers._microcanonical_warm_up import warm_up
-
         return Warmed(*warm_up(self, positions, keys, steps, stage))
 
 
 def mclmc(
-    step_size: Any = AUTOMATIC,
+    step_size: StepSize = AUTOMATIC,
     L: Any = AUTOMATIC,
     *,
     adjusted: bool = False,
@@ -244,7 +246,7 @@ def mclmc(
 
 
 def mchmc(
-    step_size: Any = AUTOMATIC,
+    step_size: StepSize = AUTOMATIC,
     L: Any = AUTOMATIC,
     *,
     adjusted: bool = False,

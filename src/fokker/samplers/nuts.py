@@ -4,19 +4,20 @@ from typing import Any
 
 from fokker.corrections import NaiveTree, Tree
 from fokker.integrators import Leapfrog
-from fokker.samplers._sampler import AUTOMATIC
-from fokker.samplers.hmc import HAMILTONIAN
-from fokker.samplers.recipe import Recipe, corrected
+from fokker.samplers._momentum import NewMomentum
+from fokker.samplers.corrected import Corrected, corrected
+from fokker.samplers.hmc import Hamiltonian
+from fokker.samplers.schedules import AUTOMATIC, StepSize
 
 
 def nuts(
-    step_size: Any = AUTOMATIC,
+    step_size: StepSize = AUTOMATIC,
     mass_matrix: Any = "diagonal",
     *,
     target_accept: float = 0.8,
     max_depth: int = 10,
     variant: str = "multinomial",
-) -> Recipe:
+) -> Corrected:
     r"""The no-U-turn sampler: HMC whose path doubles until it begins to come back (Hoffman and Gelman 2014).
 
         H = U/T + pᵀp/2 in coordinates θ = θ₀ + S q: the mass matrix is M = (SSᵀ)⁻¹
@@ -33,21 +34,23 @@ def nuts(
     ```
     """
     tree = Tree(max_depth, variant)
-    return corrected("nuts", HAMILTONIAN, Leapfrog(), tree, step_size, mass_matrix, target_accept, "new")
+    return corrected(
+        "nuts", Hamiltonian(), Leapfrog(), tree, step_size, mass_matrix, target_accept, NewMomentum()
+    )
 
 
 def naive_nuts(
-    step_size: Any = AUTOMATIC,
+    step_size: StepSize = AUTOMATIC,
     mass_matrix: Any = "diagonal",
     *,
     target_accept: float = 0.8,
     max_depth: int = 8,
-) -> Recipe:
+) -> Corrected:
     r"""`nuts` by a `fokker.corrections.NaiveTree`: for teaching, and to test `nuts` by.
 
     Algorithm 2 of Hoffman and Gelman (2014). Memory grows as 2^`max_depth`. Keeps exp(-U/T) exactly.
     """
     tree = NaiveTree(max_depth)
     return corrected(
-        "naive_nuts", HAMILTONIAN, Leapfrog(), tree, step_size, mass_matrix, target_accept, "new"
+        "naive_nuts", Hamiltonian(), Leapfrog(), tree, step_size, mass_matrix, target_accept, NewMomentum()
     )

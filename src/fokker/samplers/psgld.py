@@ -18,22 +18,26 @@ from fokker.fields import Diagonal
 from fokker.gradients import Estimator
 from fokker.integrators.euler_maruyama import one_number
 from fokker.integrators.noise import check_noise, draw_like
-from fokker.samplers._checked import Followed
-from fokker.samplers._sampler import (
+from fokker.samplers._checks import check_target
+from fokker.samplers._time_scale import curvature_time
+from fokker.samplers.contract import (
+    Followed,
     Info,
     Memory,
     Sampler,
     SamplerState,
     all_finite,
-    check_step_size,
-    check_target,
-    step_size_at,
     theta_of,
 )
+from fokker.samplers.schedules import StepSize, check_step_size, step_size_at
 
 
 class PreconditionedSGLD(Sampler):
-    """SGLD with a diagonal preconditioner learned from past gradients; made by `psgld`."""
+    """SGLD with a diagonal preconditioner learned from past gradients; made by `psgld`.
+
+    A sampler of its own: D is a running average over the chain's own path, with a memory beside the state,
+    and so no function of z, as the D of dynamics is.
+    """
 
     step_size: Any
     alpha: Array
@@ -44,6 +48,11 @@ class PreconditionedSGLD(Sampler):
     temperature: Any = 1.0
 
     name = "psgld"
+    takes_batches = True
+    batches_undivided = ""
+    needs_more_than_gradient = (
+        "its correction needs Hessian-vector products, and an optimiser is given gradients"
+    )
 
     def __str__(self) -> str:
         return "Langevin with a learned diagonal D × Euler–Maruyama"
@@ -80,7 +89,16 @@ class PreconditionedSGLD(Sampler):
         return langevin(potential, Diagonal(D), temperature=self.temperature)
 
     @property
-    def gathering_steps(self) -> int:
+    def gradient_estimator(self) -> Estimator:
+        """Its own."""
+        return self.estimator
+
+    def fastest_time(self, target: Any, temperature: Any, theta: PyTree[Array], key: Key[Array, ""]) -> float:
+        """√(T/λ): it is preconditioned by 1/√(T∇²U), the root mean square of ∇U."""
+        return curvature_time(target, temperature, theta)
+
+    @property
+    def gathering_steps(self) -> int:  # type: ignore[override]
         """Steps in which the chain does not move."""
         return round(1 / (1 - float(self.alpha)))
 
@@ -153,7 +171,7 @@ class PreconditionedSGLD(Sampler):
 
 
 def psgld(
-    step_size: Any, alpha: float = 0.99, regularisation: float = 1e-5, *, noise: str = "gaussian"
+    step_size: StepSize, alpha: float = 0.99, regularisation: float = 1e-5, *, noise: str = "gaussian"
 ) -> PreconditionedSGLD:
     r"""θ' = θ + ε[-D∇Ũ + TΓ] + N(0, 2εTD) with D = diag(1/(λ + √V)), V a running average of ∇Ũ².
 

@@ -15,9 +15,8 @@ from fokker._core.random import split, uniform
 from fokker._core.rounding import raised
 from fokker._core.state import as_arrays
 from fokker.gradients import Estimator, OnlineNoise
-from fokker.samplers._checked import Claims, Exchange, Followed
-from fokker.samplers._sampler import Info, Sampler, SamplerState
-from fokker.samplers.recipe import Recipe
+from fokker.samplers.contract import Claims, Exchange, Followed, Info, Sampler, SamplerState
+from fokker.samplers.plain import Plain
 from fokker.targets.target import TargetWithData
 
 
@@ -36,15 +35,20 @@ class ReplicaState(NamedTuple):
 
 
 class ReplicaExchange(Sampler):
-    """Copies of a sampler at several temperatures; made by `replica_exchange`."""
+    """Copies of a sampler at several temperatures; made by `replica_exchange`.
 
-    sampler: Recipe
+    Each copy is dynamics × integrator; the exchanges between them are a Metropolis step of their own.
+    """
+
+    sampler: Plain
     ladder: Float[Array, " replicas"]
     every: int = eqx.field(static=True)
     exact: bool = eqx.field(static=True)
     target: Any = None
 
     name = "replica_exchange"
+    takes_batches = True
+    batches_undivided = ""
 
     def __str__(self) -> str:
         return f"replicas of {self.sampler} × exchanges by Metropolis"
@@ -73,7 +77,21 @@ class ReplicaExchange(Sampler):
         return self.ladder[0]
 
     @property
-    def _coldest(self) -> Recipe:
+    def gradient_estimator(self) -> Estimator | None:
+        """That of every copy."""
+        return self.sampler.estimator
+
+    @property
+    def reads_all_data(self) -> bool:
+        """For exact exchanges, or as every copy does."""
+        return self.exact or self.sampler.reads_all_data
+
+    def fastest_time(self, target: Any, temperature: Any, theta: PyTree[Array], key: Key[Array, ""]) -> float:
+        """That of the coldest copy."""
+        return self.sampler.fastest_time(target, temperature, theta, key)
+
+    @property
+    def _coldest(self) -> Plain:
         return dataclasses.replace(self.sampler, temperature=self.ladder[0])
 
     def follows(self, state: PyTree[Any] | None = None) -> Followed | None:
@@ -187,7 +205,7 @@ def exchange_log_ratio(target: Any, a: Array, cold: PyTree[Array], hot: PyTree[A
 
 
 def replica_exchange(
-    sampler: Recipe, temperatures: Sequence[float], every: int = 50, *, exact: bool = True
+    sampler: Plain, temperatures: Sequence[float], every: int = 50, *, exact: bool = True
 ) -> ReplicaExchange:
     r"""Copies of `sampler` at T·`temperatures`, whose neighbours exchange positions every `every` steps.
 
@@ -203,13 +221,13 @@ def replica_exchange(
     sampler = fk.samplers.replica_exchange(fk.samplers.sgld(1e-4), temperatures=(1.0, 2.0, 4.0))
     ```
     """
-    if not (isinstance(sampler, Recipe) and sampler.wants_target):
-        raise TypeError("replica_exchange copies a named sampler such as fk.samplers.sgld(1e-3).")
-    if sampler.correction is not None:
+    if isinstance(sampler, Sampler) and sampler.is_exact:
         raise TypeError(
             "replica_exchange copies samplers without a correction such as sgld or sghmc; "
             f"{sampler.name} has one."
         )
+    if not (isinstance(sampler, Plain) and sampler.wants_target):
+        raise TypeError("replica_exchange copies a named sampler such as fk.samplers.sgld(1e-3).")
     ladder = np.asarray(temperatures, float)
     if ladder.ndim != 1 or len(ladder) < 2 or ladder[0] != 1 or not np.all(np.diff(ladder) > 0):
         raise ValueError(

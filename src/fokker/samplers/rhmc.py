@@ -1,6 +1,5 @@
 """Riemannian Hamiltonian Monte Carlo."""
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,9 +12,10 @@ from fokker.dynamics import Dynamics
 from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import Field
 from fokker.integrators import GeneralisedLeapfrog
-from fokker.samplers import _auxiliaries
-from fokker.samplers._recipe import Family, Recipe, shared
-from fokker.samplers._sampler import check_step_size
+from fokker.samplers._momentum import NewMomentum
+from fokker.samplers.corrected import Corrected
+from fokker.samplers.family import Family, Potential
+from fokker.samplers.schedules import check_step_size
 
 
 def rhmc(
@@ -25,7 +25,7 @@ def rhmc(
     *,
     tolerance: float | None = None,
     iterations: int = 50,
-) -> Recipe:
+) -> Corrected:
     r"""Riemannian Hamiltonian Monte Carlo (Girolami and Calderhead 2011, Eq. 13 to 18).
 
         H = U(θ)/T + ½ log det G(θ) + ½ rᵀG(θ)⁻¹r,   r ~ N(0, G(θ)) at every step
@@ -50,36 +50,42 @@ def rhmc(
     """
     if isinstance(step_size, str):
         raise ValueError(f"rhmc needs a step size that is a number, not {step_size!r}.")
-    return Recipe(
-        None,
+    return Corrected(
+        Riemannian(metric),
         check_step_size(step_size),
         GeneralisedLeapfrog(tolerance, iterations),
         correction=Metropolis(num_integration_steps),
-        family=_riemannian(metric),
-        momentum="new",
+        momentum=NewMomentum(),
         name="rhmc",
     )
 
 
-@shared
-def _riemannian(metric: Any) -> Family:
+class Riemannian(Family):
     """H = U + ½ log det G + ½ rᵀG⁻¹r of position and momentum."""
 
-    def kinetic(theta: PyTree[Array], r: PyTree[Array]) -> Array:
-        root, p = _root(metric, theta), ravel(r)
+    metric: Any
+
+    label = "Riemannian"
+
+    def _kinetic(self, theta: PyTree[Array], r: PyTree[Array]) -> Array:
+        root, p = _root(self.metric, theta), ravel(r)
         if root.ndim == 2:
             y = jax.scipy.linalg.solve_triangular(root, p, lower=True)
             return jnp.sum(jnp.log(jnp.diag(root))) + y @ y / 2
         return jnp.sum(jnp.log(root)) + jnp.sum((p / root) ** 2) / 2
 
-    def dynamics(potential: Callable[..., Any], T: Any) -> Dynamics:
-        return Dynamics(Hamiltonian(potential, kinetic), Q={("r", "theta"): 1.0})
+    def dynamics(self, potential: Potential, temperature: Any) -> Dynamics:
+        """The flow of H."""
+        return Dynamics(Hamiltonian(potential, self._kinetic), Q={("r", "theta"): 1.0})
 
-    def momentum(noise: Array, theta: PyTree[Array]) -> PyTree[Array]:
-        root = _root(metric, theta)
+    def new_momentum(self, noise: Array, theta: PyTree[Array]) -> PyTree[Array]:
+        """r ~ N(0, G(θ))."""
+        root = _root(self.metric, theta)
         return unravel(root @ noise if root.ndim == 2 else root * noise, theta)
 
-    return Family("Riemannian", dynamics, _auxiliaries.none, momentum, lambda theta: _check(metric, theta))
+    def check(self, theta: PyTree[Array]) -> None:
+        """Raise unless G is a metric at theta."""
+        _check(self.metric, theta)
 
 
 def _root(metric: Any, theta: PyTree[Array]) -> Array:

@@ -11,9 +11,9 @@ from fokker._core.count import StepNumber
 from fokker._core.state import dimension, nearest
 from fokker.dynamics import Dynamics, diagonal_thermostat, matrix_thermostat, thermostat
 from fokker.integrators import Integrator, SymplecticEuler
-from fokker.samplers import _auxiliaries
-from fokker.samplers._sampler import check_step_size
-from fokker.samplers.recipe import Family, Recipe, of_family, on_variable, shared
+from fokker.samplers.family import Auxiliaries, Family, Potential, unit_mass_momentum
+from fokker.samplers.plain import Plain, on_variable, plain
+from fokker.samplers.schedules import StepSize, check_step_size
 
 # √μ in steps. On Gaussians of one coordinate with noise added to the gradient, 3 diverges, 10 doubles the
 # autocorrelation, and 100 costs nothing; the smaller, the sooner the noise is absorbed.
@@ -26,8 +26,34 @@ _KINDS: dict[str, Callable[..., Dynamics]] = {
 }
 
 
+class Thermostat(Family):
+    """H = U + rᵀr/2 + (μTd/2)(ξ - A)², D = diag(0, A, 0), by the kind of ξ."""
+
+    kind: str
+    friction: Any
+    thermostat_mass: Any
+
+    label = "thermostat"
+
+    def dynamics(self, potential: Potential, temperature: Any) -> Dynamics:
+        """dr = [-∇U - ξr] dt + √(2TA) dW, dξ = (rᵀr/(dT) - 1)/μ dt."""
+        return _KINDS[self.kind](potential, self.friction, self.thermostat_mass, temperature=temperature)
+
+    def auxiliaries(self, key: Key[Array, ""], theta: PyTree[Array], temperature: Any) -> Auxiliaries:
+        """A momentum of unit mass, and ξ = A."""
+        dtype = jnp.result_type(*jax.tree.leaves(theta))
+        xi: PyTree[Array]
+        if self.kind == "scalar":
+            xi = jnp.full((), self.friction, dtype)
+        elif self.kind == "diagonal":
+            xi = jax.tree.map(lambda x: jnp.full_like(x, self.friction), theta)
+        else:
+            xi = self.friction * jnp.eye(dimension(theta), dtype=dtype)
+        return {**unit_mass_momentum(key, theta, temperature), "xi": xi}
+
+
 def sgnht(
-    step_size: Any,
+    step_size: StepSize,
     friction: float = 1.0,
     thermostat_mass: float | None = None,
     *,
@@ -37,7 +63,7 @@ def sgnht(
     noise_estimate: Any = None,
     noise: str = "gaussian",
     resample: int | None = None,
-) -> Recipe:
+) -> Plain:
     r"""r' = r - ε∇Ũ - εξr + √(2TA) N(0, ε), θ' = θ + εr', ξ' = ξ + ε(r'ᵀr'/(dT) - 1)/μ (Ding et al. 2014).
 
         H = U + rᵀr/2 + (μTd/2)(ξ - A)²,  D = diag(0, A, 0),  Q[r, ξ] = r/(μTd)
@@ -58,10 +84,10 @@ def sgnht(
         raise ValueError(f"kind is one of {', '.join(_KINDS)}, not {kind!r}.{nearest(kind, list(_KINDS))}")
 
     mu = _default_mass(step_size, friction) if thermostat_mass is None else thermostat_mass
-    family = _thermostat(kind, friction, mu)
+    family = Thermostat(kind, friction, mu)
     estimate = on_variable("r", noise_estimate)
-    return of_family(
-        family, step_size, integrator or SymplecticEuler(), estimate, noise, resample, mass_matrix
+    return plain(
+        "sgnht", family, step_size, integrator or SymplecticEuler(), estimate, noise, resample, mass_matrix
     )
 
 
@@ -75,26 +101,7 @@ def _default_mass(step_size: Any, friction: Any) -> Any:
     return (_STEPS * (float(first) if is_number else first)) ** 2  # numbers: equal samplers share a program
 
 
-@shared
-def _thermostat(kind: str, friction: Any, thermostat_mass: Any) -> Family:
-    def auxiliaries(key: Key[Array, ""], theta: PyTree[Array], T: Any) -> dict[str, PyTree[Array]]:
-        dtype = jnp.result_type(*jax.tree.leaves(theta))
-        xi: PyTree[Array]
-        if kind == "scalar":
-            xi = jnp.full((), friction, dtype)
-        elif kind == "diagonal":
-            xi = jax.tree.map(lambda x: jnp.full_like(x, friction), theta)
-        else:
-            xi = friction * jnp.eye(dimension(theta), dtype=dtype)
-        return {**_auxiliaries.momentum(key, theta, T), "xi": xi}
-
-    def dynamics(potential: Callable[..., Any], T: Any) -> Dynamics:
-        return _KINDS[kind](potential, friction, thermostat_mass, temperature=T)
-
-    return Family("thermostat", dynamics, auxiliaries)
-
-
-def sgnht_by_ding(eta: float, a: float, *, kind: str = "scalar") -> Recipe:
+def sgnht_by_ding(eta: float, a: float, *, kind: str = "scalar") -> Plain:
     r"""The same in the parametrisation η = ε², a = Aε of Ding et al. (2014): u = rε, α = ξε."""
     step_size = eta**0.5
     return sgnht(step_size, a / step_size, 1.0, kind=kind)

@@ -1,4 +1,4 @@
-"""Slice sampling, along the coordinates or along random directions."""
+"""Slice sampling, along the coordinates or along random directions. It follows no dynamics."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from fokker._core.state import as_arrays, ravel, unravel
 from fokker.gradients import Estimator
 from fokker.integrators.isokinetic import unit_vector
 from fokker.samplers import _checks
-from fokker.samplers._sampler import Info, Sampler, SamplerState, all_finite
+from fokker.samplers.contract import Info, Sampler, SamplerState, all_finite
 
 # Rounds of shrinking after which a move is abandoned; an interval halves in about two.
 _SHRINKS = 100

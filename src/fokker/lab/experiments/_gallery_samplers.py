@@ -88,9 +88,7 @@ def _hmc(setting: Setting) -> Sampler:
 def _ghmc(setting: Setting) -> Sampler:
     """GHMC that forgets its momentum over the width of the target."""
     persistence = jnp.exp(-setting.friction * setting.step_size)
-    return dataclasses.replace(
-        samplers.ghmc(setting.step_size, mass_matrix="identity"), persistence=persistence
-    )
+    return samplers.ghmc(setting.step_size, persistence, "identity")
 
 
 def _maula(setting: Setting) -> Sampler:

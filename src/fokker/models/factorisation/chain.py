@@ -1,6 +1,5 @@
 """The Markov chain of a factorisation: steps of a lazy sampler, and exact draws of the hyperparameters."""
 
-import dataclasses
 import math
 from typing import Any, NamedTuple
 
@@ -19,8 +18,7 @@ from fokker.models.factorisation.hyperparameters import (
     draw_noise_precision,
     initial_hyperparameters,
 )
-from fokker.samplers import Recipe, SamplerState
-from fokker.samplers.lazy import Lazy, LazyState
+from fokker.samplers import Sampler, SamplerState
 from fokker.targets.posterior import Posterior
 from fokker.targets.tables import RowLikelihood, RowPrior, Table
 
@@ -81,7 +79,7 @@ class FactorChain:
         data: dict[str, np.ndarray],
         shape: tuple[int, int],
         factors: int,
-        sampler: Lazy | Recipe,
+        sampler: Sampler,
         *,
         prior: str,
         batch_size: int,
@@ -103,7 +101,7 @@ class FactorChain:
             name: 0.1 * jax.random.normal(key, (self.rows[name], factors + 1))
             for name, key in zip(TABLES, table_keys, strict=True)
         }
-        self.state: LazyState | SamplerState = self.sampler.init(theta, key=start_key)
+        self.state: SamplerState = self.sampler.init(theta, key=start_key)
 
     @property
     def interval(self) -> int:
@@ -134,10 +132,7 @@ class FactorChain:
             self.hyperparameters[name] = draw_hyperparameters(self.generator, rows, self.prior)
         self.noise_precision = draw_noise_precision(self.generator, self.size, squares)
         target = self._target()
-        if isinstance(self.sampler, Lazy):
-            self.sampler = self.sampler.with_target(target)
-        else:
-            self.sampler = dataclasses.replace(self.sampler, target=target)
+        self.sampler = self.sampler.with_target(target)
         return True
 
     def draw(self) -> Draw:
@@ -153,11 +148,10 @@ class FactorChain:
 
 
 @eqx.filter_jit(donate="all-except-first")
-def _take_steps(inputs: tuple[Lazy | Recipe, int, Key[Array, ""], Int[Array, ""]], state: Any) -> Any:
+def _take_steps(inputs: tuple[Sampler, int, Key[Array, ""], Int[Array, ""]], state: Any) -> Any:
     """Steps with minibatches drawn with replacement; step t depends on the key and on t alone."""
     sampler, batch_size, key, count = inputs
-    assert sampler.target is not None
-    data, size = sampler.target.data, sampler.target.size
+    data, size = sampler.own_target.data, sampler.own_target.size
 
     def step(_: Array, state: Any) -> Any:
         rows_key, step_key = split(fold_in(key, state.step))
@@ -168,24 +162,22 @@ def _take_steps(inputs: tuple[Lazy | Recipe, int, Key[Array, ""], Int[Array, ""]
 
 
 @eqx.filter_jit(donate="all-except-first")
-def _synchronise(inputs: tuple[Lazy | Recipe, Key[Array, ""]], state: Any) -> Any:
+def _synchronise(inputs: tuple[Sampler, Key[Array, ""]], state: Any) -> Any:
     """The state with all rows up to date, mean and scatter of each table, and the squared residuals' sum."""
     sampler, key = inputs
-    assert sampler.target is not None
-    if isinstance(sampler, Lazy):
-        state = sampler.synchronised(key, state)
+    state = sampler.synchronised(key, state)
     sums = {}
     for name, x in state.position.items():
         mean = jnp.mean(x, 0)
         deviations = x - mean[None, :]
         sums[name] = (mean, deviations.T @ deviations)
-    data, theta = sampler.target.data, state.position
+    data, theta = sampler.own_target.data, state.position
 
     def squares(rows: dict[str, Array]) -> Array:
         predicted = scores(theta["users"][rows["users"]], theta["items"][rows["items"]])
         return jnp.sum((rows["rating"] - predicted) ** 2)
 
-    whole = sampler.target.size // _RATINGS * _RATINGS
+    whole = sampler.own_target.size // _RATINGS * _RATINGS
     total = squares({name: x[whole:] for name, x in data.items()})
     if whole:
         blocks = {name: x[:whole].reshape(-1, _RATINGS) for name, x in data.items()}

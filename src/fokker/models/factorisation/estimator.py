@@ -34,8 +34,9 @@ from fokker.models.factorisation.stored import (
 from fokker.rows.precision import check_rounding
 from fokker.run.interruption import Interruption
 from fokker.run.progress import Progress
-from fokker.samplers import Recipe, sghmc, sgld, sgnht
+from fokker.samplers import sghmc, sgld, sgnht
 from fokker.samplers.lazy import Lazy, lazy
+from fokker.samplers.plain import Plain
 
 SAMPLERS = ("sgnht", "sghmc", "sgld")
 # Steps of a pass where no batch size is given, and how many times longer the steps of burn-in are.
@@ -386,7 +387,7 @@ class Factorisation(Estimator):
 
 
 @functools.cache  # the same object for the same settings, so that a second fit finds the compiled steps
-def _recipe(kind: str, step_size: float, friction: float, thermostat_mass: float) -> Recipe:
+def _recipe(kind: str, step_size: float, friction: float, thermostat_mass: float) -> Plain:
     # Noise of three matching moments is enough for the order of these steps, and much cheaper.
     noise: Any = {"noise": "binomial"}
     if kind == "sgnht":

@@ -24,7 +24,7 @@ from typing import Any
 from fokker._core.state import nearest
 from fokker.models.checks import one_of, optional, positive, within
 from fokker.samplers import psgld, schedules, sghmc, sgld, sgnht
-from fokker.samplers._sampler import Sampler
+from fokker.samplers.contract import Sampler
 
 SAMPLERS = ("sgnht", "sghmc", "sgld", "psgld")
 SCHEDULES = ("constant", "cyclical")

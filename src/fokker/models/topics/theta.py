@@ -29,7 +29,7 @@ from fokker.models.topics.settings import SAMPLERS
 from fokker.models.topics.sgrhmc import MomentumTopics
 from fokker.models.topics.share import Alone, Share
 from fokker.samplers import sghmc, sgld, sgrld
-from fokker.samplers._sampler import SamplerState
+from fokker.samplers.contract import SamplerState
 from fokker.targets import Target
 
 # Random streams of a step, besides the noise of the library's samplers: to update words that were not in

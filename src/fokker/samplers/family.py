@@ -1,0 +1,72 @@
+"""Dynamics that wait for a target."""
+
+import abc
+import dataclasses
+from collections.abc import Callable, Hashable
+from typing import Any, ClassVar, dataclass_transform
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Key, PyTree
+
+from fokker.dynamics import SDE, Dynamics
+from fokker.integrators.noise import draw_like
+
+Potential = Callable[[PyTree[Array]], Array]
+Auxiliaries = dict[str, PyTree[Array]]
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+class Family(abc.ABC):
+    """Dynamics that wait for a target: a class for each kind, whose fields are its settings.
+
+    Subclasses are frozen dataclasses without further ado. Families of equal settings are equal, so that
+    samplers that are made again share their compiled programs; arrays and traced values, which have no hash,
+    are equal where they are the same object. To JAX a family is a constant.
+    """
+
+    # In words.
+    label: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        dataclasses.dataclass(frozen=True, eq=False)(cls)
+        jax.tree_util.register_static(cls)
+
+    @abc.abstractmethod
+    def dynamics(self, potential: Potential, temperature: Any) -> Dynamics | SDE:
+        """The dynamics for a potential at a temperature."""
+
+    def auxiliaries(self, key: Key[Array, ""], theta: PyTree[Array], temperature: Any) -> Auxiliaries:
+        """The variables beside theta to start from, drawn from their own stationary density."""
+        return {}
+
+    def new_momentum(self, noise: Array, theta: PyTree[Array]) -> PyTree[Array]:
+        """A momentum made of standard normal noise, for a correction that draws one for every trajectory."""
+        return noise
+
+    def check(self, theta: PyTree[Array]) -> None:  # noqa: B027
+        """Raise where a chain cannot start."""
+
+    def _identity(self) -> tuple[Hashable, ...]:
+        values = (getattr(self, field.name) for field in dataclasses.fields(self))  # type: ignore[arg-type]
+        return type(self), *map(_identity, values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Family) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+
+def _identity(value: Any) -> Hashable:
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return type(value), value  # 1, 1.0 and True are different settings
+
+
+def unit_mass_momentum(key: Key[Array, ""], theta: PyTree[Array], temperature: Any) -> Auxiliaries:
+    """r ~ N(0, T): the right spread for a unit mass, and near it for others."""
+    drawn = draw_like("gaussian", key, jax.eval_shape(lambda: theta))
+    return {"r": jax.tree.map(lambda x: (jnp.sqrt(temperature) * x).astype(x.dtype), drawn)}
