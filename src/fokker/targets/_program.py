@@ -121,6 +121,21 @@ class Program(Module):
         """The log density of the sites inside the plate."""
         return _total(site for site in self.run(theta, rows).values() if in_plate(site, self.plate))
 
+    def log_likelihoods(self, theta: Mapping[str, Array], rows: PyTree[Array]) -> Array | None:
+        """The term of each row in `log_likelihood`; None where a site has no axis of rows."""
+        total: Array | None = None
+        for site in self.run(theta, rows).values():
+            if site["type"] != "sample" or not in_plate(site, self.plate):
+                continue
+            (frame,) = (frame for frame in site["cond_indep_stack"] if frame.name == self.plate)
+            log_prob = _log_prob(site)
+            if log_prob.ndim < -frame.dim or log_prob.shape[frame.dim] != frame.size:
+                return None
+            others = [axis for axis in range(log_prob.ndim) if axis != log_prob.ndim + frame.dim]
+            term = jnp.sum(log_prob, axis=tuple(others))
+            total = term if total is None else total + term
+        return total
+
     def deterministic(self, theta: Mapping[str, Array], rows: PyTree[Array] | None = None) -> dict[str, Any]:
         """The values of `numpyro.deterministic`."""
         sites = self.run(theta, rows)

@@ -56,6 +56,14 @@ class Program:
         """log p(data | x(y)) of the observed variables."""
         return _call(self._likelihood, [*self._in_order(y), *(rows[name] for name in self.row_names)])[0]
 
+    def log_likelihoods(self, y: Values, rows: Values) -> Array | None:
+        """The term of each row in `log_likelihood`; None where a variable has no axis of rows."""
+        number = len(rows[self.row_names[0]])
+        each = list(self.pointwise(y, rows).values())
+        if any(x.ndim == 0 or len(x) != number for x in each):
+            return None
+        return sum((x.reshape(number, -1).sum(1) for x in each), start=jnp.zeros(number))
+
     def log_jacobian(self, y: Values) -> Array:
         """log|det dx/dy|."""
         return _call(self._jacobian, self._in_order(y))[0]
