@@ -12,6 +12,7 @@ import fokker as fk
 from fokker.cli import app
 from fokker.diagnostics.summary import _form
 from fokker.rows.precision import PrecisionError
+from fokker.run.predict import predict
 
 DAYS = 2460000.6 + 0.1 * np.random.default_rng(0).normal(size=225)
 SECONDS = np.arange(1_700_000_000, 1_700_001_000)
@@ -33,6 +34,8 @@ def normal(*shape):
     return np.random.default_rng(1).normal(size=shape)
 
 
+# Whose spread is far larger than their steps: the difference alone is lost.
+BOTH = 1.6e9 + 1e7 * normal(100)[:, None] + np.stack([np.zeros(100), 10 + normal(100)], 1)
 REFUSED = {
     "days": DAYS,
     "seconds minus nothing": SECONDS.astype(float),
@@ -44,6 +47,14 @@ REFUSED = {
         "start": 1.6e9 + 1e7 * normal(100),
         "end": 1.6e9 + 1e7 * normal(100) + 10 + normal(100),
     },
+    "a start and an end in a matrix": BOTH,
+    "seconds as whole numbers and not": {"start": BOTH[:, 0].astype(np.int64), "end": BOTH[:, 1]},
+    "complex": DAYS + 1j * normal(225),
+    "the other part": normal(225) + 1j * DAYS,
+    "days of some years": 2459000 + 1095 * np.random.default_rng(0).random(1000),
+    "days of ten years, twice": 2459000 + 3650 * np.random.default_rng(0).random((2000, 2)),
+    "two groups": np.where(normal(1000) > 0, 1.6e9, 1.7e9) + 10 * np.random.default_rng(2).normal(size=1000),
+    "a group far from zero": np.where(normal(1000) > 1, 0.0, 1.7e9) + 10 * normal(1000),
 }
 
 
@@ -68,6 +79,17 @@ def test_data_that_single_precision_rounds_are_refused_with_the_remedy(name):
         np.where(normal(1000, 3) > 2.5, 1e7 + 0.1, 0.0),
         {"start": 10 * normal(100), "end": 10 * normal(100)},
         np.zeros((3, 0)),
+        np.random.default_rng(0).random(200_000),
+        np.round(1000 + normal(10_000), 3),
+        np.round(2023 + np.arange(365) / 365, 6),
+        np.round(12_345 + 3000 * normal(100_000), 2),
+        np.arange(1000.0) * 0.1 + np.repeat([0.0, 1e-14], 500),
+        1.0 + 2e-16 * np.arange(5),
+        np.stack([normal(50), normal(50) * 0 + 0.1 + 0.2 * np.tile([1, 1 + 2e-16], 25)], 1),
+        np.stack([20 + 5 * normal(200), 293.15 + 5 * normal(200)], 1),
+        np.arange(1_000_000_007, 1_000_000_107),
+        np.random.default_rng(0).integers(0, 10**9, 1000).astype(float),
+        np.exp(normal(1000) * 10) * (1 + 1j),
     ],
     ids=[
         "centred",
@@ -80,10 +102,58 @@ def test_data_that_single_precision_rounds_are_refused_with_the_remedy(name):
         "rare",
         "two",
         "no column",
+        "uniform",
+        "three decimals",
+        "days in years",
+        "prices",
+        "rounding of sums",
+        "constant but for rounding",
+        "a column that is",
+        "Celsius and Kelvin",
+        "identifiers",
+        "identifiers as floats",
+        "complex",
     ],
 )
 def test_data_that_lose_nothing_to_speak_of_are_taken(data):
     posterior(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        np.array([1.0, 1e-50]),
+        np.array([[1.0, 2.0], [0.0, -1e-40]]),
+        np.array([1.0, 1e-39], np.float32),
+        np.array([1.0 + 1e-60j]),
+    ],
+    ids=["zero", "subnormal", "single", "complex"],
+)
+def test_numbers_that_become_zero_are_refused(data, tmp_path):
+    with pytest.raises(ValueError, match=r"that is 0 in .*first in row .*multiply the data by a constant"):
+        posterior(data)
+    if data.ndim == 2:
+        with pytest.raises(ValueError, match="that is 0 in float32"):
+            fk.models.Network((4,), progress=False).fit(data, normal(2))
+        with jax.enable_x64(True):
+            posterior(data)
+
+
+def test_numbers_wider_than_those_of_jax_are_refused():
+    if np.dtype(np.longdouble).itemsize > 8:
+        with pytest.raises(TypeError, match=r"which JAX does not have: .*astype\(float\)"):
+            posterior(normal(5).astype(np.longdouble))
+
+
+def test_rows_to_predict_must_be_told_apart_and_no_more():
+    """How many there are, and how close, says nothing of the scale that a function depends on."""
+    draws = np.zeros((1, 2), np.float32)
+    fine = 1.0 + np.linspace(0, 1e-3, 2_000)
+    with pytest.raises(PrecisionError):
+        posterior(fine)
+    assert predict(lambda theta, x: x, draws, fine, (), None, 1, "mean", False).shape == (2_000,)
+    with pytest.raises(PrecisionError, match="neighbouring values equal"):
+        predict(lambda theta, x: x, draws, 2460000 + np.linspace(0, 1, 50), (), None, 1, "mean", False)
 
 
 def test_files_and_streams_are_looked_at(tmp_path):
@@ -106,7 +176,7 @@ def test_files_and_streams_are_looked_at(tmp_path):
 
 
 def test_a_sorted_file_is_known_by_rows_of_all_parts_of_it(tmp_path):
-    np.save(tmp_path / "sorted.npy", np.sort(1e6 + 300 * normal(100_000)))
+    np.save(tmp_path / "sorted.npy", np.sort(1e6 + 1000 * normal(100_000)))
     posterior(str(tmp_path / "sorted.npy"))
 
 
@@ -133,6 +203,8 @@ def test_whole_numbers_are_refused_where_a_model_rounds_them(likelihood, is_refu
 
 
 def test_estimators_refuse_what_they_would_round():
+    with pytest.raises(PrecisionError, match=r"X, column 0, and X, column 1, differ by -9"):
+        fk.models.Network((4,), progress=False).fit(BOTH, normal(100))
     with pytest.raises(PrecisionError, match=r"X, column 1, is about 2460000.* ± 0.09.*as in x - 2460000.6"):
         fk.models.Network((4,), progress=False).fit(np.stack([normal(225), DAYS], 1), normal(225))
     users = np.arange(225)
