@@ -12,6 +12,7 @@ import fokker as fk
 from fokker.cli import app
 from fokker.diagnostics.summary import _form
 from fokker.rows.precision import PrecisionError
+from fokker.run.precision import in_precision
 from fokker.run.predict import predict
 
 DAYS = 2460000.6 + 0.1 * np.random.default_rng(0).normal(size=225)
@@ -300,3 +301,65 @@ def test_a_table_shows_the_digits_that_the_spread_resolves():
     assert f"{draws.mean():{digits}}".startswith("2460000.60")
     assert _form(0.5, 1.0) == ".4g"
     assert _form(np.nan, 1.0) == _form(1.0, 0.0) == ".4g"
+
+
+def days_of_numpyro(y):
+    import numpyro
+    import numpyro.distributions as dist
+
+    mean = numpyro.sample("mean", dist.Normal(2460000.0, 10.0))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(mean, 0.1), obs=y)
+
+
+def models_of_days(library):
+    """Targets of the days with theta {"mean": …}: whole, by minibatches, with the data as a constant."""
+    if library == "numpyro":
+        pytest.importorskip("numpyro")
+        return [fk.from_numpyro(days_of_numpyro, DAYS, subsample=rows) for rows in (None, "rows")]
+    pm = pytest.importorskip("pymc")
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mean", 2460000, 10), 0.1, observed=pm.Data("days", DAYS))
+    with pm.Model() as constant:
+        pm.Normal("y", pm.Normal("mean", -2460000, 10) + DAYS, 0.1, observed=np.zeros(len(DAYS)))
+    return [fk.from_pymc(model), fk.from_pymc(model, subsample=["days"]), fk.from_pymc(constant)]
+
+
+@pytest.mark.dependencies
+@pytest.mark.parametrize("library", ["numpyro", "pymc"])
+def test_models_of_other_libraries_keep_their_data_until_the_precision_is_known(library):
+    for place, target in enumerate(models_of_days(library)):
+        with pytest.raises(PrecisionError, match=r"single precision stores it in steps of .*fk\.sample\("):
+            in_precision(None, target, fk.samplers.sgld(0.1), None, None)
+        with jax.enable_x64(True):
+            wide = in_precision("double", target, fk.samplers.sgld(0.1), None, None)[0]
+            centre = DAYS.mean() if place < 2 else -DAYS.mean()
+            slope = jax.grad(lambda mean: wide.potential({"mean": mean}))  # noqa: B023
+            # That of the prior alone is left at the mean of the data: 0.006, of 22500 per day.
+            assert abs(float(slope(jnp.array(centre, float)))) < 0.1
+            assert wide.stored() is wide
+
+
+@pytest.mark.dependencies
+def test_a_run_of_a_model_in_double_precision_finds_the_mean():
+    pytest.importorskip("numpyro")
+    target = fk.from_numpyro(days_of_numpyro, DAYS)
+    options = {"init": {"mean": 2460000.5}, "steps": 60, "chains": 2, "progress": False}
+    trace = fk.sample(target, fk.samplers.sgld(0.1**2 / 225), precision="double", **options)
+    assert abs(trace.samples["mean"][:, 20:].mean() - DAYS.mean()) < 0.01
+    with pytest.raises(PrecisionError, match=r"the argument y is about 2460000"):
+        fk.sample(target, fk.samplers.sgld(0.1**2 / 225), **options)
+
+
+@pytest.mark.dependencies
+def test_a_model_may_mark_what_it_leaves_out_by_nan():
+    numpyro = pytest.importorskip("numpyro")
+
+    def model(y):
+        with numpyro.handlers.mask(mask=jnp.isfinite(y)):
+            days_of_numpyro(jnp.nan_to_num(y))
+
+    holed = np.where(np.arange(225) == 3, np.nan, DAYS)
+    fk.from_numpyro(model, holed - 2460000.6).stored()
+    with pytest.raises(PrecisionError, match="the argument y"):
+        fk.from_numpyro(model, holed).stored()

@@ -11,6 +11,7 @@ from fokker._core.state import is_function
 from fokker.rows import in_this_precision_too, is_source, leaves
 from fokker.run.starts import PerChain
 from fokker.run.store import has_run, read_checkpoint
+from fokker.targets.target import Target
 
 
 def precision_of(precision: str | None, target: Any, out: Any = None) -> str | None:
@@ -26,7 +27,8 @@ def precision_of(precision: str | None, target: Any, out: Any = None) -> str | N
 def in_precision(
     precision: str | None, target: Any, sampler: Any, init: Any, gradient: Any
 ) -> tuple[Any, Any, Any, Any]:
-    """The parts of a run in double precision, where it is; within `computing_in(precision)`."""
+    """The parts of a run in its precision; within `computing_in(precision)`."""
+    target = target.stored() if isinstance(target, Target) else target
     if precision != DOUBLE:
         return target, sampler, init, gradient
     target = in_this_precision_too(as_double(target))

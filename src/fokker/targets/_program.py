@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -14,6 +14,7 @@ from jaxtyping import Array, Key, PyTree
 from fokker._core.labels import AXES, NO_LABELS, Labels
 from fokker._core.module import Module
 from fokker._core.state import describe_shapes, nearest
+from fokker.targets._given import Given
 
 # NumPyro's record of one statement: a dictionary with its type, name, distribution and value.
 Site = Mapping[str, Any]
@@ -51,6 +52,7 @@ class Program(Module):
     plate: str | None = eqx.field(static=True, default=None)
     derived: tuple[str, ...] = eqx.field(static=True, default=())
     labels: Labels = eqx.field(static=True, default=NO_LABELS)
+    given: Given | None = eqx.field(static=True, default=None)
 
     @classmethod
     def of(cls, model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> "Program":
@@ -82,6 +84,11 @@ class Program(Module):
         return jax.tree.map(
             lambda leaf: leaf.value if _is_constant(leaf) else leaf, combined, is_leaf=_is_constant
         )
+
+    def named_arrays(self) -> Iterator[tuple[str, Any]]:
+        """The arrays among the arguments, with names for messages."""
+        for path, leaf in jax.tree_util.tree_leaves_with_path(self.arguments()):
+            yield f"the argument {path[0].key}{jax.tree_util.keystr(path[1:])}", leaf
 
     def described_arguments(self) -> str:
         """The arguments and their shapes, for messages."""

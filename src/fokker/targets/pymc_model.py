@@ -12,9 +12,10 @@ from fokker._core.draws import shape_of_draws
 from fokker._core.labels import Labels
 from fokker._core.module import Module
 from fokker._core.state import as_arrays, nearest
+from fokker.targets._given import Given
 from fokker.targets._independence import check_independence
 from fokker.targets._program import first_line
-from fokker.targets._pymc_graph import Program, Values, unchanged_settings
+from fokker.targets._pymc_graph import Program, Values, arrays_of, unchanged_settings
 from fokker.targets.posterior import Posterior
 from fokker.targets.target import Target, TargetWithData, check_number
 
@@ -77,6 +78,11 @@ class PyMCTarget(Target):
         theta = as_arrays(theta)
         self.check(theta)
         return self.program.unconstrain(theta)
+
+    def stored(self) -> "PyMCTarget":
+        """The target in the precision that is on, of the model's data as they are."""
+        given = self.program.given
+        return self if given is None else given.stored(self)
 
     def check(self, theta: PyTree[Array]) -> None:
         """Raise unless theta has the model's free variables, in its support."""
@@ -221,7 +227,8 @@ def from_pymc(model: Any, *, subsample: Sequence[str] | None = None) -> PyMCTarg
     their Jacobian. `init`, draws and moments are in terms of the free variables; `target.init` starts near
     PyMC's initial point; `trace.to_arviz()` includes the deterministic variables. `trace.predict(key=…)` and
     `fk.prior_predictive` draw the observed variables, by PyMC. Values and gradients are in
-    JAX's precision, single unless `jax_enable_x64` is set.
+    JAX's precision, single unless `jax_enable_x64` is set; data that this would round noticeably need
+    `fk.sample(…, precision="double")`.
 
     `subsample` names the `pm.Data` containers whose first axis runs over the data. The observed variables are
     then the likelihood of their rows, scaled by N/n as in `fk.Posterior`; free variables and potentials are
@@ -239,7 +246,11 @@ def from_pymc(model: Any, *, subsample: Sequence[str] | None = None) -> PyMCTarg
     if not isinstance(model, pymc.Model):
         raise TypeError(f"the model must be a pymc.Model, not {type(model).__name__}.")
     _check_variables(model)
-    names = _checked_containers(model, subsample)
+    return _target(model, _checked_containers(model, subsample), subsample is not None)
+
+
+def _target(model: Any, names: list[str], has_rows: bool, is_new: bool = True) -> PyMCTarget:
+    """The target of a model; of one that is not new, it is known that its rows are independent."""
     try:
         with unchanged_settings():
             program = Program(model, names)
@@ -250,10 +261,12 @@ def from_pymc(model: Any, *, subsample: Sequence[str] | None = None) -> PyMCTarg
         ) from error
     start = {v.name: jnp.asarray(point[model.rvs_to_values[v].name], float) for v in model.free_RVs}
     rows = {name: jnp.asarray(model[name].get_value()) for name in names}
-    if subsample is None:
+    program.given = Given(arrays_of(model), lambda: _target(model, names, has_rows, False))
+    if not has_rows:
         return PyMCTarget(program, start, rows)
     posterior = PyMCPosterior(program, start, rows)
-    _check_rows(posterior)
+    if is_new:
+        _check_rows(posterior)
     return posterior
 
 
