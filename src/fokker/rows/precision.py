@@ -76,7 +76,7 @@ def check_rounding(
         spread, is_changed = np.std(x, axis=0), _is_changed(x)
         is_lost = is_changed & (_step(x) * rows**0.5 > _PART * spread)
         is_coarse = is_changed & (spread < _LEVELS * _step(x))
-    for column in np.flatnonzero(is_lost | is_coarse | (is_changed & _are_merged(x))):
+    for column in np.flatnonzero(is_lost | is_coarse | (is_changed & _are_merged(x))).tolist():
         where = _column_name(name, x, column)
         if is_lost[column]:
             raise PrecisionError(
@@ -94,7 +94,7 @@ def check_distinct(name: str, values: np.ndarray) -> None:
     if values.dtype.kind not in "fc" or not values.size or is_exact(values.dtype):
         return
     x = _sampled(values)
-    for column in np.flatnonzero(_is_changed(x) & _are_merged(x)):
+    for column in np.flatnonzero(_is_changed(x) & _are_merged(x)).tolist():
         _check_resolution(_column_name(name, x, column), x[:, column], DOUBLE)
 
 
@@ -183,7 +183,7 @@ def _single_columns(
         if values.dtype.kind not in "iufc" or not values.size or is_kept:
             continue
         x = _sampled(values)
-        for column in np.flatnonzero(_is_changed(x)):
+        for column in np.flatnonzero(_is_changed(x)).tolist():
             yield _column_name(name, x, column), x[:, column], is_whole
 
 

@@ -123,7 +123,7 @@ def _decide(
         likelihood, prior = _evaluated(model, theta, rows, directions, is_prior_of_rows)
         num_finite += _check_terms(_Values(*jax.tree.map(np.asarray, likelihood)), names, tolerance)
         if prior is not None:
-            _check_same(*jax.tree.map(np.asarray, prior), names, tolerance)
+            _check_same(np.asarray(prior[0]), np.asarray(prior[1]), names, tolerance)
         if num_finite == _ENOUGH:
             break
     return num_finite > 0

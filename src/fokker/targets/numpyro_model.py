@@ -122,7 +122,7 @@ class _NumPyroTarget(Constrained):
         return {"observed_data": observed}
 
     def predictive(self, theta: PyTree[Array], key: Key[Array, ""]) -> dict[str, Array]:
-        """A draw of the observed sites given theta."""
+        """A draw of the observed sites given theta, also of entries that a mask leaves out of the density."""
         sites = self.program.run(theta, self._rows)
         drawn = self.program.predictive(key, theta, self._rows)
         return {name: drawn[name]["value"] for name, site in sites.items() if is_observed(site)}
@@ -146,7 +146,7 @@ class NumPyroDensity(_NumPyroTarget):
         return self.target.log_density.program
 
     def pointwise(self, theta: PyTree[Array]) -> dict[str, Array]:
-        """The log likelihood of each entry of the observed sites."""
+        """The log likelihood of each entry of the observed sites; NaN for those that a mask leaves out."""
         return self.program.pointwise(theta)
 
 
@@ -161,6 +161,10 @@ class NumPyroPosterior(_NumPyroTarget, ConstrainedPosterior):
     @property
     def _rows(self) -> PyTree[Array]:
         return self.data
+
+    def log_likelihood_of_theta(self, theta: PyTree[Array], datum: PyTree[Array]) -> Array:
+        """log p(datum|θ), without a scale; NaN for a row that a mask leaves out."""
+        return self.program.row_log_likelihood(theta, jax.tree.map(lambda x: x[None], datum))
 
 
 def from_numpyro(

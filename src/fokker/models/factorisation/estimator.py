@@ -119,7 +119,7 @@ class Factorisation(Stored, Parameters):
         ):
             if not isinstance(value, int | np.integer) or value < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1; {value!r} was given.")
-        checked_seed(self.seed, least=0)
+        checked_seed(self.seed)
         for name, choices in (("sampler", SAMPLERS), ("prior", PRIORS)):
             choice = getattr(self, name)
             if choice not in choices:

@@ -152,7 +152,7 @@ class Settings:
     def _check_seed(self) -> None:
         from fokker._core.keys import checked_seed  # with JAX, which `fokker --help` does without
 
-        checked_seed(self.seed, least=0)
+        checked_seed(self.seed)
 
     @property
     def num_threads(self) -> int:

@@ -234,7 +234,7 @@ class Network(Stored, Base):
         check_noise(self.noise)
         for name in ("batch_size", "draws", "chains", "cycles"):
             check_count(name, getattr(self, name), 1)
-        checked_seed(self.random_state, "random_state", 0)
+        checked_seed(self.random_state, "random_state")
         for name in ("epochs", "burn_in_epochs", "warm_start_epochs"):
             if getattr(self, name) is not None:
                 check_epochs(name, getattr(self, name))
