@@ -9,7 +9,7 @@ import pytest
 
 import fokker as fk
 from fokker import fields
-from fokker._core.keys import checked_seed, key_of_seed
+from fokker._core.keys import checked_key, checked_seed, key_of_seed
 from fokker.datasets.ratings import Ratings
 from fokker.models.network.inputs import checked_labels
 from fokker.models.topics.settings import Settings
@@ -481,7 +481,7 @@ ESTIMATORS = {
     "networks": lambda seed: fk.models.Network((2,), random_state=seed).fit(ROWS, [0, 1, 0, 1]),
     "ratings": lambda seed: fk.models.Factorisation(2, random_state=seed),
 }
-SEED = r"seed must be a whole number of 32 bits, from -2147483648 to 4294967295"
+SEED = r"seed must be a whole number of 32 bits, from 0 to 4294967295"
 BAD_RUNS = {
     **{
         f"seed {seed!r}": (lambda seed=seed: sampled(seed=seed), ValueError, SEED)
@@ -728,10 +728,15 @@ def test_a_function_that_returns_a_list_of_batches_is_a_stream():
 def test_labels_and_seeds_that_are_right_are_let_through():
     for labels in (["a", "b"], [0, 1], [0.0, 1.0], [True, False]):
         assert len(checked_labels(np.array(labels, object), 2)) == 2
-    for seed in (-1, np.int64(3), np.uint32(7), jnp.array(3)):
+    for seed in (0, np.int64(3), np.uint32(7), jnp.array(3)):
         want = jax.random.key_data(jax.random.key(seed))
         np.testing.assert_array_equal(jax.random.key_data(key_of_seed(seed)), want)
-    assert [checked_seed(seed, least=0) for seed in (0, np.uint32(2**32 - 1))] == [0, 2**32 - 1]
+    with pytest.raises(ValueError, match="from 0 to 4294967295, as in seed=0; -1 was given"):
+        key_of_seed(-1)  # which JAX takes for 4294967295
+    with pytest.raises(ValueError, match="key has 3 numbers, but a key of JAX has 2"):
+        checked_key(np.zeros(3, np.uint32))
+    assert checked_key(np.zeros(2, np.uint32)) == jax.random.key(0)
+    assert [checked_seed(seed) for seed in (0, np.uint32(2**32 - 1))] == [0, 2**32 - 1]
 
 
 @pytest.mark.parametrize("init", [jnp.ones(2), lambda key: jax.random.normal(key, (2,))])

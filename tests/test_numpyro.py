@@ -631,3 +631,61 @@ def test_names_of_axes_that_do_not_fit_the_sites_are_refused(cities, options, me
     model, place, seen, _, _ = cities
     with pytest.raises(ValueError, match=message):
         fk.from_numpyro(model, place, seen, **options)
+
+
+def test_axes_of_computed_values_are_named_only_where_one_can_be_meant():
+    def model():
+        with numpyro.plate("city", 3):
+            score = numpyro.sample("score", dist.Normal(0, 1).expand([2]).to_event(1))
+            numpyro.deterministic("total", score.sum(-1))
+            numpyro.deterministic("swapped", score.T)
+            padded = jnp.concatenate([score, jnp.zeros((3, 1))], 1)
+            numpyro.deterministic("shares", jax.nn.softmax(padded))
+        with numpyro.plate("one", 2, dim=-2), numpyro.plate("other", 2):
+            numpyro.deterministic("both", jnp.zeros((2, 5)))
+
+    dims = fk.from_numpyro(model).labels().dims
+    assert dims == {"score": ("city", None), "total": ("city",), "swapped": (None, "city")}
+
+
+def masked(y, seen, weight=1.0):
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    with numpyro.plate("rows", y.shape[0]), handlers.mask(mask=seen), handlers.scale(scale=weight):
+        numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+
+
+def test_masked_entries_are_no_data_and_a_scale_is_none_of_the_likelihood():
+    y, seen = np.array([1.0, 2.0, 99.0]), np.array([True, True, False])
+    theta = {"mean": jnp.zeros(())}
+    want = [*(-(y[:2] ** 2) / 2 - np.log(2 * np.pi) / 2), np.nan]
+    whole = fk.from_numpyro(masked, y, seen, weight=3.0)
+    np.testing.assert_allclose(whole.pointwise(theta)["y"], want, rtol=1e-6)
+    theirs = numpyro.infer.log_likelihood(
+        masked, {"mean": np.zeros(1)}, y, seen, weight=3.0, parallel=True
+    )  # which has 0 where a mask is
+    np.testing.assert_allclose(theirs["y"][0], np.nan_to_num(want), rtol=1e-6)
+    rows = fk.from_numpyro(masked, y, seen, subsample="rows")
+    each = [rows.log_likelihood_of_theta(theta, jax.tree.map(lambda x, i=i: x[i], rows.data)) for i in (0, 2)]
+    np.testing.assert_allclose(each, [want[0], want[2]], rtol=1e-6)
+    trace = fk.sample(whole, samplers.ula(1e-3), init=whole.init, steps=3, chains=2, progress=False)
+    assert trace.to_arviz(log_likelihood=True).log_likelihood["y"].shape == (2, 3, 2)
+
+
+def test_a_mask_inside_an_event_leaves_out_what_is_masked_altogether():
+    seen = np.array([[True, False], [False, False]])
+
+    def model():
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(mean, jnp.ones((2, 2))).mask(seen).to_event(1), obs=np.ones((2, 2)))
+
+    values = fk.from_numpyro(model).pointwise({"mean": jnp.zeros(())})["y"]
+    assert np.isfinite(values).tolist() == [True, False]
+
+
+def test_a_prior_that_cannot_be_drawn_is_said_in_a_sentence():
+    def model(y):
+        mean = numpyro.sample("mean", dist.ImproperUniform(dist.constraints.real, (), ()))
+        numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+
+    with pytest.raises(ValueError, match=r"cannot draw from, such as dist\.ImproperUniform .*proper prior"):
+        fk.prior_predictive(fk.from_numpyro(model, np.zeros(3)), 3, key=jax.random.key(0))

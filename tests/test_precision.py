@@ -12,6 +12,8 @@ import fokker as fk
 from fokker.cli import app
 from fokker.diagnostics.summary import _form
 from fokker.rows.precision import PrecisionError
+from fokker.run.precision import in_precision
+from fokker.run.predict import predict
 
 DAYS = 2460000.6 + 0.1 * np.random.default_rng(0).normal(size=225)
 SECONDS = np.arange(1_700_000_000, 1_700_001_000)
@@ -33,17 +35,27 @@ def normal(*shape):
     return np.random.default_rng(1).normal(size=shape)
 
 
+# Whose spread is far larger than their steps: the difference alone is lost.
+BOTH = 1.6e9 + 1e7 * normal(100)[:, None] + np.stack([np.zeros(100), 10 + normal(100)], 1)
 REFUSED = {
     "days": DAYS,
     "seconds minus nothing": SECONDS.astype(float),
     "one column of a matrix": np.stack([normal(50), 1e6 + 0.1 * normal(50)], 1),
-    "many rows of a wide spread": np.linspace(1999.1, 2001.3, 4_000_000),
+    "many rows of a wide spread": np.linspace(1997.5, 2002.7, 4_000_000),
     "negative": -DAYS,
     "big-endian": DAYS.astype(">f8"),
     "a start and an end": {
         "start": 1.6e9 + 1e7 * normal(100),
         "end": 1.6e9 + 1e7 * normal(100) + 10 + normal(100),
     },
+    "a start and an end in a matrix": BOTH,
+    "seconds as whole numbers and not": {"start": BOTH[:, 0].astype(np.int64), "end": BOTH[:, 1]},
+    "complex": DAYS + 1j * normal(225),
+    "the other part": normal(225) + 1j * DAYS,
+    "days of some years": 2459000 + 1095 * np.random.default_rng(0).random(1000),
+    "days of ten years, twice": 2459000 + 3650 * np.random.default_rng(0).random((2000, 2)),
+    "two groups": np.where(normal(1000) > 0, 1.6e9, 1.7e9) + 10 * np.random.default_rng(2).normal(size=1000),
+    "a group far from zero": np.where(normal(1000) > 1, 0.0, 1.7e9) + 10 * normal(1000),
 }
 
 
@@ -68,6 +80,17 @@ def test_data_that_single_precision_rounds_are_refused_with_the_remedy(name):
         np.where(normal(1000, 3) > 2.5, 1e7 + 0.1, 0.0),
         {"start": 10 * normal(100), "end": 10 * normal(100)},
         np.zeros((3, 0)),
+        np.random.default_rng(0).random(200_000),
+        np.round(1000 + normal(10_000), 3),
+        np.round(2023 + np.arange(365) / 365, 6),
+        np.round(12_345 + 3000 * normal(100_000), 2),
+        np.arange(1000.0) * 0.1 + np.repeat([0.0, 1e-14], 500),
+        1.0 + 2e-16 * np.arange(5),
+        np.stack([normal(50), normal(50) * 0 + 0.1 + 0.2 * np.tile([1, 1 + 2e-16], 25)], 1),
+        np.stack([20 + 5 * normal(200), 293.15 + 5 * normal(200)], 1),
+        np.arange(1_000_000_007, 1_000_000_107),
+        np.random.default_rng(0).integers(0, 10**9, 1000).astype(float),
+        np.exp(normal(1000) * 10) * (1 + 1j),
     ],
     ids=[
         "centred",
@@ -80,10 +103,58 @@ def test_data_that_single_precision_rounds_are_refused_with_the_remedy(name):
         "rare",
         "two",
         "no column",
+        "uniform",
+        "three decimals",
+        "days in years",
+        "prices",
+        "rounding of sums",
+        "constant but for rounding",
+        "a column that is",
+        "Celsius and Kelvin",
+        "identifiers",
+        "identifiers as floats",
+        "complex",
     ],
 )
 def test_data_that_lose_nothing_to_speak_of_are_taken(data):
     posterior(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        np.array([1.0, 1e-50]),
+        np.array([[1.0, 2.0], [0.0, -1e-40]]),
+        np.array([1.0, 1e-39], np.float32),
+        np.array([1.0 + 1e-60j]),
+    ],
+    ids=["zero", "subnormal", "single", "complex"],
+)
+def test_numbers_that_become_zero_are_refused(data, tmp_path):
+    with pytest.raises(ValueError, match=r"that is 0 in .*first in row .*multiply the data by a constant"):
+        posterior(data)
+    if data.ndim == 2:
+        with pytest.raises(ValueError, match="that is 0 in float32"):
+            fk.models.Network((4,), progress=False).fit(data, normal(2))
+        with jax.enable_x64(True):
+            posterior(data)
+
+
+def test_numbers_wider_than_those_of_jax_are_refused():
+    if np.dtype(np.longdouble).itemsize > 8:
+        with pytest.raises(TypeError, match=r"which JAX does not have: .*astype\(float\)"):
+            posterior(normal(5).astype(np.longdouble))
+
+
+def test_rows_to_predict_must_be_told_apart_and_no_more():
+    """How many there are, and how close, says nothing of the scale that a function depends on."""
+    draws = np.zeros((1, 2), np.float32)
+    fine = 1.0 + np.linspace(0, 1e-3, 2_000)
+    with pytest.raises(PrecisionError):
+        posterior(fine)
+    assert predict(lambda theta, x: x, draws, fine, (), None, 1, "mean", False).shape == (2_000,)
+    with pytest.raises(PrecisionError, match="neighbouring values equal"):
+        predict(lambda theta, x: x, draws, 2460000 + np.linspace(0, 1, 50), (), None, 1, "mean", False)
 
 
 def test_files_and_streams_are_looked_at(tmp_path):
@@ -106,7 +177,7 @@ def test_files_and_streams_are_looked_at(tmp_path):
 
 
 def test_a_sorted_file_is_known_by_rows_of_all_parts_of_it(tmp_path):
-    np.save(tmp_path / "sorted.npy", np.sort(1e6 + 300 * normal(100_000)))
+    np.save(tmp_path / "sorted.npy", np.sort(1e6 + 1000 * normal(100_000)))
     posterior(str(tmp_path / "sorted.npy"))
 
 
@@ -133,6 +204,8 @@ def test_whole_numbers_are_refused_where_a_model_rounds_them(likelihood, is_refu
 
 
 def test_estimators_refuse_what_they_would_round():
+    with pytest.raises(PrecisionError, match=r"X, column 0, and X, column 1, differ by -9"):
+        fk.models.Network((4,), progress=False).fit(BOTH, normal(100))
     with pytest.raises(PrecisionError, match=r"X, column 1, is about 2460000.* ± 0.09.*as in x - 2460000.6"):
         fk.models.Network((4,), progress=False).fit(np.stack([normal(225), DAYS], 1), normal(225))
     users = np.arange(225)
@@ -228,3 +301,65 @@ def test_a_table_shows_the_digits_that_the_spread_resolves():
     assert f"{draws.mean():{digits}}".startswith("2460000.60")
     assert _form(0.5, 1.0) == ".4g"
     assert _form(np.nan, 1.0) == _form(1.0, 0.0) == ".4g"
+
+
+def days_of_numpyro(y):
+    import numpyro
+    import numpyro.distributions as dist
+
+    mean = numpyro.sample("mean", dist.Normal(2460000.0, 10.0))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(mean, 0.1), obs=y)
+
+
+def models_of_days(library):
+    """Targets of the days with theta {"mean": …}: whole, by minibatches, with the data as a constant."""
+    if library == "numpyro":
+        pytest.importorskip("numpyro")
+        return [fk.from_numpyro(days_of_numpyro, DAYS, subsample=rows) for rows in (None, "rows")]
+    pm = pytest.importorskip("pymc")
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mean", 2460000, 10), 0.1, observed=pm.Data("days", DAYS))
+    with pm.Model() as constant:
+        pm.Normal("y", pm.Normal("mean", -2460000, 10) + DAYS, 0.1, observed=np.zeros(len(DAYS)))
+    return [fk.from_pymc(model), fk.from_pymc(model, subsample=["days"]), fk.from_pymc(constant)]
+
+
+@pytest.mark.dependencies
+@pytest.mark.parametrize("library", ["numpyro", "pymc"])
+def test_models_of_other_libraries_keep_their_data_until_the_precision_is_known(library):
+    for place, target in enumerate(models_of_days(library)):
+        with pytest.raises(PrecisionError, match=r"single precision stores it in steps of .*fk\.sample\("):
+            in_precision(None, target, fk.samplers.sgld(0.1), None, None)
+        with jax.enable_x64(True):
+            wide = in_precision("double", target, fk.samplers.sgld(0.1), None, None)[0]
+            centre = DAYS.mean() if place < 2 else -DAYS.mean()
+            slope = jax.grad(lambda mean: wide.potential({"mean": mean}))  # noqa: B023
+            # That of the prior alone is left at the mean of the data: 0.006, of 22500 per day.
+            assert abs(float(slope(jnp.array(centre, float)))) < 0.1
+            assert wide.stored() is wide
+
+
+@pytest.mark.dependencies
+def test_a_run_of_a_model_in_double_precision_finds_the_mean():
+    pytest.importorskip("numpyro")
+    target = fk.from_numpyro(days_of_numpyro, DAYS)
+    options = {"init": {"mean": 2460000.5}, "steps": 60, "chains": 2, "progress": False}
+    trace = fk.sample(target, fk.samplers.sgld(0.1**2 / 225), precision="double", **options)
+    assert abs(trace.samples["mean"][:, 20:].mean() - DAYS.mean()) < 0.01
+    with pytest.raises(PrecisionError, match=r"the argument y is about 2460000"):
+        fk.sample(target, fk.samplers.sgld(0.1**2 / 225), **options)
+
+
+@pytest.mark.dependencies
+def test_a_model_may_mark_what_it_leaves_out_by_nan():
+    numpyro = pytest.importorskip("numpyro")
+
+    def model(y):
+        with numpyro.handlers.mask(mask=jnp.isfinite(y)):
+            days_of_numpyro(jnp.nan_to_num(y))
+
+    holed = np.where(np.arange(225) == 3, np.nan, DAYS)
+    fk.from_numpyro(model, holed - 2460000.6).stored()
+    with pytest.raises(PrecisionError, match="the argument y"):
+        fk.from_numpyro(model, holed).stored()

@@ -118,4 +118,32 @@ MUTATIONS = [
         "observed variables among the prior draws of parameters",
         ("numpyro::the_prior_predictive_has_the_law_of_the_prior",),
     ),
+    Mutation(
+        "targets/_independence.py",
+        "jnp.moveaxis(jax.vmap(linear)(directions), 0, -1)",
+        "0 * jnp.moveaxis(jax.vmap(linear)(directions), 0, -1)",
+        "rows that depend on one another are looked for in the values alone",
+        ("independence::what_the_derivative_alone_shows_is_named",),
+    ),
+    Mutation(
+        "targets/_independence.py",
+        "_check_same(np.asarray(prior[0]), np.asarray(prior[1]), names, tolerance)",
+        "pass",
+        "a prior that rows enter is taken from one of them",
+        ("independence::rows_that_depend_on_one_another_are_refused",),
+    ),
+    Mutation(
+        "targets/_program.py",
+        "shape.count(size) == 1 and sizes.count(size) == 1",
+        "size in shape",
+        "the entries of a plate along another axis of a computed value",
+        ("numpyro::axes_of_computed_values_are_named_only_where_one_can_be_meant",),
+    ),
+    Mutation(
+        "targets/_program.py",
+        'jnp.where(jnp.broadcast_to(is_masked(site["fn"]), log_prob.shape), jnp.nan, log_prob)',
+        "log_prob",
+        "masked entries are data of likelihood 1",
+        ("numpyro::masked_entries_are_no_data_and_a_scale_is_none_of_the_likelihood",),
+    ),
 ]

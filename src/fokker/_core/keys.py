@@ -9,21 +9,21 @@ import numpy as np
 from jaxtyping import Array, Key
 
 
-def checked_seed(seed: Any, name: str = "seed", least: int | None = None) -> int:
+def checked_seed(seed: Any, name: str = "seed") -> int:
     """A seed as a number of Python; raise unless it is a whole number that JAX tells from all others.
 
     JAX takes the lowest 32 bits of a seed, 64 in double precision: seeds that differ in higher bits alone
-    would give the same draws. `least`: the smallest seed, where NumPy's generators take it too, 0.
+    would give the same draws. A negative seed would give those of a positive one, -1 those of 2³² - 1.
     """
     bits = 64 if jax.config.values["jax_enable_x64"] else 32
-    least, most = -(2 ** (bits - 1)) if least is None else least, 2**63 - 1 if bits == 64 else 2**32 - 1
+    most = 2**63 - 1 if bits == 64 else 2**32 - 1
     try:
         number = operator.index(seed) if not isinstance(seed, bool | np.bool_) else None
     except TypeError:
         number = None
-    if number is None or not least <= number <= most:
+    if number is None or not 0 <= number <= most:
         raise ValueError(
-            f"{name} must be a whole number of {bits} bits, from {least} to {most}, as in {name}=0; "
+            f"{name} must be a whole number of {bits} bits, from 0 to {most}, as in {name}=0; "
             f"{seed!r} was given."
         )
     return number
@@ -44,5 +44,10 @@ def checked_key(key: Any) -> Key[Array, ""] | None:
             )
         return key
     if is_array and key.dtype == jnp.uint32 and key.ndim == 1:
+        wanted = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0))).shape
+        if key.shape != wanted:
+            raise ValueError(
+                f"key has {key.shape[0]} numbers, but a key of JAX has {wanted[0]}: give jax.random.key(0)."
+            )
         return jax.random.wrap_key_data(jnp.asarray(key))
     raise TypeError(f"key must be a key of JAX, as jax.random.key(0), not {key!r}; for a number give seed.")

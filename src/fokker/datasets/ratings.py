@@ -79,7 +79,7 @@ class Ratings:
         users, items, ratings = np.asarray(users), np.asarray(items), np.asarray(values)
         check_none_missing(users, "users", "identifier")
         check_none_missing(items, "items", "identifier")
-        check_rounding("the ratings", ratings, len(ratings), np.dtype(np.float32), can_be_double=False)
+        check_rounding("the ratings", ratings, len(ratings), np.dtype(np.float32), double=None)
         user_names, user_numbers = np.unique(users, return_inverse=True)
         item_names, item_numbers = np.unique(items, return_inverse=True)
         return cls(

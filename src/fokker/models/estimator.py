@@ -213,7 +213,7 @@ def new_seed(random_state: Any) -> int:
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(_MAX_SEED))
     try:
-        return checked_seed(random_state, "random_state", 0)
+        return checked_seed(random_state, "random_state")
     except ValueError as error:
         raise ValueError(f"{error} Or give a numpy.random.RandomState or Generator, or None.") from None
 

@@ -8,6 +8,7 @@ import numpy as np
 
 # Numbers that are checked together, so that a check takes no memory to speak of.
 _NUMBERS = 2**22
+_DOUBLE = "compute in double precision (docs/data.md)"
 
 
 def stored_dtype(dtype: Any) -> np.dtype:
@@ -22,6 +23,7 @@ def check_values(name: str, values: Any, numbers: np.ndarray | None = None) -> N
     `numbers` are the numbers of the rows, if they are not 0, 1, 2, ….
     """
     values = np.asarray(values)
+    stored = stored_dtype(values.dtype)
     per_row = int(np.prod(values.shape[1:], dtype=np.int64))
     rows = max(1, _NUMBERS // max(1, per_row))
     for first in range(0, len(values), rows):
@@ -29,6 +31,30 @@ def check_values(name: str, values: Any, numbers: np.ndarray | None = None) -> N
         if not _are_usable(part):
             here = np.arange(first, first + len(part)) if numbers is None else numbers[first : first + rows]
             _refuse(name, part, here)
+        check_underflow(name, part, stored, None if numbers is None else numbers[first : first + rows], first)
+
+
+def check_underflow(
+    name: str, values: np.ndarray, stored: np.dtype, numbers: np.ndarray | None = None, first: int = 0
+) -> None:
+    """Raise where the stored type has no number like one that is not 0: JAX computes with 0 in its place.
+
+    `numbers` are the numbers of the rows, if they are not `first`, `first` + 1, ….
+    """
+    if not jnp.issubdtype(values.dtype, jnp.inexact) or not jnp.issubdtype(stored, jnp.inexact):
+        return
+    least = float(jnp.finfo(stored).tiny)
+    parts = (values.real, values.imag) if values.dtype.kind == "c" else (values,)
+    for part in parts:
+        size = np.abs(part)
+        lost = (size < least) & (size > 0)
+        if lost.any():
+            here = np.arange(first, first + len(values)) if numbers is None else numbers
+            raise ValueError(
+                f"{name} has a value, {part[tuple(np.argwhere(lost)[0])]}, that is 0 in {stored}, whose "
+                f"numbers begin at {least:.2g}, first in {place(lost, here)}: multiply the data by a "
+                f"constant, give 0 where 0 is meant, or {_DOUBLE}."
+            )
 
 
 def _are_usable(values: np.ndarray) -> bool:

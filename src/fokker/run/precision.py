@@ -13,6 +13,7 @@ from fokker.rows import in_this_precision_too, is_source, leaves
 from fokker.run.call import Call
 from fokker.run.positions import PerChain
 from fokker.run.store import has_run, read_checkpoint
+from fokker.targets.target import Target
 
 Precision = Literal["double"] | None
 
@@ -28,7 +29,9 @@ def precision_of(precision: Precision, target: Any, folder: Path | None = None) 
 
 
 def in_precision(precision: Precision, call: Call) -> Call:
-    """The call in double precision, where it is to be; within `computing_in(precision)`."""
+    """The call in its precision; within `computing_in(precision)`."""
+    if isinstance(call.target, Target):
+        call = dataclasses.replace(call, target=call.target.stored())
     if precision != DOUBLE:
         return call
     options = dataclasses.replace(

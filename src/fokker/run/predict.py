@@ -41,7 +41,7 @@ def predict(
     if reduce is not None and not isinstance(reduce, str):
         reduce = np.atleast_1d(np.asarray(reduce)).tolist()
     _check(thin, batch_size, reduce)
-    data = checked_data(data)
+    data = checked_data(data, are_new=True)
     chains, number = shape_of_draws(draws)
     places = np.arange(0, number, thin)
     size, total = size_of(data), chains * len(places)
@@ -77,7 +77,7 @@ def predict_with_keys(
 
     They follow from the numbers of the draw and the row alone, whatever the batches.
     """
-    rows = checked_data(data)
+    rows = checked_data(data, are_new=True)
 
     def with_keys(draw: Any, block: Any) -> PyTree[Array]:
         theta, own = draw

@@ -362,12 +362,13 @@ class Trace:
 
     def _log_likelihood_by_name(self) -> dict[str, np.ndarray]:
         target = self._target
+        by_name: dict[str, np.ndarray] = {}
         if isinstance(target, Target) and not isinstance(target, TargetWithData):
             by_name = self._log_likelihood_of_model(target, 1)
-            if by_name:
-                return by_name
-        values = self.log_likelihood()
-        return values if isinstance(values, dict) else {"data": values}
+        if not by_name:
+            values = self.log_likelihood()
+            by_name = values if isinstance(values, dict) else {"data": values}
+        return {name: _without_masked(x) for name, x in by_name.items()}
 
     def _derived(self) -> dict[str, np.ndarray]:
         """NumPyro's deterministic sites and Stan's transformed parameters at every draw."""
@@ -451,6 +452,7 @@ class Trace:
 
         The target must be a `fk.Posterior`, or a model of PyMC or NumPyro. Without `subsample` such a model
         has observed variables: chain × draw × the axes of the variable, and by name where there are several.
+        Entries that a mask of NumPyro leaves out of the density are NaN; `to_arviz` leaves them out.
 
         - `rows`: the indices of some data; without them all.
         - `batch_size`, `thin`, `progress`: as for `predict`.
@@ -534,3 +536,9 @@ class Trace:
         write_report(
             self, as_file(path, "path"), title, extra, self.summary() if summary is None else summary
         )
+
+
+def _without_masked(values: np.ndarray) -> np.ndarray:
+    """Without the entries that are NaN at every draw, which are none of the data."""
+    is_masked = np.isnan(values).all((0, 1))
+    return values[:, :, ~is_masked] if is_masked.any() else values

@@ -1,5 +1,7 @@
 """Checks of the data of a posterior, each with one sentence that says where they are wrong and what to do."""
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -7,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from fokker._core.precision import is_double
 from fokker.rows import Source, is_source, leaves, opened, some_rows
-from fokker.rows.precision import check_differences, check_rounding, is_exact
+from fokker.rows.precision import DOUBLE, check_differences, check_distinct, check_rounding, is_exact
 from fokker.rows.readers import ArrayReader
 from fokker.rows.values import check_values, place
 
@@ -16,12 +19,15 @@ from fokker.rows.values import check_values, place
 _LARGE = 2**26
 # Numbers of rows are whole numbers of 32 bits, with a sign.
 _MOST_ROWS = 2**31 - 1
+# Bytes of the widest real and complex numbers of JAX; NumPy has wider ones.
+_WIDEST = {"f": 8, "c": 16}
 
 
-def checked_data(data: PyTree[Any]) -> PyTree[Any]:
+def checked_data(data: PyTree[Any], are_new: bool = False) -> PyTree[Any]:
     """The data as arrays; raise unless they are finite numbers, and every leaf has as many rows.
 
-    Files are opened, as sources. Their values are checked when they are read.
+    Files are opened, as sources. Their values are checked when they are read. `are_new`: rows to predict, of
+    which only the values must be told apart in single precision.
     """
     data = opened(data)
     named = jax.tree_util.tree_leaves_with_path(data, is_leaf=is_source)
@@ -49,27 +55,36 @@ def checked_data(data: PyTree[Any]) -> PyTree[Any]:
             f"the data have {length:,} rows, but are counted in 31 bits: give at most {_MOST_ROWS:,}, or "
             "a stream of batches, fk.Posterior(…, batches, size=N)."
         )
-    check_precision(list(zip(lengths, arrays, strict=True)), length)
+    named_arrays = list(zip(lengths, arrays, strict=True))
+    if are_new:
+        for name, values in _rounded_leaves(named_arrays):
+            check_distinct(name, values)
+    else:
+        check_precision(named_arrays, length)
     return jax.tree.unflatten(jax.tree.structure(data, is_leaf=is_source), arrays)
 
 
-def check_precision(named: list[tuple[str, Any]], rows: int) -> None:
+def check_precision(named: list[tuple[str, Any]], rows: int, double: str = DOUBLE) -> None:
     """Raise where single precision would round the leaves, or the difference of two of them, noticeably.
 
-    Of a file some rows are looked at, spread over it; of a stream the first batch.
+    Of a file some rows are looked at, spread over it; of a stream the first batch. `double`: how to compute
+    in double precision.
     """
-    wide = []
+    columns = list(_rounded_leaves(named))
+    for name, values in columns:
+        check_rounding(name, values, rows, double=double)
+    check_differences(columns, rows, double=double)
+
+
+def _rounded_leaves(named: list[tuple[str, Any]]) -> Iterator[tuple[str, np.ndarray]]:
+    """The leaves whose numbers JAX rounds, or a model may: whole numbers are stored as they are."""
     for name, leaf in named:
         is_traced = isinstance(leaf.token if is_source(leaf) else leaf, jax.core.Tracer)
         if is_traced or isinstance(leaf, jax.Array):  # stored already
             continue
         dtype = leaf.reader.dtype if is_source(leaf) else leaf.dtype
-        if dtype.kind not in "iuf" or is_exact(dtype):
-            continue
-        values = some_rows(leaf) if is_source(leaf) else leaf
-        check_rounding(name, values, rows)
-        wide.append((name, values))
-    check_differences(wide, rows)
+        if dtype.kind in "iufc" and not is_double() and not (dtype.kind in "fc" and is_exact(dtype)):
+            yield name, some_rows(leaf) if is_source(leaf) else leaf
 
 
 def checked_stream(data: PyTree[Any]) -> PyTree[Any]:
@@ -121,6 +136,12 @@ def _checked_values(name: str, leaf: Any) -> Any:
             "another leaf that log_likelihood uses."
         )
     values = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    if isinstance(values, np.ndarray) and values.dtype.itemsize > _WIDEST.get(values.dtype.kind, math.inf):
+        wanted = "complex" if values.dtype.kind == "c" else "float"
+        raise TypeError(
+            f"{name} has the type {values.dtype}, which JAX does not have: give numbers of double precision, "
+            f"by .astype({wanted})."
+        )
     if isinstance(values, np.ndarray) and values.dtype.kind not in "biufcV":
         _refuse_type(name, values)
     if not jnp.issubdtype(values.dtype, jnp.number) and values.dtype != bool:

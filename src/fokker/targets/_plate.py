@@ -10,13 +10,9 @@ import numpy as np
 from jaxtyping import Array
 
 from fokker._core.state import describe_shapes, nearest
-from fokker.rows import span
+from fokker.targets._independence import check_independence
 from fokker.targets._program import Program, Site, first_line, in_plate, is_latent
 from fokker.targets.posterior import Posterior
-
-# Rows on which we test that the likelihood is a sum over rows, and the relative tolerance of the test.
-_TEST_ROWS = 1024
-_TOLERANCE = 1e-4
 
 
 def plate_and_names(subsample: Any, program: Program) -> tuple[str, list[str] | None]:
@@ -144,27 +140,12 @@ def check_on_one_row(on_one_row: dict[str, Any], plate: str, size: int, theta: A
             )
 
 
-@eqx.filter_jit
-def _both_sums(posterior: Posterior, program: Program, theta: Any) -> tuple[Array, Array, Array]:
-    rows = span(posterior.data, 0, min(posterior.size, _TEST_ROWS))
-    each = jax.vmap(lambda datum: posterior.log_likelihood(theta, datum))(rows)
-    prior = posterior.log_prior(theta)
-    return program.log_density(theta, rows), jnp.sum(each) + prior, jnp.sum(jnp.abs(each)) + jnp.abs(prior)
-
-
 def check_sum(posterior: Posterior, program: Program, draw: Callable[[Any], Any]) -> None:
-    """Raise unless the log density of many rows is the prior plus a sum over rows, at a random theta."""
-    for seed in range(3):
-        joint, row_by_row, magnitude = _both_sums(posterior, program, draw(jax.random.key(seed)))
-        if not bool(jnp.isfinite(magnitude) & jnp.isfinite(joint)):
-            continue
-        if abs(float(joint - row_by_row)) > _TOLERANCE * float(magnitude):
-            raise ValueError(
-                f"the log density of {min(posterior.size, _TEST_ROWS)} rows is {float(joint):.6g} together "
-                f"and {float(row_by_row):.6g} row by row, so minibatches would be wrong. A row must not "
-                "depend on other rows (standardise before the model, not in it). Everything that "
-                f"depends on rows must be inside the plate {program.plate!r}. The arguments with one row "
-                f"per datum, and no others, must be taken as rows, here {', '.join(posterior.data)}: name "
-                f'them by subsample={{"{program.plate}": [names]}}.'
-            )
-        return
+    """Raise unless the log density is a prior, which no row enters, plus a sum over rows."""
+    advice = (
+        "A row must not depend on other rows, nor the prior on any (standardise before the model, not in it, "
+        "and give such a mean as an argument). Everything that depends on rows must be inside the plate "
+        f"{program.plate!r}. The arguments with one row per datum, and no others, must be taken as rows, "
+        f'here {", ".join(posterior.data)}: name them by subsample={{"{program.plate}": [names]}}.'
+    )
+    check_independence(program, lambda seed: draw(jax.random.key(seed)), posterior.data, advice, True)

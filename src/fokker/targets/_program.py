@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -14,6 +14,7 @@ from jaxtyping import Array, Key, PyTree
 from fokker._core.labels import AXES, NO_LABELS, Labels
 from fokker._core.module import Module
 from fokker._core.state import describe_shapes, nearest
+from fokker.targets._given import Given
 
 # NumPyro's record of one statement: a dictionary with its type, name, distribution and value.
 Site = Mapping[str, Any]
@@ -51,6 +52,7 @@ class Program(Module):
     plate: str | None = eqx.field(static=True, default=None)
     derived: tuple[str, ...] = eqx.field(static=True, default=())
     labels: Labels = eqx.field(static=True, default=NO_LABELS)
+    given: Given | None = eqx.field(static=True, default=None)
 
     @classmethod
     def of(cls, model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> "Program":
@@ -82,6 +84,11 @@ class Program(Module):
         return jax.tree.map(
             lambda leaf: leaf.value if _is_constant(leaf) else leaf, combined, is_leaf=_is_constant
         )
+
+    def named_arrays(self) -> Iterator[tuple[str, Any]]:
+        """The arrays among the arguments, with names for messages."""
+        for path, leaf in jax.tree_util.tree_leaves_with_path(self.arguments()):
+            yield f"the argument {path[0].key}{jax.tree_util.keystr(path[1:])}", leaf
 
     def described_arguments(self) -> str:
         """The arguments and their shapes, for messages."""
@@ -121,14 +128,38 @@ class Program(Module):
         """The log density of the sites inside the plate."""
         return _total(site for site in self.run(theta, rows).values() if in_plate(site, self.plate))
 
+    def log_likelihoods(self, theta: Mapping[str, Array], rows: PyTree[Array]) -> Array | None:
+        """The term of each row in `log_likelihood`; None where a site has no axis of rows."""
+        total: Array | None = None
+        for site in self.run(theta, rows).values():
+            if site["type"] != "sample" or not in_plate(site, self.plate):
+                continue
+            (frame,) = (frame for frame in site["cond_indep_stack"] if frame.name == self.plate)
+            log_prob = _log_prob(site)
+            if log_prob.ndim < -frame.dim or log_prob.shape[frame.dim] != frame.size:
+                return None
+            others = [axis for axis in range(log_prob.ndim) if axis != log_prob.ndim + frame.dim]
+            term = jnp.sum(log_prob, axis=tuple(others))
+            total = term if total is None else total + term
+        return total
+
     def deterministic(self, theta: Mapping[str, Array], rows: PyTree[Array] | None = None) -> dict[str, Any]:
         """The values of `numpyro.deterministic`."""
         sites = self.run(theta, rows)
         return {name: sites[name]["value"] for name in self.derived}
 
     def pointwise(self, theta: Mapping[str, Array]) -> dict[str, Array]:
-        """The log likelihood of each entry of the observed sites."""
-        return {name: _log_prob(site) for name, site in self.run(theta).items() if is_observed(site)}
+        """The log likelihood of each entry of the observed sites; NaN for those that a mask leaves out."""
+        return {name: pointwise_of(site) for name, site in self.run(theta).items() if is_observed(site)}
+
+    def row_log_likelihood(self, theta: Mapping[str, Array], rows: PyTree[Array]) -> Array:
+        """The log likelihood without a scale, as NumPyro has it; NaN where a mask leaves out all of it."""
+        total, is_empty = jnp.zeros(()), jnp.array(True)
+        for site in self.run(theta, rows).values():
+            if site["type"] == "sample" and in_plate(site, self.plate):
+                total += jnp.sum(site["fn"].log_prob(site["value"]))
+                is_empty &= jnp.all(is_masked(site["fn"]))
+        return jnp.where(is_empty, jnp.nan, total)
 
     def predictive(
         self, key: Key[Array, ""], theta: Mapping[str, Array], rows: PyTree[Array] | None = None
@@ -137,7 +168,14 @@ class Program(Module):
         from numpyro import handlers
 
         model = handlers.seed(handlers.substitute(handlers.uncondition(self.model), data=theta), key)
-        return self._sites(model, rows)
+        try:
+            return self._sites(model, rows)
+        except NotImplementedError as error:
+            raise ValueError(
+                "the model has a distribution that NumPyro cannot draw from, such as "
+                f"dist.ImproperUniform ({first_line(error)}): give its site a proper prior, as "
+                "dist.Normal(0, 10)."
+            ) from error
 
 
 class LogDensity(Module):
@@ -205,8 +243,11 @@ def site_labels(sites: Mapping[str, Site], dims: Any, coords: Any) -> Labels:
         shape = jnp.shape(site["value"])
         batch = len(shape) - (site["fn"].event_dim if site["type"] == "sample" else 0)
         axes: list[str | None] = [None] * len(shape)
-        for frame in site.get("cond_indep_stack", ()):
+        frames = site.get("cond_indep_stack", ())
+        for frame in frames:
             axis = batch + frame.dim
+            if site["type"] == "deterministic":
+                axis = _only_axis(shape, frame.size, [other.size for other in frames])
             if axis >= 0 and shape[axis] == frame.size and frame.name not in AXES:
                 axes[axis] = frame.name
         if any(axes):
@@ -220,6 +261,35 @@ def site_labels(sites: Mapping[str, Site], dims: Any, coords: Any) -> Labels:
     labels = Labels.checked({**names, **(dims or {})}, coords)
     labels.check({name: jnp.shape(sites[name]["value"]) for name in labels.dims})
     return labels
+
+
+def _only_axis(shape: tuple[int, ...], size: int, sizes: list[int]) -> int:
+    """The axis of a computed value that a plate may be, or -1: nothing says where its plates are."""
+    return shape.index(size) if shape.count(size) == 1 and sizes.count(size) == 1 else -1
+
+
+def is_masked(distribution: Any) -> Array:
+    """Which entries of a distribution a mask leaves out of the density."""
+    from numpyro.distributions import Independent, MaskedDistribution
+
+    none = jnp.zeros(distribution.batch_shape, bool)
+    base = getattr(distribution, "base_dist", None)
+    if isinstance(distribution, MaskedDistribution):
+        masked = jnp.broadcast_to(~jnp.asarray(distribution._mask, bool), none.shape)
+        return masked | is_masked(base)
+    if isinstance(distribution, Independent):
+        inside = is_masked(base)
+        return jnp.all(inside, axis=tuple(range(none.ndim, inside.ndim)))
+    if base is not None and isinstance(getattr(base, "batch_shape", None), tuple):
+        inside = is_masked(base)
+        return jnp.broadcast_to(inside, none.shape) if inside.ndim <= none.ndim else none
+    return none
+
+
+def pointwise_of(site: Site) -> Array:
+    """The log likelihood of each entry, without a scale, as NumPyro has it; NaN where it is masked."""
+    log_prob = site["fn"].log_prob(site["value"])
+    return jnp.where(jnp.broadcast_to(is_masked(site["fn"]), log_prob.shape), jnp.nan, log_prob)
 
 
 def _log_prob(site: Site) -> Array:

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array
 
 from fokker._core.labels import Labels, check_variable_names
+from fokker.targets._given import Given
 
 Values = dict[str, Array]
 
@@ -28,6 +29,7 @@ class Program:
         self.names = [variable.name for variable in model.free_RVs]
         self.derived_names = [variable.name for variable in model.deterministics]
         self.row_names = list(row_names)
+        self.given: Given | None = None
         values = [model.rvs_to_values[variable] for variable in model.free_RVs]
         containers = [model[name] for name in row_names]
         prior = model.logp(vars=[*model.free_RVs, *model.potentials], jacobian=False)
@@ -55,6 +57,14 @@ class Program:
     def log_likelihood(self, y: Values, rows: Values) -> Array:
         """log p(data | x(y)) of the observed variables."""
         return _call(self._likelihood, [*self._in_order(y), *(rows[name] for name in self.row_names)])[0]
+
+    def log_likelihoods(self, y: Values, rows: Values) -> Array | None:
+        """The term of each row in `log_likelihood`; None where a variable has no axis of rows."""
+        number = len(rows[self.row_names[0]])
+        each = list(self.pointwise(y, rows).values())
+        if any(x.ndim == 0 or len(x) != number for x in each):
+            return None
+        return sum((x.reshape(number, -1).sum(1) for x in each), start=jnp.zeros(number))
 
     def log_jacobian(self, y: Values) -> Array:
         """log|det dx/dy|."""
@@ -179,6 +189,19 @@ def _known_data(model: Any) -> dict[str, dict[str, np.ndarray]]:
 
     groups = {"observed_data": find_observations(model), "constant_data": find_constants(model)}
     return {name: {k: np.asarray(x) for k, x in group.items()} for name, group in groups.items()}
+
+
+def arrays_of(model: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """The observed values, the containers, and the constants in the log density, with names for messages."""
+    from pytensor.graph.basic import Constant
+    from pytensor.graph.traversal import ancestors
+
+    known = [*_known_data(model).values()]
+    for name, values in (pair for group in known for pair in group.items()):
+        yield f"the data {name}", values
+    for variable in ancestors([model.logp(jacobian=False)]):
+        if isinstance(variable, Constant) and isinstance(variable.data, np.ndarray):
+            yield "an array in the model", variable.data
 
 
 def _total(terms: Sequence[Any]) -> Any:

@@ -12,6 +12,7 @@ from jaxtyping import Array, Key, PyTree
 
 from fokker._core.labels import Labels, check_variable_names
 from fokker._core.state import nearest
+from fokker.targets._given import Given
 from fokker.targets._plate import (
     check_on_one_row,
     check_plate,
@@ -105,6 +106,11 @@ class _NumPyroTarget(Constrained):
         """The deterministic sites at theta, with minibatches except those with one value per row."""
         return self.program.deterministic(theta, self._rows)
 
+    def stored(self) -> "_NumPyroTarget":
+        """The target in the precision that is on, of the arguments as they were given."""
+        given = self.program.given
+        return self if given is None else given.stored(self)
+
     def labels(self) -> Labels:
         """The plates of the sites, and the names of the user."""
         return self.program.labels
@@ -116,7 +122,7 @@ class _NumPyroTarget(Constrained):
         return {"observed_data": observed}
 
     def predictive(self, theta: PyTree[Array], key: Key[Array, ""]) -> dict[str, Array]:
-        """A draw of the observed sites given theta."""
+        """A draw of the observed sites given theta, also of entries that a mask leaves out of the density."""
         sites = self.program.run(theta, self._rows)
         drawn = self.program.predictive(key, theta, self._rows)
         return {name: drawn[name]["value"] for name, site in sites.items() if is_observed(site)}
@@ -140,7 +146,7 @@ class NumPyroDensity(_NumPyroTarget):
         return self.target.log_density.program
 
     def pointwise(self, theta: PyTree[Array]) -> dict[str, Array]:
-        """The log likelihood of each entry of the observed sites."""
+        """The log likelihood of each entry of the observed sites; NaN for those that a mask leaves out."""
         return self.program.pointwise(theta)
 
 
@@ -155,6 +161,10 @@ class NumPyroPosterior(_NumPyroTarget, ConstrainedPosterior):
     @property
     def _rows(self) -> PyTree[Array]:
         return self.data
+
+    def log_likelihood_of_theta(self, theta: PyTree[Array], datum: PyTree[Array]) -> Array:
+        """log p(datum|θ), without a scale; NaN for a row that a mask leaves out."""
+        return self.program.row_log_likelihood(theta, jax.tree.map(lambda x: x[None], datum))
 
 
 def from_numpyro(
@@ -187,8 +197,9 @@ def from_numpyro(
 
     Sites are transformed to unconstrained space by NumPyro's transforms, as by `fk.constrain`. `init`, draws
     and moments are in terms of the sites; `target.init` draws a start as NumPyro does. `trace.to_arviz()`
-    includes the deterministic sites. These are refused: discrete latent sites, supports that depend on other
-    sites, and latent sites inside a subsampled plate.
+    includes the deterministic sites. Arrays of NumPy are stored in the precision of the run: those that
+    single precision would round noticeably need `fk.sample(…, precision="double")`. These are refused:
+    discrete latent sites, supports that depend on other sites, and latent sites inside a subsampled plate.
     """
     try:
         import numpyro  # noqa: F401
@@ -197,12 +208,19 @@ def from_numpyro(
             "fk.from_numpyro needs NumPyro, which is not installed: pip install 'fokker[numpyro]'."
         ) from error
     program = Program.of(model, arguments, keywords)
+    return _target(program, subsample, dims, coords)
+
+
+def _target(program: Program, subsample: Any, dims: Any, coords: Any, is_new: bool = True) -> Any:
+    """The target of a program; of one that is not new, it is known that its rows are independent."""
     sites = _checked_sites(program)
-    program = dataclasses.replace(program, labels=site_labels(sites, dims, coords))
+    given = Given(program.named_arrays(), lambda: _target(program, subsample, dims, coords, False))
+    labels = site_labels(sites, dims, coords)
+    program = dataclasses.replace(program, labels=labels, given=given)
     constraints = _supports(sites, program)
     theta = _draw(constraints, jax.random.key(0))
     if subsample is not None:
-        return _posterior(program, sites, constraints, theta, subsample)
+        return _posterior(program, sites, constraints, theta, subsample, is_new)
     names = tuple(name for name, site in sites.items() if site["type"] == "deterministic")
     program = dataclasses.replace(program, derived=names)
     traced = program.traced()
@@ -288,7 +306,12 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _posterior(
-    program: Program, sites: dict[str, Site], constraints: dict[str, Constraint], theta: Any, subsample: Any
+    program: Program,
+    sites: dict[str, Site],
+    constraints: dict[str, Constraint],
+    theta: Any,
+    subsample: Any,
+    is_new: bool,
 ) -> NumPyroPosterior:
     plate, row_names = plate_and_names(subsample, program)
     check_plate(plate, sites)
@@ -314,5 +337,6 @@ def _posterior(
     # On the device: deterministic sites are computed from all rows.
     rows = jax.tree.map(jnp.asarray, rows)
     posterior = Posterior(LogPrior(traced, row), LogLikelihood(traced), rows)
-    check_sum(posterior, traced, lambda key: _draw(constraints, key))
+    if is_new:
+        check_sum(posterior, traced, lambda key: _draw(constraints, key))
     return NumPyroPosterior(posterior, constraints)

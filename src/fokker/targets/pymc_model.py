@@ -12,8 +12,10 @@ from fokker._core.draws import shape_of_draws
 from fokker._core.labels import Labels
 from fokker._core.module import Module
 from fokker._core.state import as_arrays, nearest
+from fokker.targets._given import Given
+from fokker.targets._independence import check_independence
 from fokker.targets._program import first_line
-from fokker.targets._pymc_graph import Program, Values, unchanged_settings
+from fokker.targets._pymc_graph import Program, Values, arrays_of, unchanged_settings
 from fokker.targets.posterior import Posterior
 from fokker.targets.target import Target, TargetWithData, check_number
 
@@ -21,9 +23,6 @@ from fokker.targets.target import Target, TargetWithData, check_number
 _JITTER = 1.0
 # A theta that does not come back from the unconstrained space to within this is outside the support.
 _ROUND_TRIP = 1e-3
-# Rows on which minibatches are tested, and the relative error allowed there.
-_TEST_ROWS = 1024
-_TOLERANCE = 1e-4
 
 
 class LogPrior(Module):
@@ -79,6 +78,11 @@ class PyMCTarget(Target):
         theta = as_arrays(theta)
         self.check(theta)
         return self.program.unconstrain(theta)
+
+    def stored(self) -> "PyMCTarget":
+        """The target in the precision that is on, of the model's data as they are."""
+        given = self.program.given
+        return self if given is None else given.stored(self)
 
     def check(self, theta: PyTree[Array]) -> None:
         """Raise unless theta has the model's free variables, in its support."""
@@ -223,7 +227,8 @@ def from_pymc(model: Any, *, subsample: Sequence[str] | None = None) -> PyMCTarg
     their Jacobian. `init`, draws and moments are in terms of the free variables; `target.init` starts near
     PyMC's initial point; `trace.to_arviz()` includes the deterministic variables. `trace.predict(key=…)` and
     `fk.prior_predictive` draw the observed variables, by PyMC. Values and gradients are in
-    JAX's precision, single unless `jax_enable_x64` is set.
+    JAX's precision, single unless `jax_enable_x64` is set; data that this would round noticeably need
+    `fk.sample(…, precision="double")`.
 
     `subsample` names the `pm.Data` containers whose first axis runs over the data. The observed variables are
     then the likelihood of their rows, scaled by N/n as in `fk.Posterior`; free variables and potentials are
@@ -241,7 +246,11 @@ def from_pymc(model: Any, *, subsample: Sequence[str] | None = None) -> PyMCTarg
     if not isinstance(model, pymc.Model):
         raise TypeError(f"the model must be a pymc.Model, not {type(model).__name__}.")
     _check_variables(model)
-    names = _checked_containers(model, subsample)
+    return _target(model, _checked_containers(model, subsample), subsample is not None)
+
+
+def _target(model: Any, names: list[str], has_rows: bool, is_new: bool = True) -> PyMCTarget:
+    """The target of a model; of one that is not new, it is known that its rows are independent."""
     try:
         with unchanged_settings():
             program = Program(model, names)
@@ -252,10 +261,12 @@ def from_pymc(model: Any, *, subsample: Sequence[str] | None = None) -> PyMCTarg
         ) from error
     start = {v.name: jnp.asarray(point[model.rvs_to_values[v].name], float) for v in model.free_RVs}
     rows = {name: jnp.asarray(model[name].get_value()) for name in names}
-    if subsample is None:
+    program.given = Given(arrays_of(model), lambda: _target(model, names, has_rows, False))
+    if not has_rows:
         return PyMCTarget(program, start, rows)
     posterior = PyMCPosterior(program, start, rows)
-    _check_rows(posterior)
+    if is_new:
+        _check_rows(posterior)
     return posterior
 
 
@@ -275,14 +286,13 @@ def _check_variables(model: Any) -> None:
                 f"the free variable {variable.name!r} is discrete and has no gradient: sum it out of the "
                 "model, as pm.Mixture does, or give its values as observed."
             )
-    observed = [model.rvs_to_values[variable] for variable in model.observed_RVs]
-    random = [
-        v for v in ancestors(observed) if isinstance(v, SharedVariable) and isinstance(v.type, RandomType)
-    ]
-    if random:
+    # In the log density values stand for the random variables: what is random there is drawn by the model.
+    density = [model.logp(jacobian=False)]
+    if any(isinstance(v, SharedVariable) and isinstance(v.type, RandomType) for v in ancestors(density)):
         raise ValueError(
-            "the model draws minibatches itself (pm.Minibatch), which would scale the likelihood a second "
-            'time: give it all the data in pm.Data("x", x), leave out total_size, and call '
+            "the model draws minibatches itself (pm.Minibatch) or other random numbers that are none of its "
+            "variables, so that its log density is no function of theta. For minibatches give it all the "
+            'data in pm.Data("x", x), leave out total_size, and call '
             'fk.from_pymc(model, subsample=["x", …]) and fk.sample(…, batch_size=…).'
         )
 
@@ -316,28 +326,13 @@ def _checked_containers(model: Any, subsample: Sequence[str] | None) -> list[str
 
 def _check_rows(posterior: PyMCPosterior) -> None:
     """Raise unless the likelihood of many rows is the sum of the likelihoods of single rows."""
-    rows = jax.tree.map(lambda x: x[:_TEST_ROWS], posterior.rows)
-    number = min(posterior.size, _TEST_ROWS)
-    names = ", ".join(posterior.rows)
     advice = (
-        "A row must not depend on other rows, every array with one entry per row must be a pm.Data "
-        f"container named in subsample (here {names}), and no free variable may have one entry per row."
+        "A row must not depend on other rows, every array with one entry per row must be a pm.Data container "
+        f"named in subsample (here {', '.join(posterior.rows)}), and no free variable may have one entry per "
+        "row."
     )
-    for seed in range(3):
-        y = posterior.program.unconstrain(posterior.init(jax.random.key(seed)))
-        try:
-            together = posterior.program.log_likelihood(y, rows)
-            each = jax.vmap(lambda row, y=y: posterior.log_likelihood(y, row))(rows)
-        except Exception as error:
-            raise ValueError(
-                f"the model could not be evaluated on some of its rows: {first_line(error)} {advice}"
-            ) from error
-        total, magnitude = float(jnp.sum(each)), float(jnp.sum(jnp.abs(each)))
-        if not np.isfinite(magnitude) or not bool(jnp.isfinite(together)):
-            continue
-        if abs(float(together) - total) > _TOLERANCE * magnitude:
-            raise ValueError(
-                f"the log likelihood of {number} rows is {float(together):.6g} together and {total:.6g} row "
-                f"by row, so minibatches would be wrong. {advice}"
-            )
-        return
+
+    def draw(seed: int) -> Values:
+        return posterior.program.unconstrain(posterior.init(jax.random.key(seed)))
+
+    check_independence(posterior.program, draw, posterior.rows, advice)

@@ -70,6 +70,13 @@ class Target(Module):
         """The target for sampling at a temperature; differs only if the potential contains a Jacobian."""
         return self
 
+    def stored(self) -> "Target":
+        """The target in the precision that is on, with the data as they were given; here itself.
+
+        Raise where single precision would round them noticeably.
+        """
+        return self
+
     def on_first_rows(self) -> "Target":
         """The target to check a start with: itself, or that of the first rows of a file or a stream."""
         return self

@@ -467,7 +467,7 @@ def _finite_numbers(values: Any, what: str) -> np.ndarray:
     if not np.all(np.isfinite(numbers)):
         place = int(np.argmin(np.isfinite(numbers)))
         raise ValueError(f"{what} must be finite; entry {place} is {numbers[place]}: remove or replace it.")
-    check_rounding(what, numbers, len(numbers), np.dtype(np.float32), can_be_double=False)
+    check_rounding(what, numbers, len(numbers), np.dtype(np.float32), double=None)
     return numbers.astype(np.float32)
 
 

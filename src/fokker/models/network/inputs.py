@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fokker._core.missing import check_none_missing
-from fokker.rows.precision import check_rounding
+from fokker.rows.precision import check_differences, check_rounding
 
 
 def checked_rows(X: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
@@ -28,7 +28,8 @@ def checked_rows(X: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
             f"{shape}."
         )
     if shape is None:  # rows to predict are of the same columns
-        check_rounding("X", values, len(values), np.dtype(np.float32), can_be_double=False)
+        check_rounding("X", values, len(values), np.dtype(np.float32), double=None)
+        check_differences([("X", values)], len(values), np.dtype(np.float32), double=None)
     rows = values.astype(np.float32)
     if not np.isfinite(rows).all():
         place = np.argwhere(~np.isfinite(rows))[0]

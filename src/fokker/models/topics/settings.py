@@ -87,7 +87,7 @@ def _check_total(name: str, value: Any) -> Any:
 def _check_seed(name: str, value: Any) -> int:
     from fokker._core.keys import checked_seed  # with JAX, which the command line starts without
 
-    return checked_seed(value, name, 0)
+    return checked_seed(value, name)
 
 
 def _check_threads(name: str, value: Any) -> int:
