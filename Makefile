@@ -5,7 +5,9 @@ VENV := .venv$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 LOWEST := .venv-lowest
-# More for pytest, such as ARGS='tests/test_rows.py -k parquet'
+# The tests of one part of the library, such as PART=run or PART=models
+PART ?=
+# More for pytest, such as ARGS='-k parquet'
 ARGS ?=
 
 .PHONY: demo test test-slow test-long test-dependencies test-lowest torture verdicts mutate lint bench clean help
@@ -23,7 +25,7 @@ demo: $(INSTALLED)  ## logistic regression on a million rows, with a report to o
 	$(BIN)/fokker demo --out fokker-demo
 
 test: lint  ## formatting, lint, types and the tests
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(if $(PART),tests/$(PART)) $(ARGS)
 
 test-slow: $(INSTALLED)  ## the tests that alone show something and take long
 	$(BIN)/python -m pytest -m slow $(ARGS)

@@ -8,7 +8,7 @@ import pytest
 from mutations._mutation import is_quick
 
 MARKS = ("pytest.mark.long", "long_case")
-FILES = sorted(Path(__file__).parent.glob("test_*.py"))
+FILES = sorted(Path(__file__).parent.rglob("test_*.py"))
 
 
 def problems_of(source: str) -> list[str]:

@@ -1,7 +1,7 @@
 """The table of verdicts: samplers right and wrong, each with what the checker must say of it.
 
 `python tests/verdicts.py` (or `make verdicts`) checks all of them and prints the table and the confusion;
-`tests/test_verdicts.py` runs a fifth of them, one or more of every kind.
+`tests/checker/test_verdicts.py` runs a fifth of them, one or more of every kind.
 """
 
 import sys

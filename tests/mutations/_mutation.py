@@ -8,6 +8,11 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def _file_of(name: str, root: Path = ROOT) -> Path | None:
+    """The file of tests with this name, in whichever folder; None without one."""
+    return next((root / "tests").rglob(f"test_{name}.py"), None)
+
+
 @cache
 def _in_every_run(path: Path) -> set[str]:
     """The tests of a file that are not marked long or slow as a whole."""
@@ -23,15 +28,15 @@ def _in_every_run(path: Path) -> set[str]:
 def is_quick(test: str, root: Path = ROOT) -> bool:
     """Whether there is such a test, "fields" or "fields::name", that runs every time."""
     file, _, name = test.partition("::")
-    path = root / "tests" / f"test_{file}.py"
-    return path.is_file() and (not name or f"test_{name}" in _in_every_run(path))
+    path = _file_of(file, root)
+    return path is not None and (not name or f"test_{name}" in _in_every_run(path))
 
 
 class Mutation(NamedTuple):
     """One plausible mistake: `find`, which occurs once in `file`, replaced by `replace`.
 
-    `file` is relative to src/fokker. `tests` are those that should notice: "fields" is tests/test_fields.py,
-    "fields::a_probe_is_ignored" the test test_a_probe_is_ignored in it.
+    `file` is relative to src/fokker. `tests` are those that should notice: "fields" is the file
+    tests/fields/test_fields.py, "fields::a_probe_is_ignored" the test test_a_probe_is_ignored in it.
     """
 
     file: str
@@ -68,4 +73,7 @@ class Mutation(NamedTuple):
     def selectors(self) -> list[str]:
         """Its tests as pytest wants them."""
         parts = (test.partition("::") for test in self.tests)
-        return [f"tests/test_{file}.py" + (f"::test_{name}" if name else "") for file, _, name in parts]
+        files = ((_file_of(file), name) for file, _, name in parts)
+        return [
+            str(path.relative_to(ROOT)) + (f"::test_{name}" if name else "") for path, name in files if path
+        ]

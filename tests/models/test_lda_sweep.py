@@ -7,6 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
+from test_lda_command import OPTIONS, command, corpus, interrupt, table, words  # noqa: F401
 
 from fokker.corpora import Documents, open_corpus
 from fokker.models.topics import files, start
@@ -19,7 +20,6 @@ from fokker.models.topics.summary import RunSummary, read_scores
 from fokker.models.topics.topic_map import fit, map_figure, spread
 from fokker.models.topics.word_prior import WordPrior
 from fokker.run.interruption import Stopped
-from test_lda_command import OPTIONS, command, corpus, interrupt, table, words  # noqa: F401
 
 _OPTIONS = [x for x in OPTIONS if x not in ("--topics", 4)]
 

@@ -4,13 +4,11 @@ import json
 import os
 import re
 import socket
-import subprocess
 import sys
 import threading
 import time
 import types
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -24,21 +22,7 @@ from fokker.cli import execution
 from fokker.run import processes, shares
 from fokker.run.mesh import devices_of, parse_mesh
 from fokker.run.watch import Watch
-
-HERE = Path(__file__).parent
-
-
-def program(name, *arguments):
-    """A program of this folder as a process of its own; what it prints goes to pipes."""
-    cache = getattr(jax.config, "jax_compilation_cache_dir", None)
-    environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(cache)}
-    return subprocess.Popen(
-        [sys.executable, str(HERE / name), *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
+from programs import program
 
 
 def found(tmp_path, what):

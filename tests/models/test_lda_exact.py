@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 from scipy import stats
+from test_lda_chain import ALPHA, GAMMA, TINY, TOPICS, WORDS, some_documents, tiny_documents
 
 from enumerated_topics import enumerate_posterior
 from fokker.corpora import Documents
@@ -15,7 +16,6 @@ from fokker.models.topics.settings import Settings
 from fokker.models.topics.share import Alone
 from fokker.models.topics.theta import make_topics
 from fokker.models.topics.word_prior import WordPrior
-from test_lda_chain import ALPHA, GAMMA, TINY, TOPICS, WORDS, some_documents, tiny_documents
 
 # ---- one draw
 

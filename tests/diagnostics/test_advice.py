@@ -18,7 +18,7 @@ from fokker.diagnostics._checked import _power
 from fokker.diagnostics._convergence import _distinct
 from judged_draws import UNIT, judged, normals
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_short_burn_in_is_not_mended_by_smaller_steps():

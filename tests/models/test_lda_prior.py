@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import digamma, gammaln, logsumexp
+from test_lda_start import drawn_corpus
 
 import fokker as fk
 from enumerated_topics import log_polya
@@ -19,7 +20,6 @@ from fokker.models.topics.seeds import read_seeds
 from fokker.models.topics.settings import Settings
 from fokker.models.topics.start import Assignment, merge_and_split
 from fokker.models.topics.word_prior import WordPrior
-from test_lda_start import drawn_corpus
 
 # ---- γ given the topics of the words
 

@@ -11,7 +11,7 @@ import pytest
 import fokker as fk
 from own_samplers import LeimkuhlerMatthews, Unadjusted, noise_like
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 PRECISION = jnp.array([1.0, 4.0])
 SHORT = {"init": jnp.ones(2), "chains": 2, "seed": 3, "progress": False}
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from test_lda_reference import BETA, CASES, CLEAR, FALSE_ALARM, THETA, false_alarm
 
 from enumerated_topics import enumerate_topics
 from fokker.corpora import Documents
 from fokker.models.topics.gibbs import expected_counts
-from test_lda_reference import BETA, CASES, CLEAR, FALSE_ALARM, THETA, false_alarm
 
 COPIES = 600
 

@@ -309,7 +309,7 @@ def test_wrong_calls_are_named(monkeypatch):
 @pytest.mark.slow
 def test_the_programs_of_the_document_run(capsys):
     """With three steps in place of 20,000, and networks of two units."""
-    text = (Path(__file__).parents[1] / "docs" / "optax.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "optax.md").read_text()
     program = "\n".join(re.findall(r"```python\n(.*?)```", text, re.S))
     for given, short in (
         ("20_000, 10_000, 100", "3, 1, 1"),

@@ -7,14 +7,14 @@ import socket
 
 import numpy as np
 import pytest
+from test_lda_command import command, interrupt
 
 from fokker.models.topics import files
 from fokker.models.topics.reading import Reading
 from fokker.models.topics.run import Run
 from fokker.models.topics.settings import Settings
 from fokker.models.topics.together import is_unfinished
-from test_lda_command import command, interrupt
-from test_mesh import program
+from programs import program
 from topics_in_processes import FEW, Watching, begin, write_corpus
 
 MESSAGES = (

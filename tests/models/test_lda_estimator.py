@@ -13,13 +13,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
+from test_lda_chain import known_corpus
 
 import fokker as fk
 from fokker.corpora import Documents
 from fokker.models.topics.chain import TopicChain
 from fokker.models.topics.evaluate import identities, mixture_draw, mixtures
 from fokker.models.topics.weights import Weights
-from test_lda_chain import known_corpus
 
 pytestmark = pytest.mark.dependencies
 

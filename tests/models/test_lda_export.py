@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from test_lda_command import OPTIONS, command
 
 from fokker._core.files import read_arrays, write_arrays
 from fokker.corpora import Documents, open_corpus
@@ -13,7 +14,6 @@ from fokker.models.topics import files
 from fokker.models.topics.coherence import c_v, npmi, u_mass
 from fokker.models.topics.export import Exported, gensim, mallet, pyldavis
 from fokker.models.topics.model import MODEL, Model
-from test_lda_command import OPTIONS, command
 
 TEXTS = ["a b c d", "a b", "b c e", "a d e f", "c d", "a b c e f", "f e", "b d f"]
 TOPICS = np.array([[0, 1, 2], [5, 3, 4], [2, 4, 0]])
