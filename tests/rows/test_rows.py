@@ -258,10 +258,15 @@ def test_a_value_that_is_not_finite_stops_the_run_and_is_named(tmp_path, monkeyp
     assert 0 < trace.samples.shape[1] < 12
 
 
+def written(path):
+    path.write_text("y\n1\n")
+    return path
+
+
 @pytest.mark.parametrize(
     ("data", "error", "message"),
     [
-        (lambda p: p / "text.csv", ValueError, "files of .npy and .parquet are read"),
+        (lambda p: written(p / "text.csv"), ValueError, "files of .npy and .parquet are read"),
         (lambda p: {"x": p / "objects.npy"}, ValueError, "cannot be read as an array of numbers"),
         (lambda p: {"x": p / "text.npy"}, TypeError, "give numbers"),
         (lambda p: p / "words.parquet", TypeError, "the column 'word' has the type string"),
