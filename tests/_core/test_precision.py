@@ -12,6 +12,7 @@ import fokker as fk
 from fokker.cli import app
 from fokker.diagnostics.summary import _form
 from fokker.rows.precision import PrecisionError
+from fokker.run.call import Call, Options
 from fokker.run.precision import in_precision
 from fokker.run.predict import predict
 
@@ -325,14 +326,18 @@ def models_of_days(library):
     return [fk.from_pymc(model), fk.from_pymc(model, subsample=["days"]), fk.from_pymc(constant)]
 
 
+def called(target):
+    return Call(target, fk.samplers.sgld(0.1), Options(init=None, steps=1))
+
+
 @pytest.mark.dependencies
 @pytest.mark.parametrize("library", ["numpyro", "pymc"])
 def test_models_of_other_libraries_keep_their_data_until_the_precision_is_known(library):
     for place, target in enumerate(models_of_days(library)):
         with pytest.raises(PrecisionError, match=r"single precision stores it in steps of .*fk\.sample\("):
-            in_precision(None, target, fk.samplers.sgld(0.1), None, None)
+            in_precision(None, called(target))
         with jax.enable_x64(True):
-            wide = in_precision("double", target, fk.samplers.sgld(0.1), None, None)[0]
+            wide = in_precision("double", called(target)).target
             centre = DAYS.mean() if place < 2 else -DAYS.mean()
             slope = jax.grad(lambda mean: wide.potential({"mean": mean}))  # noqa: B023
             # That of the prior alone is left at the mean of the data: 0.006, of 22500 per day.

@@ -214,7 +214,7 @@ def test_hdp_leaves_topics_without_words_and_says_how_many_it_uses():
     # Negative control: a fixed γ uses all of them.
     fixed = fk.models.LDA(10, doc_topic_prior=0.1, **{**quick, "passes": 2}).fit(documents.to_matrix(200))
     assert fixed.doc_topic_prior_draws_.shape == (0, 10)
-    assert fixed._chain.document_prior.is_used.all()
+    assert fixed._training.chain.document_prior.is_used.all()
 
 
 # ---- pseudo-counts and seeds

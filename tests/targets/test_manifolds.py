@@ -246,7 +246,7 @@ def test_moments_of_a_matrix_are_judged_without_its_constants(tmp_path):
     """With the model and without it; what can vary and does not is still seen."""
     mean = {"R": np.tile(np.eye(2), (4, 1, 1)), "s": np.full(4, 3.0)}
     target = fk.constrain(fk.Density(lambda theta: 0.0), {"R": "correlation"})
-    sampler = types.SimpleNamespace(is_exact=True, learns=False, wants_target=True, own_target=target)
+    sampler = fk.samplers.rwm(0.1).on(target)
     origin = types.SimpleNamespace(sampler=sampler, target=target, batches=None, notes=(), one_start=False)
     settings = {"chains": 4, "taken": 200, "steps": 200, "burn_in": 0}
     for name, moving in (("moves", 1.0), ("still", 0.0)):
