@@ -223,8 +223,7 @@ PLACES = np.repeat(np.arange(3), 20)
 SEEN = np.array([6.0, -6.0, 1.0])[PLACES] + RNG.normal(size=60)
 
 
-@pytest.fixture(scope="module")
-def cities(pm):
+def model_of_cities(pm):
     """An effect per city: by the entries of an axis, with a container for its scale and one for the rows."""
     with pm.Model(coords={"city": CITIES, "row": range(60)}) as model:
         scale = pm.Data("scale", 5.0)
@@ -233,6 +232,12 @@ def cities(pm):
         noise = pm.HalfNormal("noise", 2)
         pm.Deterministic("twice", 2 * effect, dims="city")
         pm.Normal("seen", effect[place], noise, observed=SEEN, dims="row")
+    return model
+
+
+@pytest.fixture(scope="module")
+def cities(pm):
+    model = model_of_cities(pm)
     target = fk.from_pymc(model)
     trace = fk.sample(target, samplers.ula(1e-3), init=target.init, steps=100, chains=2, progress=False)
     return model, trace
@@ -288,10 +293,10 @@ def test_predictive_draws_are_of_the_model_at_each_draw(pm, cities):
     np.testing.assert_allclose(moved, off, rtol=1e-6, atol=1e-6)
 
 
-def test_prior_draws_have_the_law_of_the_prior(cities):
+def test_prior_draws_have_the_law_of_the_prior(pm, cities):
     """An effect is N(0, 25), and a datum adds the 4 of E[noise²]; 5 standard errors of 1,000 draws."""
-    model, trace = cities
-    target = fk.from_pymc(model)
+    _, trace = cities
+    target = fk.from_pymc(model_of_cities(pm))
     prior = fk.prior_predictive(target, 1000, key=jax.random.key(0))
     assert set(prior) == {"effect", "noise", "twice", "seen"}
     for values, variance in ((prior["effect"][:, 1], 25), (prior["seen"][:, 0], 29)):

@@ -287,7 +287,14 @@ def _check_variables(model: Any) -> None:
                 "model, as pm.Mixture does, or give its values as observed."
             )
     # In the log density values stand for the random variables: what is random there is drawn by the model.
-    density = [model.logp(jacobian=False)]
+    try:
+        density = [model.logp(jacobian=False)]
+    except NotImplementedError as error:
+        raise ValueError(
+            f"PyMC cannot compute the log density of this model: {first_line(error)} If "
+            "pm.sample_posterior_predictive was called with it, which some releases do not leave as it was, "
+            "make the model again."
+        ) from error
     if any(isinstance(v, SharedVariable) and isinstance(v.type, RandomType) for v in ancestors(density)):
         raise ValueError(
             "the model draws minibatches itself (pm.Minibatch) or other random numbers that are none of its "
