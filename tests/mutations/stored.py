@@ -237,4 +237,42 @@ MUTATIONS = [
         "large constants are in every checkpoint, without a word",
         ("labels::constants_that_are_too_large_to_be_stored_are_said",),
     ),
+    Mutation(
+        "_core/files.py",
+        "        if not _is_read(x.dtype):\n            raise TypeError(",
+        "        if False:\n            raise TypeError(",
+        "arrays are written that are not read",
+        ("estimators::arrays_that_would_not_be_read_are_not_written",),
+    ),
+    Mutation(
+        "models/estimator.py",
+        "            _check_labels(header[name])\n",
+        "            pass\n",
+        "labels that a file cannot hold are an error of JSON, or others when they are read",
+        (
+            "estimators::identifiers_come_back_or_are_refused_by_name",
+            "network_model::classes_that_a_file_cannot_hold_are_refused_by_name",
+        ),
+    ),
+    Mutation(
+        "models/network/estimator.py",
+        "            check_draws(shapes, arrays)\n",
+        "            pass\n",
+        "weights are drawn of any size that a file says",
+        ("network_model::a_file_of_another_size_is_refused_before_it_takes_memory",),
+    ),
+    Mutation(
+        "models/network/estimator.py",
+        "problem = self._new_problem(row, chains=1)\n",
+        "problem = self._new_problem(row, self.chains)\n",
+        "as many starts are drawn as a file says",
+        ("network_model::only_one_start_is_made_of_a_file",),
+    ),
+    Mutation(
+        "models/topics/estimator.py",
+        'if arrays["chain.theta"].shape != shape:',
+        "if False:",
+        "topics are started of any size that a file says",
+        ("estimators::topics_of_another_size_are_refused_before_they_take_memory",),
+    ),
 ]
