@@ -20,7 +20,7 @@ from conftest import quick_compiling
 from fokker._core.files import DamagedFileError, read_arrays, write_arrays
 from fokker.models.estimator import NotFittedError, remember_columns
 from fokker.models.network import metrics
-from fokker.models.network.networks import functional, paths
+from fokker.models.network.networks import check_outputs, functional, paths
 from fokker.models.network.posterior import LogLikelihood, Outputs, prior_scales, sampled_leaves
 from fokker.models.network.predict import Predictive
 from fokker.models.network.settings import StepSettings
@@ -140,6 +140,30 @@ class NnxAverages(nnx.Module):
 def trained(averages):
     """Averages as after training: none is what a fresh network has."""
     return jax.tree.map(lambda x: x + 0.7, averages)
+
+
+class OneDense(linen.Module):
+    @linen.compact
+    def __call__(self, x):
+        return linen.Dense(4)(x)
+
+
+def test_dropout_of_equinox_is_off():
+    linear = eqx.nn.Linear(3, 2, key=KEYS[0])
+    net = eqx.nn.Sequential([eqx.nn.Dropout(0.5), linear])
+    for model, params in ((net, None), (net, net), (lambda key: net, None)):
+        network = functional(model, params, "relu", X[0], 2, KEYS)
+        np.testing.assert_allclose(network.apply(network.first_start, X[0]), linear(X[0]), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"Dense_0": {"kernel": jnp.ones((5, 4)), "bias": jnp.ones(4)}}, {"Dense_0": {"bias": jnp.ones(4)}}, {}],
+    ids=["shape", "missing", "none"],
+)
+def test_parameters_that_do_not_fit_a_module_are_refused_in_a_sentence(params):
+    with pytest.raises(ValueError, match=r"could not be applied to a row of X|has no parameters"):
+        check_outputs(functional(OneDense(), params, "relu", X[0], 4, KEYS), X[0], 4, "this test")
 
 
 def test_a_trained_linen_network_keeps_its_averages():

@@ -63,18 +63,28 @@ def check_no_links(path: Path) -> None:
     paths = [path]
     while paths:
         path = paths.pop()
-        try:
-            mode = path.lstat().st_mode
-        except FileNotFoundError:
-            continue
-        if stat.S_ISDIR(mode):
+        if check_own(path):
             paths += [path / name for name in os.listdir(path)]
-        elif not stat.S_ISREG(mode):
-            kind = f"a link to {os.readlink(path)}" if stat.S_ISLNK(mode) else "neither a file nor a folder"
-            raise DamagedFileError(
-                f"{path} is {kind}, and nothing is written or read through it: put the file or folder itself "
-                "there, or remove it."
-            )
+
+
+def check_own(path: Path) -> bool:
+    """Raise where a path itself is a link, or neither a file nor a folder; return whether it is a folder."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+        kind = f"a link to {os.readlink(path)}" if stat.S_ISLNK(mode) else "neither a file nor a folder"
+        raise DamagedFileError(
+            f"{path} is {kind}, and nothing is written or read through it: put the file or folder itself "
+            "there, or remove it."
+        )
+    return stat.S_ISDIR(mode)
+
+
+def partial_of(path: Path) -> Path:
+    """Where a file is written before it has its name."""
+    return path.with_name(f".{path.name}.part")
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object], backup: Path | None = None) -> None:
@@ -82,7 +92,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], backup: Pa
 
     A link of that name is replaced, not followed.
     """
-    partial = path.with_name(f".{path.name}.part")
+    partial = partial_of(path)
     try:
         with naming(path):
             partial.unlink(missing_ok=True)
@@ -278,6 +288,8 @@ def _newer_than(path: Path, header: Mapping[str, Any], others: tuple[Path, ...])
 
 def _header_of(path: Path) -> dict[str, Any]:
     """The header of a file of arrays, without comparing its checksum; empty where it cannot be read."""
+    if not path.is_file():  # a pipe would never end
+        return {}
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             entry = archive.getinfo(f"{_HEADER}.npy")

@@ -196,7 +196,8 @@ def _of_modules(modules: list[Any], params: Any, keys: Key[Array, " chains"]) ->
     if _framework(modules[0]) == "equinox":
         # A whole module given as params brings what is beside its parameters too.
         whole = modules if params is None else [eqx.combine(params, modules[0])]
-        parts = [eqx.partition(module, eqx.is_inexact_array) for module in whole]
+        # No dropout, as in Flax below.
+        parts = [eqx.partition(eqx.nn.inference_mode(module), eqx.is_inexact_array) for module in whole]
         return _with_starts(_Equinox(parts[0][1]), [part[0] for part in parts], len(keys), 0)
     from flax import nnx
 
@@ -276,7 +277,7 @@ def check_outputs(network: Functional, row: np.ndarray, outputs: int, why: str) 
     """Raise unless the network takes a row and gives that many outputs."""
     try:
         shape = jax.eval_shape(network.apply, network.first_start, jnp.asarray(row)).shape
-    except (TypeError, ValueError, AttributeError) as error:
+    except Exception as error:  # of many kinds, by every framework
         raise ValueError(
             f"the network could not be applied to a row of X, of shape {row.shape}: "
             f"{str(error).splitlines()[0]}"
