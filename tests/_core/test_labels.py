@@ -1,16 +1,19 @@
 """Names of axes and of their entries: in tables, reports, ArviZ and stored runs; what is refused."""
 
 import datetime
+import json
 import warnings
 
 import jax.numpy as jnp
 import numpy as np
+import pandas
 import pytest
 import xarray
 
 import fokker as fk
 from fokker._core.labels import NO_LABELS, Labels
 from fokker.diagnostics._projections import project
+from fokker.run.variable import write_entries
 
 CITIES = ["Köln", r"$\Bonn$", "<b>Trier</b>"]
 DAYS = np.array(["2024-01-01", "2024-02-29"], "datetime64[D]")
@@ -176,6 +179,34 @@ def test_what_is_written_is_read_again():
     assert hash(again) == hash(labels)
     assert again.coords["at"].dtype == DAYS.dtype
     assert again != Labels.checked(labels.dims, {**labels.coords, "x": [1.5, 2.0]})
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        np.array([1, 2, 30], "timedelta64[D]"),
+        np.array([1, 2, "NaT"], "timedelta64[ns]"),
+        np.array(["2024-01", "2025-01", "NaT"], "datetime64[M]"),
+        np.array([1.5, np.nan, np.inf], np.longdouble),
+        np.array([True, False, True]),
+        np.array([2**64 - 1, 0, 1], np.uint64),
+        pandas.MultiIndex.from_tuples([(1, "a"), (2, "b"), (3, "c")]),
+    ],
+    ids=str,
+)
+def test_entries_of_any_type_are_stored(entries, tmp_path):
+    density = fk.Density(log_density, dims={"a": ["lag"]}, coords={"lag": entries})
+    labels = density.labels()
+    again = Labels.read(json.loads(json.dumps(labels.written())))
+    assert again.coords["lag"].dtype == labels.coords["lag"].dtype
+    assert [str(x) for x in again.coords["lag"]] == [str(x) for x in labels.coords["lag"]]
+    write_entries(tmp_path, "posterior", labels.coords)
+
+
+@pytest.mark.parametrize("entries", [[b"a", b"b", b"c"], [1j, 2, 3], np.zeros(3, [("a", int)])], ids=str)
+def test_entries_that_cannot_be_stored_are_refused_at_the_start(entries):
+    with pytest.raises(TypeError, match=r"coords\['lag'\] has entries of the type .*: give texts"):
+        fk.Density(log_density, dims={"a": ["lag"]}, coords={"lag": entries})
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,26 @@
 """All estimators have one base: one vocabulary, seeds, files, and what scikit-learn asks for."""
 
 import dataclasses
+import datetime
 import inspect
 import json
+import uuid
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, clone
 from typer.main import get_command
 
 import fokker as fk
-from fokker._core.files import read_arrays, write_arrays
+from fokker._core.files import DamagedFileError, read_arrays, write_arrays
 from fokker.cli import app
+from fokker.datasets.ratings import Ratings
 from fokker.diagnostics import Finding, Grade, Verdict
 from fokker.models.checks import one_of, optional, positive, whole, within
 from fokker.models.estimator import new_seed
+from fokker.models.factorisation.chain import TABLES, Draw
+from fokker.models.factorisation.hyperparameters import Hyperparameters
 from fokker.models.topics.settings import DECLARED, Settings
 
 pytestmark = pytest.mark.dependencies
@@ -68,6 +74,71 @@ def test_a_generator_is_stored_as_the_seed_that_was_drawn(tmp_path):
     older = fk.models.Factorisation.load(tmp_path / "older.npz")
     assert older.random_state == again.random_state
     np.testing.assert_array_equal(older.predict(None, **new), model.predict(None, **new))
+
+
+@pytest.mark.parametrize(
+    ("names", "refused"),
+    [
+        (np.array("2024-01", "datetime64[M]") + np.arange(4), None),
+        (np.array([b"a", b"b", b"c", b"d"]), None),
+        (np.fromiter(map(np.int64, range(4)), object), None),
+        (np.fromiter((uuid.UUID(int=i) for i in range(4)), object), "UUID"),
+        (np.fromiter((datetime.date(2024, 1, i + 1) for i in range(4)), object), "date"),
+    ],
+)
+def test_identifiers_come_back_or_are_refused_by_name(names, refused, tmp_path):
+    numbers = np.arange(12) % 4
+    ratings = Ratings(numbers, numbers, np.ones(12), names, names)
+    model = fk.models.Factorisation(1)
+    model._seed, model.mean_, model.running_mean_, model.curve_ = 0, 1.0, None, [(0.0, 1.0)]
+    hyperparameters = Hyperparameters(*(np.ones(1) for _ in Hyperparameters._fields))
+    tables = {name: np.ones((4, 1)) for name in TABLES}
+    model.ratings_ = ratings
+    model.draws_ = [Draw(*tables.values(), dict.fromkeys(TABLES, hyperparameters), 1.0, 1.0, 1.0)]
+    if refused:
+        with pytest.raises(TypeError, match=f"user_names has .*{refused}.* which a file cannot hold"):
+            model.save(tmp_path / "model.npz")
+        return
+    model.save(tmp_path / "model.npz")
+    loaded = fk.models.Factorisation.load(tmp_path / "model.npz")
+    assert loaded.ratings_.user_names.dtype == names.dtype
+    np.testing.assert_array_equal(loaded.ratings_.item_names, names)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.array([None]),
+        np.zeros(1, [("a", int)]),
+        np.zeros(1, jnp.float8_e4m3fn),
+        np.zeros(1, "V3"),
+        np.array([b"a", 1], object),
+    ],
+    ids=lambda x: str(x.dtype),
+)
+def test_arrays_that_would_not_be_read_are_not_written(x, tmp_path):
+    header = {"kind": "test", "version": 1}
+    with pytest.raises(TypeError, match=r"test\.npz cannot be written: labels has the type"):
+        write_arrays(tmp_path / "test.npz", header, {"labels": x})
+    with pytest.raises(TypeError, match="cannot be written: in notes, Object of type date is not JSON"):
+        write_arrays(tmp_path / "test.npz", {**header, "notes": {"day": datetime.date(2024, 1, 1)}}, {})
+    assert not list(tmp_path.iterdir())
+    for type_ in ("bfloat16", "datetime64[us]", "timedelta64[D]", "S3", "U3", "complex64", "bool", "float16"):
+        stored = np.zeros(2, jnp.bfloat16 if type_ == "bfloat16" else type_)
+        write_arrays(tmp_path / "test.npz", header, {"x": stored})
+        assert read_arrays(tmp_path / "test.npz", "test", 1)[1]["x"].dtype == stored.dtype
+
+
+@pytest.mark.parametrize("changes", [{"n_components": 10**9}, {"n_features_in_": 10**9}])
+def test_topics_of_another_size_are_refused_before_they_take_memory(changes, tmp_path):
+    lda = fk.models.LDA(2, **LDA, random_state=3).fit(COUNTS)
+    lda.save(tmp_path / "lda.npz")
+    header, arrays = read_arrays(tmp_path / "lda.npz", "fitted LDA", 1)
+    for name, value in changes.items():
+        header["fitted" if name.endswith("_") else "parameters"][name] = value
+    write_arrays(tmp_path / "lda.npz", header, arrays)
+    with pytest.raises(DamagedFileError, match="the topics have the shape"):
+        fk.models.LDA.load(tmp_path / "lda.npz")
 
 
 def test_topics_of_an_older_file_go_on_to_the_bit(tmp_path):

@@ -53,17 +53,17 @@ def flat(p, x):
     return jax.nn.relu(x @ p["w1"] + p["b1"]) @ p["w2"] + p["b2"]
 
 
+def hidden(p, x):
+    return jax.nn.relu(x @ p["w1"] + p["b1"])
+
+
+CENTRES = arrays(w1=(3, 4), b1=(4,), c=(2, 4))
 PROGRAMS = {
     "flat": (flat, FLAT, ["b2", "w2"]),
     "compiled": (jax.jit(flat), FLAT, ["b2", "w2"]),
     "rematerialised": (jax.checkpoint(flat), FLAT, ["b2", "w2"]),
     "a vector": (lambda p, x: jnp.tanh(x @ p["a"]) @ p["b"], arrays(a=(3, 4), b=(4,)), ["b"]),
     "outputs that go through a function": (lambda p, x: jnp.tanh(flat(p, x)), FLAT, ["b2", "w2"]),
-    "a product and a sum": (
-        lambda p, x: jnp.sum(jnp.tanh(x @ p["w1"])[:, None] * p["w2"], 0) + p["b2"],
-        FLAT,
-        ["b2", "w2"],
-    ),
     "side by side": (
         lambda p, x: jnp.concatenate(
             [jnp.tanh(x @ p["w1"]) @ p["w2"], jnp.tanh(x @ p["w1"] + p["b1"]) @ p["v"]]
@@ -72,6 +72,18 @@ PROGRAMS = {
         ["v", "w2"],
     ),
     "around the hidden layer": (lambda p, x: flat(p, x) + x @ p["w3"], SKIP, ["b2", "w2", "w3"]),
+    "log probabilities": (lambda p, x: jax.nn.log_softmax(flat(p, x)), FLAT, ["b2", "w2"]),
+    "a mean and a scale": (
+        lambda p, x: jnp.concatenate([flat(p, x), jax.nn.softplus(jnp.tanh(x @ p["w1"]) @ p["v"])]),
+        FLAT | arrays(v=(4, 1)),
+        ["b2", "v", "w2"],
+    ),
+    "a mean and a scale by a mask": (
+        lambda p, x: jnp.where(jnp.arange(2) < 1, flat(p, x), jax.nn.softplus(flat(p, x))),
+        FLAT,
+        ["b2", "w2"],
+    ),
+    "averaged, in units": (lambda p, x: (flat(p, x) + flat(p, -x)) / 2 * 3.0, FLAT, ["b2", "w2"]),
     "scaled before": (
         lambda p, x: (jnp.tanh(x @ p["w1"]) * p["scale"] + p["b1"]) @ p["w2"],
         FLAT | arrays(scale=(4,)),
@@ -101,6 +113,62 @@ def test_the_last_layer_of_any_program(kind):
 UNKNOWN = {
     "tied": (lambda p, x: jnp.tanh(x @ p["w"]) @ p["w"].T, arrays(w=(3, 4)), "used before it too"),
     "a temperature": (lambda p, x: p["t"] * flat(p, x), FLAT | arrays(t=()), "no product of weights"),
+    "centres": (
+        lambda p, x: -jnp.sum((hidden(p, x)[None] - p["c"]) ** 2, -1),
+        CENTRES,
+        "no product of weights",
+    ),
+    "the distance to centres": (
+        lambda p, x: -jnp.linalg.norm(hidden(p, x)[None] - p["c"], axis=-1),
+        CENTRES,
+        "no product of weights",
+    ),
+    "centres by their products": (
+        lambda p, x: 2 * p["c"] @ hidden(p, x) - jnp.sum(hidden(p, x) ** 2) - jnp.sum(p["c"] ** 2, -1),
+        CENTRES,
+        "otherwise than in layers",
+    ),
+    "a triangular system": (
+        lambda p, x: jax.scipy.linalg.solve_triangular(p["c"].T @ p["c"], hidden(p, x), lower=True),
+        CENTRES,
+        "no product of weights",
+    ),
+    "a triangular system of a linear layer": (
+        lambda p, x: jax.scipy.linalg.solve_triangular(p["c"].T @ p["c"], x @ p["w1"], lower=True),
+        CENTRES,
+        "no product of weights",
+    ),
+    "scales in a matrix": (
+        lambda p, x: (flat(p, x)[None] * p["s"])[0],
+        FLAT | arrays(s=(1, 2)),
+        "no product of weights",
+    ),
+    "a product and a sum": (
+        lambda p, x: jnp.sum(jnp.tanh(x @ p["w1"])[:, None] * p["w2"], 0) + p["b2"],
+        FLAT,
+        "no product of weights",
+    ),
+    "shifted after a function": (
+        lambda p, x: jnp.tanh(hidden(p, x) @ p["w2"]) + p["b2"],
+        FLAT,
+        "no product of weights",
+    ),
+    "a threshold": (lambda p, x: jnp.maximum(x @ p["w1"], p["b1"]), FLAT, "no product of weights"),
+    "a function beside a product": (
+        lambda p, x: jnp.tanh(hidden(p, x) @ p["w2"]) + x @ p["w3"],
+        SKIP,
+        "otherwise than in layers",
+    ),
+    "a gate": (
+        lambda p, x: jax.nn.sigmoid(hidden(p, x) @ p["w2"]) * (x @ p["w3"]),
+        SKIP,
+        "otherwise than in layers",
+    ),
+    "a mean and a scale, shifted": (
+        lambda p, x: jnp.concatenate([(x @ p["w3"])[:1], jnp.exp(x @ p["w3b"])[:1]]) + p["b2"],
+        SKIP | arrays(w3b=(3, 2)),
+        "otherwise than in layers",
+    ),
     "no row": (lambda p, x: p["b2"] + 0 * p["w2"][0], FLAT, "no product of weights"),
     "layers in a loop": (
         lambda p, x: jax.lax.scan(lambda h, w: (jnp.tanh(h @ w), None), x, p["w"])[0],

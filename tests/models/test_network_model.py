@@ -1,7 +1,9 @@
 """`fk.models.Network`: posteriors over weights, against closed forms; its manners; its errors."""
 
 import copy
+import datetime
 import pickle
+import uuid
 
 import equinox as eqx
 import jax
@@ -15,9 +17,10 @@ from sklearn.base import clone, is_classifier
 
 import fokker as fk
 from conftest import quick_compiling
+from fokker._core.files import DamagedFileError, read_arrays, write_arrays
 from fokker.models.estimator import NotFittedError, remember_columns
 from fokker.models.network import metrics
-from fokker.models.network.networks import functional, paths
+from fokker.models.network.networks import check_outputs, functional, paths
 from fokker.models.network.posterior import LogLikelihood, Outputs, prior_scales, sampled_leaves
 from fokker.models.network.predict import Predictive
 from fokker.models.network.settings import StepSettings
@@ -139,6 +142,30 @@ def trained(averages):
     return jax.tree.map(lambda x: x + 0.7, averages)
 
 
+class OneDense(linen.Module):
+    @linen.compact
+    def __call__(self, x):
+        return linen.Dense(4)(x)
+
+
+def test_dropout_of_equinox_is_off():
+    linear = eqx.nn.Linear(3, 2, key=KEYS[0])
+    net = eqx.nn.Sequential([eqx.nn.Dropout(0.5), linear])
+    for model, params in ((net, None), (net, net), (lambda key: net, None)):
+        network = functional(model, params, "relu", X[0], 2, KEYS)
+        np.testing.assert_allclose(network.apply(network.first_start, X[0]), linear(X[0]), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"Dense_0": {"kernel": jnp.ones((5, 4)), "bias": jnp.ones(4)}}, {"Dense_0": {"bias": jnp.ones(4)}}, {}],
+    ids=["shape", "missing", "none"],
+)
+def test_parameters_that_do_not_fit_a_module_are_refused_in_a_sentence(params):
+    with pytest.raises(ValueError, match=r"could not be applied to a row of X|has no parameters"):
+        check_outputs(functional(OneDense(), params, "relu", X[0], 4, KEYS), X[0], 4, "this test")
+
+
 def test_a_trained_linen_network_keeps_its_averages():
     module = LinenAverages()
     variables = module.init(KEYS[1], X[:1])
@@ -231,7 +258,7 @@ def test_a_module_is_given_to_load_and_its_averages_are_in_the_file(tmp_path):
     net = fk.models.Network(module, params=variables, sampled="last")
     net.input_shape_, net._outputs, net.classes_ = (3,), 2, np.array(["down", "up"])
     net._seed = 0
-    net._problem = net._new_problem(X)
+    net._problem = net._new_problem(X[0], 2)
     start = net._problem.network.first_start
     weights, net._fixed = eqx.partition(start, {**jax.tree.map(lambda _: False, start), "Dense_1": True})
     net.draws_ = {"weights": jax.tree.map(lambda x: jnp.stack([x, 2 * x, x, -x]), weights)}
@@ -242,6 +269,73 @@ def test_a_module_is_given_to_load_and_its_averages_are_in_the_file(tmp_path):
         fk.models.Network.load(tmp_path / "net.npz")
     same_network(fk.models.Network.load(tmp_path / "net.npz", model=module), net)
     same_network(pickle.loads(pickle.dumps(net)), net)
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        np.array(["2024-01-01", "NaT"], "datetime64[ns]"),
+        np.array([1, 2], "timedelta64[D]"),
+        np.array([b"a", b"bc"]),
+        np.array([2**60 + 1, 2**60 + 2]),
+        np.array([1j, 2]),
+        np.array([np.int64(1), 2.5], object),
+        np.array(["a", None], object),
+    ],
+    ids=str,
+)
+def test_classes_of_any_type_are_stored(fitted, classes, tmp_path):
+    net = copy.copy(fitted)
+    net.classes_ = classes
+    net.save(tmp_path / "net.npz")
+    loaded = fk.models.Network.load(tmp_path / "net.npz").classes_
+    assert loaded.dtype == classes.dtype
+    assert [str(x) for x in loaded] == [str(x) for x in classes]
+
+
+@pytest.mark.parametrize("label", [datetime.date(2024, 1, 1), uuid.UUID(int=1), (1, 2), b"a"], ids=str)
+def test_classes_that_a_file_cannot_hold_are_refused_by_name(fitted, label, tmp_path):
+    net = copy.copy(fitted)
+    net.classes_ = np.fromiter([label, label], object, 2)
+    name = type(label).__name__
+    with pytest.raises(TypeError, match=f"classes has .*, of the type {name}, which a file cannot hold"):
+        net.save(tmp_path / "net.npz")
+    assert not (tmp_path / "net.npz").exists()
+    assert pickle.loads(pickle.dumps(net)).classes_[0] == label
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parameters": {"model": [6000, 6000]}},
+        {"parameters": {"model": [10**7, 10**7]}},
+        {"fitted": {"input_shape_": [10**7, 10**6]}},
+        {"fitted": {"_outputs": 10**9}},
+        {"labels": {"classes": ["a", "b", "c"]}},
+    ],
+    ids=str,
+)
+def test_a_file_of_another_size_is_refused_before_it_takes_memory(fitted, changes, tmp_path):
+    fitted.save(tmp_path / "net.npz")
+    header, arrays = read_arrays(tmp_path / "net.npz", "fitted network", 1)
+    for name, entries in changes.items():
+        header[name] = {**header[name], **entries}
+    write_arrays(tmp_path / "net.npz", header, arrays)
+    with pytest.raises(DamagedFileError, match="is not a fitted network"):
+        fk.models.Network.load(tmp_path / "net.npz")
+
+
+def test_only_one_start_is_made_of_a_file(fitted, tmp_path):
+    fitted.save(tmp_path / "net.npz")
+    header, arrays = read_arrays(tmp_path / "net.npz", "fitted network", 1)
+    header["parameters"]["chains"] = 10**15
+    write_arrays(tmp_path / "net.npz", header, arrays)
+    same_network(fk.models.Network.load(tmp_path / "net.npz"), fitted)
+    params = fitted.parameters(0)
+    wider = jax.tree.map(lambda x: jnp.concatenate([x, x], -1), params)
+    other = {"model": lambda p, x: x[:2] + 0 * p[0]["bias"][0], "params": wider, "prior": 1.0}
+    with pytest.raises(ValueError, match=r"not the one that was saved: 0\.bias has the shape \(8,\)"):
+        fk.models.Network.load(tmp_path / "net.npz", **other)
 
 
 def test_a_pickled_network_has_all_that_partial_fit_needs(fitted):

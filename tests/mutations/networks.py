@@ -18,6 +18,20 @@ MUTATIONS = [
         ("last_layer::what_cannot_be_told_is_asked",),
     ),
     Mutation(
+        "models/network/last_layer.py",
+        "earlier = _union(rows) if name in _BESIDE else _left_behind(_union(rows))",
+        "earlier = _union(rows)",
+        "a hidden layer from which centres are subtracted is last",
+        ("last_layer::what_cannot_be_told_is_asked",),
+    ),
+    Mutation(
+        "models/network/last_layer.py",
+        "        added = _Place.UNCLEAR\n",
+        "        added = _Place.FACTOR\n",
+        "a matrix whose system is solved is the last layer",
+        ("last_layer::what_cannot_be_told_is_asked",),
+    ),
+    Mutation(
         "models/network/networks.py",
         "rest = {**rest, **jax.tree.map(jnp.asarray, stored)}",
         "pass",

@@ -18,6 +18,7 @@ import fokker as fk
 from fokker.cli import app, call
 from fokker.rows.delimited import TextFormat
 from fokker.rows.table import ColumnError, read_table
+from fokker.rows.texts import days
 
 GERMAN = {"separator": ";", "decimal": ","}
 
@@ -129,9 +130,32 @@ def test_dates_of_parquet_have_their_own_type(tmp_path):
     np.testing.assert_array_equal(data.matrix("t", "day"), [[20088.0, 2.0], [0.5, 2.0]])
 
 
+def test_dates_of_any_year_stay_what_they_are(tmp_path):
+    wanted = [2932896.0, -171664.0, 20088.5]
+    texts = ["9999-12-31", "1500-01-01", "2024-12-31T12:00"]
+    times = {unit: np.array(texts, f"datetime64[{unit}]") for unit in ("s", "25s", "us", "h", "m")}
+    for values in times.values():
+        assert days("t", values, str).tolist() == wanted
+    assert days("t", np.array(texts[:2], "datetime64[D]"), str).tolist() == wanted[:2]
+    assert days("t", np.array(["9999", "NaT"], "datetime64[Y]"), str).tolist()[0] == 2932532.0
+    assert np.isnan(days("t", np.array(["2024", "NaT"], "datetime64[ns]"), str)[1])
+    objects = np.array([datetime.date(9999, 12, 31), datetime.datetime(1500, 1, 1)], object)
+    assert days("t", objects, str).tolist() == wanted[:2]
+    assert read(tmp_path, f"t,y\n{texts[0]},1\n{texts[1]},2\n", dates=["t"])["t"].tolist() == wanted[:2]
+    assert read(tmp_path, "t,y\n31.12.9999,1\n01.01.1500,2\n", dates=["t"])["t"].tolist() == wanted[:2]
+    pandas.DataFrame({"t": times["us"], "day": times["s"]}).to_parquet(tmp_path / "t.parquet")
+    table = read_table([str(tmp_path / "t.parquet")], dates=["t", "day"])
+    np.testing.assert_array_equal(table.matrix("t", "day"), np.stack([wanted, wanted], 1))
+    with pytest.raises(ValueError, match="too far from 1970"):
+        days("t", np.array([2**62], "datetime64[Y]"), str)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("t,y\n01.02.68,1\n03.04.71,2\n", "'01.02.68' has a year of two digits"),
+        ("t,y\n13/02/68 12:30,1\n14/04/71 1:00,2\n", "'13/02/68 12:30' has a year of two digits"),
+        ("t,y\n2024-12-31,1\nNaT,2\n", "'t' has 1 missing value, first in line 3"),
         ("t,y\n01/02/2024,1\n03/04/2024,2\n", "'01/02/2024' may be day/month or month/day"),
         ("t,y\n2024-12-31,1\nhello,2\n", "'hello' in line 3 of .* is not a date as the others"),
         ("t,y\n2024-12-31,1\n,2\n", "'t' has 1 missing value, first in line 3"),
@@ -141,6 +165,25 @@ def test_dates_of_parquet_have_their_own_type(tmp_path):
 def test_dates_that_are_not_clear_are_refused(text, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         read(tmp_path, text, dates=["t"])
+
+
+@pytest.mark.parametrize("text", ["x\n1\n\n3\n", "\nx\n\n3\n", "sep=;\nx\n\n", '"x\n"\n\n1\n'])
+def test_a_blank_line_of_one_column_is_a_missing_value(text, tmp_path):
+    line = text.index("\n\n", 1)
+    with pytest.raises(ValueError, match=f"1 missing value.*line {text[:line].count(chr(10)) + 2} of"):
+        read(tmp_path, text)
+    assert read(tmp_path, "\nx,y\n\n1,2\n\n")["y"].tolist() == [2]
+    assert read(tmp_path, "\nx\n1\n2")["x"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("missing", [" NA", "null ", "\t#N/A", "  ", " -9"])
+def test_missing_values_may_have_spaces_around_them(missing, tmp_path):
+    form = {"missing": ("-9",)} if "-9" in missing else {}
+    text = f"x,c,y\n1,a,1\n{missing},{missing},2\n"
+    with pytest.raises(ValueError, match="1 missing value, first in line 3"):
+        read(tmp_path, text, categories={"c": None}, form=form)
+    with pytest.raises(ColumnError, match="1 missing value, first in line 3"):
+        read(tmp_path, text, form=form)["x"]
 
 
 def test_na_is_a_category_where_asked(tmp_path):

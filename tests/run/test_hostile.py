@@ -298,6 +298,78 @@ def test_a_folder_as_it_was_written_is_not_refused(hostile):
     assert used(folder.parent / "link") == []
 
 
+def test_a_pipe_in_the_place_of_a_checkpoint_is_not_read(hostile):
+    folder, _ = hostile
+    (folder / store.PREVIOUS).unlink()
+    os.mkfifo(folder / store.PREVIOUS)
+    assert files._header_of(folder / store.PREVIOUS) == {}
+    assert fk.open(folder).samples["a"].shape == (2, 24, 2)
+
+
+@pytest.mark.parametrize("name", [DRAWS, f"{DRAWS}/posterior", A])
+def test_draws_are_not_read_through_a_link(hostile, name):
+    moved(name)(*hostile)
+    with pytest.raises(files.DamagedFileError, match=r"is a link to .*nothing is written or read through it"):
+        fk.open(hostile[0]).samples  # noqa: B018
+
+
+def test_a_length_that_draws_cannot_have_takes_no_time(hostile):
+    folder, _ = hostile
+    path = folder / A / "zarr.json"
+    described = json.loads(path.read_text())
+    path.write_text(json.dumps({**described, "shape": [2, 10**12, 2]}))
+    (folder / A / "c" / "0" / "99").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "_CHUNK", 7 * 2 * 2 * 4)
+        opened = store.Store(folder, store.read_checkpoint(folder))
+    assert json.loads(path.read_text())["shape"] == [2, 21, 2]
+    assert not (folder / A / "c" / "0" / "99").exists()
+    assert opened.draws == 24
+    assert fk.open(folder).samples["a"].shape == (2, 24, 2)
+
+
+OWN_ZARR = {"attributes": {}, "zarr_format": 3, "node_type": "group"}
+OF_A_USER = {
+    "run.json": text("run.json", '{"mine": 1}'),
+    "run.json that is none": text("run.json", "hello"),
+    "run.json/": lambda folder, outside: (folder / "run.json").mkdir(),
+    "checkpoint.npz/": lambda folder, outside: (folder / "checkpoint.npz").mkdir(),
+    "checkpoint.previous.npz": lambda folder, outside: os.mkfifo(folder / "checkpoint.previous.npz"),
+    ".checkpoint.npz.part/": lambda folder, outside: (folder / ".checkpoint.npz.part").mkdir(),
+    ".run.json.part/": lambda folder, outside: (folder / ".run.json.part").mkdir(),
+    "draws.zarr": text(DRAWS, "x"),
+    "draws.zarr/": lambda folder, outside: (folder / DRAWS / "posterior").mkdir(parents=True),
+    "draws.zarr/zarr.json": lambda folder, outside: (
+        (folder / DRAWS).mkdir(),
+        (folder / DRAWS / "zarr.json").write_text(json.dumps(OWN_ZARR)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_A_USER)
+def test_what_is_not_of_a_run_is_not_replaced(tmp_path, name):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    OF_A_USER[name](folder, tmp_path)
+    before = set(snapshot(folder))
+    path = folder / name.split()[0].split("/")[0]
+    with pytest.raises(ValueError, match=f"{path} .*a run would be written there: move or remove it"):
+        fk.sample(TARGET, SAMPLER, out=folder, **CALL)
+    assert {path for path in snapshot(folder) if not path.name.startswith(".lock")} == before
+
+
+def test_what_is_left_of_a_run_without_a_checkpoint_is_replaced(hostile):
+    folder, _ = hostile
+    for name in (store.CHECKPOINT, store.PREVIOUS):
+        (folder / name).unlink()
+    store.check_place(folder)
+    (folder / store.DESCRIPTION).unlink()
+    store.check_place(folder)
+    (folder / DRAWS / "zarr.json").write_text("{}")
+    with pytest.raises(ValueError, match="has other things than the draws of a run"):
+        store.check_place(folder)
+
+
 def test_where_the_last_checkpoint_cannot_be_the_one_before_it_is_used(hostile):
     folder, outside = hostile
     before = (folder / store.PREVIOUS).read_bytes()

@@ -21,8 +21,8 @@ _HEADER = "header"
 # A checksum of the file is the comment at the end of the zip archive: it remains a .npz that NumPy reads.
 _DIGITS = 64
 _NO_COMMENT, _COMMENT = b"\0\0", _DIGITS.to_bytes(2, "little")
-# The kinds of NumPy's types that are read: numbers, and texts of a fixed length.
-_KINDS = "biufcSU"
+# The kinds of NumPy's types that are written and read: numbers, times, and texts of a fixed length.
+_KINDS = "biufcmMSU"
 # The most bytes of a file of JSON: what is read of it takes many times as much memory.
 _MOST_JSON = 2**26
 
@@ -63,18 +63,28 @@ def check_no_links(path: Path) -> None:
     paths = [path]
     while paths:
         path = paths.pop()
-        try:
-            mode = path.lstat().st_mode
-        except FileNotFoundError:
-            continue
-        if stat.S_ISDIR(mode):
+        if check_own(path):
             paths += [path / name for name in os.listdir(path)]
-        elif not stat.S_ISREG(mode):
-            kind = f"a link to {os.readlink(path)}" if stat.S_ISLNK(mode) else "neither a file nor a folder"
-            raise DamagedFileError(
-                f"{path} is {kind}, and nothing is written or read through it: put the file or folder itself "
-                "there, or remove it."
-            )
+
+
+def check_own(path: Path) -> bool:
+    """Raise where a path itself is a link, or neither a file nor a folder; return whether it is a folder."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+        kind = f"a link to {os.readlink(path)}" if stat.S_ISLNK(mode) else "neither a file nor a folder"
+        raise DamagedFileError(
+            f"{path} is {kind}, and nothing is written or read through it: put the file or folder itself "
+            "there, or remove it."
+        )
+    return stat.S_ISDIR(mode)
+
+
+def partial_of(path: Path) -> Path:
+    """Where a file is written before it has its name."""
+    return path.with_name(f".{path.name}.part")
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object], backup: Path | None = None) -> None:
@@ -82,7 +92,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], backup: Pa
 
     A link of that name is replaced, not followed.
     """
-    partial = path.with_name(f".{path.name}.part")
+    partial = partial_of(path)
     try:
         with naming(path):
             partial.unlink(missing_ok=True)
@@ -118,11 +128,19 @@ def _sync_folder(folder: Path) -> None:
 def write_arrays(
     path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], backup: Path | None = None
 ) -> None:
-    """Write arrays and a JSON header as one .npz file with a checksum."""
+    """Write arrays and a JSON header as one .npz file with a checksum; refuse what could not be read."""
     types = {name: x.dtype.name for name, x in arrays.items() if _plain(x) is not x}
+    plain = {name: _plain(x) for name, x in arrays.items()}
+    for name, x in plain.items():
+        if not _is_read(x.dtype):
+            raise TypeError(
+                f"{path} cannot be written: {name} has the type {x.dtype}, and files have numbers, times and "
+                "texts. Convert it first."
+            )
+    for name, value in header.items():
+        _check_json(path, name, value)
     text = json.dumps({**header, "types": types}, ensure_ascii=False).encode("utf-8")
     stored = io.BytesIO()
-    plain = {name: _plain(x) for name, x in arrays.items()}
     np.savez(stored, **{_HEADER: np.frombuffer(text, np.uint8)}, **plain)  # type: ignore[arg-type]
     contents = stored.getbuffer()
 
@@ -131,6 +149,22 @@ def write_arrays(
             file.write(part)
 
     write_atomically(path, write, backup)
+
+
+def _is_read(dtype: np.dtype[Any]) -> bool:
+    """Whether arrays of a type are read; one that NumPy does not know by its name comes back as another."""
+    is_known = dtype.kind in _KINDS and np.dtype(dtype.str) == dtype
+    return is_known and not dtype.hasobject and dtype.itemsize > 0
+
+
+def _check_json(path: Path, name: str, value: Any) -> None:
+    """Raise with the name of an entry of a header that JSON cannot hold."""
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{path} cannot be written: in {name}, {error}. Files have texts, numbers and true or false."
+        ) from None
 
 
 def _digest(contents: Any) -> bytes:
@@ -189,7 +223,7 @@ def _array_in(contents: bytes) -> np.ndarray:
         np.lib.format.read_array_header_1_0 if is_first_version else np.lib.format.read_array_header_2_0
     )
     shape, is_fortran, dtype = read_header(file)
-    if dtype.hasobject or dtype.kind not in _KINDS or not dtype.itemsize:
+    if not _is_read(dtype):
         raise ValueError(f"arrays of the type {dtype} are not read")
     # Of the bytes that there are, whatever the header says; a copy, which can be written to.
     values = np.frombuffer(contents, dtype, offset=file.tell()).copy()
@@ -254,6 +288,8 @@ def _newer_than(path: Path, header: Mapping[str, Any], others: tuple[Path, ...])
 
 def _header_of(path: Path) -> dict[str, Any]:
     """The header of a file of arrays, without comparing its checksum; empty where it cannot be read."""
+    if not path.is_file():  # a pipe would never end
+        return {}
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             entry = archive.getinfo(f"{_HEADER}.npy")

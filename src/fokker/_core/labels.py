@@ -13,6 +13,8 @@ from fokker._core.state import nearest
 
 # The axes of draws, in ArviZ and in stored runs.
 AXES = ("chain", "draw")
+# The kinds of NumPy's types that entries can have: they are stored with a run.
+_KINDS = "biufUmM"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -137,9 +139,10 @@ class Labels:
 
     def written(self) -> dict[str, Any]:
         """As text and numbers, for a file."""
-        # Dates have no form of their own in JSON.
+        # Dates have no form of their own in JSON, and times between them are numbers of their unit.
+        plain = {"M": str, "m": np.int64}
         entries = {
-            axis: {"type": x.dtype.str, "values": (x.astype(str) if x.dtype.kind in "mM" else x).tolist()}
+            axis: {"type": x.dtype.str, "values": x.astype(plain.get(x.dtype.kind, x.dtype)).tolist()}
             for axis, x in self.coords.items()
         }
         return {"dims": {name: list(axes) for name, axes in self.dims.items()}, "coords": entries}
@@ -151,7 +154,7 @@ class Labels:
             coords = {}
             for axis, entries in text["coords"].items():
                 kind = np.dtype(entries["type"])
-                if kind.kind not in "biufUmM":
+                if kind.kind not in _KINDS:
                     raise ValueError(f"coords[{axis!r}] is of type {kind}")
                 coords[axis] = np.array(entries["values"], kind)
             return cls.checked(text["dims"], coords)
@@ -205,4 +208,12 @@ def _entries(axis: Any, values: Any) -> np.ndarray:
     entries = np.asarray(values if hasattr(values, "__array__") else list(values))
     if entries.ndim != 1:
         raise ValueError(f"{wanted} its shape is {entries.shape}.")
-    return np.array([str(x) for x in entries]) if entries.dtype.kind == "O" else entries
+    if entries.dtype.kind in "OT":
+        return np.array([str(x) for x in entries])
+    if entries.dtype.kind not in _KINDS:
+        raise TypeError(
+            f"coords[{axis!r}] has entries of the type {entries.dtype}: give texts, numbers, dates or times "
+            f"between them, as coords={{{axis!r}: [str(x) for x in …]}}."
+        )
+    # JSON has no numbers of more digits.
+    return entries.astype(float) if entries.dtype.kind == "f" and entries.itemsize > 8 else entries

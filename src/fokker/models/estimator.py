@@ -9,7 +9,9 @@ import inspect
 import json
 import os
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -98,14 +100,16 @@ class Estimator(_Base):
 
     All estimators have `random_state`, `progress`, and `passes` over the data. `_kind`: what its files are
     called. `_fitted_by`: the attribute that a fit sets. `_rebuilt`: attributes that `_restore` makes, which
-    cannot be pickled. `_attributes`: those that a file has as they are, where they are set. `_remade`:
-    parameters that `load` can do without. `_renamed`: earlier names of parameters, and their names now.
+    cannot be pickled. `_attributes`: those that a file has as they are, where they are set. `_labels`: which
+    of the values of `_fitted_state` for JSON are lists of the user's labels. `_remade`: parameters that
+    `load` can do without. `_renamed`: earlier names of parameters, and their names now.
     """
 
     _kind: ClassVar[str]
     _fitted_by: ClassVar[str] = "draws_"
     _rebuilt: ClassVar[tuple[str, ...]] = ()
     _attributes: ClassVar[tuple[str, ...]] = ()
+    _labels: ClassVar[tuple[str, ...]] = ()
     _remade: ClassVar[tuple[str, ...]] = ()
     _renamed: ClassVar[dict[str, str]] = {}
     random_state: Any
@@ -144,6 +148,8 @@ class Estimator(_Base):
         """
         self._check_fitted()
         header, arrays = self._fitted_state()
+        for name in self._labels:
+            _check_labels(header[name])
         parameters = {name: as_json(value) for name, value in self.get_params(deep=False).items()}
         if self.random_state is not None:
             # A generator is stored as the seed that was drawn from it.
@@ -216,6 +222,36 @@ def new_seed(random_state: Any) -> int:
         return checked_seed(random_state, "random_state")
     except ValueError as error:
         raise ValueError(f"{error} Or give a numpy.random.RandomState or Generator, or None.") from None
+
+
+def split_labels(columns: Mapping[str, np.ndarray]) -> tuple[dict[str, list[Any]], dict[str, np.ndarray]]:
+    """Labels of the user's by name: those that are Python's objects as lists, and all others as arrays."""
+    objects = {name: x for name, x in columns.items() if x.dtype.kind == "O"}
+    lists = {
+        name: [label.item() if isinstance(label, np.generic) else label for label in x.tolist()]
+        for name, x in objects.items()
+    }
+    # Texts of any length are known to NumPy 2 alone: files have those of a fixed length.
+    arrays = {
+        name: x.astype(str) if x.dtype.kind == "T" else x for name, x in columns.items() if name not in lists
+    }
+    return lists, arrays
+
+
+def joined_labels(lists: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The labels of `split_labels`."""
+    return {**arrays, **{name: np.fromiter(labels, object, len(labels)) for name, labels in lists.items()}}
+
+
+def _check_labels(labels: Mapping[str, list[Any]]) -> None:
+    """Raise for labels that would be others when they are read again: a date, a UUID, a tuple."""
+    for name, values in labels.items():
+        for label in values:
+            if not isinstance(label, str | int | float | NoneType):
+                raise TypeError(
+                    f"{name} has {label!r}, of the type {type(label).__name__}, which a file cannot hold: "
+                    "fit to texts or numbers, as by str(label), or pickle the estimator."
+                )
 
 
 def as_json(value: Any) -> Any:
@@ -295,7 +331,9 @@ __all__ = [
     "Transformer",
     "as_json",
     "check_columns",
+    "joined_labels",
     "new_seed",
     "remember_columns",
+    "split_labels",
     "validate_data",
 ]

@@ -17,6 +17,11 @@ _NAMED = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";"
 _OPTION = {"\t": "tab"}
 # The largest field; Python's default is 128 KiB, less than a long document.
 _MAX_FIELD = 1 << 30
+# Texts of a missing value where the user names none: those of pandas.
+_MISSING = (
+    *("NA", "N/A", "n/a", "#N/A", "#NA", "#N/A N/A", "<NA>", "NaN", "nan", "-NaN", "-nan", "null", "NULL"),
+    *("None", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+)
 # What the separators are called in messages.
 _CALLED = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
 
@@ -49,6 +54,11 @@ class TextFormat:
             raise ValueError(
                 f"encoding={self.encoding!r}: Python knows no such encoding; Excel on Windows writes cp1252."
             ) from None
+
+    @property
+    def missing_texts(self) -> list[str]:
+        """All texts that stand for a missing value."""
+        return ["", *(_MISSING if self.missing is None else self.missing)]
 
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> "TextFormat":
@@ -107,8 +117,8 @@ def parsed(file: IO[Any], form: TextFormat, has_header: bool, **options: Any) ->
         index_col=False,
         low_memory=False,
         encoding=form.encoding,
-        keep_default_na=form.missing is None,
-        na_values=["", *(form.missing or ())],
+        keep_default_na=False,
+        na_values=form.missing_texts,
         **options,
     )
 
@@ -124,13 +134,15 @@ def read_csv(
 
     try:
         form = form.of(path, kind)
-        names, row_names = _header(path, form)
+        names, row_names, blank = _header(path, form)
         with open_binary(path) as file:
             frame = parsed(
                 file,
                 form,
                 has_header=True,
-                skiprows=int(_has_separator_line(path, form)),
+                skiprows=int(_has_separator_line(path, form)) + blank,
+                # In a column alone it is a missing value.
+                skip_blank_lines=len(names) > 1,
                 names=names,
                 dtype=dict.fromkeys({*categories, *dates}.intersection(names), str),
             )
@@ -150,7 +162,7 @@ def read_csv(
     return {
         name: Column(
             name,
-            as_array(frame[name]),
+            as_array(_without_missing(frame[name], form)),
             lambda row: f"line {_line_of(path, form, row)} of {path}",
             decimal=form.decimal,
             note=_NOTE if form.missing is None else "",
@@ -158,6 +170,15 @@ def read_csv(
         for name in names
         if name != row_names
     }
+
+
+def _without_missing(series: Any, form: TextFormat) -> Any:
+    """A column with its texts of missing values taken as such with spaces around them too, as in 1, NA."""
+    if series.dtype.kind in "biufc":
+        is_missing = series.isin([float(text) for text in form.missing or () if is_number(text)])
+    else:
+        is_missing = series.str.strip().isin(form.missing_texts)
+    return series.mask(is_missing) if is_missing.any() else series
 
 
 # Of a column of categories, where NA may be one of them: Namibia's code, for example.
@@ -179,22 +200,29 @@ def _has_separator_line(path: Path, form: TextFormat) -> bool:
 
 
 def _lines(path: Path, form: TextFormat) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a file as text, without empty ones, each with the number of its last line."""
-    skipped = int(_has_separator_line(path, form))
+    """The rows of a file as text, each with the number of its last line.
+
+    Without empty ones, but in a file with one column: there they are rows with a missing value.
+    """
+    skipped, width = int(_has_separator_line(path, form)), 0
     with _open(path, form.encoding) as file:
         for _ in range(skipped):
             next(file)
         for number, fields in numbered_rows(file, form.separator or ","):
-            if fields:
-                yield number + skipped, fields
+            width = width or len(fields)
+            if fields or width == 1:
+                yield number + skipped, fields or [""]
 
 
-def _header(path: Path, form: TextFormat) -> tuple[list[str], str | None]:
-    """The names of the columns, and that of a first column of row names, which R writes without a name."""
+def _header(path: Path, form: TextFormat) -> tuple[list[str], str | None, int]:
+    """The names of the columns; that of a first column of row names, which R writes without a name; and how
+    many blank lines are before them.
+    """
     lines = _lines(path, form)
     line, names = next(lines, (1, []))
     if not names:
         raise ValueError(f"{path} is empty.")
+    blank = line - 1 - sum(name.count("\n") for name in names) - int(_has_separator_line(path, form))
     names = [name.strip() for name in names]
     numbers = [name for name in names if is_number(name)]
     if numbers:
@@ -221,7 +249,7 @@ def _header(path: Path, form: TextFormat) -> tuple[list[str], str | None]:
     line, fields = next(lines, (0, names))
     if len(fields) != len(names):
         raise ValueError(_wrong_line(path, line, fields, len(names)))
-    return names, row_names
+    return names, row_names, blank
 
 
 def _wrong_line(path: Path, line: int, fields: list[str], wanted: int) -> str:

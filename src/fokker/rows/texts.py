@@ -16,7 +16,13 @@ _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ].*)?|\d{1,2}([./])\d{1,2}\2\d{2,4
 # Dates that are no ISO 8601. A point is written between day, month and year in this order; with a slash it
 # may be either.
 _TIMES = ("", " %H:%M", " %H:%M:%S")
-_DOTTED, _DAY_FIRST, _MONTH_FIRST = ("%d.%m.%Y", "%d.%m.%y"), ("%d/%m/%Y",), ("%m/%d/%Y",)
+_DOTTED, _DAY_FIRST, _MONTH_FIRST = ("%d.%m.%Y",), ("%d/%m/%Y",), ("%m/%d/%Y",)
+# Their century is a guess: 68 would be 2068 beside 1971 for 71.
+_SHORT_YEARS = ("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%y-%m-%d")
+# How many of the units of NumPy's times a day has; the coarser units are those of days.
+_PER_DAY = {"h": 24, "m": 1440, "s": 86_400} | {
+    unit: 86_400 * 10**power for unit, power in (("ms", 3), ("us", 6), ("ns", 9), ("ps", 12), ("fs", 15))
+}
 # Texts that are looked at, for what most of them are.
 _LOOKED_AT = 1000
 
@@ -64,6 +70,8 @@ def days(name: str, values: np.ndarray, line: Any) -> np.ndarray:
 
     if values.dtype.kind in "biufc":
         raise ValueError(f"dates=[{name!r}]: the column has numbers already: leave it out.")
+    if values.dtype.kind == "M":
+        return _days_of_times(name, values)
     series = pandas.Series(values, dtype=object if values.dtype.kind == "O" else None)
     is_missing = np.asarray(series.isna(), bool)
     dates = _parsed(series)
@@ -76,14 +84,28 @@ def days(name: str, values: np.ndarray, line: Any) -> np.ndarray:
             )
         dates = first if first is not None else second
     if dates is None:
+        if _by_format(series, _SHORT_YEARS) is not None:
+            raise ValueError(
+                f"dates=[{name!r}]: {_first(series)!r} has a year of two digits, and nothing says of which "
+                "century: write dates as 2024-12-31."
+            )
         wrong = np.asarray(pandas.to_datetime(series, errors="coerce", utc=True, format="ISO8601").isna())
         row = int(np.argmax(wrong & ~is_missing))
         raise ValueError(
             f"dates=[{name!r}]: {series.iloc[row]!r} in {line(row)} is not a date as the others: write dates "
             "as 2024-12-31, or 2024-12-31T23:59:00 with a time."
         )
-    numbers = dates.to_numpy(dtype="datetime64[ns]").astype(np.int64) / (86_400 * 10**9)
-    return np.where(is_missing, np.nan, numbers)
+    return _days_of_times(name, dates.to_numpy())
+
+
+def _days_of_times(name: str, times: np.ndarray) -> np.ndarray:
+    """Times of NumPy as days since 1970-01-01, in their own unit: nanoseconds end in the year 2262."""
+    unit, _ = np.datetime_data(times.dtype)
+    own = times.astype(f"datetime64[{unit if unit in _PER_DAY else 'D'}]")
+    is_missing = np.isnat(times)
+    if ((own.astype(times.dtype) != times) & ~is_missing).any():
+        raise ValueError(f"dates=[{name!r}]: they are of the type {times.dtype}, too far from 1970 for days.")
+    return np.where(is_missing, np.nan, own.astype(np.int64) / _PER_DAY.get(unit, 1))
 
 
 def _parsed(series: Any) -> Any:

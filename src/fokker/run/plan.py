@@ -26,7 +26,7 @@ from fokker.run.precision import in_precision, precision_of
 from fokker.run.processes import check_same_settings, check_seen_by_all, together
 from fokker.run.record import OtherRunError, fingerprint_of_data, written_settings
 from fokker.run.step_plan import StepPlan
-from fokker.run.store import Checkpoint, has_run, read_checkpoint
+from fokker.run.store import Checkpoint, check_place, has_run, read_checkpoint
 from fokker.samplers._checks import no_batch
 from fokker.samplers._named import by_name
 from fokker.samplers.contract import Sampler
@@ -110,12 +110,18 @@ def _hold(folder: Path, stack: contextlib.ExitStack) -> None:
     stack.enter_context(locked(folder))
 
 
+def _checkpoint_in(folder: Path) -> Checkpoint | None:
+    """The checkpoint of the run in a folder, if any; raise where none could be written there."""
+    check_place(folder)
+    return read_checkpoint(folder) if has_run(folder) else None
+
+
 def plan(call: Call) -> Plan:
     """The plan of a call; raises where it cannot be carried out."""
     options, devices = call.options, call.devices
     folder, before = options.folder, None
     if folder is not None:
-        before = devices.by_first(lambda: read_checkpoint(folder) if has_run(folder) else None)
+        before = devices.by_first(lambda: _checkpoint_in(folder))
     if options.chains is None:
         options = dataclasses.replace(options, chains=_default_chains(options.init, before))
     key = checked_key(options.key)

@@ -13,6 +13,7 @@ A checkpoint has a digest of every chunk that it counts, and all checkpoints of 
 `serial` number: a file of another run, of another place or of an earlier time is not taken for the right one.
 """
 
+import contextlib
 import json
 import secrets
 import warnings
@@ -25,6 +26,7 @@ import numpy as np
 from fokker._core.files import (
     DamagedFileError,
     check_no_links,
+    partial_of,
     read_json,
     read_latest,
     write_arrays,
@@ -33,7 +35,7 @@ from fokker._core.files import (
 from fokker._core.labels import NO_LABELS, Labels
 from fokker.run.description import LEARNED, POSTERIOR, chains_of, check_description
 from fokker.run.losses import Loss
-from fokker.run.variable import DRAWS, Variable, write_entries, zarr_store
+from fokker.run.variable import DRAWS, Variable, are_own, write_entries, zarr_store
 
 KIND, VERSION = "run", 1
 CHECKPOINT, PREVIOUS, DESCRIPTION = "checkpoint.npz", "checkpoint.previous.npz", "run.json"
@@ -79,7 +81,33 @@ class Checkpoint(NamedTuple):
 
 def has_run(folder: Path) -> bool:
     """Whether a folder has a run in it."""
-    return any((folder / name).exists() for name in (CHECKPOINT, PREVIOUS))
+    return any((folder / name).is_file() for name in (CHECKPOINT, PREVIOUS))
+
+
+def check_place(folder: Path) -> None:
+    """Raise where a run cannot be written to a folder, or would replace something else there."""
+    for path in (folder / name for name in (CHECKPOINT, PREVIOUS, DESCRIPTION)):
+        for file in (path, partial_of(path)):
+            if file.exists() and not file.is_file():
+                raise _occupied(file, "is not a file")
+    if (folder / DRAWS).exists() and not (folder / DRAWS).is_dir():
+        raise _occupied(folder / DRAWS, "is not a folder")
+    if has_run(folder):
+        return
+    is_of_run = False  # one that has lost its checkpoints
+    if (folder / DESCRIPTION).exists():
+        with contextlib.suppress(OSError, ValueError):
+            is_of_run = read_json(folder / DESCRIPTION).get("kind") == KIND
+        if not is_of_run:
+            raise _occupied(folder / DESCRIPTION, "is not the description of a run")
+    if not is_of_run and not are_own(folder):
+        raise _occupied(folder / DRAWS, "has other things than the draws of a run in it")
+
+
+def _occupied(path: Path, problem: str) -> Exception:
+    return ValueError(
+        f"{path} {problem}, and a run would be written there: move or remove it, or give another folder."
+    )
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -135,6 +163,7 @@ class Store:
         # Draws beyond the last whole chunk, by group and name, chain × draw × ….
         self._tail: dict[str, np.ndarray] = {}
         self._variables: dict[str, Variable] = {}
+        check_place(folder)
         check_no_links(folder / DRAWS)
         before = {} if checkpoint is None else checkpoint.description
         self._id, self._serial = before.get("id") or secrets.token_hex(16), before.get("serial", 0)

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from fokker._core.count import Count
-from fokker._core.files import DamagedFileError, interpreting
+from fokker._core.files import DamagedFileError, check_own, interpreting
 from fokker._core.labels import Labels, named_leaves
 from fokker.run.call import Call
 from fokker.run.description import FIXED, POSTERIOR, STATISTICS
@@ -21,6 +21,7 @@ from fokker.run.losses import draws_before_end, surviving
 from fokker.run.moments import Moments, moments_of
 from fokker.run.store import CHECKPOINT, Checkpoint, read_checkpoint, read_draws
 from fokker.run.trace import Origin, Trace
+from fokker.run.variable import DRAWS
 
 
 class StoredTrace(Trace):
@@ -41,6 +42,7 @@ class StoredTrace(Trace):
         settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         checkpoint = read_checkpoint(path)
+        check_own(path / DRAWS)
         if checkpoint.warning:
             warnings.warn(checkpoint.warning, RuntimeWarning, stacklevel=4)
         of = checkpoint.description

@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from fokker._core.files import DamagedFileError, check_no_links, naming, read_json, write_text
+from fokker._core.files import DamagedFileError, check_no_links, check_own, naming, read_json, write_text
 
 DRAWS = "draws.zarr"
 _METADATA = "zarr.json"
+# An attribute of the draws of a run, by which they are known from a user's own.
+_MARK = "fokker"
 _CODECS = ["bytes", "crc32c"]
 # What is recorded of a chunk: a digest of its draws, and the checksum at the end of its file.
 _DIGEST, _CHECKSUM = 16, 4
@@ -85,9 +87,19 @@ class Variable:
             self._array = self._opened("r+")
             if list(self._array.metadata.dimension_names or ()) != ["chain", "draw", *self.axes]:
                 raise ValueError("its axes have other names, as those of runs before they were named")
-            self._array.resize((self.chains, draws, *self.shape))
+            if self._array.shape[1] != draws:
+                raise ValueError("it has another length, as after a kill")
         except Exception:  # none yet, damaged or of before: it is known what it has to be
+            # Zarr would look for every chunk of the length that its file says, which may be any number.
+            self._remove_chunks(draws // self.chunk_draws)
             self._make(draws, self.chunk_draws)
+
+    def _remove_chunks(self, first: int) -> None:
+        """Remove the files of chunks from this number on, which no checkpoint counts."""
+        folder = self.path / "c" / "0"
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if path.name.isdecimal() and int(path.name) >= first:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def _make(self, draws: int, chunk_draws: int) -> None:
         import zarr
@@ -193,6 +205,8 @@ class Variable:
 
     def _files(self, draws: int) -> Iterator[Path]:
         """The files of the chunks; raise where one has another size: before any memory is taken."""
+        check_own(self.folder / DRAWS)
+        check_own(self.path.parent)
         check_no_links(self.path)
         size = self.chains * self.chunk_draws * math.prod(self.shape) * self.dtype.itemsize + _CHECKSUM
         for number in range(0 if 0 in self.shape else draws // self.chunk_draws):
@@ -211,6 +225,17 @@ class Variable:
                 f"the draws in {self.path} are damaged or missing ({type(error).__name__}: {error}): restore "
                 "that folder, or run again."
             ) from error
+
+
+def are_own(folder: Path) -> bool:
+    """Whether the draws in a folder are of a run, or there are none; a kill may have left them unnamed."""
+    path = folder / DRAWS
+    if not path.is_dir() or all(name.startswith(".") for name in os.listdir(path)):
+        return not path.exists() or path.is_dir()
+    try:
+        return _MARK in read_json(path / _METADATA)["attributes"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def write_entries(folder: Path, group: str, entries: Mapping[str, np.ndarray]) -> None:
@@ -244,7 +269,9 @@ def _make_group(folder: Path) -> None:
 
     `close` puts them there. While a run goes on they are others: a reader would fill what is missing with 0.
     """
-    path, group = folder / _METADATA, {"attributes": {}, "zarr_format": 3, "node_type": "group"}
+    is_first = folder.name == DRAWS
+    attributes = {_MARK: True} if is_first else {}
+    path, group = folder / _METADATA, {"attributes": attributes, "zarr_format": 3, "node_type": "group"}
     try:
         is_right = read_json(path) == group
     except (OSError, ValueError):

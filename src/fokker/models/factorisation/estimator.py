@@ -89,6 +89,7 @@ class Factorisation(Estimator):
 
     _kind = "fitted factorisation"
     _rebuilt = ("ratings_", "draws_", "_lookups")
+    _labels = ("names",)
 
     _renamed: ClassVar[dict[str, str]] = {"seed": "random_state"}
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fokker.datasets.ratings import Ratings
-from fokker.models.estimator import as_json
+from fokker.models.estimator import joined_labels, split_labels
 from fokker.models.factorisation.chain import TABLES, Draw
 from fokker.models.factorisation.hyperparameters import Hyperparameters
 
@@ -17,15 +17,12 @@ _NAMES = ("user_names", "item_names", "titles")
 def ratings_state(ratings: Ratings) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Identifiers that are objects, such as text of a data frame, for JSON; and all others as arrays."""
     columns = {name: getattr(ratings, name) for name in (*_NUMBERS, *_NAMES)}
-    arrays = {name: np.asarray(x) for name, x in columns.items() if x is not None}
-    objects = {name: as_json(x) for name, x in arrays.items() if x.dtype.kind == "O"}
-    return objects, {name: x for name, x in arrays.items() if name not in objects}
+    return split_labels({name: np.asarray(x) for name, x in columns.items() if x is not None})
 
 
 def restored_ratings(objects: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Ratings:
     """The ratings of a `ratings_state`."""
-    columns = {**arrays, **{name: np.asarray(x, dtype=object) for name, x in objects.items()}}
-    return Ratings(**columns)
+    return Ratings(**joined_labels(objects, arrays))
 
 
 def draws_state(draws: Sequence[Draw]) -> dict[str, np.ndarray]:

@@ -14,7 +14,14 @@ from matplotlib.figure import Figure
 
 from fokker.integrators.noise import check_noise
 from fokker.models.checks import optional, positive, whole, within
-from fokker.models.estimator import Estimator, as_json, check_columns, new_seed, remember_columns
+from fokker.models.estimator import (
+    Estimator,
+    check_columns,
+    joined_labels,
+    new_seed,
+    remember_columns,
+    split_labels,
+)
 from fokker.models.network import inputs
 from fokker.models.network.evaluation import (
     ClassUncertainty,
@@ -25,9 +32,13 @@ from fokker.models.network.evaluation import (
 )
 from fokker.models.network.metrics import auroc, entropy, reliability
 from fokker.models.network.networks import (
+    check_draws,
     check_outputs,
     functional,
+    is_sizes,
     numbered,
+    perceptron_sizes,
+    perceptron_start,
     state_arrays,
     with_state_arrays,
 )
@@ -35,10 +46,6 @@ from fokker.models.network.posterior import check_likelihood, prior_scales, samp
 from fokker.models.network.predict import Predictive, by_rows
 from fokker.models.network.settings import StepSettings
 from fokker.models.network.training import Lengths, Problem
-
-# Above this mean square of the entries of X, the default learning rates are not what they are made for.
-_LARGE_INPUTS = 100.0
-
 
 _FITTED_ARRAYS = ("_location", "_scale")
 
@@ -98,6 +105,7 @@ class Network(Estimator):
         "_is_vector",
         "_targets_per_row",
     )
+    _labels = ("labels",)
     # A module is known without the weights that it started from.
     _remade = ("params",)
     _renamed: ClassVar[dict[str, str]] = {
@@ -152,7 +160,8 @@ class Network(Estimator):
         targets = self._new_targets(y, len(rows), classes)
         self._remember(X, rows)
         self._data = {"x": rows, "y": targets}
-        self._problem = self._new_problem(rows)
+        inputs.warn_of_large(rows)
+        self._problem = self._new_problem(rows[0], self.chains)
         positions = self._problem.start()
         lengths = self._lengths(len(rows))
         network = self._problem.network
@@ -280,18 +289,11 @@ class Network(Estimator):
     def _scaled(self, targets: np.ndarray) -> np.ndarray:
         return ((targets - self._location) / self._scale).astype(np.float32)
 
-    def _new_problem(self, rows: np.ndarray) -> Problem:
-        mean_square = float(np.mean(rows.astype(float) ** 2))
-        if mean_square > _LARGE_INPUTS:
-            warnings.warn(
-                f"the entries of X are large, {mean_square**0.5:.3g} in root mean square: scale columns to "
-                "standard deviation 1, which the default settings are made for.",
-                stacklevel=3,
-            )
-        keys = jax.random.split(jax.random.key(self._seed), self.chains)
-        network = functional(self.model, self.params, self.activation, rows[0], self._outputs, keys)
-        check_outputs(network, rows[0], self._outputs, f"likelihood={self.likelihood!r} with this y")
-        last = (lambda: network.last_layer(rows[0])) if self.likelihood == "categorical" else None
+    def _new_problem(self, row: np.ndarray, chains: int) -> Problem:
+        keys = jax.random.split(jax.random.key(self._seed), chains)
+        network = functional(self.model, self.params, self.activation, row, self._outputs, keys)
+        check_outputs(network, row, self._outputs, f"likelihood={self.likelihood!r} with this y")
+        last = (lambda: network.last_layer(row)) if self.likelihood == "categorical" else None
         noise_scale = None
         if self.noise_scale is not None:
             noise_scale = np.asarray(self.noise_scale / self._scale, np.float32)
@@ -325,18 +327,28 @@ class Network(Estimator):
         }
         if "log_noise" in self.draws_:
             arrays["log_noise"] = np.asarray(self.draws_["log_noise"])
-        header: dict[str, Any] = {}
-        if hasattr(self, "classes_"):
-            header["classes"] = as_json(self.classes_)
-            header["classes_type"] = self.classes_.dtype.str
-        return header, arrays
+        labels, of_classes = split_labels({"classes": self.classes_} if hasattr(self, "classes_") else {})
+        return {"labels": labels}, {**arrays, **of_classes}
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
         self.input_shape_ = tuple(self.input_shape_)
         self.__dict__.update({name: arrays[name] for name in _FITTED_ARRAYS if name in arrays})
-        if "classes" in header:
+        if "classes" in header:  # of an older file
             self.classes_ = np.asarray(header["classes"], np.dtype(header["classes_type"]))
-        problem = self._new_problem(np.zeros((1, *self.input_shape_), np.float32))
+        else:
+            of_classes = {"classes": arrays["classes"]} if "classes" in arrays else {}
+            labels = joined_labels(header["labels"], of_classes)
+            self.__dict__.update({f"{name}_": x for name, x in labels.items()})
+        if self.likelihood == "categorical" and len(self.classes_) != self._outputs:
+            raise ValueError(f"there are {len(self.classes_)} classes for {self._outputs} outputs")
+        # A row without memory of its own: what the file says of its shape is not known to be right yet.
+        row = np.broadcast_to(np.float32(0), self.input_shape_)
+        if is_sizes(self.model) and self.params is None:
+            sizes = perceptron_sizes(self.model, row, self._outputs)
+            shapes = jax.eval_shape(lambda key: perceptron_start(key, sizes), jax.random.key(0))
+            check_draws(shapes, arrays)
+        problem = self._new_problem(row, chains=1)
+        check_draws(problem.network.first_start, arrays)
         stored = [arrays[f"network.{i}"] for i in range(sum(name.startswith("network.") for name in arrays))]
         network = replace(problem.network, apply=with_state_arrays(problem.network.apply, stored))
         self._problem = replace(problem, network=network)

@@ -1,11 +1,26 @@
 """X and y as arrays that a network can be trained on; what is wrong with them is said in a sentence."""
 
+import warnings
 from typing import Any
 
 import numpy as np
 
 from fokker._core.missing import check_none_missing
 from fokker.rows.precision import check_differences, check_rounding
+
+# Above this mean square of the entries of X, the default learning rates are not what they are made for.
+_LARGE_INPUTS = 100.0
+
+
+def warn_of_large(rows: np.ndarray) -> None:
+    """Warn where the columns should be scaled first."""
+    mean_square = float(np.mean(rows.astype(float) ** 2))
+    if mean_square > _LARGE_INPUTS:
+        warnings.warn(
+            f"the entries of X are large, {mean_square**0.5:.3g} in root mean square: scale columns to "
+            "standard deviation 1, which the default settings are made for.",
+            stacklevel=4,
+        )
 
 
 def checked_rows(X: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Networks of any framework as a function of their parameters and one row."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +58,11 @@ class Perceptron(Module):
         return h @ params[-1]["weight"] + params[-1]["bias"]
 
 
+def perceptron_sizes(hidden: Sequence[int], row: np.ndarray, outputs: int) -> list[int]:
+    """The sizes of all layers, from the inputs to the outputs."""
+    return [math.prod(row.shape), *(int(size) for size in hidden), outputs]
+
+
 def perceptron_start(key: Key[Array, ""], sizes: Sequence[int]) -> list[dict[str, Array]]:
     """Weights N(0, 2/inputs) (He et al. 2015) and zero biases."""
     keys = jax.random.split(key, len(sizes) - 1)
@@ -96,13 +101,13 @@ def functional(
     model: Any, params: Any, activation: str, row: np.ndarray, outputs: int, keys: Key[Array, " chains"]
 ) -> Functional:
     """What a `Network` was given, as a function with initial parameters for every chain."""
-    if _is_sizes(model):
+    if is_sizes(model):
         if activation not in ACTIVATIONS:
             raise ValueError(
                 f"activation is one of {', '.join(ACTIVATIONS)}, not {activation!r}."
                 f"{nearest(str(activation), list(ACTIVATIONS))}"
             )
-        sizes = [math.prod(row.shape), *(int(size) for size in model), outputs]
+        sizes = perceptron_sizes(model, row, outputs)
         starts = [perceptron_start(key, sizes) for key in keys] if params is None else [as_arrays(params)]
         return _with_starts(Perceptron(activation), starts, len(keys), -1)
     if _framework(model) == "linen":
@@ -121,7 +126,8 @@ def functional(
     return _of_modules([model], params, keys)
 
 
-def _is_sizes(model: Any) -> bool:
+def is_sizes(model: Any) -> bool:
+    """Whether a model is given by the sizes of its hidden layers."""
     if not isinstance(model, list | tuple):
         return False
     if all(isinstance(size, int | np.integer) and size >= 1 for size in model):
@@ -190,7 +196,8 @@ def _of_modules(modules: list[Any], params: Any, keys: Key[Array, " chains"]) ->
     if _framework(modules[0]) == "equinox":
         # A whole module given as params brings what is beside its parameters too.
         whole = modules if params is None else [eqx.combine(params, modules[0])]
-        parts = [eqx.partition(module, eqx.is_inexact_array) for module in whole]
+        # No dropout, as in Flax below.
+        parts = [eqx.partition(eqx.nn.inference_mode(module), eqx.is_inexact_array) for module in whole]
         return _with_starts(_Equinox(parts[0][1]), [part[0] for part in parts], len(keys), 0)
     from flax import nnx
 
@@ -246,6 +253,20 @@ def with_state_arrays(apply: Any, arrays: Sequence[np.ndarray]) -> Any:
     return eqx.combine(jax.tree.unflatten(structure, stored), rest)
 
 
+def check_draws(start: PyTree[Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise unless stored draws, or else fixed values, are there for every parameter, in its shape."""
+    number = next((len(x) for name, x in arrays.items() if name.startswith("draws.") and x.ndim), 0)
+    for i, (name, leaf) in enumerate(zip(paths(start), jax.tree.leaves(start), strict=True)):
+        stored = arrays.get(f"fixed.{i}", arrays.get(f"draws.{i}"))
+        wanted = leaf.shape if f"fixed.{i}" in arrays else (number, *leaf.shape)
+        if stored is None or stored.shape != wanted:
+            shape = "nothing" if stored is None else f"the shape {stored.shape}"
+            raise ValueError(
+                f"the model is not the one that was saved: {name} has the shape {leaf.shape}, and the "
+                f"file has {shape} for it, in place of {wanted}."
+            )
+
+
 def paths(params: PyTree[Any]) -> list[str]:
     """The path of every leaf, as in layers.0.weight."""
     leaves = jax.tree.leaves_with_path(params)
@@ -256,7 +277,7 @@ def check_outputs(network: Functional, row: np.ndarray, outputs: int, why: str) 
     """Raise unless the network takes a row and gives that many outputs."""
     try:
         shape = jax.eval_shape(network.apply, network.first_start, jnp.asarray(row)).shape
-    except (TypeError, ValueError, AttributeError) as error:
+    except Exception as error:  # of many kinds, by every framework
         raise ValueError(
             f"the network could not be applied to a row of X, of shape {row.shape}: "
             f"{str(error).splitlines()[0]}"

@@ -451,6 +451,10 @@ class LDA(Transformer, _Parameters, Estimator):
         if "training" not in header:
             header, arrays = _of_older_file(header, arrays)
         stored = header["training"]
+        # Before the start takes memory for a model of the size that the file says.
+        shape = (self.n_features_in_, self._settings().topics)
+        if arrays["chain.theta"].shape != shape:
+            raise ValueError(f"the topics have the shape {arrays['chain.theta'].shape} in place of {shape}")
         training = self._new_training()
         training.restore(arrays, stored["n_documents_seen"], stored["names"])
         training.curve.is_held_out = stored["is_held_out"]
