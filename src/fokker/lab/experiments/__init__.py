@@ -68,7 +68,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ding_bnn.run, "a neural network on MNIST, SGNHT and SGHMC (Ding et al. 2014)", True
     ),
     "ding-bpmf": Experiment(
-        ding_bpmf.run, "ratings of films as factors, SGNHT and SGHMC (Ding et al. 2014)", True
+        ding_bpmf.run, "ratings of movies as factors, SGNHT and SGHMC (Ding et al. 2014)", True
     ),
     "ding-lda": Experiment(
         ding_lda.run, "the topics of conference abstracts, SGNHT and SGHMC (Ding et al. 2014)", True
@@ -77,7 +77,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         article_background.run, "ODE and SDE, Itô and Stratonovich, Fokker–Planck, Gibbs, NUTS in pictures"
     ),
     "article-gallery": Experiment(
-        article_gallery.run, "every sampler on every target of the article: films, and which converge"
+        article_gallery.run, "every sampler on every target of the article: animations, and which converge"
     ),
     "article-scaling": Experiment(
         article_scaling.run, "what an effective draw costs as the dimension grows: RWM, MALA, HMC, NUTS"

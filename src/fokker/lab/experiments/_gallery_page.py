@@ -95,7 +95,7 @@ _PAGE = """<!doctype html>
 alt="{{ row.title }} on {{ target.title }}"><figcaption><b>{{ target.title }}</b>:
 distance {{ "%.3f" % entry.distance }}, floor {{ "%.3f" % entry.floor }}
 <span class="{{ "no" if entry.reason else "yes" }}">{{ "✗ " ~ entry.reason if entry.reason else "✓" }}</span>
-{% if entry.mp4 %} <a href="{{ entry.film }}.mp4">film</a>{% endif %}</figcaption></figure>
+{% if entry.mp4 %} <a href="{{ entry.film }}.mp4">video</a>{% endif %}</figcaption></figure>
 {% endfor %}
 </div>
 {% endfor %}
