@@ -11,6 +11,7 @@ import fokker as fk
 from fokker import diagnostics, samplers
 from fokker.batches import WindowBatches
 from fokker.diagnostics._gradients import thinned
+from fokker.diagnostics._quantities import flat
 from fokker.integrators import Splitting
 from fokker.run.tuning import _friction_name, _with_friction
 from fokker.samplers._time_scale import largest_curvature
@@ -511,3 +512,11 @@ def test_every_chain_is_looked_at(chains):
     np.testing.assert_allclose(np.diff(places), chains / 400, atol=0.0021)
     assert places.min() < chains / 400
     assert places.max() > 1 - chains / 400
+
+
+def test_moments_of_many_draws_far_from_zero_keep_their_digits():
+    """The sum of 400,000 numbers of single precision near 1000 is rounded to steps of 32."""
+    draws = 1000 + np.random.default_rng(0).normal(size=(4, 100_000)).astype(np.float32)
+    values = flat({"theta": draws}).values
+    assert abs(values.mean(axis=(0, 1)).item() - 1000) < 0.01
+    assert abs(values.std(axis=(0, 1)).item() - 1) < 0.01

@@ -138,4 +138,32 @@ MUTATIONS = [
         "the name of a column is run as a program by the browser that shows the report",
         ("page::a_page_shows_texts_as_they_are",),
     ),
+    Mutation(
+        "diagnostics/_quantities.py",
+        "x = np.asarray(leaf, float)",
+        "x = np.asarray(leaf)",
+        "means of many draws are summed in single precision",
+        ("diagnostics::moments_of_many_draws_far_from_zero_keep_their_digits",),
+    ),
+    Mutation(
+        "run/fixed.py",
+        "_SCALES = (1.0, 1.0, 30.0, -30.0)",
+        "_SCALES = (1.0, 1.0)",
+        "parameters with a large bound are taken for constants",
+        ("manifolds::a_bound_that_is_large_leaves_no_entry_constant",),
+    ),
+    Mutation(
+        "targets/constrained.py",
+        "    if target.is_constrained:\n",
+        "    if False:\n",
+        "a target with constraints of its own is constrained twice",
+        ("manifolds::a_target_that_has_constraints_of_its_own_is_not_constrained_again",),
+    ),
+    Mutation(
+        "targets/constraints/_bounds.py",
+        "np.asarray(x, np.float64) if is_known(x)",
+        "jnp.asarray(x, float) if is_known(x)",
+        "a bound is rounded to single precision before a run in double",
+        ("manifolds::bounds_keep_their_digits_until_the_precision_is_known",),
+    ),
 ]

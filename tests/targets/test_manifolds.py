@@ -14,6 +14,7 @@ import fokker as fk
 from fokker import constraints
 from fokker._core.count import Count
 from fokker.run.description import check_description
+from fokker.run.fixed import fixed_entries
 from fokker.run.moments import Moments
 from fokker.run.trace import moments_of
 from judged_draws import judged
@@ -312,3 +313,37 @@ def test_modes_of_directions_and_planes():
     centre = np.array([1.0, 2.0, 4.0], np.float32)
     plane = fk.constrain(fk.Density(lambda x: -jnp.sum((x - centre) ** 2) / 2), "zero_sum")
     np.testing.assert_allclose(fk.find_mode(plane, np.zeros(3, np.float32)), centre - 7 / 3, atol=1e-3)
+
+
+def test_a_bound_that_is_large_leaves_no_entry_constant():
+    """In single precision a number beside 1e7 hides exp(y) of an ordinary y."""
+    target = fk.constrain(fk.Density(lambda theta: 0.0), {"a": fk.constraints.lower(1e7), "R": "correlation"})
+    shapes = {"a": jax.ShapeDtypeStruct((3,), jnp.float32), "R": jax.ShapeDtypeStruct((2, 2), jnp.float32)}
+    (name, mask), *others = fixed_entries(target, shapes).items()
+    assert (name, others) == ("R", [])
+    np.testing.assert_array_equal(mask, np.eye(2, dtype=bool))
+
+
+def test_bounds_keep_their_digits_until_the_precision_is_known():
+    bound = 1.7e9 + 50  # of which single precision has 1.7e9
+    target = fk.constrain(fk.Density(lambda x: bound - x), fk.constraints.lower(bound))
+    shared = {"init": bound + 1, "steps": 20, "chains": 2, "precision": "double", "progress": False}
+    draws = fk.sample(target, fk.samplers.rwm(0.5), **shared).samples
+    assert draws.min() > bound
+    assert draws.max() < bound + 50
+
+
+def test_a_density_of_lkj_takes_matrices_of_whole_numbers():
+    for density in (fk.constraints.lkj_log_density, fk.constraints.lkj_cholesky_log_density):
+        assert density([[1, 0], [0, 1]], 1.5) == density(jnp.eye(2), 1.5) != density(jnp.eye(2), 1.0)
+
+
+def test_a_target_that_has_constraints_of_its_own_is_not_constrained_again():
+    class Own(fk.Target):
+        is_constrained = True
+
+        def potential(self, y):
+            return jnp.sum(y)
+
+    with pytest.raises(TypeError, match="already constrained"):
+        fk.constrain(Own(), "positive")

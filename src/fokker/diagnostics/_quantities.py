@@ -21,7 +21,7 @@ class Quantities(NamedTuple):
 
     def joined(self, *others: "Quantities") -> "Quantities":
         """These series followed by the others."""
-        every = [x for x in (self, *others) if x.names]
+        every = [x for x in (self, *others) if x.names] or [self]
         if len(every) == 1:
             return every[0]
         return Quantities(
@@ -44,7 +44,8 @@ def flat(named: Mapping[str, Any], labels: Labels = NO_LABELS) -> Quantities:
     """All scalars of named leaves, each chain × draw × its shape."""
     names, values = [], []
     for variable, leaf in named.items():
-        x = np.asarray(leaf)
+        # In double precision: a sum of many draws in single precision loses their digits.
+        x = np.asarray(leaf, float)
         names += [labels.scalar_name(variable, x.shape[2:], i) for i in range(int(np.prod(x.shape[2:])))]
         values.append(x.reshape(*x.shape[:2], -1))
     return Quantities(names, np.concatenate(values, axis=2))

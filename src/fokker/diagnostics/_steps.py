@@ -167,5 +167,6 @@ def decisions(trace: "Trace", checks: dict[str, float], boundary: "Boundary | No
 
 def bfmi(energy: np.ndarray) -> np.ndarray:
     """BFMI: the variance of the energy that a new momentum adds, over that of the chain (Betancourt 2016)."""
+    energy = np.asarray(energy, float)
     spread = np.maximum(np.var(energy, axis=1), 1e-30)
     return np.mean(np.diff(energy, axis=1) ** 2, axis=1) / spread

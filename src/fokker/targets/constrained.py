@@ -174,7 +174,7 @@ def constrain(target: Any, constraints: Any) -> Constrained:
     and `trace.state`. `target.constrain` and `target.unconstrain` convert between the two.
     """
     check_is_target(target)
-    if isinstance(target, Constrained):
+    if target.is_constrained:
         raise TypeError("this target is already constrained: give all its constraints at once.")
     kind = ConstrainedPosterior if isinstance(target, TargetWithData) else Constrained
     if isinstance(constraints, Mapping):

@@ -49,8 +49,9 @@ class _Positive(Constraint):
             refuse(values, (values > 0) & np.isfinite(values), name, "positive: give finite numbers above 0")
 
 
-def _as_array(x: Any) -> Array:
-    return jnp.asarray(x, float)
+def _as_array(x: Any) -> Array | np.ndarray:
+    """As it is, in double precision if its values are known: that of theta may be known only in a run."""
+    return np.asarray(x, np.float64) if is_known(x) else jnp.asarray(x, float)
 
 
 @final

@@ -189,6 +189,7 @@ def lkj_cholesky_log_density(factor: Float[Array, "... d d"], eta: Any) -> Float
 
 def _checked(matrix: Any, name: str) -> Array:
     matrix = jnp.asarray(matrix)
+    matrix = matrix.astype(jnp.result_type(matrix, float))  # of whole numbers too, as in [[1, 0], [0, 1]]
     _refuse_shape(matrix, name, "square")
     return matrix
 
