@@ -176,6 +176,13 @@ def test_a_blank_line_of_one_column_is_a_missing_value(text, tmp_path):
     assert read(tmp_path, "\nx\n1\n2")["x"].tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("value", ["True", "1" * 30])
+def test_a_missing_value_beside_others_than_texts_is_named(value, tmp_path):
+    data = read(tmp_path, f"x,y\n{value},1\n,2\n")
+    with pytest.raises(ColumnError, match="the column 'x' has"):
+        data["x"]
+
+
 @pytest.mark.parametrize("missing", [" NA", "null ", "\t#N/A", "  ", " -9"])
 def test_missing_values_may_have_spaces_around_them(missing, tmp_path):
     form = {"missing": ("-9",)} if "-9" in missing else {}

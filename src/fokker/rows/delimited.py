@@ -177,7 +177,8 @@ def _without_missing(series: Any, form: TextFormat) -> Any:
     if series.dtype.kind in "biufc":
         is_missing = series.isin([float(text) for text in form.missing or () if is_number(text)])
     else:
-        is_missing = series.str.strip().isin(form.missing_texts)
+        texts = set(form.missing_texts)
+        is_missing = series.isin([x for x in series.unique() if isinstance(x, str) and x.strip() in texts])
     return series.mask(is_missing) if is_missing.any() else series
 
 
