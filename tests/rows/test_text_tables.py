@@ -167,13 +167,26 @@ def test_dates_that_are_not_clear_are_refused(text, message, tmp_path):
         read(tmp_path, text, dates=["t"])
 
 
-@pytest.mark.parametrize("text", ["x\n1\n\n3\n", "\nx\n\n3\n", "sep=;\nx\n\n", '"x\n"\n\n1\n'])
+def test_blank_lines_at_the_end_of_one_column_are_no_rows(tmp_path):
+    assert read(tmp_path, "x\n1\n2\n\n \n")["x"].tolist() == [1, 2]
+    with pytest.raises(ValueError, match="1 missing value.*line 3 of"):
+        read(tmp_path, "x\n1\nNA\n\n")
+
+
+@pytest.mark.parametrize("text", ["x\n1\n\n3\n", "\nx\n\n3\n", '"x\n"\n\n1\n'])
 def test_a_blank_line_of_one_column_is_a_missing_value(text, tmp_path):
     line = text.index("\n\n", 1)
     with pytest.raises(ValueError, match=f"1 missing value.*line {text[:line].count(chr(10)) + 2} of"):
         read(tmp_path, text)
     assert read(tmp_path, "\nx,y\n\n1,2\n\n")["y"].tolist() == [2]
     assert read(tmp_path, "\nx\n1\n2")["x"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("value", ["True", "1" * 30])
+def test_a_missing_value_beside_others_than_texts_is_named(value, tmp_path):
+    data = read(tmp_path, f"x,y\n{value},1\n,2\n")
+    with pytest.raises(ColumnError, match="the column 'x' has"):
+        data["x"]
 
 
 @pytest.mark.parametrize("missing", [" NA", "null ", "\t#N/A", "  ", " -9"])

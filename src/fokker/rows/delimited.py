@@ -154,6 +154,8 @@ def read_csv(
         ) from error
     except (pandas.errors.ParserError, csv.Error) as error:
         raise ValueError(_bad_line(path, form, str(error))) from error
+    if len(names) == 1:
+        frame = frame.iloc[: len(frame) - _blank_at_end(path)]
     if not len(frame):
         raise ValueError(f"{path} has a header, and no rows.")
     # Pandas fills up lines that are too short.
@@ -172,12 +174,22 @@ def read_csv(
     }
 
 
+def _blank_at_end(path: Path) -> int:
+    """The number of blank lines after the last row, which are no rows."""
+    number = 0
+    with open_binary(path) as file:
+        for line in file:
+            number = 0 if line.strip() else number + 1
+    return number
+
+
 def _without_missing(series: Any, form: TextFormat) -> Any:
     """A column with its texts of missing values taken as such with spaces around them too, as in 1, NA."""
     if series.dtype.kind in "biufc":
         is_missing = series.isin([float(text) for text in form.missing or () if is_number(text)])
     else:
-        is_missing = series.str.strip().isin(form.missing_texts)
+        texts = set(form.missing_texts)
+        is_missing = series.isin([x for x in series.unique() if isinstance(x, str) and x.strip() in texts])
     return series.mask(is_missing) if is_missing.any() else series
 
 

@@ -338,7 +338,8 @@ class Network(Estimator):
         else:
             of_classes = {"classes": arrays["classes"]} if "classes" in arrays else {}
             labels = joined_labels(header["labels"], of_classes)
-            self.__dict__.update({f"{name}_": x for name, x in labels.items()})
+            if "classes" in labels:
+                self.classes_ = labels["classes"]
         if self.likelihood == "categorical" and len(self.classes_) != self._outputs:
             raise ValueError(f"there are {len(self.classes_)} classes for {self._outputs} outputs")
         # A row without memory of its own: what the file says of its shape is not known to be right yet.
