@@ -168,8 +168,8 @@ def test_dates_that_are_not_clear_are_refused(text, message, tmp_path):
 
 
 def test_blank_lines_at_the_end_of_one_column_are_no_rows(tmp_path):
-    assert read(tmp_path, "x\n1\n2\n\n \n")["x"].tolist() == [1, 2]
-    with pytest.raises(ValueError, match="1 missing value.*line 3 of"):
+    assert read(tmp_path, "x\n1\n2\n\n\n")["x"].tolist() == [1, 2]
+    with pytest.raises(ValueError, match=r"1 missing value.*line 3 of"):
         read(tmp_path, "x\n1\nNA\n\n")
 
 
