@@ -217,7 +217,10 @@ def test_a_sampler_that_claims_to_be_exact_is_checked_by_its_own_steps():
 def test_the_dynamics_that_a_sampler_follows_are_checked():
     report = fk.check(Following(0.4).on(TARGET), state=TWO, number_of_points=32)
     assert report.verdict == "right"
-    assert any("its step size, gradient and noise_estimate were not" in note for note in report.notes)
+    assert any(
+        "its steps themselves, their size, gradient and noise_estimate were not" in note
+        for note in report.notes
+    )
     wrong = fk.check(Following(0.4, None, 2.0).on(TARGET), state=TWO, number_of_points=32, explain=False)
     assert wrong.verdict == "wrong"
 

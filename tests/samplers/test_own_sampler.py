@@ -39,7 +39,7 @@ def test_it_is_the_example_of_the_documentation_in_about_thirty_lines():
 def test_it_is_checked():
     report = fk.check(LeimkuhlerMatthews(0.1).on(NORMAL), state=jnp.zeros(2), number_of_points=32)
     assert report.verdict == "right"
-    assert "its step size, gradient and noise_estimate were not" in " ".join(report.notes)
+    assert "its steps themselves, their size, gradient and noise_estimate were not" in " ".join(report.notes)
 
 
 def test_its_time_scale_is_that_of_the_dynamics_that_it_follows():

@@ -127,7 +127,7 @@ def _rows(draws: dict[str, np.ndarray], truth: Grid) -> list[list[str]]:
         for x in draws.values():
             # Chains are independent: their spread gives the standard error of the mean.
             error = x[..., i].mean(axis=1).std(ddof=1) / np.sqrt(len(x))
-            row.append(f"{x[..., i].mean():.3f} ± {x[..., i].std():.3f} (error {error:.3f})")
+            row.append(f"{x[..., i].mean():.3f} ± {x[..., i].std():.3f} (standard error {error:.3f})")
         rows.append(row)
     return rows
 
