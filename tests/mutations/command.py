@@ -92,6 +92,13 @@ MUTATIONS = [
     ),
     Mutation(
         "cli/call.py",
+        'return option_of_run(folder, "precision")',
+        "return None",
+        "a run in double precision refuses the same command without --double, as if the data were other ones",
+        ("command::a_run_in_double_precision_goes_on_in_it_without_the_option",),
+    ),
+    Mutation(
+        "cli/call.py",
         'before = option_of_run(folder, "mode") if has_run(folder) else None',
         "before = None",
         "the mode is searched again for a run that goes on",
