@@ -2,6 +2,7 @@
 
 import json
 import sys
+from types import NoneType
 from typing import Annotated
 
 import numpy as np
@@ -12,6 +13,7 @@ import fokker as fk
 from fokker import cli
 from fokker.cli import check
 from fokker.cli.flags import CommandError, Flag, flags_of, in_flags, translated, with_flags
+from fokker.cli.sample import sample
 
 SAMPLERS = """
 import jax, jax.numpy as jnp
@@ -280,6 +282,10 @@ OPTIONS = {
     "separator": Flag("--separator", "CHAR"),
     "overwrite": Flag("--overwrite", "…"),
     "state": Flag("--shape", "VARIABLE=SHAPE"),
+    **{name: Flag(f"--{name}", "…", (str, NoneType)) for name in ("init", "data", "mesh")},
+    "chains": Flag("--chains", "…", (int,)),
+    "step_size": Flag("--step-size", "…", (float, NoneType)),
+    "double": Flag("--double", "…", (bool,)),
 }
 
 
@@ -293,6 +299,28 @@ OPTIONS = {
         ("(overwrite=True)", "(--overwrite)"),
         ("separator=() is empty", "--separator '' is empty"),
         ("their shapes by state=…", "their shapes by --shape VARIABLE=SHAPE"),
+        ("the user's chains=3, not the runs' chains=4", "the user's --chains 3, not the runs' --chains 4"),
+        ("give mesh=chains=4,data=2.", "give --mesh chains=4,data=2."),
+        # Without an option its value is found, or there is none.
+        ("with step_size='auto'; or", "with no --step-size; or"),
+        ('found: step_size="auto".', "found: no --step-size."),
+        ("give data=None, double=False", "give no --data, no --double"),
+        # Axes of a mesh are no options, and quotations are of somebody else.
+        ("written as chains=4,data=2, or chains", "written as chains=4,data=2, or chains"),
+        ("such as 'chains=4', “data=2”; not \"init=3\"", "such as 'chains=4', “data=2”; not \"init=3\""),
+        # What cannot be written after an option.
+        *(
+            (message, message)
+            for message in (
+                "give init=lambda key: …",
+                "give data=lambda: batches; for columns",
+                "(init=target.init)",
+                "init=jnp.zeros(3) or init=zeros(3)",
+                "give mesh={'chains': …} without the axis",
+                "data=[x, y] and init=(a, b)",
+                "step_size='large', chains=None, chains='auto', chains=True, double=3",
+            )
+        ),
         # Calls of Python, other arguments and other words stay.
         ("as in fk.sample(f(x), batch_size=100)", "as in fk.sample(f(x), batch_size=100)"),
         ("rhat=1.2, my_columns=3, --batch-size=3", "rhat=1.2, my_columns=3, --batch-size=3"),
@@ -322,7 +350,11 @@ def test_a_command_names_its_own_options_and_what_they_offer():
         with pytest.raises(type(error)) as caught:
             with_flags(command)(error, False)
         assert caught.value.args[0] == message
-    assert flags_of(command) == {"batch_size": Flag("--batch-size", "…"), "overwrite": Flag("--replace", "X")}
+    assert flags_of(command) == {
+        "batch_size": Flag("--batch-size", "…", (int,)),
+        "overwrite": Flag("--replace", "X", (bool,)),
+    }
+    assert flags_of(sample)["step_size"].types == (float, NoneType)
 
 
 def test_every_command_is_translated():

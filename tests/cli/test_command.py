@@ -134,6 +134,19 @@ def test_a_run_by_columns_goes_on_and_predicts(fokker, tmp_path):
     assert (code, "no column 'x', which those of the run have. The columns are city, z" in err) == (2, True)
 
 
+def test_a_run_in_double_precision_goes_on_in_it_without_the_option(fokker, monkeypatch):
+    command = ["sample", "model.py", "--data", "table.csv", *RUN[:-1]]
+    assert fokker(*command, 20, "--double")[0] == 0
+    code, _, err = fokker(*command, 40)
+    assert code == 0, err
+    draws = fk.open("fokker-sample").samples["a"]
+    assert (draws.shape, draws.dtype) == ((2, 40), np.float64)
+    # A dry run is of the same; a run that replaces it would be of its own command.
+    monkeypatch.setattr(call, "estimate", lambda *given: [f"in {given[2]['precision']} {jnp.ones(1).dtype}"])
+    assert "in double float64" in fokker(*command, 40, "--dry-run")[1]
+    assert "in None float32" in fokker(*command, 40, "--dry-run", "--overwrite")[1]
+
+
 def test_a_run_is_replaced_by_one_that_can_begin_and_by_no_other(tmp_path):
     for name, text in {"checkpoint.npz": "old", "command.json": "{}", "mine.txt": "mine"}.items():
         (tmp_path / name).write_text(text)

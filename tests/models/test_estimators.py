@@ -41,8 +41,11 @@ def test_every_estimator_speaks_one_vocabulary(kind):
     assert clone(changed).get_params() == changed.get_params()
     assert "passes=7" in repr(changed)
     for old, new in kind._renamed.items():
-        with pytest.raises(TypeError, match=f"has no parameter '{old}' any more: it is '{new}' now"):
+        message = f"has no parameter '{old}' any more: it is '{new}' now"
+        with pytest.raises(TypeError, match=message):
             kind(**{old: 1})
+        with pytest.raises(ValueError, match=message):
+            changed.set_params(**{old: 1})
         assert new in changed.get_params()
 
 

@@ -12,6 +12,13 @@ MUTATIONS = [
     ),
     Mutation(
         "models/estimator.py",
+        "self._check_names(parameters, ValueError)",
+        "pass",
+        "an earlier name of a parameter is set without its name now",
+        ("estimators::every_estimator_speaks_one_vocabulary",),
+    ),
+    Mutation(
+        "models/estimator.py",
         'parameters["random_state"] = self._seed',
         "pass",
         "a stored estimator forgets the seed that was drawn from a generator",

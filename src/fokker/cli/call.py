@@ -23,6 +23,7 @@ from fokker.gradients import control_variates
 from fokker.rows.delimited import TextFormat
 from fokker.rows.table import Columns, read_table
 from fokker.run.positions import PerChain
+from fokker.run.processes import by_first
 from fokker.run.store import has_run
 from fokker.run.trace import Trace
 from fokker.targets import find_mode
@@ -106,9 +107,21 @@ def data_of_run(folder: Path, options: dict[str, Any]) -> Columns | None:
         ) from error
 
 
+def _precision(options: dict[str, Any], folder: Path) -> Any:
+    """That of --double, or of the command whose run is in the folder, which is made and read in it.
+
+    Numbers that were rounded to single precision before would be other data.
+    """
+    if options.get("precision") is None and has_run(folder):
+        return option_of_run(folder, "precision")
+    return options.get("precision")
+
+
 def print_estimate(options: dict[str, Any], out: Path, overwrite: bool) -> None:
     """Print what the options of `fokker sample` would run."""
 
+    if not overwrite:
+        options = {**options, "precision": _precision(options, out)}
     with computing_in(options.get("precision")):
         call = Call(options, out)
         settings = options["settings"]
@@ -119,7 +132,9 @@ def print_estimate(options: dict[str, Any], out: Path, overwrite: bool) -> None:
 def run_sampler(options: dict[str, Any], out: Path, mesh: str | None) -> int:
     """Sample as the options of `fokker sample` say, and return the exit code."""
 
-    with computing_in(options.get("precision")):
+    precision = by_first(lambda: _precision(options, out))
+    options = {**options, "precision": precision}
+    with computing_in(precision):
         call = Call(options, out)
         as_used = {**options, "columns": call.columns, "categories": call.labels, "mode": call.mode}
 

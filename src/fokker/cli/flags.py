@@ -1,14 +1,17 @@
 """Errors of the library in the words of a command: `batch_size=100` becomes `--batch-size 100`.
 
-The library's messages name arguments of Python, as in name=value, and know no option of a command. Examples
-of calls in them, as in fk.sample(…, batch_size=100), stay as they are.
+The library's messages name arguments of Python, as in name=value, and know no option of a command. What could
+not be written after an option stays as it is: calls, as in fk.sample(…, batch_size=100), functions,
+dictionaries, other expressions, and values that the option does not take; so do quotations and the axes of a
+mesh. A value that stands for one to be found, as in step_size='auto', becomes "no --step-size".
 """
 
 import functools
 import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from typing import Any, NamedTuple, get_type_hints
+from types import NoneType
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 from typer.models import OptionInfo
 
@@ -30,7 +33,15 @@ _REMEDIES = {
 # The command that runs, after others whose work it goes on with.
 _commands: ContextVar[tuple[Callable[..., Any], ...]] = ContextVar("commands", default=())
 _CALL = r"[\w.]+\((?:[^()]|\([^()]*\))*\)"
-_VALUE = r"""\[[^\]]*\]|\([^)]*\)|'[^']*'|"[^"]*"|[^\s,;:()]*[^\s,;:().]"""
+# An apostrophe within a word, or at its end, begins no quotation.
+_QUOTED = r"""(?<!\w)(?:'[^'\n]*'|"[^"\n]*")|“[^”]*”"""
+# Several names with values and no space between them, such as the axes of a mesh.
+_LIST = r"\w+=[^\s,;:()='\"]*(?:,\w+=[^\s,;:()='\"]*[^\s,;:()='\".])+"
+_VALUE = rf"""{_LIST}|\[[^\]]*\]|\([^)]*\)|'[^']*'|"[^"]*"|[^\s,;:()]*[^\s,;:().]"""
+# Functions, dictionaries, names with a dot.
+_EXPRESSION = re.compile(r"lambda\b|\{|[^\W\d]\w*\.[^\W\d]")
+# An argument of Python that is to be found.
+_AUTOMATIC = "auto"
 
 
 class CommandError(ValueError):
@@ -38,10 +49,11 @@ class CommandError(ValueError):
 
 
 class Flag(NamedTuple):
-    """An option of a command: its name, and what stands for its value in the help."""
+    """An option of a command: its name, what stands for its value in the help, and the types it may have."""
 
     name: str
     metavar: str
+    types: tuple[Any, ...] = ()
 
 
 def flags_of(command: Callable[..., Any]) -> dict[str, Flag]:
@@ -53,7 +65,8 @@ def flags_of(command: Callable[..., Any]) -> dict[str, Flag]:
                 # In an annotation the first name is where a default would be.
                 names = [x for x in (option.default, *(option.param_decls or ())) if str(x).startswith("-")]
                 flag = str(names[0]) if names else f"--{name.replace('_', '-')}"
-                flags[name] = Flag(flag, option.metavar or _ANY)
+                kind = get_args(hint)[0]
+                flags[name] = Flag(flag, option.metavar or _ANY, get_args(kind) or (kind,))
     others = {name: flags[other] for name, other in _OTHER_NAMES.items() if other in flags}
     return {**others, **flags}
 
@@ -64,28 +77,39 @@ def in_flags(message: str, flags: Mapping[str, Flag]) -> str:
 
     def replaced(match: re.Match[str]) -> str:
         name, value = match.groups()
-        if name is None:
+        # A value before a parenthesis is a function that is called.
+        if name is None or _EXPRESSION.match(value or "") or message[match.end() :].startswith("("):
             return match[0]
-        flag = flags[name]
-        return f"{flag.name} {flag.metavar if value == _ANY else _as_option(value or '')}".rstrip()
+        words = _as_option(flags[name], value or "")
+        return match[0] if words is None else words
 
-    return re.sub(rf"{_CALL}|(?<![\w.\-])({names})=({_VALUE})?", replaced, message)
+    pattern = rf"{_CALL}|{_QUOTED}|(?<![\w.\-])(?:{_LIST}|({names})=({_VALUE})?)"
+    return re.sub(pattern, replaced, message)
 
 
-def _as_option(value: str) -> str:
-    """A value of Python as one writes it after an option."""
+def _as_option(flag: Flag, value: str) -> str | None:
+    """An option with a value of Python; None where it takes no such value."""
     import ast  # these two take time that `fokker --help` need not wait for
     import shlex
 
+    if value == _ANY:
+        return f"{flag.name} {flag.metavar}"
     try:
         literal = ast.literal_eval(value)
     except (ValueError, SyntaxError):
-        return value
+        return None if value.startswith(("[", "(")) else f"{flag.name} {value}".rstrip()
+    of_numbers = int in flag.types or float in flag.types
+    if literal is None or (literal == _AUTOMATIC and of_numbers):
+        return f"no {flag.name}" if NoneType in flag.types else None
+    if isinstance(literal, bool):
+        if flag.types and bool not in flag.types:
+            return None
+        return flag.name if literal else f"no {flag.name}"
+    if bool in flag.types or (of_numbers and not isinstance(literal, int | float)):
+        return None
     if isinstance(literal, list | tuple):
         literal = ",".join(map(str, literal))
-    if literal is True:
-        return ""
-    return shlex.quote(literal) if isinstance(literal, str) else value
+    return f"{flag.name} {shlex.quote(literal) if isinstance(literal, str) else value}"
 
 
 def translated(message: object) -> str:

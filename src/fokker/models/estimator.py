@@ -9,7 +9,7 @@ import inspect
 import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -118,12 +118,22 @@ class Estimator(_Base):
 
     def __new__(cls, *parameters: Any, **by_name: Any) -> Self:
         """Refuse earlier names of parameters, with those that they have now."""
-        for name in by_name:
+        cls._check_names(by_name, TypeError)
+        return super().__new__(cls)
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Set parameters by name, and return the estimator."""
+        self._check_names(parameters, ValueError)
+        return super().set_params(**parameters)
+
+    @classmethod
+    def _check_names(cls, names: Iterable[str], error: type[Exception]) -> None:
+        """Raise for earlier names of parameters, with those that they have now."""
+        for name in names:
             if name in cls._renamed:
-                raise TypeError(
+                raise error(
                     f"{cls.__name__} has no parameter {name!r} any more: it is {cls._renamed[name]!r} now."
                 )
-        return super().__new__(cls)
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._fitted_by in self.__dict__
