@@ -28,8 +28,8 @@ _POINTS_FOR_AVERAGES, _NUMBERS_FOR_AVERAGES = 4096, 40_000
 _TRIAL_STEP = 0.1
 
 _DISCRETE = (
-    "the continuous dynamics that the sampler says it follows were checked; its steps themselves, their size, "
-    "gradient and noise_estimate were not"
+    "the continuous dynamics that the sampler says it follows were checked; its steps themselves, their "
+    "size, gradient and noise_estimate were not"
 )
 _UNKNOWN = (
     "there is nothing to check: {name} does not say which continuous dynamics its steps follow, and does not "
