@@ -90,6 +90,36 @@ def test_the_same_seed_gives_the_same_topics_and_partial_fit_goes_on(counts):
     assert np.any(other != first)
 
 
+def test_partial_fit_takes_other_settings_of_reading_and_refuses_those_of_the_chain(counts):
+    lda = fk.models.LDA(3, topic_word_prior=np.full(50, 0.1), **QUICK).partial_fit(counts[:50])
+    before = lda.get_params()
+    for name, value in {
+        "n_components": 7,
+        "sampler": "scir",
+        "topic_word_prior": 0.2,
+        "doc_topic_prior": 0.2,
+        "seed_words": {"a": [1]},
+        "step_size": 0.1,
+        "friction": 2.0,
+        "draws": 30,
+        "random_state": 1,
+    }.items():
+        lda.set_params(**{name: value})
+        message = rf"cannot change {name}: {name} was .* and is .*call fit again, or make a new LDA"
+        with pytest.raises(ValueError, match=message):
+            lda.partial_fit(counts[50:100])
+        assert lda.topic_names_ == ["0", "1", "2"]
+        lda.set_params(**{name: before[name]})
+    assert lda.n_documents_seen_ == 50
+    # An equal value is no change; the documents after it are read in other minibatches.
+    lda.set_params(topic_word_prior=[0.1] * 50, random_state=np.int64(0), passes=3, progress=False)
+    lda.set_params(batch_size=10, n_jobs=2, sweeps=6, burn_in=2).partial_fit(counts[50:100])
+    assert lda.n_batch_iter_ == 2 + 5
+    chain, curve = lda._training.chain, lda._training.curve
+    assert (chain.sweeps, chain.burn_in) == (6, 2)
+    assert {chain.threads, chain.topics.threads, curve.threads, curve.held_out.threads} == {2}
+
+
 def test_kinds_of_matrices_give_the_same(counts):
     some = counts[:60]
     found = [

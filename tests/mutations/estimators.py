@@ -32,6 +32,20 @@ MUTATIONS = [
         ("estimators::a_generator_is_stored_as_the_seed_that_was_drawn",),
     ),
     Mutation(
+        "models/topics/estimator.py",
+        "            self._check_unchanged()\n",
+        "            pass\n",
+        "partial_fit goes on after a change that its chain cannot make",
+        ("lda_estimator::partial_fit_takes_other_settings_of_reading_and_refuses_those_of_the_chain",),
+    ),
+    Mutation(
+        "models/topics/training.py",
+        "self.chain.use(settings.num_threads, settings.sweeps, settings.burn_in)",
+        "pass",
+        "another number of threads or sweeps is one in name only",
+        ("lda_estimator::partial_fit_takes_other_settings_of_reading_and_refuses_those_of_the_chain",),
+    ),
+    Mutation(
         "models/topics/training.py",
         "if is_new:",
         "if True:",

@@ -19,7 +19,7 @@ from fokker.models.topics.files import with_prefix, without_prefix
 from fokker.models.topics.learned_prior import LearnedPrior
 from fokker.models.topics.share import Alone, Share
 from fokker.models.topics.start import CHAINS, first_topics
-from fokker.models.topics.theta import WITH_MOMENTUM, Topics, make_topics
+from fokker.models.topics.theta import WITH_MOMENTUM, DenseTopics, Topics, make_topics
 from fokker.models.topics.word_prior import WordPrior
 
 Schedule = Callable[[int], float]
@@ -131,6 +131,12 @@ class TopicChain:
         self.topics: Topics = make_topics(
             sampler, theta, self.word_prior.alpha, fold_in(key, _TOPICS), threads, start, share
         )
+
+    def use(self, threads: int, sweeps: int, burn_in: int) -> None:
+        """Use so many threads and sweeps from now on."""
+        self.sweeps, self.burn_in, self.threads = sweeps, burn_in, threads
+        if not isinstance(self.topics, DenseTopics):  # whose threads are JAX's
+            self.topics.threads = threads
 
     def _add_pseudo_counts(self, theta: np.ndarray, generator: np.random.Generator) -> None:
         """Add Gamma(δ_kw) to θ of the topics here: the sum of Gamma(a) and Gamma(δ) is Gamma(a + δ)."""

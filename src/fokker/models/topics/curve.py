@@ -53,13 +53,19 @@ class PerplexityCurve:
     """
 
     def __init__(self, size: int, seed: int, threads: int, share: Share | None = None) -> None:
-        self.size, self._seed, self._threads, self._share = size, seed, threads, share
+        self.size, self._seed, self.threads, self._share = size, seed, threads, share
         self.points: list[Evaluation] = []
         self.held_out: HeldOut | None = None
         self.is_held_out = True
         self._documents = Documents.concatenate([])
         self._pending: list[Documents] = []
         self._hashes: set[bytes] = set()
+
+    def use_threads(self, threads: int) -> None:
+        """Evaluate with so many threads from now on."""
+        self.threads = threads
+        if self.held_out is not None:
+            self.held_out.threads = threads
 
     @property
     def num_missing(self) -> int:
@@ -82,7 +88,7 @@ class PerplexityCurve:
 
     def _complete(self, documents: Documents) -> None:
         self._documents = documents
-        self.held_out = HeldOut(documents, self._seed, self._threads, self._share)
+        self.held_out = HeldOut(documents, self._seed, self.threads, self._share)
         self._early = {name: np.zeros_like(x) for name, x in self.held_out.state().items()}
         self._hashes = {_document_hash(*documents.row(i)) for i in range(documents.size)}
 

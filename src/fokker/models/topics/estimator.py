@@ -20,7 +20,7 @@ from fokker.models.topics.evaluate import mixture_draw, mixtures, perplexity
 from fokker.models.topics.files import with_prefix, without_prefix
 from fokker.models.topics.judgement import FIT, STREAM, judge
 from fokker.models.topics.model import top_words
-from fokker.models.topics.settings import DECLARED, FIELDS, Settings, default_passes
+from fokker.models.topics.settings import DECLARED, FIELDS, MAY_CHANGE, Settings, default_passes
 from fokker.models.topics.start import is_enough
 from fokker.models.topics.training import Training
 from fokker.models.topics.weights import Weights
@@ -154,13 +154,19 @@ class LDA(Transformer, _Parameters, Estimator):
 
     @together()
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Continue with the documents of X, in minibatches in their order; y is ignored."""
+        """Continue with the documents of X, in minibatches in their order; y is ignored.
+
+        `set_params` may have changed how documents are read (`batch_size`, `sweeps`, `burn_in`, `n_jobs`,
+        `total_samples`, `progress`), and what is of `fit` alone. Other changes are refused.
+        """
         is_first = not self.__sklearn_is_fitted__()
+        if not is_first:
+            self._check_unchanged()
         weights = self._weights(X, reset=is_first)
         if is_first:
             self._start_training()
             _check_weights(weights)
-        self._training.settings = self._settings()  # which may have changed
+        self._training.go_on_with(self._settings())
         self._is_stream = True
         documents = self._counts(weights).select(weights.has_words)
         self._train(documents, self.n_documents_seen_ + documents.size, is_exact=False, is_new=True)
@@ -189,6 +195,24 @@ class LDA(Transformer, _Parameters, Estimator):
 
     def _settings(self) -> Settings:
         return Settings.of_parameters(self.get_params(deep=False), self._seed)
+
+    def _check_unchanged(self) -> None:
+        """Raise where a parameter has changed that a chain has from its start."""
+        before, now = self._training.settings, self._settings()
+        values = {
+            str(known.parameter): (getattr(before, name), getattr(now, name))
+            for name, known in DECLARED.items()
+            if known.parameter and name not in MAY_CHANGE
+        }
+        if isinstance(self.random_state, int | np.integer):
+            values["random_state"] = (self._seed, self.random_state)
+        if changed := [name for name, (earlier, later) in values.items() if earlier != later]:
+            # Priors and seed words may be long.
+            texts = [f"{name} was {values[name][0]!r:.60} and is {values[name][1]!r:.60}" for name in changed]
+            raise ValueError(
+                f"partial_fit goes on with a chain that cannot change {', '.join(changed)}: "
+                f"{'; '.join(texts)}. Set it back, call fit again, or make a new LDA."
+            )
 
     def _new_training(self) -> Training:
         words = self.n_features_in_

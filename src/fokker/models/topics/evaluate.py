@@ -199,12 +199,12 @@ class HeldOut:
         self._rows = np.repeat(np.arange(with_two_words.size), np.diff(self._hidden.indptr))
         self._sum = np.zeros(len(self._hidden.words))
         self._words, self._index = np.unique(self._hidden.words, return_inverse=True)
-        self._seed, self._threads, self.draws = seed, threads, 0
+        self._seed, self.threads, self.draws = seed, threads, 0
         self._share = share
 
     def probabilities(self, beta: RowsOfBeta, gamma: np.ndarray) -> np.ndarray:
         """p(w) of each hidden word under one β (V, K)."""
-        pi = mixtures(self._observed, beta, gamma, self._seed, threads=self._threads, share=self._share)
+        pi = mixtures(self._observed, beta, gamma, self._seed, threads=self.threads, share=self._share)
         hidden = beta[self._words][self._index]
         p = np.einsum("nk,nk->n", pi[self._rows], hidden, dtype=np.float64)
         # An exact draw may have no topic with the word.

@@ -290,6 +290,8 @@ class Settings:
         )
 
 
+# What another minibatch may have another value of; the others belong to the chain from its start.
+MAY_CHANGE = ("batch", "sweeps", "burn_in", "threads", "total", "start_documents", "exact_passes")
 FIELDS = {entry.name: entry for entry in dataclasses.fields(Settings)}
 DECLARED = declared_in(Settings)
 

@@ -37,6 +37,12 @@ class Training:
         self.word_counts = np.zeros(words, np.int64)
         self.sample = Documents.concatenate([])
 
+    def go_on_with(self, settings: Settings) -> None:
+        """Use other settings from now on, of which those of `MAY_CHANGE` alone differ."""
+        self.settings = settings
+        self.chain.use(settings.num_threads, settings.sweeps, settings.burn_in)
+        self.curve.use_threads(settings.num_threads)
+
     def train(
         self, documents: Documents, total: float, *, is_exact: bool, is_new: bool, seconds: float
     ) -> ExpectedCounts:
