@@ -122,6 +122,40 @@ def test_a_run_after_warm_up_is_run_again_in_double_precision():
     assert {x.dtype for x in jax.tree.leaves(trace.sampler.mass_matrix)} == {np.dtype(np.float64)}
 
 
+@pytest.fixture(scope="module")
+def two_chains():
+    return fk.sample(NORMAL, fk.samplers.sgld(0.1), **SHARED)
+
+
+@pytest.mark.parametrize("name", sorted(set(OTHERS) - {"steps", "warm_up", "batch_size", "batches"}))
+def test_a_trace_goes_on_with_its_own_settings_alone(two_chains, name):
+    options = {**SHARED, "steps": 8, name: OTHERS[name]}
+    with pytest.raises(ValueError, match=f"resume is of another run: {name} is .*, and was .*trace.rerun"):
+        fk.sample(NORMAL, fk.samplers.sgld(0.1), resume=two_chains, **options)
+
+
+def test_a_trace_goes_on_in_memory_with_its_sampler(two_chains, tmp_path):
+    shared = {"init": jnp.zeros(2), "progress": False, "resume": two_chains}
+
+    def resumed(step_size=0.1, **options):
+        return fk.sample(NORMAL, fk.samplers.sgld(step_size), **{**shared, "steps": 8, **options})
+
+    # As many chains as it has, and whatever the draws do not depend on.
+    np.testing.assert_array_equal(resumed(chunk=3).samples, two_chains.resume(4).samples)
+    with pytest.raises(ValueError, match=r"key is .*, and was"):
+        resumed(key=jax.random.key(1))
+    with pytest.raises(ValueError, match="the sampler, or one of its settings, is another"):
+        resumed(0.2)
+    with pytest.raises(ValueError, match="has 4 steps already, more than the 2"):
+        resumed(steps=2)
+    with pytest.raises(ValueError, match=r"out='.*' would have the new draws alone.*trace.save"):
+        resumed(out=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    two_chains.save(tmp_path / "old")
+    with pytest.raises(ValueError, match=r"that of the folder .*old.*fk.resume"):
+        resumed(resume=fk.open(tmp_path / "old"))
+
+
 @pytest.mark.parametrize(
     ("chains", "lost", "message"),
     [

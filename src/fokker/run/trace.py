@@ -236,8 +236,6 @@ class Trace:
         """
         check_whole("steps", steps, 0)
         call = self._call_to_repeat("resumed")
-        if self.stopped is not None and not self.was_interrupted:
-            raise ValueError(f"there is nothing to continue from: {self.stopped}.")
         return call.again(resumed=self, out=None, steps=self.settings["steps"] + steps)
 
     def _call_to_repeat(self, what: str) -> Call:
