@@ -100,7 +100,7 @@ def test_a_trace_is_run_again_with_any_option_changed():
         trace.rerun(burnin=3)
 
 
-NORMAL = fk.Density(lambda theta: jnp.sum(theta**2) / 2)
+NORMAL = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
 SHARED = {"init": jnp.zeros(2), "steps": 4, "chains": 2, "progress": False}
 
 

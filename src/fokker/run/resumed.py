@@ -40,11 +40,11 @@ def check_continues(trace: "Trace", options: Options, key: Key[Array, ""]) -> No
     before = _call_of(trace).options
     first_key = checked_key(before.key)
     first_key = key_of_seed(before.seed) if first_key is None else first_key
-    settings = [written_settings(before, first_key), written_settings(options, key)]
-    descriptions = [
-        {"settings": {n: x for n, x in of.items() if n != "warm_up"}, "fingerprints": {}} for of in settings
-    ]
-    _refuse(differences(*descriptions, programs=False))
+    earlier, now = (
+        {"settings": {**written_settings(*run), "warm_up": None}, "fingerprints": {}}
+        for run in ((before, first_key), (options, key))
+    )
+    _refuse(differences(earlier, now, programs=False))
     taken, total = trace.settings["taken"], options.burn_in + options.steps
     if taken > total:
         raise ValueError(
