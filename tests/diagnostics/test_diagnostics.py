@@ -9,7 +9,7 @@ import pytest
 
 import fokker as fk
 from fokker import diagnostics, samplers
-from fokker.batches import WindowBatches
+from fokker.batches import Batches, WindowBatches
 from fokker.diagnostics._gradients import thinned
 from fokker.integrators import Splitting
 from fokker.run.tuning import _friction_name, _with_friction
@@ -256,6 +256,24 @@ def test_halving_needs_draws_and_chains():
         fk.sample(unit, samplers.sgld(0.1), **options).step_halving()
     with pytest.raises(ValueError, match="draws"):
         fk.sample(unit, samplers.sgld(0.1), keep="moments", **options).step_halving()
+
+
+@pytest.mark.parametrize("form", [lambda m: m, np.diag], ids=["masses", "matrix"])
+def test_the_share_of_the_minibatches_is_that_of_the_same_steps_in_other_units(form, x64):
+    """A mass matrix m with steps of h√m and a friction of γ/√m is the same chain."""
+    data = np.random.default_rng(0).normal(size=(60, 2)) * [1.0, 3.0]
+    target = fk.Posterior(lambda theta: 0.0, lambda theta, x: -jnp.sum((x - theta) ** 2) / 2, data)
+
+    def share(*m):
+        root = m[0] ** 0.5
+        placed = samplers.sghmc(2e-3 * root, 50 / root, mass_matrix=form(np.array(m))).on(target)
+        start = jax.vmap(lambda key: placed.init(jnp.ones(2), key=key))
+        states = start(jax.random.split(jax.random.key(1), 2))
+        return diagnostics.gradient_noise_share(placed, states, Batches(60, 6))
+
+    usual = share(1.0, 1.0)
+    np.testing.assert_allclose([share(100.0, 100.0), share(0.01, 0.01)], usual, rtol=1e-9)
+    assert share(1.0, 4.0) < 0.5 * usual  # less noise where there is most of it
 
 
 # Going on -------------------------------------------------------------------------------------------------

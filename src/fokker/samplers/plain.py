@@ -164,16 +164,20 @@ class Plain(Sampler):
     def noise_variances(
         self, state: SamplerState, positions: PyTree[Array], batch: Any
     ) -> tuple[Array, Array] | None:
-        """By the covariance of the drift, from the spread of the gradients of single data in the batch."""
-        dynamics, estimator = self.placed, self.estimator
+        """By the covariance of the drift, from the spread of the gradients of single data in the batch.
+
+        Both are those of a step in its own coordinates, in which the noise is injected.
+        """
+        dynamics, z, chart = self._enter(state._replace(z=raised(state.z)))
+        estimator, online = self.estimator, OnlineNoise("diagonal")
         if not self.wants_target or estimator is None or not isinstance(dynamics, Dynamics):
             return None
-        z, online = raised(state.z), OnlineNoise("diagonal")
         h = step_size_at(self.step_size, state.step)
 
         def minibatch(position: PyTree[Array]) -> Array:
             each = estimator.contributions(self.own_target, state.memory.estimator, position, batch)
-            V = online.estimate(each, batch.scatter)
+            by_coordinate = jax.vmap(lambda one: chart.gradient(lambda _: one)(z["theta"]))(each)
+            V = online.estimate(by_coordinate, batch.scatter)
             return h * _trace(dynamics.drift_noise(z, online.field(V)), z)
 
         injected = 2 * dynamics.temperature * _trace(dynamics.D, z)
