@@ -159,7 +159,7 @@ class Plain(Sampler):
         """That of its dynamics, by the first rows of many data."""
         placed = self.on(target, temperature)
         z = placed.init(theta, key=key).z
-        return drift_time(placed.placed, z, jax.grad(large_batch_potential(target)))
+        return drift_time(placed.placed, z, jax.grad(large_batch_potential(placed.own_target)))
 
     def noise_variances(
         self, state: SamplerState, positions: PyTree[Array], batch: Any
