@@ -174,10 +174,14 @@ class Plain(Sampler):
             return None
         h = step_size_at(self.step_size, state.step)
 
+        def by_coordinate(contribution: PyTree[Array]) -> PyTree[Array]:
+            gradient = chart.gradient(lambda _: contribution)
+            assert gradient is not None
+            return gradient(z["theta"])
+
         def minibatch(position: PyTree[Array]) -> Array:
             each = estimator.contributions(self.own_target, state.memory.estimator, position, batch)
-            by_coordinate = jax.vmap(lambda one: chart.gradient(lambda _: one)(z["theta"]))(each)
-            V = online.estimate(by_coordinate, batch.scatter)
+            V = online.estimate(jax.vmap(by_coordinate)(each), batch.scatter)
             return h * _trace(dynamics.drift_noise(z, online.field(V)), z)
 
         injected = 2 * dynamics.temperature * _trace(dynamics.D, z)
