@@ -9,11 +9,12 @@ import pytest
 
 import fokker as fk
 from fokker import diagnostics, samplers
-from fokker.batches import WindowBatches
+from fokker.batches import Batches, WindowBatches
 from fokker.diagnostics._gradients import thinned
 from fokker.diagnostics._quantities import flat
 from fokker.integrators import Splitting
-from fokker.run.tuning import _friction_name, _with_friction
+from fokker.run.call import Options
+from fokker.run.tuning import _FRICTIONS, _candidates, _friction_name, _with_friction
 from fokker.samplers._time_scale import largest_curvature
 from interrupted import interrupt_at
 
@@ -259,6 +260,24 @@ def test_halving_needs_draws_and_chains():
         fk.sample(unit, samplers.sgld(0.1), keep="moments", **options).step_halving()
 
 
+@pytest.mark.parametrize("form", [lambda m: m, np.diag], ids=["masses", "matrix"])
+def test_the_share_of_the_minibatches_is_that_of_the_same_steps_in_other_units(form, x64):
+    """A mass matrix m with steps of h√m and a friction of γ/√m is the same chain."""
+    data = np.random.default_rng(0).normal(size=(60, 2)) * [1.0, 3.0]
+    target = fk.Posterior(lambda theta: 0.0, lambda theta, x: -jnp.sum((x - theta) ** 2) / 2, data)
+
+    def share(*m):
+        root = m[0] ** 0.5
+        placed = samplers.sghmc(2e-3 * root, 50 / root, mass_matrix=form(np.array(m))).on(target)
+        start = jax.vmap(lambda key: placed.init(jnp.ones(2), key=key))
+        states = start(jax.random.split(jax.random.key(1), 2))
+        return diagnostics.gradient_noise_share(placed, states, Batches(60, 6))
+
+    usual = share(1.0, 1.0)
+    np.testing.assert_allclose([share(100.0, 100.0), share(0.01, 0.01)], usual, rtol=1e-9)
+    assert share(1.0, 4.0) < 0.5 * usual  # less noise where there is most of it
+
+
 # Going on -------------------------------------------------------------------------------------------------
 
 
@@ -336,6 +355,19 @@ def test_the_time_scales_of_the_dynamics_are_found():
     assert slow == pytest.approx(1 / np.sqrt(largest), rel=0.15)
     with pytest.raises(ValueError, match="give step_sizes"):
         largest_curvature(fk.Density(lambda theta: -jnp.sum(theta)), theta)
+
+
+def test_the_time_scales_of_a_constrained_target_are_those_at_its_temperature():
+    """Of a uniform variable between 0 and 1: U_y is T times the log-Jacobian alone, with curvature T/2."""
+    target = fk.constrain(fk.Density(lambda theta: 0.0 * theta), fk.constraints.interval(0.0, 1.0))
+    y, key = target.unconstrain(0.5), jax.random.key(0)
+    for T in (1.0, 8.0):
+        assert samplers.sgld(0.1).fastest_time(target, T, y, key) == pytest.approx(2 / T, rel=0.01)
+        assert samplers.psgld(0.1).fastest_time(target, T, y, key) == pytest.approx(2**0.5, rel=0.01)
+        options = Options(init=0.5, steps=1, temperature=T, key=key)
+        arms = list(_candidates(target, samplers.sghmc, y, [0.1], None, options))
+        rates = [arm.friction for arm in arms]
+        np.testing.assert_allclose(rates, [(T / 2) ** 0.5 * share for share in _FRICTIONS], rtol=0.01)
 
 
 def test_tuning_leaves_out_steps_that_explode_or_crawl(optimised):

@@ -6,6 +6,55 @@ _CHUNK = ("sample::draws_are_the_same_bit_for_bit_whatever_the_chunk",)
 
 MUTATIONS = [
     Mutation(
+        "run/plan.py",
+        "        check_continues(call.resumed, options, key)",
+        "        pass",
+        "a trace goes on with other settings",
+        ("call::a_trace_goes_on_with_its_own_settings_alone",),
+    ),
+    Mutation(
+        "run/start.py",
+        "        check_same_sampler(plan.call.resumed, ready.sampler, options)",
+        "        pass",
+        "a trace goes on with another sampler",
+        ("call::a_trace_goes_on_in_memory_with_its_sampler",),
+    ),
+    Mutation(
+        "run/plan.py",
+        "    if call.resumed is not None:\n        return int",
+        "    if False:\n        return int",
+        "a trace that goes on has the default number of chains",
+        ("call::a_trace_goes_on_in_memory_with_its_sampler",),
+    ),
+    Mutation(
+        "run/trace.py",
+        'changes = {"key": None, **changes}',
+        "pass",
+        "the key of the first run goes before the seed of the second",
+        ("call::another_seed_goes_before_the_key_of_the_first_run",),
+    ),
+    Mutation(
+        "run/precision.py",
+        "return dataclasses.replace(init, positions=as_double(init.positions))",
+        "return init",
+        "positions after warm-up stay in single precision",
+        ("call::a_run_after_warm_up_is_run_again_in_double_precision",),
+    ),
+    Mutation(
+        "samplers/plain.py",
+        "jax.vmap(by_coordinate)(each)",
+        "jax.vmap(lambda one: chart.vector(one))(each)",
+        "the share of minibatch noise leaves out the mass matrix",
+        ("diagnostics::the_share_of_the_minibatches_is_that_of_the_same_steps_in_other_units",),
+    ),
+    Mutation(
+        "samplers/plain.py",
+        "jax.grad(large_batch_potential(placed.own_target))",
+        "jax.grad(large_batch_potential(target))",
+        "the time scale of a constrained target leaves T out of the Jacobian",
+        ("diagnostics::the_time_scales_of_a_constrained_target_are_those_at_its_temperature",),
+    ),
+    Mutation(
         "samplers/_shared.py",
         'inner(z["r"], velocity) / float(dimension(z["r"]))',
         'inner(z["r"], velocity) / dimension(z["r"])',

@@ -14,7 +14,9 @@ import fokker as fk
 from fokker.run import losses
 from fokker.run.call import MAY_CHANGE, NAMES, STORED, Options
 from fokker.run.losses import Loss
+from fokker.run.positions import WarmedUp
 from fokker.run.record import differences, written_settings
+from fokker.samplers.mass_matrix import Diagonal
 
 RUN = Path(fk.__file__).parent / "run"
 KEY = jax.random.key(0)
@@ -101,6 +103,62 @@ def test_a_trace_is_run_again_with_any_option_changed():
     assert float(other.settings["step_size"]) == pytest.approx(0.2)
     with pytest.raises(TypeError, match=r"rerun has no option 'burnin'.*burn_in"):
         trace.rerun(burnin=3)
+
+
+NORMAL = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+SHARED = {"init": jnp.zeros(2), "steps": 4, "chains": 2, "progress": False}
+
+
+def test_another_seed_goes_before_the_key_of_the_first_run():
+    trace = fk.sample(NORMAL, fk.samplers.sgld(0.1), key=jax.random.key(7), **SHARED)
+    by_seed = trace.rerun(seed=4).samples
+    np.testing.assert_array_equal(by_seed, fk.sample(NORMAL, fk.samplers.sgld(0.1), seed=4, **SHARED).samples)
+    np.testing.assert_array_equal(trace.rerun(seed=5, key=jax.random.key(7)).samples, trace.samples)
+    np.testing.assert_array_equal(trace.rerun(chunk=2).samples, trace.samples)
+
+
+def test_a_run_after_warm_up_is_run_again_in_double_precision():
+    """As a second run has it: where warm-up left two chains, and what it learned, in single precision."""
+    ones = jnp.ones(2, jnp.float32)
+    sampler = fk.samplers.mala(jnp.float32(0.5), mass_matrix=Diagonal(ones))
+    init = WarmedUp(jnp.stack([ones, -ones]), (), one_start=False)
+    trace = fk.sample(NORMAL, sampler, precision="double", **{**SHARED, "init": init})
+    assert trace.samples.dtype == np.float64
+    assert {x.dtype for x in jax.tree.leaves(trace.sampler.mass_matrix)} == {np.dtype(np.float64)}
+
+
+@pytest.fixture(scope="module")
+def two_chains():
+    return fk.sample(NORMAL, fk.samplers.sgld(0.1), **SHARED)
+
+
+@pytest.mark.parametrize("name", sorted(set(OTHERS) - {"steps", "warm_up", "batch_size", "batches"}))
+def test_a_trace_goes_on_with_its_own_settings_alone(two_chains, name):
+    options = {**SHARED, "steps": 8, name: OTHERS[name]}
+    with pytest.raises(ValueError, match=f"resume is of another run: {name} is .*, and was .*trace.rerun"):
+        fk.sample(NORMAL, fk.samplers.sgld(0.1), resume=two_chains, **options)
+
+
+def test_a_trace_goes_on_in_memory_with_its_sampler(two_chains, tmp_path):
+    shared = {"init": jnp.zeros(2), "progress": False, "resume": two_chains}
+
+    def resumed(step_size=0.1, **options):
+        return fk.sample(NORMAL, fk.samplers.sgld(step_size), **{**shared, "steps": 8, **options})
+
+    # As many chains as it has, and whatever the draws do not depend on.
+    np.testing.assert_array_equal(resumed(chunk=3).samples, two_chains.resume(4).samples)
+    with pytest.raises(ValueError, match=r"key is .*, and was"):
+        resumed(key=jax.random.key(1))
+    with pytest.raises(ValueError, match="the sampler, or one of its settings, is another"):
+        resumed(0.2)
+    with pytest.raises(ValueError, match="has 4 steps already, more than the 2"):
+        resumed(steps=2)
+    with pytest.raises(ValueError, match=r"out='.*' would have the new draws alone.*trace.save"):
+        resumed(out=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    two_chains.save(tmp_path / "old")
+    with pytest.raises(ValueError, match=r"that of the folder .*old.*fk.resume"):
+        resumed(resume=fk.open(tmp_path / "old"))
 
 
 @pytest.mark.parametrize(

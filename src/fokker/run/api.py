@@ -20,6 +20,7 @@ from fokker.run.plan import entered, plan
 from fokker.run.positions import Init
 from fokker.run.precision import in_precision, precision_of
 from fokker.run.record import SCORES
+from fokker.run.resumed import check_can_resume
 from fokker.run.start import start
 from fokker.run.store import read_checkpoint
 from fokker.run.stored import StoredTrace
@@ -114,7 +115,9 @@ def sample(
     - `precision`: "double" to compute everything in double precision: theta, the data, and what the trace
       computes later. So is a target of double precision, and a run in a folder keeps its own; else JAX's
       setting holds.
-    - `resume`: a trace to go on with, as `trace.resume()` gives it.
+    - `resume`: a trace to go on with, in memory, as `trace.resume()` does. The other arguments are those of
+      its run: `steps` is the new total, `chains` may be left out, and another setting is refused by name.
+      Whether the target is the same is not checked.
 
     Returns a `fk.Trace`, with `.samples`, `.summary()`, `.to_arviz()`, `.report(path)` and `.save(path)`.
     """
@@ -125,6 +128,8 @@ def sample(
             "by fk.resume, or by the same call with out=."
         )
     options = Options(**{name: arguments[name] for name in NAMES})
+    if resume is not None:
+        check_can_resume(resume, out)
     with entered(Call(target, sampler, options, resume, sample=sample)) as call:
         return prepared(call).run()
 

@@ -25,6 +25,7 @@ from fokker.run.positions import PerChain, WarmedUp, given_positions
 from fokker.run.precision import in_precision, precision_of
 from fokker.run.processes import check_same_settings, check_seen_by_all, together
 from fokker.run.record import OtherRunError, fingerprint_of_data, written_settings
+from fokker.run.resumed import check_continues
 from fokker.run.step_plan import StepPlan
 from fokker.run.store import Checkpoint, check_place, has_run, read_checkpoint
 from fokker.samplers._checks import no_batch
@@ -123,7 +124,7 @@ def plan(call: Call) -> Plan:
     if folder is not None:
         before = devices.by_first(lambda: _checkpoint_in(folder))
     if options.chains is None:
-        options = dataclasses.replace(options, chains=_default_chains(options.init, before))
+        options = dataclasses.replace(options, chains=_default_chains(call, before))
     key = checked_key(options.key)
     names = [field.name for field in dataclasses.fields(StepPlan)]
     steps = StepPlan(*(getattr(options, name) for name in names))
@@ -132,6 +133,8 @@ def plan(call: Call) -> Plan:
         check_memory(steps, _NUMBER)  # before anything is learned: a draw has one number at least
     sampler, make = _sampler_of(call.sampler)
     key = key_of_seed(options.seed) if key is None else key
+    if call.resumed is not None:
+        check_continues(call.resumed, options, key)
     batches = make_batches(call.target, options.batch_size, options.batches, options.gradient, key)
     target = call.target
     # Windows have their own copy, and of a mesh each device its part: the data are on the device once.
@@ -148,10 +151,15 @@ def plan(call: Call) -> Plan:
     return planned
 
 
-def _default_chains(init: Any, before: Checkpoint | None) -> int:
-    """As many as `init` has starts, or as the run in the folder, which may be of another default."""
-    if isinstance(init, PerChain):
-        return init.number
+def _default_chains(call: Call, before: Checkpoint | None) -> int:
+    """As many as the trace that goes on, as `init` has starts, or as the run in the folder.
+
+    That may be of another default.
+    """
+    if call.resumed is not None:
+        return int(call.resumed.settings["chains"])
+    if isinstance(call.options.init, PerChain):
+        return call.options.init.number
     return CHAINS if before is None else int(before.description["settings"]["chains"])
 
 

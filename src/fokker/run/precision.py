@@ -11,7 +11,7 @@ from fokker._core.precision import DOUBLE, as_double
 from fokker._core.state import is_function
 from fokker.rows import in_this_precision_too, is_source, leaves
 from fokker.run.call import Call
-from fokker.run.positions import PerChain
+from fokker.run.positions import PerChain, WarmedUp
 from fokker.run.store import has_run, read_checkpoint
 from fokker.targets.target import Target
 
@@ -48,4 +48,6 @@ def _in_double(init: Any) -> Any:
     """The start in double precision, also where a function draws it."""
     if isinstance(init, PerChain):
         return PerChain(as_double(init.positions))
+    if isinstance(init, WarmedUp):
+        return dataclasses.replace(init, positions=as_double(init.positions))
     return (lambda key: as_double(init(key))) if is_function(init) else as_double(init)

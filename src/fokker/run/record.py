@@ -5,7 +5,7 @@ import hashlib
 import inspect
 import platform
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -171,7 +171,7 @@ def fingerprints_to_learn(
 ) -> dict[str, str]:
     """What is learned before the first step depends on these; `sampler`: without a step size, or its name."""
     position = target.unconstrain(jax.tree.map(lambda x: x[0], positions))
-    text = _in_words((sampler, gradient), set())
+    text = in_words((sampler, gradient))
     return {
         **_prints_of_target(target, position),
         "start": fingerprint_of_arrays(positions),
@@ -179,7 +179,7 @@ def fingerprints_to_learn(
     }
 
 
-def _in_words(value: Any, seen: set[int]) -> str:
+def in_words(value: Any, seen: Set[int] = frozenset()) -> str:
     """Everything that a sampler is made of, which has no step size to be traced with: functions by their
     code and what they refer to.
     """
@@ -200,7 +200,7 @@ def _in_words(value: Any, seen: set[int]) -> str:
     if id(value) in seen:  # one that refers to itself
         return ""
     seen = seen | {id(value)}
-    return f"{type(value).__name__}({', '.join(_in_words(part, seen) for part in parts)})"
+    return f"{type(value).__name__}({', '.join(in_words(part, seen) for part in parts)})"
 
 
 class Learned(NamedTuple):

@@ -15,6 +15,7 @@ from fokker.run.folder import RunFolder, describe_theta, written_constants, writ
 from fokker.run.plan import Plan, check_memory
 from fokker.run.positions import WarmedUp, check_same_target, differs, first_states
 from fokker.run.record import Learned, environment, fingerprints, used_settings
+from fokker.run.resumed import check_same_sampler
 from fokker.run.store import Checkpoint
 from fokker.run.trace import Origin
 from fokker.samplers.contract import Sampler, start_chains
@@ -82,6 +83,7 @@ def start(ready: Ready) -> Started:
         init = WarmedUp(learned.positions, learned.notes, one_start)
         options = dataclasses.replace(options, init=init, warm_up=None)
     if plan.call.resumed is not None:
+        check_same_sampler(plan.call.resumed, ready.sampler, options)
         states = plan.call.resumed.state
     else:
         with plan.devices.starting():

@@ -220,6 +220,8 @@ class Trace:
         for name in changes:
             if name not in known:
                 raise TypeError(f"rerun has no option {name!r}, as fk.sample has none.{nearest(name, known)}")
+        if "seed" in changes:  # a key goes before the seed
+            changes = {"key": None, **changes}
         chosen: Any = call.sampler if sampler is None else sampler
         if step_size is not None:
             chosen = chosen.with_step_size(step_size)
@@ -234,8 +236,6 @@ class Trace:
         """
         check_whole("steps", steps, 0)
         call = self._call_to_repeat("resumed")
-        if self.stopped is not None and not self.was_interrupted:
-            raise ValueError(f"there is nothing to continue from: {self.stopped}.")
         return call.again(resumed=self, out=None, steps=self.settings["steps"] + steps)
 
     def _call_to_repeat(self, what: str) -> Call:

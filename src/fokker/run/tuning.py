@@ -273,7 +273,8 @@ def _check(
         notes.append(f"no step size tried is free of bias: {trial.problem}")
     if math.isfinite(trial.gradient_norm) and not is_function(options.init):
         theta = _start(target, options)
-        at_start = float(np.linalg.norm(ravel(jax.grad(large_batch_potential(target))(theta))))
+        potential = large_batch_potential(target.at_temperature(options.temperature))
+        at_start = float(np.linalg.norm(ravel(jax.grad(potential)(theta))))
         usual = trial.gradient_norm * options.temperature
         if at_start > _FAR * usual:
             notes.append(
@@ -364,7 +365,7 @@ def _candidates(
         raise ValueError("this sampler has no friction to choose: leave frictions out, or give a function.")
     chosen: Sequence[float | None] = (None,)
     if name is not None:
-        rate = math.sqrt(largest_curvature(target, theta))
+        rate = math.sqrt(largest_curvature(target.at_temperature(options.temperature), theta))
         chosen = frictions or [rate * share for share in _FRICTIONS]
     assert options.key is not None
     for friction in chosen:

@@ -36,7 +36,7 @@ def largest_curvature(target: Target, theta: PyTree[Array]) -> float:
 
 def curvature_time(target: Target, temperature: Any, theta: PyTree[Array]) -> float:
     """√(T/λ) with λ the largest curvature: the narrowest width of the target, as far as it is normal."""
-    return math.sqrt(temperature / largest_curvature(target, theta))
+    return math.sqrt(temperature / largest_curvature(target.at_temperature(temperature), theta))
 
 
 def drift_time(

@@ -159,21 +159,29 @@ class Plain(Sampler):
         """That of its dynamics, by the first rows of many data."""
         placed = self.on(target, temperature)
         z = placed.init(theta, key=key).z
-        return drift_time(placed.placed, z, jax.grad(large_batch_potential(target)))
+        return drift_time(placed.placed, z, jax.grad(large_batch_potential(placed.own_target)))
 
     def noise_variances(
         self, state: SamplerState, positions: PyTree[Array], batch: Any
     ) -> tuple[Array, Array] | None:
-        """By the covariance of the drift, from the spread of the gradients of single data in the batch."""
-        dynamics, estimator = self.placed, self.estimator
+        """By the covariance of the drift, from the spread of the gradients of single data in the batch.
+
+        Both are those of a step in its own coordinates, in which the noise is injected.
+        """
+        dynamics, z, chart = self._enter(state._replace(z=raised(state.z)))
+        estimator, online = self.estimator, OnlineNoise("diagonal")
         if not self.wants_target or estimator is None or not isinstance(dynamics, Dynamics):
             return None
-        z, online = raised(state.z), OnlineNoise("diagonal")
         h = step_size_at(self.step_size, state.step)
+
+        def by_coordinate(contribution: PyTree[Array]) -> PyTree[Array]:
+            gradient = chart.gradient(lambda _: contribution)
+            assert gradient is not None
+            return gradient(z["theta"])
 
         def minibatch(position: PyTree[Array]) -> Array:
             each = estimator.contributions(self.own_target, state.memory.estimator, position, batch)
-            V = online.estimate(each, batch.scatter)
+            V = online.estimate(jax.vmap(by_coordinate)(each), batch.scatter)
             return h * _trace(dynamics.drift_noise(z, online.field(V)), z)
 
         injected = 2 * dynamics.temperature * _trace(dynamics.D, z)
