@@ -127,18 +127,19 @@ def test_an_earlier_state_is_said_to_be_one(runs, tmp_path):
 def test_a_run_does_not_go_on_with_a_file_from_elsewhere(runs, tmp_path):
     """Before anything is computed."""
     parent, kind, right, _ = runs
-    if kind != CHUNKED:
-        pytest.skip("the whole state is in one file, which is compared with the call")
     folder, chunks = tmp_path / "run", "draws.zarr/posterior/a/c/0"
-    for place, source in (
+    of_chunks = (
         (f"{chunks}/0/0", f"other/{chunks}/0/0"),
         (f"{chunks}/2/0", f"other/{chunks}/2/0"),
         (f"{chunks}/0/0", f"run/{chunks}/1/0"),
         (f"{chunks}/1/0", "run/draws.zarr/posterior/b/c/0/1/0"),
         (f"{chunks}/3/0", f"earlier/{chunks}/3/0"),
+    )
+    of_checkpoints = (
         ("checkpoint.npz", "other/checkpoint.npz"),
         ("checkpoint.previous.npz", "other/checkpoint.previous.npz"),
-    ):
+    )
+    for place, source in (*(of_chunks if kind == CHUNKED else ()), *of_checkpoints):
         shutil.copytree(parent / "run", folder)
         shutil.copyfile(parent / source, folder / place)
         before = (folder / "run.json").read_bytes()

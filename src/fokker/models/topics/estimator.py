@@ -3,7 +3,8 @@
 import dataclasses
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import jax
@@ -404,22 +405,8 @@ class LDA(Transformer, _Parameters, Estimator):
 
         That of a document does not depend on the other documents of X.
         """
-        draws, settings = self._stored_draws(), self._settings()
-        weights = self._weights(X, reset=False)
-        rounding = jax.random.key(self._seed + _ROUNDING)
-        per_draw = [
-            mixtures(
-                weights.counts(seed_at(rounding, i)),
-                beta,
-                self.doc_topic_prior_,
-                self._seed + i,
-                sweeps=settings.sweeps,
-                burn_in=settings.burn_in,
-                threads=settings.num_threads,
-            )
-            for i, beta in enumerate(draws)
-        ]
-        return np.mean(per_draw, 0)
+        self._check_fitted()
+        return np.mean(self._at_draws(partial(mixtures, burn_in=self._settings().burn_in), X), 0)
 
     def mixture_interval(self, X: Any, probability: float = 0.9) -> np.ndarray:
         """The bounds (2, D, K) between which the topic proportions π_d lie with this probability.
@@ -427,12 +414,17 @@ class LDA(Transformer, _Parameters, Estimator):
         For each stored draw of the topics they are drawn given the words of the document; how many draws a
         probability needs is said at `credible_interval`. Those of a document do not depend on the others.
         """
-        draws, settings = self._stored_draws(), self._settings()
+        self._check_fitted()
         probability = self._checked_probability(probability)
+        return np.stack(credible_bounds(np.stack(self._at_draws(mixture_draw, X)), probability))
+
+    def _at_draws(self, function: Callable[..., np.ndarray], X: Any) -> list[np.ndarray]:
+        """A function of documents and topics at each stored draw of the topics."""
+        draws, settings = self._stored_draws(), self._settings()
         weights = self._weights(X, reset=False)
         rounding = jax.random.key(self._seed + _ROUNDING)
-        per_draw = [
-            mixture_draw(
+        return [
+            function(
                 weights.counts(seed_at(rounding, i)),
                 beta,
                 self.doc_topic_prior_,
@@ -442,7 +434,6 @@ class LDA(Transformer, _Parameters, Estimator):
             )
             for i, beta in enumerate(draws)
         ]
-        return np.stack(credible_bounds(np.stack(per_draw), probability))
 
     def perplexity(self, X: Any) -> float:
         """The perplexity of half of the words of each document given the other half, averaged over the draws.
