@@ -10,7 +10,8 @@ PART ?=
 # More for pytest, such as ARGS='-k parquet'
 ARGS ?=
 
-.PHONY: demo test test-slow test-long test-dependencies test-lowest torture verdicts mutate lint bench clean help
+.PHONY: demo test test-slow test-long test-dependencies test-lowest torture verdicts mutate lint bench bench-models bench-topics \
+	studio clean help
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -69,6 +70,17 @@ bench: $(INSTALLED)  ## speed and memory, as ratios against hand-written code
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/nuts.py
 	$(BIN)/python benchmarks/topics.py
+
+bench-topics: $(INSTALLED)  ## topics against tomotopy on NIPS and AP (FOKKER_DATA), as docs/lda.md has them
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(BIN)/python benchmarks/topic_peers.py --write docs/lda.md
+
+bench-models: $(INSTALLED)  ## error and calibration of networks and ratings, against what others use
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench,optax]'
+	$(BIN)/python benchmarks/models.py
+
+studio:  ## build the page of `fokker studio` from studio/ (needs Node)
+	cd studio && npm ci --no-audit --no-fund && npm run types && npm run build
 
 clean:  ## remove the virtual environment and caches
 	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache

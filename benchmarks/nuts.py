@@ -1,14 +1,19 @@
-"""NUTS on classic posteriors against NumPyro's and BlackJAX's: effective draws a second, time to the first.
+"""NUTS against nutpie, NumPyro and BlackJAX: effective draws per second of whole runs.
 
-Every library gets the same function, four chains from the same starts, 1000 steps of warm-up, a diagonal mass
-matrix, acceptance 0.8 and trees of at most 2^10 leaves, in turns in one process. Two columns a library:
-effective draws (the fewest of any scalar, ArviZ's bulk ESS) a second of sampling, compilation and warm-up
-left out; and seconds from the call to the first draw, with both. Chains are vectorised in each.
+Every library gets the same model, four chains, 1000 steps of warm-up and 1000 draws, a diagonal mass matrix,
+acceptance 0.8 and trees of at most 2^10 leaves, in turns in one process. The first run of each compiles, and
+is left out. Per library: effective draws (the fewest of any scalar, ArviZ's bulk ESS) per second of processor
+time of all threads, which other work of the machine hardly changes, and per second by the clock; medians over
+seeds. Chains of NumPyro and BlackJAX are vectorised; nutpie has a thread per chain.
 
-    python benchmarks/nuts.py [NAME …] [--rounds 3]
+The models are those of `fokker.posteriors`, which nutpie gets as a compiled function of JAX (`from_pyfunc`),
+and four of PyMC, which nutpie compiles by Numba, and the others get by `fk.from_pymc`.
+
+    python benchmarks/nuts.py [NAME …] [--seeds 3] [--without NumPyro BlackJAX]
 """
 
 import argparse
+import importlib.metadata
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,32 +23,42 @@ import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
+import nutpie
 from numpyro.infer import MCMC, NUTS
+from nutpie.compiled_pyfunc import from_pyfunc
 
 import fokker as fk
+from fokker._core.precision import computing_in
 from fokker._core.state import ravel, unravel
 from fokker.posteriors import POSTERIORS
+from fokker.run.precision import precision_of
+from pymc_models import MODELS
 
 CHAINS, WARM_UP, DRAWS = 4, 1000, 1000
+PACKAGES = ("fokker", "jax", "nutpie", "numpyro", "blackjax", "pymc", "numba", "numpy")
 
 
-def effective(draws: np.ndarray) -> float:
-    """The fewest effective draws of a scalar; `draws` are chain × draw × d."""
-    return float(np.asarray(arviz.ess(arviz.convert_to_dataset(draws))["x"]).min())
+def effective(draws: list[np.ndarray]) -> float:
+    """The fewest effective draws of a scalar; each array is chain × draw × …."""
+    return min(float(np.asarray(arviz.ess(arviz.convert_to_dataset(x))["x"]).min()) for x in draws)
 
 
 class Problem:
-    """A posterior over unconstrained vectors, as all libraries take it."""
+    """A posterior, and the same over unconstrained vectors."""
 
     def __init__(self, name: str) -> None:
-        posterior = POSTERIORS[name]()
-        target = posterior.target
-        keys = jax.random.split(jax.random.key(0), CHAINS)
-        starts = jax.vmap(posterior.init)(keys)
-        starts = jax.vmap(target.unconstrain)(starts)
-        like = jax.tree.map(lambda x: x[0], starts)
-        self.starts = jax.vmap(ravel)(starts)
-        self.potential: Callable[[Any], Any] = lambda x: target.potential(unravel(x, like))
+        self.model = MODELS[name]() if name in MODELS else None
+        posterior: Any = POSTERIORS[name]() if self.model is None else None
+        self.target: Any = posterior.target if posterior else fk.from_pymc(self.model)
+        self.init: Any = posterior.init if posterior else self.target.init
+        self.precision = precision_of(None, self.target)
+        with computing_in(self.precision):
+            starts = [
+                self.target.unconstrain(self.init(key)) for key in jax.random.split(jax.random.key(0), CHAINS)
+            ]
+            like = starts[0]
+            self.starts = jnp.stack([ravel(x) for x in starts])
+        self.potential: Callable[[Any], Any] = lambda x: self.target.potential(unravel(x, like))
         self.log_density: Callable[[Any], Any] = lambda x: -self.potential(x)
 
 
@@ -51,170 +66,142 @@ class Fokker:
     """This library."""
 
     def __init__(self, problem: Problem) -> None:
-        self.target = fk.Density(problem.log_density)
-        self.starts = problem.starts
+        self.problem = problem
 
-    def first(self, seed: int) -> None:
-        """Everything up to the first draw."""
-        starts = self.starts
-        self.trace = fk.sample(
-            self.target,
+    def run(self, seed: int) -> list[np.ndarray]:
+        """The draws of a whole run."""
+        trace = fk.sample(
+            self.problem.target,
             fk.samplers.nuts(),
-            init=lambda key: _pick(key, starts, seed),
-            steps=1,
+            init=self.problem.init,
+            steps=DRAWS,
             warm_up=WARM_UP,
             chains=CHAINS,
             seed=seed,
             progress=False,
         )
-
-    def draws(self) -> np.ndarray:
-        """More of them."""
-        before = np.asarray(self.trace.samples).shape[1]
-        self.trace = self.trace.resume(DRAWS)
-        return np.asarray(self.trace.samples)[:, before:]
+        return [np.asarray(x) for x in jax.tree.leaves(trace.samples)]
 
 
-def _pick(key: Any, starts: Any, seed: int) -> Any:
-    """The start of the chain whose key this is."""
-    keys = jax.random.split(jax.random.key(seed), (CHAINS, 3))[:, 0]
-    same = jnp.all(jax.random.key_data(keys) == jax.random.key_data(key)[None], axis=1)
-    return jnp.sum(jnp.where(same[:, None], starts, 0), axis=0)
+class Nutpie:
+    """nutpie, by Numba for models of PyMC and by a function of JAX for others."""
+
+    def __init__(self, problem: Problem) -> None:
+        if problem.model is not None:
+            self.compiled = nutpie.compile_pymc_model(problem.model)
+            return
+        size = problem.starts.shape[1]
+        value_and_grad = jax.jit(jax.value_and_grad(problem.log_density))
+
+        def make_logp() -> Callable[..., Any]:
+            def logp(x: np.ndarray) -> tuple[float, np.ndarray]:
+                value, gradient = value_and_grad(x.astype(np.float32))
+                return float(value), np.asarray(gradient, np.float64)
+
+            return logp
+
+        def make_expand(*_: Any) -> Callable[..., Any]:
+            return lambda x: {"x": np.asarray(x, np.float64)}
+
+        self.compiled = from_pyfunc(size, make_logp, make_expand, [np.dtype("float64")], [(size,)], ["x"])
+
+    def run(self, seed: int) -> list[np.ndarray]:
+        """The draws of a whole run."""
+        trace = nutpie.sample(
+            self.compiled, draws=DRAWS, tune=WARM_UP, chains=CHAINS, seed=seed, progress_bar=False
+        )
+        return [trace.posterior[name].values for name in trace.posterior]
 
 
 class NumPyro:
-    """NumPyro's NUTS: `MCMC` for the first draw, its kernel in one scan for the others."""
+    """NumPyro's NUTS with its own warm-up."""
 
     def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.run: Any = None
-
-    def first(self, seed: int) -> None:
-        """Everything up to the first draw."""
-        self.kernel = NUTS(potential_fn=self.problem.potential, target_accept_prob=0.8)
-        mcmc = MCMC(
-            self.kernel,
+        self.starts = problem.starts
+        self.mcmc = MCMC(
+            NUTS(potential_fn=problem.potential, target_accept_prob=0.8),
             num_warmup=WARM_UP,
-            num_samples=1,
+            num_samples=DRAWS,
             num_chains=CHAINS,
             chain_method="vectorized",
             progress_bar=False,
         )
-        mcmc.run(jax.random.key(seed), init_params=self.problem.starts)
-        jax.block_until_ready(mcmc.get_samples())
-        self.state = mcmc.last_state
 
-    def draws(self) -> np.ndarray:
-        """More of them."""
-        if self.run is None:
-            sample = self.kernel.sample
-
-            def run(state: Any) -> Any:
-                return jax.lax.scan(lambda s, _: (lambda n: (n, n.z))(sample(s, (), {})), state, length=DRAWS)
-
-            self.run = jax.jit(run)
-        self.state, z = self.run(self.state)
-        return np.asarray(jnp.swapaxes(z, 0, 1))
+    def run(self, seed: int) -> list[np.ndarray]:
+        """The draws of a whole run."""
+        self.mcmc.run(jax.random.key(seed), init_params=self.starts)
+        return [np.asarray(self.mcmc.get_samples(group_by_chain=True))]
 
 
 class BlackJAX:
-    """BlackJAX's NUTS with its window adaptation, chains by vmap."""
+    """BlackJAX's NUTS with its window adaptation, chains by vmap, as one program."""
 
     def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.run: Any = None
-
-    def first(self, seed: int) -> None:
-        """Everything up to the first draw."""
-        adaptation = blackjax.window_adaptation(blackjax.nuts, self.problem.log_density)
-
-        def warm(key: Any, start: Any) -> Any:
-            (state, parameters), _ = adaptation.run(key, start, num_steps=WARM_UP)
-            return state, parameters
-
-        keys = jax.random.split(jax.random.key(seed), CHAINS)
-        self.state, self.parameters = jax.jit(jax.vmap(warm))(keys, self.problem.starts)
+        self.starts = problem.starts
+        adaptation = blackjax.window_adaptation(blackjax.nuts, problem.log_density)
         kernel = blackjax.nuts.build_kernel()
-        step = jax.jit(
-            jax.vmap(
-                lambda k, s, p: kernel(
-                    k, s, self.problem.log_density, p["step_size"], p["inverse_mass_matrix"]
-                )[0]
-            )
-        )
-        parameters = {k: v for k, v in self.parameters.items() if k in ("step_size", "inverse_mass_matrix")}
-        self.parameters = parameters
-        self.state = jax.block_until_ready(step(keys, self.state, parameters))
-        self.key = jax.random.key(seed + 1000)
 
-    def draws(self) -> np.ndarray:
-        """More of them."""
-        if self.run is None:
-            kernel = blackjax.nuts.build_kernel()
-            density = self.problem.log_density
+        def chain(key: Any, start: Any) -> Any:
+            warm_key, key = jax.random.split(key)
+            (state, p), _ = adaptation.run(warm_key, start, num_steps=WARM_UP)
 
-            def chain(key: Any, state: Any, p: Any) -> Any:
-                def step(state: Any, key: Any) -> Any:
-                    new, _ = kernel(key, state, density, p["step_size"], p["inverse_mass_matrix"])
-                    return new, new.position
+            def step(state: Any, key: Any) -> Any:
+                new, _ = kernel(key, state, problem.log_density, p["step_size"], p["inverse_mass_matrix"])
+                return new, new.position
 
-                return jax.lax.scan(step, state, jax.random.split(key, DRAWS))
+            return jax.lax.scan(step, state, jax.random.split(key, DRAWS))[1]
 
-            self.run = jax.jit(jax.vmap(chain))
-        self.key, key = jax.random.split(self.key)
-        self.state, z = self.run(jax.random.split(key, CHAINS), self.state, self.parameters)
-        return np.asarray(z)
+        self.program = jax.jit(jax.vmap(chain))
+
+    def run(self, seed: int) -> list[np.ndarray]:
+        """The draws of a whole run."""
+        return [np.asarray(self.program(jax.random.split(jax.random.key(seed), CHAINS), self.starts))]
 
 
-LIBRARIES = {"Fokker": Fokker, "NumPyro": NumPyro, "BlackJAX": BlackJAX}
+LIBRARIES: dict[str, Any] = {"Fokker": Fokker, "nutpie": Nutpie, "NumPyro": NumPyro, "BlackJAX": BlackJAX}
 
 
-def measure(name: str, rounds: int) -> dict[str, tuple[float, float]]:
-    """Effective draws a second and seconds to the first draw, by library; the median of the rounds."""
-    rates: dict[str, list[float]] = {library: [] for library in LIBRARIES}
-    firsts: dict[str, list[float]] = {library: [] for library in LIBRARIES}
-    for seed in range(rounds):
-        problem = Problem(name)  # functions of its own: nothing is compiled yet
-        for library, make in LIBRARIES.items():
-            runner = make(problem)
-            start = time.perf_counter()
-            runner.first(seed)
-            firsts[library].append(time.perf_counter() - start)
-            runner.draws()  # compiles
-            start = time.perf_counter()
-            drawn = runner.draws()
-            taken = time.perf_counter() - start
-            rates[library].append(effective(drawn) / taken)
-    return {
-        library: (float(np.median(rates[library])), float(np.median(firsts[library])))
-        for library in LIBRARIES
-    }
+def measure(name: str, seeds: int, libraries: list[str]) -> dict[str, np.ndarray]:
+    """By library, medians: effective draws per second of the processor and by the clock, and both times."""
+    problem = Problem(name)
+    measured: dict[str, list[list[float]]] = {library: [] for library in libraries}
+    with computing_in(problem.precision):
+        runners = {library: LIBRARIES[library](problem) for library in libraries}
+        for seed in range(seeds + 1):
+            for library, runner in runners.items():
+                processor, clock = time.process_time(), time.perf_counter()
+                draws = runner.run(seed)
+                times = [time.process_time() - processor, time.perf_counter() - clock]
+                if seed:  # the first compiles
+                    count = effective(draws)
+                    measured[library].append([count / times[0], count / times[1], *times])
+    return {library: np.median(rows, axis=0) for library, rows in measured.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", default=list(POSTERIORS))
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("names", nargs="*", default=[*POSTERIORS, *MODELS])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--without", nargs="*", default=[])
     arguments = parser.parse_args()
-    others = [library for library in LIBRARIES if library != "Fokker"]
-    print(f"{'':26}{'effective draws/s':>44}{'seconds to the first draw':>44}")
-    print(f"{'':26}" + 2 * "".join(f"{library:>12}" for library in LIBRARIES) + "   ratios")
-    ratios: dict[str, list[tuple[float, float]]] = {library: [] for library in others}
+    libraries = [library for library in LIBRARIES if library not in arguments.without]
+    print(", ".join(f"{package} {importlib.metadata.version(package)}" for package in PACKAGES))
+    print("effective draws per second of processor time (seconds of a run); ratios: of it, and by the clock")
+    print(f"{'':26}" + "".join(f"{library:>20}" for library in libraries))
+    ratios: dict[str, list[np.ndarray]] = {library: [] for library in libraries[1:]}
     for name in arguments.names:
-        found = measure(name, arguments.rounds)
-        for library in others:
-            ratios[library].append(
-                (found["Fokker"][0] / found[library][0], found[library][1] / found["Fokker"][1])
-            )
-        rates = "".join(f"{found[library][0]:12.0f}" for library in LIBRARIES)
-        firsts = "".join(f"{found[library][1]:12.1f}" for library in LIBRARIES)
-        last = ", ".join(
-            f"{library} {ratios[library][-1][0]:.2f} {ratios[library][-1][1]:.2f}" for library in others
+        rows = measure(name, arguments.seeds, libraries)
+        for library in ratios:
+            ratios[library].append(rows["Fokker"][:2] / rows[library][:2])
+        columns = "".join(f"{f'{row[0]:.0f} ({row[2]:.2f})':>20}" for row in rows.values())
+        last = ", ".join(f"{library} {r[-1][0]:.2f} {r[-1][1]:.2f}" for library, r in ratios.items())
+        print(f"{name:26}{columns}   {last}", flush=True)
+    for library, rows_of_one in ratios.items():
+        means, least = np.exp(np.mean(np.log(rows_of_one), axis=0)), np.min(rows_of_one, axis=0)
+        print(
+            f"over {library}: geometric mean {means[0]:.2f} by processor time, {means[1]:.2f} by the clock; "
+            f"least {least[0]:.2f}, {least[1]:.2f}"
         )
-        print(f"{name:26}{rates}{firsts}   {last}", flush=True)
-    for library in others:
-        both = np.exp(np.mean(np.log(np.array(ratios[library])), axis=0))
-        print(f"over {library}, geometric means: effective draws/s {both[0]:.2f}, to the first {both[1]:.2f}")
 
 
 if __name__ == "__main__":

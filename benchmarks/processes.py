@@ -46,8 +46,8 @@ def work_on_topics(number, processes, port, kind, folder):
     """One process of a run over topics: print its seconds of wall and CPU time."""
     import fokker as fk
     from fokker.models.topics.reading import Reading
-    from fokker.models.topics.run import Run
     from fokker.models.topics.settings import Settings
+    from fokker.models.topics.starting import start_run
     from fokker.models.topics.together import Silent
 
     if processes > 1:
@@ -57,7 +57,7 @@ def work_on_topics(number, processes, port, kind, folder):
 
     def run(limit):
         """A run over the documents; a first one compiles, over some of them."""
-        learned = Run.start(
+        learned = start_run(
             Reading(f"{folder}/documents.npz", held_out=200),
             settings,
             Path(folder, f"run-{processes}"),

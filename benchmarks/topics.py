@@ -362,7 +362,7 @@ def shares(path: Path, sizes: Sizes, rounds: int) -> None:
     from fokker.models.topics._uniform import seed_at
     from fokker.models.topics.chain import local_words
     from fokker.models.topics.gibbs import expected_counts
-    from fokker.models.topics.theta import SAMPLERS
+    from fokker.models.topics.settings import SAMPLERS
 
     learnt, _, width = load(path)
     documents = learnt.select(slice(sizes.timed))

@@ -88,16 +88,17 @@ def _tuned() -> Any:
     ]
 
 
-def _counts() -> Any:
-    """Documents of two topics."""
+def _counts(overlap: int = 0) -> Any:
+    """Documents of two topics; `overlap`: what every word has more in both, so that z is uncertain."""
     generator = np.random.default_rng(0)
-    topics = np.array([[4, 3, 2, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 2, 3, 4]]) / 10
+    topics = np.array([[4, 3, 2, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 2, 3, 4]]) + overlap
+    topics = topics / topics.sum(1, keepdims=True)
     return np.stack([generator.multinomial(30, topics[i % 2]) for i in range(40)])
 
 
-def _topics(**settings: Any) -> Callable[[], Any]:
+def _topics(overlap: int = 0, **settings: Any) -> Callable[[], Any]:
     quick = {"random_state": 3, "batch_size": 10, "sweeps": 4, "burn_in": 2, "passes": 2, "n_jobs": 1}
-    return lambda: fk.models.LDA(2, **{**quick, **settings}).fit(_counts()).components_
+    return lambda: fk.models.LDA(2, **{**quick, **settings}).fit(_counts(overlap)).components_
 
 
 def _streamed(sampler: str) -> Callable[[], Any]:
@@ -114,12 +115,11 @@ def _network() -> Any:
     return net.fit(X, np.arange(12) % 2).predict_proba(X)
 
 
-def _ratings() -> Any:
-    generator = np.random.default_rng(0)
+def _ratings(**settings: Any) -> Callable[[], Any]:
     users, items = np.arange(60) % 6, np.arange(60) // 6
-    model = fk.models.Factorisation(2, passes=6, draws=3, batch_size=20, random_state=3, progress=False)
-    model.fit(users, items, generator.integers(1, 6, 60))
-    return model.predict(users[:9], items[:9])
+    values = np.random.default_rng(0).integers(1, 6, 60)
+    quick = {"passes": 6, "draws": 3, "random_state": 3, "progress": False, **settings}
+    return lambda: fk.models.Factorisation(2, **quick).fit(users, items, values).predict(users[:9], items[:9])
 
 
 RUNS: dict[str, Callable[[], Any]] = {
@@ -141,10 +141,12 @@ RUNS: dict[str, Callable[[], Any]] = {
     "sgld, moments": _moments,
     "tune": _tuned,
     "LDA": _topics(),
+    "LDA, topics that overlap": _topics(1),
     "LDA, sgrhmc in a stream": _streamed("sgrhmc"),
     "LDA, scir in a stream": _streamed("scir"),
     "Network": _network,
-    "Factorisation": _ratings,
+    "Factorisation": _ratings(),
+    "Factorisation, sgnht": _ratings(sampler="sgnht", batch_size=20),
 }
 
 
@@ -191,7 +193,10 @@ def main() -> None:
     names = [name for name in RUNS if arguments.only in name]
     names = names if arguments.half is None else names[arguments.half :: 2]
     if arguments.write:
-        before = json.loads(STORED.read_text())["runs"] if len(names) < len(RUNS) else {}
+        stored = json.loads(STORED.read_text())
+        if len(names) < len(RUNS) and stored["environment"] != environment():
+            raise SystemExit(f"the others were stored with {stored['environment']}: store all, or use that.")
+        before = stored["runs"] if len(names) < len(RUNS) else {}
         runs = {**before, **{name: digest(name) for name in names}}
         STORED.write_text(
             json.dumps({"environment": environment(), "runs": runs}, indent=1, ensure_ascii=False) + "\n"

@@ -27,6 +27,7 @@ import numpy as np
 
 import fokker as fk
 import fokker.models.topics.run as lda
+import fokker.models.topics.starting as starting
 import fokker.run.recording as recording
 from fokker import cli
 from fokker.models.topics.files import PARTIAL_MIXTURES
@@ -220,7 +221,7 @@ def _of_topics(run: lda.Run) -> Arrays:
 
 def _go_on_with_topics(folder: Path) -> tuple[Arrays, list[str]]:
     watcher = _Silent()
-    run = lda.Run.resume(folder, {}, threads=1, notify=watcher.notify)
+    run = starting.resume_run(folder, {}, threads=1, notify=watcher.notify)
     run.execute(watcher)
     return _of_topics(run), watcher.said
 
@@ -241,7 +242,7 @@ def topic_cases(folder: Path) -> Iterator[Case]:
     settings = Settings(topics=4, batch=10, sweeps=4, burn_in=2, threads=1, start_documents=15)
 
     def begin(out: Path, settings: Settings = settings) -> lda.Run:
-        return lda.Run.start(
+        return starting.start_run(
             lda.Reading(str(corpus)), settings, out, vocabulary=folder / "words.txt", passes=3
         )
 

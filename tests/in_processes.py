@@ -52,6 +52,12 @@ def sample_posterior(steps, **options):
     )
 
 
+def sample_divided(steps, **options):
+    """A theta that is large enough to be divided."""
+    start = {"init": jnp.ones(2048), "chains": 2, "chunk": 8, "progress": False}
+    return fk.sample(TARGET, fk.samplers.sgld(0.1), steps=steps, **start, **options)
+
+
 def ending(number, after):
     """Send this process a signal with its n-th block."""
     right, sent = loop.Run._send, []
@@ -72,6 +78,6 @@ if __name__ == "__main__":
     fk.processes.start(f"127.0.0.1:{port}", int(count), int(number))
     if rest:
         ending(signal.Signals[rest[0]], int(rest[1]))
-    calls = {"sample": sample, "sample_posterior": sample_posterior}
+    calls = {"sample": sample, "sample_posterior": sample_posterior, "sample_divided": sample_divided}
     trace = calls[call](int(steps), mesh=mesh, out=folder)
     print(trace.settings["taken"], trace.stopped)

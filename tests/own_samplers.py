@@ -148,3 +148,32 @@ class Following(Unadjusted):
         U = self.target.potential
         drift = lambda theta: -self.friction * jax.grad(U)(theta)  # noqa: E731
         return Followed(fk.SDE(drift, {("theta", "theta"): 1.0}, fk.Hamiltonian(U)), {"theta": state})
+
+
+class HalfTheNoise(Following):
+    """Takes √h for √(2h)."""
+
+    def moved(self, draws, x):
+        return x - self.step_size * jax.grad(self.target.potential)(x) + jnp.sqrt(self.step_size) * draws[0]
+
+
+class Turning(Following):
+    """Has a curl that it does not name; the target is the same."""
+
+    def moved(self, draws, x):
+        turned = jax.grad(self.target.potential)(x)[::-1] * jnp.array([-0.3, 0.3])
+        return super().moved(draws, x) - self.step_size * turned
+
+
+class Pushed(Following):
+    """Has a constant force, as if a part of the prior were forgotten."""
+
+    def moved(self, draws, x):
+        return super().moved(draws, x) + self.step_size
+
+
+class NeedsABatch(Following):
+    """Cannot take a step without a batch."""
+
+    def advance(self, draws, state, batch=None, number=None):
+        return super().advance((draws[0] + batch, draws[1]), state, batch, number)

@@ -14,7 +14,8 @@ SAMPLED = ("sghmc", "hmc", "sgld, control variates", "LDA, scir in a stream")
 
 
 def test_every_run_is_stored():
-    assert set(json.loads(digests.STORED.read_text())["runs"]) == set(digests.RUNS)
+    stored = set(json.loads(digests.STORED.read_text())["runs"])
+    assert stored == set(digests.RUNS), "python tests/digests.py --write --only NAME stores a new one"
 
 
 @pytest.mark.parametrize("name", SAMPLED)

@@ -1,6 +1,7 @@
 """The picture of the layout in CONTRIBUTING.md is that of the imports: no part imports one above it.
 
 `import fokker` counts as an import of each public name that is used of it, and lazy imports count as others.
+And the source stays small: what is measured has limits.
 """
 
 import ast
@@ -10,9 +11,18 @@ from pathlib import Path
 import pytest
 
 import fokker as fk
+import measures
+from measures import ROOT, SOURCE, imports
 
-ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "src" / "fokker"
+# What may not grow: `python tests/measures.py` shows what these numbers are now, and of what.
+LIMITS = {
+    "lines of code outside lab": 44_000,
+    "parameters annotated Any, of 1,000": 50,
+    "files over 400 lines": 3,
+    "functions over 60 lines of code": 14,
+    "loops that drive chains": 13,
+    "lazy imports that only break a cycle": 6,
+}
 
 
 def layers():
@@ -21,54 +31,27 @@ def layers():
     return {part: int(height) for height, parts in lines for part in re.findall(r"`(\w+)`", parts)}
 
 
-def imports(tree):
-    """Modules of the package that are imported, at the top or in a function, but for types' sake.
-
-    Of `import fokker as fk`, the homes of the names that are used of it.
-    """
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            continue
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "fokker":
-            yield from [node.module] if "." in node.module else [f"fokker.{a.name}" for a in node.names]
-        elif isinstance(node, ast.Import):
-            yield from (a.name for a in node.names if a.name.startswith("fokker."))
-        elif (
-            isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.value.id in ("fokker", "fk")
-            and node.attr in fk._HOMES
-        ):
-            yield f"fokker.{fk._HOMES[node.attr]}"
-        yield from imports(node)
-
-
-def upward(part, source, heights):
+def upward(part, tree, heights):
     """Imports of a file of this part that do not point downwards, or stay within it."""
-    found = {name.split(".")[1] for name in imports(ast.parse(source))} - {part}
-    return sorted(other for other in found if heights[other] >= heights[part])
+    imported = {name.split(".")[1] for name, _ in imports(tree, fk._HOMES)} - {part}
+    return sorted(other for other in imported if heights[other] >= heights[part])
 
 
 FILES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py") if path.parent != SOURCE)
-FILES.append(Path("batches.py"))
 # An option of the command line, in a text or a comment; not one of XLA.
 FLAG = re.compile(r"(?<![\w-])--(?!xla_)[a-z]")
 
 
 def test_every_part_has_its_place():
-    parts = {path.parts[0].removesuffix(".py") for path in FILES}
+    parts = {path.parts[0] for path in FILES}
     assert parts == set(layers())
-    assert {p.name for p in SOURCE.glob("*.py")} == {"__init__.py", "batches.py"}
+    assert {p.name for p in SOURCE.glob("*.py")} == {"__init__.py"}
 
 
 def test_no_import_points_upwards():
     heights = layers()
-    wrong = {}
-    for path in FILES:
-        part = path.parts[0].removesuffix(".py")
-        if above := upward(part, (SOURCE / path).read_text(), heights):
-            wrong[str(path)] = above
-    assert not wrong
+    files = [module for module in measures.modules() if module.part in heights]
+    assert not {str(m.path): above for m in files if (above := upward(m.part, m.tree, heights))}
 
 
 @pytest.mark.parametrize(
@@ -82,9 +65,9 @@ def test_no_import_points_upwards():
     ],
 )
 def test_an_import_that_points_upwards_is_seen(source):
-    assert upward("samplers", source, layers()) == ["run"]
+    assert upward("samplers", ast.parse(source), layers()) == ["run"]
     guarded = "if TYPE_CHECKING:\n" + "".join(f"    {line}\n" for line in source.splitlines())
-    assert not upward("samplers", guarded, layers())
+    assert not upward("samplers", ast.parse(guarded), layers())
 
 
 def test_the_library_knows_no_option_of_the_command_line():
@@ -93,3 +76,78 @@ def test_the_library_knows_no_option_of_the_command_line():
     assert not [path for path, text in texts.items() if FLAG.search(text) or "import typer" in text]
     assert FLAG.search('f"give --batch-size {size}"')
     assert not FLAG.search("XLA_FLAGS=--xla_force_host_platform_device_count=2")
+
+
+def test_the_source_stays_within_its_limits():
+    print(measures.table())
+    lines, untyped = measures.code_lines(), measures.untyped_parameters().values()
+    measured = (
+        lines.total() - lines["lab"],
+        1000 * sum(bare for bare, _ in untyped) / sum(total for _, total in untyped),
+        len(measures.long_files()),
+        len(measures.long_functions()),
+        len(measures.chain_loops()),
+        len(measures.lazy_imports_in_cycles(fk._HOMES)),
+    )
+    now = dict(zip(LIMITS, measured, strict=True))
+    above = {name: value for name, value in now.items() if value > LIMITS[name]}
+    assert not above, "find what is done twice; where the source must grow, raise LIMITS here and say why"
+
+
+def test_lines_of_code_are_those_of_neither_comments_nor_docstrings():
+    source = (
+        '"""Of the module."""\n\n# why\ndef f(\n    x,  # so\n):\n    """Of f."""\n    return """\ntext"""\n'
+    )
+    assert measures.Module(Path("f.py"), source).code == {4, 5, 6, 8, 9}
+
+
+@pytest.mark.parametrize(
+    "lazy",
+    [
+        "from fokker.run.loop import Run",
+        "from fokker.run import loop",
+        "import fokker.run.loop",
+        "import fokker as fk\n    fk.sample()",
+    ],
+)
+def test_a_lazy_import_that_breaks_a_cycle_is_seen(monkeypatch, lazy):
+    sources = {
+        "run/start.py": f"def f():\n    {lazy}",
+        "run/loop.py": "from fokker.run.middle import x",
+        "run/api.py": "from fokker.run.middle import x",
+        "run/middle.py": "import fokker.run.start",
+    }
+
+    def cycles():
+        read = tuple(measures.Module(Path(p), s) for p, s in sources.items())
+        monkeypatch.setattr(measures, "modules", lambda: read)
+        return measures.lazy_imports_in_cycles(fk._HOMES)
+
+    (cycle,) = cycles()
+    assert cycle.startswith("fokker.run.start → fokker.run.")
+    # Without the way back it is lazy for another reason.
+    sources["run/middle.py"] = "if TYPE_CHECKING:\n    import fokker.run.start"
+    assert not cycles()
+
+
+def test_a_loop_that_drives_chains_is_seen(monkeypatch):
+    source = """
+def by_hand(sampler, state):
+    for _ in range(3):
+        state, _ = sampler.step(key, state)
+
+def compiled(sampler, state):
+    def body(state, key):
+        return sampler.step(key, state)
+    return jax.lax.scan(body, state, keys)
+
+def one(sampler, state):
+    return sampler.step(key, state)
+
+def other(files):
+    for file in files:
+        file.read()
+"""
+    module = measures.Module(Path("models/new.py"), source)
+    monkeypatch.setattr(measures, "modules", lambda: (module,))
+    assert measures.chain_loops() == ["models/new.py:by_hand", "models/new.py:compiled"]

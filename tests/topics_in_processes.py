@@ -19,8 +19,8 @@ from scipy import sparse
 import fokker as fk
 from fokker.models.topics import run as run_module
 from fokker.models.topics.reading import Reading
-from fokker.models.topics.run import Run
 from fokker.models.topics.settings import Settings
+from fokker.models.topics.starting import resume_run, start_run
 
 FEW = {"batch": 20, "sweeps": 6, "burn_in": 2, "threads": 1, "start_documents": 30}
 # Three topics of two processes: one of them has a single one.
@@ -51,7 +51,7 @@ def begin(folder, kind, **more):
     """A new run of two passes, in a folder beside the corpus."""
     settings = Settings(**FEW | KINDS[kind] | more)
     reading = Reading(str(folder.parent / "corpus.npz"), held_out=HELD_OUT)
-    return Run.start(reading, settings, folder, passes=2)
+    return start_run(reading, settings, folder, passes=2)
 
 
 class Watching:
@@ -81,7 +81,7 @@ def send(number):
 def executed(run, watcher=None):
     run.execute(watcher or Watching())
     theta = run.training.chain.topics.all_rows()
-    return {"position": run.position, "interrupted": run.interrupted, "columns": theta.shape[1]}
+    return {"position": run.plan.position, "interrupted": run.interrupted, "columns": theta.shape[1]}
 
 
 def not_finite(folder, process):
@@ -99,7 +99,7 @@ def not_finite(folder, process):
 
 def standard_input(folder):
     try:
-        Run.start(Reading("-"), Settings(**FEW), folder)
+        start_run(Reading("-"), Settings(**FEW), folder)
     except ValueError as error:
         return {"error": str(error)}
 
@@ -112,7 +112,7 @@ def other_documents(folder, process):
     os.chdir(str(process))
     write_corpus("corpus.npz", seed=process)
     try:
-        Run.start(Reading("corpus.npz", held_out=HELD_OUT), Settings(**FEW), folder).execute(Watching())
+        start_run(Reading("corpus.npz", held_out=HELD_OUT), Settings(**FEW), folder).execute(Watching())
     except ValueError as error:
         return {"error": str(error)}
 
@@ -142,7 +142,7 @@ def part(name, folder, process):
         act = (lambda: send(signal.SIGINT)) if process == 1 else None
         return executed(begin(folder, "scir"), Watching(in_start=act))
     if name == "resumed":
-        return executed(Run.resume(folder, {}))
+        return executed(resume_run(folder, {}))
     if name == "lost":
         run_module._MIN_SECONDS_BETWEEN_SAVES = run_module._SAVE_TIMES_BETWEEN_SAVES = 0.0
         act = (lambda: send(signal.SIGKILL)) if process == 1 else lambda: None

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from fokker.checker import Report, check
     from fokker.completion import Completion, complete
+    from fokker.diagnostics.monitor import monitor
     from fokker.dynamics import SDE, Dynamics
     from fokker.dynamics.hamiltonian import Hamiltonian
     from fokker.run import processes
@@ -82,6 +83,7 @@ __all__ = [
     "integrators",
     "lazy",
     "models",
+    "monitor",
     "open",
     "optax",
     "posteriors",
@@ -95,50 +97,27 @@ __all__ = [
     "tune",
 ]
 
-# Every public name, and the module that it is from; a module is from itself.
-_HOMES = {
-    "SDE": "dynamics",
-    "Completion": "completion",
-    "Density": "targets",
-    "Dynamics": "dynamics",
-    "Hamiltonian": "dynamics.hamiltonian",
-    "PerChain": "run.positions",
-    "Posterior": "targets",
-    "Report": "checker",
-    "Table": "targets",
-    "Target": "targets",
-    "Trace": "run.trace",
-    "Tuning": "run.tuning",
-    "batches": "batches",
-    "check": "checker",
-    "complete": "completion",
-    "constrain": "targets",
-    "constraints": "targets.constraints",
-    "corpora": "corpora",
-    "corrections": "corrections",
-    "datasets": "datasets",
-    "diagnostics": "diagnostics",
-    "dynamics": "dynamics",
-    "fields": "fields",
-    "find_mode": "targets",
-    "from_numpyro": "targets",
-    "from_pymc": "targets",
-    "from_stan": "targets",
-    "gradients": "gradients",
-    "integrators": "integrators",
-    "lazy": "samplers.lazy",
-    "models": "models",
-    "open": "run.api",
-    "optax": "run.optimiser",
-    "posteriors": "posteriors",
-    "prior_predictive": "run.prior",
-    "processes": "run.processes",
-    "resume": "run.api",
-    "sample": "run.api",
-    "samplers": "samplers",
-    "schedules": "samplers.schedules",
-    "tables": "targets",
-    "tune": "run.api",
+# The public names of each module; any other is a module of its own name.
+_NAMES = {
+    "checker": "Report check",
+    "completion": "Completion complete",
+    "diagnostics.monitor": "monitor",
+    "dynamics": "Dynamics SDE",
+    "dynamics.hamiltonian": "Hamiltonian",
+    "run.api": "open resume sample tune",
+    "run.optimiser": "optax",
+    "run.positions": "PerChain",
+    "run.prior": "prior_predictive",
+    "run.processes": "processes",
+    "run.trace": "Trace",
+    "run.tuning": "Tuning",
+    "samplers.lazy": "lazy",
+    "samplers.schedules": "schedules",
+    "targets": "Density Posterior Table Target constrain find_mode from_numpyro from_pymc from_stan tables",
+    "targets.constraints": "constraints",
+}
+_HOMES = dict(zip(__all__, __all__, strict=True)) | {
+    name: home for home, names in _NAMES.items() for name in names.split()
 }
 
 

@@ -4,6 +4,7 @@
 far less time than `fk.check`: drawing points is most of that.
 """
 
+import dataclasses
 import json
 import re
 
@@ -14,9 +15,9 @@ import pytest
 
 import fokker as fk
 from conftest import quick_compiling
-from fokker.checker._check import _judge
 from fokker.checker._evaluate import Evaluator
 from fokker.checker._marginal import check_marginal
+from fokker.checker._power import judge
 from fokker.checker._reasons import diagnose
 from fokker.checker._residual import estimated_residuals, exact_residuals
 from fokker.checker._structure import check_structure
@@ -199,7 +200,7 @@ def test_a_strong_curl_does_not_hide_a_wrong_friction():
         given = fk.SDE(lambda z, c=friction: -c * slope(z) - K @ slope(z), np.eye(80), energy, jnp.zeros(80))
         problem = make_problem(given)
         found = estimated_residuals(problem, points_of(problem, 8), 512, np.random.default_rng(1))
-        assert _judge(found, 1e-8)[1] is right
+        assert judge(found, 1e-8)[1] is right
 
 
 # Reasons.
@@ -326,6 +327,15 @@ def test_the_marginal_of_theta():
     assert forgotten.holds is False
 
 
+def test_a_wrong_marginal_is_a_wrong_sampler():
+    """The mass depends on theta, and H lacks its determinant: exp(-H) is stationary all the same."""
+    H = fk.Hamiltonian(lambda theta: theta**2 / 2, auxiliary=lambda theta, r: r**2 * (1 + theta**2) / 2)
+    dynamics = fk.Dynamics(H, D={("r", "r"): 1.0}, Q={("r", "theta"): 1.0})
+    report = fk.check(dynamics, state=PAIR, number_of_points=32)
+    assert report.verdict == "wrong"
+    assert "the marginal of theta is not the target" in report.reasons[0]
+
+
 def test_a_mass_that_depends_on_theta_in_many_dimensions():
     mass = lambda theta: 1 + jnp.sum(theta) ** 2  # noqa: E731
     state = {"theta": jnp.zeros(4), "r": jnp.zeros(4)}
@@ -362,6 +372,21 @@ def structure(D, d, Q=None):
 def test_structure_failures(D, failure):
     assert any(failure in words for words in structure(D, 2))
     assert structure(D @ D.T + np.eye(2), 2) == ()
+
+
+def test_a_singular_D_in_single_precision_is_not_called_wrong():
+    """By rounding an eigenvalue is about -1e-7, so that a root is NaN: that is no error of the noise."""
+    for normal in ((0.6, 0.0, 0.8), (1 / 3, 2 / 3, 2 / 3)):
+        n = np.asarray(normal, np.float32)
+        D = np.eye(3) - np.outer(n, n).astype(np.float64)
+        assert np.linalg.eigvalsh(D)[0] < -1e-9
+        assert structure(Dense(jnp.asarray(D)), 3) == ()
+
+    class WithoutRoot(Dense):
+        def sqrt_mv(self, *arguments):
+            return jnp.nan * super().sqrt_mv(*arguments)
+
+    assert "covariance 2D" in structure(WithoutRoot(jnp.eye(3)), 3)[0]
 
 
 def test_a_field_too_large_to_write_out():
@@ -401,6 +426,19 @@ def test_the_report_explains_itself_and_is_json(naive):
     assert parsed["ok"] is False
     assert set(parsed["worst_point"]) == {"theta", "r"}
     assert not bool(naive)
+
+
+def test_every_symbol_of_a_report_is_explained_in_it(naive):
+    text = str(naive)
+    explained = dict(part.split(" is ", 1) for part in text.split("  symbols    ")[1].split("; "))
+    assert {"R", "H", "D", "Q", "Γ"} <= set(explained)
+    # What explains a symbol needs no other explanation.
+    assert set(re.findall(r"(?<![^\W\d])[A-Za-zΓ](?=\W|$)", text)) <= {*explained, "r", "a", "A", "e"}
+    assert "g is the part of H with the auxiliary variables" in text
+    without = dataclasses.replace(naive, marginal=None)
+    assert "g is" not in str(without)
+    # The user's own variables are the user's to explain.
+    assert "r is" not in text.split("symbols")[1]
 
 
 def test_an_error_in_a_small_region_is_found():

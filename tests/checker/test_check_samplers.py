@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+import re
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +13,21 @@ import pytest
 import fokker as fk
 from fokker._core.state import ravel
 from fokker.checker import _samplers
-from fokker.checker._corrections import Finding
+from fokker.checker._finding import Finding
+from fokker.checker._steps import steps_finding, with_small_step
+from fokker.dynamics.problem import make_problem
 from fokker.fields import Elementwise
 from fokker.integrators import EulerMaruyama, ExactOU, IsokineticLeapfrog, Leapfrog, Proposal, exact_ou
-from own_samplers import Following, Overconfident, RandomWalk, Unadjusted
+from own_samplers import (
+    Following,
+    HalfTheNoise,
+    NeedsABatch,
+    Overconfident,
+    Pushed,
+    RandomWalk,
+    Turning,
+    Unadjusted,
+)
 from registry import EVERY, placed
 from verdicts import metric, potential, root
 
@@ -214,15 +226,48 @@ def test_a_sampler_that_claims_to_be_exact_is_checked_by_its_own_steps():
     assert fk.check(RandomWalk(1.0).on(normal), state=TWO, number_of_points=256).verdict == "right"
 
 
+def of_normal(sampler, number=32):
+    normal = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    return fk.check(sampler.on(normal), state=TWO, number_of_points=number, explain=False)
+
+
 def test_the_dynamics_that_a_sampler_follows_are_checked():
-    report = fk.check(Following(0.4).on(TARGET), state=TWO, number_of_points=32)
+    report = of_normal(Following(0.4))
     assert report.verdict == "right"
+    assert any(text.startswith("steps: 16 steps of size") for text in report.checks)
+    assert any("small steps without minibatches were compared" in note for note in report.notes)
+    assert re.search(r"Steps with \d+% to 1\d\d% of the noise, or 90% to 110% of the drift", report.power)
+    assert of_normal(Following(0.4, None, 2.0)).verdict == "wrong"
+
+
+def test_steps_that_do_not_follow_what_the_sampler_names_are_undecided():
+    report = of_normal(HalfTheNoise(0.4))
+    assert report.verdict == "undecided"
+    assert "not those of the dynamics that the sampler says it follows" in report.reasons[0]
+    assert not report.checks
+
+
+@pytest.mark.parametrize("sampler", [Following, Turning, Pushed])
+def test_every_part_of_the_drift_of_the_steps_is_compared(sampler, x64):
+    """Right steps are called wrong once in ten million seeds; `Turning` keeps the same target."""
+    placed = sampler(0.4).on(fk.Density(lambda theta: -jnp.sum(theta**2) / 2))
+    problem = make_problem(placed.follows(TWO).dynamics, state={"theta": TWO})
+    # Symmetric under quarter turns, so that no place is correlated with another coordinate's drift.
+    quarter = np.random.default_rng(0).normal(size=(8, 2))
+    turn = np.array([[0.0, 1.0], [-1.0, 0.0]])
+    draws = np.concatenate([quarter @ np.linalg.matrix_power(turn, k) for k in range(4)])
+    small = with_small_step(placed, problem, draws)
+    finding = steps_finding(small, problem, draws, np.random.default_rng(1))
+    assert finding.holds is (sampler is Following)
+
+
+def test_steps_that_cannot_be_compared_are_said_not_to_be():
+    report = of_normal(NeedsABatch(0.4))
+    assert report.verdict == "right"
+    assert not report.checks
     assert any(
-        "its steps themselves, their size, gradient and noise_estimate were not" in note
-        for note in report.notes
+        "its steps themselves, their size, gradient and noise_estimate were not" in x for x in report.notes
     )
-    wrong = fk.check(Following(0.4, None, 2.0).on(TARGET), state=TWO, number_of_points=32, explain=False)
-    assert wrong.verdict == "wrong"
 
 
 @pytest.mark.slow

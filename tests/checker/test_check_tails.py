@@ -10,12 +10,13 @@ import pytest
 
 import fokker as fk
 from fokker.checker._barriers import find_barrier
-from fokker.checker._check import CheckedPoints, _power
 from fokker.checker._compact import is_not_periodic, lift
 from fokker.checker._evaluate import Evaluator
 from fokker.checker._explosion import find_explosion
+from fokker.checker._inputs import CheckedPoints
 from fokker.checker._jumps import find_jumps
 from fokker.checker._normalisable import check_integral
+from fokker.checker._power import power_words
 from fokker.checker._reducible import check_reach
 from fokker.checker._residual import Residuals, exact_residuals
 from fokker.checker._structure import check_structure
@@ -283,5 +284,5 @@ def test_the_power_line_says_which_jumps_are_seen(size, is_seen):
     problem, evaluate, points, _ = setup(langevin(U)(), {"theta": jnp.zeros(1)})
     assert bool(find_jumps(problem, evaluate, points, 1e-10).wrong) is is_seen
     drawn = CheckedPoints(points, 64, True, False, [])
-    words = _power(drawn, Residuals(np.zeros(2), np.zeros(2), np.ones(2), 0), 1e-8, True)
+    words = power_words(drawn, Residuals(np.zeros(2), np.zeros(2), np.ones(2), 0), 1e-8, True)
     assert "below 0.1% of its range is not seen" in words

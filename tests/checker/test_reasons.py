@@ -13,7 +13,7 @@ import pytest
 
 import fokker as fk
 from fokker.checker._gamma_forms import symmetric_root
-from fokker.checker._other_targets import _TRANSFORMS
+from fokker.checker._other_targets import _TRANSFORMS, expand, other_temperature
 from fokker.checker._reasons import _Search, diagnose
 from fokker.checker._residual import exact_residuals
 from fokker.dynamics.problem import make_problem
@@ -155,6 +155,18 @@ def test_a_mistake_without_a_name_gets_none():
     search = search_of(wrong, PAIR)
     for how in (search.first_terms, search.other_targets, search.curls, search.another_density):
         assert how() is None
+
+
+def test_large_terms_far_out_do_not_hide_what_is_left_near_the_center():
+    """D = exp(H) is 10¹⁷ at θ = 40: beside it, any temperature near 1 seemed to leave no residual."""
+    constant_drift = fk.SDE(
+        lambda theta: 0 * theta + 1e-3,
+        lambda theta: jnp.diag(jnp.exp(jnp.sqrt(1 + theta**2))),
+        lambda theta: jnp.sum(jnp.sqrt(1 + theta**2)),
+    )
+    problem = make_problem(constant_drift, state={"theta": jnp.zeros(1)})
+    expansion = expand(problem, np.concatenate([np.linspace(-3, 3, 24), [40.0]])[:, None])
+    assert other_temperature(expansion, 1e-8, positive=True) is None
 
 
 def test_what_was_named_before_keeps_its_name():

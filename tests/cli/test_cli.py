@@ -2,6 +2,8 @@
 
 import json
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import NoneType
 from typing import Annotated
 
@@ -180,6 +182,44 @@ def test_help_and_version(fokker):
     assert "errata" in out
 
 
+def commands_of(group, *names):
+    """A command of Click with all that are below it, by the words that call them."""
+    yield names, group
+    for name, command in getattr(group, "commands", {}).items():
+        yield from commands_of(command, *names, name)
+
+
+def test_flags_are_shown_without_a_value(fokker):
+    from typer.main import get_command
+
+    words = [names for names, _ in commands_of(get_command(cli.app))]
+    assert ("lda", "run") in words
+    for names in words:
+        _, out, _ = fokker(*names, "--help")
+        assert "--help" in out
+        assert "bool" not in out.lower()
+
+
+def test_an_experiment_says_what_it_is_doing_where_there_is_no_terminal(fokker, tmp_path, monkeypatch):
+    from fokker.lab import experiments
+    from fokker.lab.experiments._stages import stage
+
+    def run(out, quick, seeds):
+        with ThreadPoolExecutor(1) as pool:  # experiments begin stages in threads too
+            pool.submit(stage, "sampling by SGHMC").result()
+        time.sleep(0.1)
+        return experiments.Result("short", [])
+
+    stage("of nothing that runs")
+    monkeypatch.setattr("fokker.run.progress.PLAIN_SECONDS", 0.02)
+    monkeypatch.setitem(experiments.EXPERIMENTS, "short", experiments.Experiment(run, "nothing"))
+    code, _, errors = fokker("reproduce", "short", "--quick", "--out", tmp_path / "out")
+    assert code == 0
+    first, *others = errors.splitlines()
+    assert first == f"reproducing short in a quick version; writing to {tmp_path / 'out'}"
+    assert "reproducing short: 0:00:00 so far, sampling by SGHMC" in others
+
+
 @pytest.mark.slow
 def test_demo_tells_right_from_wrong(fokker, tmp_path, monkeypatch):
     from fokker.demo import recipe as demo
@@ -210,6 +250,9 @@ def test_demo_of_logistic_regression(fokker, tmp_path, monkeypatch):
     page = (tmp_path / "report.html").read_text()
     assert page.count("data:image/png;base64,") == 3
     assert "Against truth and Laplace" in page
+    # One name for a coefficient, in the demonstration's tables and in those of every run.
+    assert page.count("<td>theta[2]</td>") == 2
+    assert "θ3" not in page + out
 
 
 MODEL = """

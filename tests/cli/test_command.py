@@ -283,6 +283,21 @@ def test_a_file_of_settings_is_the_same_command_and_a_dry_run_writes_nothing(fok
     assert now == files
 
 
+def test_the_choices_of_an_integrator_are_integrators(tmp_path):
+    from fokker.cli.model_file import Model
+
+    (tmp_path / "model.py").write_text(MODEL)
+    model = Model.load(str(tmp_path / "model.py"))
+    # Records and interfaces stand beside them in fk.integrators.
+    for name in ("Correctable", "Integrator", "Point", "Proposal", "StepInput", "Spliting"):
+        with pytest.raises(ValueError, match="There are: ") as caught:
+            model.sampler("sghmc", 0.1, {"integrator": name})
+        choices = str(caught.value).partition("There are: ")[2].rstrip(".").split(", ")
+        for choice in choices:
+            assert isinstance(getattr(fk.integrators, choice)(), fk.integrators.Integrator)
+        assert {"Splitting", "SymplecticEuler"} <= set(choices)
+
+
 @pytest.mark.parametrize("step_seconds", [1e-4, 1.0])
 def test_the_time_of_a_search_is_that_of_its_trials(monkeypatch, step_seconds):
     """A trial takes 0.5 s, and 2 s more to compile one of another length; of slow steps none is made."""
@@ -298,8 +313,8 @@ def test_the_time_of_a_search_is_that_of_its_trials(monkeypatch, step_seconds):
         clock[0] += compiling + 0.5 + 2 * half * 4 * step_seconds  # four chains
 
     monkeypatch.setattr(tuning.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(tuning, "_judged", trial)
-    monkeypatch.setattr(tuning, "_candidates", lambda *given: [tuning.Arm(1.0, None, None)] * 9)
+    monkeypatch.setattr(tuning, "judged", trial)
+    monkeypatch.setattr(tuning, "candidates_of", lambda *given: [tuning.Arm(1.0, None, None)] * 9)
     rounds = tuning.rounds_of(9)
     assert rounds == [(9, 512), (3, 1536), (1, 2 * tuning._CHECKED)]
     unit = fk.Density(lambda theta: -(theta**2))

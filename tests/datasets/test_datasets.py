@@ -335,9 +335,12 @@ def test_the_commands(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "Not published, so not downloaded: unpublished." in answer.output
     assert "Terms: free." in answer.output
     assert "already" in runner.invoke(app, ["data", "get", "small"]).output
-    listed = runner.invoke(app, ["data", "list"], env={"COLUMNS": "150"}).output
-    assert "1 of 2" in listed
+    listed = runner.invoke(app, ["data", "list"]).output
+    assert "1 of 2 files" in listed
     assert "forbid" in listed
+    # Every word is whole in a terminal of 80 columns.
+    assert all(len(line) <= 80 for line in listed.splitlines() if not line.startswith("data sets in"))
+    assert all(word in listed.split() for word in closed.refusal.split())
     refused = runner.invoke(app, ["data", "get", "ml-1m"])
     assert "its terms forbid passing it on" in str(refused.exception)
     assert "grouplens.org" in str(refused.exception)

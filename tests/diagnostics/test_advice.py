@@ -142,6 +142,15 @@ def test_draws_that_wander_are_said_to_be_of_a_target_that_may_be_improper():
     assert not any("improper" in text for text in judged(apart, UNIT, True).warnings)
 
 
+@pytest.mark.parametrize("starts", [[-0.5, 0.5, 1.2, 1.8], [1.0, 1.0, 1.0, 1.0]])
+def test_chains_that_hardly_moved_say_nothing_about_the_tails_of_their_target(starts):
+    """Their outermost draws are not in the tails, and U grows beyond them."""
+    walk = 1e-3 * np.cumsum(normals(d=1), axis=1) + np.array(starts)[:, None, None]
+    warnings = judged(walk, UNIT).warnings
+    assert any("R-hat" in text for text in warnings)
+    assert not any("does not fall" in text for text in warnings)
+
+
 @pytest.mark.parametrize(("chains", "number"), [(4, 400), (64, 200), (256, 60), (256, 20)])
 def test_chains_in_two_modes_are_said_to_be_so_whatever_their_number(chains, number):
     target = fk.Density(lambda theta: -jnp.sum((jnp.abs(theta) - 4) ** 2) / 2)
@@ -242,3 +251,17 @@ def test_every_message_that_the_documentation_quotes_is_printed():
     assert [message for message in messages if not is_printed(message, patterns)] == []
     assert not is_printed("one chain cannot show that it has converged", patterns)
     assert {row[2] for row in rows} <= set(Grade)
+
+
+def test_the_fewest_effective_draws_of_a_verdict_are_not_more_than_the_table_shows():
+    """A simplex whose third entry is slow though both unconstrained coordinates are fast."""
+    fast = 0.3 * normals(d=1)[:, :, 0]
+    slow = 0.1 * signal.lfilter([np.sqrt(1 - 0.98**2)], [1, -0.98], normals(d=1, seed=1)[:, :, 0], axis=1)
+    first, rest = 1 - np.exp(-1.5 + fast + slow), np.exp(-1.5 - fast + slow)
+    w = np.stack([first, (1 - first) * (1 - rest), (1 - first) * rest], axis=-1)
+    target = fk.constrain(fk.Density(lambda theta: jnp.sum(jnp.log(theta["w"]))), {"w": "simplex"})
+    summary = judged({"w": w.astype(np.float32)}, target, is_exact=True)
+    least = float(np.min(summary.effective))
+    assert least < 200
+    assert f"with at least {least:,.0f} effective draws" in summary.checked
+    assert any(f"w[2] has {least:.0f} effective draws, fewer than 400" in text for text in summary.warnings)

@@ -14,7 +14,7 @@ from fokker.diagnostics._gradients import thinned
 from fokker.diagnostics._quantities import flat
 from fokker.integrators import Splitting
 from fokker.run.call import Options
-from fokker.run.tuning import _FRICTIONS, _candidates, _friction_name, _with_friction
+from fokker.run.candidates import _FRICTIONS, _friction_name, _with_friction, candidates_of
 from fokker.samplers._time_scale import largest_curvature
 from interrupted import interrupt_at
 
@@ -365,7 +365,7 @@ def test_the_time_scales_of_a_constrained_target_are_those_at_its_temperature():
         assert samplers.sgld(0.1).fastest_time(target, T, y, key) == pytest.approx(2 / T, rel=0.01)
         assert samplers.psgld(0.1).fastest_time(target, T, y, key) == pytest.approx(2**0.5, rel=0.01)
         options = Options(init=0.5, steps=1, temperature=T, key=key)
-        arms = list(_candidates(target, samplers.sghmc, y, [0.1], None, options))
+        arms = list(candidates_of(target, samplers.sghmc, y, [0.1], None, options))
         rates = [arm.friction for arm in arms]
         np.testing.assert_allclose(rates, [(T / 2) ** 0.5 * share for share in _FRICTIONS], rtol=0.01)
 
@@ -467,7 +467,7 @@ def test_a_step_size_is_found_at_other_temperatures(optimised):
 def test_a_step_size_left_open_in_replicas_is_found(monkeypatch):
     """By trials that are not run: of the steps tried, that nearest to 0.1 is said to be the best."""
     judged = lambda target, sampler, *rest: (abs(float(sampler.step_size) - 0.1), "", 1.0)  # noqa: E731
-    monkeypatch.setattr("fokker.run.tuning._judged", judged)
+    monkeypatch.setattr("fokker.run.trials.judged", judged)
     open_ended = samplers.replica_exchange(samplers.sgld("auto", noise_estimate=0.01), (1.0, 2.0))
     trace = fk.sample(NORMAL, open_ended, init=jnp.zeros(2), steps=4, chains=2, progress=False)
     time_scale = 1 / np.linalg.eigvalsh(PRECISION)[-1]

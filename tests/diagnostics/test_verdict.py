@@ -20,8 +20,9 @@ from fokker.diagnostics._scores import scores
 from fokker.diagnostics._steps import bfmi
 from fokker.run import tuning
 from fokker.run.call import Options
+from fokker.run.candidates import Arm
 from fokker.run.journal import Journal
-from fokker.run.tuning import Arm, _trial
+from fokker.run.trials import trial_of
 from interrupted import interrupt_at
 from own_samplers import OfDraws
 
@@ -252,9 +253,9 @@ def test_entries_that_cannot_vary_are_no_problem():
     summary = said({"w": np.asarray(w)}, where=origin(target=target))
     assert summary.trusted, summary.warnings
     assert summary.names == ["w[0]", "w[1]", "w[2]"]
-    y[2] += 4  # the unconstrained ones are judged
+    y[2] += 4
     w = jax.vmap(jax.vmap(lambda y: target.constrain({"w": y})["w"]))(jnp.asarray(y, jnp.float32))
-    assert "R-hat of unconstrained w[" in said({"w": np.asarray(w)}, where=origin(target=target)).warnings[0]
+    assert "R-hat of w[2]" in said({"w": np.asarray(w)}, where=origin(target=target)).warnings[0]
 
 
 def test_the_table_has_quantiles_names_by_place_and_constants():
@@ -298,7 +299,7 @@ UNIT = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
 def test_a_trial_is_judged_by_its_second_half_and_at_its_temperature(T, start):
     """From 40 standard deviations away, forgotten after 100 of 256 steps; and at T = 4."""
     options = Options(init=jnp.full(2, start), steps=512, temperature=T)
-    trial = _trial(UNIT, Arm(0.1, None, samplers.sgld(0.1)), 512, options, Journal())
+    trial = trial_of(UNIT, Arm(0.1, None, samplers.sgld(0.1)), 512, options, Journal())
     assert abs(trial.discrepancy) < 1
     assert trial.problem == ""
     # Of two normal numbers of variance 1/T the norm has the median √(2 log 2 / T).
@@ -378,7 +379,7 @@ def test_a_step_that_diverges_when_it_is_checked_is_halved(monkeypatch):
         problem = "the chains diverged" if diverged else ""
         return tuning.Trial(step_size, friction, steps, np.inf if diverged else 0.1, sampler, problem)
 
-    monkeypatch.setattr(tuning, "_trial", trial)
+    monkeypatch.setattr(tuning, "trial_of", trial)
     options = {"init": jnp.zeros(1), "step_sizes": [0.3], "progress": False}
     found = fk.tune(fk.Density(lambda theta: -jnp.sum(theta**4) / 4), fk.samplers.sgld, **options)
     assert found.step_size == pytest.approx(0.075)
@@ -387,11 +388,11 @@ def test_a_step_that_diverges_when_it_is_checked_is_halved(monkeypatch):
 def test_a_trial_that_diverges_is_a_problem_and_ctrl_c_ends_tuning(monkeypatch):
     target = fk.Density(lambda theta: -jnp.sum(theta**4) / 4)
     options = Options(init=jnp.ones(1), steps=512)
-    trial = tuning._trial(target, Arm(5.0, None, fk.samplers.sgld(5.0)), 512, options, Journal())
+    trial = trial_of(target, Arm(5.0, None, fk.samplers.sgld(5.0)), 512, options, Journal())
     assert "diverged" in trial.problem
     interrupt_at(monkeypatch, "_fetch", 1)
     with pytest.raises(KeyboardInterrupt):
-        tuning._trial(target, Arm(0.01, None, fk.samplers.sgld(0.01)), 512, options, Journal())
+        trial_of(target, Arm(0.01, None, fk.samplers.sgld(0.01)), 512, options, Journal())
 
 
 def test_r_hat_of_antithetic_chains_is_judged_by_their_folded_draws():

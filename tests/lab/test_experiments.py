@@ -22,6 +22,7 @@ from fokker.lab.experiments import (
     reproduce,
 )
 from fokker.lab.experiments._histogram import Histogram, divergence
+from fokker.lab.experiments._loop import in_blocks
 
 pytestmark = pytest.mark.usefixtures("optimised")
 
@@ -42,6 +43,19 @@ def reproduced(name: str, folder: Path) -> Result:
 
 def held(claims: Any) -> list[bool]:
     return [claim.holds for claim in claims]
+
+
+def test_the_loop_over_chains_goes_on_from_block_to_block() -> None:
+    def step(total: Any, number: Any) -> Any:
+        return total + number, total
+
+    def inputs(block: Any, total: Any) -> Any:
+        return block + 0 * total
+
+    numbers = np.arange(6.0).reshape(3, 2)
+    ends, starts = in_blocks(step, 10.0, numbers, inputs, lambda total, recorded: (total, recorded))
+    np.testing.assert_array_equal(ends, 10 + np.cumsum(numbers)[1::2])
+    np.testing.assert_array_equal(np.ravel(starts), 10 + np.cumsum([0, *np.ravel(numbers)])[:-1])
 
 
 def test_floor_is_the_distance_of_exact_draws() -> None:
@@ -147,7 +161,9 @@ def test_mean_of_a_normal(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_mean_and_precision_of_a_normal(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    settings = tuple(ding_fig2_var.Setting(h, A) for h in (0.005, 0.01, 0.02) for A in (1.0, 3.0, 10.0, 20.0))
+    settings = tuple(
+        ding_fig2_var.StepAndNoise(h, A) for h in (0.005, 0.01, 0.02) for A in (1.0, 3.0, 10.0, 20.0)
+    )
     patch.setattr(ding_fig2_var, "SETTINGS", settings)
     patch.setattr(ding_fig2_var, "QUICK", (50_000, 4))
     result = reproduced("ding-fig2-var", tmp_path)

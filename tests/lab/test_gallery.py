@@ -1,4 +1,4 @@
-"""The gallery: exact marginals, films, verdicts and claims, each with a control that fails."""
+"""The gallery: exact marginals, animations, verdicts and claims, each with a control that fails."""
 
 import dataclasses
 import json
@@ -21,11 +21,11 @@ from fokker.lab.animation import (
     Renderers,
     Series,
     Trajectory,
+    _frames,
     animate,
     write_gif,
     write_mp4,
 )
-from fokker.lab.animation import _film as film
 from fokker.lab.experiments import (
     _background_density,
     _background_paths,
@@ -202,10 +202,10 @@ def test_one_coordinate_is_drawn_too() -> None:
 def test_mp4_only_where_there_is_ffmpeg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frames = animate(backdrop("normal-2d"), walk(2, 30), 4)
     written = write_mp4(frames, tmp_path / "walk.mp4")
-    assert (written is None) == (film.ffmpeg() is None)
+    assert (written is None) == (_frames.ffmpeg() is None)
     assert written is None or written.stat().st_size > 1000
-    monkeypatch.setattr(film.shutil, "which", lambda name: None)
-    assert animation.write_films(frames, tmp_path / "other.film") == ["other.film.gif"]
+    monkeypatch.setattr(_frames.shutil, "which", lambda name: None)
+    assert animation.write_animations(frames, tmp_path / "other.view") == ["other.view.gif"]
 
 
 def test_time_runs_one_by_one_and_then_faster() -> None:
@@ -217,7 +217,7 @@ def test_time_runs_one_by_one_and_then_faster() -> None:
     assert animation.times(5, 30).tolist() == [1, 2, 3, 4, 5]
 
 
-def test_films_are_made_by_a_process_of_their_own(tmp_path: Path) -> None:
+def test_animations_are_made_by_a_process_of_their_own(tmp_path: Path) -> None:
     with Renderers(1) as renderers:
         renderers.submit(Job(backdrop("normal-2d"), walk(2, 20), 3, tmp_path / "a"))
     assert "a.gif" in renderers.written
@@ -284,7 +284,7 @@ def test_distance_is_that_of_scipy() -> None:
 
 
 def test_gallery_with_a_right_and_a_wrong_sampler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice the temperature is found out; what a sampler shows of its steps is in the films."""
+    """Twice the temperature is found out; what a sampler shows of its steps is in the animations."""
     rows = (walker(1.0), dataclasses.replace(walker(2.0), name="sghmc", title="Hot walk", right=False))
     monkeypatch.setattr(article_gallery, "ROWS", rows)
     monkeypatch.setattr(article_gallery, "TARGETS", {"mixture": TARGETS["mixture"]})
@@ -368,7 +368,7 @@ def test_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = {"paths": 1000, "particles": 3000, "gibbs": (200, 200), "trees": 8, "frames": 14}
     monkeypatch.setattr(article_background, "QUICK", size)
     monkeypatch.setattr(_background_density, "STEP_SIZE", 0.004)
-    monkeypatch.setattr(film.shutil, "which", lambda name: None)
+    monkeypatch.setattr(_frames.shutil, "which", lambda name: None)
     result = reproduce("article-background", tmp_path, quick=True)
     assert [claim.claim for claim in result.claims if not claim.holds] == []
     assert all(5000 < (tmp_path / name).stat().st_size < 3e6 for name in result.figures)

@@ -13,8 +13,8 @@ from fokker.datasets.folder import VARIABLE
 from fokker.lab.experiments import Result, ding_lda, ma_lda, reproduce
 from fokker.lab.experiments._online_vb import follow_online_vb
 from fokker.lab.experiments._topic_runs import (
-    Setting,
     Stream,
+    TopicSetting,
     draw_from_topics,
     follow,
     search,
@@ -48,7 +48,7 @@ def wikipedia(
     keys += [(sampler, ma_lda.NARROW) for sampler in ("sgrld", "sgrhmc", "scir")]
     grids = {
         (sampler, priors): [
-            Setting(sampler, priors.alpha, priors.gamma, steps[sampler], friction=3.0, start=1.0)
+            TopicSetting(sampler, priors.alpha, priors.gamma, steps[sampler], friction=3.0, start=1.0)
         ]
         for sampler, priors in keys
     }
@@ -89,7 +89,7 @@ def test_claims_say_what_the_numbers_do(wikipedia: tuple[Result, Path]) -> None:
 
 
 def test_search_puts_what_diverges_last(stream: Stream) -> None:
-    good, bad = (Setting("sgrhmc", 0.01, 0.1, h, friction=1e-3) for h in (0.01, 1e3))
+    good, bad = (TopicSetting("sgrhmc", 0.01, 0.1, h, friction=1e-3) for h in (0.01, 1e3))
     assert follow(stream, bad, 0) is None
     found = search(stream, [bad, good], 0)
     assert [setting for setting, _ in found] == [good, bad]
@@ -144,7 +144,7 @@ def test_thermostat_takes_up_the_noise_that_sghmc_does_not(stream: Stream, tmp_p
 
 
 def test_chain_that_diverges_is_told_as_such(stream: Stream) -> None:
-    found = ding_lda.follow(stream, ding_lda.Setting("SGHMC", 0.01, 100.0), 0, ding_lda.Length(50, 2, 5))
+    found = ding_lda.follow(stream, ding_lda.LdaSetting("SGHMC", 0.01, 100.0), 0, ding_lda.Length(50, 2, 5))
     assert np.isinf(found.perplexity)
 
 

@@ -11,7 +11,7 @@ import pytest
 from fokker.datasets import Images
 from fokker.datasets.folder import VARIABLE
 from fokker.lab.experiments import ding_bnn, reproduce
-from fokker.lab.experiments.ding_bnn import Chain, Length, Network, Problem, Setting
+from fokker.lab.experiments.ding_bnn import Chain, DingSetting, Length, Network, NetworkOnImages
 
 
 def images(number: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -30,7 +30,7 @@ def small_data() -> Images:
 
 @pytest.mark.slow
 def test_the_experiment_on_small_images(tmp_path: Path) -> None:
-    settings = [Setting(method, 0.01, 1e-3) for method in ding_bnn.SAMPLERS]
+    settings = [DingSetting(method, 0.01, 1e-3) for method in ding_bnn.SAMPLERS]
     result = ding_bnn.study(small_data(), tmp_path, settings, 1, Length(400, 200, 50), None)
     assert all((tmp_path / figure).stat().st_size > 300 for figure in result.figures)
     assert (tmp_path / ding_bnn.TABLE).read_text(encoding="utf-8").count("\n| SG") == 2
@@ -65,8 +65,8 @@ def test_draws_predict_alone_up_to_the_end_of_burn_in_and_then_their_mean(
         return np.stack([p, 1 - p, *[np.zeros(2)] * 8], axis=1)
 
     posterior: Any = SimpleNamespace(data={"image": np.zeros((1, 4))})
-    problem = Problem(Network(), posterior, predict, np.zeros(2, np.int64))
-    chain = ding_bnn.follow(problem, Setting("SGHMC", 0.1, 0.25), 0, Length(10, 4, 2))
+    problem = NetworkOnImages(Network(), posterior, predict, np.zeros(2, np.int64))
+    chain = ding_bnn.follow(problem, DingSetting("SGHMC", 0.1, 0.25), 0, Length(10, 4, 2))
     # Single draws at 2 and 4; then means 0.4, 0.9; 0.6, 0.5 (a tie goes to the first class); 0.43, 0.4.
     assert chain.iterations.tolist() == [2, 4, 6, 8, 10]
     assert chain.errors.tolist() == [0.0, 100.0, 50.0, 0.0, 100.0]
@@ -74,19 +74,19 @@ def test_draws_predict_alone_up_to_the_end_of_burn_in_and_then_their_mean(
     assert chain.friction == pytest.approx(0.2)
     # A chain that leaves the finite numbers is reported as such, and ends with the error of guessing.
     trace.stopped = "a chain left the finite numbers"
-    chain = ding_bnn.follow(problem, Setting("SGHMC", 0.1, 0.25), 0, Length(20, 4, 2))
+    chain = ding_bnn.follow(problem, DingSetting("SGHMC", 0.1, 0.25), 0, Length(20, 4, 2))
     assert chain.diverged == trace.stopped
     assert chain.errors.tolist() == [0.0, 100.0, 50.0, 0.0, 100.0, 90.0]
     trace.draws, trace.sample_stats = None, {}
-    chain = ding_bnn.follow(problem, Setting("SGHMC", 0.1, 0.25), 0, Length(20, 4, 2))
+    chain = ding_bnn.follow(problem, DingSetting("SGHMC", 0.1, 0.25), 0, Length(20, 4, 2))
     assert (chain.last, chain.kinetic, chain.iterations.tolist()) == (90.0, np.inf, [2])
 
 
 def chains_with(
     errors: dict[tuple[str, float, float], float], energy: dict[str, float]
-) -> dict[Setting, list[Chain]]:
+) -> dict[DingSetting, list[Chain]]:
     return {
-        Setting(*key): [Chain(np.array([1]), np.array([error]), energy[key[0]], 1.0)]
+        DingSetting(*key): [Chain(np.array([1]), np.array([error]), energy[key[0]], 1.0)]
         for key, error in errors.items()
     }
 

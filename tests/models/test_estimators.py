@@ -20,7 +20,7 @@ from fokker.diagnostics import Finding, Grade, Verdict
 from fokker.models.checks import one_of, optional, positive, whole, within
 from fokker.models.estimator import new_seed
 from fokker.models.factorisation.chain import TABLES, Draw
-from fokker.models.factorisation.hyperparameters import Hyperparameters
+from fokker.models.factorisation.hyperparameters import Hyperparameters, equal_noise
 from fokker.models.topics.settings import DECLARED, Settings
 
 pytestmark = pytest.mark.dependencies
@@ -28,6 +28,10 @@ pytestmark = pytest.mark.dependencies
 ALL = (fk.models.LDA, fk.models.Network, fk.models.Factorisation)
 COUNTS = np.array([[4, 3, 2, 1, 0, 0], [0, 0, 1, 2, 3, 4]] * 8)
 LDA = {"batch_size": 8, "sweeps": 4, "burn_in": 2, "passes": 2, "n_jobs": 1, "start_documents": 0}
+
+
+def test_every_estimator_is_tested():
+    assert {kind.__name__ for kind in ALL} == {name for name in fk.models.__all__ if name[0].isupper()}
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -62,7 +66,7 @@ def test_a_seed_comes_from_whatever_random_state_is():
 def test_a_generator_is_stored_as_the_seed_that_was_drawn(tmp_path):
     users, items = np.arange(24) % 4, np.arange(24) // 4
     model = fk.models.Factorisation(
-        1, passes=2, burn_in=0, draws=2, batch_size=12, random_state=np.random.default_rng(5), progress=False
+        1, passes=2, burn_in=0, draws=2, random_state=np.random.default_rng(5), progress=False
     ).fit(users, items, (users + items) % 5)
     model.save(tmp_path / "model.npz")
     again = fk.models.Factorisation.load(tmp_path / "model.npz")
@@ -97,7 +101,9 @@ def test_identifiers_come_back_or_are_refused_by_name(names, refused, tmp_path):
     hyperparameters = Hyperparameters(*(np.ones(1) for _ in Hyperparameters._fields))
     tables = {name: np.ones((4, 1)) for name in TABLES}
     model.ratings_ = ratings
-    model.draws_ = [Draw(*tables.values(), dict.fromkeys(TABLES, hyperparameters), 1.0, 1.0, 1.0)]
+    model.draws_ = [
+        Draw(*tables.values(), dict.fromkeys(TABLES, hyperparameters), equal_noise(1.0, 4), 1.0, 1.0)
+    ]
     if refused:
         with pytest.raises(TypeError, match=f"user_names has .*{refused}.* which a file cannot hold"):
             model.save(tmp_path / "model.npz")

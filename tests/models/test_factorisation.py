@@ -9,24 +9,33 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import fokker as fk
-from conftest import quick_compiling, quick_jit
+from conftest import quick_jit
 from fokker.datasets.ratings import Ratings
 from fokker.models.factorisation import chain as chain_module
-from fokker.models.factorisation.chain import Draw, FactorChain, RatingLikelihood, is_varied
+from fokker.models.factorisation.chain import Draw, FactorChain, GibbsSweep, is_varied
+from fokker.models.factorisation.conditional import draw_gaussians, draw_rows
 from fokker.models.factorisation.hyperparameters import (
     Hyperparameters,
+    Noise,
     RowSums,
+    draw_equal_noise,
     draw_hyperparameters,
-    draw_noise_precision,
+    draw_noise,
     draw_wishart,
+    equal_noise,
 )
-from fokker.models.factorisation.predict import draw_new_users
+from fokker.models.factorisation.minibatches import MinibatchPass, log_likelihood
+from fokker.models.factorisation.predict import draw_new_users, summarise
 from fokker.models.factorisation.stored import ratings_state, restored_ratings
 from fokker.targets.tables import RowLikelihood, RowPrior, Table
+
+# Of one friction: a program for all step sizes.
+MINIBATCHES: dict[str, Any] = {"sampler": "sgnht", "batch_size": 80, "friction": 3.0}
 
 # Hyperparameters -------------------------------------------------------------------------------------------
 
@@ -71,27 +80,50 @@ def test_hyperparameters_given_rows_have_the_moments_of_their_conditional(prior)
 
 def test_the_noise_precision_has_the_moments_of_its_gamma():
     generator = np.random.default_rng(0)
-    draws = [draw_noise_precision(generator, 10, 4.0) for _ in range(4000)]
+    counts, squares = np.array([4, 6]), np.array([3.0, 1.0])
+    draws = [draw_equal_noise(generator, counts, squares).precision for _ in range(4000)]
     shape, rate = 1 + 10 / 2, 0.1 + 4.0 / 2
+    assert np.all(np.diff(draws) == 0)
     assert abs(np.mean(draws) - shape / rate) < 5 * np.sqrt(shape) / rate / np.sqrt(4000)
+    by_user = [
+        draw_noise(generator, Noise(np.ones(2), 2.0, 0.5), counts, squares).precision for _ in range(4000)
+    ]
+    shapes, rates = 2 + counts / 2, 0.5 + squares / 2
+    assert np.all(np.abs(np.mean(by_user, 0) - shapes / rates) < 5 * np.sqrt(shapes) / rates / np.sqrt(4000))
+
+
+def test_shape_and_rate_of_the_noise_are_learned():
+    """400 users with τ ~ Gamma(3, rate 2) and 50 ratings each: the posterior of both is near."""
+    g = np.random.default_rng(0)
+    counts = np.full(400, 50)
+    tau = g.gamma(3.0, 1 / 2.0, 400)
+    noise = Noise(np.ones(400), 1.0, 1.0)
+    drawn = []
+    for _ in range(400):
+        noise = draw_noise(g, noise, counts, g.chisquare(50, 400) / tau)
+        drawn.append((noise.shape, noise.rate))
+    a, b = np.mean(drawn[100:], 0)
+    # Standard errors of a shape and a rate from 400 gamma variables: about 7 %.
+    assert abs(a / 3 - 1) < 0.3
+    assert abs(b / 2 - 1) < 0.3
 
 
 # The target ------------------------------------------------------------------------------------------------
 
 
-def small_target(precision: float = 2.0) -> Any:
+def small_target() -> Any:
     g = np.random.default_rng(0)
     data = {
         "users": jnp.asarray(g.integers(0, 3, 12)),
         "items": jnp.asarray(g.integers(0, 4, 12)),
         "rating": jnp.asarray(g.normal(size=12)),
+        "precision": jnp.full(12, 2.0),
     }
     tables = {
         "users": Table(3, np.full(3, 0.1), 2.0),
         "items": Table(4, np.zeros(3), np.diag([1.0, 2.0, 3.0])),
     }
-    likelihood = RowLikelihood(RatingLikelihood(jnp.asarray(precision)), ("users", "items"))
-    return fk.Posterior(RowPrior(tables), likelihood, data)
+    return fk.Posterior(RowPrior(tables), RowLikelihood(log_likelihood, ("users", "items")), data)
 
 
 def test_the_gradient_of_ratings_is_that_of_finite_differences(x64):
@@ -132,9 +164,12 @@ def make_ratings(
 def fitted() -> Any:
     ratings, truth = make_ratings()
     train, test = ratings.split(0.2, seed=1)
-    model = fk.models.Factorisation(2, passes=60, draws=40, batch_size=80, progress=False)
-    with quick_compiling():
-        return model.fit(train, test=test), train, test, truth
+    return (
+        fk.models.Factorisation(2, passes=60, draws=40, progress=False).fit(train, test=test),
+        train,
+        test,
+        truth,
+    )
 
 
 @pytest.mark.slow
@@ -215,7 +250,7 @@ def test_recommendations_can_be_clipped_to_the_range_of_the_ratings(fitted):
 @pytest.mark.parametrize("value", [1.0, 4.0, 0.1])
 def test_ratings_that_are_all_the_same_are_warned_of_and_predicted(value):
     users, items = (x.ravel() for x in np.indices((6, 5)))
-    model = fk.models.Factorisation(1, passes=6, draws=3, batch_size=10, progress=False)
+    model = fk.models.Factorisation(1, passes=6, draws=3, progress=False)
     with pytest.warns(UserWarning, match=f"all 30 ratings are {value:g}: .* arbitrary"):
         model.fit(users, items, np.full(30, value))
     predictions = model.predict([0, 5], [0, 4], return_std=True, clip=True)
@@ -243,6 +278,7 @@ def test_a_model_is_saved_pickled_and_cloned(fitted, tmp_path):
     with pytest.raises(NotFittedError, match="not fitted yet"):
         unfitted.save(tmp_path / "none.npz")
     assert fk.models.Factorisation(2, passes=9).set_params(passes=30).num_burn_in == 10
+    assert fk.models.Factorisation(2).num_passes < fk.models.Factorisation(2, sampler="sghmc").num_passes
     with pytest.raises(ValueError, match="passes must be a whole number"):
         unfitted.set_params(passes=0).fit(test)
 
@@ -286,9 +322,11 @@ def test_a_new_row_has_the_exact_conditional():
     g = np.random.default_rng(0)
     items = g.normal(size=(5, 3)).astype(np.float32)
     prior = Hyperparameters(np.array([0.2, -0.1, 0.3]), np.diag([4.0, 2.0, 1.0]))
-    draw = Draw(np.zeros((1, 3)), items, {"users": prior, "items": prior}, 3.0, 2.5, 1.5)
+    noise = equal_noise(3.0, 1)
+    draw = Draw(np.zeros((1, 3)), items, {"users": prior, "items": prior}, noise, 2.5, 1.5)
     rated, values = np.array([0, 2, 4]), np.array([4.0, 1.0, 3.0])
-    rows = np.stack(draw_new_users([draw] * 4000, rated, values, np.random.default_rng(1)))
+    rows, deviations = draw_new_users([draw] * 4000, rated, values, np.random.default_rng(1))
+    np.testing.assert_allclose(deviations, 1.5 * 3.0**-0.5, rtol=1e-3)
     features = np.concatenate([np.ones((3, 1)), items[rated, 1:]], 1)
     precision = prior.precision + 3.0 * features.T @ features
     y = (values - 2.5) / 1.5 - items[rated, 0]
@@ -325,10 +363,11 @@ def test_the_report_is_written(fitted, tmp_path):
 
 def test_a_chain_is_the_same_for_a_seed(fitted):
     train = fitted[1]
-    settings = {"passes": 2, "burn_in": 0, "draws": 2, "batch_size": 80, "progress": False}
-    one, other = (fk.models.Factorisation(2, **settings).fit(train) for _ in range(2))
-    np.testing.assert_array_equal(one.draws_[-1].users, other.draws_[-1].users)
-    assert not np.array_equal(one.draws_[0].items, one.draws_[1].items)
+    for extra in ({}, MINIBATCHES):
+        settings: dict[str, Any] = {"passes": 2, "burn_in": 0, "draws": 2, "progress": False, **extra}
+        one, other = (fk.models.Factorisation(2, **settings).fit(train) for _ in range(2))
+        np.testing.assert_array_equal(one.draws_[-1].users, other.draws_[-1].users)
+        assert not np.array_equal(one.draws_[0].items, one.draws_[1].items)
 
 
 # What is refused -------------------------------------------------------------------------------------------
@@ -357,6 +396,8 @@ def test_bad_ratings_are_refused(arguments, message):
         ({"sampler": "sghcm"}, "Did you mean 'sghmc'"),
         ({"prior": "wishart"}, "prior is one of"),
         ({"passes": 3, "burn_in": 3}, "leaves no pass for draws"),
+        ({"step_size": 0.1}, "step_size=0.1 is for minibatches, .* leave it out, or give sampler='sgnht'"),
+        ({"batch_size": 10}, "batch_size=10 is for minibatches"),
     ],
 )
 def test_bad_settings_are_refused(settings, message):
@@ -381,7 +422,8 @@ def test_unknown_identifiers_are_refused_with_the_nearest(fitted):
 
 
 def test_a_chain_that_diverges_says_so(fitted):
-    model = fk.models.Factorisation(2, passes=3, burn_in=2, batch_size=80, step_size=5.0, progress=False)
+    settings = {**MINIBATCHES, "passes": 3, "burn_in": 2, "step_size": 5.0}
+    model = fk.models.Factorisation(2, **settings, progress=False)
     with pytest.raises(RuntimeError, match=r"left the finite numbers in pass \d: take smaller steps"):
         model.fit(fitted[1])
 
@@ -391,26 +433,151 @@ def test_residuals_are_those_of_all_ratings(block, monkeypatch):
     """Summed by blocks, and what is left over."""
     monkeypatch.setattr(chain_module, "_RATINGS", block)
     ratings, _ = make_ratings()
-    data = {"users": ratings.users, "items": ratings.items, "rating": ratings.values}
-    chain = FactorChain(
-        data, (60, 40), 2, fk.samplers.sgld(1e-3), prior="normal-gamma", batch_size=40, seed=0
-    )
-    wanted = np.sum((ratings.values - chain.predict(ratings.users, ratings.items)) ** 2) / chain.scale**2
-    with quick_compiling():
-        # Not the compiled function, which knows the block of the first call.
-        _, _, squares = chain_module._synchronise.__wrapped__((chain.sampler, chain.key), chain.state)
+    chain = FactorChain(ratings, 2, prior="normal-gamma", seed=0)
+    squares = ((ratings.values - chain.draw().expected(ratings.users, ratings.items)) / chain.scale) ** 2
     assert len(ratings) % 64 > 0
-    assert float(squares) == pytest.approx(wanted, rel=1e-4)
+    wanted = [np.sum(squares[ratings.users == user]) for user in range(60)]
+    np.testing.assert_allclose(chain.squared_residuals(), wanted, rtol=1e-4)
 
 
 def test_after_a_pass_all_rows_are_up_to_date_and_a_dense_chain_needs_no_such_thing():
     ratings, _ = make_ratings()
-    data = {"users": ratings.users, "items": ratings.items, "rating": ratings.values}
     inner = fk.samplers.sgld(1e-3)
     for sampler in (fk.lazy(inner), inner):
-        chain = FactorChain(data, (60, 40), 2, sampler, prior="normal-gamma", batch_size=40, seed=0)
-        assert chain.interval == -(-len(ratings) // 40)
-        assert chain.advance(1e-3)
-        assert int(chain.state.step) == chain.interval
+        chain = FactorChain(ratings, 2, prior="normal-gamma", seed=0)
+        move = MinibatchPass(chain, sampler, 40)
+        start = chain.tables["users"].copy()
+        assert move.interval == -(-len(ratings) // 40)
+        assert chain.advance(move)
+        assert int(move.state.step) == move.interval
+        assert not np.any(chain.tables["users"] == start)
         if sampler is not inner:
-            assert set(np.asarray(chain.state.memory.rows.rows["users"])) == {chain.interval}
+            assert set(np.asarray(move.state.memory.rows.rows["users"])) == {move.interval}
+
+
+# Exact draws -----------------------------------------------------------------------------------------------
+
+
+def test_gaussians_are_drawn_with_their_mean_and_covariance():
+    # L⁻ᵀ(L⁻¹f + noise) is affine in the noise: zero noise gives the mean, unit vectors the root of P⁻¹.
+    g = np.random.default_rng(0)
+    d, n = 4, 3
+    roots = g.normal(size=(n, d, d))
+    P = roots @ roots.transpose(0, 2, 1) + np.eye(d)
+    f = g.normal(size=(n, d))
+
+    class Fixed:
+        def __init__(self, noise: np.ndarray) -> None:
+            self.noise = noise
+
+        def standard_normal(self, shape: tuple[int, ...]) -> np.ndarray:
+            return np.broadcast_to(self.noise[:, None], shape)
+
+    def drawn(noise: np.ndarray) -> np.ndarray:
+        precision = np.tril(P).transpose(1, 2, 0).copy()  # the lower triangle alone is read
+        return draw_gaussians(Fixed(noise), precision, f.T.copy()).T  # type: ignore[arg-type]
+
+    mean = drawn(np.zeros(d))
+    np.testing.assert_allclose(mean, np.linalg.solve(P, f[..., None])[..., 0], rtol=1e-10)
+    columns = np.stack([drawn(np.eye(d)[j]) - mean for j in range(d)], -1)
+    np.testing.assert_allclose(columns @ columns.transpose(0, 2, 1), np.linalg.inv(P), rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("block", [2**18, 20])
+def test_rows_given_the_other_table_have_the_mode_of_the_posterior_for_their_mean(block, monkeypatch):
+    """Without noise of the draw, the gradient of the potential vanishes in these rows; also by blocks."""
+    monkeypatch.setattr("fokker.models.factorisation.conditional._NUMBERS", block)
+    ratings, _ = make_ratings(7, 5)
+    chain = FactorChain(ratings, 2, prior="normal-gamma", seed=0)
+    g = np.random.default_rng(1)
+    priors = {
+        name: Hyperparameters(g.normal(size=3), np.diag([1.0, 2.0, 3.0]) + 0.3) for name in ("users", "items")
+    }
+    tau = g.uniform(1, 4, len(chain.counts))
+
+    class Silent:
+        def standard_normal(self, shape: tuple[int, ...]) -> np.ndarray:
+            return np.zeros(shape)
+
+    for name, other in (("users", "items"), ("items", "users")):
+        own = GibbsSweep(chain).ratings[name]
+        precisions = tau[chain.users[GibbsSweep(chain).order[name]]]
+        rows = draw_rows(Silent(), own, chain.tables[other], priors[name], precisions)  # type: ignore[arg-type]
+        tables = {**chain.tables, name: rows}
+        u, v = tables["users"][chain.users], tables["items"][chain.items]
+        error = chain.values - u[:, 0] - v[:, 0] - np.sum(u[:, 1:] * v[:, 1:], 1)
+        features = np.concatenate([np.ones((len(u), 1)), (v if name == "users" else u)[:, 1:]], 1)
+        gradient = (rows - priors[name].mean) @ priors[name].precision
+        np.subtract.at(gradient, getattr(chain, name), (tau[chain.users] * error)[:, None] * features)
+        np.testing.assert_allclose(gradient, 0, atol=1e-10)
+
+
+def test_sweeps_keep_the_joint_distribution_of_tables_and_ratings():
+    """The joint distribution test of Geweke (2004) for the sweep, which moves data and tables in turns.
+
+    Where ratings are drawn anew given the tables after every sweep, the tables have their prior: the mean of
+    their squares is that of independent draws of the prior. 1500 sweeps, whose squares are correlated over
+    about 10: five standard errors.
+    """
+    g = np.random.default_rng(0)
+    users, items = (x.ravel() for x in np.indices((3, 4)))
+    ratings = Ratings(users, items, g.normal(size=12).astype(np.float32), np.arange(3), np.arange(4))
+    chain = FactorChain(ratings, 1, prior="normal-gamma", seed=0)
+    sweep = GibbsSweep(chain)
+    squares = []
+    for _ in range(1500):
+        u, v = chain.tables["users"][users], chain.tables["items"][items]
+        chain.values = (
+            u[:, 0] + v[:, 0] + u[:, 1] * v[:, 1] + g.normal(size=12) * chain.noise.precision[users] ** -0.5
+        )
+        for name, order in sweep.order.items():
+            sweep.ratings[name].data[:] = chain.values[order]
+        sweep(chain)
+        squares.append([np.mean(chain.tables[name] ** 2) for name in ("users", "items")])
+    # Means of zero and precisions of 10, as at the start of a chain.
+    by_block = np.mean(np.reshape(squares, (30, 50, 2)), 1)
+    error = by_block.std(0) / np.sqrt(30)
+    assert np.all(np.abs(by_block.mean(0) - 0.1) < 5 * error)
+    assert np.all(error < 0.01)
+
+
+def test_bounds_of_intervals_are_quantiles_of_the_mixture():
+    g = np.random.default_rng(0)
+    means, deviations = g.normal(size=(7, 5)), g.uniform(0.2, 2, size=(7, 5))
+    predictions = summarise(means, deviations, 0.8)
+    assert predictions.interval is not None
+    for bound, level in zip(predictions.interval, (0.1, 0.9), strict=True):
+        np.testing.assert_allclose(norm.cdf((bound - means) / deviations).mean(0), level, atol=1e-5)
+    np.testing.assert_allclose(predictions.std**2, means.var(0) + np.mean(deviations**2, 0))
+
+
+def test_users_who_rate_irregularly_have_wider_intervals():
+    """Every second user has four times the noise, and it is found; with one noise for all it is not."""
+    ratings, _ = make_ratings(noise=0.0)
+    noise = np.where(ratings.users % 2, 0.8, 0.2)
+    values = ratings.values + noise * np.random.default_rng(3).normal(size=len(ratings))
+    ratings = dataclasses.replace(ratings, values=values.astype(np.float32))
+    ratio = {}
+    for noise_by_user in (True, False):
+        model = fk.models.Factorisation(2, noise_by_user=noise_by_user, passes=60, progress=False).fit(
+            ratings
+        )
+        deviations = np.mean([draw.deviations for draw in model.draws_], 0)
+        ratio[noise_by_user] = deviations[1::2].mean() / deviations[::2].mean()
+    assert ratio[True] > 2
+    assert ratio[False] == 1
+
+
+def test_a_file_with_one_noise_for_all_is_read(fitted):
+    """As files were before each user had their own."""
+    model = fitted[0]
+    header, arrays = model._fitted_state()
+    del arrays["draws.noise"]
+    numbers = arrays["draws.numbers"]
+    arrays["draws.numbers"] = np.concatenate([np.full((len(numbers), 1), 4.0), numbers[:, 2:]], axis=1)
+    again = clone(model)
+    again._seed = 0
+    again._restore(header, arrays)
+    assert again.noise_ == pytest.approx(again.draws_[0].scale / 2)
+    np.testing.assert_allclose(again.predict([0], ["i3"]), model.predict([0], ["i3"]))
+    assert np.isfinite(again.predict(None, ["i3"], rated={"i1": 3.0}, return_std=True).std)

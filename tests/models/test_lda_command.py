@@ -42,8 +42,8 @@ from fokker.models.topics.model import Model, top_words
 from fokker.models.topics.reading import Reading, default_held_out
 from fokker.models.topics.report import _headline
 from fokker.models.topics.results import Topic, embed_in_plane, hellinger, topics_csv
-from fokker.models.topics.run import Run
 from fokker.models.topics.settings import Settings, default_passes
+from fokker.models.topics.starting import resume_run, start_run
 from fokker.models.topics.topic_tokens import TopicTokens
 from marks import long_case
 
@@ -249,7 +249,7 @@ def test_a_finished_run_can_be_given_more_passes(finished, tmp_path):
 
 def begin(corpus, words, folder, sampler="scir", passes=2, **more):
     settings = Settings(**FEW | more, sampler=sampler)
-    return Run.start(Reading(str(corpus)), settings, folder, vocabulary=words, passes=passes)
+    return start_run(Reading(str(corpus)), settings, folder, vocabulary=words, passes=passes)
 
 
 def everything(run):
@@ -260,7 +260,7 @@ def everything(run):
         **files.with_prefix("held out", run.training.curve.held_out.state()),
         "word counts": run.training.word_counts,
         "curve": np.array([(e.documents, e.of_draw, e.of_average) for e in run.training.curve.points]),
-        "position": np.array([run.position, run.training.documents, run.tokens]),
+        "position": np.array([run.plan.position, run.training.documents, run.tokens]),
     }
     with gzip.open(run.folder / files.PARTIAL_MIXTURES) as file:
         parts["mixtures"] = np.frombuffer(file.read(), np.uint8)
@@ -283,7 +283,7 @@ def whole(corpus, words, tmp_path_factory):
         if sampler not in found:
             run = begin(corpus, words, tmp_path_factory.mktemp("whole"), sampler)
             run.execute(Watching())
-            assert run.position == 380
+            assert run.plan.position == 380
             assert len(run.training.draws.draws) == 20
             found[sampler] = everything(run)
         return found[sampler]
@@ -304,8 +304,8 @@ def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(corpus, words, tmp_pa
     run = begin(corpus, words, tmp_path, sampler)
     run.execute(Watching(batches, interrupt))
     assert run.interrupted
-    assert run.position == 20 * batches
-    again = Run.resume(tmp_path, {"sampler": sampler}, threads=1)
+    assert run.plan.position == 20 * batches
+    again = resume_run(tmp_path, {"sampler": sampler}, threads=1)
     again.execute(Watching())
     assert everything(again) == whole(sampler)
 
@@ -322,8 +322,8 @@ def test_a_run_that_died_goes_on_from_its_last_checkpoint(corpus, words, tmp_pat
         run.execute(Watching(14, happen))
     with (tmp_path / files.PARTIAL_MIXTURES).open("ab") as file:
         file.write(b"half a row")
-    again = Run.resume(tmp_path, {})
-    assert again.position == 20 * 13
+    again = resume_run(tmp_path, {})
+    assert again.plan.position == 20 * 13
     again.execute(Watching())
     assert everything(again) == whole("scir")
 
@@ -344,16 +344,16 @@ def counted(monkeypatch):
 def test_a_pass_that_became_exact_in_its_middle_is_not_counted(corpus, words, tmp_path, counted):
     begin(corpus, words, tmp_path, passes=6).execute(Watching(12, interrupt))
     # The second pass, of the documents from 190 to 379, would be exact in a run of two passes from the start.
-    run = Run.resume(tmp_path, {}, passes=2)
-    assert run.position == 240
+    run = resume_run(tmp_path, {}, passes=2)
+    assert run.plan.position == 240
     run.execute(Watching(2, interrupt))
-    run = Run.resume(tmp_path, {})
+    run = resume_run(tmp_path, {})
     run.execute(Watching())
-    assert run.position == 380
+    assert run.plan.position == 380
     assert run.training.draws.num_exact_passes == 0
     assert not counted
     # The third one is exact as a whole.
-    run = Run.resume(tmp_path, {}, passes=3)
+    run = resume_run(tmp_path, {}, passes=3)
     run.execute(Watching())
     assert run.training.draws.num_exact_passes == 1
     assert len(set(counted)) == len(counted) == 171
@@ -362,8 +362,8 @@ def test_a_pass_that_became_exact_in_its_middle_is_not_counted(corpus, words, tm
 def test_the_first_pass_of_unknown_length_is_not_exact(corpus, words, tmp_path, counted, monkeypatch):
     monkeypatch.setattr("fokker.models.topics.reading._MAX_BYTES_TO_COUNT", 100)
     reading, settings = Reading(str(corpus), held_out=19), Settings(**FEW, sampler="scir", exact_passes=2)
-    run = Run.start(reading, settings, tmp_path, vocabulary=words, passes=2)
-    assert run.length is None
+    run = start_run(reading, settings, tmp_path, vocabulary=words, passes=2)
+    assert run.plan.length is None
     run.execute(Watching())
     assert len(set(counted)) == len(counted) == 171
 
@@ -376,11 +376,11 @@ def damage(path):
 def test_a_damaged_checkpoint_is_told_and_the_one_before_it_used(corpus, words, tmp_path, whole):
     run = begin(corpus, words, tmp_path)
     run.execute(Watching(5, interrupt))
-    run = Run.resume(tmp_path, {})
+    run = resume_run(tmp_path, {})
     run.execute(Watching(3, interrupt))
     damage(tmp_path / files.CHECKPOINT)
     said = []
-    again = Run.resume(tmp_path, {}, notify=said.append)
+    again = resume_run(tmp_path, {}, notify=said.append)
     assert "is damaged" in said[0]
     assert "The previous one is used, of 100 documents" in said[0]
     again.execute(Watching())
@@ -455,12 +455,17 @@ def test_a_short_corpus_starts_after_its_first_pass(corpus, words, tmp_path, mon
     monkeypatch.setattr(TopicChain, "start_from", remembered)
     # Fewer documents than wanted: all of the first pass, in which two minibatches of 95 end.
     settings = Settings(**FEW | {"start_documents": 500, "batch": 95}, sampler="scir")
-    run = Run.start(Reading(str(corpus)), settings, tmp_path / "all", vocabulary=words, passes=3)
+    run = start_run(Reading(str(corpus)), settings, tmp_path / "all", vocabulary=words, passes=3)
     run.execute(Watching())
     assert sizes == [(171, 171 * 14)]
     assert run.training.sample.size == 171
-    again = Run.resume(tmp_path / "all", {})
+    again = resume_run(tmp_path / "all", {})
     np.testing.assert_array_equal(again.training.sample.words, run.training.sample.words)
+    # A single pass, whose documents all wait for its end, may be exact.
+    alone = {**FEW, "start_documents": 500, "exact_passes": 1, "topics": 3}
+    run = start_run(Reading(str(corpus)), Settings(**alone), tmp_path / "exact", vocabulary=words, passes=1)
+    run.execute(Watching())
+    assert run.training.draws.num_exact_passes == 1
     sizes.clear()
     begin(corpus, words, tmp_path / "random", passes=1, start_documents=0).execute(Watching())
     assert not sizes
@@ -486,8 +491,8 @@ def test_held_out_documents_are_never_learned_from_and_the_schedule_is_by_steps(
     # 5 · 19 documents apart, and at 1, 2, 4 steps.
     at = [e.documents for e in run.training.curve.points]
     assert at[:4] == [1, 21, 61, 81]
-    # Two passes of 19 minibatches in all; the exact pass is evaluated at its end.
-    assert len(at) == 3 + 19 // 5 + 1
+    # Two passes of 19 minibatches in all; each of the 20 draws of the exact pass is evaluated.
+    assert len(at) == 3 + 19 // 5 + 20
     assert at[-1] == 3 * 171
 
 
@@ -517,11 +522,11 @@ def test_the_size_of_the_corpus_is_given_counted_or_grows(corpus, words, tmp_pat
     monkeypatch.setattr("fokker.models.topics.reading._MAX_BYTES_TO_COUNT", 100)
     totals.clear()
     reading, settings = Reading(str(corpus), held_out=19), Settings(**FEW, sampler="scir")
-    run = Run.start(reading, settings, tmp_path / "long", vocabulary=words, passes=2)
-    assert run.length is None
+    run = start_run(reading, settings, tmp_path / "long", vocabulary=words, passes=2)
+    assert run.plan.length is None
     run.execute(Watching())
-    assert run.length == 190
-    assert run.position == 380
+    assert run.plan.length == 190
+    assert run.plan.position == 380
     assert totals[:3] == [1, 21, 41]
     assert totals[-1] == 171
     assert len(table(tmp_path / "long" / files.PARTIAL_MIXTURES)) == 190
@@ -604,12 +609,12 @@ def test_a_corpus_that_breaks_off_keeps_what_was_learned(words, tmp_path, monkey
     broken = tmp_path / "broken.dat"
     broken.write_text("3 0:2 1:2 2:1\n" * 90 + "3 0:1\n")
     reading, settings = Reading(str(broken), held_out=10, shuffle_buffer=0), Settings(**FEW, sampler="scir")
-    run = Run.start(reading, settings, tmp_path / "run", vocabulary=words)
+    run = start_run(reading, settings, tmp_path / "run", vocabulary=words)
     watcher = Watching()
     with pytest.raises(ValueError, match="91"):
         run.execute(watcher)
     assert watcher.said == ["The last complete checkpoint, of 80 documents, is kept."]
-    assert Run.resume(tmp_path / "run", {}).position == 80
+    assert resume_run(tmp_path / "run", {}).plan.position == 80
 
 
 def test_a_step_that_is_too_long_is_named_and_nothing_broken_is_saved(corpus, words, tmp_path):
@@ -810,6 +815,10 @@ def test_the_verdict_is_honest():
     steps = [2000, *[1000 + i % 2 for i in range(9)]]
     assert relative_decrease(curve_of([*steps, *[800 + i % 2 for i in range(5)]], num_exact=5)) == 0
     assert relative_decrease(curve_of([*steps, *np.geomspace(800, 700, 8)], num_exact=8)) > 0.02
+    # Draws of one exact pass come after the same documents, one after the other.
+    of_pass = [e._replace(documents=10_000) for e in curve_of(np.geomspace(900, 800, 20), num_exact=20)]
+    assert relative_decrease(of_pass) > 0.02
+    assert relative_decrease([e._replace(of_draw=800 + i % 3) for i, e in enumerate(of_pass)]) == 0
     # Three exact evaluations are too few: those before count, and the words say so.
     few = curve_of([*steps, 800, 700, 600], num_exact=3)
     assert relative_decrease(few) == 0
@@ -911,29 +920,27 @@ def parts(verdict: Verdict):
     return verdict.problems, verdict.notes
 
 
-def test_small_corpora_are_read_often_and_every_default_run_has_enough_evaluations():
-    assert [default_passes(n) for n in (None, 1, 200, 2_246, 19_999, 20_000, 10**6)] == [
-        1, 200, 100, 9, 2, 1, 1,
-    ]  # fmt: skip
+def test_small_corpora_are_read_twice_and_every_default_run_has_enough_evaluations():
+    assert [default_passes(n) for n in (None, 1, 2_246, 19_999, 20_000, 10**6)] == [1, 2, 2, 2, 1, 1]
     for length in (20, 200, 863, 2_246, 6_500, 9_999, 26_000, 99_999, 10**6):
         passes = default_passes(length)
         held_out = default_held_out(length, passes)
         assert 1 <= held_out <= min(1_000, length // 10)
-        # Five times as many training documents as are held out come between evaluations.
-        evaluations = passes * (length - held_out) // (5 * held_out)
-        assert evaluations >= 16
-        # Exact passes are evaluated at their ends. With few of them those before have enough in their half.
-        num_exact = Settings().num_exact_passes(passes)
-        assert num_exact >= 4 or evaluations * (passes - num_exact) // passes // 2 >= 4
+        # Each stored draw of an exact pass is evaluated. In a single pass there are five times as many
+        # training documents as are held out between two evaluations.
+        if not Settings().num_exact_passes(passes):
+            assert (length - held_out) // (5 * held_out) >= 16
     assert default_held_out(2_246, None) == 224
     assert default_held_out(None, 1) == 1_000
 
 
 def test_exact_passes_are_marked_in_the_curve(finished):
-    # 12 passes: the last six are exact, and their evaluations survive the checkpoint as such.
-    run = Run.resume(finished[0], {})
-    assert [e.is_exact for e in run.training.curve.points[-6:]] == [True] * 6
-    assert sum(e.is_exact for e in run.training.curve.points) == 6
+    # 12 passes: the last six are exact, and their evaluations survive the checkpoint as such. The last four
+    # have the 20 draws and a few more of six each, and the two before are evaluated once at their ends.
+    run = resume_run(finished[0], {})
+    num_exact = sum(e.is_exact for e in run.training.curve.points)
+    assert num_exact == 2 + 4 * 6
+    assert all(e.is_exact for e in run.training.curve.points[-num_exact:])
     assert run.training.draws.num_exact_passes == 4
 
 

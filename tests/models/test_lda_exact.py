@@ -11,10 +11,10 @@ from fokker.corpora import Documents
 from fokker.models.topics.chain import TopicChain
 from fokker.models.topics.collapsed import Assignments
 from fokker.models.topics.draws import TopicDraws, attainable_probability, credible_bounds, draws_needed
-from fokker.models.topics.exact import PassCounts
+from fokker.models.topics.exact import PassCounts, sweeps_per_draw
+from fokker.models.topics.samplers import make_topics
 from fokker.models.topics.settings import Settings
-from fokker.models.topics.share import Alone
-from fokker.models.topics.theta import make_topics
+from fokker.models.topics.share import Share
 from fokker.models.topics.word_prior import WordPrior
 
 # ---- one draw
@@ -22,7 +22,7 @@ from fokker.models.topics.word_prior import WordPrior
 
 @pytest.mark.parametrize(("alpha", "count", "weight"), [(0.3, 0, 1.0), (0.3, 4, 1.0), (0.3, 4, 2.5)])
 def test_a_draw_is_a_gamma_of_alpha_and_the_weighted_count(alpha, count, weight):
-    counts = PassCounts(300, Alone(40))
+    counts = PassCounts(300, Share(40))
     counts.add(np.arange(300), np.full((300, 40), float(count), np.float32), 7)
     theta = counts.draw(alpha, weight, np.uint64(5))
     # A false alarm has a chance of 1e-5 in each case.
@@ -211,6 +211,10 @@ def test_an_interval_that_begins_at_zero_ends_where_a_tenth_is_above_it():
 # ---- the topics of rare words
 
 
+def test_draws_are_further_apart_where_that_is_cheap():
+    assert [sweeps_per_draw(n) for n in (0, 1_000, 392_000, 1_000_000, 10**8)] == [40, 40, 25, 10, 2]
+
+
 def test_assignments_are_stored_by_token_and_their_counts_follow_the_sweeps():
     assert [Assignments(topics).state()["z"].itemsize for topics in (3, 2**16, 2**16 + 1)] == [2, 2, 4]
     assignments = Assignments(3)
@@ -249,7 +253,7 @@ def test_collapsed_sweeps_have_the_distribution_of_all_assignments():
         assignments.add(documents, z)
         products, prior = [], WordPrior.symmetric(alpha, TOPICS)
         for seed in range(4_000):
-            assignments.sweep(counts, prior, np.full(TOPICS, GAMMA), np.uint64(seed), 3)
+            assignments.sweep(counts, prior, np.full(TOPICS, GAMMA), np.uint64(seed), 10)
             # E[β β'] given z: moments of Dirichlet(α + n_k).
             a = counts + ALPHA
             total = a.sum(0)

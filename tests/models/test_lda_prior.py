@@ -220,6 +220,15 @@ def test_hdp_leaves_topics_without_words_and_says_how_many_it_uses():
 # ---- pseudo-counts and seeds
 
 
+def test_each_draw_of_an_exact_pass_has_a_prior_of_its_own():
+    documents, _ = drawn_corpus(1, 60, topics=3, words=60, length=20)
+    quick = {"passes": 2, "sweeps": 10, "burn_in": 5, "n_jobs": 1, "start_documents": 60}
+    lda = fk.models.LDA(3, draws=6, **quick).fit(documents.to_matrix(60))
+    assert lda.doc_topic_prior_draws_.shape == (6, 3)
+    assert len(np.unique(lda.doc_topic_prior_draws_[:, 0])) == 6
+    np.testing.assert_allclose(lda.doc_topic_prior_, lda.doc_topic_prior_draws_[3:].mean(0))
+
+
 def test_collapsed_sweeps_have_pseudo_counts():
     """A single token: p(z = k) ∝ γ_k (α + δ_kw)/(Vα + δ_k·)."""
     gamma, table = np.array([0.3, 0.7]), np.array([[0.5, 0.5, 4.5], [0.5, 2.5, 0.5]])

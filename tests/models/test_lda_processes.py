@@ -11,9 +11,8 @@ from test_lda_command import command, interrupt
 
 from fokker.models.topics import files
 from fokker.models.topics.reading import Reading
-from fokker.models.topics.run import Run
 from fokker.models.topics.settings import Settings
-from fokker.models.topics.together import is_unfinished
+from fokker.models.topics.starting import is_unfinished, resume_run, start_run
 from programs import program
 from topics_in_processes import FEW, Watching, begin, write_corpus
 
@@ -40,7 +39,7 @@ def together(folder, *parts, processes=2):
 
 def stored(folder):
     """All that a run has written, as bytes, but for the seconds."""
-    header, arrays, _ = files.read_latest(folder, "checkpoint", 1)
+    header, arrays, _ = files.read_latest(folder)
     arrays["curve"] = np.delete(arrays["curve"], 1, axis=1)
     content = {name: (x.shape, x.tobytes()) for name, x in arrays.items()}
     content |= {name: header[name] for name in ("position", "trained", "tokens", "passes", "length")}
@@ -75,7 +74,7 @@ def test_two_processes_are_one_to_the_bit_and_either_goes_on_with_the_other(tmp_
     begun.execute(Watching(9, interrupt))
     assert begun.interrupted
     # In the exact pass, whose topics of words the first process gets.
-    assert "chain.assignments.z" in files.read_latest(tmp_path / "resumed", "checkpoint", 1)[1]
+    assert "chain.assignments.z" in files.read_latest(tmp_path / "resumed")[1]
     errors_of_all = ("not finite", "other documents", "standard input")
     parts = ("sgrhmc", "scir", "interrupted", "interrupted start", "resumed", *errors_of_all, "lost")
     results, codes, errors = together(tmp_path, *parts)
@@ -95,7 +94,7 @@ def test_two_processes_are_one_to_the_bit_and_either_goes_on_with_the_other(tmp_
     assert second["interrupted start"]["interrupted"]
     assert first["interrupted start"]["position"] == second["interrupted start"]["position"] > 0
     assert not (tmp_path / "interrupted start" / files.CHECKPOINT).exists()
-    Run.resume(tmp_path / "interrupted", {}).execute(Watching())
+    resume_run(tmp_path / "interrupted", {}).execute(Watching())
     assert differing(stored(tmp_path / "interrupted"), alone("scir")) == []
     assert differing(stored(tmp_path / "resumed"), alone("sgrhmc")) == []
     # Errors are those of all.
@@ -106,8 +105,8 @@ def test_two_processes_are_one_to_the_bit_and_either_goes_on_with_the_other(tmp_
     assert codes == [1, -9]
     host = re.escape(socket.gethostname())
     assert re.search(rf"process 1 on {host} was lost, and process 0 on {host} ends", errors[0]), errors[0]
-    again = Run.resume(tmp_path / "lost", {})
-    assert 100 < again.position < 300
+    again = resume_run(tmp_path / "lost", {})
+    assert 100 < again.plan.position < 300
     again.execute(Watching())
     assert differing(stored(tmp_path / "lost"), alone("sgrhmc")) == []
 
@@ -148,7 +147,7 @@ def test_the_same_command_goes_on_with_a_run_that_has_not_ended(tmp_path):
     assert command(*whole)[0] in (0, 1)
     settings = Settings(**FEW, topics=3)
     reading = Reading(str(tmp_path / "corpus.npz"), held_out=20)
-    Run.start(reading, settings, tmp_path / "broken", passes=2).execute(Watching(8, interrupt))
+    start_run(reading, settings, tmp_path / "broken", passes=2).execute(Watching(8, interrupt))
     # Other settings are another run.
     code, _, error = command(*broken, "--alpha", 0.2)
     assert code == 2

@@ -11,8 +11,8 @@ from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import Elementwise
 from fokker.integrators import Reflecting, StepInput
 from fokker.models.topics import sgrhmc
+from fokker.models.topics.potential import Counts, TopicPotential
 from fokker.models.topics.sgrhmc import LAYER_WIDTH, MomentumTopics, update_row
-from fokker.models.topics.theta import Counts, TopicPotential
 
 ALPHA, FRICTION, WORDS, TOPICS = 0.3, 4.0, 30, 8
 
@@ -75,7 +75,7 @@ def test_noise_has_the_moments_of_a_gaussian_and_is_independent():
 
 
 def test_the_momentum_is_stored_in_sixteen_bits_with_its_mean():
-    topics = MomentumTopics(np.ones((400, 64), np.float32), 0.5, jax.random.key(0))
+    topics = MomentumTopics("sgrhmc", np.ones((400, 64), np.float32), 0.5, jax.random.key(0))
     assert topics._r.dtype == np.uint16
     # 1.001 lies between two numbers of 16 bits, 1 and 1 + 2⁻⁷: without noise, a tenth of the steps rounds up.
     topics._r[:] = sgrhmc.rounded(np.full((400, 64), 1.0))
@@ -91,7 +91,7 @@ def test_threads_change_no_bit():
     def run(threads):
         rng = np.random.default_rng(0)
         start = (rng.gamma(0.1, 1, (1300, 20)) + 1e-3).astype(np.float32)
-        topics = MomentumTopics(start, 0.05, jax.random.key(3), threads)
+        topics = MomentumTopics("sgrhmc", start, 0.05, jax.random.key(3), threads)
         for _ in range(5):
             words = np.sort(rng.choice(1300, 150, replace=False))
             topics.step(words, rng.gamma(0.5, 10, (150, 20)).astype(np.float32), 1e-2, 3.0, 1.0)

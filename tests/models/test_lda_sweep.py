@@ -209,10 +209,10 @@ def test_the_start_shows_its_sweeps_and_can_be_stopped(monkeypatch):
     arguments = (documents, 50, WordPrior.symmetric(0.1, 3), DocumentPrior.of("symmetric", 3), [1, 2])
     counts = first_topics(*arguments, 2, show=lambda *progress: shown.append(progress)).by_word
     assert counts.sum() == documents.tokens
-    assert {total for _, total in shown} == {480}
+    assert {total for _, total in shown} == {360}
     numbers = [completed for completed, _ in shown]
     assert numbers == sorted(numbers)
-    assert 0 <= numbers[0] < numbers[-1] <= 480
+    assert 0 <= numbers[0] < numbers[-1] <= 360
     np.testing.assert_array_equal(first_topics(*arguments).by_word, counts)
 
     def stop(completed, total):
@@ -226,7 +226,7 @@ def test_ctrl_c_in_the_start_saves_nothing(corpus, words, tmp_path, monkeypatch)
     def first(*arguments):
         interrupt()
         show = arguments[-1]
-        show(0, 480)
+        show(0, 360)
 
     monkeypatch.setattr("fokker.models.topics.chain.first_topics", first)
     code, out, _ = command(corpus, "--vocab", words, "--out", tmp_path, *OPTIONS)

@@ -13,9 +13,13 @@ import pytest
 from scipy import stats
 
 from fokker.fields import Elementwise
-from fokker.models.topics import theta as theta_module
+from fokker.models.topics import lazy as lazy_module
+from fokker.models.topics import potential as potential_module
+from fokker.models.topics._checks import NotFiniteError
 from fokker.models.topics.cir import draw_gamma, draw_poisson, transitions
-from fokker.models.topics.theta import LazyTopics, NotFiniteError, make_topics
+from fokker.models.topics.lazy import LazyTopics
+from fokker.models.topics.samplers import make_topics
+from fokker.models.topics.settings import SAMPLERS
 
 # The name in the package is that of the function.
 recipe_module = importlib.import_module("fokker.samplers.plain")
@@ -96,9 +100,9 @@ def breaking(monkeypatch, mistake):
 @pytest.fixture
 def compiled_anew():
     """What was compiled before has no mistake in it, and what is compiled now may not be used again."""
-    theta_module._advance.clear_cache()
+    potential_module.advance.clear_cache()
     yield
-    theta_module._advance.clear_cache()
+    potential_module.advance.clear_cache()
 
 
 @pytest.mark.parametrize("mistake", ["Γ reversed", "Γ dropped", "noise doubled"])
@@ -123,9 +127,9 @@ def test_counts_that_are_not_scaled_are_found():
 
 
 def test_doubled_noise_is_found(monkeypatch):
-    moved = theta_module.transitions
+    moved = lazy_module.transitions
     monkeypatch.setattr(
-        theta_module,
+        lazy_module,
         "transitions",
         lambda theta, alpha, counts, delta, g, *rest: moved(theta, alpha, counts, delta, 2 * g, *rest),
     )
@@ -238,7 +242,7 @@ def test_the_clock_starts_anew_before_it_runs_out_of_numbers():
     assert 0.3 < scaled.mean() < 0.55
 
 
-@pytest.mark.parametrize("sampler", theta_module.SAMPLERS)
+@pytest.mark.parametrize("sampler", SAMPLERS)
 def test_a_restored_state_goes_on_as_before(sampler):
     def fresh():
         return make_topics(sampler, np.full((9, 4), 0.7, np.float32), 0.2, jax.random.key(1))

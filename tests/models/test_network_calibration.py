@@ -29,7 +29,7 @@ from scipy import stats
 import fokker as fk
 from fokker.batches import Batches
 from fokker.models import Network
-from fokker.models.network.training import Problem
+from fokker.models.network.training import NetworkPosterior
 from marks import long_case
 
 pytestmark = pytest.mark.usefixtures("optimised")
@@ -53,11 +53,11 @@ class Case:
     replications: int
 
     @cached_property
-    def problem(self) -> Problem:
+    def problem(self) -> NetworkPosterior:
         """The posterior that a fit makes, without the data. This y has mean 0 and deviation 1."""
         self.network._new_targets(np.resize([-1.0, 1.0], len(X)), len(X), None)
         self.network._seed = self.network.random_state
-        return self.network._new_problem(X[0], self.network.chains)
+        return self.network._new_posterior(X[0], self.network.chains)
 
 
 CASES = {

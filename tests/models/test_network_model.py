@@ -25,7 +25,7 @@ from fokker.models.network.networks import check_outputs, functional, paths
 from fokker.models.network.posterior import LogLikelihood, Outputs, prior_scales, sampled_leaves
 from fokker.models.network.predict import Predictive
 from fokker.models.network.settings import StepSettings
-from fokker.models.network.training import Lengths, Problem
+from fokker.models.network.training import Lengths, NetworkPosterior
 
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.normal(size=(60, 3)).astype(np.float32)
@@ -259,8 +259,8 @@ def test_a_module_is_given_to_load_and_its_averages_are_in_the_file(tmp_path):
     net = fk.models.Network(module, params=variables, sampled="last")
     net.input_shape_, net._outputs, net.classes_ = (3,), 2, np.array(["down", "up"])
     net._seed = 0
-    net._problem = net._new_problem(X[0], 2)
-    start = net._problem.network.first_start
+    net._posterior = net._new_posterior(X[0], 2)
+    start = net._posterior.network.first_start
     weights, net._fixed = eqx.partition(start, {**jax.tree.map(lambda _: False, start), "Dense_1": True})
     net.draws_ = {"weights": jax.tree.map(lambda x: jnp.stack([x, 2 * x, x, -x]), weights)}
     net.save(tmp_path / "net.npz")
@@ -353,7 +353,7 @@ def test_a_pickled_network_has_all_that_partial_fit_needs(fitted):
 def problem(likelihood, outputs, noise_scale=None, network=None):
     network = network or functional([], None, "relu", X[0], outputs, KEYS)
     scales = prior_scales(0.7, jax.tree.map(lambda x: x[0], network.starts), -1)
-    return Problem(network, scales, likelihood, noise_scale, outputs, 20, 0, False)
+    return NetworkPosterior(network, scales, likelihood, noise_scale, outputs, 20, 0, False)
 
 
 @pytest.mark.parametrize(
@@ -605,3 +605,45 @@ def test_bad_models_and_bad_rows_to_predict_are_refused(fitted):
         regression.predict_proba(X)
     # Half precision is taken as it is.
     np.testing.assert_allclose(fitted.predict_proba(X.astype(np.float16)), fitted.predict_proba(X), atol=0.02)
+
+
+# Calibration -----------------------------------------------------------------------------------------------
+
+
+def test_the_exponent_is_that_which_labels_were_drawn_with():
+    # 4000 labels: the standard error of log β is about 0.03.
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(3), 4000)
+    for exponent in (0.5, 2.0):
+        q = metrics.sharpened(p, exponent)
+        np.testing.assert_allclose(q.sum(1), 1)
+        np.testing.assert_array_equal(q.argmax(1), p.argmax(1))
+        labels = (rng.uniform(size=(4000, 1)) > np.cumsum(q, 1)).sum(1)
+        assert metrics.fitted_exponent(p, labels) == pytest.approx(exponent, rel=0.15)
+    # A single row moves it little, where it would be infinite without a prior.
+    assert 1 < metrics.fitted_exponent(np.array([[0.9, 0.1]]), np.array([0])) < 2
+
+
+def test_rows_that_calibrate_are_not_fitted_and_sharpen_what_is_too_unsure(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2)).astype(np.float32)
+    y = (X[:, 0] > 0).astype(int)
+    quick = {"passes": 4, "burn_in_passes": 2, "draws": 4, "batch_size": 20, "progress": False}
+    net = fk.models.Network([3], prior=0.3, calibration=0.5, **quick).fit(X, y)
+    assert len(net._data["x"]) == 30
+    assert not {tuple(row) for row in net._data["x"]} & {tuple(row) for row in net._held_out[0]}
+    # Weights of a narrow prior are too unsure of a boundary that is sharp.
+    assert net.sharpness_ > 1.5
+    raw = copy.copy(net)
+    raw.sharpness_ = 1.0
+    np.testing.assert_allclose(
+        net.predict_proba(X), metrics.sharpened(raw.predict_proba(X), net.sharpness_), rtol=1e-6
+    )
+    assert net.evaluate(X, y).negative_log_likelihood < raw.evaluate(X, y).negative_log_likelihood
+    net.save(tmp_path / "net.npz")
+    again = fk.models.Network.load(tmp_path / "net.npz")
+    np.testing.assert_array_equal(again.predict_proba(X), net.predict_proba(X))
+    with pytest.raises(ValueError, match="calibration is of the probabilities of classes"):
+        fk.models.Network([3], likelihood="gaussian", calibration=0.1).fit(X, y)
+    with pytest.raises(ValueError, match="calibration must be a share of the rows"):
+        fk.models.Network([3], calibration=1).fit(X, y)

@@ -11,7 +11,7 @@ _FLIP = (
 
 MUTATIONS = [
     Mutation(
-        "samplers/corrected.py",
+        "samplers/composed.py",
         "(target.potential(coordinates(q)) / T).astype(",
         "target.potential(coordinates(q)).astype(",
         "samplers with a correction ignore the temperature",
@@ -75,8 +75,8 @@ MUTATIONS = [
     ),
     Mutation(
         "samplers/corrected.py",
-        'return momentum_of(step.dynamics, {**z, "r": z["theta"]}, noise)',
-        "return noise",
+        'new = momentum_of(step.dynamics, {**z, "r": z["theta"]}, noise)',
+        "new = noise",
         "your own Hamiltonian dynamics start with momenta of unit mass",
         ("corrections::your_own_hamiltonian_dynamics_are_reversible",),
     ),
@@ -102,7 +102,7 @@ MUTATIONS = [
         ("trajectories::scales_are_their_matrices",),
     ),
     Mutation(
-        "samplers/mass_matrix.py",
+        "samplers/coordinates.py",
         "return lambda q: jax.vjp(self.__call__, self._origin)[1](by_theta(self(q)))[0]",
         "return lambda q: ravel(by_theta(self(q)))",
         "a minibatch's gradient is not brought into the coordinates of the mass matrix",
@@ -125,14 +125,14 @@ MUTATIONS = [
     # The tree of NUTS.
     Mutation(
         "corrections/tree.py",
-        "takes_subtree = joins & (v < jnp.exp(new_weight - tree.weight))",
-        "takes_subtree = joins & (v < jnp.exp(new_weight - jnp.logaddexp(new_weight, tree.weight)))",
+        "takes_subtree = joins & (leaf.decision < jnp.exp(new_weight - tree.weight))",
+        "takes_subtree = joins & (leaf.decision < jax.nn.sigmoid(new_weight - tree.weight))",
         "NUTS chooses between tree and subtree without the bias to the new one",
         _TREE,
     ),
     Mutation(
         "corrections/tree.py",
-        "takes_leaf = u < jnp.exp(weight - new_weight)",
+        "takes_leaf = u < jnp.exp(own_weight - weight)",
         "takes_leaf = u < 0.5",
         "NUTS chooses leaves of a subtree without their weights",
         (*_TREE, *_BALANCE),
@@ -230,9 +230,9 @@ MUTATIONS = [
         ("trajectories::the_last_step_size_is_put_right",),
     ),
     Mutation(
-        "run/warmup.py",
-        "direction = np.where(direction == 0, np.where(above, 1, -1), direction)",
-        "direction = np.where(direction == 0, np.where(above, -1, 1), direction)",
+        "run/step_search.py",
+        "towards = jnp.where(above, 1, -1).astype(self.direction.dtype)",
+        "towards = jnp.where(above, -1, 1).astype(self.direction.dtype)",
         "the first step size is searched the wrong way",
         ("trajectories::warm_up_finds_scales_over_four_orders_of_magnitude",),
     ),
@@ -281,6 +281,62 @@ MUTATIONS = [
         "return z",
         "a rejected step of isokinetic dynamics goes on in its direction",
         ("microcanonical::the_step_goes_into_any_recipe",),
+    ),
+    Mutation(
+        "samplers/microcanonical.py",
+        "(path.number - path.left).astype(jnp.uint32)",
+        "jnp.uint32(0)",
+        "every refreshment on a path has the same noise",
+        ("microcanonical::an_adjusted_step_is_the_path_written_out",),
+    ),
+    Mutation(
+        "samplers/microcanonical.py",
+        "return new._replace(z=self._partly_refreshed(noise, self.local_step(state)[0], new.z))",
+        "return new",
+        "paths of mclmc are not refreshed on their way",
+        ("microcanonical::an_adjusted_step_is_the_path_written_out",),
+    ),
+    Mutation(
+        "samplers/microcanonical.py",
+        "self._number(h, 0.5 + uniform)",
+        "self._number(h)",
+        "all paths of mchmc have one length",
+        ("microcanonical::an_adjusted_step_is_the_path_written_out",),
+    ),
+    Mutation(
+        "samplers/microcanonical.py",
+        "is_due = number % self._number(step.size) == 0",
+        "is_due = number % self._number(step.size) == 1",
+        "mchmc draws its direction a step late",
+        ("microcanonical::without_a_correction_every_step_is_taken",),
+    ),
+    Mutation(
+        "samplers/mala.py",
+        "    - `target_accept`: the mean acceptance rate for which warm-up sets the step size.\n",
+        "",
+        "an argument of a sampler is not described",
+        ("docstrings",),
+    ),
+    Mutation(
+        "dynamics/isokinetic.py",
+        "dynamics = fk.dynamics.isokinetic(potential)",
+        "dynamics = fk.dynamics.isokinetics(potential)",
+        "an example of a docstring does not run",
+        ("docstrings",),
+    ),
+    Mutation(
+        "samplers/coordinates.py",
+        "name: x / self.scales[name][:, None] for",
+        "name: x for",
+        "rows with masses do not enter their coordinates",
+        ("lazy::a_row_with_a_mass_moves_in_its_own_coordinates",),
+    ),
+    Mutation(
+        "samplers/of_dynamics.py",
+        "return None if isinstance(self.dynamics, Family) else self.dynamics",
+        "return None",
+        "a sampler made of dynamics waits for a target",
+        ("samplers", "recipe"),
     ),
     Mutation(
         "dynamics/isokinetic.py",
@@ -340,8 +396,8 @@ MUTATIONS = [
     ),
     Mutation(
         "run/trajectories.py",
-        "search = choose(ended & learns, updated, search)",
-        "search = choose(learns, updated, search)",
+        "search = choose(ended & learns, updated, choose(ended & tries, tried, search))",
+        "search = choose(learns, updated, choose(ended & tries, tried, search))",
         "a chain learns before its trajectory has ended",
         ("trajectories::chains_learn_at_the_end_of_each_of_their_trajectories_with_the_last_step_size",),
     ),
@@ -442,5 +498,34 @@ MUTATIONS = [
         "z = jax.tree.map(lambda x: x[source], states.z)",
         "momenta go with the position to another temperature",
         ("adaptive::exchanges_turn_by_turn_and_only_when_due",),
+    ),
+    # Chains that run each as one kernel.
+    Mutation(
+        "run/trajectories.py",
+        "state = choose(ended & ~tries, new, chain.state)",
+        "state = choose(ended, new, chain.state)",
+        "trials of a first step size move the chains",
+        ("trajectories::the_first_step_sizes_do_not_depend_on_how_many_chains_there_are",),
+    ),
+    Mutation(
+        "corrections/tree.py",
+        "marks, jnp.where(first > last, mark, here), last, axis=1",
+        "marks, mark, last, axis=1",
+        "a tree of one chain forgets where its subtrees began",
+        ("one_by_one::chains_alone_draw_what_chains_together_draw",),
+    ),
+    Mutation(
+        "_core/as_loops.py",
+        "i = k if is_lower else n - 1 - k",
+        "i = k",
+        "upper triangular systems are solved from the top",
+        ("one_kernel::loops_compute_what_the_operations_do",),
+    ),
+    Mutation(
+        "_core/one_kernel.py",
+        "if work is None or work > most:",
+        "if work is None:",
+        "a kernel may be as much work as it likes",
+        ("one_kernel::what_xla_could_not_write_is_refused",),
     ),
 ]

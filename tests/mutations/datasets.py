@@ -26,7 +26,7 @@ MUTATIONS = [
     ),
     Mutation(
         "datasets/download.py",
-        "if found != file.sha256:",
+        "if sha256 != file.sha256:",
         "if not found:",
         "the check sum of a download is not compared",
         ("datasets::a_wrong_file_is_not_kept",),

@@ -46,7 +46,7 @@ MUTATIONS = [
         ("network_model::a_trained_nnx_network_keeps_its_averages",),
     ),
     Mutation(
-        "models/network/estimator.py",
+        "models/network/predictor.py",
         "check_columns(self, X)\n        return inputs",
         "return inputs",
         "columns in another order are taken for those of the fit",
@@ -88,7 +88,7 @@ MUTATIONS = [
         ("network_model::scores_agree_with_their_definitions",),
     ),
     Mutation(
-        "models/network/estimator.py",
+        "models/network/predictor.py",
         "return mean, RegressionUncertainty(of_mean + noise, of_mean, noise)",
         "return mean, RegressionUncertainty(of_mean, of_mean, noise)",
         "the predictive deviation without the noise of y",
@@ -135,5 +135,19 @@ MUTATIONS = [
         "float(np.max(noise)) ** 2",
         "the step size is set by the output with the most noise",
         ("network_model::the_curvature_is_that_of_the_output_with_the_least_noise",),
+    ),
+    Mutation(
+        "models/network/metrics.py",
+        "return len(labels) * negative_log_likelihood(powers, labels) + log_exponent**2 / 2",
+        "return negative_log_likelihood(powers, labels) + log_exponent**2 / 2",
+        "the prior of the exponent counts as much as all rows",
+        ("network_model::the_exponent_is_that_which_labels_were_drawn_with",),
+    ),
+    Mutation(
+        "models/network/estimator.py",
+        "        return rows[rest], targets[rest]\n",
+        "        return rows, targets\n",
+        "the rows that calibrate are fitted too",
+        ("network_model::rows_that_calibrate_are_not_fitted_and_sharpen_what_is_too_unsure",),
     ),
 ]

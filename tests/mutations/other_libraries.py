@@ -63,8 +63,8 @@ MUTATIONS = [
         ("labels::entries_that_read_alike_do_not_make_two_scalars_alike",),
     ),
     Mutation(
-        "run/trace.py",
-        '"labels": self.labels.written(),',
+        "run/saved.py",
+        '"labels": trace.labels.written(),',
         '"labels": {"dims": {}, "coords": {}},',
         "a saved trace without the names of its axes",
         ("labels::a_stored_run_keeps_them",),
@@ -112,7 +112,7 @@ MUTATIONS = [
         ("pymc::predictive_draws_are_of_the_model_at_each_draw",),
     ),
     Mutation(
-        "run/trace.py",
+        "run/model.py",
         '"prior": {name: x for name, x in of_prior.items() if name not in observed},',
         '"prior": dict(of_prior),',
         "observed variables among the prior draws of parameters",

@@ -39,7 +39,7 @@ MUTATIONS = [
         ("rows::a_value_that_is_not_finite_stops_the_run_and_is_named",),
     ),
     Mutation(
-        "batches.py",
+        "batches/_blocks.py",
         "shuffled = permuted(fold_in(key, 1), place, in_pool, pool)",
         "shuffled = place",
         "the windows of a pool are not shuffled together",
@@ -123,7 +123,7 @@ MUTATIONS = [
         ("broken_data::rows_of_more_pieces_than_are_kept",),
     ),
     Mutation(
-        "batches.py",
+        "batches/_blocks.py",
         "return Batch(take(data, rows), rows, None, 1.0 - self.batch_size / self.size)\n",
         "return Batch(take(data, rows), rows, None, 1.0)\n",
         "the noise of blocks is taken for that of independent rows",
@@ -165,21 +165,21 @@ MUTATIONS = [
         ("broken_data::batches_after_one_that_cannot_be_used_are_given_back",),
     ),
     Mutation(
-        "batches.py",
+        "batches/_windows.py",
         "return jax.lax.dynamic_slice_in_dim(self.order, start, self.batch_size)",
         "return start + jnp.arange(self.batch_size)",
         "of a file other rows are read than those of the shuffled copy",
         ("batches::the_rows_that_are_read_are_those_of_the_batch",),
     ),
     Mutation(
-        "batches.py",
+        "batches/_permutation.py",
         "_ROUNDS = 8",
         "_ROUNDS = 2",
         "a permutation of too few rounds leaves pairs of rows uneven",
         ("batches::rows_and_ordered_pairs_of_rows_are_uniform",),
     ),
     Mutation(
-        "batches.py",
+        "batches/_blocks.py",
         "permuted(fold_in(key, 1), place, in_pool, pool)",
         "permuted(fold_in(key, 1), place, in_pool)",
         "every pool of an epoch is shuffled alike",
@@ -270,7 +270,7 @@ MUTATIONS = [
         ("precision::a_target_of_single_precision_runs_in_double_where_asked",),
     ),
     Mutation(
-        "run/trace.py",
+        "run/precision.py",
         'computing_in(trace.settings.get("precision"))',
         "computing_in(None)",
         "a trace of double precision computes in single",
@@ -380,5 +380,19 @@ MUTATIONS = [
         "line {row + 1} of",
         "a missing value in JSON lines is said to be in another line",
         ("text_tables::json_lines_are_a_table",),
+    ),
+    Mutation(
+        "rows/texts.py",
+        "value.astimezone(UTC).replace(tzinfo=None)",
+        "value.replace(tzinfo=None)",
+        "dates beyond 2262 lose their zone",
+        ("text_tables::dates_that_pandas_finds_too_far_are_read_one_by_one",),
+    ),
+    Mutation(
+        "targets/_data.py",
+        'values.astype(str) if values.dtype.kind in "mM" else values',
+        "values",
+        "times of nanoseconds are taken for numbers",
+        ("targets::data_that_are_no_numbers_are_refused",),
     ),
 ]

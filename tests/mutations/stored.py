@@ -5,7 +5,58 @@ from mutations._mutation import Mutation
 _STRANGER = ("hostile::a_stranger_s_folder_changes_nothing_outside_and_is_refused_by_name",)
 _SWAPPED = ("swapped::a_file_from_elsewhere_is_refused_by_name_or_changes_nothing",)
 
+_DAMAGED = ("divided::damaged_states_are_found_and_the_checkpoint_before_is_used",)
+
 MUTATIONS = [
+    Mutation(
+        "run/divided.py",
+        "and _digest(folder / path) != digest:",
+        "and False:",
+        "damaged states of divided parameters are read",
+        _DAMAGED,
+    ),
+    Mutation(
+        "run/divided.py",
+        "    if _sizes(run / STATES / name) != ",
+        "    if {} != {} and _sizes(run / STATES / name) != ",
+        "a checkpoint whose divided states are gone is taken for a good one",
+        _DAMAGED,
+    ),
+    Mutation(
+        "run/folder.py",
+        "remove_states(self.path, filter(None, self._states[:-2]))",
+        "remove_states(self.path, filter(None, self._states[:-1]))",
+        "the divided states of the checkpoint before are removed",
+        _DAMAGED,
+    ),
+    Mutation(
+        "run/divided.py",
+        "return next(name for name in names if name not in taken)",
+        "return next(name for name in names)",
+        "divided states are written over those that a checkpoint names",
+        ("divided::divided_states_are_in_a_folder_of_their_own_and_go_on_with_any_mesh",),
+    ),
+    Mutation(
+        "run/description.py",
+        'is_path = all(is_file_name(name) for name in path.split("/"))',
+        "is_path = True",
+        "states are read from outside the folder of a run",
+        ("divided::names_of_states_stay_within_the_folder_of_the_run",),
+    ),
+    Mutation(
+        "run/divided.py",
+        "is_own = check_own(folder) and (folder / _MARK).is_file()",
+        "is_own = check_own(folder)",
+        "a folder of the user's that is called states is emptied",
+        ("divided::a_folder_of_one_s_own_is_not_taken_for_states",),
+    ),
+    Mutation(
+        "run/loop.py",
+        "if not self.devices.divides:",
+        "if True:",
+        "divided states are gathered for a checkpoint",
+        ("divided::divided_states_are_in_a_folder_of_their_own_and_go_on_with_any_mesh",),
+    ),
     Mutation(
         "_core/files.py",
         '            partial.unlink(missing_ok=True)\n            with partial.open("xb") as file:',
@@ -263,8 +314,8 @@ MUTATIONS = [
     ),
     Mutation(
         "models/network/estimator.py",
-        "problem = self._new_problem(row, chains=1)\n",
-        "problem = self._new_problem(row, self.chains)\n",
+        "posterior = self._new_posterior(row, chains=1)\n",
+        "posterior = self._new_posterior(row, self.chains)\n",
         "as many starts are drawn as a file says",
         ("network_model::only_one_start_is_made_of_a_file",),
     ),

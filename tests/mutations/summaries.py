@@ -98,8 +98,8 @@ MUTATIONS = [
     ),
     Mutation(
         "diagnostics/_summarise.py",
-        "judged = free.joined(own.without(own.constants()))",
-        "judged = free.joined(own)",
+        "judged = free.joined(others.without(others.constants() | trace.constants()))",
+        "judged = free.joined(others)",
         "a quantity that is constant is judged as a chain that never moved",
         ("manifolds::entries_that_cannot_vary_are_shown_and_not_judged",),
     ),
@@ -165,5 +165,26 @@ MUTATIONS = [
         "jnp.asarray(x, float) if is_known(x)",
         "a bound is rounded to single precision before a run in double",
         ("manifolds::bounds_keep_their_digits_until_the_precision_is_known",),
+    ),
+    Mutation(
+        "diagnostics/monitor.py",
+        "product = (x - first[0]) * g * self.size / self.temperature",
+        "product = x * g * self.size",
+        "the monitor forgets the temperature that is wanted, and measures from zero",
+        ("monitor::mistakes_are_named",),
+    ),
+    Mutation(
+        "diagnostics/monitor.py",
+        "self._noise.append(float(np.mean((g - other) ** 2)) * self.size**2 / 2)",
+        "self._noise.append(float(np.mean((g - other) ** 2)) * self.size**2)",
+        "the noise of minibatches is counted twice",
+        ("monitor::a_right_sampler_is_good_and_its_numbers_are_known",),
+    ),
+    Mutation(
+        "diagnostics/monitor.py",
+        'return [_undecided(f"there are too few effective draws for the {name} temperature")]',
+        "return []",
+        "what cannot be decided is taken for right",
+        ("monitor::draws_that_hardly_differ_are_undecided",),
     ),
 ]

@@ -5,17 +5,17 @@ from mutations._mutation import Mutation
 MUTATIONS = [
     Mutation(
         "models/topics/collapsed.py",
-        "n_dk[old] -= 1",
-        "n_dk[old] -= 0",
+        "n_dk[old] -= one",
+        "n_dk[old] -= 0 * one",
         "sweeps with β integrated out: a token counts itself in its document",
-        ("lda_exact::collapsed_sweeps_have_the_distribution_of_all_assignments",),
+        ("lda_start::sweeps_have_the_distribution_of_all_assignments",),
     ),
     Mutation(
         "models/topics/collapsed.py",
-        "n_k[new] += 1\n",
-        "n_k[new] += 2\n",
-        "sweeps with β integrated out: the sizes of topics grow",
-        ("lda_exact::collapsed_sweeps_have_the_distribution_of_all_assignments",),
+        "prior = num_words * np.float64(alpha)",
+        "prior = np.float64(alpha)",
+        "sweeps with β integrated out: α in place of Vα",
+        ("lda_start::sweeps_have_the_distribution_of_all_assignments",),
     ),
     Mutation(
         "models/topics/exact.py",
@@ -47,8 +47,8 @@ MUTATIONS = [
     ),
     Mutation(
         "models/topics/evaluate.py",
-        "topics_of_documents(local, z, len(gamma)) + np.asarray(gamma, np.float64)",
-        "topics_of_documents(local, z, len(gamma)) * 4 + np.asarray(gamma, np.float64)",
+        "shapes = counts + np.asarray(gamma, np.float64)",
+        "shapes = 4 * counts + np.asarray(gamma, np.float64)",
         "the intervals of mixtures are too narrow",
         ("lda_estimator::intervals_of_mixtures_contain_them_as_often_as_they_say",),
     ),
@@ -60,7 +60,7 @@ MUTATIONS = [
         ("lda_exact::an_interval_that_begins_at_zero_ends_where_a_tenth_is_above_it",),
     ),
     Mutation(
-        "models/topics/run.py",
+        "models/topics/passes.py",
         "return number if number >= 0 and is_whole else None",
         "return number if number >= 0 else None",
         "a pass may become exact in its middle",

@@ -56,14 +56,14 @@ MUTATIONS = [
     ),
     Mutation(
         "models/topics/collapsed.py",
-        "priors[1:] += prior.pseudo_counts",
+        "by_word[prior.words] += prior.pseudo_counts",
         "pass",
         "sweeps with β integrated out forget the pseudo-counts",
         ("lda_prior::collapsed_sweeps_have_pseudo_counts",),
     ),
     Mutation(
         "models/topics/chain.py",
-        "self._draw_gamma(total)",
+        "self._draw_gamma(total, draw)",
         "pass",
         "γ is not drawn at the end of an exact pass",
         ("lda_prior::hdp_leaves_topics_without_words_and_says_how_many_it_uses",),

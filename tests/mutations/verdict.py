@@ -172,6 +172,20 @@ MUTATIONS = [
         ("advice::draws_that_wander_are_said_to_be_of_a_target_that_may_be_improper",),
     ),
     Mutation(
+        "diagnostics/_spread.py",
+        "potential is not None and is_flat_outwards(potential, draws, T, exponents)",
+        "bool(np.any(exponents < 0))",
+        "chains that hardly moved are said to be of a target that may be improper",
+        ("advice::chains_that_hardly_moved_say_nothing_about_the_tails_of_their_target",),
+    ),
+    Mutation(
+        "diagnostics/_tails.py",
+        "_FAR.size).any(axis=2).all()",
+        "_FAR.size).any(axis=2).any()",
+        "a density that falls on one side alone is taken for proper",
+        ("advice::draws_that_wander_are_said_to_be_of_a_target_that_may_be_improper",),
+    ),
+    Mutation(
         "diagnostics/_steps.py",
         "return [], [] if is_wrong else [",
         "return [], [",

@@ -47,7 +47,7 @@ def test_a_page_shows_texts_as_they_are():
 def test_the_gallery_shows_texts_as_they_are(tmp_path, reason):
     row = SimpleNamespace(name="a", title=HOSTILE, line="l", text="t")
     targets = [SimpleNamespace(name=name, title=HOSTILE) for name in "xy"]
-    entry = {"sampler": "a", "target": "y", "reason": reason, "film": "f", "mp4": bool(reason)}
+    entry = {"sampler": "a", "target": "y", "reason": reason, "animation": "f", "mp4": bool(reason)}
     write_page([row], targets, [{**entry, "distance": 0.25, "floor": 0.125}], "o.png", tmp_path / "p.html")
     reader = read((tmp_path / "p.html").read_text(encoding="utf-8"))
     assert reader.tags.count("figure") == 1

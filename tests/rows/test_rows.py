@@ -164,7 +164,7 @@ def test_the_gradients_of_a_summary_read_a_large_file_piece_by_piece(folder, mon
 
     monkeypatch.setattr("fokker.rows.readers.CACHE", 1000)
     monkeypatch.setattr("fokker.rows.parquet.CACHE", 1000)
-    monkeypatch.setattr("fokker.batches._POOL_BYTES", 1)
+    monkeypatch.setattr("fokker.batches._blocks._POOL_BYTES", 1)
     target = target_of(folder / "data.parquet")
     piece, decoded = _ColumnReader.piece, []
     monkeypatch.setattr(_ColumnReader, "piece", lambda self, i: decoded.append(i) or piece(self, i))

@@ -150,6 +150,26 @@ def test_dates_of_any_year_stay_what_they_are(tmp_path):
         days("t", np.array([2**62], "datetime64[Y]"), str)
 
 
+def test_dates_that_pandas_finds_too_far_are_read_one_by_one(monkeypatch):
+    # As pandas 2 refuses what is beyond the years of nanoseconds.
+    def refused(*values, **options):
+        raise pandas.errors.OutOfBoundsDatetime
+
+    zone = datetime.timezone(datetime.timedelta(hours=2))
+    columns = (
+        ["9999-12-31", None, "1500-01-01T02:00+02:00"],
+        [datetime.date(9999, 12, 31), np.nan, datetime.datetime(1500, 1, 1, 2, tzinfo=zone)],
+        [datetime.datetime(9999, 12, 31), pandas.NaT, datetime.date(1500, 1, 1)],
+    )
+    monkeypatch.setattr(pandas, "to_datetime", refused)
+    for values in columns:
+        np.testing.assert_array_equal(
+            days("t", np.array(values, object), str), [2932896.0, np.nan, -171664.0]
+        )
+    dotted = np.array(["31.12.9999 12:00", "01.01.1500 00:00"], object)
+    assert days("t", dotted, str).tolist() == [2932896.5, -171664.0]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -16,9 +16,10 @@ import fokker as fk
 from fokker._core import files, lock
 from fokker.cli import execution, stored
 from fokker.models import estimator
-from fokker.models.topics import run as lda
+from fokker.models.topics.files import KIND, VERSION
 from fokker.models.topics.mixtures_file import MixturesFile
 from fokker.models.topics.model import Model
+from fokker.models.topics.starting import resume_run
 from fokker.run import journal, store
 from fokker.samplers import mass_matrix
 
@@ -508,10 +509,10 @@ LDA_HEADER = {
 )
 def test_a_checkpoint_of_topics_that_is_none_is_refused_by_name(tmp_path, changes):
     path = tmp_path / "checkpoint.npz"
-    header = {**LDA_HEADER, **changes, "kind": lda.KIND, "version": lda.VERSION}
+    header = {**LDA_HEADER, **changes, "kind": KIND, "version": VERSION}
     files.write_arrays(path, header, {"chain.theta": np.zeros((2, 2))})
-    with pytest.raises(files.DamagedFileError, match=f"{path} is not a {lda.KIND} of fokker"):
-        lda.Run.resume(tmp_path, {})
+    with pytest.raises(files.DamagedFileError, match=f"{path} is not a {KIND} of fokker"):
+        resume_run(tmp_path, {})
 
 
 @pytest.mark.parametrize("header", [{}, {"parameters": 5}, {"parameters": {"n_components": 2}, "fitted": {}}])

@@ -148,6 +148,19 @@ def test_a_signal_to_one_process_ends_both_at_the_same_step(tmp_path, x64):
     np.testing.assert_allclose(trace.samples, in_processes.sample(4000).samples, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
+def test_each_process_writes_its_own_part_of_a_divided_theta(tmp_path, x64):
+    folder = tmp_path / "run"
+    for steps in (20, 40):
+        ended = together([[]] * 2, "sample_divided", "parameters", folder, steps)
+        assert [code for code, _, _ in ended] == [0, 0], ended
+    for states in (folder / "states").glob("[0-9]*"):
+        written = {path.name for path in (states / "states").iterdir()}
+        assert {"ocdbt.process_0", "ocdbt.process_1"} <= written
+    trace = in_processes.sample_divided(60, out=folder)
+    np.testing.assert_allclose(trace.samples, in_processes.sample_divided(60).samples, rtol=0, atol=1e-12)
+
+
 @pytest.mark.long("mesh::a_lost_process_is_named_and_one_process_goes_on")
 def test_four_processes_give_the_draws_of_one_and_two_go_on_when_one_is_lost(tmp_path, x64):
     expected = in_processes.sample_posterior(400).samples

@@ -3,9 +3,11 @@
 import io
 import time
 
+import jax.numpy as jnp
 import pytest
 from rich.console import Console
 
+import fokker as fk
 from fokker.lab import experiments
 from fokker.run import progress as module
 from fokker.run.progress import Progress
@@ -34,9 +36,38 @@ def test_elsewhere_than_in_a_terminal_it_is_plain_lines_on_standard_error(capsys
 
 def test_lines_come_without_updates_too(capsys, often):
     """As while a program compiles."""
-    with Progress("compiling", 10):
+    with Progress("warming up", 10, compiles=True) as progress:
         time.sleep(0.1)
-    assert "compiling: 0/10 steps\n" in capsys.readouterr().err
+        progress.update(3)
+        time.sleep(0.1)
+    printed = capsys.readouterr().err
+    assert "compiling: 0/10 steps\n" in printed
+    assert "warming up: 0/10" not in printed
+    assert "warming up: 3/10 steps" in printed
+
+
+@pytest.mark.parametrize(
+    ("task", "after"),
+    [
+        (
+            lambda target: fk.sample(target, "nuts", init=jnp.zeros(2), steps=4, chains=1, warm_up=4),
+            "warming up",
+        ),
+        (lambda target: fk.sample(target, fk.samplers.ula(0.1), init=jnp.zeros(2), steps=4), "sampling"),
+    ],
+)
+def test_a_run_is_compiling_until_its_first_steps_are_taken(monkeypatch, task, after):
+    seen = []
+    update = Progress.update
+
+    def noted(self, *args, **changes):
+        seen.append(self.line.partition(":")[0])
+        update(self, *args, **changes)
+        seen.append(self.line.partition(":")[0])
+
+    monkeypatch.setattr(Progress, "update", noted)
+    task(fk.Density(lambda theta: -jnp.sum(theta**2) / 2))
+    assert seen[:2] == ["compiling", after]
 
 
 def test_a_task_without_a_unit_shows_the_time_so_far(capsys, often):

@@ -24,10 +24,11 @@ from fokker._core.packing import pack, unpack
 from fokker.corrections import NaiveTree, Step, Tree, naive_tree
 from fokker.integrators import EulerMaruyama, ExactOU, Leapfrog
 from fokker.run import learn, lockstep, start, warmup
+from fokker.run.mesh import devices_of
 from fokker.run.step_search import StepSearch
 from fokker.run.trajectories import Chain, Steps, run_trajectories
 from fokker.run.warmup import windows
-from fokker.samplers import SamplerState, mass_matrix
+from fokker.samplers import mass_matrix
 from fokker.samplers import nuts as make_nuts
 from fokker.samplers._momentum import PartialMomentum
 from fokker.samplers.contract import computed
@@ -1175,7 +1176,7 @@ def test_a_warm_up_that_only_diverges_is_no_start(monkeypatch):
 
     stats = {"is_divergent": np.ones((2, 5), bool)}
     monkeypatch.setattr(warmup._Chains, "find_first_step", lambda self: None)
-    monkeypatch.setattr(warmup._Chains, "learn_scale", lambda self, draws: None)
+    monkeypatch.setattr(warmup._Chains, "learn_scale", lambda self, draws, gradients: None)
     monkeypatch.setattr(warmup._Chains, "window", lambda self, length: (np.ones((2, 5, 2)), stats))
     with pytest.raises(ValueError, match=r"every step of the last part of warm-up diverged.*fk\.constrain"):
         run()
@@ -1213,48 +1214,49 @@ def test_a_target_that_is_none_is_warned_of_in_the_summary():
     assert normal.resume(10).origin.one_start
 
 
-def first_steps(count, taken=0, numbers=None):
-    """What the search for the first step size finds for so many chains on a standard normal in a plane.
+def first_steps(count, taken=0):
+    """A warm-up of so many chains on a standard normal in a plane, after the search for a first step size.
 
-    A trial is one leap of HMC, in NumPy: what a chain draws depends on the trial and on the chain alone.
-    `numbers` receives the number of each trial, by which its noise is drawn.
+    With it the steps that it asked for, and what they recorded.
     """
+    sampler = samplers.nuts(1.0, None).on(fk.Density(lambda x: -jnp.sum(x**2) / 2))
     chains = object.__new__(warmup._Chains)
-    chains.sampler, chains.taken, chains.step_sizes = samplers.nuts(1.0), taken, jnp.ones(count)
-    q = np.random.default_rng(0).normal(size=(count, 2))
-    chains.states = SamplerState({"theta": jnp.asarray(q)}, None)
+    chains.sampler, chains.taken, chains.step_sizes = sampler, taken, jnp.ones(count)
+    chains.keys = jax.vmap(partial(jax.random.fold_in, jax.random.key(0)))(jnp.arange(count))
+    chains.states = jax.vmap(sampler.init)(2 * jax.vmap(lambda key: jax.random.normal(key, 2))(chains.keys))
+    chains.capacity, chains.devices, asked = 61, devices_of(None), []
+    advance = chains.advance
 
-    def leap(sampler, states, steps, search, learns, number):
-        if numbers is not None:
-            numbers.append(number)
-        h = np.exp(np.asarray(search.log_step, float))[:, None]
-        p = np.random.default_rng(number).normal(size=(count, 2))
-        half = p - h / 2 * q
-        there = q + h * half
-        change = np.sum(there**2 + (half - h / 2 * there) ** 2 - q**2 - p**2, axis=1) / 2
-        return None, {"acceptance_rate": np.minimum(1, np.exp(-change))[:, None], "position": there[:, None]}
+    def watched(sampler, states, steps, search):
+        asked.append((steps, advance(sampler, states, steps, search)))
+        return asked[-1][1]
 
-    chains.advance = leap
+    chains.advance = watched
     chains.find_first_step()
-    return np.asarray(chains.step_sizes)
+    return chains, *asked[0]
 
 
 def test_the_first_step_sizes_do_not_depend_on_how_many_chains_there_are():
-    """Among thousands some chain crosses the acceptance at every trial; a chain that has crossed is done."""
-    most = first_steps(4096)
-    assert most.min() >= 2.0**-4
-    assert most.max() <= 2.0**5
-    for count in (1, 64, 1024):
-        np.testing.assert_array_equal(first_steps(count), most[:count])
+    """Among many some chain crosses the acceptance at every trial; a chain that has crossed is done.
+
+    Twenty chains move together, three one by one.
+    """
+    (most, *_), (few, _, (after, _)) = first_steps(20), first_steps(3)
+    sizes = np.asarray(most.step_sizes)
+    assert len(np.unique(np.round(np.log2(sizes)))) > 1
+    np.testing.assert_allclose(np.log2(sizes), np.round(np.log2(sizes)), atol=1e-5)
+    np.testing.assert_allclose(few.step_sizes, sizes[:3], rtol=1e-5)
+    # They are found where the chains are, which stay there.
+    assert jax.tree.all(jax.tree.map(np.array_equal, after.state, few.states))
 
 
-@pytest.mark.parametrize("taken", [0, 75])
-def test_every_trial_of_a_step_size_has_noise_that_no_other_trial_and_no_step_has(taken):
-    """A run of the same chains numbers its steps from 0 on."""
-    numbers = []
-    first_steps(64, taken, numbers)
-    assert len(numbers) == len(set(numbers)) > 1
-    assert min(numbers) >= 2**31
+@pytest.mark.parametrize(("taken", "count"), [(0, 3), (75, 20)])
+def test_every_trial_of_a_step_size_has_noise_that_no_other_trial_and_no_step_has(taken, count):
+    """A run of the same chains numbers its steps from 0 on; the first energy of a trial shows its noise."""
+    _, steps, (_, out) = first_steps(count, taken)
+    assert int(steps.first) == 2**31 + taken
+    energies = out["energy"][out["energy"] != 0]
+    assert len(energies) == len(np.unique(energies)) > count
 
 
 # Settings as they are learned -------------------------------------------------------------------------------

@@ -75,6 +75,22 @@ def toy(rows: int) -> Any:
     return fk.tables({"a": fk.Table(rows, MEAN, PRECISION)}, log_likelihood, data)
 
 
+def test_a_row_with_a_mass_moves_in_its_own_coordinates():
+    """θ' = θ - εM⁻¹∇U + √(2ε/M) w row by row, with the noise of the same key and unit masses."""
+    h, M = 0.05, np.array([1.0, 4.0, 9.0], np.float32)
+    target, theta = toy(3), {"a": jnp.asarray([[0.3, -0.1], [0.7, 0.2], [-0.4, 0.5]])}
+    key = jax.random.key(1)
+    ends = []
+    for masses in (None, {"a": M}):
+        sampler = fk.lazy(samplers.sgld(h), masses).on(target)
+        state = sampler.init(theta, key=jax.random.key(0))
+        ends.append(quick_jit(sampler.step)(key, state)[0].position["a"])
+    gradient = jax.grad(target.potential)(theta)["a"]
+    noise = ends[0] - theta["a"] + h * gradient
+    wanted = theta["a"] - h * gradient / M[:, None] + noise / np.sqrt(M)[:, None]
+    np.testing.assert_allclose(ends[1], wanted, rtol=1e-4, atol=1e-5)
+
+
 def two_tables() -> Any:
     g = np.random.default_rng(0)
     data = {"a": g.integers(0, 6, 40), "b": g.integers(0, 9, 40), "y": g.normal(size=40)}

@@ -263,7 +263,7 @@ def test_detailed_balance_fails_without_the_right_energy(fault, monkeypatch):
     before = exact_draws()
     if fault == "no rejection":
         always = (jnp.asarray(True), jnp.ones(()), jnp.asarray(False))
-        monkeypatch.setattr(corrections, "metropolis_rule", lambda *given: always)
+        monkeypatch.setattr(corrections.metropolis, "metropolis_rule", lambda *given: always)
     else:
         right, sign = isokinetic.kick, {"no": 0.0, "ki": -1.0}[fault[:2]]
         monkeypatch.setattr(isokinetic, "kick", lambda *a: (lambda u, k: (u, sign * k))(*right(*a)))
@@ -429,6 +429,64 @@ def test_bad_settings_are_refused():
         automatic.step(key, state)
     with pytest.raises(ValueError, match="at least 200 steps"):
         automatic.warm_up(jnp.ones((1, 2)), jax.random.split(key, 1), 100)
+
+
+@pytest.mark.parametrize("name", ["mclmc", "mchmc"])
+def test_an_adjusted_step_is_the_path_written_out(name):
+    """A new u, steps of the integrator with refreshments in part between them, and Metropolis."""
+    h, L = 0.3, 1.5
+    sampler = getattr(samplers, name)(h, L, adjusted=True, integrator="leapfrog").on(NORMAL_TREE, 1.3)
+    state = sampler.init(TREE, key=jax.random.key(0))
+    step = quick_jit(sampler.step)
+    propose = quick_jit(lambda z, point: sampler.integrator.propose(sampler.placed, z, None, h, point))
+    lengths = set()
+    for number in range(3):
+        key = jax.random.key(number)
+        after, info = step(key, state)
+        u_key, length_key, _, noise_key = jax.random.split(key, 4)
+        share = 1.0 if name == "mclmc" else float(jax.random.uniform(length_key, minval=0.5, maxval=1.5))
+        z, point = {**state.z, "u": unit_vector(jax.random.normal(u_key, (4,)))}, state.memory.point
+        points, change = [], -point.potential
+        for k in range(round(share * L / h)):
+            z, point, log_ratio, _ = propose(z, point)
+            change -= log_ratio
+            points.append(ravel(z["theta"]))
+            if name == "mclmc":
+                noise = jax.random.normal(jax.random.fold_in(noise_key, k), (4,))
+                z = {**z, "u": refresh(z["u"], noise, h, L)}
+        np.testing.assert_allclose(ravel(info.proposal), points[-1], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(info.energy_change, change + point.potential, atol=1e-5)
+        assert int(info.num_integration_steps) == len(points)
+        lengths.add(len(points))
+        state = after
+    assert (len(lengths) == 1) == (name == "mclmc")
+    if name == "mchmc":
+        shown = sampler.trajectory(key, state)
+        assert len(shown.points) == int(shown.info.num_integration_steps) + 1
+    assert info.energy is None  # that of a Hamiltonian, which has a kinetic part
+
+
+@pytest.mark.parametrize("name", ["mclmc", "mchmc"])
+def test_without_a_correction_every_step_is_taken(name):
+    h, L = 0.5, 1.0
+    sampler = getattr(samplers, name)(h, L, integrator="leapfrog").on(NORMAL_TREE)
+    state = sampler.init(TREE, key=jax.random.key(0))
+    step = quick_jit(sampler.step)
+    for number in range(3):
+        key = jax.random.key(number)
+        after, info = step(key, state)
+        noise, z = jax.random.normal(key, (4,)), state.z
+        if name == "mchmc" and number % 2 == 0:
+            z = {**z, "u": unit_vector(noise)}
+        z, point, _, _ = sampler.integrator.propose(sampler.placed, z, None, h, state.memory.point)
+        if name == "mclmc":
+            z = {**z, "u": refresh(z["u"], noise, h, L)}
+        np.testing.assert_allclose(ravel(after.z), ravel(z), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(after.memory.point.potential, point.potential, rtol=1e-4)
+        assert info.is_accepted is None
+        state = after
+    with pytest.raises(ValueError, match="without a correction has no trajectory"):
+        sampler.trajectory(key, state)
 
 
 def test_a_trajectory_that_leaves_the_finite_numbers_is_rejected():

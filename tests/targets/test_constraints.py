@@ -306,6 +306,44 @@ def test_the_minibatch_potential_is_unbiased_and_splits_by_datum(x64):
     np.testing.assert_allclose(by_prior["scale"], 1 - math.exp(-0.4), rtol=1e-12)
 
 
+class Regression(fk.Target):
+    """A target of a user's own, which computes and draws quantities; single where its data were rounded."""
+
+    is_single: bool = True
+
+    def potential(self, theta):
+        return jnp.sum(theta) ** 2
+
+    def stored(self):
+        return Regression(False)
+
+    def derived(self, theta):
+        return {"twice": 2 * theta}
+
+    def predictive(self, theta, key):
+        return {"y": theta + jax.random.normal(key, theta.shape)}
+
+    def pointwise(self, theta):
+        return {"y": -theta}
+
+
+def test_constraints_leave_what_a_target_computes_and_draws():
+    plain = Regression()
+    target, theta, key = fk.constrain(plain, "positive"), jnp.array([1.0, 2.0]), jax.random.key(0)
+    assert target.stored().target.is_single is False
+    assert isinstance(target.stored(), fk.targets.Constrained)
+    for name in ("derived", "pointwise"):
+        assert jax.tree.all(
+            jax.tree.map(jnp.array_equal, getattr(target, name)(theta), getattr(plain, name)(theta))
+        )
+    assert jnp.array_equal(target.predictive(theta, key)["y"], plain.predictive(theta, key)["y"])
+    draws = jnp.ones((2, 3, 2))
+    assert np.array_equal(target.predictive_at(draws, key)["y"], plain.predictive_at(draws, key)["y"])
+    # A draw of the target's prior need not meet the constraints: no such draws are made.
+    with pytest.raises(TypeError, match="Constrained knows densities"):
+        target.prior_predictive(key)
+
+
 def test_data_stay_leaves_and_are_not_copied():
     posterior = fk.Posterior(log_prior, log_likelihood, {"x": np.ones(7, np.float32)})
     target = fk.constrain(posterior, {"scale": "positive"})

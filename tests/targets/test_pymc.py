@@ -198,7 +198,7 @@ def test_rows_that_are_no_rows_are_refused(pm, regression):
         ({"tau": -1.0}, r"theta\['tau'\] is -1.*outside its support.*init=target\.init"),
         ({"shares": np.ones(3)}, r"theta\['shares'\] is .*outside its support"),
         ({"between": 99.0}, r"theta\['between'\]"),
-        ({"eta": np.zeros(7)}, r"theta\['eta'\] has the shape \(7,\); the variable has \(8,\)"),
+        ({"eta": np.zeros(7)}, r"theta\['eta'\] has the shape \(7,\); the free variable has \(8,\)"),
         ({"taus": 1.0}, r"theta has 'taus', but the free variables of the model are .* Did you mean 'tau'"),
     ],
 )
@@ -214,7 +214,7 @@ def test_a_start_lacks_a_variable_or_is_no_dictionary(schools):
     theta = target.init(jax.random.key(0))
     with pytest.raises(ValueError, match="theta lacks 'mu'"):
         target.unconstrain({name: value for name, value in theta.items() if name != "mu"})
-    with pytest.raises(ValueError, match="must be a dictionary of the model's variables, mu, tau"):
+    with pytest.raises(ValueError, match="must be a dictionary of the model's free variables, mu, tau"):
         target.unconstrain(jnp.zeros(3))
 
 

@@ -1,11 +1,9 @@
 """Checks of single settings, each with one sentence."""
 
-from typing import Any
-
 import numpy as np
 
 
-def check_whole(name: str, value: Any, least: int = 1) -> None:
+def check_whole(name: str, value: object, least: int = 1) -> None:
     """Raise unless a setting is a whole number of at least that much."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}; {value!r} was given.")

@@ -6,22 +6,25 @@ same random numbers a second time.
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key, UInt32
+from jax.typing import DTypeLike
+from jaxtyping import Array, Key, PyTree, UInt32
 
 from fokker._core.module import Module
 
 _WORD = 2**32
+# What counts are made of, added to and compared with.
+Countable: TypeAlias = "Count | float | np.ndarray | Array"
 
 
 def _by_value(operation: Callable[[Any, Any], Any], swapped: bool = False) -> Callable[[Any, Any], Any]:
     """The method of an operator, computed in floating point."""
 
-    def method(self: "Count", other: Any) -> Any:
+    def method(self: "Count", other: Countable) -> Any:
         other = other.value if isinstance(other, Count) else other
         return operation(other, self.value) if swapped else operation(self.value, other)
 
@@ -41,7 +44,7 @@ class Count(Module):
     __array_ufunc__ = None  # for a NumPy number on the left, use the methods here
 
     @classmethod
-    def of(cls, number: Any) -> "Count":
+    def of(cls, number: Countable) -> "Count":
         """The count of a non-negative integer or an array of them."""
         if isinstance(number, Count):
             return cls(number.high, number.low)
@@ -49,16 +52,22 @@ class Count(Module):
             wide = number.dtype.itemsize > 4
             low = number.astype(jnp.uint32)
             return cls((number >> 32).astype(jnp.uint32) if wide else jnp.zeros_like(low), low)
+        return jax.tree.map(jnp.asarray, cls.on_host(number))
+
+    @classmethod
+    def on_host(cls, number: Any) -> "Count":
+        """The same in arrays of NumPy: as an argument of a program, they reach the device with its call."""
         words = np.asarray(number, np.uint64)
         halves = (words >> np.uint64(32), words & np.uint64(_WORD - 1))
-        return cls(*(jnp.asarray(half.astype(np.uint32)) for half in halves))
+        words_of_32: Any = (np.asarray(half, np.uint32) for half in halves)
+        return cls(*words_of_32)
 
     @property
     def value(self) -> Array:
         """The floating-point value: exact below 2²⁴, in double precision below 2⁵³."""
         return self.astype(jnp.result_type(float))
 
-    def astype(self, dtype: Any) -> Array:
+    def astype(self, dtype: DTypeLike) -> Array:
         """The value rounded to floating point; as an integer it is at most 2³¹ - 1."""
         if not jnp.issubdtype(dtype, jnp.floating):
             large = (self.high > 0) | (self.low >= np.uint32(_WORD // 2))
@@ -72,7 +81,7 @@ class Count(Module):
 
         return fold_in(key, self)
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Countable) -> Any:
         if not _is_exact_integer(other):
             return self.value + other
         other = Count.of(other)
@@ -81,7 +90,7 @@ class Count(Module):
 
     __radd__ = __add__
 
-    def __divmod__(self, divisor: Any) -> tuple[Any, Array]:
+    def __divmod__(self, divisor: float | Array) -> tuple[Any, Array]:
         """Quotient and remainder, exact for integers from 1 to 2³¹ - 1."""
         bits = 1
         if not isinstance(divisor, jax.Array):
@@ -103,10 +112,10 @@ class Count(Module):
             quotient, rest = (quotient << np.uint32(n)) | digit, rest - digit * m
         return type(self)(first, quotient), rest.astype(jnp.int32)
 
-    def __floordiv__(self, divisor: Any) -> Any:
+    def __floordiv__(self, divisor: float | Array) -> Any:
         return divmod(self, divisor)[0]
 
-    def __mod__(self, divisor: Any) -> Array:
+    def __mod__(self, divisor: float | Array) -> Array:
         return divmod(self, divisor)[1]
 
     __sub__, __rsub__ = _by_value(operator.sub), _by_value(operator.sub, swapped=True)
@@ -117,20 +126,20 @@ class Count(Module):
     def __neg__(self) -> Array:
         return -self.value
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: Countable) -> Any:
         if not _is_exact_integer(other):
             return self.value < other
         other = Count.of(other)
         return (self.high < other.high) | ((self.high == other.high) & (self.low < other.low))
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: Countable) -> Any:
         # Of its own type: Python asks a subclass on the right first, which would ask back.
         return type(self).of(other) < self if _is_exact_integer(other) else self.value > other
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: Countable) -> Any:
         return ~(self < other)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: Countable) -> Any:
         return ~(self > other)
 
     def __eq__(self, other: Any) -> Any:
@@ -154,10 +163,10 @@ class Count(Module):
         """The number of axes, 0 for one integer."""
         return self.low.ndim
 
-    def __getitem__(self, index: Any) -> "Count":
+    def __getitem__(self, index: PyTree[Array]) -> "Count":
         return type(self)(self.high[index], self.low[index])
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         high, low = (np.asarray(word).astype(np.uint64) for word in (self.high, self.low))
         return np.asarray(high << np.uint64(32) | low, dtype)
 
@@ -196,12 +205,13 @@ class StepNumber(Count):
         return self.value
 
 
-def _is_exact_integer(other: Any) -> bool:
+def _is_exact_integer(other: Countable) -> bool:
     """Whether operations with `other` are exact; arrays of signed integers might be negative."""
     if isinstance(other, int | np.integer):
         return bool(other >= 0)
-    is_array = isinstance(other, jax.Array | np.ndarray)
-    return isinstance(other, Count) or (is_array and bool(jnp.issubdtype(other.dtype, jnp.unsignedinteger)))
+    if isinstance(other, jax.Array | np.ndarray):
+        return bool(jnp.issubdtype(other.dtype, jnp.unsignedinteger))
+    return isinstance(other, Count)
 
 
 def no_steps() -> Count:

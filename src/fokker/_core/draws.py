@@ -56,7 +56,7 @@ def batches_of_draws(
 
 
 def at_draws(
-    function: Callable[..., PyTree[Array]], draws: PyTree[Any], *arguments: Any
+    function: Callable[..., PyTree[Array]], draws: PyTree[Any], *arguments: PyTree[Array]
 ) -> PyTree[np.ndarray]:
     """`function(theta, *arguments)` at every draw, one after the other; leading axes chain and draw."""
     chains, number = shape_of_draws(draws)
@@ -68,5 +68,7 @@ def at_draws(
 
 
 @eqx.filter_jit
-def _one_by_one(function: Any, rows: PyTree[Array], arguments: tuple[Any, ...]) -> PyTree[Array]:
+def _one_by_one(
+    function: Callable[..., PyTree[Array]], rows: PyTree[Array], arguments: tuple[Any, ...]
+) -> PyTree[Array]:
     return jax.lax.map(lambda theta: function(theta, *arguments), rows)

@@ -157,7 +157,7 @@ def _is_read(dtype: np.dtype[Any]) -> bool:
     return is_known and not dtype.hasobject and dtype.itemsize > 0
 
 
-def _check_json(path: Path, name: str, value: Any) -> None:
+def _check_json(path: Path, name: str, value: object) -> None:
     """Raise with the name of an entry of a header that JSON cannot hold."""
     try:
         json.dumps(value)

@@ -1,7 +1,5 @@
 """Missing values among labels and identifiers: None, NaN and those of pandas."""
 
-from typing import Any
-
 import numpy as np
 
 
@@ -20,11 +18,11 @@ def check_none_missing(values: np.ndarray, name: str, what: str) -> None:
             raise TypeError(f"{name} mixes {names}: give every {what} in the same type, for example as text.")
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float | np.number | np.bool_)
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float | np.floating | np.datetime64 | np.timedelta64) and bool(value != value)

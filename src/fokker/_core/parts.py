@@ -69,7 +69,9 @@ def sum_of_parts(theta: PyTree[Array], part: Callable[[PyTree[Array]], Array]) -
 
 
 @sum_of_parts.def_jvp
-def _sum_of_parts_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+def _sum_of_parts_jvp(
+    primals: tuple[PyTree[Array], ...], tangents: tuple[PyTree[Array], ...]
+) -> tuple[Array, Array]:
     theta, part = primals
     tangent = tangents[0]
     gradient = _gradient(theta, part)
@@ -83,7 +85,9 @@ def _gradient(theta: PyTree[Array], part: Callable[[PyTree[Array]], Array]) -> P
 
 
 @_gradient.def_jvp
-def _gradient_jvp(primals: Any, tangents: Any) -> tuple[PyTree[Array], PyTree[Array]]:
+def _gradient_jvp(
+    primals: tuple[PyTree[Array], ...], tangents: tuple[PyTree[Array], ...]
+) -> tuple[PyTree[Array], PyTree[Array]]:
     theta, part = primals
     tangent = jax.tree.map(
         lambda x, t: jnp.zeros_like(x) if t is None else jax.lax.pmean(t, DATA), theta, tangents[0]
@@ -100,7 +104,9 @@ def _shared(x: Array) -> Array:
 
 
 @_shared.defjvp
-def _shared_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+def _shared_jvp(
+    primals: tuple[PyTree[Array], ...], tangents: tuple[PyTree[Array], ...]
+) -> tuple[Array, Array]:
     return primals[0], jax.lax.pmean(tangents[0], DATA)
 
 

@@ -2,10 +2,9 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 
-def as_path(value: Any, name: str) -> Path:
+def as_path(value: object, name: str) -> Path:
     """A path; raise unless it is a text or a path, and not empty."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str) or not text or "\0" in text:
@@ -13,7 +12,7 @@ def as_path(value: Any, name: str) -> Path:
     return Path(text)
 
 
-def as_folder(value: Any, name: str) -> Path:
+def as_folder(value: object, name: str) -> Path:
     """The path of a folder that is there or can be made; raise where a file is in its place."""
     path = as_path(value, name)
     for place in (path, *path.parents):
@@ -26,7 +25,7 @@ def as_folder(value: Any, name: str) -> Path:
     return path
 
 
-def as_file(value: Any, name: str) -> Path:
+def as_file(value: object, name: str) -> Path:
     """The path of a file to write; raise where it is a folder, or in none."""
     path = as_path(value, name)
     if path.is_dir():

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree
 
 DOUBLE = "double"
 _P = ParamSpec("_P")
@@ -42,7 +42,7 @@ def in_this_precision(function: Callable[_P, _T]) -> Callable[_P, _T]:
 def as_double(tree: PyTree[Any]) -> PyTree[Any]:
     """The tree with its arrays of single precision in double; other leaves as they are."""
 
-    def widened(leaf: Any) -> Any:
+    def widened(leaf: PyTree[Array]) -> Any:
         is_single = isinstance(leaf, np.ndarray | jax.Array) and leaf.dtype == np.float32
         return leaf.astype(np.float64) if is_single else leaf
 

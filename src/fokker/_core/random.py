@@ -5,14 +5,14 @@ times. Written without loops it is one kernel. Keys of other kinds than JAX's de
 """
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Key
 
-from fokker._core.count import Count
+from fokker._core.count import Count, Countable
 from fokker._core.parts import number_of_shares
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -47,7 +47,7 @@ def _halves(key: Key[Array, ""]) -> tuple[Array, Array]:
     return data[..., 0], data[..., 1]
 
 
-def fold_in(key: Key[Array, ""], number: Any) -> Key[Array, ""]:
+def fold_in(key: Key[Array, ""], number: Countable) -> Key[Array, ""]:
     """`jax.random.fold_in`, also for numbers from 2³² on, which JAX would reduce modulo 2³²."""
     count = Count.of(number)
     if not _is_threefry(key):
@@ -57,7 +57,7 @@ def fold_in(key: Key[Array, ""], number: Any) -> Key[Array, ""]:
     return jax.random.wrap_key_data(jnp.stack(words, axis=-1), impl="threefry2x32")
 
 
-def fold_in_step(key: Key[Array, ""], number: Any, reserved: int) -> Key[Array, ""]:
+def fold_in_step(key: Key[Array, ""], number: Countable, reserved: int) -> Key[Array, ""]:
     """`fold_in` for steps, where `fold_in(key, reserved)` is the key of another stream.
 
     The step with number `reserved` uses 2⁶⁴ - 1 instead, which no run reaches.
@@ -102,27 +102,35 @@ def _places(shape: tuple[int, ...]) -> Array:
 
 
 def uniform(
-    key: Key[Array, ""], shape: tuple[int, ...], dtype: Any, low: float = 0.0, high: float = 1.0
+    key: Key[Array, ""], shape: tuple[int, ...], dtype: DTypeLike, low: float = 0.0, high: float = 1.0
 ) -> Array:
     """`jax.random.uniform`."""
-    if jnp.dtype(dtype) != jnp.float32 or not _is_threefry(key):
+    dtype = jnp.dtype(dtype)
+    if dtype not in (jnp.float32, jnp.float64) or not _is_threefry(key) or math.prod(shape) >= 2**32:
         return jax.random.uniform(key, shape, dtype, low, high)
-    lowest, highest = np.float32(low), np.float32(high)
-    mantissas = (bits(key, shape) >> np.uint32(9)) | np.uint32(0x3F800000)
-    values = jax.lax.bitcast_convert_type(mantissas, jnp.float32) - np.float32(1)
+    lowest, highest = dtype.type(low), dtype.type(high)
+    if dtype == jnp.float32:
+        mantissas = (bits(key, shape) >> np.uint32(9)) | np.uint32(0x3F800000)
+    else:
+        numbers = _places(shape)
+        words = (x.astype(jnp.uint64) for x in threefry(_halves(key), jnp.zeros_like(numbers), numbers))
+        mantissas = (next(words) << np.uint64(32)) | next(words)
+        mantissas = (mantissas >> np.uint64(12)) | np.uint64(0x3FF0000000000000)
+    values = jax.lax.bitcast_convert_type(mantissas, dtype) - dtype.type(1)
     return jnp.maximum(lowest, values * (highest - lowest) + lowest)
 
 
-def normal(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
+def normal(key: Key[Array, ""], shape: tuple[int, ...], dtype: DTypeLike) -> Array:
     """`jax.random.normal`."""
-    if jnp.dtype(dtype) != jnp.float32 or not _is_threefry(key):
+    dtype = jnp.dtype(dtype)
+    if dtype not in (jnp.float32, jnp.float64) or not _is_threefry(key):
         return jax.random.normal(key, shape, dtype)
-    lowest = float(np.nextafter(np.float32(-1), np.float32(0)))
+    lowest = float(np.nextafter(dtype.type(-1), dtype.type(0)))
     # As one vector: a CPU computes rows of ten numbers five times slower. One that is divided among devices
     # along any axis but the first would be computed on all of them.
     vector = shape if number_of_shares() > 1 else (math.prod(shape),)
     values = uniform(key, vector, dtype, lowest, 1.0)
-    return (np.float32(math.sqrt(2)) * jax.lax.erf_inv(values)).reshape(shape)
+    return (dtype.type(math.sqrt(2)) * jax.lax.erf_inv(values)).reshape(shape)
 
 
 def randint(key: Key[Array, ""], shape: tuple[int, ...], size: int) -> Array:
@@ -137,7 +145,7 @@ def randint(key: Key[Array, ""], shape: tuple[int, ...], size: int) -> Array:
     return (offset % span).astype(jnp.int32)
 
 
-def uniforms_at(words: Array, counter: Array, dtype: Any) -> tuple[Array, Array]:
+def uniforms_at(words: Array, counter: Array, dtype: DTypeLike) -> tuple[Array, Array]:
     """Two uniform numbers in [0, 1) for a counter, from the two words of a key."""
     number = counter.astype(jnp.uint32)
     random_words = threefry((words[0], words[1]), jnp.zeros_like(number), number)

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Key, PyTree, UInt16
 
 from fokker._core.random import bits, split
@@ -21,7 +22,7 @@ _HALF = (jnp.dtype(jnp.bfloat16), jnp.dtype(jnp.float16))
 Rounding = tuple[UInt16[Array, "..."], ...]
 
 
-def is_half(leaf: Any) -> bool:
+def is_half(leaf: object) -> bool:
     """Whether an array is in bfloat16 or float16."""
     return getattr(leaf, "dtype", None) in _HALF
 
@@ -55,7 +56,7 @@ def rounded(tree: PyTree[Array], like: PyTree[Any], rounding: Rounding) -> PyTre
     )
 
 
-def stochastic_round(x: Array, random_bits: Array, dtype: Any) -> Array:
+def stochastic_round(x: Array, random_bits: Array, dtype: DTypeLike) -> Array:
     """A float32 x rounded to one of its two neighbours; exact in expectation over the 2¹⁶ values of the bits.
 
     Values too large for the type become infinite; the step is then counted as not finite.

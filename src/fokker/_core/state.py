@@ -91,7 +91,7 @@ def inner(a: PyTree[Array], b: PyTree[Array]) -> Array:
     return jax.tree.reduce(jnp.add, products)
 
 
-def is_function(value: Any) -> bool:
+def is_function(value: object) -> bool:
     """Whether `value` is a function. A callable Equinox module with arrays counts as a tree of numbers."""
     if isinstance(value, jax.tree_util.Partial) or hasattr(value, "__func__"):
         return True
@@ -101,7 +101,7 @@ def is_function(value: Any) -> bool:
 def as_arrays(tree: PyTree[Any]) -> PyTree[Array]:
     """`tree` with its Python and NumPy numbers as floating-point JAX arrays."""
 
-    def as_array(path: Any, leaf: Any) -> Array:
+    def as_array(path: PyTree[Array], leaf: PyTree[Array]) -> Array:
         if callable(leaf) or isinstance(leaf, str):
             place = jax.tree_util.keystr(path) or "it"
             raise TypeError(

@@ -5,12 +5,12 @@ import importlib
 import logging
 import math
 import warnings
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float, PyTree
 
 from fokker._core.labels import NO_LABELS, Labels
 
@@ -32,7 +32,7 @@ def _arviz() -> Any:
         return importlib.import_module("arviz")
 
 
-def _is_new(arviz: Any) -> bool:
+def _is_new(arviz: ModuleType) -> bool:
     """Whether it is ArviZ 1.0 or later, which may still have some names of 0.x, with another meaning."""
     return int(arviz.__version__.split(".")[0]) >= 1
 
@@ -58,7 +58,9 @@ def _quiet() -> Iterator[None]:
         logger.removeFilter(is_other)
 
 
-def _of_each(function: Any, draws: Float[np.ndarray, "c n ..."], **options: Any) -> np.ndarray:
+def _of_each(
+    function: Callable[..., PyTree[Array]], draws: Float[np.ndarray, "c n ..."], **options: object
+) -> np.ndarray:
     with _quiet():
         data = _arviz().convert_to_dataset({"x": np.asarray(draws, float)})
         return np.asarray(function(data, **options)["x"], float)

@@ -15,47 +15,22 @@ import numpy as np
 from jaxtyping import Array
 
 from fokker._core.state import State, ravel, unravel, variable_names
+from fokker.checker._averages import averages_finding
+from fokker.checker._finding import Finding
 from fokker.checker._reducible import without_far_tails
 from fokker.checker._residual import compile_once, map_points
 from fokker.corrections import Metropolis, Step
 from fokker.corrections.metropolis import Draws
 from fokker.dynamics.problem import Problem
-from fokker.integrators import ExactOU, GeneralisedLeapfrog, Point, Splitting
+from fokker.integrators import Point
 from fokker.samplers.contract import Exchange, Sampler, SamplerState
+from fokker.samplers.coordinates import coordinates
 from fokker.samplers.corrected import Corrected
-from fokker.samplers.mass_matrix import coordinates
 
 _EXACT_AT = 16
 _STEPS = 3
 # The least eigenvalue of D, with a diagonal of ones, at which it has no inverse.
 _SINGULAR = 1e-14
-_TOLERANCE = 1e-6
-# Standard errors; of two hundred averages one exceeds this once in fifty million checks.
-_ALARM = 6.5
-# Of the sampler, from every draw: a small bias of one step adds up.
-_OWN_STEPS = 8
-# Squared changes below this share of those between independent draws are none.
-_STILL = 1e-9
-
-
-@dataclasses.dataclass(frozen=True)
-class Finding:
-    """One check: its error and tolerance, and in words what holds or what failed."""
-
-    words: str
-    reason: str
-    error: float
-    tolerance: float = _TOLERANCE
-    power: str = ""
-    # Why it shows nothing although it holds.
-    doubt: str = ""
-    # How large an error, as a share of the largest possible, it may miss.
-    missed: float = 0.0
-
-    @property
-    def holds(self) -> bool:
-        """Whether the error is no larger than allowed; NaN does not hold."""
-        return self.error <= self.tolerance
 
 
 def check_correction(
@@ -77,7 +52,7 @@ def check_correction(
         findings.append(_exchange(claims.exchange, problem, some))
     if claims.turn is not None:
         findings += _isokinetic(claims.turn, problem, some, generator)
-    return findings or [_averages(sampler, problem, draws, generator)]
+    return findings or [averages_finding(sampler, problem, draws, generator)]
 
 
 def _of_recipe(
@@ -88,10 +63,10 @@ def _of_recipe(
     Identities are checked at `some` points, averages over `points` that are draws.
     """
     setup = _Setup(sampler, problem)
-    if isinstance(sampler.integrator, Splitting):
-        findings = [_averages(sampler, problem, points, generator)]
-    elif sampler.integrator.is_deterministic:
+    if sampler.integrator.is_deterministic:
         findings = _trajectory(setup, some, generator)
+    elif not sampler.integrator.has_density:
+        findings = [averages_finding(sampler, problem, points, generator)]
     else:
         has_noise = [] if sampler.wants_target else [_noise_everywhere(problem, points)]
         if any(not finding.holds for finding in has_noise):
@@ -99,17 +74,15 @@ def _of_recipe(
         findings = [*has_noise, _detailed_balance(setup, some, generator)]
     if isinstance(sampler.correction, Metropolis):
         return [*findings, *_acceptance(setup, some, generator)]
-    return [*findings, _averages(sampler, problem, points, generator)]
+    return [*findings, averages_finding(sampler, problem, points, generator)]
 
 
 class _Setup:
     """A corrected recipe as functions of plain vectors: z with theta first, in theta's own coordinates."""
 
     def __init__(self, sampler: Corrected, problem: Problem) -> None:
-        if isinstance(sampler.integrator, GeneralisedLeapfrog):
-            # Solved as precisely as possible: the remaining error is not the step's.
-            precise = GeneralisedLeapfrog(1e-12, 4 * sampler.integrator.iterations)
-            sampler = dataclasses.replace(sampler, integrator=precise)
+        # Errors of solving are not the step's.
+        sampler = dataclasses.replace(sampler, integrator=sampler.integrator.precisely())
         correction = sampler.correction
         if isinstance(correction, Metropolis) and not correction.takes_one_move:
             correction = dataclasses.replace(correction, num_integration_steps=jnp.int32(_STEPS))
@@ -175,10 +148,6 @@ class _Setup:
         return np.concatenate([points, rest], axis=1)
 
 
-def _theta(problem: Problem, x: Array) -> Any:
-    return problem.to_state(x)["theta"]
-
-
 def _largest(values: Any) -> float:
     return float(np.max(np.abs(np.asarray(values))))
 
@@ -206,8 +175,8 @@ def _detailed_balance(setup: _Setup, points: np.ndarray, generator: np.random.Ge
     starts = setup.start(points, generator)
     noise = generator.normal(size=(len(points), size))
     error = _largest(compile_once(jax.vmap(at))(starts, noise))
-    reversed_ = isinstance(setup.sampler.integrator, ExactOU)
-    formula = "q(z|z') / q(z'|z)" + (", with momenta reversed" if reversed_ else "")
+    is_reversed = np.any(np.asarray(jax.vmap(setup.reversed)(jnp.asarray(starts))) != starts)
+    formula = "q(z|z') / q(z'|z)" + (", with momenta reversed" if is_reversed else "")
     return Finding(
         f"detailed balance: the ratio of the way back to the way there is {formula} to {error:.1g}, at "
         f"{len(points)} points; the Metropolis correction makes it exact at every step size",
@@ -321,7 +290,7 @@ def _isokinetic(
     def step(x: Array, y: Array) -> tuple[Array, Array, Array]:
         """The step, extended to all of space by keeping the length of y = ρu."""
         length = jnp.sqrt(jnp.sum(y**2))
-        theta, u, log_ratio = turn(_theta(problem, x), y / length)
+        theta, u, log_ratio = turn(problem.to_state(x)["theta"], y / length)
         return ravel(theta), length * u, -log_ratio
 
     def at(x: Array, u: Array) -> tuple[Array, Array]:
@@ -345,7 +314,7 @@ def _exchange(exchange: Exchange, problem: Problem, points: np.ndarray) -> Findi
     """The log probability of an exchange against the ratio of the joint densities."""
 
     def at(x: Array, y: Array) -> Array:
-        claimed = exchange.log_ratio(_theta(problem, x), _theta(problem, y))
+        claimed = exchange.log_ratio(problem.to_state(x)["theta"], problem.to_state(y)["theta"])
         # H is U/T of the coldest.
         joint = lambda a, b: -problem.hamiltonian(a) - problem.hamiltonian(b) / exchange.warmer  # noqa: E731
         return claimed - (joint(y, x) - joint(x, y))
@@ -356,63 +325,3 @@ def _exchange(exchange: Exchange, problem: Problem, points: np.ndarray) -> Findi
         f"exchanges are not accepted with the ratio of the joint densities: off by {error:.2g}",
         error,
     )
-
-
-def _averages(
-    sampler: Sampler, problem: Problem, points: np.ndarray, generator: np.random.Generator
-) -> Finding:
-    """Steps from draws of the target must leave every average where it is."""
-    keys = jax.random.split(jax.random.key(int(generator.integers(2**31))), (len(points), _OWN_STEPS + 1))
-
-    def positions(x: Array, keys: Array) -> Array:
-        position = _theta(problem, x) if sampler.wants_target else problem.to_state(x)
-
-        def step(state: Any, key: Array) -> tuple[Any, Array]:
-            state, _ = sampler.step(key, state)
-            return state, ravel(sampler.position(state))
-
-        return jax.lax.scan(step, sampler.init(position, key=keys[0]), keys[1:])[1]
-
-    # Optimised: it runs a few thousand times.
-    moved = np.asarray(jax.jit(jax.vmap(positions))(points, keys))
-    points = points[:, : moved.shape[-1]]  # theta comes first
-    center, spread = points.mean(axis=0), points.std(axis=0) + 1e-12
-    directions = generator.normal(size=(points.shape[1], 32)) / np.sqrt(points.shape[1])
-
-    def tests(x: np.ndarray) -> np.ndarray:
-        z = (x - center) / spread
-        return np.concatenate(
-            [np.tanh(z), np.tanh(z) ** 2, np.tanh(z @ directions), np.tanh(z @ directions) ** 2], axis=-1
-        )
-
-    change = tests(moved).mean(axis=1) - tests(points)
-    error = change.std(axis=0, ddof=1) / np.sqrt(len(points))
-    t = np.abs(change.mean(axis=0)) / np.where(error > 0, error, np.inf)
-    largest = float(np.max(t)) if np.all(np.isfinite(moved)) else np.inf
-    shift = float(_ALARM * np.max(error))
-    is_still = bool(np.min(_moves(tests(points), tests(moved[:, -1]))) < _STILL)
-    if points.shape[1] == problem.dimension:
-        energy = compile_once(jax.vmap(problem.hamiltonian))
-        is_still |= bool(_moves(np.asarray(energy(points)), np.asarray(energy(moved[:, -1]))) < _STILL)
-    return Finding(
-        f"averages: {_OWN_STEPS} steps from {len(points)} draws of the target change none of {t.size} "
-        f"averages ({largest:.1f} standard errors at most; {_ALARM} would be too many)",
-        f"{_OWN_STEPS} steps from draws of the target change averages, by {largest:.0f} standard errors: the "
-        "sampler does not keep the target, or the draws are poor",
-        largest,
-        _ALARM,
-        "none: averages of what does not move do not change"
-        if is_still
-        else f"an average that {_OWN_STEPS} steps change by less than {shift:.2g} is not seen (of functions "
-        f"between -1 and 1, whose values they change by {float(np.sqrt(np.mean(change**2))):.2g})",
-        f"in {_OWN_STEPS} steps from draws of the target some functions of the draw never change (theta or a "
-        "part of it stays, or only changes its sign): the target is kept, but is not reached"
-        if is_still
-        else "",
-        shift,
-    )
-
-
-def _moves(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Squared changes against those between independent draws: zero if a function of the draw is constant."""
-    return np.asarray(np.mean((after - before) ** 2, axis=0) / (2 * np.var(before, axis=0) + 1e-300))

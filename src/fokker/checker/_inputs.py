@@ -1,17 +1,31 @@
 """The user's inputs besides the dynamics: several initial states, points, draws of a run."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fokker._core.state import as_arrays, describe_shapes
+from fokker.checker._points import draw_points
 from fokker.dynamics.problem import Problem
 
 # The maximum number of given draws that chains start from.
 _MOST_STARTS = 256
+# With fewer different points given, as many more are taken next to them, at this share of their size.
+_FEW, _NEAR = 8, 1e-2
+
+
+class CheckedPoints(NamedTuple):
+    """The points, how many are draws, whether they settled or were given, and the minima below them."""
+
+    points: np.ndarray
+    on_target: int
+    settled: bool
+    given: bool
+    notes: list[str]
+    below: np.ndarray | None = None
 
 
 def first_state(state: Any) -> tuple[Any, list[Any]]:
@@ -83,3 +97,31 @@ def given_points(problem: Problem, points: Any) -> tuple[np.ndarray, bool]:
 
 def _position_of(draws: Any, name: str) -> Any:
     return draws[name] if isinstance(draws, Mapping) and set(draws) == {name} else draws
+
+
+def choose_points(
+    problem: Problem, states: list[Any], given: Any, number: int, generator: np.random.Generator
+) -> CheckedPoints:
+    """The given points, or points drawn from chains that start at the given draws or states."""
+    are_draws: np.ndarray | bool = False
+    if given is None:
+        starts = starts_of(problem, states)
+    else:
+        starts, are_states = given_points(problem, given)
+        if are_states:
+            notes = ["the points were given, not drawn"]
+            different = np.unique(starts, axis=0)
+            near = np.repeat(different, _FEW // len(different), axis=0)
+            if len(near):
+                # At single points an error may vanish by chance, but not around them.
+                near = near + _NEAR * (1 + np.abs(near)) * generator.normal(size=near.shape)
+                notes.append(
+                    f"few points were given: the residual was also computed at {len(near)} near them"
+                )
+            return CheckedPoints(np.concatenate([starts, near]), len(starts), True, True, notes)
+        are_draws = np.zeros(problem.dimension, bool)
+        are_draws[problem.variables[problem.position]] = True
+    target, wide = draw_points(problem.hamiltonian, starts, number, generator, are_draws)
+    # With heavy tails exp(-H/4) may not be normalisable: only chains of the target must settle.
+    points = np.concatenate([target.points, wide.points[: number // 2]])
+    return CheckedPoints(points, number, target.settled, False, [], target.below)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array
 
 from fokker.checker._candidates import number
-from fokker.checker._residual import divergence_of_matrix, map_points, required_without_curl
+from fokker.checker._residual import divergence_of_matrix, map_points, required_without_curl, typical
 from fokker.dynamics.problem import Problem, Vector
 
 # All sets of coordinates are tried up to this many.
@@ -44,7 +44,7 @@ class Expansion(NamedTuple):
             return False
         scale = np.sum(np.abs(whole), axis=1)
         remainder = np.abs(np.sum(whole, axis=1))
-        return bool(np.all(remainder <= 100 * tolerance * np.maximum(scale, 1e-3 * np.max(scale))))
+        return bool(np.all(remainder <= 100 * tolerance * np.maximum(scale, typical(scale))))
 
 
 def expand(problem: Problem, points: np.ndarray) -> Expansion:

@@ -97,7 +97,8 @@ def make_rays(
             draw = (points[generator.integers(len(points))] - center) / spread
             # The other coordinates stay those of the draw.
             start = center + spread * (draw - part @ (part.T @ draw))
-            own = " and ".join(names[subset][:3]) + (" and …" if len(subset) > 3 else "")
+            own = ", ".join(names[subset][:3]) + (", …" if len(subset) > 3 else "")
+            own = own if len(subset) == 1 else f"({own})"
             label = _combination(part @ weights * spread, names) if is_rotated else own
             far = _FAR_ROTATED if is_rotated else _FAR
             rays.append((start, spread * direction, len(subset), label, far))

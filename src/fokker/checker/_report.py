@@ -1,5 +1,6 @@
 """The checker's report, in numbers and in words."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,21 @@ from fokker.checker._structure import Structure
 # From this error that may be missed on, the first line says so.
 _WEAK = 0.05
 _MODES_SHOWN = 8
+# Symbols in the messages; a printed report explains those that occur in it.
+_SYMBOLS = {
+    "z": "the state",
+    "H": "the Hamiltonian",
+    "U": "the potential of the target, the other part of H",
+    "g": "the part of H with the auxiliary variables",
+    "p": "exp(-H)",
+    "f": "the drift",
+    "D": "half the covariance of the noise per unit of time",
+    "Q": "the skew matrix with which the drift has -Q∇H",
+    "Γ": "the divergence of D + Q, which the drift needs",
+    "R": "the residual: the change of exp(-H) per unit of time, as a share of it",
+    "s": "the distance from the target's center",
+    "d": "the number of coordinates",
+}
 
 
 @dataclass(frozen=True)
@@ -61,7 +77,7 @@ class Report:
         lines += [f"  checked    {text}" for text in self.checks]
         if self.structure is not None:
             lines += [
-                f"  residual   {self.residual:.2g} of the size of its terms (zero means below "
+                f"  residual   |R| at most {self.residual:.2g} of the size of its terms (zero means below "
                 f"{self.tolerance:.1g}; typical size {self.scale:.3g})",
                 f"  D          {_semidefinite(self.structure)}",
             ]
@@ -78,7 +94,14 @@ class Report:
         if len(self.modes) > len(first_modes):
             lines.append(f"  mode       and {len(self.modes) - len(first_modes)} more")
         lines += [f"  note       {note}" for note in self.notes]
-        return "\n".join(lines)
+        symbols = self._symbols("\n".join(lines))
+        return "\n".join([*lines, f"  symbols    {symbols}"] if symbols else lines)
+
+    def _symbols(self, text: str) -> str:
+        """What the symbols in a text mean; names of the user's own variables need no explanation."""
+        own = {name for state in (self.worst_point, *self.modes) if isinstance(state, dict) for name in state}
+        used = set(re.findall(r"(?<![^\W\d])[A-Za-zΓ](?=\W|$)", text)) - own
+        return "; ".join(f"{name} is {meaning}" for name, meaning in _SYMBOLS.items() if name in used)
 
     def _headline(self) -> str:
         if self.ok and self.structure is None and self.missed > _WEAK:

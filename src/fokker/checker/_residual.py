@@ -71,6 +71,10 @@ class Residuals:
     scales: np.ndarray
     probes: int
 
+    def select(self, rows: np.ndarray) -> "Residuals":
+        """Those of some points."""
+        return Residuals(self.values[rows], self.errors[rows], self.scales[rows], self.probes)
+
     @property
     def typical_scale(self) -> float:
         """The median of the scales, which points far out in the tails do not affect."""

@@ -6,17 +6,19 @@ undecided.
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fokker.checker._corrections import Finding, check_correction
+from fokker.checker._corrections import check_correction
+from fokker.checker._dynamics import Checked, Options, check_dynamics
+from fokker.checker._finding import Finding
 from fokker.checker._inputs import first_state, given_points, starts_of
 from fokker.checker._points import draw_points
 from fokker.checker._report import Report
+from fokker.checker._steps import names_all_it_does, steps_finding, with_small_step
 from fokker.dynamics import langevin
 from fokker.dynamics.problem import double, make_problem
 from fokker.samplers.contract import Followed, Sampler, theta_of
@@ -31,6 +33,11 @@ _DISCRETE = (
     "the continuous dynamics that the sampler says it follows were checked; its steps themselves, their "
     "size, gradient and noise_estimate were not"
 )
+_COMPARED = (
+    "the continuous dynamics that the sampler says it follows were checked, and small steps without "
+    "minibatches were compared with them; the bias of larger steps, gradients by minibatches and "
+    "noise_estimate were not"
+)
 _UNKNOWN = (
     "there is nothing to check: {name} does not say which continuous dynamics its steps follow, and does not "
     "claim to keep the target at every step size. Check the dynamics as fk.SDE(drift, diffusion, "
@@ -42,38 +49,53 @@ _NO_NOISE = (
 )
 
 
-def is_sampler(value: Any) -> bool:
-    """Whether it is a sampler."""
-    return isinstance(value, Sampler)
-
-
-def check_sampler(sampler: Sampler, state: Any, options: Mapping[str, Any]) -> Report:
+def check_sampler(sampler: Sampler, state: Any, options: Options) -> Report:
     """The report on a sampler: of its dynamics where it follows some, of its correction where it has one."""
     _, states = first_state(state)
     followed = [sampler.follows(one) for one in states or [None]]
     is_corrected = sampler.is_exact or any(claim is not None for claim in sampler.claims)
     if followed[0] is None:
         return _corrected(sampler, state, options) if is_corrected else _unknown(sampler)
-    report = _of_dynamics([one for one in followed if one is not None], options)
-    return _with_findings(report, _corrections(sampler, state, options)[0]) if is_corrected else report
+    checked = _of_dynamics([one for one in followed if one is not None], options)
+    if is_corrected:
+        return _with_findings(checked.report, _corrections(sampler, state, options)[0])
+    return _with_steps(sampler, followed[0], checked, options.seed)
 
 
-def _of_dynamics(followed: list[Followed], options: Mapping[str, Any]) -> Report:
+def _of_dynamics(followed: list[Followed], options: Options) -> Checked:
     """The report on the dynamics, from every state that was given."""
-    from fokker.checker._check import check
-
     first = followed[0]
     if first.spheres:
-        options = {**options, "sphere": first.spheres}
-    state = first.state if len(followed) == 1 else [one.state for one in followed]
-    report = check(first.dynamics, state=state, **options)
-    report.notes.extend([*first.notes, _DISCRETE])
+        options = options._replace(sphere=first.spheres)
+    with jax.enable_x64(True):
+        problem = make_problem(first.dynamics, state=first.state)
+        states = [one.state for one in followed if one.state is not None]
+        checked = check_dynamics(problem, states, options)
+    report = checked.report
+    report.notes.extend(first.notes)
     doubts = [] if first.doubt is None else [first.doubt]
     if report.structure is not None and not report.structure.has_noise and not first.is_refreshed:
         doubts.append(_NO_NOISE)
     if not report.ok or not doubts:
+        return checked
+    return checked._replace(report=dataclasses.replace(report, ok=False, verdict="undecided", reasons=doubts))
+
+
+def _with_steps(sampler: Sampler, followed: Followed, checked: Checked, seed: int) -> Report:
+    """The report on the dynamics, with the steps compared with them where this can be done."""
+    report, problem, draws = checked
+    finding = None
+    if report.ok and draws is not None and names_all_it_does(sampler, followed, problem):
+        with jax.enable_x64(True):
+            small = with_small_step(double(sampler), problem, draws)
+            if small is not None:
+                finding = steps_finding(small, problem, draws, np.random.default_rng(seed))
+    report.notes.append(_DISCRETE if finding is None else _COMPARED)
+    if finding is None:
         return report
-    return dataclasses.replace(report, ok=False, verdict="undecided", reasons=doubts)
+    if not finding.holds:  # undecided: other dynamics may keep the same target
+        return dataclasses.replace(report, ok=False, verdict="undecided", reasons=[finding.reason])
+    return dataclasses.replace(report, checks=[finding.words], power=f"{report.power}. {finding.power}")
 
 
 def _unknown(sampler: Sampler) -> Report:
@@ -99,7 +121,7 @@ def _unknown(sampler: Sampler) -> Report:
 
 
 def _corrections(
-    sampler: Sampler, state: Any, options: Mapping[str, Any]
+    sampler: Sampler, state: Any, options: Options
 ) -> tuple[list[Finding], np.ndarray, bool, list[str]]:
     """The findings about the correction, the points used, whether they settled, and notes."""
     notes: list[str] = []
@@ -123,14 +145,14 @@ def _corrections(
         else:
             dynamics = sampler.own_dynamics
         problem = make_problem(dynamics, state=example)
-        generator = np.random.default_rng(options["seed"])
-        number = options["number_of_points"] or _number_of_points(sampler, problem.dimension)
+        generator = np.random.default_rng(options.seed)
+        number = options.number_of_points or _number_of_points(sampler, problem.dimension)
         starts = starts_of(problem, states)
-        if options["points"] is not None:
-            starts = given_points(problem, options["points"])[0]
+        if options.points is not None:
+            starts = given_points(problem, options.points)[0]
             notes.append("averages are over draws that start at the points given")
         drawn = draw_points(problem.hamiltonian, starts, number, generator)[0]
-        points = drawn.points if options["points"] is None else starts
+        points = drawn.points if options.points is None else starts
         return (
             check_correction(sampler, problem, points, drawn.points, generator),
             points,
@@ -145,7 +167,7 @@ def _number_of_points(sampler: Sampler, d: int) -> int:
     return max(_POINTS, min(_POINTS_FOR_AVERAGES, _NUMBERS_FOR_AVERAGES // d))
 
 
-def _corrected(sampler: Sampler, state: Any, options: Mapping[str, Any]) -> Report:
+def _corrected(sampler: Sampler, state: Any, options: Options) -> Report:
     """The report on a sampler of which only the correction is checked."""
     findings, points, settled, notes = _corrections(sampler, state, options)
     broken = [f for f in findings if not f.holds]

@@ -6,13 +6,15 @@ from typing import Annotated
 
 import typer
 
-from fokker.cli import check, data, lab, lda, sample
+from fokker.cli import check, data, lab, lda, sample, studio
 from fokker.cli.console import show_error
 from fokker.cli.flags import with_flags
+from fokker.cli.help import Command, Group
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
+    cls=Group,
     help="Bayesian inference by simulating stochastic dynamics: write D and Q, get a sampler, "
     "and check whether it is right.",
     no_args_is_help=True,
@@ -22,9 +24,11 @@ app = typer.Typer(
 app.add_typer(lda.app, name="lda")
 app.add_typer(data.app, name="data")
 _OF_RUNS = (sample.resume, sample.report, sample.predict)  # they go on with a run of `fokker sample`
-for _command in (lab.demo, check.check, check.complete, sample.sample, *_OF_RUNS, lab.reproduce):
+_COMMANDS = (lab.demo, check.check, check.complete, sample.sample, *_OF_RUNS, lab.reproduce, studio.studio)
+for _command in _COMMANDS:
     app.command()(_command)
 for _registered in (*app.registered_commands, *lda.app.registered_commands, *data.app.registered_commands):
+    _registered.cls = Command
     if _registered.callback is not None:
         _first = (sample.sample,) if _registered.callback in _OF_RUNS else ()
         _registered.callback = with_flags(_registered.callback, *_first)

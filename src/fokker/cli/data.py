@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fokker.cli.console import console, show
+from fokker.cli.help import Group
 from fokker.cli.options import DataFolder
 from fokker.datasets.catalogue import CATALOGUE, DataFile, find_dataset
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from fokker.datasets.download import Progress
 
 app = typer.Typer(
+    cls=Group,
     help="List, download and check the data sets of the experiments.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -23,27 +25,28 @@ app = typer.Typer(
 @app.command("list")
 def list_datasets(data_dir: DataFolder = None) -> None:
     """The known data sets, and which of their files are in the folder of data."""
-    from rich.table import Table
+    from textwrap import fill
 
     from fokker.datasets.folder import data_folder, stored_file
 
     folder = data_folder(data_dir)
-    table = Table(title=f"data sets in {folder}", show_lines=True)
-    for column in ("name", "what", "rows", "stored", "download"):
-        table.add_column(column, overflow="fold", no_wrap=column == "name")
+    show(f"data sets in {folder}")
     for dataset in CATALOGUE.values():
         num_stored = sum(stored_file(folder, dataset.name, file) is not None for file in dataset.files)
-        stored = f"{num_stored} of {len(dataset.files)}" if dataset.files else "-"
         num_files = sum(bool(file.address) for file in dataset.files)
-        download = dataset.refusal and f"no: {dataset.refusal}"
-        table.add_row(
-            dataset.name,
-            dataset.description,
-            dataset.rows,
-            stored,
-            download or f"{num_files} of {len(dataset.files)} files",
-        )
-    console.print(table)
+        download = f"{num_files} of {len(dataset.files)} files"
+        lines = {
+            "what": dataset.description,
+            "rows": dataset.rows,
+            "stored": f"{num_stored} of {len(dataset.files)} files" if dataset.files else "-",
+            "download": f"no: {dataset.refusal}" if dataset.refusal else download,
+        }
+        show(f"\n{dataset.name}")
+        # Below each other: a table of so many columns has no room for words in 80 characters.
+        for name, text in lines.items():
+            show(
+                fill(f"    {name}: {text}", console.width, subsequent_indent=" " * 8, break_long_words=False)
+            )
 
 
 @app.command()

@@ -1,7 +1,6 @@
 """`fokker sample --dry-run`: what would run, how long, and how much memory and disk it would take."""
 
 import dataclasses
-import math
 import shutil
 import sys
 import time
@@ -11,18 +10,24 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from rich.filesize import decimal
+
 from fokker._core.keys import key_of_seed
 from fokker.cli.flags import translated
 from fokker.cli.stored import check_same_settings
 from fokker.rows import leaves
 from fokker.run.api import prepared
 from fokker.run.call import Call, Options
+from fokker.run.candidates import with_tuned
 from fokker.run.journal import JOURNAL
 from fokker.run.learn import WARM_UP
+from fokker.run.step_plan import StepPlan
 from fokker.run.store import draws_per_chunk, has_run, read_checkpoint
-from fokker.run.tuning import time_of_tuning, with_tuned
-from fokker.samplers._named import by_name
+from fokker.run.tuning import time_of_tuning
+from fokker.samplers import Sampler
+from fokker.samplers.by_name import by_name
 from fokker.samplers.schedules import AUTOMATIC
+from fokker.targets import Target
 from fokker.targets.target import TargetWithData
 
 # Seconds of the trial, and the most steps of its warm-up.
@@ -33,12 +38,11 @@ _TINY = 1e-9
 _COPIES = 3
 # Bytes of the libraries and programs of the report, as measured.
 _REPORT = 250_000_000
-_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def estimate(
-    target: Any,
-    sampler: Any,
+    target: Target,
+    sampler: Sampler | str,
     options: Mapping[str, Any],
     out: Path,
     title: str,
@@ -56,9 +60,8 @@ def estimate(
     adapts = chosen.is_automatic and chosen.learns
     tuned = chosen.is_automatic and not chosen.learns
     warm_up = int(options["warm_up"] or WARM_UP) if adapts else 0
-    trial = sampler
-    if tuned:
-        trial = with_tuned(by_name(sampler) if isinstance(sampler, str) else chosen, _TINY, 1.0)
+    make = by_name(sampler) if isinstance(sampler, str) else chosen
+    trial = with_tuned(make, _TINY, 1.0) if tuned else sampler
     trial_warm_up = min(warm_up, _WARM_UP) if adapts else options["warm_up"]
     call = Options(**{**options, "warm_up": trial_warm_up, "out": None, "progress": False})
     start = time.monotonic()
@@ -73,34 +76,26 @@ def estimate(
     if has_run(out) and not overwrite:
         taken = int(read_checkpoint(out).description["taken"])
         steps, warm_up, tuned = max(0, steps - taken), 0, False
-    search = ""
-    if tuned:
-        make = by_name(sampler) if isinstance(sampler, str) else chosen
-        of_trials = dataclasses.replace(call, key=key_of_seed(call.seed))
-        searching, halving = time_of_tuning(target, make, of_trials, 1 / (speed * plan.chains))
-        search = (
-            f"; before it about {_time(searching)} for the search of a step size, and {_time(halving)} more "
-            "each time it has to be halved: --step-size saves them"
-        )
-    kept = plan.steps // plan.thin
+    search = _search_text(target, make, call, 1 / (speed * plan.chains)) if tuned else ""
+    num_draws = plan.steps // plan.thin
     chunk = draws_per_chunk(plan.chains * max(sizes))
     size = plan.chains * sum(sizes)
-    disk = -(-kept // chunk) * chunk * size
-    memory = _peak() + _COPIES * kept * size + _REPORT
+    disk = -(-num_draws // chunk) * chunk * size
+    memory = _peak() + _COPIES * num_draws * size + _REPORT
     rows = _rows(target, options["batch_size"])
     lines = [
         title,
         f"target: {type(target).__name__}, {_of_data(target)}{scalars:,} "
         + ("parameter" if scalars == 1 else "parameters"),
         f"sampler: {_sampler_text(sampler, chosen, tuned, adapts)}",
-        f"chains: {plan.chains}; steps: {_steps_text(plan, warm_up)}; {kept:,} draws per chain are kept",
+        f"chains: {plan.chains}; steps: {_steps_text(plan, warm_up)}; {num_draws:,} draws per chain are kept",
         f"rows per step: {rows}",
         f"output: {out}, " + ("a new run" if overwrite else output(target, sampler, options, out, settings)),
         f"time to the last draw: about {_time(compiling + (steps + warm_up) / speed)}: "
         + _parts(compiling, warm_up, steps, speed)
         + search,
         f"memory: about {_size(memory)}, measured in a trial, with what the report will take; the data are "
-        f"{_size(_data_bytes(target))}, the draws {_size(kept * size)}",
+        f"{_size(_data_bytes(target))}, the draws {_size(num_draws * size)}",
         f"disk: {_size(disk)} for draws, in whole chunks; {_size(_free(out))} are free",
     ]
     if disk > _free(out):
@@ -108,14 +103,24 @@ def estimate(
     return lines
 
 
-def _sampler_text(sampler: Any, chosen: Any, tuned: bool, adapts: bool) -> str:
+def _search_text(target: Target, make: Any, call: Options, seconds: float) -> str:
+    """How long a step size would be searched for, where a step of one chain takes so many seconds."""
+    of_trials = dataclasses.replace(call, key=key_of_seed(call.seed))
+    searching, halving = time_of_tuning(target, make, of_trials, seconds)
+    return (
+        f"; before it about {_time(searching)} for the search of a step size, and {_time(halving)} more each "
+        "time it has to be halved: --step-size saves them"
+    )
+
+
+def _sampler_text(sampler: Sampler | str, chosen: Sampler, tuned: bool, adapts: bool) -> str:
     name = sampler if isinstance(sampler, str) else str(chosen)
     if tuned:
         return f"{name}, its step size found by short runs first"
     return f"{name}, which adapts in warm-up" if adapts else name
 
 
-def _steps_text(plan: Any, warm_up: int) -> str:
+def _steps_text(plan: StepPlan, warm_up: int) -> str:
     first = [
         f"{number:,} of {what}"
         for number, what in ((warm_up, "warm-up"), (plan.burn_in, "burn-in"))
@@ -125,7 +130,7 @@ def _steps_text(plan: Any, warm_up: int) -> str:
 
 
 def output(
-    target: Any, sampler: Any, options: Mapping[str, Any], out: Path, settings: Mapping[str, Any]
+    target: Target, sampler: Sampler | str, options: Mapping[str, Any], out: Path, settings: Mapping[str, Any]
 ) -> str:
     """Whether a run would start, go on with the one in the folder, or be refused, by the checks of a run."""
     if not has_run(out):
@@ -156,17 +161,17 @@ def _speed(speed: float) -> str:
     return f"{speed:,.0f}" if speed >= 100 else f"{speed:.3g}"
 
 
-def _of_data(target: Any) -> str:
+def _of_data(target: Target) -> str:
     return f"{target.size:,} rows of data, " if isinstance(target, TargetWithData) else ""
 
 
-def _rows(target: Any, batch_size: int | None) -> str:
+def _rows(target: Target, batch_size: int | None) -> str:
     if not isinstance(target, TargetWithData):
         return "all of the target"
     return f"all {target.size:,}" if batch_size is None else f"{batch_size:,} of {target.size:,}"
 
 
-def _data_bytes(target: Any) -> int:
+def _data_bytes(target: Target) -> int:
     if not isinstance(target, TargetWithData):
         return 0
     return sum(x.nbytes for x in leaves(target.data))
@@ -186,8 +191,7 @@ def _free(out: Path) -> int:
 
 
 def _size(count: float) -> str:
-    place = min(len(_UNITS) - 1, int(math.log(max(1.0, count), 1000)))
-    return f"{count / 1000**place:.3g} {_UNITS[place]}"
+    return decimal(int(count))
 
 
 def _time(seconds: float) -> str:

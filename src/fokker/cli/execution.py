@@ -53,11 +53,11 @@ def run_and_report(out: Path, run: Callable[[], Trace], title: str, quantiles: S
             code = INTERRUPTED
     except _Terminated as ended:
         if not has_run(out):
-            show(_kept(out))
+            show(_what_is_left(out))
             return ended.exit_code
         trace, code = ended.trace or open_run(out), ended.exit_code
     except KeyboardInterrupt:
-        show(_kept(out))
+        show(_what_is_left(out))
         return INTERRUPTED
     finally:
         for number, handler in before.items():
@@ -85,15 +85,15 @@ def run_and_report(out: Path, run: Callable[[], Trace], title: str, quantiles: S
     return reported() if is_first() else code
 
 
-def _kept(out: Path) -> str:
+def _what_is_left(out: Path) -> str:
     """What is on disk of a run that was ended at once."""
     if has_run(out):
-        kept = "interrupted; the draws until the last checkpoint are kept."
+        state = "interrupted; the draws until the last checkpoint are kept."
     elif (out / JOURNAL).exists():
-        kept = "ended before the first step; what was learned in tuning or warm-up so far is kept."
+        state = "ended before the first step; what was learned in tuning or warm-up so far is kept."
     else:
-        kept = "ended before the first step."
-    return f"{kept} To go on: fokker resume {out}"
+        state = "ended before the first step."
+    return f"{state} To go on: fokker resume {out}"
 
 
 def write_report_of(trace: Trace, path: Path, title: str, quantiles: Sequence[float]) -> bool:
@@ -119,13 +119,13 @@ def doubts_about(folder: Path) -> str | None:
         verdict = read_json(folder / VERDICT)
         with interpreting(folder / VERDICT, "verdict"):
             findings = "; ".join(verdict["findings"][:2])
-            found = f"the verdict on this run is “{verdict['grade']}”: {findings}"
+            opinion = f"the verdict on this run is “{verdict['grade']}”: {findings}"
             verdict = {name: verdict[name] for name in ("taken", "is_trusted")}
     except (FileNotFoundError, ValueError):
         return "this run has no verdict yet: it is running, or `fokker resume` goes on with it"
     if verdict["taken"] != read_checkpoint(folder).description["taken"]:
-        return f"this run has gone on since its last report, when {found}"
-    return None if verdict["is_trusted"] else f"{found} (all in {folder / REPORT})"
+        return f"this run has gone on since its last report, when {opinion}"
+    return None if verdict["is_trusted"] else f"{opinion} (all in {folder / REPORT})"
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fokker.cli.console import console, show
+from fokker.cli.console import console, show, show_error
 from fokker.cli.flags import CommandError
 from fokker.cli.options import DataFolder, Seed, option
 
@@ -52,6 +52,8 @@ def reproduce(
             show(f"{key:20} {experiment.description}")
         return
     folder = Path(f"fokker-{name}") if out is None else out
+    if name in EXPERIMENTS:
+        show_error(f"reproducing {name}{' in a quick version' if quick else ''}; writing to {folder}")
     result = run(name, folder, quick=quick, seeds=seeds, data_dir=data_dir)
     console.print(result.table())
     files = ["result.json", *result.figures]

@@ -1,16 +1,18 @@
 """The command `fokker lda`. Large modules are imported when a command runs."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
-from fokker.cli.console import show, show_error
+from fokker.cli.console import show
+from fokker.cli.help import Group
 from fokker.cli.lda_infer import export, infer
-from fokker.cli.lda_options import option, parsed, specified, with_settings
-from fokker.cli.lda_run import INTERRUPTED, begin, execute, print_by_first_only
+from fokker.cli.lda_options import option, parsed, with_settings
+from fokker.cli.lda_run import INTERRUPTED, begin, execute, print_by_first_only, resumed
+from fokker.cli.lda_trends import trends
 from fokker.cli.options import Coordinator, Process, Processes
 from fokker.models.declared import declared_in
 from fokker.models.topics.reading import Reading
@@ -24,7 +26,7 @@ _BUILT_IN_TOPICS = 20
 _OUT = Path("fokker-lda")
 
 
-class DefaultToRun(TyperGroup):
+class DefaultToRun(Group):
     """A group that runs its command `run` if no command is named, and includes it in its help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -45,14 +47,15 @@ app = typer.Typer(
     cls=DefaultToRun,
     help="Learn the topics of a stream of documents by stochastic-gradient MCMC.\n\n"
     "fokker lda [CORPUS] learns topics (short for fokker lda run), --topics 5,10,20 compares several numbers "
-    "of them; fokker lda infer MODEL TEXT… applies them to new text; fokker lda export RUN TOOL writes files "
-    "for other tools.",
+    "of them; fokker lda infer MODEL TEXT… applies them to new text; fokker lda trends RUN --by COLUMN shows "
+    "them over time or by group; fokker lda export RUN TOOL writes files for other tools.",
     pretty_exceptions_enable=False,
 )
 
 
 app.command("infer")(infer)
 app.command("export")(export)
+app.command("trends")(trends)
 
 
 @app.command("run")
@@ -89,7 +92,7 @@ def run(
     ] = False,
     passes: Annotated[
         int | None,
-        option("Passes over the corpus.", "enough to read 20,000 documents; 1 for standard input"),
+        option("Passes over the corpus.", "2; 1 for 20,000 documents or more, and for standard input"),
     ] = None,
     forever: Annotated[bool, typer.Option("--forever", help="Repeat passes until Ctrl-C.")] = False,
     stop_words: Annotated[
@@ -136,26 +139,16 @@ def run(
     from fokker.models.topics.together import of_all, own_folder
     from fokker.run.processes import by_first, together
 
-    learning_options = {
-        "--vocab-size": ("maximum_words", vocab_size),
-        "--stop-words": ("stop_words", stop_words),
-        "--min-df": ("minimum_documents", _parse_limit("--min-df", min_df)),
-        "--max-df": ("maximum_documents", _parse_limit("--max-df", max_df)),
-    }
-    learning = specified(dict(learning_options.values()))
-    if resume is not None:
-        for name, value in (
-            ("--out", out),
-            ("--vocab", vocab),
-            *((name, value) for name, (_, value) in learning_options.items()),
-        ):
-            if value is not None:
-                raise ValueError(
-                    f"{name} cannot be used with --resume, which continues a run with its own settings."
-                )
-    if vocab is not None and learning:
-        name = next(name for name, (_, value) in learning_options.items() if value is not None)
-        raise ValueError(f"--vocab gives the words and {name} learns them: give one of them.")
+    learning = _learning(
+        resume is not None,
+        {"--out": out, "--vocab": vocab},
+        {
+            "--vocab-size": ("maximum_words", vocab_size),
+            "--stop-words": ("stop_words", stop_words),
+            "--min-df": ("minimum_documents", _parse_limit("--min-df", min_df)),
+            "--max-df": ("maximum_documents", _parse_limit("--max-df", max_df)),
+        },
+    )
     folder = resume or out or _OUT
     print_by_first_only()
     # Two runs in one folder would overwrite each other's files.
@@ -207,6 +200,24 @@ def run(
     raise typer.Exit(code)
 
 
+def _learning(
+    is_resumed: bool, places: Mapping[str, Path | None], options: Mapping[str, tuple[str, Any]]
+) -> dict[str, Any]:
+    """The settings of a vocabulary that is learned; raise where options contradict each other.
+
+    `places`: the values of --out and --vocab. `options`: by their names, those of `Vocabulary.learn`.
+    """
+    learning = {name: value for name, value in options.values() if value is not None}
+    chosen = [option for option, (_, value) in options.items() if value is not None]
+    if is_resumed and (new := [*(option for option, value in places.items() if value is not None), *chosen]):
+        raise ValueError(
+            f"{new[0]} cannot be used with --resume, which continues a run with its own settings."
+        )
+    if places["--vocab"] is not None and learning:
+        raise ValueError(f"--vocab gives the words and {chosen[0]} learns them: give one of them.")
+    return learning
+
+
 def _single_run(
     folder: Path,
     reading: dict[str, Any],
@@ -219,25 +230,18 @@ def _single_run(
     **new: Any,
 ) -> int:
     """The exit code of a run with one number of topics. `new`: further arguments of `begin`."""
-    from fokker.models.topics.run import Run
-    from fokker.models.topics.together import is_unfinished, led_by_first
+    from fokker.models.topics.starting import is_unfinished
+    from fokker.models.topics.together import led_by_first
 
-    run: Run | None
     passes = new["passes"]
     if resume or (not overwrite and is_unfinished(folder, Reading(**reading), Settings(**settings), passes)):
-        run = Run.resume(
-            folder,
-            {**reading, **settings},
-            passes="as before" if passes == "default" else passes,
-            mixtures=new["mixtures"],
-            threads=threads,
-            notify=show_error,
-        )
-        show(f"continuing after {run.position:,} documents of {run.corpus.source.label}")
+        run = resumed(folder, {**reading, **settings}, passes, new["mixtures"], threads)
+        show(f"continuing after {run.plan.position:,} documents of {run.corpus.source.label}")
     else:
-        run = begin(reading, Settings(**settings, threads=threads), folder, overwrite=overwrite, **new)
-    if run is None:
-        return INTERRUPTED
+        started = begin(reading, Settings(**settings, threads=threads), folder, overwrite=overwrite, **new)
+        if started is None:
+            return INTERRUPTED
+        run = started
     return led_by_first(run, skip, lambda: execute(run, skip=skip))
 
 

@@ -27,7 +27,9 @@ class RunProgress:
         self.console = console
         self.interruption: Interruption | None = None
         self._description = "reading documents"
-        self._progress = Progress(self._description, run.end, unit="documents", completed=run.position)
+        self._progress = Progress(
+            self._description, run.plan.end, unit="documents", completed=run.plan.position
+        )
         self._topics = itertools.count()
         self._topic, self._next_topic = "", 0.0
         self._seen_at, self._seen_tokens = time.monotonic(), run.tokens
@@ -58,7 +60,7 @@ class RunProgress:
         """Show how far the run is; the note changes less often."""
         # Documents that wait for the start are only read: their speed says nothing of what follows.
         description = "learning topics" if run.training.documents else "reading documents"
-        self.show(description, run.position, run.end, "documents")
+        self.show(description, run.plan.position, run.plan.end, "documents")
         now = time.monotonic()
         if run.training.documents and now >= self._seen_at + _NOTE:
             self._progress.update(note=self._note(run, now))

@@ -46,7 +46,7 @@ def begin(
     `learning`: settings of a vocabulary that is learned.
     """
     from fokker.models.topics.reading import Reading, learned_vocabulary
-    from fokker.models.topics.run import Run
+    from fokker.models.topics.starting import start_run
     from fokker.models.topics.together import any_process
     from fokker.run.interruption import Interruption
     from fokker.run.processes import is_first
@@ -58,7 +58,7 @@ def begin(
         Interruption() as interruption,
         warnings.catch_warnings(record=True) as caught,
     ):
-        run = Run.start(
+        run = start_run(
             Reading(**reading),
             settings,
             folder,
@@ -76,17 +76,31 @@ def begin(
     return run
 
 
+def resumed(folder: Path, changes: dict[str, Any], passes: Any, mixtures: bool, threads: int | None) -> "Run":
+    """The run in a folder at its checkpoint; `changes`: settings that were given again."""
+    from fokker.models.topics.starting import resume_run
+
+    passes = "as before" if passes == "default" else passes
+    return resume_run(folder, changes, passes=passes, mixtures=mixtures, threads=threads, notify=show_error)
+
+
 def _message(run: "Run") -> str:
     settings = run.settings
-    size = "" if run.length is None else f"{run.length:,} documents, "
-    total = "growing with the documents read" if run.length is None else f"{run.total():,.0f}"
+    size = "" if run.plan.length is None else f"{run.plan.length:,} documents, "
+    total = "growing with the documents read" if run.plan.length is None else f"{run.total():,.0f}"
     total = total if settings.total is None else str(settings.total)
     language = run.corpus.vocabulary.language
     without = f" (without {language} stop words)" if language else ""
-    passes = "no end" if run.passes is None else "1 pass" if run.passes == 1 else f"{run.passes} passes"
-    if exact := settings.num_exact_passes(run.passes):
+    passes = (
+        "no end"
+        if run.plan.passes is None
+        else "1 pass"
+        if run.plan.passes == 1
+        else f"{run.plan.passes} passes"
+    )
+    if exact := settings.num_exact_passes(run.plan.passes):
         passes += f" (the last {exact} exact)"
-    num_documents = min(settings.start_documents, run.length or settings.start_documents)
+    num_documents = min(settings.start_documents, run.plan.length or settings.start_documents)
     start = f"first topics from {num_documents:,} documents" if num_documents else "random first topics"
     return (
         f"{run.corpus.source.label}: {size}{len(run.corpus.vocabulary):,} words{without}; "
@@ -129,9 +143,9 @@ def learn(run: "Run", skip: bool = True) -> "tuple[Findings, list[str]] | None":
             return _end(run, progress)
         except (Stopped, KeyboardInterrupt):
             saved = run.saved_at
-    kept = "there is no checkpoint" if saved is None else f"the checkpoint of {saved:,} documents is kept"
+    left = "there is no checkpoint" if saved is None else f"the checkpoint of {saved:,} documents is kept"
     show(
-        f"interrupted while the results were written: {kept}, and so are the files that are complete. To "
+        f"interrupted while the results were written: {left}, and so are the files that are complete. To "
         f"write the results: {resume_command(run)}"
     )
     return None
@@ -173,11 +187,10 @@ def _print_findings(run: "Run", findings: "Findings") -> None:
 def _write(run: "Run", model: "Model", findings: "Findings", progress: "RunProgress") -> list[str]:
     """Write the results separately, so that an error affects one file; return the file names."""
     from fokker._core.files import write_text
-    from fokker.models.topics.files import CHECKPOINT, SUMMARY
+    from fokker.models.topics.files import CHECKPOINT, MIXTURES, SUMMARY
     from fokker.models.topics.model import MODEL
     from fokker.models.topics.report import report
     from fokker.models.topics.results import tables
-    from fokker.models.topics.run import MIXTURES
     from fokker.models.topics.summary import SCORES, RunSummary, scores_csv
 
     texts = {
@@ -194,7 +207,7 @@ def _write(run: "Run", model: "Model", findings: "Findings", progress: "RunProgr
     # Last: it says that the others are there.
     writers[SUMMARY] = lambda: write_text(run.folder / SUMMARY, RunSummary.of(run, findings).to_json())
     file_names = list(writers)
-    if run.saved_at != run.position:
+    if run.saved_at != run.plan.position:
         writers[CHECKPOINT] = run.save
     errors_by_file: dict[str, OSError] = {}
     for number, (name, write) in enumerate(writers.items()):
@@ -211,7 +224,7 @@ def _write(run: "Run", model: "Model", findings: "Findings", progress: "RunProgr
             f"{resume_command(run)}"
         )
         raise OSError(
-            f"{', '.join(errors_by_file)} could not be written to {run.folder} after {run.position:,} "
+            f"{', '.join(errors_by_file)} could not be written to {run.folder} after {run.plan.position:,} "
             f"documents: {next(iter(errors_by_file.values()))}. Files written before still exist. {advice}"
         )
     return file_names

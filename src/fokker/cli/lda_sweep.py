@@ -5,11 +5,11 @@ import json
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fokker._core.files import read_json, write_text
-from fokker.cli.console import show, show_error
-from fokker.cli.lda_run import INTERRUPTED, begin, learn
+from fokker.cli.console import show
+from fokker.cli.lda_run import INTERRUPTED, begin, learn, resumed
 from fokker.models.topics.files import CHECKPOINT, PREVIOUS, SUMMARY, folder_of
 from fokker.models.topics.settings import Settings
 
@@ -31,7 +31,7 @@ class Sweep:
     settings: dict[str, Any]
     learning: dict[str, Any]
     vocabulary: str | None
-    passes: int | str
+    passes: int | Literal["default"]
     mixtures: bool
 
     @staticmethod
@@ -107,19 +107,11 @@ class Sweep:
 
     def _run(self, folder: Path, topics: int, threads: int | None) -> "Run | None":
         """The run with this number of topics, new or at its checkpoint; None after an interruption."""
-        from fokker.models.topics.run import Run
         from fokker.run.processes import by_first
 
         if by_first(lambda: any((folder / name).exists() for name in (CHECKPOINT, PREVIOUS))):
-            run = Run.resume(
-                folder,
-                {},
-                passes="as before" if self.passes == "default" else self.passes,
-                mixtures=self.mixtures,
-                threads=threads,
-                notify=show_error,
-            )
-            show(f"{topics} topics: continuing after {run.position:,} documents")
+            run = resumed(folder, {}, self.passes, self.mixtures, threads)
+            show(f"{topics} topics: continuing after {run.plan.position:,} documents")
             return run
         return begin(
             self.reading,

@@ -6,12 +6,17 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import isabstract
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fokker._core.state import nearest
 from fokker.cli.flags import CommandError
+
+if TYPE_CHECKING:
+    from fokker.rows.table import Columns
+    from fokker.targets import Target
 
 # The name under which a file may have its target, its start and its predictions.
 TARGET, INIT, PREDICT = "target", "init", "predict"
@@ -123,8 +128,8 @@ class Model:
         functions = self._functions()
         known: list[str] = []
         for name, function in functions.items():
-            given = 1 if self.name is not None else 2 if name == LOG_LIKELIHOOD else 1
-            known += _settable(function, given)
+            num_positional = 1 if self.name is not None else 2 if name == LOG_LIKELIHOOD else 1
+            known += _settable(function, num_positional)
             if _takes_any(function):
                 return
         for name, value in self.settings.items():
@@ -144,25 +149,25 @@ class Model:
         own = {name: value for name, value in self.settings.items() if name in _parameters(function)}
         return functools.partial(function, **own) if own else function
 
-    def target(self, data: Any = None) -> Any:
+    def target(self, data: "Columns | None" = None) -> Any:
         """The target; `data` are the columns of --data, where given."""
         if self.name is None:
             return self._posterior(data)
-        made = named = getattr(self.module, self.name)
+        target = named = getattr(self.module, self.name)
         if not hasattr(named, "potential") and callable(named):
-            made = self._called(named, data)
+            target = self._called(named, data)
         elif data is not None and hasattr(named, "potential"):
             raise CommandError(
                 f"{self.source} takes no data: for --data make it a function of them, as in "
                 f"`def {self.name}(data): return fk.Posterior(log_prior, log_likelihood, data)`."
             )
-        if not hasattr(made, "potential"):
+        if not hasattr(target, "potential"):
             raise CommandError(
-                f"{self.source} is of type {type(made).__name__}; a fk.Density or fk.Posterior is needed."
+                f"{self.source} is of type {type(target).__name__}; a fk.Density or fk.Posterior is needed."
             )
-        return made
+        return target
 
-    def _called(self, function: Callable[..., Any], data: Any) -> Any:
+    def _called(self, function: Callable[..., Any], data: "Columns | None") -> Any:
         takes_data = bool(_positional(function))
         if data is not None and not takes_data:
             raise CommandError(f"--data was given, and {self.name} in {self.file} takes no argument for it.")
@@ -172,7 +177,7 @@ class Model:
             raise CommandError(f"{self.name} in {self.file} needs the argument {required[0].name!r}: {hint}.")
         return function(*(() if data is None else (data,)), **self.settings)
 
-    def _posterior(self, data: Any) -> Any:
+    def _posterior(self, data: "Columns | None") -> Any:
         from fokker.targets import Posterior, constrain
 
         if data is None:
@@ -189,11 +194,12 @@ class Model:
         constraints = getattr(self.module, CONSTRAINTS, None)
         return target if constraints is None else constrain(target, constraints)
 
-    def init(self, name: str, target: Any, data: Any = None) -> Any:
+    def init(self, name: str, target: "Target | None", data: "Columns | None" = None) -> Any:
         """Where chains start: by its name in the file, or else as the target says."""
         if not hasattr(self.module, name):
-            if name == INIT and hasattr(target, "init"):
-                return target.init
+            start = getattr(target, INIT, None)
+            if name == INIT and start is not None:
+                return start
             raise CommandError(
                 f"{self.file} has no name {name!r} to start from: define init there, a theta or a function "
                 "of a key that draws one, or give --init NAME."
@@ -209,7 +215,7 @@ class Model:
     def sampler(self, name: str, step_size: float | None, settings: Mapping[str, Any]) -> Any:
         """The sampler of that name, in the file or in fk.samplers; a name where all of it is to be tuned."""
         from fokker.samplers import Sampler
-        from fokker.samplers._named import by_name
+        from fokker.samplers.by_name import by_name
         from fokker.samplers.schedules import AUTOMATIC
 
         own = getattr(self.module, name, None)
@@ -233,25 +239,27 @@ class Model:
         self, name: str, make: Callable[..., Any], step_size: float | None, settings: Mapping[str, Any]
     ) -> Any:
         _check_known(settings, list(_parameters(make)), f"{name} in {self.file}")
-        made = make(**_objects(settings))
-        return made if step_size is None else made.with_step_size(step_size)
+        sampler = make(**_objects(settings))
+        return sampler if step_size is None else sampler.with_step_size(step_size)
 
 
 def _objects(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a sampler, with an integrator by its name."""
     from fokker import integrators
 
-    made = dict(settings)
-    name = made.get("integrator")
+    objects = dict(settings)
+    name = objects.get("integrator")
     if isinstance(name, str):
-        known = [n for n in integrators.__all__ if inspect.isclass(getattr(integrators, n))]
+        kinds = {known: getattr(integrators, known) for known in integrators.__all__}
+        # Records and interfaces, which `fk.integrators` has too, are no choices.
+        known = [n for n, k in kinds.items() if issubclass(k, integrators.Integrator) and not isabstract(k)]
         if name not in known:
             raise CommandError(
                 f"--set sampler.integrator={name}: there is no such integrator.{nearest(name, known)} There "
                 f"are: {', '.join(known)}."
             )
-        made["integrator"] = getattr(integrators, name)()
-    return made
+        objects["integrator"] = kinds[name]()
+    return objects
 
 
 def _check_known(settings: Mapping[str, Any], known: Sequence[str], what: str) -> None:
@@ -273,9 +281,9 @@ def _positional(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return [p for p in _parameters(function).values() if p.kind in kinds]
 
 
-def _settable(function: Callable[..., Any], given: int) -> list[str]:
+def _settable(function: Callable[..., Any], num_positional: int) -> list[str]:
     """The arguments after the first `given`, which are not for settings."""
-    first = [p.name for p in _positional(function)[:given] if p.default is p.empty or p.name == DATA]
+    first = [p.name for p in _positional(function)[:num_positional] if p.default is p.empty or p.name == DATA]
     return [
         name for name, p in _parameters(function).items() if name not in first and p.kind is not p.VAR_KEYWORD
     ]
@@ -315,7 +323,7 @@ def _only_candidate(module: ModuleType, file: Path, init: str) -> str | None:
     )
 
 
-def _check_kind(name: str, value: Any, function: Callable[..., Any], file: Path) -> None:
+def _check_kind(name: str, value: object, function: Callable[..., Any], file: Path) -> None:
     """Raise where an argument has a number, or True or False, by default and was given something else."""
     parameter = _parameters(function).get(name)
     default = None if parameter is None else parameter.default

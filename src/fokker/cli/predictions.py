@@ -20,6 +20,7 @@ from fokker._core.state import describe_shapes
 from fokker.cli.flags import CommandError
 from fokker.cli.model_file import DATA, PREDICT, Model
 from fokker.rows import is_source, leaves
+from fokker.rows.table import Columns
 from fokker.run.folder import describe_theta
 from fokker.run.positions import PerChain
 from fokker.run.predict import predict
@@ -76,7 +77,7 @@ def draws_of(trace: Trace, most: int) -> PyTree[np.ndarray]:
     return jax.tree.map(lambda x: np.asarray(x)[:, places], samples)
 
 
-def predictor(model: Model, data: Any, seed: int) -> Predictor:
+def predictor(model: Model, data: Columns | None, seed: int) -> Predictor:
     """What can be predicted: `predict` in the model's file, or else the log density of each row."""
     function = getattr(model.module, PREDICT, None)
     if function is not None:
@@ -111,7 +112,7 @@ def _by_row(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 
 def write_predictions(
-    path: Path, made: Predictor, draws: PyTree[Any], quantiles: Sequence[float]
+    path: Path, prediction: Predictor, draws: PyTree[Any], quantiles: Sequence[float]
 ) -> tuple[int, int]:
     """Write one line per row, in the order of the data, and return how many rows and columns there are.
 
@@ -119,13 +120,15 @@ def write_predictions(
     """
     chains, number = shape_of_draws(draws)
     numbered = (draws, np.arange(chains * number, dtype=np.uint32).reshape(chains, number))
-    size = len(leaves(made.rows)[0])
-    datum = _span(made.rows, 0, 1)
-    outputs = _values_of(made, numbered, (datum, np.zeros(1, np.uint32)), 1)
+    size = len(leaves(prediction.rows)[0])
+    datum = _span(prediction.rows, 0, 1)
+    outputs = _values_of(prediction, numbered, (datum, np.zeros(1, np.uint32)), 1)
     names = _names(outputs)
     per_row = chains * number * len(names)
     block = max(1, min(size, _NUMBERS // per_row))
-    columns = [LOG_DENSITY] if made.is_log_density else [c for n in names for c in _columns(n, quantiles)]
+    columns = (
+        [LOG_DENSITY] if prediction.is_log_density else [c for n in names for c in _columns(n, quantiles)]
+    )
 
     def write(binary: BinaryIO) -> None:
         file = io.TextIOWrapper(binary, encoding="utf-8", newline="")
@@ -133,10 +136,10 @@ def write_predictions(
             writer = csv.writer(file)
             writer.writerow(["row", *columns])
             for first, start in _blocks(size, block):
-                part = _span(made.rows, start, start + block)
+                part = _span(prediction.rows, start, start + block)
                 numbers = np.arange(start, start + block, dtype=np.uint32)
-                values = _flat(_values_of(made, numbered, (part, numbers), block))[:, first - start :]
-                table = _log_mean_exp(values) if made.is_log_density else _statistics(values, quantiles)
+                values = _flat(_values_of(prediction, numbered, (part, numbers), block))[:, first - start :]
+                table = _log_mean_exp(values) if prediction.is_log_density else _statistics(values, quantiles)
                 writer.writerows([first + i, *map(_number, line)] for i, line in enumerate(table.tolist()))
                 bar.update(start + block)
         file.detach()  # which flushes, and leaves the file open to be synced
@@ -161,13 +164,15 @@ def _blocks(size: int, block: int) -> Iterator[tuple[int, int]]:
         yield first, min(first, size - block)
 
 
-def _values_of(made: Predictor, draws: Any, rows: Any, block: int) -> PyTree[np.ndarray]:
-    values = predict(made.function, draws, rows, (), block, 1, None, False, made.description)
+def _values_of(
+    prediction: Predictor, draws: PyTree[np.ndarray], rows: PyTree[np.ndarray], block: int
+) -> PyTree[np.ndarray]:
+    values = predict(prediction.function, draws, rows, (), block, 1, None, False, prediction.description)
     wrong = [x for x in jax.tree.leaves(values) if x.dtype.kind not in "biuf" or x.ndim > 4]
     if wrong:
         raise CommandError(
-            f"{made.description} returned the shapes {describe_shapes(values)}: a number, a vector, or a "
-            "dictionary of these is needed."
+            f"{prediction.description} returned the shapes {describe_shapes(values)}: a number, a vector, "
+            "or a dictionary of these is needed."
         )
     return values
 

@@ -129,13 +129,15 @@ def sample(
     from fokker.run.processes import join
 
     parse_quantiles(quantiles)  # which are needed only after the run
-    given = context.params
-    options = {name: given[name] for name in given if name not in (*_OF_THE_CALL, *_TEXT_OPTIONS)} | {
+    parameters = context.params
+    options = {
+        name: parameters[name] for name in parameters if name not in (*_OF_THE_CALL, *_TEXT_OPTIONS)
+    } | {
         "data": data or [],
         "columns": parse_list(columns) or None,
         "categories": dict.fromkeys(parse_list(categories)),
         "dates": parse_list(dates),
-        "text": {name: given[name] for name in _TEXT_OPTIONS}
+        "text": {name: parameters[name] for name in _TEXT_OPTIONS}
         | {"missing": None if missing is None else parse_list(missing)},
         "settings": parse_settings(settings or [], context.meta.get(_SETTINGS)),
         "sampler": sampler or ("nuts" if batch_size is None else "sgld"),
@@ -253,9 +255,9 @@ def predict(
         show_error(f"fokker: {doubts}.", "yellow")
     with computing_in(options.get("precision")):
         loaded = Model.load(options["source"], options["settings"][MODEL], options["init"])
-        made = predictor(loaded, read_data(options, are_new=True), seed)
+        prediction = predictor(loaded, read_data(options, are_new=True), seed)
         trace = open_with_theta(folder, loaded, options["init"], lambda: data_of_run(folder, options))
         chosen = draws_of(trace, draws)
-        rows, columns = write_predictions(out, made, chosen, probabilities)
-    show(f"predicted {made.description}")
+        rows, columns = write_predictions(out, prediction, chosen, probabilities)
+    show(f"predicted {prediction.description}")
     show(f"wrote {out}: {rows:,} rows, {columns:,} columns")

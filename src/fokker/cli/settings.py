@@ -28,7 +28,7 @@ def parse_value(text: str) -> Any:
         return text
 
 
-def _plain(value: Any, where: str) -> Any:
+def _plain(value: object, where: str) -> Any:
     """A value as JSON gives it back, for a run that goes on: a tuple becomes a list, a date a text."""
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
@@ -96,7 +96,7 @@ def read_config(path: Path, known: Mapping[str, str]) -> tuple[dict[str, Any], S
     return options, settings
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     """A list of a TOML file as the command line writes it, with commas."""
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 

@@ -19,19 +19,8 @@ COMMAND, REPORT, VERDICT = "command.json", "report.html", "verdict.json"
 DRAWS_REPORT = "draws.html"
 # Options of `fokker sample` that say what is sampled and shown; the others are those of `fk.sample`.
 MODEL_OPTIONS = (
-    *(
-        "source",
-        "data",
-        "columns",
-        "categories",
-        "dates",
-        "text",
-        "settings",
-        "sampler",
-        "step_size",
-        "quantiles",
-    ),
-    *("start", "gradient", "mode"),
+    *("source", "data", "columns", "categories", "dates", "text", "settings", "sampler", "step_size"),
+    *("quantiles", "start", "gradient", "mode"),
 )
 _OPTION_TYPES: Mapping[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("source", "sampler", "init", "start", "gradient", "quantiles"), str),
@@ -104,7 +93,7 @@ def check_same_settings(folder: Path, now: Mapping[str, Any]) -> None:
         )
 
 
-def _is_same(now: Any, before: Any) -> bool:
+def _is_same(now: object, before: object) -> bool:
     """Whether two values of JSON are equal; as texts, because NaN does not equal itself."""
     return bool(now == before) or json.dumps(now) == json.dumps(before)
 
@@ -142,8 +131,8 @@ def read_command(folder: Path, model: str | None, data: Sequence[str] | None = N
         )
     if data is None:
         _check_data(folder, options.get("data", []))
-    given = {"source": model, "data": None if data is None else list(data)}
-    options |= {name: value for name, value in given.items() if value is not None}
+    replacements = {"source": model, "data": None if data is None else list(data)}
+    options |= {name: value for name, value in replacements.items() if value is not None}
     return {**options, **_steps_of_run(folder)}
 
 

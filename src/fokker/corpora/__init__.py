@@ -6,7 +6,7 @@ SciPy; standard input; or nothing, which reads the docstrings of the running Pyt
 
 from fokker.corpora._corpus import Corpus
 from fokker.corpora._documents import Documents
-from fokker.corpora._open import FORMATS, open_corpus
+from fokker.corpora._open import FORMATS, column_of_corpus, open_corpus
 from fokker.corpora._prefetch import Prefetched, prefetched
 from fokker.corpora._stop_words import STOP_WORDS
 from fokker.corpora._tally import Tally
@@ -21,6 +21,7 @@ __all__ = [
     "Prefetched",
     "Tally",
     "Vocabulary",
+    "column_of_corpus",
     "letters",
     "matches",
     "open_corpus",

@@ -2,16 +2,15 @@
 
 import io
 import itertools
-import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fokker.corpora._documents import MAX_INT32, Documents, sort_and_merge
 from fokker.corpora._source import Counts, CountSource
 from fokker.corpora._tally import Tally
+from fokker.rows.arrays import arrays_of
 from fokker.rows.compressed import blocks, lines, read_all
 
 # Entries of a UCI file that are parsed at once.
@@ -186,13 +185,7 @@ def load_npz(path: Path) -> Matrix:
     """
     tally = Tally()
     contents = read_all(path, tally.lose)
-    try:
-        with np.load(io.BytesIO(contents), allow_pickle=False) as archive:
-            arrays: dict[str, Any] = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(
-            f"{path} is not a complete .npz file: {error}. {tally.sentence()}".rstrip()
-        ) from None
+    arrays = arrays_of(contents, path, tally.sentence())
     values = arrays.get("counts", arrays.get("data"))
     words = arrays.get("indices", arrays.get("words"))
     width = int(arrays["shape"][1]) if "shape" in arrays else None

@@ -3,12 +3,12 @@
 import codecs
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fokker.corpora._source import Text, TextSource, line_name
+from fokker.corpora._source import TableSource, Text
 from fokker.corpora._tally import Tally, decoded
 from fokker.rows.compressed import blocks, lines, read_all
 from fokker.rows.json_lines import records
@@ -19,37 +19,33 @@ NAME_KEYS = ("title", "name", "id")
 _BETWEEN = re.compile(r"[ \t\r\n,]*")
 
 
-class JsonLines(TextSource):
-    """One JSON object per line, with its text under `key`, named by its title, name or id if it has one."""
+class JsonLines(TableSource):
+    """One JSON object per line, with its text under `key`, named by its title, name or id if it has one.
 
-    def __init__(self, label: str, paths: Sequence[Path], key: str) -> None:
-        self.label, self.paths, self.key = label, tuple(paths), key
+    Other lines are counted in the tally.
+    """
 
-    def texts(self, tally: Tally) -> Iterator[Text]:
-        """The objects of all files, in order; other lines are counted in the tally."""
-        for path in self.paths:
-            numbered = ((n, decoded(line, tally)) for n, line in lines(blocks(path, tally.lose)))
-            yield from json_texts(numbered, self.key, partial(line_name, path, paths=self.paths), tally)
+    def texts_of(self, path: Path, tally: Tally) -> Iterator[Text]:
+        """The objects of one file, in order."""
+        numbered = ((n, decoded(line, tally)) for n, line in lines(blocks(path, tally.lose)))
+        return json_texts(numbered, self.key, partial(self.name_of, path), tally, self.named_by)
 
 
-class JsonArray(TextSource):
+class JsonArray(TableSource):
     """One JSON array per file, of objects with their text under `key`, or of strings.
 
     The elements are read one by one. They are named like those of `JsonLines`, else by their numbers from 1.
+    Those without text are counted in the tally.
     """
 
-    def __init__(self, label: str, paths: Sequence[Path], key: str) -> None:
-        self.label, self.paths, self.key = label, tuple(paths), key
-
-    def texts(self, tally: Tally) -> Iterator[Text]:
-        """The elements of all files, in order; those without text are counted in the tally."""
-        for path in self.paths:
-            for number, element in enumerate(_elements(path, tally), 1):
-                name = line_name(path, number, self.paths)
-                if isinstance(element, str):
-                    yield name, (element,)
-                else:
-                    yield from _text_of(element, self.key, name, tally)
+    def texts_of(self, path: Path, tally: Tally) -> Iterator[Text]:
+        """The elements of one file, in order."""
+        for number, element in enumerate(_elements(path, tally), 1):
+            name = self.name_of(path, number)
+            if isinstance(element, str):
+                yield "" if self.named_by else name, (element,)
+            else:
+                yield from _text_of(element, self.key, name, tally, named_by=self.named_by)
 
 
 def _elements(path: Path, tally: Tally) -> Iterator[Any]:
@@ -123,14 +119,20 @@ def is_json_object(line: bytes) -> bool:
 
 
 def json_texts(
-    numbered: Iterable[tuple[int, str]], key: str, name_of: Callable[[int], str], tally: Tally
+    numbered: Iterable[tuple[int, str]],
+    key: str,
+    name_of: Callable[[int], str],
+    tally: Tally,
+    named_by: str | None = None,
 ) -> Iterator[Text]:
-    """The texts of JSON lines that have one."""
+    """The texts of JSON lines that have one; `named_by` as for `TableSource`."""
     for number, entry, problem in records(numbered):
-        yield from _text_of(entry, key, name_of(number), tally, problem)
+        yield from _text_of(entry, key, name_of(number), tally, problem, named_by)
 
 
-def _text_of(entry: Any, key: str, name: str, tally: Tally, problem: str = "") -> Iterator[Text]:
+def _text_of(
+    entry: Any, key: str, name: str, tally: Tally, problem: str = "", named_by: str | None = None
+) -> Iterator[Text]:
     if problem:
         pass
     elif not isinstance(entry, dict):
@@ -142,5 +144,6 @@ def _text_of(entry: Any, key: str, name: str, tally: Tally, problem: str = "") -
     if problem:
         tally.bad_line(f"line {name}: {problem}")
         return
-    names = (str(entry[name_key]) for name_key in NAME_KEYS if entry.get(name_key) not in (None, ""))
-    yield next(names, name), (entry[key],)
+    keys = NAME_KEYS if named_by is None else (named_by,)
+    names = (str(entry[name_key]) for name_key in keys if entry.get(name_key) not in (None, ""))
+    yield next(names, name if named_by is None else ""), (entry[key],)

@@ -2,12 +2,12 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 from fokker.corpora import _markup
-from fokker.corpora._source import Text, TextSource
+from fokker.corpora._source import FileSource, Text
 from fokker.corpora._tally import Tally, decoded
 from fokker.rows.compressed import blocks
 
@@ -19,22 +19,18 @@ _NOT_PROSE = {b"-2", b"6", b"14"}
 _REDIRECT = re.compile(r"\s*#\s*redirect\b", re.IGNORECASE)
 
 
-class MediaWiki(TextSource):
+class MediaWiki(FileSource):
     """Dumps of current pages (pages-articles), plain or compressed, multistream or not.
 
     Each page is extracted and parsed separately. Memory holds one page at a time, and damage in the
     compression or the XML loses only the pages it affects.
     """
 
-    def __init__(self, label: str, paths: Sequence[Path]) -> None:
-        self.label, self.paths = label, tuple(paths)
-
-    def texts(self, tally: Tally) -> Iterator[Text]:
-        """The articles. Redirects and pages of other namespaces are skipped and counted."""
-        for path in self.paths:
-            site = _Site()
-            for page in _pages(blocks(path, tally.lose), site, path.name, tally):
-                yield from _article(page, site, path.name, tally)
+    def texts_of(self, path: Path, tally: Tally) -> Iterator[Text]:
+        """The articles of one dump. Redirects and pages of other namespaces are skipped and counted."""
+        site = _Site()
+        for page in _pages(blocks(path, tally.lose), site, path.name, tally):
+            yield from _article(page, site, path.name, tally)
 
 
 class _Article:

@@ -17,7 +17,7 @@ from fokker.corpora._docstrings import Docstrings
 from fokker.corpora._documents import Documents
 from fokker.corpora._json import JsonArray, JsonLines, is_json_object
 from fokker.corpora._mediawiki import MediaWiki
-from fokker.corpora._source import CountSource, TextSource
+from fokker.corpora._source import CountSource, FileSource, TableSource, TextSource
 from fokker.corpora._tables import Csv, Parquet
 from fokker.corpora._tally import Tally
 from fokker.corpora._texts import Replayed, StandardInput, Strings, TextFiles, TextLines
@@ -56,6 +56,15 @@ _BY_CONTENT: tuple[tuple[re.Pattern[bytes], str], ...] = (
     (re.compile(rb"\d+( \d+:\d+)+\s*\n"), "lda-c"),
     (re.compile(rb'(\xef\xbb\xbf)?\s*\[\s*[{"]'), "json"),
 )
+_OF_MANY_FILES: dict[str, type[FileSource]] = {
+    "lines": TextLines,
+    "jsonl": JsonLines,
+    "json": JsonArray,
+    "csv": Csv,
+    "parquet": Parquet,
+    "mediawiki": MediaWiki,
+}
+_OF_ONE_FILE: dict[str, Callable[[Path], CountSource]] = {"uci": BagOfWords, "lda-c": LdaC, "npz": load_npz}
 # Formats that hold bytes other than text.
 _BINARY_FORMATS = ("npz", "parquet")
 # Of a document, so many characters decide whether its script has spaces.
@@ -84,25 +93,37 @@ def open_corpus(
 ) -> Corpus:
     r"""Open almost any source of documents as a stream of word counts.
 
-    `source`: a folder or glob of text files; a file of text (one document per line), JSON lines, a JSON
-    array, CSV, Parquet, UCI or LDA-C counts, .npz, or a MediaWiki dump, each plain or compressed with gzip,
-    bzip2, xz or zstd; a SciPy matrix, an array or `Documents`; an iterable of strings; "-" for standard
-    input; None for the docstrings of the running Python. The format of a file is detected from its name and
-    contents, or set by `format`, one of `FORMATS`.
+    ```python
+    corpus = fk.corpora.open_corpus("articles/*.txt")
+    for documents in corpus.batches(100):
+        ...
+    ```
 
-    `vocabulary`: a `Vocabulary`, a file with one word per line, or a list of words. None learns one from the
-    text in an extra pass, or from the first `learn_from` documents if the source can be read only once. To
-    learn it with other settings, give a function such as
-    `functools.partial(Vocabulary.learn, maximum_words=5_000)`. For counts, the words are read from
-    vocab.NAME.txt or vocab.txt in the folder of the file; without such a file, words are numbered.
+    Arguments:
 
-    `key`: the key of the text in a JSON object, or its column in a table. `pattern`: what a word is.
-    "unicode" is a letter of any alphabet followed by letters, digits and accents; "letters" is the letters a
-    to z alone, as in the published experiments; anything else is a regular expression. `bigrams`: replace two
-    words that follow each other by one, such as "new_york", where the vocabulary has it; a vocabulary that is
-    learned then has such pairs. `minimum_tokens`: documents with fewer known words are skipped. `repeat`:
-    start again at the end, without limit. `shuffle_buffer`: shuffle with a buffer of this many documents,
-    differently in each pass; the order depends on `seed`.
+    - `source`: a folder or glob of text files; a file of text (one document per line), JSON lines, a JSON
+      array, CSV, Parquet, UCI or LDA-C counts, .npz, or a MediaWiki dump, each plain or compressed with gzip,
+      bzip2, xz or zstd; a SciPy matrix, an array or `Documents`; an iterable of strings; "-" for standard
+      input; None for the docstrings of the running Python.
+    - `vocabulary`: a `Vocabulary`, a file with one word per line, or a list of words. None learns one from
+      the text in an extra pass, or from the first `learn_from` documents if the source can be read only once.
+      To learn it with other settings, give a function such as
+      `functools.partial(Vocabulary.learn, maximum_words=5_000)`. For counts, the words are read from
+      vocab.NAME.txt or vocab.txt in the folder of the file; without such a file, words are numbered.
+    - `format`: one of `FORMATS`; by default it is detected from the name and the contents of a file.
+    - `key`: the key of the text in a JSON object, or its column in a table.
+    - `pattern`: what a word is. "unicode" is a letter of any alphabet followed by letters, digits and
+      accents; "letters" is the letters a to z alone, as in the published experiments; anything else is a
+      regular expression.
+    - `bigrams`: replace two words that follow each other by one, such as "new_york", where the vocabulary has
+      it; a vocabulary that is learned then has such pairs.
+    - `minimum_tokens`: documents with fewer known words are skipped.
+    - `learn_from`: see `vocabulary`.
+    - `repeat`: start again at the end, without limit.
+    - `shuffle_buffer`: shuffle with a buffer of this many documents, differently in each pass; 0 does not.
+    - `seed`: what the shuffled order depends on.
+
+    Returns a `Corpus`. Nothing is read yet but what the vocabulary needs.
     """
     if format is not None and format not in FORMATS:
         raise ValueError(f"format={format!r} is not one of {', '.join(FORMATS)}.")
@@ -124,6 +145,40 @@ def open_corpus(
         shuffle_buffer=shuffle_buffer,
         seed=seed,
     )
+
+
+def column_of_corpus(source: Any, column: str, *, format: str | None = None, key: str = "text") -> list[str]:
+    """The values of a column beside the text, as texts, by the places of the documents in the source.
+
+    Args:
+        source: a file, folder or glob of CSV, JSON or Parquet, or a .npz file that has an array of this name.
+        column: its name.
+        format: that of the files, as for `open_corpus`.
+        key: the column of the text.
+
+    Returns:
+        One text for each document of the source, also for those that `open_corpus` leaves out; "" where the
+        value is missing.
+    """
+    opened = _open_source(source, format, key)
+    if isinstance(opened, TableSource):
+        opened.named_by = column
+        values = [name for name, _ in opened.texts(Tally())]
+        if any(values):
+            return values
+        raise ValueError(f"no document of {opened.label} has a value under {column!r}.")
+    path = getattr(opened, "path", None)
+    if path is not None and is_arrays(head(path)):
+        with np.load(path, allow_pickle=False) as arrays:
+            sizes = {name: arrays[name].shape for name in arrays.files}
+            if sizes.get(column) == (opened.size,):
+                return [str(value) for value in arrays[column].tolist()]
+        known = [name for name, shape in sizes.items() if shape == (opened.size,)]
+        raise ValueError(
+            f"{path} has no array {column!r} with one value per document; it has "
+            f"{', '.join(known) or 'none'}."
+        )
+    raise ValueError(f"{opened.label} has no columns beside its documents.")
 
 
 def _open_source(source: Any, format: str | None, key: str) -> TextSource | CountSource:
@@ -181,16 +236,11 @@ def _from_files(name: str, format: str | None, key: str) -> TextSource | CountSo
 def _from_paths(label: str, paths: Sequence[Path], format: str, key: str) -> TextSource | CountSource:
     if format == "files":
         return TextFiles(label, paths)
-    if format == "lines":
-        return TextLines(label, paths)
-    tables: dict[str, Any] = {"jsonl": JsonLines, "json": JsonArray, "csv": Csv, "parquet": Parquet}
-    if format in tables:
-        return tables[format](label, paths, key)
-    if format == "mediawiki":
-        return MediaWiki(label, paths)
+    if format in _OF_MANY_FILES:
+        return _OF_MANY_FILES[format](label, paths, key)
     if len(paths) > 1:
         raise ValueError(f"{label}: {FORMATS[format]} is read from one file; there are {len(paths)}.")
-    return {"uci": BagOfWords, "lda-c": LdaC, "npz": load_npz}[format](paths[0])
+    return _OF_ONE_FILE[format](paths[0])
 
 
 def _belongs_to_corpus(path: Path, folder: Path, format: str | None) -> bool:

@@ -93,6 +93,9 @@ class Prefetched:
 def prefetched(corpus: Corpus, batch_size: int, skip: int = 0, ahead: int = 8) -> Prefetched:
     """The same batches as `corpus.batches(batch_size, skip)`, about `ahead` of them prepared in advance.
 
+    Arguments: `corpus`; `batch_size`, the documents per batch; `skip`, how many documents to leave out at the
+    start; `ahead`, about how many batches wait. Returns an iterable of `Documents`, for a `with` statement.
+
     Text in files is read in a separate process, which does not import JAX. Iterables and standard input,
     which only this process has, and matrices, which are cheap to read, are read in a thread. An error is
     raised in place of the batch that caused it.

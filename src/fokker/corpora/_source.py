@@ -35,6 +35,36 @@ class TextSource(Source):
         """Yield all documents in order; count in the tally what could not be read."""
 
 
+class FileSource(TextSource):
+    """Texts in files, one file after the other. `key`: where the text of a record is."""
+
+    def __init__(self, label: str, paths: Sequence[Path], key: str = "") -> None:
+        self.label, self.paths, self.key = label, tuple(paths), key
+
+    def texts(self, tally: Tally) -> Iterator[Text]:
+        """The documents of all files, in order; what could not be read is counted in the tally."""
+        for path in self.paths:
+            yield from self.texts_of(path, tally)
+
+    @abstractmethod
+    def texts_of(self, path: Path, tally: Tally) -> Iterator[Text]:
+        """The documents of one file, in order."""
+
+    def name_of(self, path: Path, number: int) -> str:
+        """The name of a document that has none: its number, and its file if there are several."""
+        return str(number) if len(self.paths) == 1 else f"{path.name}:{number}"
+
+
+class TableSource(FileSource):
+    """A source of texts in a column of a table, or under a key of records.
+
+    `named_by`: another column, whose values name the documents, "" where one is missing; None for the title,
+    name or id, else the number of the row.
+    """
+
+    named_by: str | None = None
+
+
 class CountSource(Source):
     """A source of named documents as word ids (ascending, unique) and counts, both int32.
 
@@ -50,8 +80,3 @@ class CountSource(Source):
     @abstractmethod
     def counts(self, tally: Tally) -> Iterator[Counts]:
         """Yield all documents in order; count in the tally what could not be read."""
-
-
-def line_name(path: Path, number: int, paths: Sequence[Path]) -> str:
-    """The name of a document that has none: its number, and its file if there are several."""
-    return str(number) if len(paths) == 1 else f"{path.name}:{number}"

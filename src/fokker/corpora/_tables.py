@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fokker.corpora._json import NAME_KEYS
-from fokker.corpora._source import Text, TextSource, line_name
+from fokker.corpora._source import TableSource, Text
 from fokker.corpora._tally import Tally, decoded
 from fokker.rows.compressed import blocks, lines
 from fokker.rows.delimited import most_frequent, numbered_rows
@@ -15,7 +15,7 @@ _DELIMITERS = ",;\t|"
 _MAX_NAMED_COLUMNS = 12
 
 
-class Csv(TextSource):
+class Csv(TableSource):
     """One row per document, with its text in the column `key`, named by its title, name or id.
 
     The first row has the names of the columns, unless `key` is a number, from 1. The delimiter (comma,
@@ -23,15 +23,8 @@ class Csv(TextSource):
     ends.
     """
 
-    def __init__(self, label: str, paths: Sequence[Path], key: str) -> None:
-        self.label, self.paths, self.key = label, tuple(paths), key
-
-    def texts(self, tally: Tally) -> Iterator[Text]:
-        """The rows of all files, in order; rows without the column are counted in the tally."""
-        for path in self.paths:
-            yield from self._rows(path, tally)
-
-    def _rows(self, path: Path, tally: Tally) -> Iterator[Text]:
+    def texts_of(self, path: Path, tally: Tally) -> Iterator[Text]:
+        """The rows of one file, in order; rows without the column are counted in the tally."""
         text_lines = (f"{decoded(line, tally)}\n" for _, line in lines(blocks(path, tally.lose)))
         first_line = next(text_lines, "")
 
@@ -45,49 +38,48 @@ class Csv(TextSource):
         if not self.key.isdigit():
             header = [name.strip() for name in next(rows, [])]
         column = column_of(self.key, header, str(path))
-        name_column = None if header is None else _name_column(header, column)
+        name_column = None if header is None else _name_column(header, column, self.named_by, str(path))
         for number, row in enumerate(rows, 1):
             if not row:
                 continue
-            name = line_name(path, number, self.paths)
+            name = self.name_of(path, number)
             if len(row) <= column:
                 tally.bad_line(f"row {name} of {path.name}: {len(row)} columns, none with the text")
                 continue
-            if name_column is not None and len(row) > name_column and row[name_column]:
-                name = row[name_column]
-            yield name, (row[column],)
+            of_column = row[name_column] if name_column is not None and len(row) > name_column else ""
+            yield of_column or ("" if self.named_by else name), (row[column],)
 
 
-class Parquet(TextSource):
+class Parquet(TableSource):
     """One row per document, with its text in the column `key`, named by its title, name or id."""
 
     def __init__(self, label: str, paths: Sequence[Path], key: str) -> None:
-        self.label, self.paths, self.key = label, tuple(paths), key
+        super().__init__(label, paths, key)
         check_pyarrow()  # before the first document is asked for
 
-    def texts(self, tally: Tally) -> Iterator[Text]:
-        """The rows of all files, in order."""
-        for path in self.paths:
-            file = open_parquet(path)
-            header = list(file.schema_arrow.names)
-            column = column_of(self.key, header, str(path))
-            kind = str(file.schema_arrow.field(column).type).removeprefix("large_")
-            if kind not in ("string", "string_view"):
-                raise ValueError(
-                    f"the column {header[column]!r} of {path} is of type {kind}, not text: choose another of "
-                    f"{_shown(header)} with key=…."
-                )
-            name_column = _name_column(header, column)
-            columns = [header[i] for i in (column, name_column) if i is not None]
-            number = 0
-            for batch in file.iter_batches(columns=columns):
-                texts = batch.column(header[column]).to_pylist()
-                names = [None] * len(texts)
-                if name_column is not None:
-                    names = batch.column(header[name_column]).to_pylist()
-                for text, name in zip(texts, names, strict=True):
-                    number += 1
-                    yield str(name) if name else line_name(path, number, self.paths), (text or "",)
+    def texts_of(self, path: Path, tally: Tally) -> Iterator[Text]:
+        """The rows of one file, in order."""
+        file = open_parquet(path)
+        header = list(file.schema_arrow.names)
+        column = column_of(self.key, header, str(path))
+        kind = str(file.schema_arrow.field(column).type).removeprefix("large_")
+        if kind not in ("string", "string_view"):
+            raise ValueError(
+                f"the column {header[column]!r} of {path} is of type {kind}, not text: choose another of "
+                f"{_shown(header)} with key=…."
+            )
+        name_column = _name_column(header, column, self.named_by, str(path))
+        columns = [header[i] for i in dict.fromkeys((column, name_column)) if i is not None]
+        number = 0
+        for batch in file.iter_batches(columns=columns):
+            texts = batch.column(header[column]).to_pylist()
+            names = [None] * len(texts)
+            if name_column is not None:
+                names = batch.column(header[name_column]).to_pylist()
+            for text, name in zip(texts, names, strict=True):
+                number += 1
+                fallback = "" if self.named_by else self.name_of(path, number)
+                yield str(name) if name not in (None, "") else fallback, (text or "",)
 
 
 def column_of(key: str, header: Sequence[str] | None, label: str) -> int:
@@ -107,7 +99,11 @@ def column_of(key: str, header: Sequence[str] | None, label: str) -> int:
     )
 
 
-def _name_column(header: Sequence[str], text_column: int) -> int | None:
+def _name_column(header: Sequence[str], text_column: int, named_by: str | None, label: str) -> int | None:
+    if named_by is not None:
+        if named_by not in header:
+            raise ValueError(f"{label} has no column {named_by!r}; it has {_shown(header)}.")
+        return list(header).index(named_by)
     lower = [name.lower() for name in header]
     return next(
         (lower.index(key) for key in NAME_KEYS if key in lower and lower.index(key) != text_column), None

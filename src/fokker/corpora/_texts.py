@@ -8,42 +8,38 @@ from pathlib import Path
 
 from fokker.corpora._binary import binary_kind
 from fokker.corpora._json import is_json_object, json_texts
-from fokker.corpora._source import Text, TextSource, line_name
+from fokker.corpora._source import FileSource, Text, TextSource
 from fokker.corpora._tally import Tally, decoded
 from fokker.rows.compressed import blocks, lines, read_all
 
 _READ = 1 << 16
 
 
-class TextFiles(TextSource):
-    """One document per file, named by its path relative to `root`."""
+class TextFiles(FileSource):
+    """One document per file, named by its path relative to `root`; files that are not text are counted."""
 
     def __init__(self, label: str, paths: Sequence[Path], root: Path | None = None) -> None:
-        self.label, self.paths, self.root, self.size = label, tuple(paths), root, len(paths)
+        super().__init__(label, paths)
+        self.root, self.size = root, len(paths)
 
-    def texts(self, tally: Tally) -> Iterator[Text]:
-        """The files, in order; those that are not text are counted in the tally."""
-        for path in self.paths:
-            name = str(path.relative_to(self.root)) if self.root else str(path)
-            contents = read_all(path, tally.lose)
-            if kind := binary_kind(contents):
-                tally.binary_files += 1
-                tally.note(f"{name} is {kind}")
-                continue
+    def texts_of(self, path: Path, tally: Tally) -> Iterator[Text]:
+        """The document of one file."""
+        name = str(path.relative_to(self.root)) if self.root else str(path)
+        contents = read_all(path, tally.lose)
+        if kind := binary_kind(contents):
+            tally.binary_files += 1
+            tally.note(f"{name} is {kind}")
+        else:
             yield name, (decoded(contents, tally),)
 
 
-class TextLines(TextSource):
+class TextLines(FileSource):
     """One document per line, named by its number (and file, if there are several)."""
 
-    def __init__(self, label: str, paths: Sequence[Path]) -> None:
-        self.label, self.paths = label, tuple(paths)
-
-    def texts(self, tally: Tally) -> Iterator[Text]:
-        """The lines of all files, in order."""
-        for path in self.paths:
-            for number, line in lines(blocks(path, tally.lose)):
-                yield line_name(path, number, self.paths), (decoded(line, tally),)
+    def texts_of(self, path: Path, tally: Tally) -> Iterator[Text]:
+        """The lines of one file, in order."""
+        for number, line in lines(blocks(path, tally.lose)):
+            yield self.name_of(path, number), (decoded(line, tally),)
 
 
 class StandardInput(TextSource):

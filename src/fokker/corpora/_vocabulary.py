@@ -114,6 +114,11 @@ class Vocabulary:
     ) -> "Vocabulary":
         """Select the words that occur in most documents, in one pass over tokenised documents.
 
+        ```python
+        words = [["red", "wine"], ["white", "wine"], ["red", "beer"], ["white", "beer"]]
+        fk.corpora.Vocabulary.learn(words, maximum_documents=1.0).words  # ('beer', 'red', 'white', 'wine')
+        ```
+
         Excluded are stop words, words of fewer than `minimum_letters` letters, and words that occur in fewer
         documents than `minimum_documents` or in more than `maximum_documents`. These two are numbers of
         documents (int) or shares of them (float, from 0 to 1). Of the others, the `maximum_words` that occur

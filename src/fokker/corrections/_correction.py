@@ -116,6 +116,10 @@ class Correction(Module):
     def is_done(self, trajectory: Any) -> Array:
         """Whether there is no move left."""
 
+    def finish(self, trajectory: Any, step: Step) -> Any:
+        """The trajectory of one chain after all its moves."""
+        return jax.lax.while_loop(lambda t: ~self.is_done(t), lambda t: self.move(t, step), trajectory)
+
     @abc.abstractmethod
     def end(self, trajectory: Any, point: Point, step: Step) -> Outcome:
         """The state chosen; `point` is that of the start."""

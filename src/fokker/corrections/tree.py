@@ -69,6 +69,37 @@ class Growth(NamedTuple):
     over: Array
 
 
+class Leaf(NamedTuple):
+    """A point at the end of a tree, and whether it is chosen from the subtree that it is added to.
+
+    `weight`: of the subtree with it; `decision`: a number by which tree and subtree are chosen between.
+    """
+
+    end: Float[Array, "3 d"]
+    potential: Array
+    weight: Array
+    is_chosen: Array
+    decision: Array
+    accepted: Array
+    is_divergent: Array
+
+
+class Subtree(NamedTuple):
+    """A subtree that grows at one end: its end, the point chosen from it with its gradient, its momenta."""
+
+    end: Float[Array, "3 d"]
+    chosen: Float[Array, "2 d"]
+    total: Float[Array, " d"]
+    marks: Float[Array, "2 depth d"]
+    potential: Array
+    weight: Array
+    decision: Array
+    accepted: Array
+    size: Array
+    is_divergent: Array
+    has_turned: Array
+
+
 class Tree(Correction):
     r"""A path that doubles until it begins to return, and a point chosen from it (Hoffman and Gelman 2014).
 
@@ -155,27 +186,14 @@ class Tree(Correction):
         """One step at one end; where it completes a subtree, the tree doubles."""
         table = tree.table
         right = _goes_right(tree.draws, tree.depth)
-        q, p, g = jnp.where(right, table[_RIGHT_Q : _RIGHT_G + 1], table[_LEFT_Q : _LEFT_G + 1])
-        h = jnp.where(right, step.size, -step.size).astype(p.dtype)
-        proposal = step.propose(*as_state(q, p, g, step), size=h)
-        q, p, g = ravel(proposal.z["theta"]), ravel(proposal.z["r"]), _gradient_row(proposal.point, p)
-        U = tree.potential if proposal.point.potential is None else proposal.point.potential
-
+        end = jnp.where(right, table[_RIGHT_Q : _RIGHT_G + 1], table[_LEFT_Q : _LEFT_G + 1])
+        leaf = self._leaf(tree, end, right, tree.steps, tree.new_weight, step)
+        (q, p, g), new_weight, divergent = leaf.end, leaf.weight, leaf.is_divergent
         along, marked, square = table @ p, tree.marks @ p, jnp.sum(p**2)
-        change = step.energy(proposal.z, proposal.point) - tree.energy
-        # An energy of -inf is treated as NaN is: such a point would never be left.
-        change = jnp.where(jnp.isfinite(change) & proposal.is_sound, change, jnp.inf)
-        weight, divergent = self._weighed(change, tree.draws)
-
-        u, v = uniforms_at(tree.draws.bits, tree.steps, p.dtype)
-        # Within the subtree a leaf is chosen in proportion to its weight; between the tree and the subtree
-        # the newer one is favoured (biased progressive sampling).
-        new_weight = jnp.logaddexp(tree.new_weight, weight)
-        takes_leaf = u < jnp.exp(weight - new_weight)
         so_far = along[_NEW_TOTAL] + square
         products, here, turned = self._turned(tree, marked, so_far, square)
         joins = (tree.leaf + 1 == 1 << tree.depth) & ~divergent & ~turned
-        takes_subtree = joins & (v < jnp.exp(new_weight - tree.weight))
+        takes_subtree = joins & (leaf.decision < jnp.exp(new_weight - tree.weight))
 
         across = jnp.where(right, along[_LEFT_P], along[_RIGHT_P])
         far_sum, near_sum = tree.far[0] + tree.far[1] + across, along[_TOTAL] + so_far
@@ -185,9 +203,9 @@ class Tree(Correction):
         unchanged_end = jnp.stack([far_sum, jnp.zeros_like(far_sum), tree.far[2]])
         swapped_end = jnp.stack([near_sum, jnp.zeros_like(near_sum), square])
         current_end = jnp.stack([tree.far[0], tree.far[1] + across, tree.far[2]])
-        potential = jnp.where(takes_leaf, U, tree.new_potential)
+        potential = jnp.where(leaf.is_chosen, leaf.potential, tree.new_potential)
         return Growth(
-            table=_updated(table, q, p, g, right, takes_leaf, takes_subtree, joins),
+            table=_updated(table, q, p, g, right, leaf.is_chosen, takes_subtree, joins),
             marks=jnp.where(
                 here[None, :, None], jnp.stack([p, table[_NEW_TOTAL] + p])[:, None, :], tree.marks
             ),
@@ -199,13 +217,118 @@ class Tree(Correction):
             new_weight=jnp.where(joins, -jnp.inf, new_weight),
             potential=jnp.where(takes_subtree, potential, tree.potential),
             new_potential=potential,
-            accepted=tree.accepted + metropolis_rule(u, change)[1],
+            accepted=tree.accepted + leaf.accepted,
             depth=depth,
             leaf=jnp.where(joins, 0, tree.leaf + 1),
             steps=tree.steps + 1,
             is_divergent=divergent,
             over=divergent | turned | (joins & (returned | (depth >= self.max_depth))),
         )
+
+    def _leaf(self, tree: Growth, end: Array, right: Array, number: Array, weight: Array, step: Step) -> Leaf:
+        """One step from an end of the tree: leaf `number`, of a subtree with this weight without it."""
+        q, p, g = end
+        h = jnp.where(right, step.size, -step.size).astype(p.dtype)
+        proposal = step.propose(*as_state(q, p, g, step), size=h)
+        q, p, g = ravel(proposal.z["theta"]), ravel(proposal.z["r"]), _gradient_row(proposal.point, p)
+        U = tree.potential if proposal.point.potential is None else proposal.point.potential
+        change = step.energy(proposal.z, proposal.point) - tree.energy
+        # An energy of -inf is treated as NaN is: such a point would never be left.
+        change = jnp.where(jnp.isfinite(change) & proposal.is_sound, change, jnp.inf)
+        own_weight, divergent = self._weighed(change, tree.draws)
+        u, v = uniforms_at(tree.draws.bits, number, p.dtype)
+        # Within the subtree a leaf is chosen in proportion to its weight; between the tree and the subtree
+        # the newer one is favoured (biased progressive sampling).
+        weight = jnp.logaddexp(weight, own_weight)
+        takes_leaf = u < jnp.exp(own_weight - weight)
+        rate = metropolis_rule(u, change)[1]
+        return Leaf(jnp.stack([q, p, g]), U, weight, takes_leaf, v, rate, divergent)
+
+    def finish(self, tree: Growth, step: Step) -> Growth:
+        """The same by subtrees: what changes where one is complete is not touched at each of its leaves."""
+
+        def doubled(carry: tuple[Growth, Array, Array]) -> tuple[Growth, Array, Array]:
+            tree, ends, chosen_and_total = carry
+            right = _goes_right(tree.draws, tree.depth).astype(jnp.int32)
+            new = self._subtree(tree, jax.lax.dynamic_index_in_dim(ends, right, keepdims=False), right, step)
+            joins = ~new.is_divergent & ~new.has_turned
+            takes_subtree = joins & (new.decision < jnp.exp(new.weight - tree.weight))
+            ends = jax.lax.dynamic_update_index_in_dim(ends, new.end, right, 0)
+            total = chosen_and_total[2] + new.total
+            chosen = jnp.where(takes_subtree, new.chosen, chosen_and_total[:2])
+            depth = tree.depth + joins
+            returned = _turns(ends[0, 1], ends[1, 1], total - (ends[0, 1] + ends[1, 1]) / 2)
+            tree = tree._replace(
+                weight=jnp.where(joins, jnp.logaddexp(tree.weight, new.weight), tree.weight),
+                potential=jnp.where(takes_subtree, new.potential, tree.potential),
+                accepted=tree.accepted + new.accepted,
+                depth=depth,
+                steps=tree.steps + new.size,
+                is_divergent=new.is_divergent,
+                over=~joins | returned | (depth >= self.max_depth),
+            )
+            return tree, ends, jnp.concatenate([chosen, total[None]])
+
+        table = tree.table
+        ends = jnp.stack([table[_LEFT_Q : _LEFT_G + 1], table[_RIGHT_Q : _RIGHT_G + 1]])
+        rows = jnp.stack([table[_CHOSEN_Q], table[_CHOSEN_G], table[_TOTAL]])
+        grown = jax.lax.while_loop(lambda c: ~c[0].over, doubled, (tree, ends, rows))
+        chosen = jax.lax.dynamic_update_slice(table, grown[2][:2], (_CHOSEN_Q, 0))
+        return grown[0]._replace(table=chosen)
+
+    def _subtree(self, tree: Growth, end: Array, right: Array, step: Step) -> Subtree:
+        """A subtree as large as the tree, or as much of it as there is before it diverges or turns."""
+
+        def is_growing(new: Subtree) -> Array:
+            return (new.size < 1 << tree.depth) & ~new.is_divergent & ~new.has_turned
+
+        def grown(new: Subtree) -> Subtree:
+            leaf = self._leaf(tree, new.end, right == 1, tree.steps + new.size, new.weight, step)
+            p, total = leaf.end[1], new.total + leaf.end[1]
+            first, last = _ending(new.size)
+            # Where no subtree ends a mark is left.
+            mark = jnp.stack([p, total])[:, None]
+            here = jax.lax.dynamic_slice_in_dim(new.marks, last, 1, axis=1)
+            marks = jax.lax.dynamic_update_slice_in_dim(
+                new.marks, jnp.where(first > last, mark, here), last, axis=1
+            )
+
+            def look(at: tuple[Array, Array]) -> tuple[Array, Array]:
+                m, s = jax.lax.dynamic_index_in_dim(marks, at[0], 1, keepdims=False)
+                return at[0] + 1, _turns(m, p, total - s + (m - p) / 2)
+
+            _, turned = jax.lax.while_loop(
+                lambda at: (at[0] <= last) & ~at[1], look, (first, jnp.zeros((), bool))
+            )
+            return Subtree(
+                leaf.end,
+                jnp.where(leaf.is_chosen, leaf.end[::2], new.chosen),
+                total,
+                marks,
+                jnp.where(leaf.is_chosen, leaf.potential, new.potential),
+                leaf.weight,
+                leaf.decision,
+                new.accepted + leaf.accepted,
+                new.size + 1,
+                leaf.is_divergent,
+                turned,
+            )
+
+        nothing, false = jnp.zeros((), end.dtype), jnp.zeros((), bool)
+        empty = Subtree(
+            end,
+            end[::2],
+            jnp.zeros_like(end[1]),
+            jnp.zeros_like(tree.marks),
+            tree.potential,
+            jnp.full((), -jnp.inf, end.dtype),
+            nothing,
+            nothing,
+            jnp.zeros((), jnp.int32),
+            false,
+            false,
+        )
+        return jax.lax.while_loop(is_growing, grown, empty)
 
     def _weighed(self, change: Array, draws: Draws) -> tuple[Array, Array]:
         """The log weight of a leaf by its change of energy, and whether it is too high to be trusted."""
@@ -223,17 +346,15 @@ class Tree(Correction):
         its end in binary; an even leaf has its mark where the count of ones of n/2 says.
         """
         n, slots = tree.leaf, jnp.arange(self.slots)
-        last = jax.lax.population_count(n >> 1)
-        odd = n & 1 == 1
-        here = (slots == last) & ~odd
+        first, last = _ending(n)
+        here = (slots == last) & (first > last)
         along_m, along_s = marked
         totals = tree.products[0] + along_m
         products = jnp.stack([totals, tree.products[1]])
         fresh = jnp.stack([so_far, so_far - square / 2])
         back = totals - along_m / 2 - tree.products[1]
         forth = so_far - square / 2 - along_s + along_m / 2
-        count = jax.lax.population_count((n ^ (n + 1)) >> 1)
-        ends = odd & (slots > last - count) & (slots <= last)
+        ends = (slots >= first) & (slots <= last)
         turned = jnp.any(ends & ((back <= 0) | (forth <= 0)))
         return jnp.where(here[None, :], fresh[:, None], products), here, turned
 
@@ -288,6 +409,17 @@ def as_state(q: Vector, p: Vector, g: Vector, step: Step) -> tuple[State, Point]
     theta, r = (unravel(x, step.like[name]) for x, name in ((q, "theta"), (p, "r")))
     gradient = unravel(g, step.like["theta"]) if step.knows_gradient else None
     return {"theta": theta, "r": r}, Point(None, gradient)
+
+
+def _ending(leaf: Array) -> tuple[Array, Array]:
+    """The first and the last place of the marks of subtrees that end at a leaf: none where first > last."""
+    last = jax.lax.population_count(leaf >> 1)
+    return last + 1 - jax.lax.population_count((leaf ^ (leaf + 1)) >> 1), last
+
+
+def _turns(back: Vector, forth: Vector, rho: Vector) -> Array:
+    """Whether ρ points against a momentum at one of the ends of a path."""
+    return (jnp.sum(back * rho) <= 0) | (jnp.sum(forth * rho) <= 0)
 
 
 def _goes_right(draws: Draws, depth: Array) -> Array:

@@ -70,17 +70,17 @@ def find_layout(text: str, path: Path, columns: Columns | None) -> Delimited:
             "rating are the first, second and third column, give columns=(0, 1, 2)."
         )
     names = [_normal_name(field) for field in fields]
-    found = [
+    positions = [
         [position for position, name in enumerate(names) if name in known]
         for known in (_USER_NAMES, _ITEM_NAMES, _RATING_NAMES)
     ]
-    if any(len(positions) != 1 for positions in found):
+    if any(len(places) != 1 for places in positions):
         raise ValueError(
             f"{path}: the header {shown} does not say which columns hold user, item and rating: name them, "
             'as in columns=("user", "item", "rating"), or by position, as in columns=(0, 1, 2), if there '
             "is no header."
         )
-    return Delimited(delimiter, (found[0][0], found[1][0], found[2][0]), has_header=True)
+    return Delimited(delimiter, (positions[0][0], positions[1][0], positions[2][0]), has_header=True)
 
 
 def parse_delimited(text: str, path: Path, layout: Delimited, limits: tuple[float, float] | None) -> Table:
@@ -248,7 +248,7 @@ def _problem(value: float, limits: tuple[float, float] | None) -> str:
 
 def table_of_arrays(arrays: dict[str, Any], path: Path, columns: Columns | None) -> Table:
     """The columns of a file of named arrays: those of `columns`, or named like those of a text file."""
-    found = []
+    chosen = []
     for position, known in enumerate((_USER_NAMES, _ITEM_NAMES, _RATING_NAMES)):
         if columns is None:
             names = [name for name in arrays if _normal_name(name) in known]
@@ -260,15 +260,15 @@ def table_of_arrays(arrays: dict[str, Any], path: Path, columns: Columns | None)
                 "one for the items (item_id, movie_id, book_id) and one for the ratings (rating) are needed; "
                 "name them with columns=(…) if they have other names."
             )
-        found.append(np.asarray(arrays[names[0]]))
-    if len({array.shape for array in found}) != 1 or found[0].ndim != 1:
-        shapes = ", ".join(str(array.shape) for array in found)
+        chosen.append(np.asarray(arrays[names[0]]))
+    if len({array.shape for array in chosen}) != 1 or chosen[0].ndim != 1:
+        shapes = ", ".join(str(array.shape) for array in chosen)
         raise ValueError(
             f"{path}: the arrays of users, items and ratings have the shapes {shapes}; three vectors of one "
             "length are needed."
         )
     try:
-        values = found[2].astype(np.float64)
+        values = chosen[2].astype(np.float64)
     except (ValueError, TypeError):
-        raise ValueError(f"{path}: the ratings are of type {found[2].dtype}; numbers are needed.") from None
-    return Table(found[0], found[1], values)
+        raise ValueError(f"{path}: the ratings are of type {chosen[2].dtype}; numbers are needed.") from None
+    return Table(chosen[0], chosen[1], values)

@@ -40,11 +40,10 @@ def _parse(text: str, path: Path) -> dict[str, str]:
     contain commas and is not quoted.
     """
     first_line = text.split("\n", 1)[0]
-    if "::" in first_line:
-        rows = (line.split("::") for line in text.splitlines())
-        return {row[0]: row[1] for row in rows if len(row) > 1}
-    if "|" in first_line and "," not in first_line.split("|", 1)[0]:
-        rows = (line.split("|") for line in text.splitlines())
+    start = first_line.partition(",")[0]
+    mark = "::" if "::" in start else "|" if "|" in start else ""
+    if mark:
+        rows = (line.split(mark) for line in text.splitlines())
         return {row[0]: row[1] for row in rows if len(row) > 1}
     header = [name.strip().lower() for name in next(numbered_rows([first_line], ","), (1, []))[1]]
     if "title" in header:

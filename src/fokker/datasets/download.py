@@ -165,12 +165,12 @@ def _store(download: Path, file: DataFile, target: Path) -> Path:
         else:
             shutil.copyfile(download, unpacked)
         try:
-            found = checksum(unpacked)
+            sha256 = checksum(unpacked)
         except ValueError as error:
-            found = str(error)
-        if found != file.sha256:
+            sha256 = str(error)
+        if sha256 != file.sha256:
             raise DownloadError(
-                f"{file.address} is not the file that was expected: the SHA-256 of {file.name} is {found}, "
+                f"{file.address} is not the file that was expected: the SHA-256 of {file.name} is {sha256}, "
                 f"not {file.sha256}. Nothing was kept. If this happens again, the file was replaced there."
             )
         with unpacked.open("rb") as stream:

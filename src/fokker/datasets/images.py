@@ -26,7 +26,12 @@ class Images(NamedTuple):
 def read_idx(path: str | Path) -> np.ndarray:
     """The array in a file of the IDX format, plain or compressed.
 
-    The format is: two zero bytes, the type, the number n of axes, n sizes of 4 bytes, then the entries.
+    ```python
+    images = fk.datasets.read_idx("train-images-idx3-ubyte.gz")  # (60000, 28, 28)
+    ```
+
+    `path`: the file. Returns an array of the type and shape that the file declares. The format is: two zero
+    bytes, the type, the number n of axes, n sizes of 4 bytes, then the entries.
     """
     path = Path(path).expanduser()
     contents = read_all(path)
@@ -53,8 +58,12 @@ def read_idx(path: str | Path) -> np.ndarray:
 def mnist(folder: str | Path | None = None) -> Images:
     """The 60,000 training and 10,000 test images of MNIST: bytes of shape (n, 28, 28), labels from 0 to 9.
 
-    They are in the subfolder mnist of `folder`, of the folder that the variable FOKKER_DATA names, or of the
-    one into which `fokker data get mnist` downloads.
+    ```python
+    images, labels, test_images, test_labels = fk.datasets.mnist()
+    ```
+
+    `folder`: the files are in its subfolder mnist. By default that of the variable FOKKER_DATA, or else the
+    one into which `fokker data get mnist` downloads. Returns `Images`.
     """
     arrays = Images(
         *(

@@ -1,8 +1,6 @@
 """Ratings of items by users, from the files in which they are commonly published."""
 
 import difflib
-import io
-import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -23,6 +21,7 @@ from fokker.datasets._rating_tables import (
 from fokker.datasets._titles import read_titles
 from fokker.datasets.catalogue import CATALOGUE
 from fokker.datasets.folder import SUFFIXES, data_folder
+from fokker.rows.arrays import arrays_of
 from fokker.rows.column import as_array
 from fokker.rows.compressed import decode, read_all
 from fokker.rows.json_lines import read_json_lines
@@ -154,15 +153,23 @@ def read_ratings(
     - any text file with one rating per line and a header: `columns=("who", "what", "stars")` names the
       columns of user, item and rating. Without a header, give their positions: `columns=(0, 1, 2)`.
 
-    `limits` is the range in which all ratings must lie, as in (1, 5). A rating that is not a finite number in
-    that range is an error that names the line.
+    ```python
+    train, test = fk.datasets.read_ratings("ml-latest-small/ratings.csv", limits=(0.5, 5)).split(0.2)
+    ```
 
-    `repeated` says what to do if a user rated an item more than once: "refuse" (an error), keep the "first"
-    or the "last" in the order of the file, or take the "mean". This holds for every format: goodbooks-10k has
-    such pairs, also with ratings that differ, so it needs one of the three.
+    Arguments:
 
-    Titles are read from the file that comes with the data set (movies.csv, movies.dat, u.item, books.csv or
-    movie_titles.txt in the same folder), or from the file `titles`.
+    - `path`: a file, a folder, or the name of a data set that `fokker data list` shows.
+    - `columns`: the three columns of user, item and rating, by their names or by their positions from 0.
+    - `limits`: the range in which all ratings must lie, as in (1, 5). A rating that is not a finite number in
+      that range is an error that names the line.
+    - `repeated`: what to do if a user rated an item more than once: "refuse" (an error), keep the "first" or
+      the "last" in the order of the file, or take the "mean". This holds for every format: goodbooks-10k has
+      such pairs, also with ratings that differ, so it needs one of the three.
+    - `titles`: the file of titles. By default the one that comes with the data set (movies.csv, movies.dat,
+      u.item, books.csv or movie_titles.txt in the same folder), if there is one.
+
+    Returns `Ratings`, whose users and items are numbered from 0.
     """
     if repeated not in ("refuse", "first", "last", "mean"):
         raise ValueError(f'repeated={repeated!r}: give "refuse", "first", "last" or "mean".')
@@ -230,24 +237,13 @@ def _read_table(path: Path, columns: Columns | None, limits: tuple[float, float]
 def _named_arrays(contents: bytes, path: Path) -> dict[str, np.ndarray] | None:
     """The columns of .npz, Parquet and JSON lines by their names; None for other formats."""
     if contents.startswith(b"PK"):
-        return _read_npz(contents, path)
+        return arrays_of(contents, path)
     if contents.startswith(b"PAR1"):
         frame = open_parquet(path).read().to_pandas()
         return {name: as_array(frame[name]) for name in frame.columns}
     if contents.lstrip().startswith(b"{"):
         return {name: column.values for name, column in read_json_lines(path).items()}
     return None
-
-
-def _read_npz(contents: bytes, path: Path) -> dict[str, np.ndarray]:
-    try:
-        with np.load(io.BytesIO(contents), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is not a complete .npz file: {error}.") from None
-    if not all(isinstance(array, np.ndarray) for array in arrays.values()):
-        raise ValueError(f"{path} is an archive of other files: unpack it, and give the folder.")
-    return arrays
 
 
 def _resolve_repeated(ratings: Ratings, path: Path, repeated: Repeated) -> Ratings:

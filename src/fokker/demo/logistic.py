@@ -1,7 +1,9 @@
 """`fokker demo`: Bayesian logistic regression on a million rows, by minibatches."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +11,8 @@ import numpy as np
 from jaxtyping import Array
 from matplotlib.figure import Figure
 from rich.console import Console
-from rich.table import Table
 
+from fokker.demo._console import print_end, print_table
 from fokker.gradients import control_variates
 from fokker.integrators import Splitting
 from fokker.report.page import image, table
@@ -50,6 +52,51 @@ def laplace(target: Posterior, mode: Array) -> Array:
     return jnp.linalg.inv(x.T @ (x * (p * (1 - p))[:, None]) + jnp.eye(mode.size))
 
 
+_COLUMNS = ("coefficient", "truth", "Laplace", "posterior", "truth lies at")
+
+
+class Estimates(NamedTuple):
+    """The coefficients by name: their true values, and mean and standard deviation by both methods."""
+
+    names: Sequence[str]
+    truth: np.ndarray
+    laplace: tuple[np.ndarray, np.ndarray]
+    posterior: tuple[np.ndarray, np.ndarray]
+
+    def rows(self) -> list[list[str]]:
+        """A row of a table for each coefficient."""
+        return [
+            [
+                name,
+                f"{truth:.4f}",
+                f"{mode:.4f} ± {laplace_sd:.4f}",
+                f"{mean:.4f} ± {sd:.4f}",
+                f"{(truth - mean) / sd:+.1f} sd",
+            ]
+            for name, truth, mode, laplace_sd, mean, sd in zip(
+                self.names, self.truth, *self.laplace, *self.posterior, strict=True
+            )
+        ]
+
+    def picture(self) -> Figure:
+        """Both intervals of each coefficient, around its true value."""
+        figure = new_figure(9.0, 3.2)
+        panel = figure.subplots()
+        place = np.arange(self.truth.size)
+        for shift, (mean, sd), marker, colour, label in (
+            (-0.12, self.posterior, "o", RIGHT, "SGNHT"),
+            (0.12, self.laplace, "s", WRONG, "Laplace"),
+        ):
+            panel.errorbar(
+                place + shift, mean - self.truth, 2 * sd, fmt=marker, color=colour, markersize=4, label=label
+            )
+        panel.axhline(0, color=TRUTH, linewidth=1)
+        panel.set_xticks(place, self.names, rotation=45, ha="right")
+        tidy(panel, "Difference from the true coefficient, with two standard deviations")
+        panel.legend(frameon=False, fontsize=8)
+        return figure
+
+
 def run(out: Path, seed: int, console: Console) -> None:
     """Sample the posterior and compare it with the truth and the Laplace approximation."""
     start = time.perf_counter()
@@ -83,14 +130,11 @@ def run(out: Path, seed: int, console: Console) -> None:
     )
     summary = trace.summary()
     deviation = np.sqrt(np.diag(np.asarray(covariance)))
-    rows = _rows(np.asarray(truth), np.asarray(mode), deviation, summary.mean, summary.deviation)
-    shown = Table(title="Posterior against truth and Laplace", title_justify="left")
-    for column in _COLUMNS:
-        shown.add_column(column, justify="right")
-    for row in rows:
-        shown.add_row(*row)
-    console.print(shown)
-    worst = float(np.max(np.abs(summary.mean - np.asarray(mode)) / deviation))
+    laplace_moments, moments = (np.asarray(mode), deviation), (summary.mean, summary.deviation)
+    estimates = Estimates(trace.flat().names, np.asarray(truth), laplace_moments, moments)
+    rows = estimates.rows()
+    print_table(console, "Posterior against truth and Laplace", _COLUMNS, rows)
+    worst = float(np.max(np.abs(summary.mean - mode) / deviation))
     ratio = summary.deviation / deviation
     console.print(f"means within {worst:.2f} standard deviations of Laplace's, ", end="")
     console.print(f"standard deviations {ratio.min():.2f} to {ratio.max():.2f} of them")
@@ -103,50 +147,8 @@ def run(out: Path, seed: int, console: Console) -> None:
     against = [
         "<h2>Against truth and Laplace</h2>",
         table(_COLUMNS, rows),
-        image(
-            _picture(np.asarray(truth), summary.mean, summary.deviation, np.asarray(mode), deviation),
-            "intervals",
-        ),
+        image(estimates.picture(), "intervals"),
     ]
     path = out / "report.html"
     trace.report(path, title="Logistic regression on a million rows", extra=against, summary=summary)
-    console.print(
-        f"\n{time.perf_counter() - start:.0f} s; wrote {path}, to be opened in a browser", markup=False
-    )
-
-
-_COLUMNS = ("coefficient", "truth", "Laplace", "posterior", "truth lies at")
-
-
-def _rows(
-    truth: np.ndarray, mode: np.ndarray, laplace_sd: np.ndarray, mean: np.ndarray, deviation: np.ndarray
-) -> list[list[str]]:
-    return [
-        [
-            f"θ{i + 1}",
-            f"{truth[i]:.4f}",
-            f"{mode[i]:.4f} ± {laplace_sd[i]:.4f}",
-            f"{mean[i]:.4f} ± {deviation[i]:.4f}",
-            f"{(truth[i] - mean[i]) / deviation[i]:+.1f} sd",
-        ]
-        for i in range(truth.size)
-    ]
-
-
-def _picture(
-    truth: np.ndarray, mean: np.ndarray, deviation: np.ndarray, mode: np.ndarray, laplace_sd: np.ndarray
-) -> Figure:
-    figure = new_figure(9.0, 3.2)
-    panel = figure.subplots()
-    place = np.arange(truth.size)
-    panel.errorbar(
-        place - 0.12, (mean - truth), 2 * deviation, fmt="o", color=RIGHT, markersize=4, label="SGNHT"
-    )
-    panel.errorbar(
-        place + 0.12, (mode - truth), 2 * laplace_sd, fmt="s", color=WRONG, markersize=3, label="Laplace"
-    )
-    panel.axhline(0, color=TRUTH, linewidth=1)
-    panel.set_xticks(place, [f"θ{i + 1}" for i in place])
-    tidy(panel, "Difference from the true coefficient, with two standard deviations")
-    panel.legend(frameon=False, fontsize=8)
-    return figure
+    print_end(console, start, path)

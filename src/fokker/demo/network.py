@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.console import Console
 
+from fokker.demo._console import print_end
 from fokker.models.network.estimator import Network
 from fokker.report.page import image
 from fokker.report.plots import RIGHT, WRONG, new_figure, tidy
@@ -53,7 +54,7 @@ def glyphs(
 
 def run(out: Path, seed: int, console: Console) -> None:
     """Fit both, and write a page with the map of uncertainty and the calibration."""
-    begun = time.perf_counter()
+    start = time.perf_counter()
     generator = np.random.default_rng(seed)
     console.print("[bold]A posterior over the weights of a network[/bold], by SGNHT with minibatches\n")
     X, y = moons(MOONS, generator)
@@ -78,9 +79,7 @@ def run(out: Path, seed: int, console: Console) -> None:
         image(map_figure(plane, X, y), "maps of probability, entropy and mutual information"),
     ]
     pictures.report(path, test, test_labels, other, "A network that knows what it does not know", extra)
-    console.print(
-        f"\n{time.perf_counter() - begun:.0f} s; wrote {path}, to be opened in a browser", markup=False
-    )
+    print_end(console, start, path)
 
 
 def map_figure(net: Network, X: np.ndarray, y: np.ndarray, span: float = 5.0) -> Figure:

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 from rich.console import Console
-from rich.table import Table
 
 from fokker._core.files import write_text
 from fokker.datasets.ratings import Ratings
+from fokker.demo._console import print_end, print_table
 from fokker.models.factorisation.estimator import Factorisation
 from fokker.models.factorisation.report import LEVELS, coverage, coverage_figure, map_figure
 from fokker.report.page import image, page, table
@@ -17,8 +17,6 @@ from fokker.report.plots import RIGHT, TRUTH, new_figure, tidy
 
 USERS, ITEMS, FACTORS, SHARE = 400, 150, 3, 0.15
 NOISE, PASSES, DRAWS = 0.5, 300, 50
-# A quarter of the default: with few ratings, speed is not needed and the bias of large steps shows.
-STEP_SIZE = 0.025
 # Items are books of four kinds: those of a kind have similar factors.
 KINDS = ("crime", "poetry", "travel", "science")
 
@@ -56,24 +54,18 @@ def run(out: Path, seed: int, console: Console) -> None:
         f"[bold]Ratings[/bold]: {len(ratings):,} of {ITEMS} books by {USERS} readers, made from {FACTORS} "
         f"known factors with noise of {NOISE}"
     )
-    model = Factorisation(FACTORS, passes=PASSES, draws=DRAWS, step_size=STEP_SIZE, random_state=seed).fit(
-        train, test=test
-    )
+    model = Factorisation(FACTORS, passes=PASSES, draws=DRAWS, random_state=seed).fit(train, test=test)
     everything = model.predict(np.repeat(np.arange(USERS), ITEMS), np.tile(np.arange(ITEMS), USERS))
     error = float(np.sqrt(np.mean((everything - truth.ravel()) ** 2)))
     spread = float(truth.std())
-    shown = Table(title="Against the truth", title_justify="left")
-    for column in ("", "model", "truth, or best possible"):
-        shown.add_column(column, justify="right")
+    compared = ("", "model", "truth, or best possible")
     rows = [
         ["test RMSE", f"{model.score(test):.3f}", f"{_best(truth, test):.3f}"],
         ["RMSE of expected ratings, all pairs", f"{error:.3f}", f"0 (they spread by {spread:.2f})"],
         ["noise", f"{model.noise_:.3f}", f"{NOISE:.3f}"],
         *([f"coverage of {p:.0%} intervals", f"{coverage(model, test, p):.3f}", f"{p:.3f}"] for p in LEVELS),
     ]
-    for row in rows:
-        shown.add_row(*row)
-    console.print(shown)
+    print_table(console, "Against the truth", compared, rows)
     reader = int(np.argmax(np.bincount(train.users)))
     columns = ("book", "expected rating", "90 % interval of it", "truth")
     listed = [
@@ -85,15 +77,10 @@ def run(out: Path, seed: int, console: Console) -> None:
         ]
         for r in model.recommend(reader)
     ]
-    best = Table(title=f"Recommended to reader {reader}", title_justify="left")
-    for column in columns:
-        best.add_column(column, justify="right")
-    for row in listed:
-        best.add_row(*row)
-    console.print(best)
+    print_table(console, f"Recommended to reader {reader}", columns, listed)
     path = out / "report.html"
     parts = [
-        table(("", "model", "truth, or best possible"), rows),
+        table(compared, rows),
         "<h2>Recovered and true ratings</h2>",
         image(_recovered(truth, everything), "recovered against true ratings"),
         "<h2>Calibration</h2>",
@@ -104,9 +91,7 @@ def run(out: Path, seed: int, console: Console) -> None:
         image(map_figure(model), "map of books"),
     ]
     write_text(path, page("Ratings from known factors", *parts))
-    console.print(
-        f"\n{time.perf_counter() - start:.0f} s; wrote {path}, to be opened in a browser", markup=False
-    )
+    print_end(console, start, path)
 
 
 def _best(truth: np.ndarray, test: Ratings) -> float:

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 from rich.console import Console
-from rich.table import Table
 
 from fokker._core.files import write_text
 from fokker.checker import Report, check
+from fokker.demo._console import print_table
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import Scalar
@@ -112,7 +112,7 @@ def run(out: Path, seed: int, console: Console) -> None:
 
     draws = {"recipe": draws_of(RIGHT_DYNAMICS, seed), "naive": draws_of(NAIVE_DYNAMICS, seed)}
     truth = exact_target()
-    console.print(_table(draws, truth))
+    print_table(console, "Posterior mean ± standard deviation", _COLUMNS, _rows(draws, truth))
     picture = out / "recipe.png"
     _picture(draws, truth, picture)
     report = out / "report.html"
@@ -133,15 +133,6 @@ def _rows(draws: dict[str, np.ndarray], truth: Grid) -> list[list[str]]:
 
 
 _COLUMNS = ("", "exact", "recipe", "Γ forgotten")
-
-
-def _table(draws: dict[str, np.ndarray], truth: Grid) -> Table:
-    table = Table(title="Posterior mean ± standard deviation", title_justify="left")
-    for column in _COLUMNS:
-        table.add_column(column)
-    for row in _rows(draws, truth):
-        table.add_row(*row)
-    return table
 
 
 _LABELS = {"recipe": "by the recipe", "naive": "Γ forgotten"}

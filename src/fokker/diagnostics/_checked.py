@@ -16,10 +16,17 @@ _DOUBLED = 1.0
 
 
 def checked_text(
-    statistics: Statistics, judged: Agreement | None, spread: "Spread | None", trace: "Trace", halving: bool
+    statistics: Statistics,
+    least: float,
+    judged: Agreement | None,
+    spread: "Spread | None",
+    trace: "Trace",
+    halving: bool,
 ) -> str:
-    """What was checked, how small a bias would have been detected, and what was not looked at."""
-    least = np.nanmin(statistics.effective, initial=np.inf)
+    """What was checked, how small a bias would have been detected, and what was not looked at.
+
+    `least`: the fewest effective draws of what is judged and of what the table shows.
+    """
     parts = [f"{_agreement(statistics, judged)}, with at least {least:,.0f} effective draws.", _power(spread)]
     if trace.sampler is not None and not trace.sampler.is_exact and not halving:
         parts.append("For smaller biases of the step: trace.step_halving().")

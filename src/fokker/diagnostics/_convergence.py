@@ -40,8 +40,8 @@ class Context(NamedTuple):
     `astray`: the draws are known to be far from the mass of the target, so that advice on mixing is useless.
     `is_biased`: the steps were found to be too large. `is_stiff`: steps diverged or the energy changed
     slowly, as in a funnel. `coordinates`: how many of the series, the first, are coordinates of theta, whose
-    scales and correlations may be compared; all by default. `is_flat`: the density does not fall where the
-    outermost draws are.
+    scales and correlations may be compared; all by default. `is_flat`: the density does not fall
+    far out.
     """
 
     sampler: Any

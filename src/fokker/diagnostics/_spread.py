@@ -15,14 +15,15 @@ from fokker.diagnostics._gradients import Potential, as_vectors, redrawn, thinne
 from fokker.diagnostics._many import gradients_along
 from fokker.diagnostics._projections import Projections, project
 from fokker.diagnostics._steps import has_divergences
-from fokker.diagnostics._tails import heavy_tails, tail_exponents
+from fokker.diagnostics._tails import heavy_tails, is_flat_outwards, tail_exponents
 from fokker.diagnostics.configurational import FALSE_ALARMS, Groups, Spread, Walls, spread_of
 from fokker.diagnostics.stein import kernel_stein_discrepancy
 from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.targets.target import Target, TargetWithData
 
 if TYPE_CHECKING:
-    from fokker.run.trace import Origin, Trace
+    from fokker.run.call import Origin
+    from fokker.run.trace import Trace
 
 # Draws at which ∇U is computed, and the number used for the discrepancy, whose cost is quadratic.
 _POINTS, _STEIN = 10_000, 200
@@ -38,7 +39,8 @@ class Comparison(NamedTuple):
     """The spread of the draws beside the target's, None if it was not compared, and then the reason.
 
     `boundary`: where the target was seen to end or to jump, if it was looked for. `exponents`: how fast the
-    target falls along each coordinate (`tail_exponents`), if ∇U was computed.
+    target falls along each coordinate (`tail_exponents`), if ∇U was computed. `is_flat`: whether the target
+    was seen not to fall far out along one.
     """
 
     findings: list[Finding]
@@ -46,6 +48,7 @@ class Comparison(NamedTuple):
     reason: str = ""
     boundary: Boundary | None = None
     exponents: np.ndarray | None = None
+    is_flat: bool = False
 
 
 def walls_of(sampler: Any, positions: Any) -> Walls | None:
@@ -124,8 +127,9 @@ def by_gradients(
     exponents = tail_exponents(draws, gradients)
     if walls is not None:
         exponents[walls.present] = np.inf
+    is_flat = potential is not None and is_flat_outwards(potential, draws, T, exponents)
     worst = spread.furthest()
-    if np.any(exponents < 0) and worst is not None and worst[1] < 0:
+    if is_flat and worst is not None and worst[1] < 0:
         advice = (
             "the density does not fall where the outermost draws are: the target may be improper (fk.check "
             "looks at that)"
@@ -147,7 +151,7 @@ def by_gradients(
     checks["configurational temperature"] = T * (1 + spread.pooled_bias)
     checks["its standard error"] = T * spread.pooled_error
     checks.update(own)
-    return Comparison(findings, spread, boundary=boundary, exponents=exponents)
+    return Comparison(findings, spread, boundary=boundary, exponents=exponents, is_flat=is_flat)
 
 
 def _boundary_finding(boundary: str, is_exact: bool) -> Finding:

@@ -70,14 +70,17 @@ def checked_probabilities(probabilities: Sequence[float]) -> tuple[float, ...]:
 def _of_scalars(
     trace: "Trace", own: Quantities, gradients: bool, halving: bool, probabilities: tuple[float, ...]
 ) -> Summary:
-    table = Quantities(*trace.flat()).joined(own)
+    samples = Quantities(*trace.flat())
+    table = samples.joined(own)
     # The entries of a simplex or a Cholesky factor cannot all vary: judge the unconstrained coordinates.
     free = Quantities(*trace.flat_positions())
-    # A quantity of the user's own may be constant though theta moves, as the entries of a matrix can be.
-    judged = free.joined(own.without(own.constants()))
+    is_same = free.values.shape == samples.values.shape and np.array_equal(free.values, samples.values)
+    # What the table shows is judged too, so that no number in it contradicts the verdict. A quantity of the
+    # user's own may be constant though theta moves, as the entries of a matrix can be.
+    others = own if is_same else table
+    judged = free.joined(others.without(others.constants() | trace.constants()))
     statistics = Statistics.of(judged.values)
     agreement = agreement_of(judged.values, statistics.r_hat)
-    is_same = judged.values.shape == table.values.shape and np.array_equal(judged.values, table.values)
     checks: dict[str, float] = {}
     findings = _of_steps(trace, checks)
     comparison = _not_compared(trace, gradients)
@@ -87,12 +90,11 @@ def _of_scalars(
     context = _context(trace, findings, comparison, len(free.names))
     findings += convergence(*judged, agreement, statistics.effective, context)
     findings += _halved(trace, halving)
-    shown = statistics if is_same else Statistics.of(table.values)
-    tails = tail_findings(judged.names, *heavy_tails(judged.values, statistics.tail, comparison.exponents))
-    if not tails and not is_same:  # the table has moments of the constrained ones
-        tails = tail_findings(table.names, *heavy_tails(table.values, shown.tail))
-    findings += tails
-    checked = checked_text(statistics, agreement, comparison.spread, trace, halving)
+    shown = Statistics.of(table.values) if len(table.names) != len(judged.names) else statistics
+    findings += tail_findings(
+        judged.names, *heavy_tails(judged.values, statistics.tail, comparison.exponents)
+    )
+    checked = checked_text(statistics, _least(statistics), agreement, comparison.spread, trace, halving)
     notes += [*_notes(trace, comparison.spread), *_not_judged(own)]
     return _summary(table, shown, findings, checks, notes, checked, probabilities)
 
@@ -141,7 +143,8 @@ def _of_many(
     if free is not table or fixed:
         of_leaves = Statistics.of(_many.directions(table).values)
     leaves = _leaf_rows(table, of_leaves)
-    checked = checked_text(statistics, agreement, comparison.spread, trace, halving)
+    least = min(least, *(row.effective for row in leaves if np.isfinite(row.effective)))
+    checked = checked_text(statistics, least, agreement, comparison.spread, trace, halving)
     return _summary(judged, statistics, findings, checks, notes, checked, probabilities, leaves, shown)
 
 
@@ -312,7 +315,7 @@ def _context(trace: "Trace", findings: list[Finding], comparison: Comparison, co
         is_biased=any(finding.cause is not Cause.OTHER for finding in findings),
         is_stiff=any(finding.cause is Cause.STIFFNESS for finding in findings),
         coordinates=coordinates,
-        is_flat=comparison.exponents is not None and bool(np.any(comparison.exponents < 0)),
+        is_flat=comparison.is_flat,
     )
 
 

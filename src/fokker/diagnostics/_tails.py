@@ -5,6 +5,7 @@ from jaxtyping import Float
 
 from fokker._core.statistics import pareto_k
 from fokker.diagnostics._findings import Finding, Grade
+from fokker.diagnostics._gradients import Potential
 
 # From these tail indices on there is no variance, and no mean.
 _NO_VARIANCE, _NO_MEAN = 0.5, 1.0
@@ -21,6 +22,8 @@ _FALLS_SLOWLY = 1.7
 _OUTERMOST, _FEWEST_OUTERMOST = 0.005, 20
 # A chain that does not reach the tails has lighter ones than its target, but heavier than a normal's.
 _LIGHTEST = 0.1
+# How far out, in standard deviations of the draws, a density is looked at: stuck chains have small ones.
+_FAR = 10.0 ** np.arange(1, 7)
 
 
 def heavy_tails(
@@ -81,6 +84,31 @@ def tail_exponents(
         error = products.std(axis=0, ddof=1) / np.sqrt(number)
         bounds.append(products.mean(axis=0) - 1 + _ERRORS * error)
     return np.minimum(*bounds)
+
+
+def is_flat_outwards(
+    potential: Potential,
+    draws: Float[np.ndarray, "c n d"],
+    temperature: float,
+    exponents: Float[np.ndarray, " d"],
+) -> bool:
+    r"""Whether along some coordinate the density falls no faster than 1/|θ| far out: it has no integral.
+
+    Only coordinates are looked at whose outermost draws lie where it does not fall, by `exponents`. Draws of
+    chains that hardly moved do so too, which says nothing about the target: U does.
+    """
+    flat = draws.reshape(-1, draws.shape[2])
+    suspects = np.argsort(exponents)[: min(int(np.sum(exponents < 0)), potential.most // (2 * _FAR.size))]
+    if not suspects.size:
+        return False
+    distances = np.concatenate([_FAR, -_FAR])[None, :] * flat.std(axis=0)[suspects, None]
+    places = np.repeat(np.median(flat, axis=0)[None], distances.size, axis=0)
+    places[np.arange(distances.size), np.repeat(suspects, distances.shape[1])] += distances.reshape(-1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        slopes = potential.at(places)[1].reshape(*distances.shape, -1) / temperature
+        slopes = np.take_along_axis(slopes, suspects[:, None, None], axis=2)[:, :, 0]
+        falls = ~(distances * slopes <= 1)  # what is not finite is no longer flat
+    return not falls.reshape(len(suspects), 2, _FAR.size).any(axis=2).all()
 
 
 def tail_findings(names: list[str], k: Float[np.ndarray, " k"], is_heavy: np.ndarray) -> list[Finding]:

@@ -1,6 +1,7 @@
 """Dynamics: stochastic differential equations of the state, independent of the integrator."""
 
-from fokker.dynamics._dynamics import SDE, Dynamics
+from fokker.dynamics._dynamics import Dynamics
+from fokker.dynamics._sde import SDE
 from fokker.dynamics.isokinetic import isokinetic
 from fokker.dynamics.langevin import langevin
 from fokker.dynamics.riemann import riemann

@@ -9,7 +9,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from fokker._core.module import Module
-from fokker._core.state import State, call, describe_shapes, nearest, same_shapes, variable_names, zeros_like
+from fokker._core.state import (
+    State,
+    arguments_of,
+    call,
+    describe_shapes,
+    nearest,
+    same_shapes,
+    variable_names,
+    zeros_like,
+)
 from fokker._core.tracing import TRACING_ERRORS, untraceable
 
 
@@ -20,12 +29,16 @@ class Hamiltonian(Module):
     `fokker.check` can test that ∫ exp(-g) over the auxiliaries is the same for every theta. Otherwise the
     marginal of theta is not exp(-U) (their Eq. 1).
 
-    ```python
-    H = fk.Hamiltonian(potential=U, auxiliary=lambda r: jnp.sum(r**2) / 2)
-    ```
+    Arguments:
 
-    `potential` is a function of the position; `auxiliary` is a function of named variables or of the whole
-    state; `position` is the name of the target's variable.
+    - `potential`: U, a function of the position.
+    - `auxiliary`: g, a function of named variables or of the whole state; None for none.
+    - `position`: the name of the variable of the target.
+
+    ```python
+    H = fk.Hamiltonian(lambda theta: jnp.sum(theta**2) / 2, auxiliary=lambda r: jnp.sum(r**2) / 2)
+    value = H({"theta": jnp.ones(2), "r": jnp.ones(2)})
+    ```
     """
 
     potential: Callable[[PyTree[Array]], Array]
@@ -112,3 +125,12 @@ def check_hamiltonian(hamiltonian: Callable[..., Any], z: State) -> None:
             f"the Hamiltonian is {float(value)} at this state; start inside the support of the target. "
             f"The state: {z}"
         )
+
+
+def argument_names(hamiltonian: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of a Hamiltonian's arguments; () if it is a function of the whole state."""
+    if isinstance(hamiltonian, Hamiltonian):
+        auxiliary = () if hamiltonian.auxiliary is None else argument_names(hamiltonian.auxiliary)
+        return (hamiltonian.position, *(name for name in auxiliary if name != hamiltonian.position))
+    arguments = arguments_of(hamiltonian)
+    return () if arguments is None else tuple(arguments[0])

@@ -10,12 +10,14 @@ import jax
 import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from fokker._core.state import State, as_arrays, call, dimension, ravel, unravel, variable_names
+from fokker._core.types import Arrays, Number
 from fokker.dynamics import SDE, Dynamics
-from fokker.dynamics._dynamics import argument_names, validate_state
-from fokker.dynamics.hamiltonian import Hamiltonian, hamiltonian_value
+from fokker.dynamics._checks import validate_state
+from fokker.dynamics.hamiltonian import Hamiltonian, argument_names, hamiltonian_value
+from fokker.fields import FieldLike
 
 Vector = Float[Array, " d"]
 Matrix = Float[Array, "d d"]
@@ -109,7 +111,7 @@ def infer_state(dynamics: Dynamics | SDE) -> State:
     )
 
 
-def double(tree: Any) -> Any:
+def double(tree: PyTree[Array]) -> Any:
     """`tree` with all floating-point arrays in double precision, which must be enabled."""
     return jax.tree.map(
         lambda x: jnp.asarray(x, jnp.float64) if eqx.is_inexact_array_like(x) else x,
@@ -118,7 +120,7 @@ def double(tree: Any) -> Any:
     )
 
 
-def positive_temperature(temperature: Any) -> float:
+def positive_temperature(temperature: Number) -> float:
     """The temperature as a number; raise unless exp(-H/T) is a density at it."""
     try:
         value = float(temperature)
@@ -145,7 +147,11 @@ def dynamics_of(dynamics: Any) -> Any:
 
 
 def make_problem(
-    dynamics: Any, diffusion: Any = None, hamiltonian: Any = None, state: Any = None, temperature: float = 1.0
+    dynamics: Any,
+    diffusion: FieldLike = None,
+    hamiltonian: Any = None,
+    state: Arrays = None,
+    temperature: float = 1.0,
 ) -> Problem:
     """A `Problem` from a Dynamics, an SDE, a sampler, or (drift, diffusion, hamiltonian), validated.
 
@@ -153,9 +159,9 @@ def make_problem(
     """
     dynamics = as_dynamics(dynamics, diffusion, hamiltonian, state)
     order = tuple(state) if isinstance(state, Mapping) else ()
-    given = as_arrays(infer_state(dynamics) if state is None else state)
-    validate_state(given)
-    example = double(given)
+    first = as_arrays(infer_state(dynamics) if state is None else state)
+    validate_state(first)
+    example = double(first)
     if isinstance(dynamics, Dynamics):
         dynamics = double(dynamics)
     names = order or (dynamics.order(example) if isinstance(dynamics, SDE) else variable_names(example))
@@ -216,7 +222,7 @@ def make_problem(
 
 
 def as_dynamics(
-    dynamics: Any, diffusion: Any = None, hamiltonian: Any = None, state: Any = None
+    dynamics: Any, diffusion: FieldLike = None, hamiltonian: Any = None, state: PyTree[Array] = None
 ) -> Dynamics | SDE:
     """A Dynamics or SDE, from one of them, from a sampler, from a mapping, or from functions."""
     dynamics = dynamics_of(dynamics)

@@ -8,14 +8,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from fokker._core.state import State, as_arrays, dimension, same_shapes
-from fokker.dynamics._dynamics import Dynamics, check_temperature
+from fokker._core.types import Number
+from fokker.dynamics._checks import check_temperature
+from fokker.dynamics._dynamics import Dynamics
 from fokker.dynamics._kinetic import half_square
 from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.fields import Column, Elementwise, Field, Operator
 
 
 def thermostat(
-    potential: Callable[..., Any], A: Any = 1.0, mu: Any = 1.0, temperature: Any = 1.0
+    potential: Callable[..., Any], A: PyTree[Array] = 1.0, mu: PyTree[Array] = 1.0, temperature: Number = 1.0
 ) -> Dynamics:
     r"""dθ = r dt, dr = [-∇U - ξr] dt + √(2TA) dW, dξ = (rᵀr/(dT) - 1)/μ dt, with ξ a number.
 
@@ -26,6 +28,21 @@ def thermostat(
     squared time scale of theta, 1/curvature of U. With the factor T next to μ, the same A, μ and step size
     work at every temperature: θ/√T, r/√T and ξ of the target exp(-U(θ)/T) move as they do at
     T = 1 under the potential U(√T θ)/T. The weight d/2 is correct; Ma et al. (2015) print 2/d and 1/(2d).
+
+    Arguments:
+
+    - `potential`: U, a function of theta that returns a number.
+    - `A`: the noise that is injected: a number.
+    - `mu`: μ, the inertia of the thermostat, a positive number.
+    - `temperature`: T, above zero.
+
+    Returns a `fk.Dynamics` of `theta`, `r` and `xi`, one ξ.
+
+    ```python
+    potential = lambda theta: jnp.sum(theta**2) / 2
+    dynamics = fk.dynamics.thermostat(potential)
+    drift = dynamics.drift({"theta": jnp.ones(2), "r": jnp.ones(2), "xi": jnp.ones(())})
+    ```
     """
 
     inertia = _inertia(A, mu, temperature)
@@ -46,11 +63,26 @@ def thermostat(
 
 
 def diagonal_thermostat(
-    potential: Callable[..., Any], A: Any = 1.0, mu: Any = 1.0, temperature: Any = 1.0
+    potential: Callable[..., Any], A: PyTree[Array] = 1.0, mu: PyTree[Array] = 1.0, temperature: Number = 1.0
 ) -> Dynamics:
     r"""One thermostat per coordinate: dr = [-∇U - ξ⊙r] dt + √(2TA) dW, dξ = (r⊙r/T - 1)/μ dt.
 
     H = U + rᵀr/2 + (μT/2)‖ξ - A‖² and Q[r, ξ] = diag(r)/(μT): the diagonal case of Ding et al. (2014), 4.2.
+
+    Arguments:
+
+    - `potential`: U, a function of theta that returns a number.
+    - `A`: the noise that is injected: a number, or a tree like theta.
+    - `mu`: μ, the inertia of the thermostat, a positive number.
+    - `temperature`: T, above zero.
+
+    Returns a `fk.Dynamics` of `theta`, `r` and `xi`, one ξ per coordinate.
+
+    ```python
+    potential = lambda theta: jnp.sum(theta**2) / 2
+    dynamics = fk.dynamics.diagonal_thermostat(potential)
+    drift = dynamics.drift({"theta": jnp.ones(2), "r": jnp.ones(2), "xi": jnp.ones(2)})
+    ```
     """
 
     inertia = _inertia(A, mu, temperature)
@@ -67,11 +99,26 @@ def diagonal_thermostat(
 
 
 def matrix_thermostat(
-    potential: Callable[..., Any], A: Any = 1.0, mu: Any = 1.0, temperature: Any = 1.0
+    potential: Callable[..., Any], A: PyTree[Array] = 1.0, mu: PyTree[Array] = 1.0, temperature: Number = 1.0
 ) -> Dynamics:
     r"""A full friction matrix Ξ: dr = [-∇U - Ξr] dt + √(2TA) dW, dΞ = (rrᵀ/T - I)/μ dt, with r a vector.
 
     H = U + rᵀr/2 + (μT/2)‖Ξ - A·I‖² and Q[r, Ξ] V = V r/(μT) (Ding et al. 2014, section 4.2). `xi` is d×d.
+
+    Arguments:
+
+    - `potential`: U, a function of theta that returns a number.
+    - `A`: the noise that is injected: a number.
+    - `mu`: μ, the inertia of the thermostat, a positive number.
+    - `temperature`: T, above zero.
+
+    Returns a `fk.Dynamics` of `theta`, `r` and `xi`, a matrix ξ.
+
+    ```python
+    potential = lambda theta: jnp.sum(theta**2) / 2
+    dynamics = fk.dynamics.matrix_thermostat(potential)
+    drift = dynamics.drift({"theta": jnp.ones(2), "r": jnp.ones(2), "xi": jnp.eye(2)})
+    ```
     """
 
     inertia = _inertia(A, mu, temperature)
@@ -90,7 +137,7 @@ def matrix_thermostat(
     )
 
 
-def _inertia(A: Any, mu: Any, temperature: Any) -> Any:
+def _inertia(A: PyTree[Array], mu: PyTree[Array], temperature: Number) -> Any:
     """μT. Raise unless T > 0 and A and μ are numbers: H and D would interpret an array A differently."""
     for name, value in {"A": A, "mu": mu}.items():
         if callable(value) or isinstance(value, Field) or not same_shapes(value, 0.0):

@@ -20,9 +20,12 @@ variables that it depends on, `lambda theta: …`, or the whole state, `lambda z
 from fokker.fields._algebra import Scaled, Sum
 from fokker.fields._blocks import Blocks, is_skew_field, is_zero, skew, symmetric
 from fokker.fields._convert import as_field
-from fokker.fields._dense import Column, Dense, Gram, Operator, Skew
+from fokker.fields._dense import Dense, Skew
 from fokker.fields._diagonal import Diagonal, Elementwise, Scalar, Zero
 from fokker.fields._field import Field, symmetric_root
+from fokker.fields._gram import Gram
+from fokker.fields._operator import Column, Operator
+from fokker.fields._types import FieldLike
 
 __all__ = [
     "Blocks",
@@ -31,6 +34,7 @@ __all__ = [
     "Diagonal",
     "Elementwise",
     "Field",
+    "FieldLike",
     "Gram",
     "Operator",
     "Scalar",

@@ -143,7 +143,19 @@ def _keyed(blocks: Mapping[Key, Any], what: str) -> dict[Key, Field]:
 
 
 def symmetric(blocks: Mapping[Key, Any]) -> Blocks:
-    """A symmetric field over a named state, from its diagonal blocks and one of each off-diagonal pair."""
+    """A symmetric field over a named state, from its diagonal blocks and one of each off-diagonal pair.
+
+    Arguments:
+
+    - `blocks`: by (row, column), of one triangle: what `as_field` takes. The other triangle follows.
+
+    Returns a field over the named variables.
+
+    ```python
+    field = fk.fields.symmetric({("r", "r"): 1.0})
+    matrix = field.as_matrix({"theta": jnp.ones(2), "r": jnp.ones(2)})
+    ```
+    """
     fields = _keyed(blocks, "a symmetric field")
     mirrored = {(j, i): block.transpose() for (i, j), block in fields.items() if i != j}
     return Blocks(fields | mirrored)
@@ -153,6 +165,17 @@ def skew(blocks: Mapping[Key, Any]) -> Blocks:
     """A skew field over a named state, from one triangle: A_ji = -A_ijᵀ follows.
 
     A block on the diagonal must be skew: a `Skew` field, or a constant skew matrix.
+
+    Arguments:
+
+    - `blocks`: by (row, column), of one triangle: what `as_field` takes. The other one has the opposite sign.
+
+    Returns a field over the named variables.
+
+    ```python
+    field = fk.fields.skew({("r", "theta"): 1.0})
+    matrix = field.as_matrix({"theta": jnp.ones(2), "r": jnp.ones(2)})
+    ```
     """
     fields = _keyed(blocks, "a skew field")
     for (i, j), block in fields.items():
@@ -167,7 +190,18 @@ def skew(blocks: Mapping[Key, Any]) -> Blocks:
 
 
 def is_skew_field(field: Field) -> bool:
-    """Whether a field is skew by construction, or a constant skew matrix (a traced matrix is not checked)."""
+    """Whether a field is skew by construction, or a constant skew matrix (a traced matrix is not checked).
+
+    Arguments:
+
+    - `field`: a field.
+
+    Returns True or False, by what the field is made of.
+
+    ```python
+    assert fk.fields.is_skew_field(fk.fields.Skew(jnp.zeros((2, 2))))
+    ```
+    """
     if field.is_skew:
         return True
     if isinstance(field, Dense) and not callable(field.value):
@@ -180,7 +214,18 @@ def is_skew_field(field: Field) -> bool:
 
 
 def is_zero(field: Field) -> bool:
-    """Whether a field is zero by what it is made of; a function that happens to be zero is none."""
+    """Whether a field is zero by what it is made of; a function that happens to be zero is none.
+
+    Arguments:
+
+    - `field`: a field.
+
+    Returns True or False, by what the field is made of.
+
+    ```python
+    assert fk.fields.is_zero(fk.fields.Zero())
+    ```
+    """
     if isinstance(field, Zero):
         return True
     if isinstance(field, Blocks):

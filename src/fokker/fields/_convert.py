@@ -1,17 +1,28 @@
 """Conversion to a field, from a field, a number, or a constant matrix."""
 
-from typing import Any
-
 import jax.numpy as jnp
 
 from fokker._core.state import is_leaf
 from fokker.fields._dense import Dense
 from fokker.fields._diagonal import Scalar
 from fokker.fields._field import Field
+from fokker.fields._types import FieldLike
 
 
-def as_field(value: Any) -> Field:
-    """`value` as a field: a number is a multiple of the identity, a matrix is dense and constant."""
+def as_field(value: FieldLike) -> Field:
+    """`value` as a field: a number is a multiple of the identity, a matrix is dense and constant.
+
+    Arguments:
+
+    - `value`: a field, a number, or a constant matrix.
+
+    Returns a field.
+
+    ```python
+    field = fk.fields.as_field(2.0)
+    matrix = field.as_matrix({"theta": jnp.ones(2)})
+    ```
+    """
     if isinstance(value, Field):
         return value
     if isinstance(value, list):

@@ -22,7 +22,15 @@ from fokker.fields._field import Field, functions_among
 
 
 class Zero(Field):
-    """A(z) = 0: no motion, no noise, no cost."""
+    """A(z) = 0: no motion, no noise, no cost.
+
+    It has no arguments.
+
+    ```python
+    field = fk.fields.Zero()
+    matrix = field.as_matrix({"theta": jnp.ones(2)})
+    ```
+    """
 
     def functions(self) -> tuple[Callable[..., Any], ...]:
         """No functions."""
@@ -59,9 +67,13 @@ class Zero(Field):
 class Scalar(Field):
     r"""A(z) = a(z)·I for a number or a function `a`; Γ = ∇a, one reverse pass.
 
+    Arguments:
+
+    - `value`: a: a number, or a function of named variables or of the whole state.
+
     ```python
-    fk.fields.Scalar(0.5)
-    fk.fields.Scalar(lambda theta: jnp.sqrt(1 + jnp.sum(theta**2)))
+    field = fk.fields.Scalar(lambda theta: 1 + jnp.sum(theta**2))
+    matrix = field.as_matrix({"theta": jnp.ones(2)})
     ```
     """
 
@@ -114,7 +126,7 @@ class Scalar(Field):
         return jax.tree.map(lambda x: jnp.broadcast_to(a.astype(x.dtype), x.shape), part(z, row))
 
 
-def _entries_like(value: Any, z: State, row: str | None, kind: str) -> PyTree[Array]:
+def _entries_like(value: PyTree[Array], z: State, row: str | None, kind: str) -> PyTree[Array]:
     entries = call(value, z, f"the function of a {kind} field") if callable(value) else value
     like = part(z, row)
     if isinstance(like, Mapping) and len(like) == 1 and not isinstance(entries, Mapping):
@@ -136,9 +148,13 @@ class Diagonal(Field):
     one with a probe. If a_i depends only on its own coordinate, `Elementwise` computes the exact Γ with a
     single one.
 
+    Arguments:
+
+    - `value`: a: a tree like the variable, or a function that returns one.
+
     ```python
-    fk.fields.Diagonal(jnp.array([1.0, 4.0]))
-    fk.fields.Diagonal(lambda theta: jnp.exp(jnp.roll(theta, 1)))
+    field = fk.fields.Diagonal({"theta": jnp.array([1.0, 2.0])})
+    matrix = field.as_matrix({"theta": jnp.ones(2)})
     ```
     """
 
@@ -171,8 +187,13 @@ class Elementwise(Field):
     It may depend on other variables in any way. Γ is then one Jacobian-vector product with a vector of ones.
     The user must ensure this; `fokker.check` finds violations.
 
+    Arguments:
+
+    - `value`: a function of one variable that acts on each of its entries.
+
     ```python
-    fk.fields.Elementwise(lambda theta: 1.5 * jnp.sqrt(1 + theta**2))
+    field = fk.fields.Elementwise(lambda theta: 1 / (1 + theta**2))
+    matrix = field.as_matrix({"theta": jnp.ones(2)})
     ```
     """
 

@@ -10,6 +10,7 @@ from jaxtyping import Array, PyTree
 
 from fokker._core.module import Module
 from fokker._core.state import State, depends_on, dimension, part, ravel, replace_part, unravel, zeros_like
+from fokker._core.types import Number
 
 
 class Field(Module):
@@ -130,7 +131,7 @@ class Field(Module):
         columns = jax.vmap(lambda e: ravel(self.mv(z, unravel(e, z_column), row, column)))(basis)
         return columns.T
 
-    def __add__(self, other: Any) -> "Field":
+    def __add__(self, other: object) -> "Field":
         from fokker.fields._algebra import Sum
         from fokker.fields._convert import as_field
 
@@ -139,10 +140,10 @@ class Field(Module):
     def __neg__(self) -> "Field":
         return self * -1.0
 
-    def __mul__(self, scale: Any) -> "Field":
+    def __mul__(self, scale: Number) -> "Field":
         from fokker.fields._algebra import Scaled
 
-        return Scaled(scale, self)
+        return Scaled(scale, self)  # type: ignore[arg-type]  # which it converts
 
     __rmul__ = __mul__
 
@@ -153,13 +154,24 @@ class Field(Module):
 
 
 def symmetric_root(matrix: Array) -> Array:
-    """The symmetric L with L L = `matrix`; NaN if an eigenvalue is negative beyond rounding error."""
+    """The symmetric L with L L = `matrix`; NaN if an eigenvalue is negative beyond rounding error.
+
+    Arguments:
+
+    - `matrix`: symmetric and positive semidefinite.
+
+    Returns S = Sᵀ with SS = matrix.
+
+    ```python
+    root = fk.fields.symmetric_root(jnp.array([[2.0, 1.0], [1.0, 2.0]]))
+    ```
+    """
     values, vectors = jnp.linalg.eigh(matrix)
     tolerance = matrix.shape[0] * jnp.finfo(matrix.dtype).eps * jnp.max(jnp.abs(values))
     root = jnp.sqrt(jnp.where(values < -tolerance, jnp.nan, jnp.maximum(values, 0)))
     return (vectors * root[None, :]) @ vectors.T
 
 
-def functions_among(*values: Any) -> tuple[Callable[..., Any], ...]:
+def functions_among(*values: object) -> tuple[Callable[..., Any], ...]:
     """The functions among `values`."""
     return tuple(value for value in values if callable(value))

@@ -24,12 +24,12 @@ class ControlVariates(Estimator):
         target.validate(center)
         return ControlVariates(center, jax.jit(jax.grad(target.potential))(center))
 
-    def excess(self, target: TargetWithData, state: PyTree[Array], batch: Any) -> PyTree[Array]:
+    def excess(self, target: TargetWithData, state: PyTree[Array], batch: PyTree[Array]) -> PyTree[Array]:
         """∇Ũ(θ*) - ∇U(θ*)."""
         noisy = jax.grad(target.minibatch_potential)(self.center, batch)
         return jax.tree.map(jnp.subtract, noisy, self.full)
 
-    def baselines(self, target: TargetWithData, state: PyTree[Array], batch: Any) -> PyTree[Array]:
+    def baselines(self, target: TargetWithData, state: PyTree[Array], batch: PyTree[Array]) -> PyTree[Array]:
         """g_i(θ*)."""
         return target.datum_gradients(self.center, target.weighted(batch)[0])
 
@@ -40,9 +40,15 @@ def control_variates(center: PyTree[Any]) -> ControlVariates:
     Near the mode of a well-determined posterior it is smaller by orders of magnitude (Baker et al. 2019). A
     step costs twice as much, and there is one pass over the data before the first step.
 
+    Arguments:
+
+    - `center`: a theta near the mode, as `fk.find_mode` finds it.
+
+    Returns an estimator, for the argument `gradient` of `fk.sample`.
+
     ```python
-    mode = fk.find_mode(target, jnp.zeros(20))
-    fk.sample(target, sampler, gradient=fk.gradients.control_variates(mode), init=mode, …)
+    trace = fk.sample(posterior, fk.samplers.sgld(1e-3), init=jnp.zeros(2), steps=1000, batch_size=2,
+                      gradient=fk.gradients.control_variates(jnp.zeros(2)))
     ```
     """
     return ControlVariates(as_arrays(center))

@@ -1,6 +1,6 @@
 """The plain minibatch gradient, and the base class of all estimators of ∇U."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +8,7 @@ from jaxtyping import Array, PyTree
 
 from fokker._core.count import Count
 from fokker._core.module import Module
+from fokker._core.types import Arrays
 from fokker.targets.target import TargetWithData
 
 
@@ -36,22 +37,26 @@ class Estimator(Module):
         """The initial state."""
         return ()
 
-    def excess(self, target: TargetWithData, state: PyTree[Array], batch: Any) -> PyTree[Array] | None:
+    def excess(
+        self, target: TargetWithData, state: PyTree[Array], batch: PyTree[Array]
+    ) -> PyTree[Array] | None:
         """Σ_{batch} w_i b_i - Σ_{all} b_i, of mean zero; None if there are no baselines."""
         return None
 
-    def baselines(self, target: TargetWithData, state: PyTree[Array], batch: Any) -> PyTree[Array] | None:
+    def baselines(
+        self, target: TargetWithData, state: PyTree[Array], batch: PyTree[Array]
+    ) -> PyTree[Array] | None:
         """b_i for each row of the batch, or None."""
         return None
 
     def update(
-        self, target: TargetWithData, state: PyTree[Array], theta: PyTree[Array], batch: Any, number: Count
+        self, target: TargetWithData, state: Arrays, theta: Arrays, batch: Arrays, number: Count
     ) -> PyTree[Array]:
         """The state after step `number`, which used `batch` at `theta`."""
         return state
 
     def gradient(
-        self, target: TargetWithData, state: PyTree[Array], theta: PyTree[Array], batch: Any
+        self, target: TargetWithData, state: PyTree[Array], theta: PyTree[Array], batch: PyTree[Array]
     ) -> PyTree[Array]:
         """∇Ũ(θ)."""
         plain = jax.grad(target.minibatch_potential)(theta, batch)
@@ -59,7 +64,7 @@ class Estimator(Module):
         return plain if excess is None else jax.tree.map(jnp.subtract, plain, excess)
 
     def contributions(
-        self, target: TargetWithData, state: PyTree[Array], theta: PyTree[Array], batch: Any
+        self, target: TargetWithData, state: PyTree[Array], theta: PyTree[Array], batch: PyTree[Array]
     ) -> PyTree[Array]:
         """w_i [g_i(θ) - b_i], along a first axis: the terms of the minibatch part of ∇Ũ."""
         rows, weights = target.weighted(batch)
@@ -74,5 +79,14 @@ class Estimator(Module):
 
 
 def minibatch() -> Estimator:
-    """∇Ũ(θ) = -(N/n) Σ_{batch} ∇log p(x|θ) - ∇log p(θ): the default of all samplers."""
+    """∇Ũ(θ) = -(N/n) Σ_{batch} ∇log p(x|θ) - ∇log p(θ): the default of all samplers.
+
+    Returns the estimator, for the argument `gradient` of `fk.sample`, where it is the default. It has no
+    arguments.
+
+    ```python
+    trace = fk.sample(posterior, fk.samplers.sgld(1e-3), init=jnp.zeros(2), steps=1000, batch_size=2,
+                      gradient=fk.gradients.minibatch())
+    ```
+    """
     return Estimator()

@@ -1,7 +1,5 @@
 """The covariance of the minibatch gradient, estimated while sampling."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,6 +8,7 @@ from jaxtyping import Array, PyTree
 from fokker._core.count import Count
 from fokker._core.module import Module
 from fokker._core.state import dimension, nearest, ravel
+from fokker._core.types import Number
 from fokker.fields import Dense, Diagonal, Field, Scalar
 
 KINDS = ("scalar", "diagonal", "dense")
@@ -28,6 +27,14 @@ class OnlineNoise(Module):
     V̂ is unbiased for any batch of two rows or more, and V starts from zero; s = 1 - n/N if the rows are
     distinct (Ahn et al. 2012, for SGFS). `kind` is the part of V that is stored: "scalar" (the mean
     variance), "diagonal" or "dense".
+
+    Arguments:
+
+    - `kind`: "scalar", "diagonal" or "dense": what is estimated of the covariance.
+
+    ```python
+    noise = fk.gradients.OnlineNoise("diagonal")
+    ```
     """
 
     kind: str = eqx.field(static=True)
@@ -46,7 +53,7 @@ class OnlineNoise(Module):
         d, dtype = dimension(theta), jnp.result_type(*jax.tree.leaves(theta))
         return jnp.zeros((d, d) if self.kind == "dense" else (), dtype)
 
-    def estimate(self, contributions: PyTree[Array], scatter: Any) -> PyTree[Array]:
+    def estimate(self, contributions: PyTree[Array], scatter: Number) -> PyTree[Array]:
         """V̂ of one batch."""
         n = jax.tree.leaves(contributions)[0].shape[0]
         if n < 2:
@@ -64,7 +71,7 @@ class OnlineNoise(Module):
         return unbiasing * flat.T @ flat
 
     def update(
-        self, V: PyTree[Array], contributions: PyTree[Array], scatter: Any, number: Count
+        self, V: PyTree[Array], contributions: PyTree[Array], scatter: Number, number: Count
     ) -> PyTree[Array]:
         """V after one more batch."""
         estimate = self.estimate(contributions, scatter)

@@ -17,6 +17,18 @@ def norms(target: TargetWithData, theta: PyTree[Any], least: float = 0.1) -> Flo
 
     Scores for weighted minibatches: `fk.sample(…, batches=fk.gradients.norms(target, theta))`. Without the
     lower bound, a row with a small gradient at `theta` would rarely be drawn, with a very large weight.
+
+    Arguments:
+
+    - `target`: a `fk.Posterior`.
+    - `theta`: where the gradients are taken, near the mode.
+    - `least`: the smallest score, as a share of the mean: no row is left out.
+
+    Returns one positive score per datum, for the argument `batches` of `fk.sample`.
+
+    ```python
+    scores = fk.gradients.norms(posterior, jnp.zeros(2))
+    ```
     """
     y = target.unconstrain(theta)
 

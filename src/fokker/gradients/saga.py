@@ -1,6 +1,6 @@
 """Minibatch gradients with one stored baseline per row."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,19 +42,19 @@ class SAGA(Estimator):
         each = jax.tree.map(lambda g: g[:, 0], each)
         return _Table(each, jax.tree.map(lambda g: jnp.sum(g, axis=0), each))
 
-    def _rows(self, batch: Any) -> Array:
+    def _rows(self, batch: PyTree[Array]) -> Array:
         if not isinstance(batch, Batch) or batch.rows is None:
             raise TypeError(
                 "saga needs the row numbers of a batch: give fokker.batches.Batch(data, rows) to step."
             )
         return batch.rows
 
-    def baselines(self, target: TargetWithData, state: _Table, batch: Any) -> PyTree[Array]:
+    def baselines(self, target: TargetWithData, state: _Table, batch: PyTree[Array]) -> PyTree[Array]:
         """The stored gradients of the batch's rows."""
         rows = self._rows(batch)
         return jax.tree.map(lambda g: g[rows], state.each)
 
-    def excess(self, target: TargetWithData, state: _Table, batch: Any) -> PyTree[Array]:
+    def excess(self, target: TargetWithData, state: _Table, batch: PyTree[Array]) -> PyTree[Array]:
         """Σ_{batch} w_i b_i minus the sum of the table."""
         _, weights = target.weighted(batch)
         rows = target.all_rows(self._rows(batch))
@@ -69,7 +69,7 @@ class SAGA(Estimator):
         return jax.tree.map(jnp.subtract, sums, state.total)
 
     def update(
-        self, target: TargetWithData, state: _Table, theta: PyTree[Array], batch: Any, number: Count
+        self, target: TargetWithData, state: _Table, theta: PyTree[Array], batch: PyTree[Array], number: Count
     ) -> _Table:
         """The table and its sum, with the gradients of the batch's rows replaced."""
         rows = target.all_rows(self._rows(batch))
@@ -90,5 +90,12 @@ def saga() -> SAGA:
     r"""b_i = g_i at the position where row i was last used (Defazio et al. 2014; Dubey et al. 2016).
 
     It needs one pass over the data at the start, and N gradients in memory.
+
+    Returns an estimator, for the argument `gradient` of `fk.sample`. It has no arguments.
+
+    ```python
+    trace = fk.sample(posterior, fk.samplers.sgld(1e-3), init=jnp.zeros(2), steps=1000, batch_size=2,
+                      gradient=fk.gradients.saga())
+    ```
     """
     return SAGA()

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from fokker._core.state import State
+from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.hamiltonian import Hamiltonian, hamiltonian_value
 from fokker.fields import Field
@@ -48,10 +49,13 @@ class Correctable(Integrator):
     """An integrator whose steps can be proposals: of it Metropolis and trees know the way back.
 
     By default that is for steps in reversed time, r ↦ -r, without noise. `error_order`: the power of the step
-    size with which the spread of log acceptance ratios grows.
+    size with which the spread of log acceptance ratios grows. `has_density`: whether a proposal is affine in
+    its Gaussian noise, of as many numbers as the state, so that `fk.check` can compute its density; else it
+    compares averages.
     """
 
     error_order: ClassVar[float]
+    has_density: ClassVar[bool] = False
 
     def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
         """None: a step has no noise."""
@@ -67,9 +71,13 @@ class Correctable(Integrator):
 
     @abc.abstractmethod
     def propose(
-        self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any, point: Point
+        self, dynamics: Dynamics | SDE, z: State, noise: PyTree[Array], step_size: Number, point: Point
     ) -> Proposal:
         """The same step as `advance` takes with the exact gradient, as a proposal."""
+
+    def precisely(self) -> "Correctable":
+        """The same with implicit equations solved to rounding, where there are any."""
+        return self
 
     def rejected(self, z: State) -> State:
         """The state after a rejection: z in reversed time, where the way back is taken there."""

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from fokker._core.state import State, inner
+from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
 from fokker.integrators._gradient import evaluate
@@ -18,11 +19,19 @@ class EulerMaruyama(Correctable):
     r"""z' = z + ε f(z) + √ε √(2TD(z) - εB̂) w with w ~ N(0, I).
 
     Weak order 1, one gradient per step, for any dynamics (Ma et al. 2015, Eq. 9, the sign of Γ corrected).
+
+    It has no arguments.
+
+    ```python
+    sampler = fk.samplers.sgld(0.01, integrator=fk.integrators.EulerMaruyama())
+    trace = fk.sample(target, sampler, init=jnp.zeros(2), steps=1000)
+    ```
     """
 
     label: ClassVar = "Euler–Maruyama"
     gradient_at_start: ClassVar = True
     error_order: ClassVar = 1.5
+    has_density: ClassVar = True
 
     def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
         """Noise for √(2TD - εB̂)."""
@@ -52,7 +61,7 @@ class EulerMaruyama(Correctable):
             )
 
     def propose(
-        self, dynamics: Dynamics | SDE, z: State, noise: PyTree[Array], step_size: Any, point: Point
+        self, dynamics: Dynamics | SDE, z: State, noise: PyTree[Array], step_size: Number, point: Point
     ) -> Proposal:
         r"""The step with q(z'|z) = N(z + εf(z), 2εTD(z)) there and q(z|z') back; one gradient."""
         h = one_number(step_size)
@@ -80,7 +89,7 @@ def _log_density(dynamics: Dynamics | SDE, z: State, point: Point, new: State, h
     return -squares / (4 * h * temperature_of(dynamics)) - D.log_determinant(z) / 2
 
 
-def one_number(step_size: Any) -> Array:
+def one_number(step_size: Number) -> Array:
     """The step size as a scalar."""
     h = jnp.asarray(step_size)
     if h.shape != ():

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from fokker._core.state import State
+from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
 from fokker.integrators._friction import check_friction, friction_rate
@@ -28,12 +29,20 @@ class ExactOU(Correctable):
     The step of underdamped Langevin Monte Carlo (Cheng et al. 2018). Exact where U is linear; weak order 1
     elsewhere, one gradient per step, stable at any friction. For dynamics of `theta` and `r` with a diagonal
     D on r, friction coordinate by coordinate and dθ = r/m dt.
+
+    It has no arguments.
+
+    ```python
+    sampler = fk.samplers.sghmc(0.1, integrator=fk.integrators.ExactOU())
+    trace = fk.sample(target, sampler, init=jnp.zeros(2), steps=1000)
+    ```
     """
 
     label: ClassVar = "exact OU"
     gradient_at_start: ClassVar = True
     # The frozen gradient is off by O(ε), its force by O(ε²), against a noise of √ε.
     error_order: ClassVar = 1.5
+    has_density: ClassVar = True
 
     def check(self, dynamics: Dynamics | SDE, z: State, subtracts: bool = False) -> None:
         """Raise unless the friction of these dynamics can be solved exactly."""
@@ -78,7 +87,7 @@ class ExactOU(Correctable):
         return {**z, **jax.tree.map(lambda new, x: new.astype(x.dtype), moved, _pair(z))}, jnp.zeros(())
 
     def propose(
-        self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any, point: Point
+        self, dynamics: Dynamics | SDE, z: State, noise: PyTree[Array], step_size: Number, point: Point
     ) -> Proposal:
         """The step with its normal density there, and from (θ', -r') back to (θ, -r); one gradient."""
         h = one_number(step_size)
@@ -159,7 +168,13 @@ def _log_density(dynamics: Dynamics | SDE, z: State, point: Point, new: State, h
     law = _law(dynamics, z, point.gradient, h)
 
     def one(
-        theta: Array, r: Array, mean_theta: Array, mean_r: Array, coefficient: Any, s: Any, rest: Any
+        theta: Array,
+        r: Array,
+        mean_theta: Array,
+        mean_r: Array,
+        coefficient: Number,
+        s: PyTree[Array],
+        rest: PyTree[Array],
     ) -> Array:
         w = (r - mean_r) / s
         v = (theta - mean_theta - coefficient * (r - mean_r)) / rest

@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from fokker._core.state import State, depends_on, ravel, unravel
+from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.hamiltonian import hamiltonian_value
 from fokker.fields import is_zero
@@ -97,6 +98,19 @@ class GeneralisedLeapfrog(Correctable):
     precision 1e-10) in at most `iterations` iterations; a step that is not solved, or does not end where it
     started when taken back, is rejected by a correction. Reversible, keeps volume, order 2
     (Leimkuhler and Reich 2004). For dynamics of `theta` and `r` with D = 0 and Q = [[0, -I], [I, 0]].
+
+    Arguments:
+
+    - `tolerance`: of the implicit equations; None for one that fits the precision.
+    - `iterations`: the most that they are given.
+
+    ```python
+    kinetic = lambda theta, r: jnp.sum(r**2 / (1 + theta**2)) / 2
+    H = fk.Hamiltonian(lambda theta: jnp.sum(theta**2) / 2, kinetic)
+    sampler = fk.samplers.recipe(
+        fk.Dynamics(H, Q={("r", "theta"): 1.0}), 0.1, integrator=fk.integrators.GeneralisedLeapfrog()
+    )
+    ```
     """
 
     tolerance: Any = None
@@ -113,6 +127,10 @@ class GeneralisedLeapfrog(Correctable):
             )
         if self.tolerance is not None and not self.tolerance > 0:
             raise ValueError(f"the tolerance must be positive; {self.tolerance} was given.")
+
+    def precisely(self) -> "GeneralisedLeapfrog":
+        """To 1e-12 in double precision."""
+        return GeneralisedLeapfrog(1e-12, 4 * self.iterations)
 
     def check(self, dynamics: Dynamics | SDE, z: State, subtracts: bool = False) -> None:
         """Raise unless the dynamics are Hamiltonian, in a position and its momentum."""
@@ -140,13 +158,13 @@ class GeneralisedLeapfrog(Correctable):
         return evaluate_point(dynamics, z, with_gradient=False)
 
     def propose(
-        self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any, point: Point
+        self, dynamics: Dynamics | SDE, z: State, noise: PyTree[Array], step_size: Number, point: Point
     ) -> Proposal:
         """The step, and whether it leads back."""
         new, is_sound = self._step(dynamics, z, step_size)
         return Proposal(new, self.evaluate(dynamics, new), jnp.zeros(()), is_sound)
 
-    def _step(self, dynamics: Dynamics | SDE, z: State, step_size: Any) -> tuple[State, Array]:
+    def _step(self, dynamics: Dynamics | SDE, z: State, step_size: Number) -> tuple[State, Array]:
         x, r = ravel(z["theta"]), ravel(z["r"])
 
         def H(x: Vector, r: Vector) -> Array:

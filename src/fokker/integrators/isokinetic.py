@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from fokker._core.state import State, nearest, ravel, unravel
+from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.hamiltonian import Hamiltonian
 from fokker.dynamics.isokinetic import isokinetic
@@ -73,6 +74,16 @@ class IsokineticLeapfrog(Correctable):
     `kind` is "leapfrog", one gradient per step where steps follow one another, or "minimal norm", two, whose
     error is smaller for the same work (Omelyan, Mryglod and Folk 2003). Both are of order 2, and lead back
     once u is reversed. A kick changes volume on the sphere of directions by e^{-ΔK}, the ratio of a proposal.
+
+    Arguments:
+
+    - `kind`: "minimal norm" (the default) or "leapfrog".
+
+    ```python
+    dynamics = fk.dynamics.isokinetic(lambda theta: jnp.sum(theta**2) / 2)
+    sampler = fk.samplers.recipe(dynamics, 0.3, integrator=fk.integrators.IsokineticLeapfrog("leapfrog"))
+    state = sampler.init({"theta": jnp.ones(2), "u": jnp.array([0.6, 0.8])})
+    ```
     """
 
     kind: str = eqx.field(static=True, default="minimal norm")
@@ -135,7 +146,7 @@ class IsokineticLeapfrog(Correctable):
         return _evaluate(dynamics, z["theta"])
 
     def propose(
-        self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any, point: Point
+        self, dynamics: Dynamics | SDE, z: State, noise: PyTree[Array], step_size: Number, point: Point
     ) -> Proposal:
         """The step with ∇U known at its start."""
         z, point, kinetic = self._step(dynamics, z, step_size, point, lambda t: _evaluate(dynamics, t))
@@ -149,7 +160,7 @@ class IsokineticLeapfrog(Correctable):
         self,
         dynamics: Dynamics | SDE,
         z: State,
-        step_size: Any,
+        step_size: Number,
         point: Point,
         evaluate: Callable[[PyTree[Array]], Point],
     ) -> tuple[State, Point, Array]:

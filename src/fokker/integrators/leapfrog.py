@@ -1,12 +1,13 @@
 """The leapfrog step of Hamiltonian dynamics."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from fokker._core.state import State
+from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
 from fokker.fields import is_zero
 from fokker.integrators._friction import check_friction
@@ -22,6 +23,16 @@ class Leapfrog(Correctable):
     For Hamiltonian dynamics: of `theta` and `r`, with D = 0, a kinetic energy rᵀM⁻¹r/2 and a Q that are the
     same everywhere. Reversible in time, keeps volume, order 2; one gradient per step where steps follow one
     another (Duane et al. 1987).
+
+    It has no arguments.
+
+    ```python
+    dynamics = fk.dynamics.hamiltonian_flow(lambda theta: jnp.sum(theta**2) / 2)
+    sampler = fk.samplers.recipe(
+        dynamics, 0.3, integrator=fk.integrators.Leapfrog(), correction=fk.corrections.Metropolis(5)
+    )
+    state = sampler.init({"theta": jnp.zeros(2), "r": jnp.zeros(2)})
+    ```
     """
 
     label: ClassVar = "leapfrog"
@@ -41,7 +52,7 @@ class Leapfrog(Correctable):
         return _kicked(dynamics, z, evaluate(step.gradient, dynamics, z), h / 2), jnp.zeros(())
 
     def propose(
-        self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any, point: Point
+        self, dynamics: Dynamics | SDE, z: State, noise: PyTree[Array], step_size: Number, point: Point
     ) -> Proposal:
         """The step with ∇U known at its start: one gradient."""
         h = one_number(step_size)

@@ -17,6 +17,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Key, PyTree
 
 from fokker._core.random import bits as random_bits
@@ -24,7 +25,7 @@ from fokker._core.random import normal, split
 from fokker._core.state import nearest
 
 
-def _gaussian(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
+def _gaussian(key: Key[Array, ""], shape: tuple[int, ...], dtype: DTypeLike) -> Array:
     return normal(key, shape, dtype)
 
 
@@ -33,14 +34,14 @@ def _words(key: Key[Array, ""], count: int) -> Array:
     return jax.lax.optimization_barrier(random_bits(key, (count, 1)))
 
 
-def _two_point(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
+def _two_point(key: Key[Array, ""], shape: tuple[int, ...], dtype: DTypeLike) -> Array:
     # One bit per value: `jax.random.rademacher` uses 32.
     count = math.prod(shape)
     bits = _words(key, -(-count // 32)) >> jnp.arange(32, dtype=jnp.uint32)[None, :] & 1
     return (2 * bits.reshape(-1)[:count].astype(jnp.int8) - 1).astype(dtype).reshape(shape)
 
 
-def _three_point(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
+def _three_point(key: Key[Array, ""], shape: tuple[int, ...], dtype: DTypeLike) -> Array:
     # The first eight digits of a random word as a fraction in base six: 0 is up, 1 is down. A digit is made
     # of the top 16 bits of word·6ᵏ; 65536/6 is not whole: the size of the jump corrects the variance.
     count = math.prod(shape)
@@ -51,7 +52,7 @@ def _three_point(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Arr
     return values.reshape(-1)[:count].astype(dtype).reshape(shape)
 
 
-def _binomial(key: Key[Array, ""], shape: tuple[int, ...], dtype: Any) -> Array:
+def _binomial(key: Key[Array, ""], shape: tuple[int, ...], dtype: DTypeLike) -> Array:
     ones = jax.lax.population_count(random_bits(key, shape))
     return ((ones.astype(jnp.int32) - 16) / math.sqrt(8)).astype(dtype)
 

@@ -4,9 +4,10 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from fokker._core.state import State
+from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field
 from fokker.integrators._integrator import StepInput
@@ -18,10 +19,20 @@ class RandomWalk(Correctable):
     r"""z' = z + ε w with w ~ N(0, I): a proposal for a Metropolis correction, of no use without one.
 
     It uses neither D, Q nor the gradient of H: the correction alone determines what is sampled.
+
+    It has no arguments.
+
+    ```python
+    dynamics = fk.dynamics.langevin(lambda theta: jnp.sum(theta**2) / 2)
+    sampler = fk.samplers.recipe(
+        dynamics, 0.5, integrator=fk.integrators.RandomWalk(), correction=fk.corrections.Metropolis()
+    )
+    ```
     """
 
     label: ClassVar = "random walk"
     error_order: ClassVar = 1.0
+    has_density: ClassVar = True
 
     def noise_like(self, dynamics: Dynamics | SDE, z: State, noise_estimate: Field | None = None) -> Any:
         """Noise for every variable."""
@@ -40,7 +51,7 @@ class RandomWalk(Correctable):
         return evaluate_point(dynamics, z, with_gradient=False)
 
     def propose(
-        self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any, point: Point
+        self, dynamics: Dynamics | SDE, z: State, noise: PyTree[Array], step_size: Number, point: Point
     ) -> Proposal:
         """The step; it is symmetric."""
         new, zero = self.advance(StepInput(dynamics, z, None, noise, step_size))

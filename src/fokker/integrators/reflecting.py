@@ -26,6 +26,12 @@ class Reflecting(Integrator):
     ```python
     fk.samplers.sgld(1e-3, integrator=fk.integrators.Reflecting(lower=0.0))
     ```
+
+    Arguments:
+
+    - `lower`: the lower walls: a number, or a tree like theta; None for none.
+    - `upper`: the upper walls, likewise.
+    - `integrator`: that which takes the step; `EulerMaruyama()` by default.
     """
 
     lower: PyTree[Array] | None = eqx.field(

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from fokker._core.state import State
+from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
 from fokker.fields import Field, is_zero
 from fokker.integrators._friction import check_friction, friction_rate
@@ -34,6 +35,16 @@ class Splitting(Correctable):
     `"ADBOBDA"` take one gradient per step and are the default; `"BAOAB"` takes two. For dynamics of a
     position `theta`, a momentum `r` and at most a thermostat `xi`, with a diagonal D on r and friction
     coordinate by coordinate.
+
+    Arguments:
+
+    - `word`: the order of the flows, a palindrome of A, B, one O and for thermostats D; None for "ABOBA", or
+      "ADBOBDA" with a thermostat.
+
+    ```python
+    sampler = fk.samplers.sghmc(0.1, integrator=fk.integrators.Splitting("BAOAB"))
+    trace = fk.sample(target, sampler, init=jnp.zeros(2), steps=1000)
+    ```
     """
 
     word: str | None = eqx.field(static=True, default=None)
@@ -94,7 +105,7 @@ class Splitting(Correctable):
         return evaluate_point(dynamics, z, with_gradient=self._word(z)[0] == "B")
 
     def propose(
-        self, dynamics: Dynamics | SDE, z: State, noise: Any, step_size: Any, point: Point
+        self, dynamics: Dynamics | SDE, z: State, noise: PyTree[Array], step_size: Number, point: Point
     ) -> Proposal:
         """The step; the energy that friction and noise add is heat, which leaves the work of A and B."""
         known = point if self._word(z)[0] == "B" else None
@@ -107,8 +118,8 @@ class Splitting(Correctable):
         dynamics: Dynamics | SDE,
         z: State,
         evaluated: Callable[[State], Point],
-        noise: Any,
-        step_size: Any,
+        noise: PyTree[Array],
+        step_size: Number,
         probe: State | None = None,
         point: Point | None = None,
     ) -> tuple[State, Array, Point | None]:

@@ -21,6 +21,13 @@ class SymplecticEuler(Integrator):
     The variables that have noise go first, then theta, then the others, as in SGHMC (Chen et al. 2014) and
     Algorithm 1 of SGNHT (Ding et al. 2014). Weak order 1, one gradient per step; without noise and friction
     it keeps volume and has no drift of the energy, which Euler–Maruyama has.
+
+    It has no arguments.
+
+    ```python
+    sampler = fk.samplers.sghmc(0.01, integrator=fk.integrators.SymplecticEuler())
+    trace = fk.sample(target, sampler, init=jnp.zeros(2), steps=1000)
+    ```
     """
 
     label: ClassVar = "symplectic Euler"

@@ -3,16 +3,18 @@
 import math
 import numbers
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
+
+T = TypeVar("T")
 
 # Takes the name by which the user knows a setting, and its value.
-Check = Callable[[str, Any], Any]
+Check = Callable[[str, object], Any]
 
 
 def whole(minimum: int) -> Check:
     """Whole numbers of at least this."""
 
-    def check(name: str, value: Any) -> int:
+    def check(name: str, value: object) -> int:
         if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < minimum:
             raise ValueError(f"{name} must be a whole number of at least {minimum}; {value!r} was given.")
         return int(value)
@@ -20,12 +22,12 @@ def whole(minimum: int) -> Check:
     return check
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether it is one finite number, and not True or False."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def positive(name: str, value: Any) -> float:
+def positive(name: str, value: object) -> float:
     """Numbers above 0."""
     if not (is_number(value) and value > 0):
         raise ValueError(f"{name} must be a positive number; {value!r} was given.")
@@ -35,7 +37,7 @@ def positive(name: str, value: Any) -> float:
 def within(minimum: float, limit: float, meaning: str) -> Check:
     """Numbers from a minimum to below a limit; `meaning`: what they have to be, in words."""
 
-    def check(name: str, value: Any) -> float:
+    def check(name: str, value: object) -> float:
         if not (is_number(value) and minimum <= value < limit):
             raise ValueError(f"{name} must be {meaning}; {value!r} was given.")
         return float(value)
@@ -46,7 +48,7 @@ def within(minimum: float, limit: float, meaning: str) -> Check:
 def one_of(choices: Sequence[str]) -> Check:
     """One of these texts."""
 
-    def check(name: str, value: Any) -> str:
+    def check(name: str, value: object) -> str:
         if not isinstance(value, str) or value not in choices:
             from fokker._core.state import nearest  # which needs JAX
 
@@ -63,7 +65,7 @@ def optional(check: Check) -> Check:
     return lambda name, value: None if value is None else check(name, value)
 
 
-def anything(name: str, value: Any) -> Any:
+def anything(name: str, value: T) -> T:
     """What is checked where it is used."""
     return value
 

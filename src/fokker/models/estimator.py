@@ -15,12 +15,15 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fokker._core.files import interpreting, read_arrays, write_arrays
 from fokker._core.keys import checked_seed
 
 _VERSION = 1
 _MAX_SEED = 2**31 - 1
+# A seed, a generator to draw one from, or None for another seed each time.
+RandomState = int | np.random.RandomState | np.random.Generator | None
 
 
 class _NotFittedError(ValueError, AttributeError):
@@ -34,7 +37,7 @@ class _Parameters:
         """The parameters by name."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
-    def set_params(self, **parameters: Any) -> Self:
+    def set_params(self, **parameters: object) -> Self:
         """Set parameters by name."""
         for name, value in parameters.items():
             if name not in self.get_params():
@@ -46,29 +49,28 @@ class _Parameters:
 class _Transformer:
     """The method of scikit-learn's transformers that an estimator needs."""
 
-    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
+    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> np.ndarray:
         """Fit, then transform the same rows."""
         return self.fit(X, y).transform(X)  # type: ignore[attr-defined]
 
 
-def _validated(estimator: Any, X: Any, *, reset: bool, accept_sparse: str) -> Any:
+def _validated(estimator: "Estimator", X: ArrayLike, *, reset: bool, accept_sparse: str) -> Any:
     """X as an array or a sparse matrix, checked; `reset`: remember its columns."""
-    frame = X
-    if not hasattr(X, "tocsr"):
-        X = np.asarray(X)
-    if X.ndim != 2:
-        raise ValueError(f"X must be a matrix with one row per datum; its shape is {X.shape}.")
+    # Of any type that has rows and columns: a sparse matrix is left as it is.
+    values: Any = X if hasattr(X, "tocsr") else np.asarray(X)
+    if values.ndim != 2:
+        raise ValueError(f"X must be a matrix with one row per datum; its shape is {values.shape}.")
     if reset:
-        estimator.n_features_in_ = X.shape[1]
-        remember_columns(estimator, frame)
-        return X
-    if X.shape[1] != estimator.n_features_in_:
+        estimator.n_features_in_ = values.shape[1]
+        remember_columns(estimator, X)
+        return values
+    if values.shape[1] != estimator.n_features_in_:
         raise ValueError(
-            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"X has {values.shape[1]} features, but {type(estimator).__name__} is expecting "
             f"{estimator.n_features_in_} features as input: give the same columns."
         )
-    check_columns(estimator, frame)
-    return X
+    check_columns(estimator, X)
+    return values
 
 
 if TYPE_CHECKING:
@@ -112,16 +114,17 @@ class Estimator(_Base):
     _labels: ClassVar[tuple[str, ...]] = ()
     _remade: ClassVar[tuple[str, ...]] = ()
     _renamed: ClassVar[dict[str, str]] = {}
-    random_state: Any
+    random_state: RandomState
     feature_names_in_: np.ndarray
+    n_features_in_: int
     _seed: int
 
-    def __new__(cls, *parameters: Any, **by_name: Any) -> Self:
+    def __new__(cls, *parameters: object, **by_name: object) -> Self:
         """Refuse earlier names of parameters, with those that they have now."""
         cls._check_names(by_name, TypeError)
         return super().__new__(cls)
 
-    def set_params(self, **parameters: Any) -> Self:
+    def set_params(self, **parameters: object) -> Self:
         """Set parameters by name, and return the estimator."""
         self._check_names(parameters, ValueError)
         return super().set_params(**parameters)
@@ -166,7 +169,8 @@ class Estimator(_Base):
             parameters["random_state"] = self._seed
         programs = [name for name, value in parameters.items() if not _is_json(value)]
         stored = {name: value for name, value in parameters.items() if name not in programs}
-        fitted = {name: as_json(getattr(self, name)) for name in self._attributes if hasattr(self, name)}
+        names = ("n_features_in_", *self._attributes)
+        fitted = {name: as_json(getattr(self, name)) for name in names if hasattr(self, name)}
         header = {
             **header,
             "kind": self._kind,
@@ -180,7 +184,7 @@ class Estimator(_Base):
         write_arrays(Path(path), header, arrays)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], **parameters: Any) -> Self:
+    def load(cls, path: str | os.PathLike[str], **parameters: object) -> Self:
         """Read a file written by `save`; `parameters`: those that it could not store, by name."""
         header, arrays = read_arrays(Path(path), cls._kind, _VERSION)
         missing = [name for name in header.get("programs", ()) if name not in parameters]
@@ -194,14 +198,14 @@ class Estimator(_Base):
             stored = {cls._renamed.get(name, name): value for name, value in header["parameters"].items()}
             estimator = cls(**{**stored, **parameters})
             fitted = header.get("fitted", {})
-            for name in cls._attributes:
+            for name in ("n_features_in_", *cls._attributes):
                 if name in fitted:
                     setattr(estimator, name, fitted[name])
             if header.get("feature_names") is not None:
                 estimator.feature_names_in_ = np.asarray(header["feature_names"], dtype=object)
             # Older files have the seed elsewhere, or as a parameter.
             known = (header.get("seed"), fitted.get("_seed"), estimator.random_state)
-            estimator._seed = next(seed for seed in known if seed is not None)
+            estimator._seed = next(new_seed(seed) for seed in known if seed is not None)
             estimator._restore(header, arrays)
         return estimator
 
@@ -220,7 +224,7 @@ class Estimator(_Base):
             self._restore(*stored)
 
 
-def new_seed(random_state: Any) -> int:
+def new_seed(random_state: RandomState) -> int:
     """The seed of a fit: as given, drawn from a generator of NumPy, or another one each time."""
     if random_state is None:
         return int(np.random.default_rng().integers(_MAX_SEED))
@@ -264,7 +268,7 @@ def _check_labels(labels: Mapping[str, list[Any]]) -> None:
                 )
 
 
-def as_json(value: Any) -> Any:
+def as_json(value: object) -> Any:
     """A parameter in a type that JSON has, where there is one."""
     if isinstance(value, np.random.RandomState | np.random.Generator):
         return None
@@ -273,7 +277,7 @@ def as_json(value: Any) -> Any:
     return [as_json(x) for x in value] if isinstance(value, tuple | list) else value
 
 
-def _is_json(value: Any) -> bool:
+def _is_json(value: object) -> bool:
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
@@ -281,7 +285,7 @@ def _is_json(value: Any) -> bool:
     return True
 
 
-def column_names(X: Any) -> np.ndarray | None:
+def column_names(X: ArrayLike) -> np.ndarray | None:
     """The names of the columns of a data frame, where they are text; None for anything else."""
     names = getattr(X, "columns", None)
     if names is None or not all(isinstance(name, str) for name in names):
@@ -289,7 +293,7 @@ def column_names(X: Any) -> np.ndarray | None:
     return np.asarray(list(names), dtype=object)
 
 
-def remember_columns(estimator: Any, X: Any) -> None:
+def remember_columns(estimator: "Estimator", X: ArrayLike) -> None:
     """Set `feature_names_in_`, or remove that of an earlier fit."""
     names = column_names(X)
     if names is not None:
@@ -298,7 +302,7 @@ def remember_columns(estimator: Any, X: Any) -> None:
         del estimator.feature_names_in_
 
 
-def check_columns(estimator: Any, X: Any) -> None:
+def check_columns(estimator: "Estimator", X: ArrayLike) -> None:
     """Raise where the columns of X have other names than in fit, or another order, as scikit-learn does.
 
     Where only one of the two has names there is a warning.
@@ -338,6 +342,7 @@ def _shown(names: list[str]) -> str:
 __all__ = [
     "Estimator",
     "NotFittedError",
+    "RandomState",
     "Transformer",
     "as_json",
     "check_columns",

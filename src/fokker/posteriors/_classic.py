@@ -9,6 +9,8 @@ from typing import Any
 
 from jaxtyping import Array, Key, PyTree
 
+from fokker.targets.target import Target
+
 
 @dataclass(frozen=True)
 class ClassicPosterior:
@@ -20,14 +22,14 @@ class ClassicPosterior:
     """
 
     name: str
-    target: Any
+    target: Target
     init: Callable[[Key[Array, ""]], PyTree[Array]]
     reference: Mapping[str, tuple[float, float]] = field(repr=False)
     source: str
 
 
 def with_reference(
-    name: str, target: Any, init: Callable[[Key[Array, ""]], PyTree[Array]]
+    name: str, target: Target, init: Callable[[Key[Array, ""]], PyTree[Array]]
 ) -> ClassicPosterior:
     """The posterior with the moments that `benchmarks/references.py` computed for it."""
     # A new model has none yet: that script computes it.

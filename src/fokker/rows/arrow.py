@@ -1,19 +1,22 @@
 """Columns of Arrow tables as arrays of NumPy."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fokker.rows.readers import ListReader
 from fokker.rows.source import Problem, Reader
 
+if TYPE_CHECKING:
+    from pyarrow import Array, DataType, RecordBatch, Table
 
-def is_arrow(data: Any) -> bool:
+
+def is_arrow(data: object) -> bool:
     """Whether it is a table or a record batch of Arrow; Arrow is not imported for this."""
     return type(data).__module__.partition(".")[0] == "pyarrow" and hasattr(data, "schema")
 
 
-def of_table(table: Any) -> dict[str, Reader]:
+def of_table(table: "Table | RecordBatch") -> dict[str, Reader]:
     """The columns of a table in memory, by name, without a copy."""
     if not hasattr(table.column(0), "chunks"):
         import pyarrow
@@ -26,7 +29,7 @@ def of_table(table: Any) -> dict[str, Reader]:
     return columns
 
 
-def type_of_numbers(kind: Any) -> tuple[np.dtype, tuple[int, ...]] | None:
+def type_of_numbers(kind: "DataType") -> tuple[np.dtype, tuple[int, ...]] | None:
     """The type of NumPy and the shape of one row, where a column of this type holds numbers.
 
     Lists of a fixed size are rows of a matrix.
@@ -39,7 +42,7 @@ def type_of_numbers(kind: Any) -> tuple[np.dtype, tuple[int, ...]] | None:
     return (dtype, tail) if dtype.kind in "biufc" else None
 
 
-def checked_type(name: str, kind: Any) -> tuple[np.dtype, tuple[int, ...]]:
+def checked_type(name: str, kind: "DataType") -> tuple[np.dtype, tuple[int, ...]]:
     """The same; raise for other columns."""
     numbers = type_of_numbers(kind)
     if numbers is None:
@@ -50,7 +53,7 @@ def checked_type(name: str, kind: Any) -> tuple[np.dtype, tuple[int, ...]]:
     return numbers
 
 
-def values_of(name: str, chunk: Any, first: int = 0) -> np.ndarray:
+def values_of(name: str, chunk: "Array", first: int = 0) -> np.ndarray:
     """A chunk of a column as NumPy, lists of a fixed size as rows of a matrix; `first`: its first row."""
     _, tail = checked_type(name, chunk.type)
     missing = _is_null(chunk)
@@ -63,7 +66,7 @@ def values_of(name: str, chunk: Any, first: int = 0) -> np.ndarray:
     return values.reshape(len(chunk), *tail)
 
 
-def is_missing(chunk: Any) -> np.ndarray:
+def is_missing(chunk: "Array") -> np.ndarray:
     """Which rows of a chunk of numbers are null or NaN, or lists with such an entry."""
     null = _is_null(chunk)
     if null is not None:
@@ -73,7 +76,7 @@ def is_missing(chunk: Any) -> np.ndarray:
     return np.asarray(is_nan.reshape(len(chunk), -1).any(axis=1))
 
 
-def _is_null(chunk: Any) -> np.ndarray | None:
+def _is_null(chunk: "Array") -> np.ndarray | None:
     """Which rows are null, or lists with an entry that is; None if there are none."""
     if chunk.null_count:
         return np.asarray(chunk.is_null())

@@ -1,11 +1,14 @@
 """One column of a table: whether it holds numbers, what is missing, and the codes of categories."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fokker.rows.texts import advice, days, has_decimal_comma
+
+if TYPE_CHECKING:
+    from pandas import Series
 
 # The most names of columns, and labels of categories, in a message.
 _MOST_NAMES = 12
@@ -46,10 +49,11 @@ class Column:
         elif kind not in "biufc":
             self.problem = self._text_problem(values)
 
-    def _with_point(self, value: Any) -> Any:
+    def _with_point(self, value: object) -> object:
         """A text with the decimal point that Python reads."""
-        is_comma = self._decimal == "," and isinstance(value, str)
-        return value.replace(".", " ").replace(",", ".") if is_comma else value
+        if self._decimal != "," or not isinstance(value, str):
+            return value
+        return value.replace(".", " ").replace(",", ".")
 
     def _missing_problem(self, count: int, first: int) -> str:
         return (
@@ -135,7 +139,7 @@ def _numbered(values: np.ndarray, texts: dict[str, int]) -> np.ndarray:
     return np.array([*own, -1], np.int32)[numbers]
 
 
-def _label(value: Any) -> str:
+def _label(value: object) -> str:
     return (value.decode(errors="replace") if isinstance(value, bytes) else str(value)).strip()
 
 
@@ -162,13 +166,13 @@ def _count_of_nan(values: np.ndarray) -> tuple[int, int]:
     return count, place
 
 
-def as_array(series: Any) -> np.ndarray:
+def as_array(series: "Series") -> np.ndarray:
     """A column of pandas as NumPy knows it: whole numbers with gaps as floating-point numbers with NaN."""
     values = series.to_numpy()
     return values if values.dtype.kind in "biufcM" else np.asarray(values, object)
 
 
-def codes_of_frame(name: str, series: Any) -> tuple[np.ndarray, list[str]] | None:
+def codes_of_frame(name: str, series: "Series") -> tuple[np.ndarray, list[str]] | None:
     """The codes of a column of categories of pandas or Polars, and its labels; None for other columns."""
     kind = type(series.dtype).__name__
     if kind == "CategoricalDtype":
@@ -190,10 +194,10 @@ def codes_of_frame(name: str, series: Any) -> tuple[np.ndarray, list[str]] | Non
     return codes, labels
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether a value, of text too, stands for a number."""
     try:
-        float(value)
+        float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return False
     return True

@@ -11,7 +11,10 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 # What takes note of damage: the number of bytes that are lost, and what is wrong.
 Damage = Callable[[int, str], None]
@@ -186,15 +189,16 @@ class _Contents(io.RawIOBase):
         """It is."""
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: "WriteableBuffer") -> int:
         """Fill the buffer as far as the next block goes; 0 at the end."""
         while not self._rest:
             block = next(self._source, None)
             if block is None:
                 return 0
             self._rest = block
-        size = min(len(buffer), len(self._rest))
-        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        view = memoryview(buffer)
+        size = min(len(view), len(self._rest))
+        view[:size], self._rest = self._rest[:size], self._rest[size:]
         return size
 
 

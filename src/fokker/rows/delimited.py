@@ -6,10 +6,13 @@ import io
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from fokker.rows.column import Column, as_array, is_number
 from fokker.rows.compressed import open_binary
+
+if TYPE_CHECKING:
+    from pandas import Series
 
 # Separators by the ending of a file's name, and by their names.
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
@@ -105,7 +108,7 @@ def numbered_rows(
             yield reader.line_num, fields
 
 
-def parsed(file: IO[Any], form: TextFormat, has_header: bool, **options: Any) -> Any:
+def parsed(file: IO[Any], form: TextFormat, has_header: bool, **options: object) -> Any:
     """The table as a frame of pandas; `options` are those of `pandas.read_csv`."""
     import pandas
 
@@ -183,7 +186,7 @@ def _blank_at_end(path: Path) -> int:
     return number
 
 
-def _without_missing(series: Any, form: TextFormat) -> Any:
+def _without_missing(series: "Series", form: TextFormat) -> Any:
     """A column with its texts of missing values taken as such with spaces around them too, as in 1, NA."""
     if series.dtype.kind in "biufc":
         is_missing = series.isin([float(text) for text in form.missing or () if is_number(text)])

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jax.tree_util import KeyPath
 from jaxtyping import PyTree
+from numpy.typing import DTypeLike
 
 from fokker.rows.arrow import is_arrow, of_table
 from fokker.rows.column import as_array, codes_of_frame
@@ -14,6 +16,9 @@ from fokker.rows.parquet import of_parquet
 from fokker.rows.readers import ArrayReader, ChunkedReader
 from fokker.rows.source import Reader, Source, is_source
 from fokker.rows.table import Columns, of_columns
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 # Tables that the command line reads, and a posterior does not.
 _TABLES = (".csv", ".tsv", ".txt", ".gz", ".npz")
@@ -24,7 +29,7 @@ def opened(data: PyTree[Any]) -> PyTree[Any]:
     return jax.tree_util.tree_map_with_path(_opened, data, is_leaf=is_source)
 
 
-def _opened(path: Any, leaf: Any) -> Any:
+def _opened(path: KeyPath, leaf: Any) -> Any:
     name = f"data{jax.tree_util.keystr(path)}"
     if is_arrow(leaf):
         return _columns(name, of_table(leaf))
@@ -61,12 +66,12 @@ def _check_path(name: str, path: str | Path) -> None:
         )
 
 
-def is_frame(leaf: Any) -> bool:
+def is_frame(leaf: object) -> bool:
     """Whether it is a table of pandas or Polars, neither of which is imported for this."""
     return type(leaf).__module__.partition(".")[0] in ("pandas", "polars") and hasattr(leaf, "columns")
 
 
-def _columns_of_frame(name: str, frame: Any) -> Columns:
+def _columns_of_frame(name: str, frame: "DataFrame") -> Columns:
     """The columns of a DataFrame; those of the type category as codes, with their labels."""
     names = list(frame.columns)
     wrong = next((column for column in names if not isinstance(column, str) or names.count(column) > 1), None)
@@ -83,7 +88,7 @@ def _columns_of_frame(name: str, frame: Any) -> Columns:
     )
 
 
-def _load(name: str, path: Any) -> np.ndarray:
+def _load(name: str, path: str | Path) -> np.ndarray:
     try:
         return np.load(path, mmap_mode="r")
     except (ValueError, EOFError) as error:
@@ -96,15 +101,15 @@ def _columns(name: str, columns: Mapping[str, Reader]) -> dict[str, Source]:
     return {column: Source(reader, f"{name}[{column!r}]") for column, reader in columns.items()}
 
 
-def _check_type(name: str, dtype: Any) -> None:
+def _check_type(name: str, dtype: DTypeLike) -> None:
     if np.dtype(dtype).kind not in "biufc":
         raise TypeError(f"{name} has the type {dtype}: give numbers, for categories their codes.")
 
 
-def is_chunked(leaf: Any) -> bool:
+def is_chunked(leaf: object) -> bool:
     """Whether it is an array that is read in chunks by slices, as a dataset of HDF5 or of Zarr."""
     has_form = all(hasattr(leaf, name) for name in ("shape", "dtype", "chunks", "__getitem__"))
-    return has_form and not isinstance(leaf, np.ndarray | jax.Array) and len(leaf.shape) > 0
+    return has_form and not isinstance(leaf, np.ndarray | jax.Array) and len(leaf.shape) > 0  # type: ignore[attr-defined]
 
 
 def _mapped(dataset: Any) -> np.ndarray | None:
@@ -117,7 +122,7 @@ def _mapped(dataset: Any) -> np.ndarray | None:
     return np.memmap(dataset.file.filename, dataset.dtype, "r", offset, tuple(dataset.shape))
 
 
-def is_stream(data: Any) -> bool:
+def is_stream(data: object) -> bool:
     """Whether it is an iterable of batches, or a function that returns one, and not a tree of arrays."""
     if isinstance(data, str | bytes | Path | np.ndarray | jax.Array) or is_source(data) or is_arrow(data):
         return False

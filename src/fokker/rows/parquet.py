@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from fokker.rows.column import Column, as_array
 from fokker.rows.parquet_file import open_parquet
 from fokker.rows.readers import CACHE, PiecesReader
 from fokker.rows.source import Reader, Source, in_a_sentence
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
 
 
 def of_parquet(path: Path) -> dict[str, Reader]:
@@ -77,7 +80,7 @@ def _with_rows(path: Path) -> Any:
     return file
 
 
-def _pieces(file: Any, path: Path, name: str) -> Iterator[np.ndarray]:
+def _pieces(file: "ParquetFile", path: Path, name: str) -> Iterator[np.ndarray]:
     """The values of a column, one row group after the other, as pandas has them."""
     for group in range(file.metadata.num_row_groups):
         with _naming(path, name):
@@ -85,7 +88,7 @@ def _pieces(file: Any, path: Path, name: str) -> Iterator[np.ndarray]:
         yield values
 
 
-def _readers(file: Any, names: Collection[str]) -> "dict[str, _ColumnReader]":
+def _readers(file: "ParquetFile", names: Collection[str]) -> "dict[str, _ColumnReader]":
     """Readers of columns of numbers, which together keep as much decoded as one reader would alone."""
     types = {name: checked_type(name, file.schema_arrow.field(name).type) for name in names}
     widths = {name: dtype.itemsize * math.prod(tail) for name, (dtype, tail) in types.items()}
@@ -97,7 +100,7 @@ def _readers(file: Any, names: Collection[str]) -> "dict[str, _ColumnReader]":
 class _ColumnReader(PiecesReader):
     """One column of a Parquet file."""
 
-    def __init__(self, file: Any, lock: threading.Lock, name: str, cache: int) -> None:
+    def __init__(self, file: "ParquetFile", lock: threading.Lock, name: str, cache: int) -> None:
         self._file, self._file_lock, self._name = file, lock, name
         lengths = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
         dtype, tail = checked_type(name, file.schema_arrow.field(name).type)

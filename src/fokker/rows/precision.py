@@ -49,10 +49,10 @@ def _sampled(values: np.ndarray) -> np.ndarray:
     return np.asarray(values[::step], np.float64).reshape(-1, per_row)
 
 
-def is_exact(given: np.dtype, stored: np.dtype | None = None) -> bool:
+def is_exact(dtype: np.dtype, stored: np.dtype | None = None) -> bool:
     """Whether the stored type has all the numbers of the given one; whole numbers stay whole."""
-    wanted = stored_dtype(given) if stored is None else np.dtype(stored)
-    return wanted.kind in "iu" or np.can_cast(given, wanted, "safe")
+    wanted = stored_dtype(dtype) if stored is None else np.dtype(stored)
+    return wanted.kind in "iu" or np.can_cast(dtype, wanted, "safe")
 
 
 def check_rounding(

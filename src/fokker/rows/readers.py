@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import PyTree
+from numpy.typing import DTypeLike
 
 from fokker.rows.source import Problem, Reader, is_source, leaves
 
@@ -23,7 +24,7 @@ class _MappedFile(NamedTuple):
     size: int
 
     @classmethod
-    def of(cls, mapped: Any) -> "_MappedFile | None":
+    def of(cls, mapped: np.memmap) -> "_MappedFile | None":
         """The file of a mapped array, if it has a name."""
         path = getattr(mapped, "filename", None)
         try:
@@ -84,7 +85,7 @@ class PiecesReader(Reader):
     """
 
     def __init__(
-        self, ends: np.ndarray, shape: tuple[int, ...], dtype: Any, cache: int | None = None
+        self, ends: np.ndarray, shape: tuple[int, ...], dtype: DTypeLike, cache: int | None = None
     ) -> None:
         self.shape, self.dtype = shape, np.dtype(dtype)
         self._ends = np.asarray(ends, np.int64)

@@ -6,14 +6,15 @@ import math
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, ArrayLike, PyTree
+from numpy.typing import DTypeLike
 
 from fokker.rows.values import check_values, stored_dtype
 
@@ -99,7 +100,7 @@ class Source:
         return (self.token,), self.form
 
     @classmethod
-    def tree_unflatten(cls, form: Form, children: Any) -> "Source":
+    def tree_unflatten(cls, form: Form, children: tuple[Any]) -> "Source":
         """A source with this token."""
         source = object.__new__(cls)
         (source.token,), source.form = children, form
@@ -144,7 +145,7 @@ class Source:
             return _span_of(self.reader, self.form, first, max(first, end))[::step]
         return self.read(np.asarray(rows))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         return self[:] if dtype is None else self[:].astype(dtype)
 
     def __repr__(self) -> str:
@@ -155,7 +156,7 @@ class Source:
         return _read(self.reader, self.form, numbers, out)
 
 
-def _reader(token: Any, form: Form) -> Reader:
+def _reader(token: ArrayLike, form: Form) -> Reader:
     reader = _READERS.get(int(np.asarray(token).reshape(-1)[0]))
     if reader is None:
         raise RuntimeError(f"{form.name}: the file or array is no longer open, as its posterior was deleted.")
@@ -203,7 +204,7 @@ def _read(reader: Reader, form: Form, numbers: np.ndarray, out: np.ndarray | Non
     return out
 
 
-def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
     """An array, not filled, that JAX on a CPU can use without a copy: give it to jax.device_put."""
     dtype = np.dtype(dtype)
     size = math.prod(shape) * dtype.itemsize
@@ -212,7 +213,7 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return memory[start : start + size].view(dtype).reshape(shape)
 
 
-def is_source(leaf: Any) -> bool:
+def is_source(leaf: object) -> bool:
     """Whether a leaf of the data is read from outside of the device."""
     return isinstance(leaf, Source)
 
@@ -233,7 +234,7 @@ class Taken(NamedTuple):
     values: PyTree[Array]
 
 
-def take(data: PyTree[Any], rows: Any) -> PyTree[Array]:
+def take(data: PyTree[Any], rows: ArrayLike) -> PyTree[Array]:
     """Rows of the data by their numbers, in compiled programs too; sources ask the host for them."""
     if isinstance(data, Taken):
         return data.values
@@ -246,10 +247,10 @@ def take(data: PyTree[Any], rows: Any) -> PyTree[Array]:
     return _with_sources_read(data, lambda leaf: leaf[rows], read)
 
 
-def span(data: PyTree[Any], first: Any, length: int) -> PyTree[Array]:
+def span(data: PyTree[Any], first: int | Array, length: int) -> PyTree[Array]:
     """`length` consecutive rows of the data, in compiled programs too."""
 
-    def of_array(leaf: Any) -> Array:
+    def of_array(leaf: Array) -> Array:
         if isinstance(first, int):
             return leaf[first : first + length]
         return jax.lax.dynamic_slice_in_dim(leaf, first, length)
@@ -262,24 +263,30 @@ def span(data: PyTree[Any], first: Any, length: int) -> PyTree[Array]:
     return _with_sources_read(data, of_array, read)
 
 
-def _with_sources_read(data: PyTree[Any], of_array: Any, read: Any) -> PyTree[Array]:
+def _with_sources_read(
+    data: PyTree[Any], of_array: Callable[[Any], Array], read: Callable[[list[Source]], list[Array]]
+) -> PyTree[Array]:
     """The data with rows of its arrays by one function, and of its sources, all together, by another."""
-    found = leaves(data)
-    sources = [leaf for leaf in found if is_source(leaf)]
+    data_leaves = leaves(data)
+    sources = [leaf for leaf in data_leaves if is_source(leaf)]
     values = iter(read(sources) if sources else ())
-    rows = [next(values) if is_source(leaf) else of_array(leaf) for leaf in found]
+    rows = [next(values) if is_source(leaf) else of_array(leaf) for leaf in data_leaves]
     return jax.tree.unflatten(jax.tree.structure(data, is_leaf=is_source), rows)
 
 
 def _from_host(
-    sources: list[Source], shape: tuple[int, ...], read: Any, rows: Any, vmap_method: str
+    sources: list[Source],
+    shape: tuple[int, ...],
+    read: Callable[[Reader, Form, np.ndarray], np.ndarray],
+    rows: ArrayLike,
+    vmap_method: str,
 ) -> list[Array]:
     """`read(reader, form, rows)` of all sources by one call of the host: a call costs more than many rows."""
     refuse_stream(sources)
     results = [jax.ShapeDtypeStruct((*shape, *source.shape[1:]), source.dtype) for source in sources]
     forms, tokens = [source.form for source in sources], [source.token for source in sources]
 
-    def on_host(tokens: Any, rows: Any) -> list[np.ndarray]:
+    def on_host(tokens: list[np.ndarray], rows: ArrayLike) -> list[np.ndarray]:
         with _noting_problems():
             return [
                 read(_reader(token, form), form, np.asarray(rows))
@@ -318,7 +325,7 @@ def reading() -> Iterator[None]:
         raise
 
 
-def _is_traced(*values: Any) -> bool:
+def _is_traced(*values: object) -> bool:
     return any(isinstance(value, jax.core.Tracer) for value in values)
 
 
@@ -336,8 +343,8 @@ def first_rows(data: PyTree[Any]) -> PyTree[Array]:
 
     Within a compiled program, where they cannot be read, a row of zeros, to check shapes with.
     """
-    found = leaves(data)
-    outside = [x for x in found if is_source(x)]
+    data_leaves = leaves(data)
+    outside = [x for x in data_leaves if is_source(x)]
     if not outside:
         return data
     if _is_traced(*(x.token for x in outside)):
@@ -345,7 +352,7 @@ def first_rows(data: PyTree[Any]) -> PyTree[Array]:
     if all(x.reader.is_in_memory for x in outside):
         return data
     stream = outside[0].reader.stream()
-    return span(data, 0, min(len(found[0]), _FIRST) if stream is None else stream.batch_size)
+    return span(data, 0, min(len(data_leaves[0]), _FIRST) if stream is None else stream.batch_size)
 
 
 def in_this_precision_too(tree: PyTree[Any]) -> PyTree[Any]:

@@ -126,8 +126,8 @@ class Stream:
                 iterator = self._iterator()
             except Exception as error:
                 raise Problem(f"the stream of data could not start again: {in_a_sentence(error)}") from error
-            for number, given in enumerate(_guarded(iterator), 1):
-                leaves = self._arranged(given, number)
+            for number, batch in enumerate(_guarded(iterator), 1):
+                leaves = self._arranged(batch, number)
                 if leaves is None:
                     continue
                 is_empty = False
@@ -141,11 +141,11 @@ class Stream:
     def _as_arrays(self, batch: PyTree[Any]) -> PyTree[np.ndarray]:
         return jax.tree.map(_as_numpy, batch)
 
-    def _arranged(self, given: PyTree[Any], number: int) -> list[np.ndarray] | None:
+    def _arranged(self, batch: PyTree[Any], number: int) -> list[np.ndarray] | None:
         """The leaves of a batch in the types of the first; None for one that is shorter than the first."""
         try:
-            found, structure = jax.tree.flatten(given)
-            arrays = [_as_numpy(x) for x in found]
+            batch_leaves, structure = jax.tree.flatten(batch)
+            arrays = [_as_numpy(x) for x in batch_leaves]
         except Exception as error:
             raise Problem(f"batch {number:,} of the stream cannot be used: {in_a_sentence(error)}") from error
         shapes, dtypes = [x.shape for x in arrays], [x.dtype for x in arrays]
@@ -162,7 +162,7 @@ class Stream:
                 )
             return None
         if structure != self.structure:
-            names, first_names = (_names(tree) for tree in (given, self.first))
+            names, first_names = (_names(tree) for tree in (batch, self.first))
             raise Problem(
                 f"batch {number:,} of the stream has the leaves {names}, but the first has {first_names}: "
                 "all batches need the same leaves"
@@ -222,8 +222,8 @@ def _cast(name: str, values: np.ndarray, first: np.dtype) -> np.ndarray:
 
     What JAX rounds in any case, as 64 bits to 32, is no change.
     """
-    given, stored = values.dtype, stored_dtype(first)
-    values = values.astype(stored_dtype(given), copy=False)
+    own, stored = values.dtype, stored_dtype(first)
+    values = values.astype(stored_dtype(own), copy=False)
     if np.can_cast(values.dtype, stored, "safe"):
         return values.astype(stored, copy=False)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -234,7 +234,7 @@ def _cast(name: str, values: np.ndarray, first: np.dtype) -> np.ndarray:
     if not is_same.all():
         example = values[tuple(np.argwhere(~is_same)[0])]
         raise Problem(
-            f"{name} has values of the type {given}, but those of the first batch are {first}, which cannot "
+            f"{name} has values of the type {own}, but those of the first batch are {first}, which cannot "
             f"store {example}: convert all batches to one type, as by .astype(np.float32)"
         )
     return cast
@@ -284,6 +284,6 @@ class _StreamReader(Reader):
 
 def stream_of(data: PyTree[Any]) -> Stream | None:
     """The stream that data come from, or None."""
-    found = leaves(data)
-    is_one = bool(found) and is_source(found[0]) and found[0].form.is_stream
-    return found[0].reader.stream() if is_one else None
+    data_leaves = leaves(data)
+    is_one = bool(data_leaves) and is_source(data_leaves[0]) and data_leaves[0].form.is_stream
+    return data_leaves[0].reader.stream() if is_one else None

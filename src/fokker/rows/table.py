@@ -1,7 +1,6 @@
 """Tables from files: columns by name, from CSV, Parquet, JSON lines, npy and npz."""
 
 import collections
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,8 +8,10 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from fokker._core.state import nearest
+from fokker.rows.arrays import NOT_READ
 from fokker.rows.column import Column, listed
 from fokker.rows.compressed import uncompressed_name
 from fokker.rows.delimited import DELIMITERS, TextFormat, read_csv
@@ -146,7 +147,7 @@ def of_columns(columns: Mapping[str, Any], labels: Mapping[str, list[str]]) -> C
     return Columns(columns, _About(labels=labels))
 
 
-def categories_of(data: Any) -> dict[int, tuple[str, list[str]]]:
+def categories_of(data: PyTree[Any]) -> dict[int, tuple[str, list[str]]]:
     """The name and the labels of each column of categories of data, by its place among the leaves."""
     categories: dict[int, tuple[str, list[str]]] = {}
     place = 0
@@ -161,7 +162,7 @@ def categories_of(data: Any) -> dict[int, tuple[str, list[str]]]:
     return categories
 
 
-def with_codes_of(data: Any, known: Mapping[str, Sequence[str]]) -> Any:
+def with_codes_of(data: PyTree[Any], known: Mapping[str, Sequence[str]]) -> Any:
     """Data in which categories have the codes that they have among the labels `known` of each column."""
     own = categories_of(data)
     if not own:
@@ -312,8 +313,8 @@ def _read_file(
 
     `categories` and `dates`: columns to read as texts where the file has no types.
     """
-    given, equals, rest = text.partition("=")
-    is_named = bool(equals) and given.isidentifier() and not Path(text).exists()
+    column_name, equals, rest = text.partition("=")
+    is_named = bool(equals) and column_name.isidentifier() and not Path(text).exists()
     path = Path(rest if is_named else text)
     kind = uncompressed_name(path).suffix
     if path.is_dir():
@@ -339,8 +340,8 @@ def _read_file(
         elif loaded.dtype.names:
             arrays = {name: loaded[name] for name in loaded.dtype.names}
         else:
-            arrays = {given if is_named else UNNAMED: loaded}
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+            arrays = {column_name if is_named else UNNAMED: loaded}
+    except NOT_READ as error:
         raise ValueError(f"{path} could not be read: {error}") from error
     return {
         name: None if x is None else Column(name, x, lambda row: f"row {row} of {path}")

@@ -1,10 +1,14 @@
 """What texts in a column stand for: numbers written in another way, dates, or names."""
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, time
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from pandas import Series
 
 # Numbers as much of the world writes them: -1,4625 and 1.234,5; and with commas between thousands.
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?")
@@ -61,7 +65,7 @@ def has_decimal_comma(text: str) -> bool:
     return bool(_DECIMAL_COMMA.fullmatch(text.strip()))
 
 
-def days(name: str, values: np.ndarray, line: Any) -> np.ndarray:
+def days(name: str, values: np.ndarray, line: Callable[[int], str]) -> np.ndarray:
     """Dates, or texts of them, as days since 1970-01-01 00:00 UTC; NaN where one is missing.
 
     `line(row)` says where a row is. Dates without a zone are those of UTC.
@@ -108,27 +112,50 @@ def _days_of_times(name: str, times: np.ndarray) -> np.ndarray:
     return np.where(is_missing, np.nan, own.astype(np.int64) / _PER_DAY.get(unit, 1))
 
 
-def _parsed(series: Any) -> Any:
+def _parsed(series: "Series") -> "Series | None":
     """Dates that can be read in one way only: of their own type, by ISO 8601, or with points."""
-    import pandas
-
     try:
-        return pandas.to_datetime(series, format="ISO8601", utc=True).dt.tz_localize(None)
+        return _dates(series)
     except (ValueError, TypeError):
         return _by_format(series, _DOTTED)
 
 
-def _by_format(series: Any, formats: Sequence[str]) -> Any:
+def _by_format(series: "Series", formats: Sequence[str]) -> "Series | None":
     """The dates, if all are of one of these formats, with or without a time; else None."""
-    import pandas
-
-    for form in (day + time for day in formats for time in _TIMES):
+    for form in (day + of_day for day in formats for of_day in _TIMES):
         try:
-            return pandas.to_datetime(series, format=form)
+            return _dates(series, form)
         except (ValueError, TypeError):
             continue
     return None
 
 
-def _first(series: Any) -> Any:
+def _dates(series: "Series", form: str | None = None) -> "Series":
+    """Dates of a format, by default of ISO 8601 or their own type, in UTC."""
+    import pandas
+
+    try:
+        dates = pandas.to_datetime(series, format=form or "ISO8601", utc=form is None)
+    except pandas.errors.OutOfBoundsDatetime:
+        # Pandas 2 reads texts and dates of Python in nanoseconds, which end in 2262.
+        return pandas.Series(np.array([_one_date(value, form) for value in series], "datetime64[us]"))
+    return dates.dt.tz_localize(None) if form is None else dates
+
+
+def _one_date(value: object, form: str | None) -> datetime | None:
+    """One date as `_dates` reads it, of the years 1 to 9999; None for a missing one."""
+    import pandas
+
+    if pandas.isna(value):
+        return None
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value.strip()) if form is None else datetime.strptime(value, form)
+    elif isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time.min)
+    if not isinstance(value, datetime):
+        raise TypeError
+    return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+
+
+def _first(series: "Series") -> object:
     return series.dropna().iloc[0]

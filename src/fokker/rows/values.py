@@ -1,23 +1,23 @@
 """Whether values are finite, and fit into the numbers that JAX stores them as."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import ArrayLike
+from numpy.typing import DTypeLike
 
 # Numbers that are checked together, so that a check takes no memory to speak of.
 _NUMBERS = 2**22
 _DOUBLE = "compute in double precision (docs/data.md)"
 
 
-def stored_dtype(dtype: Any) -> np.dtype:
+def stored_dtype(dtype: DTypeLike) -> np.dtype:
     """The type that JAX stores values of this type as: in 32 bits unless 64 are enabled."""
     dtype = np.dtype(dtype)
     return np.dtype(jax.dtypes.canonicalize_dtype(dtype.newbyteorder("=")))
 
 
-def check_values(name: str, values: Any, numbers: np.ndarray | None = None) -> None:
+def check_values(name: str, values: ArrayLike, numbers: np.ndarray | None = None) -> None:
     """Raise for values that are not finite, or that JAX would store with fewer bits than they need.
 
     `numbers` are the numbers of the rows, if they are not 0, 1, 2, ….

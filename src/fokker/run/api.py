@@ -25,7 +25,8 @@ from fokker.run.start import start
 from fokker.run.store import read_checkpoint
 from fokker.run.stored import StoredTrace
 from fokker.run.trace import Trace
-from fokker.run.tuning import TRIED, Tuning, tuned
+from fokker.run.trials import TRIED
+from fokker.run.tuning import Tuning, tuned
 from fokker.samplers.contract import Sampler
 from fokker.targets.target import Target
 

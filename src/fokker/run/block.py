@@ -60,6 +60,6 @@ class Blocks(Protocol):
         """End what was begun for the next block."""
 
 
-def position_of(sampler: Sampler, state: Any) -> PyTree[Array]:
+def position_of(sampler: Sampler, state: PyTree[Array]) -> PyTree[Array]:
     """Theta as the user sees it: constrained where the target has constraints, in a dtype of NumPy."""
     return constrained(sampler.known_target, raised(sampler.position(state)))

@@ -15,13 +15,14 @@ from jaxtyping import Array, Key
 
 from fokker._core.checks import check_whole
 from fokker._core.paths import as_folder
-from fokker.batches import BlockBatches
-from fokker.dynamics._dynamics import check_temperature
+from fokker.batches import BatchScheme, BlockBatches
+from fokker.dynamics._checks import check_temperature
 from fokker.gradients import Estimator
 from fokker.run.mesh import Devices, MeshSizes, OneDevice
 from fokker.run.positions import Init
 from fokker.samplers.contract import Sampler
 from fokker.samplers.schedules import Schedule
+from fokker.targets.target import Target
 
 if TYPE_CHECKING:
     from fokker.run.trace import Trace
@@ -118,3 +119,19 @@ class Call:
             raise ValueError("only a trace of fk.sample can be run again.")
         options = dataclasses.replace(self.options, **changes)
         return self.sample(self.target, self.sampler, resume=resumed, **options.values())
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a trace comes from.
+
+    `sampler` is on the target, `batches` are made of its data. `call`: to run it again, with what was learned
+    filled in. `notes`: problems found in warm-up; `one_start`: whether all chains started at one point.
+    """
+
+    target: Target | None
+    sampler: Any
+    batches: BatchScheme | None
+    call: Call | None = None
+    notes: tuple[str, ...] = ()
+    one_start: bool = False

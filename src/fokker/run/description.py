@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,14 @@ _FIELDS: Mapping[str, _Types] = {
     "draws": int,
     "chunk": int,
 }
-_OPTIONAL: Mapping[str, _Types] = {"losses": dict, LEARNED: dict, "used": dict, "id": str, "serial": int}
+_OPTIONAL: Mapping[str, _Types] = {
+    "losses": dict,
+    LEARNED: dict,
+    "used": dict,
+    "id": str,
+    "serial": int,
+    "divided": dict,
+}
 _SETTINGS: Mapping[str, _Types] = {
     **STORED,
     "step_size": (*_NUMBER, str, _NOTHING),
@@ -58,7 +65,7 @@ def file_name(name: str) -> str:
     return re.sub(_NOT_IN_FILES, _REPLACEMENT, name)
 
 
-def is_file_name(name: Any) -> bool:
+def is_file_name(name: object) -> bool:
     """Whether this can be the name of a file or folder, within the one that it is put in."""
     return isinstance(name, str) and name not in _TAKEN and not re.search(_NOT_IN_FILES, name)
 
@@ -90,6 +97,8 @@ def check_description(description: Mapping[str, Any], arrays: Mapping[str, np.nd
     _check_losses(description.get("losses", {}), chains)
     if LEARNED in description:
         _check_learned(description[LEARNED])
+    if "divided" in description:
+        _check_divided(description["divided"])
     _check_theta(description["theta"])
     _check_arrays(description, arrays, chains)
 
@@ -108,7 +117,7 @@ def _check_types(
             raise ValueError(f"{name} is {type(value).__name__} ({str(value)[:40]})")
 
 
-def _check_texts(what: str, values: Any) -> None:
+def _check_texts(what: str, values: Iterable[object]) -> None:
     if not all(isinstance(value, str) for value in values):
         raise ValueError(f"{what} has something other than texts in it")
 
@@ -127,6 +136,16 @@ def _check_learned(learned: Mapping[str, Any]) -> None:
         raise ValueError("tuned has something other than numbers in it")
     for setting in learned["settings"].values():
         _check_types("a learned setting", setting, {"class": str, "leaves": int}, {})
+
+
+def _check_divided(divided: Mapping[str, Any]) -> None:
+    _check_types("divided", divided, {"name": str, "files": dict}, {})
+    if not is_file_name(divided["name"]):
+        raise ValueError(f"{divided['name']!r} cannot be the name of a folder")
+    for path, entry in divided["files"].items():
+        is_path = all(is_file_name(name) for name in path.split("/"))
+        if not is_path or not isinstance(entry, list) or [type(x) for x in entry] != [int, str]:
+            raise ValueError(f"divided has {path!r}: {str(entry)[:40]}")
 
 
 def _check_theta(theta: list[Any]) -> None:

@@ -16,7 +16,7 @@ _SCALES = (1.0, 1.0, 30.0, -30.0)
 _MOST_SCALARS = 2**18
 
 
-def fixed_entries(target: Any, theta: PyTree[Any]) -> dict[str, np.ndarray]:
+def fixed_entries(target: Target | None, theta: PyTree[Any]) -> dict[str, np.ndarray]:
     """Where they are in each leaf of theta that has some, by the name of the leaf: those that no y changes.
 
     `theta`: a tree of its shapes. They are the entries that are the same at some random y.

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -9,14 +10,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree
 
 from fokker._core.files import DamagedFileError
 from fokker._core.labels import Labels, named_leaves
-from fokker._core.lock import locked
 from fokker.run.description import FIXED, POSTERIOR, STATISTICS, file_name, is_file_name
+from fokker.run.divided import Divided, described, names_of_states, read_divided, remove_states
 from fokker.run.journal import clear_journal
 from fokker.run.losses import Loss
+from fokker.run.mesh import Devices
 from fokker.run.moments import Moments, moments_of
 from fokker.run.record import OtherRunError, changed_environment, differences
 from fokker.run.store import CHECKPOINT, DESCRIPTION, Checkpoint, Store, has_run, read_checkpoint
@@ -26,13 +28,17 @@ CONSTANTS, _MOST_CONSTANTS = "constant_data", 2**18
 
 
 class RunState(NamedTuple):
-    """How far a run is: the steps taken, states and moments after them, and why it or a chain was stopped."""
+    """How far a run is: the steps taken, states and moments after them, and why it or a chain was stopped.
+
+    `divided`: the states and moments where they are in a folder of their own already.
+    """
 
     taken: int
-    states: Any
+    states: PyTree[Array]
     moments: Moments | None
     stopped: str | None = None
     losses: Mapping[int, Loss] = MappingProxyType({})
+    divided: Divided | None = None
 
 
 class RunFolder:
@@ -63,6 +69,10 @@ class RunFolder:
             Store(path, self.checkpoint, _labels_of_files(description)) if writes else None
         )
         self._has_journal = self.checkpoint is None
+        # The folders of states that are there, that of the checkpoint last.
+        apart = {} if self.checkpoint is None else self.checkpoint.description.get("divided", {})
+        present = apart.get("name", "")
+        self._states = [*(name for name in names_of_states(path) if name != present), present]
 
     @classmethod
     def follow(cls, path: Path, checkpoint: Checkpoint | None) -> "RunFolder":
@@ -99,12 +109,19 @@ class RunFolder:
         if before["stopped"] is not None and not before["stopped"].startswith("interrupted"):
             raise ValueError(f"there is nothing to continue from in {self.path}: {before['stopped']}.")
 
-    def restored(self, like: Any) -> Any:
-        """A tree like this one, with the arrays of the checkpoint."""
+    def restored(self, states: PyTree[Array], moments: Moments | None, devices: Devices) -> PyTree[Array]:
+        """States and moments like these, with the arrays of the checkpoint."""
         assert self.checkpoint is not None
-        stored = self.checkpoint.group("state")
-        leaves, structure = jax.tree.flatten(like)
-        arrays = [stored.get(str(i)) for i in range(len(leaves))]
+        apart = self.checkpoint.description.get("divided")
+        if apart is not None:
+            read = partial(read_divided, self.path, apart, sharding=devices.sharding)
+            return self._like(states, read("states")), self._like(moments, read("moments"))
+        return self._like((states, moments), self.checkpoint.group("state"))
+
+    def _like(self, tree: PyTree[Array], stored: Mapping[str, Any]) -> PyTree[Array]:
+        """A tree like this one with arrays by the number of the leaf, where it has entries."""
+        leaves, structure = jax.tree.flatten(tree)
+        arrays = [stored.get(str(i), None if leaf.size else leaf) for i, leaf in enumerate(leaves)]
         for x, leaf in zip(arrays, leaves, strict=True):
             if x is None or x.shape != leaf.shape or x.dtype != leaf.dtype:
                 raise DamagedFileError(f"the state in {self.path} is not one of this sampler.")
@@ -123,25 +140,24 @@ class RunFolder:
 
     def commit(self, reached: RunState) -> None:
         """Write a checkpoint."""
-        moments = reached.moments
         if self.store is None:
             return
-        state = {f"state/{i}": np.asarray(x) for i, x in enumerate(jax.tree.leaves(reached[1:3]))}
-        estimates = {}
-        if moments is not None and moments_of(moments) is not None:
-            trees = {"mean": moments.mean, "squares": moments.squares}
-            estimates = {
-                f"{kind}/{name}": np.asarray(x)
-                for kind, tree in trees.items()
-                for name, x in _file_names(tree).items()
-            }
-            estimates["moments/count"] = np.asarray(moments.count)
-        end = {
+        end: dict[str, Any] = {
             "taken": reached.taken,
             "stopped": reached.stopped,
             "losses": {str(chain): list(loss) for chain, loss in reached.losses.items()},
         }
-        self.store.commit({**self.description, **end}, {**self._arrays, **state, **estimates})
+        arrays = self._arrays
+        if reached.divided is None:
+            trees = enumerate(jax.tree.leaves(reached[1:3]))
+            arrays = arrays | {f"state/{i}": np.asarray(x) for i, x in trees} | _estimates(reached.moments)
+        else:
+            end["divided"] = described(self.path, reached.divided.name)
+        self.store.commit({**self.description, **end}, arrays)
+        # Those of this checkpoint and of the one before it are left.
+        self._states.append("" if reached.divided is None else reached.divided.name)
+        remove_states(self.path, filter(None, self._states[:-2]))
+        self._states = self._states[-2:]
         if self._has_journal:  # the checkpoint has what was learned
             clear_journal(self.path)
             self._has_journal = False
@@ -151,6 +167,15 @@ class RunFolder:
         assert self.store is not None
         self.store.close()
         self.commit(reached)
+
+
+def _estimates(moments: Moments | None) -> dict[str, np.ndarray]:
+    """Streaming moments by the names of the variables, for readers that do not know the states."""
+    if moments is None or moments_of(moments) is None:
+        return {}
+    trees = {"mean": moments.mean, "squares": moments.squares}
+    named = {f"{kind}/{name}": x for kind, tree in trees.items() for name, x in _file_names(tree).items()}
+    return {name: np.asarray(x) for name, x in {**named, "moments/count": moments.count}.items()}
 
 
 def _file_names(tree: PyTree[Any]) -> dict[str, np.ndarray]:
@@ -177,7 +202,7 @@ def _labels_of_files(description: Mapping[str, Any]) -> Labels:
     return Labels(dims, {axis: entries for axis, entries in labels.coords.items() if is_file_name(axis)})
 
 
-def _entry(part: Any) -> Any:
+def _entry(part: object) -> int | str:
     for attribute in ("key", "idx", "name"):
         if hasattr(part, attribute):
             value = getattr(part, attribute)
@@ -213,20 +238,3 @@ def describe_theta(theta: PyTree[Any]) -> list[dict[str, Any]]:
     """The name of each leaf of theta, and the keys, indices or attributes that lead to it."""
     paths = [[_entry(part) for part in path] for path, _ in jax.tree.leaves_with_path(theta)]
     return [{"name": name, "path": path} for name, path in zip(_file_names(theta), paths, strict=True)]
-
-
-def write_whole(
-    path: Path,
-    description: dict[str, Any],
-    arrays: dict[str, np.ndarray],
-    recorded: dict[str, Any],
-    reached: RunState,
-) -> None:
-    """Write what was recorded, chain × draw × …, to a new folder."""
-    path.mkdir(parents=True, exist_ok=True)
-    with locked(path):
-        if has_run(path):
-            raise ValueError(f"{path} has a run in it already: give another folder.")
-        folder = RunFolder(path, description, arrays)
-        folder.add(recorded)
-        folder.finish(reached)

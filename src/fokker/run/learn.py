@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import numpy as np
@@ -11,15 +10,17 @@ from jaxtyping import Array, PyTree
 
 from fokker._core.files import interpreting
 from fokker._core.random import fold_in
+from fokker.run.candidates import with_tuned
 from fokker.run.description import LEARNED
-from fokker.run.journal import Journal
+from fokker.run.journal import Journal, Stage
 from fokker.run.plan import Plan
 from fokker.run.positions import checked_positions, given_positions
 from fokker.run.progress import Progress
 from fokker.run.record import Learned, environment, fingerprints_to_learn
 from fokker.run.start import Ready, ready
 from fokker.run.store import CHECKPOINT
-from fokker.run.tuning import TRIED, tuned, with_tuned
+from fokker.run.trials import TRIED
+from fokker.run.tuning import tuned
 from fokker.run.warmup import warmed_up
 from fokker.samplers.contract import Sampler, Warmed
 from fokker.samplers.corrected import Corrected
@@ -72,9 +73,10 @@ def _warmed(plan: Plan, placed: Sampler, positions: PyTree[Array]) -> Warmed:
     if isinstance(placed, Corrected):
         warm_up = partial(warmed_up, placed, plan.devices)
     number = int(plan.options.warm_up or WARM_UP)
-    with _journal(plan) as journal, Progress("warming up", number, enabled=plan.progress) as bar:
+    bar = Progress("warming up", number, compiles=True, enabled=plan.progress)
+    with _journal(plan) as journal, bar:
 
-        def stage(taken: int, like: Any, compute: Callable[[], Any]) -> Any:
+        def stage(taken: int, like: PyTree[Array], compute: Callable[[], Stage]) -> Stage:
             result = journal.stage(like, compute)
             bar.update(taken)
             return result

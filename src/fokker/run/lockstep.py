@@ -11,10 +11,11 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from fokker._core.count import Count
+from fokker._core.packing import can_join, join_words, split_words
 from fokker._core.parts import dealt
 from fokker._core.random import fold_in_step
 from fokker._core.state import dimension
-from fokker.batches import WindowBatches
+from fokker.batches import BatchScheme, WindowBatches
 from fokker.rows import Taken
 from fokker.run.ahead import ReadAhead, is_read, rows_of_chain
 from fokker.run.block import Block, Chains, Choose, Sound, position_of
@@ -54,17 +55,13 @@ class Task(NamedTuple):
     read: Read | None = None
 
     @classmethod
-    def of(cls, piece: Piece, batches: Any, read: Read | None) -> "Task":
-        """The task of a block."""
+    def of(cls, piece: Piece, batches: BatchScheme | None, read: Read | None) -> "Task":
+        """The task of a block, in arrays of NumPy: to place each on an accelerator would wait for it."""
         epoch, position = (0, 0) if batches is None else batches.place(piece.first)
-        return cls(
-            Count.of(piece.first),
-            jnp.int32(piece.draws),
-            jnp.int32(piece.thin),
-            jnp.asarray(piece.is_kept),
-            (Count.of(epoch), jnp.uint32(position)),
-            read,
-        )
+        draws, thin = (np.asarray(number, np.int32) for number in (piece.draws, piece.thin))
+        place = (Count.on_host(epoch), np.asarray(position, np.uint32))
+        arrays: Any = (Count.on_host(piece.first), draws, thin, np.asarray(piece.is_kept), place, read)
+        return cls(*arrays)
 
 
 class Program(NamedTuple):
@@ -220,7 +217,7 @@ def _all_steps(
     def step(t: Array, drawn: PyTree[Array], chains: Chains) -> Chains:
         number = task.first + t.astype(jnp.uint32)
 
-        def one(state: PyTree[Array], inputs: Any) -> Any:
+        def one(state: PyTree[Array], inputs: PyTree[Array]) -> Any:
             noise, rows, values = inputs
             data = program.data if values is None else Taken(values)
             batch = None if batches is None else batches.batch(data, rows)
@@ -241,7 +238,7 @@ def _all_steps(
             values["position"] = jax.vmap(lambda state: position_of(sampler, state))(chains.states)
         return values
 
-    def record(row: Array, is_draw: Any, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
+    def record(row: Array, is_draw: Array | bool, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
         chains, out = carry
         values = observe(chains)
         if chains.moments is not None:
@@ -255,7 +252,8 @@ def _all_steps(
             moments = jax.vmap(add)(chains.moments, chains.states, chains.sound)
             chains = chains._replace(moments=dealt(moments, 1))
         write = jax.lax.dynamic_update_index_in_dim
-        return chains, dealt(jax.tree.map(lambda rows, x: write(rows, x, row, 0), out, values), 2)
+        recorded = join_words(values, 1) if is_joined else values
+        return chains, dealt(jax.tree.map(lambda rows, x: write(rows, x, row, 0), out, recorded), 2)
 
     def some_steps(first: Array, end: Array, carry: tuple[Chains, Any]) -> tuple[Chains, Any]:
         """Steps from `first` up to `end` of the block, at most `length` of them."""
@@ -291,13 +289,21 @@ def _all_steps(
         # What is not kept is not computed: the position of a large state may take longer than many steps.
         return jax.lax.cond(task.keeps, lambda carry: record(row, True, carry), lambda carry: carry, carry)
 
-    shapes = jax.eval_shape(observe, chains)
+    observed = shapes = jax.eval_shape(observe, chains)
+    # On an accelerator each array that is written costs a kernel per step.
+    is_joined = form.known and form.each_step and can_join(observed)
+    if is_joined:
+        shapes = jax.eval_shape(lambda: join_words(observe(chains), 1))
     blank = dealt(jax.tree.map(lambda x: jnp.zeros((program.rows, *x.shape), x.dtype), shapes), 2)
     carry = (chains, blank)
     if form.each_step:
         chains, out = many_steps(jnp.zeros((), jnp.int32), task.draws * task.thin, carry)
     else:
         chains, out = jax.lax.fori_loop(0, task.draws, one_draw, carry)
+    if is_joined:
+        out = split_words(
+            out, jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), observed), 2
+        )
     # A chain that left the finite numbers does not return: one check after all steps is enough.
     finite = jax.vmap(all_finite)(chains.states)
     if "position" in out:

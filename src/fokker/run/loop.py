@@ -17,6 +17,7 @@ from rich.console import Console
 from fokker._core.precision import in_this_precision
 from fokker.rows import Problem
 from fokker.run.block import Block, Blocks, position_of
+from fokker.run.divided import unused_name, write_divided
 from fokker.run.folder import RunState
 from fokker.run.interruption import ENDING, Interruption
 from fokker.run.lockstep import Lockstep, first_chains
@@ -40,13 +41,13 @@ _FIRST_STEPS, _GROWTH = 16, 8
 class _Sent(NamedTuple):
     """A block that is being computed: when it was sent, and the seconds it took where it is done already.
 
-    `checkpoint`: the states and moments at its end, where they are to be written down.
+    `checkpoint`: the state at its end, where that is to be written down.
     """
 
     block: Block
     sent_at: float
     seconds: float | None
-    checkpoint: Any
+    checkpoint: RunState | None
 
 
 class Measured(NamedTuple):
@@ -75,12 +76,12 @@ class Run:
         if self.folder is not None and self.folder.checkpoint is not None:
             done = int(self.folder.checkpoint.description["taken"])
             losses = dict(self.folder.checkpoint.losses)
-            states, moments = self.folder.restored((states, moments))
+            states, moments = self.folder.restored(states, moments, self.devices)
         self.chains = self.devices.carried(first_chains(self.sampler, states, moments, sorted(losses)))
-        is_cpu = next(iter(jax.tree.leaves(self.chains.states)[0].devices())).platform == "cpu"
+        self._is_cpu = next(iter(jax.tree.leaves(self.chains.states)[0].devices())).platform == "cpu"
         self.pace = _Pace(self.plan.chunk)
         kind = Trajectories if self.sampler.has_trajectories else Lockstep
-        self.blocks: Blocks = kind(started._replace(states=states), is_cpu, self._choose)
+        self.blocks: Blocks = kind(started._replace(states=states), self._is_cpu, self._choose)
         self.pace.most = self.blocks.most
         self.recording = Recording(started._replace(states=states), done, losses, self.blocks.chain_axis)
 
@@ -97,22 +98,26 @@ class Run:
     def run(self) -> Trace:
         """All the steps, or as many as could be taken."""
         plan, progress = self.started.ready.plan, self.started.ready.plan.progress
+        total = self.plan.total
         with (
-            Progress("compiling", self.plan.total, completed=self.recording.done, enabled=progress) as bar,
+            Progress(
+                "sampling", total, completed=self.recording.done, compiles=True, enabled=progress
+            ) as bar,
             # SIGTERM and SIGHUP end the process in any case; with a folder, once everything is written.
             Interruption(signal.SIGINT, *(() if self.folder is None else ENDING)) as interruption,
         ):
             stopped, end_signal = self._loop(bar, interruption)
-        if stopped is None and self.recording.done < self.plan.total:
+        done, losses = self.recording.done, self.recording.losses
+        if stopped is None and done < total:
             how = "trace.resume() continues" if self.folder is None else "the same call goes on with it"
-            done, total = self.recording.done, self.plan.total
             stopped = f"interrupted after {done:,} of {total:,} steps; {how}"
         states, moments = self.devices.kept((self.chains.states, self.chains.moments))
-        done, losses = self.recording.done, self.recording.losses
         if self.folder is None:
             parts = self.recording.gathered, moments, states, stopped, self._settings(), self.started.origin
             return self._explained(Trace.gather(*parts, self.resumed, losses))
-        folder, reached = self.folder, RunState(done, states, moments, stopped, losses)
+        folder = self.folder
+        reached = self._reached(done) if self.devices.divides else RunState(done, states, moments)
+        reached = reached._replace(stopped=stopped, losses=losses)
         self.devices.by_first(lambda: folder.finish(reached))
         structure = jax.tree.structure(self.started.states.position)
         call = plan.call.to_repeat(plan.call.sampler, plan.options)
@@ -151,7 +156,7 @@ class Run:
                 stopped = running.popleft().result()
                 lost = len(self.recording.losses)
                 note = f"{lost} of {self.plan.chains} chains stopped" if lost else ""
-                bar.update(self.recording.done, description="sampling", note=note)
+                bar.update(self.recording.done, note=note)
         if stopped is None and ended is not None:
             stopped = f"{ended}; the run has {self.recording.done:,} of {total:,} steps"
         return stopped, end_signal
@@ -216,16 +221,31 @@ class Run:
         """Start the next block, without waiting for it."""
         before = time.monotonic()
         self.chains, block = self.blocks.send(first, decision.steps, self.chains)
+        if block.piece.is_kept and not self._is_cpu and not self.devices.is_shared:
+            # The draws go to the host as soon as they are there, while the block before is being stored.
+            for recorded in jax.tree.leaves(block.out):
+                if isinstance(recorded, jax.Array):
+                    recorded.copy_to_host_async()
         # Where JAX does not compute in the background, as with callbacks, the block is done already.
         is_done = all(x.is_ready() for x in jax.tree.leaves(self.chains.states))
+        if decision.commits and self.devices.divides:
+            # They are written by this thread, once they are computed.
+            jax.block_until_ready(self.chains)
+            before, is_done = max(before, self.pace.ended), True
         seconds = time.monotonic() - before if is_done else None
-        checkpoint = None
-        if decision.commits:
-            # A copy: the next block reuses the memory of the states.
-            checkpoint = self.devices.gathered(
-                jax.tree.map(jnp.copy, (self.chains.states, self.chains.moments))
-            )
+        checkpoint = self._reached(block.piece.end) if decision.commits else None
         return _Sent(block, time.monotonic(), seconds, checkpoint)
+
+    def _reached(self, steps: int) -> RunState:
+        """The state after so many steps, for a checkpoint; all processes call this at the same block."""
+        states, moments = self.chains.states, self.chains.moments
+        if not self.devices.divides:
+            # A copy: the next block reuses the memory of the states.
+            return RunState(steps, *self.devices.gathered(jax.tree.map(jnp.copy, (states, moments))))
+        assert self.folder is not None
+        path = self.folder.path
+        name = self.devices.by_first(lambda: unused_name(path, steps))
+        return RunState(steps, (), None, divided=write_divided(path, name, states, moments))
 
     def _fetch(self, sent: _Sent) -> str | None:
         """Wait for a block, and record it; return the problem, if there is one."""
@@ -247,7 +267,7 @@ class _Pace:
     """How many steps the next block takes, so that it lasts about a second."""
 
     def __init__(self, most: int) -> None:
-        self.most, self.speed, self._last, self._ended = most, 0.0, _FIRST_STEPS, 0.0
+        self.most, self.speed, self._last, self.ended = most, 0.0, _FIRST_STEPS, 0.0
 
     @property
     def steps(self) -> int:
@@ -258,6 +278,6 @@ class _Pace:
     def took(self, steps: int, sent_at: float, seconds: float | None = None) -> None:
         """A block of `steps` steps, sent at `sent_at`, has just ended, or took `seconds` to send."""
         now = time.monotonic()
-        elapsed = now - max(sent_at, self._ended) if seconds is None else seconds
+        elapsed = now - max(sent_at, self.ended) if seconds is None else seconds
         self.speed = steps / max(elapsed, 1e-6)
-        self._ended, self._last = now, steps
+        self.ended, self._last = now, steps

@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh, NamedSharding, Sharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, PyTree
 
@@ -50,7 +50,7 @@ class OneDevice:
     """JAX's default device."""
 
     mesh: Mesh | None = None
-    parts, is_shared, is_first = 1, False, True
+    parts, is_shared, is_first, divides = 1, False, True, False
 
     def check(self, chains: int, batch_size: int | None) -> None:
         """Raise where chains or rows do not divide evenly among the devices."""
@@ -70,6 +70,10 @@ class OneDevice:
     def carried(self, tree: PyTree[Any]) -> PyTree[Any]:
         """The same for chains; a copy, as a program reuses the memory of the chains that it is given."""
         return jax.tree.map(jnp.copy, tree)
+
+    def sharding(self, x: Any) -> Sharding | None:
+        """How an array of chains lies on the devices; None for one in the host's memory."""
+        return None
 
     def shapes_of_one(self, tree: PyTree[Any]) -> PyTree[Any]:
         """The shapes of as many chains as one device has."""
@@ -114,6 +118,7 @@ class OnMesh:
     def __init__(self, mesh: Mesh) -> None:
         self.mesh = mesh
         self.parts, self.shares = mesh.shape[DATA], mesh.shape[PARAMETERS]
+        self.divides = self.shares > 1
         self.is_shared = len({device.process_index for device in mesh.devices.flat}) > 1
         self.is_first = not self.is_shared or is_first()
         self._targets: dict[Any, Any] = {}
@@ -170,11 +175,19 @@ class OnMesh:
 
         The numbers are those of the first process, lest the same chain differ between devices.
         """
-        return jax.tree.map(
-            lambda x: self._placed(x, P(CHAINS, *axes_of_shares(x.shape[1:], self.shares))), self.same(tree)
-        )
+        return jax.tree.map(lambda x: self._placed(x, self._spec_of_chains(x)), self.same(tree))
 
     carried = by_chain
+
+    def _spec_of_chains(self, x: Any) -> P:
+        return P(CHAINS, *axes_of_shares(x.shape[1:], self.shares))
+
+    def sharding(self, x: Any) -> Sharding | None:
+        """How an array of chains lies on the devices; None for one in the host's memory.
+
+        With many processes that is where each of them has its start.
+        """
+        return NamedSharding(self.mesh, self._spec_of_chains(x)) if self._is_dealt_here else None
 
     def shapes_of_one(self, tree: PyTree[Any]) -> PyTree[Any]:
         """The shapes of as many chains as one device has."""
@@ -219,7 +232,8 @@ class OnMesh:
         box = self.box(chains, batch_size)
 
         def placed(x: np.ndarray) -> Array:
-            def block(index: Any) -> np.ndarray:
+            def block(index: tuple[slice, ...] | None) -> np.ndarray:
+                assert index is not None
                 of_chains, of_rows = (
                     slice((i.start or 0) - own.start, (own.stop if i.stop is None else i.stop) - own.start)
                     for i, own in zip(index[1:3], box, strict=True)
@@ -282,18 +296,24 @@ class OnMesh:
 Devices = OneDevice | OnMesh
 
 
-def _start(index: Any) -> int:
-    return index[0].start or 0
+def _start(index: tuple[slice, ...] | None) -> int:
+    return index[0].start or 0 if index else 0
 
 
-def _spec(part: Any) -> Any:
+def _spec(part: Read | Dealt | Array) -> Any:
     """How what is not by chain lies on the devices."""
     if isinstance(part, Read):
         return Read(P(None, CHAINS), P(None, CHAINS, DATA))
     return P(DATA) if isinstance(part, Dealt) else P()
 
 
-def on_every_device(mesh: Mesh, function: Callable[..., Any], shared: Any, by_chain: Any, out: Any) -> Any:
+def on_every_device(
+    mesh: Mesh,
+    function: Callable[..., Any],
+    shared: PyTree[Any],
+    by_chain: PyTree[Array],
+    out: tuple[int, ...],
+) -> Any:
     """`function(shared, by_chain)` on every device of a mesh, where `by_chain` are the chains of that device.
 
     `out`: which axis runs over chains, in each part of what it returns.
@@ -305,7 +325,7 @@ def on_every_device(mesh: Mesh, function: Callable[..., Any], shared: Any, by_ch
     )
     out_specs = jax.tree.map(lambda axis: P(*[None] * axis, CHAINS), out)
 
-    def on_one(shared: Any, by_chain: Any) -> Any:
+    def on_one(shared: PyTree[Any], by_chain: PyTree[Array]) -> Any:
         return function(*eqx.combine((shared, by_chain), rest))
 
     # XLA divides the program along `parameters`, from how its inputs lie and what `dealt` says inside.

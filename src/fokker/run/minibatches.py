@@ -1,7 +1,5 @@
 """How the rows of each step are drawn, as the options of `fk.sample` say."""
 
-from typing import Any
-
 import jax
 import numpy as np
 from jaxtyping import Array, Key
@@ -19,7 +17,7 @@ from fokker.gradients import Estimator
 from fokker.rows import stream_of
 from fokker.rows.readers import in_large_pieces
 from fokker.run.call import BatchKind
-from fokker.targets.target import TargetWithData
+from fokker.targets.target import Target, TargetWithData
 
 
 def _shuffle_key(key: Key[Array, ""]) -> Key[Array, ""]:
@@ -28,7 +26,7 @@ def _shuffle_key(key: Key[Array, ""]) -> Key[Array, ""]:
 
 
 def make_batches(
-    target: Any,
+    target: Target | None,
     batch_size: int | None,
     kind: BatchKind | None,
     gradient: Estimator | None,

@@ -185,7 +185,7 @@ def optax(
     return package.GradientTransformation(init, update)
 
 
-def _checked_size(size: Any) -> Any:
+def _checked_size(size: float | Array) -> Any:
     """N; raise unless it is one positive number."""
     if isinstance(size, jax.core.Tracer):
         return size
@@ -197,7 +197,7 @@ def _checked_size(size: Any) -> Any:
     return as_arrays(size)
 
 
-def _check_sampler(sampler: Any) -> None:
+def _check_sampler(sampler: object) -> None:
     """Raise unless a step of the sampler needs one gradient at the present parameters, and nothing else."""
     if not isinstance(sampler, Sampler):
         raise TypeError(

@@ -19,9 +19,10 @@ from fokker.rows import categories_of, reading, refuse_stream, resident
 from fokker.rows.readers import memory
 from fokker.run.cache import keep_compiled_programs
 from fokker.run.call import Call, Options
+from fokker.run.divided import check_orbax, prepare_states
 from fokker.run.mesh import Devices, devices_of
 from fokker.run.minibatches import make_batches
-from fokker.run.positions import PerChain, WarmedUp, given_positions
+from fokker.run.positions import Init, PerChain, WarmedUp, given_positions
 from fokker.run.precision import in_precision, precision_of
 from fokker.run.processes import check_same_settings, check_seen_by_all, together
 from fokker.run.record import OtherRunError, fingerprint_of_data, written_settings
@@ -29,10 +30,10 @@ from fokker.run.resumed import check_continues
 from fokker.run.step_plan import StepPlan
 from fokker.run.store import Checkpoint, check_place, has_run, read_checkpoint
 from fokker.samplers._checks import no_batch
-from fokker.samplers._named import by_name
+from fokker.samplers.by_name import by_name
 from fokker.samplers.contract import Sampler
 from fokker.samplers.schedules import AUTOMATIC
-from fokker.targets.target import TargetWithData
+from fokker.targets.target import Target, TargetWithData
 
 # Chains of a run that says nothing of them: as many as R-hat needs to tell chains that disagree.
 CHAINS = 4
@@ -129,6 +130,9 @@ def plan(call: Call) -> Plan:
     names = [field.name for field in dataclasses.fields(StepPlan)]
     steps = StepPlan(*(getattr(options, name) for name in names))
     devices.check(steps.chains, options.batch_size)
+    if devices.divides and folder is not None:
+        check_orbax()
+        devices.by_first(lambda: prepare_states(folder))
     if options.out is None:
         check_memory(steps, _NUMBER)  # before anything is learned: a draw has one number at least
     sampler, make = _sampler_of(call.sampler)
@@ -163,7 +167,7 @@ def _default_chains(call: Call, before: Checkpoint | None) -> int:
     return CHAINS if before is None else int(before.description["settings"]["chains"])
 
 
-def _labelled(target: Any, init: Any, keys: Key[Array, "chains 3"]) -> Any:
+def _labelled(target: Target | None, init: Init, keys: Key[Array, "chains 3"]) -> Any:
     """The target with the labels of the categories that index its parameters."""
     if not isinstance(target, TargetWithData) or not categories_of(target.data) or isinstance(init, WarmedUp):
         return target

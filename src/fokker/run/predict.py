@@ -16,7 +16,6 @@ from fokker._core.state import describe_shapes
 from fokker.rows import is_source, size_of
 from fokker.run.progress import Progress
 from fokker.targets._data import checked_data
-from fokker.targets.target import Target, TargetWithData
 
 # Rows per batch unless given, and draws per batch: at most so many, and so many numbers of theta.
 _ROWS, _DRAWS, _NUMBERS = 1024, 64, 2**24
@@ -51,8 +50,8 @@ def predict(
         check_memory(per_row * size, total, size)
     rows = max(1, min(size, batch_size or _ROWS, _BLOCK_BYTES // max(1, per_row)))
     batch = max(1, min(_DRAWS, total, _NUMBERS // max(1, scalars_per_draw(draws))))
-    result: Any = None
-    with Progress("predicting", total * size, unit="draws × rows", enabled=progress) as bar:
+    result, unit = None, "draws × rows"
+    with Progress("predicting", total * size, unit=unit, compiles=True, enabled=progress) as bar:
         for first in range(0, size, rows):
             # The last batch overlaps the one before it, so that all have one size.
             first = min(first, size - rows)
@@ -79,7 +78,7 @@ def predict_with_keys(
     """
     rows = checked_data(data, are_new=True)
 
-    def with_keys(draw: Any, block: Any) -> PyTree[Array]:
+    def with_keys(draw: tuple[PyTree[Array], Array], block: dict[str, PyTree[Array]]) -> PyTree[Array]:
         theta, own = draw
         keys = jax.vmap(lambda place: jax.random.fold_in(jax.random.wrap_key_data(own), place))(block["row"])
         return function(theta, block["data"], keys)
@@ -100,7 +99,7 @@ def _check(thin: int, batch_size: int | None, reduce: Reduce) -> None:
         )
 
 
-def _is_probability(q: Any) -> bool:
+def _is_probability(q: object) -> bool:
     return isinstance(q, int | float) and 0 <= q <= 1
 
 
@@ -159,7 +158,7 @@ def _stored(
     """`store` with `part` put at a place along an axis; made if it is None."""
     where = (*(slice(None),) * axis, place)
 
-    def put(x: Any, into: np.ndarray | None) -> np.ndarray:
+    def put(x: Array | np.ndarray, into: np.ndarray | None) -> np.ndarray:
         x = np.asarray(x)
         if into is None:
             into = np.empty((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
@@ -187,32 +186,3 @@ def _reduced(values: np.ndarray, reduce: Reduce, chains: int) -> np.ndarray:
         spread = values.astype(float).var(axis=0, ddof=min(1, len(values) - 1))
         return np.stack([values.mean(axis=0, dtype=float), spread]).astype(dtype)
     return np.quantile(values.astype(dtype, copy=False), np.asarray(reduce, float), axis=0).astype(dtype)
-
-
-def some_rows(target: TargetWithData, rows: Sequence[int] | np.ndarray) -> PyTree[Any]:
-    """The data with these indices."""
-    index = np.asarray(rows)
-    is_whole = index.ndim == 1 and index.size and np.issubdtype(index.dtype, np.integer)
-    if not is_whole or index.min() < 0 or index.max() >= target.size:
-        raise ValueError(
-            f"rows must be indices of the {target.size:,} data, whole numbers from 0 to {target.size - 1:,}, "
-            f"in a list or an array; {rows!r} was given."
-        )
-    return jax.tree.map(
-        lambda x: x[index] if is_source(x) else np.asarray(x)[index], target.data, is_leaf=is_source
-    )
-
-
-def log_likelihoods(theta: PyTree[Any], rows: PyTree[Any], target: TargetWithData) -> Any:
-    """log p(x|θ) of each row."""
-    return jax.vmap(lambda datum: target.log_likelihood_of_theta(theta, datum))(rows)
-
-
-def pointwise_at(theta: PyTree[Any], target: Target) -> dict[str, Any]:
-    """log p of each observed value."""
-    return target.pointwise(theta)
-
-
-def derived_at(theta: PyTree[Any], target: Target) -> dict[str, Any]:
-    """What a model derives from theta."""
-    return target.derived(theta)

@@ -31,7 +31,8 @@ class Progress:
     a terminal and in a notebook that is a bar, which is removed at the end. Elsewhere it is a plain line
     every ten seconds, the first after ten seconds. Everything goes to standard error, or to the `console`
     given. With `enabled=False` nothing is shown. A task of several parts calls `begin` for each further one;
-    while a task within it has a bar of its own, that one is shown in its place.
+    while a task within it has a bar of its own, that one is shown in its place. With `compiles`, for a task
+    whose first program may take minutes to compile, the description is "compiling" until units are completed.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Progress:
         *,
         unit: str | None = "steps",
         completed: float = 0,
+        compiles: bool = False,
         enabled: bool = True,
         console: Console | None = None,
     ) -> None:
@@ -60,7 +62,8 @@ class Progress:
             # Rich would redirect it to the bar's console: output piped to a file must reach that file.
             redirect_stdout=sys.stdout.isatty(),
         )
-        self._task = self._add(description, total, unit, completed)
+        self._after_compiling = description if compiles else None
+        self._task = self._add("compiling" if compiles else description, total, unit, completed)
         self._ended = threading.Event()
         self._lines: threading.Thread | None = None
         if enabled and not has_bar:
@@ -116,6 +119,8 @@ class Progress:
     ) -> None:
         """Show new values; None leaves a value as it was."""
         fields: dict[str, Any] = {} if note is None else {"note": note}
+        if completed is not None:
+            description, self._after_compiling = description or self._after_compiling, None
         self._bar.update(self._task, completed=completed, description=description, total=total, **fields)
 
     def print(self, text: str) -> None:

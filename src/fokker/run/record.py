@@ -82,7 +82,7 @@ def _parts_of(source: Source) -> Iterator[np.ndarray]:
         yield source[np.unique(np.linspace(0, end - 1, min(end, _SAMPLED)).astype(np.int64))]
 
 
-def _is_array(leaf: Any) -> bool:
+def _is_array(leaf: object) -> bool:
     return is_source(leaf) or eqx.is_array(leaf)
 
 
@@ -95,7 +95,7 @@ def fingerprint_of_program(function: Callable[..., Any], *arguments: Any, evalua
     # Arrays inside modules are inputs, so that large ones are not part of the program.
     arrays, static = eqx.partition((function, arguments), eqx.is_array)
 
-    def program(arrays: Any) -> Any:
+    def program(arrays: PyTree[Array]) -> PyTree[Array]:
         function, arguments = eqx.combine(arrays, static)
         return eqx.filter(function(*arguments), eqx.is_array)
 
@@ -126,11 +126,11 @@ def fingerprints(
     row = None if data is None else span(data, 0, 1)
     prints = _prints_of_target(target, jax.tree.map(lambda x: x[0], positions))
 
-    def step(sampler: Sampler, batches: Any, row: PyTree[Array], state: PyTree[Array]) -> Any:
+    def step(sampler: Sampler, batches: BatchScheme | None, row: PyTree[Array], state: PyTree[Array]) -> Any:
         key = jax.random.key(0)
         batch = None
         if batches is not None:
-            rows = batches.rows(key, key, no_steps(), jnp.uint32(0))
+            rows: Any = batches.rows(key, key, no_steps(), jnp.uint32(0))
             # Copies of one row, as nothing is computed here: the program is that of any rows.
             read = Taken(jax.tree.map(lambda x: jnp.repeat(x, batches.batch_size, axis=0), row))
             batch = batches.batch(read, rows)
@@ -153,7 +153,7 @@ def _prints_of_target(target: Target | None, position: PyTree[Array]) -> dict[st
     prints = {"data": fingerprint_of_data(target)}
     row = span(target.data, 0, 1) if isinstance(target, TargetWithData) else None
 
-    def density(target: Any, position: PyTree[Array], row: PyTree[Array]) -> Array:
+    def density(target: TargetWithData, position: PyTree[Array], row: PyTree[Array]) -> Array:
         if row is None:
             return target.potential(position)
         return target.minibatch_potential(position, row)

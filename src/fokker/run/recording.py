@@ -52,11 +52,11 @@ class Recording:
         """All draws in memory; None before the first."""
         return None if self._store is None else jax.tree.map(lambda x: x[:, : self.draws], self._store)
 
-    def add(self, block: Block, checkpoint: Any) -> str | None:
+    def add(self, block: Block, checkpoint: RunState | None) -> str | None:
         """Wait for a block, store what it recorded, and return the problem, if there is one.
 
-        After a problem nothing more is stored. `checkpoint`: the states and moments after it, where they are
-        to be written down.
+        After a problem nothing more is stored. `checkpoint`: the state after it, where that is to be
+        written down.
         """
         if self.problem is None:
             try:
@@ -67,7 +67,7 @@ class Recording:
                 raise
         return self.problem
 
-    def _checked(self, block: Block, checkpoint: Any) -> str | None:
+    def _checked(self, block: Block, checkpoint: RunState | None) -> str | None:
         self.done = block.piece.end
         schedule = self._lose_chains(block)
         if block.piece.is_kept:
@@ -77,9 +77,9 @@ class Recording:
         if schedule is None and len(self.losses) < self.plan.chains:
             if self.folder is not None and checkpoint is not None:
                 before = time.monotonic()
-                states, moments = checkpoint
-                self.folder.commit(RunState(self.done, states, moments, None, self.losses))
+                self.folder.commit(checkpoint._replace(losses=self.losses))
                 cost = time.monotonic() - before
+                cost += 0 if checkpoint.divided is None else checkpoint.divided.seconds
                 self._next_commit = time.monotonic() + max(_COMMIT_SECONDS, _COMMIT_TIMES * cost)
             return None
         if schedule is not None:

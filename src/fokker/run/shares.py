@@ -174,7 +174,7 @@ class SharedRows(Module):
         """As of the scheme."""
         return self.scheme.places_after(place, steps)
 
-    def rows(self, run_key: Key[Array, ""], step_key: Key[Array, ""], epoch: Any, position: Array) -> Any:
+    def rows(self, run_key: Key[Array, ""], step_key: Key[Array, ""], epoch: Count, position: Array) -> Any:
         """The rows of all devices."""
         return self.scheme.rows(run_key, step_key, epoch, position)
 
@@ -204,7 +204,7 @@ def shared_sampler(
         )
     reads_all = batches is None or sampler.reads_all_data
 
-    def share(target: Any) -> Any:
+    def share(target: object) -> object:
         if not isinstance(target, TargetWithData):
             if isinstance(target, Target) and parts > 1:
                 raise ValueError(
@@ -260,7 +260,7 @@ def shared_batches(batches: BatchScheme | None, parts: int, deal: Deal) -> Any:
     return batches if parts == 1 else SharedRows(batches, parts)
 
 
-def _is_missing(x: Any) -> bool:
+def _is_missing(x: object) -> bool:
     return isinstance(x, jax.ShapeDtypeStruct)
 
 

@@ -9,6 +9,7 @@ import jax
 from jaxtyping import Array, PyTree
 
 from fokker.run.block import position_of
+from fokker.run.call import Origin
 from fokker.run.description import LEARNED
 from fokker.run.fixed import fixed_entries
 from fokker.run.folder import RunFolder, describe_theta, written_constants, written_fixed
@@ -17,7 +18,6 @@ from fokker.run.positions import WarmedUp, check_same_target, differs, first_sta
 from fokker.run.record import Learned, environment, fingerprints, used_settings
 from fokker.run.resumed import check_same_sampler
 from fokker.run.store import Checkpoint
-from fokker.run.trace import Origin
 from fokker.samplers.contract import Sampler, start_chains
 from fokker.samplers.plain import NO_GRADIENT
 from fokker.targets.target import Target, labels_of
@@ -45,7 +45,7 @@ class Started(NamedTuple):
     """Chains before their first step, or as they are in a trace that goes on."""
 
     ready: Ready
-    states: Any
+    states: PyTree[Array]
     origin: Origin
     folder: RunFolder | None
 
@@ -100,7 +100,7 @@ def start(ready: Ready) -> Started:
     return Started(ready, states, origin, _opened(ready, states, origin, options.folder))
 
 
-def _opened(ready: Ready, states: Any, origin: Origin, path: Path) -> RunFolder:
+def _opened(ready: Ready, states: PyTree[Array], origin: Origin, path: Path) -> RunFolder:
     """The folder of the run, which the first process opens; raises where it has another run in it."""
     plan, placed = ready.plan, ready.placed
     opened: list[RunFolder] = []
@@ -129,6 +129,6 @@ def _opened(ready: Ready, states: Any, origin: Origin, path: Path) -> RunFolder:
     return opened[0] if opened else RunFolder.follow(path, checkpoint)
 
 
-def _one(states: Any) -> Any:
+def _one(states: PyTree[Array]) -> PyTree[Array]:
     """The state of the first chain."""
     return jax.tree.map(lambda x: x[0], states)

@@ -7,6 +7,8 @@ from jaxtyping import Array
 
 # Of Hoffman and Gelman (2014): how strongly early steps count, and how fast later ones count less.
 _GAMMA, _EARLY, _KAPPA = 0.05, 10, 0.75
+# The first step size is doubled or halved until a single move crosses this acceptance.
+_CROSSED = 0.8
 
 
 class StepSearch(NamedTuple):
@@ -14,6 +16,9 @@ class StepSearch(NamedTuple):
 
     H̄ ← (1 - 1/(t+t₀)) H̄ + (δ - α)/(t+t₀)
     log ε = μ - √t/γ H̄,   log ε̄ ← t^{-κ} log ε + (1 - t^{-κ}) log ε̄
+
+    Before it ε is doubled or halved until the acceptance of a single move crosses 0.8; `direction` is 1 or -1
+    in that search, 0 before it and after it.
     """
 
     log_step: Array
@@ -21,13 +26,14 @@ class StepSearch(NamedTuple):
     shortfall: Array
     updates: Array
     centre: Array
+    direction: Array
 
     @classmethod
     def around(cls, step_size: Array) -> "StepSearch":
         """Start at a step size, with ten times it as the point of attraction."""
         log_step = jnp.log(step_size)
         zero = jnp.zeros_like(log_step)
-        return cls(log_step, log_step, zero, zero, log_step + jnp.log(10.0).astype(log_step.dtype))
+        return cls(log_step, log_step, zero, zero, log_step + jnp.log(10.0).astype(log_step.dtype), zero)
 
     def updated(self, acceptance_rate: Array, target_accept: Any) -> "StepSearch":
         """After a step that was accepted with this probability."""
@@ -37,4 +43,24 @@ class StepSearch(NamedTuple):
         log_step = self.centre - jnp.sqrt(t) / _GAMMA * shortfall
         weight = t**-_KAPPA
         average = weight * log_step + (1 - weight) * self.log_average
-        return StepSearch(log_step, average, shortfall, t, self.centre)
+        return StepSearch(log_step, average, shortfall, t, self.centre, self.direction)
+
+    def tried(self, acceptance_rate: Array, before: Array, after: Array) -> "StepSearch":
+        """After a single move from one position to another, accepted with this probability."""
+        # A step below the resolution of rounding does not move, and is accepted for that reason.
+        rounding = 16 * jnp.finfo(before.dtype).eps * jnp.abs(before)
+        moved = jnp.any(jnp.abs(after - before) > rounding)
+        above = (acceptance_rate > _CROSSED) & ((self.direction >= 0) | moved)
+        towards = jnp.where(above, 1, -1).astype(self.direction.dtype)
+        crossed = (self.direction != 0) & (towards != self.direction)
+        change = jnp.where(crossed, 0, towards * jnp.log(2.0).astype(towards.dtype))
+        return self._replace(
+            log_step=self.log_step + change,
+            log_average=self.log_average + change,
+            direction=jnp.where(crossed, 0, towards),
+        )
+
+    @property
+    def has_crossed(self) -> Array:
+        """After a trial: whether no other is needed."""
+        return self.direction == 0

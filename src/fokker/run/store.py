@@ -4,6 +4,7 @@
     RUN/checkpoint.npz the last state of the chains, what was learned, the draws that do not fill a chunk yet,
                        and a description of the run; and the one before it
     RUN/run.json       the same description, for people
+    RUN/states         the states, in place of those in the checkpoint, where devices divide them
 
 Draws are written in chunks of fixed size, each once and as a whole; those that do not fill one wait in the
 checkpoint. A checkpoint is written after the chunks that it counts. So a kill at any moment leaves a
@@ -18,6 +19,7 @@ import json
 import secrets
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,6 +36,7 @@ from fokker._core.files import (
 )
 from fokker._core.labels import NO_LABELS, Labels
 from fokker.run.description import LEARNED, POSTERIOR, chains_of, check_description
+from fokker.run.divided import check_divided
 from fokker.run.losses import Loss
 from fokker.run.variable import DRAWS, Variable, are_own, write_entries, zarr_store
 
@@ -114,7 +117,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     """The newest checkpoint that can be read."""
     try:
         paths = (folder / CHECKPOINT, folder / PREVIOUS)
-        checkpoint = Checkpoint(*read_latest(paths, KIND, VERSION, check_description))
+        checkpoint = Checkpoint(*read_latest(paths, KIND, VERSION, partial(_check, folder)))
     except FileNotFoundError:
         problem = "has no run in it" if folder.is_dir() else "is not a folder"
         raise FileNotFoundError(
@@ -123,6 +126,11 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     settings = checkpoint.description["settings"]
     settings["chains"] = chains_of(settings)
     return checkpoint._replace(warning=_compared(folder, checkpoint))
+
+
+def _check(folder: Path, description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    check_description(description, arrays)
+    check_divided(folder, description)
 
 
 def _compared(folder: Path, checkpoint: Checkpoint) -> str:

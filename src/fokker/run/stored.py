@@ -1,6 +1,7 @@
 """The trace of a run in a folder: its draws are read when they are asked for."""
 
 import functools
+import itertools
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,18 +10,19 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, PyTree
 
 from fokker._core.count import Count
 from fokker._core.files import DamagedFileError, check_own, interpreting
 from fokker._core.labels import Labels, named_leaves
-from fokker.run.call import Call
+from fokker.run.call import Call, Origin
 from fokker.run.description import FIXED, POSTERIOR, STATISTICS
+from fokker.run.divided import read_divided
 from fokker.run.folder import CONSTANTS
 from fokker.run.losses import draws_before_end, surviving
 from fokker.run.moments import Moments, moments_of
 from fokker.run.store import CHECKPOINT, Checkpoint, read_checkpoint, read_draws
-from fokker.run.trace import Origin, Trace
+from fokker.run.trace import Trace
 from fokker.run.variable import DRAWS
 
 
@@ -35,9 +37,9 @@ class StoredTrace(Trace):
     def __init__(
         self,
         path: Path,
-        state: Any = None,
+        state: PyTree[Array] = None,
         origin: Origin | None = None,
-        structure: Any = None,
+        structure: jax.tree_util.PyTreeDef | None = None,
         call: Call | None = None,
         settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
@@ -60,9 +62,8 @@ class StoredTrace(Trace):
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        with interpreting(path / CHECKPOINT, "checkpoint of a run"):
-            object.__setattr__(self, "gathered", self._gathered())
-            object.__setattr__(self, "moments", moments_of(self.gathered, self.losses))
+        if "divided" not in of:  # which may be too large for this machine
+            _ = self.moments
 
     def __repr__(self) -> str:
         return f"Trace({self._draws:,} draws in {self.path}, stopped={self.stopped!r})"
@@ -138,12 +139,43 @@ class StoredTrace(Trace):
             return {}
         return surviving(read_draws(self.path, self._checkpoint, STATISTICS), self.losses)
 
+    @functools.cached_property
+    def gathered(self) -> Moments | None:
+        """The streaming moments of all chains."""
+        with interpreting(self.path / CHECKPOINT, "checkpoint of a run"):
+            return self._gathered()
+
+    @functools.cached_property
+    def moments(self) -> dict[str, PyTree[np.ndarray]] | None:
+        """Mean and variance of each entry of theta, per chain."""
+        return moments_of(self.gathered, self.losses)
+
     def _gathered(self) -> Moments | None:
+        if "divided" in self._checkpoint.description:
+            return self._gathered_apart()
         parts = {kind: self._checkpoint.group(kind) for kind in ("mean", "squares", "moments")}
         if not parts["moments"]:
             return None
         count = Count.of(parts["moments"]["count"])
         return Moments(count, self._tree(parts["mean"]), self._tree(parts["squares"]), ((), ()))
+
+    def _gathered_apart(self) -> Moments | None:
+        """Moments that were divided among devices."""
+        apart = self._checkpoint.description["divided"]
+        arrays = read_divided(self.path, apart, "moments", lambda x: None)
+        if not arrays:
+            return None
+        # The leaves of `Moments`: those of its count, and then trees like theta.
+        like, structure = jax.tree.flatten(Count.of(0))
+        names = [leaf["name"] for leaf in self._checkpoint.description["theta"]]
+        numbers, empty = itertools.count(), np.empty((int(self.settings["chains"]), 0))
+
+        def next_leaves(number: int) -> list[np.ndarray]:
+            return [arrays.get(str(i), empty) for i in itertools.islice(numbers, number)]
+
+        count = jax.tree.unflatten(structure, next_leaves(len(like)))
+        mean, squares = (self._tree(dict(zip(names, next_leaves(len(names)), strict=True))) for _ in range(2))
+        return Moments(count, mean, squares, ((), ()))
 
     def _tree(self, leaves: dict[str, np.ndarray]) -> PyTree[np.ndarray]:
         """Theta's tree; without its model one of dictionaries and tuples."""

@@ -1,83 +1,35 @@
 """The result of a run: draws or moments, and whether to trust them."""
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
 from fokker._core.checks import check_whole
-from fokker._core.draws import at_draws, shape_of_draws
 from fokker._core.keys import checked_key
 from fokker._core.labels import Labels, named_leaves
 from fokker._core.paths import as_file, as_folder
-from fokker._core.precision import computing_in
 from fokker._core.state import nearest
 from fokker._core.statistics import inference_data
-from fokker.batches import BatchScheme
 from fokker.diagnostics import StepHalving, Summary, step_halving, summarise
 from fokker.diagnostics._quantities import Quantities, flat
 from fokker.diagnostics.summary import QUANTILES
-from fokker.rows import categories_of, opened, reading, with_codes_of
-from fokker.run.call import NAMES, Call, StepSize
+from fokker.rows import opened, reading, with_codes_of
+from fokker.run import model
+from fokker.run.call import NAMES, Call, Origin, StepSize
 from fokker.run.fixed import fixed_entries
-from fokker.run.folder import RunState, describe_theta, write_whole, written_constants, written_fixed
 from fokker.run.losses import Loss, in_words, left_of, surviving
 from fokker.run.moments import Moments, moments_of
-from fokker.run.predict import (
-    Reduce,
-    check_memory,
-    derived_at,
-    log_likelihoods,
-    pointwise_at,
-    predict,
-    predict_with_keys,
-    some_rows,
-)
-from fokker.run.record import environment, plain
+from fokker.run.precision import in_its_precision
+from fokker.run.predict import Reduce, predict, predict_with_keys
+from fokker.run.saved import write_trace
 from fokker.samplers.contract import Sampler
-from fokker.targets.target import Target, TargetWithData, labels_of
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-
-
-def _in_its_precision(
-    method: Callable[Concatenate["Trace", _P], _T],
-) -> Callable[Concatenate["Trace", _P], _T]:
-    """A method of a trace in the precision of the run: its target may be of double precision."""
-
-    @functools.wraps(method)
-    def called(trace: "Trace", *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        with computing_in(trace.settings.get("precision")):
-            return method(trace, *args, **kwargs)
-
-    return called
-
-
-# What ArviZ's schema calls them.
-_ARVIZ = {"is_divergent": "diverging", "num_integration_steps": "n_steps"}
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a trace comes from.
-
-    `sampler` is on the target, `batches` are made of its data. `call`: to run it again, with what was learned
-    filled in. `notes`: problems found in warm-up; `one_start`: whether all chains started at one point.
-    """
-
-    target: Target | None
-    sampler: Any
-    batches: BatchScheme | None
-    call: Call | None = None
-    notes: tuple[str, ...] = ()
-    one_start: bool = False
+from fokker.targets.target import Target, labels_of
 
 
 @dataclass(frozen=True)
@@ -197,11 +149,6 @@ class Trace:
         """The sampler on its target, with the settings found by tuning or warm-up."""
         return None if self.origin is None else self.origin.sampler
 
-    @property
-    def _target(self) -> Any:
-        """The target, where the trace knows it."""
-        return None if self.origin is None else self.origin.target
-
     def rerun(
         self, *, sampler: Sampler | str | None = None, step_size: StepSize | None = None, **changes: Any
     ) -> "Trace":
@@ -249,42 +196,21 @@ class Trace:
         Draws are in Zarr, as xarray and ArviZ read them. To be able to continue a run from its folder, run it
         with `fk.sample(…, out=…)`.
         """
-        numbers = {name: plain(value) for name, value in self.settings.items()}
-        settings = {n: v for n, v in numbers.items() if v is None or isinstance(v, int | float | str)}
-        theta = self.moments["mean"] if self.draws is None and self.moments else self.draws
-        description = {
-            "settings": {**settings, "chains": len(self.chains)},
-            "environment": environment(),
-            "fingerprints": {},
-            "theta": describe_theta(theta),
-            "labels": self.labels.written(),
-            "notes": [*self.notes, *([self.lost] if self.lost else [])],
-            "one_start": self.one_start,
-        }
-        recorded: dict[str, Any] = dict(self.sample_stats)
-        if self.draws is not None:
-            recorded["position"] = self.draws
-        moments = jax.tree.map(lambda x: x[np.asarray(self.chains)], self.gathered)
-        write_whole(
-            as_folder(path, "path"),
-            description,
-            written_constants(self.known_data()) | written_fixed(theta, self.fixed_entries()),
-            recorded,
-            RunState(int(self.settings["taken"]), (), moments, self.stopped),
-        )
+        write_trace(self, as_folder(path, "path"))
 
     @property
-    @_in_its_precision
+    @in_its_precision
     def positions(self) -> PyTree[np.ndarray]:
         """The draws in the sampler's own coordinates: those before a constraint's transform."""
-        if self._target is None or not self._target.is_constrained:
+        target = model.target_of(self)
+        if target is None or not target.is_constrained:
             return self.samples
-        return jax.vmap(jax.vmap(self._target.unconstrain))(self.samples)
+        return jax.vmap(jax.vmap(target.unconstrain))(self.samples)
 
     @property
     def labels(self) -> Labels:
         """Names of the axes of parameters, `dims`, and of the entries along them, `coords`."""
-        return labels_of(self._target)
+        return labels_of(model.target_of(self))
 
     def named(self) -> dict[str, np.ndarray]:
         """The draws of every leaf of theta by its path; a single array is called theta."""
@@ -314,17 +240,22 @@ class Trace:
             for i in np.flatnonzero(mask)
         }
 
-    @_in_its_precision
+    @in_its_precision
     def fixed_entries(self) -> dict[str, np.ndarray]:
         """Where leaves of theta have entries that are constant by construction; without a model, none."""
-        return fixed_entries(None if self.origin is None else self.origin.target, self._shapes())
+        return fixed_entries(model.target_of(self), self._shapes())
 
     def _shapes(self) -> PyTree[jax.ShapeDtypeStruct]:
         """Theta's tree of shapes; None for a run without results."""
         leading, theta = (2, self.draws) if self.draws is not None else (1, (self.moments or {}).get("mean"))
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[leading:], x.dtype), theta)
 
-    @_in_its_precision
+        def shape(x: np.ndarray) -> jax.ShapeDtypeStruct:
+            # In the precision that JAX computes in here.
+            return jax.ShapeDtypeStruct(x.shape[leading:], jax.dtypes.canonicalize_dtype(x.dtype))
+
+        return jax.tree.map(shape, theta)
+
+    @in_its_precision
     def to_arviz(
         self,
         *,
@@ -343,38 +274,15 @@ class Trace:
         their entries (`dims`, `coords`), and what the model was given (`observed_data`, `constant_data`),
         which PyMC's functions compare with their model.
         """
-        known = self.known_data()
-        observed = known.get("observed_data", {})
-        of_prior = {name: np.asarray(x)[None] for name, x in (prior or {}).items()}
-        groups = {
-            "posterior": {**self.named(), **self._derived()},
-            "sample_stats": {_ARVIZ.get(name, name): values for name, values in self.sample_stats.items()},
-            "log_likelihood": self._log_likelihood_by_name() if log_likelihood else {},
-            "posterior_predictive": predictive or {},
-            "prior": {name: x for name, x in of_prior.items() if name not in observed},
-            "prior_predictive": {name: x for name, x in of_prior.items() if name in observed},
-        }
-        return inference_data(groups, known, self.labels)
+        groups = model.arviz_groups(self, log_likelihood, predictive, prior)
+        return inference_data(groups, self.known_data(), self.labels)
 
     def known_data(self) -> dict[str, dict[str, Any]]:
         """What the model was given, by ArviZ's groups `observed_data` and `constant_data`, and by name."""
-        return self._target.known_data() if isinstance(self._target, Target) else {}
+        target = model.target_of(self)
+        return target.known_data() if isinstance(target, Target) else {}
 
-    def _log_likelihood_by_name(self) -> dict[str, np.ndarray]:
-        target = self._target
-        by_name: dict[str, np.ndarray] = {}
-        if isinstance(target, Target) and not isinstance(target, TargetWithData):
-            by_name = self._log_likelihood_of_model(target, 1)
-        if not by_name:
-            values = self.log_likelihood()
-            by_name = values if isinstance(values, dict) else {"data": values}
-        return {name: _without_masked(x) for name, x in by_name.items()}
-
-    def _derived(self) -> dict[str, np.ndarray]:
-        """NumPyro's deterministic sites and Stan's transformed parameters at every draw."""
-        return {} if self._target is None else at_draws(derived_at, self.samples, self._target)
-
-    @_in_its_precision
+    @in_its_precision
     def predict(
         self,
         function: Callable[..., PyTree[Any]] | None = None,
@@ -410,36 +318,16 @@ class Trace:
         """
         key = checked_key(key)
         if function is None:
-            return self._predictive(key, data, batch_size, thin, reduce)
+            return model.predictive(self, key, data, batch_size, thin, reduce)
         if data is None:
             raise TypeError("trace.predict needs data, the rows that the function is called with.")
-        data = with_codes_of(opened(data), self._categories())
+        data = with_codes_of(opened(data), model.categories(self))
         draws: Any = self.samples
         if key is not None:
             function, draws, data = predict_with_keys(function, draws, data, key)
         return predict(function, draws, data, (), batch_size, thin, reduce, progress)
 
-    def _categories(self) -> dict[str, Sequence[str]]:
-        """The labels of columns of categories that are known, in the order of their codes."""
-        data = getattr(None if self.origin is None else self.origin.target, "data", None)
-        coords = {axis: [str(x) for x in entries] for axis, entries in self.labels.coords.items()}
-        return {**coords, **dict(categories_of(data).values())}
-
-    def _predictive(
-        self, key: Key[Array, ""] | None, data: PyTree[Any], batch_size: int | None, thin: int, reduce: Reduce
-    ) -> dict[str, np.ndarray]:
-        if key is None or not all(x is None for x in (data, batch_size, reduce)):
-            raise TypeError(
-                "trace.predict needs a function of theta and rows, with data; without them it takes a key "
-                "and thin alone, for draws of the observed variables of a model."
-            )
-        target = self._target
-        if not isinstance(target, Target):
-            raise TypeError("this trace knows no model that could draw data: give a function and data.")
-        check_whole("thin", thin)
-        return target.predictive_at(jax.tree.map(lambda x: x[:, ::thin], self.samples), key)
-
-    @_in_its_precision
+    @in_its_precision
     def log_likelihood(
         self,
         *,
@@ -457,36 +345,9 @@ class Trace:
         - `rows`: the indices of some data; without them all.
         - `batch_size`, `thin`, `progress`: as for `predict`.
         """
-        target = self._target
-        if isinstance(target, TargetWithData) and self.sampler.wants_target:
-            data = target.data if rows is None else some_rows(target, rows)
-            arguments = (target,)
-            name = "log_likelihood"
-            return predict(
-                log_likelihoods, self.samples, data, arguments, batch_size, thin, None, progress, name
-            )
-        values = self._log_likelihood_of_model(target, thin) if rows is None and batch_size is None else {}
-        if not values:
-            raise TypeError(
-                "the log likelihood of single data is known only for a trace of fk.sample with a "
-                "fk.Posterior, or a model of PyMC or NumPyro, and one of its samplers (rows and batch_size "
-                f"with a fk.Posterior alone); the target here is {type(target).__name__}. Otherwise give "
-                "your own function of theta and rows to trace.predict."
-            )
-        return values if len(values) > 1 else next(iter(values.values()))
+        return model.log_likelihood(self, rows, batch_size, thin, progress)
 
-    def _log_likelihood_of_model(self, target: Target | None, thin: int) -> dict[str, np.ndarray]:
-        if not isinstance(target, Target) or not self.sampler.wants_target:
-            return {}
-        check_whole("thin", thin)
-        draws = jax.tree.map(lambda x: x[:, ::thin], self.samples)
-        chains, number = shape_of_draws(draws)
-        first = jax.tree.map(lambda x: np.asarray(x[0, 0]), draws)
-        entries = sum(x.size for x in jax.tree.leaves(jax.eval_shape(target.pointwise, first)))
-        check_memory(chains * number * entries * 8, chains * number, entries)
-        return at_draws(pointwise_at, draws, target)
-
-    @_in_its_precision
+    @in_its_precision
     def summary(
         self,
         *,
@@ -512,7 +373,7 @@ class Trace:
         with reading():
             return summarise(self, quantities, gradients, step_halving, quantiles)
 
-    @_in_its_precision
+    @in_its_precision
     def step_halving(self) -> StepHalving:
         """The bias of the step size, by a second run with half of it."""
         return step_halving(self)
@@ -536,9 +397,3 @@ class Trace:
         write_report(
             self, as_file(path, "path"), title, extra, self.summary() if summary is None else summary
         )
-
-
-def _without_masked(values: np.ndarray) -> np.ndarray:
-    """Without the entries that are NaN at every draw, which are none of the data."""
-    is_masked = np.isnan(values).all((0, 1))
-    return values[:, :, ~is_masked] if is_masked.any() else values

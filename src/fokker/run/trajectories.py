@@ -4,6 +4,9 @@ Chains in lockstep would all take as many moves per step as the longest trajecto
 iteration is one move of each chain; a chain whose trajectory has ended records it and starts the next.
 """
 
+import functools
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -14,7 +17,9 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from fokker._core.count import Count
+from fokker._core.one_kernel import one_kernel
 from fokker._core.packing import pack, unpack
+from fokker._core.precision import in_this_precision, is_double
 from fokker._core.random import fold_in_step
 from fokker._core.state import choose, dimension, ravel, unravel
 from fokker.run.block import Block, Chains, Choose
@@ -26,6 +31,10 @@ from fokker.run.step_search import StepSearch
 from fokker.samplers.contract import TrajectorySampler, chunk_length
 from fokker.targets.constrained import constrained
 from fokker.targets.target import Target
+
+# The most chains that run each by itself: more fill the vector units better together. The most numbers that a
+# step of the integrator computes there.
+_MOST_ALONE, _MOST_WORK = 16, 2**18
 
 
 class Chain(NamedTuple):
@@ -41,7 +50,8 @@ class Steps(NamedTuple):
     """The steps of a block from number `first` on, none of which is compiled in.
 
     Every `thin`-th is recorded. `keeps`: whether the moments include them; `learns`: whether the step sizes
-    are those of a search, which continues.
+    are those of a search, which continues; `tries`: whether they are trials of a first step size, which leave
+    the chains where they are and end with the search for it.
     """
 
     first: Count
@@ -49,15 +59,23 @@ class Steps(NamedTuple):
     thin: Int[Array, ""]
     keeps: Bool[Array, ""]
     learns: Bool[Array, ""]
+    tries: Bool[Array, ""]
 
     @classmethod
-    def of(cls, first: int, number: int, thin: int = 1, keeps: bool = False, learns: bool = False) -> "Steps":
+    def of(
+        cls,
+        first: int,
+        number: int,
+        thin: int = 1,
+        keeps: bool = False,
+        learns: bool = False,
+        tries: bool = False,
+    ) -> "Steps":
         """From numbers of Python."""
-        flags = jnp.asarray(keeps), jnp.asarray(learns)
-        return cls(Count.of(first), jnp.int32(number), jnp.int32(thin), *flags)
+        numbers: Any = (np.int32(number), np.int32(thin), *map(np.asarray, (keeps, learns, tries)))
+        return cls(Count.of(first), *numbers)
 
 
-@eqx.filter_jit
 def run_trajectories(
     sampler: TrajectorySampler,
     capacity: int,
@@ -73,11 +91,93 @@ def run_trajectories(
     Where they do not learn, the step sizes are the averages of the search, or without a search the sampler's
     own. Warm-up and sampling share one program.
     """
-    shared = sampler, capacity, steps
-    by_chain = states, moments, keys, search
+    shared, by_chain = (sampler, capacity, steps), (states, moments, keys, search)
+    alone = None if mesh is not None else _program_of_one(shared, by_chain)
+    return _vectorised(shared, by_chain, mesh) if alone is None else alone(shared, by_chain)
+
+
+@eqx.filter_jit
+def _vectorised(shared: Any, by_chain: Any, mesh: Mesh | None) -> tuple[Chain, dict[str, Any]]:
+    """All chains by one program, which moves every chain at once."""
     if mesh is None:
-        return _all_steps(shared, by_chain)
-    return on_every_device(mesh, _all_steps, shared, by_chain, (0, 0))
+        return _steps_of(shared, by_chain)
+    return on_every_device(mesh, _steps_of, shared, by_chain, (0, 0))
+
+
+class _OneByOne:
+    """Each chain by a program of one kernel, in threads."""
+
+    def __init__(self, structure: Any, leaves: tuple[Any, ...]) -> None:
+        self._structure, self._leaves, self._is_compiled = structure, leaves, False
+        self._run = jax.jit(self._one)
+
+    def _one(self, arrays: list[Array], chain: Array) -> tuple[Chain, dict[str, Any]]:
+        shared, by_chain = self._with(arrays)
+        arrays, structure = jax.tree.flatten((shared, jax.tree.map(lambda x: x[chain], by_chain)))
+        places = [i for i, x in enumerate(arrays) if eqx.is_array(x)]
+
+        def run(values: list[Array]) -> Any:
+            leaves = list(arrays)
+            for place, value in zip(places, values, strict=True):
+                leaves[place] = value
+            shared, one = jax.tree.unflatten(structure, leaves)
+            return _steps_of(shared, one, alone=True)
+
+        return one_kernel(run, [arrays[i] for i in places], most=_MOST_WORK)
+
+    def _with(self, arrays: list[Any]) -> tuple[Any, Any]:
+        """The arguments, with these arrays in the places of the shapes."""
+        values = iter(arrays)
+        leaves = [next(values) if isinstance(x, jax.ShapeDtypeStruct) else x for x in self._leaves]
+        return jax.tree.unflatten(self._structure, leaves)
+
+    def check(self) -> None:
+        """Raise `NoKernel` where a chain is not one kernel."""
+        shapes = [x for x in self._leaves if isinstance(x, jax.ShapeDtypeStruct)]
+        self._run.trace(shapes, jax.ShapeDtypeStruct((), np.int32))
+
+    def __call__(self, shared: Any, by_chain: Any) -> tuple[Chain, dict[str, Any]]:
+        """The steps of all chains."""
+        arrays = [x for x in jax.tree.leaves((shared, by_chain)) if eqx.is_array(x)]
+        run = in_this_precision(lambda i: jax.block_until_ready(self._run(arrays, np.int32(i))))
+        chains = range(by_chain[2].shape[0])
+        # Threads at once would each compile the program.
+        first = [] if self._is_compiled else [run(0)]
+        self._is_compiled = True
+        return _stacked((*first, *_threads().map(run, chains[len(first) :])))
+
+
+@jax.jit
+def _stacked(chains: tuple[Any, ...]) -> Any:
+    return jax.tree.map(lambda *x: jnp.stack(x), *chains)
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    """XLA runs programs at the same time that are called by different threads."""
+    return ThreadPoolExecutor(os.cpu_count(), "fokker-chain")
+
+
+def _program_of_one(shared: Any, by_chain: Any) -> _OneByOne | None:
+    """The program by which each chain runs alone, where there are few, of a small model, on a CPU."""
+    keys = by_chain[2]
+    if keys.shape[0] > _MOST_ALONE or next(iter(keys.devices())).platform != "cpu":
+        return None
+    leaves, structure = jax.tree.flatten((shared, by_chain))
+    shapes = (jax.ShapeDtypeStruct(x.shape, x.dtype) if eqx.is_array(x) else x for x in leaves)
+    return _known_program(structure, tuple(shapes), is_double())
+
+
+@functools.lru_cache(maxsize=128)
+def _known_program(structure: Any, leaves: tuple[Any, ...], double: bool) -> _OneByOne | None:
+    program = _OneByOne(structure, leaves)
+    try:
+        program.check()
+    except (
+        Exception
+    ):  # NoKernel, or what a rule did not foresee: an error of the model comes again without it
+        return None
+    return program
 
 
 class Trajectories:
@@ -133,20 +233,29 @@ def _constrained(target: Target | None, like: PyTree[Any], vectors: Array) -> Py
     return jax.vmap(jax.vmap(lambda x: constrained(target, unravel(x, like))))(vectors)
 
 
-def _all_steps(shared: Any, by_chain: Any) -> tuple[Chain, dict[str, Any]]:
-    """The steps of the chains of one device."""
-    sampler, capacity, (first, steps, thin, keeps, learns) = shared
+def _steps_of(shared: Any, by_chain: Any, alone: bool = False) -> tuple[Chain, dict[str, Any]]:
+    """The steps of the chains of one device, or of one chain without an axis over chains."""
+    sampler, capacity, (first, steps, thin, keeps, learns, tries) = shared
     states, moments, keys, search = by_chain
-    numbers = first + jnp.arange(capacity, dtype=jnp.uint32)
-
-    def noise_of(state: PyTree[Array], key: Array) -> Any:
-        return jax.vmap(lambda t: pack(sampler.draw(fold_in_step(key, t, BATCHES), state)))(numbers)
-
-    noise = jax.vmap(noise_of)(states, keys)
-    one_state = jax.tree.map(lambda x: x[0], states)
-    like_draws = jax.eval_shape(sampler.draw, keys[0], one_state)
+    over_chains: Any = (lambda function: function) if alone else jax.vmap
+    one_state, one_search = (states, search) if alone else jax.tree.map(lambda x: x[0], (states, search))
+    like_draws = jax.eval_shape(sampler.draw, keys if alone else keys[0], one_state)
     like_stats = jax.eval_shape(lambda draws: sampler.advance(draws, one_state)[1].stats, like_draws)
     dtype = jnp.result_type(*jax.tree.leaves(one_state.position))
+
+    def draw(state: PyTree[Array], key: Array, number: Count) -> Any:
+        return sampler.draw(fold_in_step(key, number, BATCHES), state)
+
+    def noise_of(state: PyTree[Array], key: Array) -> Any:
+        """The randomness of all steps, or where each is drawn in the loop what it is drawn from."""
+        numbers = first + jnp.arange(capacity, dtype=jnp.uint32)
+        return key if alone else jax.vmap(lambda number: pack(draw(state, key, number)))(numbers)
+
+    def draws_at(chain: Chain, noise: PyTree[Array]) -> Any:
+        if alone:
+            return draw(chain.state, noise, first + chain.taken.astype(jnp.uint32))
+        place = jnp.minimum(chain.taken, capacity - 1)
+        return unpack(tuple(x[place] for x in noise), like_draws)
 
     def stepping(search: StepSearch | None) -> Any:
         if search is None:
@@ -154,26 +263,40 @@ def _all_steps(shared: Any, by_chain: Any) -> tuple[Chain, dict[str, Any]]:
         log_step = jnp.where(learns, search.log_step, search.log_average)
         return sampler.with_step_size(jnp.exp(log_step))
 
-    def start(chain: Chain, noise: PyTree[Array]) -> Any:
-        place = jnp.minimum(chain.taken, capacity - 1)
-        draws = unpack(tuple(x[place] for x in noise), like_draws)
-        return stepping(chain.search).start(draws, chain.state)
+    def start(is_over: Array, packed: PyTree[Array], chain: Chain, noise: PyTree[Array]) -> Any:
+        """The next trajectory of a chain, where the last one is over."""
+        new = pack(stepping(chain.search).start(draws_at(chain, noise), chain.state))
+        return new if alone else choose(is_over, new, packed)
 
     def move(packed: PyTree[Array], chain: Chain) -> Any:
         return pack(stepping(chain.search).move(unpack(packed, like_trajectory), chain.state))
 
+    def finish(packed: PyTree[Array], chain: Chain) -> Any:
+        return pack(stepping(chain.search).finish(unpack(packed, like_trajectory), chain.state))
+
+    def some_over(packed: PyTree[Array], chains: Chain) -> Any:
+        """Moves of all chains, until the trajectory of one is over."""
+        return jax.lax.while_loop(
+            lambda packed: ~jnp.any(jax.vmap(is_done)(packed)),
+            lambda packed: jax.vmap(move)(packed, chains),
+            packed,
+        )
+
     def is_done(packed: PyTree[Array]) -> Array:
         return sampler.is_done(unpack(packed, like_trajectory))
 
-    def end_if_done(packed: PyTree[Array], chain: Chain, out: PyTree[Array], noise: PyTree[Array]) -> Any:
-        is_over = is_done(packed)
+    def end(is_over: Array, packed: PyTree[Array], chain: Chain, out: PyTree[Array]) -> Any:
+        """Where a trajectory is over its chain has taken a step."""
+        # A chain that has taken all its steps keeps moving while the others finish.
         ended = is_over & (chain.taken < steps)
         new, info = stepping(chain.search).end(unpack(packed, like_trajectory), chain.state)
-        search = chain.search
+        search, taken = chain.search, chain.taken + ended
         if search is not None:
             updated = search.updated(info.acceptance_rate, sampler.target_accept)
-            search = choose(ended & learns, updated, search)
-        state = choose(ended, new, chain.state)
+            tried = search.tried(info.acceptance_rate, *(ravel(x.position) for x in (chain.state, new)))
+            search = choose(ended & learns, updated, choose(ended & tries, tried, search))
+            taken = jnp.where(tries & search.has_crossed, steps, taken)
+        state = choose(ended & ~tries, new, chain.state)
         moments = chain.moments
         if moments is not None:
             counts = ended & keeps & ((chain.taken + 1) % thin == 0)
@@ -182,28 +305,28 @@ def _all_steps(shared: Any, by_chain: Any) -> tuple[Chain, dict[str, Any]]:
         # One array for all statistics: in a loop each array that changes costs a kernel.
         stats = jnp.stack([info.stats[name].astype(dtype) for name in like_stats])
         # A row is written again until its draw is complete.
+        write = jax.lax.dynamic_update_index_in_dim
         out = jax.tree.map(
-            lambda o, x: o.at[row].set(jnp.where(ended, x, o[row])), out, (ravel(state.position), stats)
+            lambda o, x: write(o, jnp.where(ended, x, o[row]), row, 0), out, (ravel(state.position), stats)
         )
-        chain = Chain(state, search, moments, chain.taken + ended)
-        # A chain that has taken all its steps keeps moving while the others finish.
-        return choose(is_over, pack(start(chain, noise)), packed), chain, out
+        return Chain(state, search, moments, taken), out
 
     def body(carry: Any) -> Any:
-        trajectories, chains, out = carry
-        trajectories = jax.lax.while_loop(
-            lambda packed: ~jnp.any(jax.vmap(is_done)(packed)),
-            lambda packed: jax.vmap(move)(packed, chains),
-            trajectories,
-        )
-        return jax.vmap(end_if_done)(trajectories, chains, out, noise)
+        # A trajectory starts in this place alone: what is drawn does not depend on where blocks begin.
+        is_over, trajectories, chains, out = carry
+        trajectories = over_chains(start)(is_over, trajectories, chains, noise)
+        trajectories = finish(trajectories, chains) if alone else some_over(trajectories, chains)
+        is_over = over_chains(is_done)(trajectories)
+        return is_over, trajectories, *over_chains(end)(is_over, trajectories, chains, out)
 
-    chains = Chain(states, search, moments, jnp.zeros(keys.shape[0], jnp.int32))
-    trajectories = jax.vmap(start)(chains, noise)
-    like_trajectory = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), trajectories)
+    noise = over_chains(noise_of)(states, keys)
+    chains = Chain(states, search, moments, jnp.zeros(keys.shape, jnp.int32))
+    like_trajectory = jax.eval_shape(stepping(one_search).start, like_draws, one_state)
+    like_packed = jax.eval_shape(pack, like_trajectory)
+    nothing = tuple(jnp.zeros((*keys.shape, *x.shape), x.dtype) for x in like_packed)
     widths = (ravel(one_state.position).size, len(like_stats))
-    blank = tuple(jnp.zeros((keys.shape[0], capacity, width), dtype) for width in widths)
-    carry = (jax.vmap(pack)(trajectories), chains, blank)
-    _, chains, (positions, stats) = jax.lax.while_loop(lambda c: jnp.any(c[1].taken < steps), body, carry)
+    blank = tuple(jnp.zeros((*keys.shape, capacity, width), dtype) for width in widths)
+    carry = (jnp.ones(keys.shape, bool), nothing, chains, blank)
+    *_, chains, (positions, stats) = jax.lax.while_loop(lambda c: jnp.any(c[2].taken < steps), body, carry)
     named = {name: stats[..., i].astype(like.dtype) for i, (name, like) in enumerate(like_stats.items())}
     return chains, {"position": positions, **named}

@@ -23,14 +23,13 @@ from fokker.samplers.mass_matrix import estimate, identity
 # them windows that double in length, each with the covariance learned from the one before.
 _FIRST, _LAST, _WINDOW = 0.15, 0.1, 25
 _FIRST_MOST, _LAST_MOST = 75, 50
-# The first step size is doubled or halved until a single move crosses this acceptance.
-_CROSSED, _DOUBLINGS = 0.8, 60
+# The most times that the first step size is doubled or halved.
+_DOUBLINGS = 60
 # The last step size is corrected for its acceptance rate, measured over this share of the last steps, by a
 # factor within these bounds: rare regions may need smaller steps than those visited.
 _MEASURED, _CORRECTED = 0.4, (0.5, 1.25)
-# Steps whose result is noted down together, for a kill in warm-up. Not by the clock: the last bits of what is
-# learned depend on where steps are taken together.
-_NOTED = 50
+# Steps whose result is noted down together, for a kill in warm-up.
+_NOTED = 250
 # A spread that grows by more than this from one window to one twice as long may have no limit.
 _GROWTH = 4.0
 
@@ -76,23 +75,14 @@ class _Chains:
         check_chains(self.states, self.sampler.own_target)
         self.step_sizes = jnp.ones(keys.shape[0], x.dtype)
 
-    def advance(
-        self,
-        sampler: Corrected,
-        states: SamplerState,
-        steps: int,
-        search: StepSearch,
-        learns: bool,
-        number: int | None = None,
-    ) -> Any:
+    def advance(self, sampler: Corrected, states: SamplerState, steps: Steps, search: StepSearch) -> Any:
         """At most `capacity` steps: the chains, and what was recorded."""
         devices = self.devices
-        first = self.taken if number is None else number
         chains, out = devices.gathered(
             run_trajectories(
                 devices.share(sampler, None)[0],  # type: ignore[arg-type]
                 self.capacity,
-                devices.on_all(Steps.of(first, steps, learns=learns)),
+                devices.on_all(steps),
                 devices.by_chain(states),
                 None,
                 devices.by_chain(search),
@@ -101,28 +91,19 @@ class _Chains:
             )
         )
         # Cut by NumPy: JAX would compile a program for every length.
-        return chains, {name: np.asarray(x)[:, :steps] for name, x in out.items()}
+        return chains, {name: np.asarray(x)[:, : int(steps.number)] for name, x in out.items()}
 
     def find_first_step(self) -> None:
         """Double or halve every chain's step size until the acceptance of a single move crosses 0.8."""
-        single = self.sampler.with_one_move()
-        direction = np.zeros(len(self.step_sizes))
-        is_searching = np.ones(len(self.step_sizes), bool)
-        for trial in range(_DOUBLINGS):
-            search = StepSearch.around(self.step_sizes)
-            # Each trial has its own randomness, which no step uses.
-            _, out = self.advance(single, self.states, 1, search, False, 2**31 + self.taken + trial)
-            above = out["acceptance_rate"][:, 0] > _CROSSED
-            # A step below the resolution of rounding does not move, and is accepted for that reason.
-            above &= (direction >= 0) | self._moved(out["position"])
-            direction = np.where(direction == 0, np.where(above, 1, -1), direction)
-            # A chain that has crossed keeps its step size while the others continue.
-            is_searching &= above == (direction > 0)
-            if not is_searching.any():
-                return
-            factor = jnp.asarray(np.where(is_searching, 2.0**direction, 1.0), self.step_sizes.dtype)
-            self.step_sizes = self.step_sizes * factor
-        if (is_searching & (direction > 0)).any():
+        # Each trial has its own randomness, which no step uses.
+        steps = Steps.of(2**31 + self.taken, _DOUBLINGS, tries=True)
+        search = StepSearch.around(self.step_sizes)
+        chains, _ = self.advance(self.sampler.with_one_move(), self.states, steps, search)
+        self.step_sizes = jnp.exp(chains.search.log_step)
+        direction = np.asarray(chains.search.direction)
+        if not direction.any():
+            return
+        if (direction > 0).any():
             raise ValueError(
                 "every step is accepted, however long: the density is constant around the start, or its "
                 "gradient is zero, or it grows without end (a wrong sign?). Look at the log density "
@@ -135,17 +116,12 @@ class _Chains:
             "(jax.config.update('jax_enable_x64', True))."
         )
 
-    def _moved(self, positions: np.ndarray) -> np.ndarray:
-        """For each chain: whether the first step moved it by more than rounding."""
-        starts = np.asarray(jax.vmap(ravel)(self.states.position))
-        rounding = 16 * np.finfo(starts.dtype).eps * np.abs(starts)
-        return np.asarray(np.any(np.abs(positions[:, 0] - starts) > rounding, axis=1))
-
     def learn(self, steps: int, search: StepSearch, learns: bool) -> tuple[StepSearch, dict[str, np.ndarray]]:
         """At most `capacity` steps, which are noted down: how the search continues, and what was recorded."""
 
         def compute() -> Any:
-            chains, out = self.advance(self.sampler, self.states, steps, search, learns)
+            number = Steps.of(self.taken - steps, steps, learns=learns)
+            chains, out = self.advance(self.sampler, self.states, number, search)
             return (chains.state, chains.search), out
 
         self.taken += steps

@@ -1,8 +1,9 @@
 """Samplers, each with pure `init` and `step`.
 
-Nearly all are dynamics × integrator (`plain.py`), or dynamics × integrator × correction (`corrected.py`).
-Gibbs and slice samplers follow no dynamics; psgld has a memory beside its state; replica exchange and
-`fk.lazy` are made of others. What every sampler does and says is in `contract.py`.
+Nearly all are dynamics × integrator (`plain.py`), or dynamics × integrator × correction (`corrected.py`, and
+with a direction in place of a momentum `microcanonical.py`). Gibbs and slice samplers follow no dynamics;
+psgld has a memory beside its state; replica exchange and `fk.lazy` are made of others. What every sampler
+does and says is in `contract.py`.
 """
 
 import inspect

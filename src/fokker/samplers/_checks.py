@@ -10,7 +10,8 @@ from jaxtyping import Array, PyTree
 
 from fokker._core.rounding import is_half
 from fokker._core.state import as_arrays, is_leaf, ravel, unravel
-from fokker.dynamics._dynamics import check_temperature, validate_state
+from fokker._core.types import Number
+from fokker.dynamics._checks import check_temperature, validate_state
 from fokker.gradients import Estimator
 from fokker.integrators import Point
 from fokker.samplers.contract import Sampler
@@ -19,7 +20,7 @@ from fokker.targets.target import Target, TargetWithData, check_is_target
 AnySampler = TypeVar("AnySampler", bound=Sampler)
 
 
-def check_target(target: Any, temperature: Any, gradient: Any, by_datum: bool = False) -> Target:
+def check_target(target: Target, temperature: Number, gradient: object, by_datum: bool = False) -> Target:
     """The target at a temperature; raise unless a sampler can be put on it with this estimator."""
     check_is_target(target)
     if gradient is not None and not isinstance(gradient, Estimator):
@@ -34,7 +35,14 @@ def check_target(target: Any, temperature: Any, gradient: Any, by_datum: bool = 
     return target.at_temperature(as_arrays(temperature))
 
 
-def placed(sampler: AnySampler, target: Any, temperature: Any, gradient: Any) -> AnySampler:
+def prepared(gradient: Estimator | None, target: Target) -> Estimator:
+    """The estimator for a target that was checked: the plain one by default."""
+    if gradient is None or not isinstance(target, TargetWithData):
+        return Estimator()
+    return gradient.on(target)
+
+
+def placed(sampler: AnySampler, target: Target, temperature: Number, gradient: object) -> AnySampler:
     """The sampler on a target at a temperature above zero."""
     if gradient is not None:
         raise ValueError(
@@ -63,7 +71,7 @@ def check_position(sampler: Sampler, position: PyTree[Any], what: str = "theta")
     return as_arrays(position)
 
 
-def no_batch(sampler: Sampler, batch: Any) -> None:
+def no_batch(sampler: Sampler, batch: PyTree[Array]) -> None:
     """Raise where there is a batch."""
     if batch is not None:
         raise ValueError(
@@ -73,7 +81,7 @@ def no_batch(sampler: Sampler, batch: Any) -> None:
         )
 
 
-def tempered(target: Any, temperature: Any, theta: PyTree[Array]) -> Callable[[Array], Array]:
+def tempered(target: Target, temperature: Number, theta: PyTree[Array]) -> Callable[[Array], Array]:
     """U/T of theta written as a vector: the one place where the temperature enters."""
     return lambda x: (target.potential(unravel(x, theta)) / temperature).astype(x.dtype)
 
@@ -117,7 +125,7 @@ def as_vector(value: PyTree[Any], theta: PyTree[Array]) -> Array:
     return vector.astype(x.dtype)
 
 
-def check_whole(name: str, value: Any) -> None:
+def check_whole(name: str, value: object) -> None:
     """Raise unless it is a whole number of at least 1."""
     if not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name} must be a whole number of at least 1; {value!r} was given.")

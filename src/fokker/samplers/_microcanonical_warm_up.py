@@ -14,6 +14,7 @@ from scipy.special import ndtri
 
 from fokker._core.state import choose, ravel
 from fokker._core.statistics import effective_sample_size
+from fokker.samplers.composed import TrajectoryDraws
 from fokker.samplers.contract import SamplerState
 
 # Targets: E[ΔE²]/d of a step without correction, the acceptance rate of a trajectory with one, and L as a
@@ -113,7 +114,7 @@ def warm_up(
     return tuned, states.position
 
 
-def _accepted_step(run: Any, step: float) -> float:
+def _accepted_step(run: Callable[[float, int], Round], step: float) -> float:
     """The step with the wanted acceptance rate, from rounds of trajectories."""
     wanted = -2 * float(ndtri(ACCEPTANCE / 2))
     coefficients = []
@@ -144,7 +145,9 @@ def _variance(results: list[Round]) -> np.ndarray:
 def _first_steps(sampler: Any, states: SamplerState, tried: Array) -> Array:
     def error(h: Array) -> Array:
         kind = dataclasses.replace(sampler, step_size=h)
-        _, info = jax.vmap(lambda state: kind.advance(jnp.zeros_like(state.z["u"]), state))(states)
+        _, info = jax.vmap(
+            lambda state: kind.advance(TrajectoryDraws(jnp.zeros_like(state.z["u"]), ()), state)
+        )(states)
         return jnp.mean(info.energy_change**2) / states.z["u"].shape[1]
 
     return jax.lax.map(error, tried)
@@ -172,7 +175,7 @@ def _round(
     def chain(state: SamplerState, key: Array) -> tuple[SamplerState, Round]:
         centre = ravel(state.position)
 
-        def one(carry: Any, key: Array) -> Any:
+        def one(carry: PyTree[Array], key: Array) -> Any:
             state, first, second = carry
             after, info = sampler.step(key, state)
             if sampler.adjusted:

@@ -1,4 +1,4 @@
-"""Samplers by their names, and their arguments by theirs."""
+"""Arguments of samplers by their names."""
 
 import functools
 import inspect
@@ -6,25 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from fokker._core.state import nearest
-from fokker.samplers.contract import Sampler
-
-
-def by_name(name: str) -> Callable[..., Sampler]:
-    """The function of `fk.samplers` of that name, if it needs no more than a step size."""
-    from fokker import samplers
-
-    known = [n for n in samplers.__all__ if inspect.isfunction(getattr(samplers, n)) and n != "recipe"]
-    if name not in known:
-        raise ValueError(
-            f"there is no sampler {name!r}.{nearest(name, known)} There are: {', '.join(sorted(known))}."
-        )
-    make: Callable[..., Sampler] = getattr(samplers, name)
-    parameters = inspect.signature(make).parameters.values()
-    required = [p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
-    if "step_size" not in (p.name for p in parameters) or not set(required) <= {"step_size"}:
-        wanted = ", ".join(required)
-        raise ValueError(f"the sampler {name!r} needs {wanted}: give fk.samplers.{name}({wanted}).")
-    return make
 
 
 def naming_arguments(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,7 +16,7 @@ def naming_arguments(make: Callable[..., Any]) -> Callable[..., Any]:
         return make
 
     @functools.wraps(make)
-    def checked(*arguments: Any, **options: Any) -> Any:
+    def checked(*arguments: object, **options: object) -> Any:
         for name in options:
             if name not in parameters:
                 raise TypeError(

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from fokker._core.state import State, inner
+from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
 from fokker.rows import span
 from fokker.targets.target import Target, TargetWithData
@@ -20,7 +20,7 @@ _ROWS = 65_536
 _ITERATIONS = 20
 
 
-def large_batch_potential(target: Any) -> Callable[[PyTree[Array]], Array]:
+def large_batch_potential(target: Target) -> Callable[[PyTree[Array]], Array]:
     """U, or its estimate by the first rows where there are many."""
     if not isinstance(target, TargetWithData) or target.size <= _ROWS:
         return target.potential
@@ -34,7 +34,7 @@ def largest_curvature(target: Target, theta: PyTree[Array]) -> float:
     return _growth(lambda v: jax.jvp(gradient, (theta,), (v,))[1], theta)
 
 
-def curvature_time(target: Target, temperature: Any, theta: PyTree[Array]) -> float:
+def curvature_time(target: Target, temperature: Number, theta: PyTree[Array]) -> float:
     """√(T/λ) with λ the largest curvature: the narrowest width of the target, as far as it is normal."""
     return math.sqrt(temperature / largest_curvature(target.at_temperature(temperature), theta))
 
@@ -59,7 +59,7 @@ def _growth(product: Callable[[PyTree[Array]], PyTree[Array]], like: PyTree[Arra
 
     @eqx.filter_jit
     def run(v: PyTree[Array]) -> Array:
-        def apply(v: PyTree[Array], _: Any) -> tuple[PyTree[Array], Array]:
+        def apply(v: PyTree[Array], _: None) -> tuple[PyTree[Array], Array]:
             v = product(v)
             size = jnp.sqrt(inner(v, v))
             return jax.tree.map(lambda x: x / jnp.maximum(size, 1e-30), v), size

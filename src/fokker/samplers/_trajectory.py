@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Key, PyTree
 
 from fokker._core.state import ravel
 from fokker.corrections import Visited
@@ -53,17 +53,17 @@ def trajectory_of(sampler: TrajectorySampler, key: Key[Array, ""], state: Sample
 
 
 @eqx.filter_jit
-def _start(sampler: Any, key: Any, state: Any) -> Any:
+def _start(sampler: Any, key: Key[Array, ""], state: PyTree[Array]) -> Any:
     return sampler.start(sampler.draw(key, state), state)
 
 
 @eqx.filter_jit
-def _move(sampler: Any, trajectory: Any, state: Any) -> tuple[Any, Visited]:
+def _move(sampler: Any, trajectory: PyTree[Array], state: PyTree[Array]) -> tuple[Any, Visited]:
     new = sampler.move(trajectory, state)
     visited = sampler.visited(trajectory, new, state)
     return new, visited._replace(theta=jax.vmap(ravel)(visited.theta))
 
 
 @eqx.filter_jit
-def _end(sampler: Any, trajectory: Any, state: Any) -> Any:
+def _end(sampler: Any, trajectory: PyTree[Array], state: PyTree[Array]) -> Any:
     return sampler.end(trajectory, state)

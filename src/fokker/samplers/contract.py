@@ -6,139 +6,53 @@ method or property of `Sampler`. Each has a default that is safe for a sampler t
 
 import abc
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable
+from typing import Any, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
-from fokker._core.count import Count, no_steps
+from fokker._core.count import Count
 from fokker._core.module import Module
 from fokker._core.parts import dealt
-from fokker._core.state import State
+from fokker._core.types import Arrays, Number
 from fokker.dynamics import SDE, Dynamics
 from fokker.gradients import Estimator
-from fokker.integrators import Point
 from fokker.samplers._time_scale import curvature_time, drift_time
+from fokker.samplers.records import (
+    Claims,
+    Exchange,
+    Followed,
+    Info,
+    Memory,
+    SamplerState,
+    Warmed,
+    theta_of,
+)
 from fokker.samplers.schedules import StepSize, check_step_size
 from fokker.targets.target import Target
 
-
-class Memory(NamedTuple):
-    """What a sampler remembers beside its state.
-
-    `point`: U and ∇U there, for corrections. `estimator`: what the gradient estimator remembers. `noise`: the
-    running estimate of the gradient's covariance. `rows`: of `fk.lazy`, when each row was last seen.
-    """
-
-    point: Point = Point()
-    estimator: PyTree[Array] = ()
-    noise: PyTree[Array] = ()
-    rows: PyTree[Array] = ()
-
-
-class SamplerState(NamedTuple):
-    """What the next step needs.
-
-    `z`: the state of the dynamics. `step`: the number of steps taken, of 64 bits: `int(state.step)`, or
-    `state.step.fold_into(key)` in a loop of your own. `memory`: what else the sampler remembers.
-    """
-
-    z: State
-    step: Count
-    memory: Memory = Memory()
-
-    @classmethod
-    def first(cls, z: State) -> "SamplerState":
-        """Before the first step."""
-        return cls(z, no_steps())
-
-    @property
-    def position(self) -> PyTree[Array]:
-        """theta, or the whole state where it has no variable of that name."""
-        return theta_of(self.z)
+__all__ = [
+    "Claims",
+    "Exchange",
+    "Followed",
+    "Info",
+    "Memory",
+    "Sampler",
+    "SamplerState",
+    "TrajectorySampler",
+    "Warmed",
+    "all_finite",
+    "chunk_length",
+    "computed",
+    "start_chains",
+    "theta_of",
+]
 
 
-class Info(NamedTuple):
-    """Statistics of a step; None where they do not apply to the sampler.
-
-    `is_finite`: whether every number still is. `noise_shortfall`: the least eigenvalue of 2TD - εB̂ found
-    below zero, 0 where there is none; below zero the step could not subtract the minibatch noise asked for.
-    Of a step with a correction: `acceptance_rate`, the probability with which it was accepted, of a tree the
-    mean over its points; `is_divergent`, whether the energy rose too far to be trusted; `energy`, H/T at the
-    start of its trajectory; `num_integration_steps`; and for single proposals `is_accepted`, `energy_change`
-    and the position `proposal`. `tree_depth`: doublings of a tree. `evaluations`: of U.
-    """
-
-    is_finite: Array
-    noise_shortfall: Array | None = None
-    acceptance_rate: Array | None = None
-    is_divergent: Array | None = None
-    energy: Array | None = None
-    num_integration_steps: Array | None = None
-    tree_depth: Array | None = None
-    is_accepted: Array | None = None
-    energy_change: Array | None = None
-    proposal: PyTree[Array] | None = None
-    evaluations: Array | None = None
-
-    @property
-    def stats(self) -> dict[str, Array]:
-        """What a run records for every draw."""
-        names = ("acceptance_rate", "is_divergent", "energy", "num_integration_steps", "tree_depth")
-        values = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in values.items() if value is not None}
-
-
-class Warmed(NamedTuple):
-    """A sampler with the settings learned in warm-up, the positions of its chains, and warnings."""
-
-    sampler: "Sampler"
-    positions: PyTree[Array]
-    notes: tuple[str, ...] = ()
-
-
-class Followed(NamedTuple):
-    """The continuous dynamics that the steps of a sampler approximate.
-
-    `state`: a whole state of them, with its auxiliaries; None where the shapes are not known. `spheres`: the
-    variables that are unit vectors. `is_refreshed`: whether a momentum or a direction is also drawn again
-    from time to time. `notes`: what these dynamics leave out. `doubt`: why the sampler may be wrong although
-    they are right.
-    """
-
-    dynamics: Dynamics | SDE
-    state: State | None
-    spheres: tuple[str, ...] = ()
-    is_refreshed: bool = False
-    notes: tuple[str, ...] = ()
-    doubt: str | None = None
-
-
-class Exchange(NamedTuple):
-    """Exchanges of two copies: the log of their probability by the two positions, and T_hot / T_cold."""
-
-    log_ratio: Callable[[PyTree[Array], PyTree[Array]], Array]
-    warmer: Array
-
-
-class Claims(NamedTuple):
-    """What a sampler claims to be exact, part by part: `fk.check` compares each with the target's density.
-
-    `proposals`: a `fokker.samplers.corrected.Corrected`, whose proposals and acceptance are checked. `turn`:
-    a step (theta, u) → (theta, u, log ratio) with a direction u on the unit sphere, which leads back when u
-    is reversed and changes volume by the ratio. `exchange`: exchanges between two temperatures. Where all are
-    None, an exact sampler is checked by averages over its own steps.
-    """
-
-    proposals: Any = None
-    turn: Callable[[PyTree[Array], Array], tuple[PyTree[Array], Array, Array]] | None = None
-    exchange: Exchange | None = None
-
-
-def computed(taken: int, like: Any, compute: Callable[[], Any]) -> Any:
+def computed(taken: int, like: PyTree[Array], compute: Callable[[], Any]) -> Any:
     """A stage of warm-up that is not noted down."""
     return compute()
 
@@ -156,7 +70,7 @@ class Sampler(Module):
     # What it does ---------------------------------------------------------------------------------------
 
     @abc.abstractmethod
-    def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Sampler":
+    def on(self, target: Target, temperature: Number = 1.0, gradient: Estimator | None = None) -> "Sampler":
         """The sampler of exp(-U/T) for a target, by an estimator of its gradient."""
 
     @abc.abstractmethod
@@ -164,28 +78,30 @@ class Sampler(Module):
         """The state to start from, after all checks of it."""
 
     @abc.abstractmethod
-    def draw(self, key: Key[Array, ""], state: Any) -> Any:
+    def draw(self, key: Key[Array, ""], state: PyTree[Array]) -> Any:
         """All the randomness of one step: it depends on the state by its shapes alone."""
 
     @abc.abstractmethod
     def advance(
-        self, draws: Any, state: Any, batch: Any = None, number: Count | None = None
+        self, draws: Arrays, state: Arrays, batch: Arrays = None, number: Count | None = None
     ) -> tuple[Any, Info]:
         """One step with the randomness given; `number` of steps taken where the caller knows it."""
 
-    def step(self, key: Key[Array, ""], state: Any, batch: Any = None) -> tuple[Any, Info]:
+    def step(
+        self, key: Key[Array, ""], state: PyTree[Array], batch: PyTree[Array] = None
+    ) -> tuple[Any, Info]:
         """One step; pure, for use inside `jax.jit`, `jax.vmap` and `jax.lax.scan`."""
         return self.advance(self.draw(key, state), state, batch)
 
-    def position(self, state: Any) -> PyTree[Array]:
+    def position(self, state: PyTree[Array]) -> PyTree[Array]:
         """theta of a state, as a run stores it."""
         return state.position
 
-    def record(self, state: Any) -> dict[str, Array]:
+    def record(self, state: PyTree[Array]) -> dict[str, Array]:
         """Numbers about a state to record with its position."""
         return {}
 
-    def synchronised(self, key: Key[Array, ""], state: Any) -> Any:
+    def synchronised(self, key: Key[Array, ""], state: PyTree[Array]) -> Any:
         """The state with all of theta at the same time, for samplers that move parts of it when needed."""
         return state
 
@@ -193,7 +109,7 @@ class Sampler(Module):
         """The same on a target that differs in its numbers alone, such as the means of the priors."""
         return dataclasses.replace(self, target=target)  # type: ignore[call-arg]
 
-    def trajectory(self, key: Key[Array, ""], state: Any) -> Any:
+    def trajectory(self, key: Key[Array, ""], state: PyTree[Array]) -> Any:
         """What `step(key, state)` does, point by point: for teaching, not for use inside `jax.jit`."""
         raise ValueError("a step without a correction has no trajectory: it is one point.")
 
@@ -302,14 +218,16 @@ class Sampler(Module):
         """By which its steps estimate ∇U from a batch; None where it is not known."""
         return None
 
-    def noise_variances(self, state: Any, positions: PyTree[Array], batch: Any) -> tuple[Array, Array] | None:
+    def noise_variances(
+        self, state: PyTree[Array], positions: PyTree[Array], batch: PyTree[Array]
+    ) -> tuple[Array, Array] | None:
         """The variances that a step adds: ε tr B̂ by the minibatch, averaged over positions, and 2T tr D.
 
         None where they are not known.
         """
         return None
 
-    def absorbs_noise(self, state: Any) -> bool:
+    def absorbs_noise(self, state: PyTree[Array]) -> bool:
         """Whether it makes up for the noise of minibatches, so that it does not widen the distribution."""
         return False
 
@@ -318,7 +236,9 @@ class Sampler(Module):
     # Whether an automatic step size is learned in warm-up, and not by the trials of `fk.tune`.
     learns = False
 
-    def fastest_time(self, target: Any, temperature: Any, theta: PyTree[Array], key: Key[Array, ""]) -> float:
+    def fastest_time(
+        self, target: Target, temperature: Number, theta: PyTree[Array], key: Key[Array, ""]
+    ) -> float:
         """The fastest time scale of its motion at theta, in units of the step size: `fk.tune` starts there.
 
         By default that of the dynamics that it follows, else √(T/λ), with λ the largest curvature of U.
@@ -390,35 +310,36 @@ class TrajectorySampler(Sampler):
         return True
 
     @abc.abstractmethod
-    def start(self, draws: Any, state: Any) -> Any:
+    def start(self, draws: PyTree[Array], state: PyTree[Array]) -> Any:
         """A trajectory from a state."""
 
     @abc.abstractmethod
-    def move(self, trajectory: Any, state: Any) -> Any:
+    def move(self, trajectory: PyTree[Array], state: PyTree[Array]) -> Any:
         """The trajectory that started at `state` after one more move."""
 
     @abc.abstractmethod
-    def is_done(self, trajectory: Any) -> Array:
+    def is_done(self, trajectory: PyTree[Array]) -> Array:
         """Whether the trajectory has no move left."""
 
+    def finish(self, trajectory: PyTree[Array], state: PyTree[Array]) -> PyTree[Array]:
+        """The trajectory of one chain after all its moves."""
+        return jax.lax.while_loop(lambda t: ~self.is_done(t), lambda t: self.move(t, state), trajectory)
+
     @abc.abstractmethod
-    def end(self, trajectory: Any, state: Any) -> tuple[Any, Info]:
+    def end(self, trajectory: PyTree[Array], state: PyTree[Array]) -> tuple[Any, Info]:
         """The state that was chosen from the trajectory."""
-
-
-def theta_of(state: PyTree[Any]) -> PyTree[Any]:
-    """The variable theta of a state that has one; else the state is theta itself."""
-    return state["theta"] if isinstance(state, Mapping) and "theta" in state else state
 
 
 # Steps whose randomness is drawn at once: enough to amortise drawing, little enough to fit the cache.
 CHUNK = 500
-_CHUNK_NUMBERS = 2**22
+# On an accelerator chains that have ended their steps wait for the others less often if there are more steps.
+_CHUNK_NUMBERS, _ACCELERATOR_NUMBERS = 2**22, 2**24
 
 
 def chunk_length(numbers: int, most: int = CHUNK) -> int:
     """Steps whose randomness is drawn at once, where one step of all chains takes this many numbers."""
-    return max(1, min(most, _CHUNK_NUMBERS // max(1, numbers)))
+    room = _CHUNK_NUMBERS if jax.default_backend() == "cpu" else _ACCELERATOR_NUMBERS
+    return max(1, min(most, room // max(1, numbers)))
 
 
 # Compiled, so that values which init computes only for validation are left out.

@@ -3,12 +3,13 @@
 import abc
 import dataclasses
 from collections.abc import Callable, Hashable
-from typing import Any, ClassVar, dataclass_transform
+from typing import ClassVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
+from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
 from fokker.integrators.noise import draw_like
 
@@ -33,10 +34,10 @@ class Family(abc.ABC):
         jax.tree_util.register_static(cls)
 
     @abc.abstractmethod
-    def dynamics(self, potential: Potential, temperature: Any) -> Dynamics | SDE:
+    def dynamics(self, potential: Potential, temperature: Number) -> Dynamics | SDE:
         """The dynamics for a potential at a temperature."""
 
-    def auxiliaries(self, key: Key[Array, ""], theta: PyTree[Array], temperature: Any) -> Auxiliaries:
+    def auxiliaries(self, key: Key[Array, ""], theta: PyTree[Array], temperature: Number) -> Auxiliaries:
         """The variables beside theta to start from, drawn from their own stationary density."""
         return {}
 
@@ -58,7 +59,7 @@ class Family(abc.ABC):
         return hash(self._identity())
 
 
-def _identity(value: Any) -> Hashable:
+def _identity(value: object) -> Hashable:
     try:
         hash(value)
     except TypeError:
@@ -66,7 +67,7 @@ def _identity(value: Any) -> Hashable:
     return type(value), value  # 1, 1.0 and True are different settings
 
 
-def unit_mass_momentum(key: Key[Array, ""], theta: PyTree[Array], temperature: Any) -> Auxiliaries:
+def unit_mass_momentum(key: Key[Array, ""], theta: PyTree[Array], temperature: Number) -> Auxiliaries:
     """r ~ N(0, T): the right spread for a unit mass, and near it for others."""
     drawn = draw_like("gaussian", key, jax.eval_shape(lambda: theta))
     return {"r": jax.tree.map(lambda x: (jnp.sqrt(temperature) * x).astype(x.dtype), drawn)}

@@ -12,9 +12,11 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from fokker._core.count import Count, no_steps
 from fokker._core.state import as_arrays, describe_shapes, nearest, ravel, same_shapes, unravel
+from fokker._core.types import Arrays, Number
 from fokker.gradients import Estimator
 from fokker.samplers import _checks
 from fokker.samplers.contract import Info, Sampler, SamplerState, all_finite
+from fokker.targets.target import Target
 
 Conditional = Callable[[Key[Array, ""], dict[str, PyTree[Array]]], PyTree[Array]]
 
@@ -35,7 +37,7 @@ class Gibbs(Sampler):
 
     is_exact = True
 
-    def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Gibbs":
+    def on(self, target: Target, temperature: Number = 1.0, gradient: Estimator | None = None) -> "Gibbs":
         """The same: the target is that of the conditionals, and the one given is for diagnostics alone."""
         target = _checks.check_target(target, temperature, gradient)
         if isinstance(temperature, jax.core.Tracer) or float(temperature) != 1:
@@ -76,14 +78,14 @@ class Gibbs(Sampler):
         return key
 
     def advance(
-        self, draws: Any, state: SamplerState, batch: Any = None, number: Count | None = None
+        self, draws: Arrays, state: SamplerState, batch: Arrays = None, number: Count | None = None
     ) -> tuple[SamplerState, Info]:
         """Every block once, or one of them."""
         _checks.no_batch(self, batch)
         number = state.step if number is None else number
         choice_key, key = jax.random.split(draws)
 
-        def update(block: tuple[str, Conditional], theta: Any, key: Array) -> Any:
+        def update(block: tuple[str, Conditional], theta: PyTree[Array], key: Array) -> Any:
             name, conditional = block
             old = theta[name]
             new = jax.tree.map(lambda a, b: jnp.asarray(a, b.dtype), conditional(key, theta), old)
@@ -118,7 +120,9 @@ class NormalGibbs(Sampler):
 
     is_exact = True
 
-    def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "NormalGibbs":
+    def on(
+        self, target: Target, temperature: Number = 1.0, gradient: Estimator | None = None
+    ) -> "NormalGibbs":
         """The same at a temperature; the target given is for diagnostics alone."""
         return _checks.placed(self, target, temperature, gradient)
 
@@ -136,7 +140,7 @@ class NormalGibbs(Sampler):
         return jax.random.normal(noise_key, x.shape, x.dtype), jax.random.randint(choice_key, (), 0, x.size)
 
     def advance(
-        self, draws: Any, state: SamplerState, batch: Any = None, number: Count | None = None
+        self, draws: Arrays, state: SamplerState, batch: Arrays = None, number: Count | None = None
     ) -> tuple[SamplerState, Info]:
         """Every coordinate once, or one of them."""
         _checks.no_batch(self, batch)
@@ -162,17 +166,25 @@ class NormalGibbs(Sampler):
 def gibbs(conditionals: Mapping[str, Conditional], *, scan: str = "systematic") -> Gibbs:
     r"""Gibbs sampling (Geman and Geman 1984): θ_b ~ p(θ_b | all other blocks), block after block.
 
-    ```python
-    fk.samplers.gibbs({
-        "mean": lambda key, theta: …,       # a draw of theta["mean"] given the rest
-        "precision": lambda key, theta: …,
-    })
-    ```
-
     theta is a dictionary with a conditional for each of its keys; what is sampled is the distribution that
     they are the conditionals of, and no gradient or density is needed: the target of `fk.sample` is for
     diagnostics. `scan`: "systematic", every block in the order given, is one step; "cyclic", one block per
     step in turn, and "random", one block at random, show the single moves. The last is reversible.
+
+    Arguments:
+
+    - `conditionals`: by block: a function of (key, theta) that draws the block given the rest.
+    - `scan`: "systematic", "cyclic" or "random".
+
+    Returns a sampler of its own class: it follows no dynamics.
+
+    ```python
+    sampler = fk.samplers.gibbs({
+        "a": lambda key, theta: 0.5 * theta["b"] + jax.random.normal(key),
+        "b": lambda key, theta: 0.5 * theta["a"] + jax.random.normal(key),
+    })
+    state = sampler.on(target).init({"a": jnp.zeros(()), "b": jnp.zeros(())}, key=jax.random.key(0))
+    ```
     """
     if not isinstance(conditionals, Mapping) or not conditionals:
         raise ValueError("gibbs takes a dictionary of conditionals, as {'a': lambda key, theta: …}.")
@@ -183,13 +195,26 @@ def gibbs(conditionals: Mapping[str, Conditional], *, scan: str = "systematic") 
     return Gibbs(tuple(conditionals.items()), scan)
 
 
-def gibbs_normal(mean: Any, covariance: Any, *, scan: str = "systematic") -> NormalGibbs:
+def gibbs_normal(mean: PyTree[Array], covariance: PyTree[Array], *, scan: str = "systematic") -> NormalGibbs:
     r"""Gibbs sampling of N(mean, T·covariance) by coordinates.
 
         θ_i | rest ~ N(m_i - Σ_{j≠i} Λ_ij(θ_j - m_j)/Λ_ii, T/Λ_ii),   Λ = covariance⁻¹
 
     With a correlation ρ in two dimensions a sweep forgets by a factor ρ². `scan` as in `gibbs`; theta is any
     tree with as many numbers as the mean.
+
+    Arguments:
+
+    - `mean`: m, a vector.
+    - `covariance`: a matrix, symmetric and positive definite.
+    - `scan`: "systematic", "cyclic" or "random", as of `gibbs`.
+
+    Returns a sampler of its own class: it follows no dynamics.
+
+    ```python
+    sampler = fk.samplers.gibbs_normal(jnp.zeros(2), jnp.eye(2))
+    trace = fk.sample(target, sampler, init=jnp.zeros(2), steps=1000)
+    ```
     """
     _check_scan(scan)
     m, C = np.asarray(mean, float), np.asarray(covariance, float)

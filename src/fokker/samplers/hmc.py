@@ -1,19 +1,20 @@
 """Hamiltonian Monte Carlo, with new or partially refreshed momenta."""
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
 from fokker._core.state import as_arrays
+from fokker._core.types import Number
 from fokker.corrections import Metropolis
 from fokker.dynamics import Dynamics, hamiltonian_flow
 from fokker.integrators import Leapfrog
 from fokker.samplers._momentum import NewMomentum, PartialMomentum
 from fokker.samplers.corrected import Corrected, corrected
 from fokker.samplers.family import Auxiliaries, Family, Potential, unit_mass_momentum
+from fokker.samplers.mass_matrix import MassMatrixLike
 from fokker.samplers.schedules import AUTOMATIC, StepSize
 
 # A quarter of the period of a coordinate of unit scale: from there a path would come back.
@@ -26,11 +27,11 @@ class Hamiltonian(Family):
 
     label = "Hamiltonian"
 
-    def dynamics(self, potential: Potential, temperature: Any) -> Dynamics:
+    def dynamics(self, potential: Potential, temperature: Number) -> Dynamics:
         """The flow of H."""
         return hamiltonian_flow(potential)
 
-    def auxiliaries(self, key: Key[Array, ""], theta: PyTree[Array], temperature: Any) -> Auxiliaries:
+    def auxiliaries(self, key: Key[Array, ""], theta: PyTree[Array], temperature: Number) -> Auxiliaries:
         """A momentum of unit mass."""
         return unit_mass_momentum(key, theta, temperature)
 
@@ -38,7 +39,7 @@ class Hamiltonian(Family):
 def hmc(
     step_size: StepSize = AUTOMATIC,
     num_integration_steps: int | None = None,
-    mass_matrix: Any = "diagonal",
+    mass_matrix: MassMatrixLike = "diagonal",
     *,
     target_accept: float = 0.8,
 ) -> Corrected:
@@ -49,6 +50,22 @@ def hmc(
     Keeps exp(-U/T) exactly. `num_integration_steps` is L, the number of leapfrog steps; None for a number
     uniform between 1 and as many as half a period of a coordinate of unit scale takes, which no target can
     resonate with. Warm-up finds the step size and the `mass_matrix` M = (SSᵀ)⁻¹ as for `nuts`.
+
+    Arguments:
+
+    - `step_size`: ε: a number, or "auto" (the default) to learn it in warm-up.
+    - `num_integration_steps`: L, the leapfrog steps of a path; None for a random number.
+    - `mass_matrix`: M of the kinetic energy, or of the proposals: "diagonal", "dense", "low-rank" or
+      "identity" is learned in warm-up; or a vector of masses, a matrix, or what another run has learned
+      (`trace.sampler.mass_matrix`).
+    - `target_accept`: the mean acceptance rate for which warm-up sets the step size.
+
+    Returns a sampler with a correction (`fokker.samplers.corrected.Corrected`), for `fk.sample` or a loop of
+    your own.
+
+    ```python
+    trace = fk.sample(target, fk.samplers.hmc(num_integration_steps=8), init=jnp.zeros(2), steps=1000)
+    ```
     """
     steps = random_length if num_integration_steps is None else num_integration_steps
     return corrected(
@@ -72,7 +89,7 @@ def random_length(u: Array, step_size: Array) -> Array:
 def ghmc(
     step_size: StepSize = AUTOMATIC,
     persistence: float | Array = 0.9,
-    mass_matrix: Any = "diagonal",
+    mass_matrix: MassMatrixLike = "diagonal",
     *,
     num_integration_steps: int = 1,
     target_accept: float = 0.9,
@@ -82,6 +99,23 @@ def ghmc(
     With one leapfrog per step it is the splitting OBAB of underdamped Langevin dynamics with friction
     γ = -log κ/ε, corrected by Metropolis; `persistence` is κ. On rejection the momentum is reversed,
     otherwise the target would not be kept. Keeps exp(-U/T) exactly; one gradient per leapfrog.
+
+    Arguments:
+
+    - `step_size`: ε: a number, or "auto" (the default) to learn it in warm-up.
+    - `persistence`: κ, the share of the momentum that is kept, from 0 to below 1.
+    - `mass_matrix`: M of the kinetic energy, or of the proposals: "diagonal", "dense", "low-rank" or
+      "identity" is learned in warm-up; or a vector of masses, a matrix, or what another run has learned
+      (`trace.sampler.mass_matrix`).
+    - `num_integration_steps`: leapfrog steps of a path.
+    - `target_accept`: the mean acceptance rate for which warm-up sets the step size.
+
+    Returns a sampler with a correction (`fokker.samplers.corrected.Corrected`), for `fk.sample` or a loop of
+    your own.
+
+    ```python
+    trace = fk.sample(target, fk.samplers.ghmc(persistence=0.9), init=jnp.zeros(2), steps=1000)
+    ```
     """
     if not isinstance(persistence, jax.core.Tracer) and not 0 <= persistence < 1:
         raise ValueError(f"the persistence must be at least 0 and below 1; {persistence} was given.")

@@ -1,35 +1,41 @@
 r"""Samplers whose step moves only the rows of its minibatch; other rows are moved when they are next seen."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, PyTree, UInt32
+from jaxtyping import Array, Float, Key, PyTree, UInt32
 
 from fokker._core.count import Count, no_steps
-from fokker._core.random import fold_in, normal, split
-from fokker._core.state import State, as_arrays, describe_shapes, same_shapes, same_structure
+from fokker._core.random import fold_in, split
+from fokker._core.state import as_arrays, describe_shapes
+from fokker._core.types import Arrays, Number
 from fokker.batches import Batch
-from fokker.dynamics import Dynamics
 from fokker.gradients import Estimator
-from fokker.integrators.quadratic_well import langevin_law, underdamped_law
 from fokker.samplers._checks import check_position
+from fokker.samplers._rows import (
+    REFUSED,
+    Coefficients,
+    Tables,
+    coefficients_of,
+    family_of,
+    for_each,
+    moved_rows,
+    places_of,
+)
 from fokker.samplers._time_scale import curvature_time
 from fokker.samplers.contract import Followed, Info, Memory, Sampler, SamplerState
+from fokker.samplers.coordinates import ByRow
 from fokker.samplers.corrected import Corrected
-from fokker.samplers.family import Family
 from fokker.samplers.plain import Plain
+from fokker.samplers.schedules import StepSize
 from fokker.targets.posterior import Posterior
 from fokker.targets.tables import RowLikelihood, RowPrior, Table
 from fokker.targets.target import Target
-
-Tables = dict[str, Float[Array, "rows k"]]
-
-_REFUSED = "fk.lazy cannot move rows one by one with this sampler"
 
 
 class Seen(NamedTuple):
@@ -40,13 +46,6 @@ class Seen(NamedTuple):
 
     rows: dict[str, UInt32[Array, " rows"]]
     key: UInt32[Array, " words"]
-
-
-class Coefficients(NamedTuple):
-    """Of the dynamics of the prior: D where theta alone moves, else friction C and mass M of its momentum."""
-
-    friction: Array
-    mass: Array | None = None
 
 
 class Lazy(Sampler):
@@ -85,7 +84,7 @@ class Lazy(Sampler):
         """The temperature of the recipe."""
         return self.inner.temperature
 
-    def with_step_size(self, step_size: Any) -> "Lazy":
+    def with_step_size(self, step_size: StepSize) -> "Lazy":
         """The same with another step size."""
         return dataclasses.replace(self, inner=self.inner.with_step_size(step_size))
 
@@ -94,10 +93,13 @@ class Lazy(Sampler):
         """The priors of the tables."""
         return self.own_target.log_prior.tables
 
-    def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Lazy":
+    def on(self, target: Target, temperature: Number = 1.0, gradient: Estimator | None = None) -> "Lazy":
         """The sampler of exp(-U/T) for a target of `fk.tables`."""
-        is_tables = isinstance(target, Posterior) and isinstance(target.log_prior, RowPrior)
-        if not is_tables or not isinstance(target.log_likelihood, RowLikelihood):
+        if (
+            not isinstance(target, Posterior)
+            or not isinstance(target.log_prior, RowPrior)
+            or not isinstance(target.log_likelihood, RowLikelihood)
+        ):
             raise TypeError(
                 f"fk.lazy moves rows of tables: make the target with fk.tables; {type(target).__name__} was "
                 "given."
@@ -109,11 +111,11 @@ class Lazy(Sampler):
             )
         inner = self.inner.on(target, temperature)
         if self.scales is not None:
-            given = {name: x.shape for name, x in self.scales.items()}
+            shapes = {name: x.shape for name, x in self.scales.items()}
             wanted = {name: (table.rows,) for name, table in target.log_prior.tables.items()}
-            if given != wanted:
-                raise ValueError(f"masses must be a dictionary of the shapes {wanted}; they have {given}.")
-        return Lazy(inner, _coefficients(inner), self.scales)
+            if shapes != wanted:
+                raise ValueError(f"masses must be a dictionary of the shapes {wanted}; they have {shapes}.")
+        return Lazy(inner, coefficients_of(inner), self.scales)
 
     def follows(self, state: PyTree[Any] | None = None) -> Followed | None:
         """Those of the recipe, as if every step saw every row."""
@@ -129,7 +131,9 @@ class Lazy(Sampler):
         )
         return None if followed is None else followed._replace(notes=(*followed.notes, note))
 
-    def fastest_time(self, target: Any, temperature: Any, theta: PyTree[Array], key: Key[Array, ""]) -> float:
+    def fastest_time(
+        self, target: Target, temperature: Number, theta: PyTree[Array], key: Key[Array, ""]
+    ) -> float:
         """√(T/λ)."""
         return curvature_time(target, temperature, theta)
 
@@ -142,15 +146,14 @@ class Lazy(Sampler):
         if key is None:
             raise ValueError("the auxiliary variables are drawn at random: pass key=jax.random.key(…).")
         shapes = {name: (table.rows, table.mean.shape[0]) for name, table in self.tables.items()}
-        given = {name: jnp.shape(x) for name, x in position.items()} if isinstance(position, dict) else None
-        if given != shapes:
+        if not isinstance(position, dict) or {n: jnp.shape(x) for n, x in position.items()} != shapes:
             raise ValueError(
                 f"theta must be a dictionary of tables of the shapes {shapes}; it is "
                 f"{describe_shapes(position)}."
             )
         theta = check_position(self, position)
         own_key, read_key = split(key)
-        z = {"theta": theta, **_family(self.inner).auxiliaries(own_key, theta, self.temperature)}
+        z = {"theta": theta, **family_of(self.inner).auxiliaries(own_key, theta, self.temperature)}
         rows = {name: jnp.zeros(x.shape[0], jnp.uint32) for name, x in theta.items()}
         return SamplerState(z, no_steps(), Memory(rows=Seen(rows, jax.random.key_data(read_key))))
 
@@ -159,7 +162,7 @@ class Lazy(Sampler):
         return key
 
     def advance(
-        self, draws: Any, state: SamplerState, batch: Any = None, number: Count | None = None
+        self, draws: Arrays, state: SamplerState, batch: Arrays = None, number: Count | None = None
     ) -> tuple[SamplerState, Info]:
         """Bring the rows of the batch up to date, and move them by a step of the recipe."""
         update_key, step_key = split(draws)
@@ -171,10 +174,10 @@ class Lazy(Sampler):
             return _with_rows(state, moved.z, moved.step, rows), info
         data = batch.data if isinstance(batch, Batch) else batch
         numbers = {name: data[name] for name in self.tables}
-        places = {name: _places(state.memory.rows.rows[name], x) for name, x in numbers.items()}
+        places = {name: places_of(state.memory.rows.rows[name], x) for name, x in numbers.items()}
         data = {**data, **{name: p.of_datum for name, p in places.items()}}
         batch = batch._replace(data=data) if isinstance(batch, Batch) else data
-        z = _for_each(lambda name, x: x.at[numbers[name]].get(mode="clip"), state.z)
+        z = for_each(lambda name, x: x.at[numbers[name]].get(mode="clip"), state.z)
         missed = {name: state.step.low - p.seen for name, p in places.items()}
         scales = self.scales
         if scales is not None:
@@ -184,7 +187,7 @@ class Lazy(Sampler):
         z = jax.tree.map(
             lambda x, row, rows: x.at[row].set(rows, mode="drop"),
             state.z,
-            _for_each(lambda name, x: places[name].written, state.z),
+            for_each(lambda name, x: places[name].written, state.z),
             moved.z,
         )
         rows = {name: p.table.at[p.written].set(moved.step.low, mode="drop") for name, p in places.items()}
@@ -194,31 +197,23 @@ class Lazy(Sampler):
         self,
         key: Key[Array, ""],
         state: SamplerState,
-        batch: Any,
+        batch: PyTree[Array],
         number: Count | None,
         scales: dict[str, Float[Array, " m"]] | None,
     ) -> tuple[SamplerState, Info]:
         """A step of the recipe for these rows; with masses, in the coordinates q = √M θ."""
         if scales is None:
             return self.inner.advance(self.inner.draw(key, state), state, batch, number)
-        target = self.own_target
-
-        def theta_of(q: Tables) -> Tables:
-            return {name: x * scales[name][:, None] for name, x in q.items()}
-
+        target, chart = self.own_target, ByRow(scales)
         in_q = eqx.tree_at(
             lambda x: (x.log_prior, x.log_likelihood),
             target,
-            (
-                lambda q: target.log_prior(theta_of(q)),
-                lambda q, datum: target.log_likelihood(theta_of(q), datum),
-            ),
+            (lambda q: target.log_prior(chart(q)), lambda q, datum: target.log_likelihood(chart(q), datum)),
         )
         inner = dataclasses.replace(self.inner, target=in_q)
-        q = {name: x / scales[name][:, None] for name, x in state.position.items()}
-        state = state._replace(z={**state.z, "theta": q})
+        state = state._replace(z=chart.enter(state.z))
         moved, info = inner.advance(inner.draw(key, state), state, batch, number)
-        return moved._replace(z={**moved.z, "theta": theta_of(moved.position)}), info
+        return moved._replace(z=chart.leave(moved.z)), info
 
     def _brought_up(
         self,
@@ -235,7 +230,7 @@ class Lazy(Sampler):
             dtype = rows["theta"].dtype
             time = jnp.asarray(self.step_size, dtype) * missed[name].astype(dtype)
             scale = None if scales is None else scales[name]
-            moved = _moved(own, rows, self.tables[name], time, scale, self.coefficients, self.temperature)
+            moved = moved_rows(own, rows, self.tables[name], time, scale, self.coefficients, self.temperature)
             z = {variable: {**t, name: moved[variable]} for variable, t in z.items()}
         return z
 
@@ -271,11 +266,6 @@ def _with_rows(
 def lazy(sampler: Plain, masses: Mapping[str, Any] | None = None) -> Lazy:
     r"""A step for the rows of its minibatch alone, in tables of any number of rows.
 
-    ```python
-    sampler = fk.lazy(fk.samplers.sgnht(0.01, friction=1.0, kind="diagonal"))
-    trace = fk.sample(target, sampler, init=start, steps=10_000, batch_size=400)   # target by fk.tables
-    ```
-
     `sampler` is sgld, sghmc or sgnht with one thermostat per coordinate. A step moves the rows that its
     minibatch depends on, by a step of that sampler with the gradient of their prior and N/n times that of the
     likelihood. A row that is not seen feels its prior alone, a quadratic potential, in which the dynamics
@@ -301,12 +291,24 @@ def lazy(sampler: Plain, masses: Mapping[str, Any] | None = None) -> Lazy:
     What couples rows is refused: a single thermostat, a matrix of them, a mass matrix. `fk.sample` reads all
     rows for a draw that it stores, so that `thin` should be of the order of the number of rows over the batch
     size. `fk.models.LDA` does the same for words, whose dynamics are those of a Gamma prior.
+
+    Arguments:
+
+    - `sampler`: `fk.samplers.sgld`, `sghmc` or `sgnht(…, kind="diagonal")`, with a step size that is a
+      number.
+    - `masses`: M of each row, {table: (rows,)}; None for 1.
+
+    Returns a sampler of its own class, made of the given one, for a target of `fk.tables`.
+
+    ```python
+    sampler = fk.lazy(fk.samplers.sgnht(0.01, friction=1.0, kind="diagonal"))
+    ```
     """
     if not isinstance(sampler, Plain | Corrected):
         hint = "; call it, as in fk.samplers.sgld(1e-3)" if callable(sampler) else ""
         raise TypeError(f"fk.lazy takes sgld, sghmc or sgnht of fk.samplers, not {sampler!r}{hint}.")
     if isinstance(sampler, Corrected):
-        raise ValueError(f"{_REFUSED}: a correction decides about all rows at once.")
+        raise ValueError(f"{REFUSED}: a correction decides about all rows at once.")
     reasons = {
         "it was made of dynamics, which have a target": not sampler.wants_target,
         "a mass matrix couples rows": sampler.mass_matrix is not None,
@@ -321,7 +323,7 @@ def lazy(sampler: Plain, masses: Mapping[str, Any] | None = None) -> Lazy:
     }
     for reason, is_so in reasons.items():
         if is_so:
-            raise ValueError(f"{_REFUSED}: {reason}.")
+            raise ValueError(f"{REFUSED}: {reason}.")
     if masses is None:
         return Lazy(sampler)
     scales = {}
@@ -331,131 +333,3 @@ def lazy(sampler: Plain, masses: Mapping[str, Any] | None = None) -> Lazy:
             raise ValueError(f"masses[{name!r}] must be a vector of positive numbers, one for each row.")
         scales[name] = 1 / jnp.sqrt(mass)
     return Lazy(sampler, scales=scales)
-
-
-class Places(NamedTuple):
-    """Where the rows of a table stand in a batch: in the place of the first datum that depends on them.
-
-    `of_datum`: that place, for each datum. `written`: the row that each place is written back to, a number
-    beyond the table where the row stands in an earlier place: what is computed there is dropped. `seen`: when
-    the row of each place was last seen. `table`: the array of these, overwritten.
-    """
-
-    of_datum: Int[Array, " n"]
-    written: Int[Array, " n"]
-    seen: UInt32[Array, " n"]
-    table: UInt32[Array, " rows"]
-
-
-def _places(seen: UInt32[Array, " rows"], numbers: Int[Array, " n"]) -> Places:
-    """The places of rows in a batch, without sorting: `seen`, to be written anyway, notes them meanwhile."""
-    n, rows = numbers.shape[0], seen.shape[0]
-    order = jnp.arange(n, dtype=jnp.uint32)
-    when = seen.at[numbers].get(mode="clip")
-    # Any number from n on would do. This one depends on what was read: without an order between reading and
-    # writing, XLA copies the whole table at every step. By a minimum, since it is not defined everywhere
-    # which of several writes is the last.
-    cleared = seen.at[numbers].set(jnp.maximum(when, np.uint32(n)), mode="drop")
-    table = cleared.at[numbers].min(order, mode="drop")
-    first = table.at[numbers].get(mode="clip")
-    written = jnp.where(first == order, numbers, rows)
-    return Places(first.astype(numbers.dtype), written, when, table)
-
-
-def _for_each(function: Callable[[str, Array], Any], z: dict[str, Tables]) -> dict[str, Any]:
-    """`function(name, table)` of each table of each variable."""
-    return {variable: {name: function(name, x) for name, x in t.items()} for variable, t in z.items()}
-
-
-def _moved(
-    key: Key[Array, ""],
-    rows: dict[str, Array],
-    prior: Table,
-    time: Float[Array, " m"],
-    scale: Float[Array, " m"] | None,
-    coefficients: Coefficients,
-    temperature: Any,
-) -> dict[str, Array]:
-    """Rows after a time of their own each, in the eigenvectors of the prior's precision."""
-    theta = rows["theta"]
-    dtype = theta.dtype
-    # One column per row of the table: a CPU computes short rows several times slower.
-    V, curvature = prior.eigenvectors.astype(dtype), prior.eigenvalues.astype(dtype)[:, None]
-    mean, time = prior.mean.astype(dtype), time[None, :]
-    T, friction = jnp.asarray(temperature, dtype), coefficients.friction.astype(dtype)
-    deviations = (theta - mean[None, :]).T
-    s = jnp.ones_like(time) if scale is None else scale.astype(dtype)[None, :]
-    # In q = θ/s, of unit mass, the curvature is s²λ.
-    x, curvature = V.T @ deviations / s, curvature * s**2
-    if coefficients.mass is None:
-        decay, spread = langevin_law(curvature, time, friction, T)
-        x = decay * x + spread * normal(key, x.shape, dtype)
-        return {**rows, "theta": mean[None, :] + (s * (V @ x)).T}
-    law = underdamped_law(curvature, time, friction, coefficients.mass.astype(dtype), T)
-    r = V.T @ rows["r"].T
-    w_x, w_r = normal(key, (2, *x.shape), dtype)
-    new_x = law.P_xx * x + law.P_xr * r + law.cross * w_r + law.rest * w_x
-    new_r = law.P_rx * x + law.P_rr * r + law.spread * w_r
-    return {**rows, "theta": mean[None, :] + (s * (V @ new_x)).T, "r": (V @ new_r).T}
-
-
-def _family(inner: Plain) -> Family:
-    assert isinstance(inner.dynamics, Family)
-    return inner.dynamics
-
-
-def _coefficients(inner: Plain) -> Coefficients:
-    """D, or C and M, read off the dynamics at a state of one row per table; raise where it is coupled."""
-    tables: dict[str, Table] = inner.own_target.log_prior.tables
-    theta = {name: table.mean[None, :] + 0.5 for name, table in tables.items()}
-    two_rows = {name: jnp.concatenate([x, x]) for name, x in theta.items()}
-    z: State = {
-        "theta": two_rows,
-        **_family(inner).auxiliaries(jax.random.key(0), two_rows, inner.temperature),
-    }
-    if "r" in z:
-        z = {**z, "r": jax.tree.map(jnp.ones_like, two_rows)}
-    for variable, x in z.items():
-        if not same_shapes(x, two_rows):
-            what = f"{variable} is one for all rows" if same_structure(x, 0.0) else f"{variable} couples rows"
-            hint = ' Take fk.samplers.sgnht(…, kind="diagonal").' if variable == "xi" else ""
-            raise ValueError(f"{_REFUSED}: {what}.{hint}")
-    refused = ValueError(
-        f"{_REFUSED}: their dynamics must be those of sgld, sghmc or sgnht, with D, friction and mass one "
-        "number each."
-    )
-    dynamics = inner.placed
-    try:
-        inner.integrator.check(dynamics, z)
-        if not isinstance(dynamics, Dynamics):
-            raise refused
-        diagonal = dynamics.D.diagonal(z)
-        pull = _prior_gradient(tables, z["theta"])
-        drift = dynamics.drift(z, pull)
-    except (TypeError, ValueError) as error:
-        raise refused from error
-    noisy = "r" if "r" in z else "theta"
-    if diagonal is None:
-        raise refused
-    friction = jax.tree.leaves(diagonal[noisy])[0].reshape(-1)[0]
-    mass = None
-    expected: State
-    if noisy == "theta":
-        expected = {"theta": jax.tree.map(lambda g: -friction * g, pull)}
-    else:
-        first = jax.tree.leaves(z["r"])[0].reshape(-1)[0]
-        mass = first / jax.tree.leaves(drift["theta"])[0].reshape(-1)[0]
-        expected = {
-            "theta": jax.tree.map(lambda r: r / mass, z["r"]),
-            "r": jax.tree.map(lambda g, r: -g - friction / mass * r, pull, z["r"]),
-        }
-    for variable, tree in expected.items():
-        for a, b in zip(jax.tree.leaves(drift[variable]), jax.tree.leaves(tree), strict=True):
-            off = jnp.max(jnp.abs(a - b)) > 1e-3 * (1e-6 + jnp.max(jnp.abs(b)))
-            if not isinstance(off, jax.core.Tracer) and bool(off):
-                raise refused
-    return Coefficients(friction, mass)
-
-
-def _prior_gradient(tables: dict[str, Table], theta: Tables) -> Tables:
-    return jax.grad(lambda t: -RowPrior(tables)(t))(theta)

@@ -4,17 +4,15 @@ Moving q with unit masses is moving θ with the mass matrix M = (SSᵀ)⁻¹; th
 warm-up estimates from draws. θ₀ is where the chain is: a step starts at q = 0.
 """
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float
 
 from fokker._core.module import Module
-from fokker._core.state import State, ravel, unravel
-from fokker.integrators._gradient import Gradient
 
 KINDS = ("identity", "diagonal", "dense", "low-rank")
 
@@ -22,13 +20,6 @@ KINDS = ("identity", "diagonal", "dense", "low-rank")
 _PRIOR_DRAWS, _PRIOR_VARIANCE = 5, 1e-3
 # Directions of a low-rank scale: those whose variance, once the coordinates are scaled, is off by more.
 _RANK, _CUTOFF = 20, 2.0
-
-
-class MassMatrix(Protocol):
-    """M = (SSᵀ)⁻¹ by its S."""
-
-    def __call__(self, q: Float[Array, " d"]) -> Float[Array, " d"]:
-        """S q."""
 
 
 class Diagonal(Module):
@@ -64,7 +55,13 @@ class LowRank(Module):
         return self.deviations * (q + self.directions @ ((self.stretches - 1) * along))
 
 
-def identity(kind: str, dimension: int, dtype: Any) -> MassMatrix:
+# M = (SSᵀ)⁻¹ by its S; called with q it is S q.
+MassMatrix: TypeAlias = Diagonal | Dense | LowRank
+# What a user gives: a kind's name, a vector of masses, a matrix, one that was learned, or None for none.
+MassMatrixLike: TypeAlias = MassMatrix | np.ndarray | Array | str | None
+
+
+def identity(kind: str, dimension: int, dtype: DTypeLike) -> MassMatrix:
     """S = I, as the kind writes it."""
     check_kind(kind)
     if kind == "dense":
@@ -76,13 +73,13 @@ def identity(kind: str, dimension: int, dtype: Any) -> MassMatrix:
     return Diagonal(ones)
 
 
-def check_kind(kind: Any) -> None:
+def check_kind(kind: object) -> None:
     """Raise unless `kind` is one of `KINDS`."""
     if kind not in KINDS:
         raise ValueError(f"the mass matrix is one of {', '.join(KINDS)}, or an array; not {kind!r}.")
 
 
-def estimate(kind: str, draws: np.ndarray, dtype: Any) -> MassMatrix:
+def estimate(kind: str, draws: np.ndarray, dtype: DTypeLike) -> MassMatrix:
     """S from draws (chain × draw × d), pooled over chains, shrunk towards a small multiple of I."""
     d = draws.shape[2]
     x = np.asarray(draws, float).reshape(-1, d)
@@ -100,7 +97,7 @@ def estimate(kind: str, draws: np.ndarray, dtype: Any) -> MassMatrix:
     return _low_rank(x, deviations, dtype)
 
 
-def _low_rank(x: np.ndarray, deviations: np.ndarray, dtype: Any) -> LowRank:
+def _low_rank(x: np.ndarray, deviations: np.ndarray, dtype: DTypeLike) -> LowRank:
     """The directions in which draws scaled to unit variances have the largest or smallest variances."""
     n, d = x.shape
     rank = min(_RANK, d)
@@ -123,12 +120,12 @@ def _low_rank(x: np.ndarray, deviations: np.ndarray, dtype: Any) -> LowRank:
     return LowRank(*(jnp.asarray(a, dtype) for a in (deviations * np.sqrt(middle), directions, padded)))
 
 
-def check_size(mass_matrix: Any, dimension: int) -> None:
+def check_size(mass_matrix: MassMatrix | str | None, dimension: int) -> None:
     """Raise unless a mass matrix fits a theta of `dimension` numbers."""
     if mass_matrix is None or isinstance(mass_matrix, str):
         return
     is_dense = isinstance(mass_matrix, Dense)
-    size = (mass_matrix.factor if is_dense else mass_matrix.deviations).shape[0]
+    size = (mass_matrix.factor if isinstance(mass_matrix, Dense) else mass_matrix.deviations).shape[0]
     if size != dimension:
         what = f"a {size} × {size} matrix" if is_dense else f"{size} masses"
         raise ValueError(
@@ -153,7 +150,7 @@ def check_shapes(mass_matrix: Diagonal | Dense | LowRank, dimension: int) -> Non
         )
 
 
-def as_mass_matrix(value: Any) -> Any:
+def as_mass_matrix(value: MassMatrixLike) -> MassMatrix | str | None:
     """None, a kind's name, a mass matrix, or one made of a vector of masses or of a matrix."""
     if isinstance(value, str):
         check_kind(value)
@@ -176,72 +173,3 @@ def as_mass_matrix(value: Any) -> Any:
         f"the mass matrix is one of {', '.join(KINDS)}, a vector of masses or a matrix; not an array of "
         f"shape {M.shape}."
     )
-
-
-class Coordinates(Protocol):
-    """Coordinates q in which the dynamics move theta."""
-
-    def __call__(self, q: PyTree[Array]) -> PyTree[Array]:
-        """θ at q."""
-
-    def vector(self, theta: PyTree[Array]) -> PyTree[Array]:
-        """theta in the form of q, for its shapes."""
-
-    def enter(self, z: State) -> State:
-        """A state in these coordinates."""
-
-    def leave(self, z: State) -> State:
-        """A state in these coordinates as the caller sees it."""
-
-    def gradient(self, by_theta: Gradient) -> Gradient:
-        """The gradient by q, of one by theta."""
-
-
-class AsItIs:
-    """q = θ."""
-
-    def __call__(self, q: PyTree[Array]) -> PyTree[Array]:
-        """q."""
-        return q
-
-    vector = enter = leave = gradient = __call__
-
-
-@dataclass(frozen=True)
-class Chart:
-    """Coordinates around a position: θ = θ₀ + S q, q a vector; a mass matrix yet to be learned is 1."""
-
-    centre: PyTree[Array]
-    mass_matrix: Any
-
-    def __call__(self, q: Float[Array, " d"]) -> PyTree[Array]:
-        """θ at q."""
-        shift = q if isinstance(self.mass_matrix, str) else self.mass_matrix(q).astype(q.dtype)
-        return unravel(ravel(self.centre) + shift, self.centre)
-
-    def vector(self, theta: PyTree[Array]) -> Float[Array, " d"]:
-        """One number of q per number of theta."""
-        return ravel(theta)
-
-    def enter(self, z: State) -> State:
-        """The state whose theta is the centre, at q = 0."""
-        return {**z, "theta": self._origin}
-
-    @property
-    def _origin(self) -> Float[Array, " d"]:
-        return jnp.zeros_like(ravel(self.centre))
-
-    def leave(self, z: State) -> State:
-        """With θ in place of q."""
-        return {**z, "theta": self(z["theta"])}
-
-    def gradient(self, by_theta: Gradient) -> Gradient:
-        """Sᵀ∇U."""
-        if by_theta is None:
-            return None
-        return lambda q: jax.vjp(self.__call__, self._origin)[1](by_theta(self(q)))[0]
-
-
-def coordinates(position: PyTree[Array], mass_matrix: Any) -> Coordinates:
-    """Those in which a sampler with this mass matrix moves from a position; None moves theta as it is."""
-    return AsItIs() if mass_matrix is None else Chart(position, mass_matrix)

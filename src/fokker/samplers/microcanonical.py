@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,15 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
-from fokker import corrections
-from fokker._core.count import Count, no_steps
-from fokker._core.state import as_arrays, choose, ravel
+from fokker._core.count import Count
+from fokker._core.random import fold_in, normal, split, uniform
+from fokker._core.state import State, as_arrays, ravel
+from fokker._core.types import Arrays
+from fokker.corrections import Metropolis, Step
+from fokker.corrections.metropolis import Draws, Path
 from fokker.dynamics import SDE, isokinetic
-from fokker.gradients import Estimator
-from fokker.integrators import IsokineticLeapfrog, Point
+from fokker.integrators import IsokineticLeapfrog
 from fokker.integrators.isokinetic import refresh, unit_vector
 from fokker.samplers import _checks
 from fokker.samplers._microcanonical_warm_up import warm_up
+from fokker.samplers._trajectory import Trajectory
+from fokker.samplers.composed import Composed, TrajectoryDraws
 from fokker.samplers.contract import (
     Claims,
     Followed,
@@ -31,28 +35,84 @@ from fokker.samplers.contract import (
     computed,
     theta_of,
 )
+from fokker.samplers.family import Auxiliaries, Family, Potential
 from fokker.samplers.schedules import AUTOMATIC, StepSize, check_step_size, step_size_at
+from fokker.targets.target import Target
+
+# A length, or to be found.
+Length = float | Array | Literal["auto"]
 
 
-class Microcanonical(Sampler):
+class Isokinetic(Family):
+    """A particle of unit speed that the force turns: H = U, and u uniform on the sphere."""
+
+    scale: float | Array
+
+    label = "isokinetic"
+
+    def dynamics(self, potential: Potential, temperature: float | Array) -> SDE:
+        """Those between two refreshments of u."""
+        return isokinetic(potential, self.scale)
+
+    def auxiliaries(
+        self, key: Key[Array, ""], theta: PyTree[Array], temperature: float | Array
+    ) -> Auxiliaries:
+        """A direction u, uniform on the sphere."""
+        x = ravel(theta)
+        return {"u": unit_vector(normal(key, x.shape, x.dtype))}
+
+    def check(self, theta: PyTree[Array]) -> None:
+        """Raise where there are no directions, or another number of scales."""
+        if ravel(theta).size < 2:
+            raise ValueError(
+                "isokinetic dynamics move on a sphere of directions and need a theta of two numbers or more: "
+                "in one dimension there is nothing to turn. Use fk.samplers.slice_sampler or sghmc for it."
+            )
+        _checks.as_vector(self.scale, theta)
+
+
+class RefreshmentKey(NamedTuple):
+    """Draws the noise of all refreshments on a path, whose number is not known before."""
+
+    key: Key[Array, ""]
+
+
+class Microcanonical(Composed):
     """Isokinetic dynamics × isokinetic leapfrog, × Metropolis where adjusted; see `mclmc`, `mchmc`.
 
-    Beside these factors it refreshes a direction u, in part or in whole, which makes it a class of its own: a
-    step carries ∇U on from the last, as `Plain` does not, and a trajectory refreshes u on its way, as
-    `Corrected` does not.
+    What is refreshed is the direction u. Partial refreshments keep u uniform on the sphere and are
+    reversible, and the energy does not depend on u: the ratio of a path and its reverse depends only on the
+    energy that the steps between them gained.
     """
 
-    step_size: Any
-    L: Any
-    scale: Any = 1.0
+    step_size: StepSize
+    L: Length
+    scale: float | Array = 1.0
     partial: bool = eqx.field(static=True, default=True)
     adjusted: bool = eqx.field(static=True, default=False)
     integrator: IsokineticLeapfrog = IsokineticLeapfrog()
     preconditioned: bool = eqx.field(static=True, default=True)
-    target: Any = None
-    temperature: Any = 1.0
+    target: Target | None = None
+    temperature: float | Array = 1.0
 
     learns = True
+    # Paths of about the same length: the chains of a run wait for each other.
+    has_trajectories = False
+
+    @property
+    def dynamics(self) -> Isokinetic:
+        """Isokinetic ones, with this scale."""
+        return Isokinetic(self.scale)
+
+    @property
+    def correction(self) -> Metropolis:
+        """Metropolis after a length L; without noise on the way, between L/2 and 3L/2.
+
+        Trajectories of one length, without noise, could return to their start.
+        """
+        return Metropolis(
+            lambda uniform, h: self._number(h) if self.partial else self._number(h, 0.5 + uniform)
+        )
 
     @property
     def is_exact(self) -> bool:  # type: ignore[override]
@@ -65,23 +125,9 @@ class Microcanonical(Sampler):
         return "mclmc" if self.partial else "mchmc"
 
     def __str__(self) -> str:
-        return f"isokinetic × {self.integrator.label}" + (" × Metropolis" if self.adjusted else "")
+        return super().__str__() if self.adjusted else f"{self.dynamics.label} × {self.integrator.label}"
 
-    def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Microcanonical":
-        """The sampler of exp(-U/T) for a target."""
-        return _checks.placed(self, target, temperature, gradient)
-
-    @property
-    def placed(self) -> SDE:
-        """Those between two refreshments of u, with U/T for the potential."""
-        target, T = self.own_target, self.temperature
-
-        def potential(theta: PyTree[Array]) -> Array:
-            return (target.potential(theta) / T).astype(jnp.result_type(*jax.tree.leaves(theta)))
-
-        return isokinetic(potential, self.scale)
-
-    def follows(self, state: PyTree[Any] | None = None) -> Followed:
+    def follows(self, state: PyTree[Array] | None = None) -> Followed:
         """Isokinetic dynamics with the noise that the refreshments tend to for small steps."""
         theta = jnp.zeros(2) if state is None else theta_of(state)
         size = ravel(as_arrays(theta)).size
@@ -106,29 +152,28 @@ class Microcanonical(Sampler):
 
         return Claims(turn=turn)
 
-    def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
-        """A direction u drawn at random; U/T and its gradient, with which the next step begins."""
+    def auxiliaries(self, key: Key[Array, ""] | None, theta: PyTree[Array]) -> State:
+        """A direction drawn at random."""
         if key is None:
             raise ValueError("the direction u is drawn at random: pass key=jax.random.key(…).")
-        theta = _checks.check_position(self, position)
-        x = ravel(theta)
-        if x.size < 2:
-            raise ValueError(
-                f"{self.name} moves on a sphere of directions and needs a theta of two numbers or more: in "
-                "one dimension there is nothing to turn. Use fk.samplers.slice_sampler or sghmc for it."
-            )
-        _checks.as_vector(self.scale, theta)
-        z = {"theta": theta, "u": unit_vector(jax.random.normal(key, x.shape, x.dtype))}
-        point = self.integrator.evaluate(self.placed, z)
-        _checks.check_finite_point(point)
-        return SamplerState(z, no_steps(), Memory(point))
+        return self.dynamics.auxiliaries(key, theta, 1.0)
 
-    def draw(self, key: Key[Array, ""], state: SamplerState) -> Any:
-        """Noise for u; for a trajectory, whose length is not known before, a key in its place."""
-        if self.adjusted:
-            return key
-        u = state.z["u"]
-        return jax.random.normal(key, u.shape, u.dtype)
+    def draw(self, key: Key[Array, ""], state: SamplerState) -> TrajectoryDraws:
+        """Noise for u; for a path, whose length is not known before, keys and the numbers of Metropolis."""
+        shape, dtype = state.z["u"].shape, state.z["u"].dtype
+        if not self.adjusted:
+            return TrajectoryDraws(normal(key, shape, dtype), ())
+        u_key, length_key, decision_key, noise_key = split(key, 4)
+        decision, length = (uniform(k, (), dtype) for k in (decision_key, length_key))
+        path = Draws(decision, length, RefreshmentKey(noise_key))
+        return TrajectoryDraws(u_key, path)
+
+    def refreshed(self, noise: Key[Array, ""], step: Step, z: State) -> State:
+        """With a new direction, drawn by a key."""
+        return {**z, "u": unit_vector(normal(noise, z["u"].shape, z["u"].dtype))}
+
+    def _partly_refreshed(self, noise: Array, step: Step, z: State) -> State:
+        return {**z, "u": refresh(z["u"], noise, step.size, self._length(step.size))}
 
     def _number(self, h: Array, share: Array | float = 1.0) -> Array:
         """The number of steps in a length L."""
@@ -139,65 +184,48 @@ class Microcanonical(Sampler):
             raise ValueError("L is left to be found: fk.sample finds it with the step size, or give it.")
         return jnp.asarray(self.L, like.dtype)
 
+    def move(self, path: Path, state: SamplerState) -> Path:
+        """One step of the integrator, and of `mclmc` a refreshment in part.
+
+        The last one, at the end of a path, changes nothing: u is drawn again.
+        """
+        new = super().move(path, state)
+        if not self.partial:
+            return new
+        u, place = path.z["u"], (path.number - path.left).astype(jnp.uint32)
+        noise = normal(fold_in(path.draws.noise.key, place), u.shape, u.dtype)
+        return new._replace(z=self._partly_refreshed(noise, self.local_step(state)[0], new.z))
+
+    def end(self, path: Path, state: SamplerState) -> tuple[SamplerState, Info]:
+        """The end of the path or its start."""
+        new, info = super().end(path, state)
+        # U/T alone has no kinetic part: what is said of energies does not hold for it.
+        return new, info._replace(energy=None)
+
     def advance(
-        self, draws: Any, state: SamplerState, batch: Any = None, number: Count | None = None
-    ) -> tuple[SamplerState, Any]:
-        """One step, or for the adjusted kinds one trajectory, with the randomness given."""
+        self, draws: TrajectoryDraws, state: SamplerState, batch: Arrays = None, number: Count | None = None
+    ) -> tuple[SamplerState, Info]:
+        """One step that is taken as it is, or for the adjusted kinds one trajectory."""
+        if self.adjusted:
+            return super().advance(draws, state, batch, number)
         _checks.no_batch(self, batch)
         number = state.step if number is None else number
-        h = jnp.asarray(step_size_at(self.step_size, number), state.z["u"].dtype)
-        if self.adjusted:
-            return self._trajectory(draws, state, h)
-        z, start = state.z, state.memory.point
+        step, z = self.local_step(state)
+        start, noise = state.memory.point, draws.momentum
+        assert noise is not None
         if not self.partial:
-            z = {**z, "u": jnp.where(number % self._number(h) == 0, unit_vector(draws), z["u"])}
-        z, point, log_ratio, _ = self.integrator.propose(self.placed, z, None, h, start)
+            is_due = number % self._number(step.size) == 0
+            z = {**z, "u": jnp.where(is_due, unit_vector(noise), z["u"])}
+        z, point, log_ratio, _ = step.propose(z, start)
         if self.partial:
-            z = {**z, "u": refresh(z["u"], draws, h, self._length(h))}
+            z = self._partly_refreshed(noise, step, z)
         change = point.potential - start.potential - log_ratio  # type: ignore[operator]
-        finite = all_finite((z, point)) & (h >= 0)
+        finite = all_finite((z, point)) & (step.size >= 0)
         return SamplerState(z, state.step + 1, Memory(point)), Info(finite, energy_change=change)
 
-    def _trajectory(self, key: Array, state: SamplerState, h: Array) -> tuple[SamplerState, Any]:
-        """From a new u, steps over a length L, then Metropolis.
-
-        Partial refreshments within it keep u uniform on the sphere and are reversible: the ratio of the path
-        and its reverse depends only on the energy that the steps between them gained. Those at its ends would
-        change nothing, as u is drawn again.
-        """
-        u_key, length_key, accept_key, noise_key = jax.random.split(key, 4)
-        shape, dtype = state.z["u"].shape, state.z["u"].dtype
-        # Trajectories of one length, without noise, could return to their start.
-        share = 1.0 if self.partial else jax.random.uniform(length_key, (), dtype, 0.5, 1.5)
-        start = {**state.z, "u": unit_vector(jax.random.normal(u_key, shape, dtype))}
-
-        def one_step(i: Array, carry: tuple[Any, Point, Array]) -> tuple[Any, Point, Array]:
-            z, point, log_ratio = carry
-            z, point, more, _ = self.integrator.propose(self.placed, z, None, h, point)
-            if self.partial:
-                noise = jax.random.normal(jax.random.fold_in(noise_key, i), shape, dtype)
-                z = {**z, "u": refresh(z["u"], noise, h, self._length(h))}
-            return z, point, log_ratio + more
-
-        here = state.memory.point
-        number = self._number(h, share)
-        end, point, log_ratio = jax.lax.fori_loop(0, number, one_step, (start, here, jnp.zeros((), dtype)))
-        change = point.potential - here.potential - log_ratio
-        uniform = jax.random.uniform(accept_key, (), dtype)
-        accepted, acceptance, divergent = corrections.metropolis_rule(
-            uniform, change, all_finite((end, point))
-        )
-        z, chosen = choose(accepted, (end, point), (state.z, here))
-        info = Info(
-            all_finite((z, chosen)) & (h >= 0),
-            acceptance_rate=acceptance,
-            is_divergent=divergent,
-            num_integration_steps=number,
-            is_accepted=accepted,
-            energy_change=change,
-            proposal=end["theta"],
-        )
-        return SamplerState(z, state.step + 1, Memory(chosen)), info
+    def trajectory(self, key: Key[Array, ""], state: SamplerState) -> Trajectory:
+        """Of the adjusted kinds."""
+        return super().trajectory(key, state) if self.adjusted else Sampler.trajectory(self, key, state)
 
     def warm_up(
         self,
@@ -212,12 +240,12 @@ class Microcanonical(Sampler):
 
 def mclmc(
     step_size: StepSize = AUTOMATIC,
-    L: Any = AUTOMATIC,
+    L: Length = AUTOMATIC,
     *,
     adjusted: bool = False,
     integrator: str = "minimal norm",
     preconditioned: bool = True,
-    scale: Any = 1.0,
+    scale: PyTree[Array] = 1.0,
 ) -> Microcanonical:
     r"""Microcanonical Langevin Monte Carlo (Robnik, De Luca et al. 2023; Robnik and Seljak 2024).
 
@@ -241,18 +269,30 @@ def mclmc(
     ```python
     trace = fk.sample(target, fk.samplers.mclmc(), init=jnp.zeros(100), steps=10_000, burn_in=2_000)
     ```
+
+    Arguments:
+
+    - `step_size`: ε: a number, or "auto" (the default) to learn it in warm-up.
+    - `L`: the length over which the direction u is forgotten, in units of the scale: a positive length, or
+      "auto" (the default) to have it found with the step size.
+    - `adjusted`: whether a step is a whole trajectory with a Metropolis correction.
+    - `integrator`: "minimal norm" or "leapfrog", the kinds of `fk.integrators.IsokineticLeapfrog`.
+    - `preconditioned`: whether warm-up learns the scale of every coordinate.
+    - `scale`: s, the sizes of the coordinates: a positive number, or a tree like theta.
+
+    Returns a sampler (`fokker.samplers.microcanonical.Microcanonical`) for `fk.sample` or a loop of your own.
     """
     return _make(step_size, L, scale, True, adjusted, integrator, preconditioned)
 
 
 def mchmc(
     step_size: StepSize = AUTOMATIC,
-    L: Any = AUTOMATIC,
+    L: Length = AUTOMATIC,
     *,
     adjusted: bool = False,
     integrator: str = "minimal norm",
     preconditioned: bool = True,
-    scale: Any = 1.0,
+    scale: PyTree[Array] = 1.0,
 ) -> Microcanonical:
     r"""Microcanonical Hamiltonian Monte Carlo: `mclmc` with no noise, and a new u after every length L.
 
@@ -261,12 +301,34 @@ def mchmc(
     Keeps exp(-U/T) with a bias of order ε² (Robnik, De Luca, Silverstein and Seljak 2023); with
     `adjusted=True` exactly, a step being a trajectory of a length between L/2 and 3L/2. The options are those
     of `mclmc`.
+
+    Arguments:
+
+    - `step_size`: ε: a number, or "auto" (the default) to learn it in warm-up.
+    - `L`: the length over which the direction u is forgotten, in units of the scale: a positive length, or
+      "auto" (the default) to have it found with the step size.
+    - `adjusted`: whether a step is a whole trajectory with a Metropolis correction.
+    - `integrator`: "minimal norm" or "leapfrog", the kinds of `fk.integrators.IsokineticLeapfrog`.
+    - `preconditioned`: whether warm-up learns the scale of every coordinate.
+    - `scale`: s, the sizes of the coordinates: a positive number, or a tree like theta.
+
+    Returns a sampler (`fokker.samplers.microcanonical.Microcanonical`) for `fk.sample` or a loop of your own.
+
+    ```python
+    trace = fk.sample(target, fk.samplers.mchmc(adjusted=True), init=jnp.zeros(2), steps=1000)
+    ```
     """
     return _make(step_size, L, scale, False, adjusted, integrator, preconditioned)
 
 
 def _make(
-    step_size: Any, L: Any, scale: Any, partial: bool, adjusted: bool, integrator: str, preconditioned: bool
+    step_size: StepSize,
+    L: Length,
+    scale: PyTree[Array],
+    partial: bool,
+    adjusted: bool,
+    integrator: str,
+    preconditioned: bool,
 ) -> Microcanonical:
     if L != AUTOMATIC if isinstance(L, str) else not (isinstance(L, jax.core.Tracer) or bool(jnp.all(L > 0))):
         raise ValueError(f"L is a positive length or {AUTOMATIC!r}; {L!r} was given.")
@@ -275,28 +337,27 @@ def _make(
             "with a step size given L has to be given too, about √d where the target has unit scale; or "
             'leave both to be found: step_size="auto".'
         )
+    return Microcanonical(
+        check_step_size(step_size),
+        L if isinstance(L, str) else jnp.asarray(L, jnp.result_type(float)),
+        _as_scale(scale),
+        partial,
+        adjusted,
+        IsokineticLeapfrog(integrator),
+        preconditioned,
+    )
+
+
+def _as_scale(scale: PyTree[Array]) -> Array:
+    """A positive number, or a vector of those of a tree like theta."""
     leaves = jax.tree.leaves(scale)
     if any(isinstance(s, str) for s in leaves):
         raise ValueError(
             f"the scale is a number, or numbers in the structure of theta, not {scale!r}; that of every "
             "coordinate is learned in warm-up, with preconditioned=True."
         )
-    if not any(isinstance(s, jax.core.Tracer) for s in leaves) and not all(
-        bool(np.all(np.asarray(s) > 0)) for s in leaves
-    ):
+    is_traced = any(isinstance(s, jax.core.Tracer) for s in leaves)
+    if not is_traced and not all(bool(np.all(np.asarray(s) > 0)) for s in leaves):
         raise ValueError(f"the scale must be positive; {scale} was given.")
-    length = L if isinstance(L, str) else jnp.asarray(L, jnp.result_type(float))
-    vector = (
-        ravel(jax.tree.map(jnp.asarray, scale))
-        if jnp.ndim(leaves[0]) or len(leaves) > 1
-        else as_arrays(scale)
-    )
-    return Microcanonical(
-        check_step_size(step_size),
-        length,
-        vector,
-        partial,
-        adjusted,
-        IsokineticLeapfrog(integrator),
-        preconditioned,
-    )
+    is_number = len(leaves) == 1 and not jnp.ndim(leaves[0])
+    return as_arrays(scale) if is_number else ravel(jax.tree.map(jnp.asarray, scale))

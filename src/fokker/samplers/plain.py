@@ -13,22 +13,25 @@ from fokker._core.count import Count, no_steps
 from fokker._core.random import split
 from fokker._core.rounding import Rounding, draw_rounding, is_half, raised, rounded
 from fokker._core.state import State, as_arrays, dimension
+from fokker._core.types import Number
 from fokker.dynamics import SDE, Dynamics
-from fokker.dynamics._dynamics import argument_names, check_field, validate_state
-from fokker.fields import Field, as_field, symmetric
+from fokker.dynamics._checks import check_field, validate_state
+from fokker.dynamics.hamiltonian import argument_names
+from fokker.fields import Field, FieldLike, as_field, symmetric
 from fokker.gradients import Estimator, OnlineNoise
 from fokker.integrators import EulerMaruyama, Integrator, StepInput
 from fokker.integrators._gradient import Gradient
 from fokker.integrators.noise import check_noise, draw_like
-from fokker.samplers._checks import check_target
-from fokker.samplers._shared import check_fit, check_waits, kinetic_temperature, name_of
+from fokker.samplers._checks import check_target, prepared
 from fokker.samplers._time_scale import drift_time, large_batch_potential
-from fokker.samplers.contract import Followed, Info, Memory, Sampler, SamplerState, all_finite
+from fokker.samplers.contract import Followed, Info, Memory, SamplerState, all_finite
+from fokker.samplers.coordinates import Coordinates, coordinates
 from fokker.samplers.family import Family
-from fokker.samplers.mass_matrix import Coordinates, as_mass_matrix, check_size, coordinates
-from fokker.samplers.schedules import check_step_size, step_size_at
+from fokker.samplers.mass_matrix import MassMatrixLike, as_mass_matrix, check_size
+from fokker.samplers.of_dynamics import OfDynamics, check_fit, check_waits, kinetic_temperature
+from fokker.samplers.schedules import StepSize, check_step_size, step_size_at
 from fokker.targets.blocks import InBlocks
-from fokker.targets.target import TargetWithData
+from fokker.targets.target import Target, TargetWithData
 
 GradientOfBatch = Callable[[PyTree[Array], Any], PyTree[Array]]
 
@@ -44,7 +47,9 @@ class OwnGradient(Estimator):
 
     function: GradientOfBatch
 
-    def gradient(self, target: Any, state: PyTree[Array], theta: PyTree[Array], batch: Any) -> PyTree[Array]:
+    def gradient(
+        self, target: Target, state: PyTree[Array], theta: PyTree[Array], batch: PyTree[Array]
+    ) -> PyTree[Array]:
         """The function at theta and the batch, which may be None."""
         return self.function(theta, batch)
 
@@ -58,7 +63,7 @@ class Draws(NamedTuple):
     rounding: Rounding = ()
 
 
-class Plain(Sampler):
+class Plain(OfDynamics):
     r"""Dynamics × integrator, such as Euler–Maruyama, z' = z + ε f̃(z) + N(0, ε(2TD - εB̂)).
 
     Made by `recipe`, of dynamics with a target of their own, and by the named samplers, of a family of
@@ -81,15 +86,7 @@ class Plain(Sampler):
     mass_matrix: Any = None
     name: str = eqx.field(static=True, default="recipe")
 
-    def __str__(self) -> str:
-        return f"{name_of(self.dynamics)} × {self.integrator.label}"
-
     # What others ask ----------------------------------------------------------------------------------------
-
-    @property
-    def own_dynamics(self) -> Dynamics | SDE | None:
-        """Those that it was made of."""
-        return None if isinstance(self.dynamics, Family) else self.dynamics
 
     @property
     def takes_batches(self) -> bool:  # type: ignore[override]
@@ -100,11 +97,6 @@ class Plain(Sampler):
     def gradient_estimator(self) -> Estimator | None:
         """Its own."""
         return self.estimator
-
-    @property
-    def batches_undivided(self) -> str:
-        """Where it was made of dynamics."""
-        return "" if self.wants_target else "a sampler made of dynamics computes its gradient itself"
 
     @property
     def needs_more_than_gradient(self) -> str:
@@ -144,7 +136,7 @@ class Plain(Sampler):
             state = self._completed(dynamics, state)
         return Followed(dynamics, state, is_refreshed=self.resample is not None)
 
-    def _completed(self, dynamics: Dynamics | SDE, state: Any) -> State:
+    def _completed(self, dynamics: Dynamics | SDE, state: PyTree[Array]) -> State:
         """The whole state of a named sampler: theta alone gets its auxiliaries."""
         if not isinstance(self.dynamics, Family):
             return state
@@ -155,14 +147,16 @@ class Plain(Sampler):
         theta = as_arrays(state["theta"] if is_named else state)
         return {"theta": theta, **self.dynamics.auxiliaries(jax.random.key(0), theta, self.temperature)}
 
-    def fastest_time(self, target: Any, temperature: Any, theta: PyTree[Array], key: Key[Array, ""]) -> float:
+    def fastest_time(
+        self, target: Target, temperature: Number, theta: PyTree[Array], key: Key[Array, ""]
+    ) -> float:
         """That of its dynamics, by the first rows of many data."""
         placed = self.on(target, temperature)
         z = placed.init(theta, key=key).z
         return drift_time(placed.placed, z, jax.grad(large_batch_potential(placed.own_target)))
 
     def noise_variances(
-        self, state: SamplerState, positions: PyTree[Array], batch: Any
+        self, state: SamplerState, positions: PyTree[Array], batch: PyTree[Array]
     ) -> tuple[Array, Array] | None:
         """By the covariance of the drift, from the spread of the gradients of single data in the batch.
 
@@ -198,7 +192,7 @@ class Plain(Sampler):
 
     # What it does -------------------------------------------------------------------------------------------
 
-    def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Plain":
+    def on(self, target: Target, temperature: Number = 1.0, gradient: Estimator | None = None) -> "Plain":
         """The sampler of exp(-U/T) for a `fk.Density` or `fk.Posterior`, by an estimator of its gradient."""
         check_waits(self.dynamics)
         by_datum = isinstance(self.noise_estimate, OnlineNoise)
@@ -206,16 +200,12 @@ class Plain(Sampler):
         return dataclasses.replace(
             self,
             target=target,
-            estimator=(gradient or Estimator()).on(target),
+            estimator=prepared(gradient, target),
             temperature=as_arrays(temperature),
         )
 
-    @property
-    def placed(self) -> Dynamics | SDE:
-        """The dynamics with the target's potential in them, of theta as it is."""
-        return self._placed(lambda theta: theta)
-
-    def _placed(self, coordinates: Callable[[PyTree[Array]], PyTree[Array]]) -> Dynamics | SDE:
+    def placed_in(self, coordinates: Callable[[PyTree[Array]], PyTree[Array]]) -> Dynamics | SDE:
+        """The dynamics of q, at the temperature."""
         if not isinstance(self.dynamics, Family):
             return self.dynamics
         target = self.own_target
@@ -224,7 +214,7 @@ class Plain(Sampler):
     def _enter(self, state: SamplerState) -> tuple[Dynamics | SDE, State, Coordinates]:
         """The dynamics in the coordinates around a state, and that state in them."""
         chart = coordinates(state.position, self.mass_matrix)
-        return self._placed(chart), chart.enter(state.z), chart
+        return self.placed_in(chart), chart.enter(state.z), chart
 
     def init(self, position: PyTree[Any], *, key: Key[Array, ""] | None = None) -> SamplerState:
         """The state to start from, after all checks of it.
@@ -290,7 +280,7 @@ class Plain(Sampler):
         return Draws(draw_like(self.noise, key, like), probe, momentum_key, rounding)
 
     def advance(
-        self, draws: Draws, state: SamplerState, batch: Any = None, number: Count | None = None
+        self, draws: Draws, state: SamplerState, batch: PyTree[Array] = None, number: Count | None = None
     ) -> tuple[SamplerState, Info]:
         """One step with the randomness given.
 
@@ -318,7 +308,7 @@ class Plain(Sampler):
         z = rounded(chart.leave(z), stored, draws.rounding)
         return SamplerState(z, state.step + 1, memory), Info(all_finite(z) & jnp.all(h >= 0), shortfall)
 
-    def _gradient(self, state: SamplerState, batch: Any, number: Count) -> tuple[Gradient, Memory]:
+    def _gradient(self, state: SamplerState, batch: PyTree[Array], number: Count) -> tuple[Gradient, Memory]:
         """∇Ũ as a function of theta, None for ∇U itself; and what is remembered after this batch."""
         target, estimator, memory, theta = self.target, self.estimator, state.memory, state.position
         if batch is not None and estimator is None:
@@ -340,11 +330,13 @@ class Plain(Sampler):
         assert isinstance(dynamics, Dynamics)
         return dynamics.drift_noise(state.z, self.noise_estimate.field(state.memory.noise))
 
-    def _with_new_momentum(self, z: State, key: Any, number: Count) -> State:
+    def _with_new_momentum(self, z: State, key: Key[Array, ""] | None, number: Count) -> State:
         assert isinstance(self.dynamics, Family)
+        assert self.resample is not None
         auxiliaries = self.dynamics.auxiliaries
 
         def resampled() -> State:
+            assert key is not None
             return {**z, "r": auxiliaries(key, z["r"], self.temperature)["r"]}
 
         return jax.lax.cond((number % self.resample == 0) & (number > 0), resampled, lambda: dict(z))
@@ -353,12 +345,12 @@ class Plain(Sampler):
 def plain(
     name: str,
     family: Family,
-    step_size: Any,
+    step_size: StepSize,
     integrator: Integrator | None = None,
-    noise_estimate: Any = None,
+    noise_estimate: FieldLike | str | None = None,
     noise: str = "gaussian",
     resample: int | None = None,
-    mass_matrix: Any = None,
+    mass_matrix: MassMatrixLike = None,
 ) -> Plain:
     """A named sampler without a correction: dynamics that wait for a target."""
     if resample is not None and (not isinstance(resample, int) or resample < 1):
@@ -372,12 +364,11 @@ def plain(
     if M is not None and noise_estimate is not None:
         raise ValueError("noise_estimate is in the coordinates of theta: leave it out, or the mass_matrix.")
     check_noise(noise)
-    is_online = isinstance(noise_estimate, str)
     return Plain(
         family,
         check_step_size(step_size),
         integrator or EulerMaruyama(),
-        OnlineNoise(noise_estimate) if is_online else as_noise_estimate(noise_estimate),
+        OnlineNoise(noise_estimate) if isinstance(noise_estimate, str) else as_noise_estimate(noise_estimate),
         noise=noise,
         resample=resample,
         mass_matrix=M,
@@ -385,20 +376,20 @@ def plain(
     )
 
 
-def on_variable(name: str, noise_estimate: Any) -> Any:
+def on_variable(name: str, noise_estimate: FieldLike | str | None) -> Any:
     """B̂ of one variable as B̂ of the state; the name of an estimate, or None, unchanged."""
     is_whole = noise_estimate is None or isinstance(noise_estimate, str)
     return noise_estimate if is_whole else {(name, name): noise_estimate}
 
 
-def as_noise_estimate(value: Any) -> Field | None:
+def as_noise_estimate(value: FieldLike | None) -> Field | None:
     """B̂ as a field: of a field, a number, a matrix or blocks."""
     if value is None:
         return None
     return symmetric(value) if isinstance(value, Mapping) else as_field(value)
 
 
-def _signs(key: Any, z: State) -> State:
+def _signs(key: Key[Array, ""], z: State) -> State:
     return draw_like("two-point", key, jax.eval_shape(lambda: z))
 
 

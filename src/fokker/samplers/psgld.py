@@ -12,13 +12,14 @@ from fokker._core.count import Count, no_steps
 from fokker._core.random import split
 from fokker._core.rounding import draw_rounding, is_half, raised, rounded
 from fokker._core.state import as_arrays
+from fokker._core.types import Arrays, Number
 from fokker.dynamics import Dynamics, langevin
-from fokker.dynamics._dynamics import validate_state
+from fokker.dynamics._checks import validate_state
 from fokker.fields import Diagonal
 from fokker.gradients import Estimator
 from fokker.integrators.euler_maruyama import one_number
 from fokker.integrators.noise import check_noise, draw_like
-from fokker.samplers._checks import check_target
+from fokker.samplers._checks import check_target, prepared
 from fokker.samplers._time_scale import curvature_time
 from fokker.samplers.contract import (
     Followed,
@@ -30,6 +31,7 @@ from fokker.samplers.contract import (
     theta_of,
 )
 from fokker.samplers.schedules import StepSize, check_step_size, step_size_at
+from fokker.targets.target import Target
 
 
 class PreconditionedSGLD(Sampler):
@@ -58,11 +60,11 @@ class PreconditionedSGLD(Sampler):
         return "Langevin with a learned diagonal D × Euler–Maruyama"
 
     def on(
-        self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None
+        self, target: Target, temperature: Number = 1.0, gradient: Estimator | None = None
     ) -> "PreconditionedSGLD":
         """The sampler of exp(-U/T) for a target, by an estimator of its gradient."""
         target = check_target(target, temperature, gradient)
-        estimator = (gradient or Estimator()).on(target)
+        estimator = prepared(gradient, target)
         return dataclasses.replace(
             self, target=target, estimator=estimator, temperature=as_arrays(temperature)
         )
@@ -93,7 +95,9 @@ class PreconditionedSGLD(Sampler):
         """Its own."""
         return self.estimator
 
-    def fastest_time(self, target: Any, temperature: Any, theta: PyTree[Array], key: Key[Array, ""]) -> float:
+    def fastest_time(
+        self, target: Target, temperature: Number, theta: PyTree[Array], key: Key[Array, ""]
+    ) -> float:
         """√(T/λ): it is preconditioned by 1/√(T∇²U), the root mean square of ∇U."""
         return curvature_time(target, temperature, theta)
 
@@ -122,7 +126,7 @@ class PreconditionedSGLD(Sampler):
         return noise, signs, draw_rounding(rounding_key, state.position)
 
     def advance(
-        self, draws: Any, state: SamplerState, batch: Any = None, number: Count | None = None
+        self, draws: Arrays, state: SamplerState, batch: Arrays = None, number: Count | None = None
     ) -> tuple[SamplerState, Info]:
         """One step with the randomness given."""
         number = state.step if number is None else number
@@ -195,6 +199,22 @@ def psgld(
     start at the mode, where gradients are zero; it is forgotten as fast as any gradient. Where gradient and
     curvature both vanish at the start, D is 1/λ there: start elsewhere or take a larger λ. `regularisation`
     is λ. Two gradients' work per step.
+
+    Arguments:
+
+    - `step_size`: ε: a number, a schedule (a function of the number of steps taken, as in `fk.schedules`), or
+      "auto" to have it found by `fk.tune`.
+    - `alpha`: α, the weight of the past in V, between 0 and 1.
+    - `regularisation`: λ, positive.
+    - `noise`: the kind of unit noise: "gaussian", "three-point", "two-point" or "binomial"
+      (`fokker.integrators.noise`).
+
+    Returns a sampler of its own class: with V and W beside theta it is not dynamics × integrator. For
+    `fk.sample` or a loop of your own.
+
+    ```python
+    trace = fk.sample(target, fk.samplers.psgld(1e-3), init=jnp.zeros(2), steps=1000)
+    ```
     """
     if not 0 < alpha < 1:
         raise ValueError(f"alpha must be between 0 and 1; {alpha} was given.")

@@ -1,16 +1,14 @@
 """The sampler of any dynamics: write H, D and Q, and sample."""
 
-from typing import Any
-
 from fokker.corrections import Correction
 from fokker.dynamics import SDE, Dynamics
-from fokker.fields import is_zero
+from fokker.fields import FieldLike, is_zero
 from fokker.integrators import EulerMaruyama, Integrator
 from fokker.integrators.noise import check_noise
 from fokker.samplers._momentum import NewMomentum, OwnMomentum
 from fokker.samplers.corrected import Corrected
 from fokker.samplers.plain import GradientOfBatch, OwnGradient, Plain, as_noise_estimate
-from fokker.samplers.schedules import check_step_size
+from fokker.samplers.schedules import StepSize, check_step_size
 
 # Every sampler that is dynamics × integrator, with a correction or without.
 Recipe = Plain | Corrected
@@ -18,29 +16,41 @@ Recipe = Plain | Corrected
 
 def recipe(
     dynamics: Dynamics | SDE,
-    step_size: Any,
+    step_size: StepSize,
     *,
     integrator: Integrator | None = None,
     correction: Correction | None = None,
     gradient: GradientOfBatch | None = None,
-    noise_estimate: Any = None,
+    noise_estimate: FieldLike | str | None = None,
     gamma: str = "exact",
     noise: str = "gaussian",
 ) -> Recipe:
     r"""A sampler from dynamics: z' = z + ε f̃(z) + N(0, ε(2TD - εB̂)), or by another integrator.
 
-    `step_size` is a number or a function of the number of steps taken. With
-    `correction=fk.corrections.Metropolis()` every step keeps exp(-H/T) exactly, whatever its size.
-    `gradient(theta, batch)`, where given, is the stochastic gradient that stands in for ∇U. `noise_estimate`
-    is B̂: a field, a number, a matrix, or a dictionary of blocks. `gamma="estimate"` replaces Γ by its
-    one-probe unbiased estimate, for fields too large to differentiate column by column. `noise` is a kind of
-    `fokker.integrators.noise`.
+    With `correction=fk.corrections.Metropolis()` every step keeps exp(-H/T) exactly, whatever its size.
+
+    Arguments:
+
+    - `dynamics`: a `fk.Dynamics` or `fk.SDE`, with a target of its own.
+    - `step_size`: ε: a number, or a function of the number of steps taken.
+    - `integrator`: one of `fk.integrators`; without it `EulerMaruyama()`.
+    - `correction`: one of `fk.corrections`, as `Metropolis()`; None for none.
+    - `gradient`: a function of (theta, batch) in the place of ∇U; None for ∇U itself.
+    - `noise_estimate`: B̂, which is subtracted: a field, a number, a matrix, or a dictionary of blocks; None
+      subtracts nothing.
+    - `gamma`: "exact", or "estimate" for an unbiased estimate of Γ by one probe, for fields too large to
+      differentiate column by column.
+    - `noise`: the kind of unit noise: "gaussian", "three-point", "two-point" or "binomial"
+      (`fokker.integrators.noise`).
+
+    Returns a sampler whose `init` takes a whole state, a dictionary with every variable of the dynamics.
 
     ```python
-    sampler = fk.samplers.recipe(dynamics, step_size=0.05)
+    potential = lambda theta: jnp.sum(theta**2) / 2
+    sampler = fk.samplers.recipe(fk.dynamics.underdamped(potential, friction=1.0), step_size=0.05)
     state = sampler.init({"theta": jnp.zeros(2), "r": jnp.zeros(2)})
     step = lambda state, key: (sampler.step(key, state)[0], state.position)
-    _, draws = jax.lax.scan(step, state, jax.random.split(jax.random.key(0), 10_000))
+    _, draws = jax.lax.scan(step, state, jax.random.split(jax.random.key(0), 100))
     ```
     """
     chosen = integrator or EulerMaruyama()
@@ -72,7 +82,9 @@ def recipe(
     )
 
 
-def _check_correctable(correction: Any, gradient: Any, noise_estimate: Any, gamma: str, noise: str) -> None:
+def _check_correctable(
+    correction: object, gradient: object, noise_estimate: object, gamma: str, noise: str
+) -> None:
     """Raise where the probability of a step would not be known."""
     if not isinstance(correction, Correction):
         hint = "; call it, as in fk.corrections.Metropolis()" if callable(correction) else ""

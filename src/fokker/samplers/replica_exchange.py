@@ -1,7 +1,7 @@
 """Replicas at several temperatures that exchange their positions."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -14,10 +14,12 @@ from fokker._core.count import Count, no_steps
 from fokker._core.random import split, uniform
 from fokker._core.rounding import raised
 from fokker._core.state import as_arrays
+from fokker._core.types import Arrays, Number
 from fokker.gradients import Estimator, OnlineNoise
 from fokker.samplers.contract import Claims, Exchange, Followed, Info, Sampler, SamplerState
 from fokker.samplers.plain import Plain
-from fokker.targets.target import TargetWithData
+from fokker.samplers.schedules import StepSize
+from fokker.targets.target import Target, TargetWithData
 
 
 class ReplicaState(NamedTuple):
@@ -58,11 +60,13 @@ class ReplicaExchange(Sampler):
         """That of every copy."""
         return self.sampler.step_size
 
-    def with_step_size(self, step_size: Any) -> "ReplicaExchange":
+    def with_step_size(self, step_size: StepSize) -> "ReplicaExchange":
         """The same with another step size for every copy."""
         return dataclasses.replace(self, sampler=self.sampler.with_step_size(step_size))
 
-    def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "ReplicaExchange":
+    def on(
+        self, target: Target, temperature: Number = 1.0, gradient: Estimator | None = None
+    ) -> "ReplicaExchange":
         """The sampler of exp(-U/T) for a target: T is the temperature of the coldest replica."""
         placed = self.sampler.on(target, temperature, gradient)
         if not isinstance(temperature, jax.core.Tracer) and float(temperature) == 0:
@@ -86,7 +90,9 @@ class ReplicaExchange(Sampler):
         """For exact exchanges, or as every copy does."""
         return self.exact or self.sampler.reads_all_data
 
-    def fastest_time(self, target: Any, temperature: Any, theta: PyTree[Array], key: Key[Array, ""]) -> float:
+    def fastest_time(
+        self, target: Target, temperature: Number, theta: PyTree[Array], key: Key[Array, ""]
+    ) -> float:
         """That of the coldest copy."""
         return self.sampler.fastest_time(target, temperature, theta, key)
 
@@ -108,7 +114,7 @@ class ReplicaExchange(Sampler):
 
         return self._coldest.claims._replace(exchange=Exchange(log_ratio, hot / cold))
 
-    def _copies(self, function: Any, *trees: Any) -> Any:
+    def _copies(self, function: Callable[..., PyTree[Array]], *trees: PyTree[Array]) -> Any:
         """`function(sampler, …)` for the copy of every temperature."""
         return jax.vmap(lambda T, *x: function(dataclasses.replace(self.sampler, temperature=T), *x))(
             self.ladder, *trees
@@ -131,7 +137,7 @@ class ReplicaExchange(Sampler):
         return draws, uniform(exchange_key, (self.ladder.shape[0] - 1,), jnp.result_type(float))
 
     def advance(
-        self, draws: Any, state: ReplicaState, batch: Any = None, number: Count | None = None
+        self, draws: Arrays, state: ReplicaState, batch: Arrays = None, number: Count | None = None
     ) -> tuple[ReplicaState, Info]:
         """One step of every replica, and an exchange every `every` steps."""
         number = state.step if number is None else number
@@ -149,7 +155,7 @@ class ReplicaExchange(Sampler):
         return after, Info(jnp.all(info.is_finite), jnp.min(info.noise_shortfall))
 
     def _exchange(
-        self, states: SamplerState, uniforms: Array, batch: Any, round_: Count
+        self, states: SamplerState, uniforms: Array, batch: PyTree[Array], round_: Count
     ) -> tuple[Array, Array, SamplerState]:
         """Neighbours exchange positions, even and odd pairs in turn; momenta stay with their temperature."""
         theta = raised(states.position)
@@ -180,7 +186,9 @@ class ReplicaExchange(Sampler):
         return {**self.sampler.record(coldest), "exchange_rate": rate}
 
 
-def exchange_log_ratio(target: Any, a: Array, cold: PyTree[Array], hot: PyTree[Array], batch: Any) -> Array:
+def exchange_log_ratio(
+    target: Target, a: Array, cold: PyTree[Array], hot: PyTree[Array], batch: PyTree[Array]
+) -> Array:
     r"""log of the probability (if below 0) with which two replicas exchange, a = 1/T_cold - 1/T_hot.
 
     Exact, with all the data: a(U(cold) - U(hot)). By a minibatch, whose estimate of it scatters with a
@@ -217,8 +225,19 @@ def replica_exchange(
     `trace.sample_stats["exchange_rate"]` is the share of those tried that were made: if it is small, take
     temperatures closer together.
 
+    Arguments:
+
+    - `sampler`: a named sampler without a correction, as `fk.samplers.sgld(1e-3)`.
+    - `temperatures`: at least two, increasing from 1.0; they multiply the temperature of the run.
+    - `every`: steps between exchanges.
+    - `exact`: whether exchanges take all the data.
+
+    Returns a sampler of its own class, made of copies of another one, with an exact exchange between them.
+    Its state holds all replicas; its position is that of the coldest.
+
     ```python
-    sampler = fk.samplers.replica_exchange(fk.samplers.sgld(1e-4), temperatures=(1.0, 2.0, 4.0))
+    sampler = fk.samplers.replica_exchange(fk.samplers.sgld(1e-3), temperatures=(1.0, 2.0, 4.0))
+    trace = fk.sample(target, sampler, init=jnp.zeros(2), steps=1000)
     ```
     """
     if isinstance(sampler, Sampler) and sampler.is_exact:

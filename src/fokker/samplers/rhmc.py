@@ -7,20 +7,21 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from fokker._core.state import as_arrays, describe_shapes, is_leaf, ravel, same_structure, unravel
+from fokker._core.types import Number
 from fokker.corrections import Metropolis
 from fokker.dynamics import Dynamics
 from fokker.dynamics.hamiltonian import Hamiltonian
-from fokker.fields import Field
+from fokker.fields import Field, FieldLike
 from fokker.integrators import GeneralisedLeapfrog
 from fokker.samplers._momentum import NewMomentum
 from fokker.samplers.corrected import Corrected
 from fokker.samplers.family import Family, Potential
-from fokker.samplers.schedules import check_step_size
+from fokker.samplers.schedules import StepSize, check_step_size
 
 
 def rhmc(
-    step_size: Any,
-    metric: Any,
+    step_size: StepSize,
+    metric: FieldLike,
     num_integration_steps: int = 10,
     *,
     tolerance: float | None = None,
@@ -44,8 +45,20 @@ def rhmc(
     Hamiltonian flow, Γ = ∇·G^{-½} being the force of log det G; in more, Q = G^{-½} keeps exp(-U) too, but by
     other paths.
 
+    Arguments:
+
+    - `step_size`: ε, a number.
+    - `metric`: G(θ), as above.
+    - `num_integration_steps`: L, the steps of a path.
+    - `tolerance`: of the implicit equations; None for one that fits the precision.
+    - `iterations`: the most that they are given.
+
+    Returns a sampler with a correction (`fokker.samplers.corrected.Corrected`), for `fk.sample` or a loop of
+    your own.
+
     ```python
-    sampler = fk.samplers.rhmc(0.3, lambda theta: 1 + jnp.exp(theta))
+    sampler = fk.samplers.rhmc(0.3, lambda theta: 1 + theta**2)
+    trace = fk.sample(target, sampler, init=jnp.zeros(2), steps=1000)
     ```
     """
     if isinstance(step_size, str):
@@ -74,7 +87,7 @@ class Riemannian(Family):
             return jnp.sum(jnp.log(jnp.diag(root))) + y @ y / 2
         return jnp.sum(jnp.log(root)) + jnp.sum((p / root) ** 2) / 2
 
-    def dynamics(self, potential: Potential, temperature: Any) -> Dynamics:
+    def dynamics(self, potential: Potential, temperature: Number) -> Dynamics:
         """The flow of H."""
         return Dynamics(Hamiltonian(potential, self._kinetic), Q={("r", "theta"): 1.0})
 
@@ -88,14 +101,14 @@ class Riemannian(Family):
         _check(self.metric, theta)
 
 
-def _root(metric: Any, theta: PyTree[Array]) -> Array:
+def _root(metric: FieldLike, theta: PyTree[Array]) -> Array:
     """The root of G: a diagonal or a triangle."""
     x = ravel(theta)
     G = _metric_at(metric, theta).astype(x.dtype)
     return jnp.linalg.cholesky(G) if G.ndim == 2 else jnp.broadcast_to(jnp.sqrt(G), x.shape)
 
 
-def _check(metric: Any, theta: PyTree[Array]) -> None:
+def _check(metric: FieldLike, theta: PyTree[Array]) -> None:
     """Raise unless G is a metric at theta."""
     x, G = ravel(theta), _metric_at(metric, theta)
     if G.shape not in ((), x.shape, (x.size, x.size)):
@@ -114,7 +127,7 @@ def _check(metric: Any, theta: PyTree[Array]) -> None:
         )
 
 
-def _metric_at(metric: Any, theta: PyTree[Array]) -> Array:
+def _metric_at(metric: FieldLike, theta: PyTree[Array]) -> Array:
     """G(θ) as a number, a vector or a matrix."""
     if isinstance(metric, Field):
         z = {"theta": theta}

@@ -6,7 +6,7 @@ whole numbers are exact, everything else is floating point.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, Literal
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +14,13 @@ from jaxtyping import Array
 
 from fokker._core.count import Count, StepNumber
 from fokker._core.state import as_arrays
+from fokker._core.types import Number
 
 Schedule = Callable[[Any], Array]
-# The text is `AUTOMATIC`.
-StepSize = float | Array | Schedule | str
+# A number (an array is one per chain or coordinate), a function of the step, or left to be found.
+StepSize = float | Array | Schedule | Literal["auto"]
 
-AUTOMATIC = "auto"
+AUTOMATIC: Final = "auto"
 
 
 # Classes and not functions inside functions: a sampler with a schedule can be pickled, and equal ones share
@@ -30,7 +31,7 @@ class _Polynomial:
     b: float
     c: float
 
-    def __call__(self, t: Any) -> Array:
+    def __call__(self, t: StepNumber | Number) -> Array:
         return (self.a * (1 + t / self.b)) ** (-self.c)
 
 
@@ -39,32 +40,59 @@ class _Cyclical:
     largest: float
     period: int
 
-    def __call__(self, t: Any) -> Array:
+    def __call__(self, t: StepNumber | Number) -> Array:
         return self.largest / 2 * (jnp.cos(jnp.pi * (t % self.period) / self.period) + 1)
 
 
 def polynomial(a: float, b: float, c: float) -> Schedule:
-    """ε_t = (a(1 + t/b))^{-c}, the decay of Welling and Teh (2011)."""
+    """ε_t = (a(1 + t/b))^{-c}, the decay of Welling and Teh (2011).
+
+    Arguments:
+
+    - `a`: scales the step: ε₀ = a^{-c}.
+    - `b`: steps after which the decay sets in.
+    - `c`: the power of the decay, between ½ and 1 for a decay to zero.
+
+    Returns a schedule, for the step size of a sampler.
+
+    ```python
+    sampler = fk.samplers.sgld(fk.schedules.polynomial(1e3, 100.0, 0.55))
+    trace = fk.sample(target, sampler, init=jnp.zeros(2), steps=1000)
+    ```
+    """
     return _Polynomial(a, b, c)
 
 
 def cyclical(largest: float, period: int) -> Schedule:
-    """ε_t = (largest/2)(cos(π (t mod period)/period) + 1) (Zhang et al. 2020): large to small, then again."""
+    """ε_t = (largest/2)(cos(π (t mod period)/period) + 1) (Zhang et al. 2020): large to small, then again.
+
+    Arguments:
+
+    - `largest`: the step size at the start of a cycle.
+    - `period`: steps per cycle.
+
+    Returns a schedule, for the step size of a sampler.
+
+    ```python
+    sampler = fk.samplers.sgld(fk.schedules.cyclical(0.01, 500))
+    trace = fk.sample(target, sampler, init=jnp.zeros(2), steps=1000)
+    ```
+    """
     return _Cyclical(largest, period)
 
 
-def step_size_at(step_size: Any, step: Any) -> Array:
+def step_size_at(step_size: StepSize, step: Count | Number) -> Array:
     """ε at a step, of a constant or a schedule."""
     if isinstance(step_size, str):
         raise ValueError(
             "the step size is left to be found: fk.sample finds it, or fk.tune(target, sampler, …).sampler."
         )
     if not callable(step_size):
-        return step_size
+        return step_size  # type: ignore[return-value]  # numbers behave as arrays do
     return step_size(StepNumber.of(step) if isinstance(step, Count) else step)
 
 
-def check_step_size(step_size: Any) -> Any:
+def check_step_size(step_size: StepSize) -> Any:
     """A number, a schedule or "auto"; raise unless it is positive, a schedule at its start."""
     if isinstance(step_size, str):
         if step_size != AUTOMATIC:

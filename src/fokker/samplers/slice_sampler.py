@@ -1,18 +1,22 @@
 """Slice sampling, along the coordinates or along random directions. It follows no dynamics."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Key, PyTree
 
 from fokker._core.count import Count, no_steps
 from fokker._core.state import as_arrays, ravel, unravel
+from fokker._core.types import Arrays, Number
 from fokker.gradients import Estimator
 from fokker.integrators.isokinetic import unit_vector
 from fokker.samplers import _checks
 from fokker.samplers.contract import Info, Sampler, SamplerState, all_finite
+from fokker.targets.target import Target
 
 # Rounds of shrinking after which a move is abandoned; an interval halves in about two.
 _SHRINKS = 100
@@ -38,7 +42,7 @@ class Slice(Sampler):
 
     is_exact = True
 
-    def on(self, target: Any, temperature: Any = 1.0, gradient: Estimator | None = None) -> "Slice":
+    def on(self, target: Target, temperature: Number = 1.0, gradient: Estimator | None = None) -> "Slice":
         """The sampler of exp(-U/T) for a target."""
         return _checks.placed(self, target, temperature, gradient)
 
@@ -64,7 +68,7 @@ class Slice(Sampler):
         return key
 
     def advance(
-        self, draws: Any, state: SamplerState, batch: Any = None, number: Count | None = None
+        self, draws: Arrays, state: SamplerState, batch: Arrays = None, number: Count | None = None
     ) -> tuple[SamplerState, Any]:
         """A move along every coordinate, or along one random direction."""
         _checks.no_batch(self, batch)
@@ -96,7 +100,9 @@ class Slice(Sampler):
         return SamplerState({"theta": theta}, state.step + 1), info
 
 
-def _slice_move(U: Any, key: Array, limit: int, dtype: Any) -> tuple[Array, Array, Array]:
+def _slice_move(
+    U: Callable[[Array], Array], key: Array, limit: int, dtype: DTypeLike
+) -> tuple[Array, Array, Array]:
     """From t = 0 to a point of the slice U(t) < U(0) + Exp(1), by an interval that is 1 wide at first.
 
     Both loops have limits that keep detailed balance: that of stepping out is shared between the two ends at
@@ -135,7 +141,7 @@ def _slice_move(U: Any, key: Array, limit: int, dtype: Any) -> tuple[Array, Arra
     return jnp.where(is_found, t, 0), is_found, 1 + first_count + second_count + count
 
 
-def slice_sampler(width: Any = 1.0, *, direction: str = "coordinates", limit: int = 50) -> Slice:
+def slice_sampler(width: PyTree[Array] = 1.0, *, direction: str = "coordinates", limit: int = 50) -> Slice:
     r"""Slice sampling (Neal 2003) of exp(-U/T): exact, with no gradient and no step size to choose.
 
         level = U(θ)/T + Exp(1);   θ' uniform on the part of an interval around θ where U/T < level
@@ -148,6 +154,18 @@ def slice_sampler(width: Any = 1.0, *, direction: str = "coordinates", limit: in
     direction uniform on the sphere, in units of `width` (hit and run); reversible, and cheaper in high
     dimensions. `info.evaluations` counts those of U. It is called `slice_sampler` so as not to hide
     Python's own `slice`.
+
+    Arguments:
+
+    - `width`: of the first interval: a positive number, or a tree like theta.
+    - `direction`: "coordinates" or "random".
+    - `limit`: the most widths that an interval steps out.
+
+    Returns a sampler of its own class: it follows no dynamics.
+
+    ```python
+    trace = fk.sample(target, fk.samplers.slice_sampler(), init=jnp.zeros(2), steps=1000)
+    ```
     """
     if direction not in ("coordinates", "random"):
         raise ValueError(f"direction is 'coordinates' or 'random', not {direction!r}.")

@@ -7,10 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
+from jax.tree_util import KeyPath
+from jaxtyping import ArrayLike, PyTree
 
 from fokker._core.precision import is_double
 from fokker.rows import Source, is_source, leaves, opened, some_rows
+from fokker.rows.column import is_number
 from fokker.rows.precision import DOUBLE, check_differences, check_distinct, check_rounding, is_exact
 from fokker.rows.readers import ArrayReader
 from fokker.rows.values import check_values, place
@@ -27,7 +29,7 @@ def checked_data(data: PyTree[Any], are_new: bool = False) -> PyTree[Any]:
     """The data as arrays; raise unless they are finite numbers, and every leaf has as many rows.
 
     Files are opened, as sources. Their values are checked when they are read. `are_new`: rows to predict, of
-    which only the values must be told apart in single precision.
+    which only the values must stay distinct in single precision.
     """
     data = opened(data)
     named = jax.tree_util.tree_leaves_with_path(data, is_leaf=is_source)
@@ -89,8 +91,8 @@ def _rounded_leaves(named: list[tuple[str, Any]]) -> Iterator[tuple[str, np.ndar
 
 def checked_stream(data: PyTree[Any]) -> PyTree[Any]:
     """The sources of a stream; raise where single precision would round its first batch noticeably."""
-    found = leaves(data)
-    check_precision([(leaf.form.name, leaf) for leaf in found], found[0].shape[0])
+    sources = leaves(data)
+    check_precision([(leaf.form.name, leaf) for leaf in sources], sources[0].shape[0])
     return data
 
 
@@ -98,7 +100,7 @@ def placed(data: PyTree[Any]) -> PyTree[Any]:
     """Checked data on the device; large arrays of NumPy stay in the host's memory, as sources."""
     is_large = sum(x.nbytes for x in leaves(data) if isinstance(x, np.ndarray)) >= _LARGE
 
-    def put(path: Any, leaf: Any) -> Any:
+    def put(path: KeyPath, leaf: ArrayLike | Source) -> Any:
         if is_source(leaf):
             return leaf
         if is_large and isinstance(leaf, np.ndarray):
@@ -108,7 +110,7 @@ def placed(data: PyTree[Any]) -> PyTree[Any]:
     return jax.tree_util.tree_map_with_path(put, data, is_leaf=is_source)
 
 
-def _refuse_single(name: str, leaf: Any, path: Any, leaves: list[tuple[Any, Any]]) -> None:
+def _refuse_single(name: str, leaf: object, path: KeyPath, leaves: list[tuple[Any, Any]]) -> None:
     # A list is a tree, whose leaves are its numbers.
     parent = _outermost_list(path)
     beside = [x for other, x in leaves if other[: len(parent)] == parent]
@@ -120,7 +122,7 @@ def _refuse_single(name: str, leaf: Any, path: Any, leaves: list[tuple[Any, Any]
     raise ValueError(f"{name} is a {kind}; the first axis of every leaf must run over the data.")
 
 
-def _outermost_list(path: Any) -> Any:
+def _outermost_list(path: KeyPath) -> Any:
     """The path without the places in nested lists at its end."""
     end = len(path)
     while end and isinstance(path[end - 1], jax.tree_util.SequenceKey):
@@ -128,7 +130,7 @@ def _outermost_list(path: Any) -> Any:
     return path[:end]
 
 
-def _checked_values(name: str, leaf: Any) -> Any:
+def _checked_values(name: str, leaf: ArrayLike) -> Any:
     if np.ma.isMaskedArray(leaf) and np.ma.is_masked(leaf):
         where = place(np.ma.getmaskarray(leaf))
         raise ValueError(
@@ -155,8 +157,10 @@ def _checked_values(name: str, leaf: Any) -> Any:
 
 def _refuse_type(name: str, values: np.ndarray) -> None:
     """Raise for text, dates and Python objects, with the first value that is no number."""
-    cells = values.ravel().tolist()
-    wrong = np.array([not _is_number(cell) for cell in cells], bool).reshape(values.shape)
+    # NumPy turns dates and times of nanoseconds into whole numbers.
+    readable = values.astype(str) if values.dtype.kind in "mM" else values
+    cells = readable.ravel().tolist()
+    wrong = np.array([not is_number(cell) for cell in cells], bool).reshape(values.shape)
     if cells and not wrong.any():
         raise TypeError(f"{name} holds numbers as {values.dtype}: convert them by .astype(float).")
     example = f" holds {cells[int(np.argmax(wrong))]!r} in {place(wrong)}," if cells else ""
@@ -168,11 +172,3 @@ def _refuse_type(name: str, values: np.ndarray) -> None:
     raise TypeError(
         f"{name}{example} which is not a number: give numbers only, and remove rows that lack a value."
     )
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True

@@ -6,9 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Jaxpr
 from jaxtyping import Array, PyTree
 
-from fokker.rows import is_source, leaves, some_rows
+from fokker.rows import Source, is_source, leaves, some_rows
 from fokker.rows.precision import check_rounding
 
 # What leaves values as they are, or multiplies them. A difference of whole numbers is exact: it is not
@@ -28,11 +29,11 @@ def check_integers(
 
     `data`: the leaves that `datum` is a row of.
     """
-    found = jax.tree.leaves(datum)
-    if jnp.result_type(float) == np.float64 or not any(_is_integer(x) for x in found):
+    row_leaves = jax.tree.leaves(datum)
+    if jnp.result_type(float) == np.float64 or not any(_is_integer(x) for x in row_leaves):
         return
     traced = jax.make_jaxpr(function)(theta, datum).jaxpr
-    inputs = traced.invars[len(traced.invars) - len(found) :]
+    inputs = traced.invars[len(traced.invars) - len(row_leaves) :]
     named = jax.tree_util.tree_leaves_with_path(datum)
     for variable, (path, _), leaf in zip(inputs, named, leaves(data), strict=True):
         if not _is_integer(leaf) or not _becomes_float(traced, [variable]):
@@ -42,11 +43,11 @@ def check_integers(
             check_rounding(f"data{jax.tree_util.keystr(path)}", values, len(leaf), np.dtype(np.float32))
 
 
-def _is_integer(x: Any) -> bool:
+def _is_integer(x: Array | np.ndarray | Source) -> bool:
     return np.dtype(x.dtype).kind in "iu"
 
 
-def _becomes_float(program: Any, variables: Iterable[Any]) -> bool:
+def _becomes_float(program: Jaxpr, variables: Iterable[Any]) -> bool:
     """Whether a program converts one of its variables, which are whole numbers, to floating-point numbers."""
     followed = set(variables)
     for equation in program.eqns:

@@ -1,21 +1,26 @@
 """The plate over the data of a NumPyro model: which arguments hold its rows, and if it can be subsampled."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from fokker._core.state import describe_shapes, nearest
 from fokker.targets._independence import check_independence
 from fokker.targets._program import Program, Site, first_line, in_plate, is_latent
 from fokker.targets.posterior import Posterior
 
+# The name of the plate over the data, or also the arguments that are its rows.
+Subsample = str | Mapping[str, str | Sequence[str]]
+Theta = Mapping[str, Array]
+Rows = dict[str, PyTree[Array]]
 
-def plate_and_names(subsample: Any, program: Program) -> tuple[str, list[str] | None]:
+
+def plate_and_names(subsample: Subsample, program: Program) -> tuple[str, list[str] | None]:
     """The plate that `subsample` names, and the arguments that it says are its rows."""
     if isinstance(subsample, str):
         return subsample, None
@@ -61,7 +66,7 @@ def split(
     """The arguments that are rows of data, and the remaining arguments."""
     arguments = program.arguments()
 
-    def is_rows(leaf: Any) -> bool:
+    def is_rows(leaf: object) -> bool:
         return isinstance(leaf, jax.Array | np.ndarray) and leaf.ndim > 0 and leaf.shape[0] == size
 
     names = list(arguments) if row_names is None else row_names
@@ -88,18 +93,18 @@ def split(
     return rows, fixed
 
 
-def _like(tree: Any, rows: Any) -> Any:
+def _like(tree: PyTree[object], rows: PyTree[Array] | None) -> Any:
     """`rows`, or a tree like `tree` of None if there are no rows."""
     if rows is None:
         return jax.tree.map(lambda leaf: None, tree)
     return rows
 
 
-def shapes(program: Program, theta: Any, rows: Any) -> dict[str, Any]:
+def shapes(program: Program, theta: Theta, rows: Rows) -> dict[str, Any]:
     """Shapes and plate sizes of all sites, without computing their values."""
     sites: dict[str, Any] = {}
 
-    def record(program: Program, theta: Any, rows: Any) -> Array:
+    def record(program: Program, theta: Theta, rows: Rows) -> Array:
         for name, site in program.run(theta, rows).items():
             shape = site["fn"].shape() if is_latent(site) else jnp.shape(site["value"])
             size = site["args"][0] if site["type"] == "plate" else None
@@ -110,7 +115,7 @@ def shapes(program: Program, theta: Any, rows: Any) -> dict[str, Any]:
     return sites
 
 
-def shapes_on_one_row(program: Program, theta: Any, row: Any) -> dict[str, Any]:
+def shapes_on_one_row(program: Program, theta: Theta, row: Rows) -> dict[str, Any]:
     """`shapes`, or an error that says what to change in the model."""
     try:
         return shapes(program, theta, row)
@@ -123,7 +128,13 @@ def shapes_on_one_row(program: Program, theta: Any, row: Any) -> dict[str, Any]:
         ) from error
 
 
-def check_on_one_row(on_one_row: dict[str, Any], plate: str, size: int, theta: Any, rows: Any) -> None:
+def check_on_one_row(
+    on_one_row: dict[str, Any],
+    plate: str,
+    size: int,
+    theta: Theta,
+    rows: Rows,
+) -> None:
     plate_size = on_one_row[plate]["size"]
     if plate_size != 1:
         first = next(iter(rows))

@@ -2,8 +2,8 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -16,8 +16,14 @@ from fokker._core.module import Module
 from fokker._core.state import describe_shapes, nearest
 from fokker.targets._given import Given
 
+if TYPE_CHECKING:
+    from numpyro.distributions import Distribution
+
 # NumPyro's record of one statement: a dictionary with its type, name, distribution and value.
 Site = Mapping[str, Any]
+# Names of axes by variable, or of the entries by axis.
+Names = Mapping[str, Any] | None
+Function = Callable[..., Any]
 
 
 class _Constant:
@@ -27,15 +33,15 @@ class _Constant:
         self.value = value
 
 
-def _is_array(leaf: Any) -> bool:
+def _is_array(leaf: object) -> bool:
     return isinstance(leaf, jax.Array | np.ndarray)
 
 
-def _is_constant(leaf: Any) -> bool:
+def _is_constant(leaf: object) -> bool:
     return isinstance(leaf, _Constant)
 
 
-def _hashable(leaf: Any) -> bool:
+def _hashable(leaf: object) -> bool:
     try:
         hash(leaf)
     except TypeError:
@@ -55,7 +61,7 @@ class Program(Module):
     given: Given | None = eqx.field(static=True, default=None)
 
     @classmethod
-    def of(cls, model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> "Program":
+    def of(cls, model: Function, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> "Program":
         """A program whose arguments are all constants. Raise if the model does not take these arguments."""
         if not callable(model):
             raise TypeError(f"the model must be a function of NumPyro statements, not {model!r}.")
@@ -95,7 +101,7 @@ class Program(Module):
         described = {name: describe_shapes(value) for name, value in self.arguments().items()}
         return ", ".join(f"{name}: {shapes}" for name, shapes in described.items()) or "none"
 
-    def _sites(self, model: Callable[..., Any], rows: PyTree[Array] | None) -> dict[str, Site]:
+    def _sites(self, model: Function, rows: PyTree[Array] | None) -> dict[str, Site]:
         from numpyro import handlers
 
         arguments = self.arguments(rows)
@@ -234,7 +240,7 @@ def has_value(site: Site) -> bool:
     return site["type"] == "deterministic" or (site["type"] == "sample" and not isinstance(site["fn"], Unit))
 
 
-def site_labels(sites: Mapping[str, Site], dims: Any, coords: Any) -> Labels:
+def site_labels(sites: Mapping[str, Site], dims: Names, coords: Names) -> Labels:
     """The plates of each site as names of its axes, and those of the user in their place."""
     names: dict[str, Any] = {}
     for name, site in sites.items():
@@ -268,7 +274,7 @@ def _only_axis(shape: tuple[int, ...], size: int, sizes: list[int]) -> int:
     return shape.index(size) if shape.count(size) == 1 and sizes.count(size) == 1 else -1
 
 
-def is_masked(distribution: Any) -> Array:
+def is_masked(distribution: "Distribution") -> Array:
     """Which entries of a distribution a mask leaves out of the density."""
     from numpyro.distributions import Independent, MaskedDistribution
 
@@ -298,12 +304,12 @@ def _log_prob(site: Site) -> Array:
     return log_prob if site["scale"] is None else site["scale"] * log_prob
 
 
-def _total(sites: Any) -> Array:
+def _total(sites: Iterable[Site]) -> Array:
     each = [jnp.sum(_log_prob(site)) for site in sites if site["type"] == "sample"]
     return sum(each, start=jnp.zeros(()))
 
 
-def _innermost(model: Any) -> Any:
+def _innermost(model: Function) -> Any:
     """The function inside NumPyro's handlers, which hide its signature."""
     from numpyro.primitives import Messenger
 
@@ -312,7 +318,9 @@ def _innermost(model: Any) -> Any:
     return model
 
 
-def _positional_names(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[str, ...]:
+def _positional_names(
+    model: Function, arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> tuple[str, ...]:
     try:
         signature = inspect.signature(_innermost(model))
     except (TypeError, ValueError):

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,9 @@ from jaxtyping import Array
 
 from fokker._core.labels import Labels, check_variable_names
 from fokker.targets._given import Given
+
+if TYPE_CHECKING:
+    from pymc import Model
 
 Values = dict[str, Array]
 
@@ -25,7 +28,7 @@ class Program:
     data containers with one row per datum that are not compiled in, by name.
     """
 
-    def __init__(self, model: Any, row_names: Sequence[str] = ()) -> None:
+    def __init__(self, model: "Model", row_names: Sequence[str] = ()) -> None:
         self.names = [variable.name for variable in model.free_RVs]
         self.derived_names = [variable.name for variable in model.deterministics]
         self.row_names = list(row_names)
@@ -56,7 +59,11 @@ class Program:
 
     def log_likelihood(self, y: Values, rows: Values) -> Array:
         """log p(data | x(y)) of the observed variables."""
-        return _call(self._likelihood, [*self._in_order(y), *(rows[name] for name in self.row_names)])[0]
+        return _call(self._likelihood, self._inputs(y, rows))[0]
+
+    def row_log_likelihood(self, y: Values, datum: Values) -> Array:
+        """log p(datum | x(y)) of one row, without its first axis."""
+        return self.log_likelihood(y, jax.tree.map(lambda x: x[None], datum))
 
     def log_likelihoods(self, y: Values, rows: Values) -> Array | None:
         """The term of each row in `log_likelihood`; None where a variable has no axis of rows."""
@@ -80,13 +87,11 @@ class Program:
 
     def derived(self, y: Values, rows: Values) -> Values:
         """The deterministic variables."""
-        inputs = [*self._in_order(y), *(rows[name] for name in self.row_names)]
-        return dict(zip(self.derived_names, _call(self._derived, inputs), strict=True))
+        return dict(zip(self.derived_names, _call(self._derived, self._inputs(y, rows)), strict=True))
 
     def pointwise(self, y: Values, rows: Values) -> Values:
         """The log likelihood of each entry of the observed variables."""
-        inputs = [*self._in_order(y), *(rows[name] for name in self.row_names)]
-        return dict(zip(self.observed_names, _call(self._pointwise, inputs), strict=True))
+        return dict(zip(self.observed_names, _call(self._pointwise, self._inputs(y, rows)), strict=True))
 
     def predictive(self, draws: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
         """The observed variables given the free ones, by PyMC, at draws without the axis of chains."""
@@ -104,6 +109,9 @@ class Program:
         outputs = [*model.free_RVs, *model.deterministics, *model.observed_RVs]
         names = [*self.names, *self.derived_names, *self.observed_names]
         return _drawn([], names, outputs, ((),) * number, seed)
+
+    def _inputs(self, y: Values, rows: Values) -> list[Array]:
+        return [*self._in_order(y), *(rows[name] for name in self.row_names)]
 
     def _in_order(self, tree: Values) -> list[Array]:
         return [jnp.asarray(tree[name]) for name in self.names]
@@ -173,13 +181,13 @@ def _quietly() -> Iterator[None]:
         yield
 
 
-def _labels(model: Any) -> Labels:
+def _labels(model: "Model") -> Labels:
     """The dims and coords of the model; those without entries are known by their length alone."""
     coords = {axis: entries for axis, entries in model.coords.items() if entries is not None}
     return Labels.checked(model.named_vars_to_dims, coords)
 
 
-def _known_data(model: Any) -> dict[str, dict[str, np.ndarray]]:
+def _known_data(model: "Model") -> dict[str, dict[str, np.ndarray]]:
     """The observed values and the `pm.Data` containers.
 
     PyMC's posterior predictive draws what depends on a container from its prior, unless it finds the values
@@ -191,7 +199,7 @@ def _known_data(model: Any) -> dict[str, dict[str, np.ndarray]]:
     return {name: {k: np.asarray(x) for k, x in group.items()} for name, group in groups.items()}
 
 
-def arrays_of(model: Any) -> Iterator[tuple[str, np.ndarray]]:
+def arrays_of(model: "Model") -> Iterator[tuple[str, np.ndarray]]:
     """The observed values, the containers, and the constants in the log density, with names for messages."""
     from pytensor.graph.basic import Constant
     from pytensor.graph.traversal import ancestors
@@ -210,7 +218,7 @@ def _total(terms: Sequence[Any]) -> Any:
     return sum(terms, start=pt.constant(np.float64(0.0)))
 
 
-def _log_jacobian(model: Any) -> Any:
+def _log_jacobian(model: "Model") -> Any:
     """log|det dx/dy| of all transformed variables. A transform may depend on other variables."""
     terms = []
     for variable in model.free_RVs:
@@ -221,7 +229,7 @@ def _log_jacobian(model: Any) -> Any:
     return model.replace_rvs_by_values([_total(terms)])[0]
 
 
-def _unconstrained(model: Any) -> tuple[list[Any], list[Any], list[Any]]:
+def _unconstrained(model: "Model") -> tuple[list[Any], list[Any], list[Any]]:
     """Inputs x for every free variable, and y(x)."""
     from pytensor.graph.replace import clone_replace
 

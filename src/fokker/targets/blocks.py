@@ -54,22 +54,29 @@ class InBlocks(TargetWithData):
 
     def potential(self, theta: PyTree[Array]) -> Array:
         """U, by a pass over all the data."""
-        in_blocks = self.size // self.rows * self.rows
-        total = _sum_over_blocks(self, theta) if in_blocks else jnp.zeros(())
-        if in_blocks < self.size:
-            total += self._sum(theta, in_blocks, self.size - in_blocks)
-        return -total - self.log_prior(theta)
-
-    def _sum(self, theta: PyTree[Array], first: Any, number: int) -> Array:
-        rows = span(self.data, first, number)
-        return jnp.sum(jax.vmap(lambda datum: self.log_likelihood(theta, datum))(rows))
+        return -sum_over_rows(self.target, theta, self.rows) - self.log_prior(theta)
 
 
+def sum_over_rows(target: TargetWithData, theta: PyTree[Array], rows: int) -> Array:
+    """Σ_x log p(x|θ) over all the data, with the likelihoods of at most `rows` of them in memory."""
+    in_blocks = target.size // rows * rows
+    total = _sum_over_blocks(target, theta, rows) if in_blocks else jnp.zeros(())
+    if in_blocks < target.size:
+        total += _sum(target, theta, in_blocks, target.size - in_blocks)
+    return total
+
+
+def _sum(target: TargetWithData, theta: PyTree[Array], first: int | Array, number: int) -> Array:
+    rows = span(target.data, first, number)
+    return jnp.sum(jax.vmap(lambda datum: target.log_likelihood(theta, datum))(rows))
+
+
+# Compiled once for a target: outside of a compiled program JAX would compile the loop at each call.
 @eqx.filter_jit
-def _sum_over_blocks(target: InBlocks, theta: PyTree[Array]) -> Array:
-    # Nothing is stored for the gradient: it would be as large as all rows at once.
+def _sum_over_blocks(target: TargetWithData, theta: PyTree[Array], rows: int) -> Array:
+    # Nothing is stored for the gradient: the rows are read again, which is faster than copies of all of them.
     @jax.checkpoint
     def of_block(theta: PyTree[Array], block: Array) -> Array:
-        return target._sum(theta, block * target.rows, target.rows)
+        return _sum(target, theta, block * rows, rows)
 
-    return jnp.sum(jax.lax.map(lambda block: of_block(theta, block), jnp.arange(target.size // target.rows)))
+    return jnp.sum(jax.lax.map(lambda block: of_block(theta, block), jnp.arange(target.size // rows)))

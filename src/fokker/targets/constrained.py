@@ -2,10 +2,10 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, ArrayLike, Key, PyTree
 
 from fokker._core.labels import Labels
 from fokker._core.random import split
@@ -25,27 +25,46 @@ class Constrained(Target):
     constraints: Constraint | dict[str, Constraint]
     temperature: Any = 1.0
 
-    def at_temperature(self, temperature: Any) -> "Constrained":
+    def at_temperature(self, temperature: ArrayLike) -> "Constrained":
         """The target for sampling at a temperature T: the log-Jacobian in U_y is multiplied by T."""
         return dataclasses.replace(self, temperature=temperature)
 
-    def on_first_rows(self) -> "Constrained":
-        """Itself, or, of data in a file or a stream, with the first rows alone."""
-        target = self.target.on_first_rows()
+    def _of(self, target: Target) -> Self:
+        """The same constraints on another target."""
         return self if target is self.target else dataclasses.replace(self, target=target)
+
+    def stored(self) -> Self:
+        """With the target in the precision that is on."""
+        return self._of(self.target.stored())
+
+    def on_first_rows(self) -> Self:
+        """Itself, or, of data in a file or a stream, with the first rows alone."""
+        return self._of(self.target.on_first_rows())
 
     def labels(self) -> Labels:
         """Names of the axes of parameters, and of the entries along them."""
         return self.target.labels()
 
-    def labelled(self, theta: PyTree[Array]) -> "Constrained":
+    def labelled(self, theta: PyTree[Array]) -> Self:
         """With names of axes that the target finds out at a theta."""
-        target = self.target.labelled(theta)
-        return self if target is self.target else dataclasses.replace(self, target=target)
+        return self._of(self.target.labelled(theta))
 
     def known_data(self) -> dict[str, dict[str, Any]]:
         """What the target was given, by name."""
         return self.target.known_data()
+
+    def derived(self, theta: PyTree[Array]) -> dict[str, Array]:
+        """Quantities that the target computes from theta, by name."""
+        return self.target.derived(theta)
+
+    def pointwise(self, theta: PyTree[Array]) -> dict[str, Array]:
+        """The log likelihood of each entry of each observed variable of the target, by name."""
+        return self.target.pointwise(theta)
+
+    # Not `prior_predictive`: draws of the target's prior need not meet the constraints, which cut it off.
+    def predictive(self, theta: PyTree[Array], key: Key[Array, ""]) -> dict[str, Array]:
+        """A draw of the observed variables of the target given theta, by name."""
+        return self.target.predictive(theta, key)
 
     def constrain(self, y: PyTree[Array]) -> PyTree[Array]:
         """θ = x(y)."""
@@ -153,7 +172,7 @@ class ConstrainedPosterior(Constrained, TargetWithData):
         return self.target.weighted(batch)
 
 
-def constrain(target: Any, constraints: Any) -> Constrained:
+def constrain(target: Target, constraints: Constraint | str | Mapping[str, Constraint | str]) -> Constrained:
     r"""The target with constraints on theta, or on named leaves of it.
 
     ```python
@@ -162,12 +181,18 @@ def constrain(target: Any, constraints: Any) -> Constrained:
     trace.samples["scale"]  # positive
     ```
 
-    A constraint is "real", "positive", "unit" (between 0 and 1), "simplex", "ordered", "zero_sum",
-    "unit_vector", "correlation", "correlation_cholesky", or one of `fk.constraints`, such as
-    `fk.constraints.lower(2.0)`; leaves that are not named are real. The sampler moves unconstrained numbers y
-    with θ = x(y). The log-Jacobian of x is added to the potential, at any temperature, so that θ has the
-    density of the target: with respect to Lebesgue measure, on a simplex on all entries but the last, of
-    matrices of correlations on those below the diagonal, of unit vectors by the area of the sphere.
+    Arguments:
+
+    - `target`: a `fk.Density`, a `fk.Posterior` or another target over θ, without constraints so far.
+    - `constraints`: one for a theta that is one array, or a dictionary of them by the names of leaves; leaves
+      that are not named are real. A constraint is "real", "positive", "unit" (between 0 and 1), "simplex",
+      "ordered", "zero_sum", "unit_vector", "correlation", "correlation_cholesky", or one of `fk.constraints`,
+      such as `fk.constraints.lower(2.0)`.
+
+    Returns a target of the unconstrained numbers y, which the sampler moves, with θ = x(y). The log-Jacobian
+    of x is added to the potential, at any temperature, so that θ has the density of the target: with respect
+    to Lebesgue measure, on a simplex on all entries but the last, of matrices of correlations on those below
+    the diagonal, of unit vectors by the area of the sphere.
 
     These use θ: `init`, draws and moments, `fk.find_mode`, `fk.gradients.norms` and the centre of
     `fk.gradients.control_variates`. These use y: the target's own methods, `init` and `step` of a sampler,

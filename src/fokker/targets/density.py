@@ -20,9 +20,15 @@ class Density(Target):
     )
     ```
 
-    `dims` names the axes of parameters, by the parameter's name ("theta" where theta is one array; "a.b" for
-    theta["a"]["b"]), and `coords` the entries along these axes: tables then show a[Köln] in place of a[0],
-    and `trace.to_arviz()` has them.
+    Arguments:
+
+    - `log_density`: a function of theta that returns one number, log p up to a constant. As everywhere in JAX
+      it is compiled once: numbers outside of it that it reads must not change afterwards. To try several,
+      make a new function for each (a lambda, or a `def` inside a function that takes them).
+    - `dims`: names of the axes of parameters, by the parameter's name ("theta" where theta is one array;
+      "a.b" for theta["a"]["b"]).
+    - `coords`: the entries along these axes: tables then show a[Köln] in place of a[0], and
+      `trace.to_arviz()` has them.
     """
 
     log_density: Callable[[PyTree[Array]], Array]

@@ -13,9 +13,23 @@ from fokker.targets.target import Target, TargetWithData, check_is_target
 
 
 def find_mode(target: Target, init: PyTree[Any], iterations: int = 100) -> PyTree[Array]:
-    """A minimum of U, found by BFGS on all the data, starting from `init`.
+    """A minimum of U, found by BFGS on all the data.
 
-    With constraints, `init` and the result are θ, but the mode is that of the density of the unconstrained y.
+    ```python
+    mode = fk.find_mode(target, jnp.zeros(50))
+    trace = fk.sample(target, "sgld", init=mode, steps=10_000, batch_size=100,
+                      gradient=fk.gradients.control_variates(mode))
+    ```
+
+    Arguments:
+
+    - `target`: a `fk.Density`, a `fk.Posterior` or another target.
+    - `init`: the theta to start from, an array or a tree of arrays.
+    - `iterations`: the most iterations of BFGS.
+
+    Returns a tree like `init`. With constraints both are θ, but the mode is that of the density of the
+    unconstrained y. What is found may be a local minimum. Raises where the optimisation leaves the finite
+    numbers.
     """
     check_is_target(target)
     if not jax.tree.leaves(init):

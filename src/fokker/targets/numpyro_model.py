@@ -2,6 +2,7 @@
 
 import dataclasses
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -11,9 +12,9 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from fokker._core.labels import Labels, check_variable_names
-from fokker._core.state import nearest
 from fokker.targets._given import Given
 from fokker.targets._plate import (
+    Subsample,
     check_on_one_row,
     check_plate,
     check_sum,
@@ -23,9 +24,11 @@ from fokker.targets._plate import (
     split,
 )
 from fokker.targets._program import (
+    Function,
     LogDensity,
     LogLikelihood,
     LogPrior,
+    Names,
     Program,
     Site,
     first_line,
@@ -39,6 +42,7 @@ from fokker.targets.constrained import Constrained, ConstrainedPosterior
 from fokker.targets.constraints import Constraint
 from fokker.targets.density import Density
 from fokker.targets.posterior import Posterior
+from fokker.targets.target import refuse_unknown
 
 # Chains start uniformly between -2 and 2 in each unconstrained coordinate, as in NumPyro.
 _RADIUS = 2.0
@@ -88,6 +92,8 @@ class Support(Constraint):
 class _NumPyroTarget(Constrained):
     """What is the same with and without minibatches."""
 
+    constraints: dict[str, Constraint]
+
     @property
     @abstractmethod
     def program(self) -> Program:
@@ -134,7 +140,7 @@ class _NumPyroTarget(Constrained):
 
     def _check_names(self, tree: PyTree[Array]) -> None:
         super()._check_names(tree)
-        _refuse_unknown(self.constraints, tree)
+        refuse_unknown(tree, self.constraints, "latent site")
 
 
 class NumPyroDensity(_NumPyroTarget):
@@ -168,7 +174,12 @@ class NumPyroPosterior(_NumPyroTarget, ConstrainedPosterior):
 
 
 def from_numpyro(
-    model: Any, *arguments: Any, subsample: Any = None, dims: Any = None, coords: Any = None, **keywords: Any
+    model: Function,
+    *arguments: Any,
+    subsample: Subsample | None = None,
+    dims: Names = None,
+    coords: Names = None,
+    **keywords: Any,
 ) -> Any:
     r"""A NumPyro model, called with these arguments, as a target over a dictionary of its latent sites.
 
@@ -185,15 +196,21 @@ def from_numpyro(
     trace.samples["scale"]  # positive
     ```
 
-    `subsample` names the plate over the data. The arguments whose first axis has the plate's length are its
-    rows; if others have that length by coincidence, name the rows: `subsample={"rows": ["x", "y"]}`. The
-    model is then run on a subset of the rows, so its sizes must come from the data, as in x.shape[0]. The
-    sites inside the plate are the likelihood, scaled by N/n as in `fk.Posterior`; those outside are the
-    prior.
+    Arguments:
 
-    The plates are the names of the axes of their sites. `coords` gives the entries along them, as in
-    `coords={"city": ["Köln", "Bonn"]}`, and `dims` names other axes, as in `dims={"w": ["column"]}`: tables
-    then show a[Köln] in place of a[0], and `trace.to_arviz()` has them.
+    - `model`: a function with NumPyro's statements.
+    - `*arguments`, `**keywords`: what it is called with.
+    - `subsample`: the plate over the data, for minibatches. The arguments whose first axis has the plate's
+      length are its rows; if others have that length by coincidence, name the rows:
+      `subsample={"rows": ["x", "y"]}`.
+    - `coords`: the entries along the axes of sites, which are named by their plates, as in
+      `coords={"city": ["Köln", "Bonn"]}`: tables then show a[Köln] in place of a[0], and `trace.to_arviz()`
+      has them.
+    - `dims`: names of other axes, as in `dims={"w": ["column"]}`.
+
+    Returns a target whose `init(key)` draws a start, as NumPyro does. With `subsample` the model is run on a
+    subset of the rows, so its sizes must come from the data, as in x.shape[0]. The sites inside the plate are
+    the likelihood, scaled by N/n as in `fk.Posterior`; those outside are the prior.
 
     Sites are transformed to unconstrained space by NumPyro's transforms, as by `fk.constrain`. `init`, draws
     and moments are in terms of the sites; `target.init` draws a start as NumPyro does. `trace.to_arviz()`
@@ -211,7 +228,13 @@ def from_numpyro(
     return _target(program, subsample, dims, coords)
 
 
-def _target(program: Program, subsample: Any, dims: Any, coords: Any, is_new: bool = True) -> Any:
+def _target(
+    program: Program,
+    subsample: Subsample | None,
+    dims: Names,
+    coords: Names,
+    is_new: bool = True,
+) -> Any:
     """The target of a program; of one that is not new, it is known that its rows are independent."""
     sites = _checked_sites(program)
     given = Given(program.named_arrays(), lambda: _target(program, subsample, dims, coords, False))
@@ -231,18 +254,9 @@ def _target(program: Program, subsample: Any, dims: Any, coords: Any, is_new: bo
     return NumPyroDensity(Density(LogDensity(traced)), constraints)
 
 
-def _draw(constraints: Any, key: Key[Array, ""]) -> dict[str, Array]:
+def _draw(constraints: Mapping[str, Any], key: Key[Array, ""]) -> dict[str, Array]:
     keys = jax.random.split(key, len(constraints))
     return {name: constraints[name].draw(k) for name, k in zip(sorted(constraints), keys, strict=True)}
-
-
-def _refuse_unknown(constraints: Any, tree: PyTree[Array]) -> None:
-    for name in tree:
-        if name not in constraints:
-            raise ValueError(
-                f"theta has {name!r}, but the latent sites of the model are {', '.join(constraints)}."
-                f"{nearest(str(name), list(constraints))}"
-            )
 
 
 def _checked_sites(program: Program) -> dict[str, Site]:
@@ -298,7 +312,7 @@ def _supports(sites: dict[str, Site], program: Program) -> dict[str, Constraint]
     return supports
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: object, other: object) -> bool:
     if type(one) is not type(other):
         return False
     pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
@@ -309,8 +323,8 @@ def _posterior(
     program: Program,
     sites: dict[str, Site],
     constraints: dict[str, Constraint],
-    theta: Any,
-    subsample: Any,
+    theta: dict[str, Array],
+    subsample: Subsample,
     is_new: bool,
 ) -> NumPyroPosterior:
     plate, row_names = plate_and_names(subsample, program)

@@ -17,6 +17,7 @@ from fokker.rows import Stream, categories_of, first_rows, is_source, is_stream,
 from fokker.targets._categories import axes_of_categories
 from fokker.targets._data import checked_data, checked_stream, placed
 from fokker.targets._integers import check_integers
+from fokker.targets.blocks import sum_over_rows
 from fokker.targets.target import TargetWithData, check_function, check_number
 
 # Rows whose likelihoods are evaluated at the same time in a sum over all the data, and bytes of those that
@@ -35,8 +36,18 @@ class Posterior(TargetWithData):
     )
     ```
 
-    `log_likelihood(theta, datum)` takes one datum: a tree like the data without the first axis. It is
-    vectorised here. `minibatch_potential` is the unbiased estimate (Ma et al. 2015, Eq. 7)
+    Arguments:
+
+    - `log_prior`: a function of theta, log p(θ) up to a constant.
+    - `log_likelihood`: `log_likelihood(theta, datum)` of one datum, a tree like the data without the first
+      axis. It is vectorised here. Both are compiled once, as `log_density` of `fk.Density`: numbers outside
+      of them that they read must not change afterwards.
+    - `data`: arrays, or files and tables, whose first axis runs over the data; or a stream of batches.
+    - `size`: N, of a stream alone.
+    - `precision`: "double" stores the data in double precision, and `fk.sample` then computes in it.
+    - `dims`, `coords`: names of the axes of parameters and of the entries along them, as for `fk.Density`.
+
+    `minibatch_potential` is the unbiased estimate (Ma et al. 2015, Eq. 7)
 
         Ũ(θ) = -(N/n) Σ_{x in batch} log p(x|θ) - log p(θ),
 
@@ -51,14 +62,13 @@ class Posterior(TargetWithData):
     `data` may also be an iterable of batches, such as a PyTorch DataLoader, or a function that returns one;
     then `size` is N, the number of data that they are drawn from. See docs/data.md.
 
-    `dims` and `coords` name the axes of parameters and the entries along them, as for `fk.Density`. Columns
-    of categories, as `fokker sample` reads them or of the type category in a DataFrame, are codes 0, 1, …
-    with labels. An axis that `log_likelihood` indexes by such a column, as in theta["a"][row["city"]], has
-    its name and its labels if this is found out; `dims={"a": ["city"]}` names an axis for which it is not.
+    Columns of categories, as `fokker sample` reads them or of the type category in a DataFrame, are codes 0,
+    1, … with labels. An axis that `log_likelihood` indexes by such a column, as in theta["a"][row["city"]],
+    has its name and its labels if this is found out; `dims={"a": ["city"]}` names an axis for which it is
+    not.
 
     JAX stores floating-point numbers in single precision unless 64 bits are enabled. Data that this would
-    round noticeably are refused (docs/data.md has the rule). With `precision="double"` they are stored in
-    double precision, and `fk.sample` computes in it.
+    round noticeably are refused (docs/data.md has the rule).
     """
 
     log_prior: Callable[[PyTree[Array]], Array]
@@ -103,14 +113,7 @@ class Posterior(TargetWithData):
 
     def potential(self, theta: PyTree[Array]) -> Array:
         """U, by a pass over all the data."""
-        rows = self._rows_per_block()
-        in_blocks = self.size // rows * rows
-        total = jnp.zeros(())
-        if in_blocks:
-            total = _sum_over_blocks(self, theta, rows)
-        if in_blocks < self.size:
-            total += self._log_likelihoods(theta, span(self.data, in_blocks, self.size - in_blocks))
-        return -total - self.log_prior(theta)
+        return -sum_over_rows(self, theta, self._rows_per_block()) - self.log_prior(theta)
 
     def _rows_per_block(self) -> int:
         bytes_per_row = sum(x.row_bytes for x in leaves(self.data) if is_source(x))
@@ -161,7 +164,9 @@ class Posterior(TargetWithData):
             )
         return rows, self.size / n if weights is None else weights
 
-    def _log_likelihoods(self, theta: PyTree[Array], rows: PyTree[Array], weights: Any = 1.0) -> Array:
+    def _log_likelihoods(
+        self, theta: PyTree[Array], rows: PyTree[Array], weights: float | Array = 1.0
+    ) -> Array:
         each = jax.vmap(lambda datum: self.log_likelihood(theta, datum))(rows)
         return jnp.sum(weights * each) if jnp.ndim(weights) else weights * jnp.sum(each)
 
@@ -182,18 +187,7 @@ class Posterior(TargetWithData):
         check_integers(self.log_likelihood, theta, datum, self.data)
 
 
-# Compiled once for a posterior: outside of a compiled program JAX would compile the loop at each call.
-@eqx.filter_jit
-def _sum_over_blocks(target: Posterior, theta: PyTree[Array], rows: int) -> Array:
-    # Nothing is stored for the gradient: the rows are read again, which is faster than copies of all of them.
-    @jax.checkpoint
-    def of_block(theta: PyTree[Array], block: Array) -> Array:
-        return target._log_likelihoods(theta, span(target.data, block * rows, rows))
-
-    return jnp.sum(jax.lax.map(lambda block: of_block(theta, block), jnp.arange(target.size // rows)))
-
-
-def _checked_size(data: Any, size: Any) -> int:
+def _checked_size(data: object, size: object) -> int:
     """N of a stream; raise unless it is given."""
     if not isinstance(size, int | np.integer) or size < 1:
         what = "no size was" if size is None else f"size={size!r} was"

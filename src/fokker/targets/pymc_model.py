@@ -1,48 +1,30 @@
 """Targets from PyMC models."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, ArrayLike, Key, PyTree
 
 from fokker._core.draws import shape_of_draws
 from fokker._core.labels import Labels
-from fokker._core.module import Module
 from fokker._core.state import as_arrays, nearest
 from fokker.targets._given import Given
 from fokker.targets._independence import check_independence
 from fokker.targets._program import first_line
 from fokker.targets._pymc_graph import Program, Values, arrays_of, unchanged_settings
 from fokker.targets.posterior import Posterior
-from fokker.targets.target import Target, TargetWithData, check_number
+from fokker.targets.target import Target, TargetWithData, check_number, check_variables
+
+if TYPE_CHECKING:
+    from pymc import Model
 
 # Chains start where PyMC's do: at its initial point, moved by up to 1 in each unconstrained coordinate.
 _JITTER = 1.0
 # A theta that does not come back from the unconstrained space to within this is outside the support.
 _ROUND_TRIP = 1e-3
-
-
-class LogPrior(Module):
-    """log p(x(y)), without the Jacobian."""
-
-    program: Program
-
-    def __call__(self, y: Values) -> Array:
-        """At y."""
-        return self.program.log_prior(y)
-
-
-class LogLikelihood(Module):
-    """log p(datum | x(y)) of one row."""
-
-    program: Program
-
-    def __call__(self, y: Values, datum: Values) -> Array:
-        """At y, of a row without its first axis."""
-        return self.program.log_likelihood(y, jax.tree.map(lambda x: x[None], datum))
 
 
 class PyMCTarget(Target):
@@ -57,7 +39,7 @@ class PyMCTarget(Target):
     rows: Values
     temperature: Any = 1.0
 
-    def at_temperature(self, temperature: Any) -> "PyMCTarget":
+    def at_temperature(self, temperature: ArrayLike) -> "PyMCTarget":
         """The target for sampling at a temperature; the change of variables is not tempered."""
         return type(self)(self.program, self.start, self.rows, temperature)
 
@@ -86,29 +68,13 @@ class PyMCTarget(Target):
 
     def check(self, theta: PyTree[Array]) -> None:
         """Raise unless theta has the model's free variables, in its support."""
-        names = self.program.names
-        if not isinstance(theta, Mapping):
-            raise ValueError(f"theta must be a dictionary of the model's variables, {', '.join(names)}.")
-        for name in theta:
-            if name not in names:
-                raise ValueError(
-                    f"theta has {name!r}, but the free variables of the model are {', '.join(names)}."
-                    f"{nearest(str(name), names)}"
-                )
-        shapes = jax.eval_shape(self.program.constrain, self.start)
-        for name in names:
-            if name not in theta:
-                raise ValueError(f"theta lacks {name!r}, a free variable of the model.")
-            if jnp.shape(theta[name]) != shapes[name].shape:
-                raise ValueError(
-                    f"theta[{name!r}] has the shape {jnp.shape(theta[name])}; the variable has "
-                    f"{shapes[name].shape}."
-                )
+        expected = jax.eval_shape(self.program.constrain, self.start)
+        check_variables(theta, {name: expected[name].shape for name in self.program.names}, "free variable")
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(theta)):
             return
         y = self.program.unconstrain(dict(theta))
         back = self.program.constrain(y)
-        for name in names:
+        for name in self.program.names:
             x = np.asarray(theta[name])
             inside = np.all(np.isfinite(y[name])) and np.allclose(back[name], x, _ROUND_TRIP, _ROUND_TRIP)
             if not inside:
@@ -169,7 +135,7 @@ class PyMCPosterior(PyMCTarget, TargetWithData):
     @property
     def _posterior(self) -> Posterior:
         """The posterior of y without the Jacobian: it sums over rows, and N/n is there."""
-        return Posterior(LogPrior(self.program), LogLikelihood(self.program), self.rows)
+        return Posterior(self.program.log_prior, self.program.row_log_likelihood, self.rows)
 
     def log_prior(self, y: PyTree[Array]) -> Array:
         """log p(x(y)) + T log|det dx/dy|."""
@@ -177,7 +143,7 @@ class PyMCPosterior(PyMCTarget, TargetWithData):
 
     def log_likelihood(self, y: PyTree[Array], datum: PyTree[Array]) -> Array:
         """log p(datum | x(y))."""
-        return self._posterior.log_likelihood(y, datum)
+        return self.program.row_log_likelihood(y, datum)
 
     def minibatch_potential(self, y: PyTree[Array], batch: PyTree[Array]) -> Array:
         """An unbiased estimate of U_y from a batch."""
@@ -207,7 +173,7 @@ def _drawn(draw: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         ) from error
 
 
-def from_pymc(model: Any, *, subsample: Sequence[str] | None = None) -> PyMCTarget:
+def from_pymc(model: "Model", *, subsample: Sequence[str] | None = None) -> PyMCTarget:
     r"""A PyMC model as a target over a dictionary of its free variables.
 
     ```python
@@ -223,17 +189,22 @@ def from_pymc(model: Any, *, subsample: Sequence[str] | None = None) -> PyMCTarg
     trace.samples["scale"]  # positive
     ```
 
-    PyTensor compiles the log density to JAX, with the model's own transforms to unconstrained values and
-    their Jacobian. `init`, draws and moments are in terms of the free variables; `target.init` starts near
-    PyMC's initial point; `trace.to_arviz()` includes the deterministic variables. `trace.predict(key=…)` and
-    `fk.prior_predictive` draw the observed variables, by PyMC. Values and gradients are in
-    JAX's precision, single unless `jax_enable_x64` is set; data that this would round noticeably need
-    `fk.sample(…, precision="double")`.
+    Arguments:
 
-    `subsample` names the `pm.Data` containers whose first axis runs over the data. The observed variables are
-    then the likelihood of their rows, scaled by N/n as in `fk.Posterior`; free variables and potentials are
-    the prior. These are refused: discrete free variables, `pm.Minibatch`, and with `subsample` models in
-    which rows depend on one another.
+    - `model`: a `pm.Model`.
+    - `subsample`: names of the `pm.Data` containers whose first axis runs over the data, for minibatches. The
+      observed variables are then the likelihood of their rows, scaled by N/n as in `fk.Posterior`; free
+      variables and potentials are the prior.
+
+    Returns a target whose `init(key)` draws a start. PyTensor compiles the log density to JAX, with the
+    model's own transforms to unconstrained values and their Jacobian. `init`, draws and moments are in terms
+    of the free variables; `target.init` starts near PyMC's initial point; `trace.to_arviz()` includes the
+    deterministic variables. `trace.predict(key=…)` and `fk.prior_predictive` draw the observed variables, by
+    PyMC. Values and gradients are in JAX's precision, single unless `jax_enable_x64` is set; data that this
+    would round noticeably need `fk.sample(…, precision="double")`.
+
+    These are refused: discrete free variables, `pm.Minibatch`, and with `subsample` models in which rows
+    depend on one another.
     """
     try:
         with unchanged_settings():
@@ -249,7 +220,7 @@ def from_pymc(model: Any, *, subsample: Sequence[str] | None = None) -> PyMCTarg
     return _target(model, _checked_containers(model, subsample), subsample is not None)
 
 
-def _target(model: Any, names: list[str], has_rows: bool, is_new: bool = True) -> PyMCTarget:
+def _target(model: "Model", names: list[str], has_rows: bool, is_new: bool = True) -> PyMCTarget:
     """The target of a model; of one that is not new, it is known that its rows are independent."""
     try:
         with unchanged_settings():
@@ -270,7 +241,7 @@ def _target(model: Any, names: list[str], has_rows: bool, is_new: bool = True) -
     return posterior
 
 
-def _check_variables(model: Any) -> None:
+def _check_variables(model: "Model") -> None:
     from pytensor.compile import SharedVariable
     from pytensor.graph.traversal import ancestors
     from pytensor.tensor.random.type import RandomType
@@ -304,7 +275,7 @@ def _check_variables(model: Any) -> None:
         )
 
 
-def _checked_containers(model: Any, subsample: Sequence[str] | None) -> list[str]:
+def _checked_containers(model: "Model", subsample: Sequence[str] | None) -> list[str]:
     if subsample is None:
         return []
     names = [subsample] if isinstance(subsample, str) else list(subsample)

@@ -5,22 +5,27 @@ import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, ArrayLike, Float, Key, PyTree
 
 from fokker._core.files import write_text
-from fokker._core.state import as_arrays, nearest
-from fokker.targets.target import Target, check_number
+from fokker._core.state import as_arrays
+from fokker.targets.target import Target, check_number, check_variables
+
+if TYPE_CHECKING:
+    from bridgestan import StanModel
 
 # Chains start uniformly between -2 and 2 in each unconstrained coordinate, as in Stan.
 _RADIUS = 2.0
 _NEEDED = ("param_unc_num", "param_names", "log_density_gradient", "param_constrain", "param_unconstrain")
 
+# A dictionary, JSON, or the path of a .json file.
+Data = Mapping[str, Any] | str | os.PathLike[str] | None
 # The variables of a program in order, with their shapes.
 Blocks = tuple[tuple[str, tuple[int, ...]], ...]
 
@@ -38,10 +43,10 @@ class StanTarget(Target):
     temperature: Any = 1.0
     tempered: bool = eqx.field(static=True, default=False)
 
-    def at_temperature(self, temperature: Any) -> "StanTarget":
+    def at_temperature(self, temperature: ArrayLike) -> "StanTarget":
         """The target for sampling at a temperature; the change of variables is not tempered."""
         # For T ≠ 1 Stan is called twice, with its Jacobian and without.
-        plain = not isinstance(temperature, jax.core.Tracer) and float(temperature) == 1.0
+        plain = not isinstance(temperature, jax.core.Tracer) and float(np.asarray(temperature)) == 1.0
         return StanTarget(self.model, self.blocks, self.derived_blocks, temperature, not plain)
 
     @property
@@ -70,7 +75,7 @@ class StanTarget(Target):
         return {name: values[name] for name, _ in self.derived_blocks}
 
     def _constrained(self, y: Array, blocks: Blocks, transformed: bool) -> Array:
-        def call(y: Any) -> np.ndarray:
+        def call(y: np.ndarray) -> np.ndarray:
             # A model without transformed parameters need not accept the option.
             options = {"include_tp": True} if transformed else {}
             return np.asarray(self.model.param_constrain(_as_doubles(y), **options), y.dtype)
@@ -84,7 +89,7 @@ class StanTarget(Target):
         self.check(theta)
         flat = _packed(theta, self.blocks)
 
-        def call(x: Any) -> np.ndarray:
+        def call(x: np.ndarray) -> np.ndarray:
             return np.asarray(self.model.param_unconstrain(_as_doubles(x)), x.dtype)
 
         shape = jax.ShapeDtypeStruct((self.dimension,), flat.dtype)
@@ -92,22 +97,7 @@ class StanTarget(Target):
 
     def check(self, theta: PyTree[Array]) -> None:
         """Raise unless theta has the program's parameters and meets its constraints."""
-        names = [name for name, _ in self.blocks]
-        if not isinstance(theta, Mapping):
-            raise ValueError(f"theta must be a dictionary of the program's parameters, {', '.join(names)}.")
-        for name in theta:
-            if name not in names:
-                raise ValueError(
-                    f"theta has {name!r}, but the parameters of the program are {', '.join(names)}."
-                    f"{nearest(str(name), names)}"
-                )
-        for name, shape in self.blocks:
-            if name not in theta:
-                raise ValueError(f"theta lacks {name!r}, a parameter of the program.")
-            if jnp.shape(theta[name]) != shape:
-                raise ValueError(
-                    f"theta[{name!r}] has the shape {jnp.shape(theta[name])}; the parameter has {shape}."
-                )
+        check_variables(theta, dict(self.blocks), "parameter", "program")
         flat = _packed(theta, self.blocks)
         if isinstance(flat, jax.core.Tracer):
             return
@@ -131,7 +121,10 @@ class StanTarget(Target):
         return self.constrain(jax.random.uniform(key, (self.dimension,), minval=-_RADIUS, maxval=_RADIUS))
 
 
-def from_stan(program: Any, data: Any = None) -> StanTarget:
+def from_stan(
+    program: "str | os.PathLike[str] | StanModel",
+    data: Data = None,
+) -> StanTarget:
     r"""A Stan program as a target over a dictionary of its parameters.
 
     ```python
@@ -140,18 +133,23 @@ def from_stan(program: Any, data: Any = None) -> StanTarget:
     trace.samples["tau"]
     ```
 
-    `program` is the path of a .stan file or of a library that BridgeStan compiled, the text of a program, or
-    a `bridgestan.StanModel`. `data` is a dictionary, JSON, or the path of a .json file. Compiling needs a C++
+    Arguments:
+
+    - `program`: the path of a .stan file or of a library that BridgeStan compiled, the text of a program, or
+      a `bridgestan.StanModel`.
+    - `data`: a dictionary, JSON, or the path of a .json file; not with a `StanModel`, which has its data.
+
+    Returns a target whose `init(key)` draws a start. Compiling needs a C++
     compiler and, the first time, network access. Stan computes values, gradients and transforms; compiled JAX
     code calls it on the CPU, one chain after another. Every step uses all the data.
     """
-    model = program
     if isinstance(program, str | os.PathLike):
         model = _compiled(program, data)
     elif data is not None:
         raise ValueError("data must be left out here: a bridgestan.StanModel already has its data.")
-    missing = [name for name in _NEEDED if not hasattr(model, name)]
-    if missing:
+    else:
+        model = program
+    if not all(hasattr(model, name) for name in _NEEDED):
         raise TypeError(
             "the program must be the path of a .stan file, the text of one, or a bridgestan.StanModel, not "
             f"{type(program).__name__}."
@@ -162,9 +160,9 @@ def from_stan(program: Any, data: Any = None) -> StanTarget:
     return StanTarget(model, _blocks(names), _blocks(list(model.param_names(include_tp=True))[len(names) :]))
 
 
-def _compiled(program: Any, data: Any) -> Any:
-    text = isinstance(program, str) and "{" in program
-    path = _stored(program) if text else Path(program)
+def _compiled(program: str | os.PathLike[str], data: Data) -> "StanModel":
+    is_text = isinstance(program, str) and "{" in program
+    path = _stored(str(program)) if is_text else Path(program)
     if not path.exists():
         raise FileNotFoundError(
             f"there is no file {str(path)!r}: give the path of a .stan file, or its text."
@@ -225,12 +223,12 @@ def _packed(theta: Mapping[str, Array], blocks: Blocks) -> Array:
     return jnp.concatenate([jnp.ravel(theta[name], order="F") for name, _ in blocks])
 
 
-def _as_doubles(x: Any) -> np.ndarray:
+def _as_doubles(x: ArrayLike) -> np.ndarray:
     return np.ascontiguousarray(x, np.float64)
 
 
-def _value_and_gradient(model: Any, jacobian: bool, y: Array) -> tuple[Array, Array]:
-    def call(y: Any) -> tuple[np.ndarray, np.ndarray]:
+def _value_and_gradient(model: "StanModel", jacobian: bool, y: Array) -> tuple[Array, Array]:
+    def call(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         try:
             value, gradient = model.log_density_gradient(_as_doubles(y), jacobian=jacobian)
         except RuntimeError:  # Stan raises this outside the support and where the program rejects
@@ -242,15 +240,15 @@ def _value_and_gradient(model: Any, jacobian: bool, y: Array) -> tuple[Array, Ar
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _log_density(model: Any, jacobian: bool, y: Array) -> Array:
+def _log_density(model: "StanModel", jacobian: bool, y: Array) -> Array:
     return _value_and_gradient(model, jacobian, y)[0]
 
 
-def _forward(model: Any, jacobian: bool, y: Array) -> tuple[Array, Array]:
+def _forward(model: "StanModel", jacobian: bool, y: Array) -> tuple[Array, Array]:
     return _value_and_gradient(model, jacobian, y)
 
 
-def _backward(model: Any, jacobian: bool, gradient: Array, by_value: Array) -> tuple[Array]:
+def _backward(model: "StanModel", jacobian: bool, gradient: Array, by_value: Array) -> tuple[Array]:
     return (by_value * gradient,)
 
 

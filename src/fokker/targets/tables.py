@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, ArrayLike, Float, PyTree
 
 from fokker._core.module import Module
 from fokker._core.state import as_arrays, nearest
@@ -17,8 +17,18 @@ from fokker.targets.posterior import Posterior
 class Table(Module):
     r"""The prior of a table: each of its `rows` rows is N(μ, Λ⁻¹), independent of the others.
 
-    `precision` is Λ: a number, a vector (its diagonal) or a matrix. Its eigenvalues λ and eigenvectors V,
-    Λ = V diag(λ) Vᵀ, are computed once, here: the dynamics of the prior are solved in them.
+    ```python
+    users = fk.Table(1000, jnp.zeros(5), 4.0)
+    ```
+
+    Arguments:
+
+    - `rows`: their number.
+    - `mean`: μ, a vector of k numbers.
+    - `precision`: Λ, a number, a vector of k (its diagonal) or a k × k matrix.
+
+    The eigenvalues λ and eigenvectors V of Λ = V diag(λ) Vᵀ are computed once, here: the dynamics of the
+    prior are solved in them.
     """
 
     rows: int = eqx.field(static=True)
@@ -27,7 +37,7 @@ class Table(Module):
     eigenvalues: Float[Array, " k"]
     eigenvectors: Float[Array, "k k"]
 
-    def __init__(self, rows: int, mean: Any, precision: Any = 1.0) -> None:
+    def __init__(self, rows: int, mean: ArrayLike, precision: ArrayLike = 1.0) -> None:
         if not isinstance(rows, int | np.integer) or rows < 1:
             raise ValueError(f"rows must be a whole number of at least 1; {rows!r} was given.")
         self.rows = int(rows)
@@ -92,9 +102,16 @@ def tables(
     sampler = fk.lazy(fk.samplers.sgnht(0.01, kind="diagonal"))
     ```
 
-    theta is a dictionary of arrays (rows, k) by the names of the tables. The data have, under those names,
-    the number of the row that each datum depends on; `log_likelihood(rows, datum)` takes these rows of
-    theta. Any sampler can be used; `fk.lazy` makes the cost of a step independent of the number of rows.
+    Arguments:
+
+    - `priors`: a `fk.Table` for each table, by name.
+    - `log_likelihood`: `log_likelihood(rows, datum)` of one datum and the rows of theta that it depends on, a
+      dictionary of vectors by the names of the tables.
+    - `data`: arrays by name whose first axis runs over the data; under the name of each table the number of
+      the row that a datum depends on.
+
+    Returns a `fk.Posterior` whose theta is a dictionary of arrays (rows, k) by the names of the tables. Any
+    sampler can be used; `fk.lazy` makes the cost of a step independent of the number of rows.
     """
     if (
         not isinstance(priors, Mapping)
@@ -112,7 +129,7 @@ def tables(
     return Posterior(RowPrior(dict(priors)), RowLikelihood(log_likelihood, tuple(priors)), dict(data))
 
 
-def _check_numbers(name: str, numbers: Any, rows: int) -> None:
+def _check_numbers(name: str, numbers: ArrayLike, rows: int) -> None:
     if isinstance(numbers, Tracer):
         return
     numbers = np.asarray(numbers)

@@ -1,19 +1,19 @@
 """The base classes of all targets."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, ArrayLike, Key, PyTree
 
 from fokker._core.draws import at_draws, with_draw_keys
 from fokker._core.labels import NO_LABELS, Labels
 from fokker._core.module import Module
-from fokker._core.state import as_arrays, describe_shapes
+from fokker._core.state import as_arrays, describe_shapes, nearest
 from fokker._core.tracing import TRACING_ERRORS, untraceable
 from fokker.rows import size_of, span, stream_of
 
@@ -66,7 +66,7 @@ class Target(Module):
     def check(self, theta: PyTree[Array]) -> None:
         """Raise unless theta meets the constraints; here there are none."""
 
-    def at_temperature(self, temperature: Any) -> "Target":
+    def at_temperature(self, temperature: ArrayLike) -> "Target":
         """The target for sampling at a temperature; differs only if the potential contains a Jacobian."""
         return self
 
@@ -197,7 +197,7 @@ class TargetWithData(Target):
 
 
 @eqx.filter_jit
-def _likelihoods(target: Any, theta: PyTree[Array], rows: PyTree[Array]) -> tuple[Array, Array]:
+def _likelihoods(target: TargetWithData, theta: PyTree[Array], rows: PyTree[Array]) -> tuple[Array, Array]:
     """The log likelihood of each row, and whether it and its gradient are finite."""
 
     def one(datum: PyTree[Array]) -> tuple[Array, Array]:
@@ -221,12 +221,12 @@ def _cannot_draw(target: Target) -> str:
     )
 
 
-def labels_of(target: Any) -> Labels:
+def labels_of(target: object) -> Labels:
     """The names of axes that a target has; none without a target."""
     return target.labels() if isinstance(target, Target) else NO_LABELS
 
 
-def check_is_target(target: Any) -> None:
+def check_is_target(target: object) -> None:
     """Raise unless `target` derives from `Target`."""
     if not isinstance(target, Target):
         raise TypeError(
@@ -235,13 +235,38 @@ def check_is_target(target: Any) -> None:
         )
 
 
-def check_function(function: Any, name: str, example: str) -> None:
+def check_function(function: object, name: str, example: str) -> None:
     """Raise unless it can be called."""
     if not callable(function):
         raise TypeError(f"{name} must be a function, as in {name}={example}, not {function!r}.")
 
 
-def check_number(function: Callable[..., Any], theta: PyTree[Array], name: str, *rest: Any) -> None:
+def refuse_unknown(theta: Iterable[str], known: Collection[str], what: str, of: str = "model") -> None:
+    """Raise for a name in theta that is not among those known; `what` they are, and of what."""
+    for name in theta:
+        if name not in known:
+            raise ValueError(
+                f"theta has {name!r}, but the {what}s of the {of} are {', '.join(known)}."
+                f"{nearest(str(name), list(known))}"
+            )
+
+
+def check_variables(
+    theta: PyTree[Array], shapes: Mapping[str, tuple[int, ...]], what: str, of: str = "model"
+) -> None:
+    """Raise unless theta is a dictionary of these names and shapes; `what` they are, and of what."""
+    if not isinstance(theta, Mapping):
+        raise ValueError(f"theta must be a dictionary of the {of}'s {what}s, {', '.join(shapes)}.")
+    refuse_unknown(theta, shapes, what, of)
+    for name, shape in shapes.items():
+        if name not in theta:
+            raise ValueError(f"theta lacks {name!r}, a {what} of the {of}.")
+        own = jnp.shape(theta[name])
+        if own != shape:
+            raise ValueError(f"theta[{name!r}] has the shape {own}; the {what} has {shape}.")
+
+
+def check_number(function: Callable[..., Any], theta: PyTree[Array], name: str, *rest: PyTree[Array]) -> None:
     """Raise unless `function(theta, *rest)` is one number, and a finite one unless it is traced."""
     try:
         shape = jax.eval_shape(function, theta, *rest)

@@ -10,7 +10,7 @@ kinetic temperature, acceptance.
 import numpy as np
 
 from fokker.lab.animation._chain_view import Backdrop, ChainView, Series, Trajectory
-from fokker.lab.animation._film import Frame, Stage, ffmpeg, write_films, write_gif, write_mp4
+from fokker.lab.animation._frames import Frame, Stage, ffmpeg, write_animations, write_gif, write_mp4
 from fokker.lab.animation._renderers import Job, Renderers
 from fokker.lab.animation._scene import DPI, HEIGHT, WIDTH, Scene, draw_backdrop
 
@@ -30,7 +30,7 @@ __all__ = [
     "draw_backdrop",
     "ffmpeg",
     "times",
-    "write_films",
+    "write_animations",
     "write_gif",
     "write_mp4",
 ]

@@ -1,4 +1,4 @@
-"""A chain on a target as the films show it: plain arrays, which are sent between processes."""
+"""A chain on a target as the animations show it: plain arrays, which are sent between processes."""
 
 from dataclasses import dataclass
 from typing import Any

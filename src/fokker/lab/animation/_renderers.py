@@ -1,4 +1,4 @@
-"""Films rendered by other processes, while this one goes on sampling.
+"""Animations rendered by other processes, while this one goes on sampling.
 
 Drawing holds Python's lock, and a process that has run JAX must not be forked. `multiprocessing` would run
 the caller's script again in each new process, unless it is guarded against that: these run a command of
@@ -18,7 +18,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Job:
-    """A film to make: see `fokker.lab.animation.animate`; `stem` is the path without the ending.
+    """An animation to make: see `fokker.lab.animation.animate`; `stem` is the path without the ending.
 
     `mp4`: besides the GIF, where there is ffmpeg.
     """
@@ -30,14 +30,14 @@ class Job:
     mp4: bool = True
 
     def do(self) -> list[str]:
-        """Draw and write the film; return the names of the files."""
-        from fokker.lab.animation import animate, write_films
+        """Draw and write the animation; return the names of the files."""
+        from fokker.lab.animation import animate, write_animations
 
-        return write_films(animate(self.backdrop, self.chain, self.frames), self.stem, mp4=self.mp4)
+        return write_animations(animate(self.backdrop, self.chain, self.frames), self.stem, mp4=self.mp4)
 
 
 class Renderers:
-    """A number of processes that render films; with none, films are rendered here at once."""
+    """A number of processes that render animations; with none, animations are rendered here at once."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -45,7 +45,7 @@ class Renderers:
         self._submitted = 0
 
     def __enter__(self) -> "Renderers":
-        self._folder = tempfile.TemporaryDirectory(prefix="fokker-films-")
+        self._folder = tempfile.TemporaryDirectory(prefix="fokker-animations-")
         # Their warnings and errors are printed with ours.
         self._processes = [
             subprocess.Popen(
@@ -59,7 +59,7 @@ class Renderers:
         return self
 
     def submit(self, job: Job) -> None:
-        """Have a film rendered, by the next process in turn."""
+        """Have an animation rendered, by the next process in turn."""
         if not self._processes:
             self.written += job.do()
             return
@@ -84,7 +84,7 @@ class Renderers:
             self.written += [name for line in out.splitlines() for name in json.loads(line)]
         self._folder.cleanup()
         if failed and kind is None:
-            raise RuntimeError("a process that renders films failed; its messages are above.")
+            raise RuntimeError("a process that renders animations failed; its messages are above.")
 
 
 def work() -> None:

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
 
 from fokker.lab.animation._chain_view import Backdrop, ChainView, Trajectory
-from fokker.lab.animation._film import OKABE_ITO, Frame, Stage
+from fokker.lab.animation._frames import OKABE_ITO, Frame, Stage
 from fokker.report.plots import ACCENT, RIGHT, TRUTH, WRONG
 
 # A colour and a marker for each doubling of a tree.
@@ -130,7 +130,7 @@ class Scene:
         for i, series in enumerate(self.chain.series):
             axes = figure.add_axes((0.065, 0.075 + 0.17 * (rows - 1 - i), 0.92, 0.13))
             axes.set(xlim=(1, len(series.values)), ylim=series.range())
-            # As time runs in the film: the first steps one by one, then faster.
+            # As time runs in the animation: the first steps one by one, then faster.
             axes.set_xscale("log")
             if series.reference is not None:
                 axes.axhline(series.reference, color=TRUTH, linewidth=0.9, linestyle="--")

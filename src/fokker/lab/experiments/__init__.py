@@ -23,7 +23,7 @@ from fokker.lab.experiments import (
     ma_lda,
 )
 from fokker.lab.experiments._result import Claim, Result
-from fokker.run.progress import Progress
+from fokker.lab.experiments._stages import stages
 
 __all__ = ["EXPERIMENTS", "Claim", "Experiment", "Result", "reproduce"]
 
@@ -112,7 +112,7 @@ def reproduce(
     folder.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     data = (Path(data_dir) if data_dir is not None else None,) if experiment.needs_data else ()
-    with Progress(f"reproducing {name}", unit=None):
+    with stages(name):
         result = experiment.run(folder, quick, seeds, *data)
     result = dataclasses.replace(result, wall_seconds=time.perf_counter() - start)
     result.write(folder)

@@ -6,20 +6,23 @@ and Gummel), mass is kept exactly and exp(-U) is stationary exactly.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import expm
 
 from fokker import samplers
-from fokker.lab.animation import Stage, write_films
-from fokker.lab.experiments._background_paths import film_figure
+from fokker.lab.animation import Stage, write_animations
+from fokker.lab.experiments._background_paths import animation_figure
 from fokker.lab.experiments._histogram import RIGHT_WITHIN, divergence
 from fokker.lab.experiments._result import Claim
 from fokker.report.plots import RIGHT, TRUTH, WRONG, new_figure, tidy
 from fokker.run.api import sample
 from fokker.targets import Density
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 LOW, HIGH, CELLS, FINER = -2.3, 2.3, 40, 8
 FROM, DEVIATION = -1.4, 0.15
@@ -130,7 +133,7 @@ def claims(observed: np.ndarray, solved: np.ndarray, number: int) -> list[Claim]
 
 
 def draw(times: np.ndarray, positions: np.ndarray, solved: np.ndarray, out: Path) -> list[str]:
-    """The density at four times, and two films: the histogram relaxing, the equation beside its particles."""
+    """The density at four times, and an animation of the equation beside its particles."""
     figure = new_figure(13.0, 3.4)
     observed = shares(positions)
     for axes, k in zip(figure.subplots(1, 4, sharey=True), (0, 3, 10, SHOWN), strict=True):
@@ -140,10 +143,10 @@ def draw(times: np.ndarray, positions: np.ndarray, solved: np.ndarray, out: Path
         if k == 0:
             axes.legend(frameon=False, fontsize=8, loc="upper right")
     figure.savefig(out / "fokker-planck.png", dpi=130)
-    return ["fokker-planck.png", *_film(times, positions, solved, out)]
+    return ["fokker-planck.png", *_animation(times, positions, solved, out)]
 
 
-def _panel(axes: Any) -> tuple[Any, Any]:
+def _panel(axes: "Axes") -> tuple[Any, Any]:
     x = centres(CELLS * FINER)
     truth = np.exp(-energy(x))
     axes.fill_between(x, truth / (truth.sum() * (x[1] - x[0])), color="0.88", label="exp(−U)")
@@ -158,8 +161,8 @@ def _set(bars: Any, line: Any, observed: np.ndarray, solved: np.ndarray) -> None
     line.set_ydata(solved * CELLS * FINER / (HIGH - LOW))
 
 
-def _film(times: np.ndarray, positions: np.ndarray, solved: np.ndarray, out: Path) -> list[str]:
-    figure = film_figure()
+def _animation(times: np.ndarray, positions: np.ndarray, solved: np.ndarray, out: Path) -> list[str]:
+    figure = animation_figure()
     axes, below = figure.subplots(2, 1, height_ratios=(4, 1), sharex=True)
     bars, line = _panel(axes)
     tidy(axes, "Langevin dynamics, and the Fokker–Planck equation of their density")
@@ -179,4 +182,4 @@ def _film(times: np.ndarray, positions: np.ndarray, solved: np.ndarray, out: Pat
         clock.set_text(f"t = {t:.1f}")
         dots.set_data(positions[k, :few], heights)
         frames.append(stage.frame())
-    return write_films(frames, out / "fokker-planck")
+    return write_animations(frames, out / "fokker-planck")

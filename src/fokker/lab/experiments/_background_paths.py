@@ -2,14 +2,19 @@ r"""Paths of stochastic differential equations: ODE against SDE, Brownian motion
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jaxtyping import Array, Key
 
-from fokker.lab.animation import DPI, HEIGHT, WIDTH, Frame, Stage, write_films
+from fokker.lab.animation import DPI, HEIGHT, WIDTH, Frame, Stage, write_animations
 from fokker.lab.experiments._result import Claim
 from fokker.report.plots import ACCENT, RIGHT, TRUTH, WRONG, new_figure, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Standard errors that an average may be off by; one in 16,000 is.
 ERRORS = 4.0
@@ -21,7 +26,7 @@ ORDER_WITHIN = 0.12
 START = 2.5
 
 
-def increments(key: Any, paths: int, steps: int, time: float = 1.0) -> np.ndarray:
+def increments(key: Key[Array, ""], paths: int, steps: int, time: float = 1.0) -> np.ndarray:
     """dW of so many paths (rows) over equal steps."""
     drawn = jax.random.normal(key, (paths * steps,)).reshape(paths, steps)
     return np.asarray(drawn, float) * np.sqrt(time / steps)
@@ -150,7 +155,7 @@ def ito_and_stratonovich(strong_errors: dict[str, np.ndarray]) -> list[Claim]:
 def draw_paths(
     dW: np.ndarray, X: np.ndarray, time: float, strong_errors: dict[str, np.ndarray], out: Path
 ) -> list[str]:
-    """One picture of the three, and a film of each."""
+    """One picture of the three, and an animation of each."""
     figure = new_figure(13.0, 3.8)
     panels = figure.subplots(1, 4)
     t = np.linspace(0, time, X.shape[1])
@@ -173,7 +178,7 @@ def draw_paths(
     panels[3].legend(frameon=False, fontsize=7.5, loc="lower left")
     tidy(panels[3], "Strong error against steps", "steps", "E|X − exact|")
     figure.savefig(out / "paths.png", dpi=130)
-    return ["paths.png", *_films(t, X, s, W, dW, out)]
+    return ["paths.png", *_animations(t, X, s, W, dW, out)]
 
 
 _COLOURS = {"Itô": RIGHT, "Stratonovich": WRONG}
@@ -186,7 +191,7 @@ _CURVES = {
 }
 
 
-def _ode_panel(axes: Any, t: np.ndarray) -> None:
+def _ode_panel(axes: "Axes", t: np.ndarray) -> None:
     mean, deviation = START * np.exp(-t), np.sqrt(-np.expm1(-2 * t))
     axes.fill_between(t, mean - 2 * deviation, mean + 2 * deviation, color="0.9", label="mean ± 2 deviations")
     axes.plot(t, mean, color=TRUTH, linewidth=2, label="ODE: dx = −x dt")
@@ -196,7 +201,7 @@ def _ode_panel(axes: Any, t: np.ndarray) -> None:
     tidy(axes, "ODE against SDE", "t", "x")
 
 
-def _brownian_panel(axes: Any, t: np.ndarray) -> None:
+def _brownian_panel(axes: "Axes", t: np.ndarray) -> None:
     for factor, shade in ((2, "0.93"), (1, "0.86")):
         axes.fill_between(t, -factor * np.sqrt(t), factor * np.sqrt(t), color=shade, label=f"± {factor} √t")
     axes.legend(frameon=False, fontsize=8, loc="upper left")
@@ -204,7 +209,7 @@ def _brownian_panel(axes: Any, t: np.ndarray) -> None:
     tidy(axes, "Brownian motion", "t", "W")
 
 
-def _geometric_panel(axes: Any, t: np.ndarray, W: np.ndarray) -> None:
+def _geometric_panel(axes: "Axes", t: np.ndarray, W: np.ndarray) -> None:
     for kind, dashes in (("Itô", "-"), ("Stratonovich", "--")):
         axes.plot(t, exact(W, t, kind), dashes, color=_COLOURS[kind], alpha=0.45, label=f"{kind}, exact")
     axes.plot([], [], ".-", color=RIGHT, label="Euler–Maruyama, 32 steps")
@@ -215,7 +220,9 @@ def _geometric_panel(axes: Any, t: np.ndarray, W: np.ndarray) -> None:
     tidy(axes, "dX = μX dt + σX dW, read in two ways", "t", "X")
 
 
-def growing(figure: Any, lines: Sequence[tuple[Any, np.ndarray, np.ndarray]], frames: int) -> list[Frame]:
+def growing(
+    figure: "Figure", lines: Sequence[tuple[Any, np.ndarray, np.ndarray]], frames: int
+) -> list[Frame]:
     """Frames in which lines grow from left to right, all up to the same time."""
     stage = Stage(figure, [line for line, _, _ in lines])
     end = max(t[-1] for _, t, _ in lines)
@@ -228,19 +235,19 @@ def growing(figure: Any, lines: Sequence[tuple[Any, np.ndarray, np.ndarray]], fr
     return pictures
 
 
-def film_figure() -> Any:
-    """A figure of the films' size."""
+def animation_figure() -> Any:
+    """A figure of the animations' size."""
     figure = new_figure(WIDTH / DPI, HEIGHT / DPI)
     figure.set_dpi(DPI)
     return figure
 
 
-def _films(
+def _animations(
     t: np.ndarray, X: np.ndarray, s: np.ndarray, W: np.ndarray, dW: np.ndarray, out: Path
 ) -> list[str]:
     written = []
     for name in ("ode-sde", "brownian", "ito-stratonovich"):
-        figure = film_figure()
+        figure = animation_figure()
         axes = figure.subplots()
         style = {"color": RIGHT, "linewidth": 1.1, "alpha": 0.8}
         if name == "ode-sde":
@@ -262,5 +269,5 @@ def _films(
                 for kind, colour in _COLOURS.items()
             ]
         # As many frames as the coarse paths have steps: equal frames would be merged.
-        written += write_films(growing(figure, lines, 32), out / name)
+        written += write_animations(growing(figure, lines, 32), out / name)
     return written

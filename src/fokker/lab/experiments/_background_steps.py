@@ -5,10 +5,11 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Key
 
 from fokker import samplers
 from fokker._core.random import fold_in
-from fokker.lab.animation import Backdrop, ChainView, Trajectory, animate, write_films
+from fokker.lab.animation import Backdrop, ChainView, Trajectory, animate, write_animations
 from fokker.lab.experiments._gallery_targets import CORRELATION, TARGETS
 from fokker.lab.experiments._result import Claim
 from fokker.run.api import sample
@@ -67,7 +68,7 @@ def gibbs_claims(halves: np.ndarray) -> list[Claim]:
     ]
 
 
-def tree_chain(key: Any, steps: int) -> tuple[list[Trajectory], list[dict[str, Any]], np.ndarray]:
+def tree_chain(key: Key[Array, ""], steps: int) -> tuple[list[Trajectory], list[dict[str, Any]], np.ndarray]:
     """NUTS on the banana with a step of the scale of its width: its trees, their statistics and its draws."""
     target = TARGETS["banana"]
     sampler = samplers.nuts(STEP_SIZE, "identity", max_depth=DEEPEST).on(Density(target.log_density))
@@ -110,12 +111,12 @@ def tree_claims(stats: list[dict[str, Any]]) -> list[Claim]:
 
 
 def draw(halves: np.ndarray, trees: list[Trajectory], chain: np.ndarray, frames: int, out: Path) -> list[str]:
-    """A film of each."""
+    """An animation of each."""
     line = "coordinate by coordinate × exact conditionals × none needed"
     chain_view = ChainView("Gibbs", line, halves[0])
-    written = write_films(animate(backdrop("correlated"), chain_view, frames), out / "gibbs", 120)
+    written = write_animations(animate(backdrop("correlated"), chain_view, frames), out / "gibbs", 120)
     # The trees with the most points first.
     shown = sorted(trees[:12], key=lambda tree: -len(tree.points))[:2]
     chain_view = ChainView("NUTS", "Hamiltonian × leapfrog × tree", chain, trajectories=tuple(shown))
-    film = animate(backdrop("banana"), chain_view, frames, share=0.7)
-    return written + write_films(film, out / "nuts-tree", 160)
+    animation = animate(backdrop("banana"), chain_view, frames, share=0.7)
+    return written + write_animations(animation, out / "nuts-tree", 160)

@@ -91,11 +91,11 @@ _PAGE = """<!doctype html>
 <div class="grid">
 {% for target in targets if (row.name, target.name) in entries %}
 {% set entry = entries[row.name, target.name] %}
-<figure><img loading="lazy" src="{{ entry.film }}.gif" width="640" height="360"
+<figure><img loading="lazy" src="{{ entry.animation }}.gif" width="640" height="360"
 alt="{{ row.title }} on {{ target.title }}"><figcaption><b>{{ target.title }}</b>:
 distance {{ "%.3f" % entry.distance }}, floor {{ "%.3f" % entry.floor }}
 <span class="{{ "no" if entry.reason else "yes" }}">{{ "✗ " ~ entry.reason if entry.reason else "✓" }}</span>
-{% if entry.mp4 %} <a href="{{ entry.film }}.mp4">video</a>{% endif %}</figcaption></figure>
+{% if entry.mp4 %} <a href="{{ entry.animation }}.mp4">video</a>{% endif %}</figcaption></figure>
 {% endfor %}
 </div>
 {% endfor %}

@@ -3,8 +3,8 @@ r"""Chains of a sampler on all targets of a dimension, and whether they reached 
 The distance of n independent draws from their own distribution, by Kolmogorov and Smirnov, is 0.87/√n on
 average: the floor. ArviZ says how many independent draws those of a chain are worth.
 
-The chains have a loop of their own, not `fk.sample`'s: the films show every step of the first chain with its
-proposals, and the verdict needs the other chains to go on where one leaves the finite numbers.
+The chains run in the loop of `_loop.py`, not by `fk.sample`: the animations show every step of the first
+chain with its proposals, and the verdict needs the other chains to go on where one leaves the finite numbers.
 """
 
 import dataclasses
@@ -16,13 +16,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, ArrayLike, PyTree
 
 from fokker._core.module import Module
 from fokker._core.random import fold_in, split
 from fokker._core.statistics import effective_sample_size, split_r_hat
-from fokker.lab.experiments._gallery_samplers import Row, Setting
+from fokker.lab.experiments._gallery_samplers import Row, TargetNumbers
 from fokker.lab.experiments._gallery_targets import GalleryTarget, Marginal
+from fokker.lab.experiments._loop import in_blocks
 from fokker.samplers import Sampler
 from fokker.targets import Density
 
@@ -70,14 +71,14 @@ class Switched(Module):
         return value
 
 
-def sampler_on(row: Row, targets: Sequence[GalleryTarget], which: Any, step_size: Any) -> Sampler:
+def sampler_on(row: Row, targets: Sequence[GalleryTarget], which: ArrayLike, step_size: ArrayLike) -> Sampler:
     """The sampler of a row on one of the targets, all of one dimension; both arguments may be traced."""
     density = Density(Switched(jnp.asarray(which), tuple(target.log_density for target in targets)))
     lengths, curvatures, lowest = (
         jnp.asarray([getattr(target, name) for target in targets])[which]
         for name in ("length", "curvature", "lowest")
     )
-    setting = Setting(
+    setting = TargetNumbers(
         step_size,
         lengths,
         curvatures,
@@ -121,24 +122,24 @@ def compiled(row: Row, targets: Sequence[GalleryTarget], budget: Budget) -> Chai
         position = starts[which]
         states = jax.vmap(lambda k: sampler.init(position, key=k))(split(first_key, budget.chains))
 
-        def step(states: Any, randomness: Any) -> Any:
-            states, info = jax.vmap(sampler.advance)(randomness, states)
+        def step(states: PyTree[Array], drawn: PyTree[Array]) -> Any:
+            states, info = jax.vmap(sampler.advance)(drawn, states)
             first = jax.tree.map(lambda x: x[0], states)
             shown = {
                 name: getattr(info, name)[0] for name in RECORDED if getattr(info, name, None) is not None
             }
             return states, {"position": first.position, **sampler.record(first), **shown}
 
-        def draw(states: Any, numbers: Array) -> Any:
-            # The randomness of all steps up to the next draw at once, as it does not depend on the states.
+        def randomness(numbers: Array, states: PyTree[Array]) -> Any:
             keys = jax.vmap(lambda number: split(fold_in(key, number), budget.chains))(numbers)
-            randomness = jax.vmap(jax.vmap(sampler.draw), in_axes=(0, None))(keys, states)
-            states, first = jax.lax.scan(step, states, randomness)
+            return jax.vmap(jax.vmap(sampler.draw), in_axes=(0, None))(keys, states)
+
+        def draw(states: PyTree[Array], first: PyTree[Array]) -> Any:
             # Chain by chain: a position may be a part of a state.
-            return states, (jax.vmap(lambda state: state.position)(states), first)
+            return jax.vmap(lambda state: state.position)(states), first
 
         numbers = jnp.arange(budget.draws * thin).reshape(budget.draws, thin)
-        _, (draws, first) = jax.lax.scan(draw, states, numbers)
+        draws, first = in_blocks(step, states, numbers, randomness, draw)
         return jnp.swapaxes(draws, 0, 1), jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), first)
 
     return run

@@ -21,7 +21,7 @@ from fokker.lab.experiments._gallery_targets import TARGETS, GalleryTarget
 from fokker.samplers import Sampler
 
 
-class Setting(NamedTuple):
+class TargetNumbers(NamedTuple):
     """What a sampler may use of a target: all but the density are numbers, which may be traced.
 
     `energy(theta)` is U less its least value; `length` the largest standard deviation.
@@ -52,7 +52,7 @@ class Row:
 
     name: str
     title: str
-    make: Callable[[Setting], Sampler]
+    make: Callable[[TargetNumbers], Sampler]
     factor: float
     text: str
     inertial: bool = True
@@ -61,14 +61,16 @@ class Row:
     exact: bool = False
     right: bool = True
     caveat: str = ""
-    cure: Callable[[Setting], Sampler] | None = None
+    cure: Callable[[TargetNumbers], Sampler] | None = None
     only: tuple[str, ...] = ()
     paths: bool = False
 
     @property
     def line(self) -> str:
         """What the sampler is made of, in its own words."""
-        return str(self.make(Setting(jnp.asarray(0.1), 1.0, 1.0, 2, lambda theta: jnp.sum(theta**2) / 2)))
+        return str(
+            self.make(TargetNumbers(jnp.asarray(0.1), 1.0, 1.0, 2, lambda theta: jnp.sum(theta**2) / 2))
+        )
 
     def fits(self, target: GalleryTarget) -> bool:
         """Whether it can sample the target."""
@@ -79,30 +81,30 @@ class Row:
         return self.factor / (target.curvature**0.5 if self.inertial else target.curvature)
 
 
-def _hmc(setting: Setting) -> Sampler:
+def _hmc(setting: TargetNumbers) -> Sampler:
     """HMC with paths of random length, about a quarter of a period where the target is widest."""
     wide = jnp.full(setting.dimension, setting.length)
     return samplers.hmc(setting.step_size / setting.length, None, 1 / wide**2)
 
 
-def _ghmc(setting: Setting) -> Sampler:
+def _ghmc(setting: TargetNumbers) -> Sampler:
     """GHMC that forgets its momentum over the width of the target."""
     persistence = jnp.exp(-setting.friction * setting.step_size)
     return samplers.ghmc(setting.step_size, persistence, "identity")
 
 
-def _maula(setting: Setting) -> Sampler:
+def _maula(setting: TargetNumbers) -> Sampler:
     return samplers.maula(setting.step_size, jnp.asarray(setting.friction), "identity")
 
 
-def _gibbs(setting: Setting) -> Sampler:
+def _gibbs(setting: TargetNumbers) -> Sampler:
     """Gibbs sampling of a normal, whose precision is the Hessian of its potential."""
     origin = jnp.zeros(setting.dimension)
     sampler = samplers.gibbs_normal(np.zeros(setting.dimension), np.eye(setting.dimension))
     return dataclasses.replace(sampler, precision=jax.hessian(setting.energy)(origin))
 
 
-def _metric(setting: Setting, power: float = 0.5) -> tuple[Scalar, Scalar]:
+def _metric(setting: TargetNumbers, power: float = 0.5) -> tuple[Scalar, Scalar]:
     """G⁻¹ = √(1 + U) and its root: larger steps where the density is low (Ma et al. 2015)."""
     return (
         Scalar(lambda theta: (1 + setting.energy(theta)) ** power),

@@ -98,33 +98,37 @@ class GalleryTarget:
         return *axes, np.exp(log - log.max())
 
 
-def _sum(x: Any) -> Any:
+# The coordinates of a point, or of many along further axes: of JAX in a sampler, of NumPy in a picture.
+Point = Array | np.ndarray
+
+
+def _sum(x: Point) -> Point:
     """The sum over the coordinates, the first axis."""
     return x.sum(axis=0)
 
 
-def normal(theta: Any) -> Any:
+def normal(theta: Point) -> Point:
     """N(0, I) in any dimension."""
     return -_sum(theta**2) / 2
 
 
-def correlated(theta: Any) -> Any:
+def correlated(theta: Point) -> Point:
     """Unit variances, correlation ρ: the precision is [[1, -ρ], [-ρ, 1]]/(1 - ρ²)."""
     x, y = theta[0], theta[1]
     return -(x**2 - 2 * CORRELATION * x * y + y**2) / (2 * (1 - CORRELATION**2))
 
 
-def student(theta: Any) -> Any:
+def student(theta: Point) -> Point:
     """Student's t in two dimensions with a unit scale matrix."""
     return -(FREEDOM + 2) / 2 * _log1p(_sum(theta**2) / FREEDOM)
 
 
-def banana(theta: Any) -> Any:
+def banana(theta: Point) -> Point:
     """z₁ ~ N(0, 10²), z₂ ~ N(0.03(z₁² - 100), 1)."""
     return -(theta[0] ** 2) / 200 - (theta[1] - BEND * (theta[0] ** 2 - 100)) ** 2 / 2
 
 
-def mixture(theta: Any) -> Any:
+def mixture(theta: Point) -> Point:
     """Three round normals, the log of their weighted sum."""
     numbers = jnp if isinstance(theta, Array) else np
     logs = [
@@ -135,12 +139,12 @@ def mixture(theta: Any) -> Any:
     return largest + numbers.log(sum(numbers.exp(log - largest) for log in logs))
 
 
-def rosenbrock(theta: Any) -> Any:
+def rosenbrock(theta: Point) -> Point:
     """x ~ N(1, 1), y ~ N(x², 0.2): a narrow parabola that steepens without bound."""
     return -((theta[0] - 1) ** 2) / 2 - (theta[1] - theta[0] ** 2) ** 2 / (2 * VALLEY)
 
 
-def _log1p(x: Any) -> Any:
+def _log1p(x: Point) -> Point:
     return jnp.log1p(x) if isinstance(x, Array) else np.log1p(x)
 
 

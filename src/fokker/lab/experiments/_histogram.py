@@ -8,9 +8,9 @@ the number of independent draws whose shares would vary as those of the sampler 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from jaxtyping import ArrayLike
 
 # The exact share outside the histogram counts as at least this, so that the distance is finite.
 _LEAST = 1e-12
@@ -82,7 +82,7 @@ def divergence(shares: np.ndarray, exact: np.ndarray) -> float:
     return float(np.sum(shares[seen] * np.log(shares[seen] / exact[seen])))
 
 
-def mean_and_error(name: str, values: Any) -> dict[str, float]:
+def mean_and_error(name: str, values: ArrayLike) -> dict[str, float]:
     """The mean over seeds under `name`, and its standard error where there is more than one seed."""
     values = np.asarray(values, float)
     summary = {name: float(values.mean())}

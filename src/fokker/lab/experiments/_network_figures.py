@@ -11,14 +11,15 @@ from fokker.lab.experiments._topic_figures import markdown_table
 from fokker.report.plots import new_figure, tidy
 
 if TYPE_CHECKING:
-    from fokker.lab.experiments.ding_bnn import Chain, Setting
+    from fokker.lab.experiments._ding import DingSetting
+    from fokker.lab.experiments.ding_bnn import Chain
 
 # One per η, the same for both methods; green for the largest, as in the paper.
 _COLOURS = ("#56B4E9", "#E69F00", "#CC79A7", "#009E73")
 _LINES = {"SGHMC": "--", "SGNHT": "-"}
 
 
-def draw_test_errors(by_setting: "Mapping[Setting, Sequence[Chain]]", burn_in: int, path: Path) -> None:
+def draw_test_errors(by_setting: "Mapping[DingSetting, Sequence[Chain]]", burn_in: int, path: Path) -> None:
     """Test error over iterations, mean and range over seeds: one panel per a, one colour per η."""
     amounts = sorted({setting.a for setting in by_setting})
     steps = sorted({setting.eta for setting in by_setting})
@@ -67,7 +68,7 @@ def draw_test_errors(by_setting: "Mapping[Setting, Sequence[Chain]]", burn_in: i
     figure.savefig(path, dpi=130)
 
 
-def _in_the_paper(setting: "Setting", by_setting: "Mapping[Setting, Sequence[Chain]]") -> str:
+def _in_the_paper(setting: "DingSetting", by_setting: "Mapping[DingSetting, Sequence[Chain]]") -> str:
     """What the text of section 5.2.1 says; it gives no numbers."""
     if setting.method == "SGNHT":
         return "more stable than SGHMC for larger η"
@@ -78,7 +79,7 @@ def _in_the_paper(setting: "Setting", by_setting: "Mapping[Setting, Sequence[Cha
     return "diverges, far beyond the range of the figure"
 
 
-def write_table(by_setting: "Mapping[Setting, Sequence[Chain]]", path: Path) -> None:
+def write_table(by_setting: "Mapping[DingSetting, Sequence[Chain]]", path: Path) -> None:
     """The last test error of every setting beside what the paper says."""
     rows = []
     for setting, chains in by_setting.items():

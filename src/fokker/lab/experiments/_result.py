@@ -80,7 +80,7 @@ def installed_versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """`value` in the types that JSON has; NaN and the infinities, which it has not, become None."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {item.name: plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
@@ -103,6 +103,6 @@ def plain(value: Any) -> Any:
     )
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     """A number with three digits; anything else as it is."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)

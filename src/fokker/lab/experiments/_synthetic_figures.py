@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fokker.lab.experiments._histogram import Histogram
 from fokker.report.plots import ACCENT, RIGHT, TRUTH, WRONG, new_figure, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # A colour and a line style for each sampler, as not every reader can see the colours.
 STYLES: dict[str, dict[str, Any]] = {
@@ -25,7 +28,7 @@ def running_mean(values: np.ndarray) -> np.ndarray:
     return np.cumsum(values) / np.arange(1, values.size + 1)
 
 
-def _exact(panel: Any, histogram: Histogram) -> None:
+def _exact(panel: "Axes", histogram: Histogram) -> None:
     exact = histogram.density(histogram.exact)
     panel.fill_between(histogram.centres, exact, step="mid", color="0.85", label="exact")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -10,6 +10,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from fokker.lab.experiments._synthetic_figures import STYLES as COMMON
 from fokker.lab.experiments._topic_runs import Curve
 from fokker.report.plots import RIGHT, TRUTH, WRONG, new_figure, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axis import Axis
 
 STYLES: dict[str, dict[str, Any]] = {
     "SGLD": COMMON["SGLD"],
@@ -21,7 +24,7 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 
 
-def _plain(axis: Any) -> None:
+def _plain(axis: "Axis") -> None:
     """Whole numbers at the ticks of a logarithmic axis."""
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fokker.corpora import Documents
+from fokker.lab.experiments._stages import stage
 from fokker.models.topics._checks import NotFiniteError
 from fokker.models.topics.chain import TopicChain, decaying
 from fokker.models.topics.evaluate import HeldOut
@@ -43,7 +44,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Setting:
+class TopicSetting:
     """A sampler with its priors (θ_kw ~ Gamma(α, 1), mixtures ~ Dirichlet(γ)) and its steps.
 
     ε_t = step (1 + t/b)^{-c}, and a friction: None takes those that suit the size of the
@@ -121,8 +122,9 @@ class Evaluations:
         return self._held_out.perplexity
 
 
-def follow(stream: Stream, setting: Setting, seed: int) -> Curve | None:
+def follow(stream: Stream, setting: TopicSetting, seed: int) -> Curve | None:
     """A chain over the stream in one pass; None where it left the finite numbers."""
+    stage(f"sampling by {setting.sampler}, α = {setting.alpha:g}, seed {seed}")
     chain, evaluations = setting.chain(stream, seed, cores()), Evaluations(stream, setting.gamma, seed)
     try:
         for number, documents in enumerate(stream.batches(), start=1):
@@ -134,7 +136,7 @@ def follow(stream: Stream, setting: Setting, seed: int) -> Curve | None:
     return evaluations.curve()
 
 
-def search(stream: Stream, grid: Sequence[Setting], seed: int) -> list[tuple[Setting, float]]:
+def search(stream: Stream, grid: Sequence[TopicSetting], seed: int) -> list[tuple[TopicSetting, float]]:
     """The perplexity at the end with every setting, the lowest first; a single setting is not run."""
     if len(grid) == 1:
         return [(grid[0], np.nan)]
@@ -144,7 +146,7 @@ def search(stream: Stream, grid: Sequence[Setting], seed: int) -> list[tuple[Set
 
 
 def seconds_per_hundred(
-    stream: Stream, settings: Mapping[str, Setting], rounds: int
+    stream: Stream, settings: Mapping[str, TopicSetting], rounds: int
 ) -> dict[str, dict[str, float]]:
     """Seconds per hundred documents of a step on one thread: medians, the samplers taking turns."""
     chains = {name: setting.chain(stream, 0, 1) for name, setting in settings.items()}

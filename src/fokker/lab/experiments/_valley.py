@@ -12,6 +12,7 @@ from fokker import samplers
 from fokker.fields import Scalar
 from fokker.integrators import EulerMaruyama, SymplecticEuler
 from fokker.lab.experiments._histogram import divergence
+from fokker.lab.experiments._stages import stage
 from fokker.lab.experiments._synthetic import NoisyGradient, gaussian, position_of, simulate
 
 CELLS, LOW, HIGH = 40, np.array([-3.6, -2.4]), np.array([3.6, 2.4])
@@ -31,7 +32,7 @@ GRIDS: dict[tuple[str, str], tuple[float, ...]] = {
 }
 
 
-class Setting(NamedTuple):
+class ValleySetting(NamedTuple):
     """Numbers that chains are vectorised over; friction is SGHMC's, noise the gradient's variance."""
 
     step_size: Any
@@ -50,7 +51,7 @@ def metric(theta: Array) -> Array:
 
 
 def chain(
-    method: str, integrator: str, setting: Setting, key: Array, steps: int, path: bool = False
+    method: str, integrator: str, setting: ValleySetting, key: Array, steps: int, path: bool = False
 ) -> Array:
     """The cell of every state of one chain from the mode, or every tenth state itself."""
     sampler = {
@@ -107,13 +108,14 @@ def measure(
     exact, stops = exact_shares(), checkpoints(steps)
     rows = []
     for (method, integrator), grid in GRIDS.items():
+        stage(f"sampling by {method}, {integrator}")
         cases = [
-            (name, Setting(h, **changed))
+            (name, ValleySetting(h, **changed))
             for name, changed in variants.items()
             for h in grid
             if method == "SGHMC" or "friction" not in changed  # the others have no friction
         ]
-        settings = Setting(*map(jnp.asarray, zip(*(setting for _, setting in cases), strict=True)))
+        settings = ValleySetting(*map(jnp.asarray, zip(*(setting for _, setting in cases), strict=True)))
         run = jax.jit(
             jax.vmap(
                 jax.vmap(lambda s, k, m=method, i=integrator: chain(m, i, s, k, stops[-1] + 500), (None, 0)),

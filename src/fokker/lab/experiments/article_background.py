@@ -12,6 +12,7 @@ from fokker.lab.experiments import _background_density as density
 from fokker.lab.experiments import _background_paths as paths
 from fokker.lab.experiments import _background_steps as steps
 from fokker.lab.experiments._result import Claim, Result
+from fokker.lab.experiments._stages import stage
 
 # Paths, particles, Gibbs chains × sweeps, trees.
 QUICK: dict[str, Any] = {"paths": 4000, "particles": 8000, "gibbs": (400, 400), "trees": 150, "frames": 40}
@@ -28,6 +29,7 @@ FINE, TIME = 1024, 3.0
 def measure(out: Path, size: dict[str, Any], seed: int, drawn: bool) -> tuple[list[Claim], list[str]]:
     """All parts with one seed, with their pictures where `drawn`."""
     keys = jax.random.split(jax.random.key(seed), 3)
+    stage(f"simulating, seed {seed}")
     dW = paths.increments(keys[0], size["paths"], FINE)
     X = paths.ornstein_uhlenbeck(paths.increments(keys[1], size["paths"], 200, TIME), TIME)
     errors = paths.errors(dW)
@@ -45,6 +47,7 @@ def measure(out: Path, size: dict[str, Any], seed: int, drawn: bool) -> tuple[li
     ]
     files: list[str] = []
     if drawn:
+        stage("drawing")
         files += paths.draw_paths(dW, X, TIME, errors, out)
         files += density.draw(times, positions, solved, out)
         files += steps.draw(halves, trees, chain, size["frames"], out)

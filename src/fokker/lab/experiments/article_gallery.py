@@ -1,4 +1,4 @@
-r"""The gallery: every sampler on every target of the article, each pair a film, and whether it converged.
+r"""The gallery: every sampler on every target of the article, each pair with an animation and a verdict.
 
 For each pair many chains run from one point; their draws are compared with the exact marginals by Kolmogorov
 and Smirnov's distance, which for a right sampler falls to the Monte Carlo floor of as many independent draws.
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Key
 
 from fokker.lab.animation import Backdrop, ChainView, Job, Renderers, Series, Trajectory, ffmpeg
 from fokker.lab.experiments._gallery_page import draw_overview, word, write_page
@@ -35,13 +36,14 @@ from fokker.lab.experiments._gallery_runs import (
 from fokker.lab.experiments._gallery_samplers import ROWS, Row
 from fokker.lab.experiments._gallery_targets import TARGETS, GalleryTarget
 from fokker.lab.experiments._result import Claim, Result
+from fokker.lab.experiments._stages import stage
 
 QUICK, FULL = Budget(128, 12_000, 200), Budget(128, 240_000, 400)
 QUICK_FRAMES, FULL_FRAMES = 24, 90
-# Processes that render films while this one samples.
+# Processes that render animations while this one samples.
 RENDERERS = 2
 OVERVIEW, PAGE = "overview.png", "index.html"
-# The most steps that a film shows: later frames would look the same.
+# The most steps that an animation shows: later frames would look the same.
 _STEPS_SHOWN = 20_000
 # How many times longer the run without a sampler's known flaw is.
 _LONGER = 8
@@ -50,7 +52,7 @@ _CONTROL_EFFECTIVE = 10_000
 
 
 def backdrop(target: GalleryTarget) -> Backdrop:
-    """A target as the films show it."""
+    """A target as the animations show it."""
     return Backdrop(
         target.title, target.box, target.grid(), tuple((m.x, m.density) for m in target.marginals)
     )
@@ -81,7 +83,7 @@ def series(row: Row, target: GalleryTarget, first: Mapping[str, np.ndarray]) -> 
 def chain_view(
     row: Row, target: GalleryTarget, first: Mapping[str, np.ndarray], paths: Sequence[Any]
 ) -> ChainView:
-    """The first chain as the films show it; `paths` are its first steps, where they are shown."""
+    """The first chain as the animations show it; `paths` are its first steps, where they are shown."""
     shown = {name: np.asarray(values)[:_STEPS_SHOWN] for name, values in first.items()}
     # One pixel is a five-hundredth of the box: half precision would show, single does not.
     return ChainView(
@@ -128,12 +130,14 @@ def pairs(rows: Sequence[Row], targets: Sequence[GalleryTarget], budget: Budget)
                 yield Pair(row, group, which, partial(_run, future.result(), which))
 
 
-def _run(ready: Any, which: int, step_size: float, key: Any) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def _run(
+    ready: Any, which: int, step_size: float, key: Key[Array, ""]
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     draws, first = ready(jnp.asarray(which), jnp.asarray(step_size), key)
     return np.asarray(draws, float), jax.tree.map(np.asarray, first)
 
 
-def verdict_on(pair: Pair, draws: np.ndarray, key: Any, budget: Budget) -> Verdict:
+def verdict_on(pair: Pair, draws: np.ndarray, key: Key[Array, ""], budget: Budget) -> Verdict:
     """Judge a pair's draws; where they are off, explain it by other runs with the same key."""
     row, target = pair.row, pair.target
     verdict = judge(draws, target.marginals)
@@ -171,7 +175,7 @@ def entry_of(
         "effective draws": verdict.effective,
         "R-hat": verdict.r_hat,
         "curve": verdict.curve,
-        "film": f"{row.name}-{target.name}",
+        "animation": f"{row.name}-{target.name}",
         "mp4": mp4,
     }
 
@@ -212,7 +216,7 @@ def claims(entries: Sequence[Mapping[str, Any]]) -> list[Claim]:
 
 
 def run(out: Path, quick: bool, seeds: int) -> Result:
-    """Sample and judge, while other processes render the films."""
+    """Sample and judge, while other processes render the animations."""
     budget, frames = (QUICK, QUICK_FRAMES) if quick else (FULL, FULL_FRAMES)
     rows, targets = list(ROWS), list(TARGETS.values())
     drawn = {target.name: backdrop(target) for target in targets}
@@ -221,6 +225,7 @@ def run(out: Path, quick: bool, seeds: int) -> Result:
     with Renderers(RENDERERS) as renderers:
         for pair in pairs(rows, targets, budget):
             row, target = pair.row, pair.target
+            stage(f"sampling {target.name} by {row.name}")
             step_size = row.step_size(target)
             for seed in range(seeds):
                 key = jax.random.key(seed)

@@ -14,11 +14,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Key, PyTree
 
 from fokker import samplers
 from fokker._core.random import fold_in, normal, split
 from fokker._core.statistics import effective_sample_size
+from fokker.lab.experiments._loop import in_blocks
 from fokker.lab.experiments._result import Claim, Result
+from fokker.lab.experiments._stages import stage
 from fokker.report.plots import new_figure, tidy
 from fokker.samplers import Sampler
 from fokker.targets import Density
@@ -113,41 +116,39 @@ QUICK = Size((16, 64, 256, 1024), 24, 160, {"rwm": 256})
 FULL = Size((2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), 32, 400)
 
 
-def chains_of(method: Method, d: int, size: Size, key: Any) -> dict[str, np.ndarray]:
+def chains_of(method: Method, d: int, size: Size, key: Key[Array, ""]) -> dict[str, np.ndarray]:
     """Draws (chain, draw, coordinate), gradients per step and acceptance, from stationary starts.
 
-    A loop of its own, not `fk.sample`'s: chains of NUTS have a step size each, and long random walks take a
-    third of the time.
+    Not by `fk.sample`: chains of NUTS have a step size each, and long random walks take a third of the time.
     """
     sampler = method.make(d).on(Density(lambda theta: -jnp.sum(theta**2) / 2))
     between = method.between(d)
 
     factors = jnp.linspace(1 - method.spread, 1 + method.spread, size.chains)
 
-    def one(factor: Any, key: Any, state: Any) -> Any:
+    def one(factor: Array, key: Key[Array, ""], state: PyTree[Array]) -> Any:
         if not method.spread:
             return sampler.step(key, state)
         return sampler.with_step_size(sampler.step_size * factor).step(key, state)  # type: ignore[attr-defined]
 
     @jax.jit
-    def run(key: Any) -> Any:
+    def run(key: Key[Array, ""]) -> Any:
         start_key, first_key, key = split(key, 3)
         starts = normal(start_key, (size.chains, d), jnp.float32)
         states = jax.vmap(lambda x, k: sampler.init(x, key=k))(starts, split(first_key, size.chains))
 
-        def step(states: Any, number: Any) -> Any:
+        def step(states: PyTree[Array], number: Array) -> Any:
             keys = split(fold_in(key, number), size.chains)
             states, info = jax.vmap(one)(factors, keys, states)
             stats = info.stats
             return states, {name: jnp.mean(stats[name]) for name in _RECORDED if name in stats}
 
-        def draw(states: Any, numbers: Any) -> Any:
-            states, stats = jax.lax.scan(step, states, numbers)
+        def draw(states: PyTree[Array], stats: dict[str, Array]) -> Any:
             position = jax.vmap(lambda state: state.position)(states)
-            return states, (position[:, :_COORDINATES], jax.tree.map(jnp.mean, stats))
+            return position[:, :_COORDINATES], jax.tree.map(jnp.mean, stats)
 
         numbers = jnp.arange(size.draws * between).reshape(size.draws, between)
-        _, (draws, stats) = jax.lax.scan(draw, states, numbers)
+        draws, stats = in_blocks(step, states, numbers, lambda block, _: block, draw)
         return {"draws": jnp.swapaxes(draws, 0, 1), **jax.tree.map(jnp.mean, stats)}
 
     return {name: np.asarray(value, float) for name, value in run(key).items()}
@@ -166,6 +167,7 @@ def measure(methods: Sequence[Method], size: Size, seeds: int) -> list[dict[str,
         for d in size.dimensions:
             if d > size.most.get(method.name, d):
                 continue
+            stage(f"sampling by {method.name} in {d} dimensions")
             for seed in range(seeds):
                 chains = chains_of(method, d, size, jax.random.fold_in(jax.random.key(seed), d))
                 count = effective(chains["draws"])

@@ -20,18 +20,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from fokker import samplers
 from fokker.datasets import Images, mnist
-from fokker.lab.experiments._ding import SGNHT
+from fokker.lab.experiments._ding import SAMPLERS, DingSetting
 from fokker.lab.experiments._network_figures import draw_test_errors, write_table
 from fokker.lab.experiments._result import Claim, Result
+from fokker.lab.experiments._stages import stage
 from fokker.run.api import sample
 from fokker.targets import Posterior
 
 FIGURE, TABLE = "ding-bnn.png", "ding-bnn.md"
 NUM_TRAIN, HIDDEN, CLASSES, BATCH = 50_000, 100, 10, 20
 AMOUNTS, STEPS = (0.001, 0.01), (2e-7, 4e-7, 6e-7, 8e-7)
-SAMPLERS: dict[str, Callable[..., samplers.Recipe]] = {"SGHMC": samplers.sghmc, "SGNHT": SGNHT}
 # What counts as no difference between two test errors, in percentage points. The standard error of a test
 # error of 2.5 % on 10,000 images is 0.16 points.
 TIE = 0.5
@@ -98,23 +97,6 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A sampler in Ding et al.'s parametrisation: η = ε², a = Aε."""
-
-    method: str
-    a: float
-    eta: float
-
-    def __str__(self) -> str:
-        return f"{self.method}, a = {self.a:g}, η = {self.eta:g}"
-
-    def sampler(self) -> samplers.Recipe:
-        """With ε = √η and friction A = a/ε."""
-        step_size = self.eta**0.5
-        return SAMPLERS[self.method](step_size, self.a / step_size)
-
-
-@dataclass(frozen=True)
 class Chain:
     """Test errors in per cent by iteration: of single draws up to the end of burn-in, then of their mean.
 
@@ -135,7 +117,7 @@ class Chain:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class NetworkOnImages:
     """A network with its posterior and what it predicts; compiled once for all chains."""
 
     network: Network
@@ -144,7 +126,7 @@ class Problem:
     test_labels: np.ndarray
 
     @classmethod
-    def of(cls, network: Network, data: Images) -> "Problem":
+    def of(cls, network: Network, data: Images) -> "NetworkOnImages":
         """For the images to learn from and to test with."""
         train = data.train_images[:NUM_TRAIN].reshape(-1, data.train_images[0].size)
         test = jnp.asarray(data.test_images.reshape(len(data.test_images), -1))
@@ -154,13 +136,14 @@ class Problem:
         )
 
 
-def follow(problem: Problem, setting: Setting, seed: int, length: Length) -> Chain:
+def follow(tested: NetworkOnImages, setting: DingSetting, seed: int, length: Length) -> Chain:
     """One chain, and the test error of what it predicts."""
+    stage(f"sampling by {setting}, seed {seed}")
     start_key = jax.random.fold_in(jax.random.key(seed), 1)
     trace = sample(
-        problem.posterior,
+        tested.posterior,
         setting.sampler(),
-        init=problem.network.start(start_key, problem.posterior.data["image"].shape[1]),
+        init=tested.network.start(start_key, tested.posterior.data["image"].shape[1]),
         steps=length.iterations,
         chains=1,
         thin=length.thin,
@@ -171,13 +154,13 @@ def follow(problem: Problem, setting: Setting, seed: int, length: Length) -> Cha
     num_draws = 0 if trace.draws is None else trace.draws["B"].shape[1]
     iterations = length.thin * np.arange(1, num_draws + 1)
     is_kept = iterations > length.burn_in
-    total = np.zeros((len(problem.test_labels), CLASSES), np.float64)
+    total = np.zeros((len(tested.test_labels), CLASSES), np.float64)
     errors = []
     for draw in range(num_draws):
-        p = np.asarray(problem.predict(jax.tree.map(lambda leaf, draw=draw: leaf[0, draw], trace.draws)))
+        p = np.asarray(tested.predict(jax.tree.map(lambda leaf, draw=draw: leaf[0, draw], trace.draws)))
         # Up to the end of burn-in a draw alone predicts; afterwards the mean of the draws since.
         total = total + p if draw and is_kept[draw - 1] else p
-        errors.append(100 * float(np.mean(np.argmax(total, 1) != problem.test_labels)))
+        errors.append(100 * float(np.mean(np.argmax(total, 1) != tested.test_labels)))
     if trace.stopped is not None:
         errors.append(100 * (1 - 1 / CLASSES))
         iterations = np.append(iterations, length.thin * (num_draws + 1))
@@ -191,14 +174,14 @@ def follow(problem: Problem, setting: Setting, seed: int, length: Length) -> Cha
 
 
 def measure(
-    data: Images, network: Network, settings: Sequence[Setting], seeds: int, length: Length
-) -> dict[Setting, list[Chain]]:
+    data: Images, network: Network, settings: Sequence[DingSetting], seeds: int, length: Length
+) -> dict[DingSetting, list[Chain]]:
     """Every setting with every seed."""
-    problem = Problem.of(network, data)
-    return {setting: [follow(problem, setting, n, length) for n in range(seeds)] for setting in settings}
+    tested = NetworkOnImages.of(network, data)
+    return {setting: [follow(tested, setting, n, length) for n in range(seeds)] for setting in settings}
 
 
-Chains = Mapping[Setting, Sequence[Chain]]
+Chains = Mapping[DingSetting, Sequence[Chain]]
 
 
 def claims(by_setting: Chains, where: str = "") -> list[Claim]:
@@ -285,7 +268,12 @@ def _rounded(values: Sequence[float]) -> list[float]:
 
 
 def study(
-    data: Images, out: Path, settings: Sequence[Setting], seeds: int, length: Length, variant: Length | None
+    data: Images,
+    out: Path,
+    settings: Sequence[DingSetting],
+    seeds: int,
+    length: Length,
+    variant: Length | None,
 ) -> Result:
     """Sample, judge, draw; with a `variant` length, also with other activations and priors."""
     by_setting = measure(data, Network(), settings, seeds, length)
@@ -319,7 +307,7 @@ def study(
     return Result("ding-bnn", results, described, tuple(range(seeds)), (FIGURE, TABLE), entries)
 
 
-def _entry(network: Network, setting: Setting, chains: Sequence[Chain]) -> dict[str, Any]:
+def _entry(network: Network, setting: DingSetting, chains: Sequence[Chain]) -> dict[str, Any]:
     return {
         "method": setting.method,
         "a": setting.a,
@@ -334,9 +322,9 @@ def _entry(network: Network, setting: Setting, chains: Sequence[Chain]) -> dict[
     }
 
 
-def all_settings(amounts: Sequence[float], steps: Sequence[float]) -> list[Setting]:
+def all_settings(amounts: Sequence[float], steps: Sequence[float]) -> list[DingSetting]:
     """Every method with some a and η."""
-    return [Setting(method, a, eta) for method, a, eta in itertools.product(SAMPLERS, amounts, steps)]
+    return [DingSetting(method, a, eta) for method, a, eta in itertools.product(SAMPLERS, amounts, steps)]
 
 
 def run(out: Path, quick: bool, seeds: int, data: Path | None = None) -> Result:

@@ -10,20 +10,21 @@ those of section 5.2.1.
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fokker import samplers
 from fokker._core.files import write_text
 from fokker.datasets.folder import find_file
 from fokker.datasets.ratings import Ratings, read_ratings
-from fokker.lab.experiments._ding import SGNHT
+from fokker.lab.experiments._ding import SAMPLERS, DingSetting
 from fokker.lab.experiments._result import Claim, Result
+from fokker.lab.experiments._stages import stage
 from fokker.models.factorisation.chain import FactorChain
+from fokker.models.factorisation.minibatches import MinibatchPass
 from fokker.report.plots import RIGHT, WRONG, new_figure, tidy
 
 FIGURE, CURVES, TABLE = "ding-bpmf.png", "ding-bpmf-curves.png", "ding-bpmf.md"
@@ -31,7 +32,6 @@ RATINGS = "movielens-latest-small"
 RATINGS_FROM = "MovieLens ml-latest-small of GroupLens, in place of the paper's ml-1m"
 FACTORS, BATCH, TEST_SHARE = 10, 400, 0.2
 AMOUNTS, STEPS = (0.01, 0.1), (2e-7, 4e-7, 6e-7, 8e-7)
-SAMPLERS: dict[str, Callable[..., samplers.Recipe]] = {"SGHMC": samplers.sghmc, "SGNHT": SGNHT}
 # What counts as no difference between two test errors.
 TIE = 0.01
 
@@ -48,24 +48,6 @@ QUICK, FULL = Length(1_200, 400), Length(100_000, 20_000)
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A sampler in Ding et al.'s parametrisation: η = ε², a = Aε."""
-
-    method: str
-    a: float
-    eta: float
-
-    def __str__(self) -> str:
-        return f"{self.method}, a = {self.a:g}, η = {self.eta:g}"
-
-    def sampler(self) -> samplers.Recipe:
-        """With step size √η and friction a/√η."""
-        step_size = self.eta**0.5
-        # Noise of three matching moments: enough for these steps of order 1, and several times cheaper.
-        return SAMPLERS[self.method](step_size, self.a / step_size, noise="binomial")
-
-
-@dataclass(frozen=True)
 class ChainResult:
     """Test RMSE of the mean prediction, infinite where the chain diverged; and how it got there.
 
@@ -79,24 +61,25 @@ class ChainResult:
     curve: tuple[tuple[int, float], ...] = ()
 
 
-def follow(train: Ratings, test: Ratings, setting: Setting, seed: int, length: Length) -> ChainResult:
+def follow(train: Ratings, test: Ratings, setting: DingSetting, seed: int, length: Length) -> ChainResult:
     """One chain."""
-    data = {"users": train.users, "items": train.items, "rating": train.values}
-    shape = (train.num_users, train.num_items)
-    sampler = setting.sampler()
-    chain = FactorChain(data, shape, FACTORS, sampler, prior="normal-wishart", batch_size=BATCH, seed=seed)
+    stage(f"sampling by {setting}, seed {seed}")
+    # Noise of three matching moments: enough for these steps of order 1, and several times cheaper.
+    sampler = setting.sampler(noise="binomial")
+    chain = FactorChain(train, FACTORS, prior="normal-wishart", seed=seed, noise_by_user=False)
+    move = MinibatchPass(chain, sampler, BATCH)
     total, count = np.zeros(len(test)), 0
     curve: list[tuple[int, float]] = []
     kinetic, friction = [], []
-    for taken in range(chain.interval, length.iterations + chain.interval, chain.interval):
-        if not chain.advance(setting.eta**0.5):
+    for taken in range(move.interval, length.iterations + move.interval, move.interval):
+        if not chain.advance(move):
             return ChainResult(np.inf, np.inf, np.nan, tuple(curve))
-        prediction = chain.predict(test.users, test.items)
+        prediction = chain.draw().expected(test.users, test.items)
         mean = prediction
         if taken > length.burn_in:
             total, count = total + prediction, count + 1
             mean = total / count
-            z: dict[str, Any] = chain.state.z
+            z: dict[str, Any] = move.state.z
             kinetic.append(float(np.mean([np.mean(np.asarray(r) ** 2) for r in z["r"].values()]) / 2))
             friction.append(float(z["xi"]) if "xi" in z else setting.a / setting.eta**0.5)
         curve.append((taken, float(np.sqrt(np.mean((mean - test.values) ** 2)))))
@@ -108,7 +91,7 @@ def mean_rmse(rows: Sequence[ChainResult]) -> float:
     return float(np.mean([row.rmse for row in rows]))
 
 
-def claims(by_setting: Mapping[Setting, Sequence[ChainResult]]) -> list[Claim]:
+def claims(by_setting: Mapping[DingSetting, Sequence[ChainResult]]) -> list[Claim]:
     """What section 5.2.1 says of Figure 3."""
     mean = {(s.method, s.a, s.eta): mean_rmse(rows) for s, rows in by_setting.items()}
     amounts = sorted({setting.a for setting in by_setting})
@@ -170,12 +153,12 @@ def run(out: Path, quick: bool, seeds: int, data: Path | None = None) -> Result:
     ratings = read_ratings(find_file(RATINGS, "ratings.csv", data))
     steps = STEPS[-1:] if quick else STEPS
     amounts = AMOUNTS[:1] if quick else AMOUNTS
-    settings = [Setting(*each) for each in itertools.product(SAMPLERS, amounts, steps)]
+    settings = [DingSetting(*each) for each in itertools.product(SAMPLERS, amounts, steps)]
     result = study(ratings, out, settings, seeds, QUICK if quick else FULL)
     return dataclasses.replace(result, settings={"quick": quick, **result.settings})
 
 
-def study(ratings: Ratings, out: Path, settings: Sequence[Setting], seeds: int, length: Length) -> Result:
+def study(ratings: Ratings, out: Path, settings: Sequence[DingSetting], seeds: int, length: Length) -> Result:
     """Sample, judge, draw."""
     train, test = ratings.split(TEST_SHARE, seed=0)
     by_setting = {
@@ -213,7 +196,7 @@ def study(ratings: Ratings, out: Path, settings: Sequence[Setting], seeds: int, 
     return Result("ding-bpmf", claims(by_setting), chosen, tuple(range(seeds)), figures, entries)
 
 
-def _table(by_setting: Mapping[Setting, Sequence[ChainResult]]) -> str:
+def _table(by_setting: Mapping[DingSetting, Sequence[ChainResult]]) -> str:
     lines = [
         "The values in the paper's Figure 3 are not known to us; its text says that SGHMC gets worse as η",
         "grows and diverges at the largest η with the smaller a, and that SGNHT is stable.",
@@ -231,7 +214,7 @@ def _table(by_setting: Mapping[Setting, Sequence[ChainResult]]) -> str:
 _COLOURS = {"SGHMC": WRONG, "SGNHT": RIGHT}
 
 
-def _draw(by_setting: Mapping[Setting, Sequence[ChainResult]], path: Path) -> None:
+def _draw(by_setting: Mapping[DingSetting, Sequence[ChainResult]], path: Path) -> None:
     """Test RMSE over η, a panel for each a."""
     amounts = sorted({setting.a for setting in by_setting})
     figure = new_figure(4.2 * len(amounts) + 0.6, 3.6)
@@ -248,7 +231,7 @@ def _draw(by_setting: Mapping[Setting, Sequence[ChainResult]], path: Path) -> No
     figure.savefig(path, dpi=130)
 
 
-def _draw_curves(by_setting: Mapping[Setting, Sequence[ChainResult]], length: Length, path: Path) -> None:
+def _draw_curves(by_setting: Mapping[DingSetting, Sequence[ChainResult]], length: Length, path: Path) -> None:
     """Test RMSE of the running mean over iterations, the first seed."""
     figure = new_figure(7.2, 3.8)
     panel = figure.subplots()

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, ArrayLike
 
 from fokker import samplers
 from fokker.lab.experiments._histogram import (
@@ -23,6 +23,7 @@ from fokker.lab.experiments._histogram import (
     mean_and_error,
 )
 from fokker.lab.experiments._result import Claim, Result
+from fokker.lab.experiments._stages import stage
 from fokker.lab.experiments._synthetic import NoisyGradient, gaussian, simulate
 from fokker.lab.experiments._synthetic_figures import draw_thermostat
 from fokker.samplers import SamplerState
@@ -55,7 +56,9 @@ def histogram() -> Histogram:
     return Histogram.of(energy, -6.0, 5.0, CELLS)
 
 
-def chain(make: Callable[[Any], samplers.Recipe], friction: Any, start: Any, key: Array, steps: int) -> Any:
+def chain(
+    make: Callable[[Any], samplers.Recipe], friction: ArrayLike, start: ArrayLike, key: Array, steps: int
+) -> Any:
     """Position, kinetic energy and friction along one chain."""
 
     def record(state: SamplerState) -> dict[str, Array]:
@@ -68,12 +71,12 @@ def chain(make: Callable[[Any], samplers.Recipe], friction: Any, start: Any, key
     )
 
 
-def fixed(friction: Any) -> samplers.Recipe:
+def fixed(friction: ArrayLike) -> samplers.Recipe:
     """Friction ξ and nothing injected: SGHMC that takes all of its noise 2ξh for the gradient's, B̂ = 2ξ/h."""
     return samplers.sghmc(STEP_SIZE, friction, noise_estimate=2 * friction / STEP_SIZE)
 
 
-def thermostat(friction: Any) -> samplers.Recipe:
+def thermostat(friction: ArrayLike) -> samplers.Recipe:
     """SGNHT with A = 0, which has its friction in its state."""
     return samplers.sgnht(STEP_SIZE, friction=0.0, thermostat_mass=1.0)
 
@@ -94,6 +97,7 @@ def measure(steps: int, chains: int, seeds: int) -> dict[str, dict[str, Any]]:
     ]
     results: dict[str, dict[str, Any]] = {}
     for run, values, names in lanes:
+        stage(f"sampling {', '.join(names)}")
         by_seed = [jax.tree.map(np.asarray, run(values, starts, key)) for key in keys]
         for i, name in enumerate(names):
             results[name] = {part: np.stack([seed[part][i] for seed in by_seed]) for part in by_seed[0]}

@@ -7,7 +7,7 @@ and has the temperature 1 + B/A; in SGNHT the friction becomes ξ = A + B.
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +15,10 @@ import numpy as np
 from jaxtyping import Array
 
 from fokker import samplers
-from fokker.lab.experiments._ding import SGNHT
+from fokker.lab.experiments._ding import SGNHT, StepAndNoise
 from fokker.lab.experiments._histogram import Histogram, mean_and_error
 from fokker.lab.experiments._result import Claim, Result
+from fokker.lab.experiments._stages import stage
 from fokker.lab.experiments._synthetic import minibatch, simulate
 from fokker.lab.experiments._synthetic_figures import draw_mean, running_mean
 from fokker.samplers import SamplerState
@@ -33,14 +34,7 @@ QUICK, FULL = (200_000, 16), (1_000_000, 16)
 FIGURE = "ding-fig2-mean.png"
 
 
-class Setting(NamedTuple):
-    """Step size and injected noise, vectorised over."""
-
-    h: Any
-    A: Any
-
-
-SETTINGS = tuple(Setting(h, A) for h in (0.001, 0.01) for A in (1.0, 10.0))
+SETTINGS = tuple(StepAndNoise(h, A) for h in (0.001, 0.01) for A in (1.0, 10.0))
 Maker = Callable[[Any, Any], samplers.Recipe]
 SAMPLERS: dict[str, Maker] = {"SGNHT": SGNHT, "SGHMC": samplers.sghmc}
 
@@ -59,22 +53,23 @@ def histogram() -> Histogram:
     return Histogram.of(lambda x: x**2 / 2, -5.0, 5.0, CELLS)
 
 
-def measure(steps: int, chains: int, seeds: int) -> dict[tuple[str, Setting], dict[str, Any]]:
+def measure(steps: int, chains: int, seeds: int) -> dict[tuple[str, StepAndNoise], dict[str, Any]]:
     """Distance, floor, variance and mean ξ for every sampler and setting, one of each per seed."""
     target = posterior()
     centre, scale = float(target.data.mean()), SIZE**-0.5
     cells = histogram()
-    settings = Setting(*map(jnp.asarray, zip(*SETTINGS, strict=True)))
+    settings = StepAndNoise(*map(jnp.asarray, zip(*SETTINGS, strict=True)))
 
     def record(state: SamplerState) -> dict[str, Array]:
         return {"mu": (state.position[0] - centre) / scale, "xi": state.z.get("xi", jnp.zeros(()))}
 
-    def chain(make: Maker, setting: Setting, key: Array) -> Any:
+    def chain(make: Maker, setting: StepAndNoise, key: Array) -> Any:
         placed = make(setting.h, setting.A).on(target)
         return simulate(placed, jnp.full(1, centre), key, steps, minibatch(target.data, BATCH), record, THIN)
 
     results = {}
     for name, make in SAMPLERS.items():
+        stage(f"sampling by {name}")
         over_chains = jax.vmap(lambda s, k, make=make: chain(make, s, k), (None, 0))
         run = jax.jit(jax.vmap(over_chains, (0, None)))
         drawn = [run(settings, jax.random.split(jax.random.key(s), chains)) for s in range(seeds)]
@@ -95,18 +90,18 @@ def measure(steps: int, chains: int, seeds: int) -> dict[tuple[str, Setting], di
     return results
 
 
-def noise_of(setting: Setting) -> float:
+def noise_of(setting: StepAndNoise) -> float:
     """B = hV/2 with V = (N²/n)s²."""
     return float(setting.h * SIZE**2 / BATCH * posterior().data.var() / 2)
 
 
-def claims(results: Mapping[tuple[str, Setting], Mapping[str, Any]]) -> list[Claim]:
+def claims(results: Mapping[tuple[str, StepAndNoise], Mapping[str, Any]]) -> list[Claim]:
     """What section 5.1 says of the first three plots."""
 
-    def excess(name: str, setting: Setting) -> float:
+    def excess(name: str, setting: StepAndNoise) -> float:
         return float(np.mean(results[name, setting]["KL"]) - np.mean(results[name, setting]["floor"]))
 
-    def accurate(name: str, level: float = ACCURATE) -> list[Setting]:
+    def accurate(name: str, level: float = ACCURATE) -> list[StepAndNoise]:
         return [setting for setting in SETTINGS if excess(name, setting) <= level]
 
     def numbers(name: str) -> dict[str, Any]:
@@ -121,7 +116,7 @@ def claims(results: Mapping[tuple[str, Setting], Mapping[str, Any]]) -> list[Cla
             values[f"accurate if {level:g} were allowed"] = right or "none"
         return values
 
-    small_and_large = [Setting(0.001, 10.0)]
+    small_and_large = [StepAndNoise(0.001, 10.0)]
     xi: dict[str, Any] = {}
     for setting in SETTINGS:
         xi |= mean_and_error(f"mean ξ at {_label(setting)}", results["SGNHT", setting]["xi"])
@@ -140,7 +135,7 @@ def claims(results: Mapping[tuple[str, Setting], Mapping[str, Any]]) -> list[Cla
     ]
 
 
-def _label(setting: Setting) -> str:
+def _label(setting: StepAndNoise) -> str:
     return f"h = {setting.h:g}, A = {setting.A:g}"
 
 

@@ -7,7 +7,7 @@ chain moves in (μ, log γ), whose density has the Jacobian γ. Now the gradient
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,10 @@ from jaxtyping import Array
 
 from fokker import samplers
 from fokker._core.statistics import effective_sample_size
-from fokker.lab.experiments._ding import SGNHT
+from fokker.lab.experiments._ding import SGNHT, StepAndNoise
 from fokker.lab.experiments._normal_gamma import CELLS, SIZE, errors, exact_marginals, posterior
 from fokker.lab.experiments._result import Claim, Result
+from fokker.lab.experiments._stages import stage
 from fokker.lab.experiments._synthetic import minibatch, simulate
 from fokker.lab.experiments._synthetic_figures import draw_variance
 
@@ -30,14 +31,7 @@ QUICK, FULL = (100_000, 4), (500_000, 4)
 FIGURE = "ding-fig2-var.png"
 
 
-class Setting(NamedTuple):
-    """Step size and injected noise, vectorised over."""
-
-    h: Any
-    A: Any
-
-
-SETTINGS = tuple(Setting(h, A) for h in STEP_SIZES for A in NOISES)
+SETTINGS = tuple(StepAndNoise(h, A) for h in STEP_SIZES for A in NOISES)
 Maker = Callable[[Any, Any], samplers.Recipe]
 SAMPLERS: dict[str, Maker] = {"SGNHT": SGNHT, "SGHMC": samplers.sghmc}
 
@@ -53,14 +47,15 @@ def measure(steps: int, chains: int, seeds: int) -> list[dict[str, Any]]:
     """Error and autocorrelation time of μ + γ for every sampler and setting, one of each per seed."""
     target = posterior()
     marginals = exact_marginals(np.asarray(target.data, float))
-    settings = Setting(*map(jnp.asarray, zip(*SETTINGS, strict=True)))
+    settings = StepAndNoise(*map(jnp.asarray, zip(*SETTINGS, strict=True)))
 
-    def chain(make: Maker, setting: Setting, key: Array) -> Array:
+    def chain(make: Maker, setting: StepAndNoise, key: Array) -> Array:
         placed = make(setting.h, setting.A).on(target)
         return simulate(placed, jnp.zeros(2), key, steps, minibatch(target.data, BATCH), thin=THIN)
 
     rows = []
     for name, make in SAMPLERS.items():
+        stage(f"sampling by {name}")
         over_chains = jax.vmap(lambda s, k, make=make: chain(make, s, k), (None, 0))
         run = jax.jit(jax.vmap(over_chains, (0, None)))
         measured: list[list[list[float]]] = [[] for _ in SETTINGS]

@@ -10,7 +10,7 @@ reflected at zero (mean), as in Patterson and Teh's experiments, is tried as wel
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +19,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, ArrayLike, Float, Key
 
 from fokker import samplers
 from fokker._core.random import fold_in
 from fokker.corpora import open_corpus
 from fokker.datasets.folder import find_file
 from fokker.integrators import Reflecting, SymplecticEuler
-from fokker.lab.experiments._ding import SGNHT
+from fokker.lab.experiments._ding import SAMPLERS
 from fokker.lab.experiments._result import Claim, Result
+from fokker.lab.experiments._stages import stage
 from fokker.lab.experiments._topic_figures import draw_over_steps
 from fokker.lab.experiments._topic_runs import Stream
 from fokker.models.topics._expected import MIN_PROBABILITY
@@ -109,11 +110,10 @@ TARGETS: dict[str, tuple[Any, Any]] = {
     "natural": (NaturalTopics(), SymplecticEuler()),
     "mean": (MeanTopics(), Reflecting(lower=_LEAST, integrator=SymplecticEuler())),
 }
-SAMPLERS: dict[str, Callable[..., samplers.Recipe]] = {"SGHMC": samplers.sghmc, "SGNHT": SGNHT}
 
 
 @dataclass(frozen=True)
-class Setting:
+class LdaSetting:
     """A sampler in Ding et al.'s parametrisation: η = ε², a = Aε."""
 
     method: str
@@ -125,20 +125,22 @@ class Setting:
         return f"{self.method}, a = {self.a:g}, η = {self.eta:g}"
 
 
-def _sampler(method: str, topics: str, a: Any, eta: Any) -> samplers.Recipe:
+def _sampler(method: str, topics: str, a: ArrayLike, eta: ArrayLike) -> samplers.Recipe:
     step_size = jnp.sqrt(eta)
     target, integrator = TARGETS[topics]
     return SAMPLERS[method](step_size, a / step_size, integrator=integrator).on(target)
 
 
 @functools.partial(jax.jit, static_argnames=("method", "topics"))
-def _start(method: str, topics: str, a: Any, eta: Any, theta: Array, key: Key[Array, ""]) -> SamplerState:
+def _start(
+    method: str, topics: str, a: ArrayLike, eta: ArrayLike, theta: Array, key: Key[Array, ""]
+) -> SamplerState:
     return _sampler(method, topics, a, eta).init(theta, key=key)
 
 
 @functools.partial(jax.jit, static_argnames=("method", "topics"), donate_argnames="state")
 def _advance(
-    method: str, topics: str, a: Any, eta: Any, state: SamplerState, N: Array, key: Key[Array, ""]
+    method: str, topics: str, a: ArrayLike, eta: ArrayLike, state: SamplerState, N: Array, key: Key[Array, ""]
 ) -> tuple[SamplerState, Array]:
     """One step, and the kinetic energy of a coordinate, 1/2 if the temperature is right."""
     sampler = _sampler(method, topics, a, eta)
@@ -158,8 +160,9 @@ class ChainResult:
     friction: float
 
 
-def follow(stream: Stream, setting: Setting, seed: int, length: Length) -> ChainResult:
+def follow(stream: Stream, setting: LdaSetting, seed: int, length: Length) -> ChainResult:
     """One chain; the E-step sees topics as they are at every iteration."""
+    stage(f"sampling by {setting}, seed {seed}")
     generator = np.random.default_rng(seed)
     start_key, key, sweep_key = jax.random.split(jax.random.key(seed), 3)
     target, _ = TARGETS[setting.topics]
@@ -200,8 +203,8 @@ def follow(stream: Stream, setting: Setting, seed: int, length: Length) -> Chain
 
 
 def measure(
-    stream: Stream, settings: Sequence[Setting], seeds: int, length: Length
-) -> dict[Setting, list[ChainResult]]:
+    stream: Stream, settings: Sequence[LdaSetting], seeds: int, length: Length
+) -> dict[LdaSetting, list[ChainResult]]:
     """Every setting with every seed, as many at a time as there are cores."""
     with ThreadPoolExecutor(cores()) as pool:
         waiting = {
@@ -216,7 +219,7 @@ def mean_perplexity(rows: Sequence[ChainResult]) -> float:
     return float(np.mean([row.perplexity for row in rows]))
 
 
-def claims(by_setting: Mapping[Setting, Sequence[ChainResult]]) -> list[Claim]:
+def claims(by_setting: Mapping[LdaSetting, Sequence[ChainResult]]) -> list[Claim]:
     """What section 5.2.1 says of Figure 3, for the paper's η and for larger ones."""
     results = []
     for topics in dict.fromkeys(setting.topics for setting in by_setting):
@@ -228,7 +231,7 @@ def claims(by_setting: Mapping[Setting, Sequence[ChainResult]]) -> list[Claim]:
     return results
 
 
-def _claims(by_setting: Mapping[Setting, Sequence[ChainResult]], where: str) -> list[Claim]:
+def _claims(by_setting: Mapping[LdaSetting, Sequence[ChainResult]], where: str) -> list[Claim]:
     mean = {(s.method, s.a, s.eta): mean_perplexity(rows) for s, rows in by_setting.items()}
     amounts = sorted({setting.a for setting in by_setting})
     steps = sorted({setting.eta for setting in by_setting})
@@ -280,7 +283,7 @@ def read_stream(data: Path | None) -> Stream:
     return Stream(abstracts.select(slice(cut)), abstracts.select(slice(cut, None)), words, TOPICS, BATCH)
 
 
-def study(stream: Stream, out: Path, settings: Sequence[Setting], seeds: int, length: Length) -> Result:
+def study(stream: Stream, out: Path, settings: Sequence[LdaSetting], seeds: int, length: Length) -> Result:
     """Sample, judge, draw."""
     by_setting = measure(stream, settings, seeds, length)
     unigram = stream.unigram_perplexity()
@@ -318,10 +321,10 @@ def study(stream: Stream, out: Path, settings: Sequence[Setting], seeds: int, le
     return Result("ding-lda", claims(by_setting), chosen, tuple(range(seeds)), tuple(figures), entries)
 
 
-def all_settings(topics: str, steps: Sequence[float]) -> list[Setting]:
+def all_settings(topics: str, steps: Sequence[float]) -> list[LdaSetting]:
     """Every method with every a and some η."""
     every = itertools.product(SAMPLERS, AMOUNTS, steps)
-    return [Setting(method, a, eta, topics) for method, a, eta in every]
+    return [LdaSetting(method, a, eta, topics) for method, a, eta in every]
 
 
 def run(out: Path, quick: bool, seeds: int, data: Path | None = None) -> Result:

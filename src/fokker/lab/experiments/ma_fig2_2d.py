@@ -21,7 +21,7 @@ from fokker.lab.experiments._valley import (
     INTEGRATORS,
     PATH_THIN,
     START,
-    Setting,
+    ValleySetting,
     chain,
     exact_density,
     measure,
@@ -137,7 +137,7 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         density_contours(panel, x, y, density)
         points = jax.jit(
             lambda key, m=method, r=row: chain(
-                m, r["integrator"], Setting(r["step size"]), key, 500, path=True
+                m, r["integrator"], ValleySetting(r["step size"]), key, 500, path=True
             )
         )(jax.random.key(0))
         path_points = np.vstack([START, np.asarray(points)[:10]])
@@ -180,8 +180,8 @@ def run(out: Path, quick: bool, seeds: int) -> Result:
         "chains per seed (their distances are averaged)": repeats,
         "start (chosen)": START,
         "states dropped at the start": 0,
-        "variance of the gradient noise (chosen)": Setting(0.0).noise,
-        "friction of SGHMC (chosen)": Setting(0.0).friction,
+        "variance of the gradient noise (chosen)": ValleySetting(0.0).noise,
+        "friction of SGHMC (chosen)": ValleySetting(0.0).friction,
         "metric": "G⁻¹ = 1.5√(U + 0.5) of the exact U",
         "step sizes": {f"{method}, {integrator}": grid for (method, integrator), grid in GRIDS.items()},
         "a step size is left out": "where the distance ends at more than twice its least: the chains blow up",

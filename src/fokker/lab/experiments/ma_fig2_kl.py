@@ -25,6 +25,7 @@ from fokker.lab.experiments._histogram import (
     mean_and_error,
 )
 from fokker.lab.experiments._result import Claim, Result
+from fokker.lab.experiments._stages import stage
 from fokker.lab.experiments._synthetic import NoisyGradient, gaussian, simulate
 from fokker.lab.experiments._synthetic_figures import draw_distances
 
@@ -38,7 +39,7 @@ FIGURE = "ma-fig2-kl.png"
 
 
 @dataclass(frozen=True)
-class Target:
+class Well:
     """U = aθ⁴ + bθ², the range of its histogram, and the constants C to try, the first for the claims."""
 
     name: str
@@ -53,10 +54,10 @@ class Target:
         return Histogram.of(lambda x: self.a * x**4 + self.b * x**2, -self.half_width, self.half_width, CELLS)
 
 
-TARGETS = (Target("θ²/2", 0.0, 0.5, 4.5, (0.5, 2.0)), Target("θ⁴ - 2θ²", 1.0, -2.0, 2.3, (1.5, 1.1, 3.0)))
+TARGETS = (Well("θ²/2", 0.0, 0.5, 4.5, (0.5, 2.0)), Well("θ⁴ - 2θ²", 1.0, -2.0, 2.3, (1.5, 1.1, 3.0)))
 
 
-class Setting(NamedTuple):
+class WellSetting(NamedTuple):
     """The settings of one group of chains; numbers only, so that groups are vectorised."""
 
     a: Any
@@ -75,7 +76,7 @@ SAMPLERS: dict[str, Maker] = {
 }
 
 
-def chain(make: Maker, setting: Setting, key: Array, steps: int) -> Array:
+def chain(make: Maker, setting: WellSetting, key: Array, steps: int) -> Array:
     """The positions of one chain that starts at a draw of N(0, 1)."""
 
     def potential(theta: Array) -> Array:
@@ -96,12 +97,13 @@ def measure(steps: int, chains: int, seeds: int) -> list[dict[str, Any]]:
     """Distance and floor, one for each seed, and the mean shares, of every sampler in every setting."""
     rows = []
     for name, make in SAMPLERS.items():
+        stage(f"sampling by {name}")
         offsets = [(t, C) for t in TARGETS for C in (t.offsets if "gSGRHMC" in name else t.offsets[:1])]
         # The constant is varied at the smallest step alone.
         cases = [
             (t, C, h) for t, C in offsets for h in STEP_SIZES if t.offsets[0] == C or h == STEP_SIZES[-1]
         ]
-        settings = Setting(*map(jnp.asarray, zip(*((t.a, t.b, C, h) for t, C, h in cases), strict=True)))
+        settings = WellSetting(*map(jnp.asarray, zip(*((t.a, t.b, C, h) for t, C, h in cases), strict=True)))
         over_chains = jax.vmap(lambda s, k, make=make: chain(make, s, k, steps), (None, 0))
         run = jax.jit(jax.vmap(over_chains, (0, None)))
         drawn = [np.asarray(run(settings, jax.random.split(jax.random.key(s), chains))) for s in range(seeds)]
@@ -127,11 +129,11 @@ def claims(rows: Sequence[Mapping[str, Any]]) -> list[Claim]:
     """Right is near the floor, wrong is far above it."""
     named = {(row["sampler"], row["target"]): row for row in rows if row["claimed"]}
 
-    def ratio(sampler: str, target: Target) -> float:
+    def ratio(sampler: str, target: Well) -> float:
         row = named[sampler, target.name]
         return float(np.mean(row["KL"]) / np.mean(row["floor"]))
 
-    def is_right(sampler: str, target: Target) -> bool:
+    def is_right(sampler: str, target: Well) -> bool:
         enough = float(np.mean(named[sampler, target.name]["floor"])) <= HIGHEST_FLOOR
         return enough and ratio(sampler, target) <= RIGHT_WITHIN
 

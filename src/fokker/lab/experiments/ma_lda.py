@@ -24,8 +24,8 @@ from fokker.lab.experiments._topic_figures import draw_curves, markdown_table
 from fokker.lab.experiments._topic_runs import (
     INTERVAL,
     Curve,
-    Setting,
     Stream,
+    TopicSetting,
     follow,
     search,
     seconds_per_hundred,
@@ -65,7 +65,7 @@ WIDE, NARROW = Priors(0.01, 0.1), Priors(0.0001, 0.01)
 AS_PRINTED, ALL_WIDE = "the paper's priors", f"all with {WIDE}"
 
 
-def grid(sampler: str, priors: Priors) -> list[Setting]:
+def grid(sampler: str, priors: Priors) -> list[TopicSetting]:
     """The settings tried for a sampler; a quick run tries the first two.
 
     Every sampler has both starts: how large θ is at first decides how fast topics move, and much of the rest.
@@ -83,7 +83,7 @@ def grid(sampler: str, priors: Priors) -> list[Setting]:
     else:
         tried += [{"step": h} for h in (0.01, 0.003, 0.03, 0.1)]
     return [
-        Setting(sampler, priors.alpha, priors.gamma, start=start, **item)
+        TopicSetting(sampler, priors.alpha, priors.gamma, start=start, **item)
         for item in tried
         for start in (0.1, 0.5)
     ]
@@ -116,8 +116,8 @@ def read_stream(data: Path | None, documents: int, held_out: int) -> Stream:
 class BestSetting:
     """A sampler at the best setting of its grid: the grid's perplexities, and a curve for each seed."""
 
-    setting: Setting
-    searched: Sequence[tuple[Setting, float]]
+    setting: TopicSetting
+    searched: Sequence[tuple[TopicSetting, float]]
     curves: Sequence[Curve]
 
     @property
@@ -127,7 +127,7 @@ class BestSetting:
 
 
 def measure(
-    stream: Stream, grids: Mapping[tuple[str, Priors], Sequence[Setting]], seeds: int
+    stream: Stream, grids: Mapping[tuple[str, Priors], Sequence[TopicSetting]], seeds: int
 ) -> dict[tuple[str, Priors], BestSetting]:
     """The best setting of each grid, run with every seed; samplers that never stay finite are left out."""
     results = {}
@@ -172,7 +172,7 @@ def claims(panels: Mapping[str, Mapping[str, BestSetting]]) -> list[Claim]:
     return results
 
 
-def described(setting: Setting) -> str:
+def described(setting: TopicSetting) -> str:
     """The steps in a line."""
     start = f"θ from Gamma({setting.start:g})"
     if setting.step is None:
@@ -194,7 +194,11 @@ def online_vb_curves(stream: Stream, panels: Sequence[str], seeds: int) -> dict[
 
 
 def study(
-    stream: Stream, out: Path, grids: Mapping[tuple[str, Priors], Sequence[Setting]], seeds: int, rounds: int
+    stream: Stream,
+    out: Path,
+    grids: Mapping[tuple[str, Priors], Sequence[TopicSetting]],
+    seeds: int,
+    rounds: int,
 ) -> Result:
     """Search, follow, judge, draw."""
     measured = measure(stream, grids, seeds)

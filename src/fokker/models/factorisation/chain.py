@@ -1,52 +1,38 @@
-"""The Markov chain of a factorisation: steps of a lazy sampler, and exact draws of the hyperparameters."""
+"""The Markov chain of a factorisation: its tables are moved, then the hyperparameters drawn given them."""
 
-import math
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Float, Int
+from scipy.sparse import csr_array
 
-from fokker._core.module import Module
-from fokker._core.random import fold_in, randint, split
+from fokker.datasets.ratings import Ratings
+from fokker.models.factorisation.conditional import draw_rows
 from fokker.models.factorisation.hyperparameters import (
     Hyperparameters,
+    Noise,
     RowSums,
+    draw_equal_noise,
     draw_hyperparameters,
-    draw_noise_precision,
+    draw_noise,
+    equal_noise,
     initial_hyperparameters,
 )
-from fokker.samplers import Sampler, SamplerState
-from fokker.targets.posterior import Posterior
-from fokker.targets.tables import RowLikelihood, RowPrior, Table
 
 TABLES = ("users", "items")
-# Streams of the key of a chain: the start, the steps, and bringing all rows up to date.
-_START, _STEPS, _READS = 0, 1, 2
-# Ratings whose residuals are computed at the same time.
+# Ratings whose expectations are computed at the same time.
 _RATINGS = 2**18
 # Squared residuals, as a multiple of what the noise explains, at which a chain is taken to diverge.
 _LARGEST = 1e4
 # Ratings that differ by less than this share of the largest are the same.
 _ROUNDING = 1e-6
+# The standard deviation of the rows at the start, and the shape of the distribution of τ.
+_START, _SHAPE = 0.1, 3.0
 
 
-class RatingLikelihood(Module):
-    """log N(r | a_u + b_i + U_u·V_i, 1/τ), where a row of a table is (bias, factors)."""
-
-    precision: Float[Array, ""]
-
-    def __call__(self, rows: dict[str, Array], datum: dict[str, Array]) -> Array:
-        """Up to a constant."""
-        error = datum["rating"] - scores(rows["users"], rows["items"])
-        return -self.precision * error**2 / 2
-
-
-def scores(user: Float[Array, "*n k"], item: Float[Array, "*n k"]) -> Float[Array, "*n"]:
+def scores(user: Float[np.ndarray, "n k"], item: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
     """a_u + b_i + U_u·V_i for rows (bias, factors)."""
-    return user[..., 0] + item[..., 0] + jnp.sum(user[..., 1:] * item[..., 1:], axis=-1)
+    return user[:, 0] + item[:, 0] + np.einsum("nk,nk->n", user[:, 1:], item[:, 1:])
 
 
 def is_varied(values: np.ndarray) -> bool:
@@ -55,136 +41,113 @@ def is_varied(values: np.ndarray) -> bool:
 
 
 class Draw(NamedTuple):
-    """One draw of the posterior: the tables, their hyperparameters, and τ, for ratings (r - mean)/scale."""
+    """One draw of the posterior: the tables, their hyperparameters, and τ_u, for ratings (r - mean)/scale."""
 
     users: np.ndarray
     items: np.ndarray
     hyperparameters: dict[str, Hyperparameters]
-    noise_precision: float
+    noise: Noise
     mean: float
     scale: float
 
+    @property
+    def deviations(self) -> np.ndarray:
+        """The standard deviation of each user's noise, in units of the ratings."""
+        return self.scale * self.noise.precision**-0.5
+
+    def expected(self, users: Int[np.ndarray, " n"], items: Int[np.ndarray, " n"]) -> np.ndarray:
+        """The expected ratings of items by users, by their numbers."""
+        return self.mean + self.scale * scores(self.users[users], self.items[items])
+
+
+class Mover(Protocol):
+    """Moves the tables of a chain, given hyperparameters and noise, so that their conditional is kept."""
+
+    def __call__(self, chain: "FactorChain") -> None:
+        """Replace `chain.tables`."""
+
 
 class FactorChain:
-    """A chain over the tables of users and items, their hyperparameters and the precision of the noise.
+    """A chain over the tables of users and items, their hyperparameters and the precisions of the noise.
 
     Ratings are standardised to mean 0 and variance 1 by `mean` and `scale`, so that priors and step sizes
-    mean the same in every unit. `sampler` moves the rows, lazily or all at every step; after each `interval`
-    of steps all rows are brought up to date, and μ and Λ of both tables and τ are drawn from their exact
-    conditionals.
+    mean the same in every unit: `values`. After each move of the tables, μ and Λ of both and the noise,
+    of each user or one for all, are drawn given them.
     """
 
     def __init__(
-        self,
-        data: dict[str, np.ndarray],
-        shape: tuple[int, int],
-        factors: int,
-        sampler: Sampler,
-        *,
-        prior: str,
-        batch_size: int,
-        seed: int,
+        self, ratings: Ratings, factors: int, *, prior: str, seed: int, noise_by_user: bool = True
     ) -> None:
-        values = np.asarray(data["rating"], np.float64)
+        values = np.asarray(ratings.values, np.float64)
         self.mean, self.scale = float(values.mean()), float(values.std()) if is_varied(values) else 1.0
-        standardised = {**data, "rating": ((values - self.mean) / self.scale).astype(np.float32)}
-        self.data = {name: jnp.asarray(x) for name, x in standardised.items()}
-        self.size, self.rows, self.prior = len(data["rating"]), dict(zip(TABLES, shape, strict=True)), prior
-        self.batch_size = min(batch_size, self.size)
-        self.hyperparameters = {name: initial_hyperparameters(factors + 1) for name in TABLES}
-        self.noise_precision = 1.0
-        self.key = jax.random.key(seed)
+        self.users, self.items, self.values = ratings.users, ratings.items, (values - self.mean) / self.scale
+        self.counts = np.bincount(ratings.users, minlength=ratings.num_users)
+        self.prior, self.seed, self.noise_by_user = prior, seed, noise_by_user
         self.generator = np.random.Generator(np.random.Philox(seed))
-        self.sampler = sampler.on(self._target())
-        start_key, *table_keys = split(fold_in(self.key, _START), 3)
-        theta = {
-            name: 0.1 * jax.random.normal(key, (self.rows[name], factors + 1))
-            for name, key in zip(TABLES, table_keys, strict=True)
+        self.hyperparameters = {name: initial_hyperparameters(factors + 1) for name in TABLES}
+        self.noise = equal_noise(1.0, ratings.num_users)
+        if noise_by_user:
+            self.noise = self.noise._replace(shape=_SHAPE, rate=_SHAPE)
+        self.tables = {
+            name: _START * self.generator.standard_normal((rows, factors + 1))
+            for name, rows in zip(TABLES, (ratings.num_users, ratings.num_items), strict=True)
         }
-        self.state: SamplerState = self.sampler.init(theta, key=start_key)
 
-    @property
-    def interval(self) -> int:
-        """Steps in a pass over the data, after which hyperparameters are drawn."""
-        return math.ceil(self.size / self.batch_size)
-
-    def _target(self) -> Posterior:
-        tables = {
-            name: Table(self.rows[name], h.mean, h.precision) for name, h in self.hyperparameters.items()
-        }
-        likelihood = RatingLikelihood(jnp.asarray(self.noise_precision))
-        return Posterior(RowPrior(tables), RowLikelihood(likelihood, TABLES), self.data)
-
-    def advance(self, step_size: float) -> bool:
-        """One pass: its steps, and a draw of the hyperparameters. Returns whether all numbers are finite."""
-        key = fold_in(self.key, _STEPS)
-        self.sampler = self.sampler.with_step_size(step_size)
-        self.state = _take_steps((self.sampler, self.batch_size, key, jnp.int32(self.interval)), self.state)
-        read_key = fold_in(fold_in(self.key, _READS), self.state.step)
-        self.state, sums, squares = _synchronise((self.sampler, read_key), self.state)
-        squares = float(squares)
+    def advance(self, move: Mover) -> bool:
+        """Move the tables, and draw the hyperparameters. Returns whether all numbers are finite."""
+        move(self)
+        squares = self.squared_residuals()
         # Where a few rows leave, their numbers are huge before they are infinite.
-        if not squares < _LARGEST * self.size / self.noise_precision:
+        if not np.sum(self.noise.precision * squares) < _LARGEST * len(self.values):
             return False
-        for name in TABLES:
-            mean, scatter = (np.asarray(x, float) for x in sums[name])
-            rows = RowSums(self.rows[name], mean, scatter)
-            self.hyperparameters[name] = draw_hyperparameters(self.generator, rows, self.prior)
-        self.noise_precision = draw_noise_precision(self.generator, self.size, squares)
-        target = self._target()
-        self.sampler = self.sampler.with_target(target)
+        for name, table in self.tables.items():
+            mean = table.mean(0, dtype=float)
+            deviations = table - mean
+            sums = RowSums(len(table), mean, deviations.T @ deviations)
+            self.hyperparameters[name] = draw_hyperparameters(self.generator, sums, self.prior)
+        if self.noise_by_user:
+            self.noise = draw_noise(self.generator, self.noise, self.counts, squares)
+        else:
+            self.noise = draw_equal_noise(self.generator, self.counts, squares)
         return True
 
+    def squared_residuals(self) -> Float[np.ndarray, " users"]:
+        """Their sum over the ratings of each user, in units of `scale`²."""
+        total = np.zeros(len(self.counts))
+        for first in range(0, len(self.values), _RATINGS):
+            part = slice(first, first + _RATINGS)
+            rows = (self.tables["users"][self.users[part]], self.tables["items"][self.items[part]])
+            squares = (self.values[part] - scores(*rows)) ** 2
+            total += np.bincount(self.users[part], squares, len(total))
+        return total
+
     def draw(self) -> Draw:
-        """The tables after a pass, when all rows are up to date, with what was drawn given them."""
-        theta = self.state.position
-        users, items = (np.asarray(theta[name]) for name in TABLES)
-        return Draw(users, items, dict(self.hyperparameters), self.noise_precision, self.mean, self.scale)
-
-    def predict(self, users: Int[np.ndarray, " n"], items: Int[np.ndarray, " n"]) -> np.ndarray:
-        """The expected ratings at the current state."""
-        theta = self.state.position
-        return self.mean + self.scale * np.asarray(_scores_of(theta["users"], theta["items"], users, items))
+        """The tables, with what was drawn given them."""
+        users, items = (self.tables[name].astype(np.float32) for name in TABLES)
+        return Draw(users, items, dict(self.hyperparameters), self.noise, self.mean, self.scale)
 
 
-@eqx.filter_jit(donate="all-except-first")
-def _take_steps(inputs: tuple[Sampler, int, Key[Array, ""], Int[Array, ""]], state: Any) -> Any:
-    """Steps with minibatches drawn with replacement; step t depends on the key and on t alone."""
-    sampler, batch_size, key, count = inputs
-    data, size = sampler.own_target.data, sampler.own_target.size
+class GibbsSweep:
+    """Exact draws of all users given all items, and of all items given all users."""
 
-    def step(_: Array, state: Any) -> Any:
-        rows_key, step_key = split(fold_in(key, state.step))
-        rows = randint(rows_key, (batch_size,), size)
-        return sampler.step(step_key, state, {name: x[rows] for name, x in data.items()})[0]
+    def __init__(self, chain: FactorChain) -> None:
+        shape = tuple(len(chain.tables[name]) for name in TABLES)
+        # Numbers of the ratings first, to know which stands where.
+        numbers = csr_array((np.arange(len(chain.values)), (chain.users, chain.items)), shape)
+        by_row = {"users": numbers, "items": numbers.T.tocsr()}
+        self.order = {name: matrix.data for name, matrix in by_row.items()}
+        self.ratings = {
+            name: csr_array((chain.values[m.data], m.indices, m.indptr), m.shape)
+            for name, m in by_row.items()
+        }
 
-    return jax.lax.fori_loop(0, count, step, state)
-
-
-@eqx.filter_jit(donate="all-except-first")
-def _synchronise(inputs: tuple[Sampler, Key[Array, ""]], state: Any) -> Any:
-    """The state with all rows up to date, mean and scatter of each table, and the squared residuals' sum."""
-    sampler, key = inputs
-    state = sampler.synchronised(key, state)
-    sums = {}
-    for name, x in state.position.items():
-        mean = jnp.mean(x, 0)
-        deviations = x - mean[None, :]
-        sums[name] = (mean, deviations.T @ deviations)
-    data, theta = sampler.own_target.data, state.position
-
-    def squares(rows: dict[str, Array]) -> Array:
-        predicted = scores(theta["users"][rows["users"]], theta["items"][rows["items"]])
-        return jnp.sum((rows["rating"] - predicted) ** 2)
-
-    whole = sampler.own_target.size // _RATINGS * _RATINGS
-    total = squares({name: x[whole:] for name, x in data.items()})
-    if whole:
-        blocks = {name: x[:whole].reshape(-1, _RATINGS) for name, x in data.items()}
-        total += jnp.sum(jax.lax.map(squares, blocks))
-    return state, sums, total
-
-
-@jax.jit
-def _scores_of(users: Array, items: Array, user_rows: Array, item_rows: Array) -> Array:
-    return scores(users[user_rows], items[item_rows])
+    def __call__(self, chain: FactorChain) -> None:
+        """One sweep."""
+        for name, other in (TABLES, TABLES[::-1]):
+            chain.tables[name] = draw_rows(
+                chain.generator,
+                self.ratings[name],
+                chain.tables[other],
+                chain.hyperparameters[name],
+                chain.noise.precision[chain.users[self.order[name]]],
+            )

@@ -4,15 +4,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
+from jaxtyping import Float
+from scipy.special import ndtr, ndtri
 
 from fokker.models.factorisation.chain import Draw
+from fokker.models.factorisation.conditional import draw_gaussians
 
-# Points of the noise for each draw in a predictive interval: equally likely values of a standard normal.
-_POINTS = 16
-_NOISE = ndtri((np.arange(_POINTS) + 0.5) / _POINTS)
+# Halvings of the range in which the bounds of an interval are looked for: to a millionth of it.
+_HALVINGS = 20
 # Predictions whose intervals are computed at the same time.
 _BLOCK = 4096
+# Sweeps over the row and the noise of someone new.
+_SWEEPS = 10
 
 
 class Predictions(NamedTuple):
@@ -26,54 +29,61 @@ class Predictions(NamedTuple):
     interval: np.ndarray | None = None
 
 
-def expected(draw: Draw, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-    """The expected ratings of items by users at one draw."""
-    u, v = draw.users[users], draw.items[items]
-    return draw.mean + draw.scale * (u[:, 0] + v[:, 0] + np.einsum("nk,nk->n", u[:, 1:], v[:, 1:]))
-
-
 def expected_of_row(draw: Draw, row: np.ndarray, items: np.ndarray) -> np.ndarray:
     """The expected ratings of items by one user with this row."""
     return draw.mean + draw.scale * (row[0] + draw.items[items, 0] + draw.items[items, 1:] @ row[1:])
 
 
 def summarise(per_draw: np.ndarray, noise: np.ndarray, probability: float | None) -> Predictions:
-    """Predictions from expected ratings (draws, n), and the standard deviation of the noise of each draw.
+    """Predictions from expected ratings (draws, n), and the standard deviations of their noise, likewise.
 
     The predictive distribution is a mixture of normals, one per draw.
     """
-    variance = per_draw.var(0) + np.mean(noise**2)
+    variance = per_draw.var(0) + np.mean(noise**2, 0)
     interval = None
     if probability is not None:
-        levels = [(1 - probability) / 2, (1 + probability) / 2]
-        errors = (_NOISE[None, :] * noise[:, None])[:, :, None]
-        blocks = [
-            np.quantile((block[:, None, :] + errors).reshape(-1, block.shape[1]), levels, axis=0)
-            for block in np.split(per_draw, range(_BLOCK, per_draw.shape[1], _BLOCK), axis=1)
-        ]
-        interval = np.concatenate(blocks, axis=1)
+        levels = ((1 - probability) / 2, (1 + probability) / 2)
+        parts = [slice(first, first + _BLOCK) for first in range(0, per_draw.shape[1], _BLOCK)]
+        interval = np.concatenate(
+            [[_quantile(per_draw[:, part], noise[:, part], level) for level in levels] for part in parts],
+            axis=1,
+        )
     return Predictions(per_draw.mean(0), np.sqrt(variance), interval)
+
+
+def _quantile(means: np.ndarray, deviations: np.ndarray, level: float) -> np.ndarray:
+    """The quantile of mixtures of normals, along the first axis: between those of their parts, by halving."""
+    quantiles = means + ndtri(level) * deviations
+    low, high = quantiles.min(0), quantiles.max(0)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        is_below = ndtr((middle - means) / deviations).mean(0) < level
+        low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
+    return (low + high) / 2
 
 
 def draw_new_users(
     draws: Sequence[Draw], items: np.ndarray, values: np.ndarray, generator: np.random.Generator
-) -> list[np.ndarray]:
-    r"""A row for a user who was not there when the model was fitted, for each draw of the rest.
+) -> tuple[Float[np.ndarray, "draws d"], Float[np.ndarray, " draws"]]:
+    """For each draw, the row and the standard deviation of the noise of a user who was not there in the fit.
 
-    Given items and hyperparameters the row is Gaussian: with Φ = (1, V_i) of the rated items, and their
-    standardised ratings less b_i as y,
-
-        precision P = Λ + τΦᵀΦ,   mean P⁻¹(Λμ + τΦᵀy).
+    The row has the Gaussian law of `conditional`, and τ_u that of `draw_noise`: they are drawn in turns.
     """
-    rows = []
-    for draw in draws:
-        prior = draw.hyperparameters["users"]
-        rated = draw.items[items].astype(float)
-        features = np.concatenate([np.ones((len(items), 1)), rated[:, 1:]], axis=1)
-        y = (np.asarray(values, float) - draw.mean) / draw.scale - rated[:, 0]
-        precision = prior.precision + draw.noise_precision * features.T @ features
-        force = prior.precision @ prior.mean + draw.noise_precision * features.T @ y
-        root = np.linalg.cholesky(precision)
-        noise = np.linalg.solve(root.T, generator.standard_normal(len(force)))
-        rows.append(np.linalg.solve(precision, force) + noise)
-    return rows
+    priors = [draw.hyperparameters["users"] for draw in draws]
+    precisions = np.stack([prior.precision for prior in priors], -1)
+    forces = np.stack([prior.precision @ prior.mean for prior in priors], -1)
+    rated = np.stack([draw.items[items] for draw in draws]).astype(float)
+    features = np.concatenate([np.ones_like(rated[:, :, :1]), rated[:, :, 1:]], axis=2)
+    products = np.einsum("snj,snk->jks", features, features)
+    scales, shapes, rates = (
+        np.array(x) for x in zip(*((d.scale, d.noise.shape, d.noise.rate) for d in draws), strict=True)
+    )
+    means = np.array([draw.mean for draw in draws])
+    y = (np.asarray(values, float)[None] - means[:, None]) / scales[:, None] - rated[:, :, 0]
+    sums = np.einsum("snj,sn->js", features, y)
+    tau = shapes / rates
+    for _ in range(_SWEEPS):
+        rows = draw_gaussians(generator, precisions + tau * products, forces + tau * sums).T
+        squares = np.sum((y - np.einsum("snj,sj->sn", features, rows)) ** 2, 1)
+        tau = generator.gamma(shapes + len(items) / 2, 1 / (rates + squares / 2))
+    return rows, scales * tau**-0.5

@@ -1,7 +1,8 @@
 """A page about a factorisation: how well it predicts, how sure it is, and what it found."""
 
+from collections.abc import Hashable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -20,25 +21,22 @@ LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 _ON_MAP = 40
 
 
-def write_report(model: "Factorisation", path: Path, test: Ratings | None, user: Any) -> Path:
+def write_report(model: "Factorisation", path: Path, test: Ratings | None, user: Hashable) -> Path:
     """Write the page, and return its path."""
     ratings, draws = model.ratings_, model._fitted()
     rows = [
         ["ratings", f"{len(ratings):,}"],
         ["users, items", f"{ratings.num_users:,}, {ratings.num_items:,}"],
         ["factors", str(model.factors)],
-        ["sampler", f"{model.sampler}, {model.passes} passes, {len(draws)} draws"],
+        ["sampler", f"{model.sampler}, {model.num_passes} passes, {len(draws)} draws"],
         ["mean rating", f"{model.mean_:.3f}"],
         ["standard deviation of the noise", f"{model.noise_:.3f}"],
     ]
     parts = []
     if test is not None:
-        predictions = model.predict(test, interval=0.9)
-        low, high = predictions.interval
-        covered = float(np.mean((test.values >= low) & (test.values <= high)))
         rows += [
             ["test RMSE", f"{model.score(test):.4f} on {len(test):,} ratings"],
-            ["coverage of 90 % intervals", f"{covered:.1%}"],
+            ["coverage of 90 % intervals", f"{coverage(model, test, 0.9):.1%}"],
         ]
         parts += ["<h2>Intervals on held-out ratings</h2>", image(coverage_figure(model, test), "coverage")]
     if model.curve_:

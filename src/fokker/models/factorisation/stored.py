@@ -8,7 +8,7 @@ import numpy as np
 from fokker.datasets.ratings import Ratings
 from fokker.models.estimator import joined_labels, split_labels
 from fokker.models.factorisation.chain import TABLES, Draw
-from fokker.models.factorisation.hyperparameters import Hyperparameters
+from fokker.models.factorisation.hyperparameters import Hyperparameters, Noise, equal_noise
 
 _NUMBERS = ("users", "items", "values")
 _NAMES = ("user_names", "item_names", "titles")
@@ -34,7 +34,8 @@ def draws_state(draws: Sequence[Draw]) -> dict[str, np.ndarray]:
             for name in TABLES
             for part in Hyperparameters._fields
         },
-        "numbers": np.array([(draw.noise_precision, draw.mean, draw.scale) for draw in draws]),
+        "noise": np.stack([draw.noise.precision for draw in draws]),
+        "numbers": np.array([(draw.noise.shape, draw.noise.rate, draw.mean, draw.scale) for draw in draws]),
     }
 
 
@@ -48,7 +49,15 @@ def restored_draws(arrays: Mapping[str, np.ndarray]) -> list[Draw]:
                 name: Hyperparameters(*(arrays[f"{name}.{part}"][i] for part in Hyperparameters._fields))
                 for name in TABLES
             },
-            *(float(x) for x in numbers),
+            _restored_noise(arrays, i),
+            *(float(x) for x in numbers[-2:]),
         )
         for i, numbers in enumerate(arrays["numbers"])
     ]
+
+
+def _restored_noise(arrays: Mapping[str, np.ndarray], number: int) -> Noise:
+    numbers = arrays["numbers"][number]
+    if "noise" not in arrays:  # an older file has one τ for all users
+        return equal_noise(float(numbers[0]), arrays["users"].shape[1])
+    return Noise(arrays["noise"][number], float(numbers[0]), float(numbers[1]))

@@ -1,6 +1,8 @@
 """`fk.models.Network`: a posterior over the weights of a network, with the interface of scikit-learn."""
 
+import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -10,27 +12,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
-from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
 from fokker.integrators.noise import check_noise
 from fokker.models.checks import optional, positive, whole, within
 from fokker.models.estimator import (
-    Estimator,
-    check_columns,
+    RandomState,
     joined_labels,
     new_seed,
     remember_columns,
     split_labels,
 )
 from fokker.models.network import inputs
-from fokker.models.network.evaluation import (
-    ClassUncertainty,
-    Evaluation,
-    RegressionUncertainty,
-    evaluate_classes,
-    evaluate_targets,
-)
-from fokker.models.network.metrics import auroc, entropy, reliability
+from fokker.models.network.metrics import fitted_exponent
 from fokker.models.network.networks import (
     check_draws,
     check_outputs,
@@ -42,16 +36,17 @@ from fokker.models.network.networks import (
     state_arrays,
     with_state_arrays,
 )
-from fokker.models.network.posterior import check_likelihood, prior_scales, sampled_leaves
-from fokker.models.network.predict import Predictive, by_rows
+from fokker.models.network.posterior import Prior, Sampled, check_likelihood, prior_scales, sampled_leaves
+from fokker.models.network.predictor import Predictor
 from fokker.models.network.settings import StepSettings
-from fokker.models.network.training import Lengths, Problem
+from fokker.models.network.training import Lengths, NetworkPosterior
+from fokker.samplers.contract import Sampler
 
 _FITTED_ARRAYS = ("_location", "_scale")
 
 
 @dataclass(eq=False, repr=False)
-class Network(Estimator):
+class Network(Predictor):
     r"""A posterior over the weights of a neural network, by stochastic-gradient MCMC.
 
         p(θ | X, y) ∝ Π_l N(θ_l; 0, s_l²) Π_i p(y_i | f(θ, x_i))
@@ -89,6 +84,9 @@ class Network(Estimator):
     start left them: "all", "last" (the last layer, by what the output is computed from), parts of paths,
     or a function of the path.
 
+    `calibration`: a share of the rows, such as 0.1, that is not fitted but used to sharpen or soften the
+    probabilities of classes: they are taken to the power `sharpness_` that is most likely for these rows.
+
     After fitting: `trace_`, the run of `fk.sample`; `draws_`, all draws as a tree with a leading axis;
     `classes_`; `stopped_`, why a run ended early. `net.save(path)` writes a file, and `Network.load(path)`
     reads it, with `model=` for a module or a function; neither it nor a pickle has `trace_`.
@@ -96,11 +94,11 @@ class Network(Estimator):
 
     _kind = "fitted network"
     # A run holds programs and keys; the others are built again from the arrays of the weights.
-    _rebuilt = ("trace_", "draws_", "_problem", "_chosen", "_fixed", "_positions")
+    _rebuilt = ("trace_", "draws_", "_posterior", "_chosen", "_fixed", "_positions")
     _attributes = (
         "input_shape_",
-        "n_features_in_",
         "stopped_",
+        "sharpness_",
         "_outputs",
         "_is_vector",
         "_targets_per_row",
@@ -117,9 +115,9 @@ class Network(Estimator):
     model: Any = (100,)
     _: KW_ONLY
     likelihood: str = "categorical"
-    prior: Any = "fan-in"
+    prior: Prior = "fan-in"
     noise_scale: float | None = None
-    sampler: Any = "sgnht"
+    sampler: str | Sampler = "sgnht"
     learning_rate: float | None = None
     momentum: float = 0.9
     noise: str = "two-point"
@@ -128,14 +126,15 @@ class Network(Estimator):
     temperature: float = 1.0
     params: Any = None
     activation: str = "relu"
-    sampled: Any = "all"
+    sampled: Sampled = "all"
+    calibration: float = 0.0
     batch_size: int = 100
     passes: float | None = None
     burn_in_passes: float | None = None
     warm_start_passes: float | None = None
     draws: int = 50
     chains: int = 2
-    random_state: Any = 0
+    random_state: RandomState = 0
     progress: bool = True
 
     def __sklearn_tags__(self) -> Any:
@@ -149,28 +148,37 @@ class Network(Estimator):
         tags.target_tags.required = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Start at new weights and sample the posterior given X and y."""
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Start at new weights and sample the posterior given X and y.
+
+        Args:
+            X: one row per datum, of numbers in any shape; columns of about unit scale.
+            y: labels, or the targets of a regression, one or several per row.
+
+        Returns:
+            The estimator itself.
+        """
         return self._fit(X, y, None)
 
-    def _fit(self, X: Any, y: Any, classes: Any) -> Self:
+    def _fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None) -> Self:
         self._check_settings()
         self._seed = new_seed(self.random_state)
         rows = inputs.checked_rows(X)
         targets = self._new_targets(y, len(rows), classes)
         self._remember(X, rows)
+        rows, targets = self._hold_out(rows, targets)
         self._data = {"x": rows, "y": targets}
         inputs.warn_of_large(rows)
-        self._problem = self._new_problem(rows[0], self.chains)
-        positions = self._problem.start()
+        self._posterior = self._new_posterior(rows[0], self.chains)
+        positions = self._posterior.start()
         lengths = self._lengths(len(rows))
-        network = self._problem.network
+        network = self._posterior.network
         chosen = sampled_leaves(self.sampled, network.first_start, lambda: network.last_layer(rows[0]))
         is_part = not all(jax.tree.leaves(chosen))
         if is_part:  # the fixed weights are those of one warm start
             positions = jax.tree.map(lambda x: x[:1], positions)
         if lengths.warm_start:
-            positions = self._problem.warm_started(
+            positions = self._posterior.warm_started(
                 self._data, self._step_settings(), positions, lengths.warm_start
             )
         weights, rest = eqx.partition(positions["weights"], chosen)
@@ -180,12 +188,20 @@ class Network(Estimator):
             positions = jax.tree.map(lambda x: np.repeat(x, self.chains, axis=0), positions)
         return self._sample(positions, lengths)
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Add rows, and go on from the present weights.
 
         The draws afterwards are of the posterior given all rows since the last `fit` or the first
-        `partial_fit`, which are kept: the same posterior as of one `fit` to all of them. There is no new warm
-        start. `classes`: in the first call, all classes if X does not have them all.
+        `partial_fit`, which are stored: the same posterior as of one `fit` to all of them. There is no new
+        warm start.
+
+        Args:
+            X: further rows, as in `fit`.
+            y: their labels or targets.
+            classes: in the first call, all classes if y does not have them all.
+
+        Returns:
+            The estimator itself.
         """
         if not self.__sklearn_is_fitted__():
             return self._fit(X, y, classes)
@@ -197,20 +213,22 @@ class Network(Estimator):
         self._check_settings()
         rows = self._rows(X)
         targets = self._targets(y, len(rows))
-        together = zip(self._data.items(), (rows, targets), strict=True)
-        self._data = {name: np.concatenate([old, new]) for (name, old), new in together}
+        self._data = {
+            "x": np.concatenate([self._data["x"], rows]),
+            "y": np.concatenate([self._data["y"], targets]),
+        }
         return self._sample(self._positions, self._lengths(len(self._data["x"])))
 
     def _sample(self, positions: PyTree[Any], lengths: Lengths) -> Self:
-        problem = self._problem
-        target = problem.target(self._data, self._chosen, self._fixed)
-        curvature = problem.curvature(self._data["x"], positions, self._fixed)
+        posterior = self._posterior
+        target = posterior.target(self._data, self._chosen, self._fixed)
+        curvature = posterior.curvature(self._data["x"], positions, self._fixed)
         sampler = self._step_settings().make(target.size, curvature, lengths.period)
-        trace = problem.run(
+        trace = posterior.run(
             target,
             sampler,
             positions,
-            self.temperature,
+            temperature=self.temperature,
             burn_in=lengths.burn_in,
             steps=lengths.thin * lengths.draws,
             thin=lengths.thin,
@@ -226,7 +244,22 @@ class Network(Estimator):
         if not selected.any():
             selected[-1] = True
         self.draws_ = jax.tree.map(lambda x: x[:, selected].reshape(-1, *x.shape[2:]), trace.draws)
+        self.sharpness_ = 1.0
+        if self._held_out is not None:
+            rows, labels = self._held_out
+            self.sharpness_ = fitted_exponent(self.predict_proba(rows), labels)
         return self
+
+    def _hold_out(self, rows: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows to fit, without those that calibrate the probabilities."""
+        self._held_out: tuple[np.ndarray, np.ndarray] | None = None
+        number = int(self.calibration * len(rows))
+        if not number:
+            return rows, targets
+        order = np.random.default_rng(self._seed).permutation(len(rows))
+        self._held_out = rows[order[:number]], targets[order[:number]]
+        rest = np.sort(order[number:])
+        return rows[rest], targets[rest]
 
     def _check_settings(self) -> None:
         check_likelihood(self.likelihood)
@@ -239,6 +272,9 @@ class Network(Estimator):
             optional(check)(name, getattr(self, name))
         if self.passes == 0:
             raise ValueError("passes must be above 0: without a pass over the data there are no draws.")
+        within(0, 1, "a share of the rows, at least 0 and below 1")("calibration", self.calibration)
+        if self.calibration and self.likelihood != "categorical":
+            raise ValueError("calibration is of the probabilities of classes: leave it out in a regression.")
         if self.noise_scale is not None:
             if self.likelihood != "gaussian":
                 raise ValueError("noise_scale is for likelihood='gaussian': leave it out.")
@@ -256,17 +292,12 @@ class Network(Estimator):
             steps_per_pass, self.passes, self.burn_in_passes, self.warm_start_passes, self.draws, cycles
         )
 
-    def _remember(self, X: Any, rows: np.ndarray) -> None:
+    def _remember(self, X: ArrayLike, rows: np.ndarray) -> None:
         self.input_shape_ = rows.shape[1:]
         self.n_features_in_ = int(np.prod(self.input_shape_))
         remember_columns(self, X)
 
-    def _rows(self, X: Any) -> np.ndarray:
-        """The rows of an X like that of `fit`."""
-        check_columns(self, X)
-        return inputs.checked_rows(X, self.input_shape_)
-
-    def _new_targets(self, y: Any, rows: int, classes: Any) -> np.ndarray:
+    def _new_targets(self, y: ArrayLike, rows: int, classes: ArrayLike | None) -> np.ndarray:
         """y as the network sees it, after finding the classes, or location and scale of y."""
         if self.likelihood == "categorical":
             labels = inputs.checked_labels(y, rows)
@@ -281,7 +312,7 @@ class Network(Estimator):
         self._outputs = targets.shape[1] * (2 if self.likelihood == "heteroscedastic" else 1)
         return self._scaled(targets)
 
-    def _targets(self, y: Any, rows: int) -> np.ndarray:
+    def _targets(self, y: ArrayLike, rows: int) -> np.ndarray:
         if self.likelihood == "categorical":
             return inputs.class_numbers(inputs.checked_labels(y, rows), self.classes_)
         return self._scaled(inputs.checked_targets(y, rows, self._targets_per_row))
@@ -289,7 +320,7 @@ class Network(Estimator):
     def _scaled(self, targets: np.ndarray) -> np.ndarray:
         return ((targets - self._location) / self._scale).astype(np.float32)
 
-    def _new_problem(self, row: np.ndarray, chains: int) -> Problem:
+    def _new_posterior(self, row: np.ndarray, chains: int) -> NetworkPosterior:
         keys = jax.random.split(jax.random.key(self._seed), chains)
         network = functional(self.model, self.params, self.activation, row, self._outputs, keys)
         check_outputs(network, row, self._outputs, f"likelihood={self.likelihood!r} with this y")
@@ -297,7 +328,7 @@ class Network(Estimator):
         noise_scale = None
         if self.noise_scale is not None:
             noise_scale = np.asarray(self.noise_scale / self._scale, np.float32)
-        return Problem(
+        return NetworkPosterior(
             network=network,
             scales=prior_scales(self.prior, network.first_start, network.output_axis, last),
             likelihood=self.likelihood,
@@ -308,21 +339,12 @@ class Network(Estimator):
             progress=self.progress,
         )
 
-    def _outputs_by_rows(self, X: Any) -> Any:
-        """For slices of the rows: their places and, over draws, the probabilities or means and deviations."""
-        self._check_fitted()
-        rows = self._rows(X)
-        predictive = Predictive(self._problem.log_likelihood(self._fixed))
-        return len(rows), by_rows(predictive, self.draws_, rows)
-
-    # Storing.
-
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         draws, fixed = (numbered(x) for x in (self.draws_["weights"], self._fixed))
         arrays = {
             **{f"draws.{i}": np.asarray(x) for i, x in draws.items()},
             **{f"fixed.{i}": np.asarray(x) for i, x in fixed.items()},
-            **{f"network.{i}": x for i, x in enumerate(state_arrays(self._problem.network.apply))},
+            **{f"network.{i}": x for i, x in enumerate(state_arrays(self._posterior.network.apply))},
             **{name: np.asarray(getattr(self, name)) for name in _FITTED_ARRAYS if hasattr(self, name)},
         }
         if "log_noise" in self.draws_:
@@ -348,11 +370,11 @@ class Network(Estimator):
             sizes = perceptron_sizes(self.model, row, self._outputs)
             shapes = jax.eval_shape(lambda key: perceptron_start(key, sizes), jax.random.key(0))
             check_draws(shapes, arrays)
-        problem = self._new_problem(row, chains=1)
-        check_draws(problem.network.first_start, arrays)
+        posterior = self._new_posterior(row, chains=1)
+        check_draws(posterior.network.first_start, arrays)
         stored = [arrays[f"network.{i}"] for i in range(sum(name.startswith("network.") for name in arrays))]
-        network = replace(problem.network, apply=with_state_arrays(problem.network.apply, stored))
-        self._problem = replace(problem, network=network)
+        network = replace(posterior.network, apply=with_state_arrays(posterior.network.apply, stored))
+        self._posterior = replace(posterior, network=network)
         leaves, structure = jax.tree.flatten(network.first_start)
 
         def tree(prefix: str) -> PyTree[Array]:
@@ -377,121 +399,24 @@ class Network(Estimator):
         if leaves is not None:
             self._positions = jax.tree.unflatten(jax.tree.structure(self.draws_), map(jnp.asarray, leaves))
 
-    def parameters(self, number: int) -> PyTree[np.ndarray]:
-        """The weights of one draw, sampled and fixed ones, as the tree that the network takes."""
-        self._check_fitted()
-        return eqx.combine(jax.tree.map(lambda x: x[number], self.draws_["weights"]), self._fixed)
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """p(class | x) averaged over the draws, one row per row of X, columns in the order of `classes_`."""
-        self._needs("categorical", "predict_proba")
-        rows, parts = self._outputs_by_rows(X)
-        probabilities = np.empty((rows, len(self.classes_)))
-        for place, values in parts:
-            probabilities[place] = values.mean(0, dtype=float)
-        return probabilities / probabilities.sum(1, keepdims=True)
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The most probable classes; in a regression E[y | x], with `return_std` also the deviation of y.
-
-        The variance of y is that of the means over the draws plus the mean of the noise variance.
-        """
-        self._check_fitted()
-        if self.likelihood == "categorical":
-            if return_std:
-                raise ValueError(
-                    "return_std is for regression; for classes see predict_proba and uncertainty."
-                )
-            return self.classes_[np.argmax(self.predict_proba(X), 1)]
-        mean, uncertainty = self._moments(X)
-        return (mean, np.sqrt(uncertainty.variance)) if return_std else mean
-
-    def _moments(self, X: Any) -> tuple[np.ndarray, RegressionUncertainty]:
-        rows, parts = self._outputs_by_rows(X)
-        mean, of_mean, noise = (np.empty((rows, self._targets_per_row)) for _ in range(3))
-        for place, (means, deviations) in parts:
-            mean[place] = means.mean(0, dtype=float)
-            of_mean[place] = means.var(0, dtype=float)
-            noise[place] = np.mean(deviations.astype(float) ** 2, 0)
-        mean, of_mean, noise = (
-            x if self._is_vector else x[:, 0]
-            for x in (mean * self._scale + self._location, of_mean * self._scale**2, noise * self._scale**2)
-        )
-        return mean, RegressionUncertainty(of_mean + noise, of_mean, noise)
-
-    def uncertainty(self, X: Any) -> ClassUncertainty | RegressionUncertainty:
-        """How uncertain each prediction is, and how much of it more data could remove.
-
-        For classes, in nats: `entropy` H[E p], `expected_entropy` E H[p], and `mutual_information`, the
-        difference, between y and the weights (Houlsby et al. 2011). In a regression: `variance` of y,
-        `variance_of_mean` (from the weights) and `expected_variance` (of the noise), which add up.
-        """
-        self._check_fitted()
-        if self.likelihood != "categorical":
-            return self._moments(X)[1]
-        rows, parts = self._outputs_by_rows(X)
-        total, expected = np.empty(rows), np.empty(rows)
-        for place, values in parts:
-            total[place] = entropy(values.mean(0, dtype=float))
-            expected[place] = entropy(values).mean(0, dtype=float)
-        return ClassUncertainty(total, np.maximum(total - expected, 0), expected)
-
-    def score(self, X: Any, y: Any) -> float:
-        """The accuracy; in a regression R² = 1 - Σ(y - ŷ)²/Σ(y - ȳ)²."""
-        if self.likelihood == "categorical":
-            return self.evaluate(X, y).accuracy
-        predicted = np.asarray(self.predict(X)).reshape(np.shape(X)[0], -1)
-        targets = inputs.checked_targets(y, len(predicted), self._targets_per_row)
-        return float(1 - np.sum((targets - predicted) ** 2) / np.sum((targets - targets.mean(0)) ** 2))
-
-    def evaluate(self, X: Any, y: Any, bins: int = 15) -> Evaluation:
-        """Accuracy, negative log-likelihood, Brier score and calibration error (over `bins`) on these rows.
-
-        In a regression: root mean square error, negative log-likelihood, and the share of y within their 90 %
-        intervals. Likelihoods are of the average over draws.
-        """
-        self._check_fitted()
-        if self.likelihood == "categorical":
-            probabilities = self.predict_proba(X)
-            labels = inputs.class_numbers(inputs.checked_labels(y, len(probabilities)), self.classes_)
-            return evaluate_classes(probabilities, labels, bins)
-        rows, parts = self._outputs_by_rows(X)
-        targets = inputs.checked_targets(y, rows, self._targets_per_row)
-        return evaluate_targets(targets, parts, self._location, self._scale)
-
-    def out_of_distribution(self, X_in: Any, X_out: Any, by: str | None = None) -> float:
-        """How well uncertainty tells other data from such as were fitted: the AUROC of `by`.
-
-        It is the probability that a row of `X_out` has more of it than one of `X_in`. `by` is a part of
-        `uncertainty`: "entropy" (the default) or "mutual_information"; in a regression "variance_of_mean" or
-        "variance".
-        """
-        is_classifier = self.likelihood == "categorical"
-        choices = ("entropy", "mutual_information") if is_classifier else ("variance_of_mean", "variance")
-        by = choices[0] if by is None else by
-        if by not in choices:
-            raise ValueError(f"by is one of {', '.join(choices)}, not {by!r}.")
-        inside, outside = (getattr(self.uncertainty(X), by) for X in (X_in, X_out))
-        if inside.ndim == 2:
-            inside, outside = inside.sum(1), outside.sum(1)
-        return auroc(inside, outside)
-
-    def reliability_plot(self, X: Any, y: Any, bins: int = 15) -> Figure:
-        """Accuracy against confidence on these rows; on the diagonal the network knows what it knows."""
-        from fokker.models.network.report import reliability_figure
-
-        self._needs("categorical", "reliability_plot")
-        probabilities = self.predict_proba(X)
-        labels = inputs.class_numbers(inputs.checked_labels(y, len(probabilities)), self.classes_)
-        return reliability_figure({"posterior": reliability(probabilities, labels, bins)})
-
     def report(
-        self, path: Any, X: Any, y: Any, X_out: Any = None, title: str = "A network", extra: Any = ()
+        self,
+        path: str | os.PathLike[str],
+        X: ArrayLike,
+        y: ArrayLike,
+        X_out: ArrayLike | None = None,
+        title: str = "A network",
+        extra: Sequence[str] = (),
     ) -> None:
-        """Write an HTML page about the fit, judged on held-out rows X and y: a verdict, tables and pictures.
+        """Write an HTML page about the fit: a verdict, tables and pictures.
 
-        `X_out`: rows unlike those of the data, whose uncertainty should be larger. `extra`: further parts of
-        the page, in HTML.
+        Args:
+            path: of the page.
+            X: held-out rows.
+            y: their labels or targets.
+            X_out: rows unlike those of the data, whose uncertainty should be larger.
+            title: of the page.
+            extra: further parts of the page, in HTML.
         """
         from fokker._core.files import write_text
         from fokker.models.network.report import report
@@ -504,8 +429,3 @@ class Network(Estimator):
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, report(self, X, y, X_out, title, extra))
-
-    def _needs(self, likelihood: str, method: str) -> None:
-        self._check_fitted()
-        if self.likelihood != likelihood:
-            raise AttributeError(f"{method} is for likelihood={likelihood!r}, not {self.likelihood!r}.")

@@ -1,9 +1,9 @@
 """X and y as arrays that a network can be trained on; what is wrong with them is said in a sentence."""
 
 import warnings
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fokker._core.missing import check_none_missing
 from fokker.rows.precision import check_differences, check_rounding
@@ -23,7 +23,7 @@ def warn_of_large(rows: np.ndarray) -> None:
         )
 
 
-def checked_rows(X: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
+def checked_rows(X: ArrayLike, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """X in single precision, one row per datum; raise unless its rows are numbers of the given shape."""
     if hasattr(X, "tocsr"):
         raise TypeError("X is a sparse matrix; networks take dense rows: give X.toarray().")
@@ -56,7 +56,7 @@ def checked_rows(X: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
     return rows
 
 
-def _numbers(values: np.ndarray, X: Any) -> np.ndarray:
+def _numbers(values: np.ndarray, X: ArrayLike) -> np.ndarray:
     """An array of objects as numbers; raise with the column that has something else."""
     columns = getattr(X, "columns", range(values.shape[1]))
     for name, column in zip(columns, np.moveaxis(values, 1, 0), strict=True):
@@ -71,15 +71,15 @@ def _numbers(values: np.ndarray, X: Any) -> np.ndarray:
     return values.astype(float)
 
 
-def _checked_length(y: Any, rows: int) -> np.ndarray:
+def _checked_length(y: ArrayLike, rows: int) -> np.ndarray:
     values = np.asarray(y)
     if values.ndim == 0 or len(values) != rows:
-        given = "one number" if values.ndim == 0 else f"{len(values)} entries"
-        raise ValueError(f"y has {given}, but X has {rows} rows: they need the same length.")
+        size = "one number" if values.ndim == 0 else f"{len(values)} entries"
+        raise ValueError(f"y has {size}, but X has {rows} rows: they need the same length.")
     return values
 
 
-def checked_labels(y: Any, rows: int) -> np.ndarray:
+def checked_labels(y: ArrayLike, rows: int) -> np.ndarray:
     """The labels of a classification, one per row."""
     labels = _checked_length(y, rows)
     if labels.ndim == 2 and labels.shape[1] == 1:
@@ -116,23 +116,23 @@ def class_numbers(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return places.astype(np.int32)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """A scalar of NumPy as Python shows it."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-def checked_classes(labels: np.ndarray, classes: Any) -> np.ndarray:
+def checked_classes(labels: np.ndarray, classes: ArrayLike | None) -> np.ndarray:
     """The classes in order: those given, or those that occur."""
-    found = np.unique(labels if classes is None else np.asarray(classes))
-    if len(found) < 2:
+    distinct = np.unique(labels if classes is None else np.asarray(classes))
+    if len(distinct) < 2:
         raise ValueError(
-            f"y has one class only, {_plain(found[0])!r}: a classifier needs rows of at least two, or "
+            f"y has one class only, {_plain(distinct[0])!r}: a classifier needs rows of at least two, or "
             "classes= in partial_fit."
         )
-    return found
+    return distinct
 
 
-def checked_targets(y: Any, rows: int, outputs: int | None = None) -> np.ndarray:
+def checked_targets(y: ArrayLike, rows: int, outputs: int | None = None) -> np.ndarray:
     """The targets of a regression, in double precision: one row per datum, one column per output."""
     values = _checked_length(y, rows)
     try:

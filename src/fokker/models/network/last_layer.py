@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from jaxtyping import Array, PyTree
 
 # Operations in which a value meets a parameter as a factor, or picks entries of it.
@@ -36,6 +36,9 @@ _BILINEAR = frozenset({"mul", "dot_general", "ragged_dot_general", "conv_general
 # Operations with a program inside that is run once, as it stands, on their inputs.
 _CALLS = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 _NOT_CALLS = frozenset({"scan", "while", "cond"})
+
+
+Atom = Literal | Var
 
 
 class _Place(enum.Flag):
@@ -90,7 +93,7 @@ def _outputs(jaxpr: Jaxpr, inputs: Sequence[_Value]) -> list[_Value]:
     """The values that a program returns, given those that it takes; its constants come from nothing."""
     values: dict[Any, _Value] = dict(zip(jaxpr.invars, inputs, strict=True))
 
-    def read(atom: Any) -> _Value:
+    def read(atom: Atom) -> _Value:
         return _Value() if isinstance(atom, Literal) else values.get(atom, _Value())
 
     for equation in jaxpr.eqns:

@@ -3,9 +3,11 @@ r"""How good predictions are, and how certain: pure functions of NumPy arrays.
 `probabilities` has one row per datum and one column per class, `labels` are column numbers.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 from scipy.stats import rankdata
 
 # A probability that has been rounded to zero counts as this, so that one row does not make the mean infinite.
@@ -73,6 +75,26 @@ def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray, bi
     It is biased upwards on few rows: a perfectly calibrated prediction has about √(bins/rows)/2 of it.
     """
     return reliability(probabilities, labels, bins).error
+
+
+def sharpened(probabilities: np.ndarray, exponent: float) -> np.ndarray:
+    """p^β, normalised: above 1 more certain, below 1 less, and the most probable class stays."""
+    logs = exponent * np.log(np.maximum(probabilities, _LEAST))
+    powers = np.exp(logs - logs.max(1, keepdims=True))
+    return powers / powers.sum(1, keepdims=True)
+
+
+def fitted_exponent(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """β of `sharpened` that is most likely for labels which the predictions have not seen (Guo et al. 2017).
+
+    log β is standard normal a priori, so that a few rows change little.
+    """
+
+    def loss(log_exponent: float) -> float:
+        powers = sharpened(probabilities, math.exp(log_exponent))
+        return len(labels) * negative_log_likelihood(powers, labels) + log_exponent**2 / 2
+
+    return math.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded").x)
 
 
 def entropy(probabilities: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import equinox as eqx
 import jax
@@ -14,6 +14,9 @@ from jaxtyping import Array, Key, PyTree
 from fokker._core.module import Module
 from fokker._core.state import as_arrays, nearest
 from fokker.models.network.last_layer import last_layer
+
+# The outputs of a network for one row, given its parameters.
+Apply = Callable[[PyTree[Array], Array], Array]
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
@@ -31,7 +34,7 @@ class Functional:
     chains. `output_axis`: the axis of a weight array that counts its outputs, 0 or -1; the others are inputs.
     """
 
-    apply: Callable[[PyTree[Array], Array], Array]
+    apply: Apply
     starts: PyTree[Array]
     output_axis: int
 
@@ -108,8 +111,10 @@ def functional(
                 f"{nearest(str(activation), list(ACTIVATIONS))}"
             )
         sizes = perceptron_sizes(model, row, outputs)
-        starts = [perceptron_start(key, sizes) for key in keys] if params is None else [as_arrays(params)]
-        return _with_starts(Perceptron(activation), starts, len(keys), -1)
+        if params is None:
+            starts = jax.vmap(lambda key: perceptron_start(key, sizes))(keys)
+            return Functional(Perceptron(activation), starts, -1)
+        return _with_starts(Perceptron(activation), [as_arrays(params)], len(keys), -1)
     if _framework(model) == "linen":
         return _of_linen(model, params, row, keys)
     if _framework(model) is None:
@@ -126,7 +131,7 @@ def functional(
     return _of_modules([model], params, keys)
 
 
-def is_sizes(model: Any) -> bool:
+def is_sizes(model: object) -> TypeGuard[Sequence[int]]:
     """Whether a model is given by the sizes of its hidden layers."""
     if not isinstance(model, list | tuple):
         return False
@@ -152,7 +157,7 @@ def _built(build: Callable[[Any], Any], keys: Key[Array, " chains"]) -> list[Any
     return modules
 
 
-def _framework(model: Any) -> str | None:
+def _framework(model: object) -> str | None:
     """Which framework a model is of, without importing any."""
     if isinstance(model, type):
         return None
@@ -164,13 +169,15 @@ def _framework(model: Any) -> str | None:
     return "equinox" if isinstance(model, eqx.Module) else None
 
 
-def _described(model: Any) -> str:
+def _described(model: object) -> str:
     if isinstance(model, type):
         return f"the class {model.__name__}, which has to be called first"
     return f"a {type(model).__name__}"
 
 
-def _of_linen(module: Any, params: Any, row: np.ndarray, keys: Key[Array, " chains"]) -> Functional:
+def _of_linen(
+    module: Any, params: PyTree[Array] | None, row: np.ndarray, keys: Key[Array, " chains"]
+) -> Functional:
     variables = [dict(module.init(key, jnp.asarray(row)[None])) for key in keys]
     starts = [v.pop("params", {}) for v in variables]
     rest = variables[0]
@@ -187,12 +194,12 @@ def _of_linen(module: Any, params: Any, row: np.ndarray, keys: Key[Array, " chai
     return _with_starts(_Linen(module, rest), starts, len(keys), -1)
 
 
-def _is_whole(params: Any, start: PyTree[Array]) -> bool:
+def _is_whole(params: PyTree[Array], start: PyTree[Array]) -> bool:
     """Whether these are all variables of a module, with the parameters among them."""
     return "params" in params and paths(params) != paths(start)
 
 
-def _of_modules(modules: list[Any], params: Any, keys: Key[Array, " chains"]) -> Functional:
+def _of_modules(modules: list[Any], params: PyTree[Array] | None, keys: Key[Array, " chains"]) -> Functional:
     if _framework(modules[0]) == "equinox":
         # A whole module given as params brings what is beside its parameters too.
         whole = modules if params is None else [eqx.combine(params, modules[0])]
@@ -215,7 +222,7 @@ def _of_modules(modules: list[Any], params: Any, keys: Key[Array, " chains"]) ->
     return _with_starts(_Nnx(graph, rest), starts, len(keys), -1)
 
 
-def _with_starts(apply: Any, starts: list[PyTree[Array]], chains: int, output_axis: int) -> Functional:
+def _with_starts(apply: Apply, starts: list[PyTree[Array]], chains: int, output_axis: int) -> Functional:
     if not jax.tree.leaves(starts[0]):
         raise ValueError("the network has no parameters, so that there is no posterior to sample.")
     together = starts if len(starts) == chains else starts * chains
@@ -228,17 +235,17 @@ def numbered(tree: PyTree[Any]) -> dict[int, Array]:
     return {i: x for i, x in enumerate(leaves) if x is not None}
 
 
-def _is_key(x: Any) -> bool:
+def _is_key(x: Array) -> bool:
     return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
-def state_arrays(apply: Any) -> list[np.ndarray]:
+def state_arrays(apply: Apply) -> list[np.ndarray]:
     """The arrays that a network has beside its parameters, such as the averages of a BatchNorm."""
     arrays = jax.tree.leaves(eqx.filter(apply, eqx.is_array))
     return [np.asarray(jax.random.key_data(x) if _is_key(x) else x) for x in arrays]
 
 
-def with_state_arrays(apply: Any, arrays: Sequence[np.ndarray]) -> Any:
+def with_state_arrays(apply: Apply, arrays: Sequence[np.ndarray]) -> Apply:
     """The network with these arrays in place of its own; raise where it is another network."""
     own, rest = eqx.partition(apply, eqx.is_array)
     leaves, structure = jax.tree.flatten(own)

@@ -11,25 +11,28 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, PyTree
 
 from fokker._core.module import Module
 from fokker._core.state import nearest
+from fokker.models.checks import is_number
 from fokker.models.network.last_layer import UnknownLastLayerError
-from fokker.models.network.networks import paths
+from fokker.models.network.networks import Apply, paths
 
 # s_l² = FAN_IN/m for weights with m inputs. Twice the scale of initial weights, as trained ones are larger.
 FAN_IN = 8.0
 # Whether each leaf of the parameters belongs to the last layer: traced only where someone asks.
 LastLayer = Callable[[], list[bool]]
+# Standard deviations of the prior, and which parameters are sampled, as users give them.
+Prior = float | str | Mapping[str, float | str]
+Sampled = str | Sequence[str] | Callable[[str], bool]
 LIKELIHOODS = ("categorical", "gaussian", "heteroscedastic")
 # log σ of a learned noise, in units of the standard deviation of y, is N(-1, 1): σ between 0.05 and 2.7.
 LOG_NOISE_MEAN, LOG_NOISE_DEVIATION = -1.0, 1.0
 
 
 def prior_scales(
-    prior: Any, params: PyTree[Array], output_axis: int, last: LastLayer | None = None
+    prior: Prior, params: PyTree[Array], output_axis: int, last: LastLayer | None = None
 ) -> PyTree[float]:
     r"""The standard deviation s_l of the Gaussian prior of every leaf.
 
@@ -75,9 +78,8 @@ def _last_or_none(last: LastLayer, names: Sequence[str]) -> list[bool]:
         return [False] * len(names)
 
 
-def _check_scale(scale: Any, pattern: str) -> None:
-    is_number = isinstance(scale, int | float | np.number) and not isinstance(scale, bool)
-    if scale == "fan-in" if isinstance(scale, str) else is_number and scale > 0 and math.isfinite(scale):
+def _check_scale(scale: object, pattern: str) -> None:
+    if scale == "fan-in" if isinstance(scale, str) else is_number(scale) and scale > 0:
         return
     where = f" for {pattern!r}" if pattern else ""
     raise ValueError(
@@ -92,7 +94,7 @@ def _fan_in_scale(shape: tuple[int, ...], output_axis: int) -> float:
     return math.sqrt(FAN_IN * shape[output_axis] / math.prod(shape))
 
 
-def sampled_leaves(sampled: Any, params: PyTree[Array], last: LastLayer) -> PyTree[bool]:
+def sampled_leaves(sampled: Sampled, params: PyTree[Array], last: LastLayer) -> PyTree[bool]:
     """Which leaves are sampled: "all", "last", parts of paths, or a predicate of the path."""
     names, structure = paths(params), jax.tree.structure(params)
     if isinstance(sampled, str) and sampled == "all":
@@ -138,7 +140,7 @@ class LogPrior(Module):
 class Outputs(Module):
     """The network's outputs for one row: sampled weights from theta, the others as they were."""
 
-    apply: Callable[[PyTree[Array], Array], Array]
+    apply: Apply
     fixed: PyTree[Array | None]
 
     def __call__(self, theta: dict[str, PyTree[Array]], x: Array) -> Array:
@@ -172,7 +174,7 @@ class LogLikelihood(Module):
         return f, jnp.broadcast_to(jnp.log(jnp.asarray(self.noise_scale, f.dtype)), f.shape)
 
 
-def check_likelihood(likelihood: Any) -> None:
+def check_likelihood(likelihood: object) -> None:
     """Raise unless it is one of the three."""
     if likelihood not in LIKELIHOODS:
         raise ValueError(

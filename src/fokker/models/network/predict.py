@@ -53,6 +53,6 @@ def by_rows(
         yield slice(first, first + count), jax.tree.map(lambda x, n=count: np.asarray(x)[:, :n], values)
 
 
-def _shape(function: Any, draws: PyTree[Array], X: np.ndarray) -> Any:
+def _shape(function: Callable[[PyTree[Array], Array], Any], draws: PyTree[Array], X: np.ndarray) -> Any:
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), draws)
     return eqx.filter_eval_shape(function, one, jax.ShapeDtypeStruct(X.shape[1:], X.dtype))

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
 from fokker.diagnostics import Finding, Grade, Verdict
 from fokker.diagnostics._convergence import r_hat_and_effective
 from fokker.models.network import inputs, metrics
-from fokker.models.network.evaluation import Evaluation
+from fokker.models.network.evaluation import ClassUncertainty, Evaluation
 from fokker.models.network.predict import Predictive, by_rows
 from fokker.report.page import image, page, table, verdict_part
 from fokker.report.plots import RIGHT, TRUTH, WRONG, new_figure, tidy
@@ -25,7 +27,9 @@ _SHOWN = 10
 _FOLLOWED = 2000
 
 
-def report(net: "Network", X: Any, y: Any, X_out: Any, title: str, extra: Sequence[str]) -> str:
+def report(
+    net: "Network", X: ArrayLike, y: ArrayLike, X_out: ArrayLike | None, title: str, extra: Sequence[str]
+) -> str:
     """The page, in HTML."""
     is_classifier = net.likelihood == "categorical"
     scores = net.evaluate(X, y)
@@ -75,11 +79,11 @@ def _settings(net: "Network") -> dict[str, str]:
     }
 
 
-def _log_likelihood_by_draw(net: "Network", X: Any, y: Any) -> np.ndarray:
+def _log_likelihood_by_draw(net: "Network", X: ArrayLike, y: ArrayLike) -> np.ndarray:
     """The mean of log p(y | x, θ) over some rows, chain by draw."""
     rows = inputs.checked_rows(X, net.input_shape_)[:_FOLLOWED]
     targets = net._targets(np.asarray(y)[: len(rows)], len(rows))
-    predictive = Predictive(net._problem.log_likelihood(net._fixed))
+    predictive = Predictive(net._posterior.log_likelihood(net._fixed))
     total: Any = 0.0
     for place, values in by_rows(predictive, net.draws_, rows):
         if net.likelihood == "categorical":
@@ -130,11 +134,11 @@ def _judge(net: "Network", scores: Evaluation, series: np.ndarray) -> tuple[Verd
     return Verdict(tuple(Finding(Grade.CARE, problem) for problem in problems)), checks
 
 
-def _class_parts(net: "Network", X: Any, y: Any, X_out: Any) -> list[str]:
+def _class_parts(net: "Network", X: ArrayLike, y: ArrayLike, X_out: ArrayLike | None) -> list[str]:
     probabilities = net.predict_proba(X)
     labels = inputs.class_numbers(inputs.checked_labels(y, len(probabilities)), net.classes_)
     uncertainty: Any = net.uncertainty(X)
-    outside = None if X_out is None else net.uncertainty(X_out)
+    outside: Any = None if X_out is None else net.uncertainty(X_out)
     curves = {"posterior": metrics.reliability(probabilities, labels)}
     return [
         "<h2>Calibration</h2>",
@@ -179,7 +183,12 @@ def _picture_shape(shape: tuple[int, ...]) -> tuple[int, ...] | None:
 
 
 def _pictures(
-    net: "Network", X: np.ndarray, y: np.ndarray, probabilities: np.ndarray, chosen: Mapping, shape: Any
+    net: "Network",
+    X: np.ndarray,
+    y: np.ndarray,
+    probabilities: np.ndarray,
+    chosen: Mapping[str, np.ndarray],
+    shape: tuple[int, ...],
 ) -> Figure:
     figure = new_figure(9.0, 2.6)
     panels = figure.subplots(2, _SHOWN, squeeze=False)
@@ -215,7 +224,7 @@ def reliability_figure(curves: Mapping[str, metrics.Reliability]) -> Figure:
     return figure
 
 
-def _entropy_figure(inside: Any, outside: Any) -> Figure:
+def _entropy_figure(inside: ClassUncertainty, outside: ClassUncertainty | None) -> Figure:
     figure = new_figure(9.0, 3.2)
     for panel, name in zip(figure.subplots(1, 2), ("entropy", "mutual_information"), strict=True):
         sets = {"like the data": (getattr(inside, name), RIGHT)}
@@ -227,14 +236,14 @@ def _entropy_figure(inside: Any, outside: Any) -> Figure:
     return figure
 
 
-def _histograms(panel: Any, sets: Mapping[str, tuple[np.ndarray, str]]) -> None:
+def _histograms(panel: Axes, sets: Mapping[str, tuple[np.ndarray, str]]) -> None:
     largest = max(float(np.max(values)) for values, _ in sets.values()) or 1.0
     for name, (values, colour) in sets.items():
         heights, edges = np.histogram(values, 40, (0, largest), density=True)
         panel.stairs(heights, edges, color=colour, fill=True, alpha=0.45, label=name)
 
 
-def _regression_parts(net: "Network", X: Any, y: Any, X_out: Any) -> list[str]:
+def _regression_parts(net: "Network", X: ArrayLike, y: ArrayLike, X_out: ArrayLike | None) -> list[str]:
     mean, deviation = (np.asarray(x).reshape(len(x), -1)[:, 0] for x in net.predict(X, True))
     targets = np.asarray(y, float).reshape(len(mean), -1)[:, 0]
     figure = new_figure(9.0, 3.6)
@@ -255,8 +264,9 @@ def _regression_parts(net: "Network", X: Any, y: Any, X_out: Any) -> list[str]:
     return ["<h2>Predictions</h2>", image(figure, "y against its prediction, and uncertainty")]
 
 
-def _deviation_of_mean(net: "Network", X: Any) -> np.ndarray:
-    return np.sqrt(np.asarray(net.uncertainty(X).variance_of_mean).reshape(len(X), -1)[:, 0])  # type: ignore[union-attr]
+def _deviation_of_mean(net: "Network", X: ArrayLike) -> np.ndarray:
+    uncertainty: Any = net.uncertainty(X)
+    return np.sqrt(np.asarray(uncertainty.variance_of_mean).reshape(len(uncertainty.variance), -1)[:, 0])
 
 
 def _series_figure(series: np.ndarray) -> Figure:

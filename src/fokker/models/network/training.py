@@ -9,12 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from fokker.models.network.networks import Functional
+from fokker.models.network.networks import Apply, Functional
 from fokker.models.network.posterior import LOG_NOISE_MEAN, LogLikelihood, LogPrior, Outputs
 from fokker.models.network.settings import GAUSSIAN_CURVATURE, StepSettings
 from fokker.run.api import sample
 from fokker.run.positions import PerChain
 from fokker.run.trace import Trace
+from fokker.samplers.contract import Sampler
 from fokker.targets import Posterior
 
 # Without a number of passes: as many as this, but at least so many steps.
@@ -52,8 +53,8 @@ class Lengths:
         """In steps, from passes over the data; None is chosen."""
         steps = max(_PASSES * steps_per_pass, _LEAST_STEPS) if passes is None else passes * steps_per_pass
         before = [
-            round(steps / 4) if given is None else round(given * steps_per_pass)
-            for given in (warm_start, burn_in)
+            round(steps / 4) if length is None else round(length * steps_per_pass)
+            for length in (warm_start, burn_in)
         ]
         if cycles is None:
             return cls(before[0], before[1], max(1, round(steps / draws)), draws, 0)
@@ -71,7 +72,7 @@ class Lengths:
 
 
 @dataclass(frozen=True)
-class Problem:
+class NetworkPosterior:
     """A network, its likelihood and its prior: everything of the posterior but the data."""
 
     network: Functional
@@ -124,18 +125,29 @@ class Problem:
         return kappa * GAUSSIAN_CURVATURE / float(np.min(noise)) ** 2
 
     def run(
-        self, target: Posterior, sampler: Any, positions: PyTree[Array], temperature: float, **plan: Any
+        self,
+        target: Posterior,
+        sampler: Sampler,
+        positions: PyTree[Array],
+        *,
+        temperature: float,
+        steps: int,
+        thin: int,
+        seed: int,
+        burn_in: int = 0,
     ) -> Trace:
         """One run of `fk.sample`; raise where it left the finite numbers."""
-        batch_size = self.batch_size if self.batch_size < target.size else None
         trace = sample(
             target,
             sampler,
             init=PerChain(positions),
-            batch_size=batch_size,
+            steps=steps,
+            burn_in=burn_in,
+            thin=thin,
+            batch_size=self.batch_size if self.batch_size < target.size else None,
+            seed=seed,
             temperature=temperature,
             progress=self.progress,
-            **plan,
         )
         if trace.lost or (trace.stopped is not None and not trace.was_interrupted):
             raise RuntimeError(
@@ -153,9 +165,9 @@ class Problem:
         were it learned by SGD too, the curvature would rise on the way.
         """
         if "log_noise" in positions:
-            given = replace(self, noise_scale=np.ones(self.outputs, np.float32))
+            known = replace(self, noise_scale=np.ones(self.outputs, np.float32))
             weights = {"weights": positions["weights"]}
-            theta = given.warm_started(data, settings, weights, steps)
+            theta = known.warm_started(data, settings, weights, steps)
             return {**theta, "log_noise": _log_residuals(self.network.apply, theta["weights"], data)}
         everything = jax.tree.map(lambda _: True, self.scales)
         nothing = jax.tree.map(lambda _: None, self.scales)
@@ -166,7 +178,7 @@ class Problem:
             target,
             sampler,
             positions,
-            0.0,
+            temperature=0.0,
             steps=steps,
             thin=steps,
             seed=(self.seed + _WARM_START_SEED) % 2**32,
@@ -177,7 +189,7 @@ class Problem:
 
 
 @eqx.filter_jit
-def _square_jacobian(apply: Any, weights: PyTree[Array], rows: Array) -> Array:
+def _square_jacobian(apply: Apply, weights: PyTree[Array], rows: Array) -> Array:
     """E_x|∂f/∂θ|² per output: |Jᵀv|² for random signs v has the mean |J|²."""
     outputs = jax.eval_shape(apply, weights, rows[0]).size
     signs = jax.random.rademacher(jax.random.key(0), (len(rows), outputs), jnp.result_type(float))
@@ -190,7 +202,7 @@ def _square_jacobian(apply: Any, weights: PyTree[Array], rows: Array) -> Array:
     return jnp.mean(squares) / outputs
 
 
-def _log_residuals(apply: Any, weights: PyTree[Array], data: dict[str, np.ndarray]) -> Array:
+def _log_residuals(apply: Apply, weights: PyTree[Array], data: dict[str, np.ndarray]) -> Array:
     """The log of the root mean square residual of every chain and output, on some rows."""
     rows, targets = (jnp.asarray(data[name][:_RESIDUALS]) for name in ("x", "y"))
     fitted = jax.vmap(lambda w: jax.lax.map(lambda x: apply(w, x), rows))(weights)

@@ -7,7 +7,7 @@ import numpy as np
 
 
 @numba.njit(nogil=True, cache=True)
-def column_sums(x: Any) -> Any:
+def column_sums(x: np.ndarray) -> Any:
     """Σ_w x_wk of each column, in float64, from the first row to the last.
 
     NumPy adds a single column in another order than several: a process with one topic would differ from one

@@ -38,7 +38,7 @@ def seed_at(key: Key[Array, ""], number: int) -> np.uint64:
 
 
 @compiled
-def mix(x: Any) -> Any:
+def mix(x: np.uint64) -> Any:
     """The finaliser of SplitMix64 (Steele, Lea, Flood 2014)."""
     x = (x ^ (x >> np.uint64(30))) * _FIRST
     x = (x ^ (x >> np.uint64(27))) * _SECOND
@@ -46,13 +46,13 @@ def mix(x: Any) -> Any:
 
 
 @compiled
-def stream(seed: Any, index: Any) -> Any:
+def stream(seed: np.uint64, index: int) -> Any:
     """The initial state of the stream of one document or word."""
     return mix(seed ^ mix((np.uint64(index) + np.uint64(1)) * _GOLDEN))
 
 
 @compiled
-def stream_of_topic(word_state: Any, topic: Any) -> Any:
+def stream_of_topic(word_state: np.uint64, topic: int) -> Any:
     """The initial state of the stream of a word and a topic, given that of the word."""
     return mix(word_state + np.uint64(topic + 1) * _GOLDEN)
 
@@ -64,32 +64,21 @@ def streams(seed: np.uint64, indices: np.ndarray) -> np.ndarray:
 
 
 @compiled
-def uniform(state: Any) -> Any:
+def uniform(state: np.uint64) -> Any:
     """The next state, and a number in [0, 1) on a grid of 2⁻²⁴."""
     state = state + _GOLDEN
     return state, np.float32(np.int64(mix(state) >> np.uint64(40))) * _TO_UNIT
 
 
 @compiled
-def drawn_index(state: Any, sums: Any) -> Any:
-    """The next state, and an index with the probability of its weight; `sums`: the weights, added up."""
-    state, u = uniform(state)
-    u *= sums[-1]
-    index = 0
-    while index < len(sums) - 1 and sums[index] <= u:
-        index += 1
-    return state, index
-
-
-@compiled
-def uniform_double(state: Any) -> Any:
+def uniform_double(state: np.uint64) -> Any:
     """The next state, and a number in (0, 1) of 53 bits, whose logarithm is finite."""
     state = state + _GOLDEN
     return state, (np.float64(np.int64(mix(state) >> np.uint64(11))) + 0.5) * _TO_UNIT_DOUBLE
 
 
 @compiled
-def normal(state: Any) -> Any:
+def normal(state: np.uint64) -> Any:
     """The state after two steps, and a standard normal (Box and Muller 1958)."""
     state, u = uniform_double(state)
     state, v = uniform_double(state)

@@ -13,13 +13,15 @@ from fokker.models.topics._expected import ExpectedCounts, averaged
 from fokker.models.topics._sums import column_sums
 from fokker.models.topics._uniform import seed_at
 from fokker.models.topics.cir import MIN_THETA
+from fokker.models.topics.collapsed import topics_of_documents
 from fokker.models.topics.document_prior import DocumentPrior
 from fokker.models.topics.exact import PassCounts
 from fokker.models.topics.files import with_prefix, without_prefix
 from fokker.models.topics.learned_prior import LearnedPrior
-from fokker.models.topics.share import Alone, Share
+from fokker.models.topics.samplers import make_topics
+from fokker.models.topics.share import Share
 from fokker.models.topics.start import CHAINS, first_topics
-from fokker.models.topics.theta import WITH_MOMENTUM, DenseTopics, Topics, make_topics
+from fokker.models.topics.theta import WITH_MOMENTUM
 from fokker.models.topics.word_prior import WordPrior
 
 Schedule = Callable[[int], float]
@@ -34,6 +36,8 @@ _WORDS_PER_PART = 4096
 _START, _SWEEPS, _TOPICS, _SAMPLE, _EXACT, _PRIOR = range(6)
 
 
+# The bits of the number of a minibatch, above which is that of a draw of its pass.
+_DRAW_BITS = 40
 # The decay of Patterson and Teh (2013).
 _DECAY_AFTER, _DECAY_POWER = 1000.0, 0.6
 
@@ -100,7 +104,7 @@ class TopicChain:
         share: Share | None = None,
     ) -> None:
         key = jax.random.key(seed)
-        self.share = share = share or Alone(topics)
+        self.share = share = share or Share(topics)
         self.word_prior = alpha if isinstance(alpha, WordPrior) else WordPrior.symmetric(alpha, topics)
         self._own_word_prior = self.word_prior.columns(range(share.own.start, share.own.stop))
         self.document_prior = LearnedPrior(DocumentPrior.of(gamma, topics), fold_in(key, _PRIOR))
@@ -128,15 +132,14 @@ class TopicChain:
         # Random topics with pseudo-counts have more of these words.
         self._add_pseudo_counts(theta, generator)
         np.maximum(theta, MIN_THETA, out=theta)
-        self.topics: Topics = make_topics(
+        self.topics = make_topics(
             sampler, theta, self.word_prior.alpha, fold_in(key, _TOPICS), threads, start, share
         )
 
     def use(self, threads: int, sweeps: int, burn_in: int) -> None:
         """Use so many threads and sweeps from now on."""
         self.sweeps, self.burn_in, self.threads = sweeps, burn_in, threads
-        if not isinstance(self.topics, DenseTopics):  # whose threads are JAX's
-            self.topics.threads = threads
+        self.topics.threads = threads
 
     def _add_pseudo_counts(self, theta: np.ndarray, generator: np.random.Generator) -> None:
         """Add Gamma(δ_kw) to θ of the topics here: the sum of Gamma(a) and Gamma(δ) is Gamma(a + δ)."""
@@ -265,9 +268,8 @@ class TopicChain:
     def own_beta_given_pass(self, total: float, draw: int, out: np.ndarray | None = None) -> np.ndarray:
         """An exact draw of β (V, own topics) given the counts of the pass, by number; `total` as in `step`.
 
-        Numbers ascend. Before the first, a learned γ is drawn. Before each, sweeps with β integrated out
-        redraw the topics of all words of the pass. The last number again gives the same draw. `out`: memory
-        for it.
+        Numbers ascend. Before each, a learned γ is drawn, and sweeps with β integrated out redraw the topics
+        of all words of the pass. The last number again gives the same draw. `out`: memory for it.
 
         Where θ is smaller than the smallest number of the chain, β is zero: bounds of words that a topic does
         not use then begin at zero.
@@ -275,8 +277,8 @@ class TopicChain:
         assert self._pass is not None, "an exact draw needs the counts of a pass: call count first"
         seed = seed_at(self._exact_key, (self.number << 16) + draw)
         data_weight = total / self._pass.documents
-        if not self._pass.num_draws:
-            self._draw_gamma(total)
+        if draw >= self._pass.num_draws:
+            self._draw_gamma(total, draw)
         # With documents of this weight β given z has the mean (α + δ_kw + w n_kw)/(Vα + δ_k· + w n_k·).
         self._pass.redraw(draw, self.word_prior.divided_by(data_weight), self.gamma, ~seed)
         theta = self._pass.draw(self.topics.alpha, data_weight, seed, self.threads, out)
@@ -291,11 +293,17 @@ class TopicChain:
         theta /= totals.astype(np.float32)
         return theta
 
-    def _draw_gamma(self, total: float) -> None:
-        """Draw γ given the topics of all words of the pass: before these are redrawn."""
+    def _draw_gamma(self, total: float, draw: int) -> None:
+        """Draw γ given the topics of all words of the pass, before these are redrawn."""
         assert self._pass is not None
-        tokens = self.share.all_topics(self._pass.counts.sum(0, dtype=np.int64))
-        self.document_prior.end_pass(self._pass.documents, total, self.number, tokens)
+        if not self.document_prior.is_learned:
+            return
+        if self._pass.num_draws and (above := self._pass.counts_above()) is not None:
+            self.document_prior.recount(above)
+        if self.document_prior.is_counted:
+            tokens = self.share.all_topics(self._pass.counts.sum(0, dtype=np.int64))
+            number = self.number + (draw << _DRAW_BITS)
+            self.document_prior.end_pass(self._pass.documents, total, number, tokens)
 
     def beta_given_pass(self, total: float, draw: int) -> np.ndarray:
         """As `own_beta_given_pass`, of all topics."""
@@ -372,13 +380,6 @@ class TopicChain:
                 self._pass.assignments = None
         self.document_prior.restore(without_prefix("document_prior", state))
         self.topics.restore(state)
-
-
-def topics_of_documents(documents: Documents, z: np.ndarray, topics: int) -> np.ndarray:
-    """n_dk (D, K), given the topics z of the tokens."""
-    rows = np.repeat(np.arange(documents.size), documents.lengths)
-    counts = np.bincount(rows * topics + z, minlength=documents.size * topics)
-    return counts.reshape(documents.size, topics)
 
 
 def local_words(documents: Documents) -> tuple[np.ndarray, Documents]:

@@ -20,7 +20,7 @@ import numpy as np
 from fokker.models.topics._expected import MIN_PROBABILITY
 from fokker.models.topics._sums import column_sums
 from fokker.models.topics._uniform import normal, stream, stream_of_topic, uniform_double
-from fokker.models.topics.gibbs import thread_pool
+from fokker.models.topics.gibbs import in_threads
 
 # Smaller θ are raised to this: far below the probability of any word, far above the smallest float32.
 MIN_THETA = np.float32(MIN_PROBABILITY)
@@ -31,7 +31,7 @@ _WORDS_PER_PART = 64
 
 
 @numba.njit(nogil=True, cache=True)
-def draw_gamma(state: Any, a: float) -> Any:
+def draw_gamma(state: np.uint64, a: float) -> Any:
     """The next random state, and Gamma(a, 1) (Marsaglia and Tsang 2000); 0 where it underflows."""
     boost = 1.0
     if a < 1.0:
@@ -53,7 +53,7 @@ def draw_gamma(state: Any, a: float) -> Any:
 
 
 @numba.njit(nogil=True, cache=True)
-def draw_poisson(state: Any, rate: float) -> Any:
+def draw_poisson(state: np.uint64, rate: float) -> Any:
     """The next random state, and Poisson(rate): by inversion, or transformed rejection (Hörmann 1993)."""
     if rate < 10.0:
         state, u = uniform_double(state)
@@ -86,7 +86,7 @@ def draw_poisson(state: Any, rate: float) -> Any:
 
 
 @numba.njit(nogil=True, cache=True)
-def transition(state: Any, theta: float, a: float, delta: float, g: float) -> Any:
+def transition(state: np.uint64, theta: float, a: float, delta: float, g: float) -> Any:
     """The next random state, and θ' ~ g·Gamma(a + Poisson(θδ/g)), at least `MIN_THETA`."""
     rate = theta * delta / g
     if a > 0.5:
@@ -102,16 +102,16 @@ def transition(state: Any, theta: float, a: float, delta: float, g: float) -> An
 
 @numba.njit(nogil=True, cache=True)
 def _transitions(
-    theta: Any,
-    alpha: Any,
-    counts: Any,
-    delta: Any,
-    g: Any,
-    which: Any,
-    words: Any,
-    seed: Any,
-    first_topic: Any,
-    innovation: Any,
+    theta: np.ndarray,
+    alpha: float,
+    counts: np.ndarray,
+    delta: np.ndarray,
+    g: np.ndarray,
+    which: np.ndarray,
+    words: np.ndarray,
+    seed: np.uint64,
+    first_topic: int,
+    innovation: np.ndarray,
 ) -> None:
     """Update θ in place, row by row. Word u uses row `which[u]` of δ and g. Adds up θ' - E[θ'] by topic."""
     for u in range(theta.shape[0]):
@@ -157,8 +157,5 @@ def transitions(
                 which[rows], words[rows], seed, first_topic, innovations[part],
             )  # fmt: skip
 
-    if threads == 1:
-        work(0)
-    else:
-        list(thread_pool(threads).map(work, range(threads)))
-    return np.asarray(column_sums(innovations))
+    in_threads(threads, work, range(threads))
+    return column_sums(innovations)

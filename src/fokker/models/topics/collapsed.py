@@ -1,4 +1,4 @@
-r"""Collapsed Gibbs sweeps over the topics z of all words of an exact pass, with β integrated out.
+r"""Collapsed Gibbs sweeps over the topics z of all words of some documents, with β integrated out.
 
     p(z_j = k | all other z) ∝ (γ_k + n_dk^{\j}) (α + δ_kw + n_kw^{\j}) / (Vα + δ_k· + n_k·^{\j})
 
@@ -11,76 +11,127 @@ The tokens are redrawn one after the other, in one thread: those of a document c
 one sees.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import numba
 import numpy as np
 
 from fokker.corpora import Documents
-from fokker.models.topics._uniform import drawn_index, stream
+from fokker.models.topics._uniform import stream, uniform
+from fokker.models.topics._vector_draw import LANES, draw_collapsed
+from fokker.models.topics.gibbs import aligned_array, padded_width
 from fokker.models.topics.word_prior import WordPrior
 
 # The most memory for documents and their topics. A larger pass is not swept over.
 _MAX_BYTES = 2**29
+# Counts of a word in a topic are whole numbers of float32, which are exact up to this one.
+MAX_COUNT = 2**24
 
 
-@numba.njit(nogil=True, cache=True)
-def _sweep(
-    widths: Any,
-    words: Any,
-    counts: Any,
-    z: Any,
-    n_kw: Any,
-    priors: Any,
-    prior_of: Any,
-    prior_of_topic: Any,
-    gamma: Any,
-    seed: Any,
-    sweeps: int,
+@lru_cache
+def _compiled_sweep(blocks: int) -> Any:
+    """The sweeps, compiled for topics in this many vectors, as those of `gibbs`."""
+    width = blocks * LANES
+
+    @numba.njit(nogil=True, cache=True, error_model="numpy")
+    def _sweep(
+        indptr: np.ndarray,
+        words: np.ndarray,
+        counts: np.ndarray,
+        z: np.ndarray,
+        by_word: np.ndarray,
+        n_k: np.ndarray,
+        num_words: int,
+        topics: int,
+        alphas: np.ndarray,
+        gamma: np.ndarray,
+        seed: np.uint64,
+        control: np.ndarray,
+    ) -> None:
+        """One sweep with each of `alphas`; `by_word`, n_kw + δ_kw row by row, and `n_k` follow.
+
+        `control`: the number of sweeps so far, and whether to stop, as another thread sees and sets them.
+        """
+        n_dk, scale, scratch = aligned_array(width), aligned_array(width), aligned_array(width)
+        state, one = stream(seed, 0), np.float32(1)
+        for alpha in alphas:
+            if control[1]:
+                return
+            prior = num_words * np.float64(alpha)
+            for k in range(width):
+                scale[k] = one / np.float32(n_k[k] + prior)
+            first = 0
+            for d in range(len(indptr) - 1):
+                n_dk[:] = gamma
+                j = first
+                for i in range(indptr[d], indptr[d + 1]):
+                    for _ in range(counts[i]):
+                        n_dk[z[j]] += one
+                        j += 1
+                j = first
+                for i in range(indptr[d], indptr[d + 1]):
+                    row = np.int64(words[i]) * width
+                    for _ in range(counts[i]):
+                        old = np.int64(z[j])
+                        old_scale = one / np.float32(n_k[old] - 1 + prior)
+                        state, u = uniform(state)
+                        new = draw_collapsed(
+                            n_dk, by_word, row, scale, scratch, blocks, old, old_scale, alpha, u
+                        )
+                        # Rounding at the end of the sum can give an index beyond the last topic.
+                        new = min(new, topics - 1)
+                        if new != old:
+                            n_dk[old] -= one
+                            by_word[row + old] -= one
+                            n_k[old] -= 1
+                            scale[old] = old_scale
+                            n_dk[new] += one
+                            by_word[row + new] += one
+                            n_k[new] += 1
+                            scale[new] = one / np.float32(n_k[new] + prior)
+                            z[j] = new
+                        j += 1
+                first = j
+            control[0] += 1
+
+    return _sweep
+
+
+def sweep(
+    indptr: np.ndarray,
+    words: np.ndarray,
+    counts: np.ndarray,
+    z: np.ndarray,
+    by_word: np.ndarray,
+    alphas: np.ndarray,
+    gamma: np.ndarray,
+    seed: np.uint64,
+    control: np.ndarray | None = None,
 ) -> None:
-    """Redraw z of every token, `sweeps` times; n_kw (V, K) follows.
+    """Redraw the topic of every token in turn, once with each of `alphas`.
 
-    Document d has the next `widths[d]` of `words`, each as often as `counts` says. α + δ_kw of word w is row
-    `prior_of[w]` of `priors`.
+    Args:
+        indptr: of the documents, as of a matrix in compressed rows, with `words` and `counts`.
+        z: the topic of each token, word by word, each as often as it occurs; it is changed.
+        by_word: n_kw + δ_kw (V, K) in float32, of these topics; it follows them.
+        alphas: α of each sweep.
+        gamma: γ (K,).
+        seed: of the random numbers.
+        control: the number of sweeps so far, and whether to stop, as another thread sees and sets them.
     """
-    V, K = n_kw.shape
-    # Whole numbers of any size: float32 counts to 2²⁴ only.
-    n_k = np.zeros(K)
-    for w in range(V):
-        for k in range(K):
-            n_k[k] += n_kw[w, k]
-    scale = np.empty(K, np.float32)
-    for k in range(K):
-        scale[k] = 1 / (n_k[k] + prior_of_topic[k])
-    n_dk, cumulative = np.empty(K, np.float32), np.empty(K, np.float32)
-    state = stream(seed, 0)
-    for _ in range(sweeps):
-        start, j = 0, 0
-        for width in widths:
-            num_tokens = counts[start : start + width].sum()
-            n_dk[:] = gamma
-            for k in z[j : j + num_tokens]:
-                n_dk[k] += 1
-            for i in range(start, start + width):
-                row, prior = n_kw[words[i]], priors[prior_of[words[i]]]
-                for _ in range(counts[i]):
-                    old = z[j]
-                    n_dk[old] -= 1
-                    row[old] -= 1
-                    n_k[old] -= 1
-                    scale[old] = 1 / (n_k[old] + prior_of_topic[old])
-                    total = np.float32(0)
-                    for k in range(K):
-                        total += n_dk[k] * (np.float32(row[k]) + prior[k]) * scale[k]
-                        cumulative[k] = total
-                    state, new = drawn_index(state, cumulative)
-                    z[j] = new
-                    n_dk[new] += 1
-                    row[new] += 1
-                    n_k[new] += 1
-                    scale[new] = 1 / (n_k[new] + prior_of_topic[new])
-                    j += 1
-            start += width
+    num_words, topics = by_word.shape
+    width = padded_width(topics)
+    padded = np.zeros((num_words, width), np.float32)
+    padded[:, :topics] = by_word
+    padded_gamma = np.zeros(width, np.float32)
+    padded_gamma[:topics] = gamma
+    _compiled_sweep(width // LANES)(
+        indptr, words, counts, z, padded.reshape(-1), padded.sum(0, dtype=np.float64), num_words, topics,
+        np.asarray(alphas, np.float32), padded_gamma, seed,
+        np.zeros(2, np.int64) if control is None else control,
+    )  # fmt: skip
+    by_word[:] = padded[:, :topics]
 
 
 class Assignments:
@@ -89,7 +140,7 @@ class Assignments:
     _NAMES = ("widths", "words", "counts", "z")
 
     def __init__(self, topics: int, is_here: bool = True) -> None:
-        self._is_here = is_here
+        self._topics, self._is_here = topics, is_here
         # Two bytes per token, unless there are more topics than these can count.
         z = np.zeros(0, np.uint16 if topics <= 2**16 else np.int32)
         self._parts: list[tuple[np.ndarray, ...]] = [(*(np.zeros(0, np.int32) for _ in range(3)), z)]
@@ -113,18 +164,19 @@ class Assignments:
         self, n_kw: np.ndarray, prior: WordPrior, gamma: np.ndarray, seed: np.uint64, sweeps: int
     ) -> None:
         """Redraw the topic of every token in turn, `sweeps` times; n_kw (V, K), their counts, follows."""
-        V, K = n_kw.shape
-        priors = np.full((1 + len(prior.words), K), prior.alpha, np.float32)
-        priors[1:] += prior.pseudo_counts
-        # Words without pseudo-counts have the first row.
-        prior_of = np.zeros(V, np.int32)
-        prior_of[prior.words] = np.arange(1, len(priors))
-        prior_of_topic = V * prior.alpha + prior.by_topic
+        by_word = n_kw.astype(np.float32)
+        by_word[prior.words] += prior.pseudo_counts
         widths, words, counts, z = self.state().values()
-        _sweep(
-            widths, words, counts, z, n_kw, priors, prior_of, prior_of_topic, gamma.astype(np.float32), seed,
-            sweeps,
-        )  # fmt: skip
+        indptr = np.concatenate([[0], np.cumsum(widths, dtype=np.int64)])
+        sweep(indptr, words, counts, z, by_word, np.full(sweeps, prior.alpha), gamma, seed)
+        by_word[prior.words] -= prior.pseudo_counts
+        n_kw[:] = np.rint(by_word)
+
+    def by_document(self) -> np.ndarray:
+        """n_dk (D, K)."""
+        widths, words, counts, z = self.state().values()
+        indptr = np.concatenate([[0], np.cumsum(widths, dtype=np.int64)])
+        return topics_of_documents(Documents.from_arrays(indptr, words, counts), z, self._topics)
 
     def state(self) -> dict[str, np.ndarray]:
         """The arrays that a resumed run needs; none where another process has them."""
@@ -139,3 +191,10 @@ class Assignments:
         self.num_bytes = num_bytes
         if self._is_here:
             self._parts = [tuple(np.array(state[name]) for name in self._NAMES)]
+
+
+def topics_of_documents(documents: Documents, z: np.ndarray, topics: int) -> np.ndarray:
+    """n_dk (D, K), given the topics z of the tokens."""
+    rows = np.repeat(np.arange(documents.size), documents.lengths)
+    counts = np.bincount(rows * topics + z, minlength=documents.size * topics)
+    return counts.reshape(documents.size, topics)

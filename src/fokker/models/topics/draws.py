@@ -84,9 +84,10 @@ class TopicDraws:
         """
         num_stored_passes = passes - passes // 2
         interval = -(-num_stored_passes // self.max_draws)
-        if (passes - 1 - number) % interval:
+        num_draws, num_later = max(1, self.max_draws // num_stored_passes), passes - 1 - number
+        # Later passes would replace all draws of an early one.
+        if num_later % interval or num_later // interval * num_draws >= self.max_draws:
             return
-        num_draws = max(1, self.max_draws // num_stored_passes)
         if not self._is_exact:
             self._draws, self._is_exact = [], True
         self._draws = self._draws[max(0, len(self._draws) + num_draws - self.max_draws) :]

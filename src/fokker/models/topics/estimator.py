@@ -3,33 +3,26 @@
 import dataclasses
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
 
 from fokker.corpora import Documents
-from fokker.diagnostics import Verdict
 from fokker.models.checks import optional, whole, within
-from fokker.models.estimator import Estimator, Transformer, new_seed, validate_data
+from fokker.models.estimator import new_seed, validate_data
 from fokker.models.topics._uniform import seed_at
-from fokker.models.topics.coherence import MEASURES
-from fokker.models.topics.draws import credible_bounds, draws_needed
-from fokker.models.topics.evaluate import mixture_draw, mixtures, perplexity
 from fokker.models.topics.files import with_prefix, without_prefix
-from fokker.models.topics.judgement import FIT, STREAM, judge
-from fokker.models.topics.model import top_words
+from fokker.models.topics.learned import ROUNDING, LearnedTopics
+from fokker.models.topics.passes import PassPlan
 from fokker.models.topics.settings import DECLARED, FIELDS, MAY_CHANGE, Settings, default_passes
 from fokker.models.topics.start import is_enough
 from fokker.models.topics.training import Training
-from fokker.models.topics.weights import Weights
+from fokker.models.topics.weights import CountMatrix, Weights
 from fokker.run.processes import together
 from fokker.run.progress import Progress
 
-# Different from the streams of a chain and of evaluations with the same seed.
-_ROUNDING = 103
 # The parameters: settings of topics by the names that scikit-learn uses, and those of the estimator alone.
 _PARAMETERS: list[tuple[str, Any, Any]] = [
     *(
@@ -54,7 +47,7 @@ _Parameters: Any = dataclasses.make_dataclass(
 )
 
 
-class LDA(Transformer, _Parameters, Estimator):
+class LDA(_Parameters, LearnedTopics):
     r"""Latent Dirichlet allocation by stochastic-gradient MCMC, one minibatch after another.
 
         β_k ~ Dirichlet(α),  π_d ~ Dirichlet(γ),  a word of document d: z ~ π_d, w ~ β_z
@@ -71,25 +64,36 @@ class LDA(Transformer, _Parameters, Estimator):
     for X in stream:
         lda.partial_fit(X)
     lda.components_, lda.credible_interval(0.9), lda.transform(X), lda.perplexity(held_out)
+    lda.trends(X, years, by="year").mean  # prevalence by year, with bounds
     lda.show_topics(10, feature_names=vectorizer.get_feature_names_out()), print(lda.verdict_)
     ```
 
-    `topic_word_prior` is α: a number, one per word (V,), or one per topic and word (K, V). `doc_topic_prior`
-    is γ: a number, one per topic, or how it is learned: "symmetric", one number for all topics; "asymmetric",
-    one per topic; "hdp", one per topic with only as many topics in use as the documents need, at most
-    `n_components` (`fokker.models.topics.document_prior`). `seed_words`: {name: [word, …]} for the first
-    topics; each word has `seed_weight` pseudo-counts in its topic. A word is a name of a column of X, by its
-    data frame or by `feature_names`, or the number of a column. `total_samples` is |S|, the number of
-    documents. By default it is the number of rows of X for `fit`, and the number of documents read so far for
-    `partial_fit`. A `step_size` or `friction` of None is chosen according to |S|. `passes` is the number of
-    passes over X in `fit`, None for enough to read 20,000 documents. `start_documents`: in `fit` the topics
-    start from a collapsed Gibbs chain over this many documents of X (`fokker.models.topics.start`), 0 for
-    random topics. `partial_fit` starts from random topics. `draws` is the number of stored draws of the
-    topics, spaced over the second half of the chain. `exact_passes` are the last passes of `fit`, without the
-    noise of minibatches: from them come the draws. None takes half of the passes. `validation_fraction`: the
-    share of the documents of `fit` that are only evaluated. `n_jobs`: threads; None or -1 for all processors.
-    `random_state`: a seed, a RandomState or a Generator to draw one from, or None for another one in each
-    fit. `progress`: whether to show it.
+    Args:
+        n_components: K, the number of topics.
+        sampler: one of sgrhmc, sgrld, scir, sghmc, sgld.
+        topic_word_prior: α: a number, one per word (V,), or one per topic and word (K, V).
+        doc_topic_prior: γ: a number, one per topic, or how it is learned: "symmetric", one number for all
+            topics; "asymmetric", one per topic; "hdp", one per topic with only as many topics in use as the
+            documents need, at most `n_components` (`fokker.models.topics.document_prior`).
+        seed_words: {name: [word, …]} for the first topics. A word is a name of a column of X, by its data
+            frame or by `feature_names`, or the number of a column.
+        seed_weight: the pseudo-counts of each seed word in its topic.
+        step_size, friction: of the steps; None chooses them according to |S|.
+        start_documents: in `fit` the topics start from a collapsed Gibbs chain over this many documents of X
+            (`fokker.models.topics.start`), 0 for random topics. `partial_fit` starts from random topics.
+        batch_size, sweeps, burn_in: documents per step, Gibbs sweeps over each, and those not counted.
+        n_jobs: threads, which do not change the result; None or -1 for all processors.
+        total_samples: |S|, the number of documents. By default it is the number of rows of X for `fit`, and
+            the number of documents read so far for `partial_fit`.
+        exact_passes: the last passes of `fit`, without the noise of minibatches, from which the draws come.
+            None takes half of the passes.
+        draws: the number of stored draws of the topics.
+        feature_names: the words of the columns of X, where it is no data frame.
+        passes: over X in `fit`; None for two, or one over 20,000 documents or more.
+        validation_fraction: the share of the documents of `fit` that are only evaluated.
+        random_state: a seed, a RandomState or a Generator to draw one from, or None for another one in each
+            fit.
+        progress: whether to show it.
 
     After `fk.processes.start` all processes call `fit` with the same X and divide the work. All have the same
     result, that of one process.
@@ -104,7 +108,7 @@ class LDA(Transformer, _Parameters, Estimator):
     _fitted_by = "_training"
     # The keys of a chain cannot be copied: it is built again from its arrays.
     _rebuilt = ("_training",)
-    _attributes = ("n_features_in_", "_passes_made", "_num_documents", "_is_stream")
+    _attributes = ("_passes_made", "_num_documents", "_is_stream")
     _renamed: ClassVar[dict[str, str]] = {"verbose": "progress"}
     _training: Training
 
@@ -119,7 +123,7 @@ class LDA(Transformer, _Parameters, Estimator):
     # Fitting.
 
     @together()
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: CountMatrix, y: object = None) -> Self:
         """Start a new chain and pass over X in minibatches, in an order drawn with the seed; y is ignored."""
         weights = self._weights(X, reset=True)
         self._start_training()
@@ -133,18 +137,15 @@ class LDA(Transformer, _Parameters, Estimator):
             held_out, indices = indices[order[:num_held_out]], np.sort(indices[order[num_held_out:]])
             self._training.curve.use(self._counts(weights).select(held_out), is_held_out=True)
         self._num_documents = len(indices)
-        training, settings = self._training, self._training.settings
+        settings = self._training.settings
         passes = default_passes(len(indices)) if self.passes is None else int(self.passes)
-        num_exact = settings.num_exact_passes(passes)
+        plan = PassPlan(passes, settings.num_exact_passes(passes), len(indices))
         for number in range(passes):
             documents = self._counts(weights).select(indices[generator.permutation(len(indices))])
             if number == 0 and settings.start_documents and documents.tokens:
                 is_surplus = np.cumsum(is_enough(documents.lengths, settings.start_documents)) > 1
                 self._find_first_topics(documents.select(~is_surplus))
-            is_exact = number >= passes - num_exact
-            seconds = self._train(documents, passes * len(indices), is_exact, is_new=number == 0)
-            if is_exact and training.chain.is_counting:
-                training.end_exact_pass(number - passes + num_exact, num_exact, self._total(), seconds)
+            self._train(documents, plan)
         return self
 
     def _find_first_topics(self, documents: Documents) -> None:
@@ -154,7 +155,7 @@ class LDA(Transformer, _Parameters, Estimator):
             )
 
     @together()
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
+    def partial_fit(self, X: CountMatrix, y: object = None) -> Self:
         """Continue with the documents of X, in minibatches in their order; y is ignored.
 
         `set_params` may have changed how documents are read (`batch_size`, `sweeps`, `burn_in`, `n_jobs`,
@@ -170,10 +171,10 @@ class LDA(Transformer, _Parameters, Estimator):
         self._training.go_on_with(self._settings())
         self._is_stream = True
         documents = self._counts(weights).select(weights.has_words)
-        self._train(documents, self.n_documents_seen_ + documents.size, is_exact=False, is_new=True)
+        self._train(documents, PassPlan(None))
         return self
 
-    def _weights(self, X: Any, reset: bool) -> Weights:
+    def _weights(self, X: CountMatrix, reset: bool) -> Weights:
         """The matrix X, checked; `reset`: remember its columns."""
         if isinstance(X, str) or (isinstance(X, list | tuple) and X and isinstance(X[0], str)):
             raise ValueError(
@@ -229,22 +230,16 @@ class LDA(Transformer, _Parameters, Estimator):
     def _counts(self, weights: Weights) -> Documents:
         """The documents as whole counts; weights are rounded differently in each call."""
         self._passes_made += 1
-        return weights.counts(seed_at(jax.random.key(self._seed + _ROUNDING), self._passes_made))
+        return weights.counts(seed_at(jax.random.key(self._seed + ROUNDING), self._passes_made))
 
-    def _total(self, upcoming: int = 0) -> float:
-        """|S|: as given, or the number of documents, those of the next minibatch included."""
-        total = self._training.settings.total
-        if total == "growing":
-            return min(self._num_documents, self.n_documents_seen_ + upcoming)
-        return total or self._num_documents
-
-    def _train(self, documents: Documents, end: int, is_exact: bool, is_new: bool) -> float:
-        """Step with the documents, or count them in an exact pass, and return the seconds."""
+    def _train(self, documents: Documents, plan: PassPlan) -> None:
+        """Step with the documents, or count them in an exact pass, as the plan says."""
         if not documents.size:
             raise ValueError("no document of X has a word: are the counts all zero?")
         training, started = self._training, time.monotonic()
         if training.curve.held_out is None:
             training.curve.use(documents, is_held_out=False)
+        end = plan.end or training.documents + documents.size
         with Progress(
             "learning topics", end, unit="documents", completed=training.documents, enabled=self.progress
         ) as progress:
@@ -252,203 +247,22 @@ class LDA(Transformer, _Parameters, Estimator):
                 if self._is_stream:
                     self._num_documents += batch.size
                 seconds = time.monotonic() - started
-                total = self._total(batch.size)
+                trained = training.documents + batch.size
+                total = training.settings.represented(self._num_documents, trained)
+                exact_pass, is_new = plan.exact_pass, not plan.is_first_read
                 if batch.tokens:
-                    training.train(batch, total, is_exact=is_exact, is_new=is_new, seconds=seconds)
+                    training.train(
+                        batch, total, is_exact=exact_pass is not None, is_new=is_new, seconds=seconds
+                    )
                 else:  # all weights were rounded to zero
-                    training.documents += batch.size
+                    training.documents = trained
+                plan.position += batch.size
                 points = training.curve.points
                 note = f"perplexity {points[-1].of_draw:,.0f}" if points else ""
                 progress.update(training.documents, note=note)
-        return time.monotonic() - started
-
-    # What was learned.
-
-    @property
-    def n_documents_seen_(self) -> int:
-        """The number of documents that the chain used, in all passes."""
-        return self._fitted().documents
-
-    @property
-    def n_batch_iter_(self) -> int:
-        """The number of minibatches."""
-        return self._fitted().chain.number
-
-    def _fitted(self) -> Training:
-        self._check_fitted()
-        return self._training
-
-    def _stored_draws(self) -> list[np.ndarray]:
-        """The stored draws of β (V, K), or the current one if there are none yet."""
-        return self._fitted().draws.draws or [self._training.beta()]
-
-    @property
-    def components_(self) -> np.ndarray:
-        """The posterior mean of β (K, V)."""
-        return np.mean(self._stored_draws(), 0).T
-
-    @property
-    def draws_(self) -> np.ndarray:
-        """The stored draws of β (draws, K, V)."""
-        return np.stack(self._stored_draws()).transpose(0, 2, 1)
-
-    @property
-    def doc_topic_prior_(self) -> np.ndarray:
-        """γ (K,): as given, or the posterior mean of a learned one."""
-        return self._fitted().chain.document_prior.mean.copy()
-
-    @property
-    def doc_topic_prior_draws_(self) -> np.ndarray:
-        """Draws of a learned γ (n, K), one at the end of each exact pass."""
-        return self._fitted().chain.document_prior.draws.copy()
-
-    @property
-    def topic_names_(self) -> list[str]:
-        """The names of the topics: those of `seed_words`, then numbers."""
-        return list(self._fitted().settings.topic_names)
-
-    @property
-    def perplexity_curve_(self) -> np.ndarray:
-        """The perplexity during the fit (n, 3): documents read, of the current draw, of an average of draws.
-
-        It is that of the documents that `validation_fraction` holds out, or of some training documents.
-        """
-        points = self._fitted().curve.points
-        return np.array([(p.documents, p.of_draw, p.of_average) for p in points]).reshape(-1, 3)
-
-    @property
-    def verdict_(self) -> Verdict:
-        """Problems with the topics, and further notes: `print(lda.verdict_)`."""
-        fit = self._fitted().judged(self._stored_draws(), self._feature_names())
-        verdict = judge(fit, STREAM if self._is_stream else FIT)
-        if fit.are_held_out:
-            return verdict
-        how = "call perplexity with other documents" if self._is_stream else "set validation_fraction"
-        undecided = f"No documents were held out: {how} to judge predictions, which is not done here."
-        return dataclasses.replace(verdict, notes=(*verdict.notes, undecided))
-
-    def _feature_names(self) -> list[str]:
-        """The words of the columns of X, or their numbers."""
-        names = self._column_names()
-        return [f"#{w}" for w in range(self.n_features_in_)] if names is None else [str(x) for x in names]
-
-    def _column_names(self) -> Sequence[str] | None:
-        """The words of the columns of X: those of a data frame, else the parameter."""
-        names: Sequence[str] | None = getattr(self, "feature_names_in_", None)
-        return self.feature_names if names is None else names
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.n_components)
-
-    def credible_interval(self, probability: float = 0.9) -> np.ndarray:
-        """The bounds (2, K, V) between which β lies with this probability, from the stored draws.
-
-        After `fit` with two or more passes they are those of the posterior (see `exact_passes`). After one
-        pass, or `partial_fit`, they have the noise of minibatches and may contain β much less often.
-
-        Bounds of probability p need 2/(1 - p) - 1 draws: the 20 of the default are enough for 0.9, and
-        `draws=39` for 0.95. After `partial_fit` there are from half to all of `draws`.
-        """
-        return np.stack(credible_bounds(self.draws_, self._checked_probability(probability)))
-
-    def _checked_probability(self, probability: float) -> float:
-        if not 0 < probability < 1:
-            raise ValueError(f"the probability must be between 0 and 1; {probability!r} was given.")
-        stored, needed = len(self._stored_draws()), draws_needed(probability)
-        if stored >= needed:
-            return probability
-        # A stream drops every second draw when its store is full.
-        wanted = needed if self._training.draws.num_exact_passes else 2 * needed
-        advice = f"fit with draws={wanted:,}"
-        if (most := self._training.draws.max_draws) < min(wanted, int(self.draws)):
-            advice = f"the memory for draws, 1 GiB, holds {most:,} of X with so many columns"
-        raise ValueError(
-            f"an interval of probability {probability:g} needs {needed:,} stored draws of the topics, and "
-            f"there are {stored:,}: {advice}, or ask for a lower probability."
-        )
-
-    def show_topics(
-        self, n_words: int = 10, feature_names: Sequence[str] | None = None
-    ) -> list[list[tuple[str, float]]]:
-        """The most probable words of each topic, with their probabilities.
-
-        `feature_names`: the words of the columns of X, by default those of the data frame of `fit`, else
-        numbers.
-        """
-        topics = self.components_
-        names = self._feature_names() if feature_names is None else feature_names
-        if len(names) != topics.shape[1]:
-            raise ValueError(
-                f"feature_names has {len(names)} names for the {topics.shape[1]} columns of X: give one per "
-                "column."
-            )
-        return [
-            [(str(names[w]), float(topics[k, w])) for w in words]
-            for k, words in enumerate(top_words(topics.T, n_words))
-        ]
-
-    def coherence(self, X: Any, measure: str = "npmi", n_words: int = 10) -> np.ndarray:
-        """The coherence of each topic (K,) in the documents of X: npmi, c_v or u_mass of its first words."""
-        if measure not in MEASURES:
-            raise ValueError(f"measure is one of {', '.join(MEASURES)}, not {measure!r}.")
-        return MEASURES[measure](self._documents(X), top_words(self.components_.T, n_words))
-
-    def _documents(self, X: Any, draw: int = 0) -> Documents:
-        """The documents of X, as counts; weights are rounded differently for each draw."""
-        self._check_fitted()
-        weights = self._weights(X, reset=False)
-        return weights.counts(seed_at(jax.random.key(self._seed + _ROUNDING), draw))
-
-    def transform(self, X: Any) -> np.ndarray:
-        """E[π_d] of each document (D, K), averaged over the draws of the topics.
-
-        That of a document does not depend on the other documents of X.
-        """
-        self._check_fitted()
-        return np.mean(self._at_draws(partial(mixtures, burn_in=self._settings().burn_in), X), 0)
-
-    def mixture_interval(self, X: Any, probability: float = 0.9) -> np.ndarray:
-        """The bounds (2, D, K) between which the topic proportions π_d lie with this probability.
-
-        For each stored draw of the topics they are drawn given the words of the document; how many draws a
-        probability needs is said at `credible_interval`. Those of a document do not depend on the others.
-        """
-        self._check_fitted()
-        probability = self._checked_probability(probability)
-        return np.stack(credible_bounds(np.stack(self._at_draws(mixture_draw, X)), probability))
-
-    def _at_draws(self, function: Callable[..., np.ndarray], X: Any) -> list[np.ndarray]:
-        """A function of documents and topics at each stored draw of the topics."""
-        draws, settings = self._stored_draws(), self._settings()
-        weights = self._weights(X, reset=False)
-        rounding = jax.random.key(self._seed + _ROUNDING)
-        return [
-            function(
-                weights.counts(seed_at(rounding, i)),
-                beta,
-                self.doc_topic_prior_,
-                self._seed + i,
-                sweeps=settings.sweeps,
-                threads=settings.num_threads,
-            )
-            for i, beta in enumerate(draws)
-        ]
-
-    def perplexity(self, X: Any) -> float:
-        """The perplexity of half of the words of each document given the other half, averaged over the draws.
-
-        It differs from the bound of scikit-learn; to compare both, use
-        `fokker.models.topics.evaluate.perplexity`.
-        """
-        draws = self._stored_draws()
-        return perplexity(
-            self._documents(X), draws, self.doc_topic_prior_, self._seed, self._settings().num_threads
-        )
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """The mean log probability of a held-out word: -log of the perplexity."""
-        return -float(np.log(self.perplexity(X)))
+        if exact_pass is not None and training.chain.is_counting:
+            total = training.settings.represented(self._num_documents, training.documents)
+            training.end_exact_pass(exact_pass, plan.num_exact, total, time.monotonic() - started)
 
     # Storing.
 

@@ -20,9 +20,10 @@ import numpy as np
 from fokker.corpora import Documents
 from fokker.models.topics._expected import MIN_PROBABILITY, averaged
 from fokker.models.topics._uniform import seed_at
-from fokker.models.topics.chain import local_words, topics_of_documents
+from fokker.models.topics.chain import local_words
+from fokker.models.topics.collapsed import topics_of_documents
 from fokker.models.topics.gibbs import topic_counts
-from fokker.models.topics.share import Alone, Share
+from fokker.models.topics.share import Share
 
 
 class RowsOfBeta(Protocol):
@@ -76,7 +77,7 @@ def mixtures(
     That of a document depends on its words alone, not on the other documents. With a `share`, each process
     sweeps over some of them.
     """
-    share = share or Alone(len(gamma))
+    share = share or Share(len(gamma))
     words, local = local_words(documents)
     dealt = share.deal(local.lengths)
     counts, in_documents = topic_counts(
@@ -96,7 +97,7 @@ def mixtures(
     return weights / weights.sum(1, keepdims=True)
 
 
-def mixture_draw(
+def counts_draw(
     documents: Documents,
     beta: np.ndarray,
     gamma: np.ndarray,
@@ -105,13 +106,12 @@ def mixture_draw(
     sweeps: int = 50,
     threads: int = 1,
 ) -> np.ndarray:
-    """A draw of π_d of each document (D, K) given β (V, K): topics z of its words, then Dirichlet(γ + n_d).
+    """n_dk (D, K) of a draw of the topics z of all words given β (V, K).
 
-    That of a document depends on its words alone, not on the other documents.
+    Those of a document depend on its words alone, not on the other documents.
     """
     words, local = local_words(documents)
     z = np.empty(local.tokens, np.int32)
-    of_documents = identities(documents)
     topic_counts(
         local,
         beta[words],
@@ -121,15 +121,29 @@ def mixture_draw(
         burn_in=sweeps - 1,
         threads=threads,
         sample=True,
-        identities=of_documents,
+        identities=identities(documents),
         assignments=z,
     )
-    shapes = topics_of_documents(local, z, len(gamma)) + np.asarray(gamma, np.float64)
+    return topics_of_documents(local, z, len(gamma))
+
+
+def mixture_draw(
+    documents: Documents,
+    beta: np.ndarray,
+    gamma: np.ndarray,
+    seed: int = 0,
+    *,
+    sweeps: int = 50,
+    threads: int = 1,
+) -> np.ndarray:
+    """A draw of π_d of each document (D, K) given β (V, K): of `counts_draw`, then Dirichlet(γ + n_d)."""
+    counts = counts_draw(documents, beta, gamma, seed, sweeps=sweeps, threads=threads)
+    shapes = counts + np.asarray(gamma, np.float64)
     stream = int(seed_at(jax.random.key(seed), _DIRICHLET))
     weights = np.stack(
         [
             np.random.Generator(np.random.Philox([stream, int(identity)])).standard_gamma(shape)
-            for identity, shape in zip(of_documents, shapes, strict=True)
+            for identity, shape in zip(identities(documents), shapes, strict=True)
         ]
     ).reshape(shapes.shape)
     # A document without words and a small γ may have a Gamma of zero in every topic.

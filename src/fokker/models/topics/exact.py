@@ -10,23 +10,28 @@ of minibatches, no step size, and no error near zero. Before each draw of θ, sw
 (`fokker.models.topics.collapsed`) redraw z: otherwise rare words would change their topics too seldom.
 """
 
-from typing import Any
-
 import numba
 import numpy as np
 
 from fokker.corpora import Documents
 from fokker.models.topics._uniform import stream, stream_of_topic
 from fokker.models.topics.cir import draw_gamma
-from fokker.models.topics.collapsed import Assignments
-from fokker.models.topics.gibbs import thread_pool
+from fokker.models.topics.collapsed import MAX_COUNT, Assignments
+from fokker.models.topics.document_prior import counts_above
+from fokker.models.topics.gibbs import in_threads
 from fokker.models.topics.share import Share
 from fokker.models.topics.word_prior import WordPrior
 
 # The words that a thread processes at a time.
 _WORDS_PER_PART = 256
-# The sweeps with β integrated out before each draw of θ.
-_SWEEPS_PER_DRAW = 2
+# The sweeps with β integrated out before each draw of θ: so many that draws are nearly independent, and fewer
+# where they would redraw more than so many tokens.
+_MAX_SWEEPS, _MIN_SWEEPS, _TOKENS_PER_DRAW = 40, 2, 10_000_000
+
+
+def sweeps_per_draw(tokens: int) -> int:
+    """The sweeps before each draw of a pass with so many tokens."""
+    return int(np.clip(_TOKENS_PER_DRAW // max(1, tokens), _MIN_SWEEPS, _MAX_SWEEPS))
 
 
 class PassCounts:
@@ -60,11 +65,19 @@ class PassCounts:
         if draw >= self.num_draws and self.assignments is not None:
             # The tokens are redrawn one after the other: the first process has the counts of all topics.
             counts = self._share.for_first(self.counts)
-            if counts is not None:
-                self.assignments.sweep(counts, prior, gamma, seed, _SWEEPS_PER_DRAW)
+            if counts is not None and counts.sum(1).max(initial=0) < MAX_COUNT:
+                num_sweeps = sweeps_per_draw(int(counts.sum(dtype=np.int64)))
+                self.assignments.sweep(counts, prior, gamma, seed, num_sweeps)
             shape = len(self.counts), self._share.topics
             self.counts = self._share.of_first(counts, shape, self.counts.dtype)
         self.num_draws = draw + 1
+
+    def counts_above(self) -> np.ndarray | None:
+        """`document_prior.counts_above` of the topics as they are now, in all processes; None if unknown."""
+        if self.assignments is None:
+            return None
+        own = [counts_above(self.assignments.by_document())] if self._share.is_first else None
+        return self._share.from_first(own)[0]
 
     def draw(
         self,
@@ -86,21 +99,17 @@ class PassCounts:
             last = min(first + _WORDS_PER_PART, len(theta))
             _draw_rows(theta, self.counts, alpha, data_weight, seed, first_topic, first, last)
 
-        if threads == 1:
-            for first in parts:
-                work(first)
-        else:
-            list(thread_pool(threads).map(work, parts))
+        in_threads(threads, work, parts)
         return theta
 
 
 @numba.njit(nogil=True, cache=True)
 def _draw_rows(
-    theta: Any,
-    counts: Any,
+    theta: np.ndarray,
+    counts: np.ndarray,
     alpha: float,
     data_weight: float,
-    seed: Any,
+    seed: np.uint64,
     first_topic: int,
     first: int,
     last: int,

@@ -5,7 +5,7 @@ import io
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -141,7 +141,7 @@ def write(exported: Exported, tool: str, folder: Path) -> list[Path]:
     return paths
 
 
-def _write(contents: bytes, file: Any) -> None:
+def _write(contents: bytes, file: BinaryIO) -> None:
     file.write(contents)
 
 

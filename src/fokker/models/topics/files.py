@@ -3,16 +3,21 @@
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fokker._core import files
+from fokker.models.topics.reading import Reading
 
+KIND, VERSION = "checkpoint", 1
 CHECKPOINT, PREVIOUS = "checkpoint.npz", "checkpoint.previous.npz"
 # The numbers of a run, written when its other results are.
 SUMMARY = "summary.json"
+# The mixtures of all documents, in the order of the source.
+MIXTURES = "mixtures.csv.gz"
 # The rows of mixtures in the order of the stream, to which a resumed run appends.
 PARTIAL_MIXTURES = "checkpoint.mixtures.csv.gz"
 
@@ -64,13 +69,25 @@ def _check_header(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -
         raise ValueError(f"it has no {topics} topics of {len(header['words'])} words")
 
 
-def read_latest(folder: Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
+def read_latest(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
     """The newest readable checkpoint of a folder, and the problem with a newer one, if any."""
     try:
         paths = (folder / CHECKPOINT, folder / PREVIOUS)
-        return files.read_latest(paths, kind, version, _check_header)
+        return files.read_latest(paths, KIND, VERSION, _check_header)
     except FileNotFoundError:
         problem = "has no checkpoint" if folder.is_dir() else "is not a folder"
         raise FileNotFoundError(
             f"{folder} {problem}: there is nothing to resume. A run writes {CHECKPOINT} to its folder."
         ) from None
+
+
+def interpreting_checkpoint(folder: Path) -> AbstractContextManager[None]:
+    """Errors within are those of a checkpoint in this folder that is damaged."""
+    return files.interpreting(folder / CHECKPOINT, KIND)
+
+
+def stored_reading(folder: Path) -> Reading:
+    """How the run in this folder reads its documents."""
+    header = read_latest(folder)[0]
+    with interpreting_checkpoint(folder):
+        return Reading.from_json(header["reading"])

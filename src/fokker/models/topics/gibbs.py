@@ -7,9 +7,10 @@ print θ for β). Every draw is from its exact full conditional; there are no pr
 """
 
 import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numba
 import numpy as np
@@ -23,6 +24,7 @@ from fokker.models.topics._vector_draw import LANES, draw, next_ticket
 # continues.
 _INTERLEAVED = 3
 _CACHE_LINE = 64
+Task = TypeVar("Task")
 
 
 def padded_width(topics: int) -> int:
@@ -31,7 +33,7 @@ def padded_width(topics: int) -> int:
 
 
 @numba.njit(nogil=True, cache=True)
-def _aligned_array(size: int) -> Any:
+def aligned_array(size: int) -> Any:
     """Memory for float32 numbers, aligned to a cache line so that no vector crosses two lines."""
     buffer = np.empty(size + _CACHE_LINE // 4, np.float32)
     first = (-buffer.ctypes.data % _CACHE_LINE) // 4
@@ -40,17 +42,17 @@ def _aligned_array(size: int) -> Any:
 
 @numba.njit(nogil=True, cache=True, inline="always")
 def _redraw(
-    blocks: Any,
-    n: Any,
-    offset: Any,
-    beta: Any,
-    tokens: Any,
-    z: Any,
-    n_kw: Any,
-    scratch: Any,
-    state: Any,
-    j: Any,
-    is_counted: Any,
+    blocks: int,
+    n: np.ndarray,
+    offset: int,
+    beta: np.ndarray,
+    tokens: np.ndarray,
+    z: np.ndarray,
+    n_kw: np.ndarray,
+    scratch: np.ndarray,
+    state: np.uint64,
+    j: int,
+    is_counted: int,
 ) -> Any:
     """Redraw the topic of token j, count it if the sweep is after burn-in, return the random state."""
     state, u = uniform(state)
@@ -76,21 +78,21 @@ def compiled_sweep(blocks: int) -> Any:
 
     @numba.njit(nogil=True, cache=True)
     def _sweep(
-        ticket: Any,
-        order: Any,
-        indptr: Any,
-        words: Any,
-        counts: Any,
-        beta: Any,
-        gamma: Any,
-        states: Any,
-        sweeps: Any,
-        burn_in: Any,
-        is_sample: Any,
-        total: Any,
-        mixtures: Any,
-        first_token: Any,
-        assignments: Any,
+        ticket: np.ndarray,
+        order: np.ndarray,
+        indptr: np.ndarray,
+        words: np.ndarray,
+        counts: np.ndarray,
+        beta: np.ndarray,
+        gamma: np.ndarray,
+        states: np.ndarray,
+        sweeps: int,
+        burn_in: int,
+        is_sample: bool,
+        total: np.ndarray,
+        mixtures: np.ndarray,
+        first_token: np.ndarray,
+        assignments: np.ndarray,
     ) -> None:
         """Process documents until none is left; add the counts after burn-in to `total` and `mixtures`.
 
@@ -105,12 +107,12 @@ def compiled_sweep(blocks: int) -> Any:
             max_words = max(max_words, indptr[d + 1] - indptr[d])
             max_tokens = max(max_tokens, num_tokens)
         weights, n_kw = (
-            _aligned_array(_INTERLEAVED * max_words * K),
+            aligned_array(_INTERLEAVED * max_words * K),
             np.empty(_INTERLEAVED * max_words * K, np.int32),
         )
         tokens = np.empty(_INTERLEAVED * max_tokens, np.int64)
         z = np.empty(_INTERLEAVED * max_tokens, np.int32)
-        n, scratch = _aligned_array(_INTERLEAVED * stride), _aligned_array(_INTERLEAVED * stride)
+        n, scratch = aligned_array(_INTERLEAVED * stride), aligned_array(_INTERLEAVED * stride)
         state, is_counted = np.empty(_INTERLEAVED, np.uint64), np.zeros(_INTERLEAVED, np.int32)
         position, end = np.zeros(_INTERLEAVED, np.int64), np.zeros(_INTERLEAVED, np.int64)
         sweep, document = np.full(_INTERLEAVED, sweeps), np.full(_INTERLEAVED, -1)
@@ -192,6 +194,15 @@ def thread_pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="fokker")
 
 
+def in_threads(threads: int, work: Callable[[Task], None], tasks: Sequence[Task]) -> None:
+    """Do each task; a single thread is this one."""
+    if threads == 1:
+        for task in tasks:
+            work(task)
+    else:
+        list(thread_pool(threads).map(work, tasks))
+
+
 def cores() -> int:
     """The processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -243,10 +254,7 @@ def topic_counts(
             assignments,
         )  # fmt: skip
 
-    if threads == 1:
-        work(totals[0])
-    else:
-        list(thread_pool(threads).map(work, totals))
+    in_threads(threads, work, totals)
     return sum(totals[1:], totals[0])[:, :topics], mixtures[:, :topics]
 
 

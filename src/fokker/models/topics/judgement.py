@@ -244,7 +244,10 @@ def relative_decrease(curve: Sequence[Evaluation]) -> float:
     end = judged[-1].documents if judged else 0
     # Draws of exact passes, which have no noise of minibatches, are compared only with each other.
     late = [e for e in judged if 2 * e.documents > end and e.is_exact == judged[-1].is_exact]
-    second_half = np.array([(e.documents / end, np.log(e.of_draw)) for e in late])
+    # Those of one exact pass follow each other after equal numbers of sweeps, but after the same documents.
+    is_exact = bool(late) and late[-1].is_exact
+    shares = np.linspace(0.5, 1, len(late)) if is_exact else np.array([e.documents / end for e in late])
+    second_half = np.stack([shares, np.log([e.of_draw for e in late])], 1)
     if len(second_half) < _MIN_LATE_EVALUATIONS or not np.all(np.isfinite(second_half)):
         return float("nan")
     share, log_perplexity = second_half.T

@@ -5,7 +5,7 @@ r"""The prior of the mixtures of documents during a chain: which documents it is
   by an average in which minibatch t has the share (t + 10)^{-0.7}, as stochastic variational inference does
   with expected counts (Hoffman et al. 2010), and γ is drawn given |S| times those of an average document.
 - An exact pass draws the topics of all words with γ fixed. At its end γ is drawn given those of all its
-  documents, before they are redrawn with β integrated out: an exact Gibbs step.
+  documents, each time before they are redrawn with β integrated out: exact Gibbs steps.
 """
 
 from typing import Any
@@ -25,8 +25,8 @@ _MIN_SHARE = 1e-4
 class LearnedPrior:
     """γ of a chain; without effect where γ is not learned.
 
-    `prior`: the current one. `draws` (n, K) and `tokens` (n, K): γ drawn at the end of each exact pass, and
-    the number of words of each topic in that pass.
+    `prior`: the current one. `draws` (n, K) and `tokens` (n, K): γ before each draw of the topics in exact
+    passes, and the number of words of each topic then.
     """
 
     def __init__(self, prior: DocumentPrior, key: Key[Array, ""]) -> None:
@@ -40,19 +40,19 @@ class LearnedPrior:
 
     @property
     def mean(self) -> np.ndarray:
-        """E[γ] (K,) over the second half of the exact passes; the current γ if there are none."""
+        """E[γ] (K,) over the second half of these draws; the current γ if there are none."""
         return self.draws[len(self.draws) // 2 :].mean(0) if len(self.draws) else self.prior.gamma
 
     @property
     def num_used(self) -> np.ndarray:
-        """How many topics have words, in each pass of the second half of the exact ones."""
+        """How many topics have words, in each of the second half of the draws."""
         return np.asarray((self.tokens[len(self.tokens) // 2 :] > 0).sum(1))
 
     @property
     def is_used(self) -> np.ndarray:
         """Which topics (K,) have words: all, unless the prior is one that leaves topics unused.
 
-        Those that have words in at least half of the passes of `num_used`; without exact passes, those with a
+        Those that have words in at least half of the draws of `num_used`; without exact passes, those with a
         share b_k of at least 10⁻⁴.
         """
         if self.prior.learned != "hdp":
@@ -116,8 +116,20 @@ class LearnedPrior:
             above = counts_above(counts)
             self._pass = above if self._pass is None else added(self._pass, above)
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether there are counts of a pass that no γ was drawn given yet."""
+        return self._pass is not None
+
+    def recount(self, above: np.ndarray) -> None:
+        """Take these `counts_above` of all documents of the pass, whose topics were redrawn."""
+        self._pass = above
+
     def end_pass(self, documents: int, total: float, number: int, tokens: np.ndarray) -> None:
-        """Draw γ after a pass over this many documents, with so many words of each topic (K,)."""
+        """Draw γ given a pass over this many documents, with so many words of each topic (K,).
+
+        `number`: of the random numbers, another one for each draw.
+        """
         if self.prior.learned is None:
             return
         assert self._pass is not None, "the end of a pass needs its counts: call count first"

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fokker._core.files import interpreting, read_arrays, write_arrays
 from fokker.corpora import Corpus, Documents, Vocabulary, open_corpus
 from fokker.models.topics.evaluate import mixtures
+from fokker.models.topics.files import stored_reading
 from fokker.models.topics.settings import Settings
 
 MODEL = "model.npz"
@@ -70,7 +70,7 @@ class Model:
         """E[β] over the draws (V, K)."""
         return self.beta.mean(0)
 
-    def open(self, source: Any, *, format: str | None = None, key: str = "text") -> Corpus:
+    def open(self, source: object, *, format: str | None = None, key: str = "text") -> Corpus:
         """Open new documents with the vocabulary of this model."""
         return open_corpus(
             source,
@@ -83,8 +83,6 @@ class Model:
 
     def open_run(self, folder: Path) -> Corpus:
         """Open the documents of the run in this folder, in their order and with those that were held out."""
-        from fokker.models.topics.run import stored_reading
-
         reading = stored_reading(folder)
         if reading.single_pass:
             raise ValueError(

@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,8 @@ from fokker.models.checks import optional, whole
 from fokker.models.declared import declared_in, setting
 
 if TYPE_CHECKING:
-    from fokker.corpora import Corpus
+    from fokker.corpora import Corpus, Vocabulary
+    from fokker.corpora._open import VocabularyLike
 
 # Corpora of at most this many bytes are counted in a pass before the first step.
 _MAX_BYTES_TO_COUNT = 1 << 26
@@ -69,7 +70,7 @@ class Reading:
         """The reading of a stored run. Older ones have no pattern where words were the letters a to z."""
         return Reading(**{**values, "pattern": values["pattern"] or "letters"})
 
-    def open(self, vocabulary: Any, seed: int) -> "Corpus":
+    def open(self, vocabulary: "VocabularyLike | None", seed: int) -> "Corpus":
         """Open the corpus; it repeats if it can be read more than once."""
         from fokker.corpora import open_corpus
 
@@ -92,7 +93,7 @@ class Reading:
         )
 
 
-def num_passes(reading: Reading, passes: Any) -> int | None:
+def num_passes(reading: Reading, passes: int | None) -> int | None:
     """The number of passes; standard input has one, even with no limit."""
     return 1 if passes is None and reading.single_pass else passes
 
@@ -119,7 +120,7 @@ def default_held_out(length: int | None, passes: int | None) -> int:
     return max(1, min(length // 10, _MAX_HELD_OUT, max(_MIN_HELD_OUT, for_evaluations)))
 
 
-def learned_vocabulary(**settings: Any) -> Any:
+def learned_vocabulary(**settings: Any) -> "Callable[..., Vocabulary]":
     """A function that learns a vocabulary from the text, with settings of `Vocabulary.learn`."""
     from fokker.corpora import Vocabulary
 

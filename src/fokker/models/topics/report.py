@@ -9,8 +9,9 @@ from matplotlib.figure import Figure
 from fokker.models.topics.curve import curve_to_array
 from fokker.models.topics.judgement import NOT_EXACT, few_effective_draws
 from fokker.models.topics.results import Findings, bound_names, by_prevalence
-from fokker.models.topics.run import Run, Show
+from fokker.models.topics.run import Run
 from fokker.models.topics.topic_map import map_figure
+from fokker.models.topics.watcher import Show
 from fokker.report.page import image, page, table, verdict_part
 from fokker.report.plots import ACCENT, RIGHT, TRUTH, WRONG, new_figure, tidy
 
@@ -96,7 +97,7 @@ def _source_of_draws(run: Run) -> str:
 
 def _settings(run: Run) -> dict[str, object]:
     reading = {name: getattr(run.reading, name) for name in ("format", "key", "pattern", "minimum_tokens")}
-    passes = "unlimited" if run.passes is None else run.passes
+    passes = "unlimited" if run.plan.passes is None else run.plan.passes
     return run.settings.to_json() | reading | {"passes": passes}
 
 

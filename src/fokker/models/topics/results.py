@@ -14,7 +14,8 @@ from fokker.models.topics.evaluate import DocumentScores, mixtures
 from fokker.models.topics.files import csv_text
 from fokker.models.topics.judgement import COHERENCE_WORDS, TEXT_WORDS, Fit, Wording, judge
 from fokker.models.topics.model import Model
-from fokker.models.topics.run import Run, Show
+from fokker.models.topics.run import Run
+from fokker.models.topics.watcher import Show
 
 # The probability of the bounds of words, where there are draws enough.
 _PROBABILITY = 0.9

@@ -4,7 +4,6 @@ import numbers
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 
 def read_seeds(path: Path) -> dict[str, list[str]]:
@@ -31,7 +30,7 @@ def read_seeds(path: Path) -> dict[str, list[str]]:
     return seeds
 
 
-def seed_columns(seed_words: Any, names: Sequence[str] | None, words: int) -> list[list[int]]:
+def seed_columns(seed_words: object, names: Sequence[str] | None, words: int) -> list[list[int]]:
     """The columns of the seed words of each topic; words are names of columns, or numbers of columns.
 
     Warn of words that are unknown; raise if a topic has no known one. `names` are those of all columns, if

@@ -22,10 +22,8 @@ SAMPLERS = ("sgrhmc", "sgrld", "scir", "sghmc", "sgld")
 LEARNED_GAMMA = ("symmetric", "asymmetric", "hdp")
 INITIAL_GAMMA = 0.1
 
-# By default a corpus is repeated until the chain has read this many documents.
+# By default a corpus of fewer documents than this is read twice: once with steps, once for exact draws.
 _DOCUMENTS_TO_READ = 20_000
-# More passes over fewer than a hundred documents learn nothing more.
-_MOST_PASSES = 200
 
 
 def _parse_topics(name: str, text: str) -> tuple[int, ...]:
@@ -84,13 +82,13 @@ def _check_total(name: str, value: Any) -> Any:
     return value if value == "growing" else whole(1)(name, value)
 
 
-def _check_seed(name: str, value: Any) -> int:
+def _check_seed(name: str, value: object) -> int:
     from fokker._core.keys import checked_seed  # with JAX, which the command line starts without
 
     return checked_seed(value, name)
 
 
-def _check_threads(name: str, value: Any) -> int:
+def _check_threads(name: str, value: object) -> int:
     if value == 0 or isinstance(value, bool):
         raise ValueError(f"{name} must be a whole number other than 0, or None; {value!r} was given.")
     return int(whole(-(2**31))(name, value))
@@ -238,6 +236,12 @@ class Settings:
             return 0
         return passes // 2 if self.exact_passes is None else min(self.exact_passes, passes)
 
+    def represented(self, distinct: int, trained: int) -> int:
+        """|S|: as given, the number of distinct documents, or growing with the number of those trained on."""
+        if isinstance(self.total, int):
+            return self.total
+        return distinct if self.total is None else min(distinct, trained)
+
     def chain(
         self, words: int, share: "Share | None" = None, word_prior: "WordPrior | None" = None
     ) -> "TopicChain":
@@ -320,5 +324,5 @@ def checked(values: Mapping[str, Any], names: Mapping[str, str] | None = None) -
 
 
 def default_passes(length: int | None) -> int:
-    """As many passes over a corpus as the chain needs to read 20,000 documents, at most 200; 1 if unknown."""
-    return 1 if length is None else min(_MOST_PASSES, -(-_DOCUMENTS_TO_READ // max(1, length)))
+    """Two passes over fewer than 20,000 documents, of which the second is exact; else, or if unknown, one."""
+    return 1 if length is None or length >= _DOCUMENTS_TO_READ else 2

@@ -13,19 +13,16 @@ random so that its mean is kept: a vocabulary of 200,000 words and 500 topics ta
 memory of θ.
 """
 
-from typing import Any
-
 import numba
 import numpy as np
-from jaxtyping import Array, Key
 
 from fokker._core.random import fold_in
 from fokker.models.topics._checks import NotFiniteError, check_friction
 from fokker.models.topics._sums import column_sums
 from fokker.models.topics._uniform import mix, seed_at, stream
 from fokker.models.topics.cir import MIN_THETA
-from fokker.models.topics.gibbs import thread_pool
-from fokker.models.topics.share import Alone, Share
+from fokker.models.topics.gibbs import in_threads
+from fokker.models.topics.theta import Topics
 
 # The width δ of the layer in units of h², the square of the distance that a momentum of one moves in a step.
 # It is wide enough for several steps.
@@ -51,7 +48,9 @@ _compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
 
 
 @_compiled
-def _fill_noise(seed: Any, first_topic: Any, theta_noise: Any, r_noise: Any, rounding: Any) -> None:
+def _fill_noise(
+    seed: np.uint64, first_topic: int, theta_noise: np.ndarray, r_noise: np.ndarray, rounding: np.ndarray
+) -> None:
     """Two variates and 16 random bits for each topic of a word, from `first_topic` on.
 
     A variate is a centred count of 24 random bits, as "binomial" noise of the library: its first three
@@ -72,7 +71,15 @@ def _fill_noise(seed: Any, first_topic: Any, theta_noise: Any, r_noise: Any, rou
 
 @_compiled
 def update_row(
-    theta: Any, r: Any, counts: Any, alpha: Any, b: Any, h: Any, friction: Any, theta_noise: Any, r_noise: Any
+    theta: np.ndarray,
+    r: np.ndarray,
+    counts: np.ndarray,
+    alpha: float,
+    b: np.ndarray,
+    h: float,
+    friction: float,
+    theta_noise: np.ndarray,
+    r_noise: np.ndarray,
 ) -> bool:
     """An Euler step of θ and r of one word, reflected at the smallest θ; whether all of it is finite.
 
@@ -104,19 +111,19 @@ def update_row(
 
 @_compiled
 def _update_rows(
-    theta: Any,
-    stored_r: Any,
-    counts: Any,
-    row_of_word: Any,
-    alpha: Any,
-    b: Any,
-    h: Any,
-    friction: Any,
-    seed: Any,
-    first_topic: Any,
+    theta: np.ndarray,
+    stored_r: np.ndarray,
+    counts: np.ndarray,
+    row_of_word: np.ndarray,
+    alpha: float,
+    b: np.ndarray,
+    h: float,
+    friction: float,
+    seed: np.uint64,
+    first_topic: int,
     first: int,
     last: int,
-    totals: Any,
+    totals: np.ndarray,
 ) -> bool:
     """Move the words from `first` to `last - 1`, and add their new θ to `totals`."""
     K = theta.shape[1]
@@ -142,52 +149,24 @@ def rounded(r: np.ndarray) -> np.ndarray:
     return np.asarray(np.ascontiguousarray(r, np.float32).view(np.uint32) >> np.uint32(16), np.uint16)
 
 
-class MomentumTopics:
+class MomentumTopics(Topics):
     """θ and r with SGRHMC, which moves every word at every step; of all topics, or of those of a `share`."""
 
-    sampler = "sgrhmc"
+    _SAVED = ("theta", "totals", "r")
 
-    def __init__(
-        self,
-        theta: np.ndarray,
-        alpha: float,
-        key: Key[Array, ""],
-        threads: int = 1,
-        share: Share | None = None,
-    ) -> None:
-        self.alpha, self.number, self.threads = alpha, 0, threads
-        self._key, self._share = key, share or Alone(theta.shape[1])
-        self._theta = np.ascontiguousarray(theta, np.float32)
-        self._r = np.empty(theta.shape, np.uint16)
-        generator = np.random.Generator(np.random.Philox(int(seed_at(fold_in(key, _INIT_FOLD), 0))))
-        for first in range(0, len(theta), _WORDS_PER_PART):
+    def _prepare(self, start: float) -> None:
+        self._r = np.empty(self.shape, np.uint16)
+        generator = np.random.Generator(np.random.Philox(int(seed_at(fold_in(self._key, _INIT_FOLD), 0))))
+        for first in range(0, self.shape[0], _WORDS_PER_PART):
             part = self._r[first : first + _WORDS_PER_PART]
             # Of all topics, so that they do not depend on which of them are here.
             normal = generator.standard_normal((len(part), self._share.topics), np.float32)
             part[:] = rounded(normal[:, self._share.own])
-        self._totals = self._sum()
-
-    def _sum(self) -> np.ndarray:
-        return np.asarray(column_sums(self._theta))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The numbers of words and topics."""
-        return self._theta.shape
-
-    def rows(self, words: np.ndarray) -> np.ndarray:
-        """θ of these words (U, K)."""
-        return self._theta[words]
-
-    @property
-    def totals(self) -> np.ndarray:
-        """θ_k· (K,)."""
-        return self._totals
 
     def step(
         self, words: np.ndarray, counts: np.ndarray, h: float, friction: float, data_weight: float
     ) -> None:
-        """Move every word by a step of size h given N, the expected counts times `data_weight` = |S|/|S̃|."""
+        """Move every word."""
         check_friction(h, friction)
         V, K = self._theta.shape
         row_of_word = np.full(V, -1, np.int64)
@@ -206,37 +185,9 @@ class MomentumTopics:
                 totals[i],
             )  # fmt: skip
 
-        if self.threads == 1:
-            for i in range(len(parts)):
-                work(i)
-        else:
-            list(thread_pool(self.threads).map(work, range(len(parts))))
-        self._totals = np.asarray(column_sums(totals))
+        in_threads(self.threads, work, range(len(parts)))
+        self._totals = column_sums(totals)
         # The sums are of float64, but divide float32 numbers.
         is_good = bool(np.all(is_finite) and np.all(self._totals < np.finfo(np.float32).max))
         self._share.check_step(is_good, NotFiniteError(self.sampler, h, self.number))
         self.number += 1
-
-    def all_rows(self) -> np.ndarray:
-        """θ (V, K)."""
-        return self._theta
-
-    @property
-    def memory(self) -> np.ndarray | None:
-        """The memory of θ, for a θ that replaces it."""
-        return self._theta
-
-    def replace(self, theta: np.ndarray) -> None:
-        """Continue from this θ (V, K), which belongs to the sampler from now on, with the same momentum."""
-        self._theta = np.ascontiguousarray(theta, np.float32)
-        self._totals = self._sum()
-
-    def state(self) -> dict[str, np.ndarray]:
-        """θ, its sums, the momentum, and the number of steps."""
-        return {"theta": self._theta, "totals": self._totals, "r": self._r, "number": np.asarray(self.number)}
-
-    def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Restore a `state`."""
-        self.number = int(state["number"])
-        self._theta, self._totals = np.array(state["theta"], np.float32), np.array(state["totals"])
-        self._r = np.array(state["r"])

@@ -14,14 +14,13 @@ Random numbers belong to a document, or to a word and a topic, and counts are in
 of one process to the bit. There are two collectives per minibatch. What the processes have to agree on
 besides (signals, checkpoints, errors) travels with them.
 
-`Alone` is the same for a single process: it exchanges nothing.
+A single process has all of it and exchanges nothing.
 """
 
 import functools
 import heapq
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +28,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array
+from numpy.typing import DTypeLike
 
 from fokker.corpora import Documents
 
@@ -37,39 +37,94 @@ from fokker.corpora import Documents
 DIVISIBLE = ("sgrhmc", "scir")
 # Numbers that each process may post for the others to see.
 NUM_NOTES = 4
-# Numbers of 32 bits at the end of what is gathered: the notes, and whether the last step failed.
-_TAIL = NUM_NOTES + 1
 # The most bytes that are exchanged at a time.
 _MAX_BYTES = 1 << 24
 _AXIS = "process"
 
 
-class Alone:
-    """The only process of a run: all topics and documents are its own."""
+class Share:
+    """The part that one process has of a run; by default the whole, which exchanges nothing.
 
-    number, size, is_first = 0, 1, True
+    Args:
+        topics: K, the number of topics of all processes.
+        number: which of the processes this is, from 0.
+        size: how many processes there are; they were brought together by `fk.processes.start`.
+        is_divided: whether each has some of the topics; otherwise the first has all of them.
 
-    def __init__(self, topics: int) -> None:
-        self.topics, self.own = topics, slice(0, topics)
-        self.is_signalled = False
-        self._notes = np.zeros(NUM_NOTES, np.uint32)
+    `own` are the topics that are here. Arrays with an axis of topics have it last.
+    """
+
+    def __init__(self, topics: int, number: int = 0, size: int = 1, is_divided: bool = True) -> None:
+        self.topics, self.number, self.size, self.is_first = topics, number, size, number == 0
+        widths = [len(part) for part in np.array_split(np.arange(topics), size)]
+        if not is_divided:
+            widths = [topics] + [0] * (size - 1)
+        self._width, self._bounds = max(widths), np.concatenate([[0], np.cumsum(widths)])
+        self.own = slice(int(self._bounds[number]), int(self._bounds[number + 1]))
+        self.is_signalled, self._signal = False, False
+        self._failed = False
+        self._error: Exception = RuntimeError("a step of another process failed.")
+        self._notes, self._all_notes = np.zeros(NUM_NOTES, np.uint32), np.zeros((size, NUM_NOTES), np.uint32)
+        self._is_posted = True
 
     def deal(self, lengths: np.ndarray) -> np.ndarray:
-        """The indices of the documents that this process sweeps over, given the tokens of each."""
-        return np.arange(len(lengths))
+        """The indices of the documents that this process sweeps over, given the tokens of each.
+
+        All have about as many tokens: the longest first, to the process that has the fewest.
+        """
+        if self.size == 1:
+            return np.arange(len(lengths))
+        loads = [(0, number) for number in range(self.size)]
+        own = []
+        for i in np.argsort(-lengths, kind="stable").tolist():
+            load, number = loads[0]
+            if number == self.number:
+                own.append(i)
+            heapq.heapreplace(loads, (load + int(lengths[i]), number))
+        return np.sort(np.array(own, np.int64))
 
     def all_topics(self, x: np.ndarray) -> np.ndarray:
         """The values of all topics (…, K), given those of its own topics, in every process."""
-        return x
+        whole = self._whole(x, is_needed=True)
+        assert whole is not None
+        return whole
 
     def for_first(self, x: np.ndarray) -> np.ndarray | None:
         """As `all_topics`, but None in all processes except the first."""
-        return x
+        return self._whole(x, is_needed=self.is_first)
 
-    def of_first(self, x: np.ndarray | None, shape: Sequence[int], dtype: Any) -> np.ndarray:
+    def _whole(self, x: np.ndarray, is_needed: bool) -> np.ndarray | None:
+        if self.size == 1:
+            return x
+        leading = x.shape[:-1]
+        num_rows = int(np.prod(leading))
+        rows = np.ascontiguousarray(x).reshape(num_rows, x.shape[-1])
+        whole = np.empty((num_rows, self.topics), x.dtype) if is_needed else None
+        for part in _parts(num_rows, self._width * x.itemsize):
+            own = np.zeros((part.stop - part.start, self._width), x.dtype)
+            own[:, : rows.shape[1]] = rows[part]
+            received = self._gathered(own)
+            if whole is None:
+                continue
+            for number, values in enumerate(received):
+                block = slice(*self._bounds[number : number + 2])
+                whole[part, block] = values[:, : block.stop - block.start]
+        return None if whole is None else whole.reshape(*leading, self.topics)
+
+    def of_first(self, x: np.ndarray | None, shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:
         """The values of its own topics, of an array (…, K) that the first process has."""
-        assert x is not None
-        return x
+        if self.size == 1:
+            assert x is not None
+            return x
+        leading, dtype = tuple(shape[:-1]), np.dtype(dtype)
+        num_rows, width = int(np.prod(leading)), self.own.stop - self.own.start
+        rows = None if x is None else np.ascontiguousarray(x, dtype).reshape(num_rows, self.topics)
+        own = np.empty((num_rows, width), dtype)
+        for part in _parts(num_rows, self.topics * dtype.itemsize):
+            shape = part.stop - part.start, self.topics
+            values = rows[part] if rows is not None and self.is_first else None
+            own[part] = self._of_owner(values, shape, dtype)[:, self.own]
+        return own.reshape(*leading, width)
 
     def total(
         self,
@@ -85,144 +140,8 @@ class Alone:
         `counts`, `mixtures`, `z`: of those `documents` that were `dealt`; the first two are summed over
         `num_sweeps` sweeps.
         """
-        return counts, mixtures, z
-
-    def tasks(self, number: int) -> range:
-        """Which of so many tasks this process has."""
-        return range(number)
-
-    def any(self, *flags: bool) -> tuple[bool, ...]:
-        """Whether each flag is set in any of the processes."""
-        return flags
-
-    def best(
-        self, results: Sequence[Sequence[np.ndarray]], scores: Sequence[float], num_tasks: int
-    ) -> Sequence[np.ndarray]:
-        """The arrays with the largest score, in all processes, given those of the `tasks` of this one."""
-        return results[int(np.argmax(scores))]
-
-    def signal(self, is_set: bool) -> None:
-        """Set a signal; after the next `total` of all processes, `is_signalled` says whether one has."""
-        self.is_signalled = bool(is_set)
-
-    def check_step(self, is_good: bool, error: Exception) -> None:
-        """Raise the error if this step failed; with other processes, in all of them and a little later."""
-        if not is_good:
-            raise error
-
-    def post(self, *notes: int) -> None:
-        """Numbers (32 bits each) that the other processes shall know."""
-        self._notes[:] = 0
-        self._notes[: len(notes)] = notes
-
-    def posted(self) -> np.ndarray:
-        """What each process last posted (processes, `NUM_NOTES`)."""
-        return self._notes[None]
-
-
-class Processes:
-    """One of the processes that `fk.processes.start` brought together; the methods are those of `Alone`."""
-
-    def __init__(self, topics: int, is_divided: bool) -> None:
-        self.topics, self.is_signalled = topics, False
-        self._notes = np.zeros(NUM_NOTES, np.uint32)
-        self.number, self.size = jax.process_index(), jax.process_count()
-        self.is_first = self.number == 0
-        # All topics are with the first process where they cannot be divided.
-        widths = [len(part) for part in np.array_split(np.arange(topics), self.size)]
-        if not is_divided:
-            widths = [topics] + [0] * (self.size - 1)
-        self.bounds = np.concatenate([[0], np.cumsum(widths)])
-        self._width = max(widths)
-        self.own = slice(int(self.bounds[self.number]), int(self.bounds[self.number + 1]))
-        self._device, self._sharding, self._gather, self._sum = _collectives()
-        self._all_notes: np.ndarray | None = None
-        self._signal, self._failed = False, False
-        self._error: Exception | None = None
-
-    def _exchanged(self, function: Callable[[Array], Array], own: np.ndarray) -> np.ndarray:
-        """The result of a function of what all processes gave, stacked."""
-        shape = (self.size, *own.shape)
-        local = jax.device_put(own[None], self._device)
-        stacked = jax.make_array_from_single_device_arrays(shape, self._sharding, [local])
-        return np.asarray(function(stacked).addressable_data(0))
-
-    def _gathered(self, x: np.ndarray) -> np.ndarray:
-        """The bytes that each process gave (processes, bytes), and those of zero after them."""
-        buffer = np.zeros(_rounded_up(-(-x.nbytes // 4) + _TAIL), np.uint32)
-        buffer[-_TAIL:-1], buffer[-1] = self._notes, self._failed
-        buffer.view(np.uint8)[: x.nbytes] = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
-        rows = self._exchanged(self._gather, buffer)
-        if np.any(rows[:, -1]):
-            assert self._error is not None
-            raise self._error
-        self._all_notes = rows[:, -_TAIL:-1]
-        return rows.view(np.uint8)
-
-    def deal(self, lengths: np.ndarray) -> np.ndarray:
-        """Documents such that all have about as many tokens: the longest first, to who has the fewest."""
-        loads = [(0, number) for number in range(self.size)]
-        own = []
-        for i in np.argsort(-lengths, kind="stable").tolist():
-            load, number = loads[0]
-            if number == self.number:
-                own.append(i)
-            heapq.heapreplace(loads, (load + int(lengths[i]), number))
-        return np.sort(np.array(own, np.int64))
-
-    def all_topics(self, x: np.ndarray) -> np.ndarray:
-        """The values of all topics, in every process."""
-        whole = self._all(x, is_needed=True)
-        assert whole is not None
-        return whole
-
-    def for_first(self, x: np.ndarray) -> np.ndarray | None:
-        """The values of all topics, in the first process."""
-        return self._all(x, is_needed=self.is_first)
-
-    def _all(self, x: np.ndarray, is_needed: bool) -> np.ndarray | None:
-        leading = x.shape[:-1]
-        num_rows = int(np.prod(leading))
-        rows = np.ascontiguousarray(x).reshape(num_rows, x.shape[-1])
-        whole = np.empty((num_rows, self.topics), x.dtype) if is_needed else None
-        size = self._width * x.itemsize
-        for part in _parts(num_rows, size):
-            own = np.zeros((part.stop - part.start, self._width), x.dtype)
-            own[:, : rows.shape[1]] = rows[part]
-            received = self._gathered(own)[:, : own.nbytes]
-            if whole is None:
-                continue
-            for number, piece in enumerate(received):
-                block = slice(*self.bounds[number : number + 2])
-                values = piece.view(x.dtype).reshape(own.shape)
-                whole[part, block] = values[:, : block.stop - block.start]
-        return None if whole is None else whole.reshape(*leading, self.topics)
-
-    def of_first(self, x: np.ndarray | None, shape: Sequence[int], dtype: Any) -> np.ndarray:
-        """The values of its own topics, of an array (…, K) that the first process has."""
-        leading, dtype = tuple(shape[:-1]), np.dtype(dtype)
-        num_rows, width = int(np.prod(leading)), self.own.stop - self.own.start
-        rows = None if x is None else np.ascontiguousarray(x, dtype).reshape(num_rows, self.topics)
-        own = np.empty((num_rows, width), dtype)
-        for part in _parts(num_rows, self.topics * dtype.itemsize):
-            num_bytes = (part.stop - part.start) * self.topics * dtype.itemsize
-            buffer = np.zeros(_rounded_up(-(-num_bytes // 4)), np.uint32)
-            if rows is not None and self.is_first:
-                buffer.view(np.uint8)[:num_bytes] = rows[part].reshape(-1).view(np.uint8)
-            received = self._exchanged(self._sum, buffer).view(np.uint8)[:num_bytes]
-            own[part] = received.view(dtype).reshape(-1, self.topics)[:, self.own]
-        return own.reshape(*leading, width)
-
-    def total(
-        self,
-        counts: np.ndarray,
-        mixtures: np.ndarray,
-        dealt: np.ndarray,
-        documents: Documents,
-        num_sweeps: int,
-        z: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """n_kw of its own topics summed over processes, n_dk of all documents, and all topics of tokens."""
+        if self.size == 1:
+            return counts, mixtures, z
         by_word = np.bincount(documents.words, weights=documents.counts, minlength=1)
         largest = num_sweeps * max(by_word.max(), documents.lengths.max(initial=0))
         # The sums of several small counts fit into one number of 32 bits, with nothing to carry.
@@ -238,91 +157,119 @@ class Processes:
             is_dealt = np.zeros(documents.size, bool)
             is_dealt[dealt] = True
             all_z[np.repeat(is_dealt, documents.lengths)] = z
-        num_words = [-(-x.nbytes // 4) for x in (rows, all_z)]
-        buffer = np.zeros(_rounded_up(sum(num_words) + 1), np.uint32)
-        buffer.view(np.uint8)[: rows.nbytes] = rows.reshape(-1).view(np.uint8)
-        buffer[num_words[0] :].view(np.uint8)[: all_z.nbytes] = all_z.view(np.uint8)
+        buffer = _packed(rows, all_z, tail=1)
         buffer[-1] = self._signal
-        summed = self._exchanged(self._sum, buffer)
+        summed = self._exchanged(_SUM, buffer)
         self.is_signalled = bool(summed[-1])
-        sums = summed.view(np.uint8)[: rows.nbytes].view(dtype).reshape(rows.shape)
-        all_z = summed[num_words[0] :].view(np.uint8)[: all_z.nbytes].view(all_z.dtype)
+        rows, all_z = _unpacked(summed, rows, all_z)
         return (
-            sums[: len(counts), self.own].astype(np.int32),
-            sums[len(counts) :].astype(np.int32),
+            rows[: len(counts), self.own].astype(np.int32),
+            rows[len(counts) :].astype(np.int32),
             None if z is None else all_z.astype(np.int32),
         )
 
     def tasks(self, number: int) -> range:
-        """Every P-th task, from the p-th on."""
+        """Which of so many tasks this process has: every P-th, from the p-th on."""
         return range(self.number, number, self.size)
 
     def any(self, *flags: bool) -> tuple[bool, ...]:
         """Whether each flag is set in any of the processes."""
-        own = np.array(flags, np.uint8)
-        return tuple((self._gathered(own)[:, : len(own)].max(0) > 0).tolist())
+        return flags if self.size == 1 else tuple(bool(np.any(x)) for x in self._gathered(np.array(flags)).T)
 
     def best(
         self, results: Sequence[Sequence[np.ndarray]], scores: Sequence[float], num_tasks: int
     ) -> Sequence[np.ndarray]:
-        """The arrays with the largest score."""
+        """The arrays with the largest score, in all processes, given those of the `tasks` of this one."""
+        if self.size == 1:
+            return results[int(np.argmax(scores))]
         own_scores = np.full(-(-num_tasks // self.size), -np.inf)
         own_scores[: len(results)] = scores
-        by_process = self._gathered(own_scores)[:, : own_scores.nbytes].copy().view(np.float64)
         # Of equal ones the first task counts, as for a single process.
-        place = int(by_process.T.argmax())
+        place = int(self._gathered(own_scores).T.argmax())
         owner, index = place % self.size, place // self.size
         return self._arrays_of(owner, results[index] if owner == self.number else None)
 
+    def from_first(self, arrays: Sequence[np.ndarray] | None) -> Sequence[np.ndarray]:
+        """The arrays that the first process gives, in all; the others give None."""
+        if self.size == 1:
+            assert arrays is not None
+            return arrays
+        return self._arrays_of(0, arrays)
+
     def _arrays_of(self, owner: int, arrays: Sequence[np.ndarray] | None) -> list[np.ndarray]:
         """The arrays that one process has, in all."""
-        forms = b"" if arrays is None else json.dumps([(x.shape, x.dtype.str) for x in arrays]).encode()
-        length = int(self._gathered(np.array([len(forms)]))[owner, :8].view(np.int64)[0])
-        forms = self._bytes_of(np.frombuffer(forms, np.uint8) if forms else None, length).tobytes()
-        received = []
-        for number, (shape, dtype) in enumerate(json.loads(forms)):
-            own = None if arrays is None else np.ascontiguousarray(arrays[number]).reshape(-1).view(np.uint8)
-            num_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
-            received.append(self._bytes_of(own, num_bytes).view(dtype).reshape(shape))
-        return received
+        text = b"" if arrays is None else json.dumps([(x.shape, x.dtype.str) for x in arrays]).encode()
+        length = int(self._gathered(np.array([len(text)]))[owner, 0])
+        own_text = np.frombuffer(text, np.uint8) if text else None
+        forms = json.loads(self._of_owner(own_text, (length,), np.uint8).tobytes())
+        return [
+            self._of_owner(None if arrays is None else arrays[number], shape, dtype)
+            for number, (shape, dtype) in enumerate(forms)
+        ]
 
-    def _bytes_of(self, own: np.ndarray | None, num_bytes: int) -> np.ndarray:
-        """So many bytes of the process that gives them, in all."""
-        whole = np.empty(num_bytes, np.uint8)
-        for part in _parts(num_bytes, 1):
-            length = part.stop - part.start
-            buffer = np.zeros(_rounded_up(-(-length // 4)), np.uint32)
-            if own is not None:
-                buffer.view(np.uint8)[:length] = own[part]
-            whole[part] = self._exchanged(self._sum, buffer).view(np.uint8)[:length]
+    def _of_owner(self, own: np.ndarray | None, shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:
+        """The array of the process that gives one, in all: the others add zeros."""
+        whole = np.empty(shape, dtype)
+        by_byte = whole.reshape(-1).view(np.uint8)
+        own_bytes = None if own is None else np.ascontiguousarray(own, dtype).reshape(-1).view(np.uint8)
+        for part in _parts(len(by_byte), 1):
+            zeros = np.zeros(part.stop - part.start, np.uint8)
+            buffer = _packed(zeros if own_bytes is None else own_bytes[part])
+            by_byte[part] = _unpacked(self._exchanged(_SUM, buffer), zeros)[0]
         return whole
 
     def signal(self, is_set: bool) -> None:
-        """Set the signal that the next `total` carries."""
+        """Set a signal; after the next `total` of all processes, `is_signalled` says whether one has."""
         self._signal = bool(is_set)
+        if self.size == 1:
+            self.is_signalled = self._signal
 
     def check_step(self, is_good: bool, error: Exception) -> None:
-        """Remember whether the step failed: the next gathering raises in all processes."""
+        """Raise the error if this step failed; with other processes, in all of them at the next gathering."""
         self._failed, self._error = not is_good, error
+        if self.size == 1 and not is_good:
+            raise error
 
     def post(self, *notes: int) -> None:
-        """Numbers that the next gathering carries."""
+        """Numbers (32 bits each) that the other processes shall know: the next gathering carries them."""
         self._notes[:] = 0
         self._notes[: len(notes)] = notes
-        self._all_notes = None
+        self._is_posted = False
 
     def posted(self) -> np.ndarray:
         """What each process last posted (processes, `NUM_NOTES`)."""
-        if self._all_notes is None:
+        if self.size == 1:
+            return self._notes[None]
+        if not self._is_posted:
             self._gathered(np.zeros(0, np.uint8))
-        assert self._all_notes is not None
         return self._all_notes
+
+    def _gathered(self, x: np.ndarray) -> np.ndarray:
+        """The arrays that the processes gave, which have one shape, stacked."""
+        buffer = _packed(x, tail=NUM_NOTES + 1)
+        buffer[-NUM_NOTES - 1 : -1], buffer[-1] = self._notes, self._failed
+        rows = self._exchanged(_GATHER, buffer)
+        if np.any(rows[:, -1]):
+            raise self._error
+        self._all_notes, self._is_posted = rows[:, -NUM_NOTES - 1 : -1], True
+        return np.stack([_unpacked(row, x)[0] for row in rows])
+
+    def _exchanged(self, which: int, own: np.ndarray) -> np.ndarray:
+        """What all processes gave, gathered or summed."""
+        device, sharding, *functions = _collectives()
+        local = jax.device_put(own[None], device)
+        stacked = jax.make_array_from_single_device_arrays((self.size, *own.shape), sharding, [local])
+        return np.asarray(functions[which](stacked).addressable_data(0))
+
+
+# The places of the two functions of `_collectives`.
+_GATHER, _SUM = range(2)
 
 
 @functools.cache
-def _collectives() -> tuple[Any, NamedSharding, Callable[[Array], Array], Callable[[Array], Array]]:
+def _collectives() -> tuple[jax.Device, NamedSharding, Callable[[Array], Array], Callable[[Array], Array]]:
     """A device of this process, how arrays lie on one of each, and what gathers and adds up these arrays."""
-    by_process: dict[int, Any] = {}
+    by_process: dict[int, jax.Device] = {}
     for device in jax.devices():
         by_process.setdefault(device.process_index, device)
     mesh = Mesh(np.array([by_process[number] for number in range(jax.process_count())]), (_AXIS,))
@@ -333,9 +280,6 @@ def _collectives() -> tuple[Any, NamedSharding, Callable[[Array], Array], Callab
         jax.jit(lambda x: x, out_shardings=on_all),
         jax.jit(lambda x: jnp.sum(x, axis=0, dtype=x.dtype), out_shardings=on_all),
     )
-
-
-Share = Alone | Processes
 
 
 class SharedRows:
@@ -350,7 +294,7 @@ class SharedRows:
 
 def share_of(topics: int, sampler: str) -> Share:
     """The share of this process in a chain over so many topics."""
-    return Alone(topics) if jax.process_count() == 1 else Processes(topics, sampler in DIVISIBLE)
+    return Share(topics, jax.process_index(), jax.process_count(), sampler in DIVISIBLE)
 
 
 def _parts(num_rows: int, bytes_per_row: int) -> list[slice]:
@@ -359,7 +303,25 @@ def _parts(num_rows: int, bytes_per_row: int) -> list[slice]:
     return [slice(first, min(first + size, num_rows)) for first in range(0, max(1, num_rows), size)]
 
 
-def _rounded_up(number: int) -> int:
+def rounded_up(number: int) -> int:
     """One of a few sizes, four per factor of two, so that few programs are compiled."""
     grain = max(64, 1 << max(0, number.bit_length() - 3))
     return -(-number // grain) * grain
+
+
+def _packed(*arrays: np.ndarray, tail: int = 0) -> np.ndarray:
+    """The bytes of the arrays in numbers of 32 bits, each from a whole number on, and so many at the end."""
+    lengths = [-(-x.nbytes // 4) for x in arrays]
+    buffer = np.zeros(rounded_up(sum(lengths) + tail), np.uint32)
+    for x, start in zip(arrays, np.cumsum([0, *lengths]), strict=False):
+        buffer[start:].view(np.uint8)[: x.nbytes] = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
+    return buffer
+
+
+def _unpacked(buffer: np.ndarray, *like: np.ndarray) -> list[np.ndarray]:
+    """The arrays of `_packed`, of the shapes and types of these."""
+    starts = np.cumsum([0, *(-(-x.nbytes // 4) for x in like)])
+    return [
+        buffer[start:].view(np.uint8)[: x.nbytes].view(x.dtype).reshape(x.shape)
+        for start, x in zip(starts, like, strict=False)
+    ]

@@ -20,26 +20,25 @@ The result is only a start, so the moves need not keep a distribution; the chain
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numba
 import numpy as np
 from scipy.special import gammaln
 
 from fokker.corpora import Documents
-from fokker.models.topics._uniform import drawn_index, stream
+from fokker.models.topics.collapsed import sweep, topics_of_documents
 from fokker.models.topics.document_prior import DocumentPrior, counts_above
 from fokker.models.topics.gibbs import thread_pool
-from fokker.models.topics.share import Alone, Share
+from fokker.models.topics.share import Share
 from fokker.models.topics.word_prior import WordPrior
 from fokker.run.interruption import Stopped
 
 # α of the first sweep; it decreases geometrically during the first half of the sweeps before the moves.
 _SMOOTH_ALPHA = 1.0
 # Sweeps before the moves, rounds of moves, the sweeps after each, and those over a topic that is to be split.
-_FIRST_SWEEPS, _ROUNDS, _SWEEPS, _SPLIT_SWEEPS = 60, 3, 60, 20
-# Sweeps between two draws of a learned γ.
-_SWEEPS_PER_GAMMA = 5
+_FIRST_SWEEPS, _ROUNDS, _SWEEPS, _SPLIT_SWEEPS = 60, 3, 40, 10
+# Sweeps between two draws of a learned γ, and how often each is repeated.
+_SWEEPS_PER_GAMMA, _GAMMA_REPEATS = 10, 5
 # Chains from different random topics; the one with the largest p(x, z) is used.
 CHAINS = 2
 # A sample is complete with this many tokens per document that it may have: the time is limited for long
@@ -52,65 +51,6 @@ def is_enough(lengths: np.ndarray, wanted: int) -> np.ndarray:
     """Whether the first documents of these lengths, for each number of them, are a sample of `wanted`."""
     numbers = np.arange(1, len(lengths) + 1)
     return (numbers >= wanted) | (np.cumsum(lengths) >= _TOKENS_PER_DOCUMENT * wanted)
-
-
-@numba.njit(nogil=True, cache=True)
-def _sweep(
-    indptr: Any,
-    words: Any,
-    counts: Any,
-    alphas: Any,
-    gamma: Any,
-    seed: Any,
-    z: Any,
-    by_word: Any,
-    by_document: Any,
-    by_topic: Any,
-    control: Any,
-) -> None:
-    """One sweep with each of `alphas`, starting from `z`; the counts of z are added to the counts given.
-
-    `control`: the number of sweeps so far, and whether to stop, as another thread sees and sets them.
-    """
-    V, K = by_word.shape
-    j = 0
-    for d in range(len(indptr) - 1):
-        for i in range(indptr[d], indptr[d + 1]):
-            for _ in range(counts[i]):
-                by_word[words[i], z[j]] += 1
-                by_document[d, z[j]] += 1
-                by_topic[z[j]] += 1
-                j += 1
-    cumulative, scale = np.empty(K, np.float32), np.empty(K, np.float32)
-    state = stream(seed, 0)
-    for alpha in alphas:
-        if control[1]:
-            return
-        for k in range(K):
-            scale[k] = 1 / (by_topic[k] + V * alpha)
-        j = 0
-        for d in range(len(indptr) - 1):
-            document = by_document[d]
-            for i in range(indptr[d], indptr[d + 1]):
-                word = by_word[words[i]]
-                for _ in range(counts[i]):
-                    k = z[j]
-                    document[k] -= 1
-                    word[k] -= 1
-                    by_topic[k] -= 1
-                    scale[k] = 1 / (by_topic[k] + V * alpha)
-                    total = np.float32(0)
-                    for k in range(K):
-                        total += (document[k] + gamma[k]) * (word[k] + alpha) * scale[k]
-                        cumulative[k] = total
-                    state, k = drawn_index(state, cumulative)
-                    z[j] = k
-                    document[k] += 1
-                    word[k] += 1
-                    by_topic[k] += 1
-                    scale[k] = 1 / (by_topic[k] + V * alpha)
-                    j += 1
-        control[0] += 1
 
 
 def _annealed(alpha: float, sweeps: int) -> np.ndarray:
@@ -138,7 +78,8 @@ class Assignment:
         # Not one after the other given those before: the first topic to have a word would get all of it.
         z = generator.integers(topics, size=documents.tokens, dtype=np.int32)
         shapes = (words, topics), (documents.size, topics)
-        return Assignment(documents, z, np.empty(shapes[0]), np.empty(shapes[1]), prior)
+        by_word, by_document = (np.empty(shape, np.float32) for shape in shapes)
+        return Assignment(documents, z, by_word, by_document, prior)
 
     def place_pinned_words(self, generator: np.random.Generator) -> None:
         """Give the words of pinned topics to these topics, in proportion to their pseudo-counts."""
@@ -156,18 +97,15 @@ class Assignment:
         generator: np.random.Generator,
         control: np.ndarray | None = None,
     ) -> None:
-        """One collapsed Gibbs sweep for each of `alphas`; `control` as for `_sweep`."""
-        # float32 holds counts exactly up to 2²⁴.
-        self.by_word = np.zeros(self.by_word.shape, np.float32)
-        self.by_word[self.prior.words] = self.prior.pseudo_counts
-        self.by_document = np.zeros(self.by_document.shape, np.float32)
+        """One collapsed Gibbs sweep for each of `alphas`; `control` as for `collapsed.sweep`."""
         indptr, words, counts = self.documents[:3]
+        shape = self.by_word.shape
+        cells = np.repeat(words.astype(np.int64), counts) * shape[1] + self.z
+        self.by_word = np.bincount(cells, minlength=self.by_word.size).reshape(shape).astype(np.float32)
+        self.by_word[self.prior.words] += self.prior.pseudo_counts
         seed = generator.integers(2**64, dtype=np.uint64)
-        _sweep(
-            indptr, words, counts, alphas, gamma.astype(np.float32), seed, self.z, self.by_word,
-            self.by_document, self.prior.by_topic.astype(np.float32),
-            np.zeros(2, np.int64) if control is None else control,
-        )  # fmt: skip
+        sweep(indptr, words, counts, self.z, self.by_word, alphas, gamma, seed, control)
+        self.by_document = topics_of_documents(self.documents, self.z, len(gamma))
 
     def log_joint(self, gamma: np.ndarray) -> float:
         """log p(x, z | γ), up to a constant that depends on the documents and the prior of words only."""
@@ -244,7 +182,7 @@ def merge_and_split(assignment: Assignment, gamma: np.ndarray, generator: np.ran
         if {a, b} & used:
             continue
         candidates = [split for split in splits if split[1] not in used | {a, b}]
-        if not candidates or candidates[0][0] + loss <= 0:
+        if not candidates:
             continue
         _, k, halves = candidates[0]
         # The second half takes the place of topic a, with its prior.
@@ -275,7 +213,7 @@ class Start(NamedTuple):
             part = alphas[max(0, last - _SWEEPS_PER_GAMMA) : last]
             assignment.sweep(part, prior.gamma, generator, control)
             seed = generator.integers(2**64, dtype=np.uint64)
-            prior = prior.given(counts_above(assignment.by_document), seed)
+            prior = prior.given(counts_above(assignment.by_document), seed, _GAMMA_REPEATS)
         return Start(assignment, prior)
 
 
@@ -337,7 +275,7 @@ def first_topics(
     With a `share`, each process runs some of the chains. `show` is called several times a second with the
     number of sweeps of this process so far and in all. If it raises `Stopped`, so do all processes.
     """
-    share = share or Alone(len(document_prior.base))
+    share = share or Share(len(document_prior.base))
     own_seeds = [seeds[number] for number in share.tasks(len(seeds))]
     controls = np.zeros((len(own_seeds), 2), np.int64)
     pool = thread_pool(threads)

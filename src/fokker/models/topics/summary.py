@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +13,9 @@ from fokker._core.files import read_json
 from fokker.models.topics.evaluate import DocumentScores
 from fokker.models.topics.files import SUMMARY, csv_text
 from fokker.models.topics.results import Findings, Topic
-from fokker.models.topics.run import Run
+
+if TYPE_CHECKING:
+    from fokker.models.topics.run import Run
 
 SCORES = "held-out.csv"
 _COLUMNS = ("document", "hidden words", "log probability")
@@ -43,7 +46,7 @@ class RunSummary:
     is_complete: bool
 
     @staticmethod
-    def of(run: Run, findings: Findings) -> "RunSummary":
+    def of(run: "Run", findings: Findings) -> "RunSummary":
         """The summary of a run."""
 
         def mean(measure: Callable[[Topic], float]) -> float:
@@ -65,10 +68,10 @@ class RunSummary:
             mean(lambda topic: topic.u_mass),
             findings.verdict.problems,
             findings.verdict.notes,
-            run.passes,
+            run.plan.passes,
             run.training.documents,
             run.seconds,
-            run.complete or (run.corpus.source.single_pass and not run.interrupted),
+            run.plan.is_complete or (run.corpus.source.single_pass and not run.interrupted),
         )
 
     def to_json(self) -> str:

@@ -1,7 +1,6 @@
 """What the processes of a run do alike: the same minibatches, the end at the same one, one set of files."""
 
 import contextlib
-import dataclasses
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -10,14 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import jax
 import numpy as np
 
-from fokker._core.files import interpreting
 from fokker._core.lock import locked
 from fokker.corpora import Documents, Prefetched, Tally
 from fokker.models.topics.chain import BY_TOPIC, OF_FIRST
-from fokker.models.topics.files import CHECKPOINT, PREVIOUS, read_latest
 from fokker.models.topics.reading import Reading
-from fokker.models.topics.settings import Settings
 from fokker.models.topics.share import Share
+from fokker.models.topics.watcher import Silent
 from fokker.run.interruption import Interruption
 from fokker.run.processes import by_first, check_same_settings
 
@@ -192,47 +189,6 @@ def own_folder(folder: Path, create: bool) -> Iterator[None]:
 
         by_first(enter)
         yield
-
-
-def is_unfinished(folder: Path, reading: Reading, settings: Settings, passes: Any) -> bool:
-    """Whether the folder has a run with these settings that has not made all its passes, or has no results.
-
-    `passes` as for `Run.start`. Standard input is another stream every time.
-    """
-    from fokker.models.topics.run import KIND, VERSION
-    from fokker.models.topics.summary import RunSummary
-
-    def find() -> bool:
-        if reading.single_pass or not any((folder / name).exists() for name in (CHECKPOINT, PREVIOUS)):
-            return False
-        header = read_latest(folder, KIND, VERSION)[0]
-        with interpreting(folder / CHECKPOINT, KIND):
-            stored = Settings.from_json(header["settings"] | {"threads": settings.threads})
-            stored_reading = Reading.from_json(header["reading"])
-        if reading.held_out is None:
-            stored_reading = dataclasses.replace(stored_reading, held_out=None)
-        if (stored, stored_reading) != (settings, reading) or passes not in ("default", header["passes"]):
-            return False
-        is_known = header["passes"] is not None and header["length"] is not None
-        if not is_known or header["position"] < header["passes"] * header["length"]:
-            return True
-        summary = RunSummary.read(folder)  # the last of the results
-        return summary is None or not summary.is_complete or summary.passes != header["passes"]
-
-    return by_first(find)
-
-
-class Silent:
-    """The `Watcher` of the processes that print nothing."""
-
-    def update(self, run: "Run") -> None:
-        """Show nothing."""
-
-    def show(self, description: str, completed: int, total: int, unit: str) -> None:
-        """Show nothing."""
-
-    def notify(self, text: str) -> None:
-        """Say nothing."""
 
 
 def led_by_first(run: "Run", skip: bool, execute: Callable[[], Result]) -> Result:

@@ -60,23 +60,41 @@ class Training:
         if not is_exact:
             self.draws.offer(self.chain.number, self.beta)
             if self.curve.is_due(self.chain.number, self.settings.batch):
-                self._evaluate(seconds)
+                self._evaluate(self.chain.own_beta(), seconds)
         return expected
 
-    def end_exact_pass(self, number: int, num_exact: int, total: float, seconds: float) -> None:
-        """Store draws of the exact pass `number` of so many, move the topics to one of them, evaluate it."""
-        given_pass = self.chain.beta_given_pass if self._has_all else self.chain.own_beta_given_pass
-        self.draws.offer_pass(self.chain.number, number, num_exact, lambda draw: given_pass(total, draw))
+    def end_exact_pass(
+        self,
+        number: int,
+        num_exact: int,
+        total: float,
+        seconds: float,
+        show: Callable[[int, int], None] = lambda draw, draws: None,
+    ) -> None:
+        """Store and evaluate draws of the exact pass `number` of so many, and move the topics to the last.
+
+        `show`: called before each draw with its number, and that of all that are stored.
+        """
+        num_points = len(self.curve.points)
+
+        def drawn(draw: int) -> np.ndarray:
+            show(draw, self.draws.max_draws)
+            beta = self.chain.own_beta_given_pass(total, draw)
+            self._evaluate(beta, seconds, is_exact=True)
+            return self.share.all_topics(beta) if self._has_all else beta
+
+        self.draws.offer_pass(self.chain.number, number, num_exact, drawn)
         self.chain.end_pass(total)
-        self._evaluate(seconds, is_exact=True)
+        if len(self.curve.points) == num_points:  # no draw of this pass was stored
+            self._evaluate(self.chain.own_beta(), seconds, is_exact=True)
 
     def beta(self) -> np.ndarray:
         """The current β, as it is stored."""
         return self.chain.beta() if self._has_all else self.chain.own_beta()
 
-    def _evaluate(self, seconds: float, is_exact: bool = False) -> None:
+    def _evaluate(self, own_beta: np.ndarray, seconds: float, is_exact: bool = False) -> None:
         self.curve.evaluate(
-            SharedRows(self.chain.own_beta(), self.share),
+            SharedRows(own_beta, self.share),
             self.chain.gamma,
             documents=self.documents,
             seconds=seconds,

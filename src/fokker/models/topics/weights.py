@@ -1,13 +1,17 @@
 """Weights that are no whole numbers, such as tf-idf, as counts."""
 
 import hashlib
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from fokker.corpora import Documents
 from fokker.models.topics._uniform import mix, streams
+
+# Counts or weights, one row per document and one column per word: an array, a sparse matrix or a data frame.
+CountMatrix: TypeAlias = ArrayLike | sparse.spmatrix | sparse.sparray
 
 _TO_UNIT = 2.0**-53
 
@@ -15,11 +19,11 @@ _TO_UNIT = 2.0**-53
 class Weights(NamedTuple):
     """A matrix of weights in compressed rows; `is_whole`: whether all are whole numbers."""
 
-    matrix: Any
+    matrix: sparse.csr_matrix
     is_whole: bool
 
     @staticmethod
-    def of(X: Any) -> "Weights":
+    def of(X: CountMatrix) -> "Weights":
         """The weights of a matrix of numbers; raise where one is negative."""
         matrix = sparse.csr_matrix(X)
         matrix.sum_duplicates()

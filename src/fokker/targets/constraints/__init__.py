@@ -4,8 +4,6 @@ All but that of unit vectors are one-to-one. The density of θ is with respect t
 docstring of each constraint names.
 """
 
-from typing import Any
-
 from fokker._core.state import nearest
 from fokker.targets.constraints._bounds import interval, lower, positive, real, upper
 from fokker.targets.constraints._constraint import Constraint
@@ -49,7 +47,7 @@ _NAMED = {
 _WITH_ARGUMENTS = "fk.constraints.lower(bound), upper(bound), interval(low, high) and zero_sum(axis)"
 
 
-def as_constraint(constraint: Any) -> Constraint:
+def as_constraint(constraint: object) -> Constraint:
     """A constraint, from its name or from a constraint."""
     if isinstance(constraint, Constraint):
         return constraint

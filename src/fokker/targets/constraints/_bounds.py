@@ -1,13 +1,13 @@
 """Numbers by themselves: real, with one bound, or between two."""
 
 import math
-from typing import Any, final
+from typing import final
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, ArrayLike
 
 from fokker.targets.constraints._constraint import Constraint, is_known, log_smallest, refuse
 
@@ -49,7 +49,7 @@ class _Positive(Constraint):
             refuse(values, (values > 0) & np.isfinite(values), name, "positive: give finite numbers above 0")
 
 
-def _as_array(x: Any) -> Array | np.ndarray:
+def _as_array(x: ArrayLike) -> Array | np.ndarray:
     """As it is, in double precision if its values are known: that of theta may be known only in a run."""
     return np.asarray(x, np.float64) if is_known(x) else jnp.asarray(x, float)
 
@@ -58,7 +58,7 @@ def _as_array(x: Any) -> Array | np.ndarray:
 class _Bound(Constraint):
     """x = bound ± exp(y), log|dx/dy| = y."""
 
-    bound: Array = eqx.field(converter=_as_array)
+    bound: ArrayLike = eqx.field(converter=_as_array)
     is_lower: bool = eqx.field(static=True)
 
     def __check_init__(self) -> None:
@@ -96,8 +96,8 @@ class _Bound(Constraint):
 class _Interval(Constraint):
     """x = low + (high - low) s(y), log|dx/dy| = log(high - low) + log s(y) + log s(-y), s the logistic."""
 
-    low: Array = eqx.field(converter=_as_array)
-    high: Array = eqx.field(converter=_as_array)
+    low: ArrayLike = eqx.field(converter=_as_array)
+    high: ArrayLike = eqx.field(converter=_as_array)
 
     def __check_init__(self) -> None:
         low, high = self.low, self.high
@@ -143,22 +143,22 @@ def positive() -> Constraint:
     return _Positive()
 
 
-def lower(bound: Any) -> Constraint:
+def lower(bound: ArrayLike) -> Constraint:
     """Numbers above `bound`, a number or an array: x = bound + exp(y)."""
     return _Bound(bound, is_lower=True)
 
 
-def upper(bound: Any) -> Constraint:
+def upper(bound: ArrayLike) -> Constraint:
     """Numbers below `bound`, a number or an array: x = bound - exp(y)."""
     return _Bound(bound, is_lower=False)
 
 
-def interval(low: Any, high: Any) -> Constraint:
+def interval(low: ArrayLike, high: ArrayLike) -> Constraint:
     """Numbers between `low` and `high`, by the logistic function; the ends are numbers or arrays."""
     return _Interval(low, high)
 
 
-def _like(bound: Array, x: Array) -> Array:
+def _like(bound: ArrayLike, x: Array) -> Array:
     """A bound for every entry of x, in its precision."""
     return jnp.broadcast_to(bound, x.shape).astype(x.dtype)
 
@@ -175,13 +175,13 @@ def _exp(y: Array, bound: Array) -> Array:
     return jnp.exp(jnp.clip(y, jnp.log(_spacing(bound)), largest))
 
 
-def _refuse_misfit(bound: Array, x: Array, name: str, has: str, wanted: str) -> None:
+def _refuse_misfit(bound: ArrayLike, x: Array, name: str, has: str, wanted: str) -> None:
     """Raise unless there is a bound for every entry of x."""
     try:
-        fits = np.broadcast_shapes(bound.shape, x.shape) == x.shape
+        fits = np.broadcast_shapes(jnp.shape(bound), x.shape) == x.shape
     except ValueError:
         fits = False
     if not fits:
         raise ValueError(
-            f"{name} has the shape {x.shape}, but {has} {bound.shape}: give {wanted} of the same shape."
+            f"{name} has the shape {x.shape}, but {has} {jnp.shape(bound)}: give {wanted} of the same shape."
         )

@@ -2,13 +2,13 @@
 
 import math
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
-from jaxtyping import Array, Key
+from jaxtyping import Array, ArrayLike, Key
 
 from fokker._core.module import Module
 
@@ -54,7 +54,7 @@ def log_smallest(dtype: DTypeLike) -> float:
     return math.log(float(jnp.finfo(dtype).tiny)) + 1
 
 
-def is_known(x: Any) -> bool:
+def is_known(x: object) -> bool:
     """Whether the values of x can be looked at: those of a traced x cannot."""
     return not isinstance(x, jax.core.Tracer)
 
@@ -64,7 +64,7 @@ def along_last(x: Array, like: Array) -> Array:
     return x.reshape((1,) * (like.ndim - 1) + x.shape)
 
 
-def refuse(x: Any, allowed: Any, name: str, requirement: str) -> None:
+def refuse(x: ArrayLike, allowed: ArrayLike, name: str, requirement: str) -> None:
     """Raise if an entry of x, called `name`, is not allowed, and say where the first one is."""
     x, allowed = np.asarray(x), np.asarray(allowed)
     if np.all(allowed):

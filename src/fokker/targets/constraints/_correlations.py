@@ -1,12 +1,12 @@
 """Correlation matrices and their Cholesky factors, and the density of LKJ on them."""
 
 import math
-from typing import Any, final
+from typing import final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float
 
 from fokker.targets.constraints._constraint import TOLERANCE, Constraint, is_known, log_smallest, refuse
 
@@ -163,7 +163,7 @@ def correlation_cholesky() -> Constraint:
     return _CorrelationCholesky()
 
 
-def lkj_log_density(correlation: Float[Array, "... d d"], eta: Any) -> Float[Array, "..."]:
+def lkj_log_density(correlation: Float[Array, "... d d"], eta: float | Array) -> Float[Array, "..."]:
     r"""log of det(R)^(η - 1)/c, of a correlation matrix, or of each of several along leading axes.
 
     η = 1 is the uniform distribution, and larger η favour small correlations: each has the density of
@@ -176,7 +176,7 @@ def lkj_log_density(correlation: Float[Array, "... d d"], eta: Any) -> Float[Arr
     return 2 * (eta - 1) * jnp.sum(logs, -1) - _log_integral(R.shape[-1], eta)
 
 
-def lkj_cholesky_log_density(factor: Float[Array, "... d d"], eta: Any) -> Float[Array, "..."]:
+def lkj_cholesky_log_density(factor: Float[Array, "... d d"], eta: float | Array) -> Float[Array, "..."]:
     r"""log of the density of L for which R = LLᵀ has that of `lkj_log_density`: Π_i L_ii^(d - i + 2η - 2)/c.
 
     For `fk.constraints.correlation_cholesky()`; i is from 1 to d.
@@ -187,14 +187,14 @@ def lkj_cholesky_log_density(factor: Float[Array, "... d d"], eta: Any) -> Float
     return jnp.sum((_powers(logs) + 2 * (eta - 1)) * logs, -1) - _log_integral(L.shape[-1], eta)
 
 
-def _checked(matrix: Any, name: str) -> Array:
+def _checked(matrix: ArrayLike, name: str) -> Array:
     matrix = jnp.asarray(matrix)
     matrix = matrix.astype(jnp.result_type(matrix, float))  # of whole numbers too, as in [[1, 0], [0, 1]]
     _refuse_shape(matrix, name, "square")
     return matrix
 
 
-def _checked_eta(eta: Any, like: Array) -> Array:
+def _checked_eta(eta: float | Array, like: Array) -> Array:
     if np.ndim(eta) or (is_known(eta) and not 0 < eta < math.inf):
         raise ValueError(
             f"eta must be a number above 0, not {eta}: 1 is uniform, and 2 favours small correlations."

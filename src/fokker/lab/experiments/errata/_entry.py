@@ -12,6 +12,7 @@ from fokker.checker import check
 from fokker.checker._residual import exact_residuals
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.problem import make_problem
+from fokker.lab.experiments._stages import stage
 
 Verdict = Literal["right", "wrong"]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -75,6 +76,7 @@ def examine(entry: Entry, number_of_points: int = 64, explain: bool = False, see
 
     `explain` asks the checker for its reasons as well.
     """
+    stage(f"checking {entry.key}")
     residual, ok, reasons = _judge(entry, number_of_points, explain, seeds)
     verdict: Verdict = "right" if ok else "wrong"
     return Finding(

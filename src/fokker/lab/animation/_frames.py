@@ -1,4 +1,4 @@
-"""Films: a figure drawn once, what moves drawn on it for each frame, the frames written as GIF and MP4."""
+"""Frames: a figure drawn once, and what moves drawn on it for each; they are written as GIF and MP4."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 from scipy.spatial import cKDTree
 
-# Colours of a film, and how many of them are the most common ones, unchanged.
+# Colours of an animation, and how many of them are the most common ones, unchanged.
 COLOURS, _EXACT = 96, 24
 # Okabe and Ito's colours, each in the palette unchanged.
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8A7A00", "#333333")
@@ -134,8 +134,10 @@ def write_mp4(frames: Sequence[Frame], path: Path, milliseconds: int = 80, last:
     return path
 
 
-def write_films(frames: Sequence[Frame], stem: Path, milliseconds: int = 80, mp4: bool = True) -> list[str]:
+def write_animations(
+    frames: Sequence[Frame], stem: Path, milliseconds: int = 80, mp4: bool = True
+) -> list[str]:
     """`stem`.gif, and `stem`.mp4 if asked for and ffmpeg is installed; return the names of the files."""
     written = [write_gif(frames, stem.with_name(stem.name + ".gif"), milliseconds)]
-    film = write_mp4(frames, stem.with_name(stem.name + ".mp4"), milliseconds) if mp4 else None
-    return [path.name for path in written + ([film] if film else [])]
+    animation = write_mp4(frames, stem.with_name(stem.name + ".mp4"), milliseconds) if mp4 else None
+    return [path.name for path in written + ([animation] if animation else [])]

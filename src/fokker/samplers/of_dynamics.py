@@ -1,15 +1,56 @@
 """What samplers of dynamics share, with a correction and without."""
 
+import abc
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import jax
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from fokker._core.state import State, dimension, inner
 from fokker.dynamics import SDE, Dynamics
-from fokker.dynamics._dynamics import check_semidefinite
+from fokker.dynamics._checks import check_semidefinite
 from fokker.dynamics.hamiltonian import hamiltonian_gradient
 from fokker.integrators import Integrator
 from fokker.integrators._gradient import no_force
+from fokker.samplers.contract import Sampler
 from fokker.samplers.family import Family
+
+
+class OfDynamics(Sampler):
+    """A sampler of dynamics: of given ones, or of a family that waits for a target, which `on` gives it."""
+
+    if TYPE_CHECKING:  # fields of the classes derived from it, or properties
+
+        @property
+        def dynamics(self) -> Dynamics | SDE | Family:
+            """Given ones, or a family."""
+
+        @property
+        def integrator(self) -> Integrator:
+            """One step of time."""
+
+    def __str__(self) -> str:
+        return f"{name_of(self.dynamics)} × {self.integrator.label}"
+
+    @property
+    def own_dynamics(self) -> Dynamics | SDE | None:
+        """Those that it was made of."""
+        return None if isinstance(self.dynamics, Family) else self.dynamics
+
+    @property
+    def placed(self) -> Dynamics | SDE:
+        """The dynamics with the target's potential in them, of theta as it is."""
+        return self.placed_in(lambda theta: theta)
+
+    @abc.abstractmethod
+    def placed_in(self, coordinates: Callable[[PyTree[Array]], PyTree[Array]]) -> Dynamics | SDE:
+        """The dynamics with the target's potential in them, of q where theta = coordinates(q)."""
+
+    @property
+    def batches_undivided(self) -> str:
+        """Where it was made of dynamics."""
+        return "" if self.wants_target else "a sampler made of dynamics computes its gradient itself"
 
 
 def name_of(dynamics: Dynamics | SDE | Family) -> str:

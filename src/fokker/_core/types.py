@@ -1,0 +1,11 @@
+"""Types that signatures all over the library share."""
+
+from typing import TypeAlias
+
+from jaxtyping import Array, PyTree
+
+# One number: of Python outside compiled functions, an array within them.
+Number: TypeAlias = float | Array
+
+# Arrays in any structure: a state, the randomness of a step, a batch of rows.
+Arrays: TypeAlias = PyTree[Array]

@@ -1,0 +1,193 @@
+r"""Whether the steps of a sampler follow the dynamics that it names.
+
+From the same draws of the target, small steps of the sampler and smaller ones of Euler–Maruyama lead to the
+same time t. Averages of squared moves, and of moves weighted by the drift and by the place, must agree. To
+first order in t they are those of 2D t and of f t; the reference has the higher orders too.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from fokker.checker._averages import position_of
+from fokker.checker._compact import Lifted
+from fokker.checker._finding import ALARM, Finding
+from fokker.checker._residual import compile_once
+from fokker.dynamics.problem import Problem, Vector
+from fokker.samplers.contract import Followed, Sampler, SamplerState
+
+# Above this many coordinates the root of D at every step takes too long.
+_LARGEST = 16
+# The time, in units of the fastest time scale, and the steps that lead there; so many more of the reference.
+_TIME, _STEPS, _FINER = 0.5, 16, 2
+_GROUPS, _STARTS = 128, 32
+# Draws at which the time scale is computed.
+_SCALES = 64
+# A smaller difference, as a share of the average, may come from steps that are not small enough.
+_SMALL = 0.1
+
+
+def names_all_it_does(sampler: Sampler, followed: Followed, problem: Problem) -> bool:
+    """Whether the dynamics are, by what the sampler says, all that its steps do, and can be compared."""
+    is_all = not (followed.notes or followed.doubt or followed.spheres or followed.is_refreshed)
+    can_be = bool(problem.names) and problem.dimension <= _LARGEST and not isinstance(problem, Lifted)
+    return is_all and can_be and sampler.own_step_size is not None
+
+
+def with_small_step(sampler: Sampler, problem: Problem, draws: np.ndarray) -> Sampler | None:
+    """The sampler with a step that is small beside all time scales; None if these could not be computed."""
+    scale = _fastest_time(problem, draws)
+    return sampler.with_step_size(_TIME / _STEPS * scale) if 0 < scale < np.inf else None
+
+
+def steps_finding(
+    sampler: Sampler, problem: Problem, draws: np.ndarray, generator: np.random.Generator
+) -> Finding | None:
+    """The moves of a sampler with a small step beside those of the dynamics; None if it cannot take them."""
+    h = float(sampler.own_step_size)  # type: ignore[arg-type]
+    starts = draws[np.arange(_GROUPS * _STARTS) % len(draws)]
+    if not _can_step(sampler, problem, starts[0]):
+        return None
+    spread = np.std(draws, axis=0) + 1e-300
+    drift = np.asarray(compile_once(jax.vmap(problem.drift))(starts))
+    weights = _weights((starts - np.mean(draws, axis=0)) / spread, drift)
+    products = []
+    for path in (_path(sampler, problem), _by_euler(problem, h)):
+        run = compile_once(jax.vmap(path))
+        own, shared = ((np.asarray(run(starts, keys)) - starts) / spread for keys in _keys(generator))
+        products.append(_products(own, shared, weights))
+    compared = _compared(*products)
+    kind, worst = (int(i) for i in np.unravel_index(np.argmax(compared.scores), compared.scores.shape))
+    largest = float(compared.scores[kind, worst])
+    where = problem.coordinate_names()[worst]
+    what = ("mean square of the move", "mean move", "mean move, weighted by drift or place,")[min(kind, 2)]
+    actual, expected = (float(np.mean(x, axis=0)[kind, worst]) for x in products)
+    how = f"{_STEPS} steps of size {h:.2g} from {len(starts)} states"
+    noise, constant, gain = (max(_SMALL, float(np.max(row))) for row in compared.detectable[:3])
+    return Finding(
+        f"steps: {how} move them as the dynamics do, by averages of the moves and of their squares",
+        f"the steps are not those of the dynamics that the sampler says it follows: over {how}, the {what} "
+        f"of {where} is {actual:.3g} and should be {expected:.3g}, in standard deviations of the target "
+        f"({min(largest, 1e3):.0f} standard errors)",
+        largest,
+        ALARM,
+        f"Steps with {_within(noise)} of the noise, or {_within(gain)} of the drift, of the dynamics are not "
+        f"distinguished from theirs, nor is a constant drift beside it up to {constant:.0%} of it",
+    )
+
+
+class _Compared(NamedTuple):
+    """Of each kind and coordinate: the difference in standard errors, and the share that would be noticed."""
+
+    scores: np.ndarray
+    detectable: np.ndarray
+
+
+def _compared(moves: np.ndarray, expected: np.ndarray) -> _Compared:
+    """Products of the sampler beside those of the dynamics, group × kind × coordinate."""
+    difference = np.mean(moves - expected, axis=0)
+    error = np.std(moves - expected, axis=0, ddof=1) / np.sqrt(len(moves)) + 1e-300
+    size = np.abs(np.mean(expected, axis=0))
+    # Weights that the drift does not depend on have averages of zero: compare with the others.
+    size[1:] = np.max(size[1:], axis=0)
+    is_off = ~(np.abs(difference) <= _SMALL * size)  # not finite is off
+    scores = np.where(is_off, np.nan_to_num(np.abs(difference) / error, nan=np.inf), 0.0)
+    return _Compared(scores, ALARM * error / np.maximum(size, 1e-300))
+
+
+def _within(share: float) -> str:
+    return f"{1 - share:.0%} to {1 + share:.0%}" if share < 1 else "any share"
+
+
+def _keys(generator: np.random.Generator) -> tuple[Array, Array]:
+    """Of each start its own; and the same for all starts of a group, whose noise cancels in differences."""
+    own, common = (jax.random.key(int(seed)) for seed in generator.integers(2**31, size=2))
+    shared = jnp.repeat(jax.random.split(common, _GROUPS), _STARTS)
+    return jax.random.split(own, _GROUPS * _STARTS), shared
+
+
+def _weights(place: np.ndarray, drift: np.ndarray) -> np.ndarray:
+    """Group × start × weight × coordinate: its own drift, and all places; of mean 0 in each group."""
+    size = np.sqrt(np.mean(drift**2, axis=0))
+    own = np.tanh(drift / np.where(size > 0, size, 1.0))[:, None]
+    places = np.repeat(np.tanh(place)[:, :, None], place.shape[1], axis=2)
+    weights = np.concatenate([own, places], axis=1).reshape(_GROUPS, _STARTS, -1, place.shape[1])
+    return weights - np.mean(weights, axis=1, keepdims=True)
+
+
+def _products(moves: np.ndarray, with_shared_noise: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Group × kind × coordinate: the mean square of moves, their mean, and their means with the weights."""
+    by_group = (_GROUPS, _STARTS, -1)
+    unweighted = [np.mean(moves.reshape(by_group) ** power, axis=1)[:, None] for power in (2, 1)]
+    weighted = np.mean(with_shared_noise.reshape(by_group)[:, :, None] * weights, axis=1)
+    return np.concatenate([*unweighted, weighted], axis=1)
+
+
+def _fastest_time(problem: Problem, draws: np.ndarray) -> float:
+    """One over the spectral radius of ∂f/∂z, or the time in which noise crosses the target if shorter."""
+    some = draws[:_SCALES]
+    jacobians = np.asarray(compile_once(jax.vmap(jax.jacfwd(problem.drift)))(some))
+    D = np.asarray(compile_once(jax.vmap(problem.D_matrix))(some))
+    if not (np.all(np.isfinite(jacobians)) and np.all(np.isfinite(D))):
+        return np.nan
+    rates = np.max(np.abs(np.linalg.eigvals(jacobians)), axis=1)
+    crossing = np.max(2 * np.diagonal(D, axis1=1, axis2=2) / (np.var(draws, axis=0) + 1e-300), axis=1)
+    with np.errstate(divide="ignore"):
+        return float(1 / np.max(np.maximum(rates, crossing)))
+
+
+def _begin(sampler: Sampler, problem: Problem) -> Callable[[Vector, Array], SamplerState | None]:
+    """The sampler's state at a point; None if it has no place for all variables of the dynamics."""
+
+    def begin(x: Vector, key: Array) -> SamplerState | None:
+        z = problem.to_state(x)
+        state = sampler.init(position_of(sampler, problem, x), key=key)
+        if not isinstance(state, SamplerState) or not set(problem.names) <= set(state.z):
+            return None
+        return state._replace(z={**state.z, **z})
+
+    return begin
+
+
+def _can_step(sampler: Sampler, problem: Problem, x: np.ndarray) -> bool:
+    """Whether its state is that of the dynamics, and it takes steps without a batch."""
+    key = jax.random.key(0)
+    if jax.eval_shape(_begin(sampler, problem), x, key) is None:
+        return False
+    try:
+        jax.eval_shape(_path(sampler, problem), x, key)
+    except Exception:  # a user's own step may raise anything
+        return False
+    return True
+
+
+def _path(sampler: Sampler, problem: Problem) -> Callable[[Vector, Array], Vector]:
+    """Where the sampler is after its steps."""
+
+    def path(x: Vector, key: Array) -> Vector:
+        keys = jax.random.split(key, _STEPS + 1)
+        state = _begin(sampler, problem)(x, keys[0])
+        end, _ = jax.lax.scan(lambda state, key: (sampler.step(key, state)[0], None), state, keys[1:])
+        assert end is not None
+        return problem.to_vector({name: end.z[name] for name in problem.names})
+
+    return path
+
+
+def _by_euler(problem: Problem, h: float) -> Callable[[Vector, Array], Vector]:
+    """Where the dynamics are after the same time."""
+    small = h / _FINER
+
+    def step(x: Vector, noise: Vector) -> tuple[Vector, None]:
+        values, vectors = jnp.linalg.eigh(2 * small * problem.D_matrix(x))
+        kick = vectors @ (jnp.sqrt(jnp.maximum(values, 0)) * noise)  # D may be singular
+        return x + small * problem.drift(x) + kick, None
+
+    def path(x: Vector, key: Array) -> Vector:
+        return jax.lax.scan(step, x, jax.random.normal(key, (_STEPS * _FINER, x.size), x.dtype))[0]
+
+    return path

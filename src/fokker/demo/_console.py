@@ -1,0 +1,24 @@
+"""What every demonstration prints: tables, and where its report is."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+
+def print_table(console: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table of text cells, numbers to the right."""
+    shown = Table(title=title, title_justify="left")
+    for column in columns:
+        shown.add_column(column, justify="right")
+    for row in rows:
+        shown.add_row(*row)
+    console.print(shown)
+
+
+def print_end(console: Console, start: float, path: Path) -> None:
+    """Say how long it took since `start`, by `time.perf_counter`, and where the report is."""
+    seconds = time.perf_counter() - start
+    console.print(f"\n{seconds:.0f} s; wrote {path}, to be opened in a browser", markup=False)

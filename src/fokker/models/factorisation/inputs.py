@@ -1,0 +1,107 @@
+"""Ratings and identifiers as given by users, checked; what is wrong with them is said in a sentence."""
+
+import math
+import warnings
+from collections.abc import Hashable, Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fokker._core.state import nearest
+from fokker.datasets.ratings import Ratings
+from fokker.models.factorisation.chain import is_varied
+from fokker.rows.precision import check_rounding
+
+
+def as_ratings(ratings: Ratings | ArrayLike, items: ArrayLike | None, values: ArrayLike | None) -> Ratings:
+    """A `Ratings`, made of three sequences where it is not one; raise where it cannot be fitted."""
+    if isinstance(ratings, Ratings):
+        if items is not None or values is not None:
+            raise ValueError("give a Ratings alone, or users, items and values.")
+        _check_ratings(ratings)
+        return ratings
+    if items is None or values is None:
+        raise TypeError(
+            "fit takes a Ratings, as from fk.datasets.read_ratings(path), or three sequences: users, items "
+            "and values."
+        )
+    users, items = np.asarray(ratings), np.asarray(items)
+    numbers = finite_numbers(values, "values")
+    if not users.shape == items.shape == numbers.shape or users.ndim != 1:
+        raise ValueError(
+            f"users, items and values have the shapes {users.shape}, {items.shape} and {numbers.shape}: give "
+            "three vectors of one length."
+        )
+    if not len(numbers):
+        raise ValueError("there are no ratings: give at least one.")
+    checked = Ratings.from_identifiers(users, items, numbers)
+    _check_ratings(checked)
+    return checked
+
+
+def _check_ratings(ratings: Ratings) -> None:
+    if not len(ratings):
+        raise ValueError("there are no ratings: give at least one.")
+    if not np.all(np.isfinite(ratings.values)):
+        place = int(np.argmin(np.isfinite(ratings.values)))
+        raise ValueError(f"the rating in place {place} is not finite: remove or replace it.")
+    pairs = ratings.users.astype(np.int64) * ratings.num_items + ratings.items
+    order = np.argsort(pairs, kind="stable")
+    repeated = np.flatnonzero(np.diff(pairs[order]) == 0)
+    if len(repeated):
+        first = order[repeated[0]]
+        user, item = ratings.user_names[ratings.users[first]], ratings.item_names[ratings.items[first]]
+        raise ValueError(
+            f"user {user} rated item {item} more than once: keep one rating per pair, as by "
+            'read_ratings(path, repeated="last").'
+        )
+
+
+def warn_if_constant(ratings: Ratings) -> None:
+    """Warn where all ratings are the same."""
+    if not is_varied(ratings.values):
+        warnings.warn(
+            f"all {len(ratings):,} ratings are {ratings.values[0]:g}: they do not say which items a user "
+            "prefers, and the order of recommendations is arbitrary. For clicks or purchases, add pairs that "
+            "were not chosen, with the rating 0.",
+            stacklevel=3,
+        )
+
+
+def finite_numbers(values: ArrayLike, what: str) -> np.ndarray:
+    """Values in single precision; raise where they are no finite numbers."""
+    try:
+        numbers = np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{what} must be numbers: {error}.") from error
+    if not np.all(np.isfinite(numbers)):
+        place = int(np.argmin(np.isfinite(numbers)))
+        raise ValueError(f"{what} must be finite; entry {place} is {numbers[place]}: remove or replace it.")
+    check_rounding(what, numbers, len(numbers), np.dtype(np.float32), double=None)
+    return numbers.astype(np.float32)
+
+
+class Lookup:
+    """The row numbers of the identifiers of users, or of items."""
+
+    def __init__(self, what: str, names: np.ndarray) -> None:
+        self.what, self.names = what, names
+        self.numbers: Mapping[Hashable, int] = {name: number for number, name in enumerate(names.tolist())}
+
+    def find(self, names: object) -> np.ndarray:
+        """The rows of identifiers, one or many."""
+        return np.array([self._number(name) for name in np.atleast_1d(np.asarray(names, dtype=object))], int)
+
+    def _number(self, name: Hashable) -> int:
+        key: Hashable = name.item() if isinstance(name, np.generic) else name
+        if key in self.numbers:
+            return self.numbers[key]
+        known = list(self.numbers)
+        hint = nearest(str(name), [str(other) for other in known])
+        reals = [other for other in known if isinstance(other, int | float)]
+        if isinstance(key, int | float) and math.isfinite(key) and reals:
+            hint = f" The nearest is {min(reals, key=lambda other: abs(other - key))}."
+        elif known and type(key) is not type(known[0]):
+            hint = f" Identifiers of {self.what}s are of type {type(known[0]).__name__}, as {known[0]!r}."
+        extra = " For someone new give rated={item: rating}." if self.what == "user" else ""
+        raise KeyError(f"there is no {self.what} {name!r} in the ratings.{hint}{extra}")

@@ -1,0 +1,170 @@
+"""The prevalence of topics over time or by group, of a run that is stored."""
+
+import csv
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from fokker.corpora import Corpus, column_of_corpus
+from fokker.models.topics.evaluate import counts_draw
+from fokker.models.topics.files import MIXTURES, stored_reading
+from fokker.models.topics.groups import Bin, Groups
+from fokker.models.topics.model import Model, top_words
+from fokker.models.topics.trends import Per, Trends, TrendSums
+from fokker.rows.table import read_table
+
+_WORDS = 6
+_DOCUMENTS_PER_BATCH = 500
+
+
+def run_trends(
+    folder: Path,
+    by: str,
+    *,
+    metadata: Path | None = None,
+    id: str | None = None,
+    bin: Bin | None = None,
+    per: Per = "words",
+    sampling: bool = True,
+    written: bool = False,
+    probability: float = 0.9,
+    seed: int = 0,
+    show: Callable[[int, int | None], None] = lambda completed, total: None,
+) -> Trends:
+    """The prevalence of the topics of a run in groups of its documents.
+
+    Args:
+        folder: that of the run.
+        by: the column that has the groups: of the corpus (a CSV, JSON or Parquet file, or an array of a .npz
+            file), or of `metadata`.
+        metadata: a table with one row per document (CSV, TSV, JSON lines, Parquet, .npz).
+        id: its column with the names of the documents, as `mixtures.csv.gz` has them; None where its rows
+            are in the order of the corpus.
+        bin: "year", "month" or "day" of dates; None for the values as they are.
+        per: "words", the share of a topic in all words of a group; "documents", the mean of its shares.
+        sampling: whether the intervals include the sampling of documents, or are of these documents alone.
+        written: use the mixtures that the run has written, whose intervals do not include the posterior;
+            needed where the documents cannot be read again.
+        probability: that of the intervals.
+        seed: of the random numbers.
+        show: called with how many documents are done, and of how many.
+
+    Returns:
+        The prevalence with its intervals, as table, plot and CSV.
+    """
+    model, reading = Model.load(folder), stored_reading(folder)
+    words = tuple(tuple(model.vocabulary.words[w] for w in topic) for topic in top_words(model.mean, _WORDS))
+    if written and per == "words":
+        per = "documents"  # the lengths of documents are not written
+    if reading.single_pass and not written:
+        raise ValueError(
+            f"the run in {folder} has read standard input, which cannot be read again: set written=True to "
+            "use the mixtures that it has written."
+        )
+    if metadata is None:
+        values = _of_corpus(folder, by)
+        name_of: dict[str, int] | None = None
+    else:
+        values, name_of = _of_table(metadata, by, id)
+    groups = Groups.of(values, by, bin)
+
+    def codes(places: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+        if name_of is None:
+            return groups.select(places).codes
+        return np.array([groups.codes[name_of[name]] if name in name_of else -1 for name in names], int)
+
+    draws = 1 if written else len(model.beta)
+    sums = TrendSums(
+        groups,
+        model.settings.topics,
+        draws,
+        per=per,
+        sampling=sampling,
+        probability=probability,
+        seed=seed,
+    )
+    num_matched = (_add_written(folder, sums, codes) if written
+                   else _add_draws(model, model.open_run(folder), sums, codes, seed, show))  # fmt: skip
+    if not num_matched:
+        raise ValueError(
+            f"no document of the run has a value in {metadata}: the column id={id!r} must have the names of "
+            f"the documents as {MIXTURES} has them, or leave id out where the rows are in their order."
+        )
+    return sums.result(model.settings.topic_names, words)
+
+
+_Codes = Callable[[np.ndarray, tuple[str, ...]], np.ndarray]
+
+
+def _of_corpus(folder: Path, by: str) -> list[str]:
+    """The values of a column of the corpus, by the places of the documents."""
+    reading = stored_reading(folder)
+    if reading.single_pass:
+        raise ValueError("the run has read standard input, which has no columns: give metadata=… as a file.")
+    try:
+        return column_of_corpus(reading.corpus, by, format=reading.format, key=reading.key)
+    except ValueError as error:
+        raise ValueError(
+            f"by={by!r}: {error} Name one of these, or give metadata=… as a table with one row per document."
+        ) from None
+
+
+def _of_table(path: Path, by: str, id: str | None) -> tuple[list[str], dict[str, int] | None]:
+    """The values of a column of a table, and the row of each name."""
+    wanted = [by] if id is None else [by, id]
+    try:
+        table = read_table([str(path)], columns=wanted, categories=dict.fromkeys(wanted))
+    except ValueError as error:
+        raise ValueError(f"metadata={str(path)!r}: {error}") from None
+    values, *names = ([table.labels[name][code] for code in table[name]] for name in wanted)
+    if not names:
+        return values, None
+    row_of = {name: row for row, name in enumerate(names[0])}
+    if len(row_of) < len(names[0]):
+        raise ValueError(f"id={id!r} of {path} has a name more than once: give each document one row.")
+    return values, row_of
+
+
+def _add_draws(
+    model: Model,
+    corpus: Corpus,
+    sums: TrendSums,
+    codes: _Codes,
+    seed: int,
+    show: Callable[[int, int | None], None],
+) -> int:
+    """Add all documents with the topics of their words under each draw; return how many have a group."""
+    number = num_matched = 0
+    settings = model.settings
+    for documents in corpus.batches(_DOCUMENTS_PER_BATCH):
+        assert documents.places is not None
+        of_documents = codes(documents.places, documents.names)
+        num_matched += int(np.sum(of_documents >= 0))
+        for draw, beta in enumerate(model.beta):
+            counts = counts_draw(
+                documents,
+                beta,
+                model.gamma,
+                seed + draw,
+                sweeps=settings.sweeps,
+                threads=settings.num_threads,
+            )
+            sums.add(draw, of_documents, counts)
+        number += documents.size
+        show(number, corpus.size)
+    return num_matched
+
+
+def _add_written(folder: Path, sums: TrendSums, codes: _Codes) -> int:
+    """Add the mixtures of the file of the run; return how many documents have a group."""
+    path = folder / MIXTURES
+    if not path.is_file():
+        raise ValueError(f"there is no {path}: the run wrote no mixtures; leave written out.")
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))[1:]
+    places, names = np.array([int(row[0]) for row in rows]), tuple(row[1] for row in rows)
+    of_documents = codes(places, names)
+    sums.add(0, of_documents, np.array([row[2:] for row in rows], float))
+    return int(np.sum(of_documents >= 0))

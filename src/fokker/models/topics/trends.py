@@ -1,0 +1,213 @@
+r"""The prevalence of topics in groups of documents, such as years, with intervals.
+
+The prevalence of topic k in group g is the share of its words, Σ_d n_dk / Σ_d n_d over the documents of the
+group, or the mean of the shares n_dk / n_d of each document. Two things make it uncertain:
+
+- the posterior: for each stored draw of the topics, the topics z of all words are drawn given these, so that
+  the spread over the draws is that of n_dk given the texts;
+- the sampling of documents: others of the same group would have other topics. Within each draw the documents
+  have random weights (the Bayesian bootstrap of Rubin 1981), and deviations are widened by
+  √((n + 1)/(n - 1)) and by the ratio of Student's to Gaussian quantiles, for groups of few documents n.
+
+An interval without the second is one of these documents alone.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+from fokker.models.topics.draws import attainable_probability, credible_bounds, draws_needed
+from fokker.models.topics.files import csv_text
+from fokker.models.topics.groups import Groups
+
+Per = Literal["words", "documents"]
+# Weights of the documents for each draw, and for a single set of mixtures.
+_REPLICATES, _REPLICATES_ALONE = 40, 1_000
+
+
+@dataclass(frozen=True)
+class Trends:
+    """The prevalence of topics in groups of documents, from `fk.models.LDA.trends` or a run.
+
+    `by`: what the groups are. `groups` (G): their labels. `is_ordered`: whether they are numbers or dates.
+    `topics` (K): the names of the topics, and `words`: the first of each. `documents` (G,): how many there
+    are. `mean`, `low`, `high` (G, K): prevalence with its bounds, of `probability` between them; NaN for a
+    bound that cannot be known, of a group of one document. `notes`: what the bounds include, in words.
+    """
+
+    by: str
+    groups: tuple[str, ...]
+    is_ordered: bool
+    topics: tuple[str, ...]
+    words: tuple[tuple[str, ...], ...]
+    documents: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    probability: float
+    notes: tuple[str, ...]
+
+    @property
+    def changing(self) -> np.ndarray:
+        """The topics (K,), first those whose prevalence differs most between groups.
+
+        Of two groups, the distance between their intervals over the sum of their half widths.
+        """
+        centre, half = (self.low + self.high) / 2, (self.high - self.low) / 2
+        is_known = np.isfinite(half).all(1)
+        centre, half = centre[is_known], np.maximum(half[is_known], 1e-9)
+        if len(centre) < 2:
+            return np.argsort(-self.mean.max(0, initial=0), kind="stable")
+        distance = np.abs(centre[:, None] - centre[None]) / (half[:, None] + half[None])
+        return np.argsort(-distance.max((0, 1)), kind="stable")
+
+    @property
+    def num_clear(self) -> int:
+        """The number of topics with two groups whose intervals do not overlap."""
+        return int(np.sum(np.nanmax(self.low, 0) > np.nanmin(self.high, 0))) if len(self.groups) > 1 else 0
+
+    def csv(self) -> str:
+        """One row per group and topic."""
+        low, high = f"{50 * (1 - self.probability):.3g} %", f"{50 * (1 + self.probability):.3g} %"
+        rows = [
+            (
+                group,
+                int(self.documents[g]),
+                topic,
+                " ".join(self.words[k]),
+                *("" if np.isnan(x[g, k]) else f"{x[g, k]:.6f}" for x in (self.mean, self.low, self.high)),
+            )
+            for g, group in enumerate(self.groups)
+            for k, topic in enumerate(self.topics)
+        ]
+        return csv_text((self.by, "documents", "topic", "words", "prevalence", low, high), rows)
+
+    def label(self, topic: int, words: int = 4) -> str:
+        """The name of a topic with its first words."""
+        return f"{self.topics[topic]}: {' '.join(self.words[topic][:words])}"
+
+
+class TrendSums:
+    """Adds up documents with the topics of their words, draw by draw, for the prevalence in groups.
+
+    Args:
+        groups: those of all documents; `add` takes the documents in parts.
+        topics: K.
+        draws: the number of draws of the topics.
+        per: "words", the share of a topic in all words of a group; "documents", the mean of its shares.
+        sampling: whether the bounds include the sampling of documents.
+        probability: that of the bounds.
+        seed: of the random weights.
+    """
+
+    def __init__(
+        self,
+        groups: Groups,
+        topics: int,
+        draws: int,
+        *,
+        per: Per = "words",
+        sampling: bool = True,
+        probability: float = 0.9,
+        seed: int = 0,
+    ) -> None:
+        if per not in ("words", "documents"):
+            raise ValueError(f"per must be 'words' or 'documents'; {per!r} was given.")
+        if not 0 < probability < 1:
+            raise ValueError(f"probability must be between 0 and 1; {probability!r} was given.")
+        self.groups, self.per, self.sampling, self.probability = groups, per, sampling, probability
+        self._replicates = (_REPLICATES if draws > 1 else _REPLICATES_ALONE) if sampling else 0
+        self._generators = [np.random.Generator(np.random.Philox([seed, i])) for i in range(draws)]
+        # The first of the weightings is that of one for all.
+        shape = (draws, 1 + self._replicates, len(groups.labels))
+        self._counts, self._sizes = np.zeros((*shape, topics), np.float32), np.zeros(shape)
+        self._documents = np.zeros(len(groups.labels), np.int64)
+
+    def add(self, draw: int, codes: np.ndarray, counts: np.ndarray) -> None:
+        """Add documents with n_dk (D, K) under one draw of the topics, given their groups (D,)."""
+        lengths = counts.sum(1, dtype=np.float64)
+        is_used = (codes >= 0) & (lengths > 0)
+        codes, counts, lengths = codes[is_used], counts[is_used], lengths[is_used]
+        if draw == 0:
+            self._documents += np.bincount(codes, minlength=len(self._documents))
+        if self.per == "documents":
+            counts, lengths = counts / lengths[:, None], np.ones(len(lengths))
+        weights = np.ones((1 + self._replicates, len(codes)))
+        weights[1:] = self._generators[draw].standard_exponential((self._replicates, len(codes)))
+        for g in np.unique(codes):
+            here = codes == g
+            self._counts[draw, :, g] += weights[:, here] @ counts[here]
+            self._sizes[draw, :, g] += weights[:, here] @ lengths[here]
+
+    def result(self, topics: tuple[str, ...], words: tuple[tuple[str, ...], ...]) -> Trends:
+        """The prevalence of all topics, with their names and first words."""
+        has_documents = self._documents > 0
+        if not has_documents.any():
+            raise ValueError(f"by={self.groups.by!r}: no document with a value has a known word.")
+        n = self._documents[has_documents]
+        shares = self._counts[:, :, has_documents] / self._sizes[:, :, has_documents, None]
+        plain = shares[:, 0]
+        values = shares[:, :1] if not self.sampling else shares[:, 1:]
+        if self.sampling:
+            values = plain[:, None] + _widening(n, self.probability)[:, None] * (values - plain[:, None])
+        low, high, probability = _bounds(np.clip(values, 0, 1), self.probability)
+        if self.sampling:
+            low[n < 2], high[n < 2] = np.nan, np.nan
+        labels = tuple(g for g, has in zip(self.groups.labels, has_documents, strict=True) if has)
+        mean = plain.mean(0)
+        return Trends(
+            self.groups.by,
+            labels,
+            self.groups.is_ordered,
+            topics,
+            words,
+            n,
+            mean,
+            np.minimum(low, mean),
+            np.maximum(high, mean),
+            probability,
+            self._notes(n, probability),
+        )
+
+    def _notes(self, n: np.ndarray, probability: float) -> tuple[str, ...]:
+        draws = len(self._generators)
+        parts = [f"the posterior of the topics ({draws} draws)"] if draws > 1 else []
+        parts += ["the sampling of documents"] if self.sampling else []
+        without = [] if draws > 1 else ["the posterior of the topics"]
+        without += [] if self.sampling else ["the sampling of documents: they are of these documents alone"]
+        share = "all words of a group" if self.per == "words" else "a document, on average over a group"
+        notes = [
+            f"Prevalence is the share of a topic in {share}. The {100 * probability:.3g} % intervals include "
+            f"{' and '.join(parts) or 'nothing'}{', not ' + ' nor '.join(without) if without else ''}."
+        ]
+        if self.sampling and (few := int(np.sum(n < 2))):
+            notes.append(f"{few} of the groups have one document, of which no interval can be known.")
+        if missing := self.groups.num_missing:
+            notes.append(f"{missing:,} documents have no value of {self.groups.by} and are left out.")
+        return tuple(notes)
+
+
+def _widening(n: np.ndarray, probability: float) -> np.ndarray:
+    """By what deviations of the Bayesian bootstrap of n documents are multiplied (G,)."""
+    # The variance of weighted means is (n - 1)/(n + 1) of the variance of the mean; and it is estimated.
+    n = np.maximum(n, 2)
+    tail = (1 + probability) / 2
+    return np.asarray(np.sqrt((n + 1) / (n - 1)) * stats.t.ppf(tail, n - 1) / stats.norm.ppf(tail))
+
+
+def _bounds(values: np.ndarray, probability: float) -> tuple[np.ndarray, np.ndarray, float]:
+    """Bounds (G, K) of values (draws, weightings, G, K), and their probability."""
+    draws, replicates = values.shape[:2]
+    if draws >= draws_needed(probability):
+        # Each weighting has draws enough for bounds; their means have less noise.
+        low, high = credible_bounds(values, probability)
+        return low.mean(0), high.mean(0), probability
+    if replicates == 1:
+        probability = attainable_probability(draws)
+        low, high = credible_bounds(values, probability)
+        return low[0], high[0], probability
+    tail = (1 - probability) / 2
+    low, high = np.quantile(values, [tail, 1 - tail], axis=(0, 1))
+    return low, high, probability

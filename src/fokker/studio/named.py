@@ -1,0 +1,55 @@
+"""The samplers of the menu: how each is called, and which variables its dynamics have."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Argument = Literal["step_size", "friction", "metric", "root", "leaps", "identity", "length"]
+
+
+@dataclass(frozen=True)
+class NamedSampler:
+    """A function of `fk.samplers`.
+
+    `variables` are those of its dynamics, where Γ and the friction can be altered; empty where they cannot.
+    `takes_batches`: the gradient may be noisy. `exact`: no step size biases it.
+    """
+
+    title: str
+    arguments: tuple[Argument, ...]
+    variables: tuple[str, ...] = ()
+    takes_batches: bool = False
+    exact: bool = False
+    options: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def uses(self) -> list[str]:
+        """The settings that it has, for the page."""
+        return [name for name in self.arguments if name not in ("identity", "length")]
+
+
+THETA, PAIR, THERMOSTAT = ("theta",), ("theta", "r"), ("theta", "r", "xi")
+SAMPLERS = {
+    "rwm": NamedSampler("Random walk Metropolis", ("step_size", "identity"), exact=True),
+    "ula": NamedSampler("ULA", ("step_size",), THETA, takes_batches=True),
+    "mala": NamedSampler("MALA", ("step_size", "identity"), exact=True),
+    "ulmc": NamedSampler("ULMC", ("step_size", "friction"), PAIR, takes_batches=True),
+    "maula": NamedSampler("MAULA", ("step_size", "friction", "identity"), exact=True),
+    "hmc": NamedSampler("HMC", ("step_size", "leaps", "identity"), exact=True),
+    "nuts": NamedSampler("NUTS", ("step_size", "identity"), exact=True, options={"max_depth": 6}),
+    "naive_nuts": NamedSampler(
+        "NUTS, as first published", ("step_size", "identity"), exact=True, options={"max_depth": 5}
+    ),
+    "slice_sampler": NamedSampler("Slice sampler", ("step_size",), exact=True),
+    "mclmc": NamedSampler("MCLMC", ("step_size", "length")),
+    "mchmc": NamedSampler("MCHMC", ("step_size", "length")),
+    "sgld": NamedSampler("SGLD", ("step_size",), THETA, takes_batches=True),
+    "psgld": NamedSampler("pSGLD", ("step_size",), takes_batches=True),
+    "sgrld": NamedSampler("SGRLD", ("step_size", "metric"), THETA, takes_batches=True),
+    "sghmc": NamedSampler("SGHMC", ("step_size", "friction"), PAIR, takes_batches=True),
+    "naive_sghmc": NamedSampler("SGHMC without friction (wrong)", ("step_size",), takes_batches=True),
+    "sgnht": NamedSampler("SGNHT", ("step_size", "friction", "length"), THERMOSTAT, takes_batches=True),
+    "gsgrhmc": NamedSampler("gSGRHMC", ("step_size", "metric", "root"), PAIR, takes_batches=True),
+    "naive_sgrhmc": NamedSampler(
+        "SGRHMC without Γ (wrong)", ("step_size", "metric", "root"), takes_batches=True
+    ),
+}

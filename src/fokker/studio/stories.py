@@ -1,0 +1,111 @@
+"""Stories: samplers that went wrong in print or in use, each as designs to run side by side."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Story:
+    """A title, what happened, and the designs that show it."""
+
+    title: str
+    text: str
+    designs: tuple[dict[str, Any], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """For the page."""
+        return {"title": self.title, "text": self.text, "designs": list(self.designs)}
+
+
+_Z = "0"
+# SGNHT as a drift. Which weight of (ξ - A)² in H it keeps is the story: d/2, and not the printed 1/(2d).
+_THERMOSTAT: dict[str, Any] = {
+    "kind": "drift",
+    "size": 5,
+    "drift": ["p", "q", "-Ux - s*p", "-Uy - s*q", "(p^2 + q^2)/2 - 1"],
+    "D": [[_Z] * 5, [_Z] * 5, [_Z, _Z, "1", _Z, _Z], [_Z, _Z, _Z, "1", _Z], [_Z] * 5],
+}
+
+STORIES = (
+    Story(
+        "SGHMC without friction",
+        "Hamiltonian dynamics with a noisy gradient. Nothing takes away the energy that the noise brings in, "
+        "and the cloud grows without end (Chen et al. 2014; Ma et al. 2015, Eq. 11). With friction it stays "
+        "in place, up to the noise of the gradient itself at this step size.",
+        (
+            {
+                "target": {"name": "normal"},
+                "sampler": {"kind": "named", "name": "naive_sghmc"},
+                "settings": {"step_size": 0.1, "noise": 3},
+            },
+            {
+                "target": {"name": "normal"},
+                "sampler": {"kind": "named", "name": "sghmc"},
+                "settings": {"step_size": 0.1, "noise": 3, "friction": 2},
+            },
+        ),
+    ),
+    Story(
+        "Noise without friction",
+        "The noise of underdamped dynamics is there, the friction that balances it is forgotten.",
+        (
+            {"target": {"name": "valley"}, "sampler": {"kind": "named", "name": "sghmc"}, "drag": 0},
+            {"target": {"name": "valley"}, "sampler": {"kind": "named", "name": "sghmc"}},
+        ),
+    ),
+    Story(
+        "A dropped Γ",
+        "Steps that are larger where x is larger, with D = 0.1 + x². Without Γ = ∇·D the chain crowds where "
+        "it moves slowly. A Metropolis correction of the same wrong step makes it right again, by rejecting.",
+        tuple(
+            {
+                "target": {"name": "normal"},
+                "sampler": {"kind": "named", "name": "sgrld"},
+                "metric": "0.1 + x^2",
+                "settings": {"step_size": 0.02},
+                "gamma": gamma,
+                "metropolis": metropolis,
+            }
+            for gamma, metropolis in ((0, False), (1, False), (0, True))
+        ),
+    ),
+    Story(
+        "A sign in print: Ma et al. (2015), Eq. 6, 9 and 14",
+        "Their updates subtract Γ where their Theorem 1 adds it. First as printed, then as it must be.",
+        tuple(
+            {
+                "target": {"name": "normal"},
+                "sampler": {"kind": "named", "name": "sgrld"},
+                "metric": "0.1 + x^2",
+                "settings": {"step_size": 0.02},
+                "gamma": gamma,
+            }
+            for gamma in (-1, 1)
+        ),
+    ),
+    Story(
+        "Friction printed twice: Ma et al. (2015), below Eq. 11",
+        "They call the noise N(0, ε²V) 2εD with D = εV, twice what it is, so that the friction to be added "
+        "comes out twice too large. Noise with twice its friction is too cold: the cloud shrinks.",
+        (
+            {"target": {"name": "normal"}, "sampler": {"kind": "named", "name": "sghmc"}, "drag": 2},
+            {"target": {"name": "normal"}, "sampler": {"kind": "named", "name": "sghmc"}},
+        ),
+    ),
+    Story(
+        "A weight in print: SGNHT in Ma et al. (2015)",
+        "The thermostat keeps exp(-H) for H = U + rᵀr/2 + (d/2)(ξ - A)². The proceedings print 1/(2d) for "
+        "d/2, which agree at d = 1 alone. The draws of x and y are right all the same: what is wrong is the "
+        "H that is said to be kept, and the verdict says so.",
+        (
+            {
+                "target": {"name": "normal"},
+                "sampler": {**_THERMOSTAT, "H": "U + (p^2 + q^2)/2 + (s - 1)^2/4"},
+            },
+            {
+                "target": {"name": "normal"},
+                "sampler": {**_THERMOSTAT, "H": "U + (p^2 + q^2)/2 + (s - 1)^2"},
+            },
+        ),
+    ),
+)

@@ -1,0 +1,55 @@
+// Small line charts of a number over the steps of a run.
+
+import { colour, fitted } from "./colours";
+import { short } from "./dom";
+
+export interface Line {
+  name: string;
+  colour: string;
+  values: (number | null)[];
+  dashed?: boolean;
+}
+
+/** Lines over a common scale, with the last values written at the right. */
+export function chart(canvas: HTMLCanvasElement, title: string, lines: Line[], logarithmic: boolean): void {
+  const { context, width, height } = fitted(canvas);
+  context.font = "11px system-ui, sans-serif";
+  context.fillStyle = colour("soft");
+  context.textBaseline = "top";
+  context.fillText(title, 0, 0);
+  const scaled = (value: number): number => (logarithmic ? Math.log10(Math.max(value, 1e-6)) : value);
+  const all = lines.flatMap((line) => line.values).filter((v): v is number => v !== null && Number.isFinite(v));
+  if (all.length === 0) return;
+  let low = Math.min(...all.map(scaled));
+  let high = Math.max(...all.map(scaled));
+  const least = logarithmic ? 0.5 : 0.1 * Math.abs(high) + 1e-9;
+  if (high - low < least) [low, high] = [(low + high - least) / 2, (low + high + least) / 2];
+  const room = { top: 16, bottom: 4, right: 96 };
+  const x = (k: number, n: number): number => (n < 2 ? 0 : (k / (n - 1)) * (width - room.right));
+  const y = (value: number): number =>
+    room.top + (1 - (scaled(value) - low) / (high - low)) * (height - room.top - room.bottom);
+  const ends: [number, string, string][] = [];
+  for (const line of lines) {
+    context.strokeStyle = colour(line.colour);
+    context.setLineDash(line.dashed === true ? [4, 3] : []);
+    context.lineWidth = 1.5;
+    context.beginPath();
+    line.values.forEach((value, k) => {
+      if (value !== null) context.lineTo(x(k, line.values.length), y(value));
+    });
+    context.stroke();
+    context.setLineDash([]);
+    const last = line.values.at(-1);
+    if (last === null || last === undefined) continue;
+    ends.push([y(last), `${line.name} ${short(last)}`, line.colour]);
+  }
+  // Last values, pushed apart where their lines end close to each other.
+  ends.sort((a, b) => a[0] - b[0]);
+  let place = 0;
+  context.textBaseline = "middle";
+  ends.forEach(([wanted, text, name], k) => {
+    place = Math.max(place + 12, Math.min(wanted, height - 6 - 12 * (ends.length - 1 - k)));
+    context.fillStyle = colour(name);
+    context.fillText(text, width - room.right + 4, place);
+  });
+}

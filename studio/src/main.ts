@@ -1,0 +1,213 @@
+// The page: a target, a run, and up to four samplers side by side from one seed.
+
+import { byId, debounced, field, h, menu } from "./dom";
+import { PanelView } from "./panel";
+import { type Catalogue, fromHash, newPanel, type Panel, type State, toHash } from "./state";
+import { Wire } from "./wire";
+
+const response = await fetch("catalogue.json");
+const catalogue = (await response.json()) as Catalogue;
+let state: State = fromHash(window.location.hash);
+let views: PanelView[] = [];
+let isRunning = false;
+let isConnected = false;
+
+const connection = byId("connection");
+const panels = byId("panels");
+const side = byId("side");
+
+const wire = new Wire(
+  (message) => views[message.id]?.receive(message),
+  () => {
+    isConnected = true;
+    connection.textContent = "connected to this machine";
+    connection.classList.remove("lost");
+    for (const view of views) {
+      view.restart();
+      view.check();
+    }
+  },
+  () => {
+    isConnected = false;
+    connection.textContent = "the connection is lost; trying again. Is `fokker studio` still running?";
+    connection.classList.add("lost");
+  },
+);
+
+const remember = debounced(150, () => window.history.replaceState(null, "", `#${toHash(state)}`));
+
+// Light and dark ---------------------------------------------------------------------------------------------
+
+const prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
+const themeButton = byId("theme");
+
+function applyTheme(): void {
+  const theme = state.theme ?? (prefersDark.matches ? "dark" : "light");
+  document.documentElement.dataset.theme = theme;
+  themeButton.textContent = theme === "dark" ? "Light" : "Dark";
+  document.dispatchEvent(new Event("themechange"));
+}
+
+themeButton.addEventListener("click", () => {
+  state.theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+  applyTheme();
+  remember();
+});
+prefersDark.addEventListener("change", applyTheme);
+
+// The run ----------------------------------------------------------------------------------------------------
+
+const play = h("button", { type: "button", class: "main", "aria-keyshortcuts": "Space" }, "Run");
+
+function setRunning(next: boolean): void {
+  isRunning = next;
+  play.textContent = isRunning ? "Pause" : "Run";
+  for (const view of views) view.run(isRunning);
+}
+
+function restart(): void {
+  for (const view of views) view.restart();
+}
+
+play.addEventListener("click", () => setRunning(!isRunning));
+document.addEventListener("keydown", (event) => {
+  const target = event.target as HTMLElement;
+  if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA|BUTTON|SUMMARY)$/.test(target.tagName)) return;
+  if (event.key === " ") setRunning(!isRunning);
+  else if (event.key === "r") restart();
+  else return;
+  event.preventDefault();
+});
+
+function updateAll(): void {
+  for (const view of views) view.update();
+}
+
+// The side ---------------------------------------------------------------------------------------------------
+
+function targetCard(): HTMLElement {
+  const titles = Object.entries(catalogue.targets).map(([key, row]): [string, string] => [key, row.title]);
+  const typed = state.target.formula;
+  const input = h("input", {
+    type: "text",
+    value: typed ?? catalogue.targets[state.target.name ?? "valley"]?.formula ?? "",
+    spellcheck: "false",
+    autocapitalize: "off",
+    autocomplete: "off",
+  });
+  const chosen = menu([...titles, ["", "typed in below"]], typed === undefined ? (state.target.name ?? "valley") : "", (name) => {
+    state.target = name === "" ? { formula: input.value } : { name };
+    if (name !== "") input.value = catalogue.targets[name]?.formula ?? "";
+    clear();
+    updateAll();
+  });
+  const formula = field("U(x, y); the target is exp(−U)", input, "target.formula");
+  const clear = (): void => {
+    input.removeAttribute("aria-invalid");
+    const error = document.getElementById(`${input.id}-error`);
+    if (error !== null) error.textContent = "";
+  };
+  input.addEventListener("change", () => {
+    state.target = { formula: input.value };
+    chosen.value = "";
+    clear();
+    updateAll();
+  });
+  document.addEventListener("targeterror", (event) => {
+    input.setAttribute("aria-invalid", "true");
+    const error = document.getElementById(`${input.id}-error`);
+    if (error !== null) error.textContent = String((event as CustomEvent).detail);
+  });
+  const help = `Write x, y, numbers, + − * / ^ and ${catalogue.functions.join(", ")}.`;
+  return h("section", { class: "card" }, h("h2", {}, "Target"), field("Choose", chosen, "target.name"), formula, h("p", { class: "legend" }, help));
+}
+
+function runCard(): HTMLElement {
+  const numberField = (label: string, key: keyof State["run"], low: number, high: number): HTMLElement => {
+    const input = h("input", { type: "number", min: low, max: high, value: state.run[key] });
+    input.addEventListener("change", () => {
+      state.run[key] = Math.max(low, Math.min(high, Math.round(Number(input.value) || 0)));
+      input.value = String(state.run[key]);
+      remember();
+      restart();
+    });
+    return field(label, input, `run.${key}`);
+  };
+  const { chains, steps, runs } = catalogue.limits;
+  const add = h("button", { type: "button" }, "Add a sampler");
+  add.addEventListener("click", () => {
+    if (state.panels.length >= runs) return;
+    state.panels.push(structuredClone(state.panels.at(-1) ?? newPanel()));
+    rebuild();
+  });
+  add.disabled = state.panels.length >= runs;
+  return h(
+    "section",
+    { class: "card" },
+    h("h2", {}, "Run"),
+    h("div", { class: "row" }, play, h("button", { type: "button", onclick: restart, "aria-keyshortcuts": "r" }, "Start again"), add),
+    h("p", { class: "legend" }, h("kbd", {}, "space"), " runs and pauses, ", h("kbd", {}, "r"), " starts again."),
+    h(
+      "div",
+      { class: "pair" },
+      numberField("Seed", "seed", 0, 2 ** 31 - 1),
+      numberField("Chains", "chains", 1, chains),
+      numberField("Steps per frame", "steps", 1, steps),
+      numberField("Burn-in", "burn_in", 0, 1_000_000),
+    ),
+  );
+}
+
+function storyCard(): HTMLElement {
+  const text = h("p", { class: "story" });
+  const titles = catalogue.stories.map((story, k): [string, string] => [String(k), story.title]);
+  const chosen = menu([["", "choose one"], ...titles], "", (value) => {
+    const story = catalogue.stories[Number(value)];
+    if (value === "" || story === undefined) return;
+    text.textContent = story.text;
+    state.target = story.designs[0]?.target ?? state.target;
+    state.panels = story.designs.map((design) => {
+      const { sampler, metric, gamma, drag, metropolis, settings } = design;
+      const given = Object.entries({ sampler, metric, gamma, drag, metropolis, settings }).filter(([, part]) => part !== undefined);
+      return newPanel(structuredClone(Object.fromEntries(given)) as Partial<Panel>);
+    });
+    rebuild([text, chosen.value]);
+    setRunning(true);
+  });
+  return h("section", { class: "card" }, h("h2", {}, "Stories"), field("Samplers that went wrong", chosen), text);
+}
+
+function rebuild(story?: [HTMLElement, string]): void {
+  const cards = [targetCard(), runCard(), storyCard()];
+  if (story !== undefined) {
+    const [text, value] = story;
+    const last = cards[2]!;
+    last.querySelector(".story")!.textContent = text.textContent;
+    last.querySelector("select")!.value = value;
+  }
+  side.replaceChildren(...cards);
+  for (let id = state.panels.length; id < views.length; id++) wire.send({ do: "stop", id });
+  views = state.panels.map((panel, id) => {
+    const remove = (): void => {
+      state.panels.splice(id, 1);
+      rebuild();
+    };
+    return new PanelView(id, state, panel, catalogue, wire, remember, state.panels.length > 1 ? remove : undefined);
+  });
+  panels.replaceChildren(...views.map((view) => view.element));
+  remember();
+  applyTheme();
+  for (const view of views) view.run(isRunning);
+  if (isConnected) {
+    for (const view of views) {
+      view.restart();
+      view.check();
+    }
+  }
+}
+
+window.addEventListener("hashchange", () => {
+  state = fromHash(window.location.hash);
+  rebuild();
+});
+rebuild();

@@ -1,0 +1,111 @@
+"""Mistakes in the studio: its formulas, its guard, its programs and what it shows."""
+
+from mutations._mutation import Mutation
+
+MUTATIONS = [
+    Mutation(
+        "studio/guard.py",
+        "if not hmac.compare_digest(token.encode(), self._token):",
+        "if not self._token.startswith(token.encode()):",
+        "the beginning of a token is enough",
+        ("guard::the_token_is_asked_for_whole",),
+    ),
+    Mutation(
+        "studio/guard.py",
+        "if origins and origins[0].lower() not in self._origins:",
+        'if origins and scope["type"] == "http" and origins[0].lower() not in self._origins:',
+        "a WebSocket of any other page is let in",
+        ("guard::every_route_lets_in_one_combination_of_twelve",),
+    ),
+    Mutation(
+        "studio/guard.py",
+        'return _is_loopback(scope.get("client"))',
+        "return True",
+        "other machines are let in",
+        ("guard::nothing_comes_from_elsewhere",),
+    ),
+    Mutation(
+        "studio/mistakes.py",
+        "lambda d, q, g: -friction * d - q + gamma * T * g,",
+        "lambda d, q, g: -friction * d - q + T * g,",
+        "the switch does not drop Γ",
+        ("typed_verdicts::the_verdict_on_a_typed_sampler",),
+    ),
+    Mutation(
+        "studio/formulas/write.py",
+        'return f"{_within(left, level)}{space}{operation}{space}{_within(right, level + 1)}"',
+        'return f"{_within(left, level)}{space}{operation}{space}{_within(right, level)}"',
+        "x - (y - 1) is printed without its parentheses",
+        ("formulas::a_printed_formula_parses_to_the_same_tree",),
+    ),
+    Mutation(
+        "studio/formulas/derivative.py",
+        "return subtract(derivative(a, variable), derivative(b, variable))",
+        "return add(derivative(a, variable), derivative(b, variable))",
+        "the derivative of a difference is that of a sum",
+        ("formulas::a_derivative_is_that_of_jax",),
+    ),
+    Mutation(
+        "studio/formulas/derivative.py",
+        '        case Name("U") if variable in _SLOPES:\n            return _SLOPES[variable]\n',
+        "",
+        "Γ forgets that the potential depends on x and y",
+        ("recipe_view",),
+    ),
+    Mutation(
+        "studio/formulas/parse.py",
+        "if isinstance(number, complex) or not np.isfinite(number):",
+        "if isinstance(number, complex):",
+        "log(0) is taken for a number",
+        ("formulas::what_is_not_a_formula_is_refused_with_the_place_and_what_to_write",),
+    ),
+    Mutation(
+        "studio/loop.py",
+        "        key, batch_key = jax.random.split(jax.random.fold_in(key, t))\n        chosen",
+        "        batch_key, key = jax.random.split(jax.random.fold_in(key, t))\n        chosen",
+        "the page draws with another key than its program",
+        ("program::a_copied_program_has_the_same_bits",),
+    ),
+    Mutation(
+        "studio/analysis.py",
+        "return T * D + settings.step_size / 2 * variance * columns @ columns.T",
+        "return T * D",
+        "gradient noise is forgotten by the verdict",
+        ("typed_verdicts::gradient_noise_is_part_of_what_is_checked",),
+    ),
+    Mutation(
+        "studio/session.py",
+        "if simulation is None or number in self._busy or simulation.is_over:",
+        "if simulation is None or simulation.is_over:",
+        "frames queue up where a page asks faster than they come",
+        ("session::asking_faster_than_frames_come_makes_no_queue",),
+    ),
+    Mutation(
+        "studio/session.py",
+        "        if self._is_closed:\n            raise",
+        "        if False:\n            raise",
+        "work that waited goes on after its tab was closed",
+        ("session::a_closed_tab_stops_its_work",),
+    ),
+    Mutation(
+        "studio/truth.py",
+        "shares = np.append(counts.ravel() / number, max(number - counts.sum(), 0.0) / number)",
+        "shares = np.append(counts.ravel() / max(counts.sum(), 1.0), 0.0)",
+        "draws that are lost do not count against a run",
+        ("simulation::draws_outside_and_not_finite_count_against_a_run",),
+    ),
+    Mutation(
+        "studio/recipe_view.py",
+        "Q_entries |= {(row, 4): share, (4, row): Negative(share)}",
+        "Q_entries |= {(row, 4): Negative(share), (4, row): share}",
+        "the Q that is shown for a thermostat has the other sign",
+        ("recipe_view",),
+    ),
+    Mutation(
+        "studio/program.py",
+        "arguments.append((settings.friction, repr(settings.friction)))",
+        "arguments.append((1.0, repr(settings.friction)))",
+        "parts ignore the slider of the friction",
+        ("recipe_view",),
+    ),
+]

@@ -1,0 +1,218 @@
+"""The page in Chromium: loaded, used, cut off; and nothing is asked of any other machine."""
+
+import json
+import re
+import shutil
+import threading
+import time
+from base64 import urlsafe_b64encode
+
+import pytest
+
+from fokker.studio import server
+
+sync_api = pytest.importorskip("playwright.sync_api")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
+]
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+]
+TOKEN = "token-of-the-test"
+SMALL = {"seed": 1, "chains": 60, "steps": 20, "burn_in": 40}
+
+
+class Served:
+    """A server in a thread, which can be stopped and started again at its port."""
+
+    def __init__(self, port=0):
+        import uvicorn
+
+        bound = server.listen(port)
+        self.port = bound.getsockname()[1]
+        config = uvicorn.Config(
+            server.create_app(TOKEN, self.port),
+            log_level="error",
+            ws="websockets-sansio",
+            timeout_graceful_shutdown=1,
+        )
+        self.uvicorn = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.uvicorn.run, args=([bound],), daemon=True)
+        self.thread.start()
+        until(lambda: self.uvicorn.started)
+
+    @property
+    def address(self):
+        return server.address(TOKEN, self.port)
+
+    def stop(self):
+        self.uvicorn.should_exit = True
+        self.thread.join(20)
+
+
+def until(is_so, seconds=120):
+    """Wait; the page's security policy forbids the function of Playwright, which evaluates texts."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "nothing happened"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def served():
+    running = Served()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def page(browser):
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    opened = context.new_page()
+    opened.elsewhere, opened.mistakes = [], []
+
+    def only_here(route):
+        if re.match(r"(?:http://127\.0\.0\.1:|data:|blob:)", route.request.url):
+            route.continue_()
+        else:
+            opened.elsewhere.append(route.request.url)
+            route.abort()
+
+    context.route("**/*", only_here)
+    opened.on("pageerror", lambda error: opened.mistakes.append(str(error)))
+    yield opened
+    assert opened.elsewhere == []
+    assert opened.mistakes == []
+    context.close()
+
+
+def link(address, panels, target=None):
+    state = {"target": target or {"name": "normal"}, "run": SMALL, "panels": panels}
+    return f"{address}#{urlsafe_b64encode(json.dumps(state).encode()).decode().rstrip('=')}"
+
+
+def number(page, name, panel=0):
+    text = page.evaluate(f"document.querySelectorAll('.panel')[{panel}]?.dataset.{name} ?? ''")
+    return float(text) if text else 0.0
+
+
+SGLD = {"sampler": {"kind": "named", "name": "sgld"}}
+METRIC = {
+    "sampler": {"kind": "named", "name": "sgrld"},
+    "metric": "0.1 + x^2",
+    "settings": {"step_size": 0.05},
+}
+
+
+def test_load_choose_and_run(page, served):
+    page.goto(link(served.address, [SGLD]))
+    until(lambda: number(page, "step") >= 20)
+    assert page.get_by_text("connected to this machine").is_visible()
+    page.get_by_role("button", name="Run", exact=True).click()
+    until(lambda: number(page, "step") > 200)
+    page.get_by_label("Name").select_option("ula")
+    until(lambda: page.locator("h2", has_text="ula").count() == 1)
+    page.get_by_role("button", name="Pause").click()
+    page.keyboard.press("Escape")
+    page.locator("h1").click()
+    page.keyboard.press("Space")
+    assert page.get_by_role("button", name="Pause").is_visible()
+
+
+def test_without_gamma_the_divergence_rises_and_the_verdict_says_why(page, served):
+    page.goto(link(served.address, [METRIC, {**METRIC, "gamma": 0}]))
+    page.get_by_role("button", name="Run", exact=True).click()
+    until(lambda: number(page, "step", 0) > 3000 and number(page, "step", 1) > 3000)
+    assert number(page, "kl", 1) > 2 * number(page, "kl", 0)
+    page.get_by_role("button", name="Pause").click()
+    wrong = page.locator(".panel").nth(1).locator(".verdict.wrong")
+    wrong.wait_for(timeout=240_000)
+    assert "Γ" in wrong.inner_text()
+    page.locator(".panel").nth(0).locator(".verdict.right").wait_for(timeout=240_000)
+
+
+def test_a_typed_formula_and_a_malformed_one(page, served):
+    page.goto(link(served.address, [SGLD]))
+    until(lambda: number(page, "step") >= 20)
+    formula = page.get_by_label("U(x, y)")
+    formula.fill("x^2 + 2*(y +")
+    formula.press("Enter")
+    until(lambda: formula.get_attribute("aria-invalid") == "true")
+    assert page.locator("#side .error", has_text="wanted").is_visible()
+    formula.fill("x^2 + 2*(y - 3)^2")
+    formula.press("Enter")
+    until(lambda: formula.get_attribute("aria-invalid") is None)
+    until(lambda: page.locator(".made-of", has_text="Langevin").count() == 1)
+
+
+def test_a_dropped_connection_is_said_and_comes_back(page):
+    first = Served()
+    page.goto(link(first.address, [SGLD]))
+    until(lambda: number(page, "step") >= 20)
+    first.stop()
+    until(lambda: page.locator("#connection.lost").count() == 1)
+    page.evaluate("document.querySelector('.panel').dataset.step = '0'")
+    second = Served(first.port)
+    until(lambda: page.locator("#connection.lost").count() == 0)
+    until(lambda: number(page, "step") >= 20)
+    second.stop()
+
+
+def test_a_link_restores_the_state_and_two_tabs_do_not_disturb_each_other(page, served):
+    page.goto(link(served.address, [METRIC, {**SGLD, "settings": {"noise": 2.0}}], {"formula": "x^2 + y^4"}))
+    until(lambda: number(page, "step", 1) >= 20)
+    other = page.context.new_page()
+    other.goto(page.url)
+    until(lambda: number(other, "step", 1) >= 20)
+    assert other.get_by_label("U(x, y)").input_value() == "x^2 + y^4"
+    assert other.locator(".panel h2").all_inner_texts() == ["sgrld", "sgld"]
+    other.close()
+    page.get_by_role("button", name="Run", exact=True).click()
+    until(lambda: number(page, "step", 0) > 100)
+
+
+def test_the_recipe_the_program_and_a_picture(page, served):
+    page.goto(link(served.address, [METRIC]))
+    until(lambda: number(page, "step") >= 20)
+    page.get_by_text("Recipe: D, Q and Γ").click()
+    page.locator("math").first.wait_for()
+    assert page.locator("math").count() == 5
+    page.get_by_role("button", name="Show the residual").click()
+    page.locator("figure canvas").wait_for(timeout=120_000)
+    page.get_by_role("button", name="Copy as Python").click()
+    program = page.locator(".program")
+    program.wait_for()
+    assert "fk.samplers.sgrld" in program.inner_text()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save as PNG").click()
+    assert download.value.suggested_filename == "fokker-sgrld.png"
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nothing_overflows_on_a_phone_or_a_screen_in_both_themes(page, served, width, theme):
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=theme)
+    page.goto(link(served.address, [SGLD, METRIC]))
+    until(lambda: number(page, "step", 1) >= 20)
+    assert page.evaluate("document.documentElement.dataset.theme") == theme
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    unnamed = page.evaluate(
+        "[...document.querySelectorAll('input, select, button, canvas')]"
+        ".filter(e => !(e.labels?.length || e.ariaLabel || e.textContent.trim())).map(e => e.outerHTML)"
+    )
+    assert unnamed == []

@@ -1,0 +1,169 @@
+"""The server: its files, its menus, and how many connections and how large messages it takes."""
+
+import asyncio
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from test_guard import HOST, ORIGIN, PORT, TOKEN
+
+from fokker.studio import server
+from fokker.studio.session import MAX_MESSAGE
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "studio"
+FILES = ("index.html", "studio.css", "studio.js")
+
+
+def get(path):
+    """The status, headers and body of an answer."""
+    sent = []
+
+    async def receive():
+        return {"type": "http.request", "body": b""}
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "path": f"/{TOKEN}{path}", "headers": [(b"host", HOST.encode())]}
+    scope |= {"client": ("127.0.0.1", 5), "method": "GET", "query_string": b"", "scheme": "http"}
+    asyncio.run(server.create_app(TOKEN, PORT)(scope, receive, send))
+    return sent[0]["status"], dict(sent[0]["headers"]), b"".join(m.get("body", b"") for m in sent[1:])
+
+
+class Socket:
+    """A browser's side of a WebSocket, in the same process."""
+
+    def __init__(self, app):
+        self.incoming = asyncio.Queue()
+        self.sent = []
+        headers = [(b"host", HOST.encode()), (b"origin", ORIGIN.encode())]
+        scope = {"type": "websocket", "path": f"/{TOKEN}/socket", "headers": headers, "subprotocols": []}
+        scope |= {"client": ("127.0.0.1", 5), "query_string": b"", "scheme": "ws"}
+
+        async def send(message):
+            self.sent.append(message)
+
+        self.incoming.put_nowait({"type": "websocket.connect"})
+        self.task = asyncio.create_task(app(scope, self.incoming.get, send))
+
+    async def say(self, text):
+        await self.incoming.put({"type": "websocket.receive", "text": text})
+        await self.settle()
+
+    async def settle(self):
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def close(self):
+        await self.incoming.put({"type": "websocket.disconnect", "code": 1000})
+        await self.task
+
+    @property
+    def closed(self):
+        return [m["code"] for m in self.sent if m["type"] == "websocket.close"]
+
+
+def test_the_page_is_served_with_its_files():
+    status, headers, page = get("/")
+    assert (status, headers[b"content-type"]) == (200, b"text/html; charset=utf-8")
+    for name in re.findall(rb'(?:src|href)="([^":]+)"', page):
+        status, _, body = get(f"/{name.decode()}")
+        assert status == 200
+        assert body
+    assert get("/nothing")[0] == 404
+    assert b'name="viewport"' in page
+
+
+def test_the_page_names_no_other_place():
+    for name in FILES:
+        text = server.page_file(name).decode()
+        assert not re.findall(r"(?:https?|wss?)://(?!www\.w3\.org)", text)
+        assert "eval(" not in text
+
+
+def test_the_menus_are_json():
+    menus = json.loads(get("/catalogue.json")[2])
+    assert {"targets", "samplers", "dynamics", "integrators", "corrections", "stories"} <= set(menus)
+
+
+def test_a_message_that_is_too_large_closes_the_connection():
+    async def conversation():
+        socket = Socket(server.create_app(TOKEN, PORT))
+        await socket.settle()
+        await socket.say(" " * (MAX_MESSAGE + 1))
+        assert socket.closed == [1009]
+        await asyncio.wait_for(socket.task, 5)
+
+    asyncio.run(conversation())
+
+
+def test_bytes_where_text_is_wanted_end_the_connection_alone():
+    async def conversation():
+        app = server.create_app(TOKEN, PORT)
+        socket, other = Socket(app), Socket(app)
+        await socket.incoming.put({"type": "websocket.receive", "bytes": b"\0"})
+        await asyncio.wait_for(socket.task, 5)
+        await other.say("nonsense")
+        assert any(m["type"] == "websocket.send" for m in other.sent)
+        await other.close()
+
+    asyncio.run(conversation())
+
+
+def test_five_hundred_connections_leave_nothing_behind():
+    async def conversation():
+        app = server.create_app(TOKEN, PORT)
+        sockets = [Socket(app) for _ in range(500)]
+        for socket in sockets:
+            await socket.settle()
+        refused = [socket for socket in sockets if socket.closed == [1013]]
+        assert len(refused) == 500 - server.MAX_CONNECTIONS
+        for socket in sockets:
+            await socket.close()
+        late = Socket(app)
+        await late.settle()
+        assert late.closed == []
+        await late.close()
+
+    asyncio.run(conversation())
+
+
+def test_the_built_page_is_that_of_the_sources(tmp_path):
+    """Rebuilt where Node and esbuild are installed (`make studio`), else its plain files are compared."""
+    for name in ("index.html", "studio.css"):
+        assert (SOURCES / "src" / name).read_bytes() == server.page_file(name)
+    if shutil.which("node") is None or not (SOURCES / "node_modules" / "esbuild").is_dir():
+        pytest.skip("Node and esbuild are not installed: `make studio` installs them")
+    subprocess.run(["node", SOURCES / "build.mjs", tmp_path], check=True, capture_output=True)
+    for name in FILES:
+        assert (tmp_path / name).read_bytes() == server.page_file(name), "run `make studio`"
+
+
+def test_the_lock_names_no_address():
+    assert "resolved" not in (SOURCES / "package-lock.json").read_text()
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_has_the_page(tmp_path):
+    if importlib.util.find_spec("hatchling") is None:
+        pytest.skip("hatchling is not installed")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
+    program = (
+        "from importlib import resources\n"
+        "page = resources.files('fokker.studio') / 'page'\n"
+        f"assert str(page).startswith({str(tmp_path)!r}), page\n"
+        "assert b'studio.js' in (page / 'index.html').read_bytes()\n"
+        "assert (page / 'studio.js').read_bytes()\n"
+    )
+    environment = {"PYTHONPATH": str(tmp_path / "installed"), "PATH": ""}
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, check=True)

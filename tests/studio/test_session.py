@@ -1,0 +1,196 @@
+"""A tab: its runs and questions, one frame per acknowledgement, limits, and an end when it is closed."""
+
+import asyncio
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import studio_designs as designs
+
+from fokker.studio import analysis, session, simulation
+from fokker.studio.design import design_of
+from fokker.studio.frames import unpacked
+from fokker.studio.session import MAX_QUESTIONS, MAX_RUNS, Session
+
+DESIGN = {
+    "target": {"name": "normal"},
+    "sampler": {"name": "sgld"},
+    "run": {"chains": 4, "steps": 2, "burn_in": 0},
+}
+
+
+class Channel:
+    """What a page would have received."""
+
+    def __init__(self):
+        self.received = []
+
+    async def send_text(self, data):
+        self.received.append(json.loads(data))
+
+    async def send_bytes(self, data):
+        header, arrays = unpacked(data)
+        self.received.append({**header, "arrays": arrays})
+
+
+def talk(*messages, then=None):
+    """What is answered to these messages, each sent when the one before is answered."""
+    channel = Channel()
+
+    async def conversation():
+        with ThreadPoolExecutor(1) as threads:
+            tab = Session(channel, threads, threads)
+            for message in messages:
+                await tab.handle(message if isinstance(message, str) else json.dumps(message))
+                while not tab.is_idle:
+                    await asyncio.sleep(0.001)
+            if then is not None:
+                await then(tab)
+            tab.close()
+
+    asyncio.run(conversation())
+    return channel.received
+
+
+def test_a_run_sends_one_frame_for_each_that_is_asked_for():
+    start = {"do": "start", "id": 1, "design": DESIGN}
+    received = talk(start, {"do": "next", "id": 1}, {"do": "next", "id": 1})
+    assert [message["kind"] for message in received] == ["started", "frame", "frame"]
+    assert all(message["id"] == 1 for message in received)
+    assert [message["step"] for message in received[1:]] == [2, 4]
+    direct = simulation.Simulation(design_of(DESIGN))
+    assert np.array_equal(received[1]["arrays"]["cloud"], direct.advance()[1]["cloud"])
+    assert received[0]["sampler"] == "Langevin × Euler–Maruyama"
+
+
+def test_asking_faster_than_frames_come_makes_no_queue():
+    channel = Channel()
+
+    async def conversation():
+        with ThreadPoolExecutor(1) as threads:
+            tab = Session(channel, threads, threads)
+            await tab.handle(json.dumps({"do": "start", "id": 0, "design": DESIGN}))
+            while not tab.is_idle:
+                await asyncio.sleep(0.001)
+            for _ in range(200):
+                await tab.handle(json.dumps({"do": "next", "id": 0}))
+            while not tab.is_idle:
+                await asyncio.sleep(0.001)
+
+    asyncio.run(conversation())
+    assert [message["kind"] for message in channel.received] == ["started", "frame"]
+
+
+def test_a_closed_tab_stops_its_work():
+    entered, release, frames = threading.Event(), threading.Event(), []
+
+    class Slow:
+        is_over = False
+
+        def advance(self):
+            entered.set()
+            release.wait(20)
+            frames.append(1)
+            return {}, {}
+
+    channel = Channel()
+
+    async def conversation():
+        with ThreadPoolExecutor(1) as threads:
+            tab = Session(channel, threads, threads)
+            tab._runs = {0: Slow(), 1: Slow()}
+            for number in (0, 1):
+                await tab.handle(json.dumps({"do": "next", "id": number}))
+            while not entered.is_set():
+                await asyncio.sleep(0.001)
+            tab.close()
+            release.set()
+            threads.submit(int).result(20)  # after those that were waiting, before the loop cancels them
+            await asyncio.sleep(0.01)
+            assert not tab._runs
+
+    asyncio.run(conversation())
+    assert len(frames) == 1  # the block that was being computed; the one that waited never started
+    assert channel.received == []
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "",
+        "nonsense",
+        "[]",
+        "3",
+        "[" * 5000,
+        '{"do": "start", "id": -1}',
+        f'{{"do": "start", "id": {MAX_RUNS}}}',
+        '{"do": "start", "id": true}',
+        '{"do": "__class__", "id": 0}',
+        '{"do": ["start"], "id": 0}',
+        '{"do": "start", "id": 0}',
+        '{"do": "start", "id": 0, "design": []}',
+        '{"do": "check", "id": 0, "design": {"target": {"formula": "x +"}}}',
+        '{"do": "program", "id": 0, "design": {}, "frames": 1e9}',
+    ],
+)
+def test_a_message_that_makes_no_sense_gets_an_error_and_no_more(message):
+    received = talk(message)
+    assert [answer["kind"] for answer in received] == ["error"] or message == '{"do": "start", "id": 0}'
+
+
+def test_a_frame_of_a_run_that_was_not_started_is_nothing():
+    assert talk({"do": "next", "id": 2}) == []
+    assert [m["kind"] for m in talk({"do": "stop", "id": 2})] == ["stopped"]
+
+
+def test_an_error_says_which_part_and_where():
+    (answer,) = talk({"do": "recipe", "id": 0, "design": {"target": {"formula": "x^2 + z"}}})
+    assert (answer["part"], answer["position"], answer["about"]) == ("target.formula", 6, "recipe")
+
+
+def test_questions_are_answered_with_what_the_library_says(monkeypatch):
+    design = designs.RIGHT["metric"]
+    report = analysis.verdict(design_of(design), number_of_points=32, explain=False)
+    monkeypatch.setattr(analysis, "known_verdict", lambda asked: report)
+    recipe, check, program = talk(
+        {"do": "recipe", "id": 0, "design": design},
+        {"do": "check", "id": 3, "design": design, "asked": 7},
+        {"do": "program", "id": 0, "design": design, "frames": 3},
+    )
+    assert "<math" in recipe["equations"][0]
+    assert (check["id"], check["asked"]) == (3, 7)
+    assert check["report"]["ok"] is True
+    assert check["text"] == str(report)
+    assert "for frame in range(3)" in program["program"]
+
+
+def test_a_verdict_is_remembered_whatever_the_seed(monkeypatch):
+    asked = []
+    analysis._known_verdict.cache_clear()
+    monkeypatch.setattr(analysis, "verdict", lambda design: asked.append(design) or "report")
+    for seed in (1, 2):
+        assert analysis.known_verdict(design_of({"run": {"seed": seed}})) == "report"
+    analysis.known_verdict(design_of({"gamma": 0}))
+    analysis._known_verdict.cache_clear()
+    assert len(asked) == 2
+
+
+def test_no_more_questions_than_can_be_answered(monkeypatch):
+    channel, release = Channel(), threading.Event()
+    monkeypatch.setattr(session, "_recipe", lambda design, request: (release.wait(20), ({}, {}))[1])
+
+    async def conversation():
+        with ThreadPoolExecutor(1) as threads:
+            tab = Session(channel, threads, threads)
+            for _ in range(MAX_QUESTIONS + 5):
+                await tab.handle(json.dumps({"do": "recipe", "id": 0, "design": {}}))
+            release.set()
+            while not tab.is_idle:
+                await asyncio.sleep(0.001)
+
+    asyncio.run(conversation())
+    kinds = [message["kind"] for message in channel.received]
+    assert kinds.count("error") == 5
+    assert kinds.count("recipe") == MAX_QUESTIONS

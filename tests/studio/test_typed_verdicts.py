@@ -1,0 +1,93 @@
+"""The page's verdict is that of `fk.check`: on typed samplers, right and broken, and through the wire."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+import studio_designs as designs
+
+import fokker as fk
+from fokker.studio.analysis import completion, residual_map, verdict
+from fokker.studio.design import DesignError, design_of
+
+FEW = {"number_of_points": 32, "explain": False}
+# Those that every run looks at; all of them are the slow test.
+QUICK = ("metric", "both vary", "Γ dropped", "Q not skew", "drift without Γ")
+
+
+def says(name):
+    data = designs.RIGHT.get(name) or designs.BROKEN[name]
+    return verdict(design_of(data), **FEW).ok == (name in designs.RIGHT)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_the_verdict_on_a_typed_sampler(name):
+    assert says(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in (*designs.RIGHT, *designs.BROKEN) if n not in QUICK])
+def test_the_verdict_on_every_typed_sampler(name):
+    assert says(name)
+
+
+def test_there_are_enough_samplers_of_each_kind():
+    assert len(designs.RIGHT) >= 15
+    assert len(designs.BROKEN) >= 15
+
+
+def test_the_report_is_that_of_the_same_dynamics_written_in_python():
+    report = verdict(design_of(designs.BROKEN["Γ dropped"]), **FEW)
+
+    def U(theta):
+        x, y = theta
+        return x**4 / 4 + x * y / 3 + y**2
+
+    with jax.enable_x64(True):
+        D = {("theta", "theta"): lambda theta: jnp.array([1 + theta[0] ** 2 / 2, 1.0])}
+        own = fk.SDE(
+            lambda theta: -D["theta", "theta"](theta) * jax.grad(U)(theta),
+            lambda theta: {"theta": D["theta", "theta"](theta)},
+            fk.Hamiltonian(U),
+        )
+        wanted = fk.check(own, state={"theta": jnp.zeros(2)}, **FEW)
+    assert not report.ok
+    assert not wanted.ok
+    assert report.residual == pytest.approx(wanted.residual, rel=1e-6)
+
+
+def test_gradient_noise_is_part_of_what_is_checked():
+    data = {**designs.RIGHT["langevin"], "settings": {"noise": 2, "step_size": 0.1}}
+    report = verdict(design_of(data), **FEW)
+    assert not report.ok
+    assert any("gradient noise is checked" in note for note in report.notes)
+
+
+def test_gradient_noise_that_was_not_looked_at_is_said():
+    data = {
+        "target": {"name": "normal"},
+        "sampler": {"kind": "named", "name": "psgld"},
+        "settings": {"noise": 1},
+    }
+    report = verdict(design_of(data), **FEW)
+    assert any("was not looked at" in note for note in report.notes)
+
+
+def test_the_residual_is_where_the_mistake_is():
+    broken = residual_map(design_of(designs.BROKEN["drift without Γ"]))
+    right = residual_map(design_of(designs.RIGHT["drift with Γ"]))
+    assert right["largest"] < 1e-8
+    assert broken["largest"] > 0.1
+    # Γ = x in the drift of x: L[Γ] is even in x, and the map is x first.
+    assert broken["values"].shape == (32, 32)
+
+
+def test_completion_finds_the_curl_that_was_typed():
+    result = completion(design_of(designs.drift(["-Ux - 2*Uy", "-Uy + 2*Ux"], designs.diagonal("1", "1"))))
+    assert result["stationary"]
+    assert result["largest"] == pytest.approx(2, rel=1e-3)
+    assert "stationary: yes" in result["text"]
+
+
+def test_completion_wants_a_drift_over_x_and_y():
+    with pytest.raises(DesignError, match="over x and y"):
+        completion(design_of(designs.RIGHT["langevin"]))
