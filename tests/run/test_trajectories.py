@@ -1176,7 +1176,7 @@ def test_a_warm_up_that_only_diverges_is_no_start(monkeypatch):
 
     stats = {"is_divergent": np.ones((2, 5), bool)}
     monkeypatch.setattr(warmup._Chains, "find_first_step", lambda self: None)
-    monkeypatch.setattr(warmup._Chains, "learn_scale", lambda self, draws, gradients: None)
+    monkeypatch.setattr(warmup._Chains, "learn_scale", lambda self, draws: None)
     monkeypatch.setattr(warmup._Chains, "window", lambda self, length: (np.ones((2, 5, 2)), stats))
     with pytest.raises(ValueError, match=r"every step of the last part of warm-up diverged.*fk\.constrain"):
         run()
