@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import jax
 from jaxtyping import Array, Key
 
 from fokker._core.keys import checked_key, key_of_seed
@@ -12,6 +13,7 @@ from fokker._core.precision import computing_in
 from fokker.gradients import Estimator
 from fokker.rows import reading
 from fokker.run.call import NAMES, STORED, BatchKind, Call, Options
+from fokker.run.changed import forget_changed
 from fokker.run.journal import Journal
 from fokker.run.learn import learn
 from fokker.run.loop import Run
@@ -33,7 +35,9 @@ from fokker.targets.target import Target
 
 def prepared(call: Call) -> Run:
     """The run of a call, after tuning and warm-up and before its first step."""
-    return Run(start(learn(plan(call))))
+    planned = plan(call)
+    forget_changed(planned.target, planned.sampler, planned.options.init, planned.keys)
+    return Run(start(learn(planned)))
 
 
 def sample(
@@ -189,6 +193,7 @@ def tune(
     precision = precision_of(precision, target)
     with computing_in(precision), reading(), Journal() as journal:
         call = in_precision(precision, Call(target, sampler, options))
+        forget_changed(call.target, call.sampler, init, jax.random.split(jax.random.key(0), (1, 3)))
         return tuned(call.target, call.sampler, call.options, journal, step_sizes, frictions)
 
 

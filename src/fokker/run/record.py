@@ -153,14 +153,16 @@ def _prints_of_target(target: Target | None, position: PyTree[Array]) -> dict[st
     prints = {"data": fingerprint_of_data(target)}
     row = span(target.data, 0, 1) if isinstance(target, TargetWithData) else None
 
-    def density(target: TargetWithData, position: PyTree[Array], row: PyTree[Array]) -> Array:
-        if row is None:
-            return target.potential(position)
-        return target.minibatch_potential(position, row)
-
     if isinstance(target, Target):
-        prints["model"] = fingerprint_of_program(density, target, position, row, evaluates=True)
+        prints["model"] = fingerprint_of_program(density_of_row, target, position, row, evaluates=True)
     return prints
+
+
+def density_of_row(target: Target, position: PyTree[Array], row: PyTree[Array]) -> Array:
+    """The potential, of one row where the target has data: its program is that of any rows."""
+    if isinstance(target, TargetWithData) and row is not None:
+        return target.minibatch_potential(position, row)
+    return target.potential(position)
 
 
 def fingerprints_to_learn(

@@ -180,6 +180,11 @@ def _known_program(structure: Any, leaves: tuple[Any, ...], double: bool) -> _On
     return program
 
 
+def forget_programs() -> None:
+    """Make the programs of single chains anew when they are next wanted."""
+    _known_program.cache_clear()
+
+
 class Trajectories:
     """Blocks of a sampler whose chains do not wait for each other."""
 

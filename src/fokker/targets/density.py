@@ -22,9 +22,9 @@ class Density(Target):
 
     Arguments:
 
-    - `log_density`: a function of theta that returns one number, log p up to a constant. As everywhere in JAX
-      it is compiled once: numbers outside of it that it reads must not change afterwards. To try several,
-      make a new function for each (a lambda, or a `def` inside a function that takes them).
+    - `log_density`: a function of theta that returns one number, log p up to a constant. It may read
+      numbers outside of itself: each run uses what they are when it starts. If they changed, everything is
+      compiled again; arrays must be replaced, not changed in place, which JAX does not notice.
     - `dims`: names of the axes of parameters, by the parameter's name ("theta" where theta is one array;
       "a.b" for theta["a"]["b"]).
     - `coords`: the entries along these axes: tables then show a[Köln] in place of a[0], and

@@ -40,8 +40,8 @@ class Posterior(TargetWithData):
 
     - `log_prior`: a function of theta, log p(θ) up to a constant.
     - `log_likelihood`: `log_likelihood(theta, datum)` of one datum, a tree like the data without the first
-      axis. It is vectorised here. Both are compiled once, as `log_density` of `fk.Density`: numbers outside
-      of them that they read must not change afterwards.
+      axis. It is vectorised here. Both may read numbers outside of themselves, as `log_density` of
+      `fk.Density` may.
     - `data`: arrays, or files and tables, whose first axis runs over the data; or a stream of batches.
     - `size`: N, of a stream alone.
     - `precision`: "double" stores the data in double precision, and `fk.sample` then computes in it.

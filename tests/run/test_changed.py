@@ -1,0 +1,126 @@
+"""A density that reads a number outside of itself: a run has the number of its own time."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fokker as fk
+from fokker.run import changed
+
+SCALE = 1.0
+
+
+class Settings:
+    """Numbers that functions read as attributes."""
+
+    shift = 0.0
+    scales = np.ones(2)
+
+
+def log_density(theta):
+    return -jnp.sum((theta / SCALE) ** 2) / 2
+
+
+def log_density_of_array(theta):
+    return -jnp.sum((theta / Settings.scales) ** 2) / 2
+
+
+def log_likelihood(theta, datum):
+    return -((datum - theta - Settings.shift) ** 2) / 2
+
+
+class Normal(fk.Target):
+    """Its method reads a global."""
+
+    def potential(self, theta):
+        return -log_density(theta)
+
+
+def spread(target, sampler):
+    trace = fk.sample(target, sampler, init=jnp.zeros(2), steps=1500, burn_in=100, progress=False)
+    return float(np.std(trace.samples))
+
+
+@pytest.fixture
+def scale(monkeypatch):
+    return lambda value: monkeypatch.setitem(globals(), "SCALE", value)
+
+
+@pytest.mark.parametrize(
+    "sampler", [fk.samplers.nuts(), fk.samplers.mala(0.5)], ids=["trajectories", "lockstep"]
+)
+@pytest.mark.parametrize("make", [lambda: fk.Density(log_density), Normal], ids=["density", "method"])
+def test_a_global_that_changed_is_read_anew(sampler, make, scale):
+    """At a quarter of the scale, whether the target is the same object or a new one of the same function."""
+    target = make()
+    before = spread(target, sampler)
+    scale(0.25)
+    assert spread(target, sampler) < before / 2
+    scale(1.0)
+    assert spread(make(), sampler) == before  # to the bit
+
+
+@pytest.mark.parametrize("kind", [np, jnp], ids=["numpy", "jax"])
+def test_an_array_that_was_replaced_is_read_anew(monkeypatch, kind):
+    """Arrays are constants of the program, compared by their values."""
+    monkeypatch.setattr(Settings, "scales", kind.ones(2))
+    target = fk.Density(log_density_of_array)
+    before = spread(target, fk.samplers.mala(0.5))
+    monkeypatch.setattr(Settings, "scales", kind.ones(2) / 4)
+    assert spread(target, fk.samplers.mala(0.1)) < before / 2
+
+
+def test_an_attribute_of_a_likelihood_that_changed_is_read_anew(monkeypatch):
+    """With minibatches."""
+    data = np.linspace(-1, 1, 200, dtype=np.float32)
+    target = fk.Posterior(lambda theta: -(theta**2) / 200, log_likelihood, data)
+
+    def mean():
+        trace = fk.sample(
+            target, fk.samplers.sgld(5e-4), init=jnp.zeros(()), steps=500, burn_in=500, batch_size=50,
+            progress=False,
+        )  # fmt: skip
+        return float(np.mean(trace.samples))
+
+    assert abs(mean()) < 0.1
+    monkeypatch.setattr(Settings, "shift", 3.0)
+    assert abs(mean() + 3) < 0.1
+
+
+def test_dynamics_that_changed_are_read_anew(scale):
+    """A sampler of one's own dynamics has no target: its step is compared."""
+    dynamics = fk.Dynamics(lambda x: -log_density(x), D={("x", "x"): 1.0})
+    sampler = fk.samplers.recipe(dynamics, step_size=0.005)
+
+    def spread_of_x():
+        trace = fk.sample(None, sampler, init={"x": jnp.zeros(2)}, steps=4000, burn_in=100, progress=False)
+        return float(np.std(trace.samples["x"]))
+
+    before = spread_of_x()
+    scale(0.25)
+    assert spread_of_x() < before / 2
+
+
+def test_programs_of_what_did_not_change_stay(monkeypatch):
+    """Other numbers in arrays of a target, other lengths and other samplers are no changes."""
+    cleared = []
+    monkeypatch.setattr(changed.jax, "clear_caches", lambda: cleared.append(1))
+
+    class Scaled(fk.Target):
+        precision: jnp.ndarray
+
+        def potential(self, theta):
+            # A custom derivative has an address in its text, which differs between traces.
+            return self.precision * jnp.sum(jnp.logaddexp(theta, -theta))
+
+    for precision, steps in ((1.0, 20), (2.0, 30)):
+        for sampler in (fk.samplers.mala(0.5), fk.samplers.hmc(0.5)):
+            target = Scaled(jnp.asarray(precision))
+            fk.sample(target, sampler, init=jnp.zeros(2), steps=steps, progress=False)
+    assert not cleared
+
+
+def test_an_error_of_the_density_is_reported_by_the_checks():
+    """What looks for changes says nothing of it."""
+    with pytest.raises(ValueError, match="log_density must return one number"):
+        fk.sample(fk.Density(lambda theta: theta), fk.samplers.mala(0.5), init=jnp.zeros(2), steps=10)
