@@ -18,10 +18,10 @@ from measures import ROOT, SOURCE, imports
 LIMITS = {
     "lines of code outside lab": 44_000,
     "parameters annotated Any, of 1,000": 50,
-    "files over 400 lines": 3,
+    "files over 400 lines": 0,
     "functions over 60 lines of code": 14,
-    "loops that drive chains": 13,
-    "lazy imports that only break a cycle": 6,
+    "loops that drive chains": 9,
+    "lazy imports that only break a cycle": 1,
 }
 
 

@@ -105,3 +105,8 @@ class Lookup:
             hint = f" Identifiers of {self.what}s are of type {type(known[0]).__name__}, as {known[0]!r}."
         extra = " For someone new give rated={item: rating}." if self.what == "user" else ""
         raise KeyError(f"there is no {self.what} {name!r} in the ratings.{hint}{extra}")
+
+
+def lookups(ratings: Ratings) -> tuple[Lookup, Lookup]:
+    """Of the users and of the items."""
+    return Lookup("user", ratings.user_names), Lookup("item", ratings.item_names)

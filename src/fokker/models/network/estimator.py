@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
 from fokker.integrators.noise import check_noise
@@ -30,15 +30,13 @@ from fokker.models.network.networks import (
     check_outputs,
     functional,
     is_sizes,
-    numbered,
     perceptron_sizes,
     perceptron_start,
-    state_arrays,
-    with_state_arrays,
 )
 from fokker.models.network.posterior import Prior, Sampled, check_likelihood, prior_scales, sampled_leaves
 from fokker.models.network.predictor import Predictor
 from fokker.models.network.settings import StepSettings
+from fokker.models.network.stored import restored_weights, weights_state
 from fokker.models.network.training import Lengths, NetworkPosterior
 from fokker.samplers.contract import Sampler
 
@@ -166,7 +164,7 @@ class Network(Predictor):
         rows = inputs.checked_rows(X)
         targets = self._new_targets(y, len(rows), classes)
         self._remember(X, rows)
-        rows, targets = self._hold_out(rows, targets)
+        rows, targets, self._held_out = inputs.held_out(rows, targets, self.calibration, self._seed)
         self._data = {"x": rows, "y": targets}
         inputs.warn_of_large(rows)
         self._posterior = self._new_posterior(rows[0], self.chains)
@@ -250,17 +248,6 @@ class Network(Predictor):
             self.sharpness_ = fitted_exponent(self.predict_proba(rows), labels)
         return self
 
-    def _hold_out(self, rows: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows to fit, without those that calibrate the probabilities."""
-        self._held_out: tuple[np.ndarray, np.ndarray] | None = None
-        number = int(self.calibration * len(rows))
-        if not number:
-            return rows, targets
-        order = np.random.default_rng(self._seed).permutation(len(rows))
-        self._held_out = rows[order[:number]], targets[order[:number]]
-        rest = np.sort(order[number:])
-        return rows[rest], targets[rest]
-
     def _check_settings(self) -> None:
         check_likelihood(self.likelihood)
         self._step_settings().check()
@@ -340,15 +327,10 @@ class Network(Predictor):
         )
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        draws, fixed = (numbered(x) for x in (self.draws_["weights"], self._fixed))
         arrays = {
-            **{f"draws.{i}": np.asarray(x) for i, x in draws.items()},
-            **{f"fixed.{i}": np.asarray(x) for i, x in fixed.items()},
-            **{f"network.{i}": x for i, x in enumerate(state_arrays(self._posterior.network.apply))},
+            **weights_state(self._posterior.network, self.draws_, self._fixed),
             **{name: np.asarray(getattr(self, name)) for name in _FITTED_ARRAYS if hasattr(self, name)},
         }
-        if "log_noise" in self.draws_:
-            arrays["log_noise"] = np.asarray(self.draws_["log_noise"])
         labels, of_classes = split_labels({"classes": self.classes_} if hasattr(self, "classes_") else {})
         return {"labels": labels}, {**arrays, **of_classes}
 
@@ -371,21 +353,8 @@ class Network(Predictor):
             shapes = jax.eval_shape(lambda key: perceptron_start(key, sizes), jax.random.key(0))
             check_draws(shapes, arrays)
         posterior = self._new_posterior(row, chains=1)
-        check_draws(posterior.network.first_start, arrays)
-        stored = [arrays[f"network.{i}"] for i in range(sum(name.startswith("network.") for name in arrays))]
-        network = replace(posterior.network, apply=with_state_arrays(posterior.network.apply, stored))
+        network, self.draws_, self._fixed, self._chosen = restored_weights(posterior.network, arrays)
         self._posterior = replace(posterior, network=network)
-        leaves, structure = jax.tree.flatten(network.first_start)
-
-        def tree(prefix: str) -> PyTree[Array]:
-            stored = [arrays.get(f"{prefix}.{i}") for i in range(len(leaves))]
-            return jax.tree.unflatten(structure, [None if x is None else jnp.asarray(x) for x in stored])
-
-        self._fixed = tree("fixed")
-        self._chosen = jax.tree.unflatten(structure, [f"draws.{i}" in arrays for i in range(len(leaves))])
-        self.draws_ = {"weights": tree("draws")}
-        if "log_noise" in arrays:
-            self.draws_["log_noise"] = jnp.asarray(arrays["log_noise"])
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
