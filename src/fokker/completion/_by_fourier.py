@@ -9,7 +9,7 @@ from fokker.completion._completion import TOLERANCE, TRUST, Completion, complete
 from fokker.completion._curl import Curl, SplineEntries, curl_from_grid
 from fokker.completion._flux import NEGLIGIBLE_FLUX, REVERSIBLE
 from fokker.completion._fourier import decaying_gauge, divergence_fraction, fourier_gauge, longitudinal_part
-from fokker.completion._grid import adapted_flux, flux_on_grid, grid_notes
+from fokker.completion._grid import GridFlux, adapted_flux, flux_on_grid, grid_notes
 from fokker.completion._projection import nearest_flux
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.problem import Problem
@@ -54,13 +54,8 @@ def complete_by_fourier(
             if residual > 1e-6:
                 notes.append(f"the nearest stationary drift has a relative error of about {residual:.1e}.")
         if d > 1:
-            F_hat = flux.spectrum.forward(F)
-            if d == 2:
-                q = fourier_gauge(F_hat, flux.spectrum)
-                method += ", (Qp)^ = (F̂kᵀ - kF̂ᵀ)/(2πi kᵀk)"
-            else:
-                q = decaying_gauge(F - longitudinal_part(F_hat, flux.spectrum), p, flux.widths)
-                method += ", in the axial gauge, in which Qp vanishes where p does"
+            q, gauge = _in_gauge(F, flux)
+            method += gauge
             Q_grid = q * (p / (p**2 + _DELTA**2)) / T
             pairs = tuple(zip(*(index.tolist() for index in np.triu_indices(d, 1)), strict=True))
             Q = Curl(SplineEntries(curl_from_grid(Q_grid, p, trusted, flux.axes)), pairs, problem.names, d)
@@ -87,6 +82,15 @@ def complete_by_fourier(
         order=problem.names,
         projected=dynamics.drift if divergence <= TOLERANCE else completed.drift,
     )
+
+
+def _in_gauge(F: np.ndarray, flux: GridFlux) -> tuple[np.ndarray, str]:
+    """Qp whose divergence is F, and how it was chosen."""
+    F_hat = flux.spectrum.forward(F)
+    if len(F) == 2:
+        return fourier_gauge(F_hat, flux.spectrum), ", (Qp)^ = (F̂kᵀ - kF̂ᵀ)/(2πi kᵀk)"
+    q = decaying_gauge(F - longitudinal_part(F_hat, flux.spectrum), flux.density, flux.widths)
+    return q, ", in the axial gauge, in which Qp vanishes where p does"
 
 
 def _check_box(energy: Energy, problem: Problem, box: Box) -> list[str]:
