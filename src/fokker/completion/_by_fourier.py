@@ -1,5 +1,6 @@
 """Completion on a grid, in one to three dimensions."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -59,11 +60,6 @@ def complete_by_fourier(
             Q_grid = q * (p / (p**2 + _DELTA**2)) / T
             pairs = tuple(zip(*(index.tolist() for index in np.triu_indices(d, 1)), strict=True))
             Q = Curl(SplineEntries(curl_from_grid(Q_grid, p, trusted, flux.axes)), pairs, problem.names, d)
-    sizes = [
-        (f"{names[i]}, {names[j]}", float(np.abs(Q_grid[i, j][trusted]).max()))
-        for i in range(d)
-        for j in range(i + 1, d)
-    ]
     return Completion(
         Q=Q,
         dynamics=(completed := completed_dynamics(dynamics, problem, Q, T, wide)),
@@ -74,7 +70,7 @@ def complete_by_fourier(
         names=names,
         notes=notes,
         least_energy=flux.least,
-        largest=sorted(sizes, key=lambda entry: -entry[1])[:3],
+        largest=_largest_entries(Q_grid[..., trusted], names),
         axes=flux.axes,
         density=p,
         Q_on_grid=Q_grid,
@@ -91,6 +87,13 @@ def _in_gauge(F: np.ndarray, flux: GridFlux) -> tuple[np.ndarray, str]:
         return fourier_gauge(F_hat, flux.spectrum), ", (Qp)^ = (F̂kᵀ - kF̂ᵀ)/(2πi kᵀk)"
     q = decaying_gauge(F - longitudinal_part(F_hat, flux.spectrum), flux.density, flux.widths)
     return q, ", in the axial gauge, in which Qp vanishes where p does"
+
+
+def _largest_entries(Q: np.ndarray, names: list[str]) -> list[tuple[str, float]]:
+    """The three pairs of coordinates between which |Q| (d, d, points) is largest, and how large it is."""
+    pairs = itertools.combinations(range(len(names)), 2)
+    sizes = [(f"{names[i]}, {names[j]}", float(np.abs(Q[i, j]).max())) for i, j in pairs]
+    return sorted(sizes, key=lambda entry: -entry[1])[:3]
 
 
 def _check_box(energy: Energy, problem: Problem, box: Box) -> list[str]:
