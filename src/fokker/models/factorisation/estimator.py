@@ -16,7 +16,13 @@ from fokker.models.checks import one_of, optional, positive, whole
 from fokker.models.estimator import Estimator, RandomState, new_seed
 from fokker.models.factorisation.chain import Draw, FactorChain, GibbsSweep, Mover
 from fokker.models.factorisation.hyperparameters import PRIORS
-from fokker.models.factorisation.inputs import as_ratings, finite_numbers, lookups, warn_if_constant
+from fokker.models.factorisation.inputs import (
+    as_ratings,
+    lookups,
+    ratings_of_new,
+    row_numbers,
+    warn_if_constant,
+)
 from fokker.models.factorisation.minibatches import MinibatchPass, row_sampler
 from fokker.models.factorisation.predict import (
     ErrorCurve,
@@ -175,7 +181,7 @@ class Factorisation(Estimator):
             noise_by_user=self.noise_by_user,
         )
         self.mean_ = chain.mean
-        curve = None if test is None else ErrorCurve(self._numbers(test.users, test.items, test), test.values)
+        curve = None if test is None else ErrorCurve(row_numbers(self._lookups, test), test.values)
         with (
             Progress("starting", self.num_passes, unit="passes", enabled=self.progress) as bar,
             Interruption(signal.SIGINT) as interruption,
@@ -221,18 +227,6 @@ class Factorisation(Estimator):
             self.sampler, chain, batch_size, self.step_size, self.friction, self.thermostat_mass
         )
         return MinibatchPass(chain, sampler, batch_size)
-
-    def _numbers(
-        self, users: ArrayLike | None, items: ArrayLike | None, ratings: Ratings | None = None
-    ) -> tuple[np.ndarray, ...]:
-        """Row numbers of users and items: of identifiers, or of the numbers in another `Ratings`."""
-        if ratings is not None:
-            names = (ratings.user_names, ratings.item_names)
-            if all(np.array_equal(a, lookup.names) for a, lookup in zip(names, self._lookups, strict=True)):
-                return np.asarray(users), np.asarray(items)
-            users, items = ratings.user_names[np.asarray(users)], ratings.item_names[np.asarray(items)]
-        rows = (lookup.find(x) for lookup, x in zip(self._lookups, (users, items), strict=True))
-        return np.broadcast_arrays(*rows)
 
     def _fitted(self) -> list[Draw]:
         self._check_fitted()
@@ -312,23 +306,14 @@ class Factorisation(Estimator):
             if users is not None:
                 raise ValueError("rated is for someone new: give None as the user, or leave rated out.")
             return self._expected_of_new(draws, rated, self._lookups[1].find(items))
-        if isinstance(users, Ratings):
-            rows = self._numbers(users.users, users.items, users)
-        else:
-            rows = self._numbers(users, items)
+        rows = row_numbers(self._lookups, users, items)
         noise = np.stack([draw.deviations[rows[0]] for draw in draws])
         return np.stack([draw.expected(*rows) for draw in draws]), noise
 
     def _expected_of_new(
         self, draws: list[Draw], rated: Mapping[Hashable, float], items: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        values = finite_numbers(list(rated.values()), "the ratings of rated")
-        least, greatest = self.ratings_.range
-        if len(values) and not (values.min() >= least and values.max() <= greatest):
-            raise ValueError(
-                f"the ratings of rated must be from {least:g} to {greatest:g}, as those fitted; they are "
-                f"{list(rated.values())}."
-            )
+        values = ratings_of_new(rated, self.ratings_.range)
         generator = np.random.Generator(np.random.Philox(self._seed))
         rows, noise = draw_new_users(draws, self._lookups[1].find(list(rated)), values, generator)
         expected = [expected_of_row(draw, row, items) for draw, row in zip(draws, rows, strict=True)]
