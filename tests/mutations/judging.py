@@ -10,6 +10,20 @@ _TAILS = ("check_tails",)
 
 MUTATIONS = [
     Mutation(
+        "checker/_modes.py",
+        "[label[lowest], len(selected) + np.arange(len(middles))]",
+        "[len(selected) + np.arange(len(added))]",
+        "points of one curved valley are listed as modes of their own",
+        ("check::points_of_one_curved_valley_are_one_mode",),
+    ),
+    Mutation(
+        "checker/_modes.py",
+        "is_low = of_added <= limits",
+        "is_low = of_added <= np.inf",
+        "a saddle connects the two modes beside it",
+        ("check::points_of_one_curved_valley_are_one_mode",),
+    ),
+    Mutation(
         "checker/_steps.py",
         "for power in (2, 1)]",
         "for power in (1, 1)]",
