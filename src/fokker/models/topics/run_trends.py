@@ -3,6 +3,7 @@
 import csv
 import gzip
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from fokker.models.topics.evaluate import counts_draw
 from fokker.models.topics.files import MIXTURES, stored_reading
 from fokker.models.topics.groups import Bin, Groups
 from fokker.models.topics.model import Model, top_words
-from fokker.models.topics.trends import Per, Trends, TrendSums
+from fokker.models.topics.trends import NO_GROUP, Per, Trends, TrendSums
 from fokker.rows.table import read_table
 
 _WORDS = 6
@@ -65,15 +66,22 @@ def run_trends(
         )
     if metadata is None:
         values = _of_corpus(folder, by)
-        name_of: dict[str, int] | None = None
+        row_of: dict[str, int] | None = None
     else:
-        values, name_of = _of_table(metadata, by, id)
+        values, row_of = _of_table(metadata, by, id)
     groups = Groups.of(values, by, bin)
+    unmatched: list[str] = []
+    matched: set[str] = set()
+    last = 0
 
     def codes(places: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-        if name_of is None:
+        nonlocal last
+        last = max(last, int(places.max(initial=0)) + 1)
+        if row_of is None:
             return groups.select(places).codes
-        return np.array([groups.codes[name_of[name]] if name in name_of else -1 for name in names], int)
+        matched.update(name for name in names if name in row_of)
+        unmatched.extend(name for name in names if name not in row_of)
+        return np.array([groups.codes[row_of[name]] if name in row_of else NO_GROUP for name in names], int)
 
     draws = 1 if written else len(model.beta)
     sums = TrendSums(
@@ -92,10 +100,40 @@ def run_trends(
             f"no document of the run has a value in {metadata}: the column id={id!r} must have the names of "
             f"the documents as {MIXTURES} has them, or leave id out where the rows are in their order."
         )
-    return sums.result(model.settings.topic_names, words)
+    result = sums.result(model.settings.topic_names, words)
+    notes = []
+    if row_of is not None:
+        notes = _unmatched(unmatched, [name for name in row_of if name not in matched])
+    elif metadata is not None and last < len(values):
+        notes = [
+            f"The table has {len(values):,} rows, and the last document of the run with known words is at "
+            f"the place {last:,}: they are matched by their order."
+        ]
+    return replace(result, notes=(*result.notes, *notes))
 
 
 _Codes = Callable[[np.ndarray, tuple[str, ...]], np.ndarray]
+
+
+def _unmatched(documents: list[str], rows: list[str]) -> list[str]:
+    """Sentences on documents without a row of the table, and on rows without a document."""
+    sentences = []
+    if documents:
+        has, is_left = ("has", "is") if len(documents) == 1 else ("have", "are")
+        sentences.append(
+            f"{_counted(documents, 'document')} of the run {has} no row in the table and {is_left} left out, "
+            f"such as {documents[0]!r}."
+        )
+    if rows:
+        sentences.append(
+            f"{_counted(rows, 'row')} of the table {'names' if len(rows) == 1 else 'name'} no document of "
+            f"the run with known words, such as {rows[0]!r}."
+        )
+    return sentences
+
+
+def _counted(names: list[str], what: str) -> str:
+    return f"{len(names):,} {what}{'' if len(names) == 1 else 's'}"
 
 
 def _of_corpus(folder: Path, by: str) -> list[str]:
@@ -115,10 +153,12 @@ def _of_table(path: Path, by: str, id: str | None) -> tuple[list[str], dict[str,
     """The values of a column of a table, and the row of each name."""
     wanted = [by] if id is None else [by, id]
     try:
-        table = read_table([str(path)], columns=wanted, categories=dict.fromkeys(wanted))
+        table = read_table([str(path)], columns=wanted, categories=dict.fromkeys(wanted), may_be_missing=[by])
     except ValueError as error:
         raise ValueError(f"metadata={str(path)!r}: {error}") from None
-    values, *names = ([table.labels[name][code] for code in table[name]] for name in wanted)
+    # The code of a missing value, -1, is the last.
+    labels = {name: np.array([*table.labels[name], ""], object) for name in wanted}
+    values, *names = (labels[name][table[name]].tolist() for name in wanted)
     if not names:
         return values, None
     row_of = {name: row for row, name in enumerate(names[0])}
