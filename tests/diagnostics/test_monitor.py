@@ -138,7 +138,7 @@ def test_arrays_that_never_move_are_named(moving):
 def test_what_cannot_be_used_is_refused():
     with pytest.raises(ValueError, match="batch_size=20 is larger than size=1"):
         fk.monitor(batch_size=20)
-    with pytest.raises(ValueError, match="step_size must be a positive number or None; 0.0 was given"):
+    with pytest.raises(ValueError, match=r"step_size must be a positive number or None; 0\.0 was given"):
         fk.monitor(step_size=0.0)
     with pytest.raises(ValueError, match="temperature must be a positive number; 0 was given"):
         fk.monitor(0)

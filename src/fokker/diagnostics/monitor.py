@@ -88,15 +88,15 @@ class Monitor:
         for name, value in (("temperature", temperature), ("size", size), ("friction", friction)):
             if not (isinstance(value, int | float | np.number) and 0 < value < math.inf):
                 raise ValueError(f"{name} must be a positive number; {value!r} was given.")
-        for name, value in (("batch_size", batch_size), ("step_size", step_size)):
-            if value is not None and not (
-                isinstance(value, int | float | np.number) and 0 < value < math.inf
+        for name, given in (("batch_size", batch_size), ("step_size", step_size)):
+            if given is not None and not (
+                isinstance(given, int | float | np.number) and 0 < given < math.inf
             ):
-                raise ValueError(f"{name} must be a positive number or None; {value!r} was given.")
+                raise ValueError(f"{name} must be a positive number or None; {given!r} was given.")
         if batch_size is not None and batch_size > size:
             raise ValueError(
-                f"batch_size={batch_size} is larger than size={size}, the number of data: give gradients of the "
-                "mean loss with size=N, or leave batch_size out."
+                f"batch_size={batch_size} is larger than size={size}, the number of data: give gradients of "
+                "the mean loss with size=N, or leave batch_size out."
             )
         self.temperature, self.size, self.batch_size = temperature, size, batch_size
         self.step_size, self.friction, self.live = step_size, friction, live
