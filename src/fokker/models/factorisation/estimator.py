@@ -40,6 +40,8 @@ _SWEEPS, _STEPS = 20, 80
 _HEAT = 0.65
 # The precision of a row's posterior, for its mass: of a typical prior, and of each rating.
 _PRIOR_PRECISION, _PER_RATING = 15.0, 1.5
+# A precision of the noise, of standardised ratings, for which these masses are far too small.
+_LARGE_PRECISION = 20.0
 
 
 class Recommendation(NamedTuple):
@@ -208,7 +210,7 @@ class Factorisation(Estimator):
         move = self._mover(chain)
         for number in range(1, self.num_passes + 1):
             if not chain.advance(move):
-                return draws, f"the chain left the finite numbers in pass {number}: take smaller steps"
+                return draws, f"the chain left the finite numbers in pass {number}: {self._remedy(chain)}"
             is_burned_in = number > self.num_burn_in
             if is_burned_in and (self.num_passes - number) % spacing == 0:
                 draws.append(chain.draw())
@@ -217,6 +219,17 @@ class Factorisation(Estimator):
             if interruption.asked:
                 return draws or [chain.draw()], f"interrupted after {number} of {self.num_passes} passes"
         return draws, None
+
+    def _remedy(self, chain: FactorChain) -> str:
+        """What to do about a chain that diverges."""
+        if self.sampler == "gibbs":
+            return "write the ratings in another unit"
+        if np.median(chain.noise.precision) > _LARGE_PRECISION:
+            return (
+                "the ratings are explained with hardly any noise, in which minibatches take no stable steps; "
+                "give sampler='gibbs'"
+            )
+        return "take smaller steps, by step_size, or give sampler='gibbs'"
 
     def _mover(self, chain: FactorChain) -> Mover:
         """What moves the tables: exact draws, or after a start by them, minibatches."""
