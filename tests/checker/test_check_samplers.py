@@ -335,3 +335,22 @@ def test_without_draws_of_the_target_a_correction_is_undecided(monkeypatch):
 def test_replicas_have_no_correction():
     with pytest.raises(TypeError, match="without a correction such as sgld or sghmc"):
         S.replica_exchange(S.mala(0.1), (1.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda U: fk.dynamics.underdamped(U),
+        lambda U: fk.samplers.sgnht(0.1).on(fk.Density(lambda theta: -U(theta))),
+        lambda U: fk.samplers.nuts(0.1).on(fk.Density(lambda theta: -U(theta))),
+    ],
+    ids=["dynamics", "sampler", "corrected"],
+)
+@pytest.mark.parametrize(
+    "potential", [lambda theta: theta[0] ** 2 + theta[1] ** 2, lambda theta: theta["a"] ** 2]
+)
+def test_a_state_that_is_needed_is_asked_for(given, potential):
+    with pytest.raises(
+        ValueError, match=r"no state was given.*for theta.*give an example by state=….*jnp\.zeros"
+    ):
+        fk.check(given(potential))

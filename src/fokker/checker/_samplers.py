@@ -9,7 +9,6 @@ import math
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fokker.checker._corrections import check_correction
@@ -139,8 +138,8 @@ def _corrections(
     with jax.enable_x64(True):
         sampler = double(sampler)
         if sampler.wants_target:
-            states = [{"theta": theta_of(one)} for one in states] or [{"theta": jnp.zeros(())}]
-            example = states[0]
+            states = [{"theta": theta_of(one)} for one in states]
+            example = states[0] if states else None
             dynamics: Any = langevin(sampler.own_target.potential, temperature=sampler.own_temperature)
         else:
             dynamics = sampler.own_dynamics

@@ -165,7 +165,18 @@ def make_problem(
     if isinstance(dynamics, Dynamics):
         dynamics = double(dynamics)
     names = order or (dynamics.order(example) if isinstance(dynamics, SDE) else variable_names(example))
-    dynamics.validate(example, matrices=False)
+    is_guessed = bool(names) and state is None and getattr(dynamics, "state", None) is None
+    try:
+        dynamics.validate(example, matrices=False)
+    except Exception as error:  # a user's own function may raise anything
+        if not is_guessed:
+            raise
+        shown = ", ".join(f'"{name}": jnp.zeros(2)' for name in names)
+        raise ValueError(
+            f"no state was given, so that a single number was taken for {' and '.join(names)}, and with that "
+            f"it fails: {str(error).strip().rstrip('.')}. If the shape is another, give an example by state=…, "
+            f"in Python such as state={{{shown}}}, or of a sampler theta alone, as state=jnp.zeros(2)."
+        ) from error
     slices, start = {}, 0
     for name in names:
         slices[name] = slice(start, start + dimension(example[name]))
@@ -217,7 +228,7 @@ def make_problem(
         noise_covariance=None if noise is None else noise_covariance,
         auxiliary=auxiliary,
         position=H.position if isinstance(H, Hamiltonian) else "theta",
-        guessed=bool(names) and state is None and getattr(dynamics, "state", None) is None,
+        guessed=is_guessed,
     )
 
 
