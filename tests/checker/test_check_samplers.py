@@ -20,11 +20,13 @@ from fokker.fields import Elementwise
 from fokker.integrators import EulerMaruyama, ExactOU, IsokineticLeapfrog, Leapfrog, Proposal, exact_ou
 from own_samplers import (
     Following,
+    Forgetful,
     HalfTheNoise,
     NeedsABatch,
     Overconfident,
     Pushed,
     RandomWalk,
+    SharedNoise,
     Turning,
     Unadjusted,
 )
@@ -240,8 +242,9 @@ def test_the_dynamics_that_a_sampler_follows_are_checked():
     assert of_normal(Following(0.4, None, 2.0)).verdict == "wrong"
 
 
-def test_steps_that_do_not_follow_what_the_sampler_names_are_undecided():
-    report = of_normal(HalfTheNoise(0.4))
+@pytest.mark.parametrize("sampler", [HalfTheNoise, SharedNoise, Forgetful])
+def test_steps_that_do_not_follow_what_the_sampler_names_are_undecided(sampler):
+    report = of_normal(sampler(0.4))
     assert report.verdict == "undecided"
     assert "not those of the dynamics that the sampler says it follows" in report.reasons[0]
     assert not report.checks

@@ -174,8 +174,8 @@ def make_problem(
         shown = ", ".join(f'"{name}": jnp.zeros(2)' for name in names)
         raise ValueError(
             f"no state was given, so that a single number was taken for {' and '.join(names)}, and with that "
-            f"it fails: {str(error).strip().rstrip('.')}. If the shape is another, give an example by state=…, "
-            f"in Python such as state={{{shown}}}, or of a sampler theta alone, as state=jnp.zeros(2)."
+            f"it fails: {str(error).strip().rstrip('.')}. If the shape is another, give an example by "
+            f"state=…, in Python such as state={{{shown}}}, or of a sampler theta alone, state=jnp.zeros(2)."
         ) from error
     slices, start = {}, 0
     for name in names:
