@@ -10,7 +10,7 @@ import numpy as np
 
 from fokker._core.statistics import split_r_hat
 from fokker.diagnostics._findings import Finding, Grade, Verdict, care_or_bad
-from fokker.diagnostics._monitored import Tree, check_alike, vectors
+from fokker.diagnostics._monitored import Tree, check_alike, check_settings, vectors
 from fokker.diagnostics._scores import effective_draws, power, scores, threshold
 
 # Share of correct runs in which any of the tests raises an alarm, and a bias of temperature that is ignored.
@@ -85,19 +85,7 @@ class Monitor:
         live: bool = False,
         seed: int = 0,
     ) -> None:
-        for name, value in (("temperature", temperature), ("size", size), ("friction", friction)):
-            if not (isinstance(value, int | float | np.number) and 0 < value < math.inf):
-                raise ValueError(f"{name} must be a positive number; {value!r} was given.")
-        for name, given in (("batch_size", batch_size), ("step_size", step_size)):
-            if given is not None and not (
-                isinstance(given, int | float | np.number) and 0 < given < math.inf
-            ):
-                raise ValueError(f"{name} must be a positive number or None; {given!r} was given.")
-        if batch_size is not None and batch_size > size:
-            raise ValueError(
-                f"batch_size={batch_size} is larger than size={size}, the number of data: give gradients of "
-                "the mean loss with size=N, or leave batch_size out."
-            )
+        check_settings(temperature, size, batch_size, step_size, friction)
         self.temperature, self.size, self.batch_size = temperature, size, batch_size
         self.step_size, self.friction, self.live = step_size, friction, live
         self._generator = np.random.default_rng(seed)

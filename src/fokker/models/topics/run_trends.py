@@ -64,25 +64,9 @@ def run_trends(
             f"the run in {folder} has read standard input, which cannot be read again: set written=True to "
             "use the mixtures that it has written."
         )
-    if metadata is None:
-        values = _of_corpus(folder, by)
-        row_of: dict[str, int] | None = None
-    else:
-        values, row_of = _of_table(metadata, by, id)
+    values, row_of = (_of_corpus(folder, by), None) if metadata is None else _of_table(metadata, by, id)
     groups = Groups.of(values, by, bin)
-    unmatched: list[str] = []
-    matched: set[str] = set()
-    last = 0
-
-    def codes(places: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-        nonlocal last
-        last = max(last, int(places.max(initial=0)) + 1)
-        if row_of is None:
-            return groups.select(places).codes
-        matched.update(name for name in names if name in row_of)
-        unmatched.extend(name for name in names if name not in row_of)
-        return np.array([groups.codes[row_of[name]] if name in row_of else NO_GROUP for name in names], int)
-
+    matched = _Matched(groups, row_of, is_table=metadata is not None)
     draws = 1 if written else len(model.beta)
     sums = TrendSums(
         groups,
@@ -93,43 +77,60 @@ def run_trends(
         probability=probability,
         seed=seed,
     )
-    num_matched = (_add_written(folder, sums, codes) if written
-                   else _add_draws(model, model.open_run(folder), sums, codes, seed, show))  # fmt: skip
+    num_matched = (_add_written(folder, sums, matched) if written
+                   else _add_draws(model, model.open_run(folder), sums, matched, seed, show))  # fmt: skip
     if not num_matched:
         raise ValueError(
             f"no document of the run has a value in {metadata}: the column id={id!r} must have the names of "
             f"the documents as {MIXTURES} has them, or leave id out where the rows are in their order."
         )
     result = sums.result(model.settings.topic_names, words)
-    notes = []
-    if row_of is not None:
-        notes = _unmatched(unmatched, [name for name in row_of if name not in matched])
-    elif metadata is not None and last < len(values):
-        notes = [
-            f"The table has {len(values):,} rows, and the last document of the run with known words is at "
-            f"the place {last:,}: they are matched by their order."
-        ]
-    return replace(result, notes=(*result.notes, *notes))
+    return replace(result, notes=(*result.notes, *matched.sentences()))
 
 
-_Codes = Callable[[np.ndarray, tuple[str, ...]], np.ndarray]
+class _Matched:
+    """The groups of documents, by their places or by their names in a table; and what did not match.
 
+    `row_of`: the row of each name; None where rows are in the order of the documents.
+    """
 
-def _unmatched(documents: list[str], rows: list[str]) -> list[str]:
-    """Sentences on documents without a row of the table, and on rows without a document."""
-    sentences = []
-    if documents:
-        has, is_left = ("has", "is") if len(documents) == 1 else ("have", "are")
-        sentences.append(
-            f"{_counted(documents, 'document')} of the run {has} no row in the table and {is_left} left out, "
-            f"such as {documents[0]!r}."
-        )
-    if rows:
-        sentences.append(
-            f"{_counted(rows, 'row')} of the table {'names' if len(rows) == 1 else 'name'} no document of "
-            f"the run with known words, such as {rows[0]!r}."
-        )
-    return sentences
+    def __init__(self, groups: Groups, row_of: dict[str, int] | None, *, is_table: bool) -> None:
+        self.groups, self.row_of, self.is_table = groups, row_of, is_table
+        self.last = 0
+        self.documents: list[str] = []
+        self.rows: set[str] = set()
+
+    def __call__(self, places: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+        """The codes of their groups."""
+        self.last = max(self.last, int(places.max(initial=0)) + 1)
+        if self.row_of is None:
+            return self.groups.select(places).codes
+        self.rows.update(names)
+        self.documents += [name for name in names if name not in self.row_of]
+        codes = (self.groups.codes[self.row_of[n]] if n in self.row_of else NO_GROUP for n in names)
+        return np.array(list(codes), int)
+
+    def sentences(self) -> list[str]:
+        """On documents without a row of the table, and on rows without a document."""
+        sentences = []
+        if self.documents:
+            have, are = ("has", "is") if len(self.documents) == 1 else ("have", "are")
+            sentences.append(
+                f"{_counted(self.documents, 'document')} of the run {have} no row in the table and {are} "
+                f"left out, such as {self.documents[0]!r}."
+            )
+        rows = [name for name in self.row_of or () if name not in self.rows]
+        if rows:
+            sentences.append(
+                f"{_counted(rows, 'row')} of the table {'names' if len(rows) == 1 else 'name'} no document "
+                f"of the run with known words, such as {rows[0]!r}."
+            )
+        if self.is_table and self.row_of is None and self.last < len(self.groups.codes):
+            sentences.append(
+                f"The table has {len(self.groups.codes):,} rows, and the last document of the run with known "
+                f"words is at the place {self.last:,}: they are matched by their order."
+            )
+        return sentences
 
 
 def _counted(names: list[str], what: str) -> str:
@@ -171,7 +172,7 @@ def _add_draws(
     model: Model,
     corpus: Corpus,
     sums: TrendSums,
-    codes: _Codes,
+    codes: _Matched,
     seed: int,
     show: Callable[[int, int | None], None],
 ) -> int:
@@ -197,7 +198,7 @@ def _add_draws(
     return num_matched
 
 
-def _add_written(folder: Path, sums: TrendSums, codes: _Codes) -> int:
+def _add_written(folder: Path, sums: TrendSums, codes: _Matched) -> int:
     """Add the mixtures of the file of the run; return how many documents have a group."""
     path = folder / MIXTURES
     if not path.is_file():
