@@ -172,6 +172,27 @@ class Pushed(Following):
         return super().moved(draws, x) + self.step_size
 
 
+class SharedNoise(Following):
+    """Draws one number for all coordinates, as by a key that is used twice."""
+
+    def moved(self, draws, x):
+        return super().moved((jnp.full_like(draws[0], draws[0][0]), draws[1]), x)
+
+
+class Forgetful(Following):
+    """Follows dynamics at a temperature that its steps forget; at 1 they are right."""
+
+    temperature: Any = 1.0
+
+    def on(self, target, temperature=1.0, gradient=None):
+        return dataclasses.replace(self, target=target, temperature=temperature)
+
+    def follows(self, state=None):
+        return Followed(
+            fk.dynamics.langevin(self.target.potential, temperature=self.temperature), {"theta": state}
+        )
+
+
 class NeedsABatch(Following):
     """Cannot take a step without a batch."""
 

@@ -17,6 +17,7 @@ import fokker as fk
 from conftest import quick_compiling
 from fokker.checker._evaluate import Evaluator
 from fokker.checker._marginal import check_marginal
+from fokker.checker._modes import find_modes
 from fokker.checker._power import judge
 from fokker.checker._reasons import diagnose
 from fokker.checker._residual import estimated_residuals, exact_residuals
@@ -458,6 +459,33 @@ def test_the_verdict_names_the_modes_that_were_found():
     assert str(report).startswith("RIGHT around the 2 modes found")
     places = sorted(float(mode[0]) for mode in report.modes)
     np.testing.assert_allclose(places, [-8, 8], atol=0.5)
+
+
+def _banana(theta):
+    return theta[0] ** 2 / 8 + (theta[1] - 5 * theta[0] ** 2) ** 2 / 0.02
+
+
+def _shell(theta):
+    return (jnp.sqrt(jnp.sum(theta**2)) - 10) ** 2 / 0.02
+
+
+def _two_in_a_valley(theta):
+    return 4 * (theta[0] ** 2 - 1) ** 2 + (theta[1] - 5 * theta[0] ** 2) ** 2 / 0.02
+
+
+@pytest.mark.parametrize(
+    ("energy", "dimension", "modes"), [(_banana, 2, 1), (_shell, 5, 1), (_two_in_a_valley, 2, 2)]
+)
+def test_points_of_one_curved_valley_are_one_mode(energy, dimension, modes):
+    """Straight segments between them leave the valley; two wells along one remain two modes."""
+    places = np.random.default_rng(0).normal(size=(40, dimension))
+    points = {
+        _banana: np.array([(x, 5 * x**2) for x in (-3.2, 0, 0.1, 2.4, 6)]),
+        _shell: 10 * places / np.linalg.norm(places, axis=1, keepdims=True),
+        _two_in_a_valley: np.array([(x, 5 * x**2) for x in (-1.1, -0.9, 0.9, 1.1)]),
+    }[energy]
+    problem = make_problem(fk.dynamics.langevin(energy), state={"theta": jnp.ones(dimension)})
+    assert len(find_modes(Evaluator(problem), points)) == modes
 
 
 def test_draws_of_a_run_are_where_the_drawing_starts():

@@ -20,11 +20,13 @@ from fokker.fields import Elementwise
 from fokker.integrators import EulerMaruyama, ExactOU, IsokineticLeapfrog, Leapfrog, Proposal, exact_ou
 from own_samplers import (
     Following,
+    Forgetful,
     HalfTheNoise,
     NeedsABatch,
     Overconfident,
     Pushed,
     RandomWalk,
+    SharedNoise,
     Turning,
     Unadjusted,
 )
@@ -240,8 +242,9 @@ def test_the_dynamics_that_a_sampler_follows_are_checked():
     assert of_normal(Following(0.4, None, 2.0)).verdict == "wrong"
 
 
-def test_steps_that_do_not_follow_what_the_sampler_names_are_undecided():
-    report = of_normal(HalfTheNoise(0.4))
+@pytest.mark.parametrize("sampler", [HalfTheNoise, SharedNoise, Forgetful])
+def test_steps_that_do_not_follow_what_the_sampler_names_are_undecided(sampler):
+    report = of_normal(sampler(0.4))
     assert report.verdict == "undecided"
     assert "not those of the dynamics that the sampler says it follows" in report.reasons[0]
     assert not report.checks
@@ -335,3 +338,22 @@ def test_without_draws_of_the_target_a_correction_is_undecided(monkeypatch):
 def test_replicas_have_no_correction():
     with pytest.raises(TypeError, match="without a correction such as sgld or sghmc"):
         S.replica_exchange(S.mala(0.1), (1.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda U: fk.dynamics.underdamped(U),
+        lambda U: fk.samplers.sgnht(0.1).on(fk.Density(lambda theta: -U(theta))),
+        lambda U: fk.samplers.nuts(0.1).on(fk.Density(lambda theta: -U(theta))),
+    ],
+    ids=["dynamics", "sampler", "corrected"],
+)
+@pytest.mark.parametrize(
+    "potential", [lambda theta: theta[0] ** 2 + theta[1] ** 2, lambda theta: theta["a"] ** 2]
+)
+def test_a_state_that_is_needed_is_asked_for(given, potential):
+    with pytest.raises(
+        ValueError, match=r"no state was given.*for theta.*give an example by state=….*jnp\.zeros"
+    ):
+        fk.check(given(potential))

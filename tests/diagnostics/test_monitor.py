@@ -120,7 +120,26 @@ def test_draws_that_hardly_differ_are_undecided():
     assert "Undecided: there are too few effective draws for the configurational" in str(monitor.health())
 
 
+@pytest.mark.parametrize("moving", [(), ("a",)])
+def test_arrays_that_never_move_are_named(moving):
+    rng = np.random.default_rng(0)
+    monitor = fk.monitor()
+    for _ in range(200):
+        theta = {name: rng.normal(size=2) if name in moving else np.zeros(2) for name in "ab"}
+        monitor.add(theta, theta, chain="first")
+    verdict = monitor.health().verdict
+    assert verdict.grade == Grade.BAD
+    what = "b" if moving else "theta"
+    assert f"{what} of chain first is the same in all its draws" in str(verdict)
+    # Those that move are not named.
+    assert "b of chain" in str(verdict) or not moving
+
+
 def test_what_cannot_be_used_is_refused():
+    with pytest.raises(ValueError, match="batch_size=20 is larger than size=1"):
+        fk.monitor(batch_size=20)
+    with pytest.raises(ValueError, match=r"step_size must be a positive number or None; 0\.0 was given"):
+        fk.monitor(step_size=0.0)
     with pytest.raises(ValueError, match="temperature must be a positive number; 0 was given"):
         fk.monitor(0)
     monitor = fk.monitor()

@@ -258,6 +258,22 @@ def test_entries_that_cannot_vary_are_no_problem():
     assert "R-hat of w[2]" in said({"w": np.asarray(w)}, where=origin(target=target)).warnings[0]
 
 
+def test_numbers_of_the_table_are_those_of_its_own_entries():
+    """Two unconstrained numbers and two entries that cannot vary: as many are judged as the table shows."""
+    target = fk.constrain(fk.Density(lambda theta: 0.0), {"L": "correlation_cholesky"})
+    y = right(d=2)
+    # A slow number, and a factor whose free entry is fast.
+    y[:, :, 0] = signal.lfilter([0.3], [1, -0.95], y[:, :, 0], axis=1)
+    draw = jax.vmap(jax.vmap(lambda x, a: target.constrain({"L": x[None], "a": a})))
+    draws = draw(jnp.asarray(y[..., 1], jnp.float32), jnp.asarray(y[..., 0], jnp.float32))
+    summary = said(jax.tree.map(np.asarray, draws), where=origin(target=target))
+    effective = dict(zip(summary.names, summary.effective, strict=True))
+    assert np.isnan(effective["L[0,0]"])
+    assert effective["L[1,0]"] > 2000
+    assert effective["a"] < 400
+    assert f"at least {effective['a']:,.0f} effective draws" in summary.checked
+
+
 def test_the_table_has_quantiles_names_by_place_and_constants():
     z = right(d=1)[..., 0]
     L = np.zeros((*z.shape, 2, 2))

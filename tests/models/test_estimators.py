@@ -235,3 +235,14 @@ def test_a_verdict_is_as_bad_as_its_worst_finding():
     assert str(joined) == "Do not use:\nslow\nwrong\nseen"
     assert str(Verdict(notes=("seen",))) == "No problems found.\nseen"
     assert care.findings == (Finding(Grade.CARE, "slow"),)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_pickle_of_another_release_is_refused_by_name(kind):
+    state = kind().__getstate__()
+    kind.__new__(kind).__setstate__(state)
+    without = {name: value for name, value in state.items() if name != "passes"}
+    with pytest.raises(ValueError, match=rf"pickle of a {kind.__name__} is of another release.*no passes"):
+        kind.__new__(kind).__setstate__(without)
+    with pytest.raises(ValueError, match=r"is damaged, or of another release.*fit it again"):
+        kind.__new__(kind).__setstate__({**state, "_stored": ({}, {})})

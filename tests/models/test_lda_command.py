@@ -903,6 +903,20 @@ def test_topics_without_a_subject_and_repeated_ones_count():
         assert all("Use fewer topics (--topics), or more documents." in x for x in problems)
 
 
+def test_more_and_fewer_topics_are_not_advised_at_once():
+    good = [([f"{word}{k}" for word in "abcdefghij"], 0.2) for k in range(14)]
+    mixed = [([f"{word}{k}" for word in "klmnopqrst"], -0.1) for k in range(3)]
+    none = [([f"{word}{k}" for word in "ABCDEFGHIJ"], -0.1) for k in range(3)]
+    topics = [topic._replace(partnered=0.8 * (14 <= topic.number < 17)) for topic in
+              topics_of(*good, *mixed, *none)]  # fmt: skip
+    for extra in ([], topics_of(*good[:3])):
+        repeats = [topic._replace(number=20 + topic.number) for topic in extra]
+        text = " ".join(judge_topics([*topics, *repeats], COMMAND).problems)
+        assert "mix several subjects" in text
+        assert not ("more topics" in text and "fewer topics" in text)
+        assert ("more topics" in text) is not bool(extra)
+
+
 def test_words_of_several_subjects_and_of_none_differ():
     # Each of 300 documents has the five words of one subject out of ten, and each document five random words.
     generator = np.random.default_rng(0)

@@ -83,7 +83,6 @@ def test_groups_are_values_or_parts_of_dates_in_order():
     assert by_year.labels == ("2020", "2021")
     assert by_month.labels == ("2020-12", "2021-03")
     assert by_month.codes.tolist() == [1, 0, -1, 1, -1]
-    assert by_month.num_missing == 2
     assert by_month.is_ordered
     assert Groups.of([10, 9, np.nan, 9.0], "n").labels == ("9", "10")
     places = Groups.of(["b", "a"], "place")
@@ -222,6 +221,37 @@ def test_a_table_that_does_not_fit_the_run_is_an_error(run, tmp_path):
         run_trends(folder / "run", "date", metadata=short, id="who")
     with pytest.raises(ValueError, match=r"metadata=.*no column 'day'"):
         run_trends(folder / "run", "day", metadata=short)
+
+
+def test_documents_that_a_table_does_not_know_are_counted(run, tmp_path):
+    folder, rows = run
+    table = tmp_path / "table.csv"
+    entries = [("" if i in (3, 4) else row[2] or "2001-05-01", row[0]) for i, row in enumerate(rows)]
+    lines = [f"{date},{name}" for date, name in entries]
+    table.write_text("\n".join(["date,who", *lines[:50], "2001-01-01,stranger"]) + "\n")
+    trends = run_trends(folder / "run", "date", metadata=table, id="who", bin="year", written=True)
+    # Ten have no row and two no date; of the others one has no known word.
+    assert trends.documents.sum() == 47
+    notes = " ".join(trends.notes)
+    assert "10 documents of the run have no row in the table and are left out, such as 'd50'." in notes
+    assert "2 documents have no value of date and are left out." in notes
+    assert "2 rows of the table name no document of the run with known words, such as 'd5'." in notes
+    table.write_text("\n".join(["date", *(date for date, _ in entries), "2001-01-01"]) + "\n")
+    trends = run_trends(folder / "run", "date", metadata=table, bin="year", written=True)
+    assert trends.documents.sum() == 57
+    assert "The table has 61 rows, and the last document of the run" in " ".join(trends.notes)
+
+
+def test_commands_repeat_what_the_run_warned_of(run, tmp_path):
+    folder, _ = run
+    problem = json.loads((folder / "run" / "summary.json").read_text())["problems"][0]
+    for arguments in (
+        ["trends", str(folder / "run"), "--by", "date", "--bin", "year", "--written", "--out", str(tmp_path)],
+        ["infer", str(folder / "run"), "--out", str(tmp_path / "mixtures.csv")],
+        ["export", str(folder / "run"), "mallet", "--out", str(tmp_path)],
+    ):
+        result = CliRunner().invoke(app, ["lda", *arguments])
+        assert f"The run warned: {problem}" in result.stderr
 
 
 @pytest.mark.parametrize("form", ["jsonl", "json", "csv", "npz"])

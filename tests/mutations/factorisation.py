@@ -8,6 +8,20 @@ _NO_NOISE = (
 )
 
 MUTATIONS = [
+    *(
+        Mutation(
+            "models/factorisation/hyperparameters.py",
+            "(a - 1) * logs - _RATE * a + log_a",
+            mistake,
+            "the step for the shape of the noise keeps another density",
+            ("factorisation::shape_and_rate_have_their_exact_posterior",),
+        )
+        for mistake in (
+            "(a - 1) * logs - _RATE * a",
+            "(a - 1) * logs + log_a",
+            "a * logs - _RATE * a + log_a",
+        )
+    ),
     Mutation(
         "models/factorisation/predict.py",
         "mean, bounds = (np.clip(x, *ratings.range) for x in (mean, bounds))",

@@ -10,6 +10,34 @@ _TAILS = ("check_tails",)
 
 MUTATIONS = [
     Mutation(
+        "checker/_samplers.py",
+        "sampler.on(sampler.own_target, 2 * sampler.own_temperature)",
+        "sampler.on(sampler.own_target, sampler.own_temperature)",
+        "a temperature that the steps forget is not noticed at 1",
+        ("check_samplers::steps_that_do_not_follow_what_the_sampler_names_are_undecided",),
+    ),
+    Mutation(
+        "checker/_steps.py",
+        "range(1, grouped.shape[2] // 2 + 1)",
+        "range(1, 1)",
+        "noise that coordinates share is not noticed",
+        ("check_samplers::steps_that_do_not_follow_what_the_sampler_names_are_undecided",),
+    ),
+    Mutation(
+        "checker/_modes.py",
+        "[label[lowest], len(selected) + np.arange(len(middles))]",
+        "[len(selected) + np.arange(len(added))]",
+        "points of one curved valley are listed as modes of their own",
+        ("check::points_of_one_curved_valley_are_one_mode",),
+    ),
+    Mutation(
+        "checker/_modes.py",
+        "is_low = of_added <= limits",
+        "is_low = of_added <= np.inf",
+        "a saddle connects the two modes beside it",
+        ("check::points_of_one_curved_valley_are_one_mode",),
+    ),
+    Mutation(
         "checker/_steps.py",
         "for power in (2, 1)]",
         "for power in (1, 1)]",

@@ -9,7 +9,6 @@ import math
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fokker.checker._corrections import check_correction
@@ -20,7 +19,7 @@ from fokker.checker._points import draw_points
 from fokker.checker._report import Report
 from fokker.checker._steps import names_all_it_does, steps_finding, with_small_step
 from fokker.dynamics import langevin
-from fokker.dynamics.problem import double, make_problem
+from fokker.dynamics.problem import Problem, double, make_problem
 from fokker.samplers.contract import Followed, Sampler, theta_of
 
 _POINTS = 1024
@@ -59,7 +58,7 @@ def check_sampler(sampler: Sampler, state: Any, options: Options) -> Report:
     checked = _of_dynamics([one for one in followed if one is not None], options)
     if is_corrected:
         return _with_findings(checked.report, _corrections(sampler, state, options)[0])
-    return _with_steps(sampler, followed[0], checked, options.seed)
+    return _with_steps(sampler, followed[0], checked, states[0] if states else None, options.seed)
 
 
 def _of_dynamics(followed: list[Followed], options: Options) -> Checked:
@@ -81,13 +80,28 @@ def _of_dynamics(followed: list[Followed], options: Options) -> Checked:
     return checked._replace(report=dataclasses.replace(report, ok=False, verdict="undecided", reasons=doubts))
 
 
-def _with_steps(sampler: Sampler, followed: Followed, checked: Checked, seed: int) -> Report:
+def _warmer(sampler: Sampler, state: Any, problem: Problem) -> tuple[Sampler, Problem]:
+    """The sampler at twice the temperature, with its dynamics: at 1 a forgotten temperature does not show."""
+    if not sampler.wants_target:
+        return sampler, problem
+    try:
+        warm = sampler.on(sampler.own_target, 2 * sampler.own_temperature)
+    except ValueError:  # it has one temperature only
+        return sampler, problem
+    followed = warm.follows(state)
+    if followed is None:
+        return sampler, problem
+    return warm, make_problem(followed.dynamics, state=followed.state)
+
+
+def _with_steps(sampler: Sampler, followed: Followed, checked: Checked, state: Any, seed: int) -> Report:
     """The report on the dynamics, with the steps compared with them where this can be done."""
     report, problem, draws = checked
     finding = None
     if report.ok and draws is not None and names_all_it_does(sampler, followed, problem):
         with jax.enable_x64(True):
-            small = with_small_step(double(sampler), problem, draws)
+            warm, problem = _warmer(sampler, state, problem)
+            small = with_small_step(double(warm), problem, draws)
             if small is not None:
                 finding = steps_finding(small, problem, draws, np.random.default_rng(seed))
     report.notes.append(_DISCRETE if finding is None else _COMPARED)
@@ -139,8 +153,8 @@ def _corrections(
     with jax.enable_x64(True):
         sampler = double(sampler)
         if sampler.wants_target:
-            states = [{"theta": theta_of(one)} for one in states] or [{"theta": jnp.zeros(())}]
-            example = states[0]
+            states = [{"theta": theta_of(one)} for one in states]
+            example = states[0] if states else None
             dynamics: Any = langevin(sampler.own_target.potential, temperature=sampler.own_temperature)
         else:
             dynamics = sampler.own_dynamics

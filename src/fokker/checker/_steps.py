@@ -1,8 +1,9 @@
 r"""Whether the steps of a sampler follow the dynamics that it names.
 
 From the same draws of the target, small steps of the sampler and smaller ones of Euler–Maruyama lead to the
-same time t. Averages of squared moves, and of moves weighted by the drift and by the place, must agree. To
-first order in t they are those of 2D t and of f t; the reference has the higher orders too.
+same time t. Averages of squared moves, of products of two coordinates' moves, and of moves weighted by the
+drift and by the place, must agree. To first order in t they are those of 2D t and of f t; the reference has
+the higher orders too.
 """
 
 from collections.abc import Callable
@@ -60,13 +61,16 @@ def steps_finding(
         run = compile_once(jax.vmap(path))
         own, shared = ((np.asarray(run(starts, keys)) - starts) / spread for keys in _keys(generator))
         products.append(_products(own, shared, weights))
-    compared = _compared(*products)
+    compared = _compared(products[0], products[1], 2 + weights.shape[2])
     kind, worst = (int(i) for i in np.unravel_index(np.argmax(compared.scores), compared.scores.shape))
     largest = float(compared.scores[kind, worst])
     where = problem.coordinate_names()[worst]
     what = ("mean square of the move", "mean move", "mean move, weighted by drift or place,")[min(kind, 2)]
+    if kind >= 2 + weights.shape[2]:
+        what = "mean product of the move with that of another coordinate,"
     actual, expected = (float(np.mean(x, axis=0)[kind, worst]) for x in products)
-    how = f"{_STEPS} steps of size {h:.2g} from {len(starts)} states"
+    how = f"{_STEPS} steps of size {h:.2g} at temperature {float(sampler.own_temperature):.3g} from "
+    how += f"{len(starts)} states"
     noise, constant, gain = (max(_SMALL, float(np.max(row))) for row in compared.detectable[:3])
     return Finding(
         f"steps: {how} move them as the dynamics do, by averages of the moves and of their squares",
@@ -87,13 +91,18 @@ class _Compared(NamedTuple):
     detectable: np.ndarray
 
 
-def _compared(moves: np.ndarray, expected: np.ndarray) -> _Compared:
-    """Products of the sampler beside those of the dynamics, group × kind × coordinate."""
+def _compared(moves: np.ndarray, expected: np.ndarray, first_cross: int) -> _Compared:
+    """Products of the sampler beside those of the dynamics, group × kind × coordinate.
+
+    `first_cross`: the first kind that is a product of two coordinates' moves.
+    """
     difference = np.mean(moves - expected, axis=0)
     error = np.std(moves - expected, axis=0, ddof=1) / np.sqrt(len(moves)) + 1e-300
     size = np.abs(np.mean(expected, axis=0))
     # Weights that the drift does not depend on have averages of zero: compare with the others.
-    size[1:] = np.max(size[1:], axis=0)
+    size[1:first_cross] = np.max(size[1:first_cross], axis=0)
+    for k, row in enumerate(size[first_cross:], 1):
+        row[:] = np.sqrt(size[0] * np.roll(size[0], -k))
     is_off = ~(np.abs(difference) <= _SMALL * size)  # not finite is off
     scores = np.where(is_off, np.nan_to_num(np.abs(difference) / error, nan=np.inf), 0.0)
     return _Compared(scores, ALARM * error / np.maximum(size, 1e-300))
@@ -120,11 +129,17 @@ def _weights(place: np.ndarray, drift: np.ndarray) -> np.ndarray:
 
 
 def _products(moves: np.ndarray, with_shared_noise: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Group × kind × coordinate: the mean square of moves, their mean, and their means with the weights."""
+    """Group × kind × coordinate: means of squares of moves, of moves, with weights, and by another's move.
+
+    The last kinds are products with the next coordinate, the one after it, …, so that all pairs are there.
+    """
     by_group = (_GROUPS, _STARTS, -1)
-    unweighted = [np.mean(moves.reshape(by_group) ** power, axis=1)[:, None] for power in (2, 1)]
+    grouped = moves.reshape(by_group)
+    distances = range(1, grouped.shape[2] // 2 + 1)
+    cross = [np.mean(grouped * np.roll(grouped, -k, axis=2), axis=1)[:, None] for k in distances]
+    unweighted = [np.mean(grouped**power, axis=1)[:, None] for power in (2, 1)]
     weighted = np.mean(with_shared_noise.reshape(by_group)[:, :, None] * weights, axis=1)
-    return np.concatenate([*unweighted, weighted], axis=1)
+    return np.concatenate([*unweighted, weighted, *cross], axis=1)
 
 
 def _fastest_time(problem: Problem, draws: np.ndarray) -> float:

@@ -9,6 +9,7 @@ import typer
 from fokker.cli.console import show, show_error
 from fokker.cli.flags import translated
 from fokker.cli.lda_options import option
+from fokker.cli.lda_wording import repeat_problems
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,6 +72,7 @@ def infer(
                     progress.update(len(names))
         if summary := corpus.tally.sentence():
             show_error(translated(summary))
+    repeat_problems(_folder_of_run(model))
     if out is not None:
         _write_proportions(out, topic_names, names, shares)
         show(f"wrote {out}")
@@ -98,6 +100,7 @@ def export(
         paths = write(exported, tool, out or folder / tool)
     if summary := corpus.tally.sentence():
         show_error(translated(summary))
+    repeat_problems(folder)
     show(f"wrote {', '.join(path.name for path in paths)} to {paths[0].parent}")
 
 

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from fokker.cli.console import console, show
 from fokker.cli.lda_options import option
+from fokker.cli.lda_wording import repeat_problems
 
 
 # Typer takes a `Literal` in its newer releases alone.
@@ -104,6 +105,7 @@ def trends(
         )
     for note in result.notes:
         show(note)
+    repeat_problems(folder)
     target = out or folder
     target.mkdir(parents=True, exist_ok=True)
     name = "".join(c if c.isalnum() or c in "-_" else "-" for c in by)

@@ -25,7 +25,7 @@ def checked_text(
 ) -> str:
     """What was checked, how small a bias would have been detected, and what was not looked at.
 
-    `least`: the fewest effective draws of what is judged and of what the table shows.
+    `least`: the fewest effective draws of what the table shows.
     """
     parts = [f"{_agreement(statistics, judged)}, with at least {least:,.0f} effective draws.", _power(spread)]
     if trace.sampler is not None and not trace.sampler.is_exact and not halving:

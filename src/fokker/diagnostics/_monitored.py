@@ -1,5 +1,6 @@
 """Parameters and gradients of any framework as named vectors of NumPy."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
@@ -64,4 +65,23 @@ def check_alike(theta: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]
         raise ValueError(
             f"{what} must have the arrays of theta: {shapes} numbers are wanted, and "
             f"{ {name: len(x) for name, x in other.items()} } were given."
+        )
+
+
+def check_settings(
+    temperature: float, size: int, batch_size: int | None, step_size: float | None, friction: float
+) -> None:
+    """Raise where a setting of the monitor is no positive number, or a batch larger than the data."""
+    settings = {"temperature": temperature, "size": size, "friction": friction}
+    optional = {"batch_size": batch_size, "step_size": step_size}
+    for name, value in {**settings, **optional}.items():
+        if value is None and name in optional:
+            continue
+        if not (isinstance(value, int | float | np.number) and 0 < value < math.inf):
+            alternative = " or None" if name in optional else ""
+            raise ValueError(f"{name} must be a positive number{alternative}; {value!r} was given.")
+    if batch_size is not None and batch_size > size:
+        raise ValueError(
+            f"batch_size={batch_size} is larger than size={size}, the number of data: give gradients of the "
+            "mean loss with size=N, or leave batch_size out."
         )

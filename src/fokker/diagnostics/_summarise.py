@@ -90,11 +90,13 @@ def _of_scalars(
     context = _context(trace, findings, comparison, len(free.names))
     findings += convergence(*judged, agreement, statistics.effective, context)
     findings += _halved(trace, halving)
-    shown = Statistics.of(table.values) if len(table.names) != len(judged.names) else statistics
+    shown = statistics if judged.names == table.names else Statistics.of(table.values)
     findings += tail_findings(
         judged.names, *heavy_tails(judged.values, statistics.tail, comparison.exponents)
     )
-    checked = checked_text(statistics, _least(statistics), agreement, comparison.spread, trace, halving)
+    # That of the table, in which a reader looks for it: those of the unconstrained numbers differ from it.
+    least = float(np.nanmin(shown.effective)) if np.isfinite(shown.effective).any() else _least(statistics)
+    checked = checked_text(statistics, least, agreement, comparison.spread, trace, halving)
     notes += [*_notes(trace, comparison.spread), *_not_judged(own)]
     return _summary(table, shown, findings, checks, notes, checked, probabilities)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fokker._core.statistics import split_r_hat
 from fokker.diagnostics._findings import Finding, Grade, Verdict, care_or_bad
-from fokker.diagnostics._monitored import Tree, check_alike, vectors
+from fokker.diagnostics._monitored import Tree, check_alike, check_settings, vectors
 from fokker.diagnostics._scores import effective_draws, power, scores, threshold
 
 # Share of correct runs in which any of the tests raises an alarm, and a bias of temperature that is ignored.
@@ -85,9 +85,7 @@ class Monitor:
         live: bool = False,
         seed: int = 0,
     ) -> None:
-        for name, value in (("temperature", temperature), ("size", size), ("friction", friction)):
-            if not (isinstance(value, int | float | np.number) and 0 < value < math.inf):
-                raise ValueError(f"{name} must be a positive number; {value!r} was given.")
+        check_settings(temperature, size, batch_size, step_size, friction)
         self.temperature, self.size, self.batch_size = temperature, size, batch_size
         self.step_size, self.friction, self.live = step_size, friction, live
         self._generator = np.random.default_rng(seed)
@@ -95,6 +93,9 @@ class Monitor:
         self._products: dict[object, list[np.ndarray]] = defaultdict(list)
         self._kinetic: dict[object, list[float]] = defaultdict(list)
         self._followed: dict[object, list[np.ndarray]] = defaultdict(list)
+        # The first parameters of each chain, and which of its arrays have other numbers since.
+        self._starts: dict[object, dict[str, np.ndarray]] = {}
+        self._has_moved: dict[object, set[str]] = defaultdict(set)
         self._noise: list[float] = []
         self._sizes: dict[str, int] = {}
         self._directions: np.ndarray | None = None
@@ -141,6 +142,10 @@ class Monitor:
             r = np.concatenate(list(vectors(momentum, "momentum").values()))
             self._kinetic[chain].append(float(np.mean(r**2)) / mass / self.temperature)
         self._followed[chain].append(self._along(x))
+        start = self._starts.setdefault(chain, {name: block.copy() for name, block in position.items()})
+        self._has_moved[chain].update(
+            name for name, block in position.items() if not np.array_equal(block, start[name])
+        )
         first = self._first[chain]
         if len(first) < _CENTRE:
             first.append(x)
@@ -182,9 +187,12 @@ class Monitor:
         notes: list[str] = []
         if followed is not None and followed.shape[1] >= _FEWEST:
             halves = np.concatenate(np.split(followed[:, followed.shape[1] % 2 :], 2, axis=1))
-            r_hat = float(np.max(split_r_hat(halves)))
-            drift, is_drifting = _drift(followed)
-            findings += _mixing(r_hat, drift, is_drifting, len(followed))
+            findings += self._stuck()
+            moves = np.ptp(followed, axis=(0, 1)) > 0
+            if moves.any():
+                r_hat = float(np.max(split_r_hat(halves[:, :, moves])))
+                drift, is_drifting = _drift(followed[:, :, moves])
+                findings += _mixing(r_hat, drift, is_drifting, len(followed))
         else:
             findings.append(_undecided(f"there are fewer than {_FEWEST} draws of each chain"))
         for name, t in (("configurational", whole), ("kinetic", kinetic)):
@@ -200,6 +208,21 @@ class Monitor:
         return Health(
             number, whole, blocks, kinetic, share, r_hat, drift, Verdict(tuple(findings), tuple(notes))
         )
+
+    def _stuck(self) -> list[Finding]:
+        """Arrays that are the same in all draws of a chain."""
+        findings = []
+        for chain, moved in self._has_moved.items():
+            fixed = [name for name in self._sizes if name not in moved]
+            if fixed:
+                what = "theta" if not moved else ", ".join(fixed)
+                text = f"{what} of chain {chain} is the same in all its draws: no step moves it"
+                findings.append(
+                    Finding(
+                        Grade.BAD, f"{text}, or the same array is given each time. Give theta as it is now."
+                    )
+                )
+        return findings
 
     def _temperatures(self) -> tuple[dict[str, Temperature], Temperature | None, Temperature | None]:
         products, kinetic = _together(self._products), _together(self._kinetic)

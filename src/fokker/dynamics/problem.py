@@ -165,7 +165,7 @@ def make_problem(
     if isinstance(dynamics, Dynamics):
         dynamics = double(dynamics)
     names = order or (dynamics.order(example) if isinstance(dynamics, SDE) else variable_names(example))
-    dynamics.validate(example, matrices=False)
+    is_guessed = _validated(dynamics, example, names, state)
     slices, start = {}, 0
     for name in names:
         slices[name] = slice(start, start + dimension(example[name]))
@@ -217,8 +217,25 @@ def make_problem(
         noise_covariance=None if noise is None else noise_covariance,
         auxiliary=auxiliary,
         position=H.position if isinstance(H, Hamiltonian) else "theta",
-        guessed=bool(names) and state is None and getattr(dynamics, "state", None) is None,
+        guessed=is_guessed,
     )
+
+
+def _validated(dynamics: Dynamics | SDE, example: State, names: tuple[str, ...], state: Arrays) -> bool:
+    """Whether variables were taken as single numbers, for want of a state; raise where this does not fit."""
+    is_guessed = bool(names) and state is None and getattr(dynamics, "state", None) is None
+    try:
+        dynamics.validate(example, matrices=False)
+    except Exception as error:  # a user's own function may raise anything
+        if not is_guessed:
+            raise
+        shown = ", ".join(f'"{name}": jnp.zeros(2)' for name in names)
+        raise ValueError(
+            f"no state was given, so that a single number was taken for {' and '.join(names)}, and with "
+            f"that it fails: {str(error).strip().rstrip('.')}. If the shape is another, give an example by "
+            f"state=…, in Python such as state={{{shown}}}, or of a sampler theta alone, state=jnp.zeros(2)."
+        ) from error
+    return is_guessed
 
 
 def as_dynamics(

@@ -220,8 +220,23 @@ class Estimator(_Base):
     def __setstate__(self, state: dict[str, Any]) -> None:
         stored = state.get("_stored")
         self.__dict__.update({name: value for name, value in state.items() if name != "_stored"})
-        if stored is not None:
+        kind = type(self).__name__
+        advice = f"fit it again, and keep it by save and {kind}.load, which read files of earlier releases."
+        missing = [name for name in inspect.signature(type(self)).parameters if name not in state]
+        if missing:
+            raise ValueError(
+                f"this pickle of a {kind} is of another release of Fokker: it has no {', '.join(missing)}. "
+                f"Read it with that release, or {advice}"
+            )
+        if stored is None:
+            return
+        try:
             self._restore(*stored)
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"this pickle of a {kind} is damaged, or of another release of Fokker ({error!r}). Read it "
+                f"with that release, or {advice}"
+            ) from error
 
 
 def new_seed(random_state: RandomState) -> int:

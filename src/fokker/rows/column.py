@@ -84,10 +84,13 @@ class Column:
             return f"{what}, which is not a number: correct it, or leave it empty and remove the row."
         return f"{what}, {advice(self.name, texts, self._decimal)}"
 
-    def codes(self, labels: Sequence[str] | None) -> tuple[np.ndarray, list[str]]:
+    def codes(
+        self, labels: Sequence[str] | None, *, may_be_missing: bool = False
+    ) -> tuple[np.ndarray, list[str]]:
         """The place of each value among the labels, by default among its sorted values; and the labels.
 
-        Labels are texts: 01234 and 1234 are two, as are 1.0 and 1. Spaces around them do not count.
+        Labels are texts: 01234 and 1234 are two, as are 1.0 and 1. Spaces around them do not count. A missing
+        value is an error, or -1 where it may be missing.
         """
         if self.values.ndim != 1:
             raise ValueError(
@@ -98,7 +101,7 @@ class Column:
         if (numbers == _NO_TEXT).any():
             raise ValueError(f"categories=[{self.name!r}]: its values are lists or tables, without codes.")
         missing = numbers < 0
-        if missing.any():
+        if missing.any() and not may_be_missing:
             problem = self._missing_problem(int(missing.sum()), int(np.argmax(missing)))
             raise ValueError(f"{problem}{self._note}")
         known = _sorted_labels(texts) if labels is None else list(labels)
@@ -110,7 +113,7 @@ class Column:
                     f"the column {self.name!r} has {text!r} in {self._line(row)}, a category that the run "
                     f"has not seen: it has {listed(known)}."
                 )
-        return np.array([places[text] for text in texts], np.int32)[numbers], known
+        return np.array([*(places[text] for text in texts), -1], np.int32)[numbers], known
 
     def days(self) -> np.ndarray:
         """The dates of a column as days since 1970-01-01 00:00 UTC."""

@@ -1,7 +1,7 @@
 """Tables from files: columns by name, from CSV, Parquet, JSON lines, npy and npz."""
 
 import collections
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -194,6 +194,7 @@ def read_table(
     uses_all_rows: bool = False,
     dates: Sequence[str] = (),
     text: TextFormat | None = None,
+    may_be_missing: Collection[str] = (),
 ) -> Columns:
     """The columns of one file, or of several with as many rows each.
 
@@ -202,7 +203,7 @@ def read_table(
     replaced by codes 0, 1, …, with their labels in this order, or None for the sorted values.
 
     `dates`: columns of dates, which become days since 1970-01-01 00:00 UTC. `text`: how text files are
-    written.
+    written. `may_be_missing`: categories whose missing values have the code -1, and are no error.
 
     `columns_of_run`: these are new rows, and a matrix of them has these columns. One that is not there, or
     has a category without a label, is a problem only for a model that uses it.
@@ -212,7 +213,7 @@ def read_table(
     """
     labels = dict(categories or {})
     chosen = None if columns is None else {*columns, *labels, *dates}
-    gathered = _Gathered(labels, dates, are_new=columns_of_run is not None)
+    gathered = _Gathered(labels, dates, are_new=columns_of_run is not None, may_be_missing=may_be_missing)
     for file in files:
         for name, column in _read_file(file, chosen, set(labels), dates, text or TextFormat()).items():
             gathered.known.append(name)
@@ -233,8 +234,11 @@ class _Gathered:
     cannot be used is a problem only for a model that uses it.
     """
 
-    def __init__(self, categories: Labels, dates: Sequence[str], are_new: bool) -> None:
+    def __init__(
+        self, categories: Labels, dates: Sequence[str], are_new: bool, may_be_missing: Collection[str]
+    ) -> None:
         self._categories, self._dates, self._are_new = categories, dates, are_new
+        self._may_be_missing = may_be_missing
         self.columns: dict[str, Any] = {}
         self.problems: dict[str, str] = {}
         self.labels: dict[str, list[str]] = {}
@@ -248,7 +252,9 @@ class _Gathered:
             if name in self._dates:
                 self.columns[name] = column.days()
             elif name in self._categories:
-                self.columns[name], self.labels[name] = column.codes(self._categories[name])
+                self.columns[name], self.labels[name] = column.codes(
+                    self._categories[name], may_be_missing=name in self._may_be_missing
+                )
             elif column.problem is not None:
                 self.problems[name] = column.problem
             else:

@@ -46,6 +46,8 @@ SAMPLERS = tuple(_PASSES)
 _MINIBATCHES = ("batch_size", "step_size", "friction", "thermostat_mass")
 # Sweeps of the Gibbs sampler where minibatches start, and their steps per pass if no batch size is given.
 _SWEEPS, _STEPS = 20, 80
+# A precision of the noise, of standardised ratings, for which the masses of minibatches are far too small.
+_LARGE_PRECISION = 20.0
 
 
 @dataclass(eq=False, repr=False)
@@ -212,8 +214,19 @@ class Factorisation(Estimator):
             if interruption.asked:
                 return draws or [chain.draw()], f"interrupted after {number} of {self.num_passes} passes"
         if number < self.num_passes:
-            return draws, f"the chain left the finite numbers in pass {number + 1}: take smaller steps"
+            return draws, f"the chain left the finite numbers in pass {number + 1}: {self._remedy(chain)}"
         return draws, None
+
+    def _remedy(self, chain: FactorChain) -> str:
+        """What to do about a chain that diverges."""
+        if self.sampler == "gibbs":
+            return "write the ratings in another unit"
+        if np.median(chain.noise.precision) > _LARGE_PRECISION:
+            return (
+                "the ratings are explained with hardly any noise, in which minibatches take no stable steps; "
+                "give sampler='gibbs'"
+            )
+        return "take smaller steps, by step_size, or give sampler='gibbs'"
 
     def _mover(self, chain: FactorChain) -> Mover:
         """What moves the tables: exact draws, or after a start by them, minibatches."""

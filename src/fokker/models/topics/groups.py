@@ -57,11 +57,6 @@ class Groups:
         codes = np.array([number[t] if known else -1 for t, known in zip(texts, is_known, strict=True)])
         return Groups(by, tuple(labels), codes, order)
 
-    @property
-    def num_missing(self) -> int:
-        """The number of documents without a value."""
-        return int(np.sum(self.codes < 0))
-
     def select(self, documents: np.ndarray) -> "Groups":
         """Those of the documents at these places of the column."""
         if len(documents) and documents.max() >= len(self.codes):

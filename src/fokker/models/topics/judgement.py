@@ -326,28 +326,37 @@ def judge_topics(topics: Sequence[TopicWords], wording: Wording, is_number_learn
     more, fewer = (f"Use {x} topics ({wording.topics})" for x in ("more", "fewer"))
     findings: list[Finding] = []
     notes: list[str] = []
+
+    def is_problem(bad: Sequence[TopicWords]) -> bool:
+        return len(bad) > _MAX_BAD_SHARE * len(topics) and not is_number_learned
+
+    # Topics that mix subjects beside others that repeat one: their number is not what is wrong.
+    is_unsettled = is_problem(mixed) and is_problem(repeated)
     for bad, what, advice in (
         (
             mixed,
             "{mix} several subjects: {their} words occur in groups, and less often together than by chance "
             "(NPMI below 0)",
-            f"{more}.",
+            wording.longer if is_unsettled else f"{more}.",
         ),
         (
             [topic for topic in incoherent if topic not in mixed],
             "{have} words that occur together less often than by chance (NPMI below 0)",
-            f"{wording.longer} If that does not help, {_lower(fewer)}, or more documents.",
+            wording.longer
+            if is_problem(mixed)
+            else f"{wording.longer} If that does not help, {_lower(fewer)}, or more documents.",
         ),
         (
             repeated,
             f"{{share}} {_MIN_SHARED_WORDS} or more of {{their}} ten words with another",
-            f"{fewer}, or more documents.",
+            f"{wording.longer} Some topics mix subjects and some repeat one: their number may be right."
+            if is_unsettled
+            else f"{fewer}, or more documents.",
         ),
     ):
         if bad:
-            is_problem = len(bad) > _MAX_BAD_SHARE * len(topics) and not is_number_learned
             sentence = _sentence([topic.number for topic in bad], len(topics), what)
-            if is_problem:
+            if is_problem(bad):
                 findings.append(Finding(Grade.CARE, f"{sentence} {advice}"))
             else:
                 notes.append(sentence)

@@ -3,6 +3,7 @@
 import csv
 import gzip
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from fokker.models.topics.evaluate import counts_draw
 from fokker.models.topics.files import MIXTURES, stored_reading
 from fokker.models.topics.groups import Bin, Groups
 from fokker.models.topics.model import Model, top_words
-from fokker.models.topics.trends import Per, Trends, TrendSums
+from fokker.models.topics.trends import NO_GROUP, Per, Trends, TrendSums
 from fokker.rows.table import read_table
 
 _WORDS = 6
@@ -63,18 +64,9 @@ def run_trends(
             f"the run in {folder} has read standard input, which cannot be read again: set written=True to "
             "use the mixtures that it has written."
         )
-    if metadata is None:
-        values = _of_corpus(folder, by)
-        name_of: dict[str, int] | None = None
-    else:
-        values, name_of = _of_table(metadata, by, id)
+    values, row_of = (_of_corpus(folder, by), None) if metadata is None else _of_table(metadata, by, id)
     groups = Groups.of(values, by, bin)
-
-    def codes(places: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-        if name_of is None:
-            return groups.select(places).codes
-        return np.array([groups.codes[name_of[name]] if name in name_of else -1 for name in names], int)
-
+    matched = _Matched(groups, row_of, is_table=metadata is not None)
     draws = 1 if written else len(model.beta)
     sums = TrendSums(
         groups,
@@ -85,17 +77,64 @@ def run_trends(
         probability=probability,
         seed=seed,
     )
-    num_matched = (_add_written(folder, sums, codes) if written
-                   else _add_draws(model, model.open_run(folder), sums, codes, seed, show))  # fmt: skip
+    num_matched = (_add_written(folder, sums, matched) if written
+                   else _add_draws(model, model.open_run(folder), sums, matched, seed, show))  # fmt: skip
     if not num_matched:
         raise ValueError(
             f"no document of the run has a value in {metadata}: the column id={id!r} must have the names of "
             f"the documents as {MIXTURES} has them, or leave id out where the rows are in their order."
         )
-    return sums.result(model.settings.topic_names, words)
+    result = sums.result(model.settings.topic_names, words)
+    return replace(result, notes=(*result.notes, *matched.sentences()))
 
 
-_Codes = Callable[[np.ndarray, tuple[str, ...]], np.ndarray]
+class _Matched:
+    """The groups of documents, by their places or by their names in a table; and what did not match.
+
+    `row_of`: the row of each name; None where rows are in the order of the documents.
+    """
+
+    def __init__(self, groups: Groups, row_of: dict[str, int] | None, *, is_table: bool) -> None:
+        self.groups, self.row_of, self.is_table = groups, row_of, is_table
+        self.last = 0
+        self.documents: list[str] = []
+        self.rows: set[str] = set()
+
+    def __call__(self, places: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+        """The codes of their groups."""
+        self.last = max(self.last, int(places.max(initial=0)) + 1)
+        if self.row_of is None:
+            return self.groups.select(places).codes
+        self.rows.update(names)
+        self.documents += [name for name in names if name not in self.row_of]
+        codes = (self.groups.codes[self.row_of[n]] if n in self.row_of else NO_GROUP for n in names)
+        return np.array(list(codes), int)
+
+    def sentences(self) -> list[str]:
+        """On documents without a row of the table, and on rows without a document."""
+        sentences = []
+        if self.documents:
+            have, are = ("has", "is") if len(self.documents) == 1 else ("have", "are")
+            sentences.append(
+                f"{_counted(self.documents, 'document')} of the run {have} no row in the table and {are} "
+                f"left out, such as {self.documents[0]!r}."
+            )
+        rows = [name for name in self.row_of or () if name not in self.rows]
+        if rows:
+            sentences.append(
+                f"{_counted(rows, 'row')} of the table {'names' if len(rows) == 1 else 'name'} no document "
+                f"of the run with known words, such as {rows[0]!r}."
+            )
+        if self.is_table and self.row_of is None and self.last < len(self.groups.codes):
+            sentences.append(
+                f"The table has {len(self.groups.codes):,} rows, and the last document of the run with known "
+                f"words is at the place {self.last:,}: they are matched by their order."
+            )
+        return sentences
+
+
+def _counted(names: list[str], what: str) -> str:
+    return f"{len(names):,} {what}{'' if len(names) == 1 else 's'}"
 
 
 def _of_corpus(folder: Path, by: str) -> list[str]:
@@ -115,10 +154,12 @@ def _of_table(path: Path, by: str, id: str | None) -> tuple[list[str], dict[str,
     """The values of a column of a table, and the row of each name."""
     wanted = [by] if id is None else [by, id]
     try:
-        table = read_table([str(path)], columns=wanted, categories=dict.fromkeys(wanted))
+        table = read_table([str(path)], columns=wanted, categories=dict.fromkeys(wanted), may_be_missing=[by])
     except ValueError as error:
         raise ValueError(f"metadata={str(path)!r}: {error}") from None
-    values, *names = ([table.labels[name][code] for code in table[name]] for name in wanted)
+    # The code of a missing value, -1, is the last.
+    labels = {name: np.array([*table.labels[name], ""], object) for name in wanted}
+    values, *names = (labels[name][table[name]].tolist() for name in wanted)
     if not names:
         return values, None
     row_of = {name: row for row, name in enumerate(names[0])}
@@ -131,7 +172,7 @@ def _add_draws(
     model: Model,
     corpus: Corpus,
     sums: TrendSums,
-    codes: _Codes,
+    codes: _Matched,
     seed: int,
     show: Callable[[int, int | None], None],
 ) -> int:
@@ -157,7 +198,7 @@ def _add_draws(
     return num_matched
 
 
-def _add_written(folder: Path, sums: TrendSums, codes: _Codes) -> int:
+def _add_written(folder: Path, sums: TrendSums, codes: _Matched) -> int:
     """Add the mixtures of the file of the run; return how many documents have a group."""
     path = folder / MIXTURES
     if not path.is_file():

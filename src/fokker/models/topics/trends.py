@@ -25,6 +25,8 @@ from fokker.models.topics.groups import Groups
 Per = Literal["words", "documents"]
 # Weights of the documents for each draw, and for a single set of mixtures.
 _REPLICATES, _REPLICATES_ALONE = 40, 1_000
+# The code of a document that is in no group for another reason than a missing value, -1.
+NO_GROUP = -2
 
 
 @dataclass(frozen=True)
@@ -124,13 +126,16 @@ class TrendSums:
         shape = (draws, 1 + self._replicates, len(groups.labels))
         self._counts, self._sizes = np.zeros((*shape, topics), np.float32), np.zeros(shape)
         self._documents = np.zeros(len(groups.labels), np.int64)
+        self._num_missing = 0
 
     def add(self, draw: int, codes: np.ndarray, counts: np.ndarray) -> None:
         """Add documents with n_dk (D, K) under one draw of the topics, given their groups (D,)."""
         lengths = counts.sum(1, dtype=np.float64)
         is_used = (codes >= 0) & (lengths > 0)
+        all_codes = codes
         codes, counts, lengths = codes[is_used], counts[is_used], lengths[is_used]
         if draw == 0:
+            self._num_missing += int(np.sum(all_codes == -1))
             self._documents += np.bincount(codes, minlength=len(self._documents))
         if self.per == "documents":
             counts, lengths = counts / lengths[:, None], np.ones(len(lengths))
@@ -184,8 +189,10 @@ class TrendSums:
         ]
         if self.sampling and (few := int(np.sum(n < 2))):
             notes.append(f"{few} of the groups have one document, of which no interval can be known.")
-        if missing := self.groups.num_missing:
-            notes.append(f"{missing:,} documents have no value of {self.groups.by} and are left out.")
+        if missing := self._num_missing:
+            documents = "1 document has" if missing == 1 else f"{missing:,} documents have"
+            left_out = "is" if missing == 1 else "are"
+            notes.append(f"{documents} no value of {self.groups.by} and {left_out} left out.")
         return tuple(notes)
 
 
