@@ -24,6 +24,7 @@ from fokker.models.estimator import (
     split_labels,
 )
 from fokker.models.network import inputs
+from fokker.models.network.calibration import checked_calibration, exponent_by_folds, number_held_out
 from fokker.models.network.metrics import fitted_exponent
 from fokker.models.network.networks import (
     check_draws,
@@ -43,6 +44,8 @@ from fokker.models.network.training import Lengths, NetworkPosterior
 from fokker.samplers.contract import Sampler
 
 _FITTED_ARRAYS = ("_location", "_scale")
+# Without a batch size: up to so many rows every step sees all of them, and beyond that so many.
+_MOST_WHOLE, _BATCH = 500, 100
 
 
 @dataclass(eq=False, repr=False)
@@ -84,8 +87,13 @@ class Network(Predictor):
     start left them: "all", "last" (the last layer, by what the output is computed from), parts of paths,
     or a function of the path.
 
-    `calibration`: a share of the rows, such as 0.1, that is not fitted but used to sharpen or soften the
-    probabilities of classes: they are taken to the power `sharpness_` that is most likely for these rows.
+    `calibration`: a number of folds, such as 5, sharpens or softens the probabilities of classes: they are
+    taken to the power `sharpness_` that is most likely for the rows of each fold, predicted by a short fit to
+    the others. The draws are still those given all rows. A share of the rows, such as 0.1, is left out of the
+    fit for this instead, which is quicker and needs many rows.
+
+    `batch_size`: rows per step. By default all of up to 500 rows, whose posterior is then sampled without the
+    noise of minibatches, and 100 of more.
 
     After fitting: `trace_`, the run of `fk.sample`; `draws_`, all draws as a tree with a leading axis;
     `classes_`; `stopped_`, why a run ended early. `net.save(path)` writes a file, and `Network.load(path)`
@@ -127,8 +135,8 @@ class Network(Predictor):
     params: Any = None
     activation: str = "relu"
     sampled: Sampled = "all"
-    calibration: float = 0.0
-    batch_size: int = 100
+    calibration: float | int = 0
+    batch_size: int | None = None
     passes: float | None = None
     burn_in_passes: float | None = None
     warm_start_passes: float | None = None
@@ -179,7 +187,11 @@ class Network(Predictor):
             positions = jax.tree.map(lambda x: x[:1], positions)
         if lengths.warm_start:
             positions = self._posterior.warm_started(
-                self._data, self._step_settings(), positions, lengths.warm_start
+                self._data,
+                self._step_settings(),
+                positions,
+                lengths.warm_start,
+                self._rows_per_step(len(rows)),
             )
         weights, rest = eqx.partition(positions["weights"], chosen)
         self._chosen, self._fixed = chosen, jax.tree.map(lambda x: x[0], rest)
@@ -221,6 +233,7 @@ class Network(Predictor):
 
     def _sample(self, positions: PyTree[Any], lengths: Lengths) -> Self:
         posterior = self._posterior
+        batch_size = self._rows_per_step(len(self._data["x"]))
         target = posterior.target(self._data, self._chosen, self._fixed)
         curvature = posterior.curvature(self._data["x"], positions, self._fixed)
         sampler = self._step_settings().make(target.size, curvature, lengths.period)
@@ -228,6 +241,7 @@ class Network(Predictor):
             target,
             sampler,
             positions,
+            batch_size=batch_size,
             temperature=self.temperature,
             burn_in=lengths.burn_in,
             steps=lengths.thin * lengths.draws,
@@ -244,16 +258,28 @@ class Network(Predictor):
         if not selected.any():
             selected[-1] = True
         self.draws_ = jax.tree.map(lambda x: x[:, selected].reshape(-1, *x.shape[2:]), trace.draws)
+        self._calibrate()
+        return self
+
+    def _calibrate(self) -> None:
+        """Set `sharpness_`."""
         self.sharpness_ = 1.0
         if self._held_out is not None:
             rows, labels = self._held_out
             self.sharpness_ = fitted_exponent(self.predict_proba(rows), labels)
-        return self
+        elif self.calibration >= 2 and self.stopped_ is None:
+            try:
+                self.sharpness_ = exponent_by_folds(self, self._data["x"], self._data["y"])
+            except KeyboardInterrupt:  # nothing that was drawn is lost
+                warnings.warn(
+                    "the fits of the calibration were interrupted: probabilities are those of the draws.",
+                    stacklevel=4,
+                )
 
     def _hold_out(self, rows: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The rows to fit, without those that calibrate the probabilities."""
         self._held_out: tuple[np.ndarray, np.ndarray] | None = None
-        number = int(self.calibration * len(rows))
+        number = number_held_out(self.calibration, len(rows))
         if not number:
             return rows, targets
         order = np.random.default_rng(self._seed).permutation(len(rows))
@@ -265,14 +291,15 @@ class Network(Predictor):
         check_likelihood(self.likelihood)
         self._step_settings().check()
         check_noise(self.noise)
-        for name in ("batch_size", "draws", "chains", "cycles"):
+        for name in ("draws", "chains", "cycles"):
             whole(1)(name, getattr(self, name))
+        optional(whole(1))("batch_size", self.batch_size)
         for name in ("passes", "burn_in_passes", "warm_start_passes"):
             check = within(0, np.inf, "a number of passes over the data, at least 0")
             optional(check)(name, getattr(self, name))
         if self.passes == 0:
             raise ValueError("passes must be above 0: without a pass over the data there are no draws.")
-        within(0, 1, "a share of the rows, at least 0 and below 1")("calibration", self.calibration)
+        checked_calibration(self.calibration)
         if self.calibration and self.likelihood != "categorical":
             raise ValueError("calibration is of the probabilities of classes: leave it out in a regression.")
         if self.noise_scale is not None:
@@ -286,11 +313,17 @@ class Network(Predictor):
         )
 
     def _lengths(self, rows: int) -> Lengths:
-        steps_per_pass = max(1.0, rows / self.batch_size)
+        steps_per_pass = max(1.0, rows / self._rows_per_step(rows))
         cycles = self.cycles if self.schedule == "cyclical" else None
         return Lengths.of(
             steps_per_pass, self.passes, self.burn_in_passes, self.warm_start_passes, self.draws, cycles
         )
+
+    def _rows_per_step(self, rows: int) -> int:
+        """The batch size; without one all rows of a small set, whose posterior is then sampled exactly."""
+        if self.batch_size is not None:
+            return self.batch_size
+        return rows if rows <= _MOST_WHOLE else _BATCH
 
     def _remember(self, X: ArrayLike, rows: np.ndarray) -> None:
         self.input_shape_ = rows.shape[1:]
@@ -334,7 +367,6 @@ class Network(Predictor):
             likelihood=self.likelihood,
             noise_scale=noise_scale,
             outputs=self._outputs,
-            batch_size=self.batch_size,
             seed=self._seed,
             progress=self.progress,
         )

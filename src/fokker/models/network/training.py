@@ -80,7 +80,6 @@ class NetworkPosterior:
     likelihood: str
     noise_scale: Any
     outputs: int
-    batch_size: int
     seed: int
     progress: bool
 
@@ -130,6 +129,7 @@ class NetworkPosterior:
         sampler: Sampler,
         positions: PyTree[Array],
         *,
+        batch_size: int,
         temperature: float,
         steps: int,
         thin: int,
@@ -144,7 +144,7 @@ class NetworkPosterior:
             steps=steps,
             burn_in=burn_in,
             thin=thin,
-            batch_size=self.batch_size if self.batch_size < target.size else None,
+            batch_size=batch_size if batch_size < target.size else None,
             seed=seed,
             temperature=temperature,
             progress=self.progress,
@@ -157,7 +157,12 @@ class NetworkPosterior:
         return trace
 
     def warm_started(
-        self, data: dict[str, np.ndarray], settings: StepSettings, positions: PyTree[Array], steps: int
+        self,
+        data: dict[str, np.ndarray],
+        settings: StepSettings,
+        positions: PyTree[Array],
+        steps: int,
+        batch_size: int,
     ) -> PyTree[Array]:
         """Theta of every chain after SGD with momentum: SGHMC at temperature 0.
 
@@ -167,7 +172,7 @@ class NetworkPosterior:
         if "log_noise" in positions:
             known = replace(self, noise_scale=np.ones(self.outputs, np.float32))
             weights = {"weights": positions["weights"]}
-            theta = known.warm_started(data, settings, weights, steps)
+            theta = known.warm_started(data, settings, weights, steps, batch_size)
             return {**theta, "log_noise": _log_residuals(self.network.apply, theta["weights"], data)}
         everything = jax.tree.map(lambda _: True, self.scales)
         nothing = jax.tree.map(lambda _: None, self.scales)
@@ -178,6 +183,7 @@ class NetworkPosterior:
             target,
             sampler,
             positions,
+            batch_size=batch_size,
             temperature=0.0,
             steps=steps,
             thin=steps,
