@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from conftest import quick_jit
+from fokker._core import count as _count
 from fokker._core import random as _random
 
 
@@ -28,7 +29,8 @@ class Words:
             outer.note(*key, first, second)
             return inline(key, first, second)
 
-        patch.setattr(_random, "threefry", threefry)
+        for module in (_random, _count):
+            patch.setattr(module, "threefry", threefry)
         for name, counters in JAX.items():
             patch.setattr(jax.random, name, outer.noting(getattr(jax.random, name), counters))
 

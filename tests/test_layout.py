@@ -16,12 +16,12 @@ from measures import ROOT, SOURCE, imports
 
 # What may not grow: `python tests/measures.py` shows what these numbers are now, and of what.
 LIMITS = {
-    "lines of code outside lab": 44_000,
+    "lines of code outside lab": 43_750,
     "parameters annotated Any, of 1,000": 50,
-    "files over 400 lines": 3,
-    "functions over 60 lines of code": 14,
-    "loops that drive chains": 13,
-    "lazy imports that only break a cycle": 6,
+    "files over 400 lines": 0,
+    "functions over 60 lines of code": 10,
+    "loops that drive chains": 9,
+    "lazy imports that only break a cycle": 1,
 }
 
 

@@ -5,10 +5,11 @@ import pytest
 
 from enumerated_topics import enumerate_posterior
 from fokker.corpora import Documents
-from fokker.models.topics.chain import TopicChain, automatic_settings, decaying
+from fokker.models.topics.chain import TopicChain
 from fokker.models.topics.coherence import npmi
 from fokker.models.topics.draws import TopicDraws
 from fokker.models.topics.evaluate import HeldOut, mixtures, perplexity, split_tokens
+from fokker.models.topics.step_size import automatic_settings, decaying
 from marks import long_case
 
 # ---- the posterior of a corpus of nine words

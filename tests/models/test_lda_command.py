@@ -22,10 +22,11 @@ from fokker._core import files as core_files
 from fokker.cli.lda_wording import COMMAND
 from fokker.corpora import Documents
 from fokker.diagnostics import Verdict
+from fokker.models.named_arrays import with_prefix
 from fokker.models.topics import files
 from fokker.models.topics.chain import TopicChain
 from fokker.models.topics.coherence import npmi, partnered
-from fokker.models.topics.curve import Evaluation
+from fokker.models.topics.curve import Evaluation, default_held_out
 from fokker.models.topics.draws import credible_bounds
 from fokker.models.topics.judgement import (
     FIT,
@@ -39,7 +40,7 @@ from fokker.models.topics.judgement import (
 )
 from fokker.models.topics.mixtures_file import MixturesFile
 from fokker.models.topics.model import Model, top_words
-from fokker.models.topics.reading import Reading, default_held_out
+from fokker.models.topics.reading import Reading
 from fokker.models.topics.report import _headline
 from fokker.models.topics.results import Topic, embed_in_plane, hellinger, topics_csv
 from fokker.models.topics.settings import Settings, default_passes
@@ -255,9 +256,9 @@ def begin(corpus, words, folder, sampler="scir", passes=2, **more):
 def everything(run):
     """All that a run has found, as bytes."""
     parts = {
-        **files.with_prefix("chain", run.training.chain.state()),
-        **files.with_prefix("draws", run.training.draws.state()),
-        **files.with_prefix("held out", run.training.curve.held_out.state()),
+        **with_prefix("chain", run.training.chain.state()),
+        **with_prefix("draws", run.training.draws.state()),
+        **with_prefix("held out", run.training.curve.held_out.state()),
         "word counts": run.training.word_counts,
         "curve": np.array([(e.documents, e.of_draw, e.of_average) for e in run.training.curve.points]),
         "position": np.array([run.plan.position, run.training.documents, run.tokens]),

@@ -358,4 +358,4 @@ def test_gamma_is_numbers_or_a_way_to_learn_it():
         Settings(topics=3, gamma=[0.1, 0.2])
     with pytest.raises(ValueError, match=r"gamma must be a positive number; -0\.2"):
         Settings(topics=2, gamma=[0.1, -0.2])
-    np.testing.assert_allclose(Settings(topics=2, gamma=[0.1, 0.7]).chain(4).gamma, [0.1, 0.7])
+    np.testing.assert_allclose(TopicChain.of(Settings(topics=2, gamma=[0.1, 0.7]), 4).gamma, [0.1, 0.7])

@@ -156,7 +156,7 @@ def ranks(case, seed, temperature, counted, prior_factor, noise_factor):
     `counted`: what the likelihood of a row is raised to.
     """
     problem, settings = case.problem, case.network._step_settings()
-    batch_size = case.network._rows_per_step(len(X))
+    batch_size = case.network._lengths(len(X)).batch_size
     everything = jax.tree.map(lambda _: True, problem.scales)
     nothing = jax.tree.map(lambda _: None, problem.scales)
     unused = 1.0  # the curvature, as a learning rate is given

@@ -515,11 +515,11 @@ def test_the_last_layer_alone_moves_and_partial_fit_goes_on(tmp_path):
 
 
 def test_draws_of_a_cycle_are_from_its_second_half():
-    lengths = Lengths.of(100.0, 40, None, None, 20, 4)
+    lengths = Lengths.of(10_000, 100, 40, None, None, 20, 4)
     assert (lengths.period, lengths.thin, lengths.draws) == (1000, 100, 40)
     numbers = np.arange(1, 41) * 100
     assert set((numbers[lengths.selected()] - 1) % 1000) == {599, 699, 799, 899, 999}
-    constant = Lengths.of(100.0, 40, None, 5, 20, None)
+    constant = Lengths.of(10_000, 100, 40, None, 5, 20, None)
     assert (constant.warm_start, constant.burn_in, constant.thin) == (500, 1000, 200)
 
 
@@ -688,7 +688,7 @@ def test_an_interrupted_calibration_keeps_the_draws(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fokker.models.network.estimator.exponent_by_folds", interrupted)
+    monkeypatch.setattr("fokker.models.network.calibration.exponent_by_folds", interrupted)
     X = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
     quick = {"passes": 4, "burn_in_passes": 2, "warm_start_passes": 2, "draws": 4, "progress": False}
     with pytest.warns(UserWarning, match="the fits of the calibration were interrupted"):

@@ -269,7 +269,7 @@ MUTATIONS = [
     ),
     # Random numbers.
     Mutation(
-        "_core/random.py",
+        "_core/threefry.py",
         "_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))",
         "_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 25))",
         "a rotation of Threefry wrong",

@@ -9,9 +9,9 @@ _NO_NOISE = (
 
 MUTATIONS = [
     Mutation(
-        "models/factorisation/estimator.py",
-        "mean, bounds = (np.clip(x, *self.ratings_.range) for x in (mean, bounds))",
-        "mean = np.clip(mean, *self.ratings_.range)",
+        "models/factorisation/predict.py",
+        "mean, bounds = (np.clip(x, *ratings.range) for x in (mean, bounds))",
+        "mean = np.clip(mean, *ratings.range)",
         "clipped recommendations have intervals outside of the range",
         ("factorisation::recommendations_can_be_clipped_to_the_range_of_the_ratings",),
     ),

@@ -144,9 +144,9 @@ MUTATIONS = [
         ("network_model::the_exponent_is_that_which_labels_were_drawn_with",),
     ),
     Mutation(
-        "models/network/estimator.py",
-        "        return rows[rest], targets[rest]\n",
-        "        return rows, targets\n",
+        "models/network/inputs.py",
+        "return rows[rest], targets[rest], (rows[out], targets[out])",
+        "return rows, targets, (rows[out], targets[out])",
         "the rows that calibrate are fitted too",
         ("network_model::rows_that_calibrate_are_not_fitted_and_sharpen_what_is_too_unsure",),
     ),

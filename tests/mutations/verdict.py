@@ -46,9 +46,9 @@ MUTATIONS = [
         ("bias::the_shift_is_in_standard_deviations_along_every_direction",),
     ),
     Mutation(
-        "diagnostics/shift.py",
-        "significant = self.judged & (np.abs(self.score) > limit)",
-        "significant = self.judged & (self.score > limit)",
+        "diagnostics/_scores.py",
+        "significant = judged & (np.abs(score) > limit)",
+        "significant = judged & (score > limit)",
         "a mean that is too low is not found",
         ("bias::a_forgotten_prior_is_found_and_named",),
     ),

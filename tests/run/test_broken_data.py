@@ -72,7 +72,9 @@ def second_of(first, second):
     ],
 )
 def test_a_batch_whose_values_another_type_would_change_is_refused(first, second, message):
-    with pytest.raises(rows.Problem, match=f"batch 2 of the stream, data\\['x'\\], .*{message}.*convert all"):
+    with pytest.raises(
+        rows.RowsError, match=f"batch 2 of the stream, data\\['x'\\], .*{message}.*convert all"
+    ):
         second_of(first, second)
 
 
@@ -87,7 +89,7 @@ def test_a_batch_of_another_type_with_the_same_values_is_used(first, second):
 
 def test_other_leaves_are_named():
     stream = rows.Stream(iter([{"x": np.zeros(4)}, {"z": np.zeros(4)}]), 100)
-    with pytest.raises(rows.Problem, match=r"has the leaves data\['z'\], but the first has data\['x'\]"):
+    with pytest.raises(rows.RowsError, match=r"has the leaves data\['z'\], but the first has data\['x'\]"):
         list(stream.batches(0))
 
 
@@ -121,7 +123,7 @@ def test_a_stream_that_cannot_start_again_says_why():
     def start():
         return next(starts, None) or disk_error()
 
-    with pytest.raises(rows.Problem, match="could not start again: OSError"):
+    with pytest.raises(rows.RowsError, match="could not start again: OSError"):
         list(rows.Stream(start, 100).batches(0))
 
 
@@ -130,11 +132,13 @@ def test_errors_of_files_are_problems(tmp_path, monkeypatch):
     pyarrow.parquet.write_table(pa.table({"y": values}), tmp_path / "y.parquet", row_group_size=8)
     data = rows.opened(tmp_path / "y.parquet")["y"]
     assert np.array_equal(data[:20], np.arange(20))
-    with pytest.raises(rows.Problem, match="'y' has missing values, first near row 30"):
+    with pytest.raises(rows.RowsError, match="'y' has missing values, first near row 30"):
         data.read(np.array([30]))
     monkeypatch.setattr(data.reader, "piece", lambda index: disk_error())
     for read in (lambda: data[20:28], lambda: data.read(np.array([25]))):
-        with pytest.raises(rows.Problem, match=r"data\['y'\] could not be read: OSError: .*the disk is gone"):
+        with pytest.raises(
+            rows.RowsError, match=r"data\['y'\] could not be read: OSError: .*the disk is gone"
+        ):
             read()
 
 
@@ -143,7 +147,7 @@ def test_a_problem_within_a_compiled_program_is_one_sentence(tmp_path, monkeypat
     np.save(tmp_path / "y.npy", np.float32([*range(30), np.nan]))
     target = target_of(tmp_path / "y.npy")
     message = r"^data has a value that is not finite, nan, first in row 30: .* that log_likelihood uses\.$"
-    with pytest.raises(rows.Problem, match=message):
+    with pytest.raises(rows.RowsError, match=message):
         fk.sample(target, samplers.mala(1e-3), **RUN)
     with pytest.raises(jax.errors.JaxRuntimeError), rows.reading():  # an error of another kind stays
         raise jax.errors.JaxRuntimeError("out of memory")
@@ -246,7 +250,7 @@ def test_a_mapped_file_that_was_made_shorter_is_a_problem(tmp_path):
     os.truncate(path, 1000)
     for read in (lambda: data[:5], lambda: data.read(np.array([0]))):
         with pytest.raises(
-            rows.Problem, match=r"y.npy was made shorter .* 80,128 bytes to 1,000: write a new"
+            rows.RowsError, match=r"y.npy was made shorter .* 80,128 bytes to 1,000: write a new"
         ):
             read()
     with pytest.raises(ValueError, match=r"data: .*y.npy cannot be read as an array of numbers"):

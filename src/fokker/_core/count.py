@@ -15,6 +15,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Key, PyTree, UInt32
 
 from fokker._core.module import Module
+from fokker._core.threefry import halves, is_threefry, threefry
 
 _WORD = 2**32
 # What counts are made of, added to and compared with.
@@ -77,9 +78,11 @@ class Count(Module):
 
     def fold_into(self, key: Key[Array, ""]) -> Key[Array, ""]:
         """`jax.random.fold_in(key, count)`, using all 64 bits."""
-        from fokker._core.random import fold_in
-
-        return fold_in(key, self)
+        if not is_threefry(key):
+            low = jax.random.fold_in(key, self.low)
+            return jnp.where(self.high == 0, low, jax.random.fold_in(low, self.high))
+        words = threefry(halves(key), self.high, self.low)
+        return jax.random.wrap_key_data(jnp.stack(words, axis=-1), impl="threefry2x32")
 
     def __add__(self, other: Countable) -> Any:
         if not _is_exact_integer(other):

@@ -14,47 +14,12 @@ from jaxtyping import Array, Key
 
 from fokker._core.count import Count, Countable
 from fokker._core.parts import number_of_shares
-
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-_PARITY = np.uint32(0x1BD11BDA)
-
-
-@jax.jit  # its hundred operations are traced once for each shape, not at each call
-def threefry(key: tuple[Array, Array], first: Array, second: Array) -> tuple[Array, Array]:
-    """Two random words for two counters (Salmon et al. 2011, Threefry-2x32 with 20 rounds)."""
-    keys = (*key, key[0] ^ key[1] ^ _PARITY)
-    a, b = first + keys[0], second + keys[1]
-    for group in range(5):
-        for rotation in _ROTATIONS[group % 2]:
-            a = a + b
-            b = (b << np.uint32(rotation)) | (b >> np.uint32(32 - rotation))
-            b = a ^ b
-        a = a + keys[(group + 1) % 3]
-        b = b + keys[(group + 2) % 3] + np.uint32(group + 1)
-    return a, b
-
-
-def _is_threefry(key: Key[Array, "..."]) -> bool:
-    typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-    partitionable = getattr(
-        jax.config, "jax_threefry_partitionable", True
-    )  # else JAX orders its counters differently
-    return bool(typed and partitionable and str(jax.random.key_impl(key)) == "threefry2x32")
-
-
-def _halves(key: Key[Array, ""]) -> tuple[Array, Array]:
-    data = jax.random.key_data(key)
-    return data[..., 0], data[..., 1]
+from fokker._core.threefry import halves, is_threefry, threefry
 
 
 def fold_in(key: Key[Array, ""], number: Countable) -> Key[Array, ""]:
     """`jax.random.fold_in`, also for numbers from 2³² on, which JAX would reduce modulo 2³²."""
-    count = Count.of(number)
-    if not _is_threefry(key):
-        low = jax.random.fold_in(key, count.low)
-        return jnp.where(count.high == 0, low, jax.random.fold_in(low, count.high))
-    words = threefry(_halves(key), count.high, count.low)
-    return jax.random.wrap_key_data(jnp.stack(words, axis=-1), impl="threefry2x32")
+    return Count.of(number).fold_into(key)
 
 
 def fold_in_step(key: Key[Array, ""], number: Countable, reserved: int) -> Key[Array, ""]:
@@ -70,10 +35,10 @@ def fold_in_step(key: Key[Array, ""], number: Countable, reserved: int) -> Key[A
 
 def split(key: Key[Array, ""], count: int = 2) -> Key[Array, " count"]:
     """`jax.random.split`."""
-    if not _is_threefry(key):
+    if not is_threefry(key):
         return jax.random.split(key, count)
     numbers = jnp.arange(count, dtype=jnp.uint32)
-    words = jnp.stack(threefry(_halves(key), jnp.zeros_like(numbers), numbers), axis=-1)
+    words = jnp.stack(threefry(halves(key), jnp.zeros_like(numbers), numbers), axis=-1)
     if count > 2:
         # XLA of JAX 0.11 and later fuses these words into what is drawn from them, in another layout. It then
         # writes each of the rounds out twice, and twice again what that one reads: 2⁴⁰ instructions.
@@ -84,10 +49,10 @@ def split(key: Key[Array, ""], count: int = 2) -> Key[Array, " count"]:
 def bits(key: Key[Array, ""], shape: tuple[int, ...]) -> Array:
     """`jax.random.bits`, 32 bits per entry."""
     count = math.prod(shape)
-    if not _is_threefry(key) or count >= 2**32:
+    if not is_threefry(key) or count >= 2**32:
         return jax.random.bits(key, shape, jnp.uint32)
     numbers = _places(shape)
-    first, second = threefry(_halves(key), jnp.zeros_like(numbers), numbers)
+    first, second = threefry(halves(key), jnp.zeros_like(numbers), numbers)
     return first ^ second
 
 
@@ -106,14 +71,14 @@ def uniform(
 ) -> Array:
     """`jax.random.uniform`."""
     dtype = jnp.dtype(dtype)
-    if dtype not in (jnp.float32, jnp.float64) or not _is_threefry(key) or math.prod(shape) >= 2**32:
+    if dtype not in (jnp.float32, jnp.float64) or not is_threefry(key) or math.prod(shape) >= 2**32:
         return jax.random.uniform(key, shape, dtype, low, high)
     lowest, highest = dtype.type(low), dtype.type(high)
     if dtype == jnp.float32:
         mantissas = (bits(key, shape) >> np.uint32(9)) | np.uint32(0x3F800000)
     else:
         numbers = _places(shape)
-        words = (x.astype(jnp.uint64) for x in threefry(_halves(key), jnp.zeros_like(numbers), numbers))
+        words = (x.astype(jnp.uint64) for x in threefry(halves(key), jnp.zeros_like(numbers), numbers))
         mantissas = (next(words) << np.uint64(32)) | next(words)
         mantissas = (mantissas >> np.uint64(12)) | np.uint64(0x3FF0000000000000)
     values = jax.lax.bitcast_convert_type(mantissas, dtype) - dtype.type(1)
@@ -123,7 +88,7 @@ def uniform(
 def normal(key: Key[Array, ""], shape: tuple[int, ...], dtype: DTypeLike) -> Array:
     """`jax.random.normal`."""
     dtype = jnp.dtype(dtype)
-    if dtype not in (jnp.float32, jnp.float64) or not _is_threefry(key):
+    if dtype not in (jnp.float32, jnp.float64) or not is_threefry(key):
         return jax.random.normal(key, shape, dtype)
     lowest = float(np.nextafter(dtype.type(-1), dtype.type(0)))
     # As one vector: a CPU computes rows of ten numbers five times slower. One that is divided among devices
@@ -135,7 +100,7 @@ def normal(key: Key[Array, ""], shape: tuple[int, ...], dtype: DTypeLike) -> Arr
 
 def randint(key: Key[Array, ""], shape: tuple[int, ...], size: int) -> Array:
     """`jax.random.randint` of 0 … size - 1."""
-    if not _is_threefry(key) or size >= 2**31:
+    if not is_threefry(key) or size >= 2**31:
         return jax.random.randint(key, shape, 0, size)
     high_key, low_key = split(key)
     span = np.uint32(size)

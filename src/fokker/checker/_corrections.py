@@ -20,7 +20,7 @@ from fokker.checker._finding import Finding
 from fokker.checker._reducible import without_far_tails
 from fokker.checker._residual import compile_once, map_points
 from fokker.corrections import Metropolis, Step
-from fokker.corrections.metropolis import Draws
+from fokker.corrections.metropolis import PathDraws
 from fokker.dynamics.problem import Problem
 from fokker.integrators import Point
 from fokker.samplers.contract import Exchange, Sampler, SamplerState
@@ -252,7 +252,7 @@ def _acceptance(setup: _Setup, points: np.ndarray, generator: np.random.Generato
     def at(x: Array, w: Array) -> tuple[Array, Array]:
         noise = unravel(w, like)
         state, local = setup.at(x)
-        draws = Draws(jnp.asarray(2.0), jnp.asarray(0.5), noise)  # 2: never accepted
+        draws = PathDraws(jnp.asarray(2.0), jnp.asarray(0.5), noise)  # 2: never accepted
         step, _ = sampler.local_step(state)
         path = sampler.correction.start(draws, local, state.memory.point, step)
         end, total, change = x, jnp.zeros(()), jnp.zeros(())

@@ -23,7 +23,7 @@ from fokker.checker._report import Report
 from fokker.checker._residual import Residuals, compile_once, estimated_residuals, exact_residuals
 from fokker.checker._structure import Structure, check_structure
 from fokker.checker._tails import find_escape
-from fokker.checker._target import Target, check_target
+from fokker.checker._target import TargetFindings, check_target
 from fokker.dynamics.problem import Problem
 
 # Up to this many coordinates all derivatives are exact; above, traces are estimated.
@@ -84,7 +84,7 @@ class _Parts(NamedTuple):
     drawn: np.ndarray
     values: Values
     structure: Structure
-    target: Target
+    target: TargetFindings
     generator: np.random.Generator
 
     @property
@@ -181,7 +181,7 @@ def _parts(
     structure = check_structure(problem, evaluate, checked.points, generator)
     drawn = checked.points[: checked.on_target]
     values = evaluate.fields(drawn)
-    parts = _Parts(problem, checked, evaluate, drawn, values, structure, Target((), ()), generator)
+    parts = _Parts(problem, checked, evaluate, drawn, values, structure, TargetFindings((), ()), generator)
     if not parts.has_spread:
         return parts
     with np.errstate(invalid="ignore"):  # fields may be infinite

@@ -37,21 +37,7 @@ def check_structure(
     problem: Problem, evaluate: Evaluator, points: np.ndarray, generator: np.random.Generator
 ) -> Structure:
     """Test D, Q and the noise at the points."""
-    d = problem.dimension
-    if d <= LARGEST_FULL_MATRIX:
-        notes = tuple[str, ...]()
-        constant = problem.number_of_radii if isinstance(problem, Lifted) else 0
-        tested = points[: max(4, min(len(points), 2**20 // d**2))]
-        with np.errstate(invalid="ignore"):  # differences of entries that are not finite
-            values = _from_matrices(evaluate.matrices(tested), constant)
-    else:
-        tested = points[:16]
-        values = _along_directions(problem, tested, generator)
-        notes = (
-            f"D and Q are too large for full matrices ({d} coordinates): symmetry, definiteness and skewness "
-            f"were tested along {_DIRECTIONS} random directions at {len(tested)} points, which can miss a "
-            "narrow negative direction",
-        )
+    tested, values, notes = _tested(problem, evaluate, points, generator)
     for name, size in (("D", "size"), ("Q", "Q size")):
         finite = np.isfinite(values[size]) if size in values else np.ones(len(tested), bool)
         if not np.all(finite):
@@ -98,6 +84,25 @@ def check_structure(
     return Structure(
         asymmetry, least, skew_error, noise_error, worst, tuple(failures), tuple(notes), has_noise
     )
+
+
+def _tested(
+    problem: Problem, evaluate: Evaluator, points: np.ndarray, generator: np.random.Generator
+) -> tuple[np.ndarray, Values, tuple[str, ...]]:
+    """The points at which the matrices are tested, what is found there, and notes on it."""
+    d = problem.dimension
+    if d <= LARGEST_FULL_MATRIX:
+        constant = problem.number_of_radii if isinstance(problem, Lifted) else 0
+        tested = points[: max(4, min(len(points), 2**20 // d**2))]
+        with np.errstate(invalid="ignore"):  # differences of entries that are not finite
+            return tested, _from_matrices(evaluate.matrices(tested), constant), ()
+    tested = points[:16]
+    note = (
+        f"D and Q are too large for full matrices ({d} coordinates): symmetry, definiteness and skewness "
+        f"were tested along {_DIRECTIONS} random directions at {len(tested)} points, which can miss a "
+        "narrow negative direction"
+    )
+    return tested, _along_directions(problem, tested, generator), (note,)
 
 
 def _largest(matrices: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ _ALARM = 6.5
 
 
 @dataclass(frozen=True)
-class Target:
+class TargetFindings:
     """The results: `wrong` says why there is no target, `doubts` what could not be tested.
 
     `notes` say what else to know; `flow` is the largest |t| of the weak form, in standard errors.
@@ -44,7 +44,7 @@ class Target:
 
 def check_target(
     problem: Problem, evaluate: Evaluator, points: np.ndarray, values: Values, generator: np.random.Generator
-) -> Target:
+) -> TargetFindings:
     """Test that H rises to infinity without an edge, and that all coordinates move.
 
     `values` are the fields at the points.
@@ -57,7 +57,7 @@ def check_target(
             f"H falls without bound (as {names[falling]} grows), so exp(-H) is not a density: was log p "
             "given instead of -log p?"
         )
-        return Target((reason,), ())
+        return TargetFindings((reason,), ())
     flat = np.zeros(problem.dimension, bool)
     for name, rows in problem.variables.items():
         if np.all(values["gradient"][:, rows] == 0):
@@ -86,7 +86,7 @@ def check_target(
     barrier = "" if reach.doubt or constant.size else find_barrier(problem, evaluate, points)
     doubts += [doubt for doubt in (reach.doubt, barrier) if doubt]
     notes = (reach.note,) if reach.note else ()
-    return Target(integral.wrong, tuple(doubts), notes, _largest_t(weak))
+    return TargetFindings(integral.wrong, tuple(doubts), notes, _largest_t(weak))
 
 
 def _weak_form(

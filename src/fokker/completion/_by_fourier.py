@@ -1,5 +1,6 @@
 """Completion on a grid, in one to three dimensions."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from fokker.completion._completion import TOLERANCE, TRUST, Completion, complete
 from fokker.completion._curl import Curl, SplineEntries, curl_from_grid
 from fokker.completion._flux import NEGLIGIBLE_FLUX, REVERSIBLE
 from fokker.completion._fourier import decaying_gauge, divergence_fraction, fourier_gauge, longitudinal_part
-from fokker.completion._grid import adapted_flux, flux_on_grid, grid_notes
+from fokker.completion._grid import GridFlux, adapted_flux, flux_on_grid, grid_notes
 from fokker.completion._projection import nearest_flux
 from fokker.dynamics import SDE, Dynamics
 from fokker.dynamics.problem import Problem
@@ -54,21 +55,11 @@ def complete_by_fourier(
             if residual > 1e-6:
                 notes.append(f"the nearest stationary drift has a relative error of about {residual:.1e}.")
         if d > 1:
-            F_hat = flux.spectrum.forward(F)
-            if d == 2:
-                q = fourier_gauge(F_hat, flux.spectrum)
-                method += ", (Qp)^ = (F̂kᵀ - kF̂ᵀ)/(2πi kᵀk)"
-            else:
-                q = decaying_gauge(F - longitudinal_part(F_hat, flux.spectrum), p, flux.widths)
-                method += ", in the axial gauge, in which Qp vanishes where p does"
+            q, gauge = _in_gauge(F, flux)
+            method += gauge
             Q_grid = q * (p / (p**2 + _DELTA**2)) / T
             pairs = tuple(zip(*(index.tolist() for index in np.triu_indices(d, 1)), strict=True))
             Q = Curl(SplineEntries(curl_from_grid(Q_grid, p, trusted, flux.axes)), pairs, problem.names, d)
-    sizes = [
-        (f"{names[i]}, {names[j]}", float(np.abs(Q_grid[i, j][trusted]).max()))
-        for i in range(d)
-        for j in range(i + 1, d)
-    ]
     return Completion(
         Q=Q,
         dynamics=(completed := completed_dynamics(dynamics, problem, Q, T, wide)),
@@ -79,7 +70,7 @@ def complete_by_fourier(
         names=names,
         notes=notes,
         least_energy=flux.least,
-        largest=sorted(sizes, key=lambda entry: -entry[1])[:3],
+        largest=_largest_entries(Q_grid[..., trusted], names),
         axes=flux.axes,
         density=p,
         Q_on_grid=Q_grid,
@@ -87,6 +78,22 @@ def complete_by_fourier(
         order=problem.names,
         projected=dynamics.drift if divergence <= TOLERANCE else completed.drift,
     )
+
+
+def _in_gauge(F: np.ndarray, flux: GridFlux) -> tuple[np.ndarray, str]:
+    """Qp whose divergence is F, and how it was chosen."""
+    F_hat = flux.spectrum.forward(F)
+    if len(F) == 2:
+        return fourier_gauge(F_hat, flux.spectrum), ", (Qp)^ = (F̂kᵀ - kF̂ᵀ)/(2πi kᵀk)"
+    q = decaying_gauge(F - longitudinal_part(F_hat, flux.spectrum), flux.density, flux.widths)
+    return q, ", in the axial gauge, in which Qp vanishes where p does"
+
+
+def _largest_entries(Q: np.ndarray, names: list[str]) -> list[tuple[str, float]]:
+    """The three pairs of coordinates between which |Q| (d, d, points) is largest, and how large it is."""
+    pairs = itertools.combinations(range(len(names)), 2)
+    sizes = [(f"{names[i]}, {names[j]}", float(np.abs(Q[i, j]).max())) for i, j in pairs]
+    return sorted(sizes, key=lambda entry: -entry[1])[:3]
 
 
 def _check_box(energy: Energy, problem: Problem, box: Box) -> list[str]:

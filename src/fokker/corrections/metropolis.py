@@ -29,7 +29,7 @@ from fokker.integrators import Correctable, Integrator, Point
 Length = Callable[[Array, Array], Array]
 
 
-class Draws(NamedTuple):
+class PathDraws(NamedTuple):
     """Uniforms for the decision and the length; the noise of a single move, or a key for that of many."""
 
     decision: Array
@@ -46,7 +46,7 @@ class Path(NamedTuple):
     energy: Array
     log_ratio: Array
     is_sound: Array
-    draws: Draws
+    draws: PathDraws
     left: Array
     number: Array
 
@@ -113,15 +113,15 @@ class Metropolis(Correction):
             )
         return integrator
 
-    def draw(self, key: Key[Array, ""], step: Step, z: State) -> Draws:
+    def draw(self, key: Key[Array, ""], step: Step, z: State) -> PathDraws:
         """The randomness of one path."""
         decision_key, length_key, noise_key = split(key, 3)
         dtype = jnp.result_type(*jax.tree.leaves(z))
         one = self.takes_one_move or step.integrator.is_deterministic
         noise = step.noise(noise_key, z) if one else noise_key
-        return Draws(uniform(decision_key, (), dtype), uniform(length_key, (), dtype), noise)
+        return PathDraws(uniform(decision_key, (), dtype), uniform(length_key, (), dtype), noise)
 
-    def start(self, draws: Draws, z: State, point: Point, step: Step) -> Path:
+    def start(self, draws: PathDraws, z: State, point: Point, step: Step) -> Path:
         """A path of no length."""
         number = 1 if self.takes_one_move else self.num_integration_steps
         steps = number_of(number(draws.length, step.size) if callable(number) else number)

@@ -9,12 +9,9 @@ from jaxtyping import Array, Float, Key
 
 from fokker._core.random import split, uniform
 from fokker._core.state import State, ravel, unravel
-from fokker.corrections._correction import DIVERGENT, Correction, Outcome, Step, Visited, metropolis_rule
-from fokker.corrections.tree import as_state, check_deterministic, check_tree
-from fokker.dynamics import SDE, Dynamics
-from fokker.integrators import Correctable, Integrator, Point
-
-Vector = Float[Array, " d"]
+from fokker.corrections._correction import DIVERGENT, Outcome, Step, Visited, metropolis_rule
+from fokker.corrections._doubling import DoublingPath, as_state
+from fokker.integrators import Point
 
 
 class Points(NamedTuple):
@@ -27,7 +24,7 @@ class Points(NamedTuple):
     energy: Float[Array, " n"]
 
 
-class Draws(NamedTuple):
+class NaiveTreeDraws(NamedTuple):
     """The slice's height above the start's energy, directions, and a uniform for the choice."""
 
     height: Array
@@ -50,7 +47,7 @@ class Path(NamedTuple):
 class Trajectory(NamedTuple):
     """The start and, after its only move, the point chosen from the whole path."""
 
-    draws: Draws
+    draws: NaiveTreeDraws
     start: Points
     chosen: Points
     done: Array
@@ -60,7 +57,7 @@ class Trajectory(NamedTuple):
     depth: Array
 
 
-class NaiveTree(Correction):
+class NaiveTree(DoublingPath):
     r"""The tree of Hoffman and Gelman (2014), Algorithm 2: for teaching, and to test `Tree` by.
 
     A slice u below exp(-H) is drawn; the path doubles, forward or back in time, until a subtree has
@@ -82,27 +79,15 @@ class NaiveTree(Correction):
         """The same: the whole tree is one move."""
         return self
 
-    def error_order(self, integrator: Correctable) -> float:
-        """That of a path of given length."""
-        return integrator.error_order - 1
-
-    def check_integrator(self, integrator: Integrator) -> Correctable:
-        """Raise unless its steps lead back exactly."""
-        return check_deterministic(integrator)
-
-    def check(self, dynamics: Dynamics | SDE, integrator: Integrator, z: State) -> None:
-        """Raise unless the integrator is reversible and deterministic, for a position and a momentum."""
-        check_tree(dynamics, integrator, z)
-
-    def draw(self, key: Key[Array, ""], step: Step, z: State) -> Draws:
+    def draw(self, key: Key[Array, ""], step: Step, z: State) -> NaiveTreeDraws:
         """The randomness of one tree."""
         first, second, third = split(key, 3)
         dtype = jnp.result_type(*jax.tree.leaves(z))
         height = -jnp.log1p(-uniform(first, (), dtype))
         right = uniform(second, (self.max_depth,), dtype) < 0.5
-        return Draws(height, right, uniform(third, (), dtype))
+        return NaiveTreeDraws(height, right, uniform(third, (), dtype))
 
-    def start(self, draws: Draws, z: State, point: Point, step: Step) -> Trajectory:
+    def start(self, draws: NaiveTreeDraws, z: State, point: Point, step: Step) -> Trajectory:
         """No path yet; the state to come is the one before."""
         p = ravel(z["r"])
         U, g = point.potential, point.gradient

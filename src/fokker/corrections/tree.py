@@ -11,19 +11,9 @@ from jaxtyping import Array, Bool, Float, Key
 
 from fokker._core.random import bits, uniforms_at
 from fokker._core.state import State, ravel, unravel
-from fokker.corrections._correction import (
-    DIVERGENT,
-    Correction,
-    Outcome,
-    Step,
-    Visited,
-    check_positive_temperature,
-    metropolis_rule,
-)
-from fokker.dynamics import SDE, Dynamics
-from fokker.integrators import Correctable, Integrator, Point
-
-Vector = Float[Array, " d"]
+from fokker.corrections._correction import DIVERGENT, Outcome, Step, Visited, metropolis_rule
+from fokker.corrections._doubling import DoublingPath, Vector, as_state
+from fokker.integrators import Point
 
 # Rows of a tree's table: position, momentum and gradient of its left and right end; position and gradient of
 # the point chosen from the tree, and from the subtree that is being added; the sums of the momenta of both.
@@ -32,7 +22,7 @@ _CHOSEN_Q, _CHOSEN_G, _NEW_Q, _NEW_G, _TOTAL, _NEW_TOTAL = range(6, 12)
 _ROWS = 12
 
 
-class Draws(NamedTuple):
+class TreeDraws(NamedTuple):
     """The height of the slice above the start, directions as bits, and a seed for the tree."""
 
     height: Array
@@ -55,7 +45,7 @@ class Growth(NamedTuple):
     marks: Float[Array, "2 depth d"]
     products: Float[Array, "2 depth"]
     far: Float[Array, "3"]
-    draws: Draws
+    draws: TreeDraws
     energy: Array
     weight: Array
     new_weight: Array
@@ -100,7 +90,7 @@ class Subtree(NamedTuple):
     has_turned: Array
 
 
-class Tree(Correction):
+class Tree(DoublingPath):
     r"""A path that doubles until it begins to return, and a point chosen from it (Hoffman and Gelman 2014).
 
     Steps forward or back in time at random, 1, 2, 4, … of them, until the path, or a subtree of it, turns
@@ -136,26 +126,14 @@ class Tree(Correction):
         """A tree of two leaves."""
         return dataclasses.replace(self, max_depth=jnp.ones((), jnp.int32))
 
-    def error_order(self, integrator: Correctable) -> float:
-        """That of a path of given length."""
-        return integrator.error_order - 1
-
-    def check_integrator(self, integrator: Integrator) -> Correctable:
-        """Raise unless its steps lead back exactly."""
-        return check_deterministic(integrator)
-
-    def check(self, dynamics: Dynamics | SDE, integrator: Integrator, z: State) -> None:
-        """Raise unless the integrator is reversible and deterministic, for a position and a momentum."""
-        check_tree(dynamics, integrator, z)
-
-    def draw(self, key: Key[Array, ""], step: Step, z: State) -> Draws:
+    def draw(self, key: Key[Array, ""], step: Step, z: State) -> TreeDraws:
         """The randomness of one tree."""
         dtype = jnp.result_type(*jax.tree.leaves(z))
         drawn = bits(key, (4,))
         height = -jnp.log1p(-(drawn[3] >> 8).astype(dtype) * 2.0**-24)
-        return Draws(height.astype(dtype), drawn[:3])
+        return TreeDraws(height.astype(dtype), drawn[:3])
 
-    def start(self, draws: Draws, z: State, point: Point, step: Step) -> Growth:
+    def start(self, draws: TreeDraws, z: State, point: Point, step: Step) -> Growth:
         """A tree of one leaf."""
         q, p = ravel(z["theta"]), ravel(z["r"])
         g = _gradient_row(point, p)
@@ -330,7 +308,7 @@ class Tree(Correction):
         )
         return jax.lax.while_loop(is_growing, grown, empty)
 
-    def _weighed(self, change: Array, draws: Draws) -> tuple[Array, Array]:
+    def _weighed(self, change: Array, draws: TreeDraws) -> tuple[Array, Array]:
         """The log weight of a leaf by its change of energy, and whether it is too high to be trusted."""
         if self.variant == "multinomial":
             return -change, change > DIVERGENT
@@ -380,35 +358,8 @@ class Tree(Correction):
         )
 
 
-def check_deterministic(integrator: Integrator) -> Correctable:
-    """Raise unless the steps of an integrator lead back exactly."""
-    if not (isinstance(integrator, Correctable) and integrator.is_deterministic):
-        raise ValueError(
-            f"a tree needs steps that lead back exactly, with no noise in them; those of "
-            f"{type(integrator).__name__} do not. Use fk.integrators.Leapfrog() with Hamiltonian dynamics "
-            "(D = 0), or fk.corrections.Metropolis()."
-        )
-    return integrator
-
-
-def check_tree(dynamics: Dynamics | SDE, integrator: Integrator, z: State) -> None:
-    """Raise, with the reason, where no tree can be grown."""
-    check_positive_temperature(dynamics)
-    correctable = check_deterministic(integrator)
-    if set(z) != {"theta", "r"}:
-        raise ValueError(f"a tree needs a state of theta and r; this one has {', '.join(sorted(z))}.")
-    correctable.check_correction(dynamics, z)
-
-
 def _gradient_row(point: Point, like: Vector) -> Vector:
     return jnp.zeros_like(like) if point.gradient is None else ravel(point.gradient)
-
-
-def as_state(q: Vector, p: Vector, g: Vector, step: Step) -> tuple[State, Point]:
-    """Rows of the table as the integrator takes them."""
-    theta, r = (unravel(x, step.like[name]) for x, name in ((q, "theta"), (p, "r")))
-    gradient = unravel(g, step.like["theta"]) if step.knows_gradient else None
-    return {"theta": theta, "r": r}, Point(None, gradient)
 
 
 def _ending(leaf: Array) -> tuple[Array, Array]:
@@ -422,7 +373,7 @@ def _turns(back: Vector, forth: Vector, rho: Vector) -> Array:
     return (jnp.sum(back * rho) <= 0) | (jnp.sum(forth * rho) <= 0)
 
 
-def _goes_right(draws: Draws, depth: Array) -> Array:
+def _goes_right(draws: TreeDraws, depth: Array) -> Array:
     return (draws.bits[2] >> depth.astype(jnp.uint32)) & 1 == 1
 
 

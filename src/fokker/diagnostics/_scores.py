@@ -1,5 +1,7 @@
 """Means of autocorrelated series that should have known values: bias, standard error and score of each."""
 
+import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +16,10 @@ _MANY_CHAINS = 8
 _FEWEST = 50
 # With this tail index the variance is infinite, and a standard error is meaningless (Vehtari et al. 2024).
 _NO_VARIANCE = 0.5
+# Share of correct runs that raise an alarm, over all series together.
+FALSE_ALARMS = 0.01
+# A smaller deviation raises no alarm, however significant.
+TOLERATED = 0.1
 # The probability of detecting a bias of the size reported as detectable.
 _POWER = 0.9
 
@@ -65,6 +71,44 @@ def threshold(false_alarms: float, number: int) -> float:
 def power() -> float:
     """How far beyond the threshold a score must be on average to be detected in nine of ten runs."""
     return float(ndtri(_POWER))
+
+
+def most_significant(
+    score: np.ndarray, bias: np.ndarray, judged: np.ndarray, limit: float, tolerated: float
+) -> int | None:
+    """The largest score beyond a limit, of a bias beyond what is tolerated; None where there is none."""
+    significant = judged & (np.abs(score) > limit) & (np.abs(bias) > tolerated)
+    return int(np.argmax(np.where(significant, np.abs(score), 0))) if significant.any() else None
+
+
+@dataclass(frozen=True)
+class Deviations:
+    """Series whose means should be zero: of each its name, and its `Scores`, of which `mean` is the bias."""
+
+    names: list[str]
+    mean: Float[np.ndarray, " k"]
+    error: Float[np.ndarray, " k"]
+    score: Float[np.ndarray, " k"]
+    judged: np.ndarray
+
+    def threshold(self, false_alarms: float = FALSE_ALARMS) -> float:
+        """A score that correct draws rarely exceed in any series."""
+        return threshold(false_alarms, int(self.judged.sum()))
+
+    @property
+    def detectable(self) -> float:
+        """The mean of any one series that nine of ten runs like this would detect."""
+        if not self.judged.any():
+            return math.inf
+        return max(TOLERATED, (self.threshold() + power()) * float(np.max(self.error[self.judged])))
+
+    def furthest(self, false_alarms: float = FALSE_ALARMS) -> tuple[str, float, float] | None:
+        """What is most wrong, its mean and standard error; None if nothing is significant."""
+        limit = self.threshold(false_alarms)
+        worst = most_significant(self.score, self.mean, self.judged, limit, TOLERATED)
+        return (
+            None if worst is None else (self.names[worst], float(self.mean[worst]), float(self.error[worst]))
+        )
 
 
 def effective_draws(values: Float[np.ndarray, "c n k"]) -> Float[np.ndarray, " k"]:

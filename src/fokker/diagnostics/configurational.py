@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from fokker.diagnostics._scores import power, scores, threshold
+from fokker.diagnostics._scores import most_significant, power, scores, threshold
 from fokker.diagnostics.shape import Shape, shape_series
 from fokker.diagnostics.shift import Shift
 
@@ -82,9 +82,8 @@ class Spread:
     def furthest(self, false_alarms: float = FALSE_ALARMS) -> tuple[str, float, float] | None:
         """The name of what is most wrong, its bias and standard error; None if nothing is significant."""
         one, all_ = self.thresholds(false_alarms)
-        significant = self.judged & (np.abs(self.score) > one) & (np.abs(self.bias) > TOLERATED)
-        if significant.any():
-            worst = int(np.argmax(np.where(significant, np.abs(self.score), 0)))
+        worst = most_significant(self.score, self.bias, self.judged, one, TOLERATED)
+        if worst is not None:
             return self.names[worst], float(self.bias[worst]), float(self.error[worst])
         if abs(self.pooled_score) > all_ and abs(self.pooled_bias) > TOLERATED:
             return "all coordinates together", self.pooled_bias, self.pooled_error

@@ -1,35 +1,20 @@
 """Whether the shape of draws is that of the target, beyond their mean and variance."""
 
-import math
-from dataclasses import dataclass
-
 import numpy as np
 from jaxtyping import Float
 
-from fokker.diagnostics._scores import power, scores, threshold
-
-# Share of correct runs that raise an alarm, over all coordinates together.
-FALSE_ALARMS = 0.01
-# A smaller deviation raises no alarm, however significant.
-TOLERATED = 0.1
+from fokker.diagnostics._scores import Deviations, scores
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(Deviations):
     r"""How far the draws of each coordinate are from the target in shape, by two Stein equations.
 
     E[f(x) ∂U/T] = E[f'(x)] for a coordinate x without walls, standardised, and every smooth f. For f = x it
     is the equation of the variance; f = tanh x weighs the middle against the tails, so that uniform draws of
-    the right variance show in it, and f = tanh² x shows skewness. Each of `names` has its `deviation`, the
+    the right variance show in it, and f = tanh² x shows skewness. Each of `names` has its `mean`, the
     difference of both sides over E[sech² x], the standard `error` and a `score`, standard normal for correct
     draws. A normal whose variance is off by b deviates by b. Computed by `spread_of`.
     """
-
-    names: list[str]
-    deviation: Float[np.ndarray, " k"]
-    error: Float[np.ndarray, " k"]
-    score: Float[np.ndarray, " k"]
-    judged: np.ndarray
 
     @classmethod
     def of(cls, names: list[str], series: Float[np.ndarray, "c n k"]) -> "Shape":
@@ -38,23 +23,6 @@ class Shape:
             [*(f"the tails of {x}" for x in names), *(f"the skewness of {x}" for x in names)],
             *scores(series, 0.0),
         )
-
-    @property
-    def detectable(self) -> float:
-        """The deviation of a single coordinate that nine of ten runs like this would detect."""
-        if not self.judged.any():
-            return math.inf
-        limit = threshold(FALSE_ALARMS, int(self.judged.sum()))
-        return max(TOLERATED, (limit + power()) * float(np.max(self.error[self.judged])))
-
-    def furthest(self, false_alarms: float = FALSE_ALARMS) -> tuple[str, float, float] | None:
-        """What is most wrong, its deviation and standard error; None if nothing is significant."""
-        limit = threshold(false_alarms, int(self.judged.sum()))
-        significant = self.judged & (np.abs(self.score) > limit) & (np.abs(self.deviation) > TOLERATED)
-        if not significant.any():
-            return None
-        worst = int(np.argmax(np.where(significant, np.abs(self.score), 0)))
-        return self.names[worst], float(self.deviation[worst]), float(self.error[worst])
 
 
 def shape_series(x: Float[np.ndarray, "c n d"], g: Float[np.ndarray, "c n d"]) -> Float[np.ndarray, "c n k"]:

@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from fokker._core.state import State, nearest, variable_names, zeros_like
-from fokker.fields._algebra import Scaled, Sum
-from fokker.fields._convert import as_field
+from fokker.fields._algebra import Scaled, Sum, as_field
 from fokker.fields._dense import Dense, is_its_transpose
 from fokker.fields._diagonal import Zero
 from fokker.fields._field import Field

@@ -1,5 +1,6 @@
 """Diagonal fields: zero, a multiple of the identity, and a general diagonal."""
 
+import abc
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,7 +22,25 @@ from fokker._core.state import (
 from fokker.fields._field import Field, functions_among
 
 
-class Zero(Field):
+class DiagonalField(Field):
+    """A field whose matrix is always diagonal: `diagonal` gives its entries."""
+
+    @abc.abstractmethod
+    def diagonal(self, z: State, row: str | None = None) -> PyTree[Array]:
+        """The diagonal in the structure of the row variable."""
+
+    def mv(
+        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
+    ) -> PyTree[Array]:
+        """a(z) ⊙ v."""
+        return jax.tree.map(jnp.multiply, self.diagonal(z, row), v)
+
+    def transpose(self) -> Field:
+        """The field itself."""
+        return self
+
+
+class Zero(DiagonalField):
     """A(z) = 0: no motion, no noise, no cost.
 
     It has no arguments.
@@ -47,10 +66,6 @@ class Zero(Field):
         """Zeros in the structure of the row variable."""
         return zeros_like(part(z, row))
 
-    def transpose(self) -> Field:
-        """The field itself."""
-        return self
-
     def diagonal(self, z: State, row: str | None = None) -> PyTree[Array]:
         """Zeros."""
         return zeros_like(part(z, row))
@@ -64,7 +79,7 @@ class Zero(Field):
         return
 
 
-class Scalar(Field):
+class Scalar(DiagonalField):
     r"""A(z) = a(z)·I for a number or a function `a`; Γ = ∇a, one reverse pass.
 
     Arguments:
@@ -108,10 +123,6 @@ class Scalar(Field):
         a = self._entry(z)
         return jax.tree.map(lambda x: a.astype(x.dtype) * x, v)
 
-    def transpose(self) -> Field:
-        """The field itself."""
-        return self
-
     def divergence(
         self, z: State, row: str | None = None, column: str | None = None, probe: State | None = None
     ) -> PyTree[Array]:
@@ -141,7 +152,7 @@ def _entries_like(value: PyTree[Array], z: State, row: str | None, kind: str) ->
     return jax.tree.map(lambda a, x: jnp.asarray(a, x.dtype), entries, like)
 
 
-class Diagonal(Field):
+class Diagonal(DiagonalField):
     r"""A(z) = diag(a(z)) for a tree or a function `a` in the structure of the variable.
 
     a_i may depend on all of z. Γ_i = ∂a_i/∂z_i takes one Jacobian-vector product per coordinate, or a single
@@ -166,22 +177,12 @@ class Diagonal(Field):
         """The function, if the value is one."""
         return functions_among(self.value)
 
-    def mv(
-        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
-    ) -> PyTree[Array]:
-        """a(z) ⊙ v."""
-        return jax.tree.map(jnp.multiply, self.diagonal(z, row), v)
-
-    def transpose(self) -> Field:
-        """The field itself."""
-        return self
-
     def diagonal(self, z: State, row: str | None = None) -> PyTree[Array]:
         """a(z)."""
         return _entries_like(self.value, z, row, "Diagonal")
 
 
-class Elementwise(Field):
+class Elementwise(DiagonalField):
     r"""A(z) = diag(a(z)) where a_i depends only on the i-th coordinate of the column variable.
 
     It may depend on other variables in any way. Γ is then one Jacobian-vector product with a vector of ones.
@@ -208,16 +209,6 @@ class Elementwise(Field):
     def functions(self) -> tuple[Callable[..., Any], ...]:
         """The function."""
         return (self.value,)
-
-    def mv(
-        self, z: State, v: PyTree[Array], row: str | None = None, column: str | None = None
-    ) -> PyTree[Array]:
-        """a(z) ⊙ v."""
-        return jax.tree.map(jnp.multiply, self.diagonal(z, row), v)
-
-    def transpose(self) -> Field:
-        """The field itself."""
-        return self
 
     def divergence(
         self, z: State, row: str | None = None, column: str | None = None, probe: State | None = None

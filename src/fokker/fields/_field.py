@@ -132,8 +132,7 @@ class Field(Module):
         return columns.T
 
     def __add__(self, other: object) -> "Field":
-        from fokker.fields._algebra import Sum
-        from fokker.fields._convert import as_field
+        from fokker.fields._algebra import Sum, as_field
 
         return Sum((self, as_field(other)))
 

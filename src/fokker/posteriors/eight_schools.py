@@ -1,5 +1,7 @@
 """Eight schools: the effects of coaching on a test, and how much they vary from school to school."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,6 +23,20 @@ def _log_likelihood(theta: Array) -> Array:
     return -jnp.sum(((EFFECTS - theta) / ERRORS) ** 2) / 2
 
 
+def _init(effects: str, spread: float) -> Callable[[Key[Array, ""]], dict[str, Array]]:
+    """Random starts, by the name and the spread of what stands for the effects."""
+
+    def init(key: Key[Array, ""]) -> dict[str, Array]:
+        mu, tau, each = jax.random.split(key, 3)
+        return {
+            "mu": 5 * jax.random.normal(mu),
+            "tau": 5 * jnp.exp(jax.random.normal(tau)),
+            effects: spread * jax.random.normal(each, EFFECTS.shape),
+        }
+
+    return init
+
+
 def eight_schools_centred() -> ClassicPosterior:
     r"""Centred effects θ_j: a funnel in (θ, τ), which is hard to sample.
 
@@ -35,15 +51,9 @@ def eight_schools_centred() -> ClassicPosterior:
         log_effects = -theta.size * jnp.log(tau) - jnp.sum(((theta - mu) / tau) ** 2) / 2
         return _log_prior(mu, tau) + log_effects + _log_likelihood(theta)
 
-    def init(key: Key[Array, ""]) -> dict[str, Array]:
-        mu, tau, theta = jax.random.split(key, 3)
-        return {
-            "mu": 5 * jax.random.normal(mu),
-            "tau": 5 * jnp.exp(jax.random.normal(tau)),
-            "theta": 10 * jax.random.normal(theta, EFFECTS.shape),
-        }
-
-    return with_reference("eight_schools_centred", constrain(Density(log_density), {"tau": "positive"}), init)
+    return with_reference(
+        "eight_schools_centred", constrain(Density(log_density), {"tau": "positive"}), _init("theta", 10)
+    )
 
 
 def eight_schools_noncentred() -> ClassicPosterior:
@@ -57,13 +67,5 @@ def eight_schools_noncentred() -> ClassicPosterior:
         mu, tau, eta = z["mu"], z["tau"], z["eta"]
         return _log_prior(mu, tau) - jnp.sum(eta**2) / 2 + _log_likelihood(mu + tau * eta)
 
-    def init(key: Key[Array, ""]) -> dict[str, Array]:
-        mu, tau, eta = jax.random.split(key, 3)
-        return {
-            "mu": 5 * jax.random.normal(mu),
-            "tau": 5 * jnp.exp(jax.random.normal(tau)),
-            "eta": 2 * jax.random.normal(eta, EFFECTS.shape),
-        }
-
     target = constrain(Density(log_density), {"tau": "positive"})
-    return with_reference("eight_schools_noncentred", target, init)
+    return with_reference("eight_schools_noncentred", target, _init("eta", 2))

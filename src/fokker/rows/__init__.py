@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fokker.rows.opening import is_stream, opened
     from fokker.rows.source import (
-        Problem,
         Reader,
+        RowsError,
         Source,
         Taken,
         aligned,
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from fokker.rows.table import categories_of, with_codes_of
 
 __all__ = [
-    "Problem",
     "Reader",
+    "RowsError",
     "Source",
     "Stream",
     "StreamBatch",

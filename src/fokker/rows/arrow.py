@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fokker.rows.readers import ListReader
-from fokker.rows.source import Problem, Reader
+from fokker.rows.source import Reader, RowsError
 
 if TYPE_CHECKING:
     from pyarrow import Array, DataType, RecordBatch, Table
@@ -58,7 +58,7 @@ def values_of(name: str, chunk: "Array", first: int = 0) -> np.ndarray:
     _, tail = checked_type(name, chunk.type)
     missing = _is_null(chunk)
     if missing is not None:
-        raise Problem(
+        raise RowsError(
             f"the column {name!r} has missing values, first near row {first + int(np.argmax(missing))}: fill "
             "them, and give a mask as another column that log_likelihood uses."
         )

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import PyTree
 from numpy.typing import DTypeLike
 
-from fokker.rows.source import Problem, Reader, is_source, leaves
+from fokker.rows.source import Reader, RowsError, is_source, leaves
 
 # Bytes of decoded chunks of a file that are kept, and of one window of a chunked file at least.
 CACHE, _WINDOW = 2**28, 2**20
@@ -40,7 +40,7 @@ class _MappedFile(NamedTuple):
             return
         # A file that was replaced or deleted lives on for those who have mapped it.
         if status.st_ino == self.number and status.st_size < self.size:
-            raise Problem(
+            raise RowsError(
                 f"{self.path} was made shorter while it was in use, from {self.size:,} bytes to "
                 f"{status.st_size:,}: write a new file and rename it, and leave this one as it is."
             )

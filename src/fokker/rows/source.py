@@ -26,7 +26,7 @@ _SPANS, _SPAN = 16, 64
 _ALIGNMENT = 64
 
 
-class Problem(ValueError):
+class RowsError(ValueError):
     """Rows that cannot be used, or a stream that has ended: a run stops with the draws so far."""
 
 
@@ -165,14 +165,14 @@ def _reader(token: ArrayLike, form: Form) -> Reader:
 
 @contextlib.contextmanager
 def _failing_as_a_problem(form: Form) -> Iterator[None]:
-    """Errors of a file, or of what reads it, as a `Problem`: a run then keeps its draws so far."""
+    """Errors of a file, or of what reads it, as a `RowsError`: a run then keeps its draws so far."""
     try:
         yield
     except Exception as error:
         # What a stream cannot do is not an error of reading.
-        if isinstance(error, Problem) or form.is_stream:
+        if isinstance(error, RowsError) or form.is_stream:
             raise
-        raise Problem(f"{form.name} could not be read: {in_a_sentence(error)}.") from error
+        raise RowsError(f"{form.name} could not be read: {in_a_sentence(error)}.") from error
 
 
 def _span_of(reader: Reader, form: Form, first: int, end: int) -> np.ndarray:
@@ -182,7 +182,7 @@ def _span_of(reader: Reader, form: Form, first: int, end: int) -> np.ndarray:
     try:
         check_values(form.name, values, np.arange(first, first + len(values)))
     except ValueError as error:
-        raise Problem(str(error)) from None
+        raise RowsError(str(error)) from None
     return values.astype(form.dtype, copy=False)
 
 
@@ -198,7 +198,7 @@ def _read(reader: Reader, form: Form, numbers: np.ndarray, out: np.ndarray | Non
     try:
         check_values(form.name, rows, flat)
     except ValueError as error:
-        raise Problem(str(error)) from None
+        raise RowsError(str(error)) from None
     if not same:
         out[...] = rows.reshape(shape)
     return out
@@ -301,27 +301,27 @@ def _span_from(length: int, reader: Reader, form: Form, first: np.ndarray) -> np
 
 
 # The problem that a compiled program met last when it asked for rows.
-_NOTED: deque[Problem] = deque(maxlen=1)
+_NOTED: deque[RowsError] = deque(maxlen=1)
 
 
 @contextlib.contextmanager
 def _noting_problems() -> Iterator[None]:
     try:
         yield
-    except Problem as problem:
+    except RowsError as problem:
         _NOTED.append(problem)
         raise
 
 
 @contextlib.contextmanager
 def reading() -> Iterator[None]:
-    """Raise the `Problem` itself where a compiled program fails by one, not XLA's report of the call."""
+    """Raise the `RowsError` itself where a compiled program fails by one, not XLA's report of the call."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
         problem = str(_NOTED.pop()) if _NOTED else ""
         if problem and problem in str(error):
-            raise Problem(problem) from None
+            raise RowsError(problem) from None
         raise
 
 

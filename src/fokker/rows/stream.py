@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from fokker.rows.source import Problem, Reader, Source, in_a_sentence, is_source, leaves, refuse_stream
+from fokker.rows.source import Reader, RowsError, Source, in_a_sentence, is_source, leaves, refuse_stream
 from fokker.rows.values import check_values, stored_dtype
 
 _END = object()
@@ -78,7 +78,7 @@ class Stream:
     def batches(self, skip: int) -> Iterator[StreamBatch]:
         """Batch after batch, without the first `skip`; `check` has to follow.
 
-        What a generator has already given is counted among these. Raises `Problem` if there is none.
+        What a generator has already given is counted among these. Raises `RowsError` if there is none.
         """
         if self._once is None:
             yield from self._again(skip)
@@ -112,7 +112,7 @@ class Stream:
             if waiting is None:
                 waiting = next(_guarded(self._once, self._given), _END)
                 if waiting is _END:
-                    raise Problem(f"the stream of data ended after {self.used:,} batches")
+                    raise RowsError(f"the stream of data ended after {self.used:,} batches")
             self._given += 1
             leaves = self._arranged(waiting, self._given)
             if leaves is not None:
@@ -125,7 +125,9 @@ class Stream:
             try:
                 iterator = self._iterator()
             except Exception as error:
-                raise Problem(f"the stream of data could not start again: {in_a_sentence(error)}") from error
+                raise RowsError(
+                    f"the stream of data could not start again: {in_a_sentence(error)}"
+                ) from error
             for number, batch in enumerate(_guarded(iterator), 1):
                 leaves = self._arranged(batch, number)
                 if leaves is None:
@@ -136,7 +138,7 @@ class Stream:
                 else:
                     yield StreamBatch(number, leaves)
             if is_empty:
-                raise Problem("the stream of data started again and had no batch")
+                raise RowsError("the stream of data started again and had no batch")
 
     def _as_arrays(self, batch: PyTree[Any]) -> PyTree[np.ndarray]:
         return jax.tree.map(_as_numpy, batch)
@@ -147,7 +149,9 @@ class Stream:
             batch_leaves, structure = jax.tree.flatten(batch)
             arrays = [_as_numpy(x) for x in batch_leaves]
         except Exception as error:
-            raise Problem(f"batch {number:,} of the stream cannot be used: {in_a_sentence(error)}") from error
+            raise RowsError(
+                f"batch {number:,} of the stream cannot be used: {in_a_sentence(error)}"
+            ) from error
         shapes, dtypes = [x.shape for x in arrays], [x.dtype for x in arrays]
         if shapes == self.shapes and dtypes == self.dtypes and structure == self.structure:
             return arrays
@@ -163,12 +167,12 @@ class Stream:
             return None
         if structure != self.structure:
             names, first_names = (_names(tree) for tree in (batch, self.first))
-            raise Problem(
+            raise RowsError(
                 f"batch {number:,} of the stream has the leaves {names}, but the first has {first_names}: "
                 "all batches need the same leaves"
             )
         if shapes != self.shapes:
-            raise Problem(
+            raise RowsError(
                 f"batch {number:,} of the stream has the shapes {shapes}, but the first has {self.shapes}: "
                 "all batches need the same leaves and the same length"
             )
@@ -179,12 +183,12 @@ class Stream:
         ]
 
     def check(self, batch: StreamBatch) -> None:
-        """Raise a `Problem` for values of a batch that cannot be used."""
+        """Raise a `RowsError` for values of a batch that cannot be used."""
         for name, x in zip(self._names, batch.leaves, strict=True):
             try:
                 check_values(self._called(batch.number, name), x)
             except ValueError as error:
-                raise Problem(str(error).rstrip(".")) from None
+                raise RowsError(str(error).rstrip(".")) from None
 
     def _called(self, number: int, name: str) -> str:
         return f"batch {number:,} of the stream, {name},"
@@ -196,7 +200,7 @@ class Stream:
 
 
 def _guarded(batches: Iterator[Any], before: int = 0) -> Iterator[Any]:
-    """The batches; an error of the user's own loader is a `Problem`, so that the draws so far are kept."""
+    """The batches; an error of the user's own loader is a `RowsError`, so that the draws so far are kept."""
     number = before
     while True:
         try:
@@ -204,7 +208,7 @@ def _guarded(batches: Iterator[Any], before: int = 0) -> Iterator[Any]:
         except StopIteration:
             return
         except Exception as error:
-            raise Problem(
+            raise RowsError(
                 f"the stream of data failed after {number:,} batches: {in_a_sentence(error)}"
             ) from error
         number += 1
@@ -233,7 +237,7 @@ def _cast(name: str, values: np.ndarray, first: np.dtype) -> np.ndarray:
         is_same = (cast == values) & (cast.astype(values.dtype) == values)
     if not is_same.all():
         example = values[tuple(np.argwhere(~is_same)[0])]
-        raise Problem(
+        raise RowsError(
             f"{name} has values of the type {own}, but those of the first batch are {first}, which cannot "
             f"store {example}: convert all batches to one type, as by .astype(np.float32)"
         )

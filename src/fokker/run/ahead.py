@@ -16,7 +16,7 @@ from fokker._core.count import Count
 from fokker._core.precision import in_this_precision
 from fokker._core.random import fold_in
 from fokker.batches import BatchScheme, WindowBatches
-from fokker.rows import Problem, StreamBatch, aligned, is_source, leaves, stream_of
+from fokker.rows import RowsError, StreamBatch, aligned, is_source, leaves, stream_of
 from fokker.run.block import Choose
 from fokker.run.mesh import Devices
 from fokker.run.shares import Read
@@ -88,7 +88,7 @@ class ReadAhead:
         per_step = sum(x.nbytes // len(x) for x in self.leaves) * self.rows[0] * self.rows[1]
         self.capacity = max(1, min(_STEPS, _BYTES // max(1, per_step)))
         self._stream_batches: Iterator[StreamBatch] | None = None
-        self._problem: Problem | None = None
+        self._problem: RowsError | None = None
         self._next: Future[_Reading] | None = None
         self._thread = ThreadPoolExecutor(1, "fokker-rows")
         self._reading = in_this_precision(self._read)
@@ -194,7 +194,7 @@ class ReadAhead:
                         out[step, chain] = x
                     numbers.append(number)
                     chain = (chain + 1) % chains
-        except Problem as problem:
+        except RowsError as problem:
             self._problem = problem
         whole = len(numbers) // chains
         bad = self._first_bad(first, read, numbers, whole)
@@ -216,11 +216,11 @@ class ReadAhead:
         assert self.stream is not None
         try:
             self.stream.check(StreamBatch(0, [x[:steps] for x in read]))
-        except Problem:
+        except RowsError:
             for i in range(steps * self.rows[0]):
                 try:
                     self.stream.check(self._batch(first, read, numbers, i))
-                except Problem as problem:
+                except RowsError as problem:
                     self._problem = problem
                     return i
         return None

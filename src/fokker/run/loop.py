@@ -15,7 +15,7 @@ import numpy as np
 from rich.console import Console
 
 from fokker._core.precision import in_this_precision
-from fokker.rows import Problem
+from fokker.rows import RowsError
 from fokker.run.block import Block, Blocks, position_of
 from fokker.run.divided import unused_name, write_divided
 from fokker.run.folder import RunState
@@ -142,7 +142,7 @@ class Run:
                 if sent < total and ended is None and not end_signal:
                     try:
                         block = self._send(sent, decision)
-                    except Problem as problem:
+                    except RowsError as problem:
                         if sent == started or self.devices.is_shared:
                             raise
                         ended = str(problem).rstrip(".")

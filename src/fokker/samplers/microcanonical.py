@@ -15,7 +15,7 @@ from fokker._core.random import fold_in, normal, split, uniform
 from fokker._core.state import State, as_arrays, ravel
 from fokker._core.types import Arrays
 from fokker.corrections import Metropolis, Step
-from fokker.corrections.metropolis import Draws, Path
+from fokker.corrections.metropolis import Path, PathDraws
 from fokker.dynamics import SDE, isokinetic
 from fokker.integrators import IsokineticLeapfrog
 from fokker.integrators.isokinetic import refresh, unit_vector
@@ -165,7 +165,7 @@ class Microcanonical(Composed):
             return TrajectoryDraws(normal(key, shape, dtype), ())
         u_key, length_key, decision_key, noise_key = split(key, 4)
         decision, length = (uniform(k, (), dtype) for k in (decision_key, length_key))
-        path = Draws(decision, length, RefreshmentKey(noise_key))
+        path = PathDraws(decision, length, RefreshmentKey(noise_key))
         return TrajectoryDraws(u_key, path)
 
     def refreshed(self, noise: Key[Array, ""], step: Step, z: State) -> State:

@@ -54,7 +54,7 @@ class OwnGradient(Estimator):
         return self.function(theta, batch)
 
 
-class Draws(NamedTuple):
+class StepDraws(NamedTuple):
     """The randomness of one step: unit noise, the probe of Γ, a key for a new momentum, and rounding."""
 
     noise: PyTree[Array]
@@ -263,7 +263,7 @@ class Plain(OfDynamics):
                 f"{float(shortfall):.3g}. Take a smaller step, a larger D, or a smaller noise_estimate."
             )
 
-    def draw(self, key: Key[Array, ""], state: SamplerState) -> Draws:
+    def draw(self, key: Key[Array, ""], state: SamplerState) -> StepDraws:
         """All the randomness of one step: it depends on the state by its shapes alone."""
         probe_key: Any = None
         momentum_key = rounding_key = None
@@ -277,10 +277,10 @@ class Plain(OfDynamics):
         like = self.integrator.noise_like(dynamics, z, self._drift_noise(dynamics, state))
         probe = _signs(probe_key, z) if self.gamma == "estimate" else None
         momentum_key = momentum_key if self.resample is not None else None
-        return Draws(draw_like(self.noise, key, like), probe, momentum_key, rounding)
+        return StepDraws(draw_like(self.noise, key, like), probe, momentum_key, rounding)
 
     def advance(
-        self, draws: Draws, state: SamplerState, batch: PyTree[Array] = None, number: Count | None = None
+        self, draws: StepDraws, state: SamplerState, batch: PyTree[Array] = None, number: Count | None = None
     ) -> tuple[SamplerState, Info]:
         """One step with the randomness given.
 

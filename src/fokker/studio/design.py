@@ -86,7 +86,7 @@ def letters_of(variables: Sequence[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Settings:
+class SamplerSettings:
     """The sliders. `noise` is the standard deviation of the gradient of one row, in batches of `batch`."""
 
     step_size: float = 0.05
@@ -108,7 +108,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Target:
+class DesignedTarget:
     """U(x, y), where chains start and how far they are spread."""
 
     potential: Node
@@ -120,13 +120,13 @@ class Target:
 class Design:
     """All that a run depends on. `gamma` and `drag` multiply Γ and the friction D∇H: 1 is right."""
 
-    target: Target
+    target: DesignedTarget
     sampler: Named | Parts | Typed
     metric: Node
     gamma: float = 1.0
     drag: float = 1.0
     metropolis: bool = False
-    settings: Settings = field(default_factory=Settings)
+    settings: SamplerSettings = field(default_factory=SamplerSettings)
     run: Run = field(default_factory=Run)
 
     @property
@@ -177,7 +177,7 @@ def formula(text: Any, part: str, variables: Sequence[str]) -> Node:
         raise DesignError(part, str(error), error.position) from None
 
 
-def target_of(data: Any) -> Target:
+def target_of(data: Any) -> DesignedTarget:
     """A target of the menu, or one that was typed."""
     target = _mapping(data, "target")
     if "formula" in target:
@@ -190,9 +190,9 @@ def target_of(data: Any) -> Target:
             )
         x = _number(target, "target", "x", 0.0, -100, 100)
         y = _number(target, "target", "y", 0.0, -100, 100)
-        return Target(tree, (x, y), _number(target, "target", "spread", 1.0, 0, 20))
+        return DesignedTarget(tree, (x, y), _number(target, "target", "spread", 1.0, 0, 20))
     built_in = TARGETS[_choice(target, "target", "name", list(TARGETS), "valley")]
-    return Target(parse(built_in.formula, ("x", "y")), built_in.start, built_in.spread)
+    return DesignedTarget(parse(built_in.formula, ("x", "y")), built_in.start, built_in.spread)
 
 
 def _matrix(value: Any, part: str, size: int, variables: Sequence[str]) -> tuple[tuple[Node, ...], ...]:
@@ -287,7 +287,7 @@ def design_of(data: Any) -> Design:
     """The design that the page sent; raise a `DesignError` for the first part that cannot be used."""
     whole = _mapping(data, "design")
     values = _mapping(whole.get("settings", {}), "settings")
-    settings = Settings(
+    settings = SamplerSettings(
         _number(values, "settings", "step_size", 0.05, 1e-5, 10),
         _number(values, "settings", "friction", 1.0, 0, 1_000),
         _number(values, "settings", "temperature", 1.0, 0.01, 100),

@@ -15,6 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from fokker.lab.animation._animate import animate
+from fokker.lab.animation._frames import write_animations
+
 
 @dataclass(frozen=True)
 class Job:
@@ -31,8 +34,6 @@ class Job:
 
     def do(self) -> list[str]:
         """Draw and write the animation; return the names of the files."""
-        from fokker.lab.animation import animate, write_animations
-
         return write_animations(animate(self.backdrop, self.chain, self.frames), self.stem, mp4=self.mp4)
 
 

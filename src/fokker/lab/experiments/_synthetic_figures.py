@@ -131,7 +131,7 @@ def draw_variance(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         panel.scatter(errors, times, sizes, color=colour, marker=marker, alpha=0.75, label=name, linewidths=0)
         order = np.argsort(errors)
         stairs = np.minimum.accumulate(times[order])
-        panel.step(errors[order], stairs, where="post", linewidth=1.2, **STYLES[name])
+        panel.plot(errors[order], stairs, drawstyle="steps-post", linewidth=1.2, **STYLES[name])
     panel.set(xscale="log", yscale="log")
     panel.legend(frameon=False, fontsize=9)
     title = "Mean and precision of a normal: one point per setting (larger: larger h), line: the best"

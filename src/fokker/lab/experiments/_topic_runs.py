@@ -10,9 +10,10 @@ import numpy as np
 from fokker.corpora import Documents
 from fokker.lab.experiments._stages import stage
 from fokker.models.topics._checks import NotFiniteError
-from fokker.models.topics.chain import TopicChain, decaying
+from fokker.models.topics.chain import TopicChain
 from fokker.models.topics.evaluate import HeldOut
 from fokker.models.topics.gibbs import cores
+from fokker.models.topics.step_size import decaying
 
 # Minibatches between two evaluations of the topics.
 INTERVAL = 5
@@ -32,6 +33,13 @@ class Stream:
         """One pass."""
         for first in range(0, self.documents.size - self.batch + 1, self.batch):
             yield self.documents.select(slice(first, first + self.batch))
+
+    def steps(self, *chains: TopicChain) -> Iterator[int]:
+        """One pass of every chain, which take turns: the number of the chain after each of its steps."""
+        for documents in self.batches():
+            for number, chain in enumerate(chains):
+                chain.step(documents, self.documents.size)
+                yield number
 
     def unigram_perplexity(self) -> float:
         """Perplexity of the held-out words by the shares of words in the stream, each count plus one."""
@@ -127,8 +135,7 @@ def follow(stream: Stream, setting: TopicSetting, seed: int) -> Curve | None:
     stage(f"sampling by {setting.sampler}, α = {setting.alpha:g}, seed {seed}")
     chain, evaluations = setting.chain(stream, seed, cores()), Evaluations(stream, setting.gamma, seed)
     try:
-        for number, documents in enumerate(stream.batches(), start=1):
-            chain.step(documents, stream.documents.size)
+        for number, _ in enumerate(stream.steps(chain), start=1):
             if number % INTERVAL == 0:
                 evaluations.add(number * stream.batch, chain.beta())
     except NotFiniteError:
@@ -149,13 +156,13 @@ def seconds_per_hundred(
     stream: Stream, settings: Mapping[str, TopicSetting], rounds: int
 ) -> dict[str, dict[str, float]]:
     """Seconds per hundred documents of a step on one thread: medians, the samplers taking turns."""
-    chains = {name: setting.chain(stream, 0, 1) for name, setting in settings.items()}
-    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in chains}
-    for documents in itertools.islice(stream.batches(), 2 * rounds):
-        for name, chain in chains.items():
-            wall, processor = time.perf_counter(), time.process_time()
-            chain.step(documents, stream.documents.size)
-            taken[name].append((time.perf_counter() - wall, time.process_time() - processor))
+    names = list(settings)
+    steps = stream.steps(*(setting.chain(stream, 0, 1) for setting in settings.values()))
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    wall, processor = time.perf_counter(), time.process_time()
+    for number in itertools.islice(steps, 2 * rounds * len(names)):
+        taken[names[number]].append((time.perf_counter() - wall, time.process_time() - processor))
+        wall, processor = time.perf_counter(), time.process_time()
     # In the first half of the steps functions are compiled.
     scale = 100 / stream.batch
     medians = {name: scale * np.median(times[len(times) // 2 :], axis=0) for name, times in taken.items()}

@@ -208,7 +208,6 @@ def claims(by_setting: Chains, where: str = "") -> list[Claim]:
         for a, eta in pairs
     }
     smaller, largest = amounts[0], steps[-1]
-    energies = {(s.method, s.a, s.eta): [row.kinetic for row in rows] for s, rows in by_setting.items()}
     suffix = f"; {where}" if where else ""
     return [
         Claim(
@@ -245,22 +244,23 @@ def claims(by_setting: Chains, where: str = "") -> list[Claim]:
             all(row.diverged is not None or row.last > DIVERGED for row in chain["SGHMC", smaller, largest]),
             {"test error, %": _rounded([row.last for row in chain["SGHMC", smaller, largest]])},
         ),
-        Claim(
-            f"the kinetic energy of SGNHT is 0.5 ± {ENERGY_TOLERANCE:g}, that of SGHMC is higher{suffix}",
-            all(
-                abs(x - 0.5) <= ENERGY_TOLERANCE
-                for key in energies
-                if key[0] == "SGNHT"
-                for x in energies[key]
-            )
-            and all(
-                high > low
-                for a, eta in pairs
-                for high, low in zip(energies["SGHMC", a, eta], energies["SGNHT", a, eta], strict=True)
-            ),
-            {str(s): _rounded(energies[s.method, s.a, s.eta]) for s in by_setting},
-        ),
+        _energy_claim(by_setting, suffix),
     ]
+
+
+def _energy_claim(by_setting: Chains, suffix: str) -> Claim:
+    """What is said of the kinetic energies."""
+    energies = {(s.method, s.a, s.eta): [row.kinetic for row in rows] for s, rows in by_setting.items()}
+    return Claim(
+        f"the kinetic energy of SGNHT is 0.5 ± {ENERGY_TOLERANCE:g}, that of SGHMC is higher{suffix}",
+        all(abs(x - 0.5) <= ENERGY_TOLERANCE for key in energies if key[0] == "SGNHT" for x in energies[key])
+        and all(
+            high > low
+            for a, eta in {key[1:] for key in energies}
+            for high, low in zip(energies["SGHMC", a, eta], energies["SGNHT", a, eta], strict=True)
+        ),
+        {str(s): _rounded(energies[s.method, s.a, s.eta]) for s in by_setting},
+    )
 
 
 def _rounded(values: Sequence[float]) -> list[float]:

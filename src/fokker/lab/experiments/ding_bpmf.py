@@ -10,6 +10,7 @@ those of section 5.2.1.
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,9 +72,9 @@ def follow(train: Ratings, test: Ratings, setting: DingSetting, seed: int, lengt
     total, count = np.zeros(len(test)), 0
     curve: list[tuple[int, float]] = []
     kinetic, friction = [], []
-    for taken in range(move.interval, length.iterations + move.interval, move.interval):
-        if not chain.advance(move):
-            return ChainResult(np.inf, np.inf, np.nan, tuple(curve))
+    passes = math.ceil(length.iterations / move.interval)
+    for number in chain.passes(move, passes):
+        taken = number * move.interval
         prediction = chain.draw().expected(test.users, test.items)
         mean = prediction
         if taken > length.burn_in:
@@ -83,6 +84,8 @@ def follow(train: Ratings, test: Ratings, setting: DingSetting, seed: int, lengt
             kinetic.append(float(np.mean([np.mean(np.asarray(r) ** 2) for r in z["r"].values()]) / 2))
             friction.append(float(z["xi"]) if "xi" in z else setting.a / setting.eta**0.5)
         curve.append((taken, float(np.sqrt(np.mean((mean - test.values) ** 2)))))
+    if len(curve) < passes:
+        return ChainResult(np.inf, np.inf, np.nan, tuple(curve))
     return ChainResult(curve[-1][1], float(np.mean(kinetic)), float(np.mean(friction)), tuple(curve))
 
 

@@ -241,7 +241,21 @@ def study(
     ]
     entries += [{"seconds per 100 documents": seconds, "the paper's": SECONDS_OF_THE_PAPER}]
     entries += [{"topic": k, "words": words} for k, words in enumerate(topics)]
-    settings = {
+    return Result(
+        "ma-lda",
+        claims(panels),
+        _settings(stream, measured, unigram),
+        tuple(range(seeds)),
+        (FIGURE, TABLES),
+        entries,
+    )
+
+
+def _settings(
+    stream: Stream, measured: Mapping[tuple[str, Priors], BestSetting], unigram: float
+) -> dict[str, Any]:
+    """What was given and what was chosen."""
+    return {
         "documents": stream.documents.size,
         "tokens per document": stream.documents.tokens / stream.documents.size,
         "held-out documents": stream.held_out.size,
@@ -265,7 +279,6 @@ def study(
         else "not drawn: gensim is not installed (pip install gensim)",
         "articles": "the paper's were drawn at random from Wikipedia; these are a range of page ids",
     }
-    return Result("ma-lda", claims(panels), settings, tuple(range(seeds)), (FIGURE, TABLES), entries)
 
 
 def tables(

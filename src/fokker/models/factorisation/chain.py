@@ -1,5 +1,6 @@
 """The Markov chain of a factorisation: its tables are moved, then the hyperparameters drawn given them."""
 
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -110,6 +111,13 @@ class FactorChain:
         else:
             self.noise = draw_equal_noise(self.generator, self.counts, squares)
         return True
+
+    def passes(self, move: Mover, number: int) -> Iterator[int]:
+        """Up to `number` passes, numbered from 1 as each is done; fewer where numbers stop being finite."""
+        for done in range(1, number + 1):
+            if not self.advance(move):
+                return
+            yield done
 
     def squared_residuals(self) -> Float[np.ndarray, " users"]:
         """Their sum over the ratings of each user, in units of `scale`²."""

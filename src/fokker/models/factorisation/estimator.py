@@ -1,54 +1,51 @@
 """`fk.models.Factorisation`: ratings of items by users, as biases and factors with a posterior."""
 
-import functools
 import math
 import signal
 import warnings
 from collections.abc import Hashable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fokker.datasets.ratings import Ratings
-from fokker.integrators import Splitting
 from fokker.models.checks import one_of, optional, positive, whole
 from fokker.models.estimator import Estimator, RandomState, new_seed
 from fokker.models.factorisation.chain import Draw, FactorChain, GibbsSweep, Mover
 from fokker.models.factorisation.hyperparameters import PRIORS
-from fokker.models.factorisation.inputs import Lookup, as_ratings, finite_numbers, warn_if_constant
-from fokker.models.factorisation.minibatches import MinibatchPass
-from fokker.models.factorisation.predict import Predictions, draw_new_users, expected_of_row, summarise
+from fokker.models.factorisation.inputs import (
+    as_ratings,
+    lookups,
+    ratings_of_new,
+    row_numbers,
+    warn_if_constant,
+)
+from fokker.models.factorisation.minibatches import MinibatchPass, row_sampler
+from fokker.models.factorisation.predict import (
+    ErrorCurve,
+    Predictions,
+    Recommendation,
+    draw_new_users,
+    expected_of_row,
+    recommended,
+    rmse,
+    summarise,
+)
 from fokker.models.factorisation.stored import draws_state, ratings_state, restored_draws, restored_ratings
+from fokker.models.named_arrays import with_prefix, without_prefix
 from fokker.run.interruption import Interruption
 from fokker.run.progress import Progress
-from fokker.samplers import sghmc, sgld, sgnht
-from fokker.samplers.lazy import Lazy, lazy
-from fokker.samplers.plain import Plain
 
 # Passes where no number is given, by sampler: the exact draws of the first forget their start sooner.
 _PASSES = {"gibbs": 100, "sgnht": 300, "sghmc": 300, "sgld": 300}
 SAMPLERS = tuple(_PASSES)
-# What the samplers of minibatches alone take, and defaults.
+# What the samplers of minibatches alone take.
 _MINIBATCHES = ("batch_size", "step_size", "friction", "thermostat_mass")
-_STEP_SIZE, _THERMOSTAT_MASS = 0.1, 1.0
 # Sweeps of the Gibbs sampler where minibatches start, and their steps per pass if no batch size is given.
 _SWEEPS, _STEPS = 20, 80
-# h(N/n)/(2A): the heat of minibatches in rarely rated rows, by which the friction A is chosen.
-_HEAT = 0.65
-# The precision of a row's posterior, for its mass: of a typical prior, and of each rating.
-_PRIOR_PRECISION, _PER_RATING = 15.0, 1.5
-
-
-class Recommendation(NamedTuple):
-    """An item, its title where there is one, its expected rating, and an interval for that expectation."""
-
-    item: Any
-    title: str
-    mean: float
-    interval: tuple[float, float]
 
 
 @dataclass(eq=False, repr=False)
@@ -175,7 +172,7 @@ class Factorisation(Estimator):
         self.__dict__.pop("draws_", None)
         self.ratings_ = as_ratings(ratings, items, values)
         warn_if_constant(self.ratings_)
-        self._lookups = _lookups(self.ratings_)
+        self._lookups = lookups(self.ratings_)
         chain = FactorChain(
             self.ratings_,
             self.factors,
@@ -184,7 +181,7 @@ class Factorisation(Estimator):
             noise_by_user=self.noise_by_user,
         )
         self.mean_ = chain.mean
-        curve = None if test is None else _Curve(self._numbers(test.users, test.items, test), test.values)
+        curve = None if test is None else ErrorCurve(row_numbers(self._lookups, test), test.values)
         with (
             Progress("starting", self.num_passes, unit="passes", enabled=self.progress) as bar,
             Interruption(signal.SIGINT) as interruption,
@@ -200,15 +197,13 @@ class Factorisation(Estimator):
         return self
 
     def _run(
-        self, chain: FactorChain, curve: "_Curve | None", bar: Progress, interruption: Interruption
+        self, chain: FactorChain, curve: ErrorCurve | None, bar: Progress, interruption: Interruption
     ) -> tuple[list[Draw], str | None]:
         """The draws of all passes, and why there are fewer than asked for."""
         draws: list[Draw] = []
         spacing = max(1, (self.num_passes - self.num_burn_in) // self.draws)
-        move = self._mover(chain)
-        for number in range(1, self.num_passes + 1):
-            if not chain.advance(move):
-                return draws, f"the chain left the finite numbers in pass {number}: take smaller steps"
+        number = 0
+        for number in chain.passes(self._mover(chain), self.num_passes):
             is_burned_in = number > self.num_burn_in
             if is_burned_in and (self.num_passes - number) % spacing == 0:
                 draws.append(chain.draw())
@@ -216,6 +211,8 @@ class Factorisation(Estimator):
             bar.update(number, description="sampling", note=note)
             if interruption.asked:
                 return draws or [chain.draw()], f"interrupted after {number} of {self.num_passes} passes"
+        if number < self.num_passes:
+            return draws, f"the chain left the finite numbers in pass {number + 1}: take smaller steps"
         return draws, None
 
     def _mover(self, chain: FactorChain) -> Mover:
@@ -223,35 +220,13 @@ class Factorisation(Estimator):
         sweep = GibbsSweep(chain)
         if self.sampler == "gibbs":
             return sweep
-        for _ in range(_SWEEPS):
-            chain.advance(sweep)
+        for _ in chain.passes(sweep, _SWEEPS):
+            pass
         batch_size = self.batch_size or math.ceil(len(self.ratings_) / _STEPS)
-        return MinibatchPass(chain, self._inner(len(self.ratings_) / batch_size), batch_size)
-
-    def _inner(self, data_weight: float) -> Lazy:
-        """The sampler of the rows, each with its mass; `data_weight` is N/n."""
-        h, A = self.step_size or _STEP_SIZE, self.friction
-        if A is None:
-            A = max(1.0, h * data_weight / (2 * _HEAT))
-        inner = _recipe(self.sampler, h, A, self.thermostat_mass or _THERMOSTAT_MASS)
-        ratings = self.ratings_
-        counts = {
-            "users": np.bincount(ratings.users, minlength=ratings.num_users),
-            "items": np.bincount(ratings.items, minlength=ratings.num_items),
-        }
-        return lazy(inner, {name: _PRIOR_PRECISION + _PER_RATING * x for name, x in counts.items()})
-
-    def _numbers(
-        self, users: ArrayLike | None, items: ArrayLike | None, ratings: Ratings | None = None
-    ) -> tuple[np.ndarray, ...]:
-        """Row numbers of users and items: of identifiers, or of the numbers in another `Ratings`."""
-        if ratings is not None:
-            names = (ratings.user_names, ratings.item_names)
-            if all(np.array_equal(a, lookup.names) for a, lookup in zip(names, self._lookups, strict=True)):
-                return np.asarray(users), np.asarray(items)
-            users, items = ratings.user_names[np.asarray(users)], ratings.item_names[np.asarray(items)]
-        rows = (lookup.find(x) for lookup, x in zip(self._lookups, (users, items), strict=True))
-        return np.broadcast_arrays(*rows)
+        sampler = row_sampler(
+            self.sampler, chain, batch_size, self.step_size, self.friction, self.thermostat_mass
+        )
+        return MinibatchPass(chain, sampler, batch_size)
 
     def _fitted(self) -> list[Draw]:
         self._check_fitted()
@@ -260,8 +235,8 @@ class Factorisation(Estimator):
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         objects, arrays = ratings_state(self.ratings_)
         arrays = {
-            **{f"ratings.{name}": x for name, x in arrays.items()},
-            **{f"draws.{name}": x for name, x in draws_state(self.draws_).items()},
+            **with_prefix("ratings", arrays),
+            **with_prefix("draws", draws_state(self.draws_)),
             "curve": np.array(self.curve_, float).reshape(-1, 2),
         }
         if self.running_mean_ is not None:
@@ -269,14 +244,11 @@ class Factorisation(Estimator):
         return {"mean": self.mean_, "names": objects}, arrays
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        def part(prefix: str) -> dict[str, np.ndarray]:
-            return {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
-
-        self.ratings_ = restored_ratings(header["names"], part("ratings."))
-        self.draws_, self.mean_ = restored_draws(part("draws.")), header["mean"]
+        self.ratings_ = restored_ratings(header["names"], without_prefix("ratings", arrays))
+        self.draws_, self.mean_ = restored_draws(without_prefix("draws", arrays)), header["mean"]
         self.curve_ = [(float(now), float(mean)) for now, mean in arrays["curve"]]
         self.running_mean_ = arrays.get("running_mean")
-        self._lookups = _lookups(self.ratings_)
+        self._lookups = lookups(self.ratings_)
 
     @property
     def noise_(self) -> float:
@@ -317,12 +289,7 @@ class Factorisation(Estimator):
             raise ValueError(f"interval is a probability between 0 and 1; {interval!r} was given.")
         predictions = summarise(*self._expected(draws, users, items, rated), interval)
         if clip:
-            low, high = self.ratings_.range
-            bounds = predictions.interval
-            predictions = predictions._replace(
-                mean=np.clip(predictions.mean, low, high),
-                interval=None if bounds is None else np.clip(bounds, low, high),
-            )
+            predictions = predictions.clipped(self.ratings_.range)
         if not return_std and interval is None:
             return predictions.mean
         return predictions if return_std else predictions._replace(std=None)
@@ -339,23 +306,14 @@ class Factorisation(Estimator):
             if users is not None:
                 raise ValueError("rated is for someone new: give None as the user, or leave rated out.")
             return self._expected_of_new(draws, rated, self._lookups[1].find(items))
-        if isinstance(users, Ratings):
-            rows = self._numbers(users.users, users.items, users)
-        else:
-            rows = self._numbers(users, items)
+        rows = row_numbers(self._lookups, users, items)
         noise = np.stack([draw.deviations[rows[0]] for draw in draws])
         return np.stack([draw.expected(*rows) for draw in draws]), noise
 
     def _expected_of_new(
         self, draws: list[Draw], rated: Mapping[Hashable, float], items: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        values = finite_numbers(list(rated.values()), "the ratings of rated")
-        least, greatest = self.ratings_.range
-        if len(values) and not (values.min() >= least and values.max() <= greatest):
-            raise ValueError(
-                f"the ratings of rated must be from {least:g} to {greatest:g}, as those fitted; they are "
-                f"{list(rated.values())}."
-            )
+        values = ratings_of_new(rated, self.ratings_.range)
         generator = np.random.Generator(np.random.Philox(self._seed))
         rows, noise = draw_new_users(draws, self._lookups[1].find(list(rated)), values, generator)
         expected = [expected_of_row(draw, row, items) for draw, row in zip(draws, rows, strict=True)]
@@ -370,7 +328,7 @@ class Factorisation(Estimator):
         """The root mean squared error of the posterior mean on ratings, given as in `fit`."""
         if isinstance(ratings, Ratings):
             values = ratings.values
-        return _rmse(self.predict(ratings, items), np.asarray(values, float))
+        return rmse(self.predict(ratings, items), np.asarray(values, float))
 
     def recommend(
         self,
@@ -406,22 +364,7 @@ class Factorisation(Estimator):
         else:
             per_draw, _ = self._expected_of_new(draws, rated, everything)
             known = self._lookups[1].find(list(rated))
-        mean = per_draw.mean(0)
-        mean[known] = -np.inf
-        best = np.argsort(-mean, kind="stable")[: min(count, len(mean) - len(np.unique(known)))]
-        bounds = np.quantile(per_draw[:, best], [(1 - interval) / 2, (1 + interval) / 2], axis=0)
-        if clip:
-            mean, bounds = (np.clip(x, *self.ratings_.range) for x in (mean, bounds))
-        titles = self.ratings_.titles
-        return [
-            Recommendation(
-                self.ratings_.item_names[i],
-                "" if titles is None else str(titles[i]),
-                float(mean[i]),
-                (float(low), float(high)),
-            )
-            for i, low, high in zip(best, *bounds, strict=True)
-        ]
+        return recommended(per_draw, known, self.ratings_, count, interval, clip)
 
     def report(self, path: str | Path, *, test: Ratings | None = None, user: Hashable = None) -> Path:
         """Write a page about the fit.
@@ -437,45 +380,6 @@ class Factorisation(Estimator):
         from fokker.models.factorisation.report import write_report
 
         return write_report(self, Path(path), test, user)
-
-
-@functools.cache  # the same object for the same settings, so that a second fit finds the compiled steps
-def _recipe(kind: str, step_size: float, friction: float, thermostat_mass: float) -> Plain:
-    # Noise of three matching moments is enough for the order of these steps, and much cheaper.
-    noise = "binomial"
-    if kind == "sgnht":
-        return sgnht(
-            step_size, friction, thermostat_mass, kind="diagonal", integrator=Splitting(), noise=noise
-        )
-    if kind == "sghmc":
-        return sghmc(step_size, friction, integrator=Splitting(), noise=noise)
-    return sgld(step_size, 1 / friction, noise=noise)
-
-
-class _Curve:
-    """Test errors by pass, of each state and of the running mean of predictions after burn-in."""
-
-    def __init__(self, rows: tuple[np.ndarray, ...], values: np.ndarray) -> None:
-        self.rows, self.values = rows, values
-        self.count, self.mean = 0, np.zeros(len(values))
-        self.errors: list[tuple[float, float]] = []
-
-    def add(self, draw: Draw, is_burned_in: bool) -> float:
-        """The error of the running mean with this draw."""
-        now = draw.expected(*self.rows)
-        if is_burned_in:
-            self.count += 1
-            self.mean += (now - self.mean) / self.count
-        self.errors.append((_rmse(now, self.values), _rmse(self.mean if self.count else now, self.values)))
-        return self.errors[-1][1]
-
-
-def _lookups(ratings: Ratings) -> tuple[Lookup, Lookup]:
-    return Lookup("user", ratings.user_names), Lookup("item", ratings.item_names)
-
-
-def _rmse(predicted: np.ndarray, values: np.ndarray) -> float:
-    return float(np.sqrt(np.mean((np.asarray(predicted, float) - np.asarray(values, float)) ** 2)))
 
 
 __all__ = ["Factorisation", "Predictions", "Recommendation"]

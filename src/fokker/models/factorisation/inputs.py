@@ -105,3 +105,32 @@ class Lookup:
             hint = f" Identifiers of {self.what}s are of type {type(known[0]).__name__}, as {known[0]!r}."
         extra = " For someone new give rated={item: rating}." if self.what == "user" else ""
         raise KeyError(f"there is no {self.what} {name!r} in the ratings.{hint}{extra}")
+
+
+def lookups(ratings: Ratings) -> tuple[Lookup, Lookup]:
+    """Of the users and of the items."""
+    return Lookup("user", ratings.user_names), Lookup("item", ratings.item_names)
+
+
+def row_numbers(
+    known: tuple[Lookup, Lookup], users: Ratings | ArrayLike | None, items: ArrayLike | None = None
+) -> tuple[np.ndarray, ...]:
+    """Row numbers of users and items: by identifiers, or those of all ratings of another `Ratings`."""
+    if isinstance(users, Ratings):
+        ratings, names = users, (users.user_names, users.item_names)
+        if all(np.array_equal(a, lookup.names) for a, lookup in zip(names, known, strict=True)):
+            return ratings.users, ratings.items
+        users, items = ratings.user_names[ratings.users], ratings.item_names[ratings.items]
+    return np.broadcast_arrays(*(lookup.find(x) for lookup, x in zip(known, (users, items), strict=True)))
+
+
+def ratings_of_new(rated: Mapping[Hashable, float], bounds: tuple[float, float]) -> np.ndarray:
+    """What someone new rated, checked against the range of the ratings that were fitted."""
+    values = finite_numbers(list(rated.values()), "the ratings of rated")
+    least, greatest = bounds
+    if len(values) and not (values.min() >= least and values.max() <= greatest):
+        raise ValueError(
+            f"the ratings of rated must be from {least:g} to {greatest:g}, as those fitted; they are "
+            f"{list(rated.values())}."
+        )
+    return values

@@ -1,5 +1,6 @@
 """Moving the tables of a factorisation by minibatches of ratings, with a lazy sampler or a dense one."""
 
+import functools
 import math
 
 import equinox as eqx
@@ -9,11 +10,19 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from fokker._core.random import fold_in, randint, split
+from fokker.integrators import Splitting
 from fokker.models.factorisation.chain import TABLES, FactorChain
-from fokker.samplers import Sampler, SamplerState
+from fokker.samplers import Sampler, SamplerState, sghmc, sgld, sgnht
+from fokker.samplers.lazy import Lazy, lazy
+from fokker.samplers.plain import Plain
 from fokker.targets.posterior import Posterior
 from fokker.targets.tables import RowLikelihood, RowPrior, Table
 
+_STEP_SIZE, _THERMOSTAT_MASS = 0.1, 1.0
+# h(N/n)/(2A): the heat of minibatches in rarely rated rows, by which the friction A is chosen.
+_HEAT = 0.65
+# The precision of a row's posterior, for its mass: of a typical prior, and of each rating.
+_PRIOR_PRECISION, _PER_RATING = 15.0, 1.5
 # Streams of the key of a chain: the start, the steps, and bringing all rows up to date.
 _START, _STEPS, _READS = 0, 1, 2
 
@@ -74,3 +83,36 @@ def _pass(inputs: tuple[Sampler, int, Key[Array, ""], Int[Array, ""]], state: Sa
 
     state = jax.lax.fori_loop(0, count, step, state)
     return sampler.synchronised(fold_in(fold_in(key, _READS), state.step), state)
+
+
+def row_sampler(
+    kind: str,
+    chain: FactorChain,
+    batch_size: int,
+    step_size: float | None,
+    friction: float | None,
+    thermostat_mass: float | None,
+) -> Lazy:
+    """The sampler of the rows, each with its mass; None is the default, and a friction for the batch size."""
+    h = step_size or _STEP_SIZE
+    data_weight = len(chain.values) / batch_size
+    A = max(1.0, h * data_weight / (2 * _HEAT)) if friction is None else friction
+    numbers = {
+        name: np.bincount(rows, minlength=len(chain.tables[name]))
+        for name, rows in zip(TABLES, (chain.users, chain.items), strict=True)
+    }
+    masses = {name: _PRIOR_PRECISION + _PER_RATING * x for name, x in numbers.items()}
+    return lazy(_recipe(kind, h, A, thermostat_mass or _THERMOSTAT_MASS), masses)
+
+
+@functools.cache  # the same object for the same settings, so that a second fit finds the compiled steps
+def _recipe(kind: str, step_size: float, friction: float, thermostat_mass: float) -> Plain:
+    # Noise of three matching moments is enough for the order of these steps, and much cheaper.
+    noise = "binomial"
+    if kind == "sgnht":
+        return sgnht(
+            step_size, friction, thermostat_mass, kind="diagonal", integrator=Splitting(), noise=noise
+        )
+    if kind == "sghmc":
+        return sghmc(step_size, friction, integrator=Splitting(), noise=noise)
+    return sgld(step_size, 1 / friction, noise=noise)

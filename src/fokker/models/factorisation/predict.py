@@ -1,12 +1,13 @@
 """Predictions from the draws of a factorisation."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr, ndtri
 
+from fokker.datasets.ratings import Ratings
 from fokker.models.factorisation.chain import Draw
 from fokker.models.factorisation.conditional import draw_gaussians
 
@@ -27,6 +28,20 @@ class Predictions(NamedTuple):
     mean: np.ndarray
     std: np.ndarray | None = None
     interval: np.ndarray | None = None
+
+    def clipped(self, bounds: tuple[float, float]) -> "Predictions":
+        """With means and intervals within the bounds."""
+        interval = None if self.interval is None else np.clip(self.interval, *bounds)
+        return self._replace(mean=np.clip(self.mean, *bounds), interval=interval)
+
+
+class Recommendation(NamedTuple):
+    """An item, its title where there is one, its expected rating, and an interval for that expectation."""
+
+    item: Any
+    title: str
+    mean: float
+    interval: tuple[float, float]
 
 
 def expected_of_row(draw: Draw, row: np.ndarray, items: np.ndarray) -> np.ndarray:
@@ -87,3 +102,52 @@ def draw_new_users(
         squares = np.sum((y - np.einsum("snj,sj->sn", features, rows)) ** 2, 1)
         tau = generator.gamma(shapes + len(items) / 2, 1 / (rates + squares / 2))
     return rows, scales * tau**-0.5
+
+
+class ErrorCurve:
+    """Test errors by pass, of each state and of the running mean of predictions after burn-in."""
+
+    def __init__(self, rows: tuple[np.ndarray, ...], values: np.ndarray) -> None:
+        self.rows, self.values = rows, values
+        self.count, self.mean = 0, np.zeros(len(values))
+        self.errors: list[tuple[float, float]] = []
+
+    def add(self, draw: Draw, is_burned_in: bool) -> float:
+        """The error of the running mean with this draw."""
+        now = draw.expected(*self.rows)
+        if is_burned_in:
+            self.count += 1
+            self.mean += (now - self.mean) / self.count
+        self.errors.append((rmse(now, self.values), rmse(self.mean if self.count else now, self.values)))
+        return self.errors[-1][1]
+
+
+def rmse(predicted: np.ndarray, values: np.ndarray) -> float:
+    """The root mean squared error."""
+    return float(np.sqrt(np.mean((np.asarray(predicted, float) - np.asarray(values, float)) ** 2)))
+
+
+def recommended(
+    per_draw: Float[np.ndarray, "draws items"],
+    known: np.ndarray,
+    ratings: Ratings,
+    count: int,
+    interval: float,
+    clip: bool,
+) -> list[Recommendation]:
+    """The items with the highest expected ratings, the best first, without those that are `known`."""
+    mean = per_draw.mean(0)
+    mean[known] = -np.inf
+    best = np.argsort(-mean, kind="stable")[: min(count, len(mean) - len(np.unique(known)))]
+    bounds = np.quantile(per_draw[:, best], [(1 - interval) / 2, (1 + interval) / 2], axis=0)
+    if clip:
+        mean, bounds = (np.clip(x, *ratings.range) for x in (mean, bounds))
+    return [
+        Recommendation(
+            ratings.item_names[i],
+            "" if ratings.titles is None else str(ratings.titles[i]),
+            float(mean[i]),
+            (float(low), float(high)),
+        )
+        for i, low, high in zip(best, *bounds, strict=True)
+    ]

@@ -5,6 +5,7 @@ after too wide a prior. `fitted_exponent` finds the power of the probabilities t
 labels which they have not seen: those of a share that is left out of the fit, or of all rows by folds.
 """
 
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,11 +31,36 @@ def checked_calibration(value: object) -> float:
     )
 
 
-def number_held_out(calibration: float, rows: int) -> int:
-    """How many rows the fit leaves out: none for folds, whose rows are left out of other fits."""
-    if calibration > rows:
-        raise ValueError(f"calibration={calibration} folds need as many rows; there are {rows}.")
-    return int(calibration * rows) if calibration < 1 else 0
+def held_out(
+    rows: np.ndarray, targets: np.ndarray, calibration: float, seed: int
+) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray] | None]:
+    """The rows to fit with their targets, and a share of both that is not fitted; None for folds."""
+    if calibration > len(rows):
+        raise ValueError(f"calibration={calibration} folds need as many rows; there are {len(rows)}.")
+    number = int(calibration * len(rows)) if calibration < 1 else 0
+    if not number:
+        return rows, targets, None
+    order = np.random.default_rng(seed).permutation(len(rows))
+    out, rest = order[:number], np.sort(order[number:])
+    return rows[rest], targets[rest], (rows[out], targets[out])
+
+
+def calibrated_exponent(net: "Network") -> float:
+    """The power of the probabilities of a network that has its draws; 1 without calibration."""
+    if net._held_out is not None:
+        rows, labels = net._held_out
+        net.sharpness_ = 1.0  # of an earlier fit
+        return fitted_exponent(net.predict_proba(rows), labels)
+    if net.calibration < 2 or net.stopped_ is not None:
+        return 1.0
+    try:
+        return exponent_by_folds(net, net._data["x"], net._data["y"])
+    except KeyboardInterrupt:  # nothing that was drawn is lost
+        warnings.warn(
+            "the fits of the calibration were interrupted: probabilities are those of the draws.",
+            stacklevel=5,
+        )
+        return 1.0
 
 
 def exponent_by_folds(net: "Network", rows: np.ndarray, labels: np.ndarray) -> float:
@@ -42,13 +68,13 @@ def exponent_by_folds(net: "Network", rows: np.ndarray, labels: np.ndarray) -> f
     folds = int(net.calibration)
     fold_of_row = np.random.default_rng(net._seed).permutation(len(rows)) % folds
     lengths = net._lengths(len(rows))
-    passes_per_step = net._rows_per_step(len(rows)) / len(rows)
+    passes_per_step = lengths.batch_size / len(rows)
     parameters = {
         **net.get_params(deep=False),
         "calibration": 0,
         "chains": 1,
         "draws": _DRAWS,
-        "batch_size": net._rows_per_step(len(rows)),
+        "batch_size": lengths.batch_size,
         "warm_start_passes": lengths.warm_start * passes_per_step,
         "burn_in_passes": _SHARE_OF_BURN_IN * lengths.burn_in * passes_per_step,
         "passes": _SHARE_OF_STEPS * lengths.thin * lengths.draws * passes_per_step,

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
 from fokker.integrators.noise import check_noise
@@ -24,28 +24,23 @@ from fokker.models.estimator import (
     split_labels,
 )
 from fokker.models.network import inputs
-from fokker.models.network.calibration import checked_calibration, exponent_by_folds, number_held_out
-from fokker.models.network.metrics import fitted_exponent
+from fokker.models.network.calibration import calibrated_exponent, checked_calibration, held_out
 from fokker.models.network.networks import (
     check_draws,
     check_outputs,
     functional,
     is_sizes,
-    numbered,
     perceptron_sizes,
     perceptron_start,
-    state_arrays,
-    with_state_arrays,
 )
 from fokker.models.network.posterior import Prior, Sampled, check_likelihood, prior_scales, sampled_leaves
 from fokker.models.network.predictor import Predictor
 from fokker.models.network.settings import StepSettings
+from fokker.models.network.stored import restored_weights, weights_state
 from fokker.models.network.training import Lengths, NetworkPosterior
 from fokker.samplers.contract import Sampler
 
 _FITTED_ARRAYS = ("_location", "_scale")
-# Without a batch size: up to so many rows every step sees all of them, and beyond that so many.
-_MOST_WHOLE, _BATCH = 500, 100
 
 
 @dataclass(eq=False, repr=False)
@@ -87,13 +82,10 @@ class Network(Predictor):
     start left them: "all", "last" (the last layer, by what the output is computed from), parts of paths,
     or a function of the path.
 
-    `calibration`: a number of folds, such as 5, sharpens or softens the probabilities of classes: they are
-    taken to the power `sharpness_` that is most likely for the rows of each fold, predicted by a short fit to
-    the others. The draws are still those given all rows. A share of the rows, such as 0.1, is left out of the
-    fit for this instead, which is quicker and needs many rows.
-
-    `batch_size`: rows per step. By default all of up to 500 rows, whose posterior is then sampled without the
-    noise of minibatches, and 100 of more.
+    `calibration`: a number of folds, such as 5, takes the probabilities of classes to the power `sharpness_`
+    that is most likely for the rows of each fold, predicted by a short fit to the others; the draws are those
+    given all rows. A share, such as 0.1, leaves so many rows out of the fit for this instead. `batch_size`:
+    rows per step; by default all of up to 500, without minibatch noise, and 100 of more.
 
     After fitting: `trace_`, the run of `fk.sample`; `draws_`, all draws as a tree with a leading axis;
     `classes_`; `stopped_`, why a run ended early. `net.save(path)` writes a file, and `Network.load(path)`
@@ -174,7 +166,7 @@ class Network(Predictor):
         rows = inputs.checked_rows(X)
         targets = self._new_targets(y, len(rows), classes)
         self._remember(X, rows)
-        rows, targets = self._hold_out(rows, targets)
+        rows, targets, self._held_out = held_out(rows, targets, self.calibration, self._seed)
         self._data = {"x": rows, "y": targets}
         inputs.warn_of_large(rows)
         self._posterior = self._new_posterior(rows[0], self.chains)
@@ -186,13 +178,7 @@ class Network(Predictor):
         if is_part:  # the fixed weights are those of one warm start
             positions = jax.tree.map(lambda x: x[:1], positions)
         if lengths.warm_start:
-            positions = self._posterior.warm_started(
-                self._data,
-                self._step_settings(),
-                positions,
-                lengths.warm_start,
-                self._rows_per_step(len(rows)),
-            )
+            positions = self._posterior.warm_started(self._data, self._step_settings(), positions, lengths)
         weights, rest = eqx.partition(positions["weights"], chosen)
         self._chosen, self._fixed = chosen, jax.tree.map(lambda x: x[0], rest)
         positions = {**positions, "weights": weights}
@@ -233,7 +219,6 @@ class Network(Predictor):
 
     def _sample(self, positions: PyTree[Any], lengths: Lengths) -> Self:
         posterior = self._posterior
-        batch_size = self._rows_per_step(len(self._data["x"]))
         target = posterior.target(self._data, self._chosen, self._fixed)
         curvature = posterior.curvature(self._data["x"], positions, self._fixed)
         sampler = self._step_settings().make(target.size, curvature, lengths.period)
@@ -241,7 +226,7 @@ class Network(Predictor):
             target,
             sampler,
             positions,
-            batch_size=batch_size,
+            batch_size=lengths.batch_size,
             temperature=self.temperature,
             burn_in=lengths.burn_in,
             steps=lengths.thin * lengths.draws,
@@ -258,34 +243,8 @@ class Network(Predictor):
         if not selected.any():
             selected[-1] = True
         self.draws_ = jax.tree.map(lambda x: x[:, selected].reshape(-1, *x.shape[2:]), trace.draws)
-        self._calibrate()
+        self.sharpness_ = calibrated_exponent(self)
         return self
-
-    def _calibrate(self) -> None:
-        """Set `sharpness_`."""
-        self.sharpness_ = 1.0
-        if self._held_out is not None:
-            rows, labels = self._held_out
-            self.sharpness_ = fitted_exponent(self.predict_proba(rows), labels)
-        elif self.calibration >= 2 and self.stopped_ is None:
-            try:
-                self.sharpness_ = exponent_by_folds(self, self._data["x"], self._data["y"])
-            except KeyboardInterrupt:  # nothing that was drawn is lost
-                warnings.warn(
-                    "the fits of the calibration were interrupted: probabilities are those of the draws.",
-                    stacklevel=4,
-                )
-
-    def _hold_out(self, rows: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows to fit, without those that calibrate the probabilities."""
-        self._held_out: tuple[np.ndarray, np.ndarray] | None = None
-        number = number_held_out(self.calibration, len(rows))
-        if not number:
-            return rows, targets
-        order = np.random.default_rng(self._seed).permutation(len(rows))
-        self._held_out = rows[order[:number]], targets[order[:number]]
-        rest = np.sort(order[number:])
-        return rows[rest], targets[rest]
 
     def _check_settings(self) -> None:
         check_likelihood(self.likelihood)
@@ -313,17 +272,9 @@ class Network(Predictor):
         )
 
     def _lengths(self, rows: int) -> Lengths:
-        steps_per_pass = max(1.0, rows / self._rows_per_step(rows))
         cycles = self.cycles if self.schedule == "cyclical" else None
-        return Lengths.of(
-            steps_per_pass, self.passes, self.burn_in_passes, self.warm_start_passes, self.draws, cycles
-        )
-
-    def _rows_per_step(self, rows: int) -> int:
-        """The batch size; without one all rows of a small set, whose posterior is then sampled exactly."""
-        if self.batch_size is not None:
-            return self.batch_size
-        return rows if rows <= _MOST_WHOLE else _BATCH
+        passes = self.passes, self.burn_in_passes, self.warm_start_passes
+        return Lengths.of(rows, self.batch_size, *passes, self.draws, cycles)
 
     def _remember(self, X: ArrayLike, rows: np.ndarray) -> None:
         self.input_shape_ = rows.shape[1:]
@@ -372,15 +323,10 @@ class Network(Predictor):
         )
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        draws, fixed = (numbered(x) for x in (self.draws_["weights"], self._fixed))
         arrays = {
-            **{f"draws.{i}": np.asarray(x) for i, x in draws.items()},
-            **{f"fixed.{i}": np.asarray(x) for i, x in fixed.items()},
-            **{f"network.{i}": x for i, x in enumerate(state_arrays(self._posterior.network.apply))},
+            **weights_state(self._posterior.network, self.draws_, self._fixed),
             **{name: np.asarray(getattr(self, name)) for name in _FITTED_ARRAYS if hasattr(self, name)},
         }
-        if "log_noise" in self.draws_:
-            arrays["log_noise"] = np.asarray(self.draws_["log_noise"])
         labels, of_classes = split_labels({"classes": self.classes_} if hasattr(self, "classes_") else {})
         return {"labels": labels}, {**arrays, **of_classes}
 
@@ -403,21 +349,8 @@ class Network(Predictor):
             shapes = jax.eval_shape(lambda key: perceptron_start(key, sizes), jax.random.key(0))
             check_draws(shapes, arrays)
         posterior = self._new_posterior(row, chains=1)
-        check_draws(posterior.network.first_start, arrays)
-        stored = [arrays[f"network.{i}"] for i in range(sum(name.startswith("network.") for name in arrays))]
-        network = replace(posterior.network, apply=with_state_arrays(posterior.network.apply, stored))
+        network, self.draws_, self._fixed, self._chosen = restored_weights(posterior.network, arrays)
         self._posterior = replace(posterior, network=network)
-        leaves, structure = jax.tree.flatten(network.first_start)
-
-        def tree(prefix: str) -> PyTree[Array]:
-            stored = [arrays.get(f"{prefix}.{i}") for i in range(len(leaves))]
-            return jax.tree.unflatten(structure, [None if x is None else jnp.asarray(x) for x in stored])
-
-        self._fixed = tree("fixed")
-        self._chosen = jax.tree.unflatten(structure, [f"draws.{i}" in arrays for i in range(len(leaves))])
-        self.draws_ = {"weights": tree("draws")}
-        if "log_noise" in arrays:
-            self.draws_["log_noise"] = jnp.asarray(arrays["log_noise"])
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

@@ -1,13 +1,14 @@
 """The chain over topics: each minibatch gives one step of θ, or each pass an exact draw of it."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
 
 from fokker._core.random import fold_in
 from fokker.corpora import Documents
+from fokker.models.named_arrays import with_prefix, without_prefix
 from fokker.models.topics import gibbs, gibbs_jax
 from fokker.models.topics._expected import ExpectedCounts, averaged
 from fokker.models.topics._sums import column_sums
@@ -16,15 +17,14 @@ from fokker.models.topics.cir import MIN_THETA
 from fokker.models.topics.collapsed import topics_of_documents
 from fokker.models.topics.document_prior import DocumentPrior
 from fokker.models.topics.exact import PassCounts
-from fokker.models.topics.files import with_prefix, without_prefix
 from fokker.models.topics.learned_prior import LearnedPrior
 from fokker.models.topics.samplers import make_topics
+from fokker.models.topics.settings import Settings
 from fokker.models.topics.share import Share
 from fokker.models.topics.start import CHAINS, first_topics
+from fokker.models.topics.step_size import DECAY_POWER, Schedule, automatic_settings, decaying
 from fokker.models.topics.theta import WITH_MOMENTUM
 from fokker.models.topics.word_prior import WordPrior
-
-Schedule = Callable[[int], float]
 
 # The arrays of a `TopicChain.state` whose last axis runs over the topics of a share.
 BY_TOPIC = ("theta", "r", "totals", "rate", "time", "pass_counts")
@@ -34,39 +34,8 @@ OF_FIRST = "assignments."
 _WORDS_PER_PART = 4096
 # Independent random streams of a chain.
 _START, _SWEEPS, _TOPICS, _SAMPLE, _EXACT, _PRIOR = range(6)
-
-
 # The bits of the number of a minibatch, above which is that of a draw of its pass.
 _DRAW_BITS = 40
-# The decay of Patterson and Teh (2013).
-_DECAY_AFTER, _DECAY_POWER = 1000.0, 0.6
-
-
-def decaying(a: float, b: float = _DECAY_AFTER, c: float = _DECAY_POWER) -> Schedule:
-    """ε_t = a (1 + t/b)^{-c}."""
-    return lambda t: a * (1 + t / b) ** -c
-
-
-def automatic_settings(sampler: str, rate: float, start: float) -> tuple[float, float]:
-    r"""A step size and a friction for the rate N_k·/θ_k· at which the data replace the previous θ.
-
-    An overdamped step replaces the share hb of θ, with b = 1 + N_k·/θ_k·. With momentum θ oscillates with the
-    frequency ω = √(b/2), and friction above ω damps it. The factors here worked best in one pass over 10,000
-    articles; |S|, the number of words per document and θ₀ enter through the rate. Without a metric the step
-    is the same for every word and is measured in units of θ₀.
-    """
-    b = 1 + rate
-    omega = float(np.sqrt(b / 2))
-    h, friction = {
-        "sgld": (0.1 * start / b, 0.0),
-        "sghmc": (0.2 * start**0.5 / omega, 2.4 * omega / start**0.5),
-        "sgrld": (0.35 / b, 0.0),
-        "scir": (0.35 / b, 0.0),
-        "sgrhmc": (0.5 / omega, 2.4 * omega),
-    }[sampler]
-    return h, friction
-
-
 # After a start from all documents there is nothing left to learn from them, and a large step only adds the
 # noise of minibatches, which removes the smallest topics. This is the factor of the step then.
 _STEP_AFTER_ALL = 0.2
@@ -134,6 +103,37 @@ class TopicChain:
         np.maximum(theta, MIN_THETA, out=theta)
         self.topics = make_topics(
             sampler, theta, self.word_prior.alpha, fold_in(key, _TOPICS), threads, start, share
+        )
+
+    @classmethod
+    def of(
+        cls, settings: Settings, words: int, share: Share | None = None, word_prior: WordPrior | None = None
+    ) -> Self:
+        """A new chain over topics of this many words, or over the topics of a share.
+
+        By default it has the prior `alpha` of all words.
+        """
+        if settings.topics > words:
+            raise ValueError(
+                f"K larger than V: {settings.topics} topics of a vocabulary of {words} words cannot all "
+                "differ; use fewer topics or more words."
+            )
+        step = settings.step
+        return cls(
+            words,
+            settings.topics,
+            sampler=settings.sampler,
+            alpha=word_prior or settings.word_prior(words, None),
+            gamma=settings.gamma,
+            step_size=None if step is None else decaying(step, settings.decay_after, settings.decay_power),
+            start=settings.start,
+            friction=settings.friction,
+            sweeps=settings.sweeps,
+            burn_in=settings.burn_in,
+            threads=settings.num_threads,
+            engine=settings.engine,
+            seed=settings.seed,
+            share=share,
         )
 
     def use(self, threads: int, sweeps: int, burn_in: int) -> None:
@@ -327,7 +327,7 @@ class TopicChain:
             h = self.step_size(self.number)
         else:
             exponent_factor = 0.5 if self.topics.sampler in WITH_MOMENTUM else 1.0
-            h *= decaying(1.0, c=exponent_factor * _DECAY_POWER)(self.number)
+            h *= decaying(1.0, c=exponent_factor * DECAY_POWER)(self.number)
             h *= _STEP_AFTER_ALL ** min(1.0, self._sample_size / total)
         return h, friction if self.friction is None else self.friction
 

@@ -7,13 +7,17 @@ from typing import NamedTuple
 import numpy as np
 
 from fokker.corpora import Documents
+from fokker.models.named_arrays import with_prefix, without_prefix
 from fokker.models.topics.evaluate import HeldOut, RowsOfBeta
-from fokker.models.topics.files import with_prefix, without_prefix
 from fokker.models.topics.share import Share
 
 # With this many training documents for each evaluated one between two evaluations, these are a tenth of the
 # work: they sweep over half of each document.
 DOCUMENTS_PER_EVALUATED = 5
+_MAX_HELD_OUT, _MIN_HELD_OUT, STREAM_HELD_OUT = 1_000, 100, 100
+# By default so many documents are held out that there are about this many evaluations: those in the second
+# half show whether the perplexity still falls.
+_NUM_EVALUATIONS = 20
 # So many documents at most are evaluated where nothing says how many.
 _MAX_DOCUMENTS = 200
 
@@ -155,6 +159,16 @@ class PerplexityCurve:
         self.held_out.restore(without_prefix("held_out", state))
         # Older estimators have none: their average began at the last doubling.
         self._early |= without_prefix("early", state)
+
+
+def default_held_out(length: int | None, passes: int | None) -> int:
+    """A tenth of the documents at most, and 100 to 1,000: so that there are about 20 evaluations."""
+    if length is None:
+        return _MAX_HELD_OUT
+    for_evaluations = (
+        _MAX_HELD_OUT if passes is None else length * passes // (_NUM_EVALUATIONS * DOCUMENTS_PER_EVALUATED)
+    )
+    return max(1, min(length // 10, _MAX_HELD_OUT, max(_MIN_HELD_OUT, for_evaluations)))
 
 
 def _document_hash(name: str, words: np.ndarray, counts: np.ndarray) -> bytes:

@@ -12,8 +12,8 @@ import numpy as np
 from fokker.corpora import Documents
 from fokker.models.checks import optional, whole, within
 from fokker.models.estimator import new_seed, validate_data
+from fokker.models.named_arrays import with_prefix, without_prefix
 from fokker.models.topics._uniform import seed_at
-from fokker.models.topics.files import with_prefix, without_prefix
 from fokker.models.topics.learned import ROUNDING, LearnedTopics
 from fokker.models.topics.passes import PassPlan
 from fokker.models.topics.settings import DECLARED, FIELDS, MAY_CHANGE, Settings, default_passes

@@ -46,16 +46,6 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-def with_prefix(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays with a prefix added to their names."""
-    return {f"{prefix}.{key}": value for key, value in arrays.items()}
-
-
-def without_prefix(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays with this prefix, without the prefix."""
-    return {key.removeprefix(f"{prefix}."): x for key, x in arrays.items() if key.startswith(f"{prefix}.")}
-
-
 def _check_header(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Raise unless the header of a checkpoint has what a run needs, of the right types."""
     for name, types in _FIELDS.items():

@@ -16,7 +16,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 from numpy.typing import ArrayLike, NDArray
 
-from fokker._core import random as _random
+from fokker._core.random import bits, fold_in
+from fokker._core.threefry import threefry
 from fokker.models.topics._expected import MIN_PROBABILITY
 
 Integers = NDArray[np.int64]
@@ -128,7 +129,7 @@ def _totals(
 
     def sweep(number: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
         z, n, counts, mixtures = state
-        u = _uniforms(_random.fold_in(key, number), documents[None, :], positions)
+        u = _uniforms(fold_in(key, number), documents[None, :], positions)
         n, z = jax.lax.scan(draw_topic, n, (words, present, u, z), unroll=unroll)
         is_counted = (number >= burn_in).astype(jnp.int32)
         is_counted_by_word = (number == sweeps - 1).astype(jnp.int32) if sample else is_counted
@@ -171,9 +172,9 @@ def _one_hot(z: Array, K: int) -> Array:
 
 def _uniforms(key: Key[Array, ""], documents: Array, positions: Array) -> Array:
     """Numbers in [0, 1), one Threefry call each; the counters are the document and the position."""
-    words = _random.bits(key, (2,))
+    words = bits(key, (2,))
     first = jnp.broadcast_to(documents, positions.shape).astype(jnp.uint32)
-    random_bits, _ = _random.threefry((words[0], words[1]), first, positions.astype(jnp.uint32))
+    random_bits, _ = threefry((words[0], words[1]), first, positions.astype(jnp.uint32))
     return (random_bits >> np.uint32(8)).astype(jnp.float32) * np.float32(2.0**-24)
 
 

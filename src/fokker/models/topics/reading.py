@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 # Corpora of at most this many bytes are counted in a pass before the first step.
 _MAX_BYTES_TO_COUNT = 1 << 26
-_MAX_HELD_OUT, _MIN_HELD_OUT, STREAM_HELD_OUT = 1_000, 100, 100
 _SHUFFLE_BUFFER = 5_000
-# By default so many documents are held out that there are about this many evaluations: those in the second
-# half show whether the perplexity still falls.
-_NUM_EVALUATIONS = 20
 
 
 @dataclass(frozen=True)
@@ -106,18 +102,6 @@ def is_quick_to_count(corpus: "Corpus") -> bool:
     paths = [*getattr(source, "paths", ()), *filter(None, [getattr(source, "path", None)])]
     # Other than plain files, such as a named pipe, may be readable only once.
     return all(path.is_file() for path in paths) and sum(map(os.path.getsize, paths)) <= _MAX_BYTES_TO_COUNT
-
-
-def default_held_out(length: int | None, passes: int | None) -> int:
-    """A tenth of the documents at most, and 100 to 1,000: so that there are about 20 evaluations."""
-    from fokker.models.topics.curve import DOCUMENTS_PER_EVALUATED
-
-    if length is None:
-        return _MAX_HELD_OUT
-    for_evaluations = (
-        _MAX_HELD_OUT if passes is None else length * passes // (_NUM_EVALUATIONS * DOCUMENTS_PER_EVALUATED)
-    )
-    return max(1, min(length // 10, _MAX_HELD_OUT, max(_MIN_HELD_OUT, for_evaluations)))
 
 
 def learned_vocabulary(**settings: Any) -> "Callable[..., Vocabulary]":

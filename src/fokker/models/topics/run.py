@@ -12,6 +12,7 @@ import numpy as np
 
 from fokker._core.files import write_arrays
 from fokker.corpora import Corpus, Documents, Tally, prefetched
+from fokker.models.named_arrays import with_prefix, without_prefix
 from fokker.models.topics._checks import NotFiniteError
 from fokker.models.topics._expected import ExpectedCounts
 from fokker.models.topics.evaluate import mixtures
@@ -22,8 +23,6 @@ from fokker.models.topics.files import (
     PARTIAL_MIXTURES,
     PREVIOUS,
     VERSION,
-    with_prefix,
-    without_prefix,
 )
 from fokker.models.topics.mixtures_file import MixturesFile
 from fokker.models.topics.passes import PassPlan

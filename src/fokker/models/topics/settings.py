@@ -11,8 +11,6 @@ from fokker.models.declared import declared_in, setting
 from fokker.models.topics.seeds import read_seeds, seed_columns
 
 if TYPE_CHECKING:
-    from fokker.models.topics.chain import TopicChain
-    from fokker.models.topics.share import Share
     from fokker.models.topics.word_prior import WordPrior
 
 ENGINES = ("numba", "jax")
@@ -241,38 +239,6 @@ class Settings:
         if isinstance(self.total, int):
             return self.total
         return distinct if self.total is None else min(distinct, trained)
-
-    def chain(
-        self, words: int, share: "Share | None" = None, word_prior: "WordPrior | None" = None
-    ) -> "TopicChain":
-        """A new chain over topics of this many words, or over the topics of a share.
-
-        By default it has the prior `alpha` of all words.
-        """
-        from fokker.models.topics.chain import TopicChain, decaying
-
-        if self.topics > words:
-            raise ValueError(
-                f"K larger than V: {self.topics} topics of a vocabulary of {words} words cannot all differ; "
-                "use fewer topics or more words."
-            )
-        schedule = None if self.step is None else decaying(self.step, self.decay_after, self.decay_power)
-        return TopicChain(
-            words,
-            self.topics,
-            sampler=self.sampler,
-            alpha=word_prior or self.word_prior(words, None),
-            gamma=self.gamma,
-            step_size=schedule,
-            start=self.start,
-            friction=self.friction,
-            sweeps=self.sweeps,
-            burn_in=self.burn_in,
-            threads=self.num_threads,
-            engine=self.engine,
-            seed=self.seed,
-            share=share,
-        )
 
     def to_json(self) -> dict[str, Any]:
         """The settings by name, as JSON types."""

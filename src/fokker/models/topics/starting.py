@@ -9,6 +9,7 @@ import numpy as np
 
 from fokker.corpora import Corpus, Vocabulary
 from fokker.corpora._open import VocabularyLike
+from fokker.models.topics.curve import STREAM_HELD_OUT, default_held_out
 from fokker.models.topics.files import (
     CHECKPOINT,
     MIXTURES,
@@ -17,13 +18,7 @@ from fokker.models.topics.files import (
     interpreting_checkpoint,
     read_latest,
 )
-from fokker.models.topics.reading import (
-    STREAM_HELD_OUT,
-    Reading,
-    default_held_out,
-    is_quick_to_count,
-    num_passes,
-)
+from fokker.models.topics.reading import Reading, is_quick_to_count, num_passes
 from fokker.models.topics.run import Run
 from fokker.models.topics.seeds import seed_columns
 from fokker.models.topics.settings import Settings, default_passes

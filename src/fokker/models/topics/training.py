@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from fokker.corpora import Documents
+from fokker.models.named_arrays import with_prefix, without_prefix
 from fokker.models.topics._expected import ExpectedCounts
+from fokker.models.topics.chain import TopicChain
 from fokker.models.topics.curve import PerplexityCurve
 from fokker.models.topics.draws import TopicDraws
 from fokker.models.topics.evaluate import HeldOut
-from fokker.models.topics.files import with_prefix, without_prefix
 from fokker.models.topics.judgement import SAMPLE_DOCUMENTS, Fit
 from fokker.models.topics.settings import Settings
 from fokker.models.topics.share import SharedRows, share_of
@@ -30,7 +31,7 @@ class Training:
     ) -> None:
         self.settings, self._has_all = settings, has_all
         self.share = share_of(settings.topics, settings.sampler)
-        self.chain = settings.chain(words, self.share, word_prior)
+        self.chain = TopicChain.of(settings, words, self.share, word_prior)
         self.draws = TopicDraws(words, settings.topics, settings.draws)
         self.curve = PerplexityCurve(held_out, settings.seed, settings.num_threads, self.share)
         self.documents = 0
