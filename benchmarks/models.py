@@ -1,11 +1,10 @@
 """Networks and ratings against what is one import away: `make bench-models`.
 
-Networks: the default `fk.models.Network`, the same with a tenth of the rows for calibration, and AdamW with a
-learning rate that decays to zero, one network and the mean of five, all with the same layers and batches of
-100. Rows are split 60/20/20: the second part chooses the decay of AdamW, then all methods fit the first two,
-and the test rows are seen once. Ratings: a fifth is held out; `surprise` (SVD, its defaults) where it is
-installed. Methods are run in turns in one process, and times are of its CPU. The tables are in the form of
-the documents.
+Networks: the default `fk.models.Network`, the same calibrated by five folds, and AdamW with a learning rate
+that decays to zero, one network and the mean of five, all with the same layers. Rows are split 60/20/20: the
+second part chooses the decay of AdamW, then all methods fit the first two, and the test rows are seen once.
+Ratings: a fifth is held out; `surprise` (SVD, its defaults) where it is installed. Methods are run in turns
+in one process, and times are of its CPU. The tables are in the form of the documents.
 """
 
 import argparse
@@ -25,114 +24,206 @@ from fokker.models.factorisation.report import coverage
 from fokker.models.network.evaluation import evaluate_classes
 from fokker.models.network.networks import Perceptron, perceptron_start
 
-DECAYS, MEMBERS, STEPS, BATCH = (0.01, 0.3, 1.0), 5, 3000, 100
+DECAYS, MEMBERS, STEPS, BATCH = (0.01, 0.1, 0.3, 1.0), 5, 3000, 100
 RATINGS = ("movielens-latest-small", "movielens-latest-first2149", "goodbooks-10k")
+Rows = tuple[np.ndarray, np.ndarray]
+Prediction = Callable[[np.ndarray], np.ndarray]
 
 
-def digits(seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _standard(X: np.ndarray) -> np.ndarray:
+    return (X - X.mean(0)) / X.std(0)
+
+
+def digits(seed: int) -> Rows:
     """8 × 8 pixels of all ten digits."""
     X, y = datasets.load_digits(return_X_y=True)
     return (X - X.mean()) / X.std(), y
 
 
-def cancer(seed: int) -> tuple[np.ndarray, np.ndarray]:
+def cancer(seed: int) -> Rows:
     """Wisconsin's breast cancer set."""
     X, y = datasets.load_breast_cancer(return_X_y=True)
-    return (X - X.mean(0)) / X.std(0), y
+    return _standard(X), y
 
 
-def made(seed: int) -> tuple[np.ndarray, np.ndarray]:
+def wine(seed: int) -> Rows:
+    """Three cultivars by 13 measurements."""
+    X, y = datasets.load_wine(return_X_y=True)
+    return _standard(X), y
+
+
+def iris(seed: int) -> Rows:
+    """Three species by four measurements."""
+    X, y = datasets.load_iris(return_X_y=True)
+    return _standard(X), y
+
+
+def moons(seed: int) -> Rows:
+    """Two half circles with noise."""
+    return datasets.make_moons(600, noise=0.3, random_state=seed)
+
+
+def made(seed: int) -> Rows:
     """Four classes in 20 columns, with one label in twenty at random."""
     return datasets.make_classification(
         1500, 20, n_informative=8, n_redundant=4, n_classes=4, flip_y=0.05, class_sep=1.2, random_state=seed
     )
 
 
-SETS: dict[str, tuple[Callable[[int], tuple[np.ndarray, np.ndarray]], int]] = {
-    "digits": (digits, 100),
-    "cancer": (cancer, 50),
-    "made": (made, 50),
-}
+def diabetes(seed: int) -> Rows:
+    """Progression of a disease after a year, by ten measurements."""
+    X, y = datasets.load_diabetes(return_X_y=True)
+    return _standard(X), y / y.std()
 
 
-def split(X: np.ndarray, y: np.ndarray, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def friedman(seed: int) -> Rows:
+    """A smooth function of five of ten columns, with noise."""
+    X, y = datasets.make_friedman1(600, noise=1.0, random_state=seed)
+    return _standard(X), y / y.std()
+
+
+def waves(seed: int) -> Rows:
+    """An arc tangent of four columns (Friedman's third), with noise."""
+    X, y = datasets.make_friedman3(600, noise=0.1, random_state=seed)
+    return _standard(X), y / y.std()
+
+
+CLASSES: dict[str, Callable[[int], Rows]] = {
+    "digits": digits, "cancer": cancer, "wine": wine, "iris": iris, "moons": moons, "made": made
+}  # fmt: skip
+REGRESSIONS: dict[str, Callable[[int], Rows]] = {"diabetes": diabetes, "friedman": friedman, "waves": waves}
+HIDDEN = {"digits": 100}
+
+
+def split(X: np.ndarray, y: np.ndarray, seed: int) -> list[Rows]:
     """Rows to fit, to choose by, and to be tested on."""
     order = np.random.default_rng(seed).permutation(len(y))
     parts = np.split(order, [int(0.6 * len(y)), int(0.8 * len(y))])
     return [(X[part].astype(np.float32), y[part]) for part in parts]
 
 
-def adamw(
-    X: np.ndarray, y: np.ndarray, hidden: int, decay: float, seed: int
-) -> Callable[[np.ndarray], np.ndarray]:
-    """Predictions of a network trained by AdamW."""
-    outputs = int(y.max()) + 1
+def _joined(parts: list[Rows]) -> Rows:
+    """The rows to fit and to choose by."""
+    X, y = (np.concatenate(x) for x in zip(*parts[:2], strict=True))
+    return X, y
+
+
+def adamw(X: np.ndarray, y: np.ndarray, hidden: int, decay: float, seed: int) -> Prediction:
+    """Predictions of a network trained by AdamW: logits of classes, or means of a regression."""
+    is_classes = y.dtype.kind == "i"
+    outputs = int(y.max()) + 1 if is_classes else 1
     apply = jax.vmap(Perceptron("relu"), (None, 0))
     optimiser = optax.adamw(optax.cosine_decay_schedule(1e-3, STEPS), weight_decay=decay)
     params = perceptron_start(jax.random.key(seed), [X.shape[1], hidden, outputs])
+
+    def loss_of(f, y):
+        if is_classes:
+            return optax.softmax_cross_entropy_with_integer_labels(f, y).mean()
+        return jnp.mean((f[:, 0] - y) ** 2) / 2
 
     @jax.jit
     def train(params, X, y, key):
         def step(carry, key):
             params, state = carry
             rows = jax.random.randint(key, (BATCH,), 0, len(y))
-
-            def loss(params):
-                return optax.softmax_cross_entropy_with_integer_labels(apply(params, X[rows]), y[rows]).mean()
-
-            updates, state = optimiser.update(jax.grad(loss)(params), state, params)
+            gradient = jax.grad(lambda params: loss_of(apply(params, X[rows]), y[rows]))(params)
+            updates, state = optimiser.update(gradient, state, params)
             return (optax.apply_updates(params, updates), state), None
 
         start = (params, optimiser.init(params))
         return jax.lax.scan(step, start, jax.random.split(key, STEPS))[0][0]
 
-    params = train(params, jnp.asarray(X), jnp.asarray(y), jax.random.key(seed + 1000))
-    return lambda rows: np.asarray(jax.nn.softmax(apply(params, jnp.asarray(rows))), float)
+    target = jnp.asarray(y if is_classes else y - y.mean(), None if is_classes else jnp.float32)
+    params = train(params, jnp.asarray(X), target, jax.random.key(seed + 1000))
+    if is_classes:
+        return lambda rows: np.asarray(jax.nn.softmax(apply(params, jnp.asarray(rows))), float)
+    return lambda rows: np.asarray(apply(params, jnp.asarray(rows))[:, 0], float) + y.mean()
 
 
-def ensembles(parts, hidden: int, seed: int) -> dict[str, np.ndarray]:
-    """Test probabilities of one network and of five, with the decay that validation rows prefer."""
-    (X, y), (X_choice, y_choice), (X_test, _) = parts
+def chosen_decay(parts: list[Rows], hidden: int, seed: int, loss: Callable[..., float]) -> float:
+    """The decay with which two networks together predict the validation rows best."""
 
-    def loss(decay: float) -> float:
-        members = [adamw(X, y, hidden, decay, MEMBERS * seed + i) for i in range(2)]
-        chosen = np.mean([member(X_choice) for member in members], 0)
-        return evaluate_classes(chosen, y_choice, 15).negative_log_likelihood
+    def of(decay: float) -> float:
+        members = [adamw(*parts[0], hidden, decay, MEMBERS * seed + i)(parts[1][0]) for i in range(2)]
+        return loss(np.mean(members, 0), parts[1][1])
 
-    decay = min(DECAYS, key=loss)
-    X, y = (np.concatenate(x) for x in zip(*parts[:2], strict=True))
+    return min(DECAYS, key=of)
+
+
+def class_scores(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, ...]:
+    """Error, NLL and ECE."""
+    scores = evaluate_classes(probabilities, labels, 15)
+    return 1 - scores.accuracy, scores.negative_log_likelihood, scores.calibration_error
+
+
+def target_scores(y: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> tuple[float, ...]:
+    """RMSE, NLL, and by how much 90 % intervals of a normal miss their level."""
+    z = (y - mean) / deviation
+    nll = np.mean(z**2 / 2 + np.log(deviation) + np.log(2 * np.pi) / 2)
+    return float(np.sqrt(np.mean((y - mean) ** 2))), float(nll), abs(float(np.mean(abs(z) < 1.645)) - 0.9)
+
+
+def classification(name: str, seed: int) -> dict[str, tuple[float, ...]]:
+    """The scores of every method on one split, and CPU seconds."""
+    parts, hidden = split(*CLASSES[name](seed), seed), HIDDEN.get(name, 50)
+    (X, y), (X_test, y_test) = _joined(parts), parts[2]
+    rows = {}
+    for method, folds in (("Network", 0), ("Network, calibration=5", 5)):
+        start = time.process_time()
+        net = fk.models.Network([hidden], calibration=folds, random_state=seed, progress=False).fit(X, y)
+        scores = class_scores(net.predict_proba(X_test), y_test)
+        rows[method] = (*scores, time.process_time() - start)
+    start = time.process_time()
+    decay = chosen_decay(parts, hidden, seed, lambda p, y: evaluate_classes(p, y, 15).negative_log_likelihood)
     members = [adamw(X, y, hidden, decay, MEMBERS * seed + i)(X_test) for i in range(MEMBERS)]
-    return {"AdamW": members[0], f"{MEMBERS} × AdamW": np.mean(members, 0)}
+    seconds = time.process_time() - start
+    rows["AdamW"] = (*class_scores(members[0], y_test), seconds)
+    rows[f"{MEMBERS} × AdamW"] = (*class_scores(np.mean(members, 0), y_test), seconds)
+    return rows
+
+
+def regression(name: str, seed: int) -> dict[str, tuple[float, ...]]:
+    """The same for a regression; the noise of AdamW is that of the validation rows."""
+    parts, hidden = split(*REGRESSIONS[name](seed), seed), HIDDEN.get(name, 50)
+    (X, y), (X_test, y_test) = _joined(parts), parts[2]
+    start = time.process_time()
+    net = fk.models.Network([hidden], likelihood="gaussian", random_state=seed, progress=False).fit(X, y)
+    mean, deviation = net.predict(X_test, return_std=True)
+    rows = {"Network": (*target_scores(y_test, mean, deviation), time.process_time() - start)}
+    start = time.process_time()
+
+    def error(mean: np.ndarray, y: np.ndarray) -> float:
+        return float(np.mean((mean - y) ** 2))
+
+    decay = chosen_decay(parts, hidden, seed, error)
+    first = [adamw(*parts[0], hidden, decay, MEMBERS * seed + i) for i in range(MEMBERS)]
+    members = [adamw(X, y, hidden, decay, MEMBERS * seed + i)(X_test) for i in range(MEMBERS)]
+    seconds = time.process_time() - start
+    choice, y_choice = parts[1]
+    noise = error(first[0](choice), y_choice)
+    rows["AdamW"] = (*target_scores(y_test, members[0], np.full(len(y_test), noise**0.5)), seconds)
+    noise = error(np.mean([f(choice) for f in first], 0), y_choice)
+    deviation = np.sqrt(noise + np.var(members, 0))
+    rows[f"{MEMBERS} × AdamW"] = (*target_scores(y_test, np.mean(members, 0), deviation), seconds)
+    return rows
 
 
 def networks(names: list[str], seeds: int) -> None:
     """One table for all sets: means over the seeds, with standard errors."""
-    print("\n| | | error | NLL | ECE | CPU seconds |\n| --- | --- | --- | --- | --- | --- |", flush=True)
+    header = "error or RMSE | NLL | ECE, or miss of 90 % intervals | CPU seconds"
+    print(f"\n| | | {header} |\n| --- | --- | --- | --- | --- | --- |", flush=True)
     for name in names:
-        make, hidden = SETS[name]
-        rows: dict[str, list[tuple[float, ...]]] = {}
-        for seed in range(seeds):
-            parts = split(*make(seed), seed)
-            y_test = parts[2][1]
-            for method, calibration in (("Network", 0.0), ("Network, calibration=0.1", 0.1)):
-                start = time.process_time()
-                net = fk.models.Network([hidden], calibration=calibration, random_state=seed, progress=False)
-                net.fit(*(np.concatenate(x) for x in zip(*parts[:2], strict=True)))
-                probabilities = net.predict_proba(parts[2][0])
-                rows.setdefault(method, []).append(_scores(probabilities, y_test, start))
-            start = time.process_time()
-            for method, probabilities in ensembles(parts, hidden, seed).items():
-                rows.setdefault(method, []).append(_scores(probabilities, y_test, start))
-        for method, values in rows.items():
-            mean, error = np.mean(values, 0), np.std(values, 0, ddof=1) / len(values) ** 0.5
-            shown = [f"{m:.4f} ± {e:.4f}" for m, e in zip(mean[:3], error[:3], strict=True)]
-            print(f"| {name} | {method} | {' | '.join(shown)} | {mean[3]:.0f} |", flush=True)
+        one = classification if name in CLASSES else regression
+        print_rows(name, [one(name, seed) for seed in range(seeds)])
 
 
-def _scores(probabilities: np.ndarray, labels: np.ndarray, start: float) -> tuple[float, ...]:
-    scores = evaluate_classes(probabilities, labels, 15)
-    seconds = time.process_time() - start
-    return (1 - scores.accuracy, scores.negative_log_likelihood, scores.calibration_error, seconds)
+def print_rows(name: str, results: list[dict[str, tuple[float, ...]]]) -> None:
+    """The rows of one set, a row for each method."""
+    for method in results[0]:
+        values = [result[method] for result in results]
+        mean, error = np.mean(values, 0), np.std(values, 0, ddof=1) / len(values) ** 0.5
+        shown = [f"{m:.4f} ± {e:.4f}" for m, e in zip(mean[:3], error[:3], strict=True)]
+        print(f"| {name} | {method} | {' | '.join(shown)} | {mean[3]:.0f} |", flush=True)
 
 
 def ratings(names: list[str], seeds: int) -> None:
@@ -175,7 +266,9 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=["networks", "ratings"], choices=["networks", "ratings"])
-    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
+    parser.add_argument(
+        "--sets", nargs="+", default=[*CLASSES, *REGRESSIONS], choices=[*CLASSES, *REGRESSIONS]
+    )
     parser.add_argument("--ratings", nargs="+", default=list(RATINGS))
     parser.add_argument("--seeds", type=int, default=5)
     options = parser.parse_args()

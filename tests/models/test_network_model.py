@@ -353,7 +353,7 @@ def test_a_pickled_network_has_all_that_partial_fit_needs(fitted):
 def problem(likelihood, outputs, noise_scale=None, network=None):
     network = network or functional([], None, "relu", X[0], outputs, KEYS)
     scales = prior_scales(0.7, jax.tree.map(lambda x: x[0], network.starts), -1)
-    return NetworkPosterior(network, scales, likelihood, noise_scale, outputs, 20, 0, False)
+    return NetworkPosterior(network, scales, likelihood, noise_scale, outputs, 0, False)
 
 
 @pytest.mark.parametrize(
@@ -515,11 +515,11 @@ def test_the_last_layer_alone_moves_and_partial_fit_goes_on(tmp_path):
 
 
 def test_draws_of_a_cycle_are_from_its_second_half():
-    lengths = Lengths.of(100.0, 40, None, None, 20, 4)
+    lengths = Lengths.of(10_000, 100, 40, None, None, 20, 4)
     assert (lengths.period, lengths.thin, lengths.draws) == (1000, 100, 40)
     numbers = np.arange(1, 41) * 100
     assert set((numbers[lengths.selected()] - 1) % 1000) == {599, 699, 799, 899, 999}
-    constant = Lengths.of(100.0, 40, None, 5, 20, None)
+    constant = Lengths.of(10_000, 100, 40, None, 5, 20, None)
     assert (constant.warm_start, constant.burn_in, constant.thin) == (500, 1000, 200)
 
 
@@ -645,5 +645,72 @@ def test_rows_that_calibrate_are_not_fitted_and_sharpen_what_is_too_unsure(tmp_p
     np.testing.assert_array_equal(again.predict_proba(X), net.predict_proba(X))
     with pytest.raises(ValueError, match="calibration is of the probabilities of classes"):
         fk.models.Network([3], likelihood="gaussian", calibration=0.1).fit(X, y)
-    with pytest.raises(ValueError, match="calibration must be a share of the rows"):
-        fk.models.Network([3], calibration=1).fit(X, y)
+    for wrong in (1, -0.1, 2.5, "five", True):
+        with pytest.raises(ValueError, match=r"a share of the rows .* or a whole number of folds from 2"):
+            fk.models.Network([3], calibration=wrong).fit(X, y)
+    with pytest.raises(ValueError, match="calibration=61 folds need as many rows; there are 60"):
+        fk.models.Network([3], calibration=61).fit(X, y)
+
+
+def test_folds_calibrate_by_rows_that_their_fits_have_not_seen(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2)).astype(np.float32)
+    y = np.where(X[:, 0] > 0, "right", "left")
+    quick = {"passes": 4, "burn_in_passes": 2, "warm_start_passes": 2, "draws": 4, "progress": False}
+    predicted, fitted, exponents = [], [], []
+    proba, exponent = fk.models.Network.predict_proba, metrics.fitted_exponent
+
+    def predict_proba(self, rows):
+        predicted.append({tuple(row) for row in rows})
+        fitted.append({tuple(row) for row in self._data["x"]})
+        return proba(self, rows)
+
+    def fitted_exponent(probabilities, labels):
+        exponents.append((probabilities, labels))
+        return exponent(probabilities, labels)
+
+    monkeypatch.setattr(fk.models.Network, "predict_proba", predict_proba)
+    monkeypatch.setattr("fokker.models.network.calibration.fitted_exponent", fitted_exponent)
+    net = fk.models.Network([3], prior=0.3, calibration=3, **quick).fit(X, y)
+    rows = {tuple(row) for row in X}
+    assert [len(fold) for fold in predicted] == [20, 20, 20]
+    assert set.union(*predicted) == rows
+    assert all(one == rows - fold for one, fold in zip(fitted, predicted, strict=True))
+    # In the order of the rows: a narrow prior is unsure, and right more often than not.
+    ((probabilities, labels),) = exponents
+    assert np.mean(probabilities.argmax(1) == (y == "right")) > 0.8
+    np.testing.assert_array_equal(labels, (y == "right").astype(int))
+    assert net.sharpness_ == exponent(probabilities, labels) > 1.5
+    assert len(net._data["x"]) == 60  # the draws are of all rows
+
+
+def test_an_interrupted_calibration_keeps_the_draws(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fokker.models.network.calibration.exponent_by_folds", interrupted)
+    X = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
+    quick = {"passes": 4, "burn_in_passes": 2, "warm_start_passes": 2, "draws": 4, "progress": False}
+    with pytest.warns(UserWarning, match="the fits of the calibration were interrupted"):
+        net = fk.models.Network([3], calibration=3, **quick).fit(X, X[:, 0] > 0)
+    assert net.sharpness_ == 1
+    assert net.predict_proba(X).shape == (60, 2)
+
+
+def test_small_sets_are_seen_as_a_whole_and_large_ones_by_minibatches():
+    rng = np.random.default_rng(0)
+    quick = {"passes": 1, "burn_in_passes": 0, "warm_start_passes": 0, "draws": 2, "progress": False}
+    for rows, given, batch_size in ((500, None, None), (501, None, 100), (60, 20, 20)):
+        X = rng.normal(size=(rows, 1)).astype(np.float32)
+        net = fk.models.Network([2], batch_size=given, **quick).fit(X, X[:, 0] > 0)
+        assert net.trace_.settings["batch_size"] == batch_size
+
+
+def test_steps_of_the_default_momentum_keep_the_variance():
+    """On a standard normal, within 0.02 (standard error 0.004); symplectic Euler gives 0.95."""
+    sampler = StepSettings("sgnht", 0.01, 0.9, "constant", 4, "two-point").make(1, 1.0, 0)
+    normal = fk.Density(lambda theta: -jnp.sum(theta**2) / 2)
+    trace = fk.sample(
+        normal, sampler, init=jnp.zeros(50), steps=4000, burn_in=500, chains=16, thin=5, progress=False
+    )
+    assert np.var(trace.samples) == pytest.approx(1, abs=0.02)

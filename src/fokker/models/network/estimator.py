@@ -24,7 +24,7 @@ from fokker.models.estimator import (
     split_labels,
 )
 from fokker.models.network import inputs
-from fokker.models.network.metrics import fitted_exponent
+from fokker.models.network.calibration import calibrated_exponent, checked_calibration, held_out
 from fokker.models.network.networks import (
     check_draws,
     check_outputs,
@@ -82,8 +82,10 @@ class Network(Predictor):
     start left them: "all", "last" (the last layer, by what the output is computed from), parts of paths,
     or a function of the path.
 
-    `calibration`: a share of the rows, such as 0.1, that is not fitted but used to sharpen or soften the
-    probabilities of classes: they are taken to the power `sharpness_` that is most likely for these rows.
+    `calibration`: a number of folds, such as 5, takes the probabilities of classes to the power `sharpness_`
+    that is most likely for the rows of each fold, predicted by a short fit to the others; the draws are those
+    given all rows. A share, such as 0.1, leaves so many rows out of the fit for this instead. `batch_size`:
+    rows per step; by default all of up to 500, without minibatch noise, and 100 of more.
 
     After fitting: `trace_`, the run of `fk.sample`; `draws_`, all draws as a tree with a leading axis;
     `classes_`; `stopped_`, why a run ended early. `net.save(path)` writes a file, and `Network.load(path)`
@@ -125,8 +127,8 @@ class Network(Predictor):
     params: Any = None
     activation: str = "relu"
     sampled: Sampled = "all"
-    calibration: float = 0.0
-    batch_size: int = 100
+    calibration: float | int = 0
+    batch_size: int | None = None
     passes: float | None = None
     burn_in_passes: float | None = None
     warm_start_passes: float | None = None
@@ -164,7 +166,7 @@ class Network(Predictor):
         rows = inputs.checked_rows(X)
         targets = self._new_targets(y, len(rows), classes)
         self._remember(X, rows)
-        rows, targets, self._held_out = inputs.held_out(rows, targets, self.calibration, self._seed)
+        rows, targets, self._held_out = held_out(rows, targets, self.calibration, self._seed)
         self._data = {"x": rows, "y": targets}
         inputs.warn_of_large(rows)
         self._posterior = self._new_posterior(rows[0], self.chains)
@@ -176,9 +178,7 @@ class Network(Predictor):
         if is_part:  # the fixed weights are those of one warm start
             positions = jax.tree.map(lambda x: x[:1], positions)
         if lengths.warm_start:
-            positions = self._posterior.warm_started(
-                self._data, self._step_settings(), positions, lengths.warm_start
-            )
+            positions = self._posterior.warm_started(self._data, self._step_settings(), positions, lengths)
         weights, rest = eqx.partition(positions["weights"], chosen)
         self._chosen, self._fixed = chosen, jax.tree.map(lambda x: x[0], rest)
         positions = {**positions, "weights": weights}
@@ -226,6 +226,7 @@ class Network(Predictor):
             target,
             sampler,
             positions,
+            batch_size=lengths.batch_size,
             temperature=self.temperature,
             burn_in=lengths.burn_in,
             steps=lengths.thin * lengths.draws,
@@ -242,24 +243,22 @@ class Network(Predictor):
         if not selected.any():
             selected[-1] = True
         self.draws_ = jax.tree.map(lambda x: x[:, selected].reshape(-1, *x.shape[2:]), trace.draws)
-        self.sharpness_ = 1.0
-        if self._held_out is not None:
-            rows, labels = self._held_out
-            self.sharpness_ = fitted_exponent(self.predict_proba(rows), labels)
+        self.sharpness_ = calibrated_exponent(self)
         return self
 
     def _check_settings(self) -> None:
         check_likelihood(self.likelihood)
         self._step_settings().check()
         check_noise(self.noise)
-        for name in ("batch_size", "draws", "chains", "cycles"):
+        for name in ("draws", "chains", "cycles"):
             whole(1)(name, getattr(self, name))
+        optional(whole(1))("batch_size", self.batch_size)
         for name in ("passes", "burn_in_passes", "warm_start_passes"):
             check = within(0, np.inf, "a number of passes over the data, at least 0")
             optional(check)(name, getattr(self, name))
         if self.passes == 0:
             raise ValueError("passes must be above 0: without a pass over the data there are no draws.")
-        within(0, 1, "a share of the rows, at least 0 and below 1")("calibration", self.calibration)
+        checked_calibration(self.calibration)
         if self.calibration and self.likelihood != "categorical":
             raise ValueError("calibration is of the probabilities of classes: leave it out in a regression.")
         if self.noise_scale is not None:
@@ -273,11 +272,9 @@ class Network(Predictor):
         )
 
     def _lengths(self, rows: int) -> Lengths:
-        steps_per_pass = max(1.0, rows / self.batch_size)
         cycles = self.cycles if self.schedule == "cyclical" else None
-        return Lengths.of(
-            steps_per_pass, self.passes, self.burn_in_passes, self.warm_start_passes, self.draws, cycles
-        )
+        passes = self.passes, self.burn_in_passes, self.warm_start_passes
+        return Lengths.of(rows, self.batch_size, *passes, self.draws, cycles)
 
     def _remember(self, X: ArrayLike, rows: np.ndarray) -> None:
         self.input_shape_ = rows.shape[1:]
@@ -321,7 +318,6 @@ class Network(Predictor):
             likelihood=self.likelihood,
             noise_scale=noise_scale,
             outputs=self._outputs,
-            batch_size=self.batch_size,
             seed=self._seed,
             progress=self.progress,
         )

@@ -150,15 +150,3 @@ def checked_targets(y: ArrayLike, rows: int, outputs: int | None = None) -> np.n
     if outputs is not None and targets.shape[1] != outputs:
         raise ValueError(f"y has {targets.shape[1]} columns, but the network was fitted to {outputs}.")
     return targets
-
-
-def held_out(
-    rows: np.ndarray, targets: np.ndarray, share: float, seed: int
-) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray] | None]:
-    """The rows to fit with their targets, and a share of both that is not fitted; None where that is none."""
-    number = int(share * len(rows))
-    if not number:
-        return rows, targets, None
-    order = np.random.default_rng(seed).permutation(len(rows))
-    out, rest = order[:number], np.sort(order[number:])
-    return rows[rest], targets[rest], (rows[out], targets[out])

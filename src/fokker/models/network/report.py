@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from fokker.diagnostics import Finding, Grade, Verdict
+from fokker.diagnostics import Finding, Grade, Verdict, gradient_noise_share
 from fokker.diagnostics._convergence import r_hat_and_effective
 from fokker.models.network import inputs, metrics
 from fokker.models.network.evaluation import ClassUncertainty, Evaluation
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fokker.models.network.estimator import Network
 
 # Limits of the verdict.
-_KINETIC, _R_HAT = 0.1, 1.1
+_KINETIC, _R_HAT, _SHARE = 0.1, 1.1, 0.1
 _SHOWN = 10
 # Rows whose likelihood is followed over the draws.
 _FOLLOWED = 2000
@@ -110,6 +110,17 @@ def _judge(net: "Network", scores: Evaluation, series: np.ndarray) -> tuple[Verd
             problems.append(
                 f"the kinetic temperature is {value:.2f} times what it should be: the noise of minibatches "
                 "heats the chain. Take a smaller learning_rate, a larger batch_size, or sampler='sgnht'."
+            )
+    origin = net.trace_.origin
+    assert origin is not None
+    share = gradient_noise_share(origin.sampler, net.trace_.state, origin.batches)
+    if share is not None:
+        checks["noise of minibatches over injected noise"] = f"{share:.2f}"
+        if share > _SHARE:
+            problems.append(
+                f"the noise of minibatches is {share:.2g} times the injected noise: a thermostat makes up "
+                "for its mean only, so that weights are somewhat off their posterior. Where that matters "
+                "take a larger batch_size or a smaller learning_rate."
             )
     if series.shape[1] >= 8:
         r_hat, effective = (float(x[0]) for x in r_hat_and_effective(series[:, :, None]))

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fokker._core.state import nearest
+from fokker.integrators import Splitting
 from fokker.models.checks import one_of, optional, positive, within
 from fokker.samplers import psgld, schedules, sghmc, sgld, sgnht
 from fokker.samplers.contract import Sampler
@@ -83,7 +84,8 @@ class StepSettings:
             return sghmc(step, friction, noise=self.noise)
         # Kinetic energy relaxes at the rate 2C, and with the thermostat it swings with ω² = 2/μ: at ω = C
         # they are of one speed, and the thermostat follows within 1/(1 - momentum) steps.
-        return sgnht(step, friction, 2 / friction**2, noise=self.noise)
+        # By a splitting: at εC = 0.1 symplectic Euler makes weights 5 % too narrow, however small ε is.
+        return sgnht(step, friction, 2 / friction**2, integrator=Splitting(), noise=self.noise)
 
     def default_rate(self, curvature: float) -> float:
         """The learning rate where none is given."""

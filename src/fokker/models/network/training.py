@@ -20,6 +20,8 @@ from fokker.targets import Posterior
 
 # Without a number of passes: as many as this, but at least so many steps.
 _PASSES, _LEAST_STEPS = 20, 10_000
+# Without a batch size: up to so many rows every step sees all of them, and beyond that so many.
+_MOST_WHOLE, _BATCH = 500, 100
 # Seeds of the runs within one fit.
 _WARM_START_SEED = 1
 # Rows on which the curvature is measured.
@@ -32,8 +34,9 @@ _LEAST_NOISE = 0.2
 
 @dataclass(frozen=True)
 class Lengths:
-    """Steps of the warm start, of burn-in and between draws, and the number of draws of each chain."""
+    """Rows per step; steps of the warm start, of burn-in and between draws; draws of each chain."""
 
+    batch_size: int
     warm_start: int
     burn_in: int
     thin: int
@@ -43,7 +46,8 @@ class Lengths:
     @classmethod
     def of(
         cls,
-        steps_per_pass: float,
+        rows: int,
+        batch_size: int | None,
         passes: float | None,
         burn_in: float | None,
         warm_start: float | None,
@@ -51,17 +55,20 @@ class Lengths:
         cycles: int | None,
     ) -> "Lengths":
         """In steps, from passes over the data; None is chosen."""
+        if batch_size is None:
+            batch_size = rows if rows <= _MOST_WHOLE else _BATCH
+        steps_per_pass = max(1.0, rows / batch_size)
         steps = max(_PASSES * steps_per_pass, _LEAST_STEPS) if passes is None else passes * steps_per_pass
         before = [
             round(steps / 4) if length is None else round(length * steps_per_pass)
             for length in (warm_start, burn_in)
         ]
         if cycles is None:
-            return cls(before[0], before[1], max(1, round(steps / draws)), draws, 0)
+            return cls(batch_size, before[0], before[1], max(1, round(steps / draws)), draws, 0)
         # Draws are taken at equal distances, and those of the first half of each cycle are then left out.
         per_cycle = 2 * -(-draws // cycles)
         thin = max(1, round(steps / (per_cycle * cycles)))
-        return cls(before[0], 0, thin, per_cycle * cycles, per_cycle * thin)
+        return cls(batch_size, before[0], 0, thin, per_cycle * cycles, per_cycle * thin)
 
     def selected(self) -> np.ndarray:
         """The draws to be used: all, or those of the second half of every cycle."""
@@ -80,7 +87,6 @@ class NetworkPosterior:
     likelihood: str
     noise_scale: Any
     outputs: int
-    batch_size: int
     seed: int
     progress: bool
 
@@ -130,6 +136,7 @@ class NetworkPosterior:
         sampler: Sampler,
         positions: PyTree[Array],
         *,
+        batch_size: int,
         temperature: float,
         steps: int,
         thin: int,
@@ -144,7 +151,7 @@ class NetworkPosterior:
             steps=steps,
             burn_in=burn_in,
             thin=thin,
-            batch_size=self.batch_size if self.batch_size < target.size else None,
+            batch_size=batch_size if batch_size < target.size else None,
             seed=seed,
             temperature=temperature,
             progress=self.progress,
@@ -157,7 +164,11 @@ class NetworkPosterior:
         return trace
 
     def warm_started(
-        self, data: dict[str, np.ndarray], settings: StepSettings, positions: PyTree[Array], steps: int
+        self,
+        data: dict[str, np.ndarray],
+        settings: StepSettings,
+        positions: PyTree[Array],
+        lengths: Lengths,
     ) -> PyTree[Array]:
         """Theta of every chain after SGD with momentum: SGHMC at temperature 0.
 
@@ -167,20 +178,21 @@ class NetworkPosterior:
         if "log_noise" in positions:
             known = replace(self, noise_scale=np.ones(self.outputs, np.float32))
             weights = {"weights": positions["weights"]}
-            theta = known.warm_started(data, settings, weights, steps)
+            theta = known.warm_started(data, settings, weights, lengths)
             return {**theta, "log_noise": _log_residuals(self.network.apply, theta["weights"], data)}
         everything = jax.tree.map(lambda _: True, self.scales)
         nothing = jax.tree.map(lambda _: None, self.scales)
         target = self.target(data, everything, nothing)
-        sampler = settings.warm_start(target.size, self.curvature(data["x"]), steps)
+        sampler = settings.warm_start(target.size, self.curvature(data["x"]), lengths.warm_start)
         # One draw, the last: its whole way would be stored otherwise.
         trace = self.run(
             target,
             sampler,
             positions,
+            batch_size=lengths.batch_size,
             temperature=0.0,
-            steps=steps,
-            thin=steps,
+            steps=lengths.warm_start,
+            thin=lengths.warm_start,
             seed=(self.seed + _WARM_START_SEED) % 2**32,
         )
         if trace.was_interrupted:
