@@ -188,7 +188,8 @@ RULES = (
     Rule(
         f"theta has more than {MOST_FOR_NUTS:,} numbers",
         "mclmc(adjusted=True)",
-        "its cost grows least with the number of parameters, and it stays exact",
+        "its cost grows least with the number of parameters, and it is exact; a step takes one or two "
+        "gradients, so take twenty times as many and keep every twentieth",
         _of_many,
     ),
     Rule(

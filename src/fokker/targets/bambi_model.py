@@ -23,8 +23,8 @@ def from_bambi(model: "Model") -> PyMCTarget:
 
     Returns the target that `fk.from_pymc` makes of the PyMC model in it, with Bambi's names of axes and their
     entries: `1|city[Köln]` in tables and in ArviZ. `trace.predict(key=…)`, `fk.prior_predictive` and
-    `trace.to_arviz(log_likelihood=True)` are as for PyMC. `model.predict(trace.to_arviz(), data=new)` predicts
-    new rows, as for draws of Bambi's own.
+    `trace.to_arviz(log_likelihood=True)` are as for PyMC. `model.predict(trace.to_arviz(), data=…)`
+    predicts new rows, as for draws of Bambi itself.
     """
     try:
         import bambi
