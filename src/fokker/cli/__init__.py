@@ -18,7 +18,6 @@ app = typer.Typer(
     help="Bayesian inference by simulating stochastic dynamics: write D and Q, get a sampler, "
     "and check whether it is right.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(lda.app, name="lda")
