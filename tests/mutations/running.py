@@ -562,11 +562,11 @@ MUTATIONS = [
         ("sample::starts_per_chain_say_how_many_chains_there_are",),
     ),
     Mutation(
-        "cli/sample.py",
-        '"nuts" if batch_size is None else "sgld"',
-        '"sgld"',
-        "without a batch size the command takes sgld",
-        ("command::without_a_batch_size_the_sampler_is_nuts",),
+        "cli/model_file.py",
+        "if settings or step_size is not None:",
+        "if settings:",
+        "a step size is left out in silence where the sampler is chosen",
+        ("cli::sample_says_what_is_wrong_with_the_model",),
     ),
     Mutation(
         "run/call.py",

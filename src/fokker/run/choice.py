@@ -174,8 +174,8 @@ RULES = (
     Rule(
         f"batch_size is given, theta has at most {MOST_CURVED} numbers, and a mode with curvature was found",
         "sgnht with control variates",
-        "the noise of the minibatches is small around the mode, the curvature there makes all directions "
-        "equally fast, chains start by both, and a thermostat absorbs the rest of the noise",
+        "around the mode the gradient has little noise, its curvature makes all directions equally fast, and "
+        "a thermostat absorbs the rest",
         _around_mode,
     ),
     Rule(
